@@ -1,0 +1,32 @@
+// What an operation does with its buffers.
+#ifndef RINGD_PROTO_TYPES_COLLECTIVE_KIND_H_
+#define RINGD_PROTO_TYPES_COLLECTIVE_KIND_H_
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+
+namespace ringd {
+
+// The numbers are part of the protocol: append, never renumber.
+enum class CollectiveKind : std::uint8_t {
+  kAllReduce = 0,
+  kBroadcast = 1,
+  kBarrier = 2,
+};
+
+inline constexpr int kCollectiveKindCount = 3;
+
+constexpr bool IsValid(CollectiveKind kind) noexcept {
+  return static_cast<int>(kind) < kCollectiveKindCount;
+}
+
+// "allreduce", "broadcast", "barrier"; "invalid" for anything else.
+constexpr absl::string_view Name(CollectiveKind kind) noexcept {
+  constexpr absl::string_view kNames[kCollectiveKindCount] = {"allreduce", "broadcast", "barrier"};
+  return IsValid(kind) ? kNames[static_cast<int>(kind)] : absl::string_view("invalid");
+}
+
+}  // namespace ringd
+
+#endif  // RINGD_PROTO_TYPES_COLLECTIVE_KIND_H_
