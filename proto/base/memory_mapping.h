@@ -1,0 +1,39 @@
+// Owns one mapping of shared memory.
+#ifndef RINGD_PROTO_BASE_MEMORY_MAPPING_H_
+#define RINGD_PROTO_BASE_MEMORY_MAPPING_H_
+
+#include <cstddef>
+
+#include "absl/status/statusor.h"
+
+namespace ringd {
+
+// Thread safety: immutable after Map; the bytes are the user's to synchronise.
+// Ownership: unmaps when it goes; does not own the descriptor it was mapped from.
+class MemoryMapping {
+ public:
+  MemoryMapping() noexcept = default;
+  MemoryMapping(MemoryMapping&& other) noexcept;
+  MemoryMapping& operator=(MemoryMapping&& other) noexcept;
+  MemoryMapping(const MemoryMapping&) = delete;
+  MemoryMapping& operator=(const MemoryMapping&) = delete;
+  ~MemoryMapping();
+
+  // Maps the first `bytes` of `fd` shared, for reading and writing, without touching any page.
+  // kInvalidArgument: the file is shorter than `bytes` (a later access would fault).
+  static absl::StatusOr<MemoryMapping> Map(int fd, std::size_t bytes);
+
+  std::byte* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+
+ private:
+  MemoryMapping(std::byte* data, std::size_t size) noexcept : data_(data), size_(size) {}
+  void Unmap() noexcept;
+
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_PROTO_BASE_MEMORY_MAPPING_H_
