@@ -1,0 +1,69 @@
+// The one interface through which the daemon moves bytes between nodes.
+//
+// Each folder beside this file implements it for one way of moving bytes: loopback (several nodes in
+// one process, the reference), ucx (host memory over TCP, RDMA, shared memory). How the parts work
+// together is in README.md.
+#ifndef RINGD_BACKENDS_BACKEND_H_
+#define RINGD_BACKENDS_BACKEND_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "backends/collective_request.h"
+#include "backends/communicator.h"
+
+namespace ringd {
+
+// What a factory needs to know to make a Transport; each backend's header declares its factory, e.g.
+// `absl::StatusOr<std::unique_ptr<Transport>> CreateUcxTransport(const TransportOptions&)`.
+struct TransportOptions {
+  // Network interfaces to send and receive on ("lo", "eth0", "mlx5_0:1"). Never guessed: a bridge of
+  // some container is not taken by accident.
+  std::vector<std::string> interfaces = {"lo"};
+  // What may carry bytes, as UCX names it: "tcp,self", or "all" for whatever it finds best.
+  std::string transports = "tcp,self";
+  // Connections to each neighbour, where one stream does not fill the link.
+  int streams_per_neighbour = 1;
+};
+
+// A node's access to one kind of network: owns connections and moves bytes for all communicators.
+//
+// Thread safety: everything, the communicators' methods included, runs on one thread: the progress
+//   thread.
+// Ownership: owns all vendor handles. Communicators are the caller's, and must be destroyed first.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  // "ucx", "loopback".
+  virtual absl::string_view name() const noexcept = 0;
+
+  // Opaque bytes by which other nodes reach this one; the daemons exchange them on the control path.
+  virtual const std::string& LocalAddress() const noexcept = 0;
+
+  // Readable when Progress() has something to do, if the last Arm() returned true. For epoll, level
+  // triggered; Progress() drains it. Never changes, never closed by the caller.
+  virtual int event_fd() const noexcept = 0;
+
+  // Prepares for sleeping on event_fd(). False: work is pending, call Progress() first.
+  [[nodiscard]] virtual bool Arm() noexcept = 0;
+
+  // Advances everything without blocking and returns the amount of work done; 0: nothing to do now.
+  virtual std::size_t Progress() noexcept = 0;
+
+  // Makes this node's end of a communicator. Does not block and does not wait for the others: they
+  // are connected when first needed, and a message may come before its communicator exists here.
+  //   kInvalidArgument: the spec does not make sense (self out of range, a malformed address).
+  //   kAlreadyExists: this transport has a communicator of that wire id and node.
+  //   kUnavailable: a node's address can't be used from here; the message names the node.
+  virtual absl::StatusOr<std::unique_ptr<Communicator>> CreateCommunicator(
+      const CommunicatorSpec& spec) = 0;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_BACKENDS_BACKEND_H_
