@@ -1,0 +1,116 @@
+// Agrees with all nodes of one communicator on what is reduced together, and in which order.
+//
+// There is one per communicator, on the node of rank 0. It pairs the nodes' announcements
+// (negotiation), watches which tensors return in each step, and hands out buckets that the nodes then
+// start without asking (learning). The protocol is in daemon/schedule/README.md.
+//
+// Thread safety: none; one thread owns it. Never blocks, reads no clock.
+// Ownership: keeps copies of what it is given; the planner must outlive it.
+// Invariants:
+//   1. Every tensor name is at any moment either negotiated or in exactly one live channel.
+//   2. All nodes receive the same messages in the same order.
+//   3. Channel numbers and the sequence of channel 0 only grow; neither is ever reused.
+#ifndef RINGD_DAEMON_SCHEDULE_COORDINATOR_H_
+#define RINGD_DAEMON_SCHEDULE_COORDINATOR_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "daemon/schedule/bucket_planner.h"
+#include "daemon/schedule/messages.h"
+#include "daemon/schedule/schedule_time.h"
+#include "proto/types/ids.h"
+
+namespace ringd {
+
+struct CoordinatorConfig {
+  std::vector<std::string> node_names;  // one per node, index 0 first; they appear in errors
+  std::size_t fusion_threshold_bytes = std::size_t{64} << 20;  // of a negotiated operation
+  bool learn = true;
+  int periods_to_learn = 2;  // alike steps before a tensor is scheduled
+  LinkModel link;            // node_count is taken from node_names
+};
+
+// A tensor that some nodes have announced and others have not.
+struct StalledTensor {
+  std::string name;
+  TimePoint since;  // the first announcement
+  std::vector<NodeIndex> ready;
+  std::vector<NodeIndex> absent;
+};
+
+struct CoordinatorBucketStatus {
+  std::uint32_t channel = 0;
+  std::size_t bytes = 0;
+  bool freezing = false;
+  std::chrono::nanoseconds ready_offset{0};     // of its last tensor within the step, as observed
+  std::chrono::nanoseconds predicted_time{0};   // of its all-reduce
+  std::vector<std::string> tensors;
+};
+
+// What the learned plan and its alternatives cost by the link model.
+struct PlanComparison {
+  std::size_t tensors = 0;
+  std::size_t bytes = 0;
+  std::chrono::nanoseconds compute{0};       // when the last tensor becomes ready
+  std::chrono::nanoseconds learned{0};       // when the last bucket is done
+  std::chrono::nanoseconds fixed_64mib{0};
+  std::chrono::nanoseconds per_tensor{0};
+};
+
+struct CoordinatorStatus {
+  Epoch epoch = 0;
+  std::uint64_t messages_received = 0;  // from all nodes
+  std::uint64_t messages_sent = 0;      // each broadcast counts once per node
+  std::uint64_t periods = 0;            // steps in which something was negotiated
+  std::uint64_t messages_last_period = 0;
+  std::uint64_t operations_negotiated = 0;
+  std::uint64_t tensors_failed = 0;
+  std::uint64_t schedules_sent = 0;
+  std::uint64_t breaks[kBreakReasonCount] = {};  // channels retired, by reason
+  std::size_t tensors_pending = 0;               // announced by some nodes only
+  std::size_t tensors_scheduled = 0;
+  std::vector<CoordinatorBucketStatus> buckets;
+  PlanComparison plan;
+};
+
+class Coordinator {
+ public:
+  // `planner` must not be null.
+  Coordinator(CoordinatorConfig config, std::unique_ptr<const BucketPlanner> planner);
+  ~Coordinator();
+
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
+
+  // Messages of one node must arrive in the order in which it sent them. An error means that the
+  // node broke the protocol: the communicator must fail.
+  absl::Status OnMessage(NodeIndex from, const NodeMessage& message, TimePoint now);
+
+  // Closes the operations that are being gathered and appends what has to go to every node, in
+  // this order. Call it once after each batch of messages: what completes in one batch is fused.
+  void Flush(TimePoint now, std::vector<CoordinatorMessage>& broadcasts);
+
+  // New measurements of the link; used for plans made from now on.
+  void SetLinkModel(const LinkModel& link);
+  // Retires all buckets and plans them anew, for instance because the link model has changed much.
+  void Replan();
+
+  // Tensors whose first announcement came before `announced_before` and which some nodes lack,
+  // oldest first. Tensors in learned buckets are not known here: ask the nodes.
+  std::vector<StalledTensor> Stalled(TimePoint announced_before) const;
+  CoordinatorStatus Status() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_SCHEDULE_COORDINATOR_H_
