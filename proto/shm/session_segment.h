@@ -1,0 +1,106 @@
+// The memory that one trainer shares with ringd, beside its arena: header, rings, error texts.
+//
+//   offset 0                 SessionHeader
+//   submission_ring_offset   RingCursors, then submission_capacity x Submission
+//   completion_ring_offset   RingCursors, then completion_capacity x CompletionRecord
+//   error_text_offset        kErrorTextSlots x ErrorTextSlot
+//
+// ringd creates it, fills the header and seals it before the client sees it. ringd keeps its own copy
+// of all it needs from the header and never reads those fields back.
+#ifndef RINGD_PROTO_SHM_SESSION_SEGMENT_H_
+#define RINGD_PROTO_SHM_SESSION_SEGMENT_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "proto/base/cache_line.h"
+#include "proto/base/doorbell.h"
+#include "proto/shm/completion.h"
+#include "proto/shm/error_text.h"
+#include "proto/shm/spsc_ring.h"
+#include "proto/shm/submission.h"
+
+namespace ringd {
+
+inline constexpr std::uint64_t kSessionSegmentMagic = 0x31534553'44474e52;  // "RNGDSES1"
+inline constexpr std::uint32_t kSessionSegmentVersion = 1;
+
+struct SessionHeader {
+  // Written once by ringd, before the client maps the segment.
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t session;
+  std::uint64_t segment_bytes;
+  std::uint64_t arena_bytes;
+  std::uint32_t submission_capacity;  // records; a power of two
+  std::uint32_t completion_capacity;  // records; a power of two, at least submission_capacity
+  std::uint64_t submission_ring_offset;
+  std::uint64_t completion_ring_offset;
+  std::uint64_t error_text_offset;
+
+  // 1 while ringd's engine sleeps: after pushing, the client then writes the eventfd. Written by
+  // ringd. The fences are those of Doorbell: push, fence, look here; store here, fence, look at rings.
+  alignas(kCacheLineBytes) std::atomic<std::uint32_t> engine_sleeps;
+
+  // Rung by ringd after it has pushed completions; the client's waiters sleep on it.
+  Doorbell completions;
+};
+static_assert(sizeof(SessionHeader) == 3 * kCacheLineBytes);
+
+// The sizes that ringd chooses; offsets follow from them.
+struct SessionSegmentLayout {
+  std::uint32_t submission_capacity = 0;
+  std::uint32_t completion_capacity = 0;
+
+  constexpr std::uint64_t submission_ring_offset() const noexcept { return sizeof(SessionHeader); }
+  constexpr std::uint64_t completion_ring_offset() const noexcept {
+    return submission_ring_offset() + sizeof(RingCursors) +
+           std::uint64_t{submission_capacity} * sizeof(Submission);
+  }
+  constexpr std::uint64_t error_text_offset() const noexcept {
+    return completion_ring_offset() + sizeof(RingCursors) +
+           std::uint64_t{completion_capacity} * sizeof(CompletionRecord);
+  }
+  constexpr std::uint64_t segment_bytes() const noexcept {
+    return error_text_offset() + kErrorTextSlots * sizeof(ErrorTextSlot);
+  }
+};
+
+// Both sides' way to the objects behind the header. Does not own the memory.
+struct SessionSegmentView {
+  SessionHeader* header = nullptr;
+  RingCursors* submission_cursors = nullptr;
+  Submission* submissions = nullptr;
+  RingCursors* completion_cursors = nullptr;
+  CompletionRecord* completions = nullptr;
+  ErrorTextSlot* error_texts = nullptr;
+};
+
+inline SessionSegmentView ViewSessionSegment(std::byte* base,
+                                             const SessionSegmentLayout& layout) noexcept {
+  SessionSegmentView view;
+  view.header = reinterpret_cast<SessionHeader*>(base);
+  std::byte* submission_ring = base + layout.submission_ring_offset();
+  view.submission_cursors = reinterpret_cast<RingCursors*>(submission_ring);
+  view.submissions = reinterpret_cast<Submission*>(submission_ring + sizeof(RingCursors));
+  std::byte* completion_ring = base + layout.completion_ring_offset();
+  view.completion_cursors = reinterpret_cast<RingCursors*>(completion_ring);
+  view.completions = reinterpret_cast<CompletionRecord*>(completion_ring + sizeof(RingCursors));
+  view.error_texts = reinterpret_cast<ErrorTextSlot*>(base + layout.error_text_offset());
+  return view;
+}
+
+// Writes the header into a zeroed segment. ringd only.
+void InitializeSessionSegment(std::byte* base, const SessionSegmentLayout& layout,
+                              std::uint32_t session, std::uint64_t arena_bytes) noexcept;
+
+// Checks what a client was handed: magic, version, and that the layout fits `mapped_bytes`.
+//   kFailedPrecondition: the versions differ (both are named). kInvalidArgument: it makes no sense.
+absl::Status CheckSessionSegment(const SessionHeader& header, std::uint64_t mapped_bytes);
+
+}  // namespace ringd
+
+#endif  // RINGD_PROTO_SHM_SESSION_SEGMENT_H_

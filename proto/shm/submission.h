@@ -1,0 +1,30 @@
+// One tensor handed to ringd: a record of the SubmissionRing. Written by the client, input to ringd.
+#ifndef RINGD_PROTO_SHM_SUBMISSION_H_
+#define RINGD_PROTO_SHM_SUBMISSION_H_
+
+#include <cstdint>
+
+#include "proto/base/cache_line.h"
+
+namespace ringd {
+
+// What is to be done (kind, data type, operator, shape, communicator) stands in the registration,
+// made once over gRPC; here stand only what changes from step to step.
+struct alignas(kCacheLineBytes) Submission {
+  // Chosen by the client: 0, 1, 2, ... without a gap. The completion carries it back.
+  std::uint64_t sequence;
+  // Bytes from the arena's start. Aligned to the element's size. They may be equal (in place); if not
+  // equal the two ranges do not overlap.
+  std::uint64_t source_offset;
+  std::uint64_t destination_offset;
+  // Must equal the registration's element count (redundant on purpose: a stale registration shows).
+  std::uint64_t element_count;
+  std::uint64_t submitted_ns;  // CLOCK_MONOTONIC; for the record of stages only, never trusted
+  std::uint32_t registration;
+  std::uint32_t reserved[5];  // zero
+};
+static_assert(sizeof(Submission) == 64);
+
+}  // namespace ringd
+
+#endif  // RINGD_PROTO_SHM_SUBMISSION_H_
