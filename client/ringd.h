@@ -1,0 +1,182 @@
+/* libringd: the C interface through which a trainer uses the ringd of its node.
+ *
+ * A process opens one context, which takes one rank of one job; registers tensors; submits them, each
+ * submission giving an operation; waits for operations. All buffers are host memory.
+ *
+ * Thread safety: every function may be called from any thread at any time, except that ringd_close must
+ *   be the last call on its context. Operations may be submitted in any order on different ranks; they
+ *   are matched by tensor name.
+ * Blocking: only functions that say so block; each has a deadline. None holds a lock while it sleeps.
+ * Errors: functions return a ringd_status; 0 is success, the other values are those of gRPC and
+ *   absl::StatusCode. ringd_last_error() then gives this thread's explanation in words, naming rank, pid,
+ *   host and tensor where they matter. A failed call changes nothing unless it says otherwise.
+ * After fork(): the child must not use the context; it may open one of its own.
+ * Versions: RINGD_API_VERSION grows when something is added, and nothing is taken away or changed within
+ *   one major version. Structures begin with struct_size, to be set to sizeof by the caller.
+ */
+#ifndef RINGD_CLIENT_RINGD_H_
+#define RINGD_CLIENT_RINGD_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define RINGD_EXPORT __attribute__((visibility("default")))
+#else
+#define RINGD_EXPORT
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RINGD_API_VERSION_MAJOR 1
+#define RINGD_API_VERSION_MINOR 0
+#define RINGD_API_VERSION ((RINGD_API_VERSION_MAJOR << 16) | RINGD_API_VERSION_MINOR)
+
+typedef int32_t ringd_status;
+enum {
+  RINGD_OK = 0,
+  RINGD_CANCELLED = 1,            /* the context was closed while the operation was in flight */
+  RINGD_INVALID_ARGUMENT = 3,     /* wrong input, or ranks that disagree; the job goes on */
+  RINGD_DEADLINE_EXCEEDED = 4,    /* a wait or the start took too long */
+  RINGD_NOT_FOUND = 5,            /* no such registration, operation, or no ringd at the socket */
+  RINGD_ALREADY_EXISTS = 6,       /* another process holds this rank */
+  RINGD_PERMISSION_DENIED = 7,    /* this user may not attach */
+  RINGD_RESOURCE_EXHAUSTED = 8,   /* arena or ring full; the message names the limit and its setting */
+  RINGD_FAILED_PRECONDITION = 9,  /* versions differ; not joined; ringd is draining */
+  RINGD_ABORTED = 10,             /* the job has failed: the message is its root cause */
+  RINGD_INTERNAL = 13,
+  RINGD_UNAVAILABLE = 14,         /* ringd can't be reached, or has died */
+  RINGD_UNAUTHENTICATED = 16      /* the job secret is wrong */
+};
+
+/* Numbers as in proto/types. */
+enum {
+  RINGD_UINT8 = 0,
+  RINGD_INT8 = 1,
+  RINGD_UINT16 = 2,
+  RINGD_INT16 = 3,
+  RINGD_UINT32 = 4,
+  RINGD_INT32 = 5,
+  RINGD_UINT64 = 6,
+  RINGD_INT64 = 7,
+  RINGD_FLOAT16 = 8,
+  RINGD_BFLOAT16 = 9,
+  RINGD_FLOAT32 = 10,
+  RINGD_FLOAT64 = 11,
+  RINGD_BOOL = 12,
+  RINGD_FLOAT8_E4M3 = 13,
+  RINGD_FLOAT8_E5M2 = 14
+};
+enum { RINGD_SUM = 0, RINGD_AVERAGE = 1, RINGD_MIN = 2, RINGD_MAX = 3, RINGD_PRODUCT = 4 };
+enum { RINGD_ALLREDUCE = 0, RINGD_BROADCAST = 1, RINGD_BARRIER = 2 };
+
+typedef struct ringd_context ringd_context;
+typedef uint32_t ringd_registration;
+/* Never reused within a context. 0 is no operation. */
+typedef uint64_t ringd_operation;
+
+/* Fields left 0 or NULL come from the environment, then from defaults. */
+typedef struct {
+  size_t struct_size;
+  const char* socket;      /* RINGD_SOCKET; default /run/ringd/ringd.sock */
+  const char* job_id;      /* RINGD_JOB_ID, TORCHELASTIC_RUN_ID, SLURM_JOB_ID, PMI/OMPI job ids; else "default" */
+  /* rank < 0 or size 0: all four places from the launcher's environment: torchrun (RANK, WORLD_SIZE,
+   * LOCAL_RANK, LOCAL_WORLD_SIZE), Slurm, Open MPI, PMI; without any, one rank alone. */
+  int32_t rank;
+  int32_t size;
+  int32_t local_rank;
+  int32_t local_size;
+  const char* rendezvous;  /* RINGD_RENDEZVOUS; else MASTER_ADDR with RINGD_PEER_PORT (default 7117) */
+  const char* secret;      /* RINGD_JOB_SECRET; empty is allowed */
+  uint32_t start_timeout_ms;      /* RINGD_START_TIMEOUT (seconds); default: the daemon's */
+  uint32_t operation_timeout_ms;  /* RINGD_OPERATION_TIMEOUT (seconds); default: none */
+  uint64_t fusion_threshold_bytes;/* RINGD_FUSION_THRESHOLD; default: the daemon's */
+  /* Called with each warning (a stall, for instance) from a thread of the library; must not call the
+   * library back. NULL: warnings go to standard error, one line each, prefixed "ringd: ". */
+  void (*on_warning)(void* user_data, const char* text);
+  void* user_data;
+} ringd_options;
+
+typedef struct {
+  size_t struct_size;
+  int32_t rank;
+  int32_t size;
+  int32_t local_rank;
+  int32_t local_size;
+  int32_t cross_rank;   /* this node's place among the nodes that have this local rank */
+  int32_t cross_size;
+  int32_t node_count;
+  int32_t node_index;
+  int32_t homogeneous;  /* 1 if every node has equally many ranks */
+  uint32_t generation;
+  char node_name[64];
+  char daemon_version[32];
+} ringd_place;
+
+typedef struct {
+  size_t struct_size;
+  const char* name;      /* 1 to 512 bytes of UTF-8; the same on all ranks */
+  int32_t kind;
+  int32_t data_type;
+  int32_t op;            /* allreduce only */
+  int32_t dimensions;    /* 0 to 32 */
+  const int64_t* shape;  /* dimensions entries, each >= 0 */
+  double prescale;       /* 0 counts as 1 */
+  double postscale;      /* 0 counts as 1 */
+  int32_t root_rank;     /* broadcast only */
+} ringd_tensor;
+
+/* RINGD_API_VERSION of the library that is running (compare it with the header's), and its release. */
+RINGD_EXPORT uint32_t ringd_api_version(void);
+RINGD_EXPORT const char* ringd_version(void);
+
+/* What went wrong in this thread's last failed call. Valid until its next call; never NULL. */
+RINGD_EXPORT const char* ringd_last_error(void);
+/* "RINGD_ABORTED" and so on; never NULL. */
+RINGD_EXPORT const char* ringd_status_name(ringd_status status);
+
+/* Attaches to ringd and takes a place in the job. Blocks until all ranks have joined, at most the start
+ * timeout. `options` may be NULL. */
+RINGD_EXPORT ringd_status ringd_open(const ringd_options* options, ringd_context** context);
+/* Leaves the job and frees everything, arena memory included. Blocks 2 s at most. NULL is allowed. */
+RINGD_EXPORT void ringd_close(ringd_context* context);
+RINGD_EXPORT ringd_status ringd_get_place(ringd_context* context, ringd_place* place);
+
+/* Arena memory: shared with ringd, so that tensors in it are reduced where they are, without a copy. Zeroed,
+ * aligned to 64 bytes. RINGD_RESOURCE_EXHAUSTED: the arena is full; the message names limit and setting. */
+RINGD_EXPORT ringd_status ringd_arena_alloc(ringd_context* context, size_t bytes, void** address);
+/* Must not be in use by an operation. NULL is allowed. */
+RINGD_EXPORT void ringd_arena_free(ringd_context* context, void* address);
+/* 1 if the whole range lies in the arena. */
+RINGD_EXPORT int32_t ringd_arena_contains(ringd_context* context, const void* address, size_t bytes);
+
+/* Describes `count` tensors at once (a call to ringd, about 0.1 ms). Describing a tensor again in the same way
+ * gives the same number, without a call. */
+RINGD_EXPORT ringd_status ringd_register(ringd_context* context, const ringd_tensor* tensors, size_t count,
+                                         ringd_registration* registrations);
+
+/* Hands a tensor to ringd and returns at once, unless the ring is full: then waits until there is room, while
+ * the job lives. `source` and `destination` hold the tensor's elements, contiguous, and stay the caller's to
+ * keep unchanged (source) and untouched (destination) until the operation has been seen to end; they may be equal,
+ * not otherwise overlap. Outside the arena, `source` is copied before the call returns. Broadcast reads
+ * `source` on the root only. Barrier takes NULL. */
+RINGD_EXPORT ringd_status ringd_submit(ringd_context* context, ringd_registration registration,
+                                       const void* source, void* destination, ringd_operation* operation);
+/* The same, but RINGD_RESOURCE_EXHAUSTED instead of waiting for room. */
+RINGD_EXPORT ringd_status ringd_try_submit(ringd_context* context, ringd_registration registration,
+                                           const void* source, void* destination, ringd_operation* operation);
+
+/* Sets *done to 1 if the operation has ended; does not consume it, does not copy its result, does not block. */
+RINGD_EXPORT ringd_status ringd_test(ringd_context* context, ringd_operation operation, int32_t* done);
+/* Blocks until the operation has ended and consumes it: afterwards the result is in `destination`, or the
+ * returned status says how it failed. timeout_ms < 0: no limit of its own (it still ends when the job fails or ringd
+ * dies). RINGD_DEADLINE_EXCEEDED with the operation still in flight: wait again. */
+RINGD_EXPORT ringd_status ringd_wait(ringd_context* context, ringd_operation operation, int64_t timeout_ms);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* RINGD_CLIENT_RINGD_H_ */
