@@ -1,0 +1,43 @@
+// What the attach handshake made for one trainer: all that the kernel holds for the session.
+#ifndef RINGD_DAEMON_SESSIONS_SESSION_RESOURCES_H_
+#define RINGD_DAEMON_SESSIONS_SESSION_RESOURCES_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "proto/base/memory_mapping.h"
+#include "proto/base/unique_fd.h"
+#include "proto/base/unix_socket.h"
+#include "proto/shm/session_segment.h"
+#include "proto/types/ids.h"
+
+namespace ringd {
+
+// Passed from the attach listener to the engine, which owns it for the session's life. Destroying it
+// is the end of the session: the client sees its lifeline hang up.
+//
+// Thread safety: none; it moves from one thread to the next.
+// Invariant: `segment` holds an initialised, sealed session segment of `layout`; the client may write
+//   anything into it at any time, so all facts about it are taken from here.
+struct SessionResources {
+  SessionId id;
+  std::string token;  // 32 hexadecimal digits; the client's gRPC calls carry it
+  PeerCredentials peer;
+
+  UniqueFd lifeline;  // the attach connection, non-blocking: hangs up when the client dies; notices
+  UniqueFd pidfd;     // may be invalid (the pid is hidden by a container's boundary, or has gone)
+  UniqueFd event_fd;  // readable when the client has rung for the sleeping engine; non-blocking
+
+  MemoryMapping segment;
+  MemoryMapping arena;
+  SessionSegmentLayout layout;
+  std::uint64_t arena_bytes = 0;
+
+  // The session's place among those that the limits allow, given back when this goes. May be null.
+  std::shared_ptr<const void> admission;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_SESSIONS_SESSION_RESOURCES_H_
