@@ -8,6 +8,13 @@
 
 namespace ringd {
 
+enum SubmissionFlags : std::uint32_t {
+  // This rank waited for an operation to end since its previous submission. So this tensor may be one
+  // that comes only after the other is done, and the two must not be made to wait for each other. A
+  // hint: a wrong one costs speed, never correctness.
+  kFollowsWait = 1u << 0,
+};
+
 // What is to be done (kind, data type, operator, shape, communicator) stands in the registration,
 // made once over gRPC; here stand only what changes from step to step.
 struct alignas(kCacheLineBytes) Submission {
@@ -21,7 +28,8 @@ struct alignas(kCacheLineBytes) Submission {
   std::uint64_t element_count;
   std::uint64_t submitted_ns;  // CLOCK_MONOTONIC; for the record of stages only, never trusted
   std::uint32_t registration;
-  std::uint32_t reserved[5];  // zero
+  std::uint32_t flags;        // SubmissionFlags; unknown bits are ignored
+  std::uint32_t reserved[4];  // zero
 };
 static_assert(sizeof(Submission) == 64);
 
