@@ -1,0 +1,154 @@
+// The loop of every kernel: one pass over memory, block by block.
+//
+// Compiled once per instruction set (see Highway's foreach_target.h). A Codec says how a type's elements
+// become vectors to calculate with and back; it has
+//   using Element, using Tag (of the vectors calculated with)
+//   static size_t BlockElements()
+//   Quad<Tag> Load(const Element*)                    a block, any alignment
+//   template <bool kPast> void Store(Quad<Tag>, Element*)   kPast: aligned to the vector, past the caches
+//   Quad<Tag> Scale(Quad<Tag>)
+// Four vectors in flight hide the latency of the narrow types' conversions.
+#if defined(RINGD_PROTO_REDUCE_PASS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RINGD_PROTO_REDUCE_PASS_INL_H_
+#undef RINGD_PROTO_REDUCE_PASS_INL_H_
+#else
+#define RINGD_PROTO_REDUCE_PASS_INL_H_
+#endif
+
+#include <cstdint>
+#include <cstring>
+
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+#include "proto/reduce/pass.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ringd::reduce_internal::HWY_NAMESPACE {
+
+namespace hn = ::hwy::HWY_NAMESPACE;
+
+template <class D>
+struct Quad {
+  hn::Vec<D> v0, v1, v2, v3;
+};
+
+// Stores a vector, into the caches or past them.
+template <bool kPast, class D>
+HWY_INLINE void StoreVector(D d, hn::Vec<D> v, hn::TFromD<D>* to) {
+  if constexpr (kPast) {
+    hn::Stream(v, d, to);
+  } else {
+    hn::StoreU(v, d, to);
+  }
+}
+
+template <class Codec, class Op>
+class PassRunner {
+  using T = typename Codec::Element;
+  using D = typename Codec::Tag;
+
+ public:
+  PassRunner(const Pass& pass, const Codec& codec)
+      : pass_(pass), codec_(codec), scaled_(!pass.scaling.IsIdentity()) {}
+
+  void Run() const {
+    std::size_t done = 0;
+    std::size_t head = 0;
+    if (pass_.past_caches && FindCommonHead(&head)) {
+      Partial(0, head);
+      done = Blocks<true>(head);
+      hwy::FlushStream();
+    } else {
+      done = Blocks<false>(0);
+    }
+    Partial(done, pass_.count - done);
+  }
+
+ private:
+  static constexpr std::size_t kStoreAlignment = 64;
+
+  static const T* Source(const Pass& pass, std::size_t i) { return static_cast<const T*>(pass.sources[i]); }
+  static T* Destination(const Pass& pass, std::size_t i) { return static_cast<T*>(pass.destinations[i]); }
+
+  // The number of elements before all destinations are aligned; false if they never are together.
+  bool FindCommonHead(std::size_t* head) const {
+    const auto misalignment = [this](std::size_t i) {
+      return reinterpret_cast<std::uintptr_t>(pass_.destinations[i]) % kStoreAlignment;
+    };
+    const std::size_t first = misalignment(0);
+    for (std::size_t i = 1; i < pass_.destination_count; ++i) {
+      if (misalignment(i) != first) return false;
+    }
+    const std::size_t bytes = (kStoreAlignment - first) % kStoreAlignment;
+    *head = bytes / sizeof(T);
+    return bytes % sizeof(T) == 0 && *head <= pass_.count && *head <= Codec::BlockElements();
+  }
+
+  HWY_INLINE static Quad<D> Combine(const Quad<D>& a, const Quad<D>& b) {
+    const D d;
+    const Op op;
+    return {op(d, a.v0, b.v0), op(d, a.v1, b.v1), op(d, a.v2, b.v2), op(d, a.v3, b.v3)};
+  }
+
+  // Whole blocks from element `i`; returns the first element not done.
+  template <bool kPast>
+  std::size_t Blocks(std::size_t i) const {
+    const std::size_t block = Codec::BlockElements();
+    const Pass pass = pass_;
+    const Codec codec = codec_;
+    for (; pass.count - i >= block; i += block) {
+      Quad<D> result = codec.Load(Source(pass, 0) + i);
+      for (std::size_t s = 1; s < pass.source_count; ++s) {
+        result = Combine(result, codec.Load(Source(pass, s) + i));
+      }
+      if (scaled_) result = codec.Scale(result);
+      for (std::size_t t = 0; t < pass.destination_count; ++t) {
+        codec.template Store<kPast>(result, Destination(pass, t) + i);
+      }
+    }
+    return i;
+  }
+
+  // `n` elements from `i`, at most a block: through a buffer, with the same instructions as whole blocks.
+  void Partial(std::size_t i, std::size_t n) const {
+    if (n == 0) return;
+    alignas(64) T buffer[Codec::kMaxBlockElements];
+    std::memset(buffer, 0, sizeof(buffer));
+    std::memcpy(buffer, Source(pass_, 0) + i, n * sizeof(T));
+    Quad<D> result = codec_.Load(buffer);
+    for (std::size_t s = 1; s < pass_.source_count; ++s) {
+      std::memcpy(buffer, Source(pass_, s) + i, n * sizeof(T));
+      result = Combine(result, codec_.Load(buffer));
+    }
+    if (scaled_) result = codec_.Scale(result);
+    codec_.template Store<false>(result, buffer);
+    for (std::size_t t = 0; t < pass_.destination_count; ++t) {
+      std::memcpy(Destination(pass_, t) + i, buffer, n * sizeof(T));
+    }
+  }
+
+  const Pass& pass_;
+  const Codec codec_;
+  const bool scaled_;
+};
+
+// Runs `pass` with the operation it names, of those that an OpSet offers.
+template <class OpSet, class Codec>
+HWY_INLINE void RunWith(const Pass& pass, const Codec& codec) {
+  switch (pass.op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:
+      return PassRunner<Codec, typename OpSet::Sum>(pass, codec).Run();
+    case ReduceOp::kMin:
+      return PassRunner<Codec, typename OpSet::Min>(pass, codec).Run();
+    case ReduceOp::kMax:
+      return PassRunner<Codec, typename OpSet::Max>(pass, codec).Run();
+    case ReduceOp::kProduct:
+      return PassRunner<Codec, typename OpSet::Product>(pass, codec).Run();
+  }
+}
+
+}  // namespace ringd::reduce_internal::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // RINGD_PROTO_REDUCE_PASS_INL_H_

@@ -1,0 +1,84 @@
+#include "proto/reduce/reduce.h"
+
+#include <cstring>
+
+#include "proto/reduce/float_environment.h"
+#include "proto/reduce/pass.h"
+
+namespace ringd {
+namespace {
+
+using reduce_internal::Pass;
+
+// What one call may touch before its results go past the caches: about a core's share of a last-level cache.
+constexpr std::size_t kCachedBytes = std::size_t{8} << 20;
+
+bool GoesPastCaches(Streaming streaming, std::size_t touched_bytes) noexcept {
+  if (streaming == Streaming::kAuto) return touched_bytes > kCachedBytes;
+  return streaming == Streaming::kPast;
+}
+
+void Run(const Pass& pass) noexcept {
+  const DefaultFloatEnvironment environment;
+  switch (pass.type) {
+    case DataType::kFloat32:
+    case DataType::kFloat64:
+      return reduce_internal::RunFloatPass(pass);
+    case DataType::kFloat16:
+    case DataType::kBfloat16:
+      return reduce_internal::RunFloat16Pass(pass);
+    case DataType::kFloat8E4M3:
+    case DataType::kFloat8E5M2:
+      return reduce_internal::RunFloat8Pass(pass);
+    default:
+      return reduce_internal::RunIntegerPass(pass);
+  }
+}
+
+}  // namespace
+
+void ReduceManyToMany(DataType type, ReduceOp op, std::span<const void* const> sources,
+                      std::span<void* const> destinations, std::size_t count, Scaling scaling,
+                      Streaming streaming) noexcept {
+  if (!IsValid(type) || !IsValid(op) || sources.empty() || destinations.empty() || count == 0) return;
+  const std::size_t touched = count * SizeOf(type) * (sources.size() + destinations.size());
+  Run(Pass{type, op, sources.data(), sources.size(), destinations.data(), destinations.size(), count, scaling,
+           GoesPastCaches(streaming, touched)});
+}
+
+void ReduceMany(DataType type, ReduceOp op, std::span<const void* const> sources, void* destination,
+                std::size_t count, Streaming streaming) noexcept {
+  void* const destinations[] = {destination};
+  ReduceManyToMany(type, op, sources, destinations, count, Scaling{}, streaming);
+}
+
+void ReduceInto(DataType type, ReduceOp op, void* destination, const void* source,
+                std::size_t count) noexcept {
+  const void* const sources[] = {destination, source};
+  ReduceMany(type, op, sources, destination, count, Streaming::kCached);
+}
+
+void Scale(DataType type, void* data, std::size_t count, Scaling scaling) noexcept {
+  if (scaling.IsIdentity()) return;
+  CopyScaled(type, data, data, count, scaling, Streaming::kCached);
+}
+
+void CopyScaled(DataType type, void* destination, const void* source, std::size_t count, Scaling scaling,
+                Streaming streaming) noexcept {
+  if (!IsValid(type) || count == 0) return;
+  if (!scaling.IsIdentity() && type != DataType::kBool) {
+    const void* const sources[] = {source};
+    void* const destinations[] = {destination};
+    // With one source every operation is the same.
+    return ReduceManyToMany(type, ReduceOp::kSum, sources, destinations, count, scaling, streaming);
+  }
+  if (destination == source) return;
+  const std::size_t bytes = count * SizeOf(type);
+  if (GoesPastCaches(streaming, 2 * bytes)) {
+    reduce_internal::CopyPastCaches(destination, source, bytes);
+  } else {
+    std::memcpy(destination, source, bytes);
+  }
+}
+
+}  // namespace ringd
