@@ -1,0 +1,80 @@
+// All that can be set about a ringd, with its defaults.
+#ifndef RINGD_DAEMON_CONFIG_CONFIG_H_
+#define RINGD_DAEMON_CONFIG_CONFIG_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ringd {
+
+// Plain values; made by LoadConfig and constant afterwards. Every field is a row of the table in
+// setting_table.cc, which names its key, what is allowed and the words of --help; the comments here
+// are for readers of code.
+//
+// Thread safety: read by all threads once loaded.
+struct Config {
+  // ---- who may reach this ringd, and where ----
+  std::string socket = "/run/ringd/ringd.sock";
+  // Every user may connect by default: it is the kernel's word on who connects that admits or refuses.
+  std::uint64_t socket_mode = 0666;
+  // Besides ringd's own user and root. "*" admits everybody.
+  std::vector<std::string> allowed_users;
+  std::vector<std::string> allowed_groups;
+  std::uint64_t max_sessions = 256;
+  std::uint64_t max_sessions_per_user = 256;
+  std::chrono::nanoseconds handshake_timeout = std::chrono::seconds(2);
+
+  // ---- this node among others ----
+  // Empty in the file means the host's name; ResolveNetwork fills it.
+  std::string node_name;
+  // host:port on which other ringds are served. Port 0: any, reported in ready_file and the log. An
+  // empty host (":7117") is allowed beside peer_interface.
+  std::string peer_address = "127.0.0.1:7117";
+  // Serve other ringds on this interface's first address instead of peer_address' host.
+  std::string peer_interface;
+  // What other ringds are told to connect to. Empty: peer_address' host, or the node's name if that
+  // is a wildcard.
+  std::string advertised_host;
+
+  // ---- memory of a session ----
+  // Address space of each trainer's arena; memory is used where tensors are put.
+  std::uint64_t arena_bytes = std::uint64_t{8} << 30;
+  std::uint64_t submission_ring_capacity = 4096;  // records; a power of two
+
+  // ---- jobs ----
+  std::chrono::nanoseconds start_timeout = std::chrono::seconds(120);
+  std::chrono::nanoseconds stall_warning = std::chrono::seconds(5);
+  std::chrono::nanoseconds operation_timeout = std::chrono::nanoseconds(0);  // 0: none
+  std::chrono::nanoseconds drain_timeout = std::chrono::seconds(60);         // 0: no limit
+
+  // ---- schedule and transport ----
+  std::uint64_t fusion_threshold = std::uint64_t{64} << 20;
+  bool learn_schedule = true;
+  // How long the engine looks for work before it sleeps.
+  std::chrono::nanoseconds spin = std::chrono::microseconds(50);
+  std::string backend = "ucx";
+  // In UCX's words (UCX_TLS).
+  std::string transports = "tcp,self";
+  // Empty: lo if peer_address is a loopback address, else the interface that has the address;
+  // ResolveNetwork fills it, and leaves it empty (all interfaces) for a wildcard address.
+  std::vector<std::string> data_interfaces;
+  std::uint64_t streams_per_neighbour = 1;
+  std::uint64_t chunk_bytes = std::uint64_t{1} << 20;
+  // Up to this size a latency-optimal algorithm is used instead of the ring.
+  std::uint64_t small_all_reduce_bytes = std::uint64_t{16} << 10;
+  std::uint64_t small_broadcast_bytes = std::uint64_t{64} << 10;
+
+  // ---- what ringd writes ----
+  std::string log_level = "info";
+  std::string log_format = "text";
+  std::string log_file;  // empty: standard error
+  std::string state_dir = "/var/lib/ringd";
+  // Written atomically when ringd serves: {"pid":..,"socket":"..","peer_address":"host:port"}.
+  std::string ready_file;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_CONFIG_CONFIG_H_
