@@ -1,0 +1,81 @@
+// The streams between ringds, as the engine sees them: numbered, ordered, and gone when they are gone.
+//
+// Each ringd with ranks of a job keeps one stream to the coordinator of that job; the ringd that holds
+// the coordinator sees the other ends. What is said on a stream is in proto/rpc/peer.proto. A stream
+// ends when either side closes it or when the other process, host or link is lost; a silent loss is
+// noticed within a few seconds.
+#ifndef RINGD_DAEMON_PEERS_PEER_NETWORK_H_
+#define RINGD_DAEMON_PEERS_PEER_NETWORK_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "proto/base/clock.h"
+#include "proto/rpc/peer.pb.h"
+#include "proto/types/ids.h"
+
+namespace ringd {
+
+// A stream, opened here or to here; unique for the life of the PeerNetwork.
+using StreamId = StrongId<struct StreamIdTag, std::uint64_t>;
+
+// Receives what happens on the streams.
+//
+// Thread safety: called from threads of the network, for different streams at once, with none of its
+//   locks held; for one stream one call at a time and in order. Implementations must return soon (the
+//   engine posts the event to itself) and may call any method of PeerNetwork.
+// Invariants: the first event of a stream opened to here is OnNodeConnected. The last one of any
+//   stream is its Disconnected event, exactly once, also after Close().
+class PeerEvents {
+ public:
+  virtual ~PeerEvents() = default;
+
+  // Coordinator side: a node opened a stream to here. `peer_address` is host:port as the kernel sees
+  // it, for messages; nothing is known yet about who it is.
+  virtual void OnNodeConnected(StreamId stream, std::string peer_address) = 0;
+  virtual void OnNodeMessage(StreamId stream, v1::NodeMessage message) = 0;
+
+  // Ok: the node closed the stream. kUnavailable: the node or the way to it is lost. After Close()
+  // here: the reason given there.
+  virtual void OnNodeDisconnected(StreamId stream, absl::Status why) = 0;
+
+  // Node side: the stream came from ConnectToCoordinator().
+  virtual void OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message) = 0;
+
+  // kDeadlineExceeded: no ringd answered before the connect deadline. kUnavailable: it was lost. After
+  // Close() here: the reason given there. Anything else: the reason that the coordinator closed with.
+  virtual void OnCoordinatorDisconnected(StreamId stream, absl::Status why) = 0;
+};
+
+// Thread safety: every method from any thread. None blocks.
+// Ownership: the events object is borrowed and outlives the network's streams.
+class PeerNetwork {
+ public:
+  virtual ~PeerNetwork() = default;
+
+  // Whom to tell. Call once, before the first stream; a node that connects earlier is turned away and
+  // tries again.
+  virtual void SetEvents(PeerEvents* events) = 0;
+
+  // Opens a stream to the ringd at `host_port` and returns at once. Keeps trying until `deadline`, so
+  // that a coordinator which starts a moment later is found. Messages may be sent from the start; they
+  // leave once the stream stands. There is no event for success: the coordinator speaks first.
+  virtual StreamId ConnectToCoordinator(const std::string& host_port,
+                                        Clock::time_point deadline) = 0;
+
+  // Queues the message behind those sent before on the stream. On a stream that has ended or was
+  // closed it is dropped: the Disconnected event says so. A stream whose queue grows over the limit is
+  // closed with kResourceExhausted.
+  virtual void Send(StreamId stream, v1::NodeMessage message) = 0;         // opened here
+  virtual void Send(StreamId stream, v1::CoordinatorMessage message) = 0;  // opened to here
+
+  // Ends the stream in order: what was sent before still leaves, for a short time at most. On a stream
+  // opened to here the other side is told `reason`, which is not ok in that case. Idempotent: the
+  // first reason stands.
+  virtual void Close(StreamId stream, absl::Status reason) = 0;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_PEERS_PEER_NETWORK_H_
