@@ -1,0 +1,138 @@
+#include "daemon/config/network_identity.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/config/host_port.h"
+#include "proto/base/errno_status.h"
+
+namespace ringd {
+namespace {
+
+struct InterfaceAddress {
+  std::string interface;
+  std::string address;
+  bool ipv4 = false;
+};
+
+// The numeric form; empty for families other than IP.
+std::string NumericAddress(const sockaddr* address) {
+  if (address == nullptr) return "";
+  socklen_t length = 0;
+  if (address->sa_family == AF_INET) length = sizeof(sockaddr_in);
+  if (address->sa_family == AF_INET6) length = sizeof(sockaddr_in6);
+  char text[NI_MAXHOST];
+  if (length == 0 || getnameinfo(address, length, text, sizeof(text), nullptr, 0,
+                                 NI_NUMERICHOST) != 0) {
+    return "";
+  }
+  return text;
+}
+
+// IPv4 first, otherwise as the kernel lists them. Interfaces that are down are absent.
+absl::StatusOr<std::vector<InterfaceAddress>> ListAddresses() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return ErrnoStatus(errno, "getifaddrs");
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
+  std::vector<InterfaceAddress> addresses;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    const std::string address = NumericAddress(entry->ifa_addr);
+    if (address.empty() || (entry->ifa_flags & IFF_UP) == 0) continue;
+    addresses.push_back({entry->ifa_name, address, entry->ifa_addr->sa_family == AF_INET});
+  }
+  std::stable_partition(addresses.begin(), addresses.end(),
+                        [](const InterfaceAddress& entry) { return entry.ipv4; });
+  return addresses;
+}
+
+absl::Status NoSuchInterface(const char* key, const std::string& name,
+                             const std::vector<InterfaceAddress>& addresses) {
+  const auto describe = [](std::string* out, const InterfaceAddress& entry) {
+    absl::StrAppend(out, entry.interface, " (", entry.address, ")");
+  };
+  return absl::NotFoundError(absl::StrCat(key, ": no interface '", name,
+                                          "' is up with an address; there are: ",
+                                          absl::StrJoin(addresses, ", ", describe)));
+}
+
+// The numeric addresses that `host` stands for; empty if it can't be resolved.
+std::vector<std::string> ResolveHost(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &list) != 0) return {};
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, &freeaddrinfo);
+  std::vector<std::string> addresses;
+  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
+    addresses.push_back(NumericAddress(entry->ai_addr));
+  }
+  return addresses;
+}
+
+std::string HostName() {
+  char name[HOST_NAME_MAX + 1] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 && name[0] != '\0' ? name : "localhost";
+}
+
+std::vector<std::string> InterfacesOf(const std::string& host,
+                                      const std::vector<InterfaceAddress>& addresses) {
+  if (IsLoopback(host)) return {"lo"};
+  if (IsWildcard(host)) return {};
+  for (const std::string& resolved : ResolveHost(host)) {
+    for (const InterfaceAddress& entry : addresses) {
+      if (entry.address == resolved) return {entry.interface};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+absl::Status ResolveNetwork(Config& config) {
+  absl::StatusOr<HostPort> peer = ParseHostPort(config.peer_address);
+  if (!peer.ok()) return peer.status();
+  const absl::StatusOr<std::vector<InterfaceAddress>> addresses = ListAddresses();
+  if (!addresses.ok()) return addresses.status();
+  const auto find = [&](const std::string& name) {
+    return std::find_if(addresses->begin(), addresses->end(),
+                        [&](const InterfaceAddress& entry) { return entry.interface == name; });
+  };
+
+  if (config.node_name.empty()) config.node_name = HostName();
+  if (!config.peer_interface.empty()) {
+    const auto found = find(config.peer_interface);
+    if (found == addresses->end()) {
+      return NoSuchInterface("peer_interface", config.peer_interface, *addresses);
+    }
+    peer->host = found->address;
+    config.peer_address = FormatHostPort(*peer);
+  }
+  if (config.advertised_host.empty()) {
+    config.advertised_host = IsWildcard(peer->host) ? HostName() : peer->host;
+  }
+  for (const std::string& name : config.data_interfaces) {
+    if (find(name) == addresses->end()) {
+      return NoSuchInterface("data_interfaces", name, *addresses);
+    }
+  }
+  if (config.data_interfaces.empty()) {
+    config.data_interfaces = InterfacesOf(peer->host, *addresses);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ringd

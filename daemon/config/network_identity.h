@@ -1,0 +1,19 @@
+// Fills in what a configuration leaves to the machine: its name, addresses and interfaces.
+#ifndef RINGD_DAEMON_CONFIG_NETWORK_IDENTITY_H_
+#define RINGD_DAEMON_CONFIG_NETWORK_IDENTITY_H_
+
+#include "absl/status/status.h"
+#include "daemon/config/config.h"
+
+namespace ringd {
+
+// Sets node_name, the host of peer_address (from peer_interface), advertised_host and data_interfaces
+// where they are empty; what is set stays. An address of no local interface leaves data_interfaces
+// empty: serving on it will fail with a better message.
+//   kNotFound: peer_interface or one of data_interfaces does not exist or has no address; the message
+//   lists the interfaces there are.
+absl::Status ResolveNetwork(Config& config);
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_CONFIG_NETWORK_IDENTITY_H_

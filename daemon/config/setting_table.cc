@@ -1,0 +1,152 @@
+#include "daemon/config/setting_table.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+
+namespace ringd {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+constexpr std::uint64_t kKiB = std::uint64_t{1} << 10;
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+constexpr std::uint64_t kTiB = std::uint64_t{1} << 40;
+
+constexpr std::uint64_t Nanos(nanoseconds duration) {
+  return static_cast<std::uint64_t>(duration.count());
+}
+
+std::vector<Setting> MakeTable() {
+  using Kind = SettingKind;
+  using C = Config;
+  return {
+      {"socket", Kind::kPath, &C::socket, "Unix socket on which trainers and ringctl are served"},
+      {"socket_mode", Kind::kMode, &C::socket_mode, "permission bits of the socket", 0, 0777},
+      {"allowed_users", Kind::kList, &C::allowed_users,
+       "users admitted besides ringd's own and root, by name or number; \"*\" admits everybody"},
+      {"allowed_groups", Kind::kList, &C::allowed_groups,
+       "groups whose members are admitted, by name or number"},
+      {"max_sessions", Kind::kCount, &C::max_sessions, "trainers attached at once", 1, 65536},
+      {"max_sessions_per_user", Kind::kCount, &C::max_sessions_per_user,
+       "trainers attached at once of one user", 1, 65536},
+      {"handshake_timeout", Kind::kDuration, &C::handshake_timeout,
+       "how long a new connection may take to say what it wants", Nanos(milliseconds(10)),
+       Nanos(hours(1))},
+
+      {"node_name", Kind::kText, &C::node_name,
+       "this node's name in messages and to other nodes; empty: the host's name"},
+      {"peer_address", Kind::kAddress, &C::peer_address,
+       "host:port on which other ringds are served; port 0: any"},
+      {"peer_interface", Kind::kText, &C::peer_interface,
+       "serve other ringds on this network interface's address, with peer_address' port"},
+      {"advertised_host", Kind::kText, &C::advertised_host,
+       "what other ringds are told to connect to; empty: peer_address' host"},
+
+      {"arena_bytes", Kind::kBytes, &C::arena_bytes,
+       "address space of each trainer's tensor arena; memory is used where tensors are put", kMiB,
+       64 * kTiB},
+      {"submission_ring_capacity", Kind::kPowerOfTwo, &C::submission_ring_capacity,
+       "tensors that one trainer may have in flight", 16, 1 << 20},
+
+      {"start_timeout", Kind::kDuration, &C::start_timeout,
+       "how long a job waits for all its ranks to join", Nanos(milliseconds(100)),
+       Nanos(hours(24 * 7))},
+      {"stall_warning", Kind::kDuration, &C::stall_warning,
+       "after this long, waiting ranks are told whom they wait for", Nanos(milliseconds(10)),
+       Nanos(hours(24))},
+      {"operation_timeout", Kind::kDuration, &C::operation_timeout,
+       "an operation that waits longer for some rank fails its job; 0: none", 0,
+       Nanos(hours(24 * 7))},
+      {"drain_timeout", Kind::kDuration, &C::drain_timeout,
+       "how long SIGTERM lets running jobs go on; 0: until they end", 0, Nanos(hours(24 * 7))},
+
+      {"fusion_threshold", Kind::kBytes, &C::fusion_threshold,
+       "bytes up to which ready tensors are fused into one bucket; 0: no fusion", 0, 64 * kGiB},
+      {"learn_schedule", Kind::kSwitch, &C::learn_schedule,
+       "learn a job's order of tensors, and then start buckets without negotiation"},
+      {"spin", Kind::kDuration, &C::spin, "how long the engine looks for work before it sleeps", 0,
+       Nanos(std::chrono::seconds(1))},
+      {"backend", Kind::kChoice, &C::backend, "what moves bytes between nodes", 0, 0,
+       {"ucx", "loopback"}},
+      {"transports", Kind::kText, &C::transports,
+       "UCX transports between nodes, in UCX's words (UCX_TLS), such as \"tcp,self\" or \"all\""},
+      {"data_interfaces", Kind::kList, &C::data_interfaces,
+       "network interfaces for data between nodes; empty: the one of peer_address"},
+      {"streams_per_neighbour", Kind::kCount, &C::streams_per_neighbour,
+       "connections to each neighbour in the ring", 1, 16},
+      {"chunk_bytes", Kind::kBytes, &C::chunk_bytes,
+       "piece of a bucket moved between nodes in one step", 4 * kKiB, kGiB},
+      {"small_all_reduce_bytes", Kind::kBytes, &C::small_all_reduce_bytes,
+       "all-reduces up to this size take the algorithm with the fewest steps", 0, 64 * kMiB},
+      {"small_broadcast_bytes", Kind::kBytes, &C::small_broadcast_bytes,
+       "broadcasts up to this size take the algorithm with the fewest steps", 0, 64 * kMiB},
+
+      {"log_level", Kind::kChoice, &C::log_level, "the least severe lines that are logged", 0, 0,
+       {"trace", "debug", "info", "warning", "error", "off"}},
+      {"log_format", Kind::kChoice, &C::log_format, "form of log lines", 0, 0, {"text", "json"}},
+      {"log_file", Kind::kPath, &C::log_file,
+       "file to which log lines are appended; empty: standard error"},
+      {"state_dir", Kind::kPath, &C::state_dir, "folder for what ringd has learned"},
+      {"ready_file", Kind::kPath, &C::ready_file,
+       "written when ringd serves, a JSON object with pid, socket and peer_address; empty: none"},
+  };
+}
+
+std::size_t EditDistance(absl::string_view a, absl::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::span<const Setting> AllSettings() {
+  static const std::vector<Setting>& table = *new std::vector<Setting>(MakeTable());
+  return table;
+}
+
+const Setting* FindSetting(absl::string_view key) {
+  for (const Setting& setting : AllSettings()) {
+    if (setting.key == key) return &setting;
+  }
+  return nullptr;
+}
+
+const Setting* SuggestSetting(absl::string_view key) {
+  const std::string wanted = absl::StrReplaceAll(absl::AsciiStrToLower(key), {{"-", "_"}});
+  const Setting* nearest = nullptr;
+  std::size_t nearest_distance = std::max<std::size_t>(2, wanted.size() / 3) + 1;
+  for (const Setting& setting : AllSettings()) {
+    const std::size_t distance = EditDistance(wanted, setting.key);
+    if (distance < nearest_distance) {
+      nearest = &setting;
+      nearest_distance = distance;
+    }
+  }
+  return nearest;
+}
+
+std::string VariableOf(const Setting& setting) {
+  return absl::StrCat("RINGD_", absl::AsciiStrToUpper(setting.key));
+}
+
+std::string FlagOf(const Setting& setting) {
+  return absl::StrCat("--", absl::StrReplaceAll(setting.key, {{"_", "-"}}));
+}
+
+}  // namespace ringd
