@@ -1,0 +1,63 @@
+#include "daemon/execution/buffer_pool.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ringd {
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+
+}  // namespace
+
+PooledBuffer::PooledBuffer(PooledBuffer&& other) noexcept
+    : pool_(std::exchange(other.pool_, nullptr)),
+      data_(std::exchange(other.data_, nullptr)),
+      capacity_(std::exchange(other.capacity_, 0)) {}
+
+PooledBuffer& PooledBuffer::operator=(PooledBuffer&& other) noexcept {
+  std::swap(pool_, other.pool_);
+  std::swap(data_, other.data_);
+  std::swap(capacity_, other.capacity_);
+  return *this;
+}
+
+PooledBuffer::~PooledBuffer() {
+  if (pool_ != nullptr) pool_->Return(data_, capacity_);
+}
+
+BufferPool::~BufferPool() {
+  for (const Free& buffer : free_) ::munmap(buffer.data, buffer.capacity);
+}
+
+PooledBuffer BufferPool::Acquire(std::size_t bytes) {
+  if (bytes == 0) return {};
+  const auto found =
+      std::lower_bound(free_.begin(), free_.end(), bytes,
+                       [](const Free& buffer, std::size_t want) { return buffer.capacity < want; });
+  if (found != free_.end() && found->capacity / 2 <= std::max(bytes, kPageBytes)) {
+    const Free taken = *found;
+    free_.erase(found);
+    return PooledBuffer(this, taken.data, taken.capacity);
+  }
+  const std::size_t unit = bytes >= kHugePageBytes ? kHugePageBytes : kPageBytes;
+  const std::size_t capacity = (bytes + unit - 1) / unit * unit;
+  void* data = ::mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return {};
+  // Fewer and cheaper first touches; refused by some kernels, which is no harm.
+  if (unit == kHugePageBytes) ::madvise(data, capacity, MADV_HUGEPAGE);
+  allocated_bytes_ += capacity;
+  return PooledBuffer(this, static_cast<std::byte*>(data), capacity);
+}
+
+void BufferPool::Return(std::byte* data, std::size_t capacity) noexcept {
+  const auto place =
+      std::lower_bound(free_.begin(), free_.end(), capacity,
+                       [](const Free& buffer, std::size_t want) { return buffer.capacity < want; });
+  free_.insert(place, Free{data, capacity});
+}
+
+}  // namespace ringd

@@ -1,0 +1,62 @@
+// One collective under way on this node: from the local ranks' arenas over the wire and back.
+#ifndef RINGD_DAEMON_EXECUTION_EXECUTION_H_
+#define RINGD_DAEMON_EXECUTION_EXECUTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "backends/collective_request.h"
+#include "daemon/execution/bucket.h"
+#include "daemon/execution/buffer_pool.h"
+#include "daemon/schedule/node_scheduler.h"
+#include "proto/base/clock.h"
+#include "proto/types/ids.h"
+
+namespace ringd {
+
+// Packs and unpacks pieces when the backend asks for them, so that both overlap with the transfer; on one
+// node does all the work itself, in slices.
+//
+// Thread safety: none; the engine thread drives it, and the backend calls it on that thread.
+// Ownership: holds the fusion buffer; the arenas belong to the sessions, which the communicator keeps alive
+//   as long as this object is.
+// Invariant: no byte of a destination changes before every node has contributed to it. So an operation that
+//   some node never started can be cancelled, with its inputs intact.
+class Execution final : public BufferStages {
+ public:
+  Execution(OperationId id, TensorList tensors, std::shared_ptr<const BucketLayout> layout,
+            BucketMemory memory, Clock::time_point now);
+
+  OperationId id() const noexcept { return id_; }
+  const TensorList& tensors() const noexcept { return tensors_; }
+  const BucketLayout& layout() const noexcept { return *layout_; }
+  Clock::time_point started() const noexcept { return started_; }
+
+  // ---- one node ----
+  // Does the next slice; true once everything is done. A slice is small enough (about 0.1 ms) that
+  // other jobs' work is not held up.
+  bool AdvanceLocal() noexcept;
+
+  // ---- several nodes ----
+  // Takes the buffer for the wire; requires its size to be layout().bytes().
+  void UseBuffer(PooledBuffer buffer) noexcept;
+  CollectiveRequest Request(NodeIndex root) noexcept;
+  bool IsReady(std::size_t begin, std::size_t end) noexcept override;
+  void OnFinal(std::size_t begin, std::size_t end) noexcept override;
+
+ private:
+  OperationId id_;
+  TensorList tensors_;
+  std::shared_ptr<const BucketLayout> layout_;
+  BucketMemory memory_;
+  Clock::time_point started_;
+  std::size_t local_done_ = 0;
+  PooledBuffer buffer_;
+  std::vector<bool> packed_;  // by block of kPackBlockBytes
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_EXECUTION_EXECUTION_H_

@@ -1,0 +1,71 @@
+#include "daemon/sessions/registration.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace ringd {
+namespace {
+
+absl::Status Wrong(const v1::TensorDescription& description, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tensor '", absl::string_view(description.name()).substr(0, kMaxTensorNameBytes), "': ", what));
+}
+
+}  // namespace
+
+absl::StatusOr<Registration> CheckDescription(const v1::TensorDescription& description, int size) {
+  if (description.name().empty() || description.name().size() > kMaxTensorNameBytes) {
+    return Wrong(description, absl::StrCat("a name has 1 to ", kMaxTensorNameBytes, " bytes, not ",
+                                           description.name().size()));
+  }
+  Registration result;
+  result.communicator = CommunicatorId(description.communicator());
+  result.name = description.name();
+  result.meta.kind = static_cast<CollectiveKind>(description.kind());
+  result.meta.dtype = static_cast<DataType>(description.data_type());
+  result.meta.op = static_cast<ReduceOp>(description.op());
+  if (description.kind() >= kCollectiveKindCount) {
+    return Wrong(description, absl::StrCat("no collective has the number ", description.kind()));
+  }
+  if (description.data_type() >= kDataTypeCount) {
+    return Wrong(description, absl::StrCat("no data type has the number ", description.data_type()));
+  }
+  if (description.op() >= kReduceOpCount) {
+    return Wrong(description, absl::StrCat("no operator has the number ", description.op()));
+  }
+  if (static_cast<std::size_t>(description.shape_size()) > kMaxDimensions) {
+    return Wrong(description, absl::StrCat(description.shape_size(), " dimensions, ",
+                                           kMaxDimensions, " are allowed"));
+  }
+  std::uint64_t bytes = SizeOf(result.meta.dtype);
+  bool empty = false;
+  for (const std::int64_t extent : description.shape()) {
+    if (extent < 0) return Wrong(description, absl::StrCat("a dimension of ", extent));
+    empty = empty || extent == 0;
+    // The product over the non-zero dimensions must fit, so that no order of them overflows.
+    if (extent > 0 && __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes)) {
+      return Wrong(description, "the number of bytes does not fit 64 bits");
+    }
+    result.meta.shape.push_back(extent);
+  }
+  if (bytes > (std::uint64_t{1} << 62)) return Wrong(description, "more than 2^62 bytes");
+  if (result.meta.kind == CollectiveKind::kBarrier || empty) bytes = 0;
+  result.bytes = bytes;
+  result.element_count = bytes / SizeOf(result.meta.dtype);
+  result.meta.prescale = description.prescale() == 0 ? 1.0 : description.prescale();
+  result.meta.postscale = description.postscale() == 0 ? 1.0 : description.postscale();
+  if (!std::isfinite(result.meta.prescale) || !std::isfinite(result.meta.postscale)) {
+    return Wrong(description, "prescale and postscale must be finite");
+  }
+  if (result.meta.kind == CollectiveKind::kBroadcast) {
+    if (description.root_rank() < 0 || description.root_rank() >= size) {
+      return Wrong(description, absl::StrCat("root rank ", description.root_rank(),
+                                             " is not one of 0 to ", size - 1));
+    }
+    result.meta.root_rank = Rank(description.root_rank());
+  }
+  return result;
+}
+
+}  // namespace ringd

@@ -1,0 +1,35 @@
+// A tensor as one session has described it.
+#ifndef RINGD_DAEMON_SESSIONS_REGISTRATION_H_
+#define RINGD_DAEMON_SESSIONS_REGISTRATION_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "daemon/schedule/tensor_meta.h"
+#include "proto/rpc/client.pb.h"
+#include "proto/types/ids.h"
+
+namespace ringd {
+
+struct Registration {
+  CommunicatorId communicator;
+  std::string name;
+  TensorMeta meta;
+  std::uint64_t element_count = 0;
+  std::uint64_t bytes = 0;
+  // The communicator's own number for the name, and for the meta: found once, at registration.
+  std::uint32_t tensor = 0;
+  std::uint32_t meta_id = 0;
+};
+
+inline constexpr std::size_t kMaxTensorNameBytes = 512;
+inline constexpr std::size_t kMaxDimensions = 32;
+
+// Checks everything a client can say about a tensor; `size` is the job's number of ranks.
+//   kInvalidArgument: names the tensor, the field, its value and what is allowed.
+absl::StatusOr<Registration> CheckDescription(const v1::TensorDescription& description, int size);
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_SESSIONS_REGISTRATION_H_

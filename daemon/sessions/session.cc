@@ -1,0 +1,147 @@
+#include "daemon/sessions/session.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/clock.h"
+
+namespace ringd {
+
+Session::Session(std::unique_ptr<SessionResources> resources)
+    : resources_(std::move(resources)),
+      view_(ViewSessionSegment(resources_->segment.data(), resources_->layout)),
+      submissions_(view_.submission_cursors, view_.submissions,
+                   resources_->layout.submission_capacity),
+      completions_(view_.completion_cursors, view_.completions,
+                   resources_->layout.completion_capacity) {}
+
+std::optional<CheckedSubmission> Session::Next(absl::Status& violation) noexcept {
+  Submission record;
+  switch (submissions_.TryPop(record)) {
+    case RingResult::kOk:
+      break;
+    case RingResult::kCorrupt:
+      violation = absl::InvalidArgumentError("the submission ring's cursor jumped");
+      return std::nullopt;
+    default:
+      return std::nullopt;
+  }
+  CheckedSubmission checked;
+  violation = Check(record, checked);
+  if (!violation.ok()) return std::nullopt;
+  ++next_sequence_;
+  return checked;
+}
+
+absl::Status Session::Check(const Submission& record, CheckedSubmission& checked) const {
+  if (record.sequence != next_sequence_) {
+    return absl::InvalidArgumentError(absl::StrCat("submission number ", record.sequence, " where ",
+                                                   next_sequence_, " is due"));
+  }
+  // The completion ring always has room for what is in flight, so completing never waits.
+  if (in_flight() >= resources_->layout.submission_capacity) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("more than ", resources_->layout.submission_capacity,
+                     " submissions in flight (submission_ring_capacity)"));
+  }
+  if (record.registration >= registrations_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("submission of registration ", record.registration, ", which does not exist"));
+  }
+  const Registration& registration = *registrations_[record.registration];
+  if (record.element_count != registration.element_count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("submission of ", record.element_count, " elements of '", registration.name,
+                     "', which has ", registration.element_count));
+  }
+  const std::uint64_t arena = resources_->arena_bytes;
+  const std::uint64_t bytes = registration.bytes;
+  const std::uint64_t from = record.source_offset;
+  const std::uint64_t to = record.destination_offset;
+  if (bytes > arena || from > arena - bytes || to > arena - bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("submission of '", registration.name, "' reaches past the arena's end"));
+  }
+  const std::uint64_t element = SizeOf(registration.meta.dtype);
+  if (from % element != 0 || to % element != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("submission of '", registration.name, "' is not aligned to its elements"));
+  }
+  if (from != to && from < to + bytes && to < from + bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("submission of '", registration.name,
+                                                   "': source and destination overlap"));
+  }
+  checked.sequence = record.sequence;
+  checked.registration = &registration;
+  checked.source = resources_->arena.data() + from;
+  checked.destination = resources_->arena.data() + to;
+  checked.follows_wait = (record.flags & kFollowsWait) != 0;
+  return absl::OkStatus();
+}
+
+void Session::SetEngineSleeps(bool sleeps) noexcept {
+  view_.header->engine_sleeps.store(sleeps ? 1 : 0, std::memory_order_relaxed);
+}
+
+void Session::DrainEventFd() noexcept {
+  std::uint64_t count = 0;
+  // Empty (EAGAIN) is normal: the client holds this descriptor too and may read it.
+  [[maybe_unused]] const ssize_t got = ::read(event_fd(), &count, sizeof(count));
+}
+
+bool Session::Complete(std::uint64_t sequence, const absl::Status& status) noexcept {
+  CompletionRecord record{};
+  record.sequence = sequence;
+  record.completed_ns = MonotonicNanos();
+  record.status = static_cast<std::int32_t>(status.code());
+  if (!status.ok()) {
+    // Many operations that end for one reason share one slot.
+    if (status.message() != absl::string_view(last_error_)) {
+      last_error_ = std::string(status.message());
+      error_slot_ = (error_slot_ + 1) % kErrorTextSlots;
+      error_versions_[error_slot_] = WriteErrorText(view_.error_texts[error_slot_],
+                                                    error_versions_[error_slot_], last_error_);
+    }
+    record.error_slot = error_slot_;
+    record.error_version = error_versions_[error_slot_];
+    ++failed_;
+  }
+  ++completed_;
+  completions_pending_ = true;
+  return completions_.TryPush(record) == RingResult::kOk;
+}
+
+void Session::FlushCompletions() noexcept {
+  if (!completions_pending_) return;
+  completions_pending_ = false;
+  view_.header->completions.Ring();
+}
+
+void Session::Notify(NoticeKind kind, absl::string_view text) noexcept {
+  const auto length = static_cast<std::uint32_t>(
+      std::min<std::size_t>(text.size(), kMaxNoticeBytes));
+  NoticeHeader header{static_cast<std::uint32_t>(kind), length};
+  // A socket that takes only part of a frame would leave the client out of step: then no more are sent.
+  char frame[sizeof(NoticeHeader) + kMaxNoticeBytes];
+  std::memcpy(frame, &header, sizeof(header));
+  std::memcpy(frame + sizeof(header), text.data(), length);
+  const std::size_t size = sizeof(header) + length;
+  const ssize_t sent = ::send(lifeline(), frame, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent > 0 && static_cast<std::size_t>(sent) < size) ::shutdown(lifeline(), SHUT_WR);
+}
+
+RegistrationId Session::Register(Registration registration) {
+  const auto [known, added] = registration_numbers_.try_emplace(
+      std::make_tuple(registration.communicator, registration.tensor, registration.meta_id),
+      RegistrationId(static_cast<std::uint32_t>(registrations_.size())));
+  if (!added) return known->second;
+  registrations_.push_back(std::make_unique<const Registration>(std::move(registration)));
+  return known->second;
+}
+
+}  // namespace ringd

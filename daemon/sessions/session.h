@@ -1,0 +1,105 @@
+// One trainer attached to this ringd: the daemon's end of its rings, and the words sent to it.
+//
+// Thread safety: none; the engine thread owns it.
+// Ownership: owns the session's memory and descriptors. Executions that use the arena hold the session.
+// Trust: everything in the segment and the arena is input. Facts come from SessionResources and from the
+//   registrations kept here; a record is copied once and the copy is checked. A client that breaks the
+//   rules gets its session ended, with a reason; it can't make ringd fault, wait, or touch memory that is
+//   not its own.
+// Invariant: each submission returned by Next() is completed exactly once.
+#ifndef RINGD_DAEMON_SESSIONS_SESSION_H_
+#define RINGD_DAEMON_SESSIONS_SESSION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "daemon/sessions/registration.h"
+#include "daemon/sessions/session_resources.h"
+#include "proto/attach/handshake.h"
+#include "proto/shm/completion.h"
+#include "proto/shm/spsc_ring.h"
+#include "proto/shm/submission.h"
+
+namespace ringd {
+
+// A submission that passed all checks. The pointers lie in the session's arena.
+struct CheckedSubmission {
+  std::uint64_t sequence = 0;
+  const Registration* registration = nullptr;  // stable while the session lives
+  const std::byte* source = nullptr;
+  std::byte* destination = nullptr;
+  bool follows_wait = false;
+};
+
+class Session {
+ public:
+  explicit Session(std::unique_ptr<SessionResources> resources);
+
+  SessionId id() const noexcept { return resources_->id; }
+  const std::string& token() const noexcept { return resources_->token; }
+  const PeerCredentials& peer() const noexcept { return resources_->peer; }
+  int lifeline() const noexcept { return resources_->lifeline.get(); }
+  int pidfd() const noexcept { return resources_->pidfd.get(); }
+  int event_fd() const noexcept { return resources_->event_fd.get(); }
+
+  // The next submission, or nothing. A status other than OK in `violation` means that the client broke
+  // the rules: end the session, and call nothing but Notify any more. Does not allocate.
+  std::optional<CheckedSubmission> Next(absl::Status& violation) noexcept;
+
+  // True if Next would return something. For the last look before the engine sleeps.
+  bool HasWork() const noexcept { return submissions_.HasWork(); }
+  void SetEngineSleeps(bool sleeps) noexcept;
+  // Takes what the client wrote to the eventfd.
+  void DrainEventFd() noexcept;
+
+  // Ends a submission. The client sees it at the latest after FlushCompletions. False: the client has
+  // damaged its completion ring, end the session.
+  bool Complete(std::uint64_t sequence, const absl::Status& status) noexcept;
+  // Wakes the client's waiters if there are any and something was completed since the last call.
+  void FlushCompletions() noexcept;
+
+  // Sends one frame on the lifeline, without blocking; dropped if the client does not read.
+  void Notify(NoticeKind kind, absl::string_view text) noexcept;
+
+  // The number for this description; the same for an equal one.
+  RegistrationId Register(Registration registration);
+  std::size_t registration_count() const noexcept { return registrations_.size(); }
+
+  std::uint64_t submitted() const noexcept { return next_sequence_; }
+  std::uint64_t completed() const noexcept { return completed_; }
+  std::uint64_t failed() const noexcept { return failed_; }
+  std::uint64_t in_flight() const noexcept { return next_sequence_ - completed_; }
+
+ private:
+  absl::Status Check(const Submission& record, CheckedSubmission& checked) const;
+
+  std::unique_ptr<SessionResources> resources_;
+  SessionSegmentView view_;
+  RingConsumer<Submission> submissions_;
+  RingProducer<CompletionRecord> completions_;
+  // unique_ptr: CheckedSubmission points at them, and the vector grows.
+  std::vector<std::unique_ptr<const Registration>> registrations_;
+  // By communicator, tensor and meta, as the communicator numbers them.
+  std::map<std::tuple<CommunicatorId, std::uint32_t, std::uint32_t>, RegistrationId>
+      registration_numbers_;
+
+  std::uint64_t next_sequence_ = 0;
+  std::uint64_t completed_ = 0;
+  std::uint64_t failed_ = 0;
+  bool completions_pending_ = false;
+  std::string last_error_;
+  std::uint32_t error_slot_ = 0;
+  std::uint32_t error_versions_[kErrorTextSlots] = {};
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_SESSIONS_SESSION_H_
