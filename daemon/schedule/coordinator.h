@@ -5,7 +5,7 @@
 // start without asking (learning). The protocol is in daemon/schedule/README.md.
 //
 // Thread safety: none; one thread owns it. Never blocks, reads no clock.
-// Ownership: keeps copies of what it is given; the planner must outlive it.
+// Ownership: keeps copies of what it is given, and owns the planner.
 // Invariants:
 //   1. Every tensor name is at any moment either negotiated or in exactly one live channel.
 //   2. All nodes receive the same messages in the same order.
@@ -23,6 +23,8 @@
 #include "absl/status/status.h"
 #include "daemon/schedule/bucket_planner.h"
 #include "daemon/schedule/messages.h"
+#include "daemon/schedule/negotiation_table.h"
+#include "daemon/schedule/schedule_planner.h"
 #include "daemon/schedule/schedule_time.h"
 #include "proto/types/ids.h"
 
@@ -36,31 +38,13 @@ struct CoordinatorConfig {
   LinkModel link;            // node_count is taken from node_names
 };
 
-// A tensor that some nodes have announced and others have not.
-struct StalledTensor {
-  std::string name;
-  TimePoint since;  // the first announcement
-  std::vector<NodeIndex> ready;
-  std::vector<NodeIndex> absent;
-};
-
 struct CoordinatorBucketStatus {
   std::uint32_t channel = 0;
   std::size_t bytes = 0;
   bool freezing = false;
-  std::chrono::nanoseconds ready_offset{0};     // of its last tensor within the step, as observed
-  std::chrono::nanoseconds predicted_time{0};   // of its all-reduce
+  std::chrono::nanoseconds ready_offset{0};    // of its last tensor within the step, as observed
+  std::chrono::nanoseconds predicted_time{0};  // of its all-reduce
   std::vector<std::string> tensors;
-};
-
-// What the learned plan and its alternatives cost by the link model.
-struct PlanComparison {
-  std::size_t tensors = 0;
-  std::size_t bytes = 0;
-  std::chrono::nanoseconds compute{0};       // when the last tensor becomes ready
-  std::chrono::nanoseconds learned{0};       // when the last bucket is done
-  std::chrono::nanoseconds fixed_64mib{0};
-  std::chrono::nanoseconds per_tensor{0};
 };
 
 struct CoordinatorStatus {

@@ -24,12 +24,16 @@ using Epoch = std::uint64_t;
 
 // Why a learned bucket was given up. The numbers are part of the protocol.
 enum class BreakReason : std::uint8_t {
-  kMeta = 0,      // a tensor came with another description, or local ranks disagree about it
-  kBlocked = 1,   // ranks wait for something and do not submit the bucket's missing tensors
-  kLate = 2,      // the bucket stays partly filled for very long although ranks are not blocked
-  kReplan = 3,    // the coordinator has a better plan; never sent by a node
+  kMeta = 0,       // a tensor came with another description, or local ranks disagree about it
+  kBlocked = 1,    // ranks wait for something and do not submit the bucket's missing tensors
+  kLate = 2,       // the bucket stays partly filled for very long although ranks are not blocked
+  kWithdrawn = 3,  // no local rank has the tensor registered any more
+  kReplan = 4,     // the coordinator has a better plan; never sent by a node
 };
-inline constexpr int kBreakReasonCount = 4;
+inline constexpr int kBreakReasonCount = 5;
+
+// "meta", "blocked", "late", "withdrawn", "replan"; "invalid" for anything else.
+const char* Name(BreakReason reason) noexcept;
 
 // ---- node to coordinator ----------------------------------------------------------------------
 
@@ -56,7 +60,9 @@ struct Ready {
 struct Break {
   std::uint32_t channel = 0;
   BreakReason reason = BreakReason::kMeta;
+  std::uint32_t started = 0;  // occurrences this node has started so far
   // kMeta: the tensors that came otherwise. kBlocked, kLate: the tensors that are missing.
+  // kWithdrawn: the tensors that are gone.
   std::vector<std::string> tensors;
 
   friend bool operator==(const Break&, const Break&) = default;

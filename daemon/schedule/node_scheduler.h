@@ -18,65 +18,39 @@
 #define RINGD_DAEMON_SCHEDULE_NODE_SCHEDULER_H_
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "daemon/schedule/messages.h"
+#include "daemon/schedule/node_actions.h"
+#include "daemon/schedule/node_status.h"
 #include "daemon/schedule/schedule_time.h"
 #include "daemon/schedule/tensor_meta.h"
 #include "proto/types/ids.h"
 
 namespace ringd {
 
-// A tensor name as this NodeScheduler numbers it; meaningless to others.
-using TensorHandle = StrongId<struct TensorHandleTag, std::uint32_t>;
-// Shared so that the same list object is handed out for each occurrence of a bucket: the engine may
-// compare the pointer to reuse what it computed for it.
-using TensorList = std::shared_ptr<const std::vector<TensorHandle>>;
-
-// What the engine has to do, in this order.
-struct SendToCoordinator {
-  NodeMessage message;
-};
-struct StartOperation {
-  OperationId operation;
-  TensorList tensors;
-};
-// Stop and forget a started operation. Its tensors stay ready; they will be started again as part of
-// another operation.
-struct CancelOperation {
-  OperationId operation;
-};
-// The tensor's current occurrence ends with this error on all ranks.
-struct TensorFailed {
-  TensorHandle tensor;
-  absl::Status status;
-};
-// Data that belongs to occurrences from `final_count` on is stale: drop it, also what comes later.
-struct ChannelRetired {
-  std::uint32_t channel = 0;
-  std::uint32_t final_count = 0;
-};
-using Action = std::variant<SendToCoordinator, StartOperation, CancelOperation, TensorFailed,
-                            ChannelRetired>;
+class NodeBucket;
+class TensorTable;
+struct NodeTensor;
 
 struct NodeSchedulerConfig {
-  int node_count = 1;    // 1: everything is started at once, no messages
-  Rank first_rank{0};    // the node's lowest rank, which speaks for the others in reports
-  std::string node_name; // for errors found without a coordinator (node_count 1)
+  int node_count = 1;     // 1: everything is started at once, no messages
+  Rank first_rank{0};     // the node's lowest rank, which speaks for the others in reports
+  std::string node_name;  // for errors found without a coordinator (node_count 1)
 
-  // A partly filled bucket is broken when the ranks that lack its missing tensors are blocked and
-  // this long has passed since its first tensor: max(blocked_patience, 3 x the usual fill time).
+  // A partly filled bucket is broken when the ranks that lack one of its tensors have been blocked
+  // for this long, and 3 x its usual fill time has passed since its first tensor came.
   std::chrono::nanoseconds blocked_patience = std::chrono::milliseconds(20);
-  // The same whether or not they are blocked: max(late_patience, 10 x the usual fill time). Covers
-  // ranks that wait where ringd can't see it.
+  // The same whether or not they are blocked, after max(late_patience, 10 x the usual fill time):
+  // covers ranks that wait where ringd can't see it.
   std::chrono::nanoseconds late_patience = std::chrono::seconds(2);
 };
 
@@ -90,45 +64,6 @@ class LocalRankView {
   virtual bool AbsentRanksAreBlocked(TensorHandle missing) const = 0;
 };
 
-// A tensor that was reported ready and has not ended.
-enum class TensorState : std::uint8_t {
-  kIdle,       // not ready here
-  kAnnounced,  // negotiated: other nodes are not ready yet, or the answer is under way
-  kHeld,       // ready, in a learned bucket that lacks other tensors
-  kRunning,    // part of a started operation
-};
-
-struct PendingTensor {
-  TensorHandle tensor;
-  TensorState state = TensorState::kIdle;
-  TimePoint since;                    // when it became ready here
-  std::uint32_t channel = 0;          // of its bucket or operation; 0 when negotiated
-  std::vector<TensorHandle> missing;  // kHeld: what the bucket lacks
-};
-
-struct NodeBucketStatus {
-  std::uint32_t channel = 0;
-  std::size_t bytes = 0;
-  std::uint32_t occurrences = 0;  // started so far
-  std::size_t filled = 0;         // tensors of the next occurrence that are ready
-  bool frozen = false;
-  std::vector<std::string> tensors;
-};
-
-struct NodeSchedulerStatus {
-  Epoch epoch = 0;
-  std::uint64_t messages_sent = 0;
-  std::uint64_t messages_received = 0;
-  // A step, as seen here, ends when a tensor becomes ready a second time. 0 in the steady state.
-  std::uint64_t steps = 0;
-  std::uint64_t messages_last_step = 0;
-  std::uint64_t operations_negotiated = 0;
-  std::uint64_t operations_learned = 0;
-  std::uint64_t operations_cancelled = 0;
-  std::uint64_t breaks_requested[kBreakReasonCount] = {};
-  std::vector<NodeBucketStatus> buckets;
-};
-
 class NodeScheduler {
  public:
   explicit NodeScheduler(NodeSchedulerConfig config);
@@ -140,8 +75,8 @@ class NodeScheduler {
   // The handle for `name`, the same each time until Forget.
   TensorHandle Intern(absl::string_view name);
   const std::string& NameOf(TensorHandle tensor) const;
-  // The engine will not use the handle again (until Intern returns it anew, perhaps for another
-  // name). The tensor must not be outstanding.
+  // No local rank has the tensor registered any more: the engine will not use the handle again until
+  // Intern returns it, perhaps for another name. The tensor must not be outstanding.
   void Forget(TensorHandle tensor);
 
   // All local ranks submitted the tensor and agree on `meta`. Its previous occurrence must have
@@ -162,8 +97,8 @@ class NodeScheduler {
   // Gives up buckets that stay partly filled. Call it at NextTick() or later; calling it more often
   // is harmless.
   void OnTick(TimePoint now, const LocalRankView& ranks);
-  // When OnTick may have something to do; nullopt while no bucket is partly filled. While ranks
-  // that are absent are not blocked, that time stays in the past: tick every few milliseconds then.
+  // When OnTick has something to look at; nullopt while no bucket is partly filled. In the usual
+  // course of a step that time is never reached.
   std::optional<TimePoint> NextTick() const;
 
   // Appends the actions gathered since the last call. Call it once per batch of inputs: readiness
@@ -176,8 +111,43 @@ class NodeScheduler {
   NodeSchedulerStatus Status() const;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  absl::Status Handle(const Execute& execute, TimePoint now);
+  absl::Status Handle(const FailTensor& fail, TimePoint now);
+  absl::Status Handle(const Schedule& schedule, TimePoint now);
+  absl::Status Handle(const Freeze& freeze, TimePoint now);
+  absl::Status Handle(const Retire& retire, TimePoint now);
+
+  void OnReady(TensorHandle handle, const TensorMeta* meta, std::vector<RankMeta> reports,
+               bool follows_wait, TimePoint now);
+
+  absl::Status AdvanceEpoch(Epoch epoch);
+  absl::Status AddBucket(const ScheduledBucket& scheduled, TimePoint now);
+  absl::Status CancelBeyond(const NodeBucket& bucket, std::uint32_t final_count);
+
+  void Place(TensorHandle handle, TimePoint now);
+  void Announce(TensorHandle handle);
+  void StartAlone(TensorHandle handle);
+  void Start(OperationId operation, const TensorList& tensors);
+  void StartIfFull(NodeBucket& bucket, TimePoint now);
+  void RequestBreak(NodeBucket& bucket, BreakReason reason,
+                    const std::vector<TensorHandle>& tensors);
+  void FailTensorNow(TensorHandle handle, absl::string_view error);
+  void Send(NodeMessage message);
+  void CountStep(NodeTensor& tensor);
+  void EraseIfUnused(TensorHandle handle);
+  bool AsScheduled(const NodeTensor& tensor) const;
+  PendingTensor Describe(TensorHandle handle) const;
+
+  const NodeSchedulerConfig config_;
+  const std::unique_ptr<TensorTable> table_;
+  TensorTable& tensors_;
+  std::map<std::uint32_t, std::unique_ptr<NodeBucket>> buckets_;  // by channel
+  std::unordered_map<OperationId, TensorList> running_;
+  std::uint32_t next_negotiated_ = 0;      // sequence on channel 0
+  std::vector<TensorHandle> to_announce_;  // may hold tensors that were retracted meanwhile
+  std::vector<Action> actions_;
+  NodeSchedulerStatus counters_;  // without buckets
+  std::uint64_t messages_at_step_start_ = 0;
 };
 
 }  // namespace ringd

@@ -59,7 +59,9 @@ bool CanFuse(const TensorMeta& a, const TensorMeta& b) noexcept {
   return a.kind == CollectiveKind::kBroadcast ? a.root_rank == b.root_rank : a.op == b.op;
 }
 
-bool CanLearn(const TensorMeta& meta) noexcept { return meta.kind == CollectiveKind::kAllReduce; }
+bool CanLearn(const TensorMeta& meta) noexcept {
+  return meta.kind == CollectiveKind::kAllReduce && ByteCount(meta) > 0;
+}
 
 std::string DescribeMismatch(const std::string& tensor_name,
                              const std::vector<LocatedRankMeta>& reports) {

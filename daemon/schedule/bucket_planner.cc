@@ -1,0 +1,203 @@
+#include "daemon/schedule/bucket_planner.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+namespace ringd {
+namespace {
+
+using std::chrono::nanoseconds;
+
+// Plans assume a slightly slower link than measured: a bucket that is planned to end just in time
+// delays the step if the link disappoints, while one that ends early costs nothing.
+constexpr double kPlanningMargin = 1.1;
+
+// The search is quadratic in the number of pieces; more tensors than this are paired up before.
+constexpr std::size_t kMaxPieces = 512;
+
+// Consecutive tensors of one class that the search does not take apart.
+struct Piece {
+  std::vector<std::size_t> tensors;
+  std::size_t bytes = 0;
+  nanoseconds ready{0};
+  std::size_t segment = 0;  // counts barriers: a bucket stays within one segment
+};
+
+struct ClassifiedTensors {
+  std::vector<std::size_t> tensors;
+  std::size_t bytes = 0;
+};
+
+// Positions by fusion class, in readiness order.
+std::map<std::uint32_t, ClassifiedTensors> SplitByClass(const std::vector<PlanTensor>& tensors) {
+  std::map<std::uint32_t, ClassifiedTensors> classes;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    ClassifiedTensors& members = classes[tensors[i].fusion_class];
+    members.tensors.push_back(i);
+    members.bytes += tensors[i].bytes;
+  }
+  return classes;
+}
+
+// For each position, how many barriers stand before or at it.
+std::vector<std::size_t> Segments(const std::vector<PlanTensor>& tensors) {
+  std::vector<std::size_t> segments(tensors.size());
+  std::size_t segment = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].barrier_before) ++segment;
+    segments[i] = segment;
+  }
+  return segments;
+}
+
+std::vector<Piece> CutIntoPieces(const std::vector<PlanTensor>& tensors,
+                                 const std::vector<std::size_t>& segments,
+                                 const ClassifiedTensors& members, std::size_t max_bytes) {
+  const bool all_apart = members.tensors.size() <= kMaxPieces;
+  const std::size_t piece_bytes = all_apart ? 0 : members.bytes / kMaxPieces;
+  const std::size_t piece_count = all_apart ? 1 : members.tensors.size() / kMaxPieces + 1;
+  std::vector<Piece> pieces;
+  for (std::size_t position : members.tensors) {
+    const PlanTensor& tensor = tensors[position];
+    if (pieces.empty() || pieces.back().segment != segments[position] ||
+        pieces.back().tensors.size() >= piece_count ||
+        pieces.back().bytes + tensor.bytes > std::min(piece_bytes, max_bytes)) {
+      pieces.emplace_back();
+      pieces.back().segment = segments[position];
+    }
+    Piece& piece = pieces.back();
+    piece.tensors.push_back(position);
+    piece.bytes += tensor.bytes;
+    piece.ready = std::max(piece.ready, tensor.ready);
+  }
+  return pieces;
+}
+
+// Where the best way to send pieces 0 .. j-1 ends, and where its last bucket begins.
+struct Prefix {
+  nanoseconds finish{0};
+  std::size_t buckets = 0;
+  std::size_t last_begin = 0;
+};
+
+// An earlier end of the same prefix is never worse for what follows, so the best prefixes compose.
+// Among equal ends the one with fewer buckets wins: it leaves the link and the processor more idle.
+std::vector<Prefix> BestPrefixes(const std::vector<Piece>& pieces, const LinkModel& link,
+                                 std::size_t max_bytes) {
+  std::vector<Prefix> best(pieces.size() + 1);
+  for (std::size_t end = 1; end <= pieces.size(); ++end) {
+    best[end].finish = nanoseconds::max();
+    std::size_t bytes = 0;
+    nanoseconds ready{0};
+    for (std::size_t begin = end; begin-- > 0;) {
+      if (pieces[begin].segment != pieces[end - 1].segment) break;
+      bytes += pieces[begin].bytes;
+      if (bytes > max_bytes && begin + 1 < end) break;
+      ready = std::max(ready, pieces[begin].ready);
+      const nanoseconds finish = std::max(ready, best[begin].finish) + link.AllReduceTime(bytes);
+      const std::size_t buckets = best[begin].buckets + 1;
+      if (finish < best[end].finish ||
+          (finish == best[end].finish && buckets < best[end].buckets)) {
+        best[end] = {finish, buckets, begin};
+      }
+    }
+  }
+  return best;
+}
+
+void AppendBuckets(const std::vector<Piece>& pieces, const std::vector<Prefix>& best,
+                   BucketPlan& plan) {
+  for (std::size_t end = pieces.size(); end > 0; end = best[end].last_begin) {
+    std::vector<std::size_t> bucket;
+    for (std::size_t i = best[end].last_begin; i < end; ++i) {
+      bucket.insert(bucket.end(), pieces[i].tensors.begin(), pieces[i].tensors.end());
+    }
+    plan.push_back(std::move(bucket));
+  }
+}
+
+nanoseconds BucketReady(const std::vector<PlanTensor>& tensors,
+                        const std::vector<std::size_t>& bucket) {
+  nanoseconds ready{0};
+  for (std::size_t position : bucket) ready = std::max(ready, tensors[position].ready);
+  return ready;
+}
+
+void SortByReadiness(const std::vector<PlanTensor>& tensors, BucketPlan& plan) {
+  std::stable_sort(plan.begin(), plan.end(), [&](const auto& a, const auto& b) {
+    const nanoseconds ready_a = BucketReady(tensors, a);
+    const nanoseconds ready_b = BucketReady(tensors, b);
+    return ready_a != ready_b ? ready_a < ready_b : a.back() < b.back();
+  });
+}
+
+}  // namespace
+
+nanoseconds LinkModel::AllReduceTime(std::size_t bytes) const noexcept {
+  if (node_count < 2) return operation_overhead;
+  const double share = 2.0 * (node_count - 1) / node_count;
+  const double seconds = share * static_cast<double>(bytes) / std::max(bytes_per_second, 1.0);
+  // A day is longer than any step; without the bound a tiny bandwidth would overflow.
+  const double bounded = std::min(seconds * 1e9, 8.64e13);
+  return operation_overhead + latency * (2 * (node_count - 1)) +
+         nanoseconds(static_cast<std::int64_t>(bounded));
+}
+
+BucketPlan CostModelPlanner::Plan(const std::vector<PlanTensor>& tensors,
+                                  const LinkModel& link) const {
+  BucketPlan plan;
+  std::size_t all_bytes = 0;
+  for (const PlanTensor& tensor : tensors) all_bytes += tensor.bytes;
+  const std::vector<std::size_t> segments = Segments(tensors);
+  for (const auto& [fusion_class, members] : SplitByClass(tensors)) {
+    // Classes are planned one by one although they share the link: each gets the part of it that
+    // its bytes will take.
+    LinkModel share = link;
+    const double part =
+        all_bytes == 0 ? 1.0 : static_cast<double>(members.bytes) / static_cast<double>(all_bytes);
+    share.bytes_per_second = link.bytes_per_second * std::max(part, 1e-6) / kPlanningMargin;
+    const std::vector<Piece> pieces = CutIntoPieces(tensors, segments, members, max_bucket_bytes_);
+    AppendBuckets(pieces, BestPrefixes(pieces, share, max_bucket_bytes_), plan);
+  }
+  SortByReadiness(tensors, plan);
+  return plan;
+}
+
+BucketPlan ThresholdPlanner::Plan(const std::vector<PlanTensor>& tensors,
+                                  const LinkModel& /*link*/) const {
+  BucketPlan plan;
+  const std::vector<std::size_t> segments = Segments(tensors);
+  for (const auto& [fusion_class, members] : SplitByClass(tensors)) {
+    std::size_t bytes = 0;
+    std::size_t segment = std::numeric_limits<std::size_t>::max();
+    for (std::size_t position : members.tensors) {
+      const std::size_t grown = bytes + tensors[position].bytes;
+      if (segments[position] == segment && threshold_bytes_ > 0 && grown <= threshold_bytes_) {
+        plan.back().push_back(position);
+        bytes = grown;
+      } else {
+        plan.push_back({position});
+        bytes = tensors[position].bytes;
+        segment = segments[position];
+      }
+    }
+  }
+  SortByReadiness(tensors, plan);
+  return plan;
+}
+
+nanoseconds PredictStepTime(const std::vector<PlanTensor>& tensors, const BucketPlan& plan,
+                            const LinkModel& link) {
+  BucketPlan sorted = plan;
+  SortByReadiness(tensors, sorted);
+  nanoseconds finish{0};
+  for (const std::vector<std::size_t>& bucket : sorted) {
+    std::size_t bytes = 0;
+    for (std::size_t position : bucket) bytes += tensors[position].bytes;
+    finish = std::max(finish, BucketReady(tensors, bucket)) + link.AllReduceTime(bytes);
+  }
+  return finish;
+}
+
+}  // namespace ringd

@@ -1,0 +1,326 @@
+#include "daemon/schedule/coordinator.h"
+
+#include <algorithm>
+#include <iterator>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/schedule/channel_table.h"
+#include "daemon/schedule/operation_batch.h"
+#include "daemon/schedule/period_learner.h"
+
+namespace ringd {
+namespace {
+
+using std::chrono::nanoseconds;
+
+// The least fill time expected of a bucket that was found slow, not broken.
+constexpr nanoseconds kMinPatientFill = std::chrono::milliseconds(20);
+
+LinkModel ForNodes(LinkModel link, std::size_t node_count) {
+  link.node_count = static_cast<int>(node_count);
+  return link;
+}
+
+}  // namespace
+
+class Coordinator::Impl {
+ public:
+  Impl(CoordinatorConfig config, std::unique_ptr<const BucketPlanner> planner)
+      : config_(std::move(config)),
+        negotiation_(config_.node_names),
+        batch_(config_.fusion_threshold_bytes),
+        learner_(config_.periods_to_learn),
+        planner_(std::move(planner), ForNodes(config_.link, NodeCount())),
+        channels_(NodeCount()) {}
+
+  absl::Status OnMessage(NodeIndex from, const NodeMessage& message, TimePoint now);
+  void Flush(std::vector<CoordinatorMessage>& broadcasts);
+  void SetLinkModel(const LinkModel& link) { planner_.SetLink(ForNodes(link, NodeCount())); }
+  void Replan();
+  std::vector<StalledTensor> Stalled(TimePoint announced_before) const {
+    return negotiation_.Stalled(announced_before);
+  }
+  CoordinatorStatus Status() const;
+
+ private:
+  std::size_t NodeCount() const { return config_.node_names.size(); }
+
+  absl::Status Handle(NodeIndex from, const Ready& ready, TimePoint now);
+  absl::Status Handle(NodeIndex from, const Break& request, TimePoint now);
+  absl::Status Handle(NodeIndex from, const Frozen& frozen, TimePoint now);
+
+  // Whether an announcement made in `epoch` counts; an error if the node should have known better.
+  absl::StatusOr<bool> IsCurrent(const std::string& name, Epoch epoch) const;
+  void OnAgreed(const std::string& name, const NegotiationTable::Result& result, TimePoint now);
+
+  void Broadcast(CoordinatorMessage message);
+  void SendBatch();
+  void SendSchedule(std::vector<PlannedBucket> buckets);
+  void BeginRetirement(Retirement retirement);
+  void Finish(const Retirement& retirement);
+  Channel RetireChannel(std::uint32_t number, BreakReason reason);
+  void Reschedule(const Retirement& retirement, Channel channel);
+
+  const CoordinatorConfig config_;
+  NegotiationTable negotiation_;
+  OperationBatch batch_;
+  PeriodLearner learner_;
+  SchedulePlanner planner_;
+  ChannelTable channels_;
+  // For each tensor in a channel, the epoch of its schedule. A node that announces it in an earlier
+  // one did not know yet; that announcement is void.
+  std::unordered_map<std::string, Epoch> scheduled_since_;
+
+  std::uint32_t next_sequence_ = 0;
+  bool period_ended_ = false;
+  std::vector<CoordinatorMessage> outgoing_;
+  CoordinatorStatus counters_;  // without what Status() computes
+  std::uint64_t messages_at_period_start_ = 0;
+};
+
+// ---- what nodes say ---------------------------------------------------------------------------
+
+absl::Status Coordinator::Impl::OnMessage(NodeIndex from, const NodeMessage& message,
+                                          TimePoint now) {
+  if (from.value() < 0 || static_cast<std::size_t>(from.value()) >= NodeCount()) {
+    return absl::InternalError(absl::StrCat("message from unknown node ", from.value()));
+  }
+  ++counters_.messages_received;
+  return std::visit([&](const auto& typed) { return Handle(from, typed, now); }, message);
+}
+
+absl::Status Coordinator::Impl::Handle(NodeIndex from, const Ready& ready, TimePoint now) {
+  for (const ReadyTensor& tensor : ready.tensors) {
+    const absl::StatusOr<bool> current = IsCurrent(tensor.name, ready.epoch);
+    if (!current.ok()) return current.status();
+    if (!*current) continue;
+    absl::StatusOr<NegotiationTable::Result> result = negotiation_.Announce(from, tensor, now);
+    if (!result.ok()) return result.status();
+    if (result->outcome == NegotiationTable::Outcome::kIncomplete) continue;
+    if (result->outcome == NegotiationTable::Outcome::kAgreed) {
+      OnAgreed(tensor.name, *result, now);
+    } else {
+      ++counters_.tensors_failed;
+      Broadcast(FailTensor{tensor.name, std::move(result->error)});
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Coordinator::Impl::IsCurrent(const std::string& name, Epoch epoch) const {
+  if (epoch > counters_.epoch) {
+    return absl::InternalError(
+        absl::StrCat("announcement of epoch ", epoch, " in epoch ", counters_.epoch));
+  }
+  const auto scheduled = scheduled_since_.find(name);
+  if (scheduled == scheduled_since_.end()) return true;
+  if (epoch < scheduled->second) return false;
+  return absl::InternalError(
+      absl::StrCat("tensor '", name, "' was announced although it is scheduled"));
+}
+
+void Coordinator::Impl::OnAgreed(const std::string& name, const NegotiationTable::Result& result,
+                                 TimePoint now) {
+  batch_.Add(name, result.meta);
+  if (!config_.learn) return;
+  if (!learner_.OnExecuted(name, result.meta, result.follows_wait, now)) return;
+  period_ended_ = true;
+  const std::uint64_t messages = counters_.messages_received + counters_.messages_sent;
+  counters_.messages_last_period = messages - messages_at_period_start_;
+  messages_at_period_start_ = messages;
+  ++counters_.periods;
+}
+
+absl::Status Coordinator::Impl::Handle(NodeIndex from, const Break& request, TimePoint /*now*/) {
+  if (!channels_.WasUsed(request.channel)) {
+    return absl::InternalError(absl::StrCat("node ", from.value(), " breaks channel ",
+                                            request.channel, ", which does not exist"));
+  }
+  // Another node may have asked already. What this one has to say is not lost: if it still holds
+  // for the buckets that follow, the node will ask again.
+  const Channel* channel = channels_.Find(request.channel);
+  if (channel == nullptr || channel->freezing) return absl::OkStatus();
+  Retirement retirement;
+  retirement.reason = request.reason;
+  retirement.channels = {request.channel};
+  retirement.asked_by = from;
+  retirement.asked_after = request.started;
+  retirement.named.insert(request.tensors.begin(), request.tensors.end());
+  BeginRetirement(std::move(retirement));
+  return absl::OkStatus();
+}
+
+absl::Status Coordinator::Impl::Handle(NodeIndex from, const Frozen& frozen, TimePoint /*now*/) {
+  return channels_.NoteFrozen(from, frozen);
+}
+
+// ---- what nodes are told ----------------------------------------------------------------------
+
+void Coordinator::Impl::Broadcast(CoordinatorMessage message) {
+  counters_.messages_sent += NodeCount();
+  outgoing_.push_back(std::move(message));
+}
+
+void Coordinator::Impl::Flush(std::vector<CoordinatorMessage>& broadcasts) {
+  // Operations first: a schedule must not take over a tensor that an operation sent after it needs.
+  SendBatch();
+  for (const Retirement& retirement : channels_.TakeFinishedRetirements()) Finish(retirement);
+  if (period_ended_) SendSchedule(planner_.Plan(learner_.TakeStable()));
+  period_ended_ = false;
+  broadcasts.insert(broadcasts.end(), std::make_move_iterator(outgoing_.begin()),
+                    std::make_move_iterator(outgoing_.end()));
+  outgoing_.clear();
+}
+
+void Coordinator::Impl::SendBatch() {
+  for (std::vector<std::string>& names : batch_.Take()) {
+    ++counters_.operations_negotiated;
+    Broadcast(Execute{next_sequence_++, std::move(names)});
+  }
+}
+
+void Coordinator::Impl::SendSchedule(std::vector<PlannedBucket> buckets) {
+  if (buckets.empty()) return;
+  Schedule schedule{++counters_.epoch, {}};
+  for (PlannedBucket& bucket : buckets) {
+    const Channel& channel = channels_.Add(std::move(bucket.tensors), bucket.expected_fill);
+    ScheduledBucket& scheduled = schedule.buckets.emplace_back();
+    scheduled.channel = channel.number;
+    scheduled.expected_fill = channel.expected_fill;
+    for (const LearnedTensor& tensor : channel.tensors) {
+      scheduled.tensors.push_back({tensor.name, tensor.meta});
+      scheduled_since_[tensor.name] = schedule.epoch;
+      negotiation_.Drop(tensor.name);
+    }
+  }
+  ++counters_.schedules_sent;
+  Broadcast(std::move(schedule));
+}
+
+void Coordinator::Impl::Replan() {
+  Retirement retirement;
+  retirement.reason = BreakReason::kReplan;
+  retirement.channels = channels_.LiveChannels();
+  if (!retirement.channels.empty()) BeginRetirement(std::move(retirement));
+}
+
+void Coordinator::Impl::BeginRetirement(Retirement retirement) {
+  for (std::uint32_t number : retirement.channels) Broadcast(Freeze{number});
+  channels_.BeginRetirement(std::move(retirement));
+}
+
+void Coordinator::Impl::Finish(const Retirement& retirement) {
+  std::vector<LearnedTensor> tensors;
+  for (std::uint32_t number : retirement.channels) {
+    Channel channel = RetireChannel(number, retirement.reason);
+    switch (retirement.reason) {
+      case BreakReason::kMeta:
+        // Others of the bucket probably changed as well: all have to prove stable again.
+        for (const std::string& name : retirement.named) learner_.Penalise(name);
+        break;
+      case BreakReason::kWithdrawn:
+        for (const std::string& name : retirement.named) {
+          learner_.Forget(name);
+          planner_.Forget(name);
+        }
+        break;
+      case BreakReason::kBlocked:
+      case BreakReason::kLate:
+        Reschedule(retirement, std::move(channel));
+        break;
+      case BreakReason::kReplan:
+        tensors.insert(tensors.end(), std::make_move_iterator(channel.tensors.begin()),
+                       std::make_move_iterator(channel.tensors.end()));
+        break;
+    }
+  }
+  if (retirement.reason == BreakReason::kReplan) {
+    planner_.ForgetGuesses();
+    SendSchedule(planner_.Plan(std::move(tensors)));
+  }
+}
+
+// Ends a channel that all nodes have frozen and takes it out of the table.
+Channel Coordinator::Impl::RetireChannel(std::uint32_t number, BreakReason reason) {
+  Channel channel = channels_.Remove(number);
+  const std::uint32_t final_count =
+      *std::min_element(channel.started.begin(), channel.started.end());
+  Broadcast(Retire{++counters_.epoch, number, final_count});
+  ++counters_.breaks[static_cast<int>(reason)];
+  // Each node sent its announcements of before the schedule ahead of its Frozen: none is left.
+  for (const LearnedTensor& tensor : channel.tensors) scheduled_since_.erase(tensor.name);
+  return channel;
+}
+
+// Some tensors of the bucket came and others did not. The two sets become buckets of their own at
+// once, without being observed anew: a bucket that does not come in a step is no departure.
+void Coordinator::Impl::Reschedule(const Retirement& retirement, Channel channel) {
+  const auto asked_by = static_cast<std::size_t>(retirement.asked_by.value());
+  std::vector<PlannedBucket> buckets;
+  if (channel.started[asked_by] > retirement.asked_after) {
+    // The others came after all, only later than expected.
+    PlannedBucket& bucket = buckets.emplace_back();
+    bucket.tensors = std::move(channel.tensors);
+    bucket.expected_fill = 2 * std::max(channel.expected_fill, kMinPatientFill);
+    SendSchedule(std::move(buckets));
+    return;
+  }
+  std::vector<LearnedTensor> present;
+  std::vector<LearnedTensor> missing;
+  for (LearnedTensor& tensor : channel.tensors) {
+    (retirement.named.count(tensor.name) != 0 ? missing : present).push_back(std::move(tensor));
+  }
+  // A node that names all or none of the tensors breaks no rule that matters: negotiate them.
+  if (present.empty() || missing.empty()) return;
+  planner_.Separate(retirement.named, retirement.reason == BreakReason::kLate);
+  buckets.push_back(SchedulePlanner::AsOneBucket(std::move(present)));
+  buckets.push_back(SchedulePlanner::AsOneBucket(std::move(missing)));
+  SendSchedule(std::move(buckets));
+}
+
+// ---- reports ----------------------------------------------------------------------------------
+
+CoordinatorStatus Coordinator::Impl::Status() const {
+  CoordinatorStatus status = counters_;
+  status.tensors_pending = negotiation_.size();
+  std::vector<PlannedBucket> plan;
+  for (const auto& [number, channel] : channels_.channels()) {
+    CoordinatorBucketStatus bucket;
+    bucket.channel = number;
+    bucket.freezing = channel.freezing;
+    for (const LearnedTensor& tensor : channel.tensors) {
+      bucket.bytes += ByteCount(tensor.meta);
+      bucket.ready_offset = std::max(bucket.ready_offset, tensor.ready_offset);
+      bucket.tensors.push_back(tensor.name);
+    }
+    bucket.predicted_time = planner_.link().AllReduceTime(bucket.bytes);
+    status.tensors_scheduled += channel.tensors.size();
+    plan.push_back({channel.tensors, channel.expected_fill});
+    status.buckets.push_back(std::move(bucket));
+  }
+  status.plan = planner_.Compare(plan);
+  return status;
+}
+
+// ---- the public face --------------------------------------------------------------------------
+
+Coordinator::Coordinator(CoordinatorConfig config, std::unique_ptr<const BucketPlanner> planner)
+    : impl_(std::make_unique<Impl>(std::move(config), std::move(planner))) {}
+Coordinator::~Coordinator() = default;
+
+absl::Status Coordinator::OnMessage(NodeIndex from, const NodeMessage& message, TimePoint now) {
+  return impl_->OnMessage(from, message, now);
+}
+void Coordinator::Flush(TimePoint /*now*/, std::vector<CoordinatorMessage>& broadcasts) {
+  impl_->Flush(broadcasts);
+}
+void Coordinator::SetLinkModel(const LinkModel& link) { impl_->SetLinkModel(link); }
+void Coordinator::Replan() { impl_->Replan(); }
+std::vector<StalledTensor> Coordinator::Stalled(TimePoint announced_before) const {
+  return impl_->Stalled(announced_before);
+}
+CoordinatorStatus Coordinator::Status() const { return impl_->Status(); }
+
+}  // namespace ringd

@@ -1,0 +1,105 @@
+#include "daemon/schedule/schedule_planner.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace ringd {
+namespace {
+
+using std::chrono::nanoseconds;
+
+void SortByReadiness(std::vector<LearnedTensor>& tensors) {
+  std::stable_sort(tensors.begin(), tensors.end(),
+                   [](const LearnedTensor& a, const LearnedTensor& b) {
+                     return a.ready_offset < b.ready_offset;
+                   });
+}
+
+}  // namespace
+
+SchedulePlanner::SchedulePlanner(std::unique_ptr<const BucketPlanner> planner,
+                                 const LinkModel& link)
+    : planner_(std::move(planner)), link_(link) {}
+
+std::vector<PlannedBucket> SchedulePlanner::Plan(std::vector<LearnedTensor> tensors) const {
+  SortByReadiness(tensors);
+  std::vector<PlannedBucket> buckets;
+  for (const std::vector<std::size_t>& positions : planner_->Plan(Describe(tensors), link_)) {
+    std::vector<LearnedTensor> members;
+    members.reserve(positions.size());
+    for (std::size_t position : positions) members.push_back(tensors[position]);
+    buckets.push_back(AsOneBucket(std::move(members)));
+  }
+  return buckets;
+}
+
+PlannedBucket SchedulePlanner::AsOneBucket(std::vector<LearnedTensor> tensors) {
+  nanoseconds first = nanoseconds::max();
+  nanoseconds last{0};
+  for (const LearnedTensor& tensor : tensors) {
+    first = std::min(first, tensor.ready_offset);
+    last = std::max(last, tensor.ready_offset);
+  }
+  return {std::move(tensors), std::max(last - first, nanoseconds(0))};
+}
+
+std::vector<PlanTensor> SchedulePlanner::Describe(const std::vector<LearnedTensor>& tensors) const {
+  // Kind, type, op and group decide who may join whom; the planner sees a number for each mixture.
+  using Key = std::tuple<CollectiveKind, DataType, ReduceOp, std::uint32_t>;
+  std::map<Key, std::uint32_t> classes;
+  std::vector<PlanTensor> described;
+  described.reserve(tensors.size());
+  for (const LearnedTensor& tensor : tensors) {
+    const auto group = group_.find(tensor.name);
+    const Key key{tensor.meta.kind, tensor.meta.dtype, tensor.meta.op,
+                  group == group_.end() ? 0 : group->second.number};
+    const auto next = static_cast<std::uint32_t>(classes.size());
+    const std::uint32_t fusion_class = classes.try_emplace(key, next).first->second;
+    described.push_back(
+        {ByteCount(tensor.meta), tensor.ready_offset, fusion_class, tensor.follows_wait});
+  }
+  return described;
+}
+
+void SchedulePlanner::Separate(const std::set<std::string>& names, bool is_guess) {
+  const Group group{next_group_++, is_guess};
+  for (const std::string& name : names) group_[name] = group;
+}
+
+void SchedulePlanner::ForgetGuesses() {
+  for (auto it = group_.begin(); it != group_.end();) {
+    it = it->second.is_guess ? group_.erase(it) : std::next(it);
+  }
+}
+
+PlanComparison SchedulePlanner::Compare(const std::vector<PlannedBucket>& buckets) const {
+  std::vector<LearnedTensor> tensors;
+  BucketPlan plan;
+  for (const PlannedBucket& bucket : buckets) {
+    std::vector<std::size_t>& positions = plan.emplace_back();
+    for (const LearnedTensor& tensor : bucket.tensors) {
+      positions.push_back(tensors.size());
+      tensors.push_back(tensor);
+    }
+  }
+  const std::vector<PlanTensor> unsorted = Describe(tensors);
+  SortByReadiness(tensors);
+  const std::vector<PlanTensor> sorted = Describe(tensors);
+
+  PlanComparison comparison;
+  comparison.tensors = tensors.size();
+  for (const PlanTensor& tensor : sorted) {
+    comparison.bytes += tensor.bytes;
+    comparison.compute = std::max(comparison.compute, tensor.ready);
+  }
+  constexpr std::size_t k64MiB = std::size_t{64} << 20;
+  comparison.learned = PredictStepTime(unsorted, plan, link_);
+  comparison.fixed_64mib =
+      PredictStepTime(sorted, ThresholdPlanner(k64MiB).Plan(sorted, link_), link_);
+  comparison.per_tensor = PredictStepTime(sorted, ThresholdPlanner(0).Plan(sorted, link_), link_);
+  return comparison;
+}
+
+}  // namespace ringd
