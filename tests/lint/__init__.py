@@ -1,0 +1,1 @@
+"""The lint step of tests/run; also alone, as tests/lint/run."""

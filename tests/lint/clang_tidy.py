@@ -1,0 +1,157 @@
+"""clang-tidy over every translation unit, with clang's warnings and its thread-safety analysis.
+
+A unit that was clean is not looked at again until its source, a header of ours that it includes (also through
+others), its flags, the checks or the tool change: .cache/lint holds one empty file per clean state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.lint.layers import INCLUDE
+from tests.lint.source_tree import SourceTree
+from tests.lint.tools import VENV_BIN
+
+CLANG_FLAGS = ("-Wall", "-Wextra", "-Wthread-safety", "-Wno-unknown-warning-option")
+# Flags of the build that change what the code means, rather than how it is compiled.
+FLAGS_WITH_VALUE = ("-iquote", "-isystem", "-I")
+UNIT_TIMEOUT_S = 240
+DIAGNOSTIC = re.compile(r": (error|warning): ")
+
+
+class BuildError(Exception):
+    """Bazel couldn't say how the code is compiled."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    source: Path
+    flags: tuple[str, ...]
+
+
+def check(tree: SourceTree) -> list[str]:
+    """The diagnostics of all units, or why they can't be had."""
+    try:
+        units = _translation_units(tree)
+    except BuildError as error:
+        return [str(error)]
+    clean_states = tree.root / ".cache" / "lint"
+    clean_states.mkdir(parents=True, exist_ok=True)
+    tool = _tool_state(tree)
+    with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
+        results = pool.map(lambda unit: _check_unit(tree, unit, clean_states, tool), units)
+    # A header's complaint comes once for each unit that includes it.
+    return list(dict.fromkeys(line for lines in results for line in lines))
+
+
+def _bazel(tree: SourceTree, *arguments: str) -> str:
+    result = subprocess.run(
+        ["bazel", *arguments], cwd=tree.root, capture_output=True, text=True, errors="replace", check=False
+    )
+    if result.returncode != 0:
+        raise BuildError(f"bazel {arguments[0]} failed:\n" + "\n".join(result.stderr.splitlines()[-20:]))
+    return result.stdout
+
+
+def _translation_units(tree: SourceTree) -> list[Unit]:
+    generators = _bazel(tree, "query", "--noshow_progress", "kind(genrule, //proto/...)").split()
+    if generators:
+        _bazel(tree, "build", "--noshow_progress", *generators)
+    output = _bazel(
+        tree,
+        "aquery",
+        "--noshow_progress",
+        "--output=jsonproto",
+        "--include_artifacts=false",
+        "mnemonic(CppCompile, //...)",
+    )
+    generated = Path(_bazel(tree, "info", "bazel-bin").strip())
+    units = {}
+    for action in json.loads(output).get("actions", []):
+        arguments = action["arguments"]
+        source = Path(arguments[arguments.index("-c") + 1])
+        if (tree.root / source).is_file() and not source.parts[0].startswith("bazel-"):
+            units[source] = Unit(source, _meaningful_flags(source, arguments, generated))
+    return [units[source] for source in sorted(units)]
+
+
+def _meaningful_flags(source: Path, arguments: list[str], generated: Path) -> tuple[str, ...]:
+    """Include folders, definitions and the language; folders of generated code by their real place."""
+    flags = []
+    standard = "-std=c11" if source.suffix == ".c" else "-std=c++20"
+    for position, argument in enumerate(arguments):
+        if argument in FLAGS_WITH_VALUE:
+            folder = arguments[position + 1]
+            if folder.startswith("bazel-out/"):
+                folder = str(generated / Path(*Path(folder).parts[3:]))
+            flags += [argument, folder]
+        elif argument.startswith(("-I", "-D")) and not argument.startswith(("-D__", "-D_FORTIFY")):
+            flags.append(argument)
+    return (standard, *flags)
+
+
+def _tool_state(tree: SourceTree) -> str:
+    version = subprocess.run(
+        [VENV_BIN / "clang-tidy", "--version"], check=True, capture_output=True, text=True
+    )
+    return version.stdout + tree.read(Path(".clang-tidy")) + " ".join(CLANG_FLAGS)
+
+
+def _check_unit(tree: SourceTree, unit: Unit, clean_states: Path, tool: str) -> list[str]:
+    state = hashlib.sha256(tool.encode())
+    state.update(" ".join(unit.flags).encode())
+    for path in sorted(included_files(tree.root, unit.source)):
+        state.update(f"\0{path}\0".encode())
+        state.update((tree.root / path).read_bytes())
+    clean = clean_states / state.hexdigest()
+    if clean.exists():
+        return []
+    command = [str(VENV_BIN / "clang-tidy"), "--quiet", str(unit.source), "--", *unit.flags, *CLANG_FLAGS]
+    try:
+        result = subprocess.run(
+            command,
+            cwd=tree.root,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=UNIT_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return [f"{unit.source}: clang-tidy took more than {UNIT_TIMEOUT_S} s"]
+    if result.returncode == 0:
+        clean.touch()
+        return []
+    lines = [line.removeprefix(f"{tree.root}/").removeprefix("./") for line in result.stdout.splitlines()]
+    found = [line for line in lines if DIAGNOSTIC.search(line)]
+    return found or [f"{unit.source}: clang-tidy failed: {(result.stdout + result.stderr)[-400:]}"]
+
+
+def included_files(root: Path, source: Path) -> set[Path]:
+    """The source and all that it includes of the tree, also indirectly; for a generated header its .proto."""
+    reached = {source}
+    waiting = [source]
+    while waiting:
+        for path in _direct_includes(root, waiting.pop()):
+            if path not in reached:
+                reached.add(path)
+                waiting.append(path)
+    return reached
+
+
+@cache
+def _direct_includes(root: Path, path: Path) -> tuple[Path, ...]:
+    text = (root / path).read_text(encoding="utf-8", errors="replace")
+    if path.suffix == ".proto":
+        targets = re.findall(r'^import "([^"]+)";', text, re.MULTILINE)
+    else:
+        targets = [re.sub(r"(\.grpc)?\.pb\.h$", ".proto", target) for _, target in INCLUDE.findall(text)]
+    return tuple(Path(target) for target in targets if (root / target).is_file())

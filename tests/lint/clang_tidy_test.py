@@ -1,0 +1,65 @@
+"""The clang-tidy step: what it looks at again, and that its checks are switched on."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.lint.clang_tidy import CLANG_FLAGS, included_files
+from tests.lint.tools import VENV_BIN
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_unit_depends_on_the_headers_of_its_headers(tmp_path: Path) -> None:
+    for name, text in {
+        "a.cc": '#include "b.h"\n#include <vector>\n#include "gone.h"\n',
+        "b.h": '#include "c.h"\n#include "d.grpc.pb.h"\n',
+        "c.h": '#include "b.h"\n',
+        "d.proto": 'import "e.proto";\n',
+        "e.proto": "",
+        "other.h": "",
+    }.items():
+        (tmp_path / name).write_text(text)
+
+    reached = included_files(tmp_path, Path("a.cc"))
+
+    assert {str(path) for path in reached} == {"a.cc", "b.h", "c.h", "d.proto", "e.proto"}
+
+
+@pytest.mark.parametrize(
+    ("code", "check"),
+    [
+        (
+            '#include "proto/base/mutex.h"\n'
+            "class A {\n"
+            " public:\n"
+            "  int Get() { return x_; }\n"
+            " private:\n"
+            "  ringd::Mutex mutex_;\n"
+            "  int x_ ABSL_GUARDED_BY(mutex_) = 0;\n"
+            "};\n"
+            "int Use() { A a; return a.Get(); }\n",
+            "clang-diagnostic-thread-safety-analysis",
+        ),
+        ("int BadName(int x) { int camelCase = x; return camelCase; }\n", "readability-identifier-naming"),
+        ("struct A { A(int x) : x(x) {} int x; };\n", "google-explicit-constructor"),
+    ],
+)
+def test_a_violation_is_an_error(tmp_path: Path, code: str, check: str) -> None:
+    source = tmp_path / "a.cc"
+    source.write_text(code)
+    command = [str(VENV_BIN / "clang-tidy"), f"--config-file={ROOT}/.clang-tidy", str(source), "--"]
+
+    result = subprocess.run(
+        [*command, "-std=c++20", "-iquote", str(ROOT), *CLANG_FLAGS],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert result.returncode != 0
+    assert check in result.stdout

@@ -1,0 +1,60 @@
+"""Rules about whole files: size, names, include guards, white space."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.lint.source_tree import CPP_SUFFIXES, SourceTree
+
+# House style looks for a second idea in a file of 400 lines; at this size there is one.
+MAX_LINES = 500
+# The formatters keep code narrower; this is for comments and names of tests.
+MAX_COLUMNS = 130
+CODE_SUFFIXES = CPP_SUFFIXES | {".py", ".sh", ".proto", ".bzl", ""}
+# Names that say nothing about what is inside.
+EMPTY_NAMES = frozenset({"util", "utils", "common", "helper", "helpers", "manager", "misc"})
+# Files whose lines can't be broken, or aren't ours.
+LONG_LINES_ALLOWED = re.compile(r"\.(md|csv|json|svg|txt|service|conf)$|^LICENSE$|/data/")
+
+
+def check(tree: SourceTree) -> list[str]:
+    """One line for each rule that a file breaks."""
+    return [problem for path in tree.files for problem in check_file(path, _text(tree, path))]
+
+
+def _text(tree: SourceTree, path: Path) -> str:
+    """The file's text; empty for one that isn't text."""
+    try:
+        return tree.read(path)
+    except UnicodeDecodeError:
+        return ""
+
+
+def check_file(path: Path, text: str) -> Iterator[str]:
+    lines = text.splitlines()
+    if path.stem in EMPTY_NAMES:
+        yield f"{path}: the name says nothing about what is inside"
+    if path.suffix in CODE_SUFFIXES and path.name != "LICENSE" and len(lines) > MAX_LINES:
+        yield f"{path}: {len(lines)} lines, more than {MAX_LINES}: split it by its ideas"
+    if text and not text.endswith("\n"):
+        yield f"{path}: no newline at the end"
+    for number, line in enumerate(lines, 1):
+        if line != line.rstrip() and path.suffix != ".md":
+            yield f"{path}:{number}: white space at the end of the line"
+        if len(line) > MAX_COLUMNS and not LONG_LINES_ALLOWED.search(path.as_posix()):
+            yield f"{path}:{number}: {len(line)} columns, more than {MAX_COLUMNS}"
+        if "\t" in line and path.suffix in CPP_SUFFIXES:
+            yield f"{path}:{number}: a tab"
+    if path.suffix == ".h" or path.suffix == ".hpp":
+        yield from _check_guard(path, lines)
+
+
+def _check_guard(path: Path, lines: list[str]) -> Iterator[str]:
+    if path.stem.endswith("-inl"):
+        return  # included several times on purpose (Google Highway)
+    guard = "RINGD_" + re.sub(r"[^A-Za-z0-9]", "_", path.as_posix()).upper() + "_"
+    directives = [line.strip() for line in lines if line.lstrip().startswith("#")]
+    if directives[:2] != [f"#ifndef {guard}", f"#define {guard}"]:
+        yield f"{path}: the include guard is not {guard}"

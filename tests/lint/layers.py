@@ -1,0 +1,95 @@
+"""The include check: who may include what, as drawn in README.md.
+
+Bazel's own layering check does nothing under g++, and headers of Debian's packages are visible to every file;
+so the rules are kept here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.lint.source_tree import SourceTree
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+# Which top-level folders the files of a folder may include from.
+ALLOWED = {
+    "proto": {"proto"},
+    "backends": {"proto", "backends"},
+    "daemon": {"proto", "backends", "daemon"},
+    "client": {"proto", "client"},
+    "tests": {"proto", "backends", "daemon", "client", "tests"},
+}
+
+# Headers of a vendor, and the folders that may include them (tests always may).
+VENDORS = (
+    (re.compile(r"^(ucp|ucs|uct|ucm)/"), ("backends/ucx/",)),
+    (re.compile(r"^(nccl\.h|cuda.*\.h|nvml\.h)$"), ("backends/nccl/",)),
+    (re.compile(r"^Python\.h$"), ("client/python/",)),
+    (re.compile(r"^hwy/"), ("proto/reduce/",)),
+    (re.compile(r"^toml\+\+/"), ("daemon/config/",)),
+    (re.compile(r"^CLI/"), ("daemon/", "client/cli/")),
+)
+
+# gRPC is for the edges: what moves, reduces or schedules data doesn't know of it.
+GRPC = re.compile(r"^(grpc|grpcpp)/|\.grpc\.pb\.h$")
+NO_GRPC = ("proto/", "backends/", "daemon/schedule/", "daemon/engine/", "daemon/config/", "daemon/logging/")
+
+# The schedule is pure, so that it can be simulated: no clocks, sockets or threads.
+IMPURE = re.compile(
+    r"^(thread|mutex|shared_mutex|condition_variable|future|atomic|fstream|unistd\.h|poll\.h|pthread\.h)$"
+    r"|^sys/|^net|^spdlog/|^absl/synchronization/"
+    r"|^proto/base/(futex|doorbell|mutex|unix_socket|memfd|memory_mapping|unique_fd)\.h$"
+)
+PURE = "daemon/schedule/"
+
+
+def check(tree: SourceTree) -> list[str]:
+    """One line for each include that breaks a rule."""
+    return [problem for path in tree.cpp for problem in _check_file(tree, path)]
+
+
+def _check_file(tree: SourceTree, path: Path) -> Iterator[str]:
+    text = tree.read(path)
+    for match in INCLUDE.finditer(text):
+        quote, target = match.groups()
+        line = text.count("\n", 0, match.start()) + 1
+        problem = check_include(path.as_posix(), target)
+        if problem is None and quote == '"':
+            problem = _check_exists(tree, path, target)
+        if problem is not None:
+            yield f"{path}:{line}: {problem}"
+
+
+def check_include(path: str, target: str) -> str | None:
+    """What is wrong with `path` including `target`; None if nothing is."""
+    layer = path.split("/", 1)[0]
+    target_layer = target.split("/", 1)[0]
+    if target.startswith((".", "/")):
+        return f'"{target}" is not written from the top of the tree'
+    if layer in ALLOWED and target_layer in ALLOWED and target_layer not in ALLOWED[layer]:
+        return f'{layer}/ must not include "{target}": it may use {", ".join(sorted(ALLOWED[layer]))} only'
+    if layer == "tests":
+        return None
+    for vendor, folders in VENDORS:
+        if vendor.search(target) and not path.startswith(folders):
+            return f"{target} is for {', '.join(folders)} only"
+    if GRPC.search(target) and path.startswith(NO_GRPC):
+        return f"{target}: no gRPC in {path.rsplit('/', 1)[0]}/"
+    if path.startswith(PURE) and IMPURE.search(target):
+        return f"{target}: {PURE} is pure, without clocks, sockets or threads"
+    return None
+
+
+def _check_exists(tree: SourceTree, path: Path, target: str) -> str | None:
+    """Quoted includes are ours and are written from the top; Abseil's and Highway's are the exception."""
+    if target.startswith(("absl/", "hwy/")):
+        return None
+    if path.suffix == ".c" and (tree.root / path.parent / target).is_file():
+        return None  # built without Bazel, by an MPI's own compiler
+    source = re.sub(r"(\.grpc)?\.pb\.h$", ".proto", target)
+    if (tree.root / target).is_file() or (tree.root / source).is_file():
+        return None
+    return f'"{target}" is not in the tree: quotes are for our own headers, written from the top'

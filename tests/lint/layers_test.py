@@ -1,0 +1,83 @@
+"""The include check must notice what it is there for, and nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.lint import layers
+from tests.lint.source_tree import SourceTree
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("proto/shm/spsc_ring.h", "backends/backend.h"),
+        ("backends/ucx/worker.cc", "daemon/engine/engine.h"),
+        ("client/core/attach.cc", "daemon/attach/attach_server.h"),
+        ("daemon/main.cc", "client/ringd.h"),
+        ("daemon/engine/engine.cc", "tests/fake_clock.h"),
+        ("daemon/engine/engine.cc", "ucp/api/ucp.h"),
+        ("backends/loopback/wire.cc", "ucp/api/ucp.h"),
+        ("backends/ucx/worker.cc", "nccl.h"),
+        ("daemon/jobs/job.cc", "cuda_runtime.h"),
+        ("daemon/engine/engine.cc", "grpcpp/grpcpp.h"),
+        ("backends/ucx/worker.cc", "proto/rpc/peer.grpc.pb.h"),
+        ("daemon/schedule/planner.cc", "thread"),
+        ("daemon/schedule/planner.h", "proto/base/mutex.h"),
+        ("daemon/schedule/planner.cc", "sys/socket.h"),
+        ("daemon/schedule/planner.cc", "../jobs/job.h"),
+    ],
+)
+def test_an_include_across_a_border_is_named(path: str, target: str) -> None:
+    assert layers.check_include(path, target) is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("proto/shm/spsc_ring.h", "proto/base/cache_line.h"),
+        ("backends/ucx/worker.cc", "ucp/api/ucp.h"),
+        ("backends/ucx/worker.cc", "proto/types/ids.h"),
+        ("daemon/main.cc", "backends/ucx/transport.h"),
+        ("daemon/peers/peer_service.cc", "grpcpp/grpcpp.h"),
+        ("client/core/attach.cc", "proto/attach/handshake.h"),
+        ("client/cli/main.cc", "client/core/session.h"),
+        ("daemon/schedule/planner.cc", "vector"),
+        ("tests/daemon/engine/engine_test.cc", "daemon/engine/engine.h"),
+        ("tests/backends/ucx/worker_test.cc", "ucp/api/ucp.h"),
+    ],
+)
+def test_an_include_within_the_rules_passes(path: str, target: str) -> None:
+    assert layers.check_include(path, target) is None
+
+
+def test_the_check_reads_files_and_gives_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "proto").mkdir()
+    (tmp_path / "proto" / "a.h").write_text(
+        '#include <vector>\n#  include "daemon/b.h"\n#include "proto/none.h"\n'
+    )
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+
+    problems = layers.check(SourceTree(tmp_path))
+
+    assert len(problems) == 2
+    assert problems[0].startswith("proto/a.h:2: proto/ must not include")
+    assert problems[1].startswith('proto/a.h:3: "proto/none.h" is not in the tree')
+
+
+def test_a_generated_header_exists_if_its_proto_file_does(tmp_path: Path) -> None:
+    rpc = tmp_path / "proto" / "rpc"
+    rpc.mkdir(parents=True)
+    (rpc / "peer.proto").touch()
+    (tmp_path / "daemon").mkdir()
+    includes = [f'#include "proto/rpc/{name}"\n' for name in ("peer.pb.h", "peer.grpc.pb.h", "gone.pb.h")]
+    (tmp_path / "daemon" / "a.cc").write_text("".join(includes))
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+
+    problems = layers.check(SourceTree(tmp_path))
+
+    assert len(problems) == 1
+    assert "gone.pb.h" in problems[0]
