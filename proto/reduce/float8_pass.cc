@@ -16,29 +16,26 @@ namespace ringd::reduce_internal::HWY_NAMESPACE {
 
 namespace hn = ::hwy::HWY_NAMESPACE;
 
-// What is alike on all processors; a block is one vector of bytes.
-class Float8CodecBase {
+// The accumulators hold the elements' values divided by this: a float8 shifted into a float16's place keeps
+// its fraction, but its exponent is read with float16's bias. Sums and comparisons don't mind.
+template <class Format>
+inline constexpr float kAccumulatorUnit = static_cast<float>(1 << (15 - Format::kExponentBias));
+
+// Products do: they are calculated with the values themselves.
+enum class Accumulate { kDivided, kPlain };
+
+#if HWY_TARGET != HWY_AVX2 && HWY_TARGET != HWY_AVX3
+
+template <class Format, Accumulate>
+class Float8Codec {
  public:
   using Element = std::uint8_t;
-  using Tag = hn::ScalableTag<float>;
-  static constexpr std::size_t kMaxBlockElements = 4 * hn::MaxLanes(Tag());
+  using Tag = hn::CappedTag<float, 1>;
+  static constexpr std::size_t kMaxBlockElements = 4;
 
-  explicit Float8CodecBase(const Scaling& scaling) : factor_(ScaleFactor<float>(scaling)) {}
+  explicit Float8Codec(const Scaling& scaling) : factor_(ScaleFactor<float>(scaling)) {}
 
-  static std::size_t BlockElements() { return 4 * hn::Lanes(Tag()); }
-
-  HWY_INLINE Quad<Tag> Scale(const Quad<Tag>& q) const { return Multiply(Tag(), q, factor_); }
-
- private:
-  float factor_;
-};
-
-#if HWY_TARGET == HWY_SCALAR
-
-template <class Format>
-class Float8Codec : public Float8CodecBase {
- public:
-  using Float8CodecBase::Float8CodecBase;
+  static std::size_t BlockElements() { return 4; }
 
   Quad<Tag> Load(const Element* from) const {
     const Tag d;
@@ -54,109 +51,145 @@ class Float8Codec : public Float8CodecBase {
     to[3] = FloatToFloat8<Format>(hn::GetLane(q.v3));
   }
 
+  Quad<Tag> Scale(const Quad<Tag>& q) const { return Multiply(Tag(), q, factor_); }
+
  private:
   static float Decode(std::uint8_t bits) {
     return Format::kMantissaBits == 3 ? Float8E4M3ToFloat(bits) : Float8E5M2ToFloat(bits);
   }
+
+  float factor_;
 };
 
 #else
 
-// By way of float16, which the processor converts (F16C): the byte goes to the upper half of 16 bits. Even
-// and odd bytes are taken apart, so that only the step between 16 and 32 bits moves anything between lanes.
-// Encoding follows FloatToFloat8 in float8.h, line by line.
-template <class Format>
-class Float8Codec : public Float8CodecBase {
+// A block is one vector of bytes, taken apart into even and odd bytes, so that only the steps between 16 and
+// 32 bits move anything between lanes. The processor converts between float16 and float32 (F16C).
+template <class Format, Accumulate kAccumulate>
+class Float8Codec {
  public:
-  using Float8CodecBase::Float8CodecBase;
+  using Element = std::uint8_t;
+  using Tag = hn::ScalableTag<float>;
+  static constexpr std::size_t kMaxBlockElements = 4 * hn::MaxLanes(Tag());
+
+  explicit Float8Codec(const Scaling& scaling) : factor_(ScaleFactor<float>(scaling)) {}
+
+  static std::size_t BlockElements() { return 4 * hn::Lanes(Tag()); }
 
   HWY_INLINE Quad<Tag> Load(const Element* from) const {
     const WordTag d;
     const Words pairs = hn::BitCast(d, hn::LoadU(ByteTag(), from));
-    const Words even = ToFloat16Bits(hn::ShiftLeft<8>(pairs));
-    const Words odd = ToFloat16Bits(hn::And(pairs, hn::Set(d, 0xFF00)));
-    return {Widen(hn::LowerHalf(HalfWordTag(), even)), Widen(hn::UpperHalf(HalfWordTag(), even)),
-            Widen(hn::LowerHalf(HalfWordTag(), odd)), Widen(hn::UpperHalf(HalfWordTag(), odd))};
+    const Words even = ToFloat16(hn::ShiftLeft<8>(pairs));
+    const Words odd = ToFloat16(pairs);
+    const Quad<Tag> q = {Widen(hn::LowerHalf(HalfWordTag(), even)), Widen(hn::UpperHalf(HalfWordTag(), even)),
+                         Widen(hn::LowerHalf(HalfWordTag(), odd)), Widen(hn::UpperHalf(HalfWordTag(), odd))};
+    return kChangesUnit ? Multiply(Tag(), q, kAccumulatorUnit<Format>) : q;
   }
 
   template <bool kPast>
-  HWY_INLINE void Store(const Quad<Tag>& q, Element* to) const {
-    const WordTag d;
-    const Words even = hn::Combine(d, Encode(q.v1), Encode(q.v0));
-    const Words odd = hn::Combine(d, Encode(q.v3), Encode(q.v2));
-    StoreVector<kPast>(ByteTag(), hn::BitCast(ByteTag(), hn::Or(even, hn::ShiftLeft<8>(odd))), to);
+  HWY_INLINE void Store(const Quad<Tag>& plain, Element* to) const {
+    const Quad<Tag> q = kChangesUnit ? Multiply(Tag(), plain, 1.0f / kAccumulatorUnit<Format>) : plain;
+    const Words even = FromFloat16(Narrow(q.v0, q.v1));
+    const Words odd = FromFloat16(Narrow(q.v2, q.v3));
+    StoreVector<kPast>(ByteTag(), hn::BitCast(ByteTag(), hn::Or(hn::ShiftRight<8>(even), odd)), to);
   }
+
+  HWY_INLINE Quad<Tag> Scale(const Quad<Tag>& q) const { return Multiply(Tag(), q, factor_); }
 
  private:
   using ByteTag = hn::Repartition<std::uint8_t, Tag>;
   using WordTag = hn::Repartition<std::uint16_t, Tag>;
   using HalfWordTag = hn::Rebind<std::uint16_t, Tag>;
-  using HalfFloat16Tag = hn::Rebind<hwy::float16_t, Tag>;
-  using BitsTag = hn::RebindToUnsigned<Tag>;
   using Words = hn::Vec<WordTag>;
-  using Bits = hn::Vec<BitsTag>;
 
   static constexpr bool kIsE5M2 = Format::kMantissaBits == 2;
+  static constexpr bool kChangesUnit = kAccumulate == Accumulate::kPlain && !kIsE5M2;
+  // How far below a float16's exponent the float8's lies once its sign is in place.
+  static constexpr int kShift = kIsE5M2 ? 0 : 1;
 
-  // From the byte in the upper half; for E4M3 the float16 is 2^8 too small.
-  HWY_INLINE static Words ToFloat16Bits(Words upper) {
+  // From the byte in the upper half of each word; whatever is in the lower half is dropped.
+  HWY_INLINE static Words ToFloat16(Words upper) {
+    const WordTag d;
     if constexpr (kIsE5M2) {
-      return upper;
+      return hn::And(upper, hn::Set(d, 0xFF00));
     } else {
-      const WordTag d;
-      const Words magnitude = hn::And(upper, hn::Set(d, 0x7F00));
-      const Words sign = hn::And(upper, hn::Set(d, 0x8000));
-      const Words value = hn::Or(sign, hn::ShiftRight<1>(magnitude));
-      const auto is_nan = hn::Eq(magnitude, hn::Set(d, 0x7F00));
-      return hn::Or(value, hn::IfThenElseZero(is_nan, hn::Set(d, 0x7E00)));
+      const hn::RebindToSigned<WordTag> ds;
+      // The sign is shifted in twice; the copy is masked away.
+      const Words shifted = hn::BitCast(d, hn::ShiftRight<1>(hn::BitCast(ds, upper)));
+      const Words value = hn::And(shifted, hn::Set(d, 0xBF80));
+      // NaN alone carries into bit 14, which completes the exponent of a float16's NaN.
+      const Words carry = hn::And(hn::Add(value, hn::Set(d, 0x0080)), hn::Set(d, 0x4000));
+      return hn::Or(value, carry);
     }
+  }
+
+  // To the byte in the upper half of each word, the lower half zero. `words` are float16 without bits below
+  // the float8's fraction, but for NaN and for what is too large.
+  HWY_INLINE static Words FromFloat16(Words words) {
+    const WordTag d;
+    const hn::RebindToSigned<WordTag> ds;
+    constexpr auto kLargest = static_cast<std::int16_t>((kIsE5M2 ? 0x7B00 : 0x7E00) >> kShift);
+    constexpr auto kNan = static_cast<std::int16_t>(0x7F00 >> kShift);
+    const auto magnitude = hn::BitCast(ds, hn::And(words, hn::Set(d, 0x7FFF)));
+    const auto is_finite = hn::Lt(magnitude, hn::Set(ds, 0x7C00));
+    const auto limit = hn::IfThenElse(is_finite, hn::Set(ds, kLargest), hn::Set(ds, kNan));
+    const Words code = hn::ShiftLeft<kShift>(hn::BitCast(d, hn::Min(magnitude, limit)));
+    return hn::Or(code, hn::And(words, hn::Set(d, 0x8000)));
   }
 
   HWY_INLINE static hn::Vec<Tag> Widen(hn::Vec<HalfWordTag> half) {
-    const auto value = hn::PromoteTo(Tag(), hn::BitCast(HalfFloat16Tag(), half));
-    if constexpr (kIsE5M2) {
-      return value;
-    } else {
-      return hn::Mul(value, hn::Set(Tag(), 256.0f));
-    }
+    const hn::Rebind<hwy::float16_t, Tag> dh;
+    return hn::PromoteTo(Tag(), hn::BitCast(dh, half));
   }
 
-  HWY_INLINE static hn::Vec<HalfWordTag> Encode(hn::Vec<Tag> v) {
-    constexpr int kShift = 23 - Format::kMantissaBits;
-    constexpr std::uint32_t kRebias = static_cast<std::uint32_t>(127 - Format::kExponentBias)
-                                      << Format::kMantissaBits;
-    constexpr std::uint32_t kSmallestNormal = static_cast<std::uint32_t>(128 - Format::kExponentBias) << 23;
-    constexpr std::uint32_t kRounder = kSmallestNormal + (static_cast<std::uint32_t>(kShift) << 23);
-    const BitsTag d;
-    const Tag df;
-    const Bits bits = hn::BitCast(d, v);
-    const Bits sign = hn::And(hn::ShiftRight<24>(bits), hn::Set(d, 0x80));
-    const Bits magnitude = hn::And(bits, hn::Set(d, 0x7FFFFFFF));
-    // As integers, positive floats keep their order; infinity and NaN are clamped here and put back below.
-    const Bits clamped = hn::Min(magnitude, hn::Set(d, std::bit_cast<std::uint32_t>(Format::kLargest)));
-    const Bits odd = hn::And(hn::ShiftRight<kShift>(clamped), hn::Set(d, 1));
-    const Bits rounded = hn::Add(hn::Add(clamped, hn::Set(d, (1u << (kShift - 1)) - 1u)), odd);
-    const Bits normal = hn::Sub(hn::ShiftRight<kShift>(rounded), hn::Set(d, kRebias));
-    const auto rounder = hn::Set(df, std::bit_cast<float>(kRounder));
-    const Bits subnormal =
-        hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(df, clamped), rounder)), hn::Set(d, kRounder));
-    Bits code = hn::IfThenElse(hn::Lt(clamped, hn::Set(d, kSmallestNormal)), subnormal, normal);
-    const Bits infinity = hn::Set(d, 0x7F800000);
-    code = hn::IfThenElse(hn::Lt(magnitude, infinity), code, hn::Set(d, Format::kInfinity));
-    if constexpr (Format::kInfinity != Format::kNan) {
-      code = hn::IfThenElse(hn::Gt(magnitude, infinity), hn::Set(d, Format::kNan), code);
-    }
-    return hn::TruncateTo(HalfWordTag(), hn::Or(code, sign));
+  HWY_INLINE static Words Narrow(hn::Vec<Tag> low, hn::Vec<Tag> high) {
+    return hn::Combine(WordTag(), TowardZero(Round(high)), TowardZero(Round(low)));
   }
+
+  // Rounds to the float8's fraction, to nearest even: adding and taking away a number so large that its unit
+  // in the last place is the float8's step at v (or the subnormals' step).
+  HWY_INLINE static hn::Vec<Tag> Round(hn::Vec<Tag> v) {
+    const Tag df;
+    const hn::RebindToSigned<Tag> d;
+    constexpr std::int32_t kSmallestNormal = (127 - 14) << 23;  // of a float16
+    constexpr std::int32_t kTooLarge = (127 + 17) << 23;        // beyond: only keeps the number finite
+    constexpr std::int32_t kAbove = ((23 - Format::kMantissaBits) << 23) | (1 << 22);
+    const auto exponent = hn::And(hn::BitCast(d, v), hn::Set(d, 0x7F800000));
+    const auto clamped = hn::Min(hn::Max(exponent, hn::Set(d, kSmallestNormal)), hn::Set(d, kTooLarge));
+    const auto large = hn::BitCast(df, hn::Add(clamped, hn::Set(d, kAbove)));
+    return hn::CopySign(hn::Sub(hn::Add(v, large), large), v);
+  }
+
+  // Too large finite values become the largest float16, infinity stays. (Highway's DemoteTo rounds to nearest,
+  // that is, to infinity.)
+  HWY_INLINE static hn::Vec<HalfWordTag> TowardZero(hn::Vec<Tag> v) {
+#if HWY_TARGET == HWY_AVX3
+    return hn::Vec<HalfWordTag>{_mm512_cvtps_ph(v.raw, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC)};
+#else
+    return hn::Vec<HalfWordTag>{_mm256_cvtps_ph(v.raw, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC)};
+#endif
+  }
+
+  float factor_;
 };
 
-#endif  // HWY_TARGET == HWY_SCALAR
+#endif
+
+template <class Format>
+HWY_INLINE void RunFormat(const Pass& pass) {
+  if (pass.op == ReduceOp::kProduct) {
+    const Float8Codec<Format, Accumulate::kPlain> codec(pass.scaling);
+    PassRunner<Float8Codec<Format, Accumulate::kPlain>, FloatOps::Product>(pass, codec).Run();
+  } else {
+    RunWith<FloatOps>(pass, Float8Codec<Format, Accumulate::kDivided>(pass.scaling));
+  }
+}
 
 void Float8Pass(const Pass& pass) {
   if (pass.type == DataType::kFloat8E4M3) {
-    RunWith<FloatOps>(pass, Float8Codec<Float8E4M3>(pass.scaling));
+    RunFormat<Float8E4M3>(pass);
   } else {
-    RunWith<FloatOps>(pass, Float8Codec<Float8E5M2>(pass.scaling));
+    RunFormat<Float8E5M2>(pass);
   }
 }
 

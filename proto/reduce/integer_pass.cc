@@ -1,4 +1,7 @@
 // Integers and bool.
+#include <bit>
+#include <cstdint>
+
 #include "proto/reduce/integer_scaling.h"
 #include "proto/reduce/pass.h"
 #include "proto/reduce/targets.h"
@@ -77,7 +80,7 @@ class IntegerCodec {
   using Tag = hn::ScalableTag<T>;
   static constexpr std::size_t kMaxBlockElements = 4 * hn::MaxLanes(Tag());
 
-  explicit IntegerCodec(const Scaling& scaling) : scaler_(scaling) {}
+  explicit IntegerCodec(const Scaling& scaling) : scaler_(scaling), shift_(ShiftFor(scaling)) {}
 
   static std::size_t BlockElements() { return 4 * hn::Lanes(Tag()); }
 
@@ -98,6 +101,10 @@ class IntegerCodec {
   }
 
   Quad<Tag> Scale(const Quad<Tag>& q) const {
+    if (shift_ > 0) {
+      return {hn::ShiftRightSame(q.v0, shift_), hn::ShiftRightSame(q.v1, shift_), hn::ShiftRightSame(q.v2, shift_),
+              hn::ShiftRightSame(q.v3, shift_)};
+    }
     alignas(64) T values[kMaxBlockElements];
     Store<false>(q, values);
     scaler_.Apply(values, BlockElements());
@@ -105,7 +112,15 @@ class IntegerCodec {
   }
 
  private:
+  // Dividing by a power of two, and no more, is shifting (rounding down, also what is negative); else 0.
+  static int ShiftFor(const Scaling& scaling) {
+    if (scaling.factor != 1.0 || !std::has_single_bit(static_cast<std::uint64_t>(scaling.divisor))) return 0;
+    const int shift = std::countr_zero(static_cast<std::uint64_t>(scaling.divisor));
+    return shift < static_cast<int>(8 * sizeof(T)) ? shift : 0;
+  }
+
   IntegerScaler<T> scaler_;
+  int shift_;
 };
 
 // Any byte but 0 is true.
