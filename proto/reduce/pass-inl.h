@@ -66,6 +66,9 @@ class PassRunner {
 
  private:
   static constexpr std::size_t kStoreAlignment = 64;
+  static constexpr std::size_t kCacheLine = 64;
+  // In bytes: far enough to hide the memory's latency, near enough not to be pushed out before its turn.
+  static constexpr std::size_t kPrefetchDistance = 1536;
 
   static const T* Source(const Pass& pass, std::size_t i) { return static_cast<const T*>(pass.sources[i]); }
   static T* Destination(const Pass& pass, std::size_t i) { return static_cast<T*>(pass.destinations[i]); }
@@ -90,6 +93,16 @@ class PassRunner {
     return {op(d, a.v0, b.v0), op(d, a.v1, b.v1), op(d, a.v2, b.v2), op(d, a.v3, b.v3)};
   }
 
+  // Asks for what Blocks() reads soon after element `i`. May look beyond the ends: a prefetch never faults.
+  HWY_INLINE static void PrefetchAfter(const Pass& pass, std::size_t i) {
+    for (std::size_t s = 0; s < pass.source_count; ++s) {
+      const auto address = reinterpret_cast<std::uintptr_t>(Source(pass, s) + i) + kPrefetchDistance;
+      for (std::size_t line = 0; line < Codec::BlockElements() * sizeof(T); line += kCacheLine) {
+        hwy::Prefetch(reinterpret_cast<const char*>(address + line));
+      }
+    }
+  }
+
   // Whole blocks from element `i`; returns the first element not done.
   template <bool kPast>
   std::size_t Blocks(std::size_t i) const {
@@ -101,6 +114,7 @@ class PassRunner {
       for (std::size_t s = 1; s < pass.source_count; ++s) {
         result = Combine(result, codec.Load(Source(pass, s) + i));
       }
+      if (pass.prefetch) PrefetchAfter(pass, i);
       if (scaled_) result = codec.Scale(result);
       for (std::size_t t = 0; t < pass.destination_count; ++t) {
         codec.template Store<kPast>(result, Destination(pass, t) + i);

@@ -21,7 +21,8 @@ struct Pass {
   std::size_t destination_count;
   std::size_t count;
   Scaling scaling;
-  bool past_caches;
+  bool past_caches;  // store without reading what is overwritten
+  bool prefetch;     // ask for the sources ahead of the processor's own guess
 };
 
 void RunFloatPass(const Pass& pass) noexcept;    // float32, float64

@@ -10,12 +10,25 @@ namespace {
 
 using reduce_internal::Pass;
 
-// What one call may touch before its results go past the caches: about a core's share of a last-level cache.
+// What one call may touch before it counts as large: about a core's share of a last-level cache.
 constexpr std::size_t kCachedBytes = std::size_t{8} << 20;
 
-bool GoesPastCaches(Streaming streaming, std::size_t touched_bytes) noexcept {
+bool IsLarge(Streaming streaming, std::size_t touched_bytes) noexcept {
   if (streaming == Streaming::kAuto) return touched_bytes > kCachedBytes;
   return streaming == Streaming::kPast;
+}
+
+// How to go through memory that the caches don't hold (measured on Zen 5 by tests/bench/kernels_benchmark):
+// in place, the lines to be written have just been read, and asking for them early gains up to a third; else
+// storing past the caches saves reading the destination, and only many sources are too much for the
+// processor's own prefetching.
+void ChooseMemoryPath(Pass& pass) noexcept {
+  bool in_place = false;
+  for (std::size_t i = 0; i < pass.source_count && !in_place; ++i) {
+    in_place = pass.sources[i] == pass.destinations[0];
+  }
+  pass.past_caches = !in_place;
+  pass.prefetch = in_place || pass.source_count > 2;
 }
 
 void Run(const Pass& pass) noexcept {
@@ -42,8 +55,10 @@ void ReduceManyToMany(DataType type, ReduceOp op, std::span<const void* const> s
                       Streaming streaming) noexcept {
   if (!IsValid(type) || !IsValid(op) || sources.empty() || destinations.empty() || count == 0) return;
   const std::size_t touched = count * SizeOf(type) * (sources.size() + destinations.size());
-  Run(Pass{type, op, sources.data(), sources.size(), destinations.data(), destinations.size(), count, scaling,
-           GoesPastCaches(streaming, touched)});
+  Pass pass{type,  op,      sources.data(), sources.size(), destinations.data(), destinations.size(),
+            count, scaling, false,          false};
+  if (IsLarge(streaming, touched)) ChooseMemoryPath(pass);
+  Run(pass);
 }
 
 void ReduceMany(DataType type, ReduceOp op, std::span<const void* const> sources, void* destination,
@@ -74,7 +89,7 @@ void CopyScaled(DataType type, void* destination, const void* source, std::size_
   }
   if (destination == source) return;
   const std::size_t bytes = count * SizeOf(type);
-  if (GoesPastCaches(streaming, 2 * bytes)) {
+  if (IsLarge(streaming, 2 * bytes)) {
     reduce_internal::CopyPastCaches(destination, source, bytes);
   } else {
     std::memcpy(destination, source, bytes);

@@ -57,14 +57,15 @@ struct Scaling {
   constexpr bool IsIdentity() const noexcept { return factor == 1.0 && divisor == 1; }
 };
 
-// Whether results are written past the caches (non-temporal stores).
+// Whether the caches hold what a call reads and writes. Never changes the result.
 enum class Streaming : std::uint8_t {
-  // Past them if this one call touches more than a cache holds. For whole tensors.
+  // Decided by what this one call touches. For whole tensors.
   kAuto,
-  // Into the caches: somebody reads the result next.
+  // They do, or somebody reads the result next.
   kCached,
-  // Past the caches: this is a piece of something large. Ends with a store fence, so that a release
-  // store after the call publishes the result as usual.
+  // They don't: this is a piece of something large. Reads ahead, and writes past the caches (non-temporal
+  // stores) where that is faster. Ends with a store fence, so that a release store after the call publishes
+  // the result as usual.
   kPast,
 };
 
