@@ -15,6 +15,7 @@
 #define RINGD_PROTO_REDUCE_PASS_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -67,8 +68,9 @@ class PassRunner {
  private:
   static constexpr std::size_t kStoreAlignment = 64;
   static constexpr std::size_t kCacheLine = 64;
-  // In bytes: far enough to hide the memory's latency, near enough not to be pushed out before its turn.
-  static constexpr std::size_t kPrefetchDistance = 1536;
+  // Bytes asked for ahead, of all sources together: enough to hide the memory's latency, few enough not to be
+  // pushed out before their turn.
+  static constexpr std::size_t kPrefetchedBytes = 6144;
 
   static const T* Source(const Pass& pass, std::size_t i) { return static_cast<const T*>(pass.sources[i]); }
   static T* Destination(const Pass& pass, std::size_t i) { return static_cast<T*>(pass.destinations[i]); }
@@ -94,9 +96,9 @@ class PassRunner {
   }
 
   // Asks for what Blocks() reads soon after element `i`. May look beyond the ends: a prefetch never faults.
-  HWY_INLINE static void PrefetchAfter(const Pass& pass, std::size_t i) {
+  HWY_INLINE static void PrefetchAfter(const Pass& pass, std::size_t i, std::size_t distance) {
     for (std::size_t s = 0; s < pass.source_count; ++s) {
-      const auto address = reinterpret_cast<std::uintptr_t>(Source(pass, s) + i) + kPrefetchDistance;
+      const auto address = reinterpret_cast<std::uintptr_t>(Source(pass, s) + i) + distance;
       for (std::size_t line = 0; line < Codec::BlockElements() * sizeof(T); line += kCacheLine) {
         hwy::Prefetch(reinterpret_cast<const char*>(address + line));
       }
@@ -109,12 +111,13 @@ class PassRunner {
     const std::size_t block = Codec::BlockElements();
     const Pass pass = pass_;
     const Codec codec = codec_;
+    const std::size_t prefetch_distance = std::max(kPrefetchedBytes / pass.source_count, 4 * kCacheLine);
     for (; pass.count - i >= block; i += block) {
       Quad<D> result = codec.Load(Source(pass, 0) + i);
       for (std::size_t s = 1; s < pass.source_count; ++s) {
         result = Combine(result, codec.Load(Source(pass, s) + i));
       }
-      if (pass.prefetch) PrefetchAfter(pass, i);
+      if (pass.prefetch) PrefetchAfter(pass, i, prefetch_distance);
       if (scaled_) result = codec.Scale(result);
       for (std::size_t t = 0; t < pass.destination_count; ++t) {
         codec.template Store<kPast>(result, Destination(pass, t) + i);
