@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.lint.layers import INCLUDE
+from tests.lint.layers import ALLOWED, INCLUDE
 from tests.lint.source_tree import SourceTree
 from tests.lint.tools import VENV_BIN
 
@@ -24,6 +24,7 @@ CLANG_FLAGS = ("-Wall", "-Wextra", "-Wthread-safety", "-Wno-unknown-warning-opti
 # Flags of the build that change what the code means, rather than how it is compiled.
 FLAGS_WITH_VALUE = ("-iquote", "-isystem", "-I")
 UNIT_TIMEOUT_S = 240
+CODE = " + ".join(f"//{folder}/..." for folder in ALLOWED)
 DIAGNOSTIC = re.compile(r": (error|warning): ")
 
 
@@ -71,7 +72,7 @@ def _translation_units(tree: SourceTree) -> list[Unit]:
         "--noshow_progress",
         "--output=jsonproto",
         "--include_artifacts=false",
-        "mnemonic(CppCompile, //...)",
+        f"mnemonic(CppCompile, {CODE})",
     )
     generated = Path(_bazel(tree, "info", "bazel-bin").strip())
     units = {}

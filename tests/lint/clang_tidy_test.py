@@ -47,6 +47,7 @@ def test_a_unit_depends_on_the_headers_of_its_headers(tmp_path: Path) -> None:
         ("int BadName(int x) { int camelCase = x; return camelCase; }\n", "readability-identifier-naming"),
         ("struct A { A(int x) : x(x) {} int x; };\n", "google-explicit-constructor"),
     ],
+    ids=["thread-safety", "naming", "explicit"],
 )
 def test_a_violation_is_an_error(tmp_path: Path, code: str, check: str) -> None:
     source = tmp_path / "a.cc"

@@ -31,6 +31,7 @@ def test_a_good_header_passes() -> None:
         ("daemon/a.cc", "\tint a;\n", "a tab"),
         ("daemon/a.cc", "//" + "x" * file_rules.MAX_COLUMNS + "\n", "columns"),
     ],
+    ids=["wrong-guard", "no-guard", "name", "length", "last-line", "white-space", "tab", "columns"],
 )
 def test_a_broken_rule_is_named(path: str, text: str, expected: str) -> None:
     found = complaints(path, text)

@@ -1,0 +1,1 @@
+"""What tests/run does: chooses, builds and runs all tests that need no GPU, and counts their cases."""

@@ -1,0 +1,158 @@
+"""The test programs that Bazel builds. One outcome for each program, with as many cases as its XML tells."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from tests.runner.report import Outcome, Report, Verdict
+
+HEARTBEAT_S = 20
+POLL_S = 0.3
+# Tags of targets that are left out, in general and by sanitizer.
+NEVER = ("gpu", "manual")
+UNDER_SANITIZER = {"asan": "noasan", "ubsan": "noubsan", "tsan": "notsan"}
+
+
+def names(root: Path, sanitizer: str | None) -> list[str]:
+    left_out = [*NEVER, UNDER_SANITIZER[sanitizer]] if sanitizer else list(NEVER)
+    # A tag stands in the attribute's text as [a, gpu, b].
+    unwanted = " ".join(f'except attr(tags, "[\\[ ]{tag}[,\\]]", //tests/...)' for tag in left_out)
+    query = ["bazel", "query", "--noshow_progress", f"tests(//tests/...) {unwanted}"]
+    result = subprocess.run(query, cwd=root, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise RuntimeError(f"bazel query failed:\n{result.stderr}")
+    return sorted(result.stdout.split())
+
+
+def run(root: Path, selected: Sequence[str], sanitizer: str | None, report: Report) -> None:
+    """Runs the selected programs; those that don't build count as failed."""
+    state = root / ".cache" / "tests"
+    state.mkdir(parents=True, exist_ok=True)
+    events = state / "bazel-events.json"
+    events.unlink(missing_ok=True)
+    targets = state / "bazel-targets.txt"
+    targets.write_text("".join(f"{name}\n" for name in selected))
+    log = state / "bazel.log"
+    command = ["bazel", "test", "--keep_going", "--color=no", "--curses=no", "--test_output=summary"]
+    if sanitizer:
+        command.append(f"--config={sanitizer}")
+    command += [f"--build_event_json_file={events}", f"--target_pattern_file={targets}"]
+
+    with log.open("w") as log_file:
+        process = subprocess.Popen(
+            command, cwd=root, stdin=subprocess.DEVNULL, stdout=log_file, stderr=subprocess.STDOUT
+        )
+        try:
+            for outcome in _outcomes(process, events, log):
+                report.add(outcome)
+        except BaseException:
+            process.terminate()
+            process.wait(60)
+            raise
+    report.fail_missing(selected, "did not build or run:\n" + _errors(log))
+
+
+def _outcomes(process: subprocess.Popen[bytes], events: Path, log: Path) -> Iterator[Outcome]:
+    """The outcomes in order of completion, until Bazel ends."""
+    reader = _EventReader(events)
+    last_sign = time.monotonic()
+    while True:
+        ended = process.poll() is not None
+        for event in reader.new_events():
+            result = _test_result(event)
+            if result is not None:
+                last_sign = time.monotonic()
+                yield result
+        if ended:
+            return
+        if time.monotonic() - last_sign > HEARTBEAT_S:
+            last_sign = time.monotonic()
+            print(f"    ... {_last_line(log)[:120]}", flush=True)
+        time.sleep(POLL_S)
+
+
+@dataclass
+class _EventReader:
+    """Follows the file of events while Bazel writes it."""
+
+    path: Path
+    offset: int = 0
+
+    def new_events(self) -> list[dict[str, Any]]:
+        if not self.path.exists():
+            return []
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            data = file.read()
+        complete = data[: data.rfind(b"\n") + 1]
+        self.offset += len(complete)
+        return [json.loads(line) for line in complete.splitlines() if line.strip()]
+
+
+def _test_result(event: dict[str, Any]) -> Outcome | None:
+    identity = event.get("id", {}).get("testResult")
+    if identity is None or "testResult" not in event:
+        return None
+    result = event["testResult"]
+    outputs = {output["name"]: _path(output["uri"]) for output in result.get("testActionOutput", [])}
+    passed = result.get("status") == "PASSED"
+    passed_cases, failed_cases = count_cases(outputs.get("test.xml"), passed)
+    log = ""
+    if not passed:
+        log = f"{result.get('status')}\n{_read(outputs.get('test.log'))}"
+    return Outcome(
+        name=identity["label"],
+        verdict=Verdict.PASSED if passed else Verdict.FAILED,
+        seconds=int(result.get("testAttemptDurationMillis", 0)) / 1000,
+        passed_cases=passed_cases,
+        failed_cases=failed_cases,
+        log=log,
+        cached=bool(result.get("cachedLocally") or result.get("executionInfo", {}).get("cachedRemotely")),
+    )
+
+
+def count_cases(xml: Path | None, passed: bool) -> tuple[int, int]:
+    """How many cases passed and failed; a program that failed without saying where counts as one failed case."""
+    try:
+        text = _read(xml)
+        cases = list(ElementTree.fromstring(text).iter("testcase")) if text else []
+    except ElementTree.ParseError:
+        cases = []
+    failed = sum(1 for case in cases if case.find("failure") is not None or case.find("error") is not None)
+    if passed:
+        return (max(len(cases), 1), 0)
+    return (len(cases) - failed, max(failed, 1))
+
+
+def _path(uri: str) -> Path:
+    return Path(unquote(urlparse(uri).path))
+
+
+def _read(path: Path | None) -> str:
+    if path is None or not path.exists():
+        return ""
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _last_line(log: Path) -> str:
+    lines = _read(log).splitlines()
+    return lines[-1] if lines else "starting Bazel"
+
+
+def _errors(log: Path) -> str:
+    """Bazel's output without its progress lines."""
+    lines = [
+        line
+        for line in _read(log).splitlines()
+        if not re.match(r"^\[[\d,]+ / [\d,]+\]|^INFO:|^Loading:|^//", line)
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,104 @@
+"""The Python tests: unit tests of the client, of the tools under tests/, and the integration tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.runner.report import Report, Verdict, single
+
+POLL_S = 0.3
+# All of them together; each has its own limit in pyproject.toml.
+SUITE_TIMEOUT_S = 25 * 60
+ARGUMENTS = ("-m", "pytest", "-m", "not gpu", "-p", "tests.runner.pytest_events")
+LEFT_OUT = "--ignore=tests/gpu"
+
+
+def names(root: Path) -> list[str]:
+    """Every test's node id. A file that can't be collected stands for itself, and fails when run."""
+    command = [
+        sys.executable,
+        *ARGUMENTS,
+        "--collect-only",
+        "-q",
+        "--continue-on-collection-errors",
+        LEFT_OUT,
+        "tests",
+    ]
+    result = subprocess.run(
+        command,
+        cwd=root,
+        env=_environment(root),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    lines = result.stdout.splitlines()
+    tests = [line for line in lines if "::" in line and not line.startswith(("ERROR ", " ", "E "))]
+    broken = [line.split(" ")[1] for line in lines if line.startswith("ERROR ")]
+    if result.returncode not in (0, 5) and not broken:
+        raise RuntimeError(f"pytest could not collect the tests:\n{result.stdout}{result.stderr}")
+    return tests + broken
+
+
+def run(root: Path, selected: Sequence[str], report: Report) -> None:
+    state = root / ".cache" / "tests"
+    state.mkdir(parents=True, exist_ok=True)
+    events = state / "pytest-events.json"
+    events.write_text("")
+    log = state / "pytest.log"
+    chosen = state / "pytest-arguments.txt"
+    chosen.write_text("".join(f"{name}\n" for name in selected))
+    command = [sys.executable, *ARGUMENTS, "--tb=short", "--continue-on-collection-errors", f"@{chosen}"]
+    environment = _environment(root) | {"RINGD_TEST_EVENTS": str(events)}
+
+    with log.open("w") as log_file:
+        process = subprocess.Popen(
+            command,
+            cwd=root,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log_file,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            reason = _follow(process, events, report)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    tail = log.read_text(errors="replace").splitlines()[-80:]
+    report.fail_missing(selected, "\n".join([reason, *tail]))
+
+
+def _follow(process: subprocess.Popen[bytes], events: Path, report: Report) -> str:
+    """Reports outcomes until pytest ends; what to say of those that never came."""
+    deadline = time.monotonic() + SUITE_TIMEOUT_S
+    with events.open(encoding="utf-8") as file:
+        unfinished = ""
+        while True:
+            ended = process.poll() is not None
+            for line in file:
+                unfinished += line
+                if not line.endswith("\n"):
+                    continue
+                event = json.loads(unfinished)
+                unfinished = ""
+                report.add(single(event["name"], Verdict[event["verdict"]], event["seconds"], event["log"]))
+            if ended:
+                return f"pytest ended with {process.returncode} before this test"
+            if time.monotonic() > deadline:
+                return f"the Python tests took more than {SUITE_TIMEOUT_S} s"
+            time.sleep(POLL_S)
+
+
+def _environment(root: Path) -> dict[str, str]:
+    """As after `eval "$(deploy/env)"`."""
+    path = f"{root / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    return os.environ | {"PATH": path, "RINGD_PYTHON": str(root / ".venv" / "bin" / "python")}

@@ -1,0 +1,92 @@
+"""Collects outcomes, shows each as it comes, and ends with the line that everything counts on."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+LOG_LINES_SHOWN = 150
+
+
+class Verdict(enum.Enum):
+    PASSED = "pass"
+    FAILED = "FAIL"
+    SKIPPED = "skip"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one test: a lint step, a C++ test program or a Python test."""
+
+    name: str
+    verdict: Verdict
+    seconds: float
+    # How many cases it stands for: a C++ program holds several.
+    passed_cases: int
+    failed_cases: int
+    # Why it failed or was skipped.
+    log: str = ""
+    cached: bool = False
+
+
+def single(name: str, verdict: Verdict, seconds: float, log: str = "") -> Outcome:
+    """The outcome of a test that is one case."""
+    return Outcome(
+        name, verdict, seconds, int(verdict is Verdict.PASSED), int(verdict is Verdict.FAILED), log
+    )
+
+
+class Report:
+    """Invariant: a test counts as passed only if its outcome arrived and said so."""
+
+    def __init__(self, expected: Sequence[str]) -> None:
+        self._waiting = dict.fromkeys(expected)
+        self._total = len(self._waiting)
+        self._outcomes: list[Outcome] = []
+
+    def add(self, outcome: Outcome) -> None:
+        if outcome.name not in self._waiting:
+            self._total += 1
+        self._waiting.pop(outcome.name, None)
+        self._outcomes.append(outcome)
+        width = len(str(self._total))
+        detail = "cached" if outcome.cached else f"{outcome.seconds:.1f} s"
+        cases = outcome.passed_cases + outcome.failed_cases
+        if cases > 1:
+            detail += f", {cases} cases"
+        print(
+            f"[{len(self._outcomes):{width}}/{self._total}] {outcome.verdict.value}  {outcome.name}  ({detail})",
+            flush=True,
+        )
+        if outcome.verdict is not Verdict.PASSED and outcome.log:
+            lines = outcome.log.rstrip().splitlines()
+            if len(lines) > LOG_LINES_SHOWN:
+                print(f"    ... {len(lines) - LOG_LINES_SHOWN} lines before")
+            for line in lines[-LOG_LINES_SHOWN:]:
+                print(f"    {line}")
+            sys.stdout.flush()
+
+    def fail_missing(self, names: Sequence[str], reason: str) -> None:
+        """Counts those of `names` as failed whose outcome never came."""
+        for name in names:
+            if name in self._waiting:
+                self.add(single(name, Verdict.FAILED, 0, reason))
+                reason = "as above"
+
+    def finish(self, seconds: float) -> int:
+        """Prints the summary and the last line; the exit code."""
+        self.fail_missing(list(self._waiting), "no outcome")
+        failures = [outcome for outcome in self._outcomes if outcome.verdict is Verdict.FAILED]
+        skips = [outcome for outcome in self._outcomes if outcome.verdict is Verdict.SKIPPED]
+        print()
+        for outcome in skips:
+            print(f"skipped: {outcome.name}: {outcome.log}")
+        for outcome in failures:
+            print(f"failed: {outcome.name}")
+        print(f"{self._total} tests in {seconds:.0f} s")
+        passed = sum(outcome.passed_cases for outcome in self._outcomes)
+        failed = sum(outcome.failed_cases for outcome in self._outcomes)
+        print(f"{passed} passed, {failed} failed", flush=True)
+        return 1 if failed or failures else 0
