@@ -1,0 +1,287 @@
+#include "tests/simulation/cluster.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace ringd::simulation {
+namespace {
+
+using std::chrono::nanoseconds;
+
+// No scenario takes nearly this long unless it hangs.
+constexpr nanoseconds kTimeLimit = std::chrono::hours(1);
+
+CoordinatorConfig MakeConfig(const Scenario& scenario) {
+  CoordinatorConfig config;
+  for (std::size_t i = 0; i < scenario.ranks_on_node.size(); ++i) {
+    config.node_names.push_back("node-" + std::to_string(i));
+  }
+  config.fusion_threshold_bytes = scenario.fusion_threshold_bytes;
+  config.learn = scenario.learn;
+  return config;
+}
+
+int RankCount(const Scenario& scenario) {
+  return std::accumulate(scenario.ranks_on_node.begin(), scenario.ranks_on_node.end(), 0);
+}
+
+}  // namespace
+
+Cluster::Cluster(const Scenario& scenario)
+    : scenario_(scenario),
+      random_(scenario.seed * 2 + 1),
+      ledger_(RankCount(scenario)),
+      data_plane_(static_cast<int>(scenario.ranks_on_node.size()), ledger_,
+                  [this](OperationId operation) { OnStartedEverywhere(operation); }),
+      coordinator_(MakeConfig(scenario),
+                   std::make_unique<CostModelPlanner>(scenario.max_bucket_bytes)),
+      last_to_coordinator_(scenario.ranks_on_node.size()),
+      last_from_coordinator_(scenario.ranks_on_node.size()),
+      loop_awake_(scenario.ranks_on_node.size(), false) {
+  int rank = 0;
+  for (int node = 0; node < static_cast<int>(scenario.ranks_on_node.size()); ++node) {
+    const int count = scenario.ranks_on_node[static_cast<std::size_t>(node)];
+    SimulatedNode::Wiring wiring;
+    wiring.send = [this, node](NodeMessage message) {
+      SendToCoordinator(node, std::move(message));
+    };
+    wiring.wake_ranks = [this, node] {
+      AtNode(node, Upto(scenario_.loop_delay), [this, node] { AdvanceNode(node); });
+    };
+    nodes_.push_back(std::make_unique<SimulatedNode>(node, Rank(rank), count, scenario_,
+                                                     data_plane_, ledger_, std::move(wiring)));
+    for (int i = 0; i < count; ++i, ++rank) {
+      for (std::size_t kind = 0; kind < scenario.programs.size(); ++kind) {
+        threads_.push_back(
+            {RankThread(rank, scenario.programs[kind], random_.Fork()), node, kind});
+        nodes_.back()->AddThread(&threads_.back().program);
+      }
+    }
+  }
+}
+
+Cluster::~Cluster() = default;
+
+Outcome Cluster::Run() {
+  for (Thread& thread : threads_) {
+    AtNode(thread.node, Upto(std::chrono::milliseconds(5)), [&] { AdvanceThread(thread); });
+  }
+  for (nanoseconds at : scenario_.replans) {
+    events_.After(at, [this] {
+      coordinator_.Replan();
+      WakeCoordinator();
+    });
+  }
+  if (scenario_.loss) events_.After(scenario_.loss->at, [this] { LoseNode(); });
+  const TimePoint limit = events_.now() + kTimeLimit;
+  while (!AllEnded() && events_.now() < limit && ledger_.findings().empty()) {
+    if (!events_.RunOne()) break;
+  }
+  return Conclude();
+}
+
+// ---- ranks ------------------------------------------------------------------------------------
+
+void Cluster::AdvanceNode(int node) {
+  for (Thread& thread : threads_) {
+    if (thread.node == node) AdvanceThread(thread);
+  }
+}
+
+void Cluster::AdvanceThread(Thread& thread) {
+  if (thread.busy || thread.at_barrier) return;
+  for (;;) {
+    const RankThread::Step step = thread.program.Next();
+    WatchForSilence();
+    switch (step.need) {
+      case RankThread::Need::kNothing:
+        return;
+      case RankThread::Need::kCompute:
+        thread.busy = true;
+        AtNode(thread.node, step.compute, [this, &thread] {
+          thread.busy = false;
+          AdvanceThread(thread);
+        });
+        return;
+      case RankThread::Need::kBarrier:
+        thread.at_barrier = true;
+        OpenBarriers(thread.kind);
+        return;
+      case RankThread::Need::kSubmission:
+        ++submissions_;
+        ledger_.OnSubmitted(*step.submission);
+        nodes_[static_cast<std::size_t>(thread.node)]->Submit(
+            *step.submission, thread.program.TakeWaited(), events_.now());
+        WakeLoop(thread.node);
+        break;
+    }
+  }
+}
+
+// Lets go of the threads whose phase all others of their kind have reached.
+void Cluster::OpenBarriers(std::size_t kind) {
+  std::size_t reached = SIZE_MAX;
+  for (const Thread& thread : threads_) {
+    if (thread.kind == kind && thread.node != lost_node_) {
+      reached = std::min(reached, thread.program.phase());
+    }
+  }
+  for (Thread& thread : threads_) {
+    if (thread.kind != kind || !thread.at_barrier || thread.program.phase() > reached) continue;
+    thread.at_barrier = false;
+    AtNode(thread.node, Upto(scenario_.message_delay), [this, &thread] { AdvanceThread(thread); });
+  }
+}
+
+void Cluster::WatchForSilence() {
+  if (!scenario_.silent_from_phase || messages_when_silent_) return;
+  const bool reached = std::all_of(threads_.begin(), threads_.end(), [&](const Thread& thread) {
+    return thread.program.phase() >= *scenario_.silent_from_phase;
+  });
+  if (reached) messages_when_silent_ = messages_;
+}
+
+// ---- nodes ------------------------------------------------------------------------------------
+
+void Cluster::WakeLoop(int node) {
+  const auto index = static_cast<std::size_t>(node);
+  if (loop_awake_[index]) return;
+  loop_awake_[index] = true;
+  AtNode(node, Upto(scenario_.loop_delay), [this, node, index] {
+    loop_awake_[index] = false;
+    nodes_[index]->RunLoop(events_.now());
+    const std::optional<TimePoint> tick = nodes_[index]->NextTick();
+    if (tick && !failed_) {
+      AtNode(node, std::max(*tick - events_.now(), nanoseconds(0)), [this, node] { WakeLoop(node); });
+    }
+  });
+}
+
+void Cluster::OnStartedEverywhere(OperationId operation) {
+  for (int node = 0; node < static_cast<int>(nodes_.size()); ++node) {
+    AtNode(node, Upto(scenario_.transfer_delay), [this, node, operation] {
+      nodes_[static_cast<std::size_t>(node)]->Complete(operation, events_.now());
+      WakeLoop(node);
+    });
+  }
+}
+
+void Cluster::LoseNode() {
+  lost_node_ = scenario_.loss->node;
+  events_.After(scenario_.loss->duration, [this] {
+    failed_ = true;
+    const std::string cause = "node-" + std::to_string(lost_node_) + " was lost";
+    for (auto& node : nodes_) node->Fail(cause);
+    for (std::size_t kind = 0; kind < scenario_.programs.size(); ++kind) OpenBarriers(kind);
+  });
+}
+
+// ---- the network ------------------------------------------------------------------------------
+
+void Cluster::SendToCoordinator(int node, NodeMessage message) {
+  ++messages_;
+  TimePoint& last = last_to_coordinator_[static_cast<std::size_t>(node)];
+  last = std::max(last, events_.now() + Upto(scenario_.message_delay));
+  AtNode(0, last - events_.now(), [this, node, message = std::move(message)] {
+    if (failed_) return;
+    const absl::Status status = coordinator_.OnMessage(NodeIndex(node), message, events_.now());
+    if (!status.ok()) ledger_.Report("coordinator: " + std::string(status.message()));
+    WakeCoordinator();
+  });
+}
+
+void Cluster::WakeCoordinator() {
+  if (coordinator_awake_) return;
+  coordinator_awake_ = true;
+  AtNode(0, Upto(scenario_.loop_delay), [this] {
+    coordinator_awake_ = false;
+    std::vector<CoordinatorMessage> messages;
+    coordinator_.Flush(events_.now(), messages);
+    Broadcast(messages);
+  });
+}
+
+void Cluster::Broadcast(const std::vector<CoordinatorMessage>& messages) {
+  for (const CoordinatorMessage& message : messages) {
+    messages_ += nodes_.size();
+    for (int node = 0; node < static_cast<int>(nodes_.size()); ++node) {
+      TimePoint& last = last_from_coordinator_[static_cast<std::size_t>(node)];
+      last = std::max(last, events_.now() + Upto(scenario_.message_delay));
+      AtNode(node, last - events_.now(), [this, node, message] {
+        nodes_[static_cast<std::size_t>(node)]->Receive(message, events_.now());
+        WakeLoop(node);
+      });
+    }
+  }
+}
+
+void Cluster::AtNode(int node, nanoseconds delay, std::function<void()> action) {
+  events_.After(delay, [this, node, action = std::move(action)]() mutable {
+    if (node == lost_node_) return;
+    const std::optional<TimePoint> resume = ResumeTime(node);
+    if (resume) {
+      AtNode(node, *resume - events_.now(), std::move(action));
+    } else {
+      action();
+    }
+  });
+}
+
+std::optional<TimePoint> Cluster::ResumeTime(int node) const {
+  for (const Pause& pause : scenario_.pauses) {
+    const TimePoint begin = TimePoint() + pause.at;
+    if (pause.node == node && events_.now() >= begin && events_.now() < begin + pause.duration) {
+      return begin + pause.duration;
+    }
+  }
+  return std::nullopt;
+}
+
+nanoseconds Cluster::Upto(nanoseconds limit) { return random_.Duration(nanoseconds(0), limit); }
+
+// ---- the end ----------------------------------------------------------------------------------
+
+bool Cluster::AllEnded() const {
+  if (failed_ || lost_node_ >= 0) {
+    // The lost node's submissions are gone with it.
+    return failed_ && std::all_of(threads_.begin(), threads_.end(), [&](const Thread& thread) {
+             return thread.node == lost_node_ || thread.program.done();
+           });
+  }
+  return ledger_.ended() == submissions_ &&
+         std::all_of(threads_.begin(), threads_.end(),
+                     [](const Thread& thread) { return thread.program.done(); });
+}
+
+Outcome Cluster::Conclude() {
+  Outcome outcome;
+  if (ledger_.findings().empty() && !AllEnded()) {
+    std::string text = "hangs after " + std::to_string(ledger_.ended()) + " of " +
+                       std::to_string(submissions_) + " submissions:\n";
+    for (const auto& node : nodes_) text += node->DescribePending();
+    ledger_.Report(text);
+  }
+  const CoordinatorStatus status = coordinator_.Status();
+  for (std::uint64_t breaks : status.breaks) outcome.breaks += breaks;
+  outcome.breaks -= status.breaks[static_cast<int>(BreakReason::kReplan)];
+  if (scenario_.expect_no_breaks && outcome.breaks > 0) {
+    ledger_.Report("broke " + std::to_string(outcome.breaks) + " buckets without need");
+  }
+  if (messages_when_silent_ && *messages_when_silent_ != messages_) {
+    ledger_.Report("sent " + std::to_string(messages_ - *messages_when_silent_) +
+                   " messages in the steady state");
+  }
+  for (const auto& node : nodes_) {
+    outcome.learned_operations += node->Status().operations_learned;
+    outcome.cancelled_operations += node->Status().operations_cancelled;
+  }
+  outcome.findings = ledger_.findings();
+  outcome.submissions = submissions_;
+  outcome.messages = messages_;
+  outcome.schedules = status.schedules_sent;
+  outcome.duration = events_.now() - TimePoint();
+  return outcome;
+}
+
+}  // namespace ringd::simulation

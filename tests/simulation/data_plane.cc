@@ -1,0 +1,72 @@
+#include "tests/simulation/data_plane.h"
+
+#include <utility>
+
+namespace ringd::simulation {
+namespace {
+
+std::string Describe(int node, OperationId operation) {
+  return "node " + std::to_string(node) + ", operation " + std::to_string(operation.channel) + "/" +
+         std::to_string(operation.sequence);
+}
+
+}  // namespace
+
+DataPlane::DataPlane(int node_count, Ledger& ledger,
+                     std::function<void(OperationId)> on_started_everywhere)
+    : node_count_(node_count),
+      ledger_(ledger),
+      on_started_everywhere_(std::move(on_started_everywhere)) {}
+
+void DataPlane::Start(int node, OperationId id, const std::vector<Contribution>& contributions) {
+  Operation& operation = operations_[id];
+  if (operation.started == 0) {
+    operation.contributions = contributions;
+    for (Contribution& contribution : operation.contributions) contribution.sum = 0;
+    operation.running.assign(static_cast<std::size_t>(node_count_), false);
+  }
+  const auto index = static_cast<std::size_t>(node);
+  if (operation.running[index] || operation.completed > 0) {
+    ledger_.Report(Describe(node, id) + ": started twice");
+    return;
+  }
+  if (operation.cancelled) ledger_.Report(Describe(node, id) + ": started after a cancellation");
+  bool same = contributions.size() == operation.contributions.size();
+  for (std::size_t i = 0; same && i < contributions.size(); ++i) {
+    same = contributions[i].name == operation.contributions[i].name &&
+           contributions[i].meta == operation.contributions[i].meta;
+    operation.contributions[i].sum += contributions[i].sum;
+  }
+  if (!same) ledger_.Report(Describe(node, id) + ": nodes started different tensors");
+  operation.running[index] = true;
+  if (++operation.started == node_count_ && !operation.cancelled) on_started_everywhere_(id);
+}
+
+void DataPlane::Cancel(int node, OperationId id) {
+  const auto found = operations_.find(id);
+  if (!IsRunningAt(node, id)) {
+    ledger_.Report(Describe(node, id) + ": cancelled although it is not running");
+    return;
+  }
+  if (found->second.started == node_count_) {
+    ledger_.Report(Describe(node, id) + ": cancelled although all nodes have started it");
+  }
+  found->second.running[static_cast<std::size_t>(node)] = false;
+  found->second.cancelled = true;
+}
+
+std::vector<std::int64_t> DataPlane::Complete(int node, OperationId id) {
+  Operation& operation = operations_[id];
+  operation.running[static_cast<std::size_t>(node)] = false;
+  std::vector<std::int64_t> sums;
+  for (const Contribution& contribution : operation.contributions) sums.push_back(contribution.sum);
+  if (++operation.completed == node_count_) operations_.erase(id);
+  return sums;
+}
+
+bool DataPlane::IsRunningAt(int node, OperationId id) const {
+  const auto found = operations_.find(id);
+  return found != operations_.end() && found->second.running[static_cast<std::size_t>(node)];
+}
+
+}  // namespace ringd::simulation

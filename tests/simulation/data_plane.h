@@ -1,0 +1,56 @@
+// The simulated wire: sums operations over nodes, and insists on what a real one could not check.
+#ifndef RINGD_TESTS_SIMULATION_DATA_PLANE_H_
+#define RINGD_TESTS_SIMULATION_DATA_PLANE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "daemon/schedule/tensor_meta.h"
+#include "proto/types/ids.h"
+#include "tests/simulation/ledger.h"
+
+namespace ringd::simulation {
+
+// A tensor as a node brings it into an operation.
+struct Contribution {
+  std::string name;
+  TensorMeta meta;
+  std::int64_t sum = 0;  // of the node's ranks
+};
+
+// An operation completes only after all nodes have started it with the same list of tensors.
+//
+// Thread safety: none.
+class DataPlane {
+ public:
+  // `on_started_everywhere(operation)` is called when the last node starts it.
+  DataPlane(int node_count, Ledger& ledger, std::function<void(OperationId)> on_started_everywhere);
+
+  void Start(int node, OperationId operation, const std::vector<Contribution>& contributions);
+  void Cancel(int node, OperationId operation);
+  // Notes that the node is done, and returns the sums, one per tensor.
+  std::vector<std::int64_t> Complete(int node, OperationId operation);
+  bool IsRunningAt(int node, OperationId operation) const;
+
+ private:
+  struct Operation {
+    std::vector<Contribution> contributions;  // of the first node; sums of all
+    std::vector<bool> running;                // by node
+    int started = 0;
+    int completed = 0;
+    bool cancelled = false;
+  };
+
+  const int node_count_;
+  Ledger& ledger_;
+  const std::function<void(OperationId)> on_started_everywhere_;
+  std::map<OperationId, Operation> operations_;
+};
+
+}  // namespace ringd::simulation
+
+#endif  // RINGD_TESTS_SIMULATION_DATA_PLANE_H_

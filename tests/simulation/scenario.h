@@ -1,0 +1,80 @@
+// What one simulated job does: its nodes, its ranks' programs, its network and its misfortunes.
+//
+// A program is a list of phases. In a phase every rank submits the same tensors, in the same or in
+// its own order; it may wait for tensors of earlier phases at any point, and for tensors of its own
+// phase after it has submitted them all. Such a program never deadlocks if tensors are reduced one
+// by one: a rank in the earliest phase waits only for what all ranks have submitted. So whatever hangs
+// in the simulation is the scheduler's fault.
+#ifndef RINGD_TESTS_SIMULATION_SCENARIO_H_
+#define RINGD_TESTS_SIMULATION_SCENARIO_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/schedule/tensor_meta.h"
+
+namespace ringd::simulation {
+
+struct PhaseTensor {
+  std::string name;
+  TensorMeta meta;
+  // The rank that describes the tensor otherwise, if any, and how.
+  std::optional<int> deviating_rank;
+  TensorMeta deviating_meta;
+};
+
+struct Phase {
+  std::vector<PhaseTensor> tensors;
+  bool own_order = false;       // each rank submits in an order of its own
+  int wait_percent = 0;         // chance, before each submission, to wait for something earlier
+  bool wait_for_all = true;     // at the end; otherwise at most for some
+  bool external_barrier = false;  // ranks then meet outside of ringd, where it can't see them wait
+  std::chrono::nanoseconds compute{0};  // up to this long before each submission
+};
+using Program = std::vector<Phase>;
+
+// What the engine can tell the scheduler about dependencies between submissions.
+enum class WaitKnowledge { kNone, kFollowsWait, kPipelineEmpty };
+
+struct Pause {
+  int node = 0;
+  std::chrono::nanoseconds at{0};
+  std::chrono::nanoseconds duration{0};
+};
+
+struct Scenario {
+  std::string kind;
+  std::uint64_t seed = 0;
+  std::vector<int> ranks_on_node;  // one entry per node
+  // One per thread of a rank; the threads' tensors have different names.
+  std::vector<Program> programs;
+
+  WaitKnowledge wait_knowledge = WaitKnowledge::kFollowsWait;
+  bool blocked_ranks_visible = true;
+  bool learn = true;
+  std::size_t fusion_threshold_bytes = std::size_t{64} << 20;
+  std::size_t max_bucket_bytes = std::size_t{64} << 20;
+
+  std::chrono::nanoseconds message_delay = std::chrono::microseconds(100);   // up to
+  std::chrono::nanoseconds transfer_delay = std::chrono::microseconds(500);  // up to
+  std::chrono::nanoseconds loop_delay = std::chrono::microseconds(20);       // up to
+
+  std::vector<Pause> pauses;
+  std::vector<std::chrono::nanoseconds> replans;
+  std::optional<Pause> loss;  // the node never comes back; `duration` passes until others know
+
+  // From this phase of the first program on, not one message may be sent.
+  std::optional<std::size_t> silent_from_phase;
+  // No bucket may be broken.
+  bool expect_no_breaks = false;
+};
+
+// The scenario of a seed. `nodes` overrides the number of nodes if positive.
+Scenario MakeScenario(std::uint64_t seed, int nodes);
+
+}  // namespace ringd::simulation
+
+#endif  // RINGD_TESTS_SIMULATION_SCENARIO_H_

@@ -1,0 +1,85 @@
+// A node: the real NodeScheduler, and around it what the engine does for it.
+#ifndef RINGD_TESTS_SIMULATION_SIMULATED_NODE_H_
+#define RINGD_TESTS_SIMULATION_SIMULATED_NODE_H_
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "daemon/schedule/node_scheduler.h"
+#include "tests/simulation/data_plane.h"
+#include "tests/simulation/ledger.h"
+#include "tests/simulation/rank_thread.h"
+#include "tests/simulation/scenario.h"
+
+namespace ringd::simulation {
+
+// Thread safety: none.
+// Ownership: borrows the ledger, the data plane and the rank threads.
+class SimulatedNode final : public LocalRankView {
+ public:
+  struct Wiring {
+    std::function<void(NodeMessage)> send;  // to the coordinator
+    std::function<void()> wake_ranks;       // some submissions have ended
+  };
+
+  SimulatedNode(int index, Rank first_rank, int rank_count, const Scenario& scenario,
+                DataPlane& data_plane, Ledger& ledger, Wiring wiring);
+
+  void AddThread(const RankThread* thread) { threads_.push_back(thread); }
+
+  void Submit(Submission& submission, bool follows_wait, TimePoint now);
+  void Receive(const CoordinatorMessage& message, TimePoint now);
+  // An operation is done at this node.
+  void Complete(OperationId operation, TimePoint now);
+  // One turn of the engine's loop: patience, then actions.
+  void RunLoop(TimePoint now);
+  std::optional<TimePoint> NextTick() const { return scheduler_.NextTick(); }
+
+  // The job has failed: ends everything, now and from now on.
+  void Fail(const std::string& cause);
+
+  NodeSchedulerStatus Status() const { return scheduler_.Status(); }
+  // What is stuck, for a person.
+  std::string DescribePending() const;
+
+  bool AbsentRanksAreBlocked(TensorHandle missing) const override;
+
+ private:
+  struct Tensor {
+    TensorHandle handle;
+    bool outstanding = false;                    // the scheduler has it
+    std::vector<std::deque<Submission*>> queue;  // by local rank
+  };
+
+  void ReportIfReady(Tensor& tensor, TimePoint now);
+  void Apply(const Action& action);
+  void Start(const StartOperation& start);
+  void EndOccurrence(Tensor& tensor, const std::function<void(Submission&)>& end);
+  std::size_t LocalIndex(const Submission& submission) const {
+    return static_cast<std::size_t>(submission.rank - first_rank_.value());
+  }
+
+  const int index_;
+  const Rank first_rank_;
+  const int rank_count_;
+  const Scenario& scenario_;
+  DataPlane& data_plane_;
+  Ledger& ledger_;
+  const Wiring wiring_;
+  NodeScheduler scheduler_;
+  std::vector<const RankThread*> threads_;
+  std::map<std::string, Tensor> tensors_;
+  std::unordered_map<OperationId, TensorList> running_;
+  std::map<TensorHandle, bool> follows_wait_;
+  std::size_t in_flight_ = 0;  // submissions
+  std::string failure_;
+};
+
+}  // namespace ringd::simulation
+
+#endif  // RINGD_TESTS_SIMULATION_SIMULATED_NODE_H_
