@@ -1,0 +1,261 @@
+// The C interface: checks pointers, keeps exceptions in, turns absl::Status into codes and words.
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "client/core/context.h"
+#include "client/core/library_version.h"
+#include "client/core/options.h"
+#include "client/ringd.h"
+
+// What the opaque pointer of ringd.h points to.
+struct ringd_context {
+  std::unique_ptr<ringd::client::Context> impl;
+};
+
+namespace ringd::client {
+namespace {
+
+// This thread's last failure. A function's static and not a global, so that a program that never fails
+// never makes one.
+std::string& LastError() {
+  thread_local std::string text;
+  return text;
+}
+
+ringd_status CodeOf(const absl::Status& status) noexcept {
+  switch (status.code()) {
+    // Codes that ringd.h does not offer.
+    case absl::StatusCode::kUnknown:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kDataLoss:
+      return RINGD_INTERNAL;
+    default:
+      return static_cast<ringd_status>(status.code());
+  }
+}
+
+ringd_status Report(const absl::Status& status) noexcept {
+  if (status.ok()) return RINGD_OK;
+  try {
+    LastError().assign(status.message().data(), status.message().size());
+  } catch (...) {
+    // Without memory for words the code has to do.
+  }
+  return CodeOf(status);
+}
+
+ringd_status ReportInvalid(const char* text) noexcept {
+  try {
+    return Report(absl::InvalidArgumentError(text));
+  } catch (...) {
+    return RINGD_INVALID_ARGUMENT;
+  }
+}
+
+// Runs `body`, which returns an absl::Status; nothing that is thrown gets past it.
+template <typename Body>
+ringd_status Guarded(Body body) noexcept {
+  try {
+    return Report(body());
+  } catch (const std::bad_alloc&) {
+    return Report(absl::ResourceExhaustedError("out of memory"));
+  } catch (const std::exception& error) {
+    return Report(absl::InternalError(error.what()));
+  } catch (...) {
+    return Report(absl::InternalError("an unknown exception"));
+  }
+}
+
+// As Guarded, for a function of `context`.
+template <typename Body>
+ringd_status GuardedUse(ringd_context* context, Body body) noexcept {
+  if (context == nullptr) return ReportInvalid("context is NULL");
+  return Guarded([&] {
+    if (context->impl->InForkedChild()) {
+      return absl::FailedPreconditionError(
+          "this process was forked from the one that opened the context and must not use it: open a "
+          "context of its own, or start the process anew (spawn)");
+    }
+    return body(*context->impl);
+  });
+}
+
+template <std::size_t kSize>
+void CopyText(char (&target)[kSize], const std::string& text) noexcept {
+  const std::size_t length = std::min(text.size(), kSize - 1);
+  std::memcpy(target, text.data(), length);
+  target[length] = '\0';
+}
+
+}  // namespace
+}  // namespace ringd::client
+
+using ringd::client::Context;
+using ringd::client::Guarded;
+using ringd::client::GuardedUse;
+using ringd::client::ReportInvalid;
+
+extern "C" {
+
+uint32_t ringd_api_version(void) { return RINGD_API_VERSION; }
+
+const char* ringd_version(void) { return ringd::client::kLibraryVersion; }
+
+const char* ringd_last_error(void) { return ringd::client::LastError().c_str(); }
+
+const char* ringd_status_name(ringd_status status) {
+  switch (status) {
+    case RINGD_OK:
+      return "RINGD_OK";
+    case RINGD_CANCELLED:
+      return "RINGD_CANCELLED";
+    case RINGD_INVALID_ARGUMENT:
+      return "RINGD_INVALID_ARGUMENT";
+    case RINGD_DEADLINE_EXCEEDED:
+      return "RINGD_DEADLINE_EXCEEDED";
+    case RINGD_NOT_FOUND:
+      return "RINGD_NOT_FOUND";
+    case RINGD_ALREADY_EXISTS:
+      return "RINGD_ALREADY_EXISTS";
+    case RINGD_PERMISSION_DENIED:
+      return "RINGD_PERMISSION_DENIED";
+    case RINGD_RESOURCE_EXHAUSTED:
+      return "RINGD_RESOURCE_EXHAUSTED";
+    case RINGD_FAILED_PRECONDITION:
+      return "RINGD_FAILED_PRECONDITION";
+    case RINGD_ABORTED:
+      return "RINGD_ABORTED";
+    case RINGD_INTERNAL:
+      return "RINGD_INTERNAL";
+    case RINGD_UNAVAILABLE:
+      return "RINGD_UNAVAILABLE";
+    case RINGD_UNAUTHENTICATED:
+      return "RINGD_UNAUTHENTICATED";
+    default:
+      return "RINGD_UNKNOWN";
+  }
+}
+
+ringd_status ringd_open(const ringd_options* options, ringd_context** context) {
+  if (context == nullptr) return ReportInvalid("context is NULL");
+  return Guarded([&]() -> absl::Status {
+    auto resolved = ringd::client::ResolveOptions(
+        options, [](const char* name) -> const char* { return std::getenv(name); });
+    if (!resolved.ok()) return resolved.status();
+    auto holder = std::make_unique<ringd_context>();
+    absl::StatusOr<std::unique_ptr<Context>> opened = Context::Open(*resolved);
+    if (!opened.ok()) return opened.status();
+    holder->impl = *std::move(opened);
+    *context = holder.release();
+    return absl::OkStatus();
+  });
+}
+
+void ringd_close(ringd_context* context) {
+  // In a forked child the threads and locks behind the context are the parent's: its copy is left alone.
+  if (context == nullptr || context->impl->InForkedChild()) return;
+  Guarded([&] {
+    delete context;
+    return absl::OkStatus();
+  });
+}
+
+ringd_status ringd_get_place(ringd_context* context, ringd_place* place) {
+  if (place == nullptr) return ReportInvalid("place is NULL");
+  return GuardedUse(context, [&](Context& c) -> absl::Status {
+    if (place->struct_size < sizeof(ringd_place)) {
+      return absl::InvalidArgumentError("ringd_place.struct_size must be sizeof(ringd_place)");
+    }
+    place->rank = c.places().rank;
+    place->size = c.places().size;
+    place->local_rank = c.places().local_rank;
+    place->local_size = c.places().local_size;
+    place->cross_rank = c.joined().cross_rank;
+    place->cross_size = c.joined().cross_size;
+    place->node_count = c.joined().node_count;
+    place->node_index = c.joined().node_index;
+    place->homogeneous = c.joined().homogeneous ? 1 : 0;
+    place->generation = c.joined().generation;
+    ringd::client::CopyText(place->node_name, c.joined().node_name);
+    ringd::client::CopyText(place->daemon_version, c.joined().daemon_version);
+    return absl::OkStatus();
+  });
+}
+
+ringd_status ringd_arena_alloc(ringd_context* context, size_t bytes, void** address) {
+  if (address == nullptr) return ReportInvalid("address is NULL");
+  return GuardedUse(context, [&](Context& c) -> absl::Status {
+    const absl::StatusOr<void*> allocated = c.arena().AllocateZeroed(bytes);
+    if (!allocated.ok()) return allocated.status();
+    *address = *allocated;
+    return absl::OkStatus();
+  });
+}
+
+void ringd_arena_free(ringd_context* context, void* address) {
+  if (address == nullptr) return;
+  GuardedUse(context, [&](Context& c) -> absl::Status {
+    if (!c.arena().Free(address)) {
+      return absl::InvalidArgumentError("ringd_arena_free: this address was not allocated");
+    }
+    return absl::OkStatus();
+  });
+}
+
+int32_t ringd_arena_contains(ringd_context* context, const void* address, size_t bytes) {
+  if (context == nullptr) return 0;
+  return context->impl->arena().Locate(address, bytes) ==
+                 ringd::client::Arena::Position::kInside
+             ? 1
+             : 0;
+}
+
+ringd_status ringd_register(ringd_context* context, const ringd_tensor* tensors, size_t count,
+                            ringd_registration* registrations) {
+  if (count > 0 && (tensors == nullptr || registrations == nullptr)) {
+    return ReportInvalid("tensors or registrations is NULL");
+  }
+  return GuardedUse(context,
+                    [&](Context& c) { return c.Register(tensors, count, registrations); });
+}
+
+ringd_status ringd_submit(ringd_context* context, ringd_registration registration,
+                          const void* source, void* destination, ringd_operation* operation) {
+  if (operation == nullptr) return ReportInvalid("operation is NULL");
+  return GuardedUse(context, [&](Context& c) {
+    return c.Submit(registration, source, destination, Context::WhenFull::kWait, operation);
+  });
+}
+
+ringd_status ringd_try_submit(ringd_context* context, ringd_registration registration,
+                              const void* source, void* destination, ringd_operation* operation) {
+  if (operation == nullptr) return ReportInvalid("operation is NULL");
+  return GuardedUse(context, [&](Context& c) {
+    return c.Submit(registration, source, destination, Context::WhenFull::kFail, operation);
+  });
+}
+
+ringd_status ringd_test(ringd_context* context, ringd_operation operation, int32_t* done) {
+  if (done == nullptr) return ReportInvalid("done is NULL");
+  return GuardedUse(context, [&](Context& c) {
+    bool ended = false;
+    absl::Status status = c.Test(operation, ended);
+    if (status.ok()) *done = ended ? 1 : 0;
+    return status;
+  });
+}
+
+ringd_status ringd_wait(ringd_context* context, ringd_operation operation, int64_t timeout_ms) {
+  return GuardedUse(context, [&](Context& c) { return c.Wait(operation, timeout_ms); });
+}
+
+}  // extern "C"

@@ -1,0 +1,244 @@
+#include "client/core/context.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace ringd::client {
+namespace {
+
+constexpr std::chrono::seconds kAttachDeadline{10};
+constexpr std::chrono::seconds kRegisterDeadline{30};
+// ringd ends the start itself; these only bound what a stopped ringd can cost.
+constexpr std::chrono::seconds kStartMargin{10};
+constexpr std::chrono::hours kLongestStart{1};
+// How long the lifeline may take to tell of a death that a call has noticed already.
+constexpr std::chrono::milliseconds kLossDelay{300};
+
+std::string HostName() {
+  char name[256] = "this node";
+  ::gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+Clock::time_point StartDeadline(std::uint32_t start_timeout_ms) {
+  if (start_timeout_ms == 0) return Clock::now() + kLongestStart;
+  return Clock::now() + std::chrono::milliseconds(start_timeout_ms) + kStartMargin;
+}
+
+Clock::time_point WaitDeadline(std::int64_t timeout_ms) {
+  // Beyond this, adding would leave the clock's range; nobody waits for years.
+  constexpr std::int64_t kForeverMs = std::int64_t{10} * 365 * 24 * 3600 * 1000;
+  if (timeout_ms < 0 || timeout_ms > kForeverMs) return Clock::time_point::max();
+  return Clock::now() + std::chrono::milliseconds(timeout_ms);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Context>> Context::Open(const Options& options) {
+  absl::StatusOr<Attachment> attachment =
+      AttachToRingd(options.socket, Clock::now() + kAttachDeadline);
+  if (!attachment.ok()) return attachment.status();
+  std::unique_ptr<Context> context(new Context(options, *std::move(attachment)));
+  if (absl::Status status = context->StartLifeline(options); !status.ok()) return status;
+  if (absl::Status status = context->Join(options); !status.ok()) return status;
+  return context;
+}
+
+Context::Context(const Options& options, Attachment attachment)
+    : places_(options.join.places),
+      ringd_pid_(attachment.ringd_pid),
+      node_name_(HostName()),
+      segment_(std::move(attachment.segment)),
+      arena_(std::move(attachment.arena)),
+      staging_(arena_, registrations_),
+      operations_(ViewSessionSegment(segment_.data(), attachment.layout),
+                  attachment.layout.submission_capacity, attachment.layout.completion_capacity,
+                  std::move(attachment.engine_wakeup), state_,
+                  SpinPolicy::BudgetFor(options.spin, places_.local_size, UsableProcessors())),
+      control_(ControlChannel::Create(std::move(attachment.grpc), attachment.token)),
+      lifeline_(std::move(attachment.lifeline)),
+      fork_guard_(lifeline_.fd()) {}
+
+Context::~Context() {
+  const Clock::time_point deadline = Clock::now() + kCloseDeadline;
+  const bool reachable = state_.phase() < SessionState::Phase::kLost;
+  state_.Close();
+  operations_.WakeAll();
+  if (reachable) static_cast<void>(control_->Leave(deadline));
+  // The caller promises that nobody is in a call any more; a thread that has just been woken is given
+  // the time to leave.
+  while (operations_.waiters() > 0 && Clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  lifeline_.Stop();
+}
+
+absl::Status Context::StartLifeline(const Options& options) {
+  Lifeline::Callbacks callbacks;
+  callbacks.on_warning = options.on_warning;
+  callbacks.on_failure = [this](const std::string& text) { state_.Fail(text); };
+  callbacks.on_session_ended = [this](const std::string& text) {
+    state_.Lose(absl::UnavailableError(absl::StrCat(RingdName(), " has ended this session: ", text)));
+    operations_.WakeAll();
+  };
+  callbacks.on_hang_up = [this] {
+    state_.Lose(absl::UnavailableError(absl::StrCat(
+        RingdName(), " has gone: its connection was closed without a word, as happens when it is "
+        "killed. Operations in flight are lost; start ringd again and open a new context")));
+    operations_.WakeAll();
+  };
+  return lifeline_.Start(std::move(callbacks));
+}
+
+absl::Status Context::Join(const Options& options) {
+  absl::StatusOr<JoinedPlace> joined =
+      control_->Join(options.join, StartDeadline(options.join.start_timeout_ms));
+  if (!joined.ok()) return Explain(joined.status());
+  joined_ = *std::move(joined);
+  MutexLock lock(node_name_mutex_);
+  if (!joined_.node_name.empty()) node_name_ = joined_.node_name;
+  return absl::OkStatus();
+}
+
+std::string Context::RingdName() const {
+  MutexLock lock(node_name_mutex_);
+  if (ringd_pid_ == 0) return absl::StrCat("ringd on ", node_name_);
+  return absl::StrCat("ringd (pid ", ringd_pid_, ") on ", node_name_);
+}
+
+absl::Status Context::Explain(const absl::Status& status) {
+  if (!absl::IsUnavailable(status)) return status;
+  const Clock::time_point deadline = Clock::now() + kLossDelay;
+  while (state_.alive() && Clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return state_.alive() ? status : state_.status();
+}
+
+absl::Status Context::Register(const ringd_tensor* tensors, std::size_t count,
+                               ringd_registration* registrations) {
+  std::vector<TensorDescription> unknown;
+  std::vector<std::size_t> unknown_positions;
+  std::vector<ringd_registration> numbers(count);
+  // A caller built with a later header has longer structures.
+  const std::size_t stride = count == 0 ? sizeof(ringd_tensor) : tensors->struct_size;
+  if (stride < sizeof(ringd_tensor)) {
+    return absl::InvalidArgumentError("ringd_tensor.struct_size must be sizeof(ringd_tensor)");
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto* tensor = reinterpret_cast<const ringd_tensor*>(
+        reinterpret_cast<const std::byte*>(tensors) + i * stride);
+    if (tensor->struct_size != stride) {
+      return absl::InvalidArgumentError("all ringd_tensor.struct_size of one call must be equal");
+    }
+    absl::StatusOr<TensorDescription> description = DescribeTensor(*tensor, places_.size);
+    if (!description.ok()) return description.status();
+    numbers[i] = registrations_.FindEqual(description->Key());
+    if (numbers[i] == 0) {
+      unknown.push_back(*std::move(description));
+      unknown_positions.push_back(i);
+    }
+  }
+  if (!unknown.empty()) {
+    if (!state_.alive()) return state_.status();
+    const absl::StatusOr<std::vector<std::uint32_t>> ringd_numbers =
+        control_->Register(joined_.communicator, unknown, Clock::now() + kRegisterDeadline);
+    if (!ringd_numbers.ok()) return Explain(ringd_numbers.status());
+    for (std::size_t i = 0; i < unknown.size(); ++i) {
+      const ringd_registration number =
+          registrations_.Add(std::move(unknown[i]), (*ringd_numbers)[i], places_.rank);
+      if (number == 0) return absl::ResourceExhaustedError("too many tensors are registered");
+      numbers[unknown_positions[i]] = number;
+    }
+  }
+  std::copy(numbers.begin(), numbers.end(), registrations);
+  return absl::OkStatus();
+}
+
+absl::Status Context::Submit(ringd_registration registration, const void* source,
+                             void* destination, WhenFull when_full, ringd_operation* operation) {
+  Registration* tensor = registrations_.Find(registration);
+  if (tensor == nullptr) {
+    return absl::NotFoundError(absl::StrCat("there is no registration ", registration));
+  }
+  Submission record{};
+  OperationEnd end;
+  absl::Status status = staging_.Place(*tensor, source, destination, record, end);
+  if (!status.ok()) return status;
+  for (;;) {
+    const SubmitResult result = operations_.TrySubmit(record, end);
+    if (result == SubmitResult::kOk) {
+      *operation = record.sequence + 1;
+      return absl::OkStatus();
+    }
+    if (result == SubmitResult::kFull && when_full == WhenFull::kWait &&
+        operations_.WaitForRoom()) {
+      continue;
+    }
+    staging_.Finish(end, false);
+    if (result == SubmitResult::kFull && state_.alive()) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "tensor '", tensor->description.name, "': ", operations_.in_flight(),
+          " operations are in flight, all that the ring has room for; wait for one, or raise "
+          "ring_capacity in ringd.toml (RINGD_RING_CAPACITY)"));
+    }
+    return state_.status();
+  }
+}
+
+absl::Status Context::Test(ringd_operation operation, bool& done) {
+  const WaitResult result =
+      operation == 0 ? WaitResult::kUnknown : operations_.Test(operation - 1);
+  if (result == WaitResult::kUnknown) {
+    return absl::NotFoundError(absl::StrCat("operation ", operation, " does not exist (any more)"));
+  }
+  done = result != WaitResult::kTimeout;
+  return absl::OkStatus();
+}
+
+absl::Status Context::Wait(ringd_operation operation, std::int64_t timeout_ms) {
+  const WaitResult result =
+      operation == 0 ? WaitResult::kUnknown
+                     : operations_.Wait(operation - 1, WaitDeadline(timeout_ms));
+  switch (result) {
+    case WaitResult::kTimeout:
+      return absl::DeadlineExceededError(absl::StrCat(
+          "operation ", operation, " is still in flight after ", timeout_ms, " ms"));
+    case WaitResult::kUnknown:
+      return absl::NotFoundError(
+          absl::StrCat("operation ", operation, " does not exist (any more)"));
+    default:
+      return Conclude(operation - 1);
+  }
+}
+
+absl::Status Context::Conclude(std::uint64_t sequence) {
+  OperationOutcome outcome;
+  OperationEnd end;
+  if (!operations_.Consume(sequence, outcome, end)) {
+    return absl::NotFoundError(
+        absl::StrCat("operation ", sequence + 1, " has been waited for by another thread"));
+  }
+  // Of an operation without an end ringd may still be using the staging block: it stays taken.
+  if (!outcome.completed) return state_.status();
+  staging_.Finish(end, outcome.status == 0);
+  if (outcome.status == 0) return absl::OkStatus();
+  auto code = static_cast<absl::StatusCode>(outcome.status);
+  // From a wait, this code says that the operation goes on. One that ran into its own deadline has failed
+  // its job.
+  if (code == absl::StatusCode::kDeadlineExceeded) code = absl::StatusCode::kAborted;
+  if (outcome.text != nullptr && !outcome.text->empty()) return absl::Status(code, *outcome.text);
+  const absl::Status reason = state_.status();
+  return absl::Status(
+      code, absl::StrCat("tensor '", end.registration->description.name, "': failed (",
+                         absl::StatusCodeToString(code), ")",
+                         reason.ok() ? "" : ": ", reason.ok() ? "" : reason.message()));
+}
+
+}  // namespace ringd::client

@@ -1,0 +1,88 @@
+// One process's place in one job: what a ringd_context points to.
+#ifndef RINGD_CLIENT_CORE_CONTEXT_H_
+#define RINGD_CLIENT_CORE_CONTEXT_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/core/arena.h"
+#include "client/core/attachment.h"
+#include "client/core/control_channel.h"
+#include "client/core/fork_guard.h"
+#include "client/core/lifeline.h"
+#include "client/core/operations.h"
+#include "client/core/options.h"
+#include "client/core/registrations.h"
+#include "client/core/session_state.h"
+#include "client/core/staging.h"
+#include "client/ringd.h"
+#include "proto/base/mutex.h"
+
+namespace ringd::client {
+
+// Wires the parts together; each method is the body of the ringd_ function of its name, and ringd.h says
+// what it does.
+//
+// Thread safety: any method from any thread; destruction last.
+// Ownership: owns everything of the session; what ringd_arena_alloc handed out goes with it.
+class Context {
+ public:
+  // Attaches and joins. Blocks until all ranks are there.
+  static absl::StatusOr<std::unique_ptr<Context>> Open(const Options& options);
+  // Leaves the job. Blocks kCloseDeadline at most.
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  static constexpr std::chrono::milliseconds kCloseDeadline{1800};
+
+  // True in a forked child, where nothing but destruction of other things is allowed.
+  bool InForkedChild() const noexcept { return fork_guard_.InChild(); }
+
+  const Places& places() const noexcept { return places_; }
+  const JoinedPlace& joined() const noexcept { return joined_; }
+  Arena& arena() noexcept { return arena_; }
+
+  absl::Status Register(const ringd_tensor* tensors, std::size_t count,
+                        ringd_registration* registrations);
+
+  enum class WhenFull : bool { kWait, kFail };
+  absl::Status Submit(ringd_registration registration, const void* source, void* destination,
+                      WhenFull when_full, ringd_operation* operation);
+  absl::Status Test(ringd_operation operation, bool& done);
+  absl::Status Wait(ringd_operation operation, std::int64_t timeout_ms);
+
+ private:
+  Context(const Options& options, Attachment attachment);
+
+  absl::Status Join(const Options& options);
+  absl::Status StartLifeline(const Options& options);
+  // `status` of a call, or, if the session has ended meanwhile, the reason for that.
+  absl::Status Explain(const absl::Status& status);
+  absl::Status Conclude(std::uint64_t sequence);
+  std::string RingdName() const;
+
+  const Places places_;
+  const std::int32_t ringd_pid_;
+  JoinedPlace joined_;  // immutable once Open has returned
+  mutable Mutex node_name_mutex_;
+  std::string node_name_ ABSL_GUARDED_BY(node_name_mutex_);
+
+  const MemoryMapping segment_;
+  SessionState state_;
+  Arena arena_;
+  Registrations registrations_;
+  Staging staging_;
+  Operations operations_;
+  const std::unique_ptr<ControlChannel> control_;
+  // Its thread uses what stands above, and stops first.
+  Lifeline lifeline_;
+  const ForkGuard fork_guard_;
+};
+
+}  // namespace ringd::client
+
+#endif  // RINGD_CLIENT_CORE_CONTEXT_H_

@@ -1,0 +1,59 @@
+// The attach connection after the attach: ringd's notices, and the certain sign of its death.
+#ifndef RINGD_CLIENT_CORE_LIFELINE_H_
+#define RINGD_CLIENT_CORE_LIFELINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/base/unique_fd.h"
+
+namespace ringd::client {
+
+// Runs the thread "ringd-notices", which sleeps in poll(2) until ringd speaks or its end of the connection
+// closes; it costs nothing otherwise. It blocks all signals, so that a program's handlers run in its own
+// threads.
+//
+// Thread safety: Start, then Stop, each once, from one thread. The callbacks run on the thread.
+class Lifeline {
+ public:
+  struct Callbacks {
+    std::function<void(const std::string& text)> on_warning;
+    std::function<void(const std::string& text)> on_failure;
+    std::function<void(const std::string& text)> on_session_ended;
+    // ringd has closed the connection, or speaks nonsense on it. The last callback.
+    std::function<void()> on_hang_up;
+  };
+
+  explicit Lifeline(UniqueFd connection);
+  ~Lifeline();
+  Lifeline(const Lifeline&) = delete;
+  Lifeline& operator=(const Lifeline&) = delete;
+
+  absl::Status Start(Callbacks callbacks);
+  // Ends the thread and waits for it; afterwards no callback runs. Idempotent.
+  void Stop();
+  // Closes the connection, which tells ringd that this process is done. After Stop.
+  void Hang() noexcept { connection_.Reset(); }
+
+  int fd() const noexcept { return connection_.get(); }
+
+ private:
+  void Run();
+  // Reads what is there and handles whole notices. False when the connection is at its end.
+  bool Receive();
+  bool HandleBuffered();
+
+  UniqueFd connection_;
+  UniqueFd stop_;
+  Callbacks callbacks_;
+  std::vector<char> buffer_;  // of the thread: bytes not yet handled
+  std::thread thread_;
+};
+
+}  // namespace ringd::client
+
+#endif  // RINGD_CLIENT_CORE_LIFELINE_H_

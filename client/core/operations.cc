@@ -1,0 +1,275 @@
+#include "client/core/operations.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace ringd::client {
+namespace {
+
+// Every sleep is bounded, so that a lost wake-up or a silent end delays and never hangs.
+constexpr std::chrono::milliseconds kLongestSleep{100};
+// Looks between two readings of the clock while spinning.
+constexpr int kLooksPerClock = 32;
+
+inline void Relax() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+Operations::Operations(const SessionSegmentView& segment, std::uint32_t submission_capacity,
+                       std::uint32_t completion_capacity, UniqueFd engine_wakeup,
+                       SessionState& state, std::chrono::nanoseconds spin_budget)
+    : segment_(segment),
+      capacity_(submission_capacity),
+      engine_wakeup_(std::move(engine_wakeup)),
+      state_(state),
+      spin_(spin_budget),
+      submissions_(segment.submission_cursors, segment.submissions, submission_capacity),
+      completions_(segment.completion_cursors, segment.completions, completion_capacity),
+      slot_mask_(submission_capacity - 1),
+      slots_(submission_capacity) {}
+
+SubmitResult Operations::TrySubmit(Submission& record, const OperationEnd& end) {
+  if (!state_.alive()) return SubmitResult::kEnded;
+  record.submitted_ns = MonotonicNanos();
+  {
+    MutexLock lock(mutex_);
+    if (in_flight_.load(std::memory_order_relaxed) >= capacity_) {
+      Drain();
+      if (in_flight_.load(std::memory_order_relaxed) >= capacity_) return SubmitResult::kFull;
+    }
+    const std::uint64_t sequence = next_sequence_.load(std::memory_order_relaxed);
+    Slot& slot = SlotOf(sequence);
+    if ((slot.word.load(std::memory_order_relaxed) & 3) != kFree) MakeRoomInSlot(slot);
+    record.sequence = sequence;
+    // First the slot, then the record: the completion may come before this thread goes on.
+    slot.end = end;
+    slot.word.store(Word(sequence, kInFlight), std::memory_order_release);
+    switch (submissions_.TryPush(record)) {
+      case RingResult::kOk:
+        break;
+      case RingResult::kFull:
+        // ringd has completed what it never took from the ring: not by the rules, but harmless.
+        slot.word.store(Word(sequence, kFree), std::memory_order_release);
+        return SubmitResult::kFull;
+      default:
+        slot.word.store(Word(sequence, kFree), std::memory_order_release);
+        state_.Lose(absl::InternalError("ringd broke the rules of the submission ring"));
+        return SubmitResult::kEnded;
+    }
+    next_sequence_.store(sequence + 1, std::memory_order_release);
+    in_flight_.store(in_flight_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+  RingEngine();
+  return SubmitResult::kOk;
+}
+
+void Operations::RingEngine() noexcept {
+  // Pairs with the engine's fence: our record before, the look at engine_sleeps after.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (segment_.header->engine_sleeps.load(std::memory_order_relaxed) == 0) return;
+  // Of all who see the engine asleep, the first wakes it. The engine sets the word anew before each
+  // sleep and then looks at the rings once more, so a cleared word can't hide a record from it.
+  if (segment_.header->engine_sleeps.exchange(0, std::memory_order_relaxed) == 0) return;
+  const std::uint64_t one = 1;
+  // Fails only if the counter is full (a wake-up is pending then) or ringd has gone (seen elsewhere).
+  [[maybe_unused]] const ssize_t written = ::write(engine_wakeup_.get(), &one, sizeof(one));
+}
+
+void Operations::MakeRoomInSlot(Slot& slot) {
+  const std::uint64_t word = slot.word.load(std::memory_order_relaxed);
+  auto straggler = std::make_unique<Slot>();
+  straggler->word.store(word, std::memory_order_relaxed);
+  straggler->end = slot.end;
+  straggler->outcome = slot.outcome;
+  stragglers_.emplace(word >> 2, std::move(straggler));
+  slot.outcome = {};
+}
+
+Operations::Slot* Operations::Find(std::uint64_t sequence) {
+  Slot& slot = SlotOf(sequence);
+  const std::uint64_t word = slot.word.load(std::memory_order_relaxed);
+  if (word >> 2 == sequence && (word & 3) != kFree) return &slot;
+  const auto straggler = stragglers_.find(sequence);
+  return straggler == stragglers_.end() ? nullptr : straggler->second.get();
+}
+
+bool Operations::HasUndrained() const noexcept {
+  // Acquire pairs with ringd's release when it publishes completions.
+  return segment_.completion_cursors->produced.load(std::memory_order_acquire) !=
+         drained_.load(std::memory_order_acquire);
+}
+
+void Operations::DrainIfAny() {
+  if (!HasUndrained()) return;
+  MutexLock lock(mutex_);
+  Drain();
+}
+
+void Operations::Drain() {
+  CompletionRecord record;
+  std::uint64_t drained = drained_.load(std::memory_order_relaxed);
+  for (;;) {
+    const RingResult result = completions_.TryPop(record);
+    if (result == RingResult::kCorrupt) {
+      state_.Lose(absl::InternalError("ringd broke the rules of the completion ring"));
+    }
+    if (result != RingResult::kOk) break;
+    Accept(record);
+    // Last, and one by one: a waiter that sees nothing undrained sees every outcome so far.
+    drained_.store(++drained, std::memory_order_release);
+  }
+}
+
+void Operations::Accept(const CompletionRecord& record) {
+  Slot* slot = record.sequence < next_sequence_.load(std::memory_order_relaxed)
+                   ? Find(record.sequence)
+                   : nullptr;
+  if (slot == nullptr ||
+      slot->word.load(std::memory_order_relaxed) != Word(record.sequence, kInFlight)) {
+    // After a failure a waiter may have given up on an operation whose end comes only now.
+    if (state_.alive()) {
+      state_.Lose(absl::InternalError(absl::StrCat(
+          "ringd completed operation ", record.sequence, ", which is not in flight")));
+    }
+    return;
+  }
+  slot->outcome.completed = true;
+  slot->outcome.status = record.status;
+  slot->outcome.text = record.status == 0 ? nullptr : TextOf(record);
+  in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  slot->word.store(Word(record.sequence, kDone), std::memory_order_release);
+}
+
+std::shared_ptr<const std::string> Operations::TextOf(const CompletionRecord& record) {
+  if (record.error_slot >= kErrorTextSlots) return nullptr;
+  if (cached_error_ != nullptr && cached_error_slot_ == record.error_slot &&
+      cached_error_version_ == record.error_version) {
+    return cached_error_;
+  }
+  std::optional<std::string> text =
+      ReadErrorText(segment_.error_texts[record.error_slot], record.error_version);
+  if (!text.has_value()) return nullptr;
+  cached_error_slot_ = record.error_slot;
+  cached_error_version_ = record.error_version;
+  cached_error_ = std::make_shared<const std::string>(std::move(*text));
+  return cached_error_;
+}
+
+WaitResult Operations::Look(std::uint64_t sequence) {
+  const std::uint64_t word = SlotOf(sequence).word.load(std::memory_order_acquire);
+  if (word == Word(sequence, kDone)) return WaitResult::kDone;
+  if (word == Word(sequence, kInFlight)) return WaitResult::kTimeout;
+  if (sequence >= next_sequence_.load(std::memory_order_acquire)) return WaitResult::kUnknown;
+  MutexLock lock(mutex_);
+  const Slot* slot = Find(sequence);
+  if (slot == nullptr) return WaitResult::kUnknown;
+  return (slot->word.load(std::memory_order_relaxed) & 3) == kDone ? WaitResult::kDone
+                                                                   : WaitResult::kTimeout;
+}
+
+// `condition` says kTimeout for "not yet"; anything else ends the wait with that result.
+template <typename Condition>
+WaitResult Operations::WaitFor(Condition condition, Clock::time_point deadline) {
+  // The common case costs no clock: what is waited for has come already.
+  DrainIfAny();
+  if (const WaitResult result = condition(); result != WaitResult::kTimeout) return result;
+
+  struct Presence {
+    explicit Presence(std::atomic<std::uint32_t>& count) : count_(count) { ++count_; }
+    ~Presence() { --count_; }
+    std::atomic<std::uint32_t>& count_;
+  } presence(waiters_);
+
+  const auto check = [&](WaitResult& result) {
+    DrainIfAny();
+    result = condition();
+    if (result != WaitResult::kTimeout) return true;
+    if (!state_.alive() && state_.GivenUp()) {
+      // A completion may have arrived between the look and the end.
+      DrainIfAny();
+      result = condition();
+      if (result == WaitResult::kTimeout) result = WaitResult::kEnded;
+      return true;
+    }
+    return false;
+  };
+
+  WaitResult result = WaitResult::kTimeout;
+  const Clock::time_point start = Clock::now();
+  const std::chrono::nanoseconds budget = spin_.NextBudget();
+  if (budget.count() > 0) {
+    const Clock::time_point spin_end = std::min(start + budget, deadline);
+    do {
+      for (int i = 0; i < kLooksPerClock; ++i) {
+        if (check(result)) {
+          spin_.Learn(true);
+          return result;
+        }
+        Relax();
+      }
+    } while (Clock::now() < spin_end);
+    spin_.Learn(false);
+  }
+  for (;;) {
+    if (check(result)) return result;
+    const Clock::time_point now = Clock::now();
+    if (now >= deadline) return WaitResult::kTimeout;
+    const auto sleep = std::min<std::chrono::nanoseconds>(kLongestSleep, deadline - now);
+    segment_.header->completions.Wait(sleep, [&] {
+      return HasUndrained() || state_.phase() >= SessionState::Phase::kLost ||
+             condition() != WaitResult::kTimeout;
+    });
+  }
+}
+
+bool Operations::WaitForRoom() {
+  const auto condition = [this] {
+    return in_flight() < capacity_ ? WaitResult::kDone : WaitResult::kTimeout;
+  };
+  return WaitFor(condition, Clock::time_point::max()) == WaitResult::kDone;
+}
+
+WaitResult Operations::Wait(std::uint64_t sequence, Clock::time_point deadline) {
+  return WaitFor([this, sequence] { return Look(sequence); }, deadline);
+}
+
+WaitResult Operations::Test(std::uint64_t sequence) {
+  DrainIfAny();
+  const WaitResult result = Look(sequence);
+  if (result == WaitResult::kTimeout && state_.GivenUp()) return WaitResult::kEnded;
+  return result;
+}
+
+bool Operations::Consume(std::uint64_t sequence, OperationOutcome& outcome, OperationEnd& end) {
+  MutexLock lock(mutex_);
+  Slot* slot = Find(sequence);
+  if (slot == nullptr) return false;
+  if ((slot->word.load(std::memory_order_relaxed) & 3) == kInFlight) {
+    in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  }
+  outcome = std::move(slot->outcome);
+  end = slot->end;
+  slot->outcome = {};
+  if (slot == &SlotOf(sequence)) {
+    slot->word.store(Word(sequence, kFree), std::memory_order_release);
+  } else {
+    stragglers_.erase(sequence);
+  }
+  return true;
+}
+
+void Operations::WakeAll() noexcept { segment_.header->completions.Ring(); }
+
+}  // namespace ringd::client

@@ -1,0 +1,155 @@
+// The operations of one context: from the submission ring to the completion ring and to the waiter.
+#ifndef RINGD_CLIENT_CORE_OPERATIONS_H_
+#define RINGD_CLIENT_CORE_OPERATIONS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "client/core/session_state.h"
+#include "client/core/spin_policy.h"
+#include "proto/base/cache_line.h"
+#include "proto/base/clock.h"
+#include "proto/base/mutex.h"
+#include "proto/base/unique_fd.h"
+#include "proto/shm/session_segment.h"
+
+namespace ringd::client {
+
+struct Registration;
+
+inline constexpr std::uint64_t kNoStaging = ~std::uint64_t{0};
+
+// What is left to do when an operation has ended well, and to give back in any case.
+struct OperationEnd {
+  Registration* registration = nullptr;
+  const void* copy_from = nullptr;  // null: nothing to copy
+  void* copy_to = nullptr;
+  std::uint64_t staging_offset = kNoStaging;  // of the arena; to be given back
+};
+
+// How an operation ended.
+struct OperationOutcome {
+  bool completed = false;                   // false: ringd has not said, and will not
+  std::int32_t status = 0;                  // an absl::StatusCode
+  std::shared_ptr<const std::string> text;  // null if status is 0, or if the words were lost
+};
+
+enum class SubmitResult : std::uint8_t {
+  kOk = 0,
+  kFull,   // as many operations are in flight as the ring has room for
+  kEnded,  // the context can't be used any more: SessionState says why
+};
+
+enum class WaitResult : std::uint8_t {
+  kDone = 0,
+  kTimeout,
+  kEnded,    // the context came to its end and this operation will not complete
+  kUnknown,  // no such operation, or it has been consumed
+};
+
+// Every operation has a slot, found by its sequence number; the rare one that is still there when its
+// slot's turn comes again moves to a map. Completions are drained by whoever waits: there is no
+// thread for it. A waiter spins briefly, then sleeps on the session's doorbell.
+//
+// Thread safety: any thread may call anything. Submitting and draining hold one lock for well under a
+//   microsecond; nobody sleeps under it.
+// Ownership: borrows segment and session state, which must outlive it.
+// Invariant: at most `submission_capacity` operations are in flight, so that neither ring can be full:
+//   ringd always has room for a completion.
+// Trust: a completion for an operation that isn't in flight ends the session. The library trusts ringd
+//   with the content, not with its own memory.
+class Operations {
+ public:
+  Operations(const SessionSegmentView& segment, std::uint32_t submission_capacity,
+             std::uint32_t completion_capacity, UniqueFd engine_wakeup, SessionState& state,
+             std::chrono::nanoseconds spin_budget);
+
+  // Pushes `record`, whose sequence and time it fills in, and wakes ringd if that sleeps. May allocate
+  // only if an operation has been left unconsumed for a whole turn of the ring.
+  SubmitResult TrySubmit(Submission& record, const OperationEnd& end);
+
+  // Blocks until there is room for another submission. False when the context has ended instead.
+  [[nodiscard]] bool WaitForRoom();
+
+  // Blocks until the operation has ended, at most until `deadline`. Does not consume it.
+  WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline);
+
+  // As Wait, without blocking: kTimeout means that it is still in flight.
+  WaitResult Test(std::uint64_t sequence);
+
+  // Takes the operation out. False if somebody else has. Call after Wait gave kDone or kEnded; if the
+  // outcome is not `completed`, SessionState has the reason.
+  [[nodiscard]] bool Consume(std::uint64_t sequence, OperationOutcome& outcome, OperationEnd& end);
+
+  // Wakes every waiter so that it looks at SessionState again.
+  void WakeAll() noexcept;
+
+  // How many threads are in WaitForRoom or Wait right now.
+  std::uint32_t waiters() const noexcept { return waiters_.load(std::memory_order_acquire); }
+  std::uint32_t in_flight() const noexcept { return in_flight_.load(std::memory_order_acquire); }
+
+ private:
+  enum State : std::uint64_t { kFree = 0, kInFlight = 1, kDone = 2 };
+  static constexpr std::uint64_t Word(std::uint64_t sequence, State state) noexcept {
+    return sequence << 2 | state;
+  }
+
+  struct alignas(kCacheLineBytes) Slot {
+    // Sequence and State. Written under mutex_; the release store of kDone pairs with the acquire
+    // load of waiters without the lock.
+    std::atomic<std::uint64_t> word{0};
+    OperationEnd end;
+    OperationOutcome outcome;
+  };
+
+  Slot& SlotOf(std::uint64_t sequence) noexcept { return slots_[sequence & slot_mask_]; }
+  // The slot or the entry among the stragglers; null if there is no such operation.
+  Slot* Find(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MakeRoomInSlot(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RingEngine() noexcept;
+
+  bool HasUndrained() const noexcept;
+  void DrainIfAny();
+  void Drain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Accept(const CompletionRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<const std::string> TextOf(const CompletionRecord& record)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // kDone, kTimeout (still in flight) or kUnknown.
+  WaitResult Look(std::uint64_t sequence);
+  template <typename Condition>
+  WaitResult WaitFor(Condition condition, Clock::time_point deadline);
+
+  const SessionSegmentView segment_;
+  const std::uint32_t capacity_;
+  const UniqueFd engine_wakeup_;
+  SessionState& state_;
+  SpinPolicy spin_;
+
+  Mutex mutex_;
+  RingProducer<Submission> submissions_ ABSL_GUARDED_BY(mutex_);
+  RingConsumer<CompletionRecord> completions_ ABSL_GUARDED_BY(mutex_);
+  // The last failure's words: when a job fails, all its operations name the same slot.
+  std::uint32_t cached_error_slot_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint32_t cached_error_version_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<const std::string> cached_error_ ABSL_GUARDED_BY(mutex_);
+  // Operations that were not consumed before their slot was needed again.
+  std::unordered_map<std::uint64_t, std::unique_ptr<Slot>> stragglers_ ABSL_GUARDED_BY(mutex_);
+
+  const std::uint64_t slot_mask_;
+  std::vector<Slot> slots_;
+  // Written under mutex_, read without: release and acquire, so that who sees a record counted here
+  // also sees what became of its operation.
+  std::atomic<std::uint64_t> next_sequence_{0};
+  std::atomic<std::uint64_t> drained_{0};
+  std::atomic<std::uint32_t> in_flight_{0};
+  std::atomic<std::uint32_t> waiters_{0};
+};
+
+}  // namespace ringd::client
+
+#endif  // RINGD_CLIENT_CORE_OPERATIONS_H_

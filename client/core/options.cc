@@ -1,0 +1,166 @@
+#include "client/core/options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+
+namespace ringd::client {
+namespace {
+
+constexpr char kDefaultSocket[] = "/run/ringd/ringd.sock";
+constexpr char kDefaultPeerPort[] = "7117";
+
+std::string Environment(const GetEnvironment& get, const char* name) {
+  const char* value = get(name);
+  return value == nullptr ? "" : value;
+}
+
+// The caller's text if there is one, else the variable's.
+std::string Text(const char* given, const GetEnvironment& get, const char* name) {
+  return given != nullptr && given[0] != '\0' ? given : Environment(get, name);
+}
+
+absl::Status WrongVariable(const char* name, absl::string_view value, absl::string_view allowed) {
+  return absl::InvalidArgumentError(absl::StrCat(name, "='", value, "': it must be ", allowed));
+}
+
+// Milliseconds from a variable in seconds, fractions allowed; 0 if it is not set.
+absl::StatusOr<std::uint32_t> Milliseconds(const GetEnvironment& get, const char* name) {
+  const std::string text = Environment(get, name);
+  if (text.empty()) return 0;
+  double seconds = 0;
+  constexpr double kMost = std::numeric_limits<std::uint32_t>::max() / 1000.0;
+  if (!absl::SimpleAtod(text, &seconds) || !(seconds >= 0 && seconds <= kMost)) {
+    return WrongVariable(name, text, "a number of seconds, 0 or more");
+  }
+  // What is not 0 must not become 0, which means "the default".
+  return static_cast<std::uint32_t>(std::ceil(seconds * 1000));
+}
+
+absl::StatusOr<std::uint64_t> Bytes(const GetEnvironment& get, const char* name) {
+  const std::string text = Environment(get, name);
+  if (text.empty()) return 0;
+  absl::string_view digits = text;
+  int shift = 0;
+  if (absl::ConsumeSuffix(&digits, "KiB")) {
+    shift = 10;
+  } else if (absl::ConsumeSuffix(&digits, "MiB")) {
+    shift = 20;
+  } else if (absl::ConsumeSuffix(&digits, "GiB")) {
+    shift = 30;
+  }
+  std::uint64_t value = 0;
+  if (!absl::SimpleAtoi(digits, &value) || value > (std::uint64_t{1} << 62) >> shift) {
+    return WrongVariable(name, text, "a number of bytes, such as 67108864 or 64MiB");
+  }
+  return value << shift;
+}
+
+absl::StatusOr<Places> ResolvePlaces(const ringd_options& given, const GetEnvironment& get) {
+  if (given.rank < 0 || given.size == 0) return PlacesFromLauncher(get);
+  const Places places{given.rank, given.size, given.local_rank, given.local_size};
+  absl::Status status = CheckPlaces(places, "ringd_options");
+  if (!status.ok()) return status;
+  return places;
+}
+
+absl::StatusOr<std::string> ResolveRendezvous(const ringd_options& given, const Places& places,
+                                              const GetEnvironment& get) {
+  std::string rendezvous = Text(given.rendezvous, get, "RINGD_RENDEZVOUS");
+  // A job whose ranks are all on this node needs nobody else.
+  if (!rendezvous.empty() || places.local_size == places.size) return rendezvous;
+  const std::string host = CoordinatorHostFromLauncher(get);
+  if (host.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the job has ranks on other nodes (size ", places.size, ", local size ",
+        places.local_size, "), but nothing says where rank 0 is: set MASTER_ADDR to the host of "
+        "rank 0, or RINGD_RENDEZVOUS to host:port of its ringd"));
+  }
+  const std::string port = Environment(get, "RINGD_PEER_PORT");
+  const bool bare_ipv6 = absl::StrContains(host, ':') && !absl::StartsWith(host, "[");
+  return absl::StrCat(bare_ipv6 ? "[" : "", host, bare_ipv6 ? "]" : "", ":",
+                      port.empty() ? kDefaultPeerPort : port);
+}
+
+void WarnOnStandardError(const std::string& text) {
+  std::string lines;
+  for (const absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
+    absl::StrAppend(&lines, "ringd: ", line, "\n");
+  }
+  // One write, so that the lines of several ranks don't mix.
+  std::fwrite(lines.data(), 1, lines.size(), stderr);
+}
+
+}  // namespace
+
+absl::StatusOr<Options> ResolveOptions(const ringd_options* given_or_null,
+                                       const GetEnvironment& get) {
+  ringd_options given{};
+  given.rank = -1;
+  if (given_or_null != nullptr) {
+    if (given_or_null->struct_size < sizeof(ringd_options)) {
+      return absl::InvalidArgumentError("ringd_options.struct_size must be sizeof(ringd_options)");
+    }
+    std::memcpy(&given, given_or_null, sizeof(given));
+  }
+
+  Options options;
+  options.socket = Text(given.socket, get, "RINGD_SOCKET");
+  if (options.socket.empty()) options.socket = kDefaultSocket;
+
+  const absl::StatusOr<Places> places = ResolvePlaces(given, get);
+  if (!places.ok()) return places.status();
+  options.join.places = *places;
+
+  options.join.job_id = Text(given.job_id, get, "RINGD_JOB_ID");
+  if (options.join.job_id.empty()) options.join.job_id = JobIdFromLauncher(get);
+
+  absl::StatusOr<std::string> rendezvous = ResolveRendezvous(given, *places, get);
+  if (!rendezvous.ok()) return rendezvous.status();
+  options.join.rendezvous = *std::move(rendezvous);
+  options.join.secret = Text(given.secret, get, "RINGD_JOB_SECRET");
+
+  absl::StatusOr<std::uint32_t> start_timeout = given.start_timeout_ms;
+  if (*start_timeout == 0) start_timeout = Milliseconds(get, "RINGD_START_TIMEOUT");
+  if (!start_timeout.ok()) return start_timeout.status();
+  options.join.start_timeout_ms = *start_timeout;
+
+  absl::StatusOr<std::uint32_t> operation_timeout = given.operation_timeout_ms;
+  if (*operation_timeout == 0) operation_timeout = Milliseconds(get, "RINGD_OPERATION_TIMEOUT");
+  if (!operation_timeout.ok()) return operation_timeout.status();
+  options.join.operation_timeout_ms = *operation_timeout;
+
+  absl::StatusOr<std::uint64_t> fusion_threshold = given.fusion_threshold_bytes;
+  if (*fusion_threshold == 0) fusion_threshold = Bytes(get, "RINGD_FUSION_THRESHOLD");
+  if (!fusion_threshold.ok()) return fusion_threshold.status();
+  options.join.fusion_threshold_bytes = *fusion_threshold;
+
+  if (const std::string text = Environment(get, "RINGD_SPIN_US"); !text.empty()) {
+    double microseconds = 0;
+    if (!absl::SimpleAtod(text, &microseconds) || !(microseconds >= 0 && microseconds <= 1e9)) {
+      return WrongVariable("RINGD_SPIN_US", text, "a number of microseconds, 0 to 1e9");
+    }
+    options.spin = std::chrono::nanoseconds(static_cast<std::int64_t>(microseconds * 1000));
+  }
+
+  if (given.on_warning != nullptr) {
+    options.on_warning = [callback = given.on_warning, user_data = given.user_data](
+                             const std::string& text) { callback(user_data, text.c_str()); };
+  } else {
+    options.on_warning = WarnOnStandardError;
+  }
+  return options;
+}
+
+}  // namespace ringd::client

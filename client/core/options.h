@@ -1,0 +1,32 @@
+// What a context is opened with: the caller's options, filled up from the environment.
+#ifndef RINGD_CLIENT_CORE_OPTIONS_H_
+#define RINGD_CLIENT_CORE_OPTIONS_H_
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/core/control_channel.h"
+#include "client/core/launcher_environment.h"
+#include "client/ringd.h"
+
+namespace ringd::client {
+
+struct Options {
+  std::string socket;
+  JoinParameters join;
+  // RINGD_SPIN_US: how long waits spin before they sleep.
+  std::optional<std::chrono::nanoseconds> spin;
+  std::function<void(const std::string& text)> on_warning;
+};
+
+// `given` may be null. The order of precedence, field by field: the caller, RINGD_ variables, the
+// launcher's variables, defaults.
+//   kInvalidArgument: a value makes no sense; the message names the option or variable.
+absl::StatusOr<Options> ResolveOptions(const ringd_options* given, const GetEnvironment& get);
+
+}  // namespace ringd::client
+
+#endif  // RINGD_CLIENT_CORE_OPTIONS_H_

@@ -1,0 +1,46 @@
+// How long a waiter spins before it sleeps.
+#ifndef RINGD_CLIENT_CORE_SPIN_POLICY_H_
+#define RINGD_CLIENT_CORE_SPIN_POLICY_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+namespace ringd::client {
+
+// Waking a sleeping thread costs tens of microseconds, so a wait that is about to end is better spun;
+// a wait that is not is better slept. The policy learns from whether recent spins were rewarded.
+//
+// Thread safety: any thread may call anything; what it learns is approximate on purpose.
+class SpinPolicy {
+ public:
+  static constexpr std::chrono::microseconds kDefaultBudget{20};
+
+  // No spinning at all.
+  SpinPolicy() noexcept = default;
+  explicit SpinPolicy(std::chrono::nanoseconds budget) noexcept : budget_(budget) {}
+
+  // The policy for one of `local_size` ranks on this node. `wanted`, if given, is followed always;
+  // otherwise ranks spin only if one of the processors this process may use is left for ringd, because
+  // spinning ranks would keep it from working.
+  static std::chrono::nanoseconds BudgetFor(std::optional<std::chrono::nanoseconds> wanted,
+                                            std::int32_t local_size,
+                                            std::int32_t processors) noexcept;
+
+  // How long the next wait should spin.
+  std::chrono::nanoseconds NextBudget() noexcept;
+  // Whether that wait ended while it spun.
+  void Learn(bool rewarded) noexcept;
+
+ private:
+  const std::chrono::nanoseconds budget_{0};
+  std::atomic<std::uint32_t> unrewarded_{0};  // spins since the last rewarded one
+};
+
+// How many processors this process may run on; at least 1.
+std::int32_t UsableProcessors() noexcept;
+
+}  // namespace ringd::client
+
+#endif  // RINGD_CLIENT_CORE_SPIN_POLICY_H_

@@ -1,0 +1,123 @@
+#include "client/core/staging.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace ringd::client {
+namespace {
+
+absl::Status Wrong(const Registration& registration, absl::string_view problem) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor '", registration.description.name, "': ", problem));
+}
+
+bool OverlapInPart(const void* a, const void* b, std::uint64_t bytes) noexcept {
+  const auto x = reinterpret_cast<std::uintptr_t>(a);
+  const auto y = reinterpret_cast<std::uintptr_t>(b);
+  return x != y && (x < y ? y - x : x - y) < bytes;
+}
+
+}  // namespace
+
+Staging::Staging(Arena& arena, Registrations& registrations)
+    : arena_(arena), registrations_(registrations) {
+  arena_.set_reclaim([this] { return FreeIdleBlocks(); });
+}
+
+absl::Status Staging::Place(Registration& registration, const void* source, void* destination,
+                            Submission& record, OperationEnd& end) {
+  record.registration = registration.ringd_number;
+  record.element_count = registration.element_count;
+  end.registration = &registration;
+  if (!registration.sends && !registration.receives) return absl::OkStatus();
+  const std::uint64_t bytes = registration.bytes;
+  // The root of a broadcast may leave its destination out; a receiver of one has no source.
+  if (!registration.sends) source = destination;
+  if (!registration.receives && destination == nullptr) destination = const_cast<void*>(source);
+  if (source == nullptr) return Wrong(registration, "source is NULL");
+  if (destination == nullptr) return Wrong(registration, "destination is NULL");
+  if (OverlapInPart(source, destination, bytes)) {
+    return Wrong(registration, "source and destination overlap in part");
+  }
+  const auto usable = [&](const void* address, bool& straddles) {
+    const Arena::Position position = arena_.Locate(address, bytes);
+    straddles |= position == Arena::Position::kStraddling;
+    // ringd wants elements aligned; a view that is not goes the way of ordinary memory.
+    return position == Arena::Position::kInside &&
+           reinterpret_cast<std::uintptr_t>(address) % registration.element_bytes == 0;
+  };
+  bool straddles = false;
+  const bool source_inside = usable(source, straddles);
+  const bool destination_inside = usable(destination, straddles);
+  if (straddles) {
+    return Wrong(registration, absl::StrCat("its ", bytes, " bytes reach beyond the arena"));
+  }
+
+  // Where ringd writes: the destination, or for the root of a broadcast, which has its result already,
+  // the source; a staging block where those are not in the arena.
+  void* written = registration.receives ? destination : const_cast<void*>(source);
+  if (!(registration.receives ? destination_inside : source_inside)) {
+    const absl::StatusOr<std::uint64_t> block = TakeBlock(registration);
+    if (!block.ok()) return block.status();
+    end.staging_offset = *block;
+    written = arena_.AtOffset(*block);
+  }
+  // Where ringd reads: the source, or the copy of it that stands where the result will.
+  const void* read = written;
+  if (registration.sends && source_inside) {
+    read = source;
+  } else if (registration.sends) {
+    std::memcpy(written, source, bytes);
+  }
+  if (written != destination && (registration.receives || destination != source)) {
+    end.copy_from = written;
+    end.copy_to = destination;
+  }
+  record.source_offset = arena_.OffsetOf(read);
+  record.destination_offset = arena_.OffsetOf(written);
+  return absl::OkStatus();
+}
+
+void Staging::Finish(const OperationEnd& end, bool succeeded) {
+  if (succeeded && end.copy_from != nullptr) {
+    std::memcpy(end.copy_to, end.copy_from, end.registration->bytes);
+  }
+  if (end.staging_offset != kNoStaging) GiveBack(*end.registration, end.staging_offset);
+}
+
+absl::StatusOr<std::uint64_t> Staging::TakeBlock(Registration& registration) {
+  {
+    MutexLock lock(mutex_);
+    if (!registration.idle_staging.empty()) {
+      const std::uint64_t offset = registration.idle_staging.back();
+      registration.idle_staging.pop_back();
+      return offset;
+    }
+  }
+  absl::StatusOr<std::uint64_t> offset = arena_.AllocateOffset(registration.bytes);
+  if (!offset.ok()) {
+    return absl::Status(offset.status().code(),
+                        absl::StrCat("tensor '", registration.description.name, "': ",
+                                     offset.status().message()));
+  }
+  return offset;
+}
+
+void Staging::GiveBack(Registration& registration, std::uint64_t offset) {
+  MutexLock lock(mutex_);
+  registration.idle_staging.push_back(offset);
+}
+
+bool Staging::FreeIdleBlocks() {
+  bool freed = false;
+  MutexLock lock(mutex_);
+  registrations_.ForEach([&](Registration& registration) {
+    for (const std::uint64_t offset : registration.idle_staging) arena_.FreeOffset(offset);
+    freed |= !registration.idle_staging.empty();
+    registration.idle_staging.clear();
+  });
+  return freed;
+}
+
+}  // namespace ringd::client

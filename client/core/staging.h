@@ -1,0 +1,48 @@
+// Where the tensors of ordinary memory are while ringd works on them.
+#ifndef RINGD_CLIENT_CORE_STAGING_H_
+#define RINGD_CLIENT_CORE_STAGING_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "client/core/arena.h"
+#include "client/core/operations.h"
+#include "client/core/registrations.h"
+#include "proto/base/mutex.h"
+#include "proto/shm/submission.h"
+
+namespace ringd::client {
+
+// Places each tensor in the arena: one that is there already stays, others get a staging block and are
+// copied. A block goes back to its registration when the operation is consumed, so that in the steady
+// state nothing is allocated and the pages stay warm.
+//
+// Thread safety: any thread may call anything.
+// Ownership: borrows arena and registrations.
+class Staging {
+ public:
+  Staging(Arena& arena, Registrations& registrations);
+
+  // Fills in `record`'s registration, offsets and count, and says in `end` what remains to be done;
+  // copies the source if it lies outside the arena.
+  //   kInvalidArgument: a pointer is null, the range leaves the arena, source and destination overlap.
+  //   kResourceExhausted: no room for a staging block. On failure nothing is held.
+  absl::Status Place(Registration& registration, const void* source, void* destination,
+                     Submission& record, OperationEnd& end);
+
+  // Copies the result out if the operation has succeeded, and takes its staging block back.
+  void Finish(const OperationEnd& end, bool succeeded);
+
+ private:
+  absl::StatusOr<std::uint64_t> TakeBlock(Registration& registration);
+  void GiveBack(Registration& registration, std::uint64_t offset);
+  bool FreeIdleBlocks();
+
+  Arena& arena_;
+  Registrations& registrations_;
+  Mutex mutex_;  // guards every Registration::idle_staging
+};
+
+}  // namespace ringd::client
+
+#endif  // RINGD_CLIENT_CORE_STAGING_H_
