@@ -1,0 +1,299 @@
+#include "daemon/attach/attach_listener.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/attach/refusal.h"
+#include "daemon/logging/log.h"
+#include "proto/base/errno_status.h"
+
+namespace ringd {
+namespace {
+
+// Connections taken in before those under way get their turn.
+constexpr int kAcceptsPerTurn = 64;
+constexpr Clock::duration kAcceptPause = std::chrono::milliseconds(100);
+constexpr std::uint32_t kLogLines = 20;
+constexpr Clock::duration kLogPeriod = std::chrono::seconds(10);
+
+}  // namespace
+
+AttachListener::AttachListener(const Config& config, AttachCallbacks callbacks, Admission admission)
+    : path_(config.socket),
+      mode_(static_cast<mode_t>(config.socket_mode)),
+      handshake_timeout_(config.handshake_timeout),
+      sizes_{config.arena_bytes, static_cast<std::uint32_t>(config.submission_ring_capacity)},
+      callbacks_(std::move(callbacks)),
+      admission_(std::move(admission)),
+      log_limiter_(kLogLines, kLogPeriod) {}
+
+absl::StatusOr<std::unique_ptr<AttachListener>> AttachListener::Start(const Config& config,
+                                                                      AttachCallbacks callbacks) {
+  absl::StatusOr<Admission> admission = Admission::Create(config);
+  if (!admission.ok()) return admission.status();
+  std::unique_ptr<AttachListener> listener(
+      new AttachListener(config, std::move(callbacks), *std::move(admission)));
+  if (absl::Status status = listener->Open(); !status.ok()) return status;
+  listener->thread_ = std::thread(&AttachListener::Run, listener.get());
+  pthread_setname_np(listener->thread_.native_handle(), "ringd-attach");
+  return listener;
+}
+
+AttachListener::~AttachListener() { Stop(); }
+
+absl::Status AttachListener::Open() {
+  epoll_.Reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_.valid()) return ErrnoStatus(errno, "epoll_create1");
+  wake_.Reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_.valid()) return ErrnoStatus(errno, "eventfd");
+  absl::StatusOr<UniqueFd> listener = ListenUnix(path_, mode_);
+  if (!listener.ok()) return listener.status();
+  listener_ = *std::move(listener);
+  struct stat info {};
+  if (::lstat(path_.c_str(), &info) == 0) {
+    socket_device_ = info.st_dev;
+    socket_inode_ = info.st_ino;
+  }
+  if (!Watch(listener_.get(), EPOLLIN, kListenKey) || !Watch(wake_.get(), EPOLLIN, kWakeKey)) {
+    return ErrnoStatus(errno, "epoll_ctl");
+  }
+  return absl::OkStatus();
+}
+
+void AttachListener::Stop() {
+  if (!thread_.joinable()) return;
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(wake_.get(), &one, sizeof(one)));
+  thread_.join();
+  listener_.Reset();
+  // Another ringd may have put its own socket there meanwhile.
+  struct stat info {};
+  if (::lstat(path_.c_str(), &info) == 0 && info.st_dev == socket_device_ &&
+      info.st_ino == socket_inode_) {
+    ::unlink(path_.c_str());
+  }
+}
+
+void AttachListener::Run() {
+  std::array<epoll_event, 64> events;
+  for (;;) {
+    const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                                   MillisecondsToNextDeadline());
+    for (int i = 0; i < count; ++i) {
+      const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
+      if (key == kWakeKey) {
+        pending_.clear();
+        grpc_connections_.clear();
+        return;
+      }
+      if (key == kListenKey) {
+        AcceptAll();
+      } else if (grpc_connections_.erase(key) == 0) {
+        Advance(key);
+      }
+    }
+    ResumeAccepting();
+    DropExpired();
+  }
+}
+
+bool AttachListener::Watch(int fd, std::uint32_t events, std::uint64_t key) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = key;
+  return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+void AttachListener::AcceptAll() {
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket.valid()) {
+      Add(std::move(socket));
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+      PauseAccepting(errno);
+      return;
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      return;
+    }
+  }
+}
+
+// The waiting connection keeps the socket readable: without a pause this would be a busy loop.
+void AttachListener::PauseAccepting(int error) {
+  if (log_limiter_.Pass(Clock::now()).has_value()) {
+    LogError(ErrnoStatus(error, absl::StrCat("accepting on ", path_)).message());
+  }
+  if (!pending_.empty()) DropOnePending();
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+  accept_again_ = Clock::now() + kAcceptPause;
+}
+
+void AttachListener::ResumeAccepting() {
+  if (Clock::now() < accept_again_) return;
+  accept_again_ = Watch(listener_.get(), EPOLLIN, kListenKey) ? Clock::time_point::max()
+                                                              : Clock::now() + kAcceptPause;
+}
+
+void AttachListener::Add(UniqueFd socket) {
+  const absl::StatusOr<PeerCredentials> peer = GetPeerCredentials(socket.get());
+  if (!peer.ok()) return;
+  if (pending_.size() >= kMaxPending) DropOnePending();
+  const std::uint64_t key = next_key_++;
+  const int fd = socket.get();
+  pending_.emplace(key, PendingConnection(std::move(socket), *peer,
+                                          Clock::now() + handshake_timeout_));
+  // Edge-triggered: bytes that only were looked at would wake a level-triggered wait for ever.
+  if (!Watch(fd, EPOLLIN | EPOLLRDHUP | EPOLLET, key)) pending_.erase(key);
+}
+
+void AttachListener::DropOnePending() {
+  std::map<uid_t, std::size_t> by_user;
+  for (const auto& [key, connection] : pending_) ++by_user[connection.peer().uid];
+  const auto most = std::max_element(by_user.begin(), by_user.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto victim = std::find_if(pending_.begin(), pending_.end(), [&](const auto& entry) {
+    return entry.second.peer().uid == most->first;
+  });
+  LogConnection("closed for too many unfinished handshakes", victim->second.peer());
+  pending_.erase(victim);
+}
+
+void AttachListener::DropExpired() {
+  const Clock::time_point now = Clock::now();
+  while (!pending_.empty() && pending_.begin()->second.deadline() <= now) {
+    LogConnection("closed because its handshake took longer than handshake_timeout",
+                  pending_.begin()->second.peer());
+    pending_.erase(pending_.begin());
+  }
+}
+
+int AttachListener::MillisecondsToNextDeadline() const {
+  Clock::time_point next = accept_again_;
+  if (!pending_.empty()) next = std::min(next, pending_.begin()->second.deadline());
+  if (next == Clock::time_point::max()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
+}
+
+void AttachListener::Advance(std::uint64_t key) {
+  const auto found = pending_.find(key);
+  if (found == pending_.end()) return;  // dropped while its event waited in the batch
+  const PendingConnection::Progress progress = found->second.Read();
+  if (progress == PendingConnection::Progress::kWaiting) return;
+  PendingConnection connection = std::move(found->second);
+  pending_.erase(found);
+  switch (progress) {
+    case PendingConnection::Progress::kGrpc:
+      ServeGrpc(std::move(connection));
+      break;
+    case PendingConnection::Progress::kAttach:
+      ServeAttach(std::move(connection));
+      break;
+    case PendingConnection::Progress::kUnknown:
+      LogConnection("closed because it speaks neither gRPC nor attach", connection.peer());
+      break;
+    case PendingConnection::Progress::kClosed:
+    case PendingConnection::Progress::kWaiting:
+      break;
+  }
+}
+
+absl::Status AttachListener::CheckGrpcLimits(uid_t uid) const {
+  const auto of_user = std::count_if(grpc_connections_.begin(), grpc_connections_.end(),
+                                     [uid](const auto& entry) { return entry.second.uid == uid; });
+  if (grpc_connections_.size() >= kMaxGrpcConnections ||
+      static_cast<std::size_t>(of_user) >= kMaxGrpcConnectionsPerUser) {
+    return absl::ResourceExhaustedError("too many gRPC connections are open on ringd's socket");
+  }
+  return absl::OkStatus();
+}
+
+void AttachListener::ServeGrpc(PendingConnection connection) {
+  absl::Status status = admission_.CheckUser(connection.peer());
+  if (status.ok()) status = CheckGrpcLimits(connection.peer().uid);
+  if (!status.ok()) {
+    LogConnection(status.message(), connection.peer());
+    RefuseGrpc(connection.socket(), status.message());
+    return;
+  }
+  // The other descriptor's interest ends with it; ours lasts until the connection hangs up.
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.socket(), nullptr);
+  UniqueFd watch(::fcntl(connection.socket(), F_DUPFD_CLOEXEC, 0));
+  const std::uint64_t key = next_key_++;
+  if (!watch.valid() || !Watch(watch.get(), 0, key)) return;
+  grpc_connections_.emplace(key, GrpcConnection{std::move(watch), connection.peer().uid});
+  callbacks_.on_grpc_connection(connection.TakeSocket());
+}
+
+void AttachListener::ServeAttach(PendingConnection connection) {
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.socket(), nullptr);
+  const absl::Status status = TryAttach(connection);
+  if (status.ok()) {
+    attached_.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  refused_.fetch_add(1, std::memory_order_relaxed);
+  LogConnection(absl::StrCat("not attached: ", status.message()), connection.peer());
+  RefuseAttach(connection.socket(), status);
+}
+
+absl::Status AttachListener::TryAttach(PendingConnection& connection) {
+  if (connection.request().version != kAttachVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the client library speaks attach version ", connection.request().version,
+                     " and this ringd speaks version ", kAttachVersion,
+                     ": install matching versions"));
+  }
+  if (absl::Status status = admission_.CheckUser(connection.peer()); !status.ok()) return status;
+  if (draining_.load(std::memory_order_relaxed)) {
+    return absl::FailedPreconditionError("this ringd is draining: it ends when its jobs have ended");
+  }
+  absl::StatusOr<std::shared_ptr<const void>> place = admission_.TakePlace(connection.peer().uid);
+  if (!place.ok()) return place.status();
+  absl::StatusOr<NewSession> made =
+      MakeSession(SessionId(next_session_), sizes_, connection.peer(), connection.socket());
+  if (!made.ok()) return made.status();
+  made->resources->lifeline.Reset(::fcntl(connection.socket(), F_DUPFD_CLOEXEC, 0));
+  if (!made->resources->lifeline.valid()) return ErrnoStatus(errno, "dup of the lifeline");
+  made->resources->admission = *std::move(place);
+  ++next_session_;
+
+  // The engine and the gRPC server know the session before its client can use it.
+  callbacks_.on_attached(std::move(made->resources));
+  callbacks_.on_grpc_connection(std::move(made->grpc_server_end));
+  std::array<int, kAttachFdCount> fds;
+  for (std::size_t i = 0; i < fds.size(); ++i) fds[i] = made->reply_fds[i].get();
+  const absl::Status sent = SendWithFds(
+      connection.socket(), std::as_bytes(std::span(&made->reply, 1)), fds, Clock::now());
+  if (!sent.ok()) {
+    // The engine holds this socket too and takes the hang-up for the client's end.
+    ::shutdown(connection.socket(), SHUT_RDWR);
+    LogConnection(absl::StrCat("gone while attaching: ", sent.message()), connection.peer());
+  }
+  return absl::OkStatus();
+}
+
+void AttachListener::LogConnection(absl::string_view what, const PeerCredentials& peer) {
+  const std::optional<std::uint64_t> suppressed = log_limiter_.Pass(Clock::now());
+  if (!suppressed.has_value()) return;
+  std::string line = absl::StrCat("connection of pid ", peer.pid, ", uid ", peer.uid, ": ", what);
+  if (*suppressed > 0) {
+    absl::StrAppend(&line, " (", *suppressed, " similar lines were left out before)");
+  }
+  LogWarning(line);
+}
+
+}  // namespace ringd

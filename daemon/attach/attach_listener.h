@@ -1,0 +1,130 @@
+// Serves ringd's Unix socket: makes sessions for trainers and hands gRPC connections on.
+#ifndef RINGD_DAEMON_ATTACH_ATTACH_LISTENER_H_
+#define RINGD_DAEMON_ATTACH_ATTACH_LISTENER_H_
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "daemon/attach/admission.h"
+#include "daemon/attach/pending_connection.h"
+#include "daemon/attach/session_factory.h"
+#include "daemon/config/config.h"
+#include "daemon/logging/log_limiter.h"
+#include "daemon/sessions/session_resources.h"
+#include "proto/base/clock.h"
+#include "proto/base/unique_fd.h"
+#include "proto/types/ids.h"
+
+namespace ringd {
+
+// Both are called on the listener's thread and must return soon.
+struct AttachCallbacks {
+  // A session exists, its client knows nothing of it yet. From here on the engine knows its token. If
+  // the client turns out to have gone, its lifeline hangs up as it would at any later time.
+  std::function<void(std::unique_ptr<SessionResources>)> on_attached;
+  // A connected, non-blocking socket whose first bytes are or will be gRPC's.
+  std::function<void(UniqueFd)> on_grpc_connection;
+};
+
+// One thread waits for connections and reads what they begin with. Nobody can hold it up: handshakes
+// that are not done are kept aside without blocking, for handshake_timeout at most, and when there are
+// too many, the user who has most of them loses the oldest.
+//
+// Thread safety: Drain, Stop and the counters from any thread.
+// Ownership: owns the socket file, which is removed by Stop, and the connections until they are handed
+//   on.
+class AttachListener {
+ public:
+  // Handshakes under way at once.
+  static constexpr std::size_t kMaxPending = 256;
+  // Connections of ringctl and the like that are open at once.
+  static constexpr std::size_t kMaxGrpcConnections = 512;
+  static constexpr std::size_t kMaxGrpcConnectionsPerUser = 128;
+
+  //   kAlreadyExists: another process serves the socket. kInvalidArgument: see Admission. Otherwise
+  //   what the socket's folder answers.
+  static absl::StatusOr<std::unique_ptr<AttachListener>> Start(const Config& config,
+                                                               AttachCallbacks callbacks);
+  ~AttachListener();
+
+  // From now on attaches are refused with kFailedPrecondition; gRPC connections are still served.
+  void Drain() noexcept { draining_.store(true, std::memory_order_relaxed); }
+
+  // Ends the thread and removes the socket file. Connections under way are closed. Idempotent.
+  void Stop();
+
+  std::uint64_t attached() const noexcept { return attached_.load(std::memory_order_relaxed); }
+  std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
+
+ private:
+  // What stays of a gRPC connection after it was handed on: a second descriptor that tells its end.
+  struct GrpcConnection {
+    UniqueFd watch;
+    uid_t uid = 0;
+  };
+  // Keys of the epoll set: the two below, and a number for each connection in order of arrival.
+  static constexpr std::uint64_t kListenKey = 0;
+  static constexpr std::uint64_t kWakeKey = 1;
+
+  AttachListener(const Config& config, AttachCallbacks callbacks, Admission admission);
+  absl::Status Open();
+  void Run();
+
+  void AcceptAll();
+  void PauseAccepting(int error);
+  void ResumeAccepting();
+  void Add(UniqueFd socket);
+  void DropOnePending();
+  void DropExpired();
+  int MillisecondsToNextDeadline() const;
+  void Advance(std::uint64_t key);
+  void ServeGrpc(PendingConnection connection);
+  void ServeAttach(PendingConnection connection);
+  absl::Status TryAttach(PendingConnection& connection);
+  absl::Status CheckGrpcLimits(uid_t uid) const;
+  bool Watch(int fd, std::uint32_t events, std::uint64_t key);
+  void LogConnection(absl::string_view what, const PeerCredentials& peer);
+
+  const std::string path_;
+  const mode_t mode_;
+  const Clock::duration handshake_timeout_;
+  const SessionSizes sizes_;
+  const AttachCallbacks callbacks_;
+  Admission admission_;
+
+  UniqueFd listener_;
+  UniqueFd epoll_;
+  UniqueFd wake_;  // eventfd, written by Stop
+  dev_t socket_device_ = 0;
+  ino_t socket_inode_ = 0;
+
+  // The thread's own.
+  std::map<std::uint64_t, PendingConnection> pending_;  // in order of arrival, so of deadlines
+  std::map<std::uint64_t, GrpcConnection> grpc_connections_;
+  std::uint64_t next_key_ = kWakeKey + 1;
+  std::uint32_t next_session_ = 1;
+  Clock::time_point accept_again_ = Clock::time_point::max();  // not max: accepting is paused
+  LogLimiter log_limiter_;
+
+  // Independent flags and counts: nothing else is published by them, so relaxed suffices.
+  std::atomic<bool> draining_{false};
+  std::atomic<std::uint64_t> attached_{0};
+  std::atomic<std::uint64_t> refused_{0};
+  std::thread thread_;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_ATTACH_ATTACH_LISTENER_H_
