@@ -90,8 +90,10 @@ void Session::SetEngineSleeps(bool sleeps) noexcept {
 
 void Session::DrainEventFd() noexcept {
   std::uint64_t count = 0;
-  // Empty (EAGAIN) is normal: the client holds this descriptor too and may read it.
-  [[maybe_unused]] const ssize_t got = ::read(event_fd(), &count, sizeof(count));
+  // Empty (EAGAIN) is normal: the client holds this descriptor too and may read it. It may also clear
+  // O_NONBLOCK, which both share, so the call itself says that it does not wait.
+  const iovec part{&count, sizeof(count)};
+  [[maybe_unused]] const ssize_t got = ::preadv2(event_fd(), &part, 1, -1, RWF_NOWAIT);
 }
 
 bool Session::Complete(std::uint64_t sequence, const absl::Status& status) noexcept {
