@@ -241,11 +241,8 @@ void AttachListener::ServeGrpc(PendingConnection connection) {
 void AttachListener::ServeAttach(PendingConnection connection) {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.socket(), nullptr);
   const absl::Status status = TryAttach(connection);
-  if (status.ok()) {
-    attached_.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
-  refused_.fetch_add(1, std::memory_order_relaxed);
+  if (status.ok()) return;
+  callbacks_.on_refused();
   LogConnection(absl::StrCat("not attached: ", status.message()), connection.peer());
   RefuseAttach(connection.socket(), status);
 }

@@ -29,20 +29,22 @@
 
 namespace ringd {
 
-// Both are called on the listener's thread and must return soon.
+// All are called on the listener's thread and must return soon.
 struct AttachCallbacks {
   // A session exists, its client knows nothing of it yet. From here on the engine knows its token. If
   // the client turns out to have gone, its lifeline hangs up as it would at any later time.
   std::function<void(std::unique_ptr<SessionResources>)> on_attached;
   // A connected, non-blocking socket whose first bytes are or will be gRPC's.
   std::function<void(UniqueFd)> on_grpc_connection;
+  // An attach was refused; the client has been told why.
+  std::function<void()> on_refused;
 };
 
 // One thread waits for connections and reads what they begin with. Nobody can hold it up: handshakes
 // that are not done are kept aside without blocking, for handshake_timeout at most, and when there are
 // too many, the user who has most of them loses the oldest.
 //
-// Thread safety: Drain, Stop and the counters from any thread.
+// Thread safety: Drain and Stop from any thread.
 // Ownership: owns the socket file, which is removed by Stop, and the connections until they are handed
 //   on.
 class AttachListener {
@@ -64,9 +66,6 @@ class AttachListener {
 
   // Ends the thread and removes the socket file. Connections under way are closed. Idempotent.
   void Stop();
-
-  std::uint64_t attached() const noexcept { return attached_.load(std::memory_order_relaxed); }
-  std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
 
  private:
   // What stays of a gRPC connection after it was handed on: a second descriptor that tells its end.
@@ -118,10 +117,7 @@ class AttachListener {
   Clock::time_point accept_again_ = Clock::time_point::max();  // not max: accepting is paused
   LogLimiter log_limiter_;
 
-  // Independent flags and counts: nothing else is published by them, so relaxed suffices.
-  std::atomic<bool> draining_{false};
-  std::atomic<std::uint64_t> attached_{0};
-  std::atomic<std::uint64_t> refused_{0};
+  std::atomic<bool> draining_{false};  // relaxed: nothing else is published by it
   std::thread thread_;
 };
 
