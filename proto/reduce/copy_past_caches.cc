@@ -50,8 +50,8 @@ namespace ringd::reduce_internal {
 HWY_EXPORT(CopyPast);
 
 void CopyPastCaches(void* destination, const void* source, std::size_t bytes) noexcept {
-  HWY_DYNAMIC_DISPATCH(CopyPast)(static_cast<std::uint8_t*>(destination), static_cast<const std::uint8_t*>(source),
-                                 bytes);
+  HWY_DYNAMIC_DISPATCH(CopyPast)
+  (static_cast<std::uint8_t*>(destination), static_cast<const std::uint8_t*>(source), bytes);
 }
 
 }  // namespace ringd::reduce_internal

@@ -41,17 +41,24 @@ class PortableFloat16Codec : public Float16CodecBase {
   using Float16CodecBase::Float16CodecBase;
 
   Quad<Tag> Load(const Element* from) const {
-    const Tag d;
-    return {hn::Set(d, kDecode(from[0])), hn::Set(d, kDecode(from[1])), hn::Set(d, kDecode(from[2])),
-            hn::Set(d, kDecode(from[3]))};
+    return {Decode(from), Decode(from + 1), Decode(from + 2), Decode(from + 3)};
   }
 
   template <bool kPast>
   void Store(const Quad<Tag>& q, Element* to) const {
-    to[0] = kEncode(hn::GetLane(q.v0));
-    to[1] = kEncode(hn::GetLane(q.v1));
-    to[2] = kEncode(hn::GetLane(q.v2));
-    to[3] = kEncode(hn::GetLane(q.v3));
+    Encode(q.v0, to);
+    Encode(q.v1, to + 1);
+    Encode(q.v2, to + 2);
+    Encode(q.v3, to + 3);
+  }
+
+ private:
+  static hn::Vec<Tag> Decode(const Element* from) {
+    return hn::Set(Tag(), kDecode(hn::GetLane(LoadVector(hn::Rebind<Element, Tag>(), from))));
+  }
+  static void Encode(hn::Vec<Tag> v, Element* to) {
+    const hn::Rebind<Element, Tag> d;
+    StoreVector<false>(d, hn::Set(d, kEncode(hn::GetLane(v))), to);
   }
 };
 
@@ -116,7 +123,9 @@ class Bfloat16Codec : public Float16CodecBase {
   HWY_INLINE static Bits LoadPairs(const Element* from) {
     return hn::BitCast(BitsTag(), hn::LoadU(ElementTag(), from));
   }
-  HWY_INLINE static hn::Vec<Tag> Even(Bits pairs) { return hn::BitCast(Tag(), hn::ShiftLeft<16>(pairs)); }
+  HWY_INLINE static hn::Vec<Tag> Even(Bits pairs) {
+    return hn::BitCast(Tag(), hn::ShiftLeft<16>(pairs));
+  }
   HWY_INLINE static hn::Vec<Tag> Odd(Bits pairs) {
     return hn::BitCast(Tag(), hn::And(pairs, hn::Set(BitsTag(), 0xFFFF0000u)));
   }

@@ -64,7 +64,8 @@ constexpr std::uint8_t FloatToFloat8(float value) noexcept {
              std::bit_cast<std::uint32_t>(kSubnormalRounder);
   } else {
     const auto clamped = std::bit_cast<std::uint32_t>(absolute);
-    result = ((clamped + ((1u << (kShift - 1)) - 1u) + ((clamped >> kShift) & 1u)) >> kShift) - kRebias;
+    result =
+        ((clamped + ((1u << (kShift - 1)) - 1u) + ((clamped >> kShift) & 1u)) >> kShift) - kRebias;
   }
   return static_cast<std::uint8_t>(sign | result);
 }

@@ -81,20 +81,31 @@ class Float8Codec {
     const Words pairs = hn::BitCast(d, hn::LoadU(ByteTag(), from));
     const Words even = ToFloat16(hn::ShiftLeft<8>(pairs));
     const Words odd = ToFloat16(pairs);
-    const Quad<Tag> q = {Widen(hn::LowerHalf(HalfWordTag(), even)), Widen(hn::UpperHalf(HalfWordTag(), even)),
-                         Widen(hn::LowerHalf(HalfWordTag(), odd)), Widen(hn::UpperHalf(HalfWordTag(), odd))};
+    const Quad<Tag> q = {
+        Widen(hn::LowerHalf(HalfWordTag(), even)), Widen(hn::UpperHalf(HalfWordTag(), even)),
+        Widen(hn::LowerHalf(HalfWordTag(), odd)), Widen(hn::UpperHalf(HalfWordTag(), odd))};
     return kChangesUnit ? Multiply(Tag(), q, kAccumulatorUnit<Format>) : q;
   }
 
   template <bool kPast>
   HWY_INLINE void Store(const Quad<Tag>& plain, Element* to) const {
-    const Quad<Tag> q = kChangesUnit ? Multiply(Tag(), plain, 1.0f / kAccumulatorUnit<Format>) : plain;
+    const Quad<Tag> q =
+        kChangesUnit ? Multiply(Tag(), plain, 1.0f / kAccumulatorUnit<Format>) : plain;
     const Words even = FromFloat16(Narrow(q.v0, q.v1));
     const Words odd = FromFloat16(Narrow(q.v2, q.v3));
     StoreVector<kPast>(ByteTag(), hn::BitCast(ByteTag(), hn::Or(hn::ShiftRight<8>(even), odd)), to);
   }
 
-  HWY_INLINE Quad<Tag> Scale(const Quad<Tag>& q) const { return Multiply(Tag(), q, factor_); }
+  HWY_INLINE Quad<Tag> Scale(const Quad<Tag>& q) const {
+    const Tag d;
+    if constexpr (kAccumulate == Accumulate::kDivided && !kIsE5M2) {
+      // Of the values themselves, so that a factor overflows float32 where it does for every other type.
+      const Quad<Tag> scaled = Multiply(d, Multiply(d, q, kAccumulatorUnit<Format>), factor_);
+      return Multiply(d, scaled, 1.0f / kAccumulatorUnit<Format>);
+    } else {
+      return Multiply(d, q, factor_);
+    }
+  }
 
  private:
   using ByteTag = hn::Repartition<std::uint8_t, Tag>;
@@ -152,10 +163,11 @@ class Float8Codec {
     const Tag df;
     const hn::RebindToSigned<Tag> d;
     constexpr std::int32_t kSmallestNormal = (127 - 14) << 23;  // of a float16
-    constexpr std::int32_t kTooLarge = (127 + 17) << 23;        // beyond: only keeps the number finite
+    constexpr std::int32_t kTooLarge = (127 + 17) << 23;  // beyond: only keeps the number finite
     constexpr std::int32_t kAbove = ((23 - Format::kMantissaBits) << 23) | (1 << 22);
     const auto exponent = hn::And(hn::BitCast(d, v), hn::Set(d, 0x7F800000));
-    const auto clamped = hn::Min(hn::Max(exponent, hn::Set(d, kSmallestNormal)), hn::Set(d, kTooLarge));
+    const auto clamped =
+        hn::Min(hn::Max(exponent, hn::Set(d, kSmallestNormal)), hn::Set(d, kTooLarge));
     const auto large = hn::BitCast(df, hn::Add(clamped, hn::Set(d, kAbove)));
     return hn::CopySign(hn::Sub(hn::Add(v, large), large), v);
   }

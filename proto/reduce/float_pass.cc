@@ -29,7 +29,8 @@ class FloatCodec {
   HWY_INLINE Quad<Tag> Load(const T* from) const {
     const Tag d;
     const std::size_t n = hn::Lanes(d);
-    return {hn::LoadU(d, from), hn::LoadU(d, from + n), hn::LoadU(d, from + 2 * n), hn::LoadU(d, from + 3 * n)};
+    return {LoadVector(d, from), LoadVector(d, from + n), LoadVector(d, from + 2 * n),
+            LoadVector(d, from + 3 * n)};
   }
 
   template <bool kPast>

@@ -87,7 +87,8 @@ class IntegerCodec {
   HWY_INLINE Quad<Tag> Load(const T* from) const {
     const Tag d;
     const std::size_t n = hn::Lanes(d);
-    return {hn::LoadU(d, from), hn::LoadU(d, from + n), hn::LoadU(d, from + 2 * n), hn::LoadU(d, from + 3 * n)};
+    return {LoadVector(d, from), LoadVector(d, from + n), LoadVector(d, from + 2 * n),
+            LoadVector(d, from + 3 * n)};
   }
 
   template <bool kPast>
@@ -102,8 +103,8 @@ class IntegerCodec {
 
   Quad<Tag> Scale(const Quad<Tag>& q) const {
     if (shift_ > 0) {
-      return {hn::ShiftRightSame(q.v0, shift_), hn::ShiftRightSame(q.v1, shift_), hn::ShiftRightSame(q.v2, shift_),
-              hn::ShiftRightSame(q.v3, shift_)};
+      return {hn::ShiftRightSame(q.v0, shift_), hn::ShiftRightSame(q.v1, shift_),
+              hn::ShiftRightSame(q.v2, shift_), hn::ShiftRightSame(q.v3, shift_)};
     }
     alignas(64) T values[kMaxBlockElements];
     Store<false>(q, values);
@@ -114,7 +115,8 @@ class IntegerCodec {
  private:
   // Dividing by a power of two, and no more, is shifting (rounding down, also what is negative); else 0.
   static int ShiftFor(const Scaling& scaling) {
-    if (scaling.factor != 1.0 || !std::has_single_bit(static_cast<std::uint64_t>(scaling.divisor))) return 0;
+    if (scaling.factor != 1.0 || !std::has_single_bit(static_cast<std::uint64_t>(scaling.divisor)))
+      return 0;
     const int shift = std::countr_zero(static_cast<std::uint64_t>(scaling.divisor));
     return shift < static_cast<int>(8 * sizeof(T)) ? shift : 0;
   }

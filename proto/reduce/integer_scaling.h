@@ -54,14 +54,17 @@ constexpr T MultiplyClamped(T value, double factor) noexcept {
 template <typename T>
 class IntegerScaler {
  public:
-  explicit IntegerScaler(const Scaling& scaling) noexcept : scaling_(scaling), divide_(scaling.divisor) {}
+  explicit IntegerScaler(const Scaling& scaling) noexcept
+      : scaling_(scaling), divide_(scaling.divisor) {}
 
   void Apply(T* values, std::size_t count) const noexcept {
     if (scaling_.factor != 1.0) {
-      for (std::size_t i = 0; i < count; ++i) values[i] = MultiplyClamped(values[i], scaling_.factor);
+      for (std::size_t i = 0; i < count; ++i)
+        values[i] = MultiplyClamped(values[i], scaling_.factor);
     }
     if (scaling_.divisor != 1) {
-      for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<T>(divide_(static_cast<Wide>(values[i])));
+      for (std::size_t i = 0; i < count; ++i)
+        values[i] = static_cast<T>(divide_(static_cast<Wide>(values[i])));
     }
   }
 

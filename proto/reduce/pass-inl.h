@@ -33,14 +33,31 @@ struct Quad {
   hn::Vec<D> v0, v1, v2, v3;
 };
 
-// Stores a vector, into the caches or past them.
+// Loads and stores a vector at any address (past the caches: an aligned one).
+template <class D>
+HWY_INLINE hn::Vec<D> LoadVector(D d, const hn::TFromD<D>* from) {
+#if HWY_TARGET == HWY_SCALAR  // where Highway wants the elements' own alignment even so
+  hn::TFromD<D> value;
+  std::memcpy(&value, from, sizeof(value));
+  return hn::Set(d, value);
+#else
+  return hn::LoadU(d, from);
+#endif
+}
+
 template <bool kPast, class D>
 HWY_INLINE void StoreVector(D d, hn::Vec<D> v, hn::TFromD<D>* to) {
+#if HWY_TARGET == HWY_SCALAR
+  (void)d;
+  const hn::TFromD<D> value = hn::GetLane(v);
+  std::memcpy(to, &value, sizeof(value));
+#else
   if constexpr (kPast) {
     hn::Stream(v, d, to);
   } else {
     hn::StoreU(v, d, to);
   }
+#endif
 }
 
 template <class Codec, class Op>
@@ -72,8 +89,12 @@ class PassRunner {
   // pushed out before their turn.
   static constexpr std::size_t kPrefetchedBytes = 6144;
 
-  static const T* Source(const Pass& pass, std::size_t i) { return static_cast<const T*>(pass.sources[i]); }
-  static T* Destination(const Pass& pass, std::size_t i) { return static_cast<T*>(pass.destinations[i]); }
+  static const T* Source(const Pass& pass, std::size_t i) {
+    return static_cast<const T*>(pass.sources[i]);
+  }
+  static T* Destination(const Pass& pass, std::size_t i) {
+    return static_cast<T*>(pass.destinations[i]);
+  }
 
   // The number of elements before all destinations are aligned; false if they never are together.
   bool FindCommonHead(std::size_t* head) const {
@@ -111,7 +132,8 @@ class PassRunner {
     const std::size_t block = Codec::BlockElements();
     const Pass pass = pass_;
     const Codec codec = codec_;
-    const std::size_t prefetch_distance = std::max(kPrefetchedBytes / pass.source_count, 4 * kCacheLine);
+    const std::size_t prefetch_distance =
+        std::max(kPrefetchedBytes / pass.source_count, 4 * kCacheLine);
     for (; pass.count - i >= block; i += block) {
       Quad<D> result = codec.Load(Source(pass, 0) + i);
       for (std::size_t s = 1; s < pass.source_count; ++s) {

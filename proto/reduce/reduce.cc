@@ -53,10 +53,12 @@ void Run(const Pass& pass) noexcept {
 void ReduceManyToMany(DataType type, ReduceOp op, std::span<const void* const> sources,
                       std::span<void* const> destinations, std::size_t count, Scaling scaling,
                       Streaming streaming) noexcept {
-  if (!IsValid(type) || !IsValid(op) || sources.empty() || destinations.empty() || count == 0) return;
+  if (!IsValid(type) || !IsValid(op) || sources.empty() || destinations.empty() || count == 0)
+    return;
   const std::size_t touched = count * SizeOf(type) * (sources.size() + destinations.size());
-  Pass pass{type,  op,      sources.data(), sources.size(), destinations.data(), destinations.size(),
-            count, scaling, false,          false};
+  Pass pass{
+      type,  op,      sources.data(), sources.size(), destinations.data(), destinations.size(),
+      count, scaling, false,          false};
   if (IsLarge(streaming, touched)) ChooseMemoryPath(pass);
   Run(pass);
 }
@@ -78,8 +80,8 @@ void Scale(DataType type, void* data, std::size_t count, Scaling scaling) noexce
   CopyScaled(type, data, data, count, scaling, Streaming::kCached);
 }
 
-void CopyScaled(DataType type, void* destination, const void* source, std::size_t count, Scaling scaling,
-                Streaming streaming) noexcept {
+void CopyScaled(DataType type, void* destination, const void* source, std::size_t count,
+                Scaling scaling, Streaming streaming) noexcept {
   if (!IsValid(type) || count == 0) return;
   if (!scaling.IsIdentity() && type != DataType::kBool) {
     const void* const sources[] = {source};

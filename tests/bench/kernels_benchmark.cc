@@ -37,7 +37,8 @@ constexpr std::size_t kAlignment = 4096;
 class Memory {
  public:
   explicit Memory(std::size_t bytes) : bytes_(bytes) {
-    void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* address =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (address == MAP_FAILED) {
       std::perror("mmap");
       std::exit(1);
@@ -139,7 +140,8 @@ void Exchange(std::uint8_t* const* buffers, std::size_t begin, std::size_t bytes
   for (std::size_t i = begin; i < begin + bytes; i += sizeof(Words)) {
     Words words[kBuffers];
     for (std::size_t b = 0; b < kBuffers; ++b) words[b] = *reinterpret_cast<Words*>(buffers[b] + i);
-    for (std::size_t b = 0; b < kBuffers; ++b) *reinterpret_cast<Words*>(buffers[b] + i) = words[kBuffers - 1 - b];
+    for (std::size_t b = 0; b < kBuffers; ++b)
+      *reinterpret_cast<Words*>(buffers[b] + i) = words[kBuffers - 1 - b];
   }
 }
 
@@ -158,8 +160,9 @@ class Benchmark {
     AddMemoryRows();
     const std::size_t memory_rows = rows_.size();
     for (int t = 0; t < kDataTypeCount; ++t) AddTypeRows(static_cast<DataType>(t));
-    rows_.erase(std::remove_if(rows_.begin() + static_cast<std::ptrdiff_t>(memory_rows), rows_.end(),
-                               [this](const Row& row) { return row.name.find(only_) == std::string::npos; }),
+    rows_.erase(std::remove_if(
+                    rows_.begin() + static_cast<std::ptrdiff_t>(memory_rows), rows_.end(),
+                    [this](const Row& row) { return row.name.find(only_) == std::string::npos; }),
                 rows_.end());
     const std::size_t part = bytes_ / static_cast<std::size_t>(team_.size());
     for (int round = 0; round < rounds_; ++round) {
@@ -167,7 +170,8 @@ class Benchmark {
         // Small buffers are repeated, to be long against the clock.
         const std::size_t repeats = std::max<std::size_t>(1, (std::size_t{4} << 20) / bytes_);
         const double seconds = team_.Time([&](int index) {
-          for (std::size_t r = 0; r < repeats; ++r) row.work(static_cast<std::size_t>(index) * part, part);
+          for (std::size_t r = 0; r < repeats; ++r)
+            row.work(static_cast<std::size_t>(index) * part, part);
         });
         row.best_seconds = std::min(row.best_seconds, seconds / static_cast<double>(repeats));
       }
@@ -185,9 +189,11 @@ class Benchmark {
     rows_.push_back({"memcpy", 2 * bytes_, 0, "", [this](std::size_t begin, std::size_t n) {
                        std::memcpy(buffers_[1] + begin, buffers_[0] + begin, n);
                      }});
-    rows_.push_back({"CopyScaled 1.0", 2 * bytes_, 0, "memcpy", [this](std::size_t begin, std::size_t n) {
-                       CopyScaled(DataType::kUint8, buffers_[1] + begin, buffers_[0] + begin, n, {}, streaming());
-                     }});
+    rows_.push_back(
+        {"CopyScaled 1.0", 2 * bytes_, 0, "memcpy", [this](std::size_t begin, std::size_t n) {
+           CopyScaled(DataType::kUint8, buffers_[1] + begin, buffers_[0] + begin, n, {},
+                      streaming());
+         }});
     rows_.push_back({"exchange 2", 4 * bytes_, 0, "", [this](std::size_t begin, std::size_t n) {
                        Exchange<2>(buffers_.data(), begin, n);
                      }});
@@ -202,7 +208,8 @@ class Benchmark {
     const std::string label = Label(type);
     rows_.push_back({label + " ReduceInto sum", 3 * bytes_, elements, "memcpy",
                      [this, type, size](std::size_t begin, std::size_t n) {
-                       ReduceInto(type, ReduceOp::kSum, buffers_[1] + begin, buffers_[0] + begin, n / size);
+                       ReduceInto(type, ReduceOp::kSum, buffers_[1] + begin, buffers_[0] + begin,
+                                  n / size);
                      }});
     AddAllReduce(label + " 2 to 2 sum", type, ReduceOp::kSum, 2, {});
     AddAllReduce(label + " 2 to 2 average", type, ReduceOp::kAverage, 2, Scaling::AverageOf(2));
@@ -212,29 +219,35 @@ class Benchmark {
     rows_.push_back({label + " 2 to 1 sum", 3 * bytes_, elements, "memcpy",
                      [this, type, size](std::size_t begin, std::size_t n) {
                        const void* const sources[] = {buffers_[0] + begin, buffers_[1] + begin};
-                       ReduceMany(type, ReduceOp::kSum, sources, buffers_[4] + begin, n / size, streaming());
+                       ReduceMany(type, ReduceOp::kSum, sources, buffers_[4] + begin, n / size,
+                                  streaming());
                      }});
     rows_.push_back({label + " CopyScaled 1/3", 2 * bytes_, elements, "memcpy",
                      [this, type, size](std::size_t begin, std::size_t n) {
-                       CopyScaled(type, buffers_[4] + begin, buffers_[0] + begin, n / size, Scaling::AverageOf(3),
-                                  streaming());
+                       CopyScaled(type, buffers_[4] + begin, buffers_[0] + begin, n / size,
+                                  Scaling::AverageOf(3), streaming());
                      }});
   }
 
-  void AddAllReduce(const std::string& name, DataType type, ReduceOp op, std::size_t ranks, Scaling scaling) {
+  void AddAllReduce(const std::string& name, DataType type, ReduceOp op, std::size_t ranks,
+                    Scaling scaling) {
     const std::size_t size = SizeOf(type);
-    rows_.push_back({name, 2 * ranks * bytes_, bytes_ / size, ranks == 2 ? "exchange 2" : "exchange 4",
+    rows_.push_back({name, 2 * ranks * bytes_, bytes_ / size,
+                     ranks == 2 ? "exchange 2" : "exchange 4",
                      [this, type, op, ranks, scaling, size](std::size_t begin, std::size_t n) {
                        const void* sources[kMaxRanks];
                        void* destinations[kMaxRanks];
-                       for (std::size_t i = 0; i < ranks; ++i) sources[i] = destinations[i] = buffers_[i] + begin;
-                       ReduceManyToMany(type, op, {sources, ranks}, {destinations, ranks}, n / size, scaling,
-                                        streaming());
+                       for (std::size_t i = 0; i < ranks; ++i)
+                         sources[i] = destinations[i] = buffers_[i] + begin;
+                       ReduceManyToMany(type, op, {sources, ranks}, {destinations, ranks}, n / size,
+                                        scaling, streaming());
                      }});
   }
 
   // As an engine chooses for pieces of a tensor of this size.
-  Streaming streaming() const { return bytes_ > (std::size_t{8} << 20) ? Streaming::kPast : Streaming::kCached; }
+  Streaming streaming() const {
+    return bytes_ > (std::size_t{8} << 20) ? Streaming::kPast : Streaming::kCached;
+  }
 
   void Print() const {
     std::printf("\n%zu KiB per rank, %d thread%s, best of %d\n", bytes_ >> 10, team_.size(),
@@ -244,9 +257,11 @@ class Benchmark {
       const double rate = static_cast<double>(row.moved_bytes) / row.best_seconds / 1e9;
       std::printf("%-34s %10.1f %10.2f %14.0f", row.name.c_str(), row.best_seconds * 1e6, rate,
                   static_cast<double>(row.elements) / row.best_seconds / 1e6);
-      const auto floor = std::find_if(rows_.begin(), rows_.end(), [&](const Row& r) { return r.name == row.floor; });
+      const auto floor = std::find_if(rows_.begin(), rows_.end(),
+                                      [&](const Row& r) { return r.name == row.floor; });
       if (floor != rows_.end()) {
-        const double floor_rate = static_cast<double>(floor->moved_bytes) / floor->best_seconds / 1e9;
+        const double floor_rate =
+            static_cast<double>(floor->moved_bytes) / floor->best_seconds / 1e9;
         std::printf(" %7.0f%%", 100 * rate / floor_rate);
       }
       std::printf("\n");
@@ -280,7 +295,8 @@ int Main(int argc, char** argv) {
   }
   for (int size = 1; size <= threads; size *= 2) {
     Team team(size);
-    for (const std::size_t bytes : {std::size_t{64} << 10, std::size_t{1} << 20, std::size_t{64} << 20}) {
+    for (const std::size_t bytes :
+         {std::size_t{64} << 10, std::size_t{1} << 20, std::size_t{64} << 20}) {
       Benchmark(team, bytes, quick ? 2 : 7, only).Run();
     }
   }

@@ -1,9 +1,8 @@
 #include "proto/reduce/float16.h"
 
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
-
-#include <catch2/catch.hpp>
 
 #include "tests/proto/reduce/rounding.h"
 
@@ -22,10 +21,12 @@ void CheckAllValues(const reference::SmallFloat& format, Decode decode, Encode e
     const float value = decode(static_cast<std::uint16_t>(bits));
     const std::uint32_t magnitude = bits & 0x7FFF;
     if (magnitude > infinity) {
-      mismatches += !std::isnan(value) || !std::isnan(decode(encode(value))) || std::signbit(value) != ((bits & sign) != 0);
+      mismatches += !std::isnan(value) || !std::isnan(decode(encode(value))) ||
+                    std::signbit(value) != ((bits & sign) != 0);
       continue;
     }
-    const double expected = magnitude == infinity ? (bits & sign ? -INFINITY : INFINITY) : reference::ValueOf(format, bits);
+    const double expected = magnitude == infinity ? (bits & sign ? -INFINITY : INFINITY)
+                                                  : reference::ValueOf(format, bits);
     mismatches += value != expected || std::signbit(value) != ((bits & sign) != 0);
     mismatches += encode(value) != bits;
   }
@@ -39,14 +40,17 @@ void CheckAllTies(const reference::SmallFloat& format, Encode encode) {
   int mismatches = 0;
   for (std::uint32_t bits = 0; bits < infinity; ++bits) {
     const double low = reference::ValueOf(format, bits);
-    const double high = reference::ValueOf(format, bits + 1);  // the would-be next value below infinity
+    const double high =
+        reference::ValueOf(format, bits + 1);  // the would-be next value below infinity
     const auto middle = static_cast<float>((low + high) / 2);
     REQUIRE(middle == (low + high) / 2);
     for (const float sign : {1.0f, -1.0f}) {
-      for (const float value : {middle, std::nextafter(middle, 0.0f), std::nextafter(middle, INFINITY)}) {
+      for (const float value :
+           {middle, std::nextafter(middle, 0.0f), std::nextafter(middle, INFINITY)}) {
         const double rounded = reference::Round(format, value);
         const std::uint16_t code = encode(sign * value);
-        const double result = (code & 0x7FFFu) == infinity ? high : reference::ValueOf(format, code & 0x7FFFu);
+        const double result =
+            (code & 0x7FFFu) == infinity ? high : reference::ValueOf(format, code & 0x7FFFu);
         mismatches += result != rounded || ((code & 0x8000u) != 0) != (sign < 0);
       }
     }

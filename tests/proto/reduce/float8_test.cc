@@ -1,9 +1,8 @@
 #include "proto/reduce/float8.h"
 
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
-
-#include <catch2/catch.hpp>
 
 #include "tests/proto/reduce/rounding.h"
 
@@ -22,7 +21,8 @@ void CheckRounding(const reference::SmallFloat& format, Decode decode, std::uint
     const double low = reference::ValueOf(format, bits);
     const double high = reference::ValueOf(format, bits + 1);
     const auto middle = static_cast<float>((low + high) / 2);
-    for (const float value : {static_cast<float>(low), middle, std::nextafter(middle, 0.0f), std::nextafter(middle, INFINITY)}) {
+    for (const float value : {static_cast<float>(low), middle, std::nextafter(middle, 0.0f),
+                              std::nextafter(middle, INFINITY)}) {
       for (const float sign : {1.0f, -1.0f}) {
         INFO("code " << bits << " value " << sign * value);
         const float result = decode(FloatToFloat8<Format>(sign * value));
@@ -57,7 +57,8 @@ TEST_CASE("Float8E5M2: all 256 values decode as defined and encode back") {
       CHECK(std::isnan(Float8E5M2ToFloat(FloatToFloat8<Float8E5M2>(value))));
       continue;
     }
-    CHECK(std::fabs(value) == (magnitude == 0x7C ? INFINITY : std::fabs(reference::ValueOf(kE5M2, bits))));
+    CHECK(std::fabs(value) ==
+          (magnitude == 0x7C ? INFINITY : std::fabs(reference::ValueOf(kE5M2, bits))));
     CHECK(std::signbit(value) == (bits >= 0x80));
     CHECK(FloatToFloat8<Float8E5M2>(value) == bits);
   }

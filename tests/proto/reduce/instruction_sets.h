@@ -2,10 +2,10 @@
 #ifndef RINGD_TESTS_PROTO_REDUCE_INSTRUCTION_SETS_H_
 #define RINGD_TESTS_PROTO_REDUCE_INSTRUCTION_SETS_H_
 
-#include <cstdint>
+#include <hwy/targets.h>
 
 #include <catch2/catch.hpp>
-#include <hwy/targets.h>
+#include <cstdint>
 
 namespace ringd {
 

@@ -1,13 +1,12 @@
 // What reduce.h promises in words.
-#include "proto/reduce/reduce.h"
-
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <vector>
 
-#include <catch2/catch.hpp>
+#include "proto/reduce/reduce.h"
 #if defined(__SSE2__)
 #include <xmmintrin.h>
 #endif
@@ -32,7 +31,8 @@ T ReduceAlike(DataType type, ReduceOp op, std::vector<T> values, Scaling scaling
   std::vector<T> result(kCount);
   void* const destinations[] = {result.data()};
   ReduceManyToMany(type, op, sources, destinations, kCount, scaling);
-  CHECK(std::memcmp(&result.front(), &result.back(), sizeof(T)) == 0);  // vector loop and remainder agree
+  CHECK(std::memcmp(&result.front(), &result.back(), sizeof(T)) ==
+        0);  // vector loop and remainder agree
   return result.front();
 }
 
@@ -41,9 +41,11 @@ TEST_CASE("Reduce: integer sums and products wrap") {
     CHECK(ReduceAlike<std::uint8_t>(DataType::kUint8, ReduceOp::kSum, {200, 100}) == 44);
     CHECK(ReduceAlike<std::int8_t>(DataType::kInt8, ReduceOp::kSum, {127, 1}) == -128);
     CHECK(ReduceAlike<std::int8_t>(DataType::kInt8, ReduceOp::kProduct, {-128, -1}) == -128);
-    CHECK(ReduceAlike<std::int32_t>(DataType::kInt32, ReduceOp::kSum, {std::numeric_limits<std::int32_t>::max(), 1}) ==
+    CHECK(ReduceAlike<std::int32_t>(DataType::kInt32, ReduceOp::kSum,
+                                    {std::numeric_limits<std::int32_t>::max(), 1}) ==
           std::numeric_limits<std::int32_t>::min());
-    CHECK(ReduceAlike<std::int64_t>(DataType::kInt64, ReduceOp::kProduct, {std::int64_t{1} << 62, 4}) == 0);
+    CHECK(ReduceAlike<std::int64_t>(DataType::kInt64, ReduceOp::kProduct,
+                                    {std::int64_t{1} << 62, 4}) == 0);
   });
 }
 
@@ -58,7 +60,8 @@ TEST_CASE("Reduce: bool takes any byte but 0 for true and gives 0 or 1") {
       CHECK(ReduceAlike<std::uint8_t>(DataType::kBool, op, {0, 200}) == 0);
       CHECK(ReduceAlike<std::uint8_t>(DataType::kBool, op, {2, 200}) == 1);
     }
-    CHECK(ReduceAlike<std::uint8_t>(DataType::kBool, ReduceOp::kAverage, {1, 0}, Scaling::AverageOf(2)) == 1);
+    CHECK(ReduceAlike<std::uint8_t>(DataType::kBool, ReduceOp::kAverage, {1, 0},
+                                    Scaling::AverageOf(2)) == 1);
   });
 }
 
@@ -70,7 +73,8 @@ TEST_CASE("Reduce: a NaN in any source gives NaN for min and max") {
         std::vector<float> f32(3, 1.0f);
         f32[place] = kNan;
         CHECK(std::isnan(ReduceAlike(DataType::kFloat32, op, f32)));
-        CHECK(std::isnan(ReduceAlike(DataType::kFloat64, op, std::vector<double>(f32.begin(), f32.end()))));
+        CHECK(std::isnan(
+            ReduceAlike(DataType::kFloat64, op, std::vector<double>(f32.begin(), f32.end()))));
         std::vector<std::uint16_t> f16(3, 0x3C00), bf16(3, 0x3F80);
         f16[place] = 0x7E00;
         bf16[place] = 0x7FC0;
@@ -87,8 +91,12 @@ TEST_CASE("Reduce: a NaN in any source gives NaN for min and max") {
 
 TEST_CASE("Reduce: float8 sums stop at the largest finite value, infinity and NaN stay marked") {
   ForEachInstructionSet([] {
-    const auto e4m3 = [](std::vector<std::uint8_t> v) { return ReduceAlike(DataType::kFloat8E4M3, ReduceOp::kSum, v); };
-    const auto e5m2 = [](std::vector<std::uint8_t> v) { return ReduceAlike(DataType::kFloat8E5M2, ReduceOp::kSum, v); };
+    const auto e4m3 = [](std::vector<std::uint8_t> v) {
+      return ReduceAlike(DataType::kFloat8E4M3, ReduceOp::kSum, v);
+    };
+    const auto e5m2 = [](std::vector<std::uint8_t> v) {
+      return ReduceAlike(DataType::kFloat8E5M2, ReduceOp::kSum, v);
+    };
     CHECK(e4m3({0x7E, 0x7E}) == 0x7E);  // 448 + 448
     CHECK(e4m3({0xFE, 0xFE}) == 0xFE);
     CHECK((e4m3({0x7F, 0x38}) & 0x7F) == 0x7F);  // NaN + 1
@@ -101,9 +109,11 @@ TEST_CASE("Reduce: float8 sums stop at the largest finite value, infinity and Na
 TEST_CASE("Reduce: narrow types are rounded once for all sources") {
   ForEachInstructionSet([] {
     // 2048 + 1 + 1 in float16: each 1 alone would be rounded away (ties to even), together they count.
-    CHECK(ReduceAlike<std::uint16_t>(DataType::kFloat16, ReduceOp::kSum, {0x6800, 0x3C00, 0x3C00}) == 0x6801);
+    CHECK(ReduceAlike<std::uint16_t>(DataType::kFloat16, ReduceOp::kSum,
+                                     {0x6800, 0x3C00, 0x3C00}) == 0x6801);
     // 256 + 1 + 1 in bfloat16.
-    CHECK(ReduceAlike<std::uint16_t>(DataType::kBfloat16, ReduceOp::kSum, {0x4380, 0x3F80, 0x3F80}) == 0x4381);
+    CHECK(ReduceAlike<std::uint16_t>(DataType::kBfloat16, ReduceOp::kSum,
+                                     {0x4380, 0x3F80, 0x3F80}) == 0x4381);
     // An average whose sum would overflow float16: four times 40000.
     const std::uint16_t big = FloatToFloat16(40000.0f);
     CHECK(ReduceAlike<std::uint16_t>(DataType::kFloat16, ReduceOp::kAverage, {big, big, big, big},
@@ -114,10 +124,13 @@ TEST_CASE("Reduce: narrow types are rounded once for all sources") {
 
 TEST_CASE("Reduce: averages of integers are exact and round toward minus infinity") {
   ForEachInstructionSet([] {
-    CHECK(ReduceAlike<std::int32_t>(DataType::kInt32, ReduceOp::kAverage, {-3, -4}, Scaling::AverageOf(2)) == -4);
-    CHECK(ReduceAlike<std::int32_t>(DataType::kInt32, ReduceOp::kAverage, {3, 4}, Scaling::AverageOf(2)) == 3);
+    CHECK(ReduceAlike<std::int32_t>(DataType::kInt32, ReduceOp::kAverage, {-3, -4},
+                                    Scaling::AverageOf(2)) == -4);
+    CHECK(ReduceAlike<std::int32_t>(DataType::kInt32, ReduceOp::kAverage, {3, 4},
+                                    Scaling::AverageOf(2)) == 3);
     const std::int64_t big = (std::int64_t{1} << 61) + 1;  // not a double
-    CHECK(ReduceAlike<std::int64_t>(DataType::kInt64, ReduceOp::kAverage, {big, big, big}, Scaling::AverageOf(3)) == big);
+    CHECK(ReduceAlike<std::int64_t>(DataType::kInt64, ReduceOp::kAverage, {big, big, big},
+                                    Scaling::AverageOf(3)) == big);
     CHECK(ReduceAlike<std::int64_t>(DataType::kInt64, ReduceOp::kAverage, {-big, -big, -big - 1},
                                     Scaling::AverageOf(3)) == -big - 1);
   });
@@ -135,7 +148,8 @@ TEST_CASE("Scale and CopyScaled: multiply integers toward zero, floats in their 
 }
 
 #if defined(__SSE2__)
-TEST_CASE("Reduce: subnormal numbers count even in a thread that flushes them, which keeps its setting") {
+TEST_CASE(
+    "Reduce: subnormal numbers count even in a thread that flushes them, which keeps its setting") {
   ForEachInstructionSet([] {
     const unsigned saved = _mm_getcsr();
     constexpr unsigned kFlushAndRoundUp = 0x8040 | 0x4000 | 0x1F80;
@@ -159,7 +173,8 @@ TEST_CASE("Reduce: nothing to do writes nothing") {
   ReduceManyToMany(DataType::kUint32, ReduceOp::kSum, sources, {}, 1);
   ReduceManyToMany(DataType::kUint32, ReduceOp::kSum, sources, destinations, 0, {3.0, 1});
   ReduceManyToMany(static_cast<DataType>(200), ReduceOp::kSum, sources, destinations, 1, {3.0, 1});
-  ReduceManyToMany(DataType::kUint32, static_cast<ReduceOp>(200), sources, destinations, 1, {3.0, 1});
+  ReduceManyToMany(DataType::kUint32, static_cast<ReduceOp>(200), sources, destinations, 1,
+                   {3.0, 1});
   CopyScaled(static_cast<DataType>(200), &value, &value, 1, {3.0, 1});
   CHECK(value == 42);
 }

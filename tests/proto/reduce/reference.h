@@ -59,21 +59,36 @@ struct BoolFormat {
 template <typename Visitor>
 void WithFormat(DataType type, Visitor visit) {
   switch (type) {
-    case DataType::kUint8: return visit(SameFormat<std::uint8_t, std::uint8_t>{});
-    case DataType::kInt8: return visit(SameFormat<std::int8_t, std::int8_t>{});
-    case DataType::kUint16: return visit(SameFormat<std::uint16_t, std::uint16_t>{});
-    case DataType::kInt16: return visit(SameFormat<std::int16_t, std::int16_t>{});
-    case DataType::kUint32: return visit(SameFormat<std::uint32_t, std::uint32_t>{});
-    case DataType::kInt32: return visit(SameFormat<std::int32_t, std::int32_t>{});
-    case DataType::kUint64: return visit(SameFormat<std::uint64_t, std::uint64_t>{});
-    case DataType::kInt64: return visit(SameFormat<std::int64_t, std::int64_t>{});
-    case DataType::kFloat16: return visit(Float16Format{});
-    case DataType::kBfloat16: return visit(Bfloat16Format{});
-    case DataType::kFloat32: return visit(SameFormat<float, float>{});
-    case DataType::kFloat64: return visit(SameFormat<double, double>{});
-    case DataType::kBool: return visit(BoolFormat{});
-    case DataType::kFloat8E4M3: return visit(E4M3Format{});
-    case DataType::kFloat8E5M2: return visit(E5M2Format{});
+    case DataType::kUint8:
+      return visit(SameFormat<std::uint8_t, std::uint8_t>{});
+    case DataType::kInt8:
+      return visit(SameFormat<std::int8_t, std::int8_t>{});
+    case DataType::kUint16:
+      return visit(SameFormat<std::uint16_t, std::uint16_t>{});
+    case DataType::kInt16:
+      return visit(SameFormat<std::int16_t, std::int16_t>{});
+    case DataType::kUint32:
+      return visit(SameFormat<std::uint32_t, std::uint32_t>{});
+    case DataType::kInt32:
+      return visit(SameFormat<std::int32_t, std::int32_t>{});
+    case DataType::kUint64:
+      return visit(SameFormat<std::uint64_t, std::uint64_t>{});
+    case DataType::kInt64:
+      return visit(SameFormat<std::int64_t, std::int64_t>{});
+    case DataType::kFloat16:
+      return visit(Float16Format{});
+    case DataType::kBfloat16:
+      return visit(Bfloat16Format{});
+    case DataType::kFloat32:
+      return visit(SameFormat<float, float>{});
+    case DataType::kFloat64:
+      return visit(SameFormat<double, double>{});
+    case DataType::kBool:
+      return visit(BoolFormat{});
+    case DataType::kFloat8E4M3:
+      return visit(E4M3Format{});
+    case DataType::kFloat8E5M2:
+      return visit(E5M2Format{});
   }
 }
 
@@ -83,17 +98,25 @@ C Combine(ReduceOp op, C a, C b) {
     return op == ReduceOp::kMin || op == ReduceOp::kProduct ? a && b : a || b;
   } else if constexpr (std::is_floating_point_v<C>) {
     switch (op) {
-      case ReduceOp::kMin: return std::isnan(a) ? a : std::isnan(b) ? b : std::min(a, b);
-      case ReduceOp::kMax: return std::isnan(a) ? a : std::isnan(b) ? b : std::max(a, b);
-      case ReduceOp::kProduct: return a * b;
-      default: return a + b;
+      case ReduceOp::kMin:
+        return std::isnan(a) ? a : std::isnan(b) ? b : std::min(a, b);
+      case ReduceOp::kMax:
+        return std::isnan(a) ? a : std::isnan(b) ? b : std::max(a, b);
+      case ReduceOp::kProduct:
+        return a * b;
+      default:
+        return a + b;
     }
   } else {
     switch (op) {
-      case ReduceOp::kMin: return std::min(a, b);
-      case ReduceOp::kMax: return std::max(a, b);
-      case ReduceOp::kProduct: return static_cast<C>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-      default: return static_cast<C>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+      case ReduceOp::kMin:
+        return std::min(a, b);
+      case ReduceOp::kMax:
+        return std::max(a, b);
+      case ReduceOp::kProduct:
+        return static_cast<C>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+      default:
+        return static_cast<C>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
     }
   }
 }
@@ -111,8 +134,8 @@ C ScaleOne(C value, const Scaling& scaling) {
       const auto product = std::trunc(static_cast<double>(value) * scaling.factor);
       const auto high = static_cast<long double>(std::numeric_limits<C>::max());
       const auto low = static_cast<long double>(std::numeric_limits<C>::min());
-      value = product >= high  ? std::numeric_limits<C>::max()
-              : product <= low ? std::numeric_limits<C>::min()
+      value = product >= high      ? std::numeric_limits<C>::max()
+              : product <= low     ? std::numeric_limits<C>::min()
               : product != product ? C{0}
                                    : static_cast<C>(product);
     }
@@ -127,7 +150,8 @@ template <typename Format>
 typename Format::Stored Reduce(ReduceOp op, std::span<const typename Format::Stored> elements,
                                const Scaling& scaling = {}) {
   auto result = Format::Decode(elements[0]);
-  for (std::size_t i = 1; i < elements.size(); ++i) result = Combine(op, result, Format::Decode(elements[i]));
+  for (std::size_t i = 1; i < elements.size(); ++i)
+    result = Combine(op, result, Format::Decode(elements[i]));
   return Format::Encode(ScaleOne(result, scaling));
 }
 

@@ -17,7 +17,8 @@ struct SmallFloat {
 // The value that `bits` stand for, if they are neither infinity nor NaN.
 inline double ValueOf(const SmallFloat& format, std::uint32_t bits) {
   const std::uint32_t fraction = bits & ((1u << format.mantissa_bits) - 1);
-  const std::uint32_t exponent = (bits >> format.mantissa_bits) & ((1u << format.exponent_bits) - 1);
+  const std::uint32_t exponent =
+      (bits >> format.mantissa_bits) & ((1u << format.exponent_bits) - 1);
   const bool negative = (bits >> (format.mantissa_bits + format.exponent_bits)) & 1u;
   const double magnitude =
       exponent == 0 ? std::ldexp(fraction, 1 - format.bias - format.mantissa_bits)
