@@ -1,0 +1,76 @@
+"""From batches to one value for each contestant. Pure.
+
+Like is compared with like: values come from one state of the machine, the one in which the row has most
+complete data; only when no state covers every contestant are all batches taken together ("mixed").
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+
+from .machine import STATES, state_of
+from .row import Measured, Sample
+
+RINGD = "ringd"
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """A row's outcome in one state of the machine. Times are medians, in seconds."""
+
+    state: str
+    ways: dict[str, dict[str, float]]  # contestant -> way -> time
+    times: dict[str, float]  # contestant -> time of its best way
+    best_way: dict[str, str]
+    best_peer: str | None
+    ratio: float | None  # best peer's time over ringd's: above 1, ringd is faster
+
+
+def verdicts(measured: Measured) -> dict[str, Verdict]:
+    """One verdict for each state that was seen, and "all" over everything."""
+    by_state: dict[str, list[Sample]] = defaultdict(list)
+    for sample in measured.samples:
+        by_state[state_of(sample.before_ns, sample.after_ns)].append(sample)
+    found = {state: judge(state, by_state[state], measured) for state in STATES if by_state[state]}
+    if measured.samples:
+        found["all"] = judge("all", measured.samples, measured)
+    return found
+
+
+def headline(measured: Measured) -> Verdict | None:
+    """The verdict that stands for the row: of the states in which every contestant was measured the one with
+    most batches, else all batches together."""
+    found = verdicts(measured)
+    if not found:
+        return None
+    everyone = set(found["all"].times)
+    batches: dict[str, int] = defaultdict(int)
+    for sample in measured.samples:
+        batches[state_of(sample.before_ns, sample.after_ns)] += 1
+    complete = [state for state in ("near", "far") if state in found and set(found[state].times) == everyone]
+    if not complete:
+        return found["all"]
+    return found[max(complete, key=lambda state: batches[state])]
+
+
+def judge(state: str, samples: Iterable[Sample], measured: Measured) -> Verdict:
+    """Medians of these batches, the best way of each contestant, and the ratio."""
+    pooled: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    computing = measured.row.computing_seconds
+    for sample in samples:
+        pooled[sample.contestant][sample.way] += [max(0.0, value - computing) for value in sample.seconds]
+    ways = {
+        contestant: {way: statistics.median(values) for way, values in of_way.items() if values}
+        for contestant, of_way in pooled.items()
+    }
+    best_way = {contestant: min(of_way, key=lambda way: of_way[way]) for contestant, of_way in ways.items()}
+    times = {contestant: ways[contestant][way] for contestant, way in best_way.items()}
+    peers = {contestant: time for contestant, time in times.items() if contestant != RINGD}
+    best_peer = min(peers, key=lambda contestant: peers[contestant]) if peers else None
+    ratio = None
+    if best_peer is not None and times.get(RINGD, 0.0) > 0.0:
+        ratio = peers[best_peer] / times[RINGD]
+    return Verdict(state, ways, times, best_way, best_peer, ratio)

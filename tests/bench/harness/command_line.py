@@ -1,0 +1,92 @@
+"""The command line of tests/bench/run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from . import table
+from .machine import Probe
+from .peers.peer import Unavailable
+from .peers.registry import install_all
+from .suite_run import ROWS, SUITES, Options, SuiteRun, selected
+
+PROGRAM = "tests/bench/run"
+NOTHING_MEASURED = 1
+USAGE_ERROR = 2
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Measures ringd beside its peers in one run; README.md in this folder says how to read it.",
+        epilog=f"`{PROGRAM} table FILE...` renders JSON files of earlier runs as a Markdown table.",
+    )
+    made.add_argument("suite", choices=SUITES, help="which rows: ranks on one host, shaped links, ...")
+    made.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
+    made.add_argument("--quick", action="store_true", help="fewer rows and rounds; under three minutes")
+    made.add_argument(
+        "--row", default="", metavar="PATTERN", help="only rows whose name contains or matches it"
+    )
+    made.add_argument("--peers", default="", metavar="A,B", help="only these contestants (ringd is one)")
+    made.add_argument(
+        "--no-install", action="store_true", help="install and build nothing; use what is there"
+    )
+    made.add_argument("--limit", type=float, metavar="SECONDS", help="start no row after so long")
+    made.add_argument("--list", action="store_true", help="list the suite's rows and stop")
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    """The exit status: 0 measured, 1 nothing measured, 2 usage."""
+    if arguments[:1] == ["table"]:
+        return render_tables(arguments[1:])
+    options = parser().parse_args(arguments)
+    choice = Options(options.suite, options.quick, options.row, options.limit)
+    if options.list:
+        for row in selected(choice) if options.suite in ROWS else []:
+            print(row.name)
+        return 0
+    if os.geteuid() != 0:
+        print(f"{PROGRAM}: needs root, for network namespaces", file=sys.stderr)
+        return USAGE_ERROR
+    # A terminated run must take its namespaces with it, just as an interrupted one.
+    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    return measure(
+        choice, [name for name in options.peers.split(",") if name], not options.no_install, options.json
+    )
+
+
+def measure(choice: Options, wanted: list[str], may_install: bool, target: Path | None) -> int:
+    probe = Probe()
+    try:
+        probe.build()
+    except Unavailable as reason:
+        print(f"{PROGRAM}: {reason}", file=sys.stderr)
+        return NOTHING_MEASURED
+    run = SuiteRun(choice, install_all(wanted, say, may_install), probe, say)
+    try:
+        run.run()
+    except KeyboardInterrupt:
+        say("interrupted")
+    if target is not None:
+        target.write_text(json.dumps(run.result(), indent=1) + "\n", encoding="utf-8")
+    for name in run.skipped:
+        say(f"skipped for time: {name}")
+    return 0 if run.entries else NOTHING_MEASURED
+
+
+def render_tables(names: list[str]) -> int:
+    if not names:
+        print(f"usage: {PROGRAM} table FILE...", file=sys.stderr)
+        return USAGE_ERROR
+    print(table.render(table.load([Path(name) for name in names])), end="")
+    return 0
+
+
+def say(text: str) -> None:
+    print(text, flush=True)

@@ -1,0 +1,57 @@
+"""How often a work is repeated, so that a run stays within its time. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from .work import Batch
+
+# A timed sample shorter than this is several calls: the clock itself costs 25 ns.
+SHORTEST_SAMPLE = 0.001
+MOST_CALLS = 10_000
+MOST_SAMPLES = 200
+
+
+@dataclasses.dataclass(frozen=True)
+class Pace:
+    """The pace of a suite."""
+
+    rounds: int
+    batch_seconds: float  # how long one contestant runs before the next one has its turn
+    row_seconds: float  # what a row may take after calibration
+
+
+def calibration() -> Batch:
+    """The first batch of every way: it checks the sums and shows how long a call takes."""
+    return Batch(inner=1, samples=2, warmup=0, verify=True)
+
+
+def calibration_for_slow_work() -> Batch:
+    """The same where a single call may take seconds."""
+    return Batch(inner=1, samples=1, warmup=0, verify=True)
+
+
+def plan_batch(call_seconds: float, pace: Pace) -> Batch:
+    """The repetitions of one batch of a work whose calls take about so long."""
+    call = max(call_seconds, 1e-8)
+    inner = min(MOST_CALLS, max(1, math.ceil(SHORTEST_SAMPLE / call)))
+    samples = max(1, min(MOST_SAMPLES, round(pace.batch_seconds / (inner * call))))
+    # Whoever ran before has filled the caches: the first sample is dropped, unless it is a long one.
+    return Batch(inner=inner, samples=samples, warmup=1 if inner * call < 0.3 else 0)
+
+
+def plan_rounds(batch_seconds: list[float], pace: Pace) -> int:
+    """How many rounds over all ways fit into the row's time; at least one."""
+    one_round = sum(batch_seconds)
+    if one_round <= 0:
+        return pace.rounds
+    return max(1, min(pace.rounds, int(pace.row_seconds / one_round)))
+
+
+def worth_repeating(call_seconds: dict[str, float], slower_than_best: float = 1.6) -> set[str]:
+    """Of one contestant's ways those that may still turn out to be its best."""
+    if not call_seconds:
+        return set()
+    best = min(call_seconds.values())
+    return {way for way, seconds in call_seconds.items() if seconds <= slower_than_best * best}

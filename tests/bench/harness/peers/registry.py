@@ -1,0 +1,26 @@
+"""All contestants by name."""
+
+from __future__ import annotations
+
+from .horovod import Horovod
+from .intelmpi import IntelMpi
+from .mpich import Mpich
+from .openmpi import OpenMpi
+from .peer import Peer, Say, Unavailable
+from .ringd import Ringd
+from .torch_gloo import TorchGloo
+
+
+def install_all(wanted: list[str], say: Say, may_install: bool) -> dict[str, Peer]:
+    """The peers that are usable, made so where need be. One that is not is named, with the reason."""
+    usable: dict[str, Peer] = {}
+    everyone: list[Peer] = [Ringd(), OpenMpi(), Mpich(), IntelMpi(), TorchGloo(), Horovod()]
+    for peer in everyone:
+        if wanted and peer.name not in wanted:
+            continue
+        try:
+            peer.install(say, may_install)
+            usable[peer.name] = peer
+        except Unavailable as reason:
+            say(f"without {peer.name}: {reason}")
+    return usable

@@ -1,0 +1,110 @@
+"""ringd itself: one daemon per node, the ranks as its trainers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from .. import paths
+from ..session import Launch
+from ..site import Site
+from .peer import HUGE_HEAP, Peer, Say, Unavailable
+
+TARGETS = ["//daemon:ringd", "//tests/bench:ringd_driver"]
+PEER_PORT = 7117
+
+# What a configuration adds to the daemon's and the ranks' environment.
+CONFIGURATIONS: dict[str, dict[str, str]] = {
+    "learned": {},
+    "fixed-64MiB": {"RINGD_FUSION_THRESHOLD": str(64 << 20), "RINGD_PLAN": "fixed"},
+    "no-fusion": {"RINGD_FUSION_THRESHOLD": "0"},
+    "huge-heap": dict([HUGE_HEAP.split("=", 1)]),
+    "sleep": {"RINGD_SPIN": "0s"},
+}
+
+
+class Ringd(Peer):
+    """Configurations: see CONFIGURATIONS. Neither the daemon nor the ranks are told anything about the row."""
+
+    name = "ringd"
+
+    def __init__(self, binaries: Path | None = None) -> None:
+        self._binaries = binaries or paths.REPOSITORY / "bazel-bin"
+
+    @property
+    def daemon(self) -> Path:
+        return self._binaries / "daemon" / "ringd"
+
+    @property
+    def driver(self) -> Path:
+        return self._binaries / "tests" / "bench" / "ringd_driver"
+
+    def install(self, say: Say, may_install: bool) -> None:
+        if may_install:
+            say("building ringd and its driver")
+            build(TARGETS)
+        for binary in (self.daemon, self.driver):
+            if not os.access(binary, os.X_OK):
+                raise Unavailable(f"{binary} is not built")
+
+    def launches(self, configuration: str, site: Site, control: Path) -> list[Launch]:
+        topology = site.topology
+        extra = CONFIGURATIONS[configuration]
+        launches = [
+            Launch(site.inside(node, self._daemon_command(site, node, control)), extra)
+            for node in range(topology.nodes)
+        ]
+        for rank in range(topology.ranks):
+            node, local_rank = divmod(rank, topology.ranks_per_node)
+            environment = {
+                "RANK": str(rank),
+                "WORLD_SIZE": str(topology.ranks),
+                "LOCAL_RANK": str(local_rank),
+                "LOCAL_WORLD_SIZE": str(topology.ranks_per_node),
+                "MASTER_ADDR": site.address(0),
+                "RINGD_PEER_PORT": str(PEER_PORT),
+                "RINGD_SOCKET": socket_path(control, node),
+                "RINGD_JOB_ID": control.name,
+                **extra,
+            }
+            # The ranks of a node wait for its daemon.
+            script = 'until [ -s "$1" ]; do sleep 0.02; done; shift; exec "$@"'
+            argv = ["sh", "-c", script, "sh", ready_path(control, node), str(self.driver), str(control)]
+            launches.append(Launch(site.inside(node, argv), environment))
+        return launches
+
+    def _daemon_command(self, site: Site, node: int, control: Path) -> list[str]:
+        return [
+            str(self.daemon),
+            f"--socket={socket_path(control, node)}",
+            f"--peer-address={site.address(node)}:{PEER_PORT}",
+            f"--node-name=node{node}",
+            f"--state-dir={control}/state{node}",
+            f"--ready-file={ready_path(control, node)}",
+            # The nodes are one machine: shared memory between them would be cheating.
+            "--transports=tcp,self",
+            "--arena-bytes=8GiB",
+            "--log-level=warning",
+        ]
+
+
+def ringctl_command() -> list[str]:
+    """The CLI as built."""
+    return [str(paths.REPOSITORY / "bazel-bin" / "client" / "cli" / "ringctl")]
+
+
+def socket_path(control: Path, node: int) -> str:
+    return f"{control}/ringd{node}.sock"
+
+
+def ready_path(control: Path, node: int) -> str:
+    return f"{control}/ready{node}"
+
+
+def build(targets: list[str]) -> None:
+    """Builds with Bazel, optimised; seconds when there is nothing to do. Raises Unavailable."""
+    command = ["bazel", *os.environ.get("RINGD_BENCH_BAZEL_OPTIONS", "").split(), "build", *targets]
+    done = subprocess.run(command, cwd=paths.REPOSITORY, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Unavailable("ringd does not build: " + " | ".join(done.stderr.strip().splitlines()[-6:]))

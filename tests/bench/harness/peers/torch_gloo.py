@@ -1,0 +1,59 @@
+"""Gloo through torch.distributed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from .. import paths
+from ..session import Launch
+from ..site import Site
+from .peer import Peer, Say, wheels
+
+TORCH = "torch==2.13.0"
+
+
+class TorchGloo(Peer):
+    """Configuration: `gloo`. Uses the project's own Python environment when that has torch."""
+
+    name = "torch"
+
+    def __init__(self) -> None:
+        self._python = ""
+
+    def install(self, say: Say, may_install: bool) -> None:
+        project = [os.environ.get("RINGD_PYTHON", ""), str(paths.REPOSITORY / ".venv" / "bin" / "python")]
+        for python in project:
+            if python and Path(python).exists() and imports_torch(python):
+                self._python = python
+                return
+        venv = paths.PEERS / "torch"
+        wheels(venv, [TORCH, "numpy"], venv / "lib/python3.11/site-packages/torch", say, may_install)
+        self._python = str(venv / "bin" / "python")
+
+    def launches(self, configuration: str, site: Site, control: Path) -> list[Launch]:
+        topology = site.topology
+        port = site.port()
+        launches = []
+        for rank in range(topology.ranks):
+            environment = {
+                "RANK": str(rank),
+                "WORLD_SIZE": str(topology.ranks),
+                "MASTER_ADDR": site.address(0),
+                "MASTER_PORT": str(port),
+                "GLOO_SOCKET_IFNAME": site.interface,
+                "OMP_NUM_THREADS": "1",
+            }
+            argv = [self._python, str(paths.DRIVERS / "torch_driver.py"), str(control)]
+            launches.append(Launch(site.inside(rank // topology.ranks_per_node, argv), environment))
+        return launches
+
+    def start_seconds(self) -> float:
+        return 120.0
+
+
+def imports_torch(python: str) -> bool:
+    """Whether this interpreter has torch with distributed support; importing it would take seconds."""
+    code = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+    return subprocess.run([python, "-c", code], capture_output=True, timeout=60, check=False).returncode == 0

@@ -1,0 +1,157 @@
+"""Measures rows: every contestant's processes are up, and they take turns (A B C, B C A, ...), so that whatever
+the machine does, it does to all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections import defaultdict
+from collections.abc import Callable
+
+from . import floors, pacing
+from .contestants import Contestants
+from .machine import Probe, load_average
+from .pacing import Pace
+from .row import Measured, Row, Sample
+from .session import PeerError, UnsupportedError
+from .site import Site
+from .wire_counters import bytes_sent
+from .work import Batch, Way
+
+SLOW_CALL = 0.5
+# A row that moves more than this leaves no processes behind: they keep their memory.
+HEAVY_BYTES = 128 << 20
+
+
+@dataclasses.dataclass
+class Turn:
+    """One way of one contestant within a row."""
+
+    contestant: str
+    way: Way
+    call_seconds: float = 0.0
+    broken: bool = False
+    batch: Batch = dataclasses.field(default_factory=pacing.calibration)
+
+    @property
+    def seconds(self) -> float:
+        return self.call_seconds * self.batch.inner * (self.batch.samples + self.batch.warmup)
+
+
+class Runner:
+    """Runs the rows of one site. Thread safety: one thread."""
+
+    def __init__(
+        self, site: Site, contestants: Contestants, probe: Probe, pace: Pace, say: Callable[[str], None]
+    ) -> None:
+        self._site = site
+        self._contestants = contestants
+        self._probe = probe
+        self._pace = pace
+        self._say = say
+
+    def measure(self, row: Row, quick: bool) -> Measured:
+        """Measures one row. A contestant that breaks leaves a note and is out; the others go on."""
+        floor, kind = self._floor(row)
+        measured = Measured(row, floor, kind)
+        turns = self._calibrate(row, quick, measured)
+        turns = self._keep_promising(turns, measured)
+        for turn in turns:
+            turn.batch = pacing.plan_batch(turn.call_seconds, self._pace)
+        rounds = pacing.plan_rounds([turn.seconds for turn in turns], self._pace)
+        for number in range(rounds):
+            start = number % max(1, len(turns))
+            for turn in turns[start:] + turns[:start]:
+                self._take(turn, row, measured)
+        if row.payload > HEAVY_BYTES:
+            self._contestants.stop()
+        return measured
+
+    def _floor(self, row: Row) -> tuple[float, str]:
+        topology = row.topology
+        if topology.rate_mbit is not None:
+            return floors.wire_floor(row.payload, topology.nodes, topology.rate_mbit), "line"
+        copy = self._probe.copy_bytes_per_second(max(8192, topology.ranks * row.payload))
+        return floors.host_floor(row.payload, topology.ranks, copy, self._probe.line_ns()), "memory"
+
+    def _calibrate(self, row: Row, quick: bool, measured: Measured) -> list[Turn]:
+        turns: list[Turn] = []
+        for contestant, ways in row.ways.items():
+            for way in ways[:1] if quick else ways:
+                try:
+                    turns.append(self._calibrate_one(Turn(contestant, way), row, measured))
+                except UnsupportedError as reason:
+                    measured.notes.append(f"cannot do it: {reason}")
+                except PeerError as error:
+                    self._drop(contestant, way, error, measured)
+        return turns
+
+    def _calibrate_one(self, turn: Turn, row: Row, measured: Measured) -> Turn:
+        slow = measured.floor_seconds > 0.2 or row.computing_seconds > 0.2
+        batch = pacing.calibration_for_slow_work() if slow else pacing.calibration()
+        seconds = self._batch(turn, row, batch, measured)
+        if not slow and statistics.median(seconds) < 0.01:
+            # The first calls set things up: for short ones look again.
+            seconds = self._batch(turn, row, Batch(inner=5, samples=5, warmup=2), measured)
+        turn.call_seconds = min(seconds)
+        self._say(f"    {turn.contestant} {turn.way.label()}: about {turn.call_seconds * 1e6:,.1f} us")
+        return turn
+
+    def _keep_promising(self, turns: list[Turn], measured: Measured) -> list[Turn]:
+        calls: dict[str, dict[str, float]] = defaultdict(dict)
+        for turn in turns:
+            calls[turn.contestant][turn.way.label()] = turn.call_seconds
+        kept = []
+        for turn in turns:
+            if turn.way.label() in pacing.worth_repeating(calls[turn.contestant]):
+                kept.append(turn)
+            else:
+                text = f"{turn.contestant} {turn.way.label()}: {turn.call_seconds * 1e3:.3g} ms in the first calls"
+                measured.notes.append(f"left out, far from its best way: {text}")
+        return kept
+
+    def _take(self, turn: Turn, row: Row, measured: Measured) -> None:
+        if turn.broken:
+            return
+        before = self._probe.line_ns()
+        try:
+            seconds = self._batch(turn, row, turn.batch, measured)
+        except PeerError as error:
+            turn.broken = True
+            self._drop(turn.contestant, turn.way, error, measured)
+            return
+        sample = Sample(
+            turn.contestant, turn.way.label(), tuple(seconds), before, self._probe.line_ns(), load_average()
+        )
+        measured.samples.append(sample)
+
+    def _batch(self, turn: Turn, row: Row, batch: Batch, measured: Measured) -> list[float]:
+        """One batch, on an otherwise idle machine or beside the busy neighbour; checked against the line."""
+        limit = 60.0 + 20 * turn.seconds + 50 * measured.floor_seconds
+        session = self._contestants.session(turn.contestant, turn.way.configuration)
+        neighbour = self._probe.burn(1) if row.busy_neighbour else None
+        sent = bytes_sent(self._site)
+        try:
+            seconds = session.run(row.tensors, row.dtype, turn.way, batch, limit)
+        finally:
+            if neighbour is not None:
+                neighbour.kill()
+                neighbour.wait()
+        self._check_line(turn, row, batch, seconds, bytes_sent(self._site) - sent)
+        return seconds
+
+    def _check_line(self, turn: Turn, row: Row, batch: Batch, seconds: list[float], sent: int) -> None:
+        if not self._site.shaped or turn.way.mode == "null":
+            return
+        label = f"{turn.contestant} {turn.way.label()}"
+        calls = batch.inner * (batch.samples + batch.warmup)
+        if any(floors.beats_the_line(value, row.payload, row.topology) for value in seconds):
+            raise PeerError(f"{label}: CHEATED, faster than the line: {min(seconds) * 1e3:.3g} ms")
+        if sent < 0.99 * floors.fewest_bytes_on_wire(row.payload, row.topology.nodes, calls):
+            raise PeerError(f"{label}: CHEATED, only {sent} bytes crossed the links in {calls} calls")
+
+    def _drop(self, contestant: str, way: Way, error: PeerError, measured: Measured) -> None:
+        self._say(f"    {contestant} {way.label()}: {error}")
+        measured.notes.append(str(error))
+        measured.samples = [sample for sample in measured.samples if sample.key != (contestant, way.label())]
+        self._contestants.stop_one(contestant, way.configuration)

@@ -1,0 +1,148 @@
+"""One set of driver processes, kept for many pieces of work.
+
+Interleaving contestants needs all of them alive at once: a driver without work is blocked in read(), so it
+costs nothing while another one is measured.
+
+Thread safety: one thread. Ownership: the session owns its processes and its control folder; stop() ends and
+removes both. Invariant: every wait has a deadline.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from .work import Batch, TensorList, Way, work_line
+
+
+class PeerError(Exception):
+    """A peer broke, hung or gave a wrong sum: its figures would be worthless."""
+
+
+class UnsupportedError(Exception):
+    """A peer has no way of doing this work."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """One process to start; the launcher of an MPI starts its ranks itself."""
+
+    argv: list[str]
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+class Session:
+    """Starts the processes on construction; ready() waits for them."""
+
+    def __init__(self, label: str, folder: Path, ranks: int, launches: list[Launch]) -> None:
+        self.label = label
+        self.version = ""
+        self.folder = folder
+        self._next_id = 1
+        self._received = b""
+        self._out = os.open(folder / "out", os.O_RDWR | os.O_NONBLOCK)
+        # Opened for both directions, so that neither side has to wait for the other one's open().
+        self._in = [os.open(folder / f"in.{rank}", os.O_RDWR) for rank in range(ranks)]
+        self._log = (folder / "log").open("wb")
+        self._processes = [self._start(launch) for launch in launches]
+
+    def _start(self, launch: Launch) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            launch.argv,
+            env={**os.environ, **launch.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def ready(self, seconds: float) -> None:
+        """Waits until rank 0 has reported. Raises PeerError."""
+        self.version = str(self._receive(0, seconds)["ready"])
+
+    def run(self, tensors: TensorList, dtype: str, way: Way, batch: Batch, seconds: float) -> list[float]:
+        """Does one batch; returns the seconds per call, one for each sample."""
+        identity = self._next_id
+        self._next_id += 1
+        line = work_line(identity, tensors, dtype, way, batch, self.folder).encode("ascii")
+        for descriptor in self._in:
+            os.write(descriptor, line)
+        answer = self._receive(identity, seconds)
+        if "unsupported" in answer:
+            raise UnsupportedError(f"{self.label}: {answer['unsupported']}")
+        values = answer["seconds"]
+        assert isinstance(values, list)
+        return [float(value) for value in values]
+
+    def _receive(self, identity: int, seconds: float) -> dict[str, object]:
+        deadline = time.monotonic() + seconds
+        while True:
+            line, found, rest = self._received.partition(b"\n")
+            if found:
+                self._received = rest
+                answer = json.loads(line)
+                if "error" in answer:
+                    raise PeerError(f"{self.label}: {answer['error']}")
+                if answer.get("id") == identity:
+                    return dict(answer)
+                continue
+            self._wait_for_more(deadline)
+
+    def _wait_for_more(self, deadline: float) -> None:
+        readable, _, _ = select.select([self._out], [], [], 0.2)
+        if readable:
+            self._received += os.read(self._out, 65536)
+            return
+        ended = [process.returncode for process in self._processes if process.poll() is not None]
+        if ended:
+            raise PeerError(f"{self.label}: a process ended with {ended[0]}: {self.log_tail()}")
+        if time.monotonic() > deadline:
+            raise PeerError(f"{self.label}: no answer in time: {self.log_tail()}")
+
+    def log_tail(self) -> str:
+        """The end of what the processes printed."""
+        self._log.flush()
+        text = (self.folder / "log").read_text(encoding="utf-8", errors="replace")
+        return " | ".join(line for line in text.strip().splitlines()[-12:] if line.strip())
+
+    def stop(self) -> None:
+        """Ends the processes and removes the control folder. Idempotent."""
+        if not self.folder.exists():
+            return
+        for descriptor in self._in:
+            os.write(descriptor, b"quit\n")
+        deadline = time.monotonic() + 5
+        for process in self._processes:
+            self._end(process, deadline)
+        for descriptor in [*self._in, self._out]:
+            os.close(descriptor)
+        self._log.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @staticmethod
+    def _end(process: subprocess.Popen[bytes], deadline: float) -> None:
+        for ending in (None, signal.SIGTERM, signal.SIGKILL):
+            if ending is not None and process.poll() is None:
+                os.killpg(process.pid, ending)
+            try:
+                process.wait(timeout=max(0.5, deadline - time.monotonic()))
+                return
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def control_folder(ranks: int) -> Path:
+    """Makes the folder with the FIFOs. Its name is short: some peers put sockets beside it."""
+    folder = Path(tempfile.mkdtemp(prefix="rbench-", dir="/tmp"))
+    os.mkfifo(folder / "out")
+    for rank in range(ranks):
+        os.mkfifo(folder / f"in.{rank}")
+    return folder

@@ -1,0 +1,133 @@
+"""One run of one suite: sites, contestants, rows, time limit."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .contestants import Contestants
+from .machine import Probe, describe
+from .pacing import Pace
+from .peers.peer import Peer
+from .report import SCHEMA, row_json, row_text
+from .row import Row
+from .runner import Runner
+from .session import PeerError
+from .site import Site, Topology, remove_stale
+from .suites import host, idle, models, wire
+
+ROWS: dict[str, Callable[[], list[Row]]] = {"host": host.rows, "wire": wire.rows, "models": models.rows}
+SUITES = [*ROWS, "idle"]
+
+QUICK_LIMIT = 170.0
+FULL_LIMIT = 14 * 60.0
+PACES = {
+    # (suite is on wires, quick)
+    (False, True): Pace(rounds=4, batch_seconds=0.1, row_seconds=6.0),
+    (False, False): Pace(rounds=11, batch_seconds=0.25, row_seconds=25.0),
+    (True, True): Pace(rounds=3, batch_seconds=0.3, row_seconds=9.0),
+    (True, False): Pace(rounds=5, batch_seconds=1.0, row_seconds=45.0),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the command line asked for."""
+
+    suite: str
+    quick: bool
+    pattern: str
+    limit_seconds: float | None = None
+
+
+class SuiteRun:
+    """Collects the entries as they come, so that an interrupted run keeps what it has. One thread."""
+
+    def __init__(
+        self, options: Options, peers: dict[str, Peer], probe: Probe, say: Callable[[str], None]
+    ) -> None:
+        self._options = options
+        self._peers = peers
+        self._probe = probe
+        self._say = say
+        self._started = time.monotonic()
+        self._versions: dict[str, str] = {}
+        self._machine = describe()
+        self.entries: list[dict[str, Any]] = []
+        self.skipped: list[str] = []
+
+    def run(self) -> None:
+        """Measures everything that was asked for and fits into the time."""
+        remove_stale()
+        if self._options.suite == "idle":
+            self._run_idle()
+            return
+        rows = selected(self._options)
+        for topology in dict.fromkeys(row.topology for row in rows):
+            self._run_site(topology, [row for row in rows if row.topology == topology])
+
+    def result(self) -> dict[str, Any]:
+        """The whole run as JSON."""
+        return {
+            "schema": SCHEMA,
+            "suite": self._options.suite,
+            "quick": self._options.quick,
+            "seconds": round(time.monotonic() - self._started, 1),
+            "machine": dataclasses.asdict(self._machine),
+            "versions": self._versions,
+            "skipped_for_time": self.skipped,
+            "rows": self.entries,
+        }
+
+    def _run_site(self, topology: Topology, rows: list[Row]) -> None:
+        pace = PACES[(topology.rate_mbit is not None, self._options.quick)]
+        with Site(topology) as site:
+            contestants = Contestants(site, self._peers, self._say)
+            runner = Runner(site, contestants, self._probe, pace, self._say)
+            try:
+                for row in rows:
+                    self._run_row(runner, row)
+                    self._versions |= contestants.versions()
+            finally:
+                contestants.stop()
+
+    def _run_row(self, runner: Runner, row: Row) -> None:
+        limit = self._options.limit_seconds or (QUICK_LIMIT if self._options.quick else FULL_LIMIT)
+        passed = time.monotonic() - self._started
+        if passed > limit:
+            self.skipped.append(row.name)
+            self._say(f"{row.name}: skipped, {passed:.0f} s of {limit:.0f} s are used up")
+            return
+        self._say(f"{row.name}  [{passed:.0f} s]")
+        known = {name: ways for name, ways in row.ways.items() if name.split(",")[0] in self._peers}
+        entry = row_json(runner.measure(dataclasses.replace(row, ways=known), self._options.quick))
+        self.entries.append(entry)
+        self._say(row_text(entry))
+
+    def _run_idle(self) -> None:
+        seconds = 10.0 if self._options.quick else 60.0
+        for topology, work in (
+            (idle.TRAINERS, lambda site, contestants: idle.idle_node(site, contestants, seconds, self._say)),
+            (idle.STEPPING, lambda site, contestants: idle.steady_steps(site, contestants, self._say)),
+        ):
+            with Site(topology) as site:
+                contestants = Contestants(site, self._peers, self._say)
+                try:
+                    found = work(site, contestants)
+                    self.entries += found
+                    for entry in found:
+                        self._say(f"{entry['row']}\n{row_text(entry)}")
+                except PeerError as error:
+                    self._say(f"    {error}")
+                finally:
+                    contestants.stop()
+
+
+def selected(options: Options) -> list[Row]:
+    """The rows of a run: a pattern is a part of the name, or a shell pattern for all of it."""
+    rows = [row for row in ROWS[options.suite]() if row.quick or not options.quick or options.pattern]
+    pattern = options.pattern
+    return [row for row in rows if not pattern or pattern in row.name or fnmatch.fnmatch(row.name, pattern)]

@@ -1,0 +1,1 @@
+"""The suites: which rows there are."""

@@ -1,0 +1,137 @@
+"""Suite `idle`: what a node pays while its trainers do nothing, and what a steady step exchanges."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..contestants import Contestants
+from ..report import plain_row
+from ..session import PeerError
+from ..site import Site, Topology, run
+from ..work import Batch, Way, model_gradients
+
+TRAINERS = Topology(nodes=1, ranks_per_node=4)
+STEPPING = Topology(nodes=2, ranks_per_node=1, rate_mbit=10000)
+GOAL_CPU_PERCENT = 0.5
+
+
+def idle_node(
+    site: Site, contestants: Contestants, seconds: float, say: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """CPU of ringd and of four attached trainers that wait for nothing, and ringd's memory for them."""
+    say(f"  four idle trainers, {seconds:.0f} s")
+    contestants.session("ringd", "learned")
+    time.sleep(2)  # whatever attaching sets in motion is over
+    pids = [int(pid) for pid in run("ip", "netns", "pids", site.hub).split()]
+    daemons = [pid for pid in pids if command_name(pid) == "ringd"]
+    before, started = cpu_seconds(pids), time.monotonic()
+    daemon_before = cpu_seconds(daemons)
+    time.sleep(seconds)
+    passed = time.monotonic() - started
+    percent = 100 * (cpu_seconds(pids) - before) / passed
+    daemon_percent = 100 * (cpu_seconds(daemons) - daemon_before) / passed
+    memory = sum(proportional_kib(pid) for pid in daemons)
+    return [
+        plain_row(
+            "idle/4 trainers attached, ringd and trainers",
+            "cpu",
+            "% of a core",
+            percent,
+            f"below {GOAL_CPU_PERCENT} %",
+            percent < GOAL_CPU_PERCENT,
+        ),
+        plain_row(
+            "idle/4 trainers attached, ringd alone",
+            "cpu",
+            "% of a core",
+            daemon_percent,
+            f"below {GOAL_CPU_PERCENT} %",
+            daemon_percent < GOAL_CPU_PERCENT,
+        ),
+        plain_row(
+            "idle/ringd's memory per attached trainer",
+            "proportional set size",
+            "KiB",
+            memory / TRAINERS.ranks,
+            "documented",
+            None,
+        ),
+    ]
+
+
+def steady_steps(site: Site, contestants: Contestants, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Negotiation messages per step, once the schedule is learned."""
+    say("  steady steps of ResNet-101's gradients")
+    session = contestants.session("ringd", "learned")
+    gradients = model_gradients("resnet101")
+    way = Way("learned", "async", "arena")
+    session.run(gradients, "f32", way, Batch(inner=1, samples=10, warmup=0, verify=True), 120)
+    before = negotiation_messages(session.folder, site)
+    steps = 10
+    session.run(gradients, "f32", way, Batch(inner=1, samples=steps, warmup=0), 120)
+    messages = (negotiation_messages(session.folder, site) - before) / steps
+    return [
+        plain_row(
+            "idle/negotiation messages per steady step", "messages", "per step", messages, "0", messages == 0
+        )
+    ]
+
+
+def negotiation_messages(control: Path, site: Site) -> float:
+    """What `ringctl comms` of the first node counts. Raises PeerError when it does not say."""
+    from ..peers.ringd import ringctl_command, socket_path
+
+    command = site.inside(0, [*ringctl_command(), "--socket", socket_path(control, 0), "comms", "--json"])
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    if done.returncode != 0:
+        raise PeerError(f"ringctl comms: {done.stderr.strip()}")
+    counts = list(find_numbers(json.loads(done.stdout), "negotiation_messages"))
+    if not counts:
+        raise PeerError("ringctl comms --json has no negotiation_messages")
+    return sum(counts)
+
+
+def find_numbers(value: Any, key: str) -> list[float]:
+    """All numbers under `key`, at any depth."""
+    found: list[float] = []
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            found += [float(inner)] if name == key else find_numbers(inner, key)
+    elif isinstance(value, list):
+        for inner in value:
+            found += find_numbers(inner, key)
+    return found
+
+
+def command_name(pid: int) -> str:
+    """The program's name; empty when the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """Processor time that these processes have used."""
+    ticks = 0
+    for pid in pids:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def proportional_kib(pid: int) -> float:
+    """Memory of a process, shared pages counted by their share."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
+        if line.startswith("Pss:"):
+            return float(line.split()[1])
+    return 0.0

@@ -1,0 +1,74 @@
+"""The JSON of one or more runs as the Markdown table of README.md."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def load(paths: list[Path]) -> list[dict[str, Any]]:
+    """The runs, in the order given."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+
+def render(runs: list[dict[str, Any]]) -> str:
+    """One section for each run."""
+    return "\n\n".join(render_run(run) for run in runs) + "\n"
+
+
+def render_run(run: dict[str, Any]) -> str:
+    machine = run["machine"]
+    kind = "quick run" if run["quick"] else "full run"
+    lines = [
+        f"### Suite `{run['suite']}`, {machine['date']}, {kind}",
+        "",
+        f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
+        f"Linux {machine['kernel']}.",
+        "",
+        "| row | unit | ringd | best peer | others | ratio | floor | state | goal |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [render_row(entry) for entry in run["rows"]]
+    return "\n".join(lines)
+
+
+def render_row(entry: dict[str, Any]) -> str:
+    best = entry["best_peer"]
+    others = sorted(
+        ((name, value) for name, value in entry["peers"].items() if name != best),
+        key=lambda item: float(item[1]),
+    )
+    shares = entry.get("line_share", {})
+    cells = [
+        entry["row"].split("/", 1)[1],
+        entry["unit"],
+        number(entry["ringd"]) + share(shares, "ringd"),
+        f"{best} {number(entry['peers'][best])}{share(shares, best)}" if best else "",
+        "; ".join(f"{name} {number(value)}" for name, value in others),
+        number(entry["ratio"]),
+        number(entry["floor"]),
+        str(entry.get("state", "")),
+        goal_cell(entry),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def number(value: float | None) -> str:
+    """At most three digits after the point, none where they say nothing."""
+    if value is None:
+        return "-"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def share(shares: dict[str, float], name: str) -> str:
+    return f" ({100 * shares[name]:.1f} %)" if name in shares else ""
+
+
+def goal_cell(entry: dict[str, Any]) -> str:
+    if not entry["goal"]:
+        return ""
+    verdict = {True: "met", False: "**missed**", None: "not judged"}[entry["met"]]
+    return f"{entry['goal']}: {verdict}"
