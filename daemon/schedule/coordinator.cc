@@ -53,6 +53,7 @@ class Coordinator::Impl {
 
   // Whether an announcement made in `epoch` counts; an error if the node should have known better.
   absl::StatusOr<bool> IsCurrent(const std::string& name, Epoch epoch) const;
+  bool LearnsNow(const std::string& announced);
   void OnAgreed(const std::string& name, const NegotiationTable::Result& result, TimePoint now);
 
   void Broadcast(CoordinatorMessage message);
@@ -74,7 +75,6 @@ class Coordinator::Impl {
   std::unordered_map<std::string, Epoch> scheduled_since_;
 
   std::uint32_t next_sequence_ = 0;
-  bool period_ended_ = false;
   std::vector<CoordinatorMessage> outgoing_;
   CoordinatorStatus counters_;  // without what Status() computes
   std::uint64_t messages_at_period_start_ = 0;
@@ -95,7 +95,7 @@ absl::Status Coordinator::Impl::Handle(NodeIndex from, const Ready& ready, TimeP
   for (const ReadyTensor& tensor : ready.tensors) {
     const absl::StatusOr<bool> current = IsCurrent(tensor.name, ready.epoch);
     if (!current.ok()) return current.status();
-    if (!*current) continue;
+    if (!*current || LearnsNow(tensor.name)) continue;
     absl::StatusOr<NegotiationTable::Result> result = negotiation_.Announce(from, tensor, now);
     if (!result.ok()) return result.status();
     if (result->outcome == NegotiationTable::Outcome::kIncomplete) continue;
@@ -121,12 +121,23 @@ absl::StatusOr<bool> Coordinator::Impl::IsCurrent(const std::string& name, Epoch
       absl::StrCat("tensor '", name, "' was announced although it is scheduled"));
 }
 
+// At the end of a period: schedules what is stable. True if the announced tensor is scheduled by
+// that, and so its announcement void.
+bool Coordinator::Impl::LearnsNow(const std::string& announced) {
+  if (!config_.learn || !learner_.OnAnnounced(announced)) return false;
+  std::vector<LearnedTensor> stable = learner_.TakeStable();
+  if (stable.empty()) return false;
+  // Operations first: the schedule takes over its tensors from their next occurrence on.
+  SendBatch();
+  SendSchedule(planner_.Plan(std::move(stable)));
+  return scheduled_since_.count(announced) != 0;
+}
+
 void Coordinator::Impl::OnAgreed(const std::string& name, const NegotiationTable::Result& result,
                                  TimePoint now) {
   batch_.Add(name, result.meta);
   if (!config_.learn) return;
   if (!learner_.OnExecuted(name, result.meta, result.follows_wait, now)) return;
-  period_ended_ = true;
   const std::uint64_t messages = counters_.messages_received + counters_.messages_sent;
   counters_.messages_last_period = messages - messages_at_period_start_;
   messages_at_period_start_ = messages;
@@ -164,11 +175,8 @@ void Coordinator::Impl::Broadcast(CoordinatorMessage message) {
 }
 
 void Coordinator::Impl::Flush(std::vector<CoordinatorMessage>& broadcasts) {
-  // Operations first: a schedule must not take over a tensor that an operation sent after it needs.
   SendBatch();
   for (const Retirement& retirement : channels_.TakeFinishedRetirements()) Finish(retirement);
-  if (period_ended_) SendSchedule(planner_.Plan(learner_.TakeStable()));
-  period_ended_ = false;
   broadcasts.insert(broadcasts.end(), std::make_move_iterator(outgoing_.begin()),
                     std::make_move_iterator(outgoing_.end()));
   outgoing_.clear();
@@ -250,7 +258,10 @@ Channel Coordinator::Impl::RetireChannel(std::uint32_t number, BreakReason reaso
   Broadcast(Retire{++counters_.epoch, number, final_count});
   ++counters_.breaks[static_cast<int>(reason)];
   // Each node sent its announcements of before the schedule ahead of its Frozen: none is left.
-  for (const LearnedTensor& tensor : channel.tensors) scheduled_since_.erase(tensor.name);
+  for (LearnedTensor& tensor : channel.tensors) {
+    tensor.executed += final_count;
+    scheduled_since_.erase(tensor.name);
+  }
   return channel;
 }
 

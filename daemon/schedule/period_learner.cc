@@ -18,6 +18,14 @@ constexpr std::uint64_t kForgetInterval = 64;
 
 }  // namespace
 
+bool PeriodLearner::OnAnnounced(const std::string& name) {
+  if (current_.size() == tried_at_) return false;
+  const auto found = observations_.find(name);
+  if (found == observations_.end() || found->second.last_period != period_) return false;
+  tried_at_ = current_.size();
+  return true;
+}
+
 bool PeriodLearner::OnExecuted(const std::string& name, const TensorMeta& meta, bool follows_wait,
                                TimePoint now) {
   if (period_ == 0) BeginPeriod(now);
@@ -49,6 +57,9 @@ void PeriodLearner::BeginPeriod(TimePoint now) {
   period_start_ = now;
   previous_ = std::move(current_);
   current_.clear();
+  tried_at_ = 0;
+  waited_ = waits_ ? waited_ + 1 : 0;
+  waits_ = false;
   if (period_ % kForgetInterval == 0 || previous_.size() >= kMaxPeriodTensors) ForgetAbsent();
 }
 
@@ -63,29 +74,42 @@ int PeriodLearner::RequiredStreak(const std::string& name) const {
   return found == required_streak_.end() ? periods_to_learn_ : found->second;
 }
 
-std::vector<LearnedTensor> PeriodLearner::TakeStable() {
-  std::vector<std::pair<const std::string*, const Observation*>> stable;
-  bool others_follow = false;
-  for (const std::string& name : previous_) {
+// Whether a tensor of this period is on its way to being stable, or one of the last period has not
+// come yet.
+bool PeriodLearner::MustWaitForOthers() const {
+  if (waited_ >= periods_to_learn_) return false;
+  const auto follows = [this](const std::string& name) {
     const auto found = observations_.find(name);
-    if (found == observations_.end()) continue;
-    const int required = RequiredStreak(name);
-    // A tensor that was executed again already has its new occurrence in these sums: no harm.
-    if (!CanLearn(found->second.meta)) continue;
-    if (found->second.streak >= required) {
-      stable.emplace_back(&found->first, &found->second);
-    } else if (required == periods_to_learn_) {
-      others_follow = true;
-    }
+    return found != observations_.end() && CanLearn(found->second.meta) &&
+           RequiredStreak(name) == periods_to_learn_ &&
+           (found->second.streak < periods_to_learn_ || found->second.last_period < period_);
+  };
+  return std::any_of(current_.begin(), current_.end(), follows) ||
+         std::any_of(previous_.begin(), previous_.end(), follows);
+}
+
+std::vector<LearnedTensor> PeriodLearner::TakeStable() {
+  std::vector<std::string> stable;
+  std::vector<std::string> others;
+  for (const std::string& name : current_) {
+    const Observation& seen = observations_.at(name);
+    const bool is_stable = CanLearn(seen.meta) && seen.streak >= RequiredStreak(name);
+    (is_stable ? stable : others).push_back(name);
   }
   std::vector<LearnedTensor> taken;
   if (stable.empty()) return taken;
-  if (others_follow && ++waited_ <= periods_to_learn_) return taken;
-  waited_ = 0;
-  for (const auto& [name, seen] : stable) {
-    taken.push_back({*name, seen->meta, seen->offset_sum / seen->streak, seen->follows_wait});
+  waits_ = MustWaitForOthers();
+  if (waits_) return taken;
+  ++taken_;
+  current_ = std::move(others);
+  tried_at_ = current_.size();
+  for (const std::string& name : stable) {
+    const auto found = observations_.find(name);
+    const Observation& seen = found->second;
+    taken.push_back(
+        {name, seen.meta, seen.offset_sum / seen.streak, seen.follows_wait, taken_, 0});
+    observations_.erase(found);
   }
-  for (const LearnedTensor& tensor : taken) observations_.erase(tensor.name);
   std::stable_sort(taken.begin(), taken.end(), [](const LearnedTensor& a, const LearnedTensor& b) {
     return a.ready_offset < b.ready_offset;
   });

@@ -27,19 +27,29 @@ struct LearnedTensor {
   TensorMeta meta;
   std::chrono::nanoseconds ready_offset{0};  // in its period, mean over the observed ones
   bool follows_wait = false;                 // in every observed period
+  // Tensors learned together come equally often. Of two of them only such may share a bucket that
+  // have also been executed equally often since: otherwise the bucket would wait for the one's
+  // occurrence of this step and the other's of the next.
+  std::uint64_t learned_with = 0;  // equal for tensors learned together
+  std::uint64_t executed = 0;      // since they were learned
 };
 
 class PeriodLearner {
  public:
   explicit PeriodLearner(int periods_to_learn) : periods_to_learn_(periods_to_learn) {}
 
-  // Notes that the tensor was ready everywhere and is executed. True if that began a new period:
-  // then TakeStable may have tensors.
+  // Notes that a node announced the tensor. True if it was executed in this period already and
+  // there may be stable tensors: the period is about to end, and this is the moment to call
+  // TakeStable, before the tensor is executed again.
+  bool OnAnnounced(const std::string& name);
+
+  // Notes that the tensor was ready everywhere and is executed. True if that began a new period.
   bool OnExecuted(const std::string& name, const TensorMeta& meta, bool follows_wait,
                   TimePoint now);
 
-  // The stable tensors of the period that ended last, in readiness order; forgets them. Empty while
-  // tensors that may become stable soon are not yet, since tensors planned together fuse better.
+  // The stable tensors that were executed in this period (so that the next occurrence of each
+  // belongs to the next period), in readiness order; forgets them. Empty while tensors that may
+  // become stable soon are not yet, since tensors planned together fuse better.
   std::vector<LearnedTensor> TakeStable();
 
   // The tensor departed from its schedule by itself: it must prove stable for twice as long as the
@@ -47,8 +57,6 @@ class PeriodLearner {
   void Penalise(const std::string& name);
   // No local rank knows the tensor any more.
   void Forget(const std::string& name);
-
-  std::uint64_t periods() const { return period_; }
 
  private:
   struct Observation {
@@ -63,12 +71,17 @@ class PeriodLearner {
   void ForgetAbsent();
   int RequiredStreak(const std::string& name) const;
 
+  bool MustWaitForOthers() const;
+
   const int periods_to_learn_;
   std::uint64_t period_ = 0;
   TimePoint period_start_;
-  std::vector<std::string> current_;   // executed in this period
+  std::vector<std::string> current_;   // executed in this period, each once
   std::vector<std::string> previous_;  // executed in the last one
+  std::size_t tried_at_ = 0;           // current_.size() when OnAnnounced was last true
+  std::uint64_t taken_ = 0;            // how often TakeStable had something
   int waited_ = 0;                     // periods for which stable tensors waited for others
+  bool waits_ = false;                 // they do in this period
   std::unordered_map<std::string, Observation> observations_;
   std::unordered_map<std::string, int> required_streak_;  // where it is not periods_to_learn_
 };

@@ -46,15 +46,17 @@ PlannedBucket SchedulePlanner::AsOneBucket(std::vector<LearnedTensor> tensors) {
 }
 
 std::vector<PlanTensor> SchedulePlanner::Describe(const std::vector<LearnedTensor>& tensors) const {
-  // Kind, type, op and group decide who may join whom; the planner sees a number for each mixture.
-  using Key = std::tuple<CollectiveKind, DataType, ReduceOp, std::uint32_t>;
+  // All that decides who may join whom; the planner sees a number for each mixture.
+  using Key = std::tuple<CollectiveKind, DataType, ReduceOp, std::uint32_t, std::uint64_t,
+                         std::uint64_t>;
   std::map<Key, std::uint32_t> classes;
   std::vector<PlanTensor> described;
   described.reserve(tensors.size());
   for (const LearnedTensor& tensor : tensors) {
     const auto group = group_.find(tensor.name);
     const Key key{tensor.meta.kind, tensor.meta.dtype, tensor.meta.op,
-                  group == group_.end() ? 0 : group->second.number};
+                  group == group_.end() ? 0 : group->second.number, tensor.learned_with,
+                  tensor.executed};
     const auto next = static_cast<std::uint32_t>(classes.size());
     const std::uint32_t fusion_class = classes.try_emplace(key, next).first->second;
     described.push_back(
