@@ -36,15 +36,15 @@ class PeerEvents {
   virtual void OnNodeConnected(StreamId stream, std::string peer_address) = 0;
   virtual void OnNodeMessage(StreamId stream, v1::NodeMessage message) = 0;
 
-  // Ok: the node closed the stream. kUnavailable: the node or the way to it is lost. After Close()
-  // here: the reason given there.
+  // Ok: the node closed the stream in order. kUnavailable: the node or the way to it is lost. After
+  // Close() here: the reason given there.
   virtual void OnNodeDisconnected(StreamId stream, absl::Status why) = 0;
 
   // Node side: the stream came from ConnectToCoordinator().
   virtual void OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message) = 0;
 
-  // kDeadlineExceeded: no ringd answered before the connect deadline. kUnavailable: it was lost. After
-  // Close() here: the reason given there. Anything else: the reason that the coordinator closed with.
+  // kDeadlineExceeded: no ringd answered before the connect deadline. kUnavailable: it or the way to it
+  // is lost. After Close() here: the reason given there. Otherwise what the coordinator closed with.
   virtual void OnCoordinatorDisconnected(StreamId stream, absl::Status why) = 0;
 };
 
@@ -54,8 +54,7 @@ class PeerNetwork {
  public:
   virtual ~PeerNetwork() = default;
 
-  // Whom to tell. Call once, before the first stream; a node that connects earlier is turned away and
-  // tries again.
+  // Whom to tell. Call once, before the first stream; a node that connects earlier is turned away.
   virtual void SetEvents(PeerEvents* events) = 0;
 
   // Opens a stream to the ringd at `host_port` and returns at once. Keeps trying until `deadline`, so
@@ -70,9 +69,9 @@ class PeerNetwork {
   virtual void Send(StreamId stream, v1::NodeMessage message) = 0;         // opened here
   virtual void Send(StreamId stream, v1::CoordinatorMessage message) = 0;  // opened to here
 
-  // Ends the stream in order: what was sent before still leaves, for a short time at most. On a stream
-  // opened to here the other side is told `reason`, which is not ok in that case. Idempotent: the
-  // first reason stands.
+  // Ends the stream in order: what was sent before still leaves, for a short time at most. No message
+  // event begins any more. On a stream opened to here the other side is told `reason`, cut to 2 KiB.
+  // Idempotent: the first reason stands.
   virtual void Close(StreamId stream, absl::Status reason) = 0;
 };
 

@@ -6,19 +6,12 @@
 #ifndef RINGD_DAEMON_PEERS_SCHEDULE_CONVERSION_H_
 #define RINGD_DAEMON_PEERS_SCHEDULE_CONVERSION_H_
 
-#include <cstddef>
-
 #include "absl/status/statusor.h"
 #include "daemon/schedule/messages.h"
 #include "daemon/schedule/tensor_meta.h"
 #include "proto/rpc/peer.pb.h"
 
 namespace ringd {
-
-// Limits of what is accepted, the same as at registration.
-inline constexpr std::size_t kMaxTensorNameBytes = 512;
-inline constexpr int kMaxTensorDimensions = 32;
-inline constexpr int kMaxTensorsInMessage = 1 << 18;
 
 v1::NodeMessage ToProto(const NodeMessage& message);
 v1::CoordinatorMessage ToProto(const CoordinatorMessage& message);
@@ -34,7 +27,7 @@ absl::StatusOr<NodeMessage> FromProto(const v1::NodeMessage& message);
 absl::StatusOr<CoordinatorMessage> FromProto(const v1::CoordinatorMessage& message);
 
 // kInvalidArgument: unknown kind, data type or operator, negative dimension, more elements than can be
-// addressed, a scale that is no number, a negative root.
+// addressed, a scale that is not finite, a negative root.
 absl::StatusOr<TensorMeta> FromProto(const v1::TensorMeta& meta);
 
 }  // namespace ringd
