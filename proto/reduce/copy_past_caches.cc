@@ -1,4 +1,5 @@
-// A copy that does not read what it is going to overwrite, and does not push the caches' content out.
+// A copy that does not read what it is going to overwrite, and does not push the caches' content
+// out.
 #include <cstdint>
 #include <cstring>
 

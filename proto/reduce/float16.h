@@ -43,7 +43,8 @@ constexpr std::uint16_t FloatToFloat16(float value) noexcept {
   } else if (magnitude >= 0x47800000u) {  // 2^16
     result = 0x7C00u;
   } else if (magnitude < 0x38800000u) {  // 2^-14: the result is subnormal
-    // Adding 0.5 leaves a unit in the last place of 2^-24, float16's smallest step: the addition rounds.
+    // Adding 0.5 leaves a unit in the last place of 2^-24, float16's smallest step: the addition
+    // rounds.
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     result = std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0.5f);
   } else {  // rounding may carry into the exponent, up to infinity

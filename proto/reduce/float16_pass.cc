@@ -96,9 +96,10 @@ class Float16Codec : public Float16CodecBase {
   }
 };
 
-// A bfloat16 is the upper half of a float32. Each vector of 16-bit elements is taken apart into its even
-// and its odd elements, so that nothing has to be moved between lanes. The instructions of AVX512-BF16 are
-// not used: they take subnormal numbers for zero, and the processors without them would differ.
+// A bfloat16 is the upper half of a float32. Each vector of 16-bit elements is taken apart into its
+// even and its odd elements, so that nothing has to be moved between lanes. The instructions of
+// AVX512-BF16 are not used: they take subnormal numbers for zero, and the processors without them
+// would differ.
 class Bfloat16Codec : public Float16CodecBase {
  public:
   using Float16CodecBase::Float16CodecBase;

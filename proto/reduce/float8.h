@@ -1,5 +1,5 @@
-// The two 8-bit floating-point formats (OCP 8-bit floating point specification), one value at a time, in
-// portable C++.
+// The two 8-bit floating-point formats (OCP 8-bit floating point specification), one value at a
+// time, in portable C++.
 #ifndef RINGD_PROTO_REDUCE_FLOAT8_H_
 #define RINGD_PROTO_REDUCE_FLOAT8_H_
 
@@ -39,7 +39,8 @@ constexpr float Float8E4M3ToFloat(std::uint8_t bits) noexcept {
   return Float16ToFloat(static_cast<std::uint16_t>(sign | (magnitude << 7))) * 256.0f;
 }
 
-// Rounds to nearest even; a finite value too large becomes the largest; infinity and NaN stay marked.
+// Rounds to nearest even; a finite value too large becomes the largest; infinity and NaN stay
+// marked.
 template <typename Format>
 constexpr std::uint8_t FloatToFloat8(float value) noexcept {
   constexpr int kShift = 23 - Format::kMantissaBits;

@@ -16,8 +16,9 @@ namespace ringd::reduce_internal::HWY_NAMESPACE {
 
 namespace hn = ::hwy::HWY_NAMESPACE;
 
-// The accumulators hold the elements' values divided by this: a float8 shifted into a float16's place keeps
-// its fraction, but its exponent is read with float16's bias. Sums and comparisons don't mind.
+// The accumulators hold the elements' values divided by this: a float8 shifted into a float16's
+// place keeps its fraction, but its exponent is read with float16's bias. Sums and comparisons
+// don't mind.
 template <class Format>
 inline constexpr float kAccumulatorUnit = static_cast<float>(1 << (15 - Format::kExponentBias));
 
@@ -63,8 +64,9 @@ class Float8Codec {
 
 #else
 
-// A block is one vector of bytes, taken apart into even and odd bytes, so that only the steps between 16 and
-// 32 bits move anything between lanes. The processor converts between float16 and float32 (F16C).
+// A block is one vector of bytes, taken apart into even and odd bytes, so that only the steps
+// between 16 and 32 bits move anything between lanes. The processor converts between float16 and
+// float32 (F16C).
 template <class Format, Accumulate kAccumulate>
 class Float8Codec {
  public:
@@ -99,7 +101,8 @@ class Float8Codec {
   HWY_INLINE Quad<Tag> Scale(const Quad<Tag>& q) const {
     const Tag d;
     if constexpr (kAccumulate == Accumulate::kDivided && !kIsE5M2) {
-      // Of the values themselves, so that a factor overflows float32 where it does for every other type.
+      // Of the values themselves, so that a factor overflows float32 where it does for every other
+      // type.
       const Quad<Tag> scaled = Multiply(d, Multiply(d, q, kAccumulatorUnit<Format>), factor_);
       return Multiply(d, scaled, 1.0f / kAccumulatorUnit<Format>);
     } else {
@@ -134,8 +137,8 @@ class Float8Codec {
     }
   }
 
-  // To the byte in the upper half of each word, the lower half zero. `words` are float16 without bits below
-  // the float8's fraction, but for NaN and for what is too large.
+  // To the byte in the upper half of each word, the lower half zero. `words` are float16 without
+  // bits below the float8's fraction, but for NaN and for what is too large.
   HWY_INLINE static Words FromFloat16(Words words) {
     const WordTag d;
     const hn::RebindToSigned<WordTag> ds;
@@ -157,8 +160,8 @@ class Float8Codec {
     return hn::Combine(WordTag(), TowardZero(Round(high)), TowardZero(Round(low)));
   }
 
-  // Rounds to the float8's fraction, to nearest even: adding and taking away a number so large that its unit
-  // in the last place is the float8's step at v (or the subnormals' step).
+  // Rounds to the float8's fraction, to nearest even: adding and taking away a number so large that
+  // its unit in the last place is the float8's step at v (or the subnormals' step).
   HWY_INLINE static hn::Vec<Tag> Round(hn::Vec<Tag> v) {
     const Tag df;
     const hn::RebindToSigned<Tag> d;
@@ -172,8 +175,8 @@ class Float8Codec {
     return hn::CopySign(hn::Sub(hn::Add(v, large), large), v);
   }
 
-  // Too large finite values become the largest float16, infinity stays. (Highway's DemoteTo rounds to nearest,
-  // that is, to infinity.)
+  // Too large finite values become the largest float16, infinity stays. (Highway's DemoteTo rounds
+  // to nearest, that is, to infinity.)
   HWY_INLINE static hn::Vec<HalfWordTag> TowardZero(hn::Vec<Tag> v) {
 #if HWY_TARGET == HWY_AVX3
     return hn::Vec<HalfWordTag>{_mm512_cvtps_ph(v.raw, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC)};

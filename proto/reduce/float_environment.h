@@ -10,8 +10,8 @@ namespace ringd {
 
 // While it lives, this thread rounds to nearest and keeps subnormal numbers.
 //
-// A trainer may have switched that off (torch.set_flush_denormal); the trainers that help ringd must all
-// compute the same. Costs a few nanoseconds when there is nothing to switch.
+// A trainer may have switched that off (torch.set_flush_denormal); the trainers that help ringd
+// must all compute the same. Costs a few nanoseconds when there is nothing to switch.
 class DefaultFloatEnvironment {
  public:
 #if defined(__SSE2__)

@@ -113,7 +113,8 @@ class IntegerCodec {
   }
 
  private:
-  // Dividing by a power of two, and no more, is shifting (rounding down, also what is negative); else 0.
+  // Dividing by a power of two, and no more, is shifting (rounding down, also what is negative);
+  // else 0.
   static int ShiftFor(const Scaling& scaling) {
     if (scaling.factor != 1.0 || !std::has_single_bit(static_cast<std::uint64_t>(scaling.divisor)))
       return 0;

@@ -19,8 +19,8 @@ class FloorDivider {
       : divisor_(static_cast<std::uint64_t>(divisor)), reciprocal_(~std::uint64_t{0} / divisor_) {}
 
   constexpr std::uint64_t operator()(std::uint64_t value) const noexcept {
-    // reciprocal_ is at most 2^64 / divisor and more than one less, so the estimate is the quotient or one
-    // less than it.
+    // reciprocal_ is at most 2^64 / divisor and more than one less, so the estimate is the quotient
+    // or one less than it.
     const auto estimate =
         static_cast<std::uint64_t>((static_cast<unsigned __int128>(value) * reciprocal_) >> 64);
     return estimate + (value - estimate * divisor_ >= divisor_ ? 1 : 0);

@@ -1,11 +1,11 @@
 // The loop of every kernel: one pass over memory, block by block.
 //
-// Compiled once per instruction set (see Highway's foreach_target.h). A Codec says how a type's elements
-// become vectors to calculate with and back; it has
+// Compiled once per instruction set (see Highway's foreach_target.h). A Codec says how a type's
+// elements become vectors to calculate with and back; it has
 //   using Element, using Tag (of the vectors calculated with)
 //   static size_t BlockElements()
 //   Quad<Tag> Load(const Element*)                    a block, any alignment
-//   template <bool kPast> void Store(Quad<Tag>, Element*)   kPast: aligned to the vector, past the caches
+//   template <bool kPast> void Store(Quad<Tag>, Element*)   kPast: aligned, past the caches
 //   Quad<Tag> Scale(Quad<Tag>)
 // Four vectors in flight hide the latency of the narrow types' conversions.
 #if defined(RINGD_PROTO_REDUCE_PASS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -85,8 +85,8 @@ class PassRunner {
  private:
   static constexpr std::size_t kStoreAlignment = 64;
   static constexpr std::size_t kCacheLine = 64;
-  // Bytes asked for ahead, of all sources together: enough to hide the memory's latency, few enough not to be
-  // pushed out before their turn.
+  // Bytes asked for ahead, of all sources together: enough to hide the memory's latency, few enough
+  // not to be pushed out before their turn.
   static constexpr std::size_t kPrefetchedBytes = 6144;
 
   static const T* Source(const Pass& pass, std::size_t i) {
@@ -116,7 +116,8 @@ class PassRunner {
     return {op(d, a.v0, b.v0), op(d, a.v1, b.v1), op(d, a.v2, b.v2), op(d, a.v3, b.v3)};
   }
 
-  // Asks for what Blocks() reads soon after element `i`. May look beyond the ends: a prefetch never faults.
+  // Asks for what Blocks() reads soon after element `i`. May look beyond the ends: a prefetch never
+  // faults.
   HWY_INLINE static void PrefetchAfter(const Pass& pass, std::size_t i, std::size_t distance) {
     for (std::size_t s = 0; s < pass.source_count; ++s) {
       const auto address = reinterpret_cast<std::uintptr_t>(Source(pass, s) + i) + distance;
@@ -148,7 +149,8 @@ class PassRunner {
     return i;
   }
 
-  // `n` elements from `i`, at most a block: through a buffer, with the same instructions as whole blocks.
+  // `n` elements from `i`, at most a block: through a buffer, with the same instructions as whole
+  // blocks.
   void Partial(std::size_t i, std::size_t n) const {
     if (n == 0) return;
     alignas(64) T buffer[Codec::kMaxBlockElements];

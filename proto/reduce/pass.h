@@ -1,7 +1,7 @@
 // One pass over memory: what reduce.cc asks of the vectorised code. Internal to proto/reduce.
 //
-// The code of a family of types is a translation unit of its own, compiled once per instruction set; each
-// entry below picks the best one for this processor.
+// The code of a family of types is a translation unit of its own, compiled once per instruction
+// set; each entry below picks the best one for this processor.
 #ifndef RINGD_PROTO_REDUCE_PASS_H_
 #define RINGD_PROTO_REDUCE_PASS_H_
 
@@ -11,7 +11,8 @@
 
 namespace ringd::reduce_internal {
 
-// Invariants: type and op are valid; there is a source; destinations are each a source or apart from all.
+// Invariants: type and op are valid; there is a source; destinations are each a source or apart
+// from all.
 struct Pass {
   DataType type;
   ReduceOp op;

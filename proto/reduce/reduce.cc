@@ -18,10 +18,10 @@ bool IsLarge(Streaming streaming, std::size_t touched_bytes) noexcept {
   return streaming == Streaming::kPast;
 }
 
-// How to go through memory that the caches don't hold (measured on Zen 5 by tests/bench/kernels_benchmark):
-// in place, the lines to be written have just been read, and asking for them early gains up to a third; else
-// storing past the caches saves reading the destination, and only many sources are too much for the
-// processor's own prefetching.
+// How to go through memory that the caches don't hold (measured on Zen 5 by
+// tests/bench/kernels_benchmark): in place, the lines to be written have just been read, and asking
+// for them early gains up to a third; else storing past the caches saves reading the destination,
+// and only many sources are too much for the processor's own prefetching.
 void ChooseMemoryPath(Pass& pass) noexcept {
   bool in_place = false;
   for (std::size_t i = 0; i < pass.source_count && !in_place; ++i) {

@@ -2,12 +2,12 @@
 //
 //   kernels_benchmark [--quick] [--threads N] [--only TEXT]    (TEXT: a part of the kernels' names)
 //
-// Each line gives bytes moved per second (all that is read and written) of one kernel, and its share of the
-// floor: what the same mix of reading and writing costs without any arithmetic, measured in the same run.
-// Pinned threads take equal parts of the buffers, as ringd's reducers and helping trainers do; the rounds of
-// all kernels are interleaved, and the best of them counts, because the machine's other users only ever slow
-// a round down. A round's time is the processor time of its slowest thread: time in which another process had
-// the core does not count.
+// Each line gives bytes moved per second (all that is read and written) of one kernel, and its
+// share of the floor: what the same mix of reading and writing costs without any arithmetic,
+// measured in the same run. Pinned threads take equal parts of the buffers, as ringd's reducers and
+// helping trainers do; the rounds of all kernels are interleaved, and the best of them counts,
+// because the machine's other users only ever slow a round down. A round's time is the processor
+// time of its slowest thread: time in which another process had the core does not count.
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -133,7 +133,8 @@ struct Row {
   double best_seconds = 1e9;
 };
 
-// Reads `read` buffers and writes `written` of them, 8 bytes at a time by the compiler's own vectors.
+// Reads `read` buffers and writes `written` of them, 8 bytes at a time by the compiler's own
+// vectors.
 template <std::size_t kBuffers>
 void Exchange(std::uint8_t* const* buffers, std::size_t begin, std::size_t bytes) {
   using Words = std::uint64_t __attribute__((vector_size(64), aligned(64), may_alias));
@@ -150,7 +151,8 @@ class Benchmark {
   Benchmark(Team& team, std::size_t bytes, int rounds, std::string only)
       : team_(team), bytes_(bytes), rounds_(rounds), only_(std::move(only)) {
     for (std::size_t i = 0; i < kMaxRanks + 1; ++i) {
-      // Each buffer begins elsewhere within a page: equal page offsets would make loads wait for stores.
+      // Each buffer begins elsewhere within a page: equal page offsets would make loads wait for
+      // stores.
       memories_.push_back(std::make_unique<Memory>(bytes + kMaxRanks * kAlignment));
       buffers_.push_back(memories_.back()->data() + i * kAlignment);
     }

@@ -12,7 +12,8 @@ namespace {
 constexpr reference::SmallFloat kE4M3{3, 4, 7};
 constexpr reference::SmallFloat kE5M2{2, 5, 15};
 
-// Every value, and both sides of the middle between every two: rounded by the definition, clamped at `largest`.
+// Every value, and both sides of the middle between every two: rounded by the definition, clamped
+// at `largest`.
 template <typename Format, typename Decode>
 void CheckRounding(const reference::SmallFloat& format, Decode decode, std::uint32_t largest_code) {
   const double largest = reference::ValueOf(format, largest_code);

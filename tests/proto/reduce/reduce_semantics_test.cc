@@ -108,7 +108,8 @@ TEST_CASE("Reduce: float8 sums stop at the largest finite value, infinity and Na
 
 TEST_CASE("Reduce: narrow types are rounded once for all sources") {
   ForEachInstructionSet([] {
-    // 2048 + 1 + 1 in float16: each 1 alone would be rounded away (ties to even), together they count.
+    // 2048 + 1 + 1 in float16: each 1 alone would be rounded away (ties to even), together they
+    // count.
     CHECK(ReduceAlike<std::uint16_t>(DataType::kFloat16, ReduceOp::kSum,
                                      {0x6800, 0x3C00, 0x3C00}) == 0x6801);
     // 256 + 1 + 1 in bfloat16.

@@ -1,4 +1,5 @@
-// The vector kernels against the plain reference, for all types and operations, on every instruction set.
+// The vector kernels against the plain reference, for all types and operations, on every
+// instruction set.
 #include "proto/reduce/reduce.h"
 
 #include <catch2/catch.hpp>
@@ -45,8 +46,8 @@ class Buffer {
   std::uint8_t* start_;
 };
 
-// Any bits at all: for the float types that means NaN, infinities and subnormals, too. Half of the float32 and
-// float64 values are moderate, since random exponents hardly ever meet.
+// Any bits at all: for the float types that means NaN, infinities and subnormals, too. Half of the
+// float32 and float64 values are moderate, since random exponents hardly ever meet.
 template <typename Format>
 void Fill(std::uint8_t* to, std::size_t count, std::mt19937_64& random) {
   using S = typename Format::Stored;
@@ -219,7 +220,8 @@ TEST_CASE("ReduceMany: equals the reference for all pairs of float8 values") {
   });
 }
 
-// Every value is decoded and encoded; the factors put the result on and between the representable values.
+// Every value is decoded and encoded; the factors put the result on and between the representable
+// values.
 TEST_CASE("CopyScaled: equals the reference for all 16-bit floating-point values") {
   std::vector<std::uint16_t> all(65536), result(65536);
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
