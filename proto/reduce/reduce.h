@@ -7,9 +7,9 @@
 // on the rounding mode and flushing of subnormals that the calling thread has set.
 //
 // Thread safety: any thread may call anything; two calls must not write the same bytes.
-// All functions: no allocation, no system call, no lock; any alignment, any count including 0. Counts
-//   are of elements, not bytes. A destination may be exactly one of the sources (the same pointer);
-//   overlapping in part is not allowed. If `type` or `op` is not valid, nothing is written.
+// All functions: no allocation, no system call, no lock; any alignment, any count including 0.
+//   Counts are of elements, not bytes. A destination may be exactly one of the sources (the same
+//   pointer); overlapping in part is not allowed. If `type` or `op` is not valid, nothing is written.
 //
 // What the operations mean, by type:
 //
@@ -24,8 +24,8 @@
 //   float8_e4m3fn, float8_e5m2
 //               A finite result too large for the type becomes its largest finite value, 448 or
 //               57344 (as CUDA's conversions do; PyTorch's casts give NaN and infinity). Infinity
-//               stays infinity in e5m2 and becomes NaN in e4m3fn, which has no infinity: the mark of
-//               a broken step that loss scalers look for never turns into an ordinary number.
+//               stays infinity in e5m2 and becomes NaN in e4m3fn, which has no infinity: the mark
+//               of a broken step that loss scalers look for never turns into an ordinary number.
 //   min, max    A NaN in any source gives NaN (IEEE 754-2019 minimum and maximum, unlike C's fmin).
 //   average     The same as sum: dividing is the Scaling of the last pass.
 #ifndef RINGD_PROTO_REDUCE_REDUCE_H_
