@@ -12,7 +12,9 @@ constexpr std::size_t kMembersPerPass = 16;
 // Elements of a piece that is scaled on its way: two such pieces fit the first-level cache.
 constexpr std::size_t kScaledPieceBytes = 8 * 1024;
 
-std::size_t AlignUp(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+std::size_t AlignUp(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
 
 }  // namespace
 
@@ -44,9 +46,9 @@ void BucketMemory::ForEachOverlap(std::size_t begin, std::size_t end, Visit visi
   const auto tensors = layout_.tensors();
   const std::size_t element = SizeOf(layout_.data_type());
   // The first tensor that ends behind `begin`.
-  auto tensor = std::partition_point(tensors.begin(), tensors.end(), [begin](const auto& candidate) {
-    return candidate.begin + candidate.bytes <= begin;
-  });
+  auto tensor = std::partition_point(
+      tensors.begin(), tensors.end(),
+      [begin](const auto& candidate) { return candidate.begin + candidate.bytes <= begin; });
   for (; tensor != tensors.end() && tensor->begin < end; ++tensor) {
     const std::size_t from = std::max(begin, tensor->begin);
     const std::size_t to = std::min(end, tensor->begin + tensor->bytes);
@@ -91,61 +93,67 @@ void BucketMemory::Combine(const BucketLayout::Tensor& tensor, std::size_t index
 }
 
 void BucketMemory::Pack(std::byte* buffer, std::size_t begin, std::size_t end) const noexcept {
-  ForEachOverlap(begin, end, [&](const BucketLayout::Tensor& tensor, std::size_t index,
-                                 std::size_t offset, std::size_t elements) {
-    std::byte* target = buffer + tensor.begin + offset;
-    if (layout_.kind() == CollectiveKind::kBroadcast) {
-      if (root_member_ < 0) return;
-      const auto& root = buffers_[index * member_count_ + static_cast<std::size_t>(root_member_)];
-      CopyScaled(layout_.data_type(), target, root.source + offset, elements, {},
-                 Streaming::kCached);
-      return;
-    }
-    void* const destinations[] = {target};
-    Combine(tensor, index, offset, elements, destinations, Scaling{});
-  });
+  ForEachOverlap(begin, end,
+                 [&](const BucketLayout::Tensor& tensor, std::size_t index, std::size_t offset,
+                     std::size_t elements) {
+                   std::byte* target = buffer + tensor.begin + offset;
+                   if (layout_.kind() == CollectiveKind::kBroadcast) {
+                     if (root_member_ < 0) return;
+                     const auto& root =
+                         buffers_[index * member_count_ + static_cast<std::size_t>(root_member_)];
+                     CopyScaled(layout_.data_type(), target, root.source + offset, elements, {},
+                                Streaming::kCached);
+                     return;
+                   }
+                   void* const destinations[] = {target};
+                   Combine(tensor, index, offset, elements, destinations, Scaling{});
+                 });
 }
 
 void BucketMemory::Unpack(const std::byte* buffer, std::size_t begin,
                           std::size_t end) const noexcept {
   const bool broadcast = layout_.kind() == CollectiveKind::kBroadcast;
-  ForEachOverlap(begin, end, [&](const BucketLayout::Tensor& tensor, std::size_t index,
-                                 std::size_t offset, std::size_t elements) {
-    const Scaling scaling = broadcast ? Scaling{} : tensor.postscale;
-    for (std::size_t m = 0; m < member_count_; ++m) {
-      CopyScaled(layout_.data_type(), buffers_[index * member_count_ + m].destination + offset,
-                 buffer + tensor.begin + offset, elements, scaling);
-    }
-  });
+  ForEachOverlap(begin, end,
+                 [&](const BucketLayout::Tensor& tensor, std::size_t index, std::size_t offset,
+                     std::size_t elements) {
+                   const Scaling scaling = broadcast ? Scaling{} : tensor.postscale;
+                   for (std::size_t m = 0; m < member_count_; ++m) {
+                     CopyScaled(layout_.data_type(),
+                                buffers_[index * member_count_ + m].destination + offset,
+                                buffer + tensor.begin + offset, elements, scaling);
+                   }
+                 });
 }
 
 void BucketMemory::Direct(std::size_t begin, std::size_t end) const noexcept {
-  ForEachOverlap(begin, end, [&](const BucketLayout::Tensor& tensor, std::size_t index,
-                                 std::size_t offset, std::size_t elements) {
-    const TensorBuffers* members = &buffers_[index * member_count_];
-    if (layout_.kind() == CollectiveKind::kBroadcast) {
-      const std::byte* source = members[static_cast<std::size_t>(root_member_)].source + offset;
-      for (std::size_t m = 0; m < member_count_; ++m) {
-        if (members[m].destination + offset == source) continue;
-        CopyScaled(layout_.data_type(), members[m].destination + offset, source, elements);
-      }
-      return;
-    }
-    if (member_count_ <= kMembersPerPass) {
-      std::array<void*, kMembersPerPass> destinations;
-      for (std::size_t m = 0; m < member_count_; ++m) {
-        destinations[m] = members[m].destination + offset;
-      }
-      Combine(tensor, index, offset, elements, std::span(destinations.data(), member_count_),
-              tensor.postscale);
-      return;
-    }
-    std::vector<void*> destinations(member_count_);
-    for (std::size_t m = 0; m < member_count_; ++m) {
-      destinations[m] = members[m].destination + offset;
-    }
-    Combine(tensor, index, offset, elements, destinations, tensor.postscale);
-  });
+  ForEachOverlap(
+      begin, end,
+      [&](const BucketLayout::Tensor& tensor, std::size_t index, std::size_t offset,
+          std::size_t elements) {
+        const TensorBuffers* members = &buffers_[index * member_count_];
+        if (layout_.kind() == CollectiveKind::kBroadcast) {
+          const std::byte* source = members[static_cast<std::size_t>(root_member_)].source + offset;
+          for (std::size_t m = 0; m < member_count_; ++m) {
+            if (members[m].destination + offset == source) continue;
+            CopyScaled(layout_.data_type(), members[m].destination + offset, source, elements);
+          }
+          return;
+        }
+        if (member_count_ <= kMembersPerPass) {
+          std::array<void*, kMembersPerPass> destinations;
+          for (std::size_t m = 0; m < member_count_; ++m) {
+            destinations[m] = members[m].destination + offset;
+          }
+          Combine(tensor, index, offset, elements, std::span(destinations.data(), member_count_),
+                  tensor.postscale);
+          return;
+        }
+        std::vector<void*> destinations(member_count_);
+        for (std::size_t m = 0; m < member_count_; ++m) {
+          destinations[m] = members[m].destination + offset;
+        }
+        Combine(tensor, index, offset, elements, destinations, tensor.postscale);
+      });
 }
 
 }  // namespace ringd

@@ -26,7 +26,7 @@ class BucketLayout {
     std::size_t begin = 0;  // bytes from the buffer's start
     std::size_t bytes = 0;
     double prescale = 1.0;
-    Scaling postscale;      // the division of an average included
+    Scaling postscale;  // the division of an average included
   };
 
   // `metas` can be fused (CanFuse) and there is at least one. `rank_count`: of the whole communicator.

@@ -45,7 +45,8 @@ PooledBuffer BufferPool::Acquire(std::size_t bytes) {
   }
   const std::size_t unit = bytes >= kHugePageBytes ? kHugePageBytes : kPageBytes;
   const std::size_t capacity = (bytes + unit - 1) / unit * unit;
-  void* data = ::mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* data =
+      ::mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return {};
   // Fewer and cheaper first touches; refused by some kernels, which is no harm.
   if (unit == kHugePageBytes) ::madvise(data, capacity, MADV_HUGEPAGE);

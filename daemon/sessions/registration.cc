@@ -8,8 +8,9 @@ namespace ringd {
 namespace {
 
 absl::Status Wrong(const v1::TensorDescription& description, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "tensor '", absl::string_view(description.name()).substr(0, kMaxTensorNameBytes), "': ", what));
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor '", absl::string_view(description.name()).substr(0, kMaxTensorNameBytes),
+                   "': ", what));
 }
 
 }  // namespace
@@ -29,7 +30,8 @@ absl::StatusOr<Registration> CheckDescription(const v1::TensorDescription& descr
     return Wrong(description, absl::StrCat("no collective has the number ", description.kind()));
   }
   if (description.data_type() >= kDataTypeCount) {
-    return Wrong(description, absl::StrCat("no data type has the number ", description.data_type()));
+    return Wrong(description,
+                 absl::StrCat("no data type has the number ", description.data_type()));
   }
   if (description.op() >= kReduceOpCount) {
     return Wrong(description, absl::StrCat("no operator has the number ", description.op()));

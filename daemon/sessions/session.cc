@@ -40,8 +40,8 @@ std::optional<CheckedSubmission> Session::Next(absl::Status& violation) noexcept
 
 absl::Status Session::Check(const Submission& record, CheckedSubmission& checked) const {
   if (record.sequence != next_sequence_) {
-    return absl::InvalidArgumentError(absl::StrCat("submission number ", record.sequence, " where ",
-                                                   next_sequence_, " is due"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("submission number ", record.sequence, " where ", next_sequence_, " is due"));
   }
   // The completion ring always has room for what is in flight, so completing never waits.
   if (in_flight() >= resources_->layout.submission_capacity) {
@@ -55,9 +55,9 @@ absl::Status Session::Check(const Submission& record, CheckedSubmission& checked
   }
   const Registration& registration = *registrations_[record.registration];
   if (record.element_count != registration.element_count) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("submission of ", record.element_count, " elements of '", registration.name,
-                     "', which has ", registration.element_count));
+    return absl::InvalidArgumentError(absl::StrCat("submission of ", record.element_count,
+                                                   " elements of '", registration.name,
+                                                   "', which has ", registration.element_count));
   }
   const std::uint64_t arena = resources_->arena_bytes;
   const std::uint64_t bytes = registration.bytes;
@@ -73,8 +73,8 @@ absl::Status Session::Check(const Submission& record, CheckedSubmission& checked
         absl::StrCat("submission of '", registration.name, "' is not aligned to its elements"));
   }
   if (from != to && from < to + bytes && to < from + bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("submission of '", registration.name,
-                                                   "': source and destination overlap"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("submission of '", registration.name, "': source and destination overlap"));
   }
   checked.sequence = record.sequence;
   checked.registration = &registration;
@@ -106,8 +106,8 @@ bool Session::Complete(std::uint64_t sequence, const absl::Status& status) noexc
     if (status.message() != absl::string_view(last_error_)) {
       last_error_ = std::string(status.message());
       error_slot_ = (error_slot_ + 1) % kErrorTextSlots;
-      error_versions_[error_slot_] = WriteErrorText(view_.error_texts[error_slot_],
-                                                    error_versions_[error_slot_], last_error_);
+      error_versions_[error_slot_] =
+          WriteErrorText(view_.error_texts[error_slot_], error_versions_[error_slot_], last_error_);
     }
     record.error_slot = error_slot_;
     record.error_version = error_versions_[error_slot_];
@@ -125,8 +125,8 @@ void Session::FlushCompletions() noexcept {
 }
 
 void Session::Notify(NoticeKind kind, absl::string_view text) noexcept {
-  const auto length = static_cast<std::uint32_t>(
-      std::min<std::size_t>(text.size(), kMaxNoticeBytes));
+  const auto length =
+      static_cast<std::uint32_t>(std::min<std::size_t>(text.size(), kMaxNoticeBytes));
   NoticeHeader header{static_cast<std::uint32_t>(kind), length};
   // A socket that takes only part of a frame would leave the client out of step: then no more are sent.
   char frame[sizeof(NoticeHeader) + kMaxNoticeBytes];

@@ -57,6 +57,10 @@ class Session {
   // True if Next would return something. For the last look before the engine sleeps.
   bool HasWork() const noexcept { return submissions_.HasWork(); }
   void SetEngineSleeps(bool sleeps) noexcept;
+  // True if a thread of the client sleeps until something is completed. The client's word: a hint.
+  bool ClientSleeps() const noexcept {
+    return view_.header->completions.sleepers.load(std::memory_order_relaxed) != 0;
+  }
   // Takes what the client wrote to the eventfd.
   void DrainEventFd() noexcept;
 

@@ -55,9 +55,9 @@ inline constexpr char kSessionTokenKey[] = "ringd-session-token";
 
 // What ringd tells a trainer unasked.
 enum class NoticeKind : std::uint32_t {
-  kWarning = 1,      // a stall: the text names who is waited for; the client's log shows it
-  kFailure = 2,      // the session's job has failed; the text is the root cause
-  kSessionEnded = 3, // ringd ends this session; the text says why
+  kWarning = 1,       // a stall: the text names who is waited for; the client's log shows it
+  kFailure = 2,       // the session's job has failed; the text is the root cause
+  kSessionEnded = 3,  // ringd ends this session; the text says why
 };
 
 struct NoticeHeader {

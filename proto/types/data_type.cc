@@ -4,8 +4,8 @@ namespace ringd {
 namespace {
 
 constexpr absl::string_view kNames[kDataTypeCount] = {
-    "uint8",  "int8",    "uint16",   "int16",   "uint32",  "int32", "uint64",        "int64",
-    "float16", "bfloat16", "float32", "float64", "bool",    "float8_e4m3fn", "float8_e5m2"};
+    "uint8",   "int8",     "uint16",  "int16",   "uint32", "int32",         "uint64",     "int64",
+    "float16", "bfloat16", "float32", "float64", "bool",   "float8_e4m3fn", "float8_e5m2"};
 
 }  // namespace
 

@@ -31,9 +31,7 @@ enum class DataType : std::uint8_t {
 
 inline constexpr int kDataTypeCount = 15;
 
-constexpr bool IsValid(DataType type) noexcept {
-  return static_cast<int>(type) < kDataTypeCount;
-}
+constexpr bool IsValid(DataType type) noexcept { return static_cast<int>(type) < kDataTypeCount; }
 
 // Bytes of one element; 0 for a value that is no DataType.
 constexpr std::size_t SizeOf(DataType type) noexcept {

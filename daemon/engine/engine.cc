@@ -1,0 +1,170 @@
+#include "daemon/engine/engine.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/logging/log.h"
+
+namespace ringd {
+namespace {
+
+// Stalls, deaths and deadlines are looked at this often while there is anything to look at.
+constexpr auto kTickInterval = std::chrono::milliseconds(50);
+// An idle engine still shows that it is alive.
+constexpr auto kIdleInterval = std::chrono::milliseconds(1000);
+// While it spins, the engine looks at its descriptors this often.
+constexpr auto kLookInterval = std::chrono::microseconds(500);
+
+}  // namespace
+
+Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport, PeerNetwork* network)
+    : options_(std::move(options)),
+      started_(Clock::now()),
+      transport_(std::move(transport)),
+      network_(network),
+      links_(std::make_unique<LinkSwitch>(network)) {
+  events_.Add(commands_.event_fd(), EventKind::kCommands);
+  if (transport_ != nullptr) events_.Add(transport_->event_fd(), EventKind::kTransport);
+  network_->SetEvents(this);
+}
+
+Engine::~Engine() {
+  Stop();
+  jobs_.clear();  // their communicators go before the transport
+}
+
+void Engine::Start() {
+  running_ = true;
+  thread_ = std::thread([this] {
+    ::pthread_setname_np(::pthread_self(), "ringd-engine");
+    Run();
+  });
+}
+
+void Engine::Stop() {
+  if (!thread_.joinable()) return;
+  commands_.Post([this] {
+    stopping_ = true;
+    const absl::Status cause =
+        absl::AbortedError(absl::StrCat("ringd on ", options_.config.node_name, " was stopped"));
+    for (const auto& job : jobs_) job->Fail(cause);
+    for (const auto& coordinator : coordinators_) coordinator->Fail(cause);
+    links_->Deliver(Clock::now());
+    while (!sessions_.empty()) {
+      EndSession(sessions_.begin()->first, std::string(cause.message()), false);
+    }
+  });
+  thread_.join();
+  running_ = false;
+}
+
+void Engine::Drain() { draining_ = true; }
+
+void Engine::Run() {
+  Clock::time_point last_look;
+  while (!stopping_) {
+    Clock::time_point now = Clock::now();
+    heartbeat_.fetch_add(1, std::memory_order_relaxed);
+    if (now - last_look >= kLookInterval) {
+      HandleEvents(std::chrono::milliseconds(0));
+      last_look = now;
+    }
+    if (Turn(now) > 0) {
+      busy_until_ = Clock::now() + options_.config.spin;
+    } else if (now >= busy_until_) {
+      Sleep(now);
+      last_look = Clock::time_point();
+    }
+  }
+}
+
+std::size_t Engine::Turn(Clock::time_point now) {
+  std::size_t work = commands_.RunAll() ? 1 : 0;
+  if (stopping_) return work;
+  work += PollSessions(now);
+  if (transport_ != nullptr && !jobs_.empty()) work += transport_->Progress();
+  for (const auto& job : jobs_) work += job->Advance(now);
+  for (const auto& coordinator : coordinators_) coordinator->Advance(now);
+  if (links_->Deliver(now)) ++work;
+  for (auto& [id, entry] : sessions_) entry.session->FlushCompletions();
+  if (now >= next_tick_) TickAll(now);
+  return work;
+}
+
+bool Engine::AnythingToDo() const {
+  if (!commands_.empty() || !links_->empty()) return true;
+  return std::any_of(sessions_.begin(), sessions_.end(),
+                     [](const auto& entry) { return entry.second.session->HasWork(); });
+}
+
+void Engine::Sleep(Clock::time_point now) {
+  Clock::time_point until = now + kIdleInterval;
+  for (const auto& job : jobs_) {
+    if (job->NeedsTicks()) until = std::min(until, next_tick_);
+    if (const auto tick = job->NextTick(); tick.has_value()) {
+      until = std::min(until, std::max(*tick, now + std::chrono::milliseconds(1)));
+    }
+  }
+  if (!coordinators_.empty() || !links_->strangers().empty()) until = std::min(until, next_tick_);
+  for (auto& [id, entry] : sessions_) entry.session->SetEngineSleeps(true);
+  // Pairs with the fence in the client's submission: our word before, the look at the rings after.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!AnythingToDo() && (transport_ == nullptr || transport_->Arm())) {
+    HandleEvents(std::max(std::chrono::milliseconds(1),
+                          std::chrono::ceil<std::chrono::milliseconds>(until - now)));
+  }
+  for (auto& [id, entry] : sessions_) entry.session->SetEngineSleeps(false);
+}
+
+void Engine::HandleEvents(std::chrono::milliseconds timeout) {
+  for (const EngineEvent& event : events_.Wait(timeout)) {
+    const auto found = sessions_.find(event.session);
+    switch (event.kind) {
+      case EventKind::kCommands:
+      case EventKind::kTransport:
+        break;  // Turn() looks at both.
+      case EventKind::kDoorbell:
+        if (found != sessions_.end()) found->second.session->DrainEventFd();
+        break;
+      case EventKind::kHangUp:
+        EndSession(event.session, "closed its connection to ringd without leaving the job", false);
+        break;
+      case EventKind::kProcessEnd:
+        EndSession(event.session, "has ended without leaving the job", false);
+        break;
+    }
+  }
+}
+
+void Engine::TickAll(Clock::time_point now) {
+  next_tick_ = now + kTickInterval;
+  for (const auto& job : jobs_) job->Tick(now);
+  DropOldStrangers(now);
+  Sweep();
+}
+
+void Engine::Sweep() {
+  const Clock::time_point now = Clock::now();
+  for (auto it = jobs_.begin(); it != jobs_.end();) {
+    if (!(*it)->Finished()) {
+      ++it;
+      continue;
+    }
+    LogInfo("job ended", {.job = (*it)->options().job_id});
+    links_->Forget(it->get(), now);
+    it = jobs_.erase(it);
+  }
+  for (auto it = coordinators_.begin(); it != coordinators_.end();) {
+    if (!(*it)->Finished()) {
+      ++it;
+      continue;
+    }
+    links_->Forget(it->get());
+    it = coordinators_.erase(it);
+  }
+}
+
+}  // namespace ringd

@@ -1,0 +1,148 @@
+// The thread that does ringd's work: one loop over all sessions, jobs, coordinators and the network.
+//
+// Everything that decides or moves data lives on this thread, so none of it needs a lock. Other threads
+// (gRPC's, the attach listener's) post commands and, where they need an answer, wait with a deadline.
+#ifndef RINGD_DAEMON_ENGINE_ENGINE_H_
+#define RINGD_DAEMON_ENGINE_ENGINE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "backends/backend.h"
+#include "daemon/config/config.h"
+#include "daemon/engine/command_queue.h"
+#include "daemon/engine/engine_control.h"
+#include "daemon/engine/event_poll.h"
+#include "daemon/engine/link_switch.h"
+#include "daemon/jobs/job.h"
+#include "daemon/jobs/job_coordinator.h"
+#include "daemon/peers/peer_network.h"
+#include "daemon/sessions/session.h"
+#include "daemon/sessions/session_resources.h"
+
+namespace ringd {
+
+struct EngineOptions {
+  Config config;             // node_name and peer_address as resolved
+  std::string version;       // of this ringd
+  std::string peer_address;  // host:port on which other ringds reach this one
+  std::string config_file;   // for display; empty: none
+  AlgorithmOptions algorithms;
+};
+
+// Thread safety: public methods from any thread.
+// Ownership: owns sessions, jobs and the transport; the network is borrowed and must outlive it.
+// Invariant: while it runs, no method waits for the engine thread longer than its deadline.
+class Engine final : public EngineControl, private PeerEvents {
+ public:
+  // `transport` may be null: then jobs must have all their ranks on this node.
+  Engine(EngineOptions options, std::unique_ptr<Transport> transport, PeerNetwork* network);
+  ~Engine() override;
+
+  void Start();
+  // Fails every job ("ringd on <node> was stopped"), tells all clients, ends the thread. Blocks about as
+  // long as one turn of the loop.
+  void Stop();
+
+  // A trainer has attached. Detach takes that back if the handshake could not be finished.
+  void Attach(std::unique_ptr<SessionResources> resources);
+  void Detach(SessionId session);
+
+  // Refuses new jobs from now on.
+  void Drain();
+  // True when no trainer is attached.
+  bool Idle() const noexcept { return session_count_.load(std::memory_order_relaxed) == 0; }
+  // Grows at least once a second while the engine is alive.
+  std::uint64_t heartbeat() const noexcept { return heartbeat_.load(std::memory_order_relaxed); }
+  void CountRefusedAttach() noexcept { attaches_refused_.fetch_add(1, std::memory_order_relaxed); }
+
+  absl::Status Join(absl::string_view token, const v1::JoinRequest& request, v1::JoinReply* reply,
+                    const std::function<bool()>& cancelled) override;
+  absl::Status RegisterTensors(absl::string_view token, const v1::RegisterTensorsRequest& request,
+                               v1::RegisterTensorsReply* reply) override;
+  absl::Status Leave(absl::string_view token) override;
+  absl::Status GetStatus(v1::StatusReply* reply) override;
+  absl::Status ListJobs(const v1::ListJobsRequest& request, v1::JobsReply* reply) override;
+  absl::Status ListCommunicators(const v1::ListCommunicatorsRequest& request,
+                                 v1::CommunicatorsReply* reply) override;
+  absl::Status ListQueues(const v1::ListQueuesRequest& request, v1::QueuesReply* reply) override;
+  absl::Status ReportExit(const v1::ReportExitRequest& request) override;
+
+ private:
+  struct SessionEntry {
+    std::shared_ptr<Session> session;
+    Job* job = nullptr;  // once it has joined
+  };
+
+  // PeerEvents: post to the engine thread.
+  void OnNodeConnected(StreamId stream, std::string peer_address) override;
+  void OnNodeMessage(StreamId stream, v1::NodeMessage message) override;
+  void OnNodeDisconnected(StreamId stream, absl::Status why) override;
+  void OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message) override;
+  void OnCoordinatorDisconnected(StreamId stream, absl::Status why) override;
+
+  // ---- on the engine thread ----
+  void Run();
+  std::size_t Turn(Clock::time_point now);
+  void Sleep(Clock::time_point now);
+  bool AnythingToDo() const;
+  void HandleEvents(std::chrono::milliseconds timeout);
+  std::size_t PollSessions(Clock::time_point now);
+  void TickAll(Clock::time_point now);
+  void Sweep();
+
+  void EndSession(SessionId id, const std::string& reason, bool for_cause);
+  SessionEntry* FindToken(absl::string_view token);
+  void JoinNow(absl::string_view token, const v1::JoinRequest& request, JoinCallback done);
+  Job* OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_point now);
+  JobCoordinator* OpenCoordinator(const std::string& job_id, int size,
+                                  std::chrono::nanoseconds start_timeout,
+                                  std::uint64_t fusion_threshold);
+  void HandleStranger(StreamId stream, Clock::time_point now);
+  void HandleStrangersOf(const std::string& job_id, Clock::time_point now);
+  void DropOldStrangers(Clock::time_point now);
+  // The secret that this node's own ranks of the job gave; null if none has come.
+  const std::string* SecretOf(const std::string& job_id) const;
+  const Job* FindJob(absl::string_view job_id) const;
+
+  // Runs `call` on the engine thread and waits for it.
+  absl::Status CallOnEngine(std::function<absl::Status()> call);
+
+  EngineOptions options_;
+  Clock::time_point started_;
+  std::unique_ptr<Transport> transport_;
+  PeerNetwork* network_;
+  CommandQueue commands_;
+  EventPoll events_;
+  std::thread thread_;
+
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> running_{false};
+  std::atomic<bool> draining_{false};
+  std::atomic<std::uint64_t> heartbeat_{0};
+  std::atomic<std::size_t> session_count_{0};
+  std::atomic<std::uint64_t> attaches_refused_{0};
+
+  std::map<SessionId, SessionEntry> sessions_;
+  std::unordered_map<std::string, SessionId> tokens_;
+  std::list<std::unique_ptr<Job>> jobs_;  // before the links that point at them
+  std::list<std::unique_ptr<JobCoordinator>> coordinators_;
+  std::unique_ptr<LinkSwitch> links_;
+  std::map<std::string, std::uint32_t> generations_;  // by job id
+  std::uint32_t next_communicator_ = 1;
+  std::uint64_t sessions_ended_for_cause_ = 0;
+  Clock::time_point next_tick_;
+  Clock::time_point busy_until_;  // keeps spinning until then
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_ENGINE_ENGINE_H_

@@ -1,0 +1,89 @@
+// Trainers that come, submit and go.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/engine/engine.h"
+#include "daemon/logging/log.h"
+
+namespace ringd {
+namespace {
+
+// Taken from one session before the next one's turn.
+constexpr int kSubmissionsPerTurn = 256;
+
+}  // namespace
+
+void Engine::Attach(std::unique_ptr<SessionResources> resources) {
+  session_count_.fetch_add(1, std::memory_order_relaxed);
+  // std::function needs something copyable.
+  auto shared = std::make_shared<std::unique_ptr<SessionResources>>(std::move(resources));
+  commands_.Post([this, shared] {
+    auto session = std::make_shared<Session>(std::move(*shared));
+    const SessionId id = session->id();
+    events_.Add(session->event_fd(), EventKind::kDoorbell, id);
+    events_.Add(session->lifeline(), EventKind::kHangUp, id);
+    events_.Add(session->pidfd(), EventKind::kProcessEnd, id);
+    tokens_[session->token()] = id;
+    sessions_[id] = SessionEntry{std::move(session), nullptr};
+  });
+}
+
+void Engine::Detach(SessionId session) {
+  commands_.Post([this, session] { EndSession(session, "could not be attached", false); });
+}
+
+void Engine::EndSession(SessionId id, const std::string& reason, bool for_cause) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return;
+  const SessionEntry entry = std::move(found->second);
+  sessions_.erase(found);
+  session_count_.fetch_sub(1, std::memory_order_relaxed);
+  Session& session = *entry.session;
+  events_.Remove(session.event_fd());
+  events_.Remove(session.lifeline());
+  events_.Remove(session.pidfd());
+  tokens_.erase(session.token());
+  if (for_cause) {
+    ++sessions_ended_for_cause_;
+    LogWarning(
+        absl::StrCat("session ", id.value(), " of pid ", session.peer().pid, " ended: ", reason),
+        {.job = entry.job == nullptr ? absl::string_view() : entry.job->options().job_id});
+  }
+  session.Notify(NoticeKind::kSessionEnded, reason);
+  if (entry.job != nullptr) entry.job->OnSessionLost(session, reason, Clock::now());
+}
+
+std::size_t Engine::PollSessions(Clock::time_point now) {
+  std::size_t work = 0;
+  SessionId violator;
+  absl::Status violation;
+  for (auto& [id, entry] : sessions_) {
+    for (int i = 0; i < kSubmissionsPerTurn; ++i) {
+      absl::Status status;
+      const auto submission = entry.session->Next(status);
+      if (!submission.has_value()) {
+        if (!status.ok()) {
+          violator = id;
+          violation = std::move(status);
+        }
+        break;
+      }
+      // Registrations come only after a join, so there is a job.
+      entry.job->Submit(*entry.session, *submission, now);
+      ++work;
+    }
+  }
+  if (!violation.ok()) {
+    EndSession(violator, absl::StrCat("broke the protocol: ", violation.message()), true);
+    ++work;
+  }
+  return work;
+}
+
+Engine::SessionEntry* Engine::FindToken(absl::string_view token) {
+  const auto id = tokens_.find(std::string(token));
+  if (id == tokens_.end()) return nullptr;
+  return &sessions_.at(id->second);
+}
+
+}  // namespace ringd

@@ -1,0 +1,304 @@
+#include "daemon/jobs/job.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/jobs/protocol_version.h"
+#include "daemon/peers/job_proof.h"
+#include "daemon/peers/schedule_conversion.h"
+
+namespace ringd {
+namespace {
+
+// A node that hears nothing from its coordinator gives up a little after the coordinator would have.
+constexpr auto kCoordinatorGrace = std::chrono::seconds(1);
+
+}  // namespace
+
+Job::Job(Options options, Transport* transport, Clock::time_point now)
+    : options_(std::move(options)),
+      transport_(transport),
+      created_(now),
+      start_deadline_(now + options_.start_timeout + kCoordinatorGrace) {}
+
+Job::~Job() = default;
+
+Job::Member* Job::Find(const Session& session) {
+  for (auto& [local_rank, member] : members_) {
+    if (member.session.get() == &session) return &member;
+  }
+  return nullptr;
+}
+
+const Job::Member* Job::Find(const Session& session) const {
+  return const_cast<Job*>(this)->Find(session);
+}
+
+int Job::PositionOf(const Member& member) const {
+  return static_cast<int>(std::distance(members_.begin(), members_.find(member.local_rank)));
+}
+
+bool Job::Finished() const {
+  const bool quiet = communicator_ == nullptr || communicator_->Quiet();
+  return quiet && std::all_of(members_.begin(), members_.end(), [](const auto& entry) {
+           return entry.second.session == nullptr && !entry.second.lost_since.has_value();
+         });
+}
+
+void Job::UseLink(std::unique_ptr<CoordinatorLink> link, bool expects_challenge) {
+  link_ = std::move(link);
+  if (!expects_challenge) SendHello("");
+}
+
+absl::Status Job::CheckJoin(const v1::JoinRequest& request) const {
+  const auto differs = [&](absl::string_view what, const auto& ours, const auto& first) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job '", options_.job_id, "': rank ", request.rank(), " says ", what, " ",
+                     ours, ", another rank on ", options_.node_name, " said ", first));
+  };
+  if (request.size() != options_.size) return differs("size", request.size(), options_.size);
+  if (request.local_size() != options_.local_size) {
+    return differs("local size", request.local_size(), options_.local_size);
+  }
+  if (request.rendezvous() != options_.rendezvous) {
+    return differs("rendezvous", request.rendezvous(), options_.rendezvous);
+  }
+  if (!EqualInConstantTime(request.secret(), options_.secret)) {
+    return absl::UnauthenticatedError(absl::StrCat(
+        "job '", options_.job_id, "': rank ", request.rank(),
+        " has another job secret than the ranks that joined before (RINGD_JOB_SECRET)"));
+  }
+  for (const auto& [local_rank, member] : members_) {
+    if (member.rank.value() == request.rank() || local_rank.value() == request.local_rank()) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          "job '", options_.job_id, "': pid ", request.pid(), " claims rank ", request.rank(),
+          " (local rank ", request.local_rank(), "), but ",
+          DescribeRank(member.rank, member.pid, options_.node_name), " has joined as rank ",
+          member.rank.value(), " (local rank ", local_rank.value(), ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Job::Join(std::shared_ptr<Session> session, const v1::JoinRequest& request, JoinCallback done,
+               Clock::time_point now) {
+  if (absl::Status status = CheckJoin(request); !status.ok()) {
+    done(status, {});
+    return;
+  }
+  Member member;
+  member.rank = Rank(request.rank());
+  member.local_rank = LocalRank(request.local_rank());
+  member.pid = session->peer().pid != 0 ? session->peer().pid : request.pid();
+  member.program = request.program().substr(0, 256);
+  member.session = std::move(session);
+  member.done = std::move(done);
+  const auto [entry, added] = members_.emplace(member.local_rank, std::move(member));
+  if (greeted_) SendJoined(entry->second);
+  (void)now;
+  (void)added;
+}
+
+void Job::SendHello(const std::string& nonce) {
+  v1::NodeMessage message;
+  v1::Hello& hello = *message.mutable_hello();
+  hello.set_protocol_version(kPeerProtocolVersion);
+  hello.set_daemon_version(options_.daemon_version);
+  hello.set_job_id(options_.job_id);
+  hello.set_size(options_.size);
+  hello.set_local_size(options_.local_size);
+  hello.set_node_name(options_.node_name);
+  hello.set_transport_address(options_.transport_address);
+  hello.set_start_timeout_ms(static_cast<std::uint32_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(options_.start_timeout).count()));
+  hello.set_fusion_threshold_bytes(options_.fusion_threshold_bytes);
+  if (!nonce.empty()) {
+    hello.set_proof(ComputeJobProof(options_.secret, nonce, options_.job_id, options_.node_name));
+  }
+  link_->Send(std::move(message));
+  greeted_ = true;
+  for (const auto& [local_rank, member] : members_) SendJoined(member);
+}
+
+void Job::SendJoined(const Member& member) {
+  v1::NodeMessage message;
+  v1::RankInfo& info = *message.mutable_rank_joined()->mutable_rank();
+  info.set_rank(member.rank.value());
+  info.set_local_rank(member.local_rank.value());
+  info.set_pid(member.pid);
+  info.set_program(member.program);
+  link_->Send(std::move(message));
+}
+
+void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::time_point now) {
+  if (state_ == State::kFailed) return;
+  switch (message.body_case()) {
+    case v1::CoordinatorMessage::kChallenge:
+      if (message.challenge().protocol_version() != kPeerProtocolVersion) {
+        Fail(absl::FailedPreconditionError(absl::StrCat(
+            "the coordinator at ", options_.rendezvous, " (ringd ",
+            message.challenge().daemon_version(), ") speaks peer protocol ",
+            message.challenge().protocol_version(), ", ringd ", options_.daemon_version, " on ",
+            options_.node_name, " speaks ", kPeerProtocolVersion)));
+      } else if (!greeted_) {
+        SendHello(message.challenge().nonce());
+      }
+      return;
+    case v1::CoordinatorMessage::kMembership:
+      OnMembership(message.membership(), now);
+      return;
+    case v1::CoordinatorMessage::kFailure: {
+      const auto code = static_cast<absl::StatusCode>(message.failure().code());
+      FailLocally(absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kAborted : code,
+                               message.failure().text()));
+      return;
+    }
+    case v1::CoordinatorMessage::kRanksLeft:
+      OnRanksLeft(message.ranks_left(), now);
+      return;
+    case v1::CoordinatorMessage::kStallInquiry:
+      OnStallInquiry(message.stall_inquiry());
+      return;
+    case v1::CoordinatorMessage::kStallVerdict:
+      OnStallVerdict(message.stall_verdict(), now);
+      return;
+    default:
+      break;
+  }
+  absl::StatusOr<CoordinatorMessage> scheduling = FromProto(message);
+  absl::Status status = scheduling.status();
+  if (status.ok() && communicator_ == nullptr) {
+    status = absl::FailedPreconditionError("a scheduling message before the membership");
+  }
+  if (status.ok()) status = communicator_->OnMessage(*scheduling, now);
+  if (!status.ok()) {
+    Fail(absl::InternalError(absl::StrCat("the coordinator at ", options_.rendezvous,
+                                          " broke the protocol: ", status.message())));
+  }
+}
+
+void Job::OnMembership(const v1::Membership& message, Clock::time_point now) {
+  if (state_ != State::kJoining) return;
+  absl::StatusOr<Membership> checked = FromProto(message);
+  if (checked.ok() &&
+      checked->nodes[static_cast<std::size_t>(checked->self.value())].ranks.size() !=
+          members_.size()) {
+    checked = absl::InvalidArgumentError("the membership does not list this node's ranks");
+  }
+  if (!checked.ok()) {
+    Fail(checked.status());
+    return;
+  }
+  membership_ = std::make_shared<const Membership>(*std::move(checked));
+  std::unique_ptr<Communicator> wire;
+  if (membership_->node_count() > 1) {
+    CommunicatorSpec spec;
+    spec.wire_id = membership_->wire_id;
+    spec.self = membership_->self;
+    spec.algorithms = membership_->algorithms;
+    for (const MemberNode& node : membership_->nodes) {
+      spec.addresses.push_back(node.transport_address);
+      spec.node_names.push_back(node.name);
+    }
+    auto created = transport_ == nullptr
+                       ? absl::StatusOr<std::unique_ptr<Communicator>>(
+                             absl::FailedPreconditionError("this ringd has no network backend"))
+                       : transport_->CreateCommunicator(spec);
+    if (!created.ok()) {
+      Fail(absl::Status(created.status().code(), absl::StrCat("ringd on ", options_.node_name, ": ",
+                                                              created.status().message())));
+      return;
+    }
+    wire = *std::move(created);
+  }
+  std::vector<std::shared_ptr<Session>> sessions;
+  for (const auto& [local_rank, member] : members_) sessions.push_back(member.session);
+  JobCommunicator::Options options;
+  options.id = options_.communicator;
+  options.log_name = absl::StrCat("job '", options_.job_id, "'");
+  options.scheduler.node_count = membership_->node_count();
+  options.scheduler.node_name = options_.node_name;
+  options.scheduler.first_rank =
+      membership_->nodes[static_cast<std::size_t>(membership_->self.value())].ranks.front().rank;
+  communicator_ = std::make_unique<JobCommunicator>(
+      std::move(options), membership_, std::move(sessions), std::move(wire), link_.get());
+  state_ = State::kRunning;
+  AnswerJoins(absl::OkStatus());
+  (void)now;
+}
+
+void Job::AnswerJoins(const absl::Status& status) {
+  for (auto& [local_rank, member] : members_) {
+    if (!member.done) continue;
+    v1::JoinReply reply;
+    if (status.ok()) {
+      reply.set_communicator(options_.communicator.value());
+      reply.set_generation(membership_->generation);
+      reply.set_node_count(membership_->node_count());
+      reply.set_node_index(membership_->self.value());
+      reply.set_cross_rank(membership_->CrossRank(local_rank));
+      reply.set_cross_size(membership_->CrossSize(local_rank));
+      reply.set_node_name(options_.node_name);
+      reply.set_daemon_version(options_.daemon_version);
+      reply.set_homogeneous(membership_->Homogeneous());
+    }
+    const JoinCallback done = std::exchange(member.done, nullptr);
+    done(status, reply);
+  }
+}
+
+absl::Status Job::Register(const Session& session, Registration& registration) {
+  if (Find(session) == nullptr || communicator_ == nullptr) {
+    return absl::FailedPreconditionError("this process has not joined a job that runs");
+  }
+  if (state_ == State::kFailed) return failure_;
+  if (registration.communicator != options_.communicator) {
+    return absl::NotFoundError(absl::StrCat("tensor '", registration.name, "': no communicator ",
+                                            registration.communicator.value()));
+  }
+  communicator_->Number(registration);
+  return absl::OkStatus();
+}
+
+void Job::Submit(const Session& session, const CheckedSubmission& submission,
+                 Clock::time_point now) {
+  communicator_->Submit(PositionOf(*Find(session)), submission, now);
+}
+
+std::size_t Job::Advance(Clock::time_point now) {
+  if (communicator_ == nullptr) return 0;
+  absl::StatusOr<std::size_t> advanced = communicator_->Advance(now);
+  if (!advanced.ok()) {
+    Fail(advanced.status());
+    return 1;
+  }
+  return *advanced;
+}
+
+void Job::Fail(const absl::Status& cause) {
+  if (state_ == State::kFailed) return;
+  if (link_ != nullptr && greeted_) {
+    v1::NodeMessage message;
+    message.mutable_failure()->set_code(static_cast<int>(cause.code()));
+    message.mutable_failure()->set_text(std::string(cause.message()));
+    link_->Send(std::move(message));
+  }
+  FailLocally(cause);
+}
+
+void Job::FailLocally(const absl::Status& cause) {
+  if (state_ == State::kFailed) return;
+  state_ = State::kFailed;
+  failure_ = cause;
+  AnswerJoins(cause);
+  if (communicator_ != nullptr) communicator_->Fail(cause);
+  for (const auto& [local_rank, member] : members_) {
+    if (member.session == nullptr || member.left) continue;
+    member.session->Notify(NoticeKind::kFailure, cause.message());
+    member.session->FlushCompletions();
+  }
+}
+
+}  // namespace ringd

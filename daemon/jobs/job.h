@@ -1,0 +1,159 @@
+// One job on this node: its local ranks, from the first that joins to the last that goes.
+#ifndef RINGD_DAEMON_JOBS_JOB_H_
+#define RINGD_DAEMON_JOBS_JOB_H_
+
+#include <sys/types.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "backends/backend.h"
+#include "daemon/jobs/coordinator_link.h"
+#include "daemon/jobs/job_communicator.h"
+#include "daemon/jobs/membership.h"
+#include "daemon/sessions/process_state.h"
+#include "daemon/sessions/session.h"
+#include "proto/base/clock.h"
+#include "proto/rpc/admin.pb.h"
+#include "proto/rpc/client.pb.h"
+#include "proto/rpc/peer.pb.h"
+
+namespace ringd {
+
+using JoinCallback = std::function<void(const absl::Status&, const v1::JoinReply&)>;
+
+// Thread safety: none; the engine thread owns it.
+// Ownership: holds its sessions and its communicator; `transport` must outlive it.
+// Invariants:
+//   1. Each join is answered exactly once.
+//   2. The first cause of a failure is the one that every local rank hears.
+//   3. Once a rank has left or the job has failed, nobody joins any more: a rank that comes back starts
+//      the job's next incarnation.
+class Job {
+ public:
+  struct Options {
+    std::string job_id;
+    uid_t uid = 0;
+    int size = 0;
+    int local_size = 0;
+    std::string rendezvous;  // host:port; empty: this ringd
+    std::string secret;
+    std::string node_name;
+    std::string transport_address;
+    std::string daemon_version;
+    CommunicatorId communicator;
+    std::chrono::nanoseconds start_timeout{};
+    std::chrono::nanoseconds stall_warning{};
+    std::chrono::nanoseconds operation_timeout{};  // 0: none
+    std::uint64_t fusion_threshold_bytes = 0;
+  };
+  enum class State { kJoining, kRunning, kFailed };
+
+  // `transport` may be null: then the job must have all its ranks on this node.
+  Job(Options options, Transport* transport, Clock::time_point now);
+  ~Job();
+
+  const Options& options() const noexcept { return options_; }
+  State state() const noexcept { return state_; }
+  const absl::Status& failure() const noexcept { return failure_; }
+  // False once no further rank may join.
+  bool Open() const noexcept { return state_ == State::kJoining && !anyone_left_; }
+  // True when it can be destroyed: no sessions, nothing in flight.
+  bool Finished() const;
+
+  // How this job reaches its coordinator; before the first Join. On a network link the coordinator
+  // speaks first (Challenge), inside the process it does not.
+  void UseLink(std::unique_ptr<CoordinatorLink> link, bool expects_challenge);
+
+  // Takes the place that the request names, for `session`. `done` is called when all have joined, or
+  // not. kAlreadyExists, kInvalidArgument: told at once.
+  void Join(std::shared_ptr<Session> session, const v1::JoinRequest& request, JoinCallback done,
+            Clock::time_point now);
+  absl::Status Register(const Session& session, Registration& registration);
+  void Submit(const Session& session, const CheckedSubmission& submission, Clock::time_point now);
+
+  void OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::time_point now);
+  void OnLinkLost(const absl::Status& why);
+
+  // The session left in order. False: it was no member.
+  bool Leave(const Session& session, Clock::time_point now);
+  // The session's process is gone, or ringd ended the session for `reason`. Waits a moment for word of
+  // how the process ended.
+  void OnSessionLost(const Session& session, const std::string& reason, Clock::time_point now);
+  // A launcher's word of how a rank ended. False: no such rank here.
+  bool OnExitReport(Rank rank, const ProcessExit& exit, Clock::time_point now);
+
+  // Ends the job here with `cause`, and tells the coordinator.
+  void Fail(const absl::Status& cause);
+
+  // Advances everything a bit; returns the amount of work done.
+  std::size_t Advance(Clock::time_point now);
+  // Stalls, deadlines, deaths: call it every quarter of a second or so, and when NextTick has come.
+  void Tick(Clock::time_point now);
+  bool NeedsTicks() const noexcept;
+  std::optional<Clock::time_point> NextTick() const;
+
+  // What ringctl shows.
+  void Describe(v1::Job* out, Clock::time_point now) const;
+  void Describe(v1::Communicator* out, absl::string_view backend, Clock::time_point now) const;
+  void Describe(v1::QueuesReply* out, Clock::time_point now) const;
+
+ private:
+  struct Member {
+    Rank rank;
+    LocalRank local_rank;
+    int pid = 0;
+    std::string program;
+    std::shared_ptr<Session> session;  // null once it has gone
+    JoinCallback done;                 // while joining
+    bool left = false;
+    std::optional<ProcessExit> exit;
+    std::string lost_reason;                      // not empty: it died
+    std::optional<Clock::time_point> lost_since;  // told to nobody yet
+  };
+
+  Member* Find(const Session& session);
+  const Member* Find(const Session& session) const;
+  int PositionOf(const Member& member) const;
+  absl::Status CheckJoin(const v1::JoinRequest& request) const;
+  void SendHello(const std::string& nonce);
+  void SendJoined(const Member& member);
+  void OnMembership(const v1::Membership& message, Clock::time_point now);
+  void OnRanksLeft(const v1::RanksLeft& message, Clock::time_point now);
+  void OnStallInquiry(const v1::StallInquiry& inquiry);
+  void OnStallVerdict(const v1::StallVerdict& verdict, Clock::time_point now);
+  void AnswerJoins(const absl::Status& status);
+  void AnnounceDeath(Member& member);
+  void CheckStalls(Clock::time_point now);
+  void FailLocally(const absl::Status& cause);
+  std::string StateOf(const Member& member) const;
+
+  Options options_;
+  Transport* transport_;
+  State state_ = State::kJoining;
+  absl::Status failure_;
+  Clock::time_point created_;
+  Clock::time_point start_deadline_;
+  std::unique_ptr<CoordinatorLink> link_;
+  bool greeted_ = false;  // the coordinator has our Hello
+  bool anyone_left_ = false;
+  std::map<LocalRank, Member> members_;
+  std::shared_ptr<const Membership> membership_;
+  std::unique_ptr<JobCommunicator> communicator_;
+
+  // Ranks that left, here or elsewhere, and when we heard: what waits for them can't end well.
+  std::vector<int> left_ranks_;
+  Clock::time_point last_left_;
+  Clock::time_point last_stall_report_;
+  v1::StallVerdict verdict_;
+  Clock::time_point verdict_at_;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_JOBS_JOB_H_

@@ -1,0 +1,363 @@
+#include "daemon/jobs/job_communicator.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/peers/schedule_conversion.h"
+
+namespace ringd {
+namespace {
+
+// Everything by which two metas differ, as a key.
+std::string MetaKey(const TensorMeta& meta) {
+  std::string key = absl::StrCat(static_cast<int>(meta.kind), ",", static_cast<int>(meta.dtype),
+                                 ",", static_cast<int>(meta.op), ",", meta.root_rank.value(), ",");
+  key.append(reinterpret_cast<const char*>(&meta.prescale), sizeof(meta.prescale));
+  key.append(reinterpret_cast<const char*>(&meta.postscale), sizeof(meta.postscale));
+  for (const std::int64_t extent : meta.shape) absl::StrAppend(&key, ",", extent);
+  return key;
+}
+
+}  // namespace
+
+JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membership> membership,
+                                 std::vector<std::shared_ptr<Session>> members,
+                                 std::unique_ptr<Communicator> wire, CoordinatorLink* link)
+    : options_(std::move(options)),
+      membership_(std::move(membership)),
+      members_(std::move(members)),
+      wire_(std::move(wire)),
+      link_(link),
+      scheduler_(options_.scheduler) {}
+
+JobCommunicator::~JobCommunicator() {
+  // The backend lets go of the buffers before the executions that own them go.
+  wire_.reset();
+}
+
+void JobCommunicator::Number(Registration& registration) {
+  registration.tensor = scheduler_.Intern(registration.name).value();
+  const auto [entry, added] =
+      meta_ids_.try_emplace(MetaKey(registration.meta), static_cast<std::uint32_t>(metas_.size()));
+  if (added) metas_.push_back(registration.meta);
+  registration.meta_id = entry->second;
+}
+
+JobCommunicator::Tensor& JobCommunicator::TensorOf(TensorHandle handle) {
+  if (handle.value() >= tensors_.size()) tensors_.resize(handle.value() + 1);
+  Tensor& tensor = tensors_[handle.value()];
+  if (tensor.queues.empty()) tensor.queues.resize(members_.size());
+  return tensor;
+}
+
+void JobCommunicator::Submit(int member, const CheckedSubmission& submission,
+                             Clock::time_point now) {
+  if (failed()) {
+    members_[static_cast<std::size_t>(member)]->Complete(submission.sequence, failure_);
+    return;
+  }
+  const TensorHandle handle(submission.registration->tensor);
+  Tensor& tensor = TensorOf(handle);
+  auto& queue = tensor.queues[static_cast<std::size_t>(member)];
+  const bool was_empty = queue.empty();
+  queue.push(Queued{submission, now});
+  ++waiting_;
+  if (was_empty) {
+    ++tensor.members_ready;
+    ReportIfReady(handle, now);
+  }
+}
+
+void JobCommunicator::ReportIfReady(TensorHandle handle, Clock::time_point now) {
+  Tensor& tensor = tensors_[handle.value()];
+  if (tensor.outstanding || tensor.members_ready != static_cast<int>(members_.size())) return;
+  tensor.outstanding = true;
+  bool agree = true;
+  bool follows_wait = false;
+  const std::uint32_t meta_id = tensor.queues.front().front().submission.registration->meta_id;
+  for (const auto& queue : tensor.queues) {
+    const CheckedSubmission& head = queue.front().submission;
+    agree = agree && head.registration->meta_id == meta_id;
+    follows_wait = follows_wait || head.follows_wait;
+  }
+  if (agree) {
+    scheduler_.OnLocallyReady(handle, metas_[meta_id], follows_wait, now);
+    return;
+  }
+  std::vector<RankMeta> reports;
+  const auto& ranks = membership_->nodes[static_cast<std::size_t>(membership_->self.value())].ranks;
+  for (std::size_t m = 0; m < members_.size(); ++m) {
+    const Registration& registration = *tensor.queues[m].front().submission.registration;
+    reports.push_back(RankMeta{ranks[m].rank, registration.meta});
+  }
+  scheduler_.OnLocalMismatch(handle, std::move(reports), now);
+}
+
+absl::Status JobCommunicator::OnMessage(const CoordinatorMessage& message, Clock::time_point now) {
+  return failed() ? absl::OkStatus() : scheduler_.OnMessage(message, now);
+}
+
+absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
+  std::size_t work = 0;
+  if (!failed()) {
+    if (const auto tick = scheduler_.NextTick(); tick.has_value() && *tick <= now) {
+      scheduler_.OnTick(now, *this);
+    }
+    while (TakeActions(now)) ++work;
+    if (failed()) return work;
+  }
+  if (wire_ == nullptr) {
+    work += AdvanceLocal(now);
+  } else {
+    absl::StatusOr<std::size_t> advanced = AdvanceWire(now);
+    if (!advanced.ok()) return advanced.status();
+    work += *advanced;
+  }
+  bytes_rate_.Sample(counters_.payload_bytes, now);
+  operations_rate_.Sample(counters_.operations, now);
+  busy_rate_.Sample(counters_.busy_ns, now);
+  return work;
+}
+
+bool JobCommunicator::TakeActions(Clock::time_point now) {
+  actions_.clear();
+  scheduler_.TakeActions(actions_);
+  for (const Action& action : actions_) {
+    if (failed()) return false;
+    if (const auto* send = std::get_if<SendToCoordinator>(&action)) {
+      v1::NodeMessage message = ToProto(send->message);
+      link_->Send(std::move(message));
+    } else if (const auto* start = std::get_if<StartOperation>(&action)) {
+      if (absl::Status status = Start(*start, now); !status.ok()) Fail(status);
+    } else if (const auto* cancel = std::get_if<CancelOperation>(&action)) {
+      Cancel(cancel->operation);
+    } else if (const auto* failure = std::get_if<TensorFailed>(&action)) {
+      CompleteTensor(failure->tensor, failure->status);
+      ReportIfReady(failure->tensor, now);
+    } else if (const auto* retired = std::get_if<ChannelRetired>(&action)) {
+      // Nothing of this channel will be posted again: the last number marks all that is not in flight.
+      if (wire_ != nullptr) wire_->Cancel(OperationId{retired->channel, UINT32_MAX});
+      layouts_.erase(retired->channel);
+    }
+  }
+  return !actions_.empty();
+}
+
+std::shared_ptr<const BucketLayout> JobCommunicator::LayoutOf(const StartOperation& start) {
+  // A negotiated operation's list differs each time, a learned bucket's stays.
+  std::vector<const TensorMeta*> metas;
+  metas.reserve(start.tensors->size());
+  const bool learned = start.operation.channel != 0;
+  if (learned) {
+    const auto cached = layouts_.find(start.operation.channel);
+    if (cached != layouts_.end() && cached->second.tensors == start.tensors) {
+      return cached->second.layout;
+    }
+  }
+  for (const TensorHandle handle : *start.tensors) {
+    const auto& head = tensors_[handle.value()].queues.front().front();
+    metas.push_back(&metas_[head.submission.registration->meta_id]);
+  }
+  auto layout = std::make_shared<const BucketLayout>(metas, membership_->size());
+  if (learned) layouts_[start.operation.channel] = CachedLayout{start.tensors, layout};
+  return layout;
+}
+
+absl::Status JobCommunicator::Start(const StartOperation& start, Clock::time_point now) {
+  if (start.tensors->empty()) return absl::InternalError("an operation without tensors");
+  std::shared_ptr<const BucketLayout> layout = LayoutOf(start);
+  std::vector<TensorBuffers> memory;
+  memory.reserve(start.tensors->size() * members_.size());
+  for (const TensorHandle handle : *start.tensors) {
+    for (const auto& queue : tensors_[handle.value()].queues) {
+      const CheckedSubmission& head = queue.front().submission;
+      memory.push_back(TensorBuffers{head.source, head.destination});
+    }
+  }
+  const Registration& first =
+      *tensors_[start.tensors->front().value()].queues.front().front().submission.registration;
+  const Rank root = first.meta.root_rank;
+  int root_member = -1;
+  const auto& ranks = membership_->nodes[static_cast<std::size_t>(membership_->self.value())].ranks;
+  for (std::size_t m = 0; m < ranks.size(); ++m) {
+    if (ranks[m].rank == root) root_member = static_cast<int>(m);
+  }
+  const int member_count = static_cast<int>(members_.size());
+  auto execution = std::make_unique<Execution>(
+      start.operation, start.tensors, layout,
+      BucketMemory(*layout, member_count, std::move(memory), root_member), now);
+  if (wire_ != nullptr && layout->bytes() > 0) {
+    PooledBuffer buffer = buffers_.Acquire(layout->bytes());
+    if (buffer.data() == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("no memory for a fusion buffer of ", layout->bytes(), " bytes"));
+    }
+    execution->UseBuffer(std::move(buffer));
+  }
+  if (running_.empty()) busy_since_ = now;
+  running_.emplace(start.operation, Running{std::move(execution), false});
+  local_order_.push_back(start.operation);
+  return absl::OkStatus();
+}
+
+void JobCommunicator::Cancel(OperationId id) {
+  const auto found = running_.find(id);
+  if (found == running_.end()) return;
+  local_order_.remove(id);
+  if (found->second.posted) {
+    wire_->Cancel(id);
+    released_.emplace(id, std::move(found->second.execution));
+  }
+  running_.erase(found);
+}
+
+std::size_t JobCommunicator::AdvanceLocal(Clock::time_point now) {
+  if (local_order_.empty()) return 0;
+  const OperationId id = local_order_.front();
+  const auto found = running_.find(id);
+  if (!found->second.execution->AdvanceLocal()) {
+    local_order_.splice(local_order_.end(), local_order_, local_order_.begin());
+    return 1;
+  }
+  local_order_.pop_front();
+  const std::unique_ptr<Execution> done = std::move(found->second.execution);
+  running_.erase(found);
+  Finish(*done, Clock::now());
+  CountBusy(now);
+  return 1;
+}
+
+absl::StatusOr<std::size_t> JobCommunicator::AdvanceWire(Clock::time_point now) {
+  std::size_t work = 0;
+  while (!local_order_.empty()) {
+    const OperationId id = local_order_.front();
+    Running& running = running_.at(id);
+    if (running.execution->layout().bytes() == 0) {
+      // Nothing to move: that all nodes agreed to start it is all there is to it.
+      const std::unique_ptr<Execution> done = std::move(running.execution);
+      running_.erase(id);
+      local_order_.pop_front();
+      Finish(*done, now);
+      continue;
+    }
+    const Registration& first = *tensors_[running.execution->tensors()->front().value()]
+                                     .queues.front()
+                                     .front()
+                                     .submission.registration;
+    const NodeIndex root = membership_->NodeOf(first.meta.root_rank);
+    if (!wire_->TryPost(running.execution->Request(root))) break;
+    running.posted = true;
+    local_order_.pop_front();
+    ++work;
+  }
+  std::array<Completion, 16> completions;
+  for (std::size_t count; (count = wire_->Poll(completions)) > 0;) {
+    work += count;
+    for (std::size_t i = 0; i < count; ++i) {
+      const Completion& completion = completions[i];
+      const auto found = running_.find(completion.id);
+      if (found == running_.end() || completion.outcome != CollectiveOutcome::kDone) {
+        released_.erase(completion.id);
+        if (found != running_.end()) {
+          released_.emplace(completion.id, std::move(found->second.execution));
+          running_.erase(found);
+          absl::Status status = DescribeOutcome(completion);
+          released_.erase(completion.id);
+          if (!failed()) return status;
+        }
+        continue;
+      }
+      const std::unique_ptr<Execution> done = std::move(found->second.execution);
+      running_.erase(found);
+      Finish(*done, Clock::now());
+    }
+  }
+  CountBusy(now);
+  if (!failed()) {
+    if (absl::Status health = wire_->health(); !health.ok()) return health;
+  }
+  return work;
+}
+
+absl::Status JobCommunicator::DescribeOutcome(const Completion& completion) const {
+  if (absl::Status health = wire_->health(); !health.ok()) return health;
+  const int culprit = completion.culprit.value();
+  const std::string who =
+      culprit >= 0 && culprit < membership_->node_count()
+          ? absl::StrCat(" (", membership_->nodes[static_cast<std::size_t>(culprit)].name, ")")
+          : std::string();
+  return absl::InternalError(absl::StrCat("collective ", completion.id.channel, "/",
+                                          completion.id.sequence,
+                                          " ended: ", Name(completion.outcome), who));
+}
+
+void JobCommunicator::Finish(const Execution& execution, Clock::time_point now) {
+  const TensorList tensors = execution.tensors();
+  if (failed()) return;  // Fail() has completed the submissions.
+  ++counters_.operations;
+  counters_.payload_bytes += execution.layout().payload_bytes();
+  scheduler_.OnFinished(execution.id(), now);
+  for (const TensorHandle handle : *tensors) CompleteTensor(handle, absl::OkStatus());
+  for (const TensorHandle handle : *tensors) ReportIfReady(handle, now);
+}
+
+void JobCommunicator::CompleteTensor(TensorHandle handle, const absl::Status& status) {
+  Tensor& tensor = tensors_[handle.value()];
+  tensor.outstanding = false;
+  for (std::size_t m = 0; m < members_.size(); ++m) {
+    auto& queue = tensor.queues[m];
+    if (queue.empty()) continue;
+    members_[m]->Complete(queue.front().submission.sequence, status);
+    queue.pop();
+    --waiting_;
+    if (status.ok()) ++counters_.tensors;
+    if (queue.empty()) --tensor.members_ready;
+  }
+}
+
+void JobCommunicator::CountBusy(Clock::time_point now) noexcept {
+  if (busy_since_ == Clock::time_point() || now < busy_since_) return;
+  counters_.busy_ns += static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(now - busy_since_).count());
+  busy_since_ = running_.empty() ? Clock::time_point() : now;
+}
+
+void JobCommunicator::Fail(const absl::Status& cause) {
+  if (failed()) return;
+  failure_ = cause;
+  if (wire_ != nullptr) wire_->Abort(cause.message());
+  for (auto& [id, running] : running_) {
+    if (running.posted) released_.emplace(id, std::move(running.execution));
+  }
+  running_.clear();
+  local_order_.clear();
+  for (Tensor& tensor : tensors_) {
+    for (std::size_t m = 0; m < tensor.queues.size(); ++m) {
+      auto& queue = tensor.queues[m];
+      for (; !queue.empty(); queue.pop()) {
+        members_[m]->Complete(queue.front().submission.sequence, failure_);
+      }
+    }
+    tensor.members_ready = 0;
+    tensor.outstanding = false;
+  }
+  waiting_ = 0;
+}
+
+void JobCommunicator::Leave(int member) {
+  const absl::Status cancelled = absl::CancelledError("this rank left its job");
+  for (Tensor& tensor : tensors_) {
+    if (tensor.queues.empty() || tensor.outstanding) continue;
+    auto& queue = tensor.queues[static_cast<std::size_t>(member)];
+    if (!queue.empty()) --tensor.members_ready;
+    for (; !queue.empty(); queue.pop()) {
+      members_[static_cast<std::size_t>(member)]->Complete(queue.front().submission.sequence,
+                                                           cancelled);
+      --waiting_;
+    }
+  }
+}
+
+}  // namespace ringd

@@ -1,0 +1,169 @@
+// This node's part in one communicator: takes the local ranks' submissions, lets the scheduler decide,
+// executes, and completes every submission exactly once.
+#ifndef RINGD_DAEMON_JOBS_JOB_COMMUNICATOR_H_
+#define RINGD_DAEMON_JOBS_JOB_COMMUNICATOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "backends/communicator.h"
+#include "daemon/execution/buffer_pool.h"
+#include "daemon/execution/execution.h"
+#include "daemon/jobs/coordinator_link.h"
+#include "daemon/jobs/fifo_queue.h"
+#include "daemon/jobs/membership.h"
+#include "daemon/jobs/rate_window.h"
+#include "daemon/schedule/node_scheduler.h"
+#include "daemon/sessions/session.h"
+#include "proto/base/clock.h"
+
+namespace ringd {
+
+// What people and the stall inquiry ask about.
+struct WaitingSubmission {
+  int member = 0;  // position among the local members
+  std::string name;
+  std::uint64_t bytes = 0;
+  Clock::time_point since;
+  TensorState state = TensorState::kIdle;  // kIdle: other local ranks have not submitted it
+  std::vector<int> absent_members;         // positions of local members that have not
+};
+
+struct JobCommunicatorCounters {
+  std::uint64_t tensors = 0;        // submissions completed well
+  std::uint64_t operations = 0;     // collectives finished well
+  std::uint64_t payload_bytes = 0;  // of those, once per node
+  std::uint64_t busy_ns = 0;        // time with at least one operation under way
+};
+
+// Thread safety: none; the engine thread owns it.
+// Ownership: holds the sessions as long as an execution may touch their arenas.
+// Invariants:
+//   1. A submission accepted by Submit ends in exactly one Session::Complete.
+//   2. After Fail(), everything in flight has been completed with its status, and so is whatever comes
+//      later; memory stays mapped until the backend has let go of it (see Idle).
+class JobCommunicator final : private LocalRankView {
+ public:
+  struct Options {
+    CommunicatorId id;
+    std::string log_name;  // "job 'x' communicator 3 generation 1"
+    NodeSchedulerConfig scheduler;
+  };
+
+  // `members` by local rank. `wire` is null if all ranks are on this node. `link` must outlive this.
+  JobCommunicator(Options options, std::shared_ptr<const Membership> membership,
+                  std::vector<std::shared_ptr<Session>> members, std::unique_ptr<Communicator> wire,
+                  CoordinatorLink* link);
+  ~JobCommunicator() override;
+
+  CommunicatorId id() const noexcept { return options_.id; }
+  const Membership& membership() const noexcept { return *membership_; }
+
+  // Completes a checked description with this communicator's numbers for its name and meta.
+  void Number(Registration& registration);
+
+  // From local member number `member`. Never blocks.
+  void Submit(int member, const CheckedSubmission& submission, Clock::time_point now);
+
+  // A scheduling message of the coordinator. An error means the communicator must fail.
+  absl::Status OnMessage(const CoordinatorMessage& message, Clock::time_point now);
+
+  // Advances everything a bit; returns the amount of work done. An error means it must fail.
+  absl::StatusOr<std::size_t> Advance(Clock::time_point now);
+  // When Advance wants to be called even if nothing happens.
+  std::optional<Clock::time_point> NextTick() const { return scheduler_.NextTick(); }
+
+  // Ends all that is in flight, and all to come, with `cause`. Idempotent: the first cause stays.
+  void Fail(const absl::Status& cause);
+  bool failed() const noexcept { return !failure_.ok(); }
+
+  // The member leaves: its submissions that are not being executed end with kCancelled.
+  void Leave(int member);
+
+  // True if no submission is waiting and nothing touches any arena.
+  bool Idle() const noexcept { return running_.empty() && released_.empty() && waiting_ == 0; }
+  // True if nothing touches any arena, so that it may be destroyed.
+  bool Quiet() const noexcept { return running_.empty() && released_.empty(); }
+
+  // All submissions that came before `before` and have not ended, oldest first for each member.
+  std::vector<WaitingSubmission> Waiting(Clock::time_point before) const;
+  // Positions of the local members that have not submitted the tensor's present occurrence.
+  std::vector<int> MembersWithout(const std::string& tensor) const;
+
+  const JobCommunicatorCounters& counters() const noexcept { return counters_; }
+  NodeSchedulerStatus SchedulerStatus() const { return scheduler_.Status(); }
+  CommunicatorStatistics WireStatistics() const;
+  double BytesPerSecond(Clock::time_point now) const;
+  double OperationsPerSecond(Clock::time_point now) const;
+  double BusyShare(Clock::time_point now) const;
+
+ private:
+  struct Queued {
+    CheckedSubmission submission;
+    Clock::time_point since;
+  };
+  struct Tensor {
+    std::vector<FifoQueue<Queued>> queues;  // by member
+    int members_ready = 0;                  // queues that are not empty
+    bool outstanding = false;               // reported to the scheduler, not ended
+  };
+  struct Running {
+    std::unique_ptr<Execution> execution;
+    bool posted = false;
+  };
+  struct CachedLayout {
+    TensorList tensors;  // compared by pointer: the scheduler hands out the same list for a bucket
+    std::shared_ptr<const BucketLayout> layout;
+  };
+
+  bool AbsentRanksAreBlocked(TensorHandle missing) const override;
+  Tensor& TensorOf(TensorHandle handle);
+  void ReportIfReady(TensorHandle handle, Clock::time_point now);
+  bool TakeActions(Clock::time_point now);
+  absl::Status Start(const StartOperation& start, Clock::time_point now);
+  void Cancel(OperationId id);
+  std::shared_ptr<const BucketLayout> LayoutOf(const StartOperation& start);
+  void CompleteTensor(TensorHandle handle, const absl::Status& status);
+  void Finish(const Execution& execution, Clock::time_point now);
+  std::size_t AdvanceLocal(Clock::time_point now);
+  absl::StatusOr<std::size_t> AdvanceWire(Clock::time_point now);
+  absl::Status DescribeOutcome(const Completion& completion) const;
+  void CountBusy(Clock::time_point now) noexcept;
+
+  Options options_;
+  std::shared_ptr<const Membership> membership_;
+  std::vector<std::shared_ptr<Session>> members_;
+  std::unique_ptr<Communicator> wire_;
+  CoordinatorLink* link_;
+  NodeScheduler scheduler_;
+  std::vector<Action> actions_;
+
+  std::vector<TensorMeta> metas_;  // by meta id
+  std::unordered_map<std::string, std::uint32_t> meta_ids_;
+  std::vector<Tensor> tensors_;                              // by TensorHandle
+  std::unordered_map<std::uint32_t, CachedLayout> layouts_;  // by channel
+
+  BufferPool buffers_;  // before those who borrow from it
+  std::unordered_map<OperationId, Running> running_;
+  std::list<OperationId> local_order_;  // one node: executed in turn; several: waiting to be posted
+  // Cancelled or failed, but the backend may still read or write the buffer.
+  std::unordered_map<OperationId, std::unique_ptr<Execution>> released_;
+
+  absl::Status failure_;
+  std::size_t waiting_ = 0;  // submissions that have not ended
+  JobCommunicatorCounters counters_;
+  Clock::time_point busy_since_;
+  RateWindow bytes_rate_;
+  RateWindow operations_rate_;
+  RateWindow busy_rate_;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_JOBS_JOB_COMMUNICATOR_H_

@@ -1,0 +1,68 @@
+// What JobCommunicator shows of itself; nothing here changes anything.
+#include <algorithm>
+
+#include "daemon/jobs/job_communicator.h"
+
+namespace ringd {
+
+bool JobCommunicator::AbsentRanksAreBlocked(TensorHandle missing) const {
+  const auto absent = MembersWithout(scheduler_.NameOf(missing));
+  return std::all_of(absent.begin(), absent.end(), [this](int member) {
+    return members_[static_cast<std::size_t>(member)]->ClientSleeps();
+  });
+}
+
+std::vector<int> JobCommunicator::MembersWithout(const std::string& tensor) const {
+  std::vector<int> absent;
+  const TensorHandle handle = scheduler_.Lookup(tensor).tensor;
+  const Tensor* known = handle.value() < tensors_.size() ? &tensors_[handle.value()] : nullptr;
+  if (known != nullptr && scheduler_.NameOf(handle) != tensor) known = nullptr;
+  for (std::size_t m = 0; m < members_.size(); ++m) {
+    if (known == nullptr || known->queues.empty() || known->queues[m].empty()) {
+      absent.push_back(static_cast<int>(m));
+    }
+  }
+  return absent;
+}
+
+std::vector<WaitingSubmission> JobCommunicator::Waiting(Clock::time_point before) const {
+  std::vector<WaitingSubmission> waiting;
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    const Tensor& tensor = tensors_[t];
+    for (std::size_t m = 0; m < tensor.queues.size(); ++m) {
+      if (tensor.queues[m].empty() || tensor.queues[m].front().since > before) continue;
+      const auto& head = tensor.queues[m].front();
+      WaitingSubmission& entry = waiting.emplace_back();
+      entry.member = static_cast<int>(m);
+      entry.name = head.submission.registration->name;
+      entry.bytes = head.submission.registration->bytes;
+      entry.since = head.since;
+      if (tensor.outstanding) entry.state = scheduler_.Lookup(entry.name).state;
+      for (std::size_t other = 0; other < tensor.queues.size(); ++other) {
+        if (tensor.queues[other].empty()) entry.absent_members.push_back(static_cast<int>(other));
+      }
+    }
+  }
+  std::stable_sort(waiting.begin(), waiting.end(), [](const auto& a, const auto& b) {
+    return a.member != b.member ? a.member < b.member : a.since < b.since;
+  });
+  return waiting;
+}
+
+CommunicatorStatistics JobCommunicator::WireStatistics() const {
+  return wire_ == nullptr ? CommunicatorStatistics{} : wire_->Statistics();
+}
+
+double JobCommunicator::BytesPerSecond(Clock::time_point now) const {
+  return bytes_rate_.PerSecond(counters_.payload_bytes, now);
+}
+
+double JobCommunicator::OperationsPerSecond(Clock::time_point now) const {
+  return operations_rate_.PerSecond(counters_.operations, now);
+}
+
+double JobCommunicator::BusyShare(Clock::time_point now) const {
+  return busy_rate_.PerSecond(counters_.busy_ns, now) / 1e9;
+}
+
+}  // namespace ringd

@@ -1,0 +1,258 @@
+#include "daemon/jobs/job_coordinator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/peers/schedule_conversion.h"
+
+namespace ringd {
+namespace {
+
+v1::CoordinatorMessage FailureMessage(const absl::Status& cause) {
+  v1::CoordinatorMessage message;
+  message.mutable_failure()->set_code(static_cast<int>(cause.code()));
+  message.mutable_failure()->set_text(std::string(cause.message()));
+  return message;
+}
+
+absl::Status ToStatus(const v1::Failure& failure) {
+  const auto code = static_cast<absl::StatusCode>(failure.code());
+  return absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kAborted : code,
+                      failure.text().substr(0, 4096));
+}
+
+}  // namespace
+
+JobCoordinator::JobCoordinator(Options options, NodeSender* sender, Clock::time_point now)
+    : options_(std::move(options)),
+      sender_(sender),
+      start_deadline_(now + options_.start_timeout) {}
+
+std::string JobCoordinator::DescribeRanksOf(const Node& node) const {
+  return absl::StrCat(node.name, " (", node.ranks.size() == 1 ? "rank " : "ranks ",
+                      absl::StrJoin(node.ranks, ", ",
+                                    [](std::string* out, const MemberRank& member) {
+                                      absl::StrAppend(out, member.rank.value());
+                                    }),
+                      ")");
+}
+
+std::string JobCoordinator::DescribePresent() const {
+  std::vector<std::string> parts;
+  for (const auto& [link, node] : nodes_) {
+    if (!node.ranks.empty()) parts.push_back(DescribeRanksOf(node));
+  }
+  return parts.empty() ? "nobody" : absl::StrJoin(parts, ", ");
+}
+
+std::vector<int> JobCoordinator::MissingRanks() const {
+  std::vector<bool> present(static_cast<std::size_t>(options_.size), false);
+  for (const auto& [link, node] : nodes_) {
+    for (const MemberRank& member : node.ranks) {
+      present[static_cast<std::size_t>(member.rank.value())] = true;
+    }
+  }
+  std::vector<int> missing;
+  for (int rank = 0; rank < options_.size; ++rank) {
+    if (!present[static_cast<std::size_t>(rank)]) missing.push_back(rank);
+  }
+  return missing;
+}
+
+void JobCoordinator::Refuse(LinkId link, const absl::Status& reason) {
+  sender_->SendToNode(link, FailureMessage(reason));
+  sender_->CloseNode(link, reason);
+  nodes_.erase(link);
+}
+
+void JobCoordinator::AddNode(LinkId link, const v1::Hello& hello, Clock::time_point now) {
+  if (hello.size() != options_.size) {
+    Refuse(link, absl::InvalidArgumentError(absl::StrCat(
+                     "job '", options_.job_id, "': node ", hello.node_name(), " says it has ",
+                     hello.size(), " ranks, ", DescribePresent(), " joined with ", options_.size)));
+    return;
+  }
+  Node node;
+  node.name = hello.node_name();
+  node.transport_address = hello.transport_address();
+  node.local_size = hello.local_size();
+  nodes_.emplace(link, std::move(node));
+  if (hello.start_timeout_ms() > 0) {
+    // The most patient node decides: it may know that a slow one is coming.
+    start_deadline_ =
+        std::max(start_deadline_, now + std::chrono::milliseconds(hello.start_timeout_ms()));
+  }
+}
+
+void JobCoordinator::AddRank(LinkId link, const v1::RankInfo& info) {
+  Node& node = nodes_.at(link);
+  if (state_ != State::kJoining) {
+    Refuse(link, absl::FailedPreconditionError(
+                     absl::StrCat("job '", options_.job_id, "' has started without this rank")));
+    return;
+  }
+  if (info.rank() < 0 || info.rank() >= options_.size ||
+      static_cast<int>(node.ranks.size()) >= node.local_size) {
+    Refuse(link,
+           absl::InvalidArgumentError(absl::StrCat("rank ", info.rank(), " does not fit job '",
+                                                   options_.job_id, "' of ", options_.size)));
+    return;
+  }
+  for (const auto& [other, holder] : nodes_) {
+    for (const MemberRank& member : holder.ranks) {
+      if (member.rank.value() != info.rank()) continue;
+      Fail(absl::AlreadyExistsError(absl::StrCat(
+          "two processes claim rank ", info.rank(), " of job '", options_.job_id, "': pid ",
+          member.pid, " on ", holder.name, " and pid ", info.pid(), " on ", node.name)));
+      return;
+    }
+  }
+  node.ranks.push_back(
+      MemberRank{Rank(info.rank()), LocalRank(info.local_rank()), info.pid(), info.program()});
+  ++ranks_present_;
+}
+
+void JobCoordinator::StartIfComplete(Clock::time_point now) {
+  if (state_ != State::kJoining || static_cast<int>(ranks_present_) != options_.size) return;
+  state_ = State::kRunning;
+  // Nodes by their lowest rank, so that node 0 holds rank 0.
+  std::vector<Node*> order;
+  std::vector<LinkId> links;
+  for (auto& [link, node] : nodes_) {
+    std::sort(node.ranks.begin(), node.ranks.end(),
+              [](const MemberRank& a, const MemberRank& b) { return a.local_rank < b.local_rank; });
+    order.push_back(&node);
+  }
+  const auto lowest = [](const Node* node) {
+    return std::min_element(node->ranks.begin(), node->ranks.end(),
+                            [](const auto& a, const auto& b) { return a.rank < b.rank; })
+        ->rank;
+  };
+  std::erase_if(order, [](const Node* node) { return node->ranks.empty(); });
+  std::sort(order.begin(), order.end(),
+            [&](const Node* a, const Node* b) { return lowest(a) < lowest(b); });
+
+  Membership membership;
+  membership.wire_id = options_.wire_id;
+  membership.generation = options_.generation;
+  membership.algorithms = options_.algorithms;
+  CoordinatorConfig config;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    order[i]->index = NodeIndex(static_cast<int>(i));
+    membership.nodes.push_back(
+        MemberNode{order[i]->name, order[i]->transport_address, order[i]->ranks});
+    config.node_names.push_back(order[i]->name);
+  }
+  config.learn = options_.learn;
+  config.fusion_threshold_bytes = options_.fusion_threshold_bytes;
+  config.link = options_.link;
+  schedule_ = std::make_unique<Coordinator>(
+      config, std::make_unique<CostModelPlanner>(options_.fusion_threshold_bytes));
+  v1::CoordinatorMessage message;
+  *message.mutable_membership() = ToProto(membership);
+  for (const auto& [link, node] : nodes_) {
+    message.mutable_membership()->set_node_index(node.index.value());
+    sender_->SendToNode(link, message);
+  }
+  (void)now;
+}
+
+void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Clock::time_point now) {
+  const auto found = nodes_.find(link);
+  if (found == nodes_.end() || state_ == State::kFailed) return;
+  Node& node = found->second;
+  switch (message.body_case()) {
+    case v1::NodeMessage::kRankJoined:
+      AddRank(link, message.rank_joined().rank());
+      StartIfComplete(now);
+      return;
+    case v1::NodeMessage::kFailure:
+      Fail(ToStatus(message.failure()));
+      return;
+    case v1::NodeMessage::kRanksLeft: {
+      node.left += static_cast<std::size_t>(message.ranks_left().ranks_size());
+      v1::CoordinatorMessage relay;
+      *relay.mutable_ranks_left() = message.ranks_left();
+      BroadcastExcept(link, relay);
+      return;
+    }
+    case v1::NodeMessage::kStallReport:
+      if (state_ == State::kRunning) OnStallReport(message.stall_report(), now);
+      return;
+    case v1::NodeMessage::kStallAnswer:
+      if (inquiry_.open && message.stall_answer().inquiry() == inquiry_.number) {
+        inquiry_.answers[link] = message.stall_answer();
+        if (inquiry_.answers.size() == nodes_.size()) Conclude(now);
+      }
+      return;
+    default:
+      break;
+  }
+  absl::StatusOr<NodeMessage> scheduling = FromProto(message);
+  absl::Status status = scheduling.status();
+  if (status.ok() && schedule_ == nullptr) {
+    status = absl::FailedPreconditionError("a scheduling message before the job has started");
+  }
+  if (status.ok()) status = schedule_->OnMessage(node.index, *scheduling, now);
+  if (!status.ok()) {
+    Fail(absl::InternalError(
+        absl::StrCat("ringd on ", node.name, " broke the protocol: ", status.message())));
+    return;
+  }
+  schedule_dirty_ = true;
+}
+
+void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why, Clock::time_point now) {
+  const auto found = nodes_.find(link);
+  if (found == nodes_.end()) return;
+  const Node node = std::move(found->second);
+  nodes_.erase(found);
+  if (state_ == State::kJoining) {
+    ranks_present_ -= node.ranks.size();
+    if (nodes_.empty()) state_ = State::kFailed;
+    return;
+  }
+  if (node.left < node.ranks.size()) {
+    Fail(absl::AbortedError(
+        absl::StrCat("ringd on ", DescribeRanksOf(node), " has gone: ", why.message())));
+  }
+  (void)now;
+}
+
+void JobCoordinator::Advance(Clock::time_point now) {
+  if (state_ == State::kJoining && now >= start_deadline_) {
+    const std::vector<int> missing = MissingRanks();
+    Fail(absl::DeadlineExceededError(absl::StrCat(
+        "job '", options_.job_id, "' could not start within ",
+        std::chrono::duration_cast<std::chrono::milliseconds>(options_.start_timeout).count() / 1e3,
+        " s: ", missing.size() == 1 ? "rank " : "ranks ", absl::StrJoin(missing, ", "),
+        " did not join; present: ", DescribePresent())));
+  }
+  if (state_ != State::kRunning) return;
+  if (inquiry_.open && now - inquiry_.asked > std::chrono::seconds(1)) Conclude(now);
+  if (!schedule_dirty_) return;
+  schedule_dirty_ = false;
+  outgoing_.clear();
+  schedule_->Flush(now, outgoing_);
+  for (const CoordinatorMessage& message : outgoing_) Broadcast(ToProto(message));
+}
+
+void JobCoordinator::Broadcast(const v1::CoordinatorMessage& message) {
+  for (const auto& [link, node] : nodes_) sender_->SendToNode(link, message);
+}
+
+void JobCoordinator::BroadcastExcept(LinkId but, const v1::CoordinatorMessage& message) {
+  for (const auto& [link, node] : nodes_) {
+    if (link != but) sender_->SendToNode(link, message);
+  }
+}
+
+void JobCoordinator::Fail(const absl::Status& cause) {
+  if (state_ == State::kFailed) return;
+  state_ = State::kFailed;
+  Broadcast(FailureMessage(cause));
+}
+
+}  // namespace ringd

@@ -1,0 +1,119 @@
+// Gathers a job's ranks, and then speaks for all: order of operations, stalls, the first failure.
+//
+// It lives on the ringd of the node of rank 0. Nodes (its own included) are known by a LinkId; what they
+// say and hear is proto/rpc/peer.proto. Secrets have been checked before a node gets here.
+#ifndef RINGD_DAEMON_JOBS_JOB_COORDINATOR_H_
+#define RINGD_DAEMON_JOBS_JOB_COORDINATOR_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "backends/communicator.h"
+#include "daemon/jobs/membership.h"
+#include "daemon/peers/peer_network.h"
+#include "daemon/schedule/coordinator.h"
+#include "proto/base/clock.h"
+#include "proto/rpc/peer.pb.h"
+
+namespace ringd {
+
+// A node's connection as the engine numbers it: a stream of PeerNetwork, or one inside the process.
+using LinkId = StreamId;
+
+// How a coordinator reaches its nodes. Neither method blocks or calls back.
+class NodeSender {
+ public:
+  virtual ~NodeSender() = default;
+  virtual void SendToNode(LinkId link, v1::CoordinatorMessage message) = 0;
+  virtual void CloseNode(LinkId link, const absl::Status& reason) = 0;
+};
+
+// Thread safety: none; the engine thread owns it.
+// Ownership: `sender` must outlive it.
+// Invariants:
+//   1. Every node hears at most one Failure, and all nodes hear the same.
+//   2. After Membership has gone out, nobody joins any more.
+class JobCoordinator {
+ public:
+  struct Options {
+    std::string job_id;
+    int size = 0;
+    std::uint64_t wire_id = 0;  // random
+    std::uint32_t generation = 0;
+    std::chrono::nanoseconds start_timeout{};
+    AlgorithmOptions algorithms;
+    bool learn = true;
+    std::size_t fusion_threshold_bytes = 0;
+    LinkModel link;
+  };
+
+  JobCoordinator(Options options, NodeSender* sender, Clock::time_point now);
+
+  const std::string& job_id() const noexcept { return options_.job_id; }
+  bool joining() const noexcept { return state_ == State::kJoining; }
+  // True while a new node may be added.
+  bool Open() const noexcept { return state_ == State::kJoining; }
+  // True when no node is connected and nothing can happen any more.
+  bool Finished() const noexcept { return nodes_.empty() && state_ != State::kJoining; }
+
+  // A node whose proof was right. An error is for that node alone (it has been told).
+  void AddNode(LinkId link, const v1::Hello& hello, Clock::time_point now);
+  void OnMessage(LinkId link, const v1::NodeMessage& message, Clock::time_point now);
+  void OnLinkLost(LinkId link, const absl::Status& why, Clock::time_point now);
+
+  // Sends what has become due: fused operations, verdicts, the start deadline's failure.
+  void Advance(Clock::time_point now);
+  // Ends the job everywhere with `cause`, unless it has ended already.
+  void Fail(const absl::Status& cause);
+
+  std::vector<int> MissingRanks() const;
+  const Coordinator* schedule() const noexcept { return schedule_.get(); }
+
+ private:
+  enum class State { kJoining, kRunning, kFailed };
+  struct Node {
+    std::string name;
+    std::string transport_address;
+    int local_size = 0;
+    std::vector<MemberRank> ranks;
+    NodeIndex index;
+    std::size_t left = 0;  // ranks that have left
+  };
+  struct Inquiry {
+    std::uint32_t number = 0;
+    bool open = false;
+    Clock::time_point asked;
+    double waiting_seconds = 0;
+    std::vector<std::string> tensors;
+    std::map<LinkId, v1::StallAnswer> answers;
+  };
+
+  void AddRank(LinkId link, const v1::RankInfo& info);
+  void StartIfComplete(Clock::time_point now);
+  void Refuse(LinkId link, const absl::Status& reason);
+  void Broadcast(const v1::CoordinatorMessage& message);
+  void BroadcastExcept(LinkId but, const v1::CoordinatorMessage& message);
+  void OnStallReport(const v1::StallReport& report, Clock::time_point now);
+  void Conclude(Clock::time_point now);
+  std::string DescribePresent() const;
+  std::string DescribeRanksOf(const Node& node) const;
+
+  Options options_;
+  NodeSender* sender_;
+  State state_ = State::kJoining;
+  Clock::time_point start_deadline_;
+  std::map<LinkId, Node> nodes_;
+  std::size_t ranks_present_ = 0;
+  std::unique_ptr<Coordinator> schedule_;
+  bool schedule_dirty_ = false;
+  std::vector<CoordinatorMessage> outgoing_;
+  Inquiry inquiry_;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_JOBS_JOB_COORDINATOR_H_

@@ -1,0 +1,161 @@
+// How ranks go: in order, by death, or by ringd's decision; and what the others are told.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/jobs/job.h"
+
+namespace ringd {
+namespace {
+
+// A dead trainer's launcher usually knows within milliseconds how it died; the others can wait so long
+// for a better word.
+constexpr auto kExitReportGrace = std::chrono::milliseconds(150);
+// After a rank has left, what it took part in is still on its way to the others for a moment.
+constexpr auto kLeaveGrace = std::chrono::seconds(1);
+constexpr auto kRunningGrace = std::chrono::seconds(10);
+constexpr std::size_t kTensorsNamed = 3;
+
+}  // namespace
+
+bool Job::Leave(const Session& session, Clock::time_point now) {
+  Member* member = Find(session);
+  if (member == nullptr || member->left) return member != nullptr;
+  member->left = true;
+  anyone_left_ = true;
+  if (state_ == State::kJoining) {
+    Fail(absl::AbortedError(
+        absl::StrCat(DescribeRank(member->rank, member->pid, options_.node_name), " left job '",
+                     options_.job_id, "' before all ranks had joined")));
+    return true;
+  }
+  if (communicator_ != nullptr) communicator_->Leave(PositionOf(*member));
+  left_ranks_.push_back(member->rank.value());
+  last_left_ = now;
+  if (link_ != nullptr && state_ == State::kRunning) {
+    v1::NodeMessage message;
+    message.mutable_ranks_left()->add_ranks(member->rank.value());
+    link_->Send(std::move(message));
+  }
+  return true;
+}
+
+void Job::OnRanksLeft(const v1::RanksLeft& message, Clock::time_point now) {
+  anyone_left_ = true;
+  left_ranks_.insert(left_ranks_.end(), message.ranks().begin(), message.ranks().end());
+  last_left_ = now;
+}
+
+void Job::OnSessionLost(const Session& session, const std::string& reason, Clock::time_point now) {
+  Member* member = Find(session);
+  if (member == nullptr) return;
+  const bool in_order = member->left || state_ == State::kFailed;
+  if (!in_order) {
+    member->lost_reason = reason;
+    member->lost_since = now;
+    if (!member->exit.has_value()) member->exit = ReadExit(member->pid);
+    if (member->exit.has_value()) AnnounceDeath(*member);
+  }
+  if (member->done) std::exchange(member->done, nullptr)(absl::AbortedError(reason), {});
+  member->session = nullptr;
+}
+
+bool Job::OnExitReport(Rank rank, const ProcessExit& exit, Clock::time_point now) {
+  for (auto& [local_rank, member] : members_) {
+    if (member.rank != rank) continue;
+    member.exit = exit;
+    if (member.lost_since.has_value()) AnnounceDeath(member);
+    (void)now;
+    return true;
+  }
+  return false;
+}
+
+void Job::AnnounceDeath(Member& member) {
+  member.lost_since.reset();
+  std::string text = DescribeRank(member.rank, member.pid, options_.node_name);
+  if (!member.program.empty()) absl::StrAppend(&text, " (", member.program, ")");
+  absl::StrAppend(&text, ", ",
+                  member.exit.has_value() ? DescribeExit(*member.exit) : member.lost_reason);
+  if (communicator_ == nullptr) {
+    absl::StrAppend(&text, " before all ranks had joined");
+  } else {
+    std::vector<std::string> tensors;
+    for (const WaitingSubmission& waiting : communicator_->Waiting(Clock::time_point::max())) {
+      if (waiting.member == PositionOf(member)) {
+        tensors.push_back(absl::StrCat("'", waiting.name, "'"));
+      }
+    }
+    if (tensors.empty()) {
+      absl::StrAppend(&text, " with nothing in flight");
+    } else {
+      const std::size_t count = tensors.size();
+      tensors.resize(std::min(count, kTensorsNamed));
+      absl::StrAppend(&text, " while ", count, count == 1 ? " tensor was" : " tensors were",
+                      " in flight (", absl::StrJoin(tensors, ", "),
+                      count > kTensorsNamed ? ", ...)" : ")");
+    }
+  }
+  Fail(absl::AbortedError(text));
+}
+
+void Job::OnLinkLost(const absl::Status& why) {
+  link_ = nullptr;
+  greeted_ = false;
+  if (state_ == State::kFailed) return;
+  const bool all_left = std::all_of(members_.begin(), members_.end(),
+                                    [](const auto& entry) { return entry.second.left; });
+  if (all_left) return;
+  std::string who = absl::StrCat("the ringd at ", options_.rendezvous);
+  if (membership_ != nullptr) {
+    who = absl::StrCat("ringd on ", membership_->nodes.front().name, " (at ", options_.rendezvous,
+                       ", which coordinates the job)");
+  }
+  const absl::StatusCode code = membership_ != nullptr ? absl::StatusCode::kAborted : why.code();
+  FailLocally(absl::Status(
+      code, absl::StrCat(who, membership_ != nullptr ? " has gone: " : " can't be reached: ",
+                         why.message())));
+}
+
+bool Job::NeedsTicks() const noexcept {
+  if (state_ == State::kJoining) return true;
+  if (communicator_ != nullptr && !communicator_->Idle()) return true;
+  return std::any_of(members_.begin(), members_.end(),
+                     [](const auto& entry) { return entry.second.lost_since.has_value(); });
+}
+
+std::optional<Clock::time_point> Job::NextTick() const {
+  if (communicator_ == nullptr || state_ == State::kFailed) return std::nullopt;
+  return communicator_->NextTick();
+}
+
+void Job::Tick(Clock::time_point now) {
+  for (auto& [local_rank, member] : members_) {
+    if (!member.lost_since.has_value()) continue;
+    if (!member.exit.has_value()) member.exit = ReadExit(member.pid);
+    if (member.exit.has_value() || now - *member.lost_since >= kExitReportGrace) {
+      AnnounceDeath(member);
+    }
+  }
+  if (state_ == State::kJoining && now >= start_deadline_) {
+    Fail(absl::DeadlineExceededError(
+        absl::StrCat("job '", options_.job_id, "' could not start: the coordinator at ",
+                     options_.rendezvous, " has not answered; on ", options_.node_name, " ",
+                     members_.size(), " of ", options_.local_size, " local ranks joined")));
+  }
+  if (state_ != State::kRunning || communicator_->Idle()) return;
+  if (!left_ranks_.empty() && now - last_left_ >= kLeaveGrace) {
+    for (const WaitingSubmission& entry : communicator_->Waiting(now - kLeaveGrace)) {
+      if (entry.state == TensorState::kRunning && now - entry.since < kRunningGrace) continue;
+      Fail(absl::AbortedError(absl::StrCat(left_ranks_.size() == 1 ? "rank " : "ranks ",
+                                           absl::StrJoin(left_ranks_, ", "), " left job '",
+                                           options_.job_id, "' (shutdown), but tensor '",
+                                           entry.name, "' waits for all ranks")));
+      return;
+    }
+  }
+  CheckStalls(now);
+}
+
+}  // namespace ringd

@@ -1,0 +1,184 @@
+// What ringctl shows of a job.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/jobs/job.h"
+
+namespace ringd {
+namespace {
+
+constexpr std::size_t kPendingShown = 64;
+
+double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+absl::string_view StageName(const WaitingSubmission& waiting) {
+  switch (waiting.state) {
+    case TensorState::kIdle:
+    case TensorState::kHeld:
+      return "waiting";
+    case TensorState::kAnnounced:
+      return "negotiating";
+    case TensorState::kRunning:
+      return "executing";
+  }
+  return "waiting";
+}
+
+absl::string_view Name(Job::State state) {
+  switch (state) {
+    case Job::State::kJoining:
+      return "joining";
+    case Job::State::kRunning:
+      return "running";
+    case Job::State::kFailed:
+      return "failed";
+  }
+  return "";
+}
+
+void SetName(std::string* field, absl::string_view value) { *field = std::string(value); }
+
+}  // namespace
+
+void Job::Describe(v1::Job* out, Clock::time_point now) const {
+  out->set_job_id(options_.job_id);
+  out->set_uid(options_.uid);
+  SetName(out->mutable_state(), Name(state_));
+  out->set_size(options_.size);
+  out->set_node_count(membership_ == nullptr ? 0 : membership_->node_count());
+  out->set_age_seconds(Seconds(now - created_));
+  out->set_rendezvous(options_.rendezvous);
+  out->set_failure(std::string(failure_.message()));
+  for (const auto& [local_rank, member] : members_) {
+    v1::Member* shown = out->add_local_members();
+    shown->set_rank(member.rank.value());
+    shown->set_local_rank(local_rank.value());
+    shown->set_pid(member.pid);
+    shown->set_host(options_.node_name);
+    shown->set_node_index(membership_ == nullptr ? -1 : membership_->self.value());
+    shown->set_state(StateOf(member));
+  }
+  // Which ranks live on other nodes is known only once all have joined.
+  if (state_ == State::kJoining && options_.size == options_.local_size) {
+    for (int rank = 0; rank < options_.size; ++rank) {
+      const bool here = std::any_of(members_.begin(), members_.end(), [rank](const auto& entry) {
+        return entry.second.rank.value() == rank;
+      });
+      if (!here) out->add_missing_ranks(rank);
+    }
+  }
+}
+
+void Job::Describe(v1::Communicator* out, absl::string_view backend, Clock::time_point now) const {
+  if (communicator_ == nullptr) return;
+  const Membership& membership = *membership_;
+  out->set_communicator(options_.communicator.value());
+  out->set_job_id(options_.job_id);
+  out->set_name("world");
+  out->set_generation(membership.generation);
+  SetName(out->mutable_state(), Name(state_));
+  out->set_failure(std::string(failure_.message()));
+  out->set_size(membership.size());
+  out->set_node_count(membership.node_count());
+  out->set_node_index(membership.self.value());
+  out->set_coordinator(membership.nodes.front().name);
+  SetName(out->mutable_backend(), membership.node_count() > 1 ? backend : "shared memory");
+  for (std::size_t n = 0; n < membership.nodes.size(); ++n) {
+    for (const MemberRank& rank : membership.nodes[n].ranks) {
+      v1::Member* shown = out->add_members();
+      shown->set_rank(rank.rank.value());
+      shown->set_local_rank(rank.local_rank.value());
+      shown->set_pid(rank.pid);
+      shown->set_host(membership.nodes[n].name);
+      shown->set_node_index(static_cast<int>(n));
+      const auto local = members_.find(rank.local_rank);
+      if (static_cast<int>(n) == membership.self.value() && local != members_.end()) {
+        shown->set_state(StateOf(local->second));
+      }
+    }
+  }
+  const CommunicatorStatistics wire = communicator_->WireStatistics();
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+  for (const NeighbourStatistics& neighbour : wire.neighbours) {
+    sent += neighbour.bytes_sent;
+    received += neighbour.bytes_received;
+    v1::Link* link = out->add_links();
+    link->set_node_index(neighbour.node.value());
+    link->set_host(membership.nodes[static_cast<std::size_t>(neighbour.node.value())].name);
+    link->set_transports(neighbour.transports);
+  }
+  const JobCommunicatorCounters& counters = communicator_->counters();
+  out->set_tensors(counters.tensors);
+  out->set_operations(counters.operations);
+  out->set_bytes_reduced(counters.payload_bytes);
+  out->set_bytes_sent(sent);
+  out->set_bytes_received(received);
+  out->set_bytes_reduced_per_second(communicator_->BytesPerSecond(now));
+  out->set_operations_per_second(communicator_->OperationsPerSecond(now));
+  out->set_busy_share(communicator_->BusyShare(now));
+  const NodeSchedulerStatus schedule = communicator_->SchedulerStatus();
+  out->set_negotiation_messages(schedule.messages_sent + schedule.messages_received);
+  out->set_negotiation_messages_per_step(static_cast<double>(schedule.messages_last_step));
+  out->set_schedule_epoch(static_cast<std::uint32_t>(schedule.epoch));
+  out->set_learned_buckets(static_cast<std::uint32_t>(schedule.buckets.size()));
+  out->set_learned_operations(schedule.operations_learned);
+  std::uint64_t departures = 0;
+  for (const std::uint64_t breaks : schedule.breaks_requested) departures += breaks;
+  out->set_schedule_departures(departures);
+  for (const NodeBucketStatus& bucket : schedule.buckets) {
+    v1::Bucket* shown = out->add_buckets();
+    shown->set_channel(bucket.channel);
+    shown->set_bytes(bucket.bytes);
+    shown->set_tensors(static_cast<std::uint32_t>(bucket.tensors.size()));
+    shown->set_occurrences(bucket.occurrences);
+    if (bucket.tensors.empty()) continue;
+    shown->set_first_tensor(bucket.tensors.front());
+    shown->set_last_tensor(bucket.tensors.back());
+  }
+}
+
+void Job::Describe(v1::QueuesReply* out, Clock::time_point now) const {
+  std::vector<WaitingSubmission> waiting;
+  if (communicator_ != nullptr) waiting = communicator_->Waiting(Clock::time_point::max());
+  for (const auto& [local_rank, member] : members_) {
+    v1::RankQueue* queue = out->add_queues();
+    queue->set_job_id(options_.job_id);
+    queue->set_communicator(options_.communicator.value());
+    queue->set_rank(member.rank.value());
+    queue->set_pid(member.pid);
+    queue->set_state(StateOf(member));
+    if (member.session != nullptr) {
+      queue->set_submitted(member.session->submitted());
+      queue->set_completed(member.session->completed());
+      queue->set_failed(member.session->failed());
+      queue->set_in_flight(static_cast<std::uint32_t>(member.session->in_flight()));
+    }
+    const int position = PositionOf(member);
+    std::size_t shown_count = 0;
+    for (const WaitingSubmission& entry : waiting) {
+      if (entry.member != position || shown_count >= kPendingShown) continue;
+      ++shown_count;
+      v1::PendingTensor* shown = queue->add_pending();
+      shown->set_name(entry.name);
+      shown->set_bytes(entry.bytes);
+      shown->set_age_seconds(Seconds(now - entry.since));
+      SetName(shown->mutable_stage(), StageName(entry));
+      for (const int absent : entry.absent_members) {
+        const Member& other = std::next(members_.begin(), absent)->second;
+        std::string who = DescribeRank(other.rank, other.pid, options_.node_name);
+        if (const std::string state = StateOf(other); state != "running") {
+          absl::StrAppend(&who, " (", state, ")");
+        }
+        shown->add_waits_for(who);
+      }
+      if (!entry.absent_members.empty() || entry.state == TensorState::kRunning) continue;
+      for (const v1::StalledTensor& stalled : verdict_.tensors()) {
+        if (stalled.name() != entry.name || verdict_at_ < entry.since) continue;
+        *shown->mutable_waits_for() = stalled.waits_for();
+      }
+    }
+  }
+}
+
+}  // namespace ringd

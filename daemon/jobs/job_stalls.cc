@@ -1,0 +1,103 @@
+// Waiting too long: this node asks the coordinator who is missing, answers the coordinator's inquiries,
+// and passes the verdict to the ranks that wait.
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/jobs/job.h"
+
+namespace ringd {
+namespace {
+
+constexpr std::size_t kTensorsReported = 16;
+
+}  // namespace
+
+void Job::CheckStalls(Clock::time_point now) {
+  auto report_after = options_.stall_warning;
+  const auto deadline = options_.operation_timeout;
+  if (deadline.count() > 0) {
+    // The verdict must be here when the deadline passes, to say whom we waited for.
+    const auto early = deadline * 6 / 10;
+    if (report_after.count() <= 0 || early < report_after) report_after = early;
+  }
+  if (report_after.count() <= 0) return;
+  const auto waiting = communicator_->Waiting(now - report_after);
+  if (waiting.empty()) return;
+  Clock::time_point oldest = now;
+  for (const WaitingSubmission& entry : waiting) oldest = std::min(oldest, entry.since);
+
+  if (deadline.count() > 0 && now - oldest >= deadline) {
+    const bool known = verdict_at_ >= oldest;
+    Fail(absl::DeadlineExceededError(absl::StrCat(
+        "tensor '", waiting.front().name, "' did not complete within the operation timeout of ",
+        std::chrono::duration<double>(deadline).count(), " s: ",
+        known ? verdict_.text() : std::string("the coordinator could not say for whom it waits"))));
+    return;
+  }
+  const auto interval = std::max<std::chrono::nanoseconds>(
+      std::min(report_after, std::chrono::nanoseconds(std::chrono::seconds(5))),
+      std::chrono::milliseconds(200));
+  if (now - last_stall_report_ < interval || link_ == nullptr) return;
+  last_stall_report_ = now;
+  v1::NodeMessage message;
+  std::set<std::string> named;
+  for (const WaitingSubmission& entry : waiting) {
+    if (named.size() >= kTensorsReported || !named.insert(entry.name).second) continue;
+    message.mutable_stall_report()->add_tensors(entry.name);
+  }
+  message.mutable_stall_report()->set_waiting_seconds(
+      std::chrono::duration<double>(now - oldest).count());
+  link_->Send(std::move(message));
+}
+
+std::string Job::StateOf(const Member& member) const {
+  if (member.left) return "left";
+  if (member.session == nullptr) return "dead";
+  return IsStopped(member.pid) ? "stopped" : "running";
+}
+
+void Job::OnStallInquiry(const v1::StallInquiry& inquiry) {
+  if (link_ == nullptr || communicator_ == nullptr) return;
+  v1::NodeMessage message;
+  v1::StallAnswer& answer = *message.mutable_stall_answer();
+  answer.set_inquiry(inquiry.inquiry());
+  std::map<int, v1::MissingRank> missing;  // by position
+  for (const std::string& tensor : inquiry.tensors()) {
+    for (const int position : communicator_->MembersWithout(tensor)) {
+      missing[position].add_tensors(tensor);
+    }
+  }
+  for (auto& [position, entry] : missing) {
+    const Member& member = std::next(members_.begin(), position)->second;
+    entry.set_rank(member.rank.value());
+    entry.set_pid(member.pid);
+    entry.set_state(StateOf(member));
+    *answer.add_missing() = std::move(entry);
+  }
+  link_->Send(std::move(message));
+}
+
+void Job::OnStallVerdict(const v1::StallVerdict& verdict, Clock::time_point now) {
+  if (communicator_ == nullptr) return;
+  verdict_ = verdict;
+  verdict_at_ = now;
+  // An early verdict, asked for because of the deadline, is kept but not yet worth a warning.
+  const auto since =
+      options_.stall_warning.count() > 0 ? now - options_.stall_warning : Clock::time_point::min();
+  std::set<int> concerned;
+  for (const WaitingSubmission& entry : communicator_->Waiting(since)) {
+    const bool named = std::any_of(verdict.tensors().begin(), verdict.tensors().end(),
+                                   [&](const auto& tensor) { return tensor.name() == entry.name; });
+    if (named) concerned.insert(entry.member);
+  }
+  for (const int position : concerned) {
+    const Member& member = std::next(members_.begin(), position)->second;
+    if (member.session == nullptr) continue;
+    member.session->Notify(NoticeKind::kWarning,
+                           absl::StrCat("rank ", member.rank.value(), " is ", verdict.text()));
+  }
+}
+
+}  // namespace ringd

@@ -1,0 +1,112 @@
+#include "daemon/jobs/membership.h"
+
+#include <set>
+
+#include "absl/strings/str_cat.h"
+
+namespace ringd {
+namespace {
+
+bool HasLocalRank(const MemberNode& node, LocalRank local_rank) {
+  for (const MemberRank& member : node.ranks) {
+    if (member.local_rank == local_rank) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int Membership::size() const noexcept {
+  std::size_t total = 0;
+  for (const MemberNode& node : nodes) total += node.ranks.size();
+  return static_cast<int>(total);
+}
+
+bool Membership::Homogeneous() const noexcept {
+  for (const MemberNode& node : nodes) {
+    if (node.ranks.size() != nodes.front().ranks.size()) return false;
+  }
+  return true;
+}
+
+int Membership::CrossSize(LocalRank local_rank) const noexcept {
+  int count = 0;
+  for (const MemberNode& node : nodes) count += HasLocalRank(node, local_rank) ? 1 : 0;
+  return count;
+}
+
+int Membership::CrossRank(LocalRank local_rank) const noexcept {
+  int before = 0;
+  for (int i = 0; i < self.value(); ++i) {
+    before += HasLocalRank(nodes[static_cast<std::size_t>(i)], local_rank) ? 1 : 0;
+  }
+  return before;
+}
+
+NodeIndex Membership::NodeOf(Rank rank) const noexcept {
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    for (const MemberRank& member : nodes[i].ranks) {
+      if (member.rank == rank) return NodeIndex(static_cast<int>(i));
+    }
+  }
+  return NodeIndex(-1);
+}
+
+v1::Membership ToProto(const Membership& membership) {
+  v1::Membership message;
+  message.set_wire_id(membership.wire_id);
+  message.set_generation(membership.generation);
+  message.set_node_index(membership.self.value());
+  message.set_small_all_reduce_bytes(membership.algorithms.small_all_reduce_bytes);
+  message.set_small_broadcast_bytes(membership.algorithms.small_broadcast_bytes);
+  message.set_chunk_bytes(membership.algorithms.chunk_bytes);
+  for (const MemberNode& node : membership.nodes) {
+    v1::NodeMember* to = message.add_nodes();
+    to->set_node_name(node.name);
+    to->set_transport_address(node.transport_address);
+    for (const MemberRank& rank : node.ranks) {
+      v1::RankInfo* info = to->add_ranks();
+      info->set_rank(rank.rank.value());
+      info->set_local_rank(rank.local_rank.value());
+      info->set_pid(rank.pid);
+      info->set_program(rank.program);
+    }
+  }
+  return message;
+}
+
+absl::StatusOr<Membership> FromProto(const v1::Membership& message) {
+  Membership membership;
+  membership.wire_id = message.wire_id();
+  membership.generation = message.generation();
+  membership.self = NodeIndex(message.node_index());
+  membership.algorithms.small_all_reduce_bytes = message.small_all_reduce_bytes();
+  membership.algorithms.small_broadcast_bytes = message.small_broadcast_bytes();
+  membership.algorithms.chunk_bytes = message.chunk_bytes();
+  std::set<int> seen;
+  for (const v1::NodeMember& node : message.nodes()) {
+    MemberNode& to = membership.nodes.emplace_back();
+    to.name = node.node_name();
+    to.transport_address = node.transport_address();
+    for (const v1::RankInfo& info : node.ranks()) {
+      to.ranks.push_back(
+          MemberRank{Rank(info.rank()), LocalRank(info.local_rank()), info.pid(), info.program()});
+      seen.insert(info.rank());
+    }
+    if (node.ranks().empty()) return absl::InvalidArgumentError("a member node without ranks");
+  }
+  const bool whole = !seen.empty() && *seen.begin() == 0 &&
+                     *seen.rbegin() + 1 == static_cast<int>(seen.size()) &&
+                     static_cast<int>(seen.size()) == membership.size();
+  if (!whole || message.node_index() < 0 || message.node_index() >= membership.node_count() ||
+      message.chunk_bytes() == 0) {
+    return absl::InvalidArgumentError("the coordinator sent a membership that makes no sense");
+  }
+  return membership;
+}
+
+std::string DescribeRank(Rank rank, int pid, absl::string_view node_name) {
+  return absl::StrCat("rank ", rank.value(), ", pid ", pid, " on ", node_name);
+}
+
+}  // namespace ringd

@@ -1,0 +1,57 @@
+// Who takes part in a job: fixed once every rank has joined.
+#ifndef RINGD_DAEMON_JOBS_MEMBERSHIP_H_
+#define RINGD_DAEMON_JOBS_MEMBERSHIP_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "backends/communicator.h"
+#include "proto/rpc/peer.pb.h"
+#include "proto/types/ids.h"
+
+namespace ringd {
+
+struct MemberRank {
+  Rank rank;
+  LocalRank local_rank;
+  int pid = 0;  // on its node; for people, no identity
+  std::string program;
+};
+
+struct MemberNode {
+  std::string name;
+  std::string transport_address;
+  std::vector<MemberRank> ranks;  // by local rank
+};
+
+// Immutable. Node 0 holds rank 0.
+struct Membership {
+  std::uint64_t wire_id = 0;
+  std::uint32_t generation = 0;
+  NodeIndex self;
+  std::vector<MemberNode> nodes;
+  AlgorithmOptions algorithms;
+
+  int node_count() const noexcept { return static_cast<int>(nodes.size()); }
+  int size() const noexcept;
+  bool Homogeneous() const noexcept;
+  // Among the nodes that have a rank with this local rank: their number, and this node's place.
+  int CrossSize(LocalRank local_rank) const noexcept;
+  int CrossRank(LocalRank local_rank) const noexcept;
+  // The node that holds `rank`; -1 if there is none.
+  NodeIndex NodeOf(Rank rank) const noexcept;
+};
+
+v1::Membership ToProto(const Membership& membership);
+// kInvalidArgument if what came makes no sense (it came over the network).
+absl::StatusOr<Membership> FromProto(const v1::Membership& message);
+
+// "rank 3, pid 4711 on node-b": how errors and warnings name a rank.
+std::string DescribeRank(Rank rank, int pid, absl::string_view node_name);
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_JOBS_MEMBERSHIP_H_
