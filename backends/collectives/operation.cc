@@ -1,0 +1,236 @@
+#include "backends/collectives/operation.h"
+
+#include <algorithm>
+
+namespace ringd {
+namespace {
+
+constexpr CollectiveTimes::TimePoint kNever{};
+
+bool NeedsBuffer(CollectiveKind kind) noexcept { return kind != CollectiveKind::kBarrier; }
+
+}  // namespace
+
+bool Operation::Unsupported(const CollectiveRequest& request, std::int32_t node_count) noexcept {
+  if (!IsValid(request.kind) || !IsValid(request.data_type) || !IsValid(request.op)) return true;
+  if (request.memory.kind != MemoryKind::kHost) return true;
+  if (request.kind == CollectiveKind::kBroadcast &&
+      (request.root.value() < 0 || request.root.value() >= node_count)) {
+    return true;
+  }
+  return NeedsBuffer(request.kind) && request.element_count > 0 && request.buffer == nullptr;
+}
+
+void Operation::Begin(const CollectiveRequest& request, CollectiveTimes::TimePoint now) {
+  request_ = request;
+  total_bytes_ =
+      NeedsBuffer(request.kind) ? request.element_count * SizeOf(request.data_type) : 0;
+  fingerprint_ = Fingerprint(request);
+  times_ = {};
+  times_.posted = now;
+  outcome_ = CollectiveOutcome::kDone;
+  culprit_ = NodeIndex(-1);
+  outstanding_ = 0;
+  waits_for_stages_ = false;
+  wants_advance_ = true;
+  out_flows_.clear();
+  in_flows_.clear();
+  algorithm_ = &Choose();
+  algorithm_->Begin(*this);
+  for (InFlow& flow : in_flows_) Grant(flow);
+}
+
+// Every node must choose alike: only from what is equal on all of them.
+CollectiveAlgorithm& Operation::Choose() noexcept {
+  const AlgorithmOptions& options = setting_.algorithms;
+  priority_ = SendPriority::kUrgent;
+  if (request_.kind == CollectiveKind::kBarrier) return dissemination_barrier_;
+  if (request_.kind == CollectiveKind::kBroadcast) {
+    const bool small = total_bytes_ <= options.small_broadcast_bytes;
+    if (!small) priority_ = SendPriority::kBulk;
+    tree_broadcast_.SetShape(small ? TreeBroadcast::Shape::kBinomial : TreeBroadcast::Shape::kChain);
+    return tree_broadcast_;
+  }
+  if (setting_.node_count == 1) {
+    // The node's input is the result: a broadcast without receivers does the stages.
+    tree_broadcast_.SetShape(TreeBroadcast::Shape::kChain);
+    request_.root = setting_.self;
+    return tree_broadcast_;
+  }
+  if (total_bytes_ <= options.small_all_reduce_bytes) return doubling_all_reduce_;
+  priority_ = SendPriority::kBulk;
+  return ring_all_reduce_;
+}
+
+bool Operation::Deliver(const MessageHeader& header, std::span<const std::byte> payload) noexcept {
+  if (outcome_ != CollectiveOutcome::kDone) return true;
+  if (header.fingerprint != fingerprint_) return false;
+  if (header.type == MessageType::kGrant) {
+    OutFlow* const flow = FindOut(header.source);
+    if (flow == nullptr || !payload.empty()) return false;
+    flow->granted = std::max(flow->granted, header.index);
+    wants_advance_ = true;
+    return true;
+  }
+  InFlow* const flow = FindIn(header.source);
+  if (flow == nullptr || flow->arrived >= flow->granted) return false;
+  ++flow->arrived;
+  if (times_.first_received == kNever) times_.first_received = CollectiveTimes::TimePoint::clock::now();
+  switch (algorithm_->OnMessage(NodeIndex(header.source), header.index, payload)) {
+    case MessageVerdict::kConsumed:
+      ++flow->consumed;
+      Grant(*flow);
+      wants_advance_ = true;
+      return true;
+    case MessageVerdict::kNotYet:
+      held_.PushBack(setting_.pool->Copy(header, payload));
+      return true;
+    case MessageVerdict::kInvalid:
+      break;
+  }
+  return false;
+}
+
+void Operation::Advance() noexcept {
+  wants_advance_ = false;
+  waits_for_stages_ = false;
+  if (outcome_ != CollectiveOutcome::kDone) return;
+  if (algorithm_->Advance()) wants_advance_ = true;
+  if (!held_.empty()) OfferHeld();
+}
+
+void Operation::OfferHeld() noexcept {
+  // A message that is taken may make room for one that was refused before it, so go round until a
+  // whole round changes nothing.
+  bool changed = true;
+  while (changed && outcome_ == CollectiveOutcome::kDone) {
+    changed = false;
+    for (std::size_t left = held_.size(); left > 0; --left) {
+      HeldMessage* const message = held_.PopFront();
+      const MessageHeader& header = message->header;
+      const MessageVerdict verdict =
+          algorithm_->OnMessage(NodeIndex(header.source), header.index, message->payload());
+      if (verdict == MessageVerdict::kNotYet) {
+        held_.PushBack(message);
+        continue;
+      }
+      InFlow& flow = *FindIn(header.source);
+      setting_.pool->GiveBack(message);
+      if (verdict == MessageVerdict::kInvalid) {
+        Fail(CollectiveOutcome::kDisagreement, NodeIndex(flow.node));
+        return;
+      }
+      ++flow.consumed;
+      Grant(flow);
+      changed = true;
+    }
+    if (changed && algorithm_->Advance()) wants_advance_ = true;
+  }
+}
+
+void Operation::Fail(CollectiveOutcome outcome, NodeIndex culprit) noexcept {
+  if (outcome_ != CollectiveOutcome::kDone) return;
+  outcome_ = outcome;
+  culprit_ = culprit;
+  DropHeld();
+  if (outstanding_ > 0) setting_.wire->Withdraw(this);
+}
+
+Completion Operation::MakeCompletion(CollectiveTimes::TimePoint now) const noexcept {
+  Completion completion;
+  completion.id = request_.id;
+  completion.outcome = outcome_;
+  completion.culprit = culprit_;
+  completion.user_data = request_.user_data;
+  completion.times = times_;
+  completion.times.finished = now;
+  return completion;
+}
+
+void Operation::SendsTo(std::int32_t node, std::uint32_t initial_credit) {
+  out_flows_.push_back({node, 0, initial_credit, 0});
+}
+
+void Operation::ReceivesFrom(std::int32_t node, std::uint32_t message_count,
+                             std::uint32_t initial_credit) {
+  in_flows_.push_back({node, message_count, 0, 0, initial_credit});
+}
+
+void Operation::Grant(InFlow& flow) noexcept {
+  const std::uint32_t limit = std::min(flow.expected, flow.consumed + kGrantWindow);
+  // The last messages are granted as soon as they can be, others a quarter of the window at a time.
+  if (limit <= flow.granted ||
+      (limit < flow.expected && limit - flow.granted < kGrantWindow / 4)) {
+    return;
+  }
+  flow.granted = limit;
+  setting_.wire->Send(NodeIndex(flow.node), Header(MessageType::kGrant, flow.node, limit), {},
+                      SendPriority::kUrgent, nullptr);
+}
+
+bool Operation::CanSend(std::int32_t node) const noexcept {
+  for (const OutFlow& flow : out_flows_) {
+    if (flow.node == node) return flow.sent < flow.granted && flow.outstanding < kSendWindow;
+  }
+  return false;
+}
+
+void Operation::Send(std::int32_t node, std::uint32_t index, ByteRange range) noexcept {
+  OutFlow& flow = *FindOut(node);
+  ++flow.sent;
+  if (times_.first_sent == kNever) times_.first_sent = CollectiveTimes::TimePoint::clock::now();
+  const std::span<const std::byte> payload(request_.buffer + range.begin, range.size());
+  const bool done = setting_.wire->Send(NodeIndex(node), Header(MessageType::kData, node, index),
+                                        payload, priority_, this);
+  if (done) return;
+  ++flow.outstanding;
+  ++outstanding_;
+}
+
+void Operation::OnSent(NodeIndex to) noexcept {
+  --FindOut(to.value())->outstanding;
+  --outstanding_;
+  wants_advance_ = true;
+}
+
+bool Operation::IsReady(ByteRange range) noexcept {
+  if (request_.stages == nullptr || range.empty()) return true;
+  if (request_.stages->IsReady(range.begin, range.end)) return true;
+  waits_for_stages_ = true;
+  return false;
+}
+
+void Operation::MarkFinal(ByteRange range) noexcept {
+  if (request_.stages != nullptr && !range.empty()) {
+    request_.stages->OnFinal(range.begin, range.end);
+  }
+}
+
+Operation::OutFlow* Operation::FindOut(std::int32_t node) noexcept {
+  for (OutFlow& flow : out_flows_) {
+    if (flow.node == node) return &flow;
+  }
+  return nullptr;
+}
+
+Operation::InFlow* Operation::FindIn(std::int32_t node) noexcept {
+  for (InFlow& flow : in_flows_) {
+    if (flow.node == node) return &flow;
+  }
+  return nullptr;
+}
+
+MessageHeader Operation::Header(MessageType type, std::int32_t to,
+                                std::uint32_t index) const noexcept {
+  MessageHeader header;
+  header.type = type;
+  header.wire_id = setting_.wire_id;
+  header.operation = request_.id;
+  header.index = index;
+  header.source = self();
+  header.destination = to;
+  header.fingerprint = fingerprint_;
+  return header;
+}
+
+}  // namespace ringd

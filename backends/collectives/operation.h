@@ -1,0 +1,154 @@
+// One collective in flight on this node.
+#ifndef RINGD_BACKENDS_COLLECTIVES_OPERATION_H_
+#define RINGD_BACKENDS_COLLECTIVES_OPERATION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backends/collective_request.h"
+#include "backends/collectives/algorithm.h"
+#include "backends/collectives/chunking.h"
+#include "backends/collectives/dissemination_barrier.h"
+#include "backends/collectives/doubling_all_reduce.h"
+#include "backends/collectives/held_messages.h"
+#include "backends/collectives/message_wire.h"
+#include "backends/collectives/ring_all_reduce.h"
+#include "backends/collectives/tree_broadcast.h"
+#include "backends/communicator.h"
+
+namespace ringd {
+
+// What all operations of a communicator share.
+struct OperationSetting {
+  MessageWire* wire = nullptr;
+  HeldMessagePool* pool = nullptr;
+  std::uint64_t wire_id = 0;
+  NodeIndex self;
+  std::int32_t node_count = 1;
+  AlgorithmOptions algorithms;
+};
+
+// Binds a request to the algorithm that carries it out, and stands between the algorithm and the wire:
+// counts what is being sent, keeps what comes too early, and grants the senders credit.
+//
+// Credit: a sender may send `initial credit` messages of a flow unasked, and no more than the receiver
+// has granted. A receiver grants when its request has been posted, up to kGrantWindow messages ahead
+// of what it has consumed. So a node that is behind holds a bounded number of messages, and as no
+// operation waits for another's credit, the order in which nodes post does not matter.
+//
+// Thread safety: the progress thread only.
+// Ownership: the request's buffer and stages are the caller's. Reused for one request after another.
+// Invariant: finished() only if no payload of this operation is being read by the wire.
+class Operation final : public SendObserver {
+ public:
+  // Unasked messages per flow: enough to cover the grant's way at 10 Gbit/s and 200 µs.
+  static constexpr std::uint32_t kInitialCredit = 2;
+  // Messages ahead of consumption: 16 MiB, so that full queues in routers do not throttle the flow.
+  static constexpr std::uint32_t kGrantWindow = 128;
+  // Messages of one flow handed to the wire at a time. More would only queue there, before others.
+  static constexpr std::uint32_t kSendWindow = 4;
+
+  explicit Operation(const OperationSetting& setting) : setting_(setting) {}
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  // For the communicator.
+
+  // Takes a new request; nothing is sent before Advance(). Requirement: Unsupported() was false.
+  void Begin(const CollectiveRequest& request, CollectiveTimes::TimePoint now);
+  static bool Unsupported(const CollectiveRequest& request, std::int32_t node_count) noexcept;
+
+  // A message of this operation, from a valid node. False if it can't be right.
+  [[nodiscard]] bool Deliver(const MessageHeader& header,
+                             std::span<const std::byte> payload) noexcept;
+
+  // Does what can be done now.
+  void Advance() noexcept;
+
+  // Ends it with `outcome` as soon as nothing of it is being sent. The first outcome stays.
+  void Fail(CollectiveOutcome outcome, NodeIndex culprit) noexcept;
+
+  // Advance() has something to do: sends have ended, or it stopped in the middle of its work.
+  bool wants_advance() const noexcept { return wants_advance_; }
+  // Some range was not ready when last asked.
+  bool waits_for_stages() const noexcept { return waits_for_stages_; }
+  bool finished() const noexcept {
+    return outstanding_ == 0 &&
+           (outcome_ != CollectiveOutcome::kDone || algorithm_->IsComplete());
+  }
+  CollectiveOutcome outcome() const noexcept { return outcome_; }
+  Completion MakeCompletion(CollectiveTimes::TimePoint now) const noexcept;
+  void DropHeld() noexcept { held_.Clear(*setting_.pool); }
+
+  // For the algorithms.
+
+  const CollectiveRequest& request() const noexcept { return request_; }
+  std::int32_t self() const noexcept { return setting_.self.value(); }
+  std::int32_t node_count() const noexcept { return setting_.node_count; }
+  const AlgorithmOptions& algorithms() const noexcept { return setting_.algorithms; }
+  std::size_t total_bytes() const noexcept { return total_bytes_; }
+  std::byte* at(std::size_t offset) const noexcept { return request_.buffer + offset; }
+
+  // Declares a flow of messages to another node; the receiver declares the same initial credit.
+  void SendsTo(std::int32_t node, std::uint32_t initial_credit);
+  void ReceivesFrom(std::int32_t node, std::uint32_t message_count, std::uint32_t initial_credit);
+
+  // Requirement: the flow was declared.
+  bool CanSend(std::int32_t node) const noexcept;
+  // Requirement: CanSend(node). The range must not change until the send has ended.
+  void Send(std::int32_t node, std::uint32_t index, ByteRange range) noexcept;
+  std::uint32_t sends_in_progress() const noexcept { return outstanding_; }
+
+  bool IsReady(ByteRange range) noexcept;
+  void MarkFinal(ByteRange range) noexcept;
+
+ private:
+  struct OutFlow {
+    std::int32_t node;
+    std::uint32_t sent;
+    std::uint32_t granted;
+    std::uint32_t outstanding;
+  };
+  struct InFlow {
+    std::int32_t node;
+    std::uint32_t expected;
+    std::uint32_t arrived;
+    std::uint32_t consumed;
+    std::uint32_t granted;
+  };
+
+  void OnSent(NodeIndex to) noexcept override;
+  CollectiveAlgorithm& Choose() noexcept;
+  OutFlow* FindOut(std::int32_t node) noexcept;
+  InFlow* FindIn(std::int32_t node) noexcept;
+  MessageHeader Header(MessageType type, std::int32_t to, std::uint32_t index) const noexcept;
+  void Grant(InFlow& flow) noexcept;
+  void OfferHeld() noexcept;
+
+  const OperationSetting& setting_;
+  CollectiveRequest request_;
+  std::size_t total_bytes_ = 0;
+  std::uint32_t fingerprint_ = 0;
+  CollectiveTimes times_;
+  CollectiveOutcome outcome_ = CollectiveOutcome::kDone;
+  NodeIndex culprit_{-1};
+  CollectiveAlgorithm* algorithm_ = nullptr;
+  std::uint32_t outstanding_ = 0;
+  bool wants_advance_ = false;
+  bool waits_for_stages_ = false;
+  SendPriority priority_ = SendPriority::kBulk;
+  std::vector<OutFlow> out_flows_;
+  std::vector<InFlow> in_flows_;
+  HeldMessageList held_;
+
+  RingAllReduce ring_all_reduce_;
+  DoublingAllReduce doubling_all_reduce_;
+  TreeBroadcast tree_broadcast_;
+  DisseminationBarrier dissemination_barrier_;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_BACKENDS_COLLECTIVES_OPERATION_H_

@@ -1,0 +1,307 @@
+#include "backends/collectives/wire_communicator.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace ringd {
+namespace {
+
+AlgorithmOptions Normalised(AlgorithmOptions options) {
+  options.chunk_bytes = std::clamp(options.chunk_bytes, 64u, kMaxPayloadBytes) / 64 * 64;
+  // Small all-reduces are one message.
+  options.small_all_reduce_bytes =
+      std::min<std::uint64_t>(options.small_all_reduce_bytes, options.chunk_bytes);
+  options.small_broadcast_bytes =
+      std::min<std::uint64_t>(options.small_broadcast_bytes, options.chunk_bytes);
+  return options;
+}
+
+}  // namespace
+
+class WireCommunicator::CountingWire final : public MessageWire {
+ public:
+  CountingWire(MessageWire& wire, std::vector<Traffic>& traffic)
+      : wire_(wire), traffic_(traffic) {}
+
+  bool Send(NodeIndex to, const MessageHeader& header, std::span<const std::byte> payload,
+            SendPriority priority, SendObserver* observer) noexcept override {
+    Traffic& traffic = traffic_[static_cast<std::size_t>(to.value())];
+    ++traffic.messages_sent;
+    traffic.bytes_sent += payload.size();
+    return wire_.Send(to, header, payload, priority, observer);
+  }
+  void Withdraw(SendObserver* observer) noexcept override { wire_.Withdraw(observer); }
+  std::string DescribeTransports(NodeIndex node) const override {
+    return wire_.DescribeTransports(node);
+  }
+
+ private:
+  MessageWire& wire_;
+  std::vector<Traffic>& traffic_;
+};
+
+WireCommunicator::WireCommunicator(const CommunicatorSpec& spec, std::unique_ptr<MessageWire> wire,
+                                   HeldMessagePool& pool)
+    : spec_(spec),
+      pool_(pool),
+      traffic_(spec.addresses.size()),
+      wire_(std::move(wire)),
+      counting_wire_(std::make_unique<CountingWire>(*wire_, traffic_)) {
+  setting_.wire = counting_wire_.get();
+  setting_.pool = &pool_;
+  setting_.wire_id = spec.wire_id;
+  setting_.self = spec.self;
+  setting_.node_count = static_cast<std::int32_t>(spec.addresses.size());
+  setting_.algorithms = Normalised(spec.algorithms);
+  // Nothing of these grows later.
+  operations_.reserve(kMaxInFlight);
+  free_.reserve(kMaxInFlight);
+  active_.reserve(kMaxInFlight);
+  finished_.reserve(2 * kMaxInFlight);
+  in_flight_.reserve(kMaxInFlight);
+  early_.reserve(kMaxInFlight);
+}
+
+WireCommunicator::~WireCommunicator() {
+  Abort("the communicator was closed");
+  // The wire first: when it has gone no send reads a buffer or calls an operation any more.
+  counting_wire_.reset();
+  wire_.reset();
+  for (auto& operation : operations_) operation->DropHeld();
+}
+
+bool WireCommunicator::TryPost(const CollectiveRequest& request) noexcept {
+  if (active_.size() + finished_.size() - polled_ >= kMaxInFlight) return false;
+  ++totals_.operations_posted;
+  const auto now = CollectiveTimes::TimePoint::clock::now();
+  const bool unsupported = Operation::Unsupported(request, setting_.node_count);
+  if (!health_.ok() || unsupported) {
+    Completion completion;
+    completion.id = request.id;
+    completion.outcome = health_.ok() ? CollectiveOutcome::kUnsupported : failure_outcome_;
+    completion.culprit = health_.ok() ? NodeIndex(-1) : failure_culprit_;
+    completion.user_data = request.user_data;
+    completion.times.posted = completion.times.finished = now;
+    finished_.push_back(completion);
+    ++totals_.operations_failed;
+    return true;
+  }
+
+  if (free_.empty()) {
+    operations_.push_back(std::make_unique<Operation>(setting_));
+    free_.push_back(operations_.back().get());
+  }
+  Operation& operation = *free_.back();
+  free_.pop_back();
+  operation.Begin(request, now);
+  active_.push_back(&operation);
+  in_flight_[request.id] = &operation;
+  auto& next = next_sequence_[request.id.channel];
+  if (request.id.sequence > next && !early_.empty()) {
+    RetireEarlyUpTo({request.id.channel, request.id.sequence - 1});
+  }
+  next = std::max(next, std::uint64_t{request.id.sequence} + 1);
+
+  if (const auto found = early_.find(request.id); found != early_.end()) {
+    HeldMessageList messages = found->second;
+    early_.erase(found);
+    early_count_ -= messages.size();
+    while (HeldMessage* message = messages.PopFront()) {
+      if (!operation.Deliver(message->header, message->payload())) {
+        operation.Fail(CollectiveOutcome::kDisagreement, NodeIndex(message->header.source));
+      }
+      pool_.GiveBack(message);
+    }
+  }
+  operation.Advance();
+  CompleteIfFinished(operation);
+  return true;
+}
+
+std::size_t WireCommunicator::Poll(std::span<Completion> out) noexcept {
+  const std::size_t count = std::min(out.size(), finished_.size() - polled_);
+  std::copy_n(finished_.begin() + static_cast<std::ptrdiff_t>(polled_), count, out.begin());
+  polled_ += count;
+  if (polled_ == finished_.size()) {
+    finished_.clear();
+    polled_ = 0;
+  } else if (polled_ > kMaxInFlight / 2) {
+    finished_.erase(finished_.begin(), finished_.begin() + static_cast<std::ptrdiff_t>(polled_));
+    polled_ = 0;
+  }
+  return count;
+}
+
+void WireCommunicator::Cancel(OperationId id) noexcept {
+  if (const auto found = in_flight_.find(id); found != in_flight_.end()) {
+    Operation& operation = *found->second;
+    in_flight_.erase(found);
+    operation.Fail(CollectiveOutcome::kCancelled, NodeIndex(-1));
+    CompleteIfFinished(operation);
+    return;
+  }
+  auto& next = next_sequence_[id.channel];
+  if (next > id.sequence) return;  // finished, or cancelled before
+  next = std::uint64_t{id.sequence} + 1;
+  RetireEarlyUpTo(id);
+}
+
+void WireCommunicator::Abort(absl::string_view reason) noexcept {
+  FailAll(CollectiveOutcome::kAborted, NodeIndex(-1), absl::AbortedError(reason));
+}
+
+CommunicatorStatistics WireCommunicator::Statistics() const {
+  CommunicatorStatistics statistics = totals_;
+  for (std::size_t i = 0; i < traffic_.size(); ++i) {
+    const Traffic& traffic = traffic_[i];
+    if (traffic.messages_sent + traffic.messages_received == 0) continue;
+    const NodeIndex node(static_cast<std::int32_t>(i));
+    statistics.neighbours.push_back({node, wire_->DescribeTransports(node), traffic.bytes_sent,
+                                     traffic.bytes_received, traffic.messages_sent,
+                                     traffic.messages_received});
+  }
+  return statistics;
+}
+
+void WireCommunicator::OnMessage(const MessageHeader& header,
+                                 std::span<const std::byte> payload) noexcept {
+  const bool from_a_peer = header.source >= 0 && header.source < setting_.node_count &&
+                           header.source != setting_.self.value();
+  if (!health_.ok() || !from_a_peer) {
+    ++totals_.messages_discarded;
+    return;
+  }
+  Traffic& traffic = traffic_[static_cast<std::size_t>(header.source)];
+  ++traffic.messages_received;
+  traffic.bytes_received += payload.size();
+
+  const auto found = in_flight_.find(header.operation);
+  if (found == in_flight_.end()) {
+    if (IsLate(header.operation)) {
+      ++totals_.messages_discarded;
+    } else {
+      HoldEarly(header, payload);
+    }
+    return;
+  }
+  Operation& operation = *found->second;
+  if (!operation.Deliver(header, payload)) {
+    operation.Fail(CollectiveOutcome::kDisagreement, NodeIndex(header.source));
+  }
+  operation.Advance();
+  CompleteIfFinished(operation);
+}
+
+void WireCommunicator::OnNodeLost(NodeIndex node, absl::string_view reason) noexcept {
+  if (!health_.ok()) return;
+  lost_node_ = node;
+  const auto index = static_cast<std::size_t>(node.value());
+  FailAll(CollectiveOutcome::kPeerLost, node,
+          absl::UnavailableError(absl::StrCat(
+              "lost the connection to ",
+              index < spec_.node_names.size() ? spec_.node_names[index]
+                                              : absl::StrCat("node ", node.value()),
+              ": ", reason)));
+}
+
+std::size_t WireCommunicator::Advance() noexcept {
+  std::size_t work = 0;
+  // Completing an operation moves the last one into its place.
+  for (std::size_t i = 0; i < active_.size();) {
+    Operation& operation = *active_[i];
+    if (operation.wants_advance()) ++work;
+    if (operation.wants_advance() || operation.waits_for_stages()) operation.Advance();
+    if (operation.finished()) {
+      ++work;
+      Complete(operation);
+    } else {
+      ++i;
+    }
+  }
+  return work;
+}
+
+bool WireCommunicator::HasPendingWork() const noexcept {
+  return std::any_of(active_.begin(), active_.end(), [](const Operation* operation) {
+    return operation->wants_advance() || operation->finished();
+  });
+}
+
+bool WireCommunicator::IsLate(OperationId id) const noexcept {
+  const auto found = next_sequence_.find(id.channel);
+  return found != next_sequence_.end() && id.sequence < found->second;
+}
+
+void WireCommunicator::HoldEarly(const MessageHeader& header,
+                                 std::span<const std::byte> payload) noexcept {
+  if (early_count_ >= kMaxEarlyMessages) {
+    const NodeIndex source(header.source);
+    FailAll(CollectiveOutcome::kDisagreement, source,
+            absl::InternalError(absl::StrCat("node ", header.source,
+                                             " sends more ahead than it may")));
+    return;
+  }
+  ++early_count_;
+  ++totals_.messages_early;
+  early_[header.operation].PushBack(pool_.Copy(header, payload));
+}
+
+void WireCommunicator::RetireEarlyUpTo(OperationId id) noexcept {
+  for (auto it = early_.begin(); it != early_.end();) {
+    const bool retired = it->first.channel == id.channel && it->first.sequence <= id.sequence;
+    if (retired) {
+      early_count_ -= it->second.size();
+      totals_.messages_discarded += it->second.size();
+      it->second.Clear(pool_);
+      early_.erase(it++);
+    } else {
+      ++it;
+    }
+  }
+}
+
+void WireCommunicator::FailAll(CollectiveOutcome outcome, NodeIndex culprit,
+                               absl::Status cause) noexcept {
+  if (!health_.ok()) return;
+  health_ = std::move(cause);
+  failure_outcome_ = outcome;
+  failure_culprit_ = culprit;
+  in_flight_.clear();
+  for (auto& [id, messages] : early_) messages.Clear(pool_);
+  early_.clear();
+  early_count_ = 0;
+  for (Operation* operation : active_) operation->Fail(outcome, culprit);
+  // What is still being sent completes in Advance().
+  for (std::size_t i = active_.size(); i-- > 0;) CompleteIfFinished(*active_[i]);
+}
+
+void WireCommunicator::CompleteIfFinished(Operation& operation) noexcept {
+  if (operation.finished()) Complete(operation);
+}
+
+void WireCommunicator::Complete(Operation& operation) noexcept {
+  const Completion completion =
+      operation.MakeCompletion(CollectiveTimes::TimePoint::clock::now());
+  if (completion.outcome == CollectiveOutcome::kDone) {
+    ++totals_.operations_done;
+    totals_.bytes_reduced += operation.total_bytes();
+  } else {
+    ++totals_.operations_failed;
+  }
+  // A failed operation may have been taken out before, and its id may not have been the last.
+  if (const auto found = in_flight_.find(completion.id);
+      found != in_flight_.end() && found->second == &operation) {
+    in_flight_.erase(found);
+  }
+  operation.DropHeld();
+  finished_.push_back(completion);
+  const auto place = std::find(active_.begin(), active_.end(), &operation);
+  *place = active_.back();
+  active_.pop_back();
+  free_.push_back(&operation);
+}
+
+}  // namespace ringd

@@ -1,0 +1,109 @@
+// A Communicator made of our own algorithms over a network that carries messages.
+#ifndef RINGD_BACKENDS_COLLECTIVES_WIRE_COMMUNICATOR_H_
+#define RINGD_BACKENDS_COLLECTIVES_WIRE_COMMUNICATOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "backends/collectives/held_messages.h"
+#include "backends/collectives/message.h"
+#include "backends/collectives/message_wire.h"
+#include "backends/collectives/operation.h"
+#include "backends/communicator.h"
+
+namespace ringd {
+
+// Sorts messages to the operations in flight, keeps those that come before their operation was posted, and
+// drops those that come after it ended.
+//
+// Thread safety: the progress thread only.
+// Ownership: owns its end of the wire and all operations. The pool must outlive it.
+// Invariants:
+//   - an id is in `in_flight_`, or in `early_`, or below its channel's next sequence, or
+//     unknown; only an unknown id gets a list in `early_`;
+//   - after the first failure nothing is in `early_`, and messages are discarded.
+class WireCommunicator final : public Communicator {
+ public:
+  // Operations posted and not yet polled.
+  static constexpr std::size_t kMaxInFlight = 256;
+
+  // Requirement: the spec is sensible (self and addresses fit together).
+  WireCommunicator(const CommunicatorSpec& spec, std::unique_ptr<MessageWire> wire,
+                   HeldMessagePool& pool);
+  ~WireCommunicator() override;
+
+  [[nodiscard]] bool TryPost(const CollectiveRequest& request) noexcept override;
+  std::size_t Poll(std::span<Completion> out) noexcept override;
+  void Cancel(OperationId id) noexcept override;
+  void Abort(absl::string_view reason) noexcept override;
+  absl::Status health() const override { return health_; }
+  NodeIndex lost_node() const noexcept override { return lost_node_; }
+  CommunicatorStatistics Statistics() const override;
+
+  // For the Transport.
+
+  // A message with the right magic, wire id and destination; all else is unchecked.
+  void OnMessage(const MessageHeader& header, std::span<const std::byte> payload) noexcept;
+  // Everything that involves `node` is over. `reason` is the vendor's text.
+  void OnNodeLost(NodeIndex node, absl::string_view reason) noexcept;
+  // Lets operations go on; returns the amount of work done.
+  std::size_t Advance() noexcept;
+  // Advance() would do something now.
+  bool HasPendingWork() const noexcept;
+
+ private:
+  // A wire that counts, so that statistics need no help from the network.
+  class CountingWire;
+  struct Traffic {
+    std::uint64_t bytes_sent = 0;
+    std::uint64_t bytes_received = 0;
+    std::uint64_t messages_sent = 0;
+    std::uint64_t messages_received = 0;
+  };
+
+  // Early messages of all operations together; a correct set of peers stays far below it.
+  static constexpr std::size_t kMaxEarlyMessages = 64 * kMaxInFlight;
+
+  bool IsLate(OperationId id) const noexcept;
+  void HoldEarly(const MessageHeader& header, std::span<const std::byte> payload) noexcept;
+  void RetireEarlyUpTo(OperationId id) noexcept;
+  void FailAll(CollectiveOutcome outcome, NodeIndex culprit, absl::Status cause) noexcept;
+  void Complete(Operation& operation) noexcept;
+  void CompleteIfFinished(Operation& operation) noexcept;
+
+  const CommunicatorSpec spec_;
+  HeldMessagePool& pool_;
+  std::vector<Traffic> traffic_;  // by node
+  std::unique_ptr<MessageWire> wire_;
+  std::unique_ptr<CountingWire> counting_wire_;
+  OperationSetting setting_;
+
+  std::vector<std::unique_ptr<Operation>> operations_;  // all ever needed, for reuse
+  std::vector<Operation*> free_;
+  std::vector<Operation*> active_;  // posted and not finished, failed ones included
+  absl::flat_hash_map<OperationId, Operation*> in_flight_;  // those of them that take messages
+  absl::flat_hash_map<OperationId, HeldMessageList> early_;
+  std::size_t early_count_ = 0;
+  // By channel: one more than the last sequence posted or given up; 64 bits, so that it has room.
+  absl::flat_hash_map<std::uint32_t, std::uint64_t> next_sequence_;
+
+  std::vector<Completion> finished_;  // to be polled; [0, polled_) have been
+  std::size_t polled_ = 0;
+
+  absl::Status health_;
+  NodeIndex lost_node_{-1};
+  NodeIndex failure_culprit_{-1};
+  CollectiveOutcome failure_outcome_ = CollectiveOutcome::kDone;
+
+  CommunicatorStatistics totals_;  // without neighbours
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_BACKENDS_COLLECTIVES_WIRE_COMMUNICATOR_H_

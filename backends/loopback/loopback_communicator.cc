@@ -1,0 +1,292 @@
+#include "backends/loopback/loopback_communicator.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "backends/collectives/message.h"
+#include "backends/collectives/operation.h"
+#include "proto/reduce/reduce.h"
+
+namespace ringd {
+namespace {
+
+std::size_t ByteCount(const CollectiveRequest& request) noexcept {
+  if (request.kind == CollectiveKind::kBarrier) return 0;
+  return request.element_count * SizeOf(request.data_type);
+}
+
+bool IsRoot(const CollectiveRequest& request, std::size_t node) noexcept {
+  return static_cast<std::size_t>(request.root.value()) == node;
+}
+
+// The node's bytes are part of the result.
+bool GivesBytes(const CollectiveRequest& request, std::size_t node) noexcept {
+  return request.kind == CollectiveKind::kAllReduce ||
+         (request.kind == CollectiveKind::kBroadcast && IsRoot(request, node));
+}
+
+}  // namespace
+
+LoopbackCommunicator::LoopbackCommunicator(std::shared_ptr<LoopbackHub::State> hub,
+                                           const CommunicatorSpec& spec,
+                                           std::function<void()> on_close)
+    : hub_(std::move(hub)),
+      spec_(spec),
+      on_close_(std::move(on_close)),
+      self_(static_cast<std::size_t>(spec.self.value())),
+      node_count_(spec.addresses.size()) {}
+
+LoopbackCommunicator::~LoopbackCommunicator() {
+  Abort("the communicator was closed");
+  on_close_();
+}
+
+bool LoopbackCommunicator::TryPost(const CollectiveRequest& request) noexcept {
+  if (posted_.size() + finished_.size() >= kMaxInFlight) return false;
+  ++totals_.operations_posted;
+  Posted posted{request, {}, false};
+  posted.times.posted = CollectiveTimes::TimePoint::clock::now();
+  if (!health_.ok()) {
+    Finish(posted, failure_outcome_, failure_culprit_);
+    return true;
+  }
+  if (Operation::Unsupported(request, static_cast<std::int32_t>(node_count_))) {
+    Finish(posted, CollectiveOutcome::kUnsupported, NodeIndex(-1));
+    return true;
+  }
+  auto& next = next_sequence_[request.id.channel];
+  next = std::max(next, std::uint64_t{request.id.sequence} + 1);
+  {
+    const MutexLock lock(hub_->mutex);
+    LoopbackExchange& exchange = hub_->groups[spec_.wire_id][request.id];
+    if (exchange.contributions.empty()) {
+      exchange.contributions.resize(node_count_);
+      exchange.contributed.resize(node_count_);
+      exchange.left.resize(node_count_);
+    }
+    if (exchange.first.value() < 0) {
+      exchange.first = spec_.self;
+      exchange.fingerprint = Fingerprint(request);
+    } else if (exchange.fingerprint != Fingerprint(request)) {
+      exchange.disagrees = spec_.self;
+      WakeOthers();
+    }
+  }
+  posted_[request.id] = posted;
+  return true;
+}
+
+std::size_t LoopbackCommunicator::Poll(std::span<Completion> out) noexcept {
+  const std::size_t count = std::min(out.size(), finished_.size());
+  std::copy_n(finished_.begin(), count, out.begin());
+  finished_.erase(finished_.begin(), finished_.begin() + static_cast<std::ptrdiff_t>(count));
+  return count;
+}
+
+void LoopbackCommunicator::Cancel(OperationId id) noexcept {
+  if (const auto found = posted_.find(id); found != posted_.end()) {
+    const Posted posted = found->second;
+    posted_.erase(found);
+    {
+      const MutexLock lock(hub_->mutex);
+      Leave(id);
+    }
+    Finish(posted, CollectiveOutcome::kCancelled, NodeIndex(-1));
+    return;
+  }
+  auto& next = next_sequence_[id.channel];
+  next = std::max(next, std::uint64_t{id.sequence} + 1);
+}
+
+void LoopbackCommunicator::Abort(absl::string_view reason) noexcept {
+  FailAll(CollectiveOutcome::kAborted, NodeIndex(-1), absl::AbortedError(reason));
+}
+
+CommunicatorStatistics LoopbackCommunicator::Statistics() const {
+  CommunicatorStatistics statistics = totals_;
+  if (node_count_ > 1 && traffic_.messages_sent > 0) {
+    statistics.neighbours.push_back(traffic_);
+    statistics.neighbours.back().node =
+        NodeIndex(static_cast<std::int32_t>((self_ + 1) % node_count_));
+    statistics.neighbours.back().transports = "loopback";
+  }
+  return statistics;
+}
+
+std::size_t LoopbackCommunicator::Advance() noexcept {
+  LookForLostNodes();
+  std::size_t work = 0;
+  for (auto it = posted_.begin(); it != posted_.end();) {
+    CollectiveOutcome outcome = CollectiveOutcome::kDone;
+    NodeIndex culprit(-1);
+    if (!AdvanceOne(it->second, outcome, culprit, work)) {
+      ++it;
+      continue;
+    }
+    ++work;
+    const Posted posted = it->second;
+    it = posted_.erase(it);
+    Finish(posted, outcome, culprit);
+  }
+  return work;
+}
+
+bool LoopbackCommunicator::AdvanceOne(Posted& posted, CollectiveOutcome& outcome,
+                                      NodeIndex& culprit, std::size_t& work) noexcept {
+  const CollectiveRequest& request = posted.request;
+  const std::size_t bytes = ByteCount(request);
+  // Outside of the lock: packing takes time.
+  if (!posted.given && GivesBytes(request, self_) && request.stages != nullptr && bytes > 0 &&
+      !request.stages->IsReady(0, bytes)) {
+    return false;
+  }
+  {
+    const MutexLock lock(hub_->mutex);
+    LoopbackExchange& exchange = hub_->groups[spec_.wire_id][request.id];
+    if (exchange.disagrees.value() >= 0) {
+      outcome = CollectiveOutcome::kDisagreement;
+      culprit = exchange.disagrees == spec_.self ? exchange.first : exchange.disagrees;
+      Leave(request.id);
+      return true;
+    }
+    if (!posted.given) {
+      posted.given = true;
+      ++work;
+      posted.times.first_sent = CollectiveTimes::TimePoint::clock::now();
+      GiveInput(posted, exchange);
+    }
+    if (!exchange.complete) return false;
+    if (bytes > 0) std::memcpy(request.buffer, exchange.result.data(), bytes);
+    posted.times.first_received = CollectiveTimes::TimePoint::clock::now();
+    traffic_.bytes_received += bytes;
+    ++traffic_.messages_received;
+    Leave(request.id);
+  }
+  if (request.stages != nullptr && bytes > 0) request.stages->OnFinal(0, bytes);
+  return true;
+}
+
+bool LoopbackCommunicator::GiveInput(Posted& posted, LoopbackExchange& exchange) noexcept {
+  const CollectiveRequest& request = posted.request;
+  exchange.contributed[self_] = true;
+  ++traffic_.messages_sent;
+  if (GivesBytes(request, self_)) {
+    const std::size_t bytes = ByteCount(request);
+    exchange.contributions[self_].assign(request.buffer, request.buffer + bytes);
+    traffic_.bytes_sent += bytes;
+  }
+  bool all = true;
+  for (std::size_t node = 0; node < node_count_; ++node) {
+    const bool needed =
+        request.kind != CollectiveKind::kBroadcast || IsRoot(request, node);
+    if (needed && !exchange.contributed[node]) all = false;
+  }
+  if (all && !exchange.complete) {
+    Combine(request, exchange);
+    exchange.complete = true;
+    WakeOthers();
+  }
+  return exchange.complete;
+}
+
+void LoopbackCommunicator::Combine(const CollectiveRequest& request,
+                                   LoopbackExchange& exchange) noexcept {
+  for (std::size_t node = 0; node < node_count_; ++node) {
+    if (!GivesBytes(request, node)) continue;
+    std::vector<std::byte>& input = exchange.contributions[node];
+    if (exchange.result.empty()) {
+      exchange.result = std::move(input);
+    } else {
+      ReduceInto(request.data_type, request.op, exchange.result.data(), input.data(),
+                 request.element_count);
+    }
+  }
+}
+
+void LoopbackCommunicator::Leave(OperationId id) noexcept {
+  auto& group = hub_->groups[spec_.wire_id];
+  const auto found = group.find(id);
+  if (found == group.end()) return;
+  found->second.left[self_] = true;
+  const auto& left = found->second.left;
+  if (std::find(left.begin(), left.end(), false) == left.end()) group.erase(found);
+}
+
+void LoopbackCommunicator::WakeOthers() noexcept {
+  for (std::size_t node = 0; node < node_count_; ++node) {
+    const auto found = hub_->event_fds.find(spec_.addresses[node]);
+    if (found == hub_->event_fds.end()) continue;
+    const std::uint64_t one = 1;
+    // Fails only if the counter is full, and then the reader wakes anyway.
+    [[maybe_unused]] const auto written = ::write(found->second, &one, sizeof(one));
+  }
+}
+
+bool LoopbackCommunicator::HasPendingWork() noexcept {
+  const MutexLock lock(hub_->mutex);
+  for (const auto& [id, posted] : posted_) {
+    const LoopbackExchange& exchange = hub_->groups[spec_.wire_id][id];
+    const bool waits_for_stages = posted.request.stages != nullptr && GivesBytes(posted.request, self_);
+    if (!posted.given && !waits_for_stages) return true;
+    if (exchange.complete && posted.given) return true;
+    if (exchange.disagrees.value() >= 0) return true;
+  }
+  return false;
+}
+
+void LoopbackCommunicator::LookForLostNodes() noexcept {
+  if (!health_.ok()) return;
+  for (std::size_t node = 0; node < node_count_; ++node) {
+    {
+      const MutexLock lock(hub_->mutex);
+      if (!hub_->dead.contains(spec_.addresses[node])) continue;
+    }
+    lost_node_ = NodeIndex(static_cast<std::int32_t>(node));
+    const std::string name =
+        node < spec_.node_names.size() ? spec_.node_names[node] : absl::StrCat("node ", node);
+    FailAll(CollectiveOutcome::kPeerLost, lost_node_,
+            absl::UnavailableError(absl::StrCat("lost the connection to ", name, ": it is gone")));
+    return;
+  }
+}
+
+void LoopbackCommunicator::FailAll(CollectiveOutcome outcome, NodeIndex culprit,
+                                   absl::Status cause) noexcept {
+  if (!health_.ok()) return;
+  health_ = std::move(cause);
+  failure_outcome_ = outcome;
+  failure_culprit_ = culprit;
+  std::map<OperationId, Posted> posted;
+  posted.swap(posted_);
+  for (const auto& [id, operation] : posted) {
+    {
+      const MutexLock lock(hub_->mutex);
+      Leave(id);
+    }
+    Finish(operation, outcome, culprit);
+  }
+}
+
+void LoopbackCommunicator::Finish(const Posted& posted, CollectiveOutcome outcome,
+                                  NodeIndex culprit) noexcept {
+  Completion completion;
+  completion.id = posted.request.id;
+  completion.outcome = outcome;
+  completion.culprit = culprit;
+  completion.user_data = posted.request.user_data;
+  completion.times = posted.times;
+  completion.times.finished = CollectiveTimes::TimePoint::clock::now();
+  if (outcome == CollectiveOutcome::kDone) {
+    ++totals_.operations_done;
+    totals_.bytes_reduced += ByteCount(posted.request);
+  } else {
+    ++totals_.operations_failed;
+  }
+  finished_.push_back(completion);
+}
+
+}  // namespace ringd

@@ -1,0 +1,139 @@
+// The connections to one other ringd.
+#ifndef RINGD_BACKENDS_UCX_UCX_PEER_H_
+#define RINGD_BACKENDS_UCX_UCX_PEER_H_
+
+#include <ucp/api/ucp.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "backends/collectives/message.h"
+#include "backends/collectives/message_wire.h"
+
+namespace ringd {
+
+class UcxPeer;
+
+// The one active message id that all nodes use.
+inline constexpr unsigned kUcxMessageId = 1;
+
+// One message on its way, from Send() until UCX is done with it. UCX reads the header from here.
+struct UcxSend {
+  UcxSend* next = nullptr;
+  MessageHeader header;
+  std::span<const std::byte> payload;
+  SendObserver* observer = nullptr;
+  const void* wire = nullptr;  // which communicator's, to find them all
+  NodeIndex to;
+  UcxPeer* peer = nullptr;
+  std::uint32_t stream = 0;
+};
+
+// Recycles UcxSends. Ownership: of the free ones.
+class UcxSendPool {
+ public:
+  UcxSendPool() = default;
+  UcxSendPool(const UcxSendPool&) = delete;
+  UcxSendPool& operator=(const UcxSendPool&) = delete;
+  ~UcxSendPool();
+  UcxSend* Take();
+  void GiveBack(UcxSend* send) noexcept;
+
+ private:
+  UcxSend* free_ = nullptr;
+};
+
+// Endpoints to another worker, and the messages that wait for them. Shared by all communicators with
+// nodes there, and kept when none is left: the next job finds it connected.
+//
+// UCX is given few messages at a time. The rest waits here, where urgent ones can overtake and those of
+// a cancelled operation can be taken back.
+//
+// Thread safety: the progress thread only. UCX calls back from inside ucp_worker_progress().
+// Ownership: owns the endpoints; payloads stay their senders'.
+// Invariant: once lost, it stays lost; what is sent to it is dropped.
+class UcxPeer {
+ public:
+  UcxPeer(ucp_worker_h worker, UcxSendPool& pool) : worker_(worker), pool_(pool) {}
+  UcxPeer(const UcxPeer&) = delete;
+  UcxPeer& operator=(const UcxPeer&) = delete;
+  // Requirement: nothing is in progress (BeginClose() was called and is_closed()).
+  ~UcxPeer();
+
+  // Creates the endpoints. Does not block; that nobody is there shows later, as loss.
+  void Connect(absl::string_view worker_address, int stream_count) noexcept;
+
+  // As MessageWire::Send.
+  bool Send(const void* wire, NodeIndex to, const MessageHeader& header,
+            std::span<const std::byte> payload, SendPriority priority,
+            SendObserver* observer) noexcept;
+  // Drops what waits of one observer, or of one wire.
+  void Withdraw(SendObserver* observer) noexcept;
+  void WithdrawWire(const void* wire) noexcept;
+  // Messages of `wire` that UCX has begun and not ended.
+  std::size_t InProgress(const void* wire) const noexcept;
+
+  // Hands waiting messages to UCX; returns how many.
+  std::size_t Advance() noexcept;
+  bool HasWaiting() const noexcept;
+
+  // The connection broke, or Fail() was called.
+  bool lost() const noexcept { return lost_status_ != UCS_OK; }
+  std::string LossReason() const { return ucs_status_string(lost_status_); }
+  void Fail(ucs_status_t status) noexcept;
+
+  // Begins to push out what was sent. Progress the worker until is_flushed().
+  void BeginFlush() noexcept;
+  bool is_flushed() noexcept { return Ended(&Stream::flushing) && in_progress_.empty(); }
+
+  // Closes the endpoints as they are; begun messages end soon. Does not wait. Not before a flush that
+  // one wants to succeed: an orderly close of UCX 1.13 can't be given up once begun.
+  void BeginClose() noexcept;
+  // Nothing is open or in progress any more. Progress the worker until it is so.
+  bool is_closed() noexcept;
+
+  std::string DescribeTransports() const;
+
+ private:
+  struct Queue {
+    UcxSend* head = nullptr;
+    UcxSend* tail = nullptr;
+  };
+  struct Stream {
+    ucp_ep_h endpoint = nullptr;
+    void* flushing = nullptr;       // the request of its flush
+    void* closing = nullptr;        // the request of its close
+    std::uint32_t in_progress = 0;  // messages UCX has not ended
+  };
+
+  // Messages per endpoint that UCX has at a time: one being written, one to go on with at once.
+  static constexpr std::uint32_t kPerStream = 2;
+
+  static void OnError(void* self, ucp_ep_h endpoint, ucs_status_t status);
+  static void OnSendDone(void* request, ucs_status_t status, void* send);
+
+  Stream* FindStream(SendPriority priority) noexcept;
+  // True: done already, or the peer was found lost.
+  bool Start(Stream& stream, UcxSend& send) noexcept;
+  void Finish(UcxSend& send) noexcept;
+  // The requests of all streams have ended; frees those that have.
+  bool Ended(void* Stream::*request) noexcept;
+  template <typename Predicate>
+  void DropWaiting(Predicate predicate) noexcept;
+
+  ucp_worker_h worker_;
+  UcxSendPool& pool_;
+  std::vector<Stream> streams_;
+  std::uint32_t next_stream_ = 0;
+  Queue waiting_[2];  // by SendPriority
+  std::vector<UcxSend*> in_progress_;
+  ucs_status_t lost_status_ = UCS_OK;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_BACKENDS_UCX_UCX_PEER_H_

@@ -1,0 +1,45 @@
+#include "backends/ucx/ucx_wire.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "backends/ucx/ucx_node.h"
+
+namespace ringd {
+
+UcxWire::UcxWire(UcxNode& node, const WireKey& key, std::vector<std::string> addresses)
+    : node_(node), key_(key), addresses_(std::move(addresses)), peers_(addresses_.size()) {}
+
+UcxWire::~UcxWire() { node_.CloseWire(key_, *this); }
+
+UcxPeer& UcxWire::PeerOf(NodeIndex node) {
+  const auto index = static_cast<std::size_t>(node.value());
+  // Once lost, a node stays lost for this communicator: no second connection is tried.
+  if (peers_[index] == nullptr) peers_[index] = node_.FindPeer(addresses_[index]);
+  return *peers_[index];
+}
+
+NodeIndex UcxWire::NodeAt(const UcxPeer& peer) const noexcept {
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    if (peers_[i].get() == &peer) return NodeIndex(static_cast<std::int32_t>(i));
+  }
+  return NodeIndex(-1);
+}
+
+bool UcxWire::Send(NodeIndex to, const MessageHeader& header, std::span<const std::byte> payload,
+                   SendPriority priority, SendObserver* observer) noexcept {
+  return PeerOf(to).Send(this, to, header, payload, priority, observer);
+}
+
+void UcxWire::Withdraw(SendObserver* observer) noexcept {
+  for (const auto& peer : peers_) {
+    if (peer != nullptr) peer->Withdraw(observer);
+  }
+}
+
+std::string UcxWire::DescribeTransports(NodeIndex node) const {
+  const auto& peer = peers_[static_cast<std::size_t>(node.value())];
+  return peer == nullptr ? "" : peer->DescribeTransports();
+}
+
+}  // namespace ringd
