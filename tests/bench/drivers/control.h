@@ -47,8 +47,8 @@ typedef struct Work {
   int verify;
   size_t bucket_bytes;
   size_t tensor_count;
-  size_t* counts;      /* elements of each tensor */
-  double* ready;       /* seconds at which each tensor is ready, or NULL */
+  size_t* counts; /* elements of each tensor */
+  double* ready;  /* seconds at which each tensor is ready, or NULL */
   char counts_path[kPathSize];
 } Work;
 
@@ -94,7 +94,8 @@ static inline uint32_t EncodeInteger(const char* dtype, unsigned value) {
     const char* name;
     int bias;
     int fraction_bits;
-  } kFormats[] = {{"f32", 127, 23}, {"f16", 15, 10}, {"bf16", 127, 7}, {"f8e4m3", 7, 3}, {"f8e5m2", 15, 2}};
+  } kFormats[] = {
+      {"f32", 127, 23}, {"f16", 15, 10}, {"bf16", 127, 7}, {"f8e4m3", 7, 3}, {"f8e5m2", 15, 2}};
   for (size_t i = 0; i < sizeof(kFormats) / sizeof(kFormats[0]); ++i) {
     if (strcmp(dtype, kFormats[i].name) != 0) continue;
     const int shift = kFormats[i].fraction_bits - (int)exponent;
@@ -192,7 +193,8 @@ static inline int ReadWork(FILE* in, Work* work) {
   memset(work, 0, sizeof(*work));
   work->inner = work->samples = 1;
   char* rest = NULL;
-  for (char* word = strtok_r(line, " \n", &rest); word != NULL; word = strtok_r(NULL, " \n", &rest)) {
+  for (char* word = strtok_r(line, " \n", &rest); word != NULL;
+       word = strtok_r(NULL, " \n", &rest)) {
     char* value = strchr(word, '=');
     if (value == NULL) continue;
     *value = '\0';
@@ -246,4 +248,4 @@ static inline void ReportProblem(FILE* out, int id, const char* kind, const char
   fflush(out);
 }
 
-#endif  /* RINGD_TESTS_BENCH_DRIVERS_CONTROL_H_ */
+#endif /* RINGD_TESTS_BENCH_DRIVERS_CONTROL_H_ */

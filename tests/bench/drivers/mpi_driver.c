@@ -106,7 +106,8 @@ static void PrepareBuffers(const Work* work, Buffers* buffers) {
 }
 
 /* Waits until `start + ready[index]`, lending the time to MPI so that calls in flight make progress. */
-static void AwaitReady(const Work* work, double start, size_t index, MPI_Request* requests, int in_flight) {
+static void AwaitReady(const Work* work, double start, size_t index, MPI_Request* requests,
+                       int in_flight) {
   if (work->ready == NULL) return;
   while (NowSeconds() - start < work->ready[index]) {
     int done = 0;
@@ -138,7 +139,8 @@ static void RunBuckets(const Work* work, Buffers* buffers, MPI_Datatype type, do
     for (size_t b = 0; b < buffers->bucket_count; ++b) {
       Bucket* bucket = &buffers->buckets[b];
       Pack(work, buffers, bucket);
-      MPI_Allreduce(MPI_IN_PLACE, bucket->buffer, (int)bucket->elements, type, MPI_SUM, MPI_COMM_WORLD);
+      MPI_Allreduce(MPI_IN_PLACE, bucket->buffer, (int)bucket->elements, type, MPI_SUM,
+                    MPI_COMM_WORLD);
       Unpack(work, buffers, bucket);
     }
     return;
@@ -148,8 +150,8 @@ static void RunBuckets(const Work* work, Buffers* buffers, MPI_Datatype type, do
     Bucket* bucket = &buffers->buckets[b];
     AwaitReady(work, start, bucket->end - 1, buffers->requests, (int)b);
     Pack(work, buffers, bucket);
-    MPI_Iallreduce(MPI_IN_PLACE, bucket->buffer, (int)bucket->elements, type, MPI_SUM, MPI_COMM_WORLD,
-                   &buffers->requests[b]);
+    MPI_Iallreduce(MPI_IN_PLACE, bucket->buffer, (int)bucket->elements, type, MPI_SUM,
+                   MPI_COMM_WORLD, &buffers->requests[b]);
   }
   for (size_t b = 0; b < buffers->bucket_count; ++b) {
     MPI_Wait(&buffers->requests[b], MPI_STATUS_IGNORE);
@@ -167,10 +169,11 @@ static void RunOnce(const Work* work, Buffers* buffers, MPI_Datatype type) {
   for (size_t i = 0; i < work->tensor_count; ++i) {
     AwaitReady(work, start, i, buffers->requests, blocking ? 0 : (int)i);
     if (blocking) {
-      MPI_Allreduce(MPI_IN_PLACE, buffers->tensors[i], (int)work->counts[i], type, MPI_SUM, MPI_COMM_WORLD);
+      MPI_Allreduce(MPI_IN_PLACE, buffers->tensors[i], (int)work->counts[i], type, MPI_SUM,
+                    MPI_COMM_WORLD);
     } else {
-      MPI_Iallreduce(MPI_IN_PLACE, buffers->tensors[i], (int)work->counts[i], type, MPI_SUM, MPI_COMM_WORLD,
-                     &buffers->requests[i]);
+      MPI_Iallreduce(MPI_IN_PLACE, buffers->tensors[i], (int)work->counts[i], type, MPI_SUM,
+                     MPI_COMM_WORLD, &buffers->requests[i]);
     }
   }
   if (!blocking) MPI_Waitall((int)work->tensor_count, buffers->requests, MPI_STATUSES_IGNORE);
@@ -199,7 +202,8 @@ static void Serve(const Work* work, Buffers* buffers, FILE* out) {
     return;
   }
   if (!FindType(work->dtype, &type) || work->in_arena || work->mode == kModeNull) {
-    if (g_rank == 0) ReportProblem(out, work->id, "unsupported", "no such data type, memory or mode");
+    if (g_rank == 0)
+      ReportProblem(out, work->id, "unsupported", "no such data type, memory or mode");
     return;
   }
   PrepareBuffers(work, buffers);

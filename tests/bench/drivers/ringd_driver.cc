@@ -21,7 +21,8 @@ constexpr std::size_t kAlignment = 4096;
 // A failure of the library ends the process: the harness reports the last lines of its output.
 void Require(ringd_status status, const char* what) {
   if (status == RINGD_OK) return;
-  std::fprintf(stderr, "ringd_driver: %s: %s: %s\n", what, ringd_status_name(status), ringd_last_error());
+  std::fprintf(stderr, "ringd_driver: %s: %s: %s\n", what, ringd_status_name(status),
+               ringd_last_error());
   std::exit(1);
 }
 
@@ -43,7 +44,8 @@ class TensorMemory {
       : context_(in_arena ? context : nullptr), bytes_(bytes) {
     if (in_arena) {
       Require(ringd_arena_alloc(context, bytes, &address_), "arena allocation");
-    } else if (posix_memalign(&address_, kAlignment, bytes < kAlignment ? kAlignment : bytes) != 0) {
+    } else if (posix_memalign(&address_, kAlignment, bytes < kAlignment ? kAlignment : bytes) !=
+               0) {
       std::fprintf(stderr, "ringd_driver: cannot allocate %zu bytes\n", bytes);
       std::exit(1);
     }
@@ -93,7 +95,8 @@ class Driver {
 
   void Serve(const Work& work, FILE* out) {
     if (work.tensor_count == 0 || DataTypeOf(work.dtype) < 0) {
-      if (rank() == 0) ReportProblem(out, work.id, "unsupported", "no such data type, or an empty list");
+      if (rank() == 0)
+        ReportProblem(out, work.id, "unsupported", "no such data type, or an empty list");
       return;
     }
     Prepare(work);
@@ -138,7 +141,8 @@ class Driver {
   void Prepare(const Work& work) {
     const bool wants_buckets = work.mode == kModeBucket;
     const std::string key = std::string(work.counts_path) + " " + work.dtype +
-                            (work.in_arena != 0 ? " arena" : "") + (wants_buckets ? " buckets" : "");
+                            (work.in_arena != 0 ? " arena" : "") +
+                            (wants_buckets ? " buckets" : "");
     if (key == key_) return;
     key_ = key;
     tensors_.clear();
@@ -147,7 +151,8 @@ class Driver {
     for (std::size_t i = 0; i < work.tensor_count; ++i) {
       // Packed by the caller: then the buckets are what ringd sees.
       const bool in_arena = work.in_arena != 0 && !wants_buckets;
-      tensors_.push_back(std::make_unique<TensorMemory>(context_, work.counts[i] * width_, in_arena));
+      tensors_.push_back(
+          std::make_unique<TensorMemory>(context_, work.counts[i] * width_, in_arena));
     }
     if (wants_buckets) {
       PlanBuckets(work);
@@ -163,22 +168,26 @@ class Driver {
     for (std::size_t i = 0; i < work.tensor_count; ++i) names.push_back(NameOf(work, "tensor", i));
     std::vector<ringd_tensor> descriptions;
     for (std::size_t i = 0; i < work.tensor_count; ++i) {
-      descriptions.push_back(Describe(names[i], RINGD_ALLREDUCE, DataTypeOf(work.dtype), extents[i]));
+      descriptions.push_back(
+          Describe(names[i], RINGD_ALLREDUCE, DataTypeOf(work.dtype), extents[i]));
     }
     registrations_.assign(work.tensor_count, 0);
-    Require(ringd_register(context_, descriptions.data(), descriptions.size(), registrations_.data()),
-            "registration");
+    Require(
+        ringd_register(context_, descriptions.data(), descriptions.size(), registrations_.data()),
+        "registration");
   }
 
   static std::string NameOf(const Work& work, const char* kind, std::size_t index) {
     const char* slash = std::strrchr(work.counts_path, '/');
     const char* list = slash == nullptr ? work.counts_path : slash + 1;
-    return std::string("bench/") + list + "/" + work.dtype + "/" + kind + "/" + std::to_string(index);
+    return std::string("bench/") + list + "/" + work.dtype + "/" + kind + "/" +
+           std::to_string(index);
   }
 
   void PlanBuckets(const Work& work) {
     for (std::size_t i = 0; i < work.tensor_count; ++i) {
-      if (buckets_.empty() || (buckets_.back().elements + work.counts[i]) * width_ > work.bucket_bytes) {
+      if (buckets_.empty() ||
+          (buckets_.back().elements + work.counts[i]) * width_ > work.bucket_bytes) {
         buckets_.emplace_back();
         buckets_.back().first = i;
       }
@@ -189,8 +198,8 @@ class Driver {
       Bucket& bucket = buckets_[i];
       bucket.memory =
           std::make_unique<TensorMemory>(context_, bucket.elements * width_, work.in_arena != 0);
-      bucket.registration =
-          RegisterOne(NameOf(work, "bucket", i), RINGD_ALLREDUCE, DataTypeOf(work.dtype), bucket.elements);
+      bucket.registration = RegisterOne(NameOf(work, "bucket", i), RINGD_ALLREDUCE,
+                                        DataTypeOf(work.dtype), bucket.elements);
     }
   }
 

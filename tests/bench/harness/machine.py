@@ -11,7 +11,6 @@ import os
 import platform
 import subprocess
 import time
-from functools import cache
 from pathlib import Path
 
 from . import paths
@@ -68,7 +67,6 @@ class Probe:
             return 0.0
         return float(self._run("line", "0", "1"))
 
-    @cache  # noqa: B019  (one probe lives as long as the run)
     def copy_bytes_per_second(self, working_set: int) -> float:
         """The faster of plain and non-temporal copies of so many bytes over all cores."""
         return max(float(word) for word in self._run("copy", str(working_set)).split())

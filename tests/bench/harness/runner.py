@@ -52,8 +52,7 @@ class Runner:
 
     def measure(self, row: Row, quick: bool) -> Measured:
         """Measures one row. A contestant that breaks leaves a note and is out; the others go on."""
-        floor, kind = self._floor(row)
-        measured = Measured(row, floor, kind)
+        measured = Measured(row, *self._floor(row))
         turns = self._calibrate(row, quick, measured)
         turns = self._keep_promising(turns, measured)
         for turn in turns:
@@ -63,6 +62,8 @@ class Runner:
             start = number % max(1, len(turns))
             for turn in turns[start:] + turns[:start]:
                 self._take(turn, row, measured)
+        # The floor is what the machine can do at its best: of two probes, the better one.
+        measured.floor_seconds = min(measured.floor_seconds, self._floor(row)[0])
         if row.payload > HEAVY_BYTES:
             self._contestants.stop()
         return measured

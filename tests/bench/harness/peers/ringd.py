@@ -11,16 +11,18 @@ from ..session import Launch
 from ..site import Site
 from .peer import HUGE_HEAP, Peer, Say, Unavailable
 
-TARGETS = ["//daemon:ringd", "//tests/bench:ringd_driver"]
+TARGETS = ["//daemon:ringd", "//client/cli:ringctl", "//tests/bench:ringd_driver"]
 PEER_PORT = 7117
 
 # What a configuration adds to the daemon's and the ranks' environment.
 CONFIGURATIONS: dict[str, dict[str, str]] = {
     "learned": {},
-    "fixed-64MiB": {"RINGD_FUSION_THRESHOLD": str(64 << 20), "RINGD_PLAN": "fixed"},
+    "fixed-64MiB": {"RINGD_FUSION_THRESHOLD": str(64 << 20)},
     "no-fusion": {"RINGD_FUSION_THRESHOLD": "0"},
     "huge-heap": dict([HUGE_HEAP.split("=", 1)]),
-    "sleep": {"RINGD_SPIN": "0s"},
+    # Nobody spins, or everybody does for longer than any operation of these rows takes.
+    "sleep": {"RINGD_SPIN": "0s", "RINGD_SPIN_US": "0"},
+    "spin": {"RINGD_SPIN": "20ms", "RINGD_SPIN_US": "20000"},
 }
 
 
@@ -29,12 +31,16 @@ class Ringd(Peer):
 
     name = "ringd"
 
-    def __init__(self, binaries: Path | None = None) -> None:
-        self._binaries = binaries or paths.REPOSITORY / "bazel-bin"
+    def __init__(self) -> None:
+        self._binaries = paths.REPOSITORY / "bazel-bin"
 
     @property
     def daemon(self) -> Path:
         return self._binaries / "daemon" / "ringd"
+
+    @property
+    def control_tool(self) -> Path:
+        return self._binaries / "client" / "cli" / "ringctl"
 
     @property
     def driver(self) -> Path:
@@ -43,7 +49,7 @@ class Ringd(Peer):
     def install(self, say: Say, may_install: bool) -> None:
         if may_install:
             say("building ringd and its driver")
-            build(TARGETS)
+            self._binaries = build(TARGETS)
         for binary in (self.daemon, self.driver):
             if not os.access(binary, os.X_OK):
                 raise Unavailable(f"{binary} is not built")
@@ -89,11 +95,6 @@ class Ringd(Peer):
         ]
 
 
-def ringctl_command() -> list[str]:
-    """The CLI as built."""
-    return [str(paths.REPOSITORY / "bazel-bin" / "client" / "cli" / "ringctl")]
-
-
 def socket_path(control: Path, node: int) -> str:
     return f"{control}/ringd{node}.sock"
 
@@ -102,9 +103,17 @@ def ready_path(control: Path, node: int) -> str:
     return f"{control}/ready{node}"
 
 
-def build(targets: list[str]) -> None:
-    """Builds with Bazel, optimised; seconds when there is nothing to do. Raises Unavailable."""
-    command = ["bazel", *os.environ.get("RINGD_BENCH_BAZEL_OPTIONS", "").split(), "build", *targets]
+def build(targets: list[str]) -> Path:
+    """Builds with Bazel, optimised; seconds when there is nothing to do. Returns the folder of the binaries.
+    RINGD_BENCH_BAZEL names start-up options, such as another output base. Raises Unavailable."""
+    bazel = ["bazel", *os.environ.get("RINGD_BENCH_BAZEL", "").split()]
+    run_bazel([*bazel, "build", *targets])
+    return Path(run_bazel([*bazel, "info", "bazel-bin"]).strip())
+
+
+def run_bazel(command: list[str]) -> str:
     done = subprocess.run(command, cwd=paths.REPOSITORY, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise Unavailable("ringd does not build: " + " | ".join(done.stderr.strip().splitlines()[-6:]))
+        errors = [line for line in done.stderr.splitlines() if "ERROR" in line or "error:" in line]
+        raise Unavailable("ringd does not build: " + " | ".join(errors[:4] or done.stderr.splitlines()[-4:]))
+    return done.stdout

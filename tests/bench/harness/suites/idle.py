@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..contestants import Contestants
+from ..peers.ringd import socket_path
 from ..report import plain_row
 from ..session import PeerError
 from ..site import Site, Topology, run
@@ -65,17 +66,19 @@ def idle_node(
     ]
 
 
-def steady_steps(site: Site, contestants: Contestants, say: Callable[[str], None]) -> list[dict[str, Any]]:
+def steady_steps(
+    site: Site, contestants: Contestants, ringctl: Path, say: Callable[[str], None]
+) -> list[dict[str, Any]]:
     """Negotiation messages per step, once the schedule is learned."""
     say("  steady steps of ResNet-101's gradients")
     session = contestants.session("ringd", "learned")
     gradients = model_gradients("resnet101")
     way = Way("learned", "async", "arena")
     session.run(gradients, "f32", way, Batch(inner=1, samples=10, warmup=0, verify=True), 120)
-    before = negotiation_messages(session.folder, site)
+    before = negotiation_messages(ringctl, session.folder, site)
     steps = 10
     session.run(gradients, "f32", way, Batch(inner=1, samples=steps, warmup=0), 120)
-    messages = (negotiation_messages(session.folder, site) - before) / steps
+    messages = (negotiation_messages(ringctl, session.folder, site) - before) / steps
     return [
         plain_row(
             "idle/negotiation messages per steady step", "messages", "per step", messages, "0", messages == 0
@@ -83,11 +86,9 @@ def steady_steps(site: Site, contestants: Contestants, say: Callable[[str], None
     ]
 
 
-def negotiation_messages(control: Path, site: Site) -> float:
+def negotiation_messages(ringctl: Path, control: Path, site: Site) -> float:
     """What `ringctl comms` of the first node counts. Raises PeerError when it does not say."""
-    from ..peers.ringd import ringctl_command, socket_path
-
-    command = site.inside(0, [*ringctl_command(), "--socket", socket_path(control, 0), "comms", "--json"])
+    command = site.inside(0, [str(ringctl), "--socket", socket_path(control, 0), "comms", "--json"])
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     if done.returncode != 0:
         raise PeerError(f"ringctl comms: {done.stderr.strip()}")
