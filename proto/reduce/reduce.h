@@ -9,7 +9,7 @@
 // Thread safety: any thread may call anything; two calls must not write the same bytes.
 // All functions: no allocation, no system call, no lock; any alignment, any count including 0.
 //   Counts are of elements, not bytes. A destination may be exactly one of the sources (the same
-//   pointer); overlapping in part is not allowed. If `type` or `op` is not valid, nothing is written.
+//   pointer); overlapping in part is not allowed. An invalid `type` or `op` writes nothing.
 //
 // What the operations mean, by type:
 //
