@@ -1,0 +1,234 @@
+// Opening and closing contexts: what is asked of ringd, and what goes wrong on the way.
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "client/ringd.h"
+#include "proto/base/unix_socket.h"
+#include "tests/client/fake_ringd.h"
+#include "tests/client/test_context.h"
+
+namespace ringd {
+namespace {
+
+using Catch::Matchers::Contains;
+
+// Opening that must fail; gives the code, and the words in ringd_last_error().
+ringd_status OpenError(const ringd_options& options) {
+  ringd_context* context = nullptr;
+  const ringd_status status = ringd_open(&options, &context);
+  CHECK(context == nullptr);
+  ringd_close(context);
+  return status;
+}
+
+TEST_CASE("Context: opening joins with the given place and closing leaves") {
+  FakeRingd ringd;
+  ringd_options options = OptionsFor(ringd);
+  options.rank = 3;
+  options.size = 4;
+  options.local_rank = 1;
+  options.local_size = 2;
+  options.rendezvous = "node-a:7117";
+  options.secret = "s3cret";
+  options.start_timeout_ms = 1500;
+  options.operation_timeout_ms = 2500;
+  options.fusion_threshold_bytes = 4096;
+  {
+    TestContext context(options);
+    const SeenJoin join = ringd.last_join();
+    CHECK(join.job_id == "test");
+    CHECK(join.rank == 3);
+    CHECK(join.size == 4);
+    CHECK(join.local_rank == 1);
+    CHECK(join.local_size == 2);
+    CHECK(join.rendezvous == "node-a:7117");
+    CHECK(join.secret == "s3cret");
+    CHECK(join.start_timeout_ms == 1500);
+    CHECK(join.operation_timeout_ms == 2500);
+    CHECK(join.fusion_threshold_bytes == 4096);
+
+    ringd_place place{};
+    place.struct_size = sizeof(place);
+    REQUIRE(ringd_get_place(context, &place) == RINGD_OK);
+    CHECK(place.rank == 3);
+    CHECK(place.size == 4);
+    CHECK(place.local_rank == 1);
+    CHECK(place.local_size == 2);
+    CHECK(place.node_count == 2);
+    CHECK(place.cross_size == 2);
+    CHECK(place.generation == 9);
+    CHECK(place.homogeneous == 1);
+    CHECK(std::string(place.node_name) == "fake-node");
+    CHECK(std::string(place.daemon_version) == "1.2.3");
+    CHECK(ringd.live_sessions() == 1);
+    CHECK(ringd.leave_calls() == 0);
+  }
+  CHECK(ringd.leave_calls() == 1);
+  CHECK(Eventually([&] { return ringd.live_sessions() == 0; }));
+}
+
+TEST_CASE("Context: can be opened and closed any number of times, and twice at once") {
+  FakeRingd ringd;
+  for (int i = 0; i < 5; ++i) {
+    TestContext one(ringd);
+    TestContext two(ringd);
+    float value = 21;
+    REQUIRE(one.Wait(one.Submit(one.RegisterFloats("x", 1), &value, &value)) == RINGD_OK);
+    CHECK(value == 42);
+  }
+  CHECK(ringd.join_calls() == 10);
+}
+
+TEST_CASE("Context: without a ringd the error says where it was looked for and what to do") {
+  ringd_options options{};
+  options.struct_size = sizeof(options);
+  options.socket = "/tmp/ringd-nowhere.sock";
+  options.rank = -1;
+  CHECK(OpenError(options) == RINGD_NOT_FOUND);
+  CHECK_THAT(ringd_last_error(), Contains("no ringd at /tmp/ringd-nowhere.sock") &&
+                                     Contains("RINGD_SOCKET") && Contains("ringctl run"));
+}
+
+TEST_CASE("Context: a socket file that nobody listens on is an error with advice") {
+  std::string path;
+  {
+    FakeRingd ringd;
+    path = ringd.socket() + "2";
+    const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strcpy(address.sun_path, path.c_str());
+    REQUIRE(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+    ringd_options options = OptionsFor(ringd);
+    options.socket = path.c_str();
+    CHECK(OpenError(options) == RINGD_UNAVAILABLE);
+    CHECK_THAT(ringd_last_error(), Contains("no ringd listens on " + path));
+    ::unlink(path.c_str());
+  }
+}
+
+TEST_CASE("Context: another version of the attach protocol is refused with both numbers") {
+  FakeRingdSettings settings;
+  settings.attach_version = 77;
+  FakeRingd ringd(settings);
+  CHECK(OpenError(OptionsFor(ringd)) == RINGD_FAILED_PRECONDITION);
+  CHECK_THAT(ringd_last_error(), Contains("version 77") && Contains("version 1"));
+  CHECK(ringd.join_calls() == 0);
+}
+
+TEST_CASE("Context: a refused attach gives ringd's code and words") {
+  FakeRingdSettings settings;
+  settings.refusal = absl::PermissionDeniedError("user 1234 is not admitted");
+  FakeRingd ringd(settings);
+  CHECK(OpenError(OptionsFor(ringd)) == RINGD_PERMISSION_DENIED);
+  CHECK_THAT(ringd_last_error(), Contains("user 1234 is not admitted") && Contains(ringd.socket()));
+}
+
+TEST_CASE("Context: a failed join gives ringd's code and words and leaves no session behind") {
+  FakeRingdSettings settings;
+  settings.join_failure = absl::DeadlineExceededError("ranks 2 and 3 are missing");
+  FakeRingd ringd(settings);
+  CHECK(OpenError(OptionsFor(ringd)) == RINGD_DEADLINE_EXCEEDED);
+  CHECK(std::string(ringd_last_error()) == "ranks 2 and 3 are missing");
+  CHECK(Eventually([&] { return ringd.live_sessions() == 0; }));
+}
+
+TEST_CASE("Context: ringd's death while the ranks gather ends the join at once") {
+  FakeRingdSettings settings;
+  settings.join_hangs = true;
+  FakeRingd ringd(settings);
+  std::thread killer([&] {
+    Eventually([&] { return ringd.join_calls() == 1; });
+    ringd.Die();
+  });
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(OpenError(OptionsFor(ringd)) == RINGD_UNAVAILABLE);
+  CHECK_THAT(ringd_last_error(), Contains("ringd (pid ") && Contains("has gone"));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(3));
+  killer.join();
+}
+
+TEST_CASE("Context: what listens and is no ringd is an error, not a hang") {
+  FakeRingd ringd;
+  const std::string path = ringd.socket() + "3";
+  auto listener = ListenUnix(path, 0600);
+  REQUIRE(listener.ok());
+  SECTION("it closes the connection") {
+    std::thread server([&] {
+      pollfd entry{listener->get(), POLLIN, 0};
+      ::poll(&entry, 1, static_cast<int>(kPatienceMs));
+      const UniqueFd connection(::accept(listener->get(), nullptr, nullptr));
+    });
+    ringd_options options = OptionsFor(ringd);
+    options.socket = path.c_str();
+    CHECK(OpenError(options) == RINGD_UNAVAILABLE);
+    CHECK_THAT(ringd_last_error(), Contains(path));
+    server.join();
+  }
+  SECTION("it answers something else") {
+    std::thread server([&] {
+      pollfd entry{listener->get(), POLLIN, 0};
+      ::poll(&entry, 1, static_cast<int>(kPatienceMs));
+      const UniqueFd connection(::accept(listener->get(), nullptr, nullptr));
+      const std::string nonsense(sizeof(AttachReply), 'x');
+      (void)!::write(connection.get(), nonsense.data(), nonsense.size());
+      char rest[64];
+      while (::read(connection.get(), rest, sizeof(rest)) > 0) {
+      }
+    });
+    ringd_options options = OptionsFor(ringd);
+    options.socket = path.c_str();
+    CHECK(OpenError(options) == RINGD_FAILED_PRECONDITION);
+    CHECK_THAT(ringd_last_error(), Contains("no ringd"));
+    server.join();
+  }
+  ::unlink(path.c_str());
+}
+
+TEST_CASE("Context: places that contradict each other are refused before ringd is asked") {
+  FakeRingd ringd;
+  ringd_options options = OptionsFor(ringd);
+  options.rank = 4;
+  options.size = 4;
+  options.local_size = 4;
+  CHECK(OpenError(options) == RINGD_INVALID_ARGUMENT);
+  CHECK_THAT(ringd_last_error(), Contains("rank 4 of 4"));
+  options = OptionsFor(ringd);
+  options.struct_size = 8;
+  CHECK(OpenError(options) == RINGD_INVALID_ARGUMENT);
+  CHECK_THAT(ringd_last_error(), Contains("struct_size"));
+  CHECK(ringd.join_calls() == 0);
+}
+
+TEST_CASE("C interface: null pointers are errors, and closing null is allowed") {
+  CHECK(ringd_open(nullptr, nullptr) == RINGD_INVALID_ARGUMENT);
+  CHECK(ringd_get_place(nullptr, nullptr) == RINGD_INVALID_ARGUMENT);
+  ringd_operation operation = 0;
+  std::int32_t done = 0;
+  CHECK(ringd_submit(nullptr, 1, nullptr, nullptr, &operation) == RINGD_INVALID_ARGUMENT);
+  CHECK(ringd_test(nullptr, 1, &done) == RINGD_INVALID_ARGUMENT);
+  CHECK(ringd_wait(nullptr, 1, 0) == RINGD_INVALID_ARGUMENT);
+  CHECK_THAT(ringd_last_error(), Contains("context is NULL"));
+  CHECK(ringd_arena_contains(nullptr, &done, 4) == 0);
+  ringd_arena_free(nullptr, nullptr);
+  ringd_close(nullptr);
+}
+
+TEST_CASE("C interface: the last error belongs to its thread") {
+  CHECK(ringd_open(nullptr, nullptr) == RINGD_INVALID_ARGUMENT);
+  std::string other = "unset";
+  std::thread([&] { other = ringd_last_error(); }).join();
+  CHECK(other.empty());
+  CHECK(std::string(ringd_last_error()) == "context is NULL");
+}
+
+}  // namespace
+}  // namespace ringd
