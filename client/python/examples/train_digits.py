@@ -16,8 +16,9 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import ringd.torch as hvd
 import torch
@@ -93,7 +94,9 @@ class Report:
     communication_share: float = 0.0
     largest_difference: float = 0.0
     tolerance: float = 0.0
+    # What ringd on rank 0's node said: the table half-way, and the last counters.
     communicators: str = ""
+    counters: dict[str, Any] = field(default_factory=dict)
 
 
 def train_distributed(args: argparse.Namespace, data: Digits, report: Report) -> nn.Module:
@@ -122,7 +125,7 @@ def train_distributed(args: argparse.Namespace, data: Digits, report: Report) ->
             report.steps += 1
         mean_loss = hvd.allreduce(loss.detach(), name="loss")
         if epoch == args.epochs // 2 and hvd.rank() == 0:
-            report.communicators = snapshot()
+            report.communicators = ringctl("comms")
         if hvd.rank() == 0:
             rate = images / (time.monotonic() - began)
             print(
@@ -131,20 +134,27 @@ def train_distributed(args: argparse.Namespace, data: Digits, report: Report) ->
                 flush=True,
             )
     elapsed = time.monotonic() - began
+    if hvd.rank() == 0:
+        report.counters = last_counters()
     report.images_per_second = images / elapsed
     report.communication_share = waited / elapsed
     return model
 
 
-def snapshot() -> str:
-    """What ``ringctl comms`` shows of this job now; empty if there is no ringctl on PATH."""
+def ringctl(*arguments: str) -> str:
+    """What ``ringctl`` prints; empty if there is no ringctl on PATH."""
     try:
         done = subprocess.run(
-            ["ringctl", "comms"], capture_output=True, text=True, timeout=10, check=False
+            ["ringctl", *arguments], capture_output=True, text=True, timeout=10, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout
+
+
+def last_counters() -> dict[str, Any]:
+    communicators = json.loads(ringctl("comms", "--json") or "{}").get("communicators", [])
+    return dict(communicators[0]) if communicators else {}
 
 
 def train_alone(args: argparse.Namespace, data: Digits) -> nn.Module:
