@@ -24,7 +24,6 @@ CLANG_FLAGS = ("-Wall", "-Wextra", "-Wthread-safety", "-Wno-unknown-warning-opti
 # Flags of the build that change what the code means, rather than how it is compiled.
 FLAGS_WITH_VALUE = ("-iquote", "-isystem", "-I")
 UNIT_TIMEOUT_S = 240
-CODE = " + ".join(f"//{folder}/..." for folder in ALLOWED)
 DIAGNOSTIC = re.compile(r": (error|warning): ")
 
 
@@ -66,13 +65,14 @@ def _translation_units(tree: SourceTree) -> list[Unit]:
     generators = _bazel(tree, "query", "--noshow_progress", "kind(genrule, //proto/...)").split()
     if generators:
         _bazel(tree, "build", "--noshow_progress", *generators)
+    folders = {path.parts[0] for path in tree.files if path.name == "BUILD"} & set(ALLOWED)
     output = _bazel(
         tree,
         "aquery",
         "--noshow_progress",
         "--output=jsonproto",
         "--include_artifacts=false",
-        f"mnemonic(CppCompile, {CODE})",
+        f"mnemonic(CppCompile, {' + '.join(f'//{folder}/...' for folder in sorted(folders))})",
     )
     generated = Path(_bazel(tree, "info", "bazel-bin").strip())
     units = {}
