@@ -46,6 +46,9 @@ class Coordinator::Impl {
 
  private:
   std::size_t NodeCount() const { return config_.node_names.size(); }
+  std::size_t FreeBuckets() const {
+    return config_.max_buckets - std::min(config_.max_buckets, channels_.channels().size());
+  }
 
   absl::Status Handle(NodeIndex from, const Ready& ready, TimePoint now);
   absl::Status Handle(NodeIndex from, const Break& request, TimePoint now);
@@ -129,7 +132,7 @@ bool Coordinator::Impl::LearnsNow(const std::string& announced) {
   if (stable.empty()) return false;
   // Operations first: the schedule takes over its tensors from their next occurrence on.
   SendBatch();
-  SendSchedule(planner_.Plan(std::move(stable)));
+  SendSchedule(planner_.Plan(std::move(stable), FreeBuckets()));
   return scheduled_since_.count(announced) != 0;
 }
 
@@ -246,7 +249,7 @@ void Coordinator::Impl::Finish(const Retirement& retirement) {
   }
   if (retirement.reason == BreakReason::kReplan) {
     planner_.ForgetGuesses();
-    SendSchedule(planner_.Plan(std::move(tensors)));
+    SendSchedule(planner_.Plan(std::move(tensors), FreeBuckets()));
   }
 }
 
@@ -287,7 +290,7 @@ void Coordinator::Impl::Reschedule(const Retirement& retirement, Channel channel
   if (present.empty() || missing.empty()) return;
   planner_.Separate(retirement.named, retirement.reason == BreakReason::kLate);
   buckets.push_back(SchedulePlanner::AsOneBucket(std::move(present)));
-  buckets.push_back(SchedulePlanner::AsOneBucket(std::move(missing)));
+  if (FreeBuckets() > 1) buckets.push_back(SchedulePlanner::AsOneBucket(std::move(missing)));
   SendSchedule(std::move(buckets));
 }
 

@@ -35,7 +35,10 @@ struct CoordinatorConfig {
   std::size_t fusion_threshold_bytes = std::size_t{64} << 20;  // of a negotiated operation
   bool learn = true;
   int periods_to_learn = 2;  // alike steps before a tensor is scheduled
-  LinkModel link;            // node_count is taken from node_names
+  // Learned buckets at a time. Nodes start them in different orders, so the backend must be able to
+  // have all of them in flight together, and one negotiated operation more.
+  std::size_t max_buckets = 192;
+  LinkModel link;  // node_count is taken from node_names
 };
 
 struct CoordinatorBucketStatus {

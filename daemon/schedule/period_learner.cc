@@ -106,8 +106,7 @@ std::vector<LearnedTensor> PeriodLearner::TakeStable() {
   for (const std::string& name : stable) {
     const auto found = observations_.find(name);
     const Observation& seen = found->second;
-    taken.push_back(
-        {name, seen.meta, seen.offset_sum / seen.streak, seen.follows_wait, taken_, 0});
+    taken.push_back({name, seen.meta, seen.offset_sum / seen.streak, seen.follows_wait, taken_, 0});
     observations_.erase(found);
   }
   std::stable_sort(taken.begin(), taken.end(), [](const LearnedTensor& a, const LearnedTensor& b) {

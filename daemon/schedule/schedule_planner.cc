@@ -10,6 +10,10 @@ namespace {
 
 using std::chrono::nanoseconds;
 
+// How often, and from where, a plan of too many buckets is made coarser; ends at half a minute.
+constexpr int kMaxCoarser = 15;
+constexpr nanoseconds kLeastOverhead = std::chrono::microseconds(1);
+
 void SortByReadiness(std::vector<LearnedTensor>& tensors) {
   std::stable_sort(tensors.begin(), tensors.end(),
                    [](const LearnedTensor& a, const LearnedTensor& b) {
@@ -23,10 +27,21 @@ SchedulePlanner::SchedulePlanner(std::unique_ptr<const BucketPlanner> planner,
                                  const LinkModel& link)
     : planner_(std::move(planner)), link_(link) {}
 
-std::vector<PlannedBucket> SchedulePlanner::Plan(std::vector<LearnedTensor> tensors) const {
-  SortByReadiness(tensors);
+std::vector<PlannedBucket> SchedulePlanner::Plan(std::vector<LearnedTensor> tensors,
+                                                 std::size_t max_buckets) const {
   std::vector<PlannedBucket> buckets;
-  for (const std::vector<std::size_t>& positions : planner_->Plan(Describe(tensors), link_)) {
+  if (max_buckets == 0) return buckets;
+  SortByReadiness(tensors);
+  const std::vector<PlanTensor> described = Describe(tensors);
+  LinkModel link = link_;
+  BucketPlan plan = planner_->Plan(described, link);
+  // The more an operation seems to cost, the fewer a planner makes.
+  for (int i = 0; i < kMaxCoarser && plan.size() > max_buckets; ++i) {
+    link.operation_overhead = 2 * std::max(link.operation_overhead, kLeastOverhead);
+    plan = planner_->Plan(described, link);
+  }
+  if (plan.size() > max_buckets) plan.resize(max_buckets);
+  for (const std::vector<std::size_t>& positions : plan) {
     std::vector<LearnedTensor> members;
     members.reserve(positions.size());
     for (std::size_t position : positions) members.push_back(tensors[position]);
@@ -47,16 +62,16 @@ PlannedBucket SchedulePlanner::AsOneBucket(std::vector<LearnedTensor> tensors) {
 
 std::vector<PlanTensor> SchedulePlanner::Describe(const std::vector<LearnedTensor>& tensors) const {
   // All that decides who may join whom; the planner sees a number for each mixture.
-  using Key = std::tuple<CollectiveKind, DataType, ReduceOp, std::uint32_t, std::uint64_t,
-                         std::uint64_t>;
+  using Key =
+      std::tuple<CollectiveKind, DataType, ReduceOp, std::uint32_t, std::uint64_t, std::uint64_t>;
   std::map<Key, std::uint32_t> classes;
   std::vector<PlanTensor> described;
   described.reserve(tensors.size());
   for (const LearnedTensor& tensor : tensors) {
     const auto group = group_.find(tensor.name);
-    const Key key{tensor.meta.kind, tensor.meta.dtype, tensor.meta.op,
-                  group == group_.end() ? 0 : group->second.number, tensor.learned_with,
-                  tensor.executed};
+    const Key key{tensor.meta.kind,    tensor.meta.dtype,
+                  tensor.meta.op,      group == group_.end() ? 0 : group->second.number,
+                  tensor.learned_with, tensor.executed};
     const auto next = static_cast<std::uint32_t>(classes.size());
     const std::uint32_t fusion_class = classes.try_emplace(key, next).first->second;
     described.push_back(

@@ -40,8 +40,10 @@ class SchedulePlanner {
   const LinkModel& link() const { return link_; }
   void SetLink(const LinkModel& link) { link_ = link; }
 
-  // Buckets for tensors given in any order.
-  std::vector<PlannedBucket> Plan(std::vector<LearnedTensor> tensors) const;
+  // At most `max_buckets` buckets for tensors given in any order. If dependencies between tensors
+  // need more buckets than that, the tensors that are ready last are in none.
+  std::vector<PlannedBucket> Plan(std::vector<LearnedTensor> tensors,
+                                  std::size_t max_buckets) const;
   // One bucket of just these tensors.
   static PlannedBucket AsOneBucket(std::vector<LearnedTensor> tensors);
 

@@ -19,6 +19,7 @@ CoordinatorConfig MakeConfig(const Scenario& scenario) {
   }
   config.fusion_threshold_bytes = scenario.fusion_threshold_bytes;
   config.learn = scenario.learn;
+  config.max_buckets = scenario.max_buckets;
   return config;
 }
 
@@ -53,8 +54,7 @@ Cluster::Cluster(const Scenario& scenario)
                                                      data_plane_, ledger_, std::move(wiring)));
     for (int i = 0; i < count; ++i, ++rank) {
       for (std::size_t kind = 0; kind < scenario.programs.size(); ++kind) {
-        threads_.push_back(
-            {RankThread(rank, scenario.programs[kind], random_.Fork()), node, kind});
+        threads_.push_back({RankThread(rank, scenario.programs[kind], random_.Fork()), node, kind});
         nodes_.back()->AddThread(&threads_.back().program);
       }
     }
@@ -153,7 +153,8 @@ void Cluster::WakeLoop(int node) {
     nodes_[index]->RunLoop(events_.now());
     const std::optional<TimePoint> tick = nodes_[index]->NextTick();
     if (tick && !failed_) {
-      AtNode(node, std::max(*tick - events_.now(), nanoseconds(0)), [this, node] { WakeLoop(node); });
+      AtNode(node, std::max(*tick - events_.now(), nanoseconds(0)),
+             [this, node] { WakeLoop(node); });
     }
   });
 }

@@ -55,7 +55,7 @@ class RankThread {
   bool passed_barrier_ = false;
   bool computed_ = false;
   bool considered_wait_ = false;
-  std::vector<std::size_t> order_;  // of the tensors still to submit, last first
+  std::vector<std::size_t> order_;    // of the tensors still to submit, last first
   std::vector<Submission*> to_wait_;  // at the end of the phase
   std::vector<Submission*> open_;     // submitted and perhaps not ended, earlier phases included
   Submission* waiting_for_ = nullptr;

@@ -129,8 +129,10 @@ class ProgramMaker {
   // Names that never return, as made up by calls without a name.
   void UniqueNames() {
     std::vector<PhaseTensor> tensors = tensors_;
-    tensors.push_back({prefix_ + "noname." + std::to_string(program_.size()), RandomMeta(random_),
-                       std::nullopt, {}});
+    tensors.push_back({prefix_ + "noname." + std::to_string(program_.size()),
+                       RandomMeta(random_),
+                       std::nullopt,
+                       {}});
     Add(std::move(tensors));
   }
 
@@ -198,8 +200,8 @@ void PlanMisfortunes(Random& random, Scenario& scenario) {
   const auto moment = [&] { return random.Duration(milliseconds(0), milliseconds(200)); };
   if (scenario.kind == "pauses") {
     for (int i = random.Int(1, 3); i > 0; --i) {
-      scenario.pauses.push_back(
-          {random.Int(0, nodes - 1), moment(), random.Duration(milliseconds(1), milliseconds(9000))});
+      scenario.pauses.push_back({random.Int(0, nodes - 1), moment(),
+                                 random.Duration(milliseconds(1), milliseconds(9000))});
     }
   }
   if (scenario.kind == "node_loss") {
@@ -242,6 +244,7 @@ Scenario MakeScenario(std::uint64_t seed, int nodes) {
     scenario.wait_knowledge = static_cast<WaitKnowledge>(random.Int(0, 2));
     scenario.blocked_ranks_visible = random.Chance(80);
     scenario.learn = random.Chance(95);
+    if (random.Chance(20)) scenario.max_buckets = static_cast<std::size_t>(random.Int(1, 4));
   }
   const int tensor_count = random.Int(1, node_count > 12 ? 8 : 14);
   const int steps = exact ? 20 : random.Int(6, 14);

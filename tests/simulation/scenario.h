@@ -28,9 +28,9 @@ struct PhaseTensor {
 
 struct Phase {
   std::vector<PhaseTensor> tensors;
-  bool own_order = false;       // each rank submits in an order of its own
-  int wait_percent = 0;         // chance, before each submission, to wait for something earlier
-  bool wait_for_all = true;     // at the end; otherwise at most for some
+  bool own_order = false;         // each rank submits in an order of its own
+  int wait_percent = 0;           // chance, before each submission, to wait for something earlier
+  bool wait_for_all = true;       // at the end; otherwise at most for some
   bool external_barrier = false;  // ranks then meet outside of ringd, where it can't see them wait
   std::chrono::nanoseconds compute{0};  // up to this long before each submission
 };
@@ -57,6 +57,7 @@ struct Scenario {
   bool learn = true;
   std::size_t fusion_threshold_bytes = std::size_t{64} << 20;
   std::size_t max_bucket_bytes = std::size_t{64} << 20;
+  std::size_t max_buckets = 192;
 
   std::chrono::nanoseconds message_delay = std::chrono::microseconds(100);   // up to
   std::chrono::nanoseconds transfer_delay = std::chrono::microseconds(500);  // up to

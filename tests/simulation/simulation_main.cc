@@ -73,9 +73,8 @@ int Run(const Options& options) {
     totals.sum.duration += outcome.duration;
     if (outcome.findings.empty()) continue;
     ++wrong;
-    std::printf("seed %llu (%s, %zu nodes):\n",
-                static_cast<unsigned long long>(scenario.seed), scenario.kind.c_str(),
-                scenario.ranks_on_node.size());
+    std::printf("seed %llu (%s, %zu nodes):\n", static_cast<unsigned long long>(scenario.seed),
+                scenario.kind.c_str(), scenario.ranks_on_node.size());
     for (const std::string& finding : outcome.findings) std::printf("  %s\n", finding.c_str());
   }
   std::printf("%-16s %8s %12s %10s %9s %7s %10s %10s %9s\n", "kind", "jobs", "submissions",
