@@ -1,0 +1,140 @@
+#include "daemon/execution/bucket.h"
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <vector>
+
+#include "daemon/execution/buffer_pool.h"
+#include "daemon/execution/execution.h"
+
+namespace ringd {
+namespace {
+
+TensorMeta Meta(std::int64_t elements, ReduceOp op = ReduceOp::kSum) {
+  TensorMeta meta;
+  meta.op = op;
+  meta.shape = {elements};
+  return meta;
+}
+
+// Tensors of a bucket for some members, member m's tensor t filled with (m + 1) * (t + 1).
+struct Tensors {
+  Tensors(const std::vector<TensorMeta>& metas, int members) {
+    for (std::size_t t = 0; t < metas.size(); ++t) {
+      for (int m = 0; m < members; ++m) {
+        memory.emplace_back(ElementCount(metas[t]), static_cast<float>((m + 1) * (t + 1)));
+        auto* bytes = reinterpret_cast<std::byte*>(memory.back().data());
+        buffers.push_back(TensorBuffers{bytes, bytes});
+      }
+    }
+  }
+  std::vector<std::vector<float>> memory;
+  std::vector<TensorBuffers> buffers;
+};
+
+BucketLayout LayoutOf(const std::vector<TensorMeta>& metas, int ranks) {
+  std::vector<const TensorMeta*> pointers;
+  for (const TensorMeta& meta : metas) pointers.push_back(&meta);
+  return BucketLayout(pointers, ranks);
+}
+
+bool AllEqual(const std::vector<float>& values, float expected) {
+  for (const float value : values) {
+    if (value != expected) return false;
+  }
+  return true;
+}
+
+TEST_CASE("BucketLayout: tensors begin at aligned offsets, empty ones take no room") {
+  const auto layout = LayoutOf({Meta(3), Meta(0), Meta(17)}, 2);
+  REQUIRE(layout.tensors().size() == 3);
+  CHECK(layout.tensors()[0].begin == 0);
+  CHECK(layout.tensors()[2].begin == 64);
+  CHECK(layout.bytes() == 64 + 17 * 4);
+  CHECK(layout.payload_bytes() == 20 * 4);
+}
+
+TEST_CASE("BucketMemory: packing in uneven pieces sums all members once") {
+  const std::vector<TensorMeta> metas = {Meta(1000), Meta(3), Meta(517)};
+  const auto layout = LayoutOf(metas, 3);
+  Tensors tensors(metas, 3);
+  const BucketMemory memory(layout, 3, tensors.buffers, 0);
+  std::vector<float> buffer(layout.bytes() / 4 + 16, -1.0F);
+  auto* bytes = reinterpret_cast<std::byte*>(buffer.data());
+  for (std::size_t at = 0; at < layout.bytes(); at += 92) {
+    memory.Pack(bytes, at, std::min(at + 92, layout.bytes()));
+  }
+  for (std::size_t t = 0; t < metas.size(); ++t) {
+    const float expected = static_cast<float>(6 * (t + 1));
+    const std::size_t first = layout.tensors()[t].begin / 4;
+    for (std::size_t i = 0; i < ElementCount(metas[t]); ++i) REQUIRE(buffer[first + i] == expected);
+  }
+  CHECK(buffer[layout.bytes() / 4] == -1.0F);
+
+  memory.Unpack(bytes, 0, layout.bytes());
+  for (std::size_t t = 0; t < metas.size(); ++t) {
+    for (std::size_t m = 0; m < 3; ++m) {
+      CHECK(AllEqual(tensors.memory[t * 3 + m], static_cast<float>(6 * (t + 1))));
+    }
+  }
+}
+
+TEST_CASE("BucketMemory: an average divides by all ranks, with pre- and postscale") {
+  std::vector<TensorMeta> metas = {Meta(100, ReduceOp::kAverage)};
+  metas[0].prescale = 4.0;
+  metas[0].postscale = 0.5;
+  const auto layout = LayoutOf(metas, 2);
+  Tensors tensors(metas, 2);
+  BucketMemory(layout, 2, tensors.buffers, 0).Direct(0, layout.bytes());
+  // (1 * 4 + 2 * 4) * 0.5 / 2
+  CHECK(AllEqual(tensors.memory[0], 3.0F));
+  CHECK(AllEqual(tensors.memory[1], 3.0F));
+}
+
+TEST_CASE("BucketMemory: more members than one pass takes are all summed") {
+  const std::vector<TensorMeta> metas = {Meta(5000)};
+  const auto layout = LayoutOf(metas, 20);
+  Tensors tensors(metas, 20);
+  BucketMemory(layout, 20, tensors.buffers, 0).Direct(0, layout.bytes());
+  for (const auto& values : tensors.memory) CHECK(AllEqual(values, 210.0F));
+}
+
+TEST_CASE("BucketMemory: a broadcast copies the root's tensor to every member") {
+  std::vector<TensorMeta> metas = {Meta(33)};
+  metas[0].kind = CollectiveKind::kBroadcast;
+  const auto layout = LayoutOf(metas, 3);
+  Tensors tensors(metas, 3);
+  BucketMemory(layout, 3, tensors.buffers, 1).Direct(0, layout.bytes());
+  for (const auto& values : tensors.memory) CHECK(AllEqual(values, 2.0F));
+}
+
+TEST_CASE("Execution: a local one is done after as many slices as its size needs") {
+  const std::vector<TensorMeta> metas = {Meta(700'000)};
+  const auto layout = std::make_shared<const BucketLayout>(LayoutOf(metas, 2));
+  Tensors tensors(metas, 2);
+  Execution execution(OperationId{0, 1}, nullptr, layout,
+                      BucketMemory(*layout, 2, tensors.buffers, 0), Clock::now());
+  int slices = 1;
+  while (!execution.AdvanceLocal()) ++slices;
+  CHECK(slices == 3);
+  CHECK(AllEqual(tensors.memory[0], 3.0F));
+  CHECK(AllEqual(tensors.memory[1], 3.0F));
+}
+
+TEST_CASE("BufferPool: a returned buffer is given out again, to those it fits well") {
+  BufferPool pool;
+  std::byte* first = nullptr;
+  {
+    const PooledBuffer buffer = pool.Acquire(100'000);
+    first = buffer.data();
+    REQUIRE(first != nullptr);
+  }
+  CHECK(pool.Acquire(90'000).data() == first);
+  const std::uint64_t allocated = pool.allocated_bytes();
+  CHECK(pool.Acquire(1000).data() != first);  // Too small for it.
+  CHECK(pool.allocated_bytes() > allocated);
+  CHECK(pool.Acquire(0).data() == nullptr);
+}
+
+}  // namespace
+}  // namespace ringd
