@@ -196,8 +196,6 @@ TEST_CASE("AttachListener: a handshake that takes too long is closed") {
 TEST_CASE("AttachListener: without free descriptors it waits, without spinning, and goes on later") {
   ListenerFixture fixture;
   REQUIRE(fixture.Start().ok());
-  std::vector<UniqueFd> sockets;
-  for (int i = 0; i < 8; ++i) sockets.push_back(fixture.Connect());
   rlimit old_limit{};
   REQUIRE(::getrlimit(RLIMIT_NOFILE, &old_limit) == 0);
   const UniqueFd lowest(::dup(0));  // the limit counts numbers, not descriptors
