@@ -25,6 +25,7 @@ typedef struct Buffers {
   void** tensors;
   Bucket* buckets;
   size_t bucket_count;
+  void* shared_bucket;   /* for all buckets, when each is finished before the next begins */
   MPI_Request* requests; /* one per tensor: more than any mode needs */
 } Buffers;
 
@@ -55,6 +56,7 @@ static int FindType(const char* dtype, MPI_Datatype* type) {
 static void FreeBuffers(Buffers* buffers) {
   for (size_t i = 0; i < buffers->tensor_count; ++i) free(buffers->tensors[i]);
   for (size_t i = 0; i < buffers->bucket_count; ++i) free(buffers->buckets[i].buffer);
+  free(buffers->shared_bucket);
   free(buffers->tensors);
   free(buffers->buckets);
   free(buffers->requests);
@@ -84,9 +86,15 @@ static void PlanBuckets(const Work* work, Buffers* buffers) {
     last->elements += work->counts[i];
     last->end = i + 1;
   }
+  /* With everything ready at once, one bucket after the other goes through the same memory, which is then the
+   * warmest; with gradients that appear over time, several are in flight. */
+  size_t largest = 0;
   for (size_t i = 0; i < buffers->bucket_count; ++i) {
-    buffers->buckets[i].buffer = AllocateZeroed(buffers->buckets[i].elements * width);
+    const size_t bytes = buffers->buckets[i].elements * width;
+    if (bytes > largest) largest = bytes;
+    if (work->ready != NULL) buffers->buckets[i].buffer = AllocateZeroed(bytes);
   }
+  if (work->ready == NULL) buffers->shared_bucket = AllocateZeroed(largest);
 }
 
 static void PrepareBuffers(const Work* work, Buffers* buffers) {
@@ -137,11 +145,12 @@ static void Unpack(const Work* work, const Buffers* buffers, const Bucket* bucke
 static void RunBuckets(const Work* work, Buffers* buffers, MPI_Datatype type, double start) {
   if (work->ready == NULL) {
     for (size_t b = 0; b < buffers->bucket_count; ++b) {
-      Bucket* bucket = &buffers->buckets[b];
-      Pack(work, buffers, bucket);
-      MPI_Allreduce(MPI_IN_PLACE, bucket->buffer, (int)bucket->elements, type, MPI_SUM,
+      Bucket bucket = buffers->buckets[b];
+      bucket.buffer = buffers->shared_bucket;
+      Pack(work, buffers, &bucket);
+      MPI_Allreduce(MPI_IN_PLACE, bucket.buffer, (int)bucket.elements, type, MPI_SUM,
                     MPI_COMM_WORLD);
-      Unpack(work, buffers, bucket);
+      Unpack(work, buffers, &bucket);
     }
     return;
   }

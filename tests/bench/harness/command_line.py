@@ -54,11 +54,20 @@ def main(arguments: list[str]) -> int:
     if os.geteuid() != 0:
         print(f"{PROGRAM}: needs root, for network namespaces", file=sys.stderr)
         return USAGE_ERROR
-    # A terminated run must take its namespaces with it, just as an interrupted one.
-    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    # A terminated run must take its namespaces with it, just as an interrupted one; and a shell's background job
+    # starts with interrupts ignored.
+    for ending in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(ending, interrupt)
     return measure(
         choice, [name for name in options.peers.split(",") if name], not options.no_install, options.json
     )
+
+
+def interrupt(*_: object) -> None:
+    """Once is enough: whoever presses again must not interrupt the cleaning up."""
+    for ending in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(ending, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def measure(choice: Options, wanted: list[str], may_install: bool, target: Path | None) -> int:

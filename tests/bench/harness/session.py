@@ -20,6 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from .site import PREFIX
 from .work import Batch, TensorList, Way, work_line
 
 
@@ -141,7 +142,7 @@ class Session:
 
 def control_folder(ranks: int) -> Path:
     """Makes the folder with the FIFOs. Its name is short: some peers put sockets beside it."""
-    folder = Path(tempfile.mkdtemp(prefix="rbench-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}-{os.getpid()}-", dir="/tmp"))
     os.mkfifo(folder / "out")
     for rank in range(ranks):
         os.mkfifo(folder / f"in.{rank}")

@@ -221,11 +221,16 @@ def remove_namespaces(names: list[str]) -> None:
 
 
 def remove_stale() -> None:
-    """Removes what a killed run left behind."""
-    stale = []
-    for name in existing_namespaces():
-        parts = name.split("-")
-        if parts[0] == PREFIX and len(parts) == 3 and not Path(f"/proc/{parts[1]}").exists():
-            stale.append(name)
+    """Removes what a killed run left behind: namespaces with all processes inside, and control folders."""
+    stale = [name for name in existing_namespaces() if of_a_dead_run(name)]
     if stale:
         remove_namespaces(stale)
+    for folder in Path("/tmp").glob(f"{PREFIX}-*-*"):
+        if of_a_dead_run(folder.name):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def of_a_dead_run(name: str) -> bool:
+    """Names are PREFIX-<pid of the run>-<something>."""
+    parts = name.split("-")
+    return parts[0] == PREFIX and len(parts) == 3 and not Path(f"/proc/{parts[1]}").exists()
