@@ -259,13 +259,19 @@ struct FakeRingd::State final : public v1::Client::Service {
   }
 
   void Die() {
-    std::lock_guard lock(mutex);
-    for (auto& session : sessions) {
+    std::vector<Session*> dying;
+    {
+      std::lock_guard lock(mutex);
+      for (auto& session : sessions) dying.push_back(session.get());
+    }
+    // Without the lock, which the engines take, too.
+    for (Session* session : dying) {
       session->stop = true;
       Wake(*session);
       if (session->engine.joinable()) session->engine.join();
-      session->lifeline.Reset();
     }
+    std::lock_guard lock(mutex);
+    for (Session* session : dying) session->lifeline.Reset();
     for (auto& cut : grpc_cuts) ::shutdown(cut.get(), SHUT_RDWR);
     grpc_cuts.clear();
   }

@@ -1,0 +1,141 @@
+#include "client/core/options.h"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <map>
+#include <string>
+
+namespace ringd::client {
+namespace {
+
+using Catch::Matchers::Contains;
+
+absl::StatusOr<Options> Resolve(const ringd_options* given,
+                                const std::map<std::string, std::string>& environment) {
+  return ResolveOptions(given, [&](const char* name) -> const char* {
+    const auto found = environment.find(name);
+    return found == environment.end() ? nullptr : found->second.c_str();
+  });
+}
+
+const std::map<std::string, std::string> kTwoNodes = {{"RANK", "1"},
+                                                      {"WORLD_SIZE", "4"},
+                                                      {"LOCAL_RANK", "1"},
+                                                      {"LOCAL_WORLD_SIZE", "2"}};
+
+std::map<std::string, std::string> TwoNodesAnd(const std::string& name, const std::string& value) {
+  auto environment = kTwoNodes;
+  environment[name] = value;
+  return environment;
+}
+
+TEST_CASE("Options: nothing given and nothing set is one rank alone at the default socket") {
+  const auto options = Resolve(nullptr, {});
+  REQUIRE(options.ok());
+  CHECK(options->socket == "/run/ringd/ringd.sock");
+  CHECK(options->join.job_id == "default");
+  CHECK(options->join.places == Places{0, 1, 0, 1});
+  CHECK(options->join.rendezvous.empty());
+  CHECK(options->join.secret.empty());
+  CHECK(options->join.start_timeout_ms == 0);
+  CHECK_FALSE(options->spin.has_value());
+}
+
+TEST_CASE("Options: the caller comes before the variables, the variables before the launcher") {
+  std::map<std::string, std::string> environment = {
+      {"RINGD_SOCKET", "/tmp/env.sock"},    {"RINGD_JOB_ID", "env-job"},
+      {"TORCHELASTIC_RUN_ID", "torch-job"}, {"RINGD_RENDEZVOUS", "env:1"},
+      {"RINGD_JOB_SECRET", "env-secret"},   {"RINGD_START_TIMEOUT", "2.5"},
+      {"RINGD_OPERATION_TIMEOUT", "0.0001"}, {"RINGD_FUSION_THRESHOLD", "64MiB"},
+      {"RINGD_SPIN_US", "7.5"}};
+  const auto from_environment = Resolve(nullptr, environment);
+  REQUIRE(from_environment.ok());
+  CHECK(from_environment->socket == "/tmp/env.sock");
+  CHECK(from_environment->join.job_id == "env-job");
+  CHECK(from_environment->join.rendezvous == "env:1");
+  CHECK(from_environment->join.secret == "env-secret");
+  CHECK(from_environment->join.start_timeout_ms == 2500);
+  // Not 0, which would mean none.
+  CHECK(from_environment->join.operation_timeout_ms == 1);
+  CHECK(from_environment->join.fusion_threshold_bytes == 64 << 20);
+  CHECK(from_environment->spin == std::chrono::nanoseconds(7500));
+
+  ringd_options given{};
+  given.struct_size = sizeof(given);
+  given.socket = "/tmp/given.sock";
+  given.job_id = "given-job";
+  given.rank = 1;
+  given.size = 2;
+  given.local_rank = 0;
+  given.local_size = 1;
+  given.rendezvous = "given:2";
+  given.secret = "given-secret";
+  given.start_timeout_ms = 1;
+  given.operation_timeout_ms = 2;
+  given.fusion_threshold_bytes = 3;
+  environment["RANK"] = "nonsense";
+  const auto from_caller = Resolve(&given, environment);
+  REQUIRE(from_caller.ok());
+  CHECK(from_caller->socket == "/tmp/given.sock");
+  CHECK(from_caller->join.job_id == "given-job");
+  CHECK(from_caller->join.places == Places{1, 2, 0, 1});
+  CHECK(from_caller->join.rendezvous == "given:2");
+  CHECK(from_caller->join.secret == "given-secret");
+  CHECK(from_caller->join.start_timeout_ms == 1);
+  CHECK(from_caller->join.operation_timeout_ms == 2);
+  CHECK(from_caller->join.fusion_threshold_bytes == 3);
+}
+
+TEST_CASE("Options: the rendezvous is rank 0's host with ringd's port") {
+  CHECK(Resolve(nullptr, TwoNodesAnd("MASTER_ADDR", "node-a"))->join.rendezvous == "node-a:7117");
+  CHECK(Resolve(nullptr, TwoNodesAnd("MASTER_ADDR", "fd00::1"))->join.rendezvous ==
+        "[fd00::1]:7117");
+  auto environment = TwoNodesAnd("MASTER_ADDR", "node-a");
+  environment["RINGD_PEER_PORT"] = "9000";
+  CHECK(Resolve(nullptr, environment)->join.rendezvous == "node-a:9000");
+}
+
+TEST_CASE("Options: a job over several nodes that can't find rank 0 is told what to set") {
+  const auto options = Resolve(nullptr, kTwoNodes);
+  CHECK(absl::IsInvalidArgument(options.status()));
+  CHECK_THAT(std::string(options.status().message()),
+             Contains("MASTER_ADDR") && Contains("RINGD_RENDEZVOUS"));
+}
+
+TEST_CASE("Options: a job on one node needs no rendezvous") {
+  auto environment = TwoNodesAnd("MASTER_ADDR", "127.0.0.1");
+  environment["LOCAL_WORLD_SIZE"] = "4";
+  CHECK(Resolve(nullptr, environment)->join.rendezvous.empty());
+}
+
+TEST_CASE("Options: bad values are errors that name their variable") {
+  const auto error = [](const char* name, const char* value) {
+    const auto options = Resolve(nullptr, {{name, value}});
+    REQUIRE(absl::IsInvalidArgument(options.status()));
+    return std::string(options.status().message());
+  };
+  CHECK_THAT(error("RINGD_START_TIMEOUT", "soon"), Contains("RINGD_START_TIMEOUT='soon'"));
+  CHECK_THAT(error("RINGD_START_TIMEOUT", "-1"), Contains("0 or more"));
+  CHECK_THAT(error("RINGD_OPERATION_TIMEOUT", "nan"), Contains("RINGD_OPERATION_TIMEOUT"));
+  CHECK_THAT(error("RINGD_FUSION_THRESHOLD", "64MB"), Contains("64MiB"));
+  CHECK_THAT(error("RINGD_FUSION_THRESHOLD", "99999999999GiB"), Contains("number of bytes"));
+  CHECK_THAT(error("RINGD_SPIN_US", "x"), Contains("RINGD_SPIN_US"));
+}
+
+TEST_CASE("Options: warnings go to the caller's function with its data") {
+  ringd_options given{};
+  given.struct_size = sizeof(given);
+  given.rank = -1;
+  std::string heard;
+  given.user_data = &heard;
+  given.on_warning = [](void* user_data, const char* text) {
+    *static_cast<std::string*>(user_data) = text;
+  };
+  const auto options = Resolve(&given, {});
+  REQUIRE(options.ok());
+  options->on_warning("a stall");
+  CHECK(heard == "a stall");
+}
+
+}  // namespace
+}  // namespace ringd::client

@@ -1,0 +1,48 @@
+#include "client/core/spin_policy.h"
+
+#include <catch2/catch.hpp>
+
+namespace ringd::client {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::nanoseconds;
+
+TEST_CASE("SpinPolicy: ranks spin only if a processor is left for ringd, unless told") {
+  CHECK(SpinPolicy::BudgetFor({}, 1, 2) == SpinPolicy::kDefaultBudget);
+  CHECK(SpinPolicy::BudgetFor({}, 2, 2).count() == 0);
+  CHECK(SpinPolicy::BudgetFor({}, 3, 2).count() == 0);
+  CHECK(SpinPolicy::BudgetFor(microseconds(50), 8, 2) == microseconds(50));
+  CHECK(SpinPolicy::BudgetFor(nanoseconds(-1), 1, 2).count() == 0);
+  CHECK(UsableProcessors() >= 1);
+}
+
+TEST_CASE("SpinPolicy: spins for nothing make waits glance, a rewarded one spins in full again") {
+  SpinPolicy policy(microseconds(20));
+  for (int i = 0; i < 8; ++i) {
+    CHECK(policy.NextBudget() == microseconds(20));
+    policy.Learn(false);
+  }
+  CHECK(policy.NextBudget() == microseconds(2));
+  policy.Learn(true);
+  CHECK(policy.NextBudget() == microseconds(20));
+}
+
+TEST_CASE("SpinPolicy: even when spins don't pay, one now and then is in full") {
+  SpinPolicy policy(microseconds(20));
+  int full = 0;
+  for (int i = 0; i < 320; ++i) {
+    if (policy.NextBudget() == microseconds(20)) ++full;
+    policy.Learn(false);
+  }
+  CHECK(full >= 8 + 8);
+  CHECK(full <= 8 + 12);
+}
+
+TEST_CASE("SpinPolicy: without a budget nobody spins") {
+  SpinPolicy policy;
+  CHECK(policy.NextBudget().count() == 0);
+}
+
+}  // namespace
+}  // namespace ringd::client

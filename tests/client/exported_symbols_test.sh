@@ -1,0 +1,22 @@
+#!/bin/sh
+# libringd.so shows its ringd_ functions and nothing else, under its own SONAME: what it is built from must
+# never mix with a program's own copies.
+set -eu
+library="$1"
+symbols=$(nm --dynamic --defined-only "$library" | awk '{print $3}' | sed 's/@.*//')
+unexpected=$(echo "$symbols" | grep -v '^ringd_' | grep -v '^RINGD_1$' || true)
+if [ -n "$unexpected" ]; then
+  echo "exported beside the interface: $unexpected" >&2
+  exit 1
+fi
+for name in $(grep -o 'ringd_[a-z_]*(' "$2" | tr -d '(' | sort -u); do
+  # ringd_last_error() and others stand in comments too; types take no bracket.
+  if ! echo "$symbols" | grep -qx "$name"; then
+    echo "declared in ringd.h but not exported: $name" >&2
+    exit 1
+  fi
+done
+readelf --dynamic "$library" | grep -q 'SONAME.*\[libringd\.so\.1\]' || {
+  echo "the SONAME is not libringd.so.1" >&2
+  exit 1
+}
