@@ -12,6 +12,19 @@ def wire_floor(payload: int, nodes: int, rate_mbit: int) -> float:
     return 2 * (nodes - 1) / nodes * payload * 8 / (rate_mbit * 1e6)
 
 
+def replay_floor(
+    payloads: list[int], ready: list[float], computing_seconds: float, nodes: int, rate_mbit: int
+) -> float:
+    """Seconds beyond computing that a replayed step needs at least: from the moment at which any gradient
+    appears, the line has to move that one and all later ones."""
+    remaining = 0
+    finish = 0.0
+    for payload, moment in sorted(zip(payloads, ready, strict=True), key=lambda pair: -pair[1]):
+        remaining += payload
+        finish = max(finish, moment + wire_floor(remaining, nodes, rate_mbit))
+    return max(0.0, finish - computing_seconds)
+
+
 def host_floor(payload: int, ranks: int, copy_bytes_per_second: float, line_ns: float) -> float:
     """Seconds in which memory can do it: every rank's buffer is read and written once, which costs what a copy
     of them all costs; and what one rank holds has to reach another, which is half a cache line's round trip."""

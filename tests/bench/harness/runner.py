@@ -16,7 +16,7 @@ from .row import Measured, Row, Sample
 from .session import PeerError, UnsupportedError
 from .site import Site
 from .wire_counters import bytes_sent
-from .work import Batch, Way
+from .work import WIDTHS, Batch, Way
 
 SLOW_CALL = 0.5
 # A row that moves more than this leaves no processes behind: they keep their memory.
@@ -70,6 +70,12 @@ class Runner:
 
     def _floor(self, row: Row) -> tuple[float, str]:
         topology = row.topology
+        if topology.rate_mbit is not None and row.tensors.ready_microseconds:
+            width = WIDTHS[row.dtype]
+            payloads = [count * width for count in row.tensors.counts]
+            ready = [1e-6 * moment for moment in row.tensors.ready_microseconds]
+            computing = row.computing_seconds
+            return floors.replay_floor(payloads, ready, computing, topology.nodes, topology.rate_mbit), "line"
         if topology.rate_mbit is not None:
             return floors.wire_floor(row.payload, topology.nodes, topology.rate_mbit), "line"
         copy = self._probe.copy_bytes_per_second(max(8192, topology.ranks * row.payload))

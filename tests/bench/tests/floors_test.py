@@ -41,3 +41,10 @@ def test_one_host_has_no_line_to_beat() -> None:
 
 def test_every_node_but_one_must_send_and_receive_the_sum() -> None:
     assert floors.fewest_bytes_on_wire(1000, nodes=4, calls=3) == 18000
+
+
+def test_a_replayed_step_waits_for_whatever_the_line_cannot_hide() -> None:
+    second = 1_000_000_000 // 8  # bytes that a line of 1 Gbit/s moves in a second, at 2 nodes once
+    assert floors.replay_floor([second, second], [0.0, 4.0], 4.0, 2, 1000) == pytest.approx(1.0)
+    assert floors.replay_floor([6 * second, second], [0.0, 4.0], 4.0, 2, 1000) == pytest.approx(3.0)
+    assert floors.replay_floor([second], [1.0], 4.0, 2, 1000) == 0.0
