@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 #define RINGD_API_VERSION_MAJOR 1
-#define RINGD_API_VERSION_MINOR 0
+#define RINGD_API_VERSION_MINOR 1
 #define RINGD_API_VERSION ((RINGD_API_VERSION_MAJOR << 16) | RINGD_API_VERSION_MINOR)
 
 typedef int32_t ringd_status;
@@ -142,6 +142,13 @@ RINGD_EXPORT const char* ringd_status_name(ringd_status status);
 RINGD_EXPORT ringd_status ringd_open(const ringd_options* options, ringd_context** context);
 /* Leaves the job and frees everything, arena memory included. Blocks 2 s at most. NULL is allowed. */
 RINGD_EXPORT void ringd_close(ringd_context* context);
+/* Since 1.1. The first half of ringd_close, for when other threads may still be in calls, or arena memory is still
+ * to be read: leaves the job; calls under way return at once and later ones fail, both with RINGD_CANCELLED; arena
+ * memory stays until ringd_close. Blocks 2 s at most. */
+RINGD_EXPORT ringd_status ringd_leave(ringd_context* context);
+/* Since 1.1. As ringd_leave, but for a rank that has failed: all other ranks of the job are told, as if this
+ * process had died. */
+RINGD_EXPORT ringd_status ringd_abandon(ringd_context* context);
 RINGD_EXPORT ringd_status ringd_get_place(ringd_context* context, ringd_place* place);
 
 /* Arena memory: shared with ringd, so that tensors in it are reduced where they are, without a copy. Zeroed,

@@ -25,6 +25,9 @@ using std::chrono::milliseconds;
 
 // For what the ranks left behind: from SIGTERM to SIGKILL, and from there to giving up its output.
 constexpr milliseconds kLeftoverGrace{500};
+// Read from a pipe at once; and what a pipe holds at most.
+constexpr std::size_t kPieceBytes = 65536;
+constexpr int kPiecesInPipe = 16;
 
 sigset_t HandledSignals() {
   sigset_t set;
@@ -151,7 +154,7 @@ class Supervisor {
   }
 
   void Relay(Stream& stream) {
-    std::array<char, 65536> buffer;
+    std::array<char, kPieceBytes> buffer;
     const ssize_t got = ::read(stream.pipe.get(), buffer.data(), buffer.size());
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
     std::string lines;
@@ -166,12 +169,21 @@ class Supervisor {
     stream.sink->Write(lines);
   }
 
+  // What is in the pipe, however long the reader of our output takes for it; no more than a pipe holds,
+  // in case somebody goes on writing.
+  void TakeRest(Stream& stream) {
+    for (int piece = 0; piece < kPiecesInPipe && stream.pipe.valid(); ++piece) Relay(stream);
+    std::string rest;
+    stream.lines.Finish(rest);
+    stream.sink->Write(rest);
+  }
+
   void ReadSignals() {
     signalfd_siginfo info;
     while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
       const int signal = static_cast<int>(info.ssi_signo);
       if (signal == SIGCHLD) continue;  // CollectEnds looks at all of them
-      if (outcome_.cause == RunOutcome::Cause::kSignal) {
+      if (interrupted_) {
         SignalAll(SIGKILL);
         stage_ = Stage::kKilled;
         continue;
@@ -183,6 +195,7 @@ class Supervisor {
       SignalAll(signal);
       BeginEnd(options_.grace);
       told_to_end_ = true;
+      interrupted_ = true;
     }
   }
 
@@ -256,17 +269,12 @@ class Supervisor {
   // output. A pipe that stays open although all are dead belongs to one that left its group.
   void EndLeftovers() {
     stage_ = Stage::kKilled;
-    Drain(Clock::now());
     SignalAll(SIGTERM);
     Drain(Clock::now() + kLeftoverGrace);
     SignalAll(SIGKILL);
     Drain(Clock::now() + kLeftoverGrace);
     for (const auto& process : processes_) {
-      for (const auto& stream : process->streams) {
-        std::string rest;
-        stream->lines.Finish(rest);
-        stream->sink->Write(rest);
-      }
+      for (const auto& stream : process->streams) TakeRest(*stream);
       Reap(process->pid);
     }
   }
@@ -279,7 +287,8 @@ class Supervisor {
   std::size_t running_ = 0;
   Stage stage_ = Stage::kRunning;
   Clock::time_point next_step_;
-  bool told_to_end_ = false;
+  bool told_to_end_ = false;  // some signal was sent to all ranks
+  bool interrupted_ = false;  // a signal came to ringctl
   RunOutcome outcome_;
 };
 
@@ -289,6 +298,15 @@ void PrepareSignals() {
   const sigset_t set = HandledSignals();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
+}
+
+int PendingSignal() {
+  sigset_t pending;
+  ::sigpending(&pending);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    if (::sigismember(&pending, signal) == 1) return signal;
+  }
+  return 0;
 }
 
 absl::StatusOr<RunOutcome> RunRanks(const std::vector<RankCommand>& commands,

@@ -169,6 +169,20 @@ void ringd_close(ringd_context* context) {
   });
 }
 
+ringd_status ringd_leave(ringd_context* context) {
+  return GuardedUse(context, [](Context& c) {
+    c.EndPart(Context::Farewell::kLeave);
+    return absl::OkStatus();
+  });
+}
+
+ringd_status ringd_abandon(ringd_context* context) {
+  return GuardedUse(context, [](Context& c) {
+    c.EndPart(Context::Farewell::kAbandon);
+    return absl::OkStatus();
+  });
+}
+
 ringd_status ringd_get_place(ringd_context* context, ringd_place* place) {
   if (place == nullptr) return ReportInvalid("place is NULL");
   return GuardedUse(context, [&](Context& c) -> absl::Status {

@@ -67,16 +67,24 @@ Context::Context(const Options& options, Attachment attachment)
 
 Context::~Context() {
   const Clock::time_point deadline = Clock::now() + kCloseDeadline;
-  const bool reachable = state_.phase() < SessionState::Phase::kLost;
-  state_.Close();
-  operations_.WakeAll();
-  if (reachable) static_cast<void>(control_->Leave(deadline));
+  EndPart(Farewell::kLeave);
   // The caller promises that nobody is in a call any more; a thread that has just been woken is given
   // the time to leave.
   while (operations_.waiters() > 0 && Clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+}
+
+void Context::EndPart(Farewell farewell) {
+  if (part_ended_.exchange(true)) return;
+  const bool reachable = state_.phase() < SessionState::Phase::kLost;
+  state_.Close();
+  operations_.WakeAll();
+  if (reachable && farewell == Farewell::kLeave) {
+    static_cast<void>(control_->Leave(Clock::now() + kCloseDeadline));
+  }
   lifeline_.Stop();
+  lifeline_.Hang();
 }
 
 absl::Status Context::StartLifeline(const Options& options) {

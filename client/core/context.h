@@ -39,6 +39,12 @@ class Context {
 
   static constexpr std::chrono::milliseconds kCloseDeadline{1800};
 
+  // Ends this rank's part in the job: kLeave tells ringd so, kAbandon lets it look like a death, of which all
+  // other ranks are told. Calls under way return and later ones fail with kCancelled; arena memory
+  // stays. Blocks kCloseDeadline at most. Only the first call counts.
+  enum class Farewell : bool { kLeave, kAbandon };
+  void EndPart(Farewell farewell);
+
   // True in a forked child, where nothing but destruction of other things is allowed.
   bool InForkedChild() const noexcept { return fork_guard_.InChild(); }
 
@@ -81,6 +87,7 @@ class Context {
   // Its thread uses what stands above, and stops first.
   Lifeline lifeline_;
   const ForkGuard fork_guard_;
+  std::atomic<bool> part_ended_{false};
 };
 
 }  // namespace ringd::client

@@ -64,6 +64,8 @@ void Lifeline::Stop() {
   thread_.join();
 }
 
+void Lifeline::Hang() noexcept { ::shutdown(connection_.get(), SHUT_RDWR); }
+
 void Lifeline::Run() {
   for (;;) {
     pollfd entries[2] = {{connection_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};

@@ -36,8 +36,9 @@ class Lifeline {
   absl::Status Start(Callbacks callbacks);
   // Ends the thread and waits for it; afterwards no callback runs. Idempotent.
   void Stop();
-  // Closes the connection, which tells ringd that this process is done. After Stop.
-  void Hang() noexcept { connection_.Reset(); }
+  // Ends the connection, which tells ringd that this process is done. After Stop. The descriptor stays, so
+  // that its number means nothing else while a fork handler may close it.
+  void Hang() noexcept;
 
   int fd() const noexcept { return connection_.get(); }
 

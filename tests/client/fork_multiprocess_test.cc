@@ -64,31 +64,5 @@ TEST_CASE("Fork: every use in the child is refused in words, and harms nothing")
   CHECK(value == 4);
 }
 
-TEST_CASE("Fork: a child that lives on does not hide its parent's end from ringd") {
-  FakeRingd ringd;
-  // The child of this test plays the trainer; its own child outlives it.
-  int gate[2];
-  REQUIRE(::pipe(gate) == 0);
-  const pid_t trainer = ::fork();
-  if (trainer == 0) {
-    ::close(gate[1]);
-    ringd_options options = OptionsFor(ringd);
-    ringd_context* context = nullptr;
-    if (ringd_open(&options, &context) != RINGD_OK) ::_exit(1);
-    const pid_t worker = ::fork();
-    if (worker == 0) {
-      char end;
-      (void)!::read(gate[0], &end, 1);
-      ::_exit(0);
-    }
-    ::_exit(0);
-  }
-  ::close(gate[0]);
-  CHECK(ExitCodeOf(trainer) == 0);
-  CHECK(ringd.join_calls() == 1);
-  CHECK(Eventually([&] { return ringd.live_sessions() == 0; }));
-  ::close(gate[1]);
-}
-
 }  // namespace
 }  // namespace ringd

@@ -1,0 +1,19 @@
+// What ringd answers, as text for people.
+#ifndef RINGD_CLIENT_CLI_VIEWS_H_
+#define RINGD_CLIENT_CLI_VIEWS_H_
+
+#include <string>
+
+#include "proto/rpc/admin.pb.h"
+
+namespace ringd::cli {
+
+// Each ends in a line end. An empty list is a sentence that says so.
+std::string RenderStatus(const v1::StatusReply& reply, bool colours);
+std::string RenderJobs(const v1::JobsReply& reply, bool colours);
+std::string RenderCommunicators(const v1::CommunicatorsReply& reply, bool colours);
+std::string RenderQueues(const v1::QueuesReply& reply, bool colours);
+
+}  // namespace ringd::cli
+
+#endif  // RINGD_CLIENT_CLI_VIEWS_H_
