@@ -26,6 +26,8 @@
 #include <time.h>
 #include <unistd.h>
 
+/* C reads this header too: NOLINTBEGIN(modernize-use-nullptr) */
+
 enum { kWordSize = 64, kPathSize = 512, kMaxSamples = 4096 };
 
 typedef enum WorkMode {
@@ -247,5 +249,7 @@ static inline void ReportProblem(FILE* out, int id, const char* kind, const char
   fprintf(out, "{\"id\":%d,\"%s\":\"%s\"}\n", id, kind, text);
   fflush(out);
 }
+
+/* NOLINTEND(modernize-use-nullptr) */
 
 #endif /* RINGD_TESTS_BENCH_DRIVERS_CONTROL_H_ */
