@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/str_join.h"
 #include "daemon/config/config_file.h"
 #include "daemon/config/setting_table.h"
 
@@ -64,9 +64,10 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
   // CLI11 reports by exception; none leaves this function. It wants the arguments last first.
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::ExtrasError& error) {
+  } catch (const CLI::ExtrasError&) {
     return absl::InvalidArgumentError(
-        absl::StrCat("unknown argument: ", error.what(), Suggestion(app.remaining())));
+        absl::StrCat("unknown argument ", absl::StrJoin(app.remaining(), " "),
+                     Suggestion(app.remaining())));
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(error.what());
   }

@@ -54,17 +54,17 @@ struct Config {
   bool learn_schedule = true;
   // How long the engine looks for work before it sleeps.
   std::chrono::nanoseconds spin = std::chrono::microseconds(50);
-  std::string backend = "ucx";
+  std::string backend = "ucx";  // or "none": only jobs with all their ranks on this node
   // In UCX's words (UCX_TLS).
   std::string transports = "tcp,self";
   // Empty: lo if peer_address is a loopback address, else the interface that has the address;
   // ResolveNetwork fills it, and leaves it empty (all interfaces) for a wildcard address.
   std::vector<std::string> data_interfaces;
   std::uint64_t streams_per_neighbour = 1;
-  std::uint64_t chunk_bytes = std::uint64_t{1} << 20;
-  // Up to this size a latency-optimal algorithm is used instead of the ring.
-  std::uint64_t small_all_reduce_bytes = std::uint64_t{16} << 10;
-  std::uint64_t small_broadcast_bytes = std::uint64_t{64} << 10;
+  std::uint64_t chunk_bytes = std::uint64_t{128} << 10;
+  // Up to these sizes a latency-optimal algorithm is used instead of the ring; at most chunk_bytes.
+  std::uint64_t small_all_reduce_bytes = std::uint64_t{32} << 10;
+  std::uint64_t small_broadcast_bytes = std::uint64_t{32} << 10;
 
   // ---- what ringd writes ----
   std::string log_level = "info";

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -87,6 +88,14 @@ void CheckTogether(LoadedConfig& loaded, std::uint64_t memory_bytes,
   } else if (peer.ok() && peer->host.empty()) {
     errors.push_back(absl::StrCat(OriginOf(loaded, "peer_address"),
                                   ": peer_address has no host; allowed only with peer_interface"));
+  }
+  for (const auto& [key, bytes] : {std::pair("small_all_reduce_bytes", config.small_all_reduce_bytes),
+                                   std::pair("small_broadcast_bytes", config.small_broadcast_bytes)}) {
+    if (bytes > config.chunk_bytes) {
+      errors.push_back(absl::StrCat(OriginOf(loaded, key), ": ", key, " = ", FormatBytes(bytes),
+                                    " is more than chunk_bytes; allowed: up to ",
+                                    FormatBytes(config.chunk_bytes)));
+    }
   }
   if (config.socket.empty()) {
     errors.push_back(absl::StrCat(OriginOf(loaded, "socket"), ": socket must not be empty"));

@@ -167,6 +167,11 @@ TEST_CASE("LoadConfig: peer_interface and a host in peer_address exclude each ot
   CHECK_THAT(ErrorOf(Load({"--peer-address", ":1"})), Contains("only with peer_interface"));
 }
 
+TEST_CASE("LoadConfig: a small operation is not larger than a chunk") {
+  CHECK_THAT(ErrorOf(Load({"--chunk-bytes", "16KiB", "--small-broadcast-bytes", "8KiB"})),
+             Contains("default of small_all_reduce_bytes") && Contains("allowed: up to 16KiB"));
+}
+
 TEST_CASE("ParseCommandLine: an unknown flag is an error with the nearest flag") {
   CHECK_THAT(ErrorOf(Load({"--log-levle=debug"})),
              Contains("--log-levle") && Contains("did you mean --log-level?"));

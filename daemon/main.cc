@@ -1,0 +1,143 @@
+// ringd: reads its configuration, serves, and ends when it is told to.
+//
+//   SIGTERM          drain: no new trainers and jobs; ends when the last trainer has gone, or after
+//                    drain_timeout
+//   SIGINT, or a     stop at once: running jobs fail with "ringd on <node> was stopped"
+//   second SIGTERM
+//   SIGHUP           ignored: settings are read at the start only
+//
+// Exit codes: daemon/service/exit_code.h.
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/config/command_line.h"
+#include "daemon/config/config_loader.h"
+#include "daemon/config/network_identity.h"
+#include "daemon/logging/log.h"
+#include "daemon/logging/log_setup.h"
+#include "daemon/service/daemon.h"
+#include "daemon/service/exit_code.h"
+#include "daemon/service/process_signals.h"
+#include "daemon/service/ready_file.h"
+#include "daemon/service/service_manager.h"
+#include "daemon/version.h"
+#include "proto/base/clock.h"
+
+namespace ringd {
+namespace {
+
+// How often the main thread looks at the engine's heartbeat and at the drain's progress.
+constexpr std::chrono::milliseconds kLook{200};
+
+int Complain(ExitCode code, const absl::Status& status) {
+  std::fprintf(stderr, "ringd: %s\n", std::string(status.message()).c_str());
+  return code;
+}
+
+int Fail(const absl::Status& status) {
+  LogError(status.message());
+  return kExitFailed;
+}
+
+// Each session takes about ten descriptors; the usual soft limit of 1024 is for programs with select().
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// Returns when it is time to stop: after a drain, or at once.
+void RunUntilStopped(Daemon& daemon, const Config& config, const ProcessSignals& signals,
+                     ServiceManager& manager) {
+  Clock::time_point drain_deadline = Clock::time_point::max();
+  bool draining = false;
+  for (;;) {
+    const int signal = signals.Wait(kLook);
+    manager.Watch(daemon.heartbeat(), Clock::now());
+    if (signal == SIGHUP) LogInfo("SIGHUP is ignored: settings are read at the start only");
+    if (signal == SIGINT || (signal == SIGTERM && draining)) {
+      LogInfo("stopping at once");
+      return;
+    }
+    if (signal == SIGTERM) {
+      draining = true;
+      if (config.drain_timeout.count() > 0) drain_deadline = Clock::now() + config.drain_timeout;
+      daemon.Drain();
+      manager.Stopping("draining: waiting for trainers to end");
+      LogInfo("draining: ends when the last trainer has gone; a second SIGTERM stops at once");
+    }
+    if (draining && daemon.Idle()) return;
+    if (Clock::now() >= drain_deadline) {
+      LogWarning("drain_timeout has passed: stopping with trainers attached");
+      return;
+    }
+  }
+}
+
+int Serve(LoadedConfig loaded) {
+  Config& config = loaded.config;
+  if (absl::Status status = StartLogging(config); !status.ok()) {
+    return Complain(kExitFailed, status);
+  }
+  for (const std::string& warning : loaded.warnings) LogWarning(warning);
+  RaiseDescriptorLimit();
+  absl::StatusOr<ProcessSignals> signals = ProcessSignals::Take();
+  if (!signals.ok()) return Fail(signals.status());
+  if (absl::Status status = ResolveNetwork(config); !status.ok()) return Fail(status);
+  absl::StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(config, loaded.file);
+  if (!daemon.ok()) return Fail(daemon.status());
+  const std::string& peer_address = (*daemon)->peer_address();
+  absl::StatusOr<ReadyFile> ready =
+      ReadyFile::Write(config.ready_file, config.socket, peer_address, config.node_name);
+  if (!ready.ok()) return Fail(ready.status());
+
+  ServiceManager manager;
+  LogInfo(absl::StrCat("ringd ", kRingdVersion, " serves ", config.socket, " on node ",
+                       config.node_name, ", other ringds at ", peer_address));
+  manager.Ready(absl::StrCat("serving ", config.socket, ", other ringds at ", peer_address));
+  RunUntilStopped(**daemon, config, *signals, manager);
+  manager.Stopping("stopping");
+  (*daemon)->Stop();
+  LogInfo("stopped");
+  return kExitDone;
+}
+
+int Main(std::span<const char* const> arguments) {
+  absl::StatusOr<CommandLine> line = ParseCommandLine(arguments);
+  if (!line.ok()) return Complain(kExitUsage, line.status());
+  if (line->action == CommandLineAction::kHelp) {
+    std::fputs(line->help.c_str(), stdout);
+    return kExitDone;
+  }
+  if (line->action == CommandLineAction::kVersion) {
+    std::printf("ringd %s\n", kRingdVersion);
+    return kExitDone;
+  }
+  absl::StatusOr<LoadedConfig> loaded = LoadConfig(*line, SystemConfigEnvironment());
+  if (!loaded.ok()) return Complain(kExitUsage, loaded.status());
+  if (line->action == CommandLineAction::kServe) return Serve(*std::move(loaded));
+  for (const std::string& warning : loaded->warnings) {
+    std::fprintf(stderr, "ringd: warning: %s\n", warning.c_str());
+  }
+  if (line->action == CommandLineAction::kPrintConfig) {
+    std::fputs(PrintConfig(*loaded).c_str(), stdout);
+  } else {
+    std::printf("the configuration is good (file: %s)\n",
+                loaded->file.empty() ? "none" : loaded->file.c_str());
+  }
+  return kExitDone;
+}
+
+}  // namespace
+}  // namespace ringd
+
+int main(int argc, char** argv) {
+  return ringd::Main(std::span<const char* const>(argv + 1, static_cast<std::size_t>(argc - 1)));
+}

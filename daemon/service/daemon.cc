@@ -1,0 +1,98 @@
+#include "daemon/service/daemon.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "backends/ucx/ucx_transport.h"
+#include "daemon/config/host_port.h"
+#include "daemon/version.h"
+#include "proto/base/clock.h"
+
+namespace ringd {
+namespace {
+
+// How long each part may take to tell its peers that ringd stops.
+constexpr Clock::duration kGoodbye = std::chrono::seconds(2);
+
+absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config) {
+  if (config.backend == "none") return std::unique_ptr<Transport>();
+  TransportOptions options;
+  options.interfaces = config.data_interfaces;
+  options.transports = config.transports;
+  options.streams_per_neighbour = static_cast<int>(config.streams_per_neighbour);
+  return CreateUcxTransport(options);
+}
+
+EngineOptions MakeEngineOptions(const Config& config, const std::string& config_file,
+                                const std::string& peer_address) {
+  EngineOptions options;
+  options.config = config;
+  options.version = kRingdVersion;
+  options.peer_address = peer_address;
+  options.config_file = config_file;
+  options.algorithms.small_all_reduce_bytes = config.small_all_reduce_bytes;
+  options.algorithms.small_broadcast_bytes = config.small_broadcast_bytes;
+  options.algorithms.chunk_bytes = static_cast<std::uint32_t>(config.chunk_bytes);
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
+                                                      const std::string& config_file) {
+  std::unique_ptr<Daemon> daemon(new Daemon);
+  if (absl::Status status = daemon->StartParts(config, config_file); !status.ok()) return status;
+  return daemon;
+}
+
+absl::Status Daemon::StartParts(const Config& config, const std::string& config_file) {
+  absl::StatusOr<std::unique_ptr<Transport>> transport = MakeTransport(config);
+  if (!transport.ok()) return transport.status();
+
+  network_ = std::make_unique<GrpcPeerNetwork>();
+  absl::StatusOr<std::unique_ptr<PeerServer>> peer_server =
+      PeerServer::Start(config.peer_address, [this](grpc::ServerBuilder& builder) {
+        network_->ConfigureServer(builder);
+      });
+  if (!peer_server.ok()) return peer_server.status();
+  peer_server_ = *std::move(peer_server);
+  peer_address_ = FormatHostPort({config.advertised_host, peer_server_->port()});
+
+  engine_ = std::make_unique<Engine>(MakeEngineOptions(config, config_file, peer_address_),
+                                     *std::move(transport), network_.get());
+  engine_->Start();
+
+  absl::StatusOr<std::unique_ptr<LocalServer>> local_server =
+      LocalServer::Start(engine_.get(), config.max_sessions);
+  if (!local_server.ok()) return local_server.status();
+  local_server_ = *std::move(local_server);
+
+  absl::StatusOr<std::unique_ptr<AttachListener>> listener = AttachListener::Start(
+      config,
+      {[this](std::unique_ptr<SessionResources> session) { engine_->Attach(std::move(session)); },
+       [this](UniqueFd connection) { local_server_->AddConnection(std::move(connection)); },
+       [this] { engine_->CountRefusedAttach(); }});
+  if (!listener.ok()) return listener.status();
+  listener_ = *std::move(listener);
+  return absl::OkStatus();
+}
+
+Daemon::~Daemon() { Stop(); }
+
+void Daemon::Drain() {
+  listener_->Drain();
+  engine_->Drain();
+  local_server_->SetServing(false);
+  peer_server_->SetServing(false);
+}
+
+void Daemon::Stop() {
+  // Nobody new; then the engine tells trainers and nodes why; then the connections close.
+  if (listener_ != nullptr) listener_->Stop();
+  if (engine_ != nullptr) engine_->Stop();
+  if (network_ != nullptr) network_->Shutdown(Clock::now() + kGoodbye);
+  if (peer_server_ != nullptr) peer_server_->Shutdown(Clock::now() + kGoodbye);
+  if (local_server_ != nullptr) local_server_->Shutdown(Clock::now() + kGoodbye);
+}
+
+}  // namespace ringd

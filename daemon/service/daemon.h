@@ -1,0 +1,58 @@
+// All parts of a serving ringd, put together.
+#ifndef RINGD_DAEMON_SERVICE_DAEMON_H_
+#define RINGD_DAEMON_SERVICE_DAEMON_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/attach/attach_listener.h"
+#include "daemon/config/config.h"
+#include "daemon/engine/engine.h"
+#include "daemon/peers/grpc_peer_network.h"
+#include "daemon/rpc/local_server.h"
+#include "daemon/rpc/peer_server.h"
+
+namespace ringd {
+
+// Thread safety: one thread at a time, the one that handles signals.
+// Ownership: owns the parts. They borrow from each other in the order of the members: later ones use
+//   earlier ones, so that they are stopped and destroyed in reverse.
+class Daemon {
+ public:
+  // Serves when it returns. `config` is complete (ResolveNetwork).
+  //   What the part that failed says, which names the setting concerned.
+  static absl::StatusOr<std::unique_ptr<Daemon>> Start(const Config& config,
+                                                       const std::string& config_file);
+  ~Daemon();
+
+  // Where other ringds reach this one, with the real port.
+  const std::string& peer_address() const noexcept { return peer_address_; }
+
+  // Refuses trainers and jobs from now on; those there are go on.
+  void Drain();
+  // True when no trainer is attached.
+  bool Idle() const noexcept { return engine_->Idle(); }
+  // Grows while the engine is alive, at least once a second.
+  std::uint64_t heartbeat() const noexcept { return engine_->heartbeat(); }
+
+  // Ends what still runs, telling everybody concerned why. Takes a few seconds at most. Idempotent.
+  void Stop();
+
+ private:
+  Daemon() = default;
+  absl::Status StartParts(const Config& config, const std::string& config_file);
+
+  std::string peer_address_;
+  std::unique_ptr<GrpcPeerNetwork> network_;
+  std::unique_ptr<PeerServer> peer_server_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<LocalServer> local_server_;
+  std::unique_ptr<AttachListener> listener_;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_SERVICE_DAEMON_H_

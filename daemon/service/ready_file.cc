@@ -1,0 +1,45 @@
+#include "daemon/service/ready_file.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/version.h"
+#include "proto/base/errno_status.h"
+
+namespace ringd {
+
+absl::StatusOr<ReadyFile> ReadyFile::Write(const std::string& path, const std::string& socket,
+                                           const std::string& peer_address,
+                                           const std::string& node_name) {
+  if (path.empty()) return ReadyFile("");
+  nlohmann::ordered_json object;
+  object["pid"] = ::getpid();
+  object["socket"] = socket;
+  object["peer_address"] = peer_address;
+  object["node_name"] = node_name;
+  object["version"] = kRingdVersion;
+  const std::string draft = absl::StrCat(path, ".", ::getpid());
+  std::ofstream file(draft, std::ios::trunc);
+  file << object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+  file.close();
+  if (!file || std::rename(draft.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(draft.c_str());
+    return ErrnoStatus(error, absl::StrCat("ready_file ", path));
+  }
+  return ReadyFile(path);
+}
+
+ReadyFile::ReadyFile(ReadyFile&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+
+ReadyFile::~ReadyFile() {
+  if (!path_.empty()) ::unlink(path_.c_str());
+}
+
+}  // namespace ringd
