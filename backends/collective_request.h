@@ -50,13 +50,13 @@ struct CollectiveRequest {
   OperationId id;
   CollectiveKind kind = CollectiveKind::kAllReduce;
   DataType data_type = DataType::kFloat32;
-  ReduceOp op = ReduceOp::kSum;      // kAverage is summed: who unpacks knows the divisor, and divides
-  std::uint64_t element_count = 0;   // 0 is valid and moves nothing
-  NodeIndex root;                    // broadcast only: the node whose buffer is sent to all
+  ReduceOp op = ReduceOp::kSum;  // kAverage is summed: who unpacks knows the divisor, and divides
+  std::uint64_t element_count = 0;  // 0 is valid and moves nothing
+  NodeIndex root;                   // broadcast only: the node whose buffer is sent to all
   MemoryPlace memory;
-  std::byte* buffer = nullptr;       // in place; element_count * SizeOf(data_type) bytes, or null if 0
-  BufferStages* stages = nullptr;    // null: the whole buffer is ready, and nobody unpacks early
-  std::uint64_t user_data = 0;       // comes back in the Completion
+  std::byte* buffer = nullptr;  // in place; element_count * SizeOf(data_type) bytes, or null if 0
+  BufferStages* stages = nullptr;  // null: the whole buffer is ready, and nobody unpacks early
+  std::uint64_t user_data = 0;     // comes back in the Completion
 };
 
 enum class CollectiveOutcome : std::uint8_t {

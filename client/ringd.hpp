@@ -300,8 +300,7 @@ class Context {
   // Starts an operation from `source` to `destination`, which hold the registered number of elements.
   // Blocks only while the ring is full.
   template <typename T>
-  Operation Submit(Registration registration, std::span<const T> source,
-                   std::span<T> destination) {
+  Operation Submit(Registration registration, std::span<const T> source, std::span<T> destination) {
     return SubmitRaw(registration, source.data(), destination.data());
   }
   // In place.

@@ -71,10 +71,9 @@ MessageVerdict DoublingAllReduce::OnMessage(NodeIndex from, std::uint32_t index,
     return MessageVerdict::kInvalid;
   }
 
-  const bool expected =
-      (index == kInputIndex && stage_ == Stage::kAwaitsPartner) ||
-      (index == kResultIndex && stage_ == Stage::kAwaitsResult) ||
-      (stage_ == Stage::kAwaitsRound && index == 1 + round_);
+  const bool expected = (index == kInputIndex && stage_ == Stage::kAwaitsPartner) ||
+                        (index == kResultIndex && stage_ == Stage::kAwaitsResult) ||
+                        (stage_ == Stage::kAwaitsRound && index == 1 + round_);
   // While the buffer is still being sent it must not change.
   if (!expected || operation_->sends_in_progress() > 0) return MessageVerdict::kNotYet;
 

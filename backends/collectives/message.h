@@ -21,7 +21,7 @@ inline constexpr std::uint32_t kMessageMagic = 0x31676e52;  // "Rng1"; the digit
 inline constexpr std::uint32_t kMaxPayloadBytes = 128 * 1024;
 
 enum class MessageType : std::uint16_t {
-  kData = 1,   // `index`: which piece, as sender and receiver number them alike; the payload follows
+  kData = 1,  // `index`: which piece, as sender and receiver number them alike; the payload follows
   kGrant = 2,  // `index`: how many kData messages of this operation the receiver may send in all
 };
 
@@ -30,7 +30,7 @@ struct MessageHeader {
   std::uint32_t magic = kMessageMagic;
   MessageType type = MessageType::kData;
   std::uint16_t reserved = 0;
-  std::uint64_t wire_id = 0;      // job and generation
+  std::uint64_t wire_id = 0;  // job and generation
   OperationId operation;
   std::uint32_t index = 0;
   std::int32_t source = 0;        // node

@@ -23,8 +23,7 @@ bool Operation::Unsupported(const CollectiveRequest& request, std::int32_t node_
 
 void Operation::Begin(const CollectiveRequest& request, CollectiveTimes::TimePoint now) {
   request_ = request;
-  total_bytes_ =
-      NeedsBuffer(request.kind) ? request.element_count * SizeOf(request.data_type) : 0;
+  total_bytes_ = NeedsBuffer(request.kind) ? request.element_count * SizeOf(request.data_type) : 0;
   fingerprint_ = Fingerprint(request);
   times_ = {};
   times_.posted = now;
@@ -48,7 +47,8 @@ CollectiveAlgorithm& Operation::Choose() noexcept {
   if (request_.kind == CollectiveKind::kBroadcast) {
     const bool small = total_bytes_ <= options.small_broadcast_bytes;
     if (!small) priority_ = SendPriority::kBulk;
-    tree_broadcast_.SetShape(small ? TreeBroadcast::Shape::kBinomial : TreeBroadcast::Shape::kChain);
+    tree_broadcast_.SetShape(small ? TreeBroadcast::Shape::kBinomial
+                                   : TreeBroadcast::Shape::kChain);
     return tree_broadcast_;
   }
   if (setting_.node_count == 1) {
@@ -75,7 +75,8 @@ bool Operation::Deliver(const MessageHeader& header, std::span<const std::byte> 
   InFlow* const flow = FindIn(header.source);
   if (flow == nullptr || flow->arrived >= flow->granted) return false;
   ++flow->arrived;
-  if (times_.first_received == kNever) times_.first_received = CollectiveTimes::TimePoint::clock::now();
+  if (times_.first_received == kNever)
+    times_.first_received = CollectiveTimes::TimePoint::clock::now();
   switch (algorithm_->OnMessage(NodeIndex(header.source), header.index, payload)) {
     case MessageVerdict::kConsumed:
       ++flow->consumed;
@@ -159,8 +160,7 @@ void Operation::ReceivesFrom(std::int32_t node, std::uint32_t message_count,
 void Operation::Grant(InFlow& flow) noexcept {
   const std::uint32_t limit = std::min(flow.expected, flow.consumed + kGrantWindow);
   // The last messages are granted as soon as they can be, others a quarter of the window at a time.
-  if (limit <= flow.granted ||
-      (limit < flow.expected && limit - flow.granted < kGrantWindow / 4)) {
+  if (limit <= flow.granted || (limit < flow.expected && limit - flow.granted < kGrantWindow / 4)) {
     return;
   }
   flow.granted = limit;

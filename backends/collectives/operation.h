@@ -75,8 +75,7 @@ class Operation final : public SendObserver {
   // Some range was not ready when last asked.
   bool waits_for_stages() const noexcept { return waits_for_stages_; }
   bool finished() const noexcept {
-    return outstanding_ == 0 &&
-           (outcome_ != CollectiveOutcome::kDone || algorithm_->IsComplete());
+    return outstanding_ == 0 && (outcome_ != CollectiveOutcome::kDone || algorithm_->IsComplete());
   }
   CollectiveOutcome outcome() const noexcept { return outcome_; }
   Completion MakeCompletion(CollectiveTimes::TimePoint now) const noexcept;

@@ -49,7 +49,7 @@ class TreeBroadcast final : public CollectiveAlgorithm {
   Chunking chunking_;
   bool is_root_ = false;
   std::uint32_t chunk_count_ = 0;
-  std::uint32_t have_ = 0;         // chunks received; at the root: chunks found ready, in order
+  std::uint32_t have_ = 0;  // chunks received; at the root: chunks found ready, in order
   std::vector<Child> children_;
   std::vector<bool> seen_;  // by chunk: it is here
 };

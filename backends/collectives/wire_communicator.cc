@@ -23,8 +23,7 @@ AlgorithmOptions Normalised(AlgorithmOptions options) {
 
 class WireCommunicator::CountingWire final : public MessageWire {
  public:
-  CountingWire(MessageWire& wire, std::vector<Traffic>& traffic)
-      : wire_(wire), traffic_(traffic) {}
+  CountingWire(MessageWire& wire, std::vector<Traffic>& traffic) : wire_(wire), traffic_(traffic) {}
 
   bool Send(NodeIndex to, const MessageHeader& header, std::span<const std::byte> payload,
             SendPriority priority, SendObserver* observer) noexcept override {
@@ -200,11 +199,11 @@ void WireCommunicator::OnNodeLost(NodeIndex node, absl::string_view reason) noex
   lost_node_ = node;
   const auto index = static_cast<std::size_t>(node.value());
   FailAll(CollectiveOutcome::kPeerLost, node,
-          absl::UnavailableError(absl::StrCat(
-              "lost the connection to ",
-              index < spec_.node_names.size() ? spec_.node_names[index]
-                                              : absl::StrCat("node ", node.value()),
-              ": ", reason)));
+          absl::UnavailableError(absl::StrCat("lost the connection to ",
+                                              index < spec_.node_names.size()
+                                                  ? spec_.node_names[index]
+                                                  : absl::StrCat("node ", node.value()),
+                                              ": ", reason)));
 }
 
 std::size_t WireCommunicator::Advance() noexcept {
@@ -239,9 +238,9 @@ void WireCommunicator::HoldEarly(const MessageHeader& header,
                                  std::span<const std::byte> payload) noexcept {
   if (early_count_ >= kMaxEarlyMessages) {
     const NodeIndex source(header.source);
-    FailAll(CollectiveOutcome::kDisagreement, source,
-            absl::InternalError(absl::StrCat("node ", header.source,
-                                             " sends more ahead than it may")));
+    FailAll(
+        CollectiveOutcome::kDisagreement, source,
+        absl::InternalError(absl::StrCat("node ", header.source, " sends more ahead than it may")));
     return;
   }
   ++early_count_;
@@ -283,8 +282,7 @@ void WireCommunicator::CompleteIfFinished(Operation& operation) noexcept {
 }
 
 void WireCommunicator::Complete(Operation& operation) noexcept {
-  const Completion completion =
-      operation.MakeCompletion(CollectiveTimes::TimePoint::clock::now());
+  const Completion completion = operation.MakeCompletion(CollectiveTimes::TimePoint::clock::now());
   if (completion.outcome == CollectiveOutcome::kDone) {
     ++totals_.operations_done;
     totals_.bytes_reduced += operation.total_bytes();

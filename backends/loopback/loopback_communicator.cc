@@ -181,8 +181,7 @@ bool LoopbackCommunicator::GiveInput(Posted& posted, LoopbackExchange& exchange)
   }
   bool all = true;
   for (std::size_t node = 0; node < node_count_; ++node) {
-    const bool needed =
-        request.kind != CollectiveKind::kBroadcast || IsRoot(request, node);
+    const bool needed = request.kind != CollectiveKind::kBroadcast || IsRoot(request, node);
     if (needed && !exchange.contributed[node]) all = false;
   }
   if (all && !exchange.complete) {
@@ -230,7 +229,8 @@ bool LoopbackCommunicator::HasPendingWork() noexcept {
   const MutexLock lock(hub_->mutex);
   for (const auto& [id, posted] : posted_) {
     const LoopbackExchange& exchange = hub_->groups[spec_.wire_id][id];
-    const bool waits_for_stages = posted.request.stages != nullptr && GivesBytes(posted.request, self_);
+    const bool waits_for_stages =
+        posted.request.stages != nullptr && GivesBytes(posted.request, self_);
     if (!posted.given && !waits_for_stages) return true;
     if (exchange.complete && posted.given) return true;
     if (exchange.disagrees.value() >= 0) return true;

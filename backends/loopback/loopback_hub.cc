@@ -57,9 +57,8 @@ class LoopbackTransport final : public Transport {
       const CommunicatorSpec& spec) override {
     const auto self = static_cast<std::size_t>(spec.self.value());
     if (spec.self.value() < 0 || self >= spec.addresses.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("node ", spec.self.value(),
-                                                     " is not one of the ", spec.addresses.size(),
-                                                     " nodes"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "node ", spec.self.value(), " is not one of the ", spec.addresses.size(), " nodes"));
     }
     for (const std::string& address : spec.addresses) {
       if (address.rfind("loopback:", 0) != 0) {
@@ -68,8 +67,8 @@ class LoopbackTransport final : public Transport {
     }
     const std::pair<std::uint64_t, std::int32_t> key(spec.wire_id, spec.self.value());
     if (!open_.insert(key).second) {
-      return absl::AlreadyExistsError(absl::StrCat("node ", key.second,
-                                                   " of this job's generation is open already"));
+      return absl::AlreadyExistsError(
+          absl::StrCat("node ", key.second, " of this job's generation is open already"));
     }
     auto place = std::make_shared<LoopbackCommunicator*>(nullptr);
     auto communicator = std::make_unique<LoopbackCommunicator>(hub_, spec, [this, key, place] {

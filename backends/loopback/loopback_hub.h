@@ -18,12 +18,12 @@ namespace ringd {
 // One collective of a group: every node lays down its input, the last one computes the result, every
 // node takes it away.
 struct LoopbackExchange {
-  std::uint32_t fingerprint = 0;                     // of the first request
-  NodeIndex first{-1};                               // who posted it
-  NodeIndex disagrees{-1};                           // a node whose request differed
+  std::uint32_t fingerprint = 0;                      // of the first request
+  NodeIndex first{-1};                                // who posted it
+  NodeIndex disagrees{-1};                            // a node whose request differed
   std::vector<std::vector<std::byte>> contributions;  // by node
-  std::vector<bool> contributed;                     // by node
-  std::vector<bool> left;                            // by node: took the result, or gave up
+  std::vector<bool> contributed;                      // by node
+  std::vector<bool> left;                             // by node: took the result, or gave up
   bool complete = false;
   std::vector<std::byte> result;
 };
@@ -45,7 +45,7 @@ class LoopbackHub {
   struct State {
     Mutex mutex;
     int next_address ABSL_GUARDED_BY(mutex) = 0;
-    std::set<std::string> dead ABSL_GUARDED_BY(mutex);          // addresses
+    std::set<std::string> dead ABSL_GUARDED_BY(mutex);            // addresses
     std::map<std::string, int> event_fds ABSL_GUARDED_BY(mutex);  // by address of a living node
     std::map<std::uint64_t, std::map<OperationId, LoopbackExchange>> groups
         ABSL_GUARDED_BY(mutex);  // by wire id

@@ -49,8 +49,7 @@ absl::StatusOr<std::vector<UniqueFd>> Exchange(int connection, AttachReply& repl
   AttachRequest request{};
   request.magic = kAttachMagic;
   request.version = kAttachVersion;
-  absl::Status sent =
-      SendWithFds(connection, std::as_bytes(std::span(&request, 1)), {}, deadline);
+  absl::Status sent = SendWithFds(connection, std::as_bytes(std::span(&request, 1)), {}, deadline);
   if (!sent.ok()) return sent;
   return ReceiveWithFds(connection, std::as_writable_bytes(std::span(&reply, 1)), deadline);
 }
@@ -59,8 +58,7 @@ absl::Status CheckReply(const AttachReply& reply, std::size_t fd_count) {
   if (reply.magic != kAttachMagic) {
     return absl::FailedPreconditionError("what listens there is no ringd");
   }
-  const std::size_t text_length =
-      std::min<std::size_t>(reply.text_length, sizeof(reply.text));
+  const std::size_t text_length = std::min<std::size_t>(reply.text_length, sizeof(reply.text));
   const absl::string_view text(reply.text, text_length);
   if (reply.version != kAttachVersion) {
     return absl::FailedPreconditionError(absl::StrCat(

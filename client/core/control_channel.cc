@@ -107,9 +107,9 @@ class GrpcControlChannel final : public ControlChannel {
  private:
   void Prepare(grpc::ClientContext& context, Clock::time_point deadline) const {
     context.AddMetadata(kSessionTokenKey, token_);
-    context.set_deadline(std::chrono::system_clock::now() +
-                         std::chrono::duration_cast<std::chrono::system_clock::duration>(
-                             deadline - Clock::now()));
+    context.set_deadline(
+        std::chrono::system_clock::now() +
+        std::chrono::duration_cast<std::chrono::system_clock::duration>(deadline - Clock::now()));
   }
 
   static void Fill(v1::TensorDescription& message, std::uint32_t communicator,

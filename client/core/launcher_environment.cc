@@ -138,9 +138,9 @@ absl::StatusOr<Places> FromSlurm(const GetEnvironment& get) {
 
 absl::Status CheckPlaces(const Places& places, absl::string_view origin) {
   const auto wrong = [&](absl::string_view rule) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        rule, ", but ", origin, " says rank ", places.rank, " of ", places.size, ", local rank ",
-        places.local_rank, " of ", places.local_size));
+    return absl::InvalidArgumentError(
+        absl::StrCat(rule, ", but ", origin, " says rank ", places.rank, " of ", places.size,
+                     ", local rank ", places.local_rank, " of ", places.local_size));
   };
   if (places.size < 1) return wrong("size must be at least 1");
   if (places.rank < 0 || places.rank >= places.size) return wrong("rank must be 0 .. size-1");
@@ -181,8 +181,8 @@ std::string JobIdFromLauncher(const GetEnvironment& get) {
     }
   }
   if (IsSet(get, "SLURM_JOB_ID")) {
-    const absl::string_view step = IsSet(get, "SLURM_STEP_ID") ? Value(get, "SLURM_STEP_ID")
-                                                               : Value(get, "SLURM_STEPID");
+    const absl::string_view step =
+        IsSet(get, "SLURM_STEP_ID") ? Value(get, "SLURM_STEP_ID") : Value(get, "SLURM_STEPID");
     return absl::StrCat("slurm-", Value(get, "SLURM_JOB_ID"), step.empty() ? "" : ".", step);
   }
   if (IsSet(get, "PMI_JOBID")) return absl::StrCat("pmi-", Value(get, "PMI_JOBID"));

@@ -140,8 +140,8 @@ void Operations::Accept(const CompletionRecord& record) {
       slot->word.load(std::memory_order_relaxed) != Word(record.sequence, kInFlight)) {
     // After a failure a waiter may have given up on an operation whose end comes only now.
     if (state_.alive()) {
-      state_.Lose(absl::InternalError(absl::StrCat(
-          "ringd completed operation ", record.sequence, ", which is not in flight")));
+      state_.Lose(absl::InternalError(
+          absl::StrCat("ringd completed operation ", record.sequence, ", which is not in flight")));
     }
     return;
   }

@@ -83,8 +83,8 @@ absl::StatusOr<std::string> ResolveRendezvous(const ringd_options& given, const 
   const std::string host = CoordinatorHostFromLauncher(get);
   if (host.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the job has ranks on other nodes (size ", places.size, ", local size ",
-        places.local_size, "), but nothing says where rank 0 is: set MASTER_ADDR to the host of "
+        "the job has ranks on other nodes (size ", places.size, ", local size ", places.local_size,
+        "), but nothing says where rank 0 is: set MASTER_ADDR to the host of "
         "rank 0, or RINGD_RENDEZVOUS to host:port of its ringd"));
   }
   const std::string port = Environment(get, "RINGD_PEER_PORT");

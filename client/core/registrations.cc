@@ -44,8 +44,9 @@ ringd_registration Registrations::Add(TensorDescription description, std::uint32
   if (place.chunk >= kChunkCount) return 0;
   auto& chunk = chunks_[place.chunk];
   if (chunk.load(std::memory_order_relaxed) == nullptr) {
-    chunk.store(new std::unique_ptr<Registration>[std::size_t{1} << (kFirstChunkBits + place.chunk)],
-                std::memory_order_relaxed);
+    chunk.store(
+        new std::unique_ptr<Registration>[std::size_t{1} << (kFirstChunkBits + place.chunk)],
+        std::memory_order_relaxed);
   }
   by_key_.emplace(std::move(key), position + 1);
   chunk.load(std::memory_order_relaxed)[place.index] = std::move(registration);

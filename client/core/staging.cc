@@ -97,9 +97,9 @@ absl::StatusOr<std::uint64_t> Staging::TakeBlock(Registration& registration) {
   }
   absl::StatusOr<std::uint64_t> offset = arena_.AllocateOffset(registration.bytes);
   if (!offset.ok()) {
-    return absl::Status(offset.status().code(),
-                        absl::StrCat("tensor '", registration.description.name, "': ",
-                                     offset.status().message()));
+    return absl::Status(
+        offset.status().code(),
+        absl::StrCat("tensor '", registration.description.name, "': ", offset.status().message()));
   }
   return offset;
 }

@@ -139,9 +139,8 @@ absl::StatusOr<TensorDescription> DescribeTensor(const ringd_tensor& tensor, std
   }
   description.data_type = static_cast<DataType>(tensor.data_type);
   if (tensor.dimensions < 0 || tensor.dimensions > kMaxTensorDimensions) {
-    return Wrong(description.name, absl::StrCat("it has ", tensor.dimensions,
-                                                " dimensions; 0 to ", kMaxTensorDimensions,
-                                                " are allowed"));
+    return Wrong(description.name, absl::StrCat("it has ", tensor.dimensions, " dimensions; 0 to ",
+                                                kMaxTensorDimensions, " are allowed"));
   }
   if (tensor.dimensions > 0) {
     if (tensor.shape == nullptr) return Wrong(description.name, "shape is NULL");
@@ -151,8 +150,8 @@ absl::StatusOr<TensorDescription> DescribeTensor(const ringd_tensor& tensor, std
     if (absl::Status status = CheckAllReduce(tensor, description); !status.ok()) return status;
   } else {
     if (tensor.root_rank < 0 || tensor.root_rank >= size) {
-      return Wrong(description.name, absl::StrCat("root_rank is ", tensor.root_rank,
-                                                  "; it must be 0 to ", size - 1));
+      return Wrong(description.name,
+                   absl::StrCat("root_rank is ", tensor.root_rank, "; it must be 0 to ", size - 1));
     }
     description.root_rank = tensor.root_rank;
   }

@@ -39,9 +39,10 @@ std::optional<std::vector<char>> Query(Entry& entry, Function function) {
 
 std::optional<UserEntry> FindUser(uid_t uid) {
   passwd entry{};
-  const auto buffer = Query(entry, [uid](passwd* out, char* data, std::size_t size, passwd** found) {
-    return getpwuid_r(uid, out, data, size, found);
-  });
+  const auto buffer =
+      Query(entry, [uid](passwd* out, char* data, std::size_t size, passwd** found) {
+        return getpwuid_r(uid, out, data, size, found);
+      });
   if (!buffer.has_value()) return std::nullopt;
   return UserEntry{entry.pw_name, entry.pw_uid, entry.pw_gid};
 }
@@ -62,9 +63,10 @@ std::optional<gid_t> GidOf(const std::string& name) {
   std::uint32_t number = 0;
   if (absl::SimpleAtoi(name, &number)) return number;
   group entry{};
-  const auto buffer = Query(entry, [&name](group* out, char* data, std::size_t size, group** found) {
-    return getgrnam_r(name.c_str(), out, data, size, found);
-  });
+  const auto buffer =
+      Query(entry, [&name](group* out, char* data, std::size_t size, group** found) {
+        return getgrnam_r(name.c_str(), out, data, size, found);
+      });
   if (!buffer.has_value()) return std::nullopt;
   return entry.gr_gid;
 }
@@ -95,7 +97,8 @@ absl::StatusOr<Admission> Admission::Create(const Config& config) {
     }
     const std::optional<uid_t> uid = UidOf(name);
     if (!uid.has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat("allowed_users: there is no user '", name, "'"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("allowed_users: there is no user '", name, "'"));
     }
     admission.users_.insert(*uid);
   }
@@ -124,11 +127,12 @@ bool Admission::IsMember(const PeerCredentials& peer) const {
 absl::Status Admission::CheckUser(const PeerCredentials& peer) const {
   if (everybody_ || users_.contains(peer.uid) || IsMember(peer)) return absl::OkStatus();
   const std::optional<UserEntry> user = FindUser(peer.uid);
-  const std::string who =
-      user.has_value() ? absl::StrCat("user ", user->name, " (uid ", peer.uid, ")")
-                       : absl::StrCat("uid ", peer.uid);
+  const std::string who = user.has_value()
+                              ? absl::StrCat("user ", user->name, " (uid ", peer.uid, ")")
+                              : absl::StrCat("uid ", peer.uid);
   return absl::PermissionDeniedError(
-      absl::StrCat(who, " is not admitted by this ringd; its settings allowed_users and "
+      absl::StrCat(who,
+                   " is not admitted by this ringd; its settings allowed_users and "
                    "allowed_groups would admit them"));
 }
 
@@ -141,9 +145,9 @@ absl::StatusOr<std::shared_ptr<const void>> Admission::TakePlace(uid_t uid) {
   }
   std::uint64_t& of_user = places->by_user[uid];
   if (of_user >= max_sessions_per_user_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("all ", max_sessions_per_user_, " places for trainers of uid ", uid,
-                     " are taken (setting max_sessions_per_user)"));
+    return absl::ResourceExhaustedError(absl::StrCat("all ", max_sessions_per_user_,
+                                                     " places for trainers of uid ", uid,
+                                                     " are taken (setting max_sessions_per_user)"));
   }
   ++of_user;
   ++places->total;

@@ -153,8 +153,8 @@ void AttachListener::Add(UniqueFd socket) {
   if (pending_.size() >= kMaxPending) DropOnePending();
   const std::uint64_t key = next_key_++;
   const int fd = socket.get();
-  pending_.emplace(key, PendingConnection(std::move(socket), *peer,
-                                          Clock::now() + handshake_timeout_));
+  pending_.emplace(key,
+                   PendingConnection(std::move(socket), *peer, Clock::now() + handshake_timeout_));
   // Edge-triggered: bytes that only were looked at would wake a level-triggered wait for ever.
   if (!Watch(fd, EPOLLIN | EPOLLRDHUP | EPOLLET, key)) pending_.erase(key);
 }
@@ -162,8 +162,9 @@ void AttachListener::Add(UniqueFd socket) {
 void AttachListener::DropOnePending() {
   std::map<uid_t, std::size_t> by_user;
   for (const auto& [key, connection] : pending_) ++by_user[connection.peer().uid];
-  const auto most = std::max_element(by_user.begin(), by_user.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most =
+      std::max_element(by_user.begin(), by_user.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
   const auto victim = std::find_if(pending_.begin(), pending_.end(), [&](const auto& entry) {
     return entry.second.peer().uid == most->first;
   });
@@ -249,14 +250,14 @@ void AttachListener::ServeAttach(PendingConnection connection) {
 
 absl::Status AttachListener::TryAttach(PendingConnection& connection) {
   if (connection.request().version != kAttachVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the client library speaks attach version ", connection.request().version,
-                     " and this ringd speaks version ", kAttachVersion,
-                     ": install matching versions"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the client library speaks attach version ", connection.request().version,
+        " and this ringd speaks version ", kAttachVersion, ": install matching versions"));
   }
   if (absl::Status status = admission_.CheckUser(connection.peer()); !status.ok()) return status;
   if (draining_.load(std::memory_order_relaxed)) {
-    return absl::FailedPreconditionError("this ringd is draining: it ends when its jobs have ended");
+    return absl::FailedPreconditionError(
+        "this ringd is draining: it ends when its jobs have ended");
   }
   absl::StatusOr<std::shared_ptr<const void>> place = admission_.TakePlace(connection.peer().uid);
   if (!place.ok()) return place.status();

@@ -21,9 +21,9 @@ struct SessionSizes {
 };
 
 struct NewSession {
-  std::unique_ptr<SessionResources> resources;    // without lifeline and admission
-  UniqueFd grpc_server_end;                       // for the gRPC server, non-blocking
-  AttachReply reply;                              // accepting
+  std::unique_ptr<SessionResources> resources;     // without lifeline and admission
+  UniqueFd grpc_server_end;                        // for the gRPC server, non-blocking
+  AttachReply reply;                               // accepting
   std::array<UniqueFd, kAttachFdCount> reply_fds;  // by AttachFd
 };
 

@@ -1,10 +1,11 @@
 #include "daemon/config/config_file.h"
 
+#include <toml++/toml.h>
+
 #include <cerrno>
 #include <fstream>
 #include <sstream>
 #include <string_view>
-#include <toml++/toml.h>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -74,8 +75,8 @@ absl::StatusOr<WrittenSettings> ReadConfigFile(const std::string& path) {
     // An unknown key is refused by the loader whatever its value, with a better message.
     absl::StatusOr<std::string> value = ValueText(name, node);
     if (!value.ok() && FindSetting(name) != nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(Location(path, key.source()), ": ", name, ": ",
-                                                     value.status().message()));
+      return absl::InvalidArgumentError(
+          absl::StrCat(Location(path, key.source()), ": ", name, ": ", value.status().message()));
     }
     settings.push_back({std::string(name), value.ok() ? *std::move(value) : std::string(),
                         Location(path, key.source())});

@@ -36,8 +36,8 @@ std::string NumericAddress(const sockaddr* address) {
   if (address->sa_family == AF_INET) length = sizeof(sockaddr_in);
   if (address->sa_family == AF_INET6) length = sizeof(sockaddr_in6);
   char text[NI_MAXHOST];
-  if (length == 0 || getnameinfo(address, length, text, sizeof(text), nullptr, 0,
-                                 NI_NUMERICHOST) != 0) {
+  if (length == 0 ||
+      getnameinfo(address, length, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0) {
     return "";
   }
   return text;
@@ -64,9 +64,9 @@ absl::Status NoSuchInterface(const char* key, const std::string& name,
   const auto describe = [](std::string* out, const InterfaceAddress& entry) {
     absl::StrAppend(out, entry.interface, " (", entry.address, ")");
   };
-  return absl::NotFoundError(absl::StrCat(key, ": no interface '", name,
-                                          "' is up with an address; there are: ",
-                                          absl::StrJoin(addresses, ", ", describe)));
+  return absl::NotFoundError(absl::StrCat(
+      key, ": no interface '", name,
+      "' is up with an address; there are: ", absl::StrJoin(addresses, ", ", describe)));
 }
 
 // The numeric addresses that `host` stands for; empty if it can't be resolved.

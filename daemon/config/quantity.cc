@@ -87,7 +87,7 @@ absl::StatusOr<std::uint64_t> ParseBytes(absl::string_view text) {
 
 absl::StatusOr<std::chrono::nanoseconds> ParseDuration(absl::string_view text) {
   const auto nanos = absl::StripAsciiWhitespace(text) == "0" ? std::optional<std::uint64_t>(0)
-                                                            : Parse(text, kDurationUnits);
+                                                             : Parse(text, kDurationUnits);
   if (nanos.has_value()) return std::chrono::nanoseconds(*nanos);
   return absl::InvalidArgumentError(
       "a duration is a number with one of ns, us, ms, s, min, h, such as \"5s\", or 0");

@@ -32,9 +32,9 @@ enum class SettingKind : std::uint8_t {
 };
 
 struct Setting {
-  using Field = std::variant<std::string Config::*, std::vector<std::string> Config::*,
-                             bool Config::*, std::uint64_t Config::*,
-                             std::chrono::nanoseconds Config::*>;
+  using Field =
+      std::variant<std::string Config::*, std::vector<std::string> Config::*, bool Config::*,
+                   std::uint64_t Config::*, std::chrono::nanoseconds Config::*>;
 
   // The key in the file. The variable is RINGD_<KEY>, the flag --<key> with '-' for '_'.
   absl::string_view key;

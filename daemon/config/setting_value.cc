@@ -175,11 +175,12 @@ std::string FormatSetting(const Setting& setting, const Config& config) {
       Overloaded{
           [&](std::string Config::*field) { return Quote(config.*field); },
           [&](std::vector<std::string> Config::*field) {
-            return absl::StrCat(
-                "[",
-                absl::StrJoin(config.*field, ", ",
-                              [](std::string* out, const std::string& item) { *out += Quote(item); }),
-                "]");
+            return absl::StrCat("[",
+                                absl::StrJoin(config.*field, ", ",
+                                              [](std::string* out, const std::string& item) {
+                                                *out += Quote(item);
+                                              }),
+                                "]");
           },
           [&](bool Config::*field) { return std::string(config.*field ? "true" : "false"); },
           [&](std::uint64_t Config::*field) {

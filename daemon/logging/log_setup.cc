@@ -85,8 +85,7 @@ void Log(LogLevel level, absl::string_view message, const LogFields& fields) {
   const spdlog::level::level_enum severity = ToSpdlog(level);
   if (!logger.should_log(severity)) return;
   const std::string payload = PackLogPayload(message, fields);
-  logger.log(spdlog::source_loc{}, severity,
-             spdlog::string_view_t(payload.data(), payload.size()));
+  logger.log(spdlog::source_loc{}, severity, spdlog::string_view_t(payload.data(), payload.size()));
 }
 
 bool LogEnabled(LogLevel level) { return Logger().should_log(ToSpdlog(level)); }

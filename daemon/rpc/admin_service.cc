@@ -21,8 +21,7 @@ class AdminService final : public v1::Admin::Service {
     return ToGrpcStatus(engine_->ListJobs(*request, reply));
   }
 
-  grpc::Status ListCommunicators(grpc::ServerContext*,
-                                 const v1::ListCommunicatorsRequest* request,
+  grpc::Status ListCommunicators(grpc::ServerContext*, const v1::ListCommunicatorsRequest* request,
                                  v1::CommunicatorsReply* reply) override {
     return ToGrpcStatus(engine_->ListCommunicators(*request, reply));
   }

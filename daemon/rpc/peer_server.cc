@@ -24,7 +24,8 @@ namespace {
 absl::Status ExplainBindFailure(const std::string& address) {
   const std::string what = absl::StrCat("peer_address ", address, " can't be served");
   const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
-  if (!parsed.ok()) return absl::UnavailableError(absl::StrCat(what, ": ", parsed.status().message()));
+  if (!parsed.ok())
+    return absl::UnavailableError(absl::StrCat(what, ": ", parsed.status().message()));
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
@@ -36,7 +37,8 @@ absl::Status ExplainBindFailure(const std::string& address) {
   const UniqueFd socket(::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int one = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-  if (::bind(socket.get(), list->ai_addr, list->ai_addrlen) != 0 || ::listen(socket.get(), 1) != 0) {
+  if (::bind(socket.get(), list->ai_addr, list->ai_addrlen) != 0 ||
+      ::listen(socket.get(), 1) != 0) {
     return absl::UnavailableError(ErrnoStatus(errno, what).message());
   }
   return absl::UnavailableError(what);

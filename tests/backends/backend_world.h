@@ -60,7 +60,9 @@ class BackendWorld {
 class CheckingStages final : public BufferStages {
  public:
   CheckingStages(std::size_t total_bytes, std::size_t element_bytes, int refusals = 0)
-      : ready_(total_bytes), final_count_(total_bytes), element_bytes_(element_bytes),
+      : ready_(total_bytes),
+        final_count_(total_bytes),
+        element_bytes_(element_bytes),
         refusals_(refusals) {}
 
   bool IsReady(std::size_t begin, std::size_t end) noexcept override;

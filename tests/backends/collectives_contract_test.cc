@@ -93,7 +93,8 @@ TEST_CASE("Backend: the ring gives the sum also when elements are fewer than nod
   BackendWorld world(kind, 5, options);
   std::uint32_t sequence = 0;
   for (const std::size_t count : {0, 1, 3, 4, 5, 6, 16, 17, 63, 81}) {
-    CheckAllReduce<double>(world, {0, sequence++}, DataType::kFloat64, ReduceOp::kSum, count, kPlus);
+    CheckAllReduce<double>(world, {0, sequence++}, DataType::kFloat64, ReduceOp::kSum, count,
+                           kPlus);
   }
 }
 
@@ -130,8 +131,9 @@ TEST_CASE("Backend: all-reduce adds bfloat16 as bfloat16") {
   const std::size_t count = GENERATE(std::size_t{33}, std::size_t{70001});
   std::vector<std::vector<std::uint16_t>> buffers(4, std::vector<std::uint16_t>(count, 0x3f80));
   for (int node = 0; node < 4; ++node) {
-    REQUIRE(world.at(node).TryPost(AllReduce({0, 0}, DataType::kBfloat16, ReduceOp::kSum,
-                                             buffers[static_cast<std::size_t>(node)].data(), count)));
+    REQUIRE(
+        world.at(node).TryPost(AllReduce({0, 0}, DataType::kBfloat16, ReduceOp::kSum,
+                                         buffers[static_cast<std::size_t>(node)].data(), count)));
   }
   REQUIRE(world.RunUntilCompleted(1));
   for (const auto& buffer : buffers) {

@@ -87,9 +87,8 @@ TEST_CASE("Loss: what had completed before ringd died is still a success") {
   const ringd_operation operation =
       context.Submit(context.RegisterFloats("done", 1), &value, &value);
   std::int32_t done = 0;
-  REQUIRE(Eventually([&] {
-    return ringd_test(context, operation, &done) == RINGD_OK && done == 1;
-  }));
+  REQUIRE(
+      Eventually([&] { return ringd_test(context, operation, &done) == RINGD_OK && done == 1; }));
   ringd.Die();
   CHECK(context.Wait(operation) == RINGD_OK);
   CHECK(value == 6);
@@ -104,8 +103,8 @@ TEST_CASE("Loss: ringd's reason for ending the session is what calls return") {
   ringd.SendNotice(NoticeKind::kSessionEnded, "submission 7 lies outside the arena");
   ringd.Die();
   CHECK(context.Wait(operation) == RINGD_UNAVAILABLE);
-  CHECK_THAT(ringd_last_error(), Contains("has ended this session") &&
-                                     Contains("submission 7 lies outside the arena"));
+  CHECK_THAT(ringd_last_error(),
+             Contains("has ended this session") && Contains("submission 7 lies outside the arena"));
 }
 
 TEST_CASE("Loss: after the job's failure ringd's own completions carry the words") {

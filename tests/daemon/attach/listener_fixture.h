@@ -111,7 +111,8 @@ struct AttachAnswer {
 };
 
 // The client's half of the handshake. The connection must not end before the answer is whole.
-inline absl::StatusOr<AttachAnswer> RequestAttach(int socket, std::uint32_t version = kAttachVersion) {
+inline absl::StatusOr<AttachAnswer> RequestAttach(int socket,
+                                                  std::uint32_t version = kAttachVersion) {
   AttachRequest request{};
   request.magic = kAttachMagic;
   request.version = version;

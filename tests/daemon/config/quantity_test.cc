@@ -26,8 +26,8 @@ TEST_CASE("ParseBytes: reads binary and decimal units, and fractions that are wh
 }
 
 TEST_CASE("ParseBytes: refuses what is no size") {
-  for (const char* text : {"", "MiB", "64mib", "64 M", "-1", "+1", "1.2.3KiB", "0.3B", "1e3", "0x10",
-                           "99999999TiB", "1 2", "."}) {
+  for (const char* text : {"", "MiB", "64mib", "64 M", "-1", "+1", "1.2.3KiB", "0.3B", "1e3",
+                           "0x10", "99999999TiB", "1 2", "."}) {
     INFO(text);
     CHECK(ParseBytes(text).status().code() == absl::StatusCode::kInvalidArgument);
   }
@@ -56,7 +56,8 @@ TEST_CASE("FormatBytes and FormatDuration: what they write reads back as the sam
   CHECK(FormatBytes(3000) == "3kB");
   CHECK(FormatDuration(milliseconds(1500)) == "1500ms");
   CHECK(FormatDuration(seconds(120)) == "2min");
-  for (const std::uint64_t value : {0ull, 1ull, 1023ull, 1024ull, 1000000ull, 1ull << 33, 12345678ull}) {
+  for (const std::uint64_t value :
+       {0ull, 1ull, 1023ull, 1024ull, 1000000ull, 1ull << 33, 12345678ull}) {
     CHECK(ParseBytes(FormatBytes(value)).value() == value);
     const nanoseconds duration(static_cast<std::int64_t>(value));
     CHECK(ParseDuration(FormatDuration(duration)).value() == duration);

@@ -25,7 +25,8 @@ TEST_CASE("AllSettings: keys are unique and each default is a value that its own
   }
 }
 
-TEST_CASE("AssignSetting: a refused value leaves the configuration as it was and names what is allowed") {
+TEST_CASE(
+    "AssignSetting: a refused value leaves the configuration as it was and names what is allowed") {
   struct Case {
     const char* key;
     const char* text;

@@ -26,8 +26,8 @@ TEST_CASE("FormatTextLine: a line without fields is the message alone") {
 }
 
 TEST_CASE("FormatTextLine: whatever a name holds, the line stays one line and gains no field") {
-  const std::string payload =
-      PackLogPayload("first\nsecond\x1erank=9", {.job = "a b=c\x1e" "rank=7\n"});
+  const std::string payload = PackLogPayload("first\nsecond\x1erank=9", {.job = "a b=c\x1e"
+                                                                                "rank=7\n"});
   CHECK(FormatTextLine(kTime, "info", payload) ==
         "2026-11-21T12:00:00.000123Z info    first\\x0asecond\\x1erank=9 "
         "job=\"a b=c\\x1erank=7\\x0a\"");
