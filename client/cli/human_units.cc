@@ -57,7 +57,7 @@ std::string HumanCount(std::uint64_t count) {
   std::string digits = absl::StrCat(count);
   for (std::size_t place = digits.size(); place > 3;) {
     place -= 3;
-    digits.insert(place, ",");
+    digits.insert(place, 1, ',');
   }
   return digits;
 }
