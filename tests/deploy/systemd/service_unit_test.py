@@ -1,0 +1,75 @@
+"""The systemd unit and its companions: what systemd's own checkers say of them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[3] / "deploy" / "systemd"
+MAX_EXPOSURE = 2.5
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """The unit with programs that exist wherever the tests run."""
+    text = (SOURCE / "ringd.service").read_text()
+    assert "ExecStart=/usr/bin/ringd\n" in text
+    copy = tmp_path / "ringd.service"
+    copy.write_text(text.replace("/usr/bin/ringd", "/bin/true"))
+    return copy
+
+
+def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["systemd-analyze", *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def complaints_about(unit: Path) -> list[str]:
+    """What verify says of this unit; it also speaks of others that the machine has, and ends with 0."""
+    result = analyze("verify", "--man=no", str(unit))
+    return [line for line in result.stderr.splitlines() if unit.name in line]
+
+
+def test_verify_has_nothing_to_say(unit: Path) -> None:
+    assert complaints_about(unit) == []
+
+
+def test_verify_would_notice_an_unknown_setting(unit: Path) -> None:
+    unit.write_text(unit.read_text().replace("WatchdogSec=", "WatchdogSeconds="))
+    assert complaints_about(unit) != []
+
+
+def test_exposure_stays_low(unit: Path) -> None:
+    result = analyze("security", "--offline=true", "--no-pager", str(unit))
+    match = re.search(r"exposure level for ringd\.service: ([0-9.]+)", result.stdout)
+    assert match, result.stdout + result.stderr
+    assert float(match.group(1)) <= MAX_EXPOSURE
+
+
+def test_sysusers_and_tmpfiles_are_understood(tmp_path: Path) -> None:
+    users = subprocess.run(
+        ["systemd-sysusers", "--dry-run", f"--root={tmp_path}", str(SOURCE / "ringd.sysusers")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert users.returncode == 0, users.stderr
+    assert "Creating user 'ringd'" in users.stderr
+    # Only the folder of root can be made in a tree without ringd's user.
+    line = next(line for line in (SOURCE / "ringd.tmpfiles").read_text().splitlines() if "/etc/ringd" in line)
+    entries = tmp_path / "ringd.conf"
+    entries.write_text(line + "\n")
+    folders = subprocess.run(
+        ["systemd-tmpfiles", "--create", f"--root={tmp_path}", str(entries)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert folders.returncode == 0, folders.stderr
+    assert (tmp_path / "etc" / "ringd").is_dir()
