@@ -28,6 +28,7 @@ absl::Status NodeScheduler::Handle(const Execute& execute, TimePoint /*now*/) {
       return absl::InternalError(
           absl::StrCat("coordinator starts tensor '", name, "', which is not announced here"));
     }
+    tensors_[handle].announced = false;  // so that naming it twice is an error
     handles.push_back(handle);
   }
   Start({0, next_negotiated_++},

@@ -10,7 +10,7 @@ namespace {
 using std::chrono::nanoseconds;
 
 // No scenario takes nearly this long unless it hangs.
-constexpr nanoseconds kTimeLimit = std::chrono::hours(1);
+constexpr nanoseconds kTimeLimit = std::chrono::minutes(10);
 
 CoordinatorConfig MakeConfig(const Scenario& scenario) {
   CoordinatorConfig config;
@@ -263,6 +263,7 @@ Outcome Cluster::Conclude() {
     for (const auto& node : nodes_) text += node->DescribePending();
     ledger_.Report(text);
   }
+  if (ledger_.findings().empty() && !failed_) data_plane_.ReportLeftovers();
   const CoordinatorStatus status = coordinator_.Status();
   for (std::uint64_t breaks : status.breaks) outcome.breaks += breaks;
   outcome.breaks -= status.breaks[static_cast<int>(BreakReason::kReplan)];

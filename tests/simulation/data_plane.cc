@@ -69,4 +69,12 @@ bool DataPlane::IsRunningAt(int node, OperationId id) const {
   return found != operations_.end() && found->second.running[static_cast<std::size_t>(node)];
 }
 
+void DataPlane::ReportLeftovers() {
+  for (const auto& [id, operation] : operations_) {
+    for (int node = 0; node < node_count_; ++node) {
+      if (IsRunningAt(node, id)) ledger_.Report(Describe(node, id) + ": never ended");
+    }
+  }
+}
+
 }  // namespace ringd::simulation

@@ -35,6 +35,8 @@ class DataPlane {
   // Notes that the node is done, and returns the sums, one per tensor.
   std::vector<std::int64_t> Complete(int node, OperationId operation);
   bool IsRunningAt(int node, OperationId operation) const;
+  // Operations that nodes began and neither completed nor took back. Call it when the job is over.
+  void ReportLeftovers();
 
  private:
   struct Operation {

@@ -90,6 +90,7 @@ void SimulatedNode::Complete(OperationId operation, TimePoint now) {
 
 void SimulatedNode::EndOccurrence(Tensor& tensor, const std::function<void(Submission&)>& end) {
   tensor.outstanding = false;
+  tensor.running = false;
   for (std::deque<Submission*>& queue : tensor.queue) {
     end(*queue.front());
     queue.pop_front();
@@ -122,7 +123,8 @@ void SimulatedNode::Apply(const Action& action) {
     Start(*start);
   } else if (const auto* cancel = std::get_if<CancelOperation>(&action)) {
     data_plane_.Cancel(index_, cancel->operation);
-    running_.erase(cancel->operation);
+    const TensorList tensors = running_.extract(cancel->operation).mapped();
+    for (TensorHandle handle : *tensors) tensors_.at(scheduler_.NameOf(handle)).running = false;
   } else if (const auto* failed = std::get_if<TensorFailed>(&action)) {
     const std::string error(failed->status.message());
     EndOccurrence(tensors_.at(scheduler_.NameOf(failed->tensor)),
@@ -134,7 +136,10 @@ void SimulatedNode::Start(const StartOperation& start) {
   std::vector<Contribution> contributions;
   for (TensorHandle handle : *start.tensors) {
     const std::string& name = scheduler_.NameOf(handle);
-    const Tensor& tensor = tensors_.at(name);
+    Tensor& tensor = tensors_.at(name);
+    if (std::exchange(tensor.running, true)) {
+      ledger_.Report("node " + std::to_string(index_) + ": " + name + " is in two operations");
+    }
     Contribution contribution{name, tensor.queue.front().front()->meta, 0};
     for (const std::deque<Submission*>& queue : tensor.queue) {
       contribution.sum += queue.front()->value;

@@ -53,6 +53,7 @@ class SimulatedNode final : public LocalRankView {
   struct Tensor {
     TensorHandle handle;
     bool outstanding = false;                    // the scheduler has it
+    bool running = false;                        // as part of an operation
     std::vector<std::deque<Submission*>> queue;  // by local rank
   };
 

@@ -35,13 +35,13 @@ Submission MakeSubmission(int rank, std::int64_t value) {
 
 }  // namespace
 
-TEST_CASE("Scheduler: in 2,000 jobs every operation ends once, rightly, and none hangs") {
-  CHECK(RunSeeds(0, 2000, 0) == "");
+TEST_CASE("Scheduler: in 1,500 jobs every operation ends once, rightly, and none hangs") {
+  CHECK(RunSeeds(0, 1500, 0) == "");
 }
 
-TEST_CASE("Scheduler: the same holds for 64 nodes") { CHECK(RunSeeds(100000, 42, 64) == ""); }
+TEST_CASE("Scheduler: the same holds for 64 nodes") { CHECK(RunSeeds(100000, 28, 64) == ""); }
 
-TEST_CASE("Scheduler: the same holds for 2 nodes") { CHECK(RunSeeds(200000, 500, 2) == ""); }
+TEST_CASE("Scheduler: the same holds for 2 nodes") { CHECK(RunSeeds(200000, 300, 2) == ""); }
 
 TEST_CASE("Simulation: a seed gives the same job each time") {
   const Scenario scenario = MakeScenario(11, 0);
