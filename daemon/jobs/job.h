@@ -130,6 +130,8 @@ class Job {
   void AnswerJoins(const absl::Status& status);
   void AnnounceDeath(Member& member);
   void CheckStalls(Clock::time_point now);
+  std::chrono::nanoseconds NextReportAfter(const v1::StallVerdict& verdict,
+                                           Clock::time_point now) const;
   void FailLocally(const absl::Status& cause);
   std::string StateOf(const Member& member) const;
 
@@ -149,7 +151,8 @@ class Job {
   // Ranks that left, here or elsewhere, and when we heard: what waits for them can't end well.
   std::vector<int> left_ranks_;
   Clock::time_point last_left_;
-  Clock::time_point last_stall_report_;
+  // How long a tensor must have waited before the coordinator is asked again.
+  std::chrono::nanoseconds next_stall_report_{};
   v1::StallVerdict verdict_;
   Clock::time_point verdict_at_;
 };

@@ -276,13 +276,22 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceWire(Clock::time_point now) 
   }
   CountBusy(now);
   if (!failed()) {
-    if (absl::Status health = wire_->health(); !health.ok()) return health;
+    if (absl::Status health = DescribeHealth(); !health.ok()) return health;
   }
   return work;
 }
 
+absl::Status JobCommunicator::DescribeHealth() const {
+  absl::Status health = wire_->health();
+  const int lost = wire_->lost_node().value();
+  if (health.ok() || lost < 0 || lost >= membership_->node_count()) return health;
+  const MemberNode& node = membership_->nodes[static_cast<std::size_t>(lost)];
+  return absl::AbortedError(
+      absl::StrCat("ringd on ", DescribeNode(node), " has gone: ", health.message()));
+}
+
 absl::Status JobCommunicator::DescribeOutcome(const Completion& completion) const {
-  if (absl::Status health = wire_->health(); !health.ok()) return health;
+  if (absl::Status health = DescribeHealth(); !health.ok()) return health;
   const int culprit = completion.culprit.value();
   const std::string who =
       culprit >= 0 && culprit < membership_->node_count()

@@ -133,6 +133,7 @@ class JobCommunicator final : private LocalRankView {
   void Finish(const Execution& execution, Clock::time_point now);
   std::size_t AdvanceLocal(Clock::time_point now);
   absl::StatusOr<std::size_t> AdvanceWire(Clock::time_point now);
+  absl::Status DescribeHealth() const;
   absl::Status DescribeOutcome(const Completion& completion) const;
   void CountBusy(Clock::time_point now) noexcept;
 

@@ -30,19 +30,10 @@ JobCoordinator::JobCoordinator(Options options, NodeSender* sender, Clock::time_
       sender_(sender),
       start_deadline_(now + options_.start_timeout) {}
 
-std::string JobCoordinator::DescribeRanksOf(const Node& node) const {
-  return absl::StrCat(node.name, " (", node.ranks.size() == 1 ? "rank " : "ranks ",
-                      absl::StrJoin(node.ranks, ", ",
-                                    [](std::string* out, const MemberRank& member) {
-                                      absl::StrAppend(out, member.rank.value());
-                                    }),
-                      ")");
-}
-
 std::string JobCoordinator::DescribePresent() const {
   std::vector<std::string> parts;
   for (const auto& [link, node] : nodes_) {
-    if (!node.ranks.empty()) parts.push_back(DescribeRanksOf(node));
+    if (!node.ranks.empty()) parts.push_back(DescribeNode(node));
   }
   return parts.empty() ? "nobody" : absl::StrJoin(parts, ", ");
 }
@@ -141,8 +132,7 @@ void JobCoordinator::StartIfComplete(Clock::time_point now) {
   CoordinatorConfig config;
   for (std::size_t i = 0; i < order.size(); ++i) {
     order[i]->index = NodeIndex(static_cast<int>(i));
-    membership.nodes.push_back(
-        MemberNode{order[i]->name, order[i]->transport_address, order[i]->ranks});
+    membership.nodes.push_back(*order[i]);
     config.node_names.push_back(order[i]->name);
   }
   config.learn = options_.learn;
@@ -216,7 +206,7 @@ void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why, Clock::tim
   }
   if (node.left < node.ranks.size()) {
     Fail(absl::AbortedError(
-        absl::StrCat("ringd on ", DescribeRanksOf(node), " has gone: ", why.message())));
+        absl::StrCat("ringd on ", DescribeNode(node), " has gone: ", why.message())));
   }
   (void)now;
 }

@@ -75,11 +75,8 @@ class JobCoordinator {
 
  private:
   enum class State { kJoining, kRunning, kFailed };
-  struct Node {
-    std::string name;
-    std::string transport_address;
+  struct Node : MemberNode {
     int local_size = 0;
-    std::vector<MemberRank> ranks;
     NodeIndex index;
     std::size_t left = 0;  // ranks that have left
   };
@@ -100,7 +97,6 @@ class JobCoordinator {
   void OnStallReport(const v1::StallReport& report, Clock::time_point now);
   void Conclude(Clock::time_point now);
   std::string DescribePresent() const;
-  std::string DescribeRanksOf(const Node& node) const;
 
   Options options_;
   NodeSender* sender_;

@@ -1,5 +1,8 @@
 // How ranks go: in order, by death, or by ringd's decision; and what the others are told.
+#include <signal.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -76,16 +79,19 @@ void Job::AnnounceDeath(Member& member) {
   member.lost_since.reset();
   std::string text = DescribeRank(member.rank, member.pid, options_.node_name);
   if (!member.program.empty()) absl::StrAppend(&text, " (", member.program, ")");
+  const bool ended = ::kill(member.pid, 0) != 0 && errno == ESRCH;
   absl::StrAppend(&text, ", ",
-                  member.exit.has_value() ? DescribeExit(*member.exit) : member.lost_reason);
+                  member.exit.has_value() ? DescribeExit(*member.exit)
+                  : ended                 ? std::string("has ended; its launcher did not say how")
+                                          : member.lost_reason);
   if (communicator_ == nullptr) {
     absl::StrAppend(&text, " before all ranks had joined");
   } else {
+    // What this rank or another of its node had submitted, and what therefore never completes.
     std::vector<std::string> tensors;
     for (const WaitingSubmission& waiting : communicator_->Waiting(Clock::time_point::max())) {
-      if (waiting.member == PositionOf(member)) {
-        tensors.push_back(absl::StrCat("'", waiting.name, "'"));
-      }
+      const std::string name = absl::StrCat("'", waiting.name, "'");
+      if (std::find(tensors.begin(), tensors.end(), name) == tensors.end()) tensors.push_back(name);
     }
     if (tensors.empty()) {
       absl::StrAppend(&text, " with nothing in flight");

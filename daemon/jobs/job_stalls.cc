@@ -24,7 +24,10 @@ void Job::CheckStalls(Clock::time_point now) {
   }
   if (report_after.count() <= 0) return;
   const auto waiting = communicator_->Waiting(now - report_after);
-  if (waiting.empty()) return;
+  if (waiting.empty()) {
+    next_stall_report_ = report_after;
+    return;
+  }
   Clock::time_point oldest = now;
   for (const WaitingSubmission& entry : waiting) oldest = std::min(oldest, entry.since);
 
@@ -36,11 +39,9 @@ void Job::CheckStalls(Clock::time_point now) {
         known ? verdict_.text() : std::string("the coordinator could not say for whom it waits"))));
     return;
   }
-  const auto interval = std::max<std::chrono::nanoseconds>(
-      std::min(report_after, std::chrono::nanoseconds(std::chrono::seconds(5))),
-      std::chrono::milliseconds(200));
-  if (now - last_stall_report_ < interval || link_ == nullptr) return;
-  last_stall_report_ = now;
+  // A first warning after the warning time, then when twice as much has passed, and so on.
+  if (now - oldest < next_stall_report_ || link_ == nullptr) return;
+  next_stall_report_ = 2 * (now - oldest);
   v1::NodeMessage message;
   std::set<std::string> named;
   for (const WaitingSubmission& entry : waiting) {
@@ -50,6 +51,17 @@ void Job::CheckStalls(Clock::time_point now) {
   message.mutable_stall_report()->set_waiting_seconds(
       std::chrono::duration<double>(now - oldest).count());
   link_->Send(std::move(message));
+}
+
+std::chrono::nanoseconds Job::NextReportAfter(const v1::StallVerdict& verdict,
+                                              Clock::time_point now) const {
+  std::chrono::nanoseconds longest{};
+  for (const WaitingSubmission& entry : communicator_->Waiting(Clock::time_point::max())) {
+    for (const v1::StalledTensor& tensor : verdict.tensors()) {
+      if (tensor.name() == entry.name) longest = std::max(longest, 2 * (now - entry.since));
+    }
+  }
+  return longest;
 }
 
 std::string Job::StateOf(const Member& member) const {
@@ -83,6 +95,8 @@ void Job::OnStallVerdict(const v1::StallVerdict& verdict, Clock::time_point now)
   if (communicator_ == nullptr) return;
   verdict_ = verdict;
   verdict_at_ = now;
+  // Another node may have asked: this one need not ask for the same again.
+  next_stall_report_ = std::max(next_stall_report_, NextReportAfter(verdict, now));
   // An early verdict, asked for because of the deadline, is kept but not yet worth a warning.
   const auto since =
       options_.stall_warning.count() > 0 ? now - options_.stall_warning : Clock::time_point::min();

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace ringd {
 namespace {
@@ -107,6 +108,15 @@ absl::StatusOr<Membership> FromProto(const v1::Membership& message) {
 
 std::string DescribeRank(Rank rank, int pid, absl::string_view node_name) {
   return absl::StrCat("rank ", rank.value(), ", pid ", pid, " on ", node_name);
+}
+
+std::string DescribeNode(const MemberNode& node) {
+  return absl::StrCat(node.name, node.ranks.size() == 1 ? " (rank " : " (ranks ",
+                      absl::StrJoin(node.ranks, ", ",
+                                    [](std::string* out, const MemberRank& member) {
+                                      absl::StrAppend(out, member.rank.value());
+                                    }),
+                      ")");
 }
 
 }  // namespace ringd

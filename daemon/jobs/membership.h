@@ -52,6 +52,9 @@ absl::StatusOr<Membership> FromProto(const v1::Membership& message);
 // "rank 3, pid 4711 on node-b": how errors and warnings name a rank.
 std::string DescribeRank(Rank rank, int pid, absl::string_view node_name);
 
+// "node-b (ranks 2, 3)": how they name a node.
+std::string DescribeNode(const MemberNode& node);
+
 }  // namespace ringd
 
 #endif  // RINGD_DAEMON_JOBS_MEMBERSHIP_H_

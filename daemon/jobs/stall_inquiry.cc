@@ -52,7 +52,7 @@ void JobCoordinator::Conclude(Clock::time_point now) {
   for (const auto& [link, node] : nodes_) {
     const auto answer = inquiry_.answers.find(link);
     if (answer == inquiry_.answers.end()) {
-      sentences.push_back(absl::StrCat("ringd on ", DescribeRanksOf(node), " does not answer"));
+      sentences.push_back(absl::StrCat("ringd on ", DescribeNode(node), " does not answer"));
       for (const std::string& tensor : inquiry_.tensors) waits_for[tensor].push_back(node.name);
       continue;
     }
