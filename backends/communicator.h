@@ -64,7 +64,8 @@ struct CommunicatorStatistics {
 // Thread safety: everything runs on the progress thread of its Transport.
 // Ownership: buffers and stages named in a request stay the caller's, and must stay valid until
 //   that request's Completion has been returned by Poll(). The Transport must outlive this object.
-//   Destruction fails what is in flight without completions; buffers are not touched afterwards.
+//   Destruction fails what is in flight without completions; buffers are not touched afterwards. To be
+//   sure that it does not block: Abort(), and destroy when Poll() has returned every completion.
 // Invariant: each accepted request yields exactly one Completion, also after Cancel(), Abort() or the
 //   loss of a node; when Poll() returns it, the buffer is neither read nor written any more.
 class Communicator {

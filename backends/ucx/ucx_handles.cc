@@ -1,5 +1,7 @@
 #include "backends/ucx/ucx_handles.h"
 
+#include <ucs/config/global_opts.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -46,6 +48,12 @@ std::vector<std::pair<const char*, std::string>> Settings(const TransportOptions
   return settings;
 }
 
+// UCX reports every broken connection as an error on standard error. To us a lost peer is an event with
+// a status, which is logged by who it concerns.
+void QuietLog() {
+  if (std::getenv("UCX_LOG_LEVEL") == nullptr) ucs_global_opts_set_value("LOG_LEVEL", "fatal");
+}
+
 }  // namespace
 
 absl::Status UcxError(absl::string_view what, ucs_status_t status) {
@@ -71,6 +79,7 @@ absl::Status UcxError(absl::string_view what, ucs_status_t status) {
 }
 
 absl::StatusOr<UcpContext> CreateUcpContext(const TransportOptions& options) {
+  QuietLog();
   if (options.interfaces.empty()) {
     return absl::InvalidArgumentError("no network interface is named");
   }

@@ -16,8 +16,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long a peer may leave what it was sent unread when a communicator closes.
-constexpr milliseconds kCloseWirePatience{200};
+// How long a peer may leave what it was sent unread when a communicator closes amid an operation.
+constexpr milliseconds kCloseWirePatience{1000};
 // How long the last bytes may take to leave when the transport goes.
 constexpr milliseconds kFlushPatience{50};
 // How long UCX may take to tear connections down: it waits for nobody, so this is never used up.
@@ -102,6 +102,18 @@ UcxNode::~UcxNode() {
     return std::all_of(peers_.begin(), peers_.end(),
                        [](const auto& entry) { return entry.second->is_flushed(); });
   });
+  // UCX 1.13 ends the process when a worker is destroyed amid the handshake with a node that does not
+  // answer. Then it is left to the operating system, which is about to clean up after all of us.
+  const bool amid_handshake = std::any_of(peers_.begin(), peers_.end(), [](const auto& entry) {
+    UcxPeer& peer = *entry.second;
+    return !peer.lost() && !peer.is_flushed() && !peer.is_connected();
+  });
+  if (amid_handshake) {
+    static_cast<void>(worker_.release());
+    static_cast<void>(context_.release());
+    for (auto& [address, peer] : peers_) static_cast<void>(new auto(std::move(peer)));
+    return;
+  }
   for (auto& [address, peer] : peers_) {
     peer->BeginClose();
     closing_.push_back(std::move(peer));

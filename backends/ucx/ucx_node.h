@@ -50,8 +50,8 @@ class UcxNode final : public Transport {
   std::shared_ptr<UcxPeer> FindPeer(const std::string& address);
 
   // Ends all sends of a wire: no payload of it is read when this returns, and no message comes for it any
-  // more. Blocks for a fraction of a second, and only if a peer has stopped reading; such a peer is
-  // given up as lost.
+  // more. Blocks for a second at most, and only if sends are in progress to a peer that has stopped reading; it
+  // is given up as lost.
   void CloseWire(const WireKey& key, UcxWire& wire) noexcept;
 
  private:

@@ -41,7 +41,7 @@ void UcxPeer::Connect(absl::string_view worker_address, int stream_count) noexce
       Fail(status);
       return;
     }
-    streams_.push_back({endpoint, nullptr, nullptr, 0});
+    streams_.push_back({.endpoint = endpoint});
   }
 }
 
@@ -105,7 +105,10 @@ bool UcxPeer::Start(Stream& stream, UcxSend& send) noexcept {
     Fail(UCS_PTR_STATUS(request));
     return true;
   }
-  if (request == nullptr) return true;
+  if (request == nullptr) {
+    stream.connected = true;
+    return true;
+  }
   ++stream.in_progress;
   in_progress_.push_back(&send);
   return false;
@@ -115,8 +118,13 @@ void UcxPeer::OnSendDone(void* request, ucs_status_t status, void* user_data) {
   UcxSend* const send = static_cast<UcxSend*>(user_data);
   UcxPeer& peer = *send->peer;
   ucp_request_free(request);
-  if (status != UCS_OK) peer.Fail(status);
-  --peer.streams_[send->stream].in_progress;
+  Stream& stream = peer.streams_[send->stream];
+  --stream.in_progress;
+  if (status == UCS_OK) {
+    stream.connected = true;
+  } else {
+    peer.Fail(status);
+  }
   auto& list = peer.in_progress_;
   *std::find(list.begin(), list.end(), send) = list.back();
   list.pop_back();
@@ -190,6 +198,11 @@ void UcxPeer::BeginFlush() noexcept {
     void* const request = ucp_ep_flush_nbx(stream.endpoint, &param);
     stream.flushing = UCS_PTR_IS_PTR(request) ? request : nullptr;
   }
+}
+
+bool UcxPeer::is_connected() const noexcept {
+  return std::all_of(streams_.begin(), streams_.end(),
+                     [](const Stream& stream) { return stream.connected; });
 }
 
 void UcxPeer::BeginClose() noexcept {

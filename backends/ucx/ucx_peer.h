@@ -90,6 +90,9 @@ class UcxPeer {
   void BeginFlush() noexcept;
   bool is_flushed() noexcept { return Ended(&Stream::flushing) && in_progress_.empty(); }
 
+  // Every endpoint has brought something to the other side, so UCX's own handshake is over.
+  bool is_connected() const noexcept;
+
   // Closes the endpoints as they are; begun messages end soon. Does not wait. Not before a flush that
   // one wants to succeed: an orderly close of UCX 1.13 can't be given up once begun.
   void BeginClose() noexcept;
@@ -108,6 +111,7 @@ class UcxPeer {
     void* flushing = nullptr;       // the request of its flush
     void* closing = nullptr;        // the request of its close
     std::uint32_t in_progress = 0;  // messages UCX has not ended
+    bool connected = false;         // some message was sent
   };
 
   // Messages per endpoint that UCX has at a time: one being written, one to go on with at once.

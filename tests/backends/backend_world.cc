@@ -1,6 +1,9 @@
 #include "tests/backends/backend_world.h"
 
+#include <atomic>
 #include <stdexcept>
+#include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "backends/ucx/ucx_transport.h"
@@ -44,8 +47,7 @@ BackendWorld::BackendWorld(BackendKind kind, int node_count, AlgorithmOptions op
 }
 
 BackendWorld::~BackendWorld() {
-  communicators.clear();
-  transports.clear();
+  for (int node = 0; node < node_count(); ++node) Kill(node);
 }
 
 CommunicatorSpec BackendWorld::SpecOf(int node, std::uint64_t wire_id) const {
@@ -97,8 +99,16 @@ const Completion* BackendWorld::Find(int node, OperationId id) const {
 }
 
 void BackendWorld::Kill(int node) {
-  communicators[static_cast<std::size_t>(node)].reset();
-  transports[static_cast<std::size_t>(node)].reset();
+  const auto index = static_cast<std::size_t>(node);
+  communicators[index].reset();
+  // On a thread of its own, as a node says goodbye while the others go on.
+  std::atomic<bool> gone = false;
+  std::thread thread([transport = std::move(transports[index]), &gone]() mutable {
+    transport.reset();
+    gone = true;
+  });
+  while (!gone) Step();
+  thread.join();
 }
 
 bool CheckingStages::IsReady(std::size_t begin, std::size_t end) noexcept {
