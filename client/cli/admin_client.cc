@@ -19,9 +19,9 @@ namespace {
 
 // gRPC keeps deadlines in system time.
 void SetDeadline(grpc::ClientContext& context, Clock::time_point deadline) {
-  context.set_deadline(std::chrono::system_clock::now() +
-                       std::chrono::duration_cast<std::chrono::system_clock::duration>(
-                           deadline - Clock::now()));
+  context.set_deadline(
+      std::chrono::system_clock::now() +
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(deadline - Clock::now()));
 }
 
 }  // namespace
@@ -102,17 +102,20 @@ std::string ExplainUnreachable(const std::string& socket, const absl::Status& st
   std::string text = absl::StrCat("no ringd answers at ", socket, ": ", status.message(), "\n");
   switch (status.code()) {
     case absl::StatusCode::kPermissionDenied:
-      absl::StrAppend(&text, "This user may not open the socket: see socket_mode, allowed_users and "
-                             "allowed_groups in ringd's configuration.");
+      absl::StrAppend(&text,
+                      "This user may not open the socket: see socket_mode, allowed_users and "
+                      "allowed_groups in ringd's configuration.");
       break;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
-      absl::StrAppend(&text, "It may have died or may not admit this user: look into its log "
-                             "(journalctl -u ringd).");
+      absl::StrAppend(&text,
+                      "It may have died or may not admit this user: look into its log "
+                      "(journalctl -u ringd).");
       break;
     default:
-      absl::StrAppend(&text, "Start it (systemctl start ringd, or ringd --socket PATH), or name its "
-                             "socket with --socket or RINGD_SOCKET.");
+      absl::StrAppend(&text,
+                      "Start it (systemctl start ringd, or ringd --socket PATH), or name its "
+                      "socket with --socket or RINGD_SOCKET.");
   }
   return text;
 }

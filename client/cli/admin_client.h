@@ -30,8 +30,7 @@ class AdminClient {
   absl::StatusOr<v1::JobsReply> ListJobs(const std::string& job_id, Clock::time_point deadline);
   absl::StatusOr<v1::CommunicatorsReply> ListCommunicators(const std::string& job_id,
                                                            Clock::time_point deadline);
-  absl::StatusOr<v1::QueuesReply> ListQueues(const std::string& job_id,
-                                             Clock::time_point deadline);
+  absl::StatusOr<v1::QueuesReply> ListQueues(const std::string& job_id, Clock::time_point deadline);
   absl::Status ReportExit(const v1::ReportExitRequest& request, Clock::time_point deadline);
 
  private:

@@ -25,7 +25,7 @@ constexpr char kQuit = 'q';
 // Written and read whole: a pipe keeps up to 512 bytes together.
 struct Order {
   char what = 0;
-  pid_t group = 0;       // 0: the order is about a folder
+  pid_t group = 0;  // 0: the order is about a folder
   char folder[104] = {};
 };
 

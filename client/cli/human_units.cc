@@ -54,12 +54,13 @@ std::string HumanDuration(double seconds) {
 }
 
 std::string HumanCount(std::uint64_t count) {
-  std::string digits = absl::StrCat(count);
-  for (std::size_t place = digits.size(); place > 3;) {
-    place -= 3;
-    digits.insert(place, 1, ',');
+  const std::string digits = absl::StrCat(count);
+  std::string grouped;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) grouped += ',';
+    grouped += digits[i];
   }
-  return digits;
+  return grouped;
 }
 
 std::string HumanShare(double share) { return absl::StrCat(ShortNumber(share * 100), " %"); }

@@ -42,7 +42,8 @@ absl::StatusOr<std::string> FindDaemonBinary(const std::string& asked_for) {
     if (IsProgram(asked_for)) return asked_for;
     return absl::NotFoundError(absl::StrCat("'", asked_for, "' is no program"));
   }
-  if (const char* variable = std::getenv("RINGD_BINARY"); variable != nullptr && *variable != '\0') {
+  if (const char* variable = std::getenv("RINGD_BINARY");
+      variable != nullptr && *variable != '\0') {
     if (IsProgram(variable)) return std::string(variable);
     return absl::NotFoundError(absl::StrCat("RINGD_BINARY='", variable, "' is no program"));
   }
@@ -116,7 +117,8 @@ absl::Status PrivateDaemon::WaitUntilReady(Clock::time_point deadline,
         peer_address_ = ready["peer_address"].get<std::string>();
         return absl::OkStatus();
       }
-      return absl::InternalError(absl::StrCat("can't read what ", name_, " wrote to ", ready_file_));
+      return absl::InternalError(
+          absl::StrCat("can't read what ", name_, " wrote to ", ready_file_));
     }
     if (const std::optional<ProcessEnd> end = Ended(); end.has_value()) {
       return absl::UnavailableError(

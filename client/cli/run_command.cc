@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +24,7 @@
 #include "client/cli/guardian.h"
 #include "client/cli/job_environment.h"
 #include "client/cli/private_daemon.h"
+#include "client/cli/query_command.h"
 #include "client/cli/run_summary.h"
 #include "client/cli/supervisor.h"
 #include "proto/base/errno_status.h"
@@ -158,16 +161,10 @@ absl::StatusOr<NodeAddress> RunningDaemon(const std::string& socket) {
   return NodeAddress{socket, status->peer_address()};
 }
 
-std::string SocketToTry(const RunOptions& options) {
-  if (!options.socket.empty()) return options.socket;
-  const char* variable = std::getenv("RINGD_SOCKET");
-  return variable != nullptr && *variable != '\0' ? variable : kDefaultSocket;
-}
-
 // Fills plan.nodes. The result is kDone, or what to end with.
 int ProvideNodes(const RunOptions& options, PrivateNodes& private_nodes, JobPlan& plan) {
   if (options.nodes == 0) {
-    const std::string socket = SocketToTry(options);
+    const std::string socket = ChooseSocket(options.socket);
     absl::StatusOr<NodeAddress> running = RunningDaemon(socket);
     if (running.ok()) {
       plan.nodes = {*std::move(running)};

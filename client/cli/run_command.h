@@ -9,15 +9,15 @@ namespace ringd::cli {
 
 struct RunOptions {
   int ranks_per_node = 1;
-  int nodes = 0;              // 0: this node, through its ringd; else that many pretended ones
-  std::string job_id;         // empty: made up
-  double timeout_seconds = 0; // 0: none
+  int nodes = 0;               // 0: this node, through its ringd; else that many pretended ones
+  std::string job_id;          // empty: made up
+  double timeout_seconds = 0;  // 0: none
   double start_timeout_seconds = 0;
   double grace_seconds = 5;
-  std::string socket;         // empty: RINGD_SOCKET, or the default if a ringd answers there
+  std::string socket;  // empty: RINGD_SOCKET, or the default if a ringd answers there
   std::string log_folder;
   bool prefix = true;
-  bool keep = false;          // the private ringds' folder
+  bool keep = false;  // the private ringds' folder
   std::string ringd_binary;
   std::vector<std::string> command;
 };

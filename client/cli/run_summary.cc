@@ -46,8 +46,7 @@ std::string SummarizeRun(const RunOutcome& outcome, double time_limit_seconds) {
     case RunOutcome::Cause::kRankFailed:
       break;
     case RunOutcome::Cause::kTimeLimit:
-      absl::StrAppend(&text, "ringctl: the time limit of ", time_limit_seconds,
-                      " s has passed\n");
+      absl::StrAppend(&text, "ringctl: the time limit of ", time_limit_seconds, " s has passed\n");
       break;
     case RunOutcome::Cause::kSignal:
       absl::StrAppend(&text, "ringctl: ended by ", SignalName(outcome.signal), "\n");

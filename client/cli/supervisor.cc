@@ -92,9 +92,8 @@ class Supervisor {
     SpawnOptions spawn;
     spawn.arguments = command.arguments;
     spawn.environment = command.environment;
-    spawn.standard_input = command.rank == 0 && options_.standard_input >= 0
-                               ? options_.standard_input
-                               : null.get();
+    spawn.standard_input =
+        command.rank == 0 && options_.standard_input >= 0 ? options_.standard_input : null.get();
     UniqueFd write_ends[2];
     for (int i = 0; i < 2; ++i) {
       int ends[2];
@@ -106,8 +105,8 @@ class Supervisor {
                  i == 0 ? &output_ : &errors_});
       ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
       if (!options_.log_folder.empty()) {
-        const std::string path = absl::StrCat(options_.log_folder, "/rank-", command.rank,
-                                              i == 0 ? ".out" : ".err");
+        const std::string path =
+            absl::StrCat(options_.log_folder, "/rank-", command.rank, i == 0 ? ".out" : ".err");
         stream->log.Reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
         if (!stream->log.valid()) return ErrnoStatus(errno, absl::StrCat("write ", path));
       }

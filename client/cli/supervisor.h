@@ -31,11 +31,11 @@ struct RankEnd {
 
 struct RunOutcome {
   enum class Cause {
-    kAllDone,      // every rank exited with 0
-    kRankFailed,   // ends[first_failure] did not
-    kTimeLimit,    // the run took longer than it may
-    kSignal,       // ringctl received `signal`
-    kOutputGone,   // nobody reads ringctl's output any more
+    kAllDone,     // every rank exited with 0
+    kRankFailed,  // ends[first_failure] did not
+    kTimeLimit,   // the run took longer than it may
+    kSignal,      // ringctl received `signal`
+    kOutputGone,  // nobody reads ringctl's output any more
   };
   Cause cause = Cause::kAllDone;
   int signal = 0;
@@ -44,9 +44,9 @@ struct RunOutcome {
 };
 
 struct SupervisorOptions {
-  bool prefix = true;        // "[rank] " before each line
-  std::string log_folder;    // rank-N.out and rank-N.err in it; empty: none
-  int standard_input = -1;   // for rank 0; the others read /dev/null
+  bool prefix = true;       // "[rank] " before each line
+  std::string log_folder;   // rank-N.out and rank-N.err in it; empty: none
+  int standard_input = -1;  // for rank 0; the others read /dev/null
   int standard_output = 1;
   int standard_error = 2;
   // Between a failure and SIGTERM, so that the other ranks can report theirs; and from SIGTERM to

@@ -64,11 +64,11 @@ std::string MemberTable(const google::protobuf::RepeatedPtrField<v1::Member>& me
 }
 
 std::string LearnedText(const v1::Communicator& communicator) {
-  return absl::StrCat(
-      "epoch ", communicator.schedule_epoch(), ": ",
-      Count(communicator.learned_buckets(), "learned bucket", "learned buckets"), ", ",
-      HumanCount(communicator.learned_operations()), " operations without a message, ",
-      Count(communicator.schedule_departures(), "departure", "departures"));
+  return absl::StrCat("epoch ", communicator.schedule_epoch(), ": ",
+                      Count(communicator.learned_buckets(), "learned bucket", "learned buckets"),
+                      ", ", HumanCount(communicator.learned_operations()),
+                      " operations without a message, ",
+                      Count(communicator.schedule_departures(), "departure", "departures"));
 }
 
 std::string RenderCommunicator(const v1::Communicator& communicator, bool colours) {
@@ -81,12 +81,11 @@ std::string RenderCommunicator(const v1::Communicator& communicator, bool colour
   absl::StrAppend(
       &out,
       Line("members",
-           absl::StrCat(Count(static_cast<std::uint64_t>(communicator.size()), "rank", "ranks"),
-                        " on ",
-                        Count(static_cast<std::uint64_t>(communicator.node_count()), "node",
-                              "nodes"),
-                        "; this is node ", communicator.node_index(), ", coordinator ",
-                        OrDash(communicator.coordinator()))),
+           absl::StrCat(
+               Count(static_cast<std::uint64_t>(communicator.size()), "rank", "ranks"), " on ",
+               Count(static_cast<std::uint64_t>(communicator.node_count()), "node", "nodes"),
+               "; this is node ", communicator.node_index(), ", coordinator ",
+               OrDash(communicator.coordinator()))),
       Line("backend", OrDash(communicator.backend())),
       Line("reduced",
            absl::StrCat(HumanBytes(static_cast<double>(communicator.bytes_reduced())), " in ",
@@ -107,8 +106,7 @@ std::string RenderCommunicator(const v1::Communicator& communicator, bool colour
 
   Table links({{"TO NODE", Align::kRight}, {"HOST"}, {"TRANSPORTS"}});
   for (const v1::Link& link : communicator.links()) {
-    links.AddRow(
-        {absl::StrCat(link.node_index()), OrDash(link.host()), OrDash(link.transports())});
+    links.AddRow({absl::StrCat(link.node_index()), OrDash(link.host()), OrDash(link.transports())});
   }
   Table buckets({{"BUCKET", Align::kRight},
                  {"BYTES", Align::kRight},
@@ -117,10 +115,9 @@ std::string RenderCommunicator(const v1::Communicator& communicator, bool colour
                  {"FROM"},
                  {"TO"}});
   for (const v1::Bucket& bucket : communicator.buckets()) {
-    buckets.AddRow({absl::StrCat(bucket.channel()),
-                    HumanBytes(static_cast<double>(bucket.bytes())), HumanCount(bucket.tensors()),
-                    HumanCount(bucket.occurrences()), bucket.first_tensor(),
-                    bucket.last_tensor()});
+    buckets.AddRow({absl::StrCat(bucket.channel()), HumanBytes(static_cast<double>(bucket.bytes())),
+                    HumanCount(bucket.tensors()), HumanCount(bucket.occurrences()),
+                    bucket.first_tensor(), bucket.last_tensor()});
   }
   for (const std::string& table : {MemberTable(communicator.members(), colours),
                                    links.Render(colours, "  "), buckets.Render(colours, "  ")}) {
@@ -131,8 +128,8 @@ std::string RenderCommunicator(const v1::Communicator& communicator, bool colour
 
 std::string PendingLines(const v1::RankQueue& queue, bool colours) {
   std::string out;
-  Table table({{"TENSOR"}, {"BYTES", Align::kRight}, {"AGE", Align::kRight}, {"STAGE"},
-               {"WAITS FOR"}});
+  Table table(
+      {{"TENSOR"}, {"BYTES", Align::kRight}, {"AGE", Align::kRight}, {"STAGE"}, {"WAITS FOR"}});
   int shown = 0;
   for (const v1::PendingTensor& tensor : queue.pending()) {
     if (shown++ == kPendingShown) break;
@@ -140,11 +137,11 @@ std::string PendingLines(const v1::RankQueue& queue, bool colours) {
                   HumanDuration(tensor.age_seconds()), tensor.stage(),
                   Cell(absl::StrJoin(tensor.waits_for(), "; "), Colour::kYellow)});
   }
-  absl::StrAppend(&out, "\n",
-                  Paint(absl::StrCat("job ", queue.job_id(), ", rank ", queue.rank()),
-                        Colour::kBold, colours),
-                  ": ", Count(queue.in_flight(), "tensor", "tensors"), " in flight\n",
-                  table.Render(colours, "  "));
+  absl::StrAppend(
+      &out, "\n",
+      Paint(absl::StrCat("job ", queue.job_id(), ", rank ", queue.rank()), Colour::kBold, colours),
+      ": ", Count(queue.in_flight(), "tensor", "tensors"), " in flight\n",
+      table.Render(colours, "  "));
   if (queue.in_flight() > static_cast<std::uint32_t>(kPendingShown)) {
     absl::StrAppend(&out, "  and ", HumanCount(queue.in_flight() - kPendingShown),
                     " more (--json tells more of them)\n");
@@ -155,33 +152,31 @@ std::string PendingLines(const v1::RankQueue& queue, bool colours) {
 }  // namespace
 
 std::string RenderStatus(const v1::StatusReply& reply, bool colours) {
-  std::string out = absl::StrCat(
-      Paint(absl::StrCat("ringd ", reply.version(), " on ", reply.node_name()), Colour::kBold,
-            colours),
-      ": ", Paint(reply.state(), StateColour(reply.state()), colours), " since ",
-      HumanDuration(reply.uptime_seconds()), "\n");
+  std::string out =
+      absl::StrCat(Paint(absl::StrCat("ringd ", reply.version(), " on ", reply.node_name()),
+                         Colour::kBold, colours),
+                   ": ", Paint(reply.state(), StateColour(reply.state()), colours), " since ",
+                   HumanDuration(reply.uptime_seconds()), "\n");
   absl::StrAppend(
       &out, Line("pid", absl::StrCat(reply.pid())), Line("socket", reply.socket()),
       Line("peers reach it", absl::StrCat("at ", OrDash(reply.peer_address()))),
       Line("backend", OrDash(reply.backend())),
       Line("configured by", reply.config_file().empty() ? "no file" : reply.config_file()),
-      Line("admits", reply.allowed_users().empty()
-                         ? "its own user and root"
-                         : absl::StrCat("its own user, root, ",
-                                        absl::StrJoin(reply.allowed_users(), ", "))),
+      Line("admits",
+           reply.allowed_users().empty()
+               ? "its own user and root"
+               : absl::StrCat("its own user, root, ", absl::StrJoin(reply.allowed_users(), ", "))),
       Line("sessions", absl::StrCat(reply.sessions(), " in ", Count(reply.jobs(), "job", "jobs"))),
       Line("arena", absl::StrCat(HumanBytes(static_cast<double>(reply.arena_bytes_per_session())),
                                  " a session")),
-      Line("memory", absl::StrCat(HumanBytes(static_cast<double>(reply.resident_bytes())),
-                                  " resident")));
+      Line("memory",
+           absl::StrCat(HumanBytes(static_cast<double>(reply.resident_bytes())), " resident")));
   if (reply.sessions_ended_for_cause() + reply.attaches_refused() > 0) {
     absl::StrAppend(
-        &out,
-        Line("turned away", absl::StrCat(Count(reply.attaches_refused(), "attach", "attaches"),
-                                         " refused, ",
-                                         Count(reply.sessions_ended_for_cause(), "session",
-                                               "sessions"),
-                                         " ended for breaking the protocol")));
+        &out, Line("turned away",
+                   absl::StrCat(Count(reply.attaches_refused(), "attach", "attaches"), " refused, ",
+                                Count(reply.sessions_ended_for_cause(), "session", "sessions"),
+                                " ended for breaking the protocol")));
   }
   return out;
 }
@@ -204,11 +199,13 @@ std::string RenderJobs(const v1::JobsReply& reply, bool colours) {
                   absl::StrCat(job.uid()), HumanDuration(job.age_seconds()),
                   OrDash(job.rendezvous())});
     if (!job.failure().empty()) {
-      absl::StrAppend(&details, "\n", Paint(absl::StrCat("job ", job.job_id()), Colour::kBold, colours),
+      absl::StrAppend(&details, "\n",
+                      Paint(absl::StrCat("job ", job.job_id()), Colour::kBold, colours),
                       " failed:\n", FailureLine(job.failure(), colours));
     }
     if (!job.missing_ranks().empty()) {
-      absl::StrAppend(&details, "\n", Paint(absl::StrCat("job ", job.job_id()), Colour::kBold, colours),
+      absl::StrAppend(&details, "\n",
+                      Paint(absl::StrCat("job ", job.job_id()), Colour::kBold, colours),
                       " waits for ranks ", absl::StrJoin(job.missing_ranks(), ", "), "\n");
     }
   }
@@ -237,12 +234,12 @@ std::string RenderQueues(const v1::QueuesReply& reply, bool colours) {
                {"IN FLIGHT", Align::kRight}});
   std::string pending;
   for (const v1::RankQueue& queue : reply.queues()) {
-    table.AddRow({queue.job_id(), absl::StrCat(queue.communicator()), absl::StrCat(queue.rank()),
-                  queue.pid() == 0 ? "-" : absl::StrCat(queue.pid()), State(queue.state()),
-                  HumanCount(queue.submitted()), HumanCount(queue.completed()),
-                  Cell(HumanCount(queue.failed()),
-                       queue.failed() > 0 ? Colour::kRed : Colour::kNone),
-                  HumanCount(queue.in_flight())});
+    table.AddRow(
+        {queue.job_id(), absl::StrCat(queue.communicator()), absl::StrCat(queue.rank()),
+         queue.pid() == 0 ? "-" : absl::StrCat(queue.pid()), State(queue.state()),
+         HumanCount(queue.submitted()), HumanCount(queue.completed()),
+         Cell(HumanCount(queue.failed()), queue.failed() > 0 ? Colour::kRed : Colour::kNone),
+         HumanCount(queue.in_flight())});
     if (!queue.pending().empty()) absl::StrAppend(&pending, PendingLines(queue, colours));
   }
   return absl::StrCat(table.Render(colours), pending);

@@ -1,0 +1,187 @@
+#include "client/cli/command_line.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace ringd::cli {
+namespace {
+
+using Value = CompletedOption::Value;
+
+constexpr char kFooter[] = R"(
+ringctl asks the ringd at --socket, else RINGD_SOCKET, else /run/ringd/ringd.sock.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no ringd answers; run: 128 + N after signal N.)";
+
+constexpr char kRunFooter[] = R"(
+ringctl run [OPTIONS] -- COMMAND [ARGUMENT...]
+Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT
+and RINGD_* in its environment, and one OpenMP thread unless OMP_NUM_THREADS is set. Rank 0 reads
+ringctl's input if that is no terminal. The first rank that fails ends the others and is named; ringctl
+then exits with 1.
+  ringctl run -n 4 -- python train.py             on this node, through its ringd or a private one
+  ringctl run --nodes 2 -n 2 -- python train.py   on two pretended nodes of two ranks)";
+
+constexpr char kSocketHelp[] = "ringd's Unix socket [RINGD_SOCKET, /run/ringd/ringd.sock]";
+
+void AddQueryOptions(CLI::App& command, QueryOptions& options, bool list) {
+  command.add_option("--socket", options.socket, kSocketHelp)->type_name("PATH");
+  command.add_flag("--json", options.json, "print the reply as JSON (proto/rpc/admin.proto)");
+  command.add_option("--watch", options.watch_seconds, "again and again, every so many seconds")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.1, 86400.0));
+  if (list) {
+    command.add_option("--job", options.job_id, "of this job only")->type_name("ID");
+  }
+}
+
+CLI::App* AddRun(CLI::App& app, RunOptions& options) {
+  CLI::App* run = app.add_subcommand("run", "start the ranks of a job on this machine");
+  run->add_option("-n,--ranks", options.ranks_per_node, "ranks on each node [1]")
+      ->type_name("N")
+      ->check(CLI::Range(1, 4096));
+  run->add_option("--nodes", options.nodes, "start that many private ringds, each a pretended node")
+      ->type_name("M")
+      ->check(CLI::Range(1, 64));
+  run->add_option("--job-id", options.job_id, "the job's name [made up]")->type_name("ID");
+  run->add_option("--timeout", options.timeout_seconds, "end the run after this long [never]")
+      ->type_name("SECONDS")
+      ->check(CLI::PositiveNumber);
+  run->add_option("--start-timeout", options.start_timeout_seconds,
+                  "how long ranks wait for each other at the start [ringd's setting]")
+      ->type_name("SECONDS")
+      ->check(CLI::PositiveNumber);
+  run->add_option(
+         "--grace", options.grace_seconds,
+         "what the other ranks have between a failure and SIGTERM, and then to SIGKILL [5]")
+      ->type_name("SECONDS")
+      ->check(CLI::NonNegativeNumber);
+  run->add_option("--socket", options.socket,
+                  "the ringd to use [RINGD_SOCKET or /run/ringd/ringd.sock if one answers there, "
+                  "else a private one]")
+      ->type_name("PATH");
+  run->add_option("--log-dir", options.log_folder, "also write each rank's output to files here")
+      ->type_name("DIR");
+  run->add_flag("--no-prefix{false}", options.prefix, "print lines without the rank");
+  run->add_option("--ringd", options.ringd_binary,
+                  "the program for private ringds [RINGD_BINARY, beside ringctl, PATH]")
+      ->type_name("PATH");
+  run->add_flag("--keep", options.keep, "leave the private ringds' folder with their logs");
+  run->prefix_command();
+  run->footer(kRunFooter);
+  return run;
+}
+
+// What completion needs to know about the commands: the parser's own description of them.
+std::vector<CompletedCommand> DescribeCommands(const CLI::App& app) {
+  std::vector<CompletedCommand> commands;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    CompletedCommand described{command->get_name(), command->get_description(), {}, {}, false};
+    for (const CLI::Option* option : command->get_options()) {
+      if (option->get_positional()) continue;
+      Value value = Value::kNone;
+      if (option->get_type_size() != 0) {
+        const std::string type = option->get_type_name();
+        value = absl::StartsWith(type, "PATH")  ? Value::kFile
+                : absl::StartsWith(type, "DIR") ? Value::kFolder
+                                                : Value::kAny;
+      }
+      for (const std::string& name : option->get_snames()) {
+        described.options.push_back({absl::StrCat("-", name), option->get_description(), value});
+      }
+      for (const std::string& name : option->get_lnames()) {
+        described.options.push_back({absl::StrCat("--", name), option->get_description(), value});
+      }
+    }
+    described.runs_program = described.name == "run";
+    if (described.name == "completion") described.words = {"bash", "zsh", "fish"};
+    commands.push_back(std::move(described));
+  }
+  return commands;
+}
+
+absl::Status CheckRun(RunOptions& options, std::vector<std::string> rest) {
+  if (!rest.empty() && rest.front() == "--") rest.erase(rest.begin());
+  if (rest.empty()) {
+    return absl::InvalidArgumentError("run needs a command: ringctl run -n 4 -- python train.py");
+  }
+  // It would go to the program, which is not what was meant.
+  if (absl::StartsWith(rest.front(), "-")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("run has no option ", rest.front(), "; see ringctl run --help"));
+  }
+  if (options.nodes > 0 && !options.socket.empty()) {
+    return absl::InvalidArgumentError(
+        "--nodes starts private ringds and --socket names a running one: give one of them");
+  }
+  options.command = std::move(rest);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> arguments) {
+  CommandLine line;
+  CLI::App app("ringctl: shows what a ringd does, and runs jobs on it", "ringctl");
+  app.footer(kFooter);
+  app.require_subcommand(0, 1);
+  app.get_formatter()->column_width(28);
+  bool version_flag = false;
+  app.add_flag("--version", version_flag, "print the version");
+
+  const std::pair<Query, CLI::App*> queries[] = {
+      {Query::kStatus, app.add_subcommand("status", "what this node's ringd is and does")},
+      {Query::kJobs, app.add_subcommand("jobs", "jobs with ranks on this node")},
+      {Query::kCommunicators,
+       app.add_subcommand("comms", "communicators: members, links, schedule, bytes and rates")},
+      {Query::kQueues,
+       app.add_subcommand("queues", "per rank, what was submitted, what waits, and for whom")},
+  };
+  for (const auto& [query, command] : queries) {
+    AddQueryOptions(*command, line.query, query != Query::kStatus);
+  }
+  CLI::App* run = AddRun(app, line.run);
+  CLI::App* version =
+      app.add_subcommand("version", "versions of ringctl and of the ringd it finds");
+  version->add_option("--socket", line.query.socket, kSocketHelp)->type_name("PATH");
+  version->add_flag("--json", line.query.json, "print them as JSON");
+  CLI::App* completion =
+      app.add_subcommand("completion", "print a script that completes ringctl's command line");
+  completion->add_option("shell", line.shell, "bash, zsh or fish")->required();
+
+  // CLI11 reports by exception; none leaves this function. It wants the arguments last first.
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::CallForHelp&) {
+    const std::vector<CLI::App*> chosen = app.get_subcommands();
+    line.help = chosen.empty() ? app.help() : chosen.front()->help();
+    return line;
+  } catch (const CLI::ParseError& error) {
+    return absl::InvalidArgumentError(absl::StrCat(error.what(), "; see ringctl --help"));
+  }
+  for (const auto& [query, command] : queries) {
+    if (!command->parsed()) continue;
+    line.action = CommandLine::Action::kQuery;
+    line.query.query = query;
+  }
+  if (version->parsed() || version_flag) line.action = CommandLine::Action::kVersion;
+  if (completion->parsed()) {
+    line.action = CommandLine::Action::kCompletion;
+    line.commands = DescribeCommands(app);
+  }
+  if (run->parsed()) {
+    line.action = CommandLine::Action::kRun;
+    if (absl::Status status = CheckRun(line.run, run->remaining()); !status.ok()) return status;
+  }
+  if (line.action == CommandLine::Action::kHelp) {
+    return absl::InvalidArgumentError("a command is missing; see ringctl --help");
+  }
+  return line;
+}
+
+}  // namespace ringd::cli

@@ -1,0 +1,51 @@
+// ringctl: the command line of ringd.
+#include <cstdio>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/cli/command_line.h"
+#include "client/cli/completion.h"
+#include "client/cli/exit_code.h"
+#include "client/cli/query_command.h"
+#include "client/cli/run_command.h"
+#include "client/cli/version_command.h"
+
+namespace ringd::cli {
+namespace {
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "ringctl: %s\n", std::string(status.message()).c_str());
+  return kUsage;
+}
+
+int Main(std::span<const char* const> arguments) {
+  const absl::StatusOr<CommandLine> line = ParseCommandLine(arguments);
+  if (!line.ok()) return Fail(line.status());
+  switch (line->action) {
+    case CommandLine::Action::kHelp:
+      std::fputs(line->help.c_str(), stdout);
+      return kDone;
+    case CommandLine::Action::kQuery:
+      return QueryCommand(line->query);
+    case CommandLine::Action::kRun:
+      return RunCommand(line->run);
+    case CommandLine::Action::kVersion:
+      return VersionCommand(line->query.socket, line->query.json);
+    case CommandLine::Action::kCompletion: {
+      const absl::StatusOr<std::string> script = CompletionScript(line->shell, line->commands);
+      if (!script.ok()) return Fail(script.status());
+      std::fputs(script->c_str(), stdout);
+      return kDone;
+    }
+  }
+  return kFailed;
+}
+
+}  // namespace
+}  // namespace ringd::cli
+
+int main(int argc, char** argv) {
+  return ringd::cli::Main(
+      std::span<const char* const>(argv, static_cast<std::size_t>(argc)).subspan(1));
+}

@@ -1,0 +1,101 @@
+#include "client/cli/query_command.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cli/admin_client.h"
+#include "client/cli/exit_code.h"
+#include "client/cli/json_output.h"
+#include "client/cli/views.h"
+
+namespace ringd::cli {
+namespace {
+
+constexpr std::chrono::seconds kCallTimeout{5};
+
+// Whether standard output may have colours: no-color.org.
+bool WantColours() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  return ::isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
+}
+
+struct Presentation {
+  bool json;
+  bool one_line;
+  bool colours;
+};
+
+template <typename Reply>
+absl::StatusOr<std::string> Present(const absl::StatusOr<Reply>& reply,
+                                    std::string (*render)(const Reply&, bool),
+                                    const Presentation& presentation) {
+  if (!reply.ok()) return reply.status();
+  return presentation.json ? ToJson(*reply, presentation.one_line)
+                           : render(*reply, presentation.colours);
+}
+
+absl::StatusOr<std::string> Ask(AdminClient& client, const QueryOptions& options,
+                                const Presentation& how) {
+  const Clock::time_point deadline = Clock::now() + kCallTimeout;
+  switch (options.query) {
+    case Query::kStatus:
+      return Present(client.GetStatus(deadline), &RenderStatus, how);
+    case Query::kJobs:
+      return Present(client.ListJobs(options.job_id, deadline), &RenderJobs, how);
+    case Query::kCommunicators:
+      return Present(client.ListCommunicators(options.job_id, deadline), &RenderCommunicators, how);
+    case Query::kQueues:
+      return Present(client.ListQueues(options.job_id, deadline), &RenderQueues, how);
+  }
+  return absl::InternalError("no such query");
+}
+
+bool IsUnreachable(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsCancelled(status);
+}
+
+int Fail(const std::string& socket, const absl::Status& status, bool unreachable) {
+  const std::string text =
+      unreachable ? ExplainUnreachable(socket, status) : std::string(status.message());
+  std::fprintf(stderr, "ringctl: %s\n", text.c_str());
+  return unreachable ? kUnreachable : kFailed;
+}
+
+}  // namespace
+
+std::string ChooseSocket(const std::string& asked_for) {
+  if (!asked_for.empty()) return asked_for;
+  const char* variable = std::getenv("RINGD_SOCKET");
+  return variable != nullptr && *variable != '\0' ? variable : kDefaultSocket;
+}
+
+int QueryCommand(const QueryOptions& options) {
+  const std::string socket = ChooseSocket(options.socket);
+  absl::StatusOr<std::unique_ptr<AdminClient>> client =
+      AdminClient::Connect(socket, Clock::now() + kCallTimeout);
+  if (!client.ok()) return Fail(socket, client.status(), true);
+  const bool watch = options.watch_seconds > 0;
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  const Presentation how{options.json, watch, WantColours()};
+  for (;;) {
+    const absl::StatusOr<std::string> text = Ask(**client, options, how);
+    if (!text.ok()) return Fail(socket, text.status(), IsUnreachable(text.status()));
+    // From the top of an empty screen, as watch(1) does.
+    if (watch && terminal && !options.json) std::fputs("\x1b[H\x1b[2J", stdout);
+    std::fputs(text->c_str(), stdout);
+    if (watch && !terminal && !options.json) std::fputs("\n", stdout);
+    if (std::fflush(stdout) != 0) return kFailed;  // the reader has gone
+    if (!watch) return kDone;
+    std::this_thread::sleep_for(std::chrono::duration<double>(options.watch_seconds));
+  }
+}
+
+}  // namespace ringd::cli
