@@ -1,0 +1,130 @@
+// ringd as a process: how it starts, what it tells, how it ends.
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "daemon/service/exit_code.h"
+#include "proto/attach/handshake.h"
+#include "proto/base/unix_socket.h"
+#include "tests/daemon/attach/listener_fixture.h"
+#include "tests/daemon/service/ringd_process.h"
+
+namespace ringd {
+namespace {
+
+using Catch::Contains;
+
+TEST_CASE("ringd: says where it serves, feeds the watchdog, and SIGTERM ends an idle one in order") {
+  RingdProcess ringd;
+  ringd.Start();
+  REQUIRE(ringd.WaitForNotification("READY=1"));
+  const nlohmann::json ready = nlohmann::json::parse(ReadWholeFile(ringd.ready_file()));
+  CHECK(ready["pid"] == ringd.pid());
+  CHECK(ready["socket"] == ringd.socket());
+  CHECK_THAT(ready["peer_address"].get<std::string>(), Catch::StartsWith("127.0.0.1:"));
+  CHECK(ready["peer_address"] != "127.0.0.1:0");
+  // Twice: the engine's heart goes on beating while there is nothing to do.
+  CHECK(ringd.WaitForNotification("WATCHDOG=1"));
+  CHECK(ringd.WaitForNotification("WATCHDOG=1"));
+  ringd.Signal(SIGTERM);
+  CHECK(ringd.WaitForNotification("STOPPING=1"));
+  CHECK(ringd.WaitForExit() == kExitDone);
+  CHECK_FALSE(std::filesystem::exists(ringd.socket()));
+  CHECK_FALSE(std::filesystem::exists(ringd.ready_file()));
+}
+
+TEST_CASE("ringd: SIGTERM waits for the trainers, refuses new ones, and a second one stops at once") {
+  RingdProcess ringd;
+  ringd.Start();
+  REQUIRE(ringd.WaitForNotification("READY=1"));
+  const auto trainer = ConnectUnix(ringd.socket(), InSeconds(10));
+  REQUIRE(trainer.ok());
+  REQUIRE(RequestAttach(trainer->get())->code() == absl::StatusCode::kOk);
+  ringd.Signal(SIGTERM);
+  REQUIRE(ringd.WaitForNotification("STOPPING=1\nSTATUS=draining"));
+  const auto late = ConnectUnix(ringd.socket(), InSeconds(10));
+  REQUIRE(late.ok());
+  CHECK(RequestAttach(late->get())->code() == absl::StatusCode::kFailedPrecondition);
+
+  ringd.Signal(SIGTERM);
+  CHECK(ringd.WaitForExit() == kExitDone);
+  // The trainer is told why before its lifeline ends.
+  NoticeHeader notice{};
+  REQUIRE(ReceiveWithFds(trainer->get(), std::as_writable_bytes(std::span(&notice, 1)), InSeconds(5))
+              .ok());
+  CHECK(notice.kind == static_cast<std::uint32_t>(NoticeKind::kSessionEnded));
+  std::string text(notice.text_length, '\0');
+  REQUIRE(ReceiveWithFds(trainer->get(), std::as_writable_bytes(std::span(text)), InSeconds(5)).ok());
+  CHECK_THAT(text, Contains("was stopped"));
+}
+
+TEST_CASE("ringd: a drain ends when the last trainer has gone, or when drain_timeout has passed") {
+  for (const bool leaves : {true, false}) {
+    RingdProcess ringd;
+    ringd.Start({"--drain-timeout", leaves ? "0" : "300ms"});
+    REQUIRE(ringd.WaitForNotification("READY=1"));
+    auto trainer = ConnectUnix(ringd.socket(), InSeconds(10));
+    REQUIRE(trainer.ok());
+    REQUIRE(RequestAttach(trainer->get())->code() == absl::StatusCode::kOk);
+    ringd.Signal(SIGTERM);
+    REQUIRE(ringd.WaitForNotification("STOPPING=1"));
+    if (leaves) trainer->Reset();
+    CHECK(ringd.WaitForExit() == kExitDone);
+  }
+}
+
+TEST_CASE("ringd: a second one on the same socket fails and says so; after a kill it is replaced") {
+  RingdProcess first;
+  first.Start();
+  REQUIRE(first.WaitForNotification("READY=1"));
+  RingdProcess second;
+  second.Start({"--socket", first.socket()});
+  CHECK(second.WaitForExit() == kExitUsage);  // a flag given twice
+  second.Run({"daemon/ringd", "--socket", first.socket(), "--peer-address", "127.0.0.1:0"});
+  CHECK(second.WaitForExit() == kExitFailed);
+  CHECK_THAT(second.log(), Contains("another process listens on " + first.socket()));
+
+  first.Signal(SIGKILL);
+  first.WaitForExit();
+  CHECK(std::filesystem::exists(first.socket()));
+  first.Start();
+  CHECK(first.WaitForNotification("READY=1"));
+}
+
+TEST_CASE("ringd: a wrong configuration ends with the usage code and names file, line and key") {
+  RingdProcess ringd;
+  std::ofstream(ringd.file("ringd.toml")) << "socket = \"/tmp/s\"\nstall_warning = \"soon\"\n";
+  ringd.Run({"daemon/ringd", "--config", ringd.file("ringd.toml"), "--check-config"});
+  CHECK(ringd.WaitForExit() == kExitUsage);
+  CHECK_THAT(ringd.log(), Contains("ringd.toml:2: stall_warning = \"soon\" is refused"));
+}
+
+TEST_CASE("ringd: the example configuration is good") {
+  RingdProcess ringd;
+  ringd.Run({"daemon/ringd", "--config", "deploy/ringd.toml", "--check-config"});
+  CHECK(ringd.WaitForExit() == kExitDone);
+  CHECK_THAT(ringd.log(), Contains("the configuration is good"));
+}
+
+TEST_CASE("ringd: an idle one uses next to no processor time") {
+  RingdProcess ringd;
+  ringd.Start();
+  REQUIRE(ringd.WaitForNotification("READY=1"));
+  const auto ticks = [&ringd] {
+    std::istringstream stat(ReadWholeFile("/proc/" + std::to_string(ringd.pid()) + "/stat"));
+    std::string field;
+    for (int i = 0; i < 13; ++i) stat >> field;
+    long user = 0, system = 0;
+    stat >> user >> system;
+    return user + system;
+  };
+  ::poll(nullptr, 0, 200);  // the start's own work
+  const long before = ticks();
+  ::poll(nullptr, 0, 2000);
+  // A tick is 10 ms: at most 1 % of a core.
+  CHECK(ticks() - before <= 2);
+}
+
+}  // namespace
+}  // namespace ringd
