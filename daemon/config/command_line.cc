@@ -65,16 +65,15 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ExtrasError&) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unknown argument ", absl::StrJoin(app.remaining(), " "),
-                     Suggestion(app.remaining())));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "unknown argument ", absl::StrJoin(app.remaining(), " "), Suggestion(app.remaining())));
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(error.what());
   }
   for (std::size_t i = 0; i < settings.size(); ++i) {
     if (options[i]->count() == 0) continue;
-    line.settings.push_back({std::string(settings[i].key), texts[i],
-                             absl::StrCat("flag ", FlagOf(settings[i]))});
+    line.settings.push_back(
+        {std::string(settings[i].key), texts[i], absl::StrCat("flag ", FlagOf(settings[i]))});
   }
   line.help = app.help();
   if (print) line.action = CommandLineAction::kPrintConfig;

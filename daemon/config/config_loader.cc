@@ -71,26 +71,28 @@ void CheckTogether(LoadedConfig& loaded, std::uint64_t memory_bytes,
     if (!loaded.origins.contains("arena_bytes")) {
       config.arena_bytes = memory_bytes / (1 << 20) * (1 << 20);
     } else {
-      errors.push_back(absl::StrCat(OriginOf(loaded, "arena_bytes"), ": arena_bytes = ",
-                                    FormatBytes(config.arena_bytes),
-                                    " is more than this machine's memory; allowed: up to ",
-                                    memory_bytes >> 20, "MiB"));
+      errors.push_back(absl::StrCat(
+          OriginOf(loaded, "arena_bytes"), ": arena_bytes = ", FormatBytes(config.arena_bytes),
+          " is more than this machine's memory; allowed: up to ", memory_bytes >> 20, "MiB"));
     }
   }
   const absl::StatusOr<HostPort> peer = ParseHostPort(config.peer_address);
   if (!config.peer_interface.empty()) {
     if (loaded.origins.contains("peer_address") && peer.ok() && !peer->host.empty()) {
-      errors.push_back(absl::StrCat(
-          OriginOf(loaded, "peer_interface"), ": peer_interface and a host in peer_address (",
-          OriginOf(loaded, "peer_address"), ") exclude each other; allowed: one of them, or "
-          "peer_address = \":", peer->port, "\" for the port alone"));
+      errors.push_back(absl::StrCat(OriginOf(loaded, "peer_interface"),
+                                    ": peer_interface and a host in peer_address (",
+                                    OriginOf(loaded, "peer_address"),
+                                    ") exclude each other; allowed: one of them, or "
+                                    "peer_address = \":",
+                                    peer->port, "\" for the port alone"));
     }
   } else if (peer.ok() && peer->host.empty()) {
     errors.push_back(absl::StrCat(OriginOf(loaded, "peer_address"),
                                   ": peer_address has no host; allowed only with peer_interface"));
   }
-  for (const auto& [key, bytes] : {std::pair("small_all_reduce_bytes", config.small_all_reduce_bytes),
-                                   std::pair("small_broadcast_bytes", config.small_broadcast_bytes)}) {
+  for (const auto& [key, bytes] :
+       {std::pair("small_all_reduce_bytes", config.small_all_reduce_bytes),
+        std::pair("small_broadcast_bytes", config.small_broadcast_bytes)}) {
     if (bytes > config.chunk_bytes) {
       errors.push_back(absl::StrCat(OriginOf(loaded, key), ": ", key, " = ", FormatBytes(bytes),
                                     " is more than chunk_bytes; allowed: up to ",

@@ -50,10 +50,9 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   if (!transport.ok()) return transport.status();
 
   network_ = std::make_unique<GrpcPeerNetwork>();
-  absl::StatusOr<std::unique_ptr<PeerServer>> peer_server =
-      PeerServer::Start(config.peer_address, [this](grpc::ServerBuilder& builder) {
-        network_->ConfigureServer(builder);
-      });
+  absl::StatusOr<std::unique_ptr<PeerServer>> peer_server = PeerServer::Start(
+      config.peer_address,
+      [this](grpc::ServerBuilder& builder) { network_->ConfigureServer(builder); });
   if (!peer_server.ok()) return peer_server.status();
   peer_server_ = *std::move(peer_server);
   peer_address_ = FormatHostPort({config.advertised_host, peer_server_->port()});

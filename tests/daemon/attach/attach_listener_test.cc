@@ -90,7 +90,8 @@ TEST_CASE("AttachListener: a trainer gets sealed memory, a bell and a gRPC conne
   auto segment =
       MemoryMapping::Map(answer->fds[kSessionSegmentFd].get(), answer->reply.segment_bytes);
   REQUIRE(segment.ok());
-  CHECK(CheckSessionSegment(*reinterpret_cast<SessionHeader*>(segment->data()), segment->size()).ok());
+  CHECK(CheckSessionSegment(*reinterpret_cast<SessionHeader*>(segment->data()), segment->size())
+            .ok());
   auto arena = MemoryMapping::Map(answer->fds[kArenaFd].get(), answer->reply.arena_bytes);
   REQUIRE(arena.ok());
   arena->data()[100] = std::byte{42};
@@ -122,7 +123,8 @@ TEST_CASE("AttachListener: a request in single bytes is a request all the same")
     ::poll(nullptr, 0, 1);
   }
   AttachReply reply{};
-  REQUIRE(ReceiveWithFds(socket.get(), std::as_writable_bytes(std::span(&reply, 1)), InSeconds(10)).ok());
+  REQUIRE(ReceiveWithFds(socket.get(), std::as_writable_bytes(std::span(&reply, 1)), InSeconds(10))
+              .ok());
   CHECK(reply.status == 0);
 }
 
@@ -193,7 +195,8 @@ TEST_CASE("AttachListener: a handshake that takes too long is closed") {
   CHECK(HangsUp(silent.get()));
 }
 
-TEST_CASE("AttachListener: without free descriptors it waits, without spinning, and goes on later") {
+TEST_CASE(
+    "AttachListener: without free descriptors it waits, without spinning, and goes on later") {
   ListenerFixture fixture;
   REQUIRE(fixture.Start().ok());
   rlimit old_limit{};

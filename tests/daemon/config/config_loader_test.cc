@@ -87,8 +87,8 @@ TEST_CASE("LoadConfig: TOML's own types are read: numbers, booleans, lists, octa
 }
 
 TEST_CASE("LoadConfig: what --print-config prints is a file that loads to the same values") {
-  const absl::StatusOr<LoadedConfig> first =
-      Load({"--node-name", "a \"quoted\" \\ name", "--allowed-users", "x,y", "--socket-mode", "0600"});
+  const absl::StatusOr<LoadedConfig> first = Load(
+      {"--node-name", "a \"quoted\" \\ name", "--allowed-users", "x,y", "--socket-mode", "0600"});
   REQUIRE(first.ok());
   const absl::StatusOr<LoadedConfig> second = LoadFile(PrintConfig(*first));
   INFO(ErrorOf(second));
@@ -99,7 +99,8 @@ TEST_CASE("LoadConfig: what --print-config prints is a file that loads to the sa
 }
 
 TEST_CASE("LoadConfig: an unknown key names file, line and the nearest key") {
-  const absl::StatusOr<LoadedConfig> loaded = LoadFile("socket = \"/tmp/a\"\n\nstall_warnin = \"5s\"\n");
+  const absl::StatusOr<LoadedConfig> loaded =
+      LoadFile("socket = \"/tmp/a\"\n\nstall_warnin = \"5s\"\n");
   CHECK(loaded.status().code() == absl::StatusCode::kInvalidArgument);
   CHECK_THAT(ErrorOf(loaded), Contains("ringd.toml:3: unknown key 'stall_warnin'"));
   CHECK_THAT(ErrorOf(loaded), Contains("did you mean stall_warning?"));
@@ -183,7 +184,8 @@ TEST_CASE("ParseCommandLine: help names every setting with its variable") {
   const absl::StatusOr<CommandLine> line = ParseCommandLine(std::vector<const char*>{"--help"});
   REQUIRE(line.ok());
   CHECK(line->action == CommandLineAction::kHelp);
-  for (const char* text : {"--socket", "RINGD_STALL_WARNING", "--check-config", "one of text, json"}) {
+  for (const char* text :
+       {"--socket", "RINGD_STALL_WARNING", "--check-config", "one of text, json"}) {
     CHECK_THAT(line->help, Contains(text));
   }
 }

@@ -128,10 +128,8 @@ TEST_CASE("LocalServer: a Client call without a token, or with a wrong one, is u
   REQUIRE(server.ok());
   const auto channel = Connect(**server);
   v1::JoinReply reply;
-  CHECK(CallJoin(channel, nullptr, &reply).error_code() ==
-        grpc::StatusCode::UNAUTHENTICATED);
-  CHECK(CallJoin(channel, "bad", &reply).error_code() ==
-        grpc::StatusCode::UNAUTHENTICATED);
+  CHECK(CallJoin(channel, nullptr, &reply).error_code() == grpc::StatusCode::UNAUTHENTICATED);
+  CHECK(CallJoin(channel, "bad", &reply).error_code() == grpc::StatusCode::UNAUTHENTICATED);
   CHECK(CallJoin(channel, "good", &reply).ok());
 }
 

@@ -15,7 +15,8 @@ namespace {
 
 using Catch::Contains;
 
-TEST_CASE("ringd: says where it serves, feeds the watchdog, and SIGTERM ends an idle one in order") {
+TEST_CASE(
+    "ringd: says where it serves, feeds the watchdog, and SIGTERM ends an idle one in order") {
   RingdProcess ringd;
   ringd.Start();
   REQUIRE(ringd.WaitForNotification("READY=1"));
@@ -34,7 +35,8 @@ TEST_CASE("ringd: says where it serves, feeds the watchdog, and SIGTERM ends an 
   CHECK_FALSE(std::filesystem::exists(ringd.ready_file()));
 }
 
-TEST_CASE("ringd: SIGTERM waits for the trainers, refuses new ones, and a second one stops at once") {
+TEST_CASE(
+    "ringd: SIGTERM waits for the trainers, refuses new ones, and a second one stops at once") {
   RingdProcess ringd;
   ringd.Start();
   REQUIRE(ringd.WaitForNotification("READY=1"));
@@ -51,11 +53,13 @@ TEST_CASE("ringd: SIGTERM waits for the trainers, refuses new ones, and a second
   CHECK(ringd.WaitForExit() == kExitDone);
   // The trainer is told why before its lifeline ends.
   NoticeHeader notice{};
-  REQUIRE(ReceiveWithFds(trainer->get(), std::as_writable_bytes(std::span(&notice, 1)), InSeconds(5))
-              .ok());
+  REQUIRE(
+      ReceiveWithFds(trainer->get(), std::as_writable_bytes(std::span(&notice, 1)), InSeconds(5))
+          .ok());
   CHECK(notice.kind == static_cast<std::uint32_t>(NoticeKind::kSessionEnded));
   std::string text(notice.text_length, '\0');
-  REQUIRE(ReceiveWithFds(trainer->get(), std::as_writable_bytes(std::span(text)), InSeconds(5)).ok());
+  REQUIRE(
+      ReceiveWithFds(trainer->get(), std::as_writable_bytes(std::span(text)), InSeconds(5)).ok());
   CHECK_THAT(text, Contains("was stopped"));
 }
 

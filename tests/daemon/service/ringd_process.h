@@ -60,9 +60,9 @@ class RingdProcess {
 
   // Starts it with a socket and any port; `arguments` come after these.
   void Start(std::vector<std::string> arguments = {}) {
-    std::vector<std::string> all = {"daemon/ringd",       "--socket",       socket(),
-                                    "--peer-address",     "127.0.0.1:0",    "--ready-file",
-                                    ready_file(),         "--arena-bytes",  "1MiB"};
+    std::vector<std::string> all = {"daemon/ringd",   "--socket",      socket(),
+                                    "--peer-address", "127.0.0.1:0",   "--ready-file",
+                                    ready_file(),     "--arena-bytes", "1MiB"};
     all.insert(all.end(), arguments.begin(), arguments.end());
     Run(all);
   }
