@@ -1,0 +1,175 @@
+#include "backends/collectives/wire_communicator.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "tests/backends/backend_world.h"
+#include "tests/backends/collectives/fake_network.h"
+
+namespace ringd {
+namespace {
+
+AlgorithmOptions TinyChunks() {
+  AlgorithmOptions options;
+  options.chunk_bytes = 64;
+  options.small_all_reduce_bytes = 32;
+  options.small_broadcast_bytes = 32;
+  return options;
+}
+
+// Posts random operations at random times on random nodes while messages go astray; true if all ended
+// with the right result.
+bool RunRandomly(unsigned seed) {
+  std::mt19937 random(seed);
+  const int node_count = 1 + static_cast<int>(random() % 9);
+  constexpr int kOperations = 24;
+  FakeNetwork network(node_count, TinyChunks(), seed);
+  std::vector<int> kinds;
+  std::vector<std::size_t> counts;
+  std::vector<std::vector<std::vector<std::int32_t>>> buffers;
+  for (int i = 0; i < kOperations; ++i) {
+    kinds.push_back(static_cast<int>(random() % 6));
+    counts.push_back(random() % 3 == 0 ? random() % 3000 : random() % 20);
+    buffers.emplace_back();
+    for (int node = 0; node < node_count; ++node) {
+      buffers.back().emplace_back(counts.back() + 1, node + i);
+    }
+  }
+  std::vector<std::vector<int>> to_post(static_cast<std::size_t>(node_count));
+  for (auto& list : to_post) {
+    for (int i = 0; i < kOperations; ++i) list.push_back(i);
+    std::shuffle(list.begin(), list.end(), random);
+  }
+  int completed = 0;
+  for (int step = 0; step < 2'000'000 && completed < kOperations * node_count; ++step) {
+    const int node = static_cast<int>(random() % static_cast<unsigned>(node_count));
+    auto& list = to_post[static_cast<std::size_t>(node)];
+    if (random() % 16 == 0 && !list.empty()) {
+      const auto i = static_cast<std::size_t>(list.back());
+      list.pop_back();
+      std::int32_t* const buffer = buffers[i][static_cast<std::size_t>(node)].data();
+      const OperationId id{static_cast<std::uint32_t>(i), 0};
+      const int root = static_cast<int>(i) % node_count;
+      const CollectiveRequest request =
+          kinds[i] == 0   ? Barrier(id)
+          : kinds[i] == 1 ? Broadcast(id, root, DataType::kInt32, buffer, counts[i])
+                          : AllReduce(id, DataType::kInt32, ReduceOp::kSum, buffer, counts[i]);
+      if (!network.at(node).TryPost(request)) return false;
+    }
+    network.Step();
+    Completion completion[4];
+    const std::size_t got = network.at(node).Poll(completion);
+    for (std::size_t k = 0; k < got; ++k) {
+      if (completion[k].outcome != CollectiveOutcome::kDone) return false;
+    }
+    completed += static_cast<int>(got);
+  }
+  if (completed != kOperations * node_count) return false;
+  for (std::size_t i = 0; i < kOperations; ++i) {
+    for (int node = 0; node < node_count; ++node) {
+      const auto op = static_cast<std::int32_t>(i);
+      std::int32_t expected = node + op;
+      if (kinds[i] == 1) expected = op % node_count + op;
+      if (kinds[i] > 1) expected = node_count * op + node_count * (node_count - 1) / 2;
+      const auto& buffer = buffers[i][static_cast<std::size_t>(node)];
+      for (std::size_t k = 0; k < counts[i]; ++k) {
+        if (buffer[k] != expected) return false;
+      }
+      if (buffer[counts[i]] != node + op) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("WireCommunicator: any order of messages and posts gives the right results") {
+  for (unsigned seed = 1; seed <= 300; ++seed) {
+    INFO("seed " << seed);
+    REQUIRE(RunRandomly(seed));
+  }
+}
+
+TEST_CASE("WireCommunicator: a node that is ahead sends a bounded amount") {
+  AlgorithmOptions options;
+  options.chunk_bytes = 1024;
+  FakeNetwork network(3, options, 1);
+  std::vector<float> buffer(1 << 20, 1.0f);
+  for (std::uint32_t i = 0; i < 50; ++i) {
+    REQUIRE(network.at(0).TryPost(
+        AllReduce({0, i}, DataType::kFloat32, ReduceOp::kSum, buffer.data(), buffer.size())));
+    REQUIRE(network.at(0).TryPost(
+        Broadcast({1, i}, 0, DataType::kFloat32, buffer.data(), buffer.size())));
+    for (int step = 0; step < 200; ++step) network.Step();
+  }
+  // Of an all-reduce the initial credit, of a broadcast nothing.
+  CHECK(network.at(1).Statistics().messages_early ==
+        50 * Operation::kInitialCredit);
+  CHECK(network.at(2).Statistics().messages_early == 50);  // the grants
+  CHECK(network.in_transit() == 0);
+}
+
+TEST_CASE("WireCommunicator: messages of an operation that was cancelled or skipped are dropped") {
+  FakeNetwork network(2, TinyChunks(), 1);
+  std::vector<std::int32_t> a(500, 1);
+  std::vector<std::int32_t> b(500, 2);
+  // Node 0 posts 0 and 1; node 1 will only ever post 1.
+  REQUIRE(network.at(0).TryPost(AllReduce({0, 0}, DataType::kInt32, ReduceOp::kSum, b.data(), 500)));
+  for (int step = 0; step < 100; ++step) network.Step();
+  CHECK(network.at(1).Statistics().messages_early > 0);
+  network.at(0).Cancel({0, 0});
+  REQUIRE(network.at(0).TryPost(AllReduce({0, 1}, DataType::kInt32, ReduceOp::kSum, a.data(), 500)));
+  std::vector<std::int32_t> c(500, 3);
+  REQUIRE(network.at(1).TryPost(AllReduce({0, 1}, DataType::kInt32, ReduceOp::kSum, c.data(), 500)));
+  CHECK(network.at(1).Statistics().messages_discarded > 0);
+  for (int step = 0; step < 5000; ++step) network.Step();
+  CHECK((a == std::vector<std::int32_t>(500, 4)));
+  CHECK((c == a));
+}
+
+TEST_CASE("WireCommunicator: whatever a node sends, nothing is written outside of the buffer") {
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    std::mt19937 random(seed);
+    FakeNetwork network(4, TinyChunks(), seed);
+    std::vector<std::int32_t> guarded(1002, -1);
+    const CollectiveRequest request =
+        AllReduce({0, 0}, DataType::kInt32, ReduceOp::kSum, &guarded[1], 1000);
+    REQUIRE(network.at(1).TryPost(request));
+    REQUIRE(network.at(1).TryPost(Broadcast({1, 0}, 0, DataType::kInt32, &guarded[1], 1000)));
+    REQUIRE(network.at(1).TryPost(Barrier({2, 0})));
+    REQUIRE(network.at(1).TryPost(AllReduce({3, 0}, DataType::kInt32, ReduceOp::kSum, &guarded[1], 3)));
+    std::vector<std::byte> junk(kMaxPayloadBytes);
+    for (int i = 0; i < 500; ++i) {
+      MessageHeader header;
+      header.wire_id = 7;
+      header.type = random() % 4 == 0 ? MessageType::kGrant : MessageType::kData;
+      header.operation = {static_cast<std::uint32_t>(random() % 5),
+                          static_cast<std::uint32_t>(random() % 2)};
+      header.index = random() % 3 == 0 ? static_cast<std::uint32_t>(random()) : random() % 200;
+      header.source = static_cast<std::int32_t>(random() % 6) - 1;
+      header.destination = 1;
+      CollectiveRequest claimed = request;
+      if (header.operation.channel == 1) claimed = Broadcast({1, 0}, 0, DataType::kInt32, nullptr, 1000);
+      if (header.operation.channel == 2) claimed = Barrier({2, 0});
+      if (header.operation.channel == 3) claimed.element_count = 3;
+      header.fingerprint =
+          random() % 50 == 0 ? static_cast<std::uint32_t>(random()) : Fingerprint(claimed);
+      const std::size_t sizes[] = {0, 4, 12, 32, 60, 64, 1000, junk.size()};
+      network.at(1).OnMessage(header, {junk.data(), sizes[random() % 8]});
+      network.at(1).Advance();
+    }
+    CHECK(guarded.front() == -1);
+    CHECK(guarded.back() == -1);
+    network.at(1).Abort("enough");
+    while (network.in_transit() > 0) network.Step();
+    network.at(1).Advance();
+    Completion completions[16];
+    CHECK(network.at(1).Poll(completions) == 4);
+  }
+}
+
+}  // namespace ringd
