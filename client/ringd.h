@@ -10,7 +10,8 @@
  * Errors: functions return a ringd_status; 0 is success, the other values are those of gRPC and
  *   absl::StatusCode. ringd_last_error() then gives this thread's explanation in words, naming rank, pid,
  *   host and tensor where they matter. A failed call changes nothing unless it says otherwise.
- * After fork(): the child must not use the context; it may open one of its own.
+ * After fork(): the child must not use the context. While its parent had one open it can't open one of its own
+ *   either, because gRPC does not survive a fork; RINGD_FAILED_PRECONDITION says so. Fork first, or spawn.
  * Versions: RINGD_API_VERSION grows when something is added, and nothing is taken away or changed within
  *   one major version. Structures begin with struct_size, to be set to sizeof by the caller.
  */

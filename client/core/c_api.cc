@@ -82,8 +82,8 @@ ringd_status GuardedUse(ringd_context* context, Body body) noexcept {
   return Guarded([&] {
     if (context->impl->InForkedChild()) {
       return absl::FailedPreconditionError(
-          "this process was forked from the one that opened the context and must not use it: open a "
-          "context of its own, or start the process anew (spawn)");
+          "this process was forked from the one that opened the context and must not use it; start "
+          "processes that need ringd by spawning (exec), or fork before opening");
     }
     return body(*context->impl);
   });

@@ -41,6 +41,11 @@ Clock::time_point WaitDeadline(std::int64_t timeout_ms) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Context>> Context::Open(const Options& options) {
+  if (ForkGuard::ForkedWithContext()) {
+    return absl::FailedPreconditionError(
+        "this process was forked from one that had a context open, and gRPC does not survive that: "
+        "start it by spawning (exec), or fork before the parent opens its context");
+  }
   absl::StatusOr<Attachment> attachment =
       AttachToRingd(options.socket, Clock::now() + kAttachDeadline);
   if (!attachment.ok()) return attachment.status();
@@ -61,9 +66,9 @@ Context::Context(const Options& options, Attachment attachment)
                   attachment.layout.submission_capacity, attachment.layout.completion_capacity,
                   std::move(attachment.engine_wakeup), state_,
                   SpinPolicy::BudgetFor(options.spin, places_.local_size, UsableProcessors())),
+      fork_guard_(attachment.lifeline.get()),
       control_(ControlChannel::Create(std::move(attachment.grpc), attachment.token)),
-      lifeline_(std::move(attachment.lifeline)),
-      fork_guard_(lifeline_.fd()) {}
+      lifeline_(std::move(attachment.lifeline)) {}
 
 Context::~Context() {
   const Clock::time_point deadline = Clock::now() + kCloseDeadline;

@@ -83,10 +83,10 @@ class Context {
   Registrations registrations_;
   Staging staging_;
   Operations operations_;
+  ForkGuard fork_guard_;
   const std::unique_ptr<ControlChannel> control_;
   // Its thread uses what stands above, and stops first.
   Lifeline lifeline_;
-  const ForkGuard fork_guard_;
   std::atomic<bool> part_ended_{false};
 };
 

@@ -18,6 +18,8 @@ struct ForkRecord {
     for (auto& fd : lifelines) fd.store(kNoFd, std::memory_order_relaxed);
   }
   std::atomic<std::uint32_t> generation{0};
+  std::atomic<std::uint32_t> guards{0};  // how many contexts there are
+  std::atomic<bool> forked_with_context{false};
   std::array<std::atomic<int>, kEntries> lifelines;
 };
 
@@ -27,6 +29,8 @@ ForkRecord& Record() {
 }
 
 void InForkedChild() {
+  if (Record().guards.load(std::memory_order_relaxed) == 0) return;
+  Record().forked_with_context.store(true, std::memory_order_relaxed);
   Record().generation.fetch_add(1, std::memory_order_relaxed);
   for (auto& fd : Record().lifelines) {
     const int lifeline = fd.exchange(kNoFd, std::memory_order_relaxed);
@@ -44,6 +48,7 @@ std::uint32_t CurrentGeneration() {
 }  // namespace
 
 ForkGuard::ForkGuard(int lifeline) : generation_(CurrentGeneration()), entry_(0) {
+  Record().guards.fetch_add(1);
   for (; entry_ < kEntries; ++entry_) {
     int expected = kNoFd;
     if (Record().lifelines[entry_].compare_exchange_strong(expected, lifeline)) return;
@@ -51,11 +56,21 @@ ForkGuard::ForkGuard(int lifeline) : generation_(CurrentGeneration()), entry_(0)
 }
 
 ForkGuard::~ForkGuard() {
+  ForgetLifeline();
+  if (!InChild()) Record().guards.fetch_sub(1);
+}
+
+void ForkGuard::ForgetLifeline() noexcept {
   if (entry_ < kEntries && !InChild()) Record().lifelines[entry_].store(kNoFd);
+  entry_ = kEntries;
 }
 
 bool ForkGuard::InChild() const noexcept {
   return Record().generation.load(std::memory_order_relaxed) != generation_;
+}
+
+bool ForkGuard::ForkedWithContext() noexcept {
+  return Record().forked_with_context.load(std::memory_order_relaxed);
 }
 
 }  // namespace ringd::client

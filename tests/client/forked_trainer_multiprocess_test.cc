@@ -93,19 +93,30 @@ TEST_CASE("Forked trainers: lifelines and contexts of parent and child are apart
     }
     return 0;
   });
-  Trainer child_opens_its_own([](const ringd_options& options, int) {
+  Trainer forks_while_open([](const ringd_options& options, int) {
     ringd_context* context = nullptr;
     if (ringd_open(&options, &context) != RINGD_OK) return 1;
     const pid_t child = ::fork();
-    if (child == 0) ::_exit(OpenAndReduce(options));
-    const int code = Trainer::ExitCodeOf(child);
-    if (code != 0) return 2;
-    // The parent's goes on.
+    if (child == 0) {
+      ringd_context* own = nullptr;
+      if (ringd_open(&options, &own) != RINGD_FAILED_PRECONDITION) ::_exit(1);
+      ::_exit(std::strstr(ringd_last_error(), "fork") != nullptr ? 0 : 2);
+    }
+    if (Trainer::ExitCodeOf(child) != 0) return 2;
+    // The parent's goes on, and it can open others.
     ringd_place place{};
     place.struct_size = sizeof(place);
     if (ringd_get_place(context, &place) != RINGD_OK) return 3;
+    const int code = OpenAndReduce(options);
     ringd_close(context);
-    return OpenAndReduce(options);
+    return code;
+  });
+  Trainer forks_after_closing([](const ringd_options& options, int) {
+    const int code = OpenAndReduce(options);
+    if (code != 0) return code;
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(OpenAndReduce(options));
+    return Trainer::ExitCodeOf(child);
   });
 
   FakeRingd ringd;
@@ -115,9 +126,13 @@ TEST_CASE("Forked trainers: lifelines and contexts of parent and child are apart
   // Its child still runs, but the session ended with the trainer.
   CHECK(Eventually([&] { return ringd.live_sessions() == 0; }));
 
-  child_opens_its_own.Start(ringd);
-  CHECK(child_opens_its_own.ExitCode() == 0);
-  CHECK(ringd.join_calls() == 4);
+  forks_while_open.Start(ringd);
+  CHECK(forks_while_open.ExitCode() == 0);
+  CHECK(ringd.join_calls() == 3);
+
+  forks_after_closing.Start(ringd);
+  CHECK(forks_after_closing.ExitCode() == 0);
+  CHECK(ringd.join_calls() == 5);
 }
 
 }  // namespace
