@@ -117,14 +117,15 @@ int RunTests(int argc, char** argv) {
   Catch::Session session;
   std::vector<const char*> arguments(argv, argv + argc);
   const char* filter = std::getenv("TESTBRIDGE_TEST_ONLY");
-  if (filter != nullptr && argc == 1) {
-    arguments.push_back(filter);
-  } else if (argc == 1) {
-    // A test program without a test can't fail, so it must not pass.
-    arguments.insert(arguments.end(), {"--warn", "NoTests"});
-  }
+  if (filter != nullptr && argc == 1) arguments.push_back(filter);
   const int usage = session.applyCommandLine(static_cast<int>(arguments.size()), arguments.data());
-  return usage != 0 ? usage : session.run();
+  if (usage != 0) return usage;
+  if (Catch::getAllTestCasesSorted(session.config()).empty()) {
+    // A test program without a test can't fail, so it must not pass.
+    std::fputs("there is no test case in this program\n", stderr);
+    return 1;
+  }
+  return session.run();
 }
 
 }  // namespace

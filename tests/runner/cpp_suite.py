@@ -108,7 +108,9 @@ def _test_result(event: dict[str, Any]) -> Outcome | None:
     passed_cases, failed_cases = count_cases(outputs.get("test.xml"), passed)
     log = ""
     if not passed:
-        log = f"{result.get('status')}\n{_read(outputs.get('test.log'))}"
+        # The first lines are Bazel's own.
+        output = _read(outputs.get("test.log")).split("-" * 77 + "\n", 1)[-1]
+        log = f"{result.get('status')}\n{output}"
     return Outcome(
         name=identity["label"],
         verdict=Verdict.PASSED if passed else Verdict.FAILED,
@@ -148,11 +150,13 @@ def _last_line(log: Path) -> str:
     return lines[-1] if lines else "starting Bazel"
 
 
+# Lines of Bazel's that say nothing about why something failed.
+NOISE = re.compile(
+    r"^\[[\d,]+ / [\d,]+\]|^(INFO|Loading|Analyzing|FAIL|TIMEOUT|FAILED|Executed|There were|Use --sandbox_debug)"
+    r"|^//|/test\.log$|^\s*$"
+)
+
+
 def _errors(log: Path) -> str:
     """Bazel's output without its progress lines."""
-    lines = [
-        line
-        for line in _read(log).splitlines()
-        if not re.match(r"^\[[\d,]+ / [\d,]+\]|^INFO:|^Loading:|^//", line)
-    ]
-    return "\n".join(lines)
+    return "\n".join(line for line in _read(log).splitlines() if not NOISE.search(line))
