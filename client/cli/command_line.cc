@@ -19,7 +19,7 @@ ringctl asks the ringd at --socket, else RINGD_SOCKET, else /run/ringd/ringd.soc
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no ringd answers; run: 128 + N after signal N.)";
 
 constexpr char kRunFooter[] = R"(
-ringctl run [OPTIONS] -- COMMAND [ARGUMENT...]
+The command follows the options, best behind --, with all its own options.
 Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT
 and RINGD_* in its environment, and one OpenMP thread unless OMP_NUM_THREADS is set. Rank 0 reads
 ringctl's input if that is no terminal. The first rank that fails ends the others and is named; ringctl
@@ -67,7 +67,8 @@ CLI::App* AddRun(CLI::App& app, RunOptions& options) {
       ->type_name("PATH");
   run->add_option("--log-dir", options.log_folder, "also write each rank's output to files here")
       ->type_name("DIR");
-  run->add_flag("--no-prefix{false}", options.prefix, "print lines without the rank");
+  run->add_flag_callback(
+      "--no-prefix", [&options] { options.prefix = false; }, "print lines without the rank");
   run->add_option("--ringd", options.ringd_binary,
                   "the program for private ringds [RINGD_BINARY, beside ringctl, PATH]")
       ->type_name("PATH");
@@ -105,8 +106,13 @@ std::vector<CompletedCommand> DescribeCommands(const CLI::App& app) {
   return commands;
 }
 
-absl::Status CheckRun(RunOptions& options, std::vector<std::string> rest) {
-  if (!rest.empty() && rest.front() == "--") rest.erase(rest.begin());
+// `unknown`: what the parser did not know; `behind_dashes`: what follows the first "--".
+absl::Status TakeCommand(RunOptions& options, std::vector<std::string> unknown,
+                         std::span<const char* const> behind_dashes) {
+  std::vector<std::string> rest = std::move(unknown);
+  // The dashes were the program's own if it had begun before them.
+  if (!rest.empty() && !behind_dashes.empty()) rest.emplace_back("--");
+  rest.insert(rest.end(), behind_dashes.begin(), behind_dashes.end());
   if (rest.empty()) {
     return absl::InvalidArgumentError("run needs a command: ringctl run -n 4 -- python train.py");
   }
@@ -154,12 +160,20 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
       app.add_subcommand("completion", "print a script that completes ringctl's command line");
   completion->add_option("shell", line.shell, "bash, zsh or fish")->required();
 
+  // The parser would take what is behind "--" apart.
+  const auto dashes = std::find_if(arguments.begin(), arguments.end(), [](const char* argument) {
+    return absl::string_view(argument) == "--";
+  });
+  const std::span<const char* const> ours(arguments.begin(), dashes);
+  const std::span<const char* const> behind_dashes = dashes == arguments.end()
+                                                         ? std::span<const char* const>()
+                                                         : arguments.subspan(ours.size() + 1);
+
   // CLI11 reports by exception; none leaves this function. It wants the arguments last first.
   try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    app.parse(std::vector<std::string>(ours.rbegin(), ours.rend()));
   } catch (const CLI::CallForHelp&) {
-    const std::vector<CLI::App*> chosen = app.get_subcommands();
-    line.help = chosen.empty() ? app.help() : chosen.front()->help();
+    line.help = app.help();  // of the command, if one was given
     return line;
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(absl::StrCat(error.what(), "; see ringctl --help"));
@@ -176,7 +190,11 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
   }
   if (run->parsed()) {
     line.action = CommandLine::Action::kRun;
-    if (absl::Status status = CheckRun(line.run, run->remaining()); !status.ok()) return status;
+    absl::Status status = TakeCommand(line.run, run->remaining(), behind_dashes);
+    if (!status.ok()) return status;
+  } else if (!behind_dashes.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("not expected: ", behind_dashes.front(), "; see ringctl --help"));
   }
   if (line.action == CommandLine::Action::kHelp) {
     return absl::InvalidArgumentError("a command is missing; see ringctl --help");

@@ -5,15 +5,17 @@
 #include <cmath>
 #include <cstddef>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace ringd::cli {
 namespace {
 
-// With one decimal below 10, where it tells something.
+// With one decimal below 10, unless that is 0.
 std::string ShortNumber(double number) {
-  if (number < 9.95 && number != std::floor(number)) return absl::StrFormat("%.1f", number);
+  const std::string precise = absl::StrFormat("%.1f", number);
+  if (number < 9.95 && !absl::EndsWith(precise, ".0")) return precise;
   return absl::StrFormat("%.0f", number);
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/substitute.h"
 #include "client/cli/exit_code.h"
 
 namespace ringd::cli {
@@ -17,19 +18,23 @@ std::string Ranks(std::vector<int> ranks) {
   return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", absl::StrJoin(ranks, ", "));
 }
 
+// How a rank other than the first ended, with a place for the ranks that ended alike.
+std::string Pattern(const RankEnd& end) {
+  if (end.end.signal == 0) return absl::StrCat("then $0 exited with code ", end.end.exit_code);
+  const std::string name = SignalName(end.end.signal);
+  return end.signalled_by_us ? absl::StrCat("then ringctl ended $0 with ", name)
+                             : absl::StrCat("then ", name, " killed $0");
+}
+
 // What became of the ranks other than `except`, those that ended alike in one line.
 std::string Others(const RunOutcome& outcome, const RankEnd* except) {
   std::map<std::string, std::vector<int>> by_end;
   for (const RankEnd& end : outcome.ends) {
-    if (&end == except || end.end.ok()) continue;
-    const bool ended_by_us = end.signalled_by_us && end.end.signal != 0;
-    by_end[ended_by_us ? absl::StrCat("ended by ringctl with ", SignalName(end.end.signal))
-                       : absl::StrCat("afterwards ", Describe(end.end))]
-        .push_back(end.rank);
+    if (&end != except && !end.end.ok()) by_end[Pattern(end)].push_back(end.rank);
   }
   std::string text;
-  for (const auto& [how, ranks] : by_end) {
-    absl::StrAppend(&text, "ringctl: ", Ranks(ranks), " ", how, "\n");
+  for (const auto& [pattern, ranks] : by_end) {
+    absl::StrAppend(&text, "ringctl: ", absl::Substitute(pattern, Ranks(ranks)), "\n");
   }
   return text;
 }

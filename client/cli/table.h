@@ -29,6 +29,8 @@ struct Column {
 struct Cell {
   Cell(std::string text, Colour colour = Colour::kNone)  // NOLINT: rows are written as lists
       : text(std::move(text)), colour(colour) {}
+  Cell(const char* text, Colour colour = Colour::kNone)  // NOLINT
+      : Cell(std::string(text), colour) {}
 
   std::string text;
   Colour colour;

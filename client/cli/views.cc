@@ -18,7 +18,7 @@ namespace {
 // Pending tensors shown of one rank; --json has all that ringd tells.
 constexpr int kPendingShown = 8;
 // Labels of a block's lines are padded to this.
-constexpr std::size_t kLabelWidth = 12;
+constexpr std::size_t kLabelWidth = 14;
 
 Colour StateColour(absl::string_view state) {
   if (state == "running" || state == "serving") return Colour::kGreen;

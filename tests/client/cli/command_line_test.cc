@@ -1,0 +1,118 @@
+#include "client/cli/command_line.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace ringd::cli {
+namespace {
+
+using Action = CommandLine::Action;
+using Catch::Matchers::Contains;
+
+absl::StatusOr<CommandLine> Parse(const std::vector<const char*>& arguments) {
+  return ParseCommandLine(arguments);
+}
+
+std::string Problem(const std::vector<const char*>& arguments) {
+  const absl::StatusOr<CommandLine> line = Parse(arguments);
+  REQUIRE_FALSE(line.ok());
+  CHECK(line.status().code() == absl::StatusCode::kInvalidArgument);
+  return std::string(line.status().message());
+}
+
+}  // namespace
+
+TEST_CASE("ringctl's command line: queries with their options") {
+  const absl::StatusOr<CommandLine> line =
+      Parse({"queues", "--json", "--socket", "/tmp/s", "--job", "j", "--watch", "0.5"});
+  REQUIRE(line.ok());
+  CHECK(line->action == Action::kQuery);
+  CHECK(line->query.query == Query::kQueues);
+  CHECK(line->query.json);
+  CHECK(line->query.socket == "/tmp/s");
+  CHECK(line->query.job_id == "j");
+  CHECK(line->query.watch_seconds == 0.5);
+  CHECK(Parse({"comms"})->query.query == Query::kCommunicators);
+  CHECK(Parse({"jobs"})->query.query == Query::kJobs);
+  CHECK(Parse({"status"})->query.query == Query::kStatus);
+}
+
+TEST_CASE("ringctl's command line: run takes all that follows as the command") {
+  const absl::StatusOr<CommandLine> line =
+      Parse({"run", "-n", "4", "--nodes", "2", "--no-prefix", "--", "python", "train.py", "--json",
+             "-n", "--", "x"});
+  REQUIRE(line.ok());
+  CHECK(line->action == Action::kRun);
+  CHECK(line->run.ranks_per_node == 4);
+  CHECK(line->run.nodes == 2);
+  CHECK_FALSE(line->run.prefix);
+  CHECK(line->run.command ==
+        std::vector<std::string>{"python", "train.py", "--json", "-n", "--", "x"});
+  const absl::StatusOr<CommandLine> bare = Parse({"run", "-n", "2", "python", "x.py", "--lr", "1"});
+  REQUIRE(bare.ok());
+  CHECK(bare->run.ranks_per_node == 2);
+  CHECK(bare->run.command == std::vector<std::string>{"python", "x.py", "--lr", "1"});
+}
+
+TEST_CASE("ringctl's command line: mistakes are named") {
+  CHECK_THAT(Problem({}), Contains("a command is missing"));
+  CHECK_THAT(Problem({"frobnicate"}), Contains("frobnicate"));
+  CHECK_THAT(Problem({"jobs", "--jsn"}), Contains("--jsn"));
+  CHECK_THAT(Problem({"run", "-n", "4"}), Contains("run needs a command"));
+  CHECK_THAT(Problem({"run", "-n", "0", "--", "true"}), Contains("0"));
+  CHECK_THAT(Problem({"run", "--rank", "2", "true"}), Contains("--rank"));
+  CHECK_THAT(Problem({"run", "--nodes", "2", "--socket", "/s", "--", "true"}),
+             Contains("give one of them"));
+  CHECK_THAT(Problem({"jobs", "--watch", "0"}), Contains("--watch"));
+}
+
+TEST_CASE("ringctl's command line: help is there for all and for each command") {
+  CHECK_THAT(Parse({"--help"})->help, Contains("Exit codes") && Contains("queues"));
+  CHECK_THAT(Parse({"run", "--help"})->help, Contains("--start-timeout") && Contains("WORLD_SIZE"));
+  CHECK(Parse({"--version"})->action == Action::kVersion);
+}
+
+TEST_CASE("completion: every command and option is in every shell's script") {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    INFO(shell);
+    const absl::StatusOr<CommandLine> line = Parse({"completion", shell});
+    REQUIRE(line.ok());
+    CHECK(line->action == Action::kCompletion);
+    REQUIRE(line->commands.size() == 7);
+    const absl::StatusOr<std::string> script = CompletionScript(line->shell, line->commands);
+    REQUIRE(script.ok());
+    for (const CompletedCommand& command : line->commands) {
+      CHECK_THAT(*script, Contains(command.name));
+      for (const CompletedOption& option : command.options) {
+        CHECK_THAT(*script, Contains(option.name.substr(option.name.find_first_not_of('-'))));
+      }
+    }
+  }
+  CHECK_FALSE(CompletionScript("tcsh", {}).ok());
+}
+
+TEST_CASE("completion: bash completes commands and options") {
+  const absl::StatusOr<CommandLine> line = Parse({"completion", "bash"});
+  REQUIRE(line.ok());
+  char path[] = "/tmp/ringctl-XXXXXX";
+  const int fd = ::mkstemp(path);
+  REQUIRE(fd >= 0);
+  const std::string script = *CompletionScript("bash", line->commands) + R"(
+    complete_words() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _ringctl; echo "${COMPREPLY[*]}"; }
+    [[ $(complete_words ringctl qu) == queues ]] || exit 1
+    [[ $(complete_words ringctl run --no) == "--nodes --no-prefix" ]] || exit 2
+    [[ $(complete_words ringctl jobs --js) == --json ]] || exit 3
+    [[ $(complete_words ringctl completion b) == bash ]] || exit 4
+    [[ -z $(complete_words ringctl jobs --job '') ]] || exit 5
+  )";
+  REQUIRE(::write(fd, script.data(), script.size()) == static_cast<ssize_t>(script.size()));
+  ::close(fd);
+  CHECK(std::system((std::string("bash ") + path).c_str()) == 0);
+  ::unlink(path);
+}
+
+}  // namespace ringd::cli
