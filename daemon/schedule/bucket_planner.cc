@@ -1,8 +1,10 @@
 #include "daemon/schedule/bucket_planner.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <map>
+#include <utility>
 
 namespace ringd {
 namespace {
@@ -12,6 +14,9 @@ using std::chrono::nanoseconds;
 // Plans assume a slightly slower link than measured: a bucket that is planned to end just in time
 // delays the step if the link disappoints, while one that ends early costs nothing.
 constexpr double kPlanningMargin = 1.1;
+
+// A bucket is worth its fixed cost (messages, overhead) when it costs this many times as much.
+constexpr int kWorthwhile = 10;
 
 // The search is quadratic in the number of pieces; more tensors than this are paired up before.
 constexpr std::size_t kMaxPieces = 512;
@@ -82,7 +87,7 @@ struct Prefix {
 };
 
 // An earlier end of the same prefix is never worse for what follows, so the best prefixes compose.
-// Among equal ends the one with fewer buckets wins: it leaves the link and the processor more idle.
+// Among equal ends the one with fewer buckets wins.
 std::vector<Prefix> BestPrefixes(const std::vector<Piece>& pieces, const LinkModel& link,
                                  std::size_t max_bytes) {
   std::vector<Prefix> best(pieces.size() + 1);
@@ -106,14 +111,71 @@ std::vector<Prefix> BestPrefixes(const std::vector<Piece>& pieces, const LinkMod
   return best;
 }
 
-void AppendBuckets(const std::vector<Piece>& pieces, const std::vector<Prefix>& best,
-                   BucketPlan& plan) {
+// Consecutive pieces that travel together.
+struct Range {
+  nanoseconds ready{0};
+  std::size_t bytes = 0;
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+std::vector<Range> BestRanges(const std::vector<Piece>& pieces, const std::vector<Prefix>& best) {
+  std::vector<Range> ranges;
   for (std::size_t end = pieces.size(); end > 0; end = best[end].last_begin) {
-    std::vector<std::size_t> bucket;
-    for (std::size_t i = best[end].last_begin; i < end; ++i) {
+    Range range{nanoseconds(0), 0, best[end].last_begin, end};
+    for (std::size_t i = range.begin; i < end; ++i) {
+      range.ready = std::max(range.ready, pieces[i].ready);
+      range.bytes += pieces[i].bytes;
+    }
+    ranges.push_back(range);
+  }
+  std::reverse(ranges.begin(), ranges.end());
+  return ranges;
+}
+
+nanoseconds End(const std::vector<Range>& ranges, const LinkModel& link) {
+  nanoseconds end{0};
+  for (const Range& range : ranges) {
+    end = std::max(end, range.ready) + link.AllReduceTime(range.bytes);
+  }
+  return end;
+}
+
+bool IsSmall(const Range& range, const LinkModel& link) {
+  return link.AllReduceTime(range.bytes) < link.AllReduceTime(0) * kWorthwhile;
+}
+
+// Joins neighbours whose fixed cost is much of their cost, where that delays nothing in the end. The
+// search has no reason to: it ends each prefix as early as it can, needed or not.
+void JoinSmall(const std::vector<Piece>& pieces, const LinkModel& link, std::size_t max_bytes,
+               std::vector<Range>& ranges) {
+  const nanoseconds end = End(ranges, link);
+  for (std::size_t i = 0; i + 1 < ranges.size();) {
+    const Range& left = ranges[i];
+    const Range& right = ranges[i + 1];
+    const Range joined{std::max(left.ready, right.ready), left.bytes + right.bytes, left.begin,
+                       right.end};
+    if (pieces[left.begin].segment == pieces[right.begin].segment && joined.bytes <= max_bytes &&
+        (IsSmall(left, link) || IsSmall(right, link))) {
+      std::vector<Range> fewer = ranges;
+      fewer[i] = joined;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      if (End(fewer, link) <= end) {
+        ranges = std::move(fewer);
+        continue;
+      }
+    }
+    ++i;
+  }
+}
+
+void AppendBuckets(const std::vector<Piece>& pieces, const std::vector<Range>& ranges,
+                   BucketPlan& plan) {
+  for (const Range& range : ranges) {
+    std::vector<std::size_t>& bucket = plan.emplace_back();
+    for (std::size_t i = range.begin; i < range.end; ++i) {
       bucket.insert(bucket.end(), pieces[i].tensors.begin(), pieces[i].tensors.end());
     }
-    plan.push_back(std::move(bucket));
   }
 }
 
@@ -158,7 +220,9 @@ BucketPlan CostModelPlanner::Plan(const std::vector<PlanTensor>& tensors,
         all_bytes == 0 ? 1.0 : static_cast<double>(members.bytes) / static_cast<double>(all_bytes);
     share.bytes_per_second = link.bytes_per_second * std::max(part, 1e-6) / kPlanningMargin;
     const std::vector<Piece> pieces = CutIntoPieces(tensors, segments, members, max_bucket_bytes_);
-    AppendBuckets(pieces, BestPrefixes(pieces, share, max_bucket_bytes_), plan);
+    std::vector<Range> ranges = BestRanges(pieces, BestPrefixes(pieces, share, max_bucket_bytes_));
+    JoinSmall(pieces, share, max_bucket_bytes_, ranges);
+    AppendBuckets(pieces, ranges, plan);
   }
   SortByReadiness(tensors, plan);
   return plan;

@@ -104,6 +104,16 @@ TEST_CASE("CostModelPlanner: the last bucket is small when the bytes cost") {
   CHECK(PredictStepTime(tensors, plan, EasyLink()) <= tensors.back().ready + milliseconds(3));
 }
 
+TEST_CASE("CostModelPlanner: small buckets that delay nothing are joined") {
+  // The link could take each alone, in the gaps; joined, the end is the same with fewer operations.
+  const std::vector<PlanTensor> tensors = Evenly(60, 1024, milliseconds(3));
+  const BucketPlan plan = CostModelPlanner(64 * kMiB).Plan(tensors, EasyLink());
+  CHECK(CoversAll(plan, tensors.size()));
+  CHECK(plan.size() <= 2);
+  CHECK(PredictStepTime(tensors, plan, EasyLink()) <=
+        tensors.back().ready + milliseconds(1) + std::chrono::microseconds(100));
+}
+
 TEST_CASE("CostModelPlanner: finds what trying all plans finds") {
   LinkModel link = EasyLink();
   std::uint64_t state = 7;
