@@ -227,8 +227,7 @@ void ringd_arena_free(ringd_context* context, void* address) {
 
 int32_t ringd_arena_contains(ringd_context* context, const void* address, size_t bytes) {
   if (context == nullptr) return 0;
-  return context->impl->arena().Locate(address, bytes) ==
-                 ringd::client::Arena::Position::kInside
+  return context->impl->arena().Locate(address, bytes) == ringd::client::Arena::Position::kInside
              ? 1
              : 0;
 }
@@ -238,8 +237,7 @@ ringd_status ringd_register(ringd_context* context, const ringd_tensor* tensors,
   if (count > 0 && (tensors == nullptr || registrations == nullptr)) {
     return ReportInvalid("tensors or registrations is NULL");
   }
-  return GuardedUse(context,
-                    [&](Context& c) { return c.Register(tensors, count, registrations); });
+  return GuardedUse(context, [&](Context& c) { return c.Register(tensors, count, registrations); });
 }
 
 ringd_status ringd_submit(ringd_context* context, ringd_registration registration,

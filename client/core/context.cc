@@ -97,12 +97,14 @@ absl::Status Context::StartLifeline(const Options& options) {
   callbacks.on_warning = options.on_warning;
   callbacks.on_failure = [this](const std::string& text) { state_.Fail(text); };
   callbacks.on_session_ended = [this](const std::string& text) {
-    state_.Lose(absl::UnavailableError(absl::StrCat(RingdName(), " has ended this session: ", text)));
+    state_.Lose(
+        absl::UnavailableError(absl::StrCat(RingdName(), " has ended this session: ", text)));
     operations_.WakeAll();
   };
   callbacks.on_hang_up = [this] {
     state_.Lose(absl::UnavailableError(absl::StrCat(
-        RingdName(), " has gone: its connection was closed without a word, as happens when it is "
+        RingdName(),
+        " has gone: its connection was closed without a word, as happens when it is "
         "killed. Operations in flight are lost; start ringd again and open a new context")));
     operations_.WakeAll();
   };
@@ -174,8 +176,8 @@ absl::Status Context::Register(const ringd_tensor* tensors, std::size_t count,
   return absl::OkStatus();
 }
 
-absl::Status Context::Submit(ringd_registration registration, const void* source,
-                             void* destination, WhenFull when_full, ringd_operation* operation) {
+absl::Status Context::Submit(ringd_registration registration, const void* source, void* destination,
+                             WhenFull when_full, ringd_operation* operation) {
   Registration* tensor = registrations_.Find(registration);
   if (tensor == nullptr) {
     return absl::NotFoundError(absl::StrCat("there is no registration ", registration));
@@ -206,8 +208,7 @@ absl::Status Context::Submit(ringd_registration registration, const void* source
 }
 
 absl::Status Context::Test(ringd_operation operation, bool& done) {
-  const WaitResult result =
-      operation == 0 ? WaitResult::kUnknown : operations_.Test(operation - 1);
+  const WaitResult result = operation == 0 ? WaitResult::kUnknown : operations_.Test(operation - 1);
   if (result == WaitResult::kUnknown) {
     return absl::NotFoundError(absl::StrCat("operation ", operation, " does not exist (any more)"));
   }
@@ -216,13 +217,13 @@ absl::Status Context::Test(ringd_operation operation, bool& done) {
 }
 
 absl::Status Context::Wait(ringd_operation operation, std::int64_t timeout_ms) {
-  const WaitResult result =
-      operation == 0 ? WaitResult::kUnknown
-                     : operations_.Wait(operation - 1, WaitDeadline(timeout_ms));
+  const WaitResult result = operation == 0
+                                ? WaitResult::kUnknown
+                                : operations_.Wait(operation - 1, WaitDeadline(timeout_ms));
   switch (result) {
     case WaitResult::kTimeout:
-      return absl::DeadlineExceededError(absl::StrCat(
-          "operation ", operation, " is still in flight after ", timeout_ms, " ms"));
+      return absl::DeadlineExceededError(
+          absl::StrCat("operation ", operation, " is still in flight after ", timeout_ms, " ms"));
     case WaitResult::kUnknown:
       return absl::NotFoundError(
           absl::StrCat("operation ", operation, " does not exist (any more)"));
@@ -248,10 +249,10 @@ absl::Status Context::Conclude(std::uint64_t sequence) {
   if (code == absl::StatusCode::kDeadlineExceeded) code = absl::StatusCode::kAborted;
   if (outcome.text != nullptr && !outcome.text->empty()) return absl::Status(code, *outcome.text);
   const absl::Status reason = state_.status();
-  return absl::Status(
-      code, absl::StrCat("tensor '", end.registration->description.name, "': failed (",
-                         absl::StatusCodeToString(code), ")",
-                         reason.ok() ? "" : ": ", reason.ok() ? "" : reason.message()));
+  return absl::Status(code,
+                      absl::StrCat("tensor '", end.registration->description.name, "': failed (",
+                                   absl::StatusCodeToString(code), ")", reason.ok() ? "" : ": ",
+                                   reason.ok() ? "" : reason.message()));
 }
 
 }  // namespace ringd::client

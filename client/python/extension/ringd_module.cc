@@ -27,8 +27,8 @@ PyObject* Open(PyObject* /*module*/, PyObject* arguments) {
   int size = 0;
   int local_rank = 0;
   int local_size = 0;
-  if (PyArg_ParseTuple(arguments, "zziiiizzIIK:open", &options.socket, &options.job_id, &rank, &size,
-                       &local_rank, &local_size, &options.rendezvous, &options.secret,
+  if (PyArg_ParseTuple(arguments, "zziiiizzIIK:open", &options.socket, &options.job_id, &rank,
+                       &size, &local_rank, &local_size, &options.rendezvous, &options.secret,
                        &start_timeout_ms, &operation_timeout_ms, &fusion_threshold_bytes) == 0) {
     return nullptr;
   }
@@ -62,22 +62,31 @@ PyObject* Version(PyObject* /*module*/, PyObject* /*unused*/) {
 }
 
 PyMethodDef functions[] = {
-    {"open", Open, METH_VARARGS, "Attaches to ringd and takes a place in a job; blocks until all ranks have."},
+    {"open", Open, METH_VARARGS,
+     "Attaches to ringd and takes a place in a job; blocks until all ranks have."},
     {"set_error_types", SetErrors, METH_O, "Names the exception class for each status."},
     {"version", Version, METH_NOARGS, "The release of libringd."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "ringd._ringd", "libringd for Python.", -1, functions, nullptr, nullptr,
-    nullptr,               nullptr,
+    PyModuleDef_HEAD_INIT,
+    "ringd._ringd",
+    "libringd for Python.",
+    -1,
+    functions,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
 };
 
 PyObject* MakeModule() {
   // The header's version is what this was built with; the library beside it may only be newer.
   const uint32_t running = ringd_api_version();
   if (running >> 16 != RINGD_API_VERSION_MAJOR || running < RINGD_API_VERSION) {
-    PyErr_Format(PyExc_ImportError, "ringd: libringd has interface version %u.%u, this package needs %u.%u",
+    PyErr_Format(PyExc_ImportError,
+                 "ringd: libringd has interface version %u.%u, this package needs %u.%u",
                  running >> 16, running & 0xffffU, static_cast<unsigned>(RINGD_API_VERSION_MAJOR),
                  static_cast<unsigned>(RINGD_API_VERSION_MINOR));
     return nullptr;

@@ -36,7 +36,8 @@ bool ReadName(PyObject* item, std::string& name) {
 bool ReadShape(PyObject* item, std::vector<std::int64_t>& shape) {
   // torch.Size is a tuple too.
   if (item == nullptr || !PyTuple_Check(item)) {
-    if (item != nullptr) PyErr_SetString(PyExc_TypeError, "a tensor's shape must be a tuple of int");
+    if (item != nullptr)
+      PyErr_SetString(PyExc_TypeError, "a tensor's shape must be a tuple of int");
     return false;
   }
   const Py_ssize_t dimensions = PyTuple_Size(item);

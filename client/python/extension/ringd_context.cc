@@ -1,0 +1,294 @@
+#include "client/python/extension/ringd_context.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "client/python/extension/errors.h"
+#include "client/python/extension/tensor_list.h"
+
+namespace ringd::python {
+namespace {
+
+// Copies below this cost less than letting another thread run and getting the interpreter back.
+constexpr std::uint64_t kCopiedWithGil = std::uint64_t{64} << 10;
+// How often a waiting main thread looks whether it has been interrupted (Ctrl-C).
+constexpr std::int64_t kSignalCheckMs = 100;
+
+// Thread safety: the fields are guarded by the GIL; libringd takes calls from any thread, and every call
+//   holds a reference to the object, so that nothing can be in a call when it goes.
+// Ownership: owns the context. Arena memory lives as long as this object, also after leave().
+struct ContextObject {
+  PyObject_HEAD ringd_context* context;
+  // Bytes of each tensor, by registration number.
+  std::vector<std::uint64_t>* tensor_bytes;
+};
+
+ContextObject* Self(PyObject* object) { return reinterpret_cast<ContextObject*>(object); }
+
+// Releases the GIL for as long as it lives.
+class WithoutGil {
+ public:
+  WithoutGil() : state_(PyEval_SaveThread()) {}
+  ~WithoutGil() { PyEval_RestoreThread(state_); }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+bool CheckCount(const char* method, Py_ssize_t given, Py_ssize_t least, Py_ssize_t most) {
+  if (given >= least && given <= most) return true;
+  PyErr_Format(PyExc_TypeError, "%s takes %zd to %zd arguments, got %zd", method, least, most,
+               given);
+  return false;
+}
+
+// An address, an operation, a registration: unsigned. False with a Python error set if it is no such number.
+bool ReadNumber(PyObject* object, std::uint64_t& number) {
+  number = PyLong_AsUnsignedLongLong(object);
+  return number != static_cast<std::uint64_t>(-1) || PyErr_Occurred() == nullptr;
+}
+
+void* Pointer(std::uint64_t address) {
+  return reinterpret_cast<void*>(
+      static_cast<std::uintptr_t>(address));  // NOLINT(performance-no-int-to-ptr)
+}
+
+PyObject* NoneOrError(ringd_status status) {
+  if (status != RINGD_OK) return RaiseStatus(status);
+  Py_RETURN_NONE;
+}
+
+PyObject* Place(PyObject* self, PyObject* /*unused*/) {
+  ringd_place place{};
+  place.struct_size = sizeof(place);
+  const ringd_status status = ringd_get_place(Self(self)->context, &place);
+  if (status != RINGD_OK) return RaiseStatus(status);
+  return Py_BuildValue("(iiiiiiiiNIss)", place.rank, place.size, place.local_rank, place.local_size,
+                       place.cross_rank, place.cross_size, place.node_count, place.node_index,
+                       PyBool_FromLong(place.homogeneous), place.generation, place.node_name,
+                       place.daemon_version);
+}
+
+PyObject* Register(PyObject* self, PyObject* list) {
+  TensorList tensors;
+  if (!tensors.Parse(list)) return nullptr;
+  std::vector<ringd_registration> numbers(tensors.size());
+  ringd_status status = RINGD_OK;
+  {
+    const WithoutGil without_gil;
+    status = ringd_register(Self(self)->context, tensors.tensors(), tensors.size(), numbers.data());
+  }
+  if (status != RINGD_OK) return RaiseStatus(status);
+  PyObject* result = PyList_New(static_cast<Py_ssize_t>(numbers.size()));
+  if (result == nullptr) return nullptr;
+  std::vector<std::uint64_t>& bytes = *Self(self)->tensor_bytes;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (numbers[i] >= bytes.size()) bytes.resize(numbers[i] + std::size_t{1});
+    bytes[numbers[i]] = tensors.BytesOf(i);
+    PyObject* number = PyLong_FromUnsignedLong(numbers[i]);
+    if (number == nullptr) {
+      Py_DECREF(result);
+      return nullptr;
+    }
+    PyList_SetItem(result, static_cast<Py_ssize_t>(i), number);
+  }
+  return result;
+}
+
+// Whether submitting copies so much that other threads should run meanwhile.
+bool CopiesMuch(const ContextObject& self, std::uint64_t registration, const void* source) {
+  const std::vector<std::uint64_t>& bytes = *self.tensor_bytes;
+  if (registration >= bytes.size() || bytes[registration] < kCopiedWithGil) return false;
+  return ringd_arena_contains(self.context, source, bytes[registration]) == 0;
+}
+
+PyObject* SubmitWith(PyObject* self, PyObject* const* arguments, Py_ssize_t count, bool may_wait) {
+  std::uint64_t registration = 0;
+  std::uint64_t source = 0;
+  std::uint64_t destination = 0;
+  if (!CheckCount(may_wait ? "submit" : "try_submit", count, 3, 3) ||
+      !ReadNumber(arguments[0], registration) || !ReadNumber(arguments[1], source) ||
+      !ReadNumber(arguments[2], destination)) {
+    return nullptr;
+  }
+  if (registration > UINT32_MAX)
+    return RaiseStatus(RINGD_NOT_FOUND, "no registration has this number");
+  const auto number = static_cast<ringd_registration>(registration);
+  ringd_context* context = Self(self)->context;
+  ringd_operation operation = 0;
+  ringd_status status = RINGD_OK;
+  if (CopiesMuch(*Self(self), registration, Pointer(source))) {
+    const WithoutGil without_gil;
+    status = ringd_try_submit(context, number, Pointer(source), Pointer(destination), &operation);
+  } else {
+    status = ringd_try_submit(context, number, Pointer(source), Pointer(destination), &operation);
+  }
+  if (status == RINGD_RESOURCE_EXHAUSTED && may_wait) {
+    // Only now may it block, so that the usual call keeps the GIL.
+    const WithoutGil without_gil;
+    status = ringd_submit(context, number, Pointer(source), Pointer(destination), &operation);
+  }
+  if (status != RINGD_OK) return RaiseStatus(status);
+  return PyLong_FromUnsignedLongLong(operation);
+}
+
+PyObject* Submit(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  return SubmitWith(self, arguments, count, true);
+}
+
+PyObject* TrySubmit(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  return SubmitWith(self, arguments, count, false);
+}
+
+PyObject* Test(PyObject* self, PyObject* argument) {
+  std::uint64_t operation = 0;
+  if (!ReadNumber(argument, operation)) return nullptr;
+  std::int32_t done = 0;
+  const ringd_status status = ringd_test(Self(self)->context, operation, &done);
+  if (status != RINGD_OK) return RaiseStatus(status);
+  return PyBool_FromLong(done);
+}
+
+PyObject* Wait(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  std::uint64_t operation = 0;
+  if (!CheckCount("wait", count, 1, 2) || !ReadNumber(arguments[0], operation)) return nullptr;
+  long long timeout_ms = -1;
+  if (count == 2) {
+    timeout_ms = PyLong_AsLongLong(arguments[1]);
+    if (timeout_ms == -1 && PyErr_Occurred() != nullptr) return nullptr;
+  }
+  using Milliseconds = std::chrono::milliseconds;
+  const auto began = std::chrono::steady_clock::now();
+  for (;;) {
+    std::int64_t slice_ms = kSignalCheckMs;
+    bool last = false;
+    if (timeout_ms >= 0) {
+      const auto waited =
+          std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - began);
+      const std::int64_t left_ms = std::max<std::int64_t>(timeout_ms - waited.count(), 0);
+      last = left_ms <= slice_ms;
+      slice_ms = std::min(left_ms, slice_ms);
+    }
+    ringd_status status = RINGD_OK;
+    {
+      const WithoutGil without_gil;
+      status = ringd_wait(Self(self)->context, operation, slice_ms);
+    }
+    // This status says that the operation is still in flight, and nothing else.
+    if (status != RINGD_DEADLINE_EXCEEDED || last) return NoneOrError(status);
+    if (PyErr_CheckSignals() != 0) return nullptr;
+  }
+}
+
+PyObject* ArenaAlloc(PyObject* self, PyObject* argument) {
+  std::uint64_t bytes = 0;
+  if (!ReadNumber(argument, bytes)) return nullptr;
+  void* address = nullptr;
+  ringd_status status = RINGD_OK;
+  {
+    const WithoutGil without_gil;  // zeroing large memory takes its time
+    status = ringd_arena_alloc(Self(self)->context, bytes, &address);
+  }
+  if (status != RINGD_OK) return RaiseStatus(status);
+  return PyLong_FromVoidPtr(address);
+}
+
+PyObject* ArenaFree(PyObject* self, PyObject* argument) {
+  std::uint64_t address = 0;
+  if (!ReadNumber(argument, address)) return nullptr;
+  ringd_arena_free(Self(self)->context, Pointer(address));
+  Py_RETURN_NONE;
+}
+
+PyObject* ArenaContains(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+  if (!CheckCount("arena_contains", count, 2, 2) || !ReadNumber(arguments[0], address) ||
+      !ReadNumber(arguments[1], bytes)) {
+    return nullptr;
+  }
+  return PyBool_FromLong(ringd_arena_contains(Self(self)->context, Pointer(address), bytes));
+}
+
+PyObject* Leave(PyObject* self, PyObject* /*unused*/) {
+  ringd_status status = RINGD_OK;
+  {
+    const WithoutGil without_gil;
+    status = ringd_leave(Self(self)->context);
+  }
+  return NoneOrError(status);
+}
+
+PyObject* Abandon(PyObject* self, PyObject* /*unused*/) {
+  ringd_status status = RINGD_OK;
+  {
+    const WithoutGil without_gil;
+    status = ringd_abandon(Self(self)->context);
+  }
+  return NoneOrError(status);
+}
+
+void Deallocate(PyObject* self) {
+  ContextObject* object = Self(self);
+  if (object->context != nullptr) {
+    const WithoutGil without_gil;
+    ringd_close(object->context);
+  }
+  delete object->tensor_bytes;
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(self));
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+using FastMethod = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t);
+
+// Python keeps all kinds of methods in one pointer type.
+PyCFunction Fast(FastMethod method) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(method));
+}
+
+}  // namespace
+
+PyObject* MakeContextType() {
+  // Python keeps a pointer to it.
+  static PyMethodDef methods[] = {
+      {"place", Place, METH_NOARGS, "Where this rank is: a tuple in the order of ringd.Place."},
+      {"register", Register, METH_O, "Describes tensors; a list of registrations."},
+      {"submit", Fast(Submit), METH_FASTCALL, "(registration, source, destination) -> operation"},
+      {"try_submit", Fast(TrySubmit), METH_FASTCALL, "As submit, without waiting for room."},
+      {"test", Test, METH_O, "Whether an operation has ended."},
+      {"wait", Fast(Wait), METH_FASTCALL, "(operation, timeout_ms=-1): waits and consumes it."},
+      {"arena_alloc", ArenaAlloc, METH_O, "The address of zeroed memory shared with ringd."},
+      {"arena_free", ArenaFree, METH_O, "Gives arena memory back."},
+      {"arena_contains", Fast(ArenaContains), METH_FASTCALL, "(address, bytes) -> bool"},
+      {"leave", Leave, METH_NOARGS, "Leaves the job; calls under way end with CancelledError."},
+      {"abandon", Abandon, METH_NOARGS, "As leave, but the other ranks are told of a failure."},
+      {nullptr, nullptr, 0, nullptr},
+  };
+  static PyType_Slot slots[] = {
+      {Py_tp_dealloc, reinterpret_cast<void*>(Deallocate)},
+      {Py_tp_methods, methods},
+      {0, nullptr},
+  };
+  static PyType_Spec spec = {"ringd._ringd.Context", sizeof(ContextObject), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  return PyType_FromSpec(&spec);
+}
+
+PyObject* WrapContext(PyObject* type, ringd_context* context) {
+  ContextObject* object = PyObject_New(ContextObject, reinterpret_cast<PyTypeObject*>(type));
+  if (object == nullptr) {
+    ringd_close(context);
+    return nullptr;
+  }
+  object->context = context;
+  object->tensor_bytes = new std::vector<std::uint64_t>();
+  return reinterpret_cast<PyObject*>(object);
+}
+
+}  // namespace ringd::python

@@ -1,0 +1,74 @@
+"""How a process that has a place in a job ends.
+
+A program that comes to its end leaves its jobs in order. One that ends because of an exception must not: the other
+ranks would take its silence for a choice and wait for it, or be told of nothing but its absence. It abandons
+them, so that the others learn at once that this rank failed. That happens already when the exception is
+reported, before Python waits for the program's other threads: one of those may be waiting for a collective
+that will never come, and abandoning ends that wait.
+
+``sys.exit`` with whatever code, and a death by a signal, need nothing: the first is an end in order, and the second
+ringd sees itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import weakref
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ringd.context import Context
+
+_contexts: weakref.WeakSet[Context] = weakref.WeakSet()
+_watching_process = 0
+
+
+def watch(context: Context) -> None:
+    """Ends `context` as the process ends, if nobody has before."""
+    global _watching_process
+    _contexts.add(context)
+    if _watching_process == 0:
+        _previous_hooks.append(sys.excepthook)
+        sys.excepthook = _on_uncaught
+        atexit.register(_at_exit)
+    _watching_process = os.getpid()
+
+
+_previous_hooks: list = []
+
+
+def _interactive() -> bool:
+    """At a prompt an uncaught exception is the end of a line, not of the program."""
+    return hasattr(sys, "ps1") or bool(sys.flags.interactive)
+
+
+def _on_uncaught(
+    error_type: type[BaseException], error: BaseException, traceback: TracebackType | None
+) -> None:
+    try:
+        _previous_hooks[-1](error_type, error, traceback)
+    finally:
+        if not _interactive():
+            _end_all(failed=True)
+
+
+def _at_exit() -> None:
+    # Set when an exception was reported, also if somebody replaced the hook.
+    failed = getattr(sys, "last_value", None) is not None and not _interactive()
+    _end_all(failed)
+
+
+def _end_all(failed: bool) -> None:
+    if os.getpid() != _watching_process:
+        return  # a forked child: the places are its parent's
+    for context in list(_contexts):
+        try:
+            if failed:
+                context.abandon()
+            else:
+                context.close()
+        except Exception as error:  # the process is to end, whatever this says
+            print(f"ringd: leaving the job failed: {error}", file=sys.stderr)

@@ -1,0 +1,248 @@
+"""Reductions over all ranks, with the meanings that Horovod gave them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ringd.errors import InvalidArgumentError
+from ringd.torch.compression import Compression, Compressor
+from ringd.torch.job import Job, current
+from ringd.torch.operations import Handle, allreduce_spec, check_tensor, start, synchronize
+from ringd.types import ReduceOp
+
+Average = ReduceOp.AVERAGE
+Sum = ReduceOp.SUM
+Min = ReduceOp.MIN
+Max = ReduceOp.MAX
+Product = ReduceOp.PRODUCT
+
+_DIFFERENTIABLE = (Average, Sum)
+
+
+def chosen_op(average: bool | None, op: ReduceOp | None) -> ReduceOp:
+    """`op`, or what the older argument `average` says; Average if neither is given."""
+    if average is not None:
+        if op is not None:
+            raise ValueError("give op or average, not both")
+        return Average if average else Sum
+    return Average if op is None else ReduceOp(op)
+
+
+def full_name(job: Job, name: str | None) -> str:
+    return job.automatic_names.next("allreduce") if name is None else f"allreduce.{name}"
+
+
+def member_names(job: Job, name: str | None, count: int) -> list[str]:
+    base = job.automatic_names.next("grouped_allreduce") if name is None else f"grouped_allreduce.{name}"
+    return [f"{base}.{index + 1}of{count}" for index in range(count)]
+
+
+def _start(
+    job: Job,
+    names: Sequence[str],
+    sources: Sequence[torch.Tensor],
+    destinations: Sequence[torch.Tensor],
+    result: Any,
+    op: ReduceOp,
+    prescale: float,
+    postscale: float,
+) -> Handle:
+    if prescale == 0 or postscale == 0:
+        raise InvalidArgumentError("prescale_factor and postscale_factor must not be 0")
+    triples = zip(names, sources, destinations, strict=True)
+    work = [
+        (allreduce_spec(source, name, op, prescale, postscale), source, destination)
+        for name, source, destination in triples
+    ]
+    return start(job, result, work)
+
+
+def _output_for(tensor: torch.Tensor, name: str) -> torch.Tensor:
+    check_tensor(tensor, name)
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format, requires_grad=False)
+
+
+def allreduce_async(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle:
+    """Begins to reduce `tensor` over all ranks into a new one; ``synchronize`` gives it.
+
+    Each rank's tensor is multiplied by `prescale_factor` before, the result by `postscale_factor` after.
+    """
+    job = current()
+    chosen = chosen_op(average, op)
+    whole_name = full_name(job, name)
+    output = _output_for(tensor, whole_name)
+    return _start(job, [whole_name], [tensor], [output], output, chosen, prescale_factor, postscale_factor)
+
+
+def allreduce_async_(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle:
+    """As ``allreduce_async``, in place."""
+    job = current()
+    chosen = chosen_op(average, op)
+    whole_name = full_name(job, name)
+    return _start(job, [whole_name], [tensor], [tensor], tensor, chosen, prescale_factor, postscale_factor)
+
+
+def allreduce(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> torch.Tensor:
+    """The ranks' tensors reduced, as a new tensor. Differentiable for Sum and Average."""
+    chosen = chosen_op(average, op)
+    compressed, context = compression.compress(tensor)
+    if torch.is_grad_enabled() and compressed.requires_grad:
+        (reduced,) = _AllReduce.apply(name, chosen, prescale_factor, postscale_factor, False, compressed)
+    else:
+        reduced = synchronize(
+            allreduce_async(
+                compressed,
+                name=name,
+                op=chosen,
+                prescale_factor=prescale_factor,
+                postscale_factor=postscale_factor,
+            )
+        )
+    return compression.decompress(reduced, context)
+
+
+def allreduce_(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> torch.Tensor:
+    """Reduces `tensor` over all ranks in place and returns it."""
+    return synchronize(allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor))
+
+
+def grouped_allreduce_async(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle:
+    """As ``allreduce_async`` for several tensors; ``synchronize`` gives a list."""
+    job = current()
+    chosen = chosen_op(average, op)
+    names = member_names(job, name, len(tensors))
+    outputs = [_output_for(tensor, whole_name) for tensor, whole_name in zip(tensors, names, strict=True)]
+    return _start(job, names, tensors, outputs, outputs, chosen, prescale_factor, postscale_factor)
+
+
+def grouped_allreduce_async_(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle:
+    """As ``grouped_allreduce_async``, in place."""
+    job = current()
+    chosen = chosen_op(average, op)
+    names = member_names(job, name, len(tensors))
+    return _start(job, names, tensors, tensors, list(tensors), chosen, prescale_factor, postscale_factor)
+
+
+def grouped_allreduce(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[torch.Tensor]:
+    """As ``allreduce`` for several tensors at once."""
+    chosen = chosen_op(average, op)
+    pairs = [compression.compress(tensor) for tensor in tensors]
+    compressed = [tensor for tensor, _ in pairs]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in compressed):
+        reduced = _AllReduce.apply(name, chosen, prescale_factor, postscale_factor, True, *compressed)
+    else:
+        reduced = synchronize(
+            grouped_allreduce_async(
+                compressed,
+                name=name,
+                op=chosen,
+                prescale_factor=prescale_factor,
+                postscale_factor=postscale_factor,
+            )
+        )
+    contexts = [context for _, context in pairs]
+    return [
+        compression.decompress(tensor, context) for tensor, context in zip(reduced, contexts, strict=True)
+    ]
+
+
+def grouped_allreduce_(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[torch.Tensor]:
+    """As ``allreduce_`` for several tensors at once."""
+    return synchronize(grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor))
+
+
+class _AllReduce(torch.autograd.Function):
+    """y = post * sum(pre * x of each rank), over size for an average: its gradient is the same of dy."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        name: str | None,
+        op: ReduceOp,
+        prescale: float,
+        postscale: float,
+        grouped: bool,
+        *tensors: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.arguments = (name, op, prescale, postscale, grouped)
+        if not grouped:
+            return (synchronize(allreduce_async(tensors[0], None, name, op, prescale, postscale)),)
+        return tuple(synchronize(grouped_allreduce_async(tensors, None, name, op, prescale, postscale)))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
+        name, op, prescale, postscale, grouped = ctx.arguments
+        if op not in _DIFFERENTIABLE:
+            raise InvalidArgumentError(f"allreduce with op={op.name} has no gradient; only Sum and Average do")
+        name = None if name is None else f"{name}.gradient"
+        # The public functions, so that a gradient's gradient can be had.
+        if grouped:
+            results = grouped_allreduce(
+                gradients, name=name, op=op, prescale_factor=prescale, postscale_factor=postscale
+            )
+        else:
+            results = [
+                allreduce(gradients[0], None, name, Compression.none, op, prescale, postscale),
+            ]
+        return (None, None, None, None, None, *results)

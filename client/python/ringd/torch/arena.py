@@ -1,0 +1,40 @@
+"""Tensors in the memory that this process shares with ringd: reduced where they are, without a copy."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import weakref
+from collections.abc import Sequence
+
+import torch
+
+from ringd.torch.job import Job, current
+
+
+def empty(*shape: int | Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
+    """As ``torch.empty``, in the arena. The memory is zeroed, and given back when the last tensor in it goes.
+
+    After ``shutdown`` the tensor stays valid, but is ordinary memory to a later job.
+    ``ResourceExhaustedError`` if the arena is full; the message names its limit and the setting.
+    """
+    if len(shape) == 1 and not isinstance(shape[0], int):
+        extents = tuple(shape[0])
+    else:
+        extents = tuple(extent for extent in shape if isinstance(extent, int))
+    return allocate(current(), extents, dtype or torch.get_default_dtype())
+
+
+def allocate(job: Job, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    elements = math.prod(shape)
+    if elements == 0:
+        return torch.empty(tuple(shape), dtype=dtype)
+    context = job.context
+    size = elements * dtype.itemsize
+    address = context.arena_alloc(size)
+    memory = (ctypes.c_char * size).from_address(address)
+    # PyTorch holds the buffer as long as a tensor uses it. The bound method holds the context, and with it
+    # the mapping.
+    give_back = weakref.finalize(memory, context.arena_free, address)
+    give_back.atexit = False
+    return torch.frombuffer(memory, dtype=dtype).view(tuple(shape))

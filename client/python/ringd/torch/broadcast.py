@@ -1,0 +1,189 @@
+"""One rank's tensors, objects, parameters and optimizer state for all, and barriers."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ringd.errors import InvalidArgumentError
+from ringd.torch.job import Job, current
+from ringd.torch.operations import Handle, broadcast_spec, check_tensor, start, synchronize
+from ringd.types import CollectiveKind, TensorSpec
+
+# Objects travel in tensors of whole powers of two, so that few sizes have to be registered.
+_LEAST_OBJECT_BYTES = 1024
+_CANNOT_PICKLE = -1
+
+
+def _full_name(job: Job, name: str | None) -> str:
+    return job.automatic_names.next("broadcast") if name is None else f"broadcast.{name}"
+
+
+def broadcast_async(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> Handle:
+    """Begins to give all ranks the root's tensor as a new one; ``synchronize`` gives it."""
+    job = current()
+    whole_name = _full_name(job, name)
+    check_tensor(tensor, whole_name)
+    output = torch.empty_like(tensor, memory_format=torch.contiguous_format, requires_grad=False)
+    return start(job, output, [(broadcast_spec(tensor, whole_name, root_rank), tensor, output)])
+
+
+def broadcast_async_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> Handle:
+    """As ``broadcast_async``, in place."""
+    job = current()
+    spec = broadcast_spec(tensor, _full_name(job, name), root_rank)
+    return start(job, tensor, [(spec, tensor, tensor)])
+
+
+def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
+    """The root's tensor, as a new one. Differentiable: the root's gradient is the sum of all ranks'."""
+    if torch.is_grad_enabled() and tensor.requires_grad:
+        return _Broadcast.apply(tensor, root_rank, name)
+    return synchronize(broadcast_async(tensor, root_rank, name))
+
+
+def broadcast_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
+    """Writes the root's tensor into every rank's and returns it."""
+    return synchronize(broadcast_async_(tensor, root_rank, name))
+
+
+class _Broadcast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, root_rank: int, name: str | None) -> torch.Tensor:
+        ctx.arguments = (root_rank, name)
+        return synchronize(broadcast_async(tensor, root_rank, name))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
+        from ringd.torch.allreduce import Sum, allreduce
+
+        root_rank, name = ctx.arguments
+        name = None if name is None else f"{name}.gradient"
+        total = allreduce(gradients[0], name=name, op=Sum)
+        return total if current().place.rank == root_rank else torch.zeros_like(total), None, None
+
+
+def barrier(name: str | None = None) -> None:
+    """Returns when all ranks have called it."""
+    job = current()
+    whole_name = job.automatic_names.next("barrier") if name is None else f"barrier.{name}"
+    registration = job.registration(TensorSpec(whole_name, CollectiveKind.BARRIER, 0))
+    job.context.wait(job.context.submit(registration, 0, 0))
+
+
+def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = None) -> Any:
+    """The root's `obj`, for all ranks: anything that can be pickled. Other ranks' `obj` is ignored."""
+    job = current()
+    base = job.automatic_names.next("broadcast_object") if name is None else f"broadcast_object.{name}"
+    is_root = job.place.rank == root_rank
+    content = b""
+    failure: Exception | None = None
+    if is_root:
+        try:
+            content = pickle.dumps(obj)
+        except Exception as error:  # the others are waiting: tell them before anything else
+            failure = error
+    announced = torch.tensor(_CANNOT_PICKLE if failure is not None else len(content))
+    broadcast_(announced, root_rank, f"{base}.size")
+    size = int(announced)
+    if failure is not None:
+        raise failure
+    if size == _CANNOT_PICKLE:
+        raise InvalidArgumentError(f"{base}: rank {root_rank} could not pickle its object")
+    if is_root and job.place.size == 1:
+        return obj
+    buffer = torch.empty(max(_LEAST_OBJECT_BYTES, 1 << max(size - 1, 0).bit_length()), dtype=torch.uint8)
+    if is_root:
+        buffer[:size] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    broadcast_(buffer, root_rank, f"{base}.content")
+    return obj if is_root else pickle.loads(buffer[:size].numpy().tobytes())
+
+
+def broadcast_parameters(
+    params: Mapping[str, Any] | Iterable[tuple[str, Any]], root_rank: int
+) -> None:
+    """Gives all ranks the root's values of ``model.state_dict()`` or ``model.named_parameters()``."""
+    named = list(params.items() if isinstance(params, Mapping) else params)
+    for entry in named:
+        if not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)):
+            raise InvalidArgumentError("params must be a state_dict or pairs of name and tensor")
+    _broadcast_all([(name, value) for name, value in named if value is not None], root_rank)
+
+
+def _broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int) -> None:
+    """In place, all in flight together."""
+    job = current()
+    work = [(broadcast_spec(tensor, f"broadcast.{name}", root_rank), tensor, tensor) for name, tensor in named]
+    synchronize(start(job, None, work))
+
+
+@dataclass(frozen=True)
+class _TensorPlace:
+    """Stands for a tensor in a state whose tensors travel by themselves."""
+
+    index: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+
+def _without_tensors(state: Any, tensors: list[torch.Tensor]) -> Any:
+    """`state` with places for its tensors, which are appended to `tensors`."""
+    if isinstance(state, torch.Tensor):
+        tensors.append(state)
+        return _TensorPlace(len(tensors) - 1, state.dtype, tuple(state.shape))
+    if isinstance(state, dict):
+        return {key: _without_tensors(value, tensors) for key, value in state.items()}
+    if type(state) in (list, tuple):
+        return type(state)(_without_tensors(value, tensors) for value in state)
+    return state
+
+
+def _places_in(state: Any) -> Iterable[_TensorPlace]:
+    if isinstance(state, _TensorPlace):
+        yield state
+    elif isinstance(state, dict):
+        for value in state.values():
+            yield from _places_in(value)
+    elif type(state) in (list, tuple):
+        for value in state:
+            yield from _places_in(value)
+
+
+def _with_tensors(state: Any, tensors: list[torch.Tensor]) -> Any:
+    if isinstance(state, _TensorPlace):
+        return tensors[state.index]
+    if isinstance(state, dict):
+        return {key: _with_tensors(value, tensors) for key, value in state.items()}
+    if type(state) in (list, tuple):
+        return type(state)(_with_tensors(value, tensors) for value in state)
+    return state
+
+
+def broadcast_optimizer_state(
+    optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
+) -> None:
+    """Gives all ranks the root's optimizer state and settings, as after loading its ``state_dict()``.
+
+    The other ranks need no state of their own, so a checkpoint has to be loaded on the root only. `model` is accepted for
+    programs written for Horovod and not needed.
+    """
+    tensors: list[torch.Tensor] = []
+    is_root = current().place.rank == root_rank
+    skeleton = _without_tensors(optimizer.state_dict(), tensors) if is_root else None
+    skeleton = broadcast_object(skeleton, root_rank, "optimizer_state")
+    if not is_root:
+        tensors = [torch.empty(place.shape, dtype=place.dtype) for place in _places_in(skeleton)]
+    _broadcast_all(
+        [(f"optimizer_state.{index}", tensor.detach()) for index, tensor in enumerate(tensors)], root_rank
+    )
+    if not is_root:
+        try:
+            optimizer.load_state_dict(_with_tensors(skeleton, tensors))
+        except (ValueError, KeyError) as error:
+            raise InvalidArgumentError(
+                f"rank {root_rank}'s optimizer state does not fit this rank's optimizer: {error}"
+            ) from error

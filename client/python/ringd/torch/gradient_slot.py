@@ -1,0 +1,147 @@
+"""Where one parameter's gradient is reduced."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+
+from ringd.errors import RingdError
+from ringd.torch.arena import allocate
+from ringd.torch.compression import Compressor
+from ringd.torch.job import Job
+from ringd.torch.operations import allreduce_spec, dense
+from ringd.types import ReduceOp, TensorSpec
+
+_storage_use_count = getattr(torch._C, "_storage_Use_Count", None)
+
+
+def _uses(holder: list[torch.Tensor]) -> tuple[int, int]:
+    """How often the tensor in `holder` and its memory are referred to."""
+    tensor = holder[0]
+    memory = _storage_use_count(tensor.untyped_storage()._cdata) if _storage_use_count else sys.maxsize
+    return sys.getrefcount(tensor), memory
+
+
+# What _uses gives when nobody but the holder has the tensor.
+_UNSHARED = _uses([torch.zeros(1)])
+
+
+class GradientSlot:
+    """One parameter's way through the reductions.
+
+    The reduced gradient lies in the arena and becomes ``p.grad``. While it stays there (``set_to_none=False``, or several
+    backward passes) gradients are accumulated where they are reduced, and nothing is copied. A gradient from
+    elsewhere, as autograd makes after ``set_to_none=True``, is copied into the arena as it is submitted; nothing is copied
+    back. A tensor that the program has kept from an earlier step is never overwritten: the slot then takes new memory.
+
+    Where the arena is full the gradient is reduced in its own memory, through copies.
+
+    Thread safety: one thread at a time, that of the parameter's backward pass or of ``synchronize``.
+    """
+
+    __slots__ = (
+        "_arena",
+        "_arena_full",
+        "_compression",
+        "_context",
+        "_dtype",
+        "_job",
+        "_result",
+        "_source",
+        "operation",
+        "parameter",
+        "registration",
+        "spec",
+    )
+
+    def __init__(
+        self,
+        job: Job,
+        parameter: torch.Tensor,
+        name: str,
+        op: ReduceOp,
+        prescale: float,
+        postscale: float,
+        compression: type[Compressor],
+    ) -> None:
+        self.parameter = parameter
+        like_gradient, _ = compression.compress(torch.empty_like(parameter, requires_grad=False))
+        self.spec: TensorSpec = allreduce_spec(like_gradient, name, op, prescale, postscale)
+        self._dtype = like_gradient.dtype
+        # Set by the optimizer, for all slots at once.
+        self.registration = 0
+        # 0: none in flight.
+        self.operation = 0
+        self._job = job
+        self._compression = compression
+        # A list, so that its references can be counted; empty at first.
+        self._arena: list[torch.Tensor] = []
+        self._arena_full = False
+        # Of the operation in flight.
+        self._source: torch.Tensor | None = None
+        self._result: torch.Tensor | None = None
+        self._context: Any = None
+
+    def submit(self) -> None:
+        """Hands ``p.grad`` to ringd; zeros if there is none, because another rank may have computed it."""
+        gradient = self.parameter.grad
+        if gradient is None:
+            gradient = self.parameter.grad = torch.zeros_like(self.parameter)
+        compressed, context = self._compression.compress(gradient.detach())
+        if compressed.dtype != self._dtype or compressed.shape != self.spec.shape or compressed.is_sparse:
+            self._describe_anew(compressed)
+        source = dense(compressed)
+        result = self._place_for(source)
+        self.operation = self._job.context.submit(self.registration, source.data_ptr(), result.data_ptr())
+        self._source, self._result, self._context = source, result, context
+
+    def finish(self) -> None:
+        """Waits for the operation; afterwards ``p.grad`` is the reduced gradient."""
+        try:
+            self._job.context.wait(self.operation)
+        except RingdError:
+            self.forget()
+            raise
+        result, context = self._result, self._context
+        self.forget()
+        assert result is not None
+        parameter = self.parameter
+        gradient = parameter.grad
+        reduced = self._compression.decompress(result, context)
+        if reduced is not result and gradient is not None:
+            gradient.detach().copy_(reduced)
+        elif gradient is None or gradient.data_ptr() != reduced.data_ptr() or not gradient.is_contiguous():
+            parameter.grad = reduced
+
+    def forget(self) -> None:
+        """Gives up an operation that has ended."""
+        self.operation = 0
+        self._source = self._result = self._context = None
+
+    def _describe_anew(self, compressed: torch.Tensor) -> None:
+        """For a parameter whose type or shape the program has changed."""
+        spec = self.spec
+        self.spec = allreduce_spec(compressed, spec.name, ReduceOp(spec.op), spec.prescale, spec.postscale)
+        self.registration = self._job.registration(self.spec)
+        self._dtype = compressed.dtype
+        self._arena.clear()
+
+    def _place_for(self, source: torch.Tensor) -> torch.Tensor:
+        """Where the result of `source` goes: the arena, unless that is full."""
+        if self._arena:
+            arena = self._arena[0]
+            if arena.data_ptr() == source.data_ptr():
+                return arena
+            del arena
+            if _uses(self._arena) == _UNSHARED:
+                return self._arena[0]
+            self._arena.clear()
+        if not self._arena_full and source.numel() > 0:
+            try:
+                self._arena.append(allocate(self._job, source.shape, source.dtype))
+                return self._arena[0]
+            except RingdError:
+                self._arena_full = True
+        return source

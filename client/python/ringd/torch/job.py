@@ -1,0 +1,126 @@
+"""The job that this process takes part in: ``init`` to ``shutdown``, and its place."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+from ringd.context import Context
+from ringd.errors import FailedPreconditionError
+from ringd.torch.names import AutomaticNames
+from ringd.types import TensorSpec
+
+
+class Job:
+    """A context, and what PyTorch's part remembers about it.
+
+    Thread safety: any thread may call anything. The dictionaries hold one entry for each key whoever adds it, and a
+    registration asked for twice is the same number.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.place = context.place
+        self.automatic_names = AutomaticNames()
+        self._registrations: dict[TensorSpec, int] = {}
+        # Keeps the tensors of operations alive whose handles the program has dropped.
+        self.in_flight: set[Any] = set()
+
+    def registration(self, spec: TensorSpec) -> int:
+        """Its number; asks ringd the first time."""
+        number = self._registrations.get(spec)
+        if number is None:
+            (number,) = self.register([spec])
+        return number
+
+    def register(self, specs: list[TensorSpec]) -> list[int]:
+        """The numbers of all, with at most one call to ringd."""
+        unknown = [spec for spec in dict.fromkeys(specs) if spec not in self._registrations]
+        if unknown:
+            self._registrations.update(zip(unknown, self.context.register(unknown), strict=True))
+        return [self._registrations[spec] for spec in specs]
+
+
+_lock = threading.Lock()
+_job: Job | None = None
+
+
+def init(**options: Any) -> None:
+    """Takes this process's place in its job; blocks until all ranks have done so.
+
+    The place comes from the launcher's environment (``ringctl run``, torchrun, Slurm, Open MPI, MPICH); `options` are
+    those of ``ringd.Context`` and override it. Does nothing if this process has its place already.
+    """
+    global _job
+    with _lock:
+        if _job is None:
+            _job = Job(Context(**options))
+
+
+def shutdown() -> None:
+    """Leaves the job. Operations in flight end with ``CancelledError``; ``init`` may be called again."""
+    global _job
+    with _lock:
+        job, _job = _job, None
+    if job is not None:
+        job.context.close()
+        job.in_flight.clear()
+
+
+def is_initialized() -> bool:
+    """Whether this process has a place: between ``init`` and ``shutdown``."""
+    return _job is not None
+
+
+def current() -> Job:
+    """This process's job; ``FailedPreconditionError`` if it has none."""
+    job = _job
+    if job is None:
+        raise FailedPreconditionError("ringd.torch has not been initialized; call ringd.torch.init() first")
+    return job
+
+
+def rank() -> int:
+    """This process's number in the job, 0 to ``size() - 1``."""
+    return current().place.rank
+
+
+def size() -> int:
+    """How many processes the job has."""
+    return current().place.size
+
+
+def local_rank() -> int:
+    """This process's number among those on its node."""
+    return current().place.local_rank
+
+
+def local_size() -> int:
+    """How many processes of the job are on this node."""
+    return current().place.local_size
+
+
+def cross_rank() -> int:
+    """This node's number among the nodes that have a process with this local rank."""
+    return current().place.cross_rank
+
+
+def cross_size() -> int:
+    """How many nodes have a process with this local rank."""
+    return current().place.cross_size
+
+
+def is_homogeneous() -> bool:
+    """Whether every node has equally many processes."""
+    return current().place.homogeneous
+
+
+def _in_forked_child() -> None:
+    """The place is the parent's; the child may take one of its own."""
+    global _job, _lock
+    _job = None
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_in_forked_child)

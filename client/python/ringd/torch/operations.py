@@ -1,0 +1,183 @@
+"""From tensors to operations and back: what all functions of this package submit through."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ringd.errors import InvalidArgumentError, RingdError
+from ringd.torch.job import Job
+from ringd.types import CollectiveKind, DataType, ReduceOp, TensorSpec
+
+DATA_TYPES: dict[torch.dtype, DataType] = {
+    torch.uint8: DataType.UINT8,
+    torch.int8: DataType.INT8,
+    torch.uint16: DataType.UINT16,
+    torch.int16: DataType.INT16,
+    torch.uint32: DataType.UINT32,
+    torch.int32: DataType.INT32,
+    torch.uint64: DataType.UINT64,
+    torch.int64: DataType.INT64,
+    torch.float16: DataType.FLOAT16,
+    torch.bfloat16: DataType.BFLOAT16,
+    torch.float32: DataType.FLOAT32,
+    torch.float64: DataType.FLOAT64,
+    torch.bool: DataType.BOOL,
+    torch.float8_e4m3fn: DataType.FLOAT8_E4M3,
+    torch.float8_e5m2: DataType.FLOAT8_E5M2,
+}
+
+
+def check_tensor(tensor: torch.Tensor, name: str) -> None:
+    """``InvalidArgumentError`` for what can't be moved."""
+    if not isinstance(tensor, torch.Tensor):
+        raise InvalidArgumentError(f"{name}: expected a torch.Tensor, got {type(tensor).__name__}")
+    if tensor.layout != torch.strided:
+        raise InvalidArgumentError(f"{name}: the tensor is {tensor.layout}; only dense ones can be moved")
+    if tensor.device.type != "cpu":
+        raise InvalidArgumentError(
+            f"{name}: the tensor is on {tensor.device}; this release moves tensors in host memory only"
+        )
+    if tensor.dtype not in DATA_TYPES:
+        raise InvalidArgumentError(f"{name}: {tensor.dtype} is not supported")
+
+
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself if its elements lie in memory as they are read, else a copy that does."""
+    tensor = tensor.detach()
+    if tensor.is_neg():
+        tensor = tensor.resolve_neg()
+    return tensor.contiguous()
+
+
+def allreduce_spec(
+    tensor: torch.Tensor, name: str, op: ReduceOp, prescale: float, postscale: float
+) -> TensorSpec:
+    check_tensor(tensor, name)
+    return TensorSpec(
+        name,
+        CollectiveKind.ALLREDUCE,
+        DATA_TYPES[tensor.dtype],
+        op,
+        tuple(tensor.shape),
+        float(prescale),
+        float(postscale),
+    )
+
+
+def broadcast_spec(tensor: torch.Tensor, name: str, root_rank: int) -> TensorSpec:
+    check_tensor(tensor, name)
+    return TensorSpec(
+        name,
+        CollectiveKind.BROADCAST,
+        DATA_TYPES[tensor.dtype],
+        shape=tuple(tensor.shape),
+        root_rank=int(root_rank),
+    )
+
+
+class Handle:
+    """Operations in flight; for ``poll`` and ``synchronize``.
+
+    Thread safety: any thread may poll; synchronize runs once, further callers get its outcome.
+    Ownership: keeps the tensors alive, and is itself kept alive by its job, until it has been synchronized.
+    """
+
+    __slots__ = ("_error", "_finish", "_job", "_kept", "_lock", "_operations", "_result")
+
+    def __init__(self, job: Job, result: Any) -> None:
+        self._job = job
+        self._result = result
+        self._operations: list[int] = []
+        self._kept: list[torch.Tensor] = []
+        self._finish: list[Callable[[], None]] = []
+        self._error: RingdError | None = None
+        self._lock = threading.Lock()
+        job.in_flight.add(self)
+
+    def submit(self, registration: int, source: torch.Tensor, destination: torch.Tensor) -> None:
+        """Adds an operation. Both tensors are dense."""
+        self._operations.append(
+            self._job.context.submit(registration, source.data_ptr(), destination.data_ptr())
+        )
+        self._kept += (source, destination)
+
+    def afterwards(self, action: Callable[[], None]) -> None:
+        """Runs when all operations have succeeded, in the thread that synchronizes."""
+        self._finish.append(action)
+
+    def poll(self) -> bool:
+        """Whether ``synchronize`` would return at once."""
+        try:
+            return all(self._job.context.test(operation) for operation in list(self._operations))
+        except RingdError:
+            return True  # synchronize says what is wrong
+
+    def synchronize(self) -> Any:
+        """Waits for all operations; raises the first failure after all have ended."""
+        with self._lock:
+            while self._operations:
+                try:
+                    self._job.context.wait(self._operations[0])
+                except RingdError as error:
+                    if self._error is None:
+                        self._error = error
+                # An interrupt (Ctrl-C) leaves the operation here, to be waited for again.
+                self._operations.pop(0)
+            self._job.in_flight.discard(self)
+            self._kept.clear()
+            if self._error is not None:
+                raise self._error
+            while self._finish:
+                self._finish.pop(0)()
+            return self._result
+
+
+def start(
+    job: Job,
+    result: Any,
+    work: Sequence[tuple[TensorSpec, torch.Tensor, torch.Tensor]],
+) -> Handle:
+    """Submits all of (description, input, output) as one handle, whose result will be `result`.
+
+    Input and output may be the same tensor. An output that isn't dense is written when the operation has ended.
+    """
+    registrations = job.register([spec for spec, _, _ in work])
+    handle = Handle(job, result)
+    # If one is refused, those before it are on their way: the handle stays with the job and keeps their memory.
+    for registration, (_, source, destination) in zip(registrations, work, strict=True):
+        _submit(handle, registration, source, destination)
+    return handle
+
+
+def _submit(handle: Handle, registration: int, source: torch.Tensor, destination: torch.Tensor) -> None:
+    in_place = source is destination
+    readable = dense(source)
+    writable = readable if in_place else dense(destination)
+    handle.submit(registration, readable, writable)
+    if not in_place:
+        return
+    if writable.data_ptr() != destination.data_ptr():
+        handle.afterwards(lambda: _write_back(destination, writable))
+    else:
+        # As PyTorch's own in-place functions: a backward pass that needs the old values must fail.
+        handle.afterwards(lambda: torch.autograd.graph.increment_version(destination))
+
+
+def _write_back(destination: torch.Tensor, result: torch.Tensor) -> None:
+    with torch.no_grad():
+        destination.detach().copy_(result)
+    torch.autograd.graph.increment_version(destination)
+
+
+def poll(handle: Handle) -> bool:
+    """Whether the operations behind `handle` have ended, so that ``synchronize`` won't block."""
+    return handle.poll()
+
+
+def synchronize(handle: Handle) -> Any:
+    """Waits for the operations behind `handle` and returns their result: a tensor, or a list for a group."""
+    return handle.synchronize()
