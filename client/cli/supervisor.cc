@@ -199,22 +199,31 @@ class Supervisor {
   }
 
   void CollectEnds() {
+    std::vector<RankEnd> ends;
     for (const auto& process : processes_) {
       if (process->ended) continue;
       const std::optional<ProcessEnd> end = PeekEnd(process->pid);
       if (!end.has_value()) continue;
       process->ended = true;
       --running_;
-      outcome_.ends.push_back({process->rank, process->pid, *end, told_to_end_});
-      if (end->ok() || told_to_end_) continue;
-      options_.on_failure(outcome_.ends.back());
-      if (outcome_.first_failure.has_value()) continue;
-      outcome_.first_failure = outcome_.ends.size() - 1;
-      if (stage_ == Stage::kRunning) {
-        outcome_.cause = RunOutcome::Cause::kRankFailed;
-        BeginEnd(options_.grace);
-      }
+      ends.push_back({process->rank, process->pid, *end, told_to_end_});
     }
+    // Nothing tells in which order those ended that are found at once. One that was killed did not end
+    // because of the others.
+    std::stable_partition(ends.begin(), ends.end(),
+                          [](const RankEnd& end) { return end.end.signal != 0; });
+    for (const RankEnd& end : ends) TakeEnd(end);
+  }
+
+  void TakeEnd(const RankEnd& end) {
+    outcome_.ends.push_back(end);
+    if (end.end.ok() || end.signalled_by_us) return;
+    options_.on_failure(end);
+    if (outcome_.first_failure.has_value()) return;
+    outcome_.first_failure = outcome_.ends.size() - 1;
+    if (stage_ != Stage::kRunning) return;
+    outcome_.cause = RunOutcome::Cause::kRankFailed;
+    BeginEnd(options_.grace);
   }
 
   void BeginEnd(milliseconds grace) {
