@@ -171,7 +171,7 @@ def train_alone(args: argparse.Namespace, data: Digits) -> nn.Module:
 
 def largest_difference(one: nn.Module, other: nn.Module) -> float:
     pairs = zip(one.parameters(), other.parameters(), strict=True)
-    return max(float((a - b).abs().max()) for a, b in pairs)
+    return max(float((a - b).detach().abs().max()) for a, b in pairs)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -193,9 +193,7 @@ def main() -> int:
         print(f"--batch-size must be a multiple of the {hvd.size()} ranks", file=sys.stderr)
         return 2
     data = load_data(args.seed)
-    report = Report(
-        ranks=hvd.size(), nodes=hvd.cross_size(), epochs=args.epochs, tolerance=args.tolerance
-    )
+    report = Report(ranks=hvd.size(), nodes=hvd.cross_size(), epochs=args.epochs, tolerance=args.tolerance)
     model = train_distributed(args, data, report)
     rank = hvd.rank()
     hvd.shutdown()

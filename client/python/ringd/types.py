@@ -76,6 +76,4 @@ class Place(NamedTuple):
 
 
 # What Context.register takes: TensorSpecs, or plain tuples in their order.
-TensorSpecs = Sequence[
-    TensorSpec | tuple[str, int, int, int, tuple[int, ...], float, float, int]
-]
+TensorSpecs = Sequence[TensorSpec | tuple[str, int, int, int, tuple[int, ...], float, float, int]]

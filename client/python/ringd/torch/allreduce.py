@@ -209,7 +209,9 @@ def grouped_allreduce_(
     postscale_factor: float = 1.0,
 ) -> list[torch.Tensor]:
     """As ``allreduce_`` for several tensors at once."""
-    return synchronize(grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor))
+    return synchronize(
+        grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor)
+    )
 
 
 class _AllReduce(torch.autograd.Function):
@@ -234,7 +236,9 @@ class _AllReduce(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
         name, op, prescale, postscale, grouped = ctx.arguments
         if op not in _DIFFERENTIABLE:
-            raise InvalidArgumentError(f"allreduce with op={op.name} has no gradient; only Sum and Average do")
+            raise InvalidArgumentError(
+                f"allreduce with op={op.name} has no gradient; only Sum and Average do"
+            )
         name = None if name is None else f"{name}.gradient"
         # The public functions, so that a gradient's gradient can be had.
         if grouped:

@@ -103,9 +103,7 @@ def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = Non
     return obj if is_root else pickle.loads(buffer[:size].numpy().tobytes())
 
 
-def broadcast_parameters(
-    params: Mapping[str, Any] | Iterable[tuple[str, Any]], root_rank: int
-) -> None:
+def broadcast_parameters(params: Mapping[str, Any] | Iterable[tuple[str, Any]], root_rank: int) -> None:
     """Gives all ranks the root's values of ``model.state_dict()`` or ``model.named_parameters()``."""
     named = list(params.items() if isinstance(params, Mapping) else params)
     for entry in named:
@@ -117,7 +115,9 @@ def broadcast_parameters(
 def _broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int) -> None:
     """In place, all in flight together."""
     job = current()
-    work = [(broadcast_spec(tensor, f"broadcast.{name}", root_rank), tensor, tensor) for name, tensor in named]
+    work = [
+        (broadcast_spec(tensor, f"broadcast.{name}", root_rank), tensor, tensor) for name, tensor in named
+    ]
     synchronize(start(job, None, work))
 
 

@@ -140,7 +140,9 @@ def _names_of(
         return {parameter: f"parameter.{index}" for index, parameter in enumerate(parameters)}
     pairs = list(named)
     if any(not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)) for pair in pairs):
-        raise ValueError("named_parameters must be pairs of name and parameter, as model.named_parameters() gives")
+        raise ValueError(
+            "named_parameters must be pairs of name and parameter, as model.named_parameters() gives"
+        )
     seen: set[str] = set()
     for name, _ in pairs:
         if name in seen:

@@ -1,0 +1,317 @@
+"""Real ringds as pretended nodes of this machine, and rank processes of jobs on them.
+
+    def test_something(cluster: Cluster) -> None:
+        cluster.start_nodes(2)
+        job = cluster.start_job(PROGRAM, ranks_per_node=[1, 3])
+        job.expect_success()
+
+`PROGRAM` is Python source that each rank runs. Every process is ended, by its pid, when the test ends, whatever
+happened; a ringd that ended by itself meanwhile fails the test, unless the test says that it killed it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# For whatever should take a second: other tests may be using all processors.
+PATIENCE_S = 60.0
+# Of launchers, and of ringd itself: what runs the tests must not place their ranks.
+FOREIGN_VARIABLES = ("RINGD_", "OMPI_", "PMI", "SLURM_", "TORCHELASTIC_", "MPI_")
+LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+_job_numbers = itertools.count(1)
+
+
+def binary(name: str) -> Path:
+    """Where a built program is: RINGD_BIN_DIR, or what deploy/setup has linked."""
+    folder = Path(os.environ.get("RINGD_BIN_DIR", ROOT / "bin"))
+    path = folder / name
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is not built; run deploy/setup, or set RINGD_BIN_DIR")
+    return path
+
+
+def python() -> str:
+    """The interpreter that imports ringd and torch."""
+    return os.environ.get("RINGD_PYTHON", sys.executable)
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without what could place or configure a rank."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(FOREIGN_VARIABLES) and name not in LAUNCHER_VARIABLES
+    } | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
+    """Fails if `condition` has not become true in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        time.sleep(0.02)
+
+
+class Child:
+    """A process of ours with its output in a file."""
+
+    def __init__(self, command: Sequence[str | Path], environment: dict[str, str], log: Path) -> None:
+        self.log = log
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [str(part) for part in command],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    def send(self, number: signal.Signals) -> None:
+        """Signals the process if it is still there."""
+        if self.running():
+            self.process.send_signal(number)
+
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
+        """The exit code; minus the signal's number if one ended it."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self} still runs after {timeout_s} s:\n{self.output}") from None
+
+    def expect_output(self, text: str, timeout_s: float = PATIENCE_S) -> None:
+        """Waits for a line that contains `text`."""
+        wait_until(
+            lambda: text in self.output or not self.running(), f"'{text}' in the output of {self}", timeout_s
+        )
+        assert text in self.output, f"{self} ended without '{text}':\n{self.output}"
+
+    def destroy(self) -> None:
+        if self.running():
+            self.process.kill()  # also ends one that is stopped
+        self.process.wait(PATIENCE_S)
+
+
+class Node(Child):
+    """One ringd."""
+
+    def __init__(self, name: str, folder: Path, settings: dict[str, object]) -> None:
+        self.name = name
+        self.socket = folder / f"{name}.sock"
+        self._ready_file = folder / f"{name}.ready"
+        self._ready_file.unlink(missing_ok=True)
+        self.peer_address = ""
+        #: Set by a test that ends this ringd itself.
+        self.may_end = False
+        own = {
+            "socket": self.socket,
+            "node_name": name,
+            "peer_address": "127.0.0.1:0",
+            "state_dir": folder / f"{name}.state",
+            "ready_file": self._ready_file,
+        }
+        flags = [
+            part
+            for key, value in (own | settings).items()
+            for part in (f"--{key.replace('_', '-')}", str(value))
+        ]
+        super().__init__([binary("ringd"), *flags], clean_environment(), folder / f"{name}.log")
+
+    def __str__(self) -> str:
+        return f"ringd {self.name} (pid {self.pid})"
+
+    def wait_until_ready(self) -> None:
+        wait_until(lambda: self._ready_file.exists() or not self.running(), f"{self} serves")
+        assert self.running(), f"{self} ended:\n{self.output}"
+        self.peer_address = json.loads(self._ready_file.read_text())["peer_address"]
+
+    def kill(self) -> None:
+        """As a crash: at once and without a word."""
+        self.may_end = True
+        self.send(signal.SIGKILL)
+        self.wait()
+
+    def terminate(self) -> int:
+        """SIGTERM; the exit code."""
+        self.may_end = True
+        self.send(signal.SIGTERM)
+        return self.wait()
+
+
+class Rank(Child):
+    """One rank's process."""
+
+    def __init__(
+        self, number: int, node: Node, command: list[str], environment: dict[str, str], log: Path
+    ) -> None:
+        super().__init__(command, environment, log)
+        self.number = number
+        self.node = node
+
+    def __str__(self) -> str:
+        return f"rank {self.number} (pid {self.pid})"
+
+
+@dataclass
+class JobRun:
+    """The ranks of one job."""
+
+    job_id: str
+    ranks: list[Rank] = field(default_factory=list)
+
+    def wait(self, timeout_s: float = PATIENCE_S) -> list[int]:
+        """All exit codes, by rank."""
+        deadline = time.monotonic() + timeout_s
+        return [rank.wait(max(0.1, deadline - time.monotonic())) for rank in self.ranks]
+
+    def expect_success(self, timeout_s: float = PATIENCE_S) -> None:
+        codes = self.wait(timeout_s)
+        assert codes == [0] * len(codes), f"exit codes {codes}\n{self.transcript()}"
+
+    def expect_output(self, text: str, timeout_s: float = PATIENCE_S) -> None:
+        """Waits until every rank has printed `text`."""
+        for rank in self.ranks:
+            rank.expect_output(text, timeout_s)
+
+    def transcript(self) -> str:
+        """What all ranks have printed."""
+        return "\n".join(
+            textwrap.indent(rank.output, f"[{rank.number}] ", lambda _: True) for rank in self.ranks
+        )
+
+
+class Cluster:
+    """Nodes and jobs of one test. `folder` has a short name: Unix sockets are made in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.nodes: list[Node] = []
+        self._jobs: list[JobRun] = []
+
+    def start_nodes(self, count: int, **settings: object) -> list[Node]:
+        """Starts ringds with these settings (``spin="0s"``) and waits until they serve."""
+        started = [self._start(f"node{len(self.nodes) + index}", settings) for index in range(count)]
+        for node in started:
+            node.wait_until_ready()
+        self.nodes += started
+        return started
+
+    def restart(self, node: Node, **settings: object) -> Node:
+        """A new ringd with the name and the socket of `node`, which has ended."""
+        assert not node.running()
+        successor = self._start(node.name, settings)
+        successor.wait_until_ready()
+        self.nodes[self.nodes.index(node)] = successor
+        return successor
+
+    def _start(self, name: str, settings: dict[str, object]) -> Node:
+        return Node(name, self.folder, settings)
+
+    def start_job(
+        self,
+        source: str,
+        ranks_per_node: Sequence[int],
+        *,
+        arguments: Sequence[str] = (),
+        environment: dict[str, str] | None = None,
+        job_id: str | None = None,
+        secret: str = "integration",
+        only_ranks: Sequence[int] | None = None,
+    ) -> JobRun:
+        """Starts a process for each rank, which runs `source`; ranks are numbered node by node.
+
+        only_ranks: the others are never started.
+        """
+        job = JobRun(job_id or f"job{next(_job_numbers)}")
+        self._jobs.append(job)
+        program = self.folder / f"{job.job_id}-{len(self._jobs)}.py"
+        program.write_text(textwrap.dedent(source))
+        places = [
+            (node, local_rank, local_size)
+            for node, local_size in zip(self.nodes, ranks_per_node, strict=False)
+            for local_rank in range(local_size)
+        ]
+        assert len(places) == sum(ranks_per_node), "more nodes in ranks_per_node than were started"
+        for number, (node, local_rank, local_size) in enumerate(places):
+            if only_ranks is not None and number not in only_ranks:
+                continue
+            variables = {
+                "RANK": number,
+                "WORLD_SIZE": len(places),
+                "LOCAL_RANK": local_rank,
+                "LOCAL_WORLD_SIZE": local_size,
+                "RINGD_SOCKET": node.socket,
+                "RINGD_RENDEZVOUS": places[0][0].peer_address,
+                "RINGD_JOB_ID": job.job_id,
+                "RINGD_JOB_SECRET": secret,
+            }
+            texts = {name: str(value) for name, value in variables.items()}
+            log = self.folder / f"{program.stem}-rank{number}.log"
+            command = [python(), str(program), *arguments]
+            job.ranks.append(
+                Rank(number, node, command, clean_environment() | texts | (environment or {}), log)
+            )
+        return job
+
+    def ringctl(
+        self, *arguments: str | Path, node: Node | None = None, timeout_s: float = PATIENCE_S
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs ringctl against `node`, the first one if not said."""
+        environment = clean_environment()
+        if node is not None or self.nodes:
+            environment["RINGD_SOCKET"] = str((node or self.nodes[0]).socket)
+        return subprocess.run(
+            [binary("ringctl"), *arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def end(self) -> None:
+        """Ends every process, then fails if a ringd had ended by itself or doesn't end when told to."""
+        for job in self._jobs:
+            for rank in job.ranks:
+                rank.destroy()
+        died = [node for node in self.nodes if not node.running() and not node.may_end]
+        for node in self.nodes:
+            node.send(signal.SIGCONT)
+            node.send(signal.SIGTERM)
+        slow = [node for node in self.nodes if not _ends_within(node, 15.0)]
+        for node in self.nodes:
+            node.destroy()
+        assert not died, "\n".join(f"{node} died ({node.wait()}):\n{node.output}" for node in died)
+        assert not slow, "\n".join(f"{node} did not end after SIGTERM:\n{node.output}" for node in slow)
+
+
+def _ends_within(node: Node, seconds: float) -> bool:
+    try:
+        node.process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True

@@ -1,0 +1,27 @@
+"""Fixtures of the integration tests."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cluster import Cluster
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """A cluster without nodes yet, ended with the test."""
+    # Not tmp_path: its name is too long for a Unix socket.
+    folder = Path(tempfile.mkdtemp(prefix="ringd-", dir="/tmp"))
+    made = Cluster(folder)
+    try:
+        yield made
+    finally:
+        try:
+            made.end()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
