@@ -154,7 +154,8 @@ class Runner:
         calls = batch.inner * (batch.samples + batch.warmup)
         if any(floors.beats_the_line(value, row.payload, row.topology) for value in seconds):
             raise PeerError(f"{label}: CHEATED, faster than the line: {min(seconds) * 1e3:.3g} ms")
-        if sent < 0.99 * floors.fewest_bytes_on_wire(row.payload, row.topology.nodes, calls):
+        # When rank 0 has its sum, the last bytes for the others may still be in the shapers' queues.
+        if sent < 0.9 * floors.fewest_bytes_on_wire(row.payload, row.topology.nodes, calls):
             raise PeerError(f"{label}: CHEATED, only {sent} bytes crossed the links in {calls} calls")
 
     def _drop(self, contestant: str, way: Way, error: PeerError, measured: Measured) -> None:

@@ -23,6 +23,10 @@ from pathlib import Path
 from .site import PREFIX
 from .work import Batch, TensorList, Way, work_line
 
+# How much of a failed process's output is shown.
+LAST_LINES = 6
+MOST_COLUMNS = 160
+
 
 class PeerError(Exception):
     """A peer broke, hung or gave a wrong sum: its figures would be worthless."""
@@ -112,7 +116,8 @@ class Session:
         """The end of what the processes printed."""
         self._log.flush()
         text = (self.folder / "log").read_text(encoding="utf-8", errors="replace")
-        return " | ".join(line for line in text.strip().splitlines()[-12:] if line.strip())
+        lines = [line.strip()[:MOST_COLUMNS] for line in text.splitlines() if line.strip()]
+        return " | ".join(lines[-LAST_LINES:])
 
     def stop(self) -> None:
         """Ends the processes and removes the control folder. Idempotent."""

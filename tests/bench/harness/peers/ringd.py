@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,8 +12,11 @@ from ..session import Launch
 from ..site import Site
 from .peer import HUGE_HEAP, Peer, Say, Unavailable
 
-TARGETS = ["//daemon:ringd", "//client/cli:ringctl", "//tests/bench:ringd_driver"]
-PEER_PORT = 7117
+TARGETS = {
+    "ringd": "daemon:ringd",
+    "ringctl": "client/cli:ringctl",
+    "ringd_driver": "tests/bench:ringd_driver",
+}
 
 # What a configuration adds to the daemon's and the ranks' environment.
 CONFIGURATIONS: dict[str, dict[str, str]] = {
@@ -20,9 +24,9 @@ CONFIGURATIONS: dict[str, dict[str, str]] = {
     "fixed-64MiB": {"RINGD_FUSION_THRESHOLD": str(64 << 20)},
     "no-fusion": {"RINGD_FUSION_THRESHOLD": "0"},
     "huge-heap": dict([HUGE_HEAP.split("=", 1)]),
-    # Nobody spins, or everybody does for longer than any operation of these rows takes.
+    # Nobody spins, or everybody does, for longer than a small operation takes.
     "sleep": {"RINGD_SPIN": "0s", "RINGD_SPIN_US": "0"},
-    "spin": {"RINGD_SPIN": "20ms", "RINGD_SPIN_US": "20000"},
+    "spin": {"RINGD_SPIN": "50us", "RINGD_SPIN_US": "50"},
 }
 
 
@@ -31,25 +35,19 @@ class Ringd(Peer):
 
     name = "ringd"
 
-    def __init__(self) -> None:
-        self._binaries = paths.REPOSITORY / "bazel-bin"
-
-    @property
-    def daemon(self) -> Path:
-        return self._binaries / "daemon" / "ringd"
-
-    @property
-    def control_tool(self) -> Path:
-        return self._binaries / "client" / "cli" / "ringctl"
-
-    @property
-    def driver(self) -> Path:
-        return self._binaries / "tests" / "bench" / "ringd_driver"
+    daemon = paths.BINARIES / "ringd"
+    control_tool = paths.BINARIES / "ringctl"
+    driver = paths.BINARIES / "ringd_driver"
 
     def install(self, say: Say, may_install: bool) -> None:
+        """Builds, and keeps copies: the next build must not change what a long run measures."""
         if may_install:
             say("building ringd and its driver")
-            self._binaries = build(TARGETS)
+            built = build([f"//{target}" for target in TARGETS.values()])
+            for name, target in TARGETS.items():
+                fresh = paths.BINARIES / f"{name}.new"
+                shutil.copy2(built / target.replace(":", "/"), fresh)
+                fresh.rename(paths.BINARIES / name)
         for binary in (self.daemon, self.driver):
             if not os.access(binary, os.X_OK):
                 raise Unavailable(f"{binary} is not built")
@@ -57,8 +55,9 @@ class Ringd(Peer):
     def launches(self, configuration: str, site: Site, control: Path) -> list[Launch]:
         topology = site.topology
         extra = CONFIGURATIONS[configuration]
+        port = site.port()
         launches = [
-            Launch(site.inside(node, self._daemon_command(site, node, control)), extra)
+            Launch(site.inside(node, self._daemon_command(site, node, port, control)), extra)
             for node in range(topology.nodes)
         ]
         for rank in range(topology.ranks):
@@ -69,7 +68,7 @@ class Ringd(Peer):
                 "LOCAL_RANK": str(local_rank),
                 "LOCAL_WORLD_SIZE": str(topology.ranks_per_node),
                 "MASTER_ADDR": site.address(0),
-                "RINGD_PEER_PORT": str(PEER_PORT),
+                "RINGD_PEER_PORT": str(port),
                 "RINGD_SOCKET": socket_path(control, node),
                 "RINGD_JOB_ID": control.name,
                 **extra,
@@ -80,11 +79,11 @@ class Ringd(Peer):
             launches.append(Launch(site.inside(node, argv), environment))
         return launches
 
-    def _daemon_command(self, site: Site, node: int, control: Path) -> list[str]:
+    def _daemon_command(self, site: Site, node: int, port: int, control: Path) -> list[str]:
         return [
             str(self.daemon),
             f"--socket={socket_path(control, node)}",
-            f"--peer-address={site.address(node)}:{PEER_PORT}",
+            f"--peer-address={site.address(node)}:{port}",
             f"--node-name=node{node}",
             f"--state-dir={control}/state{node}",
             f"--ready-file={ready_path(control, node)}",

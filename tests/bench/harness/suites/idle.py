@@ -88,7 +88,7 @@ def steady_steps(
 
 def negotiation_messages(ringctl: Path, control: Path, site: Site) -> float:
     """What `ringctl comms` of the first node counts. Raises PeerError when it does not say."""
-    command = site.inside(0, [str(ringctl), "--socket", socket_path(control, 0), "comms", "--json"])
+    command = site.inside(0, [str(ringctl), "comms", "--socket", socket_path(control, 0), "--json"])
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     if done.returncode != 0:
         raise PeerError(f"ringctl comms: {done.stderr.strip()}")
