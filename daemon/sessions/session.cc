@@ -21,6 +21,10 @@ Session::Session(std::unique_ptr<SessionResources> resources)
                    resources_->layout.completion_capacity) {}
 
 std::optional<CheckedSubmission> Session::Next(absl::Status& violation) noexcept {
+  if (completion_ring_damaged_) {
+    violation = absl::InvalidArgumentError("the completion ring's cursor jumped");
+    return std::nullopt;
+  }
   Submission record;
   switch (submissions_.TryPop(record)) {
     case RingResult::kOk:
@@ -96,7 +100,7 @@ void Session::DrainEventFd() noexcept {
   [[maybe_unused]] const ssize_t got = ::preadv2(event_fd(), &part, 1, -1, RWF_NOWAIT);
 }
 
-bool Session::Complete(std::uint64_t sequence, const absl::Status& status) noexcept {
+void Session::Complete(std::uint64_t sequence, const absl::Status& status) noexcept {
   CompletionRecord record{};
   record.sequence = sequence;
   record.completed_ns = MonotonicNanos();
@@ -115,7 +119,8 @@ bool Session::Complete(std::uint64_t sequence, const absl::Status& status) noexc
   }
   ++completed_;
   completions_pending_ = true;
-  return completions_.TryPush(record) == RingResult::kOk;
+  // There is room for all that is in flight, so anything but kOk is the client's doing. Next() tells.
+  if (completions_.TryPush(record) != RingResult::kOk) completion_ring_damaged_ = true;
 }
 
 void Session::FlushCompletions() noexcept {

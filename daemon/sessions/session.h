@@ -64,9 +64,8 @@ class Session {
   // Takes what the client wrote to the eventfd.
   void DrainEventFd() noexcept;
 
-  // Ends a submission. The client sees it at the latest after FlushCompletions. False: the client has
-  // damaged its completion ring, end the session.
-  bool Complete(std::uint64_t sequence, const absl::Status& status) noexcept;
+  // Ends a submission. The client sees it at the latest after FlushCompletions.
+  void Complete(std::uint64_t sequence, const absl::Status& status) noexcept;
   // Wakes the client's waiters if there are any and something was completed since the last call.
   void FlushCompletions() noexcept;
 
@@ -98,6 +97,7 @@ class Session {
   std::uint64_t next_sequence_ = 0;
   std::uint64_t completed_ = 0;
   std::uint64_t failed_ = 0;
+  bool completion_ring_damaged_ = false;
   bool completions_pending_ = false;
   std::string last_error_;
   std::uint32_t error_slot_ = 0;
