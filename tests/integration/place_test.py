@@ -66,4 +66,4 @@ def test_a_process_without_launcher_is_alone(cluster: Cluster) -> None:
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    assert places(result.stdout) == ["0 1 0 1 0 1 1 0 True".split()]
+    assert places(result.stdout) == [["0", "1", "0", "1", "0", "1", "1", "0", "True"]]
