@@ -223,20 +223,25 @@ absl::Status AttachListener::CheckGrpcLimits(uid_t uid) const {
 }
 
 void AttachListener::ServeGrpc(PendingConnection connection) {
-  absl::Status status = admission_.CheckUser(connection.peer());
-  if (status.ok()) status = CheckGrpcLimits(connection.peer().uid);
-  if (!status.ok()) {
-    LogConnection(status.message(), connection.peer());
-    RefuseGrpc(connection.socket(), status.message());
+  const PeerCredentials peer = connection.peer();
+  // Both kinds count: who is not admitted may not use up ringd's descriptors either.
+  if (absl::Status status = CheckGrpcLimits(peer.uid); !status.ok()) {
+    LogConnection(status.message(), peer);
     return;
   }
+  const absl::Status admitted = admission_.CheckUser(peer);
+  if (!admitted.ok()) LogConnection(admitted.message(), peer);
   // The other descriptor's interest ends with it; ours lasts until the connection hangs up.
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.socket(), nullptr);
   UniqueFd watch(::fcntl(connection.socket(), F_DUPFD_CLOEXEC, 0));
   const std::uint64_t key = next_key_++;
   if (!watch.valid() || !Watch(watch.get(), 0, key)) return;
-  grpc_connections_.emplace(key, GrpcConnection{std::move(watch), connection.peer().uid});
-  callbacks_.on_grpc_connection(connection.TakeSocket());
+  grpc_connections_.emplace(key, GrpcConnection{std::move(watch), peer.uid});
+  if (admitted.ok()) {
+    callbacks_.on_grpc_connection(connection.TakeSocket());
+  } else {
+    callbacks_.on_refused_grpc_connection(connection.TakeSocket());
+  }
 }
 
 void AttachListener::ServeAttach(PendingConnection connection) {

@@ -36,6 +36,8 @@ struct AttachCallbacks {
   std::function<void(std::unique_ptr<SessionResources>)> on_attached;
   // A connected, non-blocking socket whose first bytes are or will be gRPC's.
   std::function<void(UniqueFd)> on_grpc_connection;
+  // The same, of a user who is not admitted: for a server that says so to every call.
+  std::function<void(UniqueFd)> on_refused_grpc_connection;
   // An attach was refused; the client has been told why.
   std::function<void()> on_refused;
 };

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "daemon/rpc/grpc_deadline.h"
+#include "daemon/rpc/refusing_server.h"
 #include "daemon/rpc/services.h"
 #include "proto/rpc/admin.grpc.pb.h"
 #include "proto/rpc/client.grpc.pb.h"
@@ -36,15 +37,19 @@ class LocalServer::Impl {
   std::unique_ptr<grpc::Service> client_service;
   std::unique_ptr<grpc::Service> admin_service;
   std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<RefusingServer> refusing;
 };
 
 absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(EngineControl* engine,
                                                                 std::uint64_t max_joins) {
+  absl::StatusOr<std::unique_ptr<RefusingServer>> refusing = RefusingServer::Start();
+  if (!refusing.ok()) return refusing.status();
   // Both switch on a plugin of every server that is built later.
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
 
   auto impl = std::make_unique<Impl>(engine);
+  impl->refusing = *std::move(refusing);
   grpc::ServerBuilder builder;
   builder.RegisterService(impl->client_service.get());
   builder.RegisterService(impl->admin_service.get());
@@ -69,6 +74,10 @@ void LocalServer::AddConnection(UniqueFd socket) {
   grpc::AddInsecureChannelFromFd(impl_->server.get(), socket.Release());
 }
 
+void LocalServer::RefuseConnection(UniqueFd socket) {
+  impl_->refusing->AddConnection(std::move(socket));
+}
+
 void LocalServer::SetServing(bool serving) {
   grpc::HealthCheckServiceInterface* health = impl_->server->GetHealthCheckService();
   health->SetServingStatus(serving);
@@ -77,6 +86,7 @@ void LocalServer::SetServing(bool serving) {
 }
 
 void LocalServer::Shutdown(Clock::time_point deadline) {
+  impl_->refusing->Shutdown(deadline);
   impl_->server->Shutdown(ToGrpcDeadline(deadline));
   impl_->server->Wait();
 }

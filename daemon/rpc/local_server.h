@@ -15,7 +15,7 @@ namespace ringd {
 // Serves Client, Admin, the standard health service and reflection on connections that it is given:
 // it listens nowhere itself. Who may connect is decided before, by the attach listener.
 //
-// Thread safety: all methods from any thread; AddConnection not after Shutdown.
+// Thread safety: all methods from any thread; no connections after Shutdown.
 // Ownership: owns the connections; the engine is borrowed and outlives this.
 class LocalServer {
  public:
@@ -26,6 +26,9 @@ class LocalServer {
 
   // `socket` is connected and non-blocking.
   void AddConnection(UniqueFd socket);
+
+  // The same, of somebody who is not admitted: every call is answered PERMISSION_DENIED.
+  void RefuseConnection(UniqueFd socket);
 
   // What the health service answers, for the server as a whole and for each of its services.
   void SetServing(bool serving);

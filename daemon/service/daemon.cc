@@ -70,6 +70,7 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
       config,
       {[this](std::unique_ptr<SessionResources> session) { engine_->Attach(std::move(session)); },
        [this](UniqueFd connection) { local_server_->AddConnection(std::move(connection)); },
+       [this](UniqueFd connection) { local_server_->RefuseConnection(std::move(connection)); },
        [this] { engine_->CountRefusedAttach(); }});
   if (!listener.ok()) return listener.status();
   listener_ = *std::move(listener);

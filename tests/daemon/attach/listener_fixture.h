@@ -61,6 +61,10 @@ class ListenerFixture {
               grpc_connections_.push_back(std::move(connection));
               changed_.NotifyAll();
             },
+            [this](UniqueFd connection) {
+              MutexLock lock(mutex_);
+              refused_grpc_connections_.push_back(std::move(connection));
+            },
             [this] {
               MutexLock lock(mutex_);
               ++refused_;
@@ -99,6 +103,7 @@ class ListenerFixture {
   CondVar changed_;
   std::vector<std::unique_ptr<SessionResources>> sessions_;
   std::vector<UniqueFd> grpc_connections_;
+  std::vector<UniqueFd> refused_grpc_connections_;
   int refused_ = 0;
 };
 
