@@ -49,10 +49,10 @@ struct NeighbourStatistics {
 struct CommunicatorStatistics {
   std::uint64_t operations_posted = 0;
   std::uint64_t operations_done = 0;
-  std::uint64_t operations_failed = 0;  // completed with any other outcome than kDone
-  std::uint64_t bytes_reduced = 0;      // buffer bytes of the operations done
-  std::uint64_t messages_discarded = 0; // late ones, of operations cancelled or finished
-  std::uint64_t messages_early = 0;     // ones that waited for their operation to be posted
+  std::uint64_t operations_failed = 0;          // completed with any other outcome than kDone
+  std::uint64_t bytes_reduced = 0;              // buffer bytes of the operations done
+  std::uint64_t messages_discarded = 0;         // late ones, of operations cancelled or finished
+  std::uint64_t messages_early = 0;             // ones that waited for their operation to be posted
   std::vector<NeighbourStatistics> neighbours;  // the nodes that messages were exchanged with
 };
 

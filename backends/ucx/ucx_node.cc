@@ -41,8 +41,8 @@ std::string NodeName(const CommunicatorSpec& spec, std::size_t node) {
 absl::Status CheckSpec(const CommunicatorSpec& spec) {
   const auto node_count = static_cast<std::int64_t>(spec.addresses.size());
   if (spec.self.value() < 0 || spec.self.value() >= node_count) {
-    return absl::InvalidArgumentError(absl::StrCat("node ", spec.self.value(),
-                                                   " is not one of the ", node_count, " nodes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("node ", spec.self.value(), " is not one of the ", node_count, " nodes"));
   }
   for (std::size_t i = 0; i < spec.addresses.size(); ++i) {
     if (!UnwrapWorkerAddress(spec.addresses[i])) {
@@ -143,13 +143,14 @@ absl::StatusOr<std::unique_ptr<Communicator>> UcxNode::CreateCommunicator(
   // noticed also when nothing is sent.
   const std::size_t node_count = spec.addresses.size();
   const auto self = static_cast<std::size_t>(spec.self.value());
-  for (const std::size_t neighbour : {(self + 1) % node_count, (self + node_count - 1) % node_count}) {
+  for (const std::size_t neighbour :
+       {(self + 1) % node_count, (self + node_count - 1) % node_count}) {
     if (neighbour == self) continue;
     const auto node = NodeIndex(static_cast<std::int32_t>(neighbour));
     if (wire->PeerOf(node).lost()) {
       orphans.Clear(held_pool_);
-      return absl::UnavailableError(absl::StrCat(NodeName(spec, neighbour), " can't be reached: ",
-                                                 wire->PeerOf(node).LossReason()));
+      return absl::UnavailableError(absl::StrCat(
+          NodeName(spec, neighbour), " can't be reached: ", wire->PeerOf(node).LossReason()));
     }
   }
   UcxWire* const borrowed_wire = wire.get();
@@ -211,12 +212,12 @@ ucs_status_t UcxNode::OnActiveMessage(void* self, const void* header, std::size_
 ucs_status_t UcxNode::Fetch(const MessageHeader& header, void* data, std::size_t length) {
   auto* const landing = new Landing{this, held_pool_.Take(header, length)};
   ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                       UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+  param.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   param.cb.recv_am = &UcxNode::OnLanded;
   param.user_data = landing;
-  const ucs_status_ptr_t request = ucp_am_recv_data_nbx(
-      worker_.get(), data, landing->message->data(), length, &param);
+  const ucs_status_ptr_t request =
+      ucp_am_recv_data_nbx(worker_.get(), data, landing->message->data(), length, &param);
   if (!UCS_PTR_IS_ERR(request)) return UCS_INPROGRESS;
   // The sender is gone; that is noticed at its endpoint.
   held_pool_.GiveBack(landing->message);

@@ -27,8 +27,9 @@ void CheckStillWorks(BackendWorld& world, OperationId id) {
   std::vector<std::vector<float>> buffers;
   for (int node = 0; node < world.node_count(); ++node) buffers.emplace_back(20000, 1.0f);
   for (int node = 0; node < world.node_count(); ++node) {
-    REQUIRE(world.at(node).TryPost(AllReduce(id, DataType::kFloat32, ReduceOp::kSum,
-                                             buffers[static_cast<std::size_t>(node)].data(), 20000)));
+    REQUIRE(
+        world.at(node).TryPost(AllReduce(id, DataType::kFloat32, ReduceOp::kSum,
+                                         buffers[static_cast<std::size_t>(node)].data(), 20000)));
   }
   REQUIRE(world.RunUntil([&] {
     for (int node = 0; node < world.node_count(); ++node) {
@@ -45,7 +46,8 @@ void CheckStillWorks(BackendWorld& world, OperationId id) {
 
 }  // namespace
 
-TEST_CASE("Backend: a cancelled operation completes as cancelled, and its late messages harm nobody") {
+TEST_CASE(
+    "Backend: a cancelled operation completes as cancelled, and its late messages harm nobody") {
   const BackendKind kind = AnyBackend();
   const std::size_t count = GENERATE(std::size_t{10}, std::size_t{200000});
   const int steps = GENERATE(0, 1, 3, 10);
@@ -54,8 +56,9 @@ TEST_CASE("Backend: a cancelled operation completes as cancelled, and its late m
   std::vector<std::vector<float>> buffers(3, std::vector<float>(count, 1.0f));
   // Node 2 never posts: nobody can finish.
   for (int node = 0; node < 2; ++node) {
-    REQUIRE(world.at(node).TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum,
-                                             buffers[static_cast<std::size_t>(node)].data(), count)));
+    REQUIRE(
+        world.at(node).TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum,
+                                         buffers[static_cast<std::size_t>(node)].data(), count)));
   }
   for (int i = 0; i < steps; ++i) world.Step();
   for (int node = 0; node < 3; ++node) world.at(node).Cancel({0, 0});
@@ -113,7 +116,8 @@ TEST_CASE("Backend: a node that goes is named to its neighbours, in flight or no
   if (in_flight) {
     for (int node = 0; node < 2; ++node) {
       REQUIRE(world.at(node).TryPost(AllReduce({0, 1}, DataType::kFloat32, ReduceOp::kSum,
-                                               buffers[static_cast<std::size_t>(node)].data(), 300000)));
+                                               buffers[static_cast<std::size_t>(node)].data(),
+                                               300000)));
     }
     for (int i = 0; i < 10; ++i) world.Step();
   }
@@ -169,8 +173,10 @@ TEST_CASE("Backend: nodes that disagree about an operation find out") {
   BackendWorld world(kind, 2, SmallChunks());
   std::vector<float> a(20000, 1.0f);
   std::vector<float> b(20000, 1.0f);
-  REQUIRE(world.at(0).TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum, a.data(), 20000)));
-  REQUIRE(world.at(1).TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kMax, b.data(), 20000)));
+  REQUIRE(
+      world.at(0).TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum, a.data(), 20000)));
+  REQUIRE(
+      world.at(1).TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kMax, b.data(), 20000)));
   REQUIRE(world.RunUntilCompleted(1));
   CHECK(world.Find(0, {0, 0})->outcome == CollectiveOutcome::kDisagreement);
   CHECK(world.Find(0, {0, 0})->culprit == NodeIndex(1));
@@ -191,8 +197,9 @@ TEST_CASE("Backend: communicators may end in the middle of an operation, others 
       auto made = world.transport(node).CreateCommunicator(world.SpecOf(node, 9));
       REQUIRE(made.ok());
       pair.push_back(*std::move(made));
-      REQUIRE(pair.back()->TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum,
-                                             buffers[static_cast<std::size_t>(node)].data(), 500000)));
+      REQUIRE(
+          pair.back()->TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum,
+                                         buffers[static_cast<std::size_t>(node)].data(), 500000)));
     }
     for (int i = 0; i < 5; ++i) world.Step();
     std::size_t ended = 0;
@@ -206,7 +213,8 @@ TEST_CASE("Backend: communicators may end in the middle of an operation, others 
   CheckStillWorks(world, {0, 1});
 }
 
-TEST_CASE("Backend: a node that is not there any more when the communicator is made counts as lost") {
+TEST_CASE(
+    "Backend: a node that is not there any more when the communicator is made counts as lost") {
   const BackendKind kind = AnyBackend();
   INFO(NameOf(kind));
   BackendWorld world(kind, 3, SmallChunks());
@@ -233,8 +241,10 @@ TEST_CASE("Backend: sleeping on the event descriptor misses nothing") {
   for (std::uint32_t round = 0; round < 20; ++round) {
     std::vector<float> a(3000, 1.0f);
     std::vector<float> b(3000, 1.0f);
-    REQUIRE(world.at(0).TryPost(AllReduce({0, round}, DataType::kFloat32, ReduceOp::kSum, a.data(), 3000)));
-    REQUIRE(world.at(1).TryPost(AllReduce({0, round}, DataType::kFloat32, ReduceOp::kSum, b.data(), 3000)));
+    REQUIRE(world.at(0).TryPost(
+        AllReduce({0, round}, DataType::kFloat32, ReduceOp::kSum, a.data(), 3000)));
+    REQUIRE(world.at(1).TryPost(
+        AllReduce({0, round}, DataType::kFloat32, ReduceOp::kSum, b.data(), 3000)));
     // Progress only what says that it has work; never both by habit.
     int idle_rounds = 0;
     while (world.completions[0].size() <= round || world.completions[1].size() <= round) {

@@ -1,6 +1,6 @@
 // Many operations at once, nodes that are ahead, and the stages hooks: for every backend.
-#include <catch2/catch.hpp>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cstdint>
 #include <memory>
 #include <numeric>
@@ -143,7 +143,8 @@ TEST_CASE("Backend: messages that come before the communicator is made wait for 
   for (int i = 0; i < 500; ++i) world.Step();
   auto second = world.transport(1).CreateCommunicator(world.SpecOf(1, 99));
   REQUIRE(second.ok());
-  REQUIRE((*second)->TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum, b.data(), 5000)));
+  REQUIRE(
+      (*second)->TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum, b.data(), 5000)));
   int done = 0;
   REQUIRE(world.RunUntil([&] {
     Completion completion[1];
@@ -154,7 +155,9 @@ TEST_CASE("Backend: messages that come before the communicator is made wait for 
   CHECK((b == a));
 }
 
-TEST_CASE("Backend: a communicator of the same id and node is refused, other communicators live side by side") {
+TEST_CASE(
+    "Backend: a communicator of the same id and node is refused, other communicators live side by "
+    "side") {
   const BackendKind kind = AnyBackend();
   INFO(NameOf(kind));
   BackendWorld world(kind, 2);
@@ -175,10 +178,12 @@ TEST_CASE("Backend: a communicator of the same id and node is refused, other com
   REQUIRE(other0.ok());
   REQUIRE(other1.ok());
   float values[4] = {1, 2, 10, 20};
-  REQUIRE(world.at(0).TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum, &values[0], 1)));
+  REQUIRE(
+      world.at(0).TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum, &values[0], 1)));
   REQUIRE((*other1)->TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum, &values[3], 1)));
   REQUIRE((*other0)->TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum, &values[2], 1)));
-  REQUIRE(world.at(1).TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum, &values[1], 1)));
+  REQUIRE(
+      world.at(1).TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum, &values[1], 1)));
   int done = 0;
   REQUIRE(world.RunUntil([&] {
     Completion completion[1];
@@ -191,7 +196,8 @@ TEST_CASE("Backend: a communicator of the same id and node is refused, other com
   CHECK(values[3] == 30);
 }
 
-TEST_CASE("Backend: when too many operations are in flight posting is refused, and works again later") {
+TEST_CASE(
+    "Backend: when too many operations are in flight posting is refused, and works again later") {
   const BackendKind kind = AnyBackend();
   INFO(NameOf(kind));
   BackendWorld world(kind, 2);
@@ -222,8 +228,8 @@ TEST_CASE("Backend: stages are asked before bytes move, and told of every final 
     buffers.emplace_back(count, -1000.0f);  // what no sum may contain
     unpacked.emplace_back(count, 0.0f);
     // The last node packs late.
-    stages.push_back(std::make_unique<CheckingStages>(count * 4, 4,
-                                                      node == node_count - 1 ? refusals : 0));
+    stages.push_back(
+        std::make_unique<CheckingStages>(count * 4, 4, node == node_count - 1 ? refusals : 0));
   }
   for (int node = 0; node < node_count; ++node) {
     const auto index = static_cast<std::size_t>(node);
@@ -286,8 +292,9 @@ TEST_CASE("Backend: statistics count operations, bytes and neighbours") {
   BackendWorld world(kind, 3, SmallChunks());
   std::vector<std::vector<float>> buffers(3, std::vector<float>(30000, 1.0f));
   for (int node = 0; node < 3; ++node) {
-    REQUIRE(world.at(node).TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum,
-                                             buffers[static_cast<std::size_t>(node)].data(), 30000)));
+    REQUIRE(
+        world.at(node).TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum,
+                                         buffers[static_cast<std::size_t>(node)].data(), 30000)));
   }
   REQUIRE(world.RunUntilCompleted(1));
   for (int node = 0; node < 3; ++node) {

@@ -252,7 +252,9 @@ TEST_CASE("UCX: a node that is stopped for a while holds the others up and then 
   CHECK(children.Wait(1) == 0);
 }
 
-TEST_CASE("UCX: what was sent to a stopped node does not keep an aborted communicator's buffers for ever") {
+TEST_CASE(
+    "UCX: what was sent to a stopped node does not keep an aborted communicator's buffers for "
+    "ever") {
   Children children(2, {}, [](const ChildNode& child) {
     if (!child.AllReduceOnes({0, 0}, 1000, 2.0f)) return 1;
     child.Tell('r');

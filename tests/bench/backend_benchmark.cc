@@ -51,7 +51,8 @@ std::vector<std::string> ExchangeAddresses(const Options& options, const std::st
     for (;;) {
       std::ifstream file(path(node), std::ios::binary);
       if (file) {
-        addresses.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+        addresses.emplace_back(std::istreambuf_iterator<char>(file),
+                               std::istreambuf_iterator<char>());
         break;
       }
       if (Clock::now() > deadline) {

@@ -28,15 +28,17 @@ class FakeNetwork {
       spec.self = NodeIndex(node);
       spec.addresses.resize(static_cast<std::size_t>(node_count));
       spec.algorithms = options;
-      ends_.push_back(std::make_unique<WireCommunicator>(
-          spec, std::make_unique<Wire>(*this), pool_));
+      ends_.push_back(
+          std::make_unique<WireCommunicator>(spec, std::make_unique<Wire>(*this), pool_));
     }
   }
 
   WireCommunicator& at(int node) { return *ends_[static_cast<std::size_t>(node)]; }
   int node_count() const { return static_cast<int>(ends_.size()); }
   std::size_t in_transit() const { return messages_.size(); }
-  std::uint32_t Random(std::uint32_t below) { return static_cast<std::uint32_t>(random_() % below); }
+  std::uint32_t Random(std::uint32_t below) {
+    return static_cast<std::uint32_t>(random_() % below);
+  }
 
   // Delivers one message, if there is one, and lets some node advance.
   void Step() {
@@ -45,7 +47,8 @@ class FakeNetwork {
       const Message message = messages_.back();
       messages_.pop_back();
       at(message.header.destination).OnMessage(message.header, message.payload);
-      if (message.observer != nullptr) message.observer->OnSent(NodeIndex(message.header.destination));
+      if (message.observer != nullptr)
+        message.observer->OnSent(NodeIndex(message.header.destination));
     }
     at(static_cast<int>(Random(static_cast<std::uint32_t>(ends_.size())))).Advance();
   }

@@ -107,8 +107,7 @@ TEST_CASE("WireCommunicator: a node that is ahead sends a bounded amount") {
     for (int step = 0; step < 200; ++step) network.Step();
   }
   // Of an all-reduce the initial credit, of a broadcast nothing.
-  CHECK(network.at(1).Statistics().messages_early ==
-        50 * Operation::kInitialCredit);
+  CHECK(network.at(1).Statistics().messages_early == 50 * Operation::kInitialCredit);
   CHECK(network.at(2).Statistics().messages_early == 50);  // the grants
   CHECK(network.in_transit() == 0);
 }
@@ -118,13 +117,16 @@ TEST_CASE("WireCommunicator: messages of an operation that was cancelled or skip
   std::vector<std::int32_t> a(500, 1);
   std::vector<std::int32_t> b(500, 2);
   // Node 0 posts 0 and 1; node 1 will only ever post 1.
-  REQUIRE(network.at(0).TryPost(AllReduce({0, 0}, DataType::kInt32, ReduceOp::kSum, b.data(), 500)));
+  REQUIRE(
+      network.at(0).TryPost(AllReduce({0, 0}, DataType::kInt32, ReduceOp::kSum, b.data(), 500)));
   for (int step = 0; step < 100; ++step) network.Step();
   CHECK(network.at(1).Statistics().messages_early > 0);
   network.at(0).Cancel({0, 0});
-  REQUIRE(network.at(0).TryPost(AllReduce({0, 1}, DataType::kInt32, ReduceOp::kSum, a.data(), 500)));
+  REQUIRE(
+      network.at(0).TryPost(AllReduce({0, 1}, DataType::kInt32, ReduceOp::kSum, a.data(), 500)));
   std::vector<std::int32_t> c(500, 3);
-  REQUIRE(network.at(1).TryPost(AllReduce({0, 1}, DataType::kInt32, ReduceOp::kSum, c.data(), 500)));
+  REQUIRE(
+      network.at(1).TryPost(AllReduce({0, 1}, DataType::kInt32, ReduceOp::kSum, c.data(), 500)));
   CHECK(network.at(1).Statistics().messages_discarded > 0);
   for (int step = 0; step < 5000; ++step) network.Step();
   CHECK((a == std::vector<std::int32_t>(500, 4)));
@@ -141,7 +143,8 @@ TEST_CASE("WireCommunicator: whatever a node sends, nothing is written outside o
     REQUIRE(network.at(1).TryPost(request));
     REQUIRE(network.at(1).TryPost(Broadcast({1, 0}, 0, DataType::kInt32, &guarded[1], 1000)));
     REQUIRE(network.at(1).TryPost(Barrier({2, 0})));
-    REQUIRE(network.at(1).TryPost(AllReduce({3, 0}, DataType::kInt32, ReduceOp::kSum, &guarded[1], 3)));
+    REQUIRE(
+        network.at(1).TryPost(AllReduce({3, 0}, DataType::kInt32, ReduceOp::kSum, &guarded[1], 3)));
     std::vector<std::byte> junk(kMaxPayloadBytes);
     for (int i = 0; i < 500; ++i) {
       MessageHeader header;
@@ -153,7 +156,8 @@ TEST_CASE("WireCommunicator: whatever a node sends, nothing is written outside o
       header.source = static_cast<std::int32_t>(random() % 6) - 1;
       header.destination = 1;
       CollectiveRequest claimed = request;
-      if (header.operation.channel == 1) claimed = Broadcast({1, 0}, 0, DataType::kInt32, nullptr, 1000);
+      if (header.operation.channel == 1)
+        claimed = Broadcast({1, 0}, 0, DataType::kInt32, nullptr, 1000);
       if (header.operation.channel == 2) claimed = Barrier({2, 0});
       if (header.operation.channel == 3) claimed.element_count = 3;
       header.fingerprint =
