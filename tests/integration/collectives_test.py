@@ -1,0 +1,56 @@
+"""Every function of ringd.torch on real ringds, on one node and on several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cluster import Cluster
+
+PROGRAMS = Path(__file__).parent / "programs"
+# Ranks on each node.
+LAYOUTS = [[2], [4], [2, 2], [1, 2]]
+
+
+def run(cluster: Cluster, program: str, layout: list[int]) -> None:
+    cluster.start_nodes(len(layout))
+    job = cluster.start_job((PROGRAMS / program).read_text(), layout)
+    job.expect_success(150)
+    assert all("all is well" in rank.output for rank in job.ranks), job.transcript()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_all_reduces(cluster: Cluster, layout: list[int]) -> None:
+    run(cluster, "all_reduces.py", layout)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_broadcasts(cluster: Cluster, layout: list[int]) -> None:
+    run(cluster, "broadcasts.py", layout)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("layout", [[2], [2, 2]], ids=str)
+def test_ranks_that_disagree_are_told_and_go_on(cluster: Cluster, layout: list[int]) -> None:
+    run(cluster, "mismatches.py", layout)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("layout", [[3], [2, 1]], ids=str)
+def test_threads_submit_at_once(cluster: Cluster, layout: list[int]) -> None:
+    run(cluster, "threads.py", layout)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("layout", [[2], [1, 1]], ids=str)
+def test_a_process_joins_again(cluster: Cluster, layout: list[int]) -> None:
+    run(cluster, "again.py", layout)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("layout", [[2], [2, 2], [1, 2]], ids=str)
+def test_distributed_training_equals_training_alone(cluster: Cluster, layout: list[int]) -> None:
+    run(cluster, "optimizers.py", layout)

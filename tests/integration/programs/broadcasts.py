@@ -1,0 +1,110 @@
+"""Rank program: broadcasts of tensors, objects, parameters and optimizer state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ringd
+import ringd.torch as hvd
+import torch
+
+TYPES = [
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.uint8,
+    torch.int8,
+    torch.int32,
+    torch.int64,
+    torch.bool,
+]
+
+
+def tensors() -> None:
+    for root in range(hvd.size()):
+        for dtype in TYPES:
+            for shape in ((), (5,), (0, 2), (3, 4), (70_001,)):
+                mine = torch.full(shape, hvd.rank() % 2 == 0).to(dtype)
+                expected = torch.full(shape, root % 2 == 0).to(dtype)
+                name = f"{dtype} {shape} from {root}"
+                assert torch.equal(hvd.broadcast(mine, root, name), expected), name
+                assert torch.equal(mine, torch.full(shape, hvd.rank() % 2 == 0).to(dtype)), "input changed"
+                assert hvd.broadcast_(mine, root, f"{name}, in place") is mine
+                assert torch.equal(mine, expected), f"{name}, in place"
+    whole = torch.full((4, 3), float(hvd.rank()))
+    hvd.broadcast_(whole[:, 1], hvd.size() - 1, "a column")
+    assert whole[:, 1].tolist() == [hvd.size() - 1.0] * 4
+    assert whole[:, 2].tolist() == [float(hvd.rank())] * 4
+    handles = [hvd.broadcast_async(torch.tensor(hvd.rank()), root) for root in range(hvd.size())]
+    assert [int(hvd.synchronize(handle)) for handle in handles] == list(range(hvd.size()))
+
+
+def objects() -> None:
+    for root in range(hvd.size()):
+        mine = {"rank": hvd.rank(), "text": "ä" * (hvd.rank() * 5000), "nothing": None}
+        received = hvd.broadcast_object(mine, root)
+        assert received == {"rank": root, "text": "ä" * (root * 5000), "nothing": None}
+    # What can't be pickled is an error everywhere, not a wait.
+    try:
+        hvd.broadcast_object(lambda: None, 0, name="unpicklable")
+    except ringd.InvalidArgumentError as error:
+        assert hvd.rank() != 0
+        assert "rank 0" in str(error)
+    except Exception:
+        assert hvd.rank() == 0
+    else:
+        raise AssertionError("a lambda was broadcast")
+
+
+def parameters() -> None:
+    torch.manual_seed(hvd.rank())
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 3, 3), torch.nn.BatchNorm2d(3), torch.nn.Flatten())
+    hvd.broadcast_parameters(model.state_dict(), root_rank=1)
+    hvd.broadcast_parameters(model.named_parameters(), root_rank=1)
+    torch.manual_seed(1)
+    reference = torch.nn.Sequential(torch.nn.Conv2d(1, 3, 3), torch.nn.BatchNorm2d(3), torch.nn.Flatten())
+    for (name, mine), other in zip(model.state_dict().items(), reference.state_dict().values(), strict=True):
+        assert torch.equal(mine, other), name
+
+
+def optimizer_state() -> None:
+    def train(optimizer: torch.optim.Optimizer, model: torch.nn.Module, steps: int) -> None:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(torch.ones(2, 4)).square().sum().backward()
+            optimizer.step()
+
+    makers: list[Any] = [
+        lambda p, lr: torch.optim.SGD(p, lr=lr, momentum=0.9),
+        lambda p, lr: torch.optim.AdamW(p, lr=lr, amsgrad=True),
+        lambda p, lr: torch.optim.LBFGS(p, lr=lr),
+    ]
+    for make in makers:
+        torch.manual_seed(5)
+        model = torch.nn.Linear(4, 3)
+        optimizer = make(model.parameters(), 0.1 if hvd.rank() == 0 else 0.5)
+        if hvd.rank() == 0 and not isinstance(optimizer, torch.optim.LBFGS):
+            train(optimizer, model, 3)  # only the root has a state
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+        assert optimizer.param_groups[0]["lr"] == 0.1
+        if isinstance(optimizer, torch.optim.LBFGS):
+            continue
+        train(optimizer, model, 2)
+        for name, value in model.state_dict().items():
+            assert torch.equal(value, hvd.broadcast(value, 0)), f"{type(optimizer).__name__} {name}"
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    hvd.init()
+    tensors()
+    objects()
+    parameters()
+    optimizer_state()
+    hvd.barrier()
+    print("all is well")
+
+
+main()
