@@ -89,6 +89,7 @@ void Context::EndPart(Farewell farewell) {
     static_cast<void>(control_->Leave(Clock::now() + kCloseDeadline));
   }
   lifeline_.Stop();
+  fork_guard_.ForgetLifeline();
   lifeline_.Hang();
 }
 
@@ -201,7 +202,7 @@ absl::Status Context::Submit(ringd_registration registration, const void* source
       return absl::ResourceExhaustedError(absl::StrCat(
           "tensor '", tensor->description.name, "': ", operations_.in_flight(),
           " operations are in flight, all that the ring has room for; wait for one, or raise "
-          "ring_capacity in ringd.toml (RINGD_RING_CAPACITY)"));
+          "submission_ring_capacity in ringd.toml (RINGD_SUBMISSION_RING_CAPACITY)"));
     }
     return state_.status();
   }

@@ -8,7 +8,6 @@
 #include <grpcpp/support/channel_arguments.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -21,8 +20,9 @@
 namespace ringd::client {
 namespace {
 
-// Tensors per call: a message stays well below gRPC's limit of 4 MiB, whatever the names' lengths.
-constexpr std::size_t kTensorsPerCall = 2000;
+// A registration's message is kept below HTTP/2's first window of 64 KiB, so that it never waits in the middle
+// for leave to go on: gRPC 1.51 has been seen to sleep there until its pollers' 10 s were over.
+constexpr std::size_t kRegisterMessageBytes = 48 * 1024;
 
 absl::Status FromGrpc(const grpc::Status& status) {
   // The numbers are the same.
@@ -77,20 +77,23 @@ class GrpcControlChannel final : public ControlChannel {
     std::vector<std::uint32_t> numbers;
     numbers.reserve(tensors.size());
     while (!tensors.empty()) {
-      const auto batch = tensors.first(std::min(tensors.size(), kTensorsPerCall));
-      tensors = tensors.subspan(batch.size());
       v1::RegisterTensorsRequest request;
-      for (const TensorDescription& tensor : batch) {
-        Fill(*request.add_tensors(), communicator, tensor);
-      }
+      std::size_t message_bytes = 0;
+      std::size_t count = 0;
+      do {
+        v1::TensorDescription& message = *request.add_tensors();
+        Fill(message, communicator, tensors[count]);
+        message_bytes += message.ByteSizeLong();
+      } while (++count < tensors.size() && message_bytes < kRegisterMessageBytes);
+      tensors = tensors.subspan(count);
       v1::RegisterTensorsReply reply;
       grpc::ClientContext context;
       Prepare(context, deadline);
       const grpc::Status status = stub_->RegisterTensors(&context, request, &reply);
       if (!status.ok()) return FromGrpc(status);
-      if (static_cast<std::size_t>(reply.registrations_size()) != batch.size()) {
+      if (static_cast<std::size_t>(reply.registrations_size()) != count) {
         return absl::InternalError(absl::StrCat("ringd answered ", reply.registrations_size(),
-                                                " registrations to ", batch.size()));
+                                                " registrations to ", count));
       }
       numbers.insert(numbers.end(), reply.registrations().begin(), reply.registrations().end());
     }

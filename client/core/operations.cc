@@ -53,6 +53,7 @@ SubmitResult Operations::TrySubmit(Submission& record, const OperationEnd& end) 
     Slot& slot = SlotOf(sequence);
     if ((slot.word.load(std::memory_order_relaxed) & 3) != kFree) MakeRoomInSlot(slot);
     record.sequence = sequence;
+    record.flags = seen_end_.load(std::memory_order_relaxed) ? std::uint32_t{kFollowsWait} : 0;
     // First the slot, then the record: the completion may come before this thread goes on.
     slot.end = end;
     slot.word.store(Word(sequence, kInFlight), std::memory_order_release);
@@ -68,6 +69,7 @@ SubmitResult Operations::TrySubmit(Submission& record, const OperationEnd& end) 
         state_.Lose(absl::InternalError("ringd broke the rules of the submission ring"));
         return SubmitResult::kEnded;
     }
+    if (record.flags != 0) seen_end_.store(false, std::memory_order_relaxed);
     next_sequence_.store(sequence + 1, std::memory_order_release);
     in_flight_.store(in_flight_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
@@ -249,6 +251,8 @@ WaitResult Operations::Test(std::uint64_t sequence) {
   DrainIfAny();
   const WaitResult result = Look(sequence);
   if (result == WaitResult::kTimeout && state_.GivenUp()) return WaitResult::kEnded;
+  // Whoever knows that it is done may submit what depends on it.
+  if (result == WaitResult::kDone) seen_end_.store(true, std::memory_order_relaxed);
   return result;
 }
 
@@ -259,6 +263,7 @@ bool Operations::Consume(std::uint64_t sequence, OperationOutcome& outcome, Oper
   if ((slot->word.load(std::memory_order_relaxed) & 3) == kInFlight) {
     in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   }
+  seen_end_.store(true, std::memory_order_relaxed);
   outcome = std::move(slot->outcome);
   end = slot->end;
   slot->outcome = {};

@@ -68,7 +68,7 @@ class Operations {
              std::uint32_t completion_capacity, UniqueFd engine_wakeup, SessionState& state,
              std::chrono::nanoseconds spin_budget);
 
-  // Pushes `record`, whose sequence and time it fills in, and wakes ringd if that sleeps. May allocate
+  // Pushes `record`, whose sequence, time and flags it fills in, and wakes ringd if that sleeps. May allocate
   // only if an operation has been left unconsumed for a whole turn of the ring.
   SubmitResult TrySubmit(Submission& record, const OperationEnd& end);
 
@@ -139,6 +139,9 @@ class Operations {
   std::shared_ptr<const std::string> cached_error_ ABSL_GUARDED_BY(mutex_);
   // Operations that were not consumed before their slot was needed again.
   std::unordered_map<std::uint64_t, std::unique_ptr<Slot>> stragglers_ ABSL_GUARDED_BY(mutex_);
+
+  // An operation has been seen to end since the last submission: see kFollowsWait.
+  std::atomic<bool> seen_end_{false};
 
   const std::uint64_t slot_mask_;
   std::vector<Slot> slots_;

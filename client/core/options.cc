@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -14,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "absl/types/span.h"
 
 namespace ringd::client {
 namespace {
@@ -35,36 +37,50 @@ absl::Status WrongVariable(const char* name, absl::string_view value, absl::stri
   return absl::InvalidArgumentError(absl::StrCat(name, "='", value, "': it must be ", allowed));
 }
 
-// Milliseconds from a variable in seconds, fractions allowed; 0 if it is not set.
+struct Unit {
+  absl::string_view name;
+  double factor;
+};
+
+// ringd.toml's units, so that one variable can serve ringd and its trainers; none: seconds, or bytes.
+constexpr Unit kTimeUnits[] = {{"ms", 1e-3}, {"min", 60}, {"h", 3600}, {"s", 1}, {"", 1}};
+constexpr Unit kByteUnits[] = {{"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
+                               {"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
+                               {"B", 1},        {"", 1}};
+
+// A number with one of `units`; nothing if it is none, negative, or not finite.
+std::optional<double> Quantity(absl::string_view text, absl::Span<const Unit> units) {
+  for (const Unit& unit : units) {
+    absl::string_view number = text;
+    if (!absl::ConsumeSuffix(&number, unit.name)) continue;
+    double value = 0;
+    if (!absl::SimpleAtod(number, &value) || !(value >= 0) || std::isinf(value)) return {};
+    return value * unit.factor;
+  }
+  return {};
+}
+
+// Milliseconds from a variable; 0 if it is not set.
 absl::StatusOr<std::uint32_t> Milliseconds(const GetEnvironment& get, const char* name) {
   const std::string text = Environment(get, name);
   if (text.empty()) return 0;
-  double seconds = 0;
+  const std::optional<double> seconds = Quantity(text, kTimeUnits);
   constexpr double kMost = std::numeric_limits<std::uint32_t>::max() / 1000.0;
-  if (!absl::SimpleAtod(text, &seconds) || !(seconds >= 0 && seconds <= kMost)) {
-    return WrongVariable(name, text, "a number of seconds, 0 or more");
+  if (!seconds.has_value() || *seconds > kMost) {
+    return WrongVariable(name, text, "a time such as 30, 1.5s, 500ms or 10min");
   }
   // What is not 0 must not become 0, which means "the default".
-  return static_cast<std::uint32_t>(std::ceil(seconds * 1000));
+  return static_cast<std::uint32_t>(std::ceil(*seconds * 1000));
 }
 
 absl::StatusOr<std::uint64_t> Bytes(const GetEnvironment& get, const char* name) {
   const std::string text = Environment(get, name);
   if (text.empty()) return 0;
-  absl::string_view digits = text;
-  int shift = 0;
-  if (absl::ConsumeSuffix(&digits, "KiB")) {
-    shift = 10;
-  } else if (absl::ConsumeSuffix(&digits, "MiB")) {
-    shift = 20;
-  } else if (absl::ConsumeSuffix(&digits, "GiB")) {
-    shift = 30;
+  const std::optional<double> bytes = Quantity(text, kByteUnits);
+  if (!bytes.has_value() || *bytes > 0x1p62 || *bytes != std::floor(*bytes)) {
+    return WrongVariable(name, text, "a number of bytes such as 67108864 or 64MiB");
   }
-  std::uint64_t value = 0;
-  if (!absl::SimpleAtoi(digits, &value) || value > (std::uint64_t{1} << 62) >> shift) {
-    return WrongVariable(name, text, "a number of bytes, such as 67108864 or 64MiB");
-  }
-  return value << shift;
+  return static_cast<std::uint64_t>(*bytes);
 }
 
 absl::StatusOr<Places> ResolvePlaces(const ringd_options& given, const GetEnvironment& get) {

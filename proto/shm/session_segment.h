@@ -41,8 +41,10 @@ struct SessionHeader {
   std::uint64_t completion_ring_offset;
   std::uint64_t error_text_offset;
 
-  // 1 while ringd's engine sleeps: after pushing, the client then writes the eventfd. Written by
-  // ringd. The fences are those of Doorbell: push, fence, look here; store here, fence, look at rings.
+  // 1 while ringd's engine sleeps: after pushing, the client then writes the eventfd. Set and cleared
+  // by ringd; the client clears it, too, when it wakes the engine, so that a burst of submissions wakes
+  // it once. ringd never reads it. The fences are those of Doorbell: push, fence, look here; store
+  // here, fence, look at rings.
   alignas(kCacheLineBytes) std::atomic<std::uint32_t> engine_sleeps;
 
   // Rung by ringd after it has pushed completions; the client's waiters sleep on it.

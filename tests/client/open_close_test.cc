@@ -75,6 +75,32 @@ TEST_CASE("Context: opening joins with the given place and closing leaves") {
   CHECK(Eventually([&] { return ringd.live_sessions() == 0; }));
 }
 
+TEST_CASE("Context: leaving and abandoning cancel what is in flight; the arena stays until closing") {
+  FakeRingd ringd;
+  TestContext context(ringd);
+  const ringd_registration registration = context.RegisterFloats("x", 1);
+  float* data = context.Allocate<float>(1);
+  data[0] = 7;
+  ringd.Hold();
+  const ringd_operation operation = context.Submit(registration, data, data);
+  ringd_status waited = RINGD_OK;
+  std::thread waiter([&] { waited = ringd_wait(context, operation, kPatienceMs); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const bool leaves = GENERATE(true, false);
+  CHECK((leaves ? ringd_leave(context) : ringd_abandon(context)) == RINGD_OK);
+  waiter.join();
+  CHECK(waited == RINGD_CANCELLED);
+  ringd_operation later = 0;
+  CHECK(ringd_submit(context, registration, data, data, &later) == RINGD_CANCELLED);
+  CHECK(data[0] == 7);
+  CHECK(ringd.leave_calls() == (leaves ? 1 : 0));
+  // ringd sees the end at once, also of a rank that only abandons.
+  CHECK(Eventually([&] { return ringd.live_sessions() == 0; }));
+  // Once is enough.
+  CHECK(ringd_leave(context) == RINGD_OK);
+  CHECK(ringd.leave_calls() == (leaves ? 1 : 0));
+}
+
 TEST_CASE("Context: can be opened and closed any number of times, and twice at once") {
   FakeRingd ringd;
   for (int i = 0; i < 5; ++i) {

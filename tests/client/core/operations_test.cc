@@ -124,6 +124,32 @@ TEST_CASE("Operations: the engine is woken once per sleep, and only when it slee
   CHECK(rung == 1);
 }
 
+TEST_CASE("Operations: the first submission after an end was seen says so, and no other") {
+  Fixture fixture;
+  const auto flags_of_next = [&] {
+    fixture.Submit();
+    Submission seen;
+    REQUIRE(fixture.segment.submissions.TryPop(seen) == RingResult::kOk);
+    return seen.flags;
+  };
+  CHECK(flags_of_next() == 0);
+  CHECK(flags_of_next() == 0);
+  fixture.segment.Complete(0);
+  fixture.segment.Complete(1);
+  // Nobody has looked yet.
+  CHECK(flags_of_next() == 0);
+  OperationOutcome outcome;
+  OperationEnd end;
+  REQUIRE(fixture.operations.Wait(0, InTenSeconds()) == WaitResult::kDone);
+  REQUIRE(fixture.operations.Consume(0, outcome, end));
+  CHECK(flags_of_next() == kFollowsWait);
+  CHECK(flags_of_next() == 0);
+  CHECK(fixture.operations.Test(1) == WaitResult::kDone);
+  CHECK(flags_of_next() == kFollowsWait);
+  CHECK(fixture.operations.Test(2) == WaitResult::kTimeout);
+  CHECK(flags_of_next() == 0);
+}
+
 TEST_CASE("Operations: cursors that jump end the session") {
   Fixture fixture;
   const std::uint64_t sequence = fixture.Submit();

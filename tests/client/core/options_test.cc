@@ -115,11 +115,33 @@ TEST_CASE("Options: bad values are errors that name their variable") {
     return std::string(options.status().message());
   };
   CHECK_THAT(error("RINGD_START_TIMEOUT", "soon"), Contains("RINGD_START_TIMEOUT='soon'"));
-  CHECK_THAT(error("RINGD_START_TIMEOUT", "-1"), Contains("0 or more"));
+  CHECK_THAT(error("RINGD_START_TIMEOUT", "-1"), Contains("a time such as"));
+  CHECK_THAT(error("RINGD_START_TIMEOUT", "5 days"), Contains("a time such as"));
+  CHECK_THAT(error("RINGD_START_TIMEOUT", "1e9"), Contains("a time such as"));
   CHECK_THAT(error("RINGD_OPERATION_TIMEOUT", "nan"), Contains("RINGD_OPERATION_TIMEOUT"));
-  CHECK_THAT(error("RINGD_FUSION_THRESHOLD", "64MB"), Contains("64MiB"));
+  CHECK_THAT(error("RINGD_FUSION_THRESHOLD", "64 bananas"), Contains("64MiB"));
+  CHECK_THAT(error("RINGD_FUSION_THRESHOLD", "0.5"), Contains("number of bytes"));
   CHECK_THAT(error("RINGD_FUSION_THRESHOLD", "99999999999GiB"), Contains("number of bytes"));
   CHECK_THAT(error("RINGD_SPIN_US", "x"), Contains("RINGD_SPIN_US"));
+}
+
+TEST_CASE("Options: times and sizes may carry ringd's units") {
+  const auto start = [](const char* value) {
+    return Resolve(nullptr, {{"RINGD_START_TIMEOUT", value}})->join.start_timeout_ms;
+  };
+  CHECK(start("30") == 30'000);
+  CHECK(start("30s") == 30'000);
+  CHECK(start("1.5 s") == 1500);
+  CHECK(start("250ms") == 250);
+  CHECK(start("2min") == 120'000);
+  CHECK(start("1h") == 3'600'000);
+  const auto threshold = [](const char* value) {
+    return Resolve(nullptr, {{"RINGD_FUSION_THRESHOLD", value}})->join.fusion_threshold_bytes;
+  };
+  CHECK(threshold("4096") == 4096);
+  CHECK(threshold("4096B") == 4096);
+  CHECK(threshold("1.5MiB") == 3 << 19);
+  CHECK(threshold("64 MB") == 64'000'000);
 }
 
 TEST_CASE("Options: warnings go to the caller's function with its data") {
