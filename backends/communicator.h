@@ -27,6 +27,10 @@ struct AlgorithmOptions {
   std::uint32_t chunk_bytes = 128 * 1024;
 };
 
+// How many operations a communicator takes at once; TryPost answers false beyond it. More than the learned
+// buckets that a coordinator hands out, since nodes start those in different orders.
+inline constexpr std::size_t kMaxInFlightOperations = 2048;
+
 struct CommunicatorSpec {
   // Drawn at random by the coordinator for each job and generation; every message carries it, so
   // that a message of a dead generation is never taken for one of this.

@@ -31,7 +31,7 @@ namespace ringd {
 class WireCommunicator final : public Communicator {
  public:
   // Operations posted and not yet polled.
-  static constexpr std::size_t kMaxInFlight = 256;
+  static constexpr std::size_t kMaxInFlight = kMaxInFlightOperations;
 
   // Requirement: the spec is sensible (self and addresses fit together).
   WireCommunicator(const CommunicatorSpec& spec, std::unique_ptr<MessageWire> wire,
@@ -68,7 +68,7 @@ class WireCommunicator final : public Communicator {
   };
 
   // Early messages of all operations together; a correct set of peers stays far below it.
-  static constexpr std::size_t kMaxEarlyMessages = 64 * kMaxInFlight;
+  static constexpr std::size_t kMaxEarlyMessages = 16 * 1024;
 
   bool IsLate(OperationId id) const noexcept;
   void HoldEarly(const MessageHeader& header, std::span<const std::byte> payload) noexcept;

@@ -38,7 +38,7 @@ class LoopbackCommunicator final : public Communicator {
   bool HasPendingWork() noexcept;
 
  private:
-  static constexpr std::size_t kMaxInFlight = 256;
+  static constexpr std::size_t kMaxInFlight = kMaxInFlightOperations;
 
   struct Posted {
     CollectiveRequest request;

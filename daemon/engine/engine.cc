@@ -1,6 +1,7 @@
 #include "daemon/engine/engine.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <utility>
@@ -74,7 +75,10 @@ void Engine::Run() {
     }
     if (Turn(now) > 0) {
       busy_until_ = Clock::now() + options_.config.spin;
-    } else if (now >= busy_until_) {
+    } else if (now < busy_until_) {
+      // Whoever we wait for may want this processor.
+      ::sched_yield();
+    } else {
       Sleep(now);
       last_look = Clock::time_point();
     }
@@ -85,7 +89,8 @@ std::size_t Engine::Turn(Clock::time_point now) {
   std::size_t work = commands_.RunAll() ? 1 : 0;
   if (stopping_) return work;
   work += PollSessions(now);
-  if (transport_ != nullptr && !jobs_.empty()) work += transport_->Progress();
+  // Also without jobs: messages for one that is being formed, and connections that end, make it wake us.
+  if (transport_ != nullptr) work += transport_->Progress();
   for (const auto& job : jobs_) work += job->Advance(now);
   for (const auto& coordinator : coordinators_) coordinator->Advance(now);
   if (links_->Deliver(now)) ++work;

@@ -11,6 +11,8 @@ namespace {
 constexpr std::size_t kMembersPerPass = 16;
 // Elements of a piece that is scaled on its way: two such pieces fit the first-level cache.
 constexpr std::size_t kScaledPieceBytes = 8 * 1024;
+// From this size on a bucket's results would only push each other out of the caches.
+constexpr std::size_t kStreamFromBytes = std::size_t{4} << 20;
 
 std::size_t AlignUp(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -38,6 +40,8 @@ BucketMemory::BucketMemory(const BucketLayout& layout, int member_count,
                            std::vector<TensorBuffers> buffers, int root_member)
     : layout_(layout),
       member_count_(static_cast<std::size_t>(member_count)),
+      streaming_(layout.bytes() * member_count_ >= kStreamFromBytes ? Streaming::kPast
+                                                                    : Streaming::kCached),
       buffers_(std::move(buffers)),
       root_member_(root_member) {}
 
@@ -60,7 +64,8 @@ void BucketMemory::ForEachOverlap(std::size_t begin, std::size_t end, Visit visi
 
 void BucketMemory::Combine(const BucketLayout::Tensor& tensor, std::size_t index,
                            std::size_t offset, std::size_t elements,
-                           std::span<void* const> destinations, Scaling scaling) const noexcept {
+                           std::span<void* const> destinations, Scaling scaling,
+                           Streaming streaming) const noexcept {
   const DataType type = layout_.data_type();
   const std::size_t element = SizeOf(type);
   const TensorBuffers* members = &buffers_[index * member_count_];
@@ -68,7 +73,7 @@ void BucketMemory::Combine(const BucketLayout::Tensor& tensor, std::size_t index
     std::array<const void*, kMembersPerPass> sources;
     for (std::size_t m = 0; m < member_count_; ++m) sources[m] = members[m].source + offset;
     ReduceManyToMany(type, layout_.op(), std::span(sources.data(), member_count_), destinations,
-                     elements, scaling);
+                     elements, scaling, streaming);
     return;
   }
   // Rare: scale each rank's piece on its way, or more ranks than one pass takes.
@@ -106,7 +111,9 @@ void BucketMemory::Pack(std::byte* buffer, std::size_t begin, std::size_t end) c
                      return;
                    }
                    void* const destinations[] = {target};
-                   Combine(tensor, index, offset, elements, destinations, Scaling{});
+                   // The wire reads the buffer next.
+                   Combine(tensor, index, offset, elements, destinations, Scaling{},
+                           Streaming::kCached);
                  });
 }
 
@@ -120,7 +127,7 @@ void BucketMemory::Unpack(const std::byte* buffer, std::size_t begin,
                    for (std::size_t m = 0; m < member_count_; ++m) {
                      CopyScaled(layout_.data_type(),
                                 buffers_[index * member_count_ + m].destination + offset,
-                                buffer + tensor.begin + offset, elements, scaling);
+                                buffer + tensor.begin + offset, elements, scaling, streaming_);
                    }
                  });
 }
@@ -135,7 +142,8 @@ void BucketMemory::Direct(std::size_t begin, std::size_t end) const noexcept {
           const std::byte* source = members[static_cast<std::size_t>(root_member_)].source + offset;
           for (std::size_t m = 0; m < member_count_; ++m) {
             if (members[m].destination + offset == source) continue;
-            CopyScaled(layout_.data_type(), members[m].destination + offset, source, elements);
+            CopyScaled(layout_.data_type(), members[m].destination + offset, source, elements, {},
+                       streaming_);
           }
           return;
         }
@@ -145,14 +153,14 @@ void BucketMemory::Direct(std::size_t begin, std::size_t end) const noexcept {
             destinations[m] = members[m].destination + offset;
           }
           Combine(tensor, index, offset, elements, std::span(destinations.data(), member_count_),
-                  tensor.postscale);
+                  tensor.postscale, streaming_);
           return;
         }
         std::vector<void*> destinations(member_count_);
         for (std::size_t m = 0; m < member_count_; ++m) {
           destinations[m] = members[m].destination + offset;
         }
-        Combine(tensor, index, offset, elements, destinations, tensor.postscale);
+        Combine(tensor, index, offset, elements, destinations, tensor.postscale, streaming_);
       });
 }
 

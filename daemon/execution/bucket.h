@@ -78,11 +78,12 @@ class BucketMemory {
   template <typename Visit>
   void ForEachOverlap(std::size_t begin, std::size_t end, Visit visit) const noexcept;
   void Combine(const BucketLayout::Tensor& tensor, std::size_t index, std::size_t offset,
-               std::size_t elements, std::span<void* const> destinations,
-               Scaling scaling) const noexcept;
+               std::size_t elements, std::span<void* const> destinations, Scaling scaling,
+               Streaming streaming) const noexcept;
 
   const BucketLayout& layout_;
   std::size_t member_count_;
+  Streaming streaming_;  // of what goes to the destinations
   std::vector<TensorBuffers> buffers_;
   int root_member_;
 };

@@ -135,6 +135,7 @@ void JobCoordinator::StartIfComplete(Clock::time_point now) {
     membership.nodes.push_back(*order[i]);
     config.node_names.push_back(order[i]->name);
   }
+  static_assert(CoordinatorConfig{}.max_buckets < kMaxInFlightOperations);
   config.learn = options_.learn;
   config.fusion_threshold_bytes = options_.fusion_threshold_bytes;
   config.link = options_.link;

@@ -37,7 +37,7 @@ struct CoordinatorConfig {
   int periods_to_learn = 2;  // alike steps before a tensor is scheduled
   // Learned buckets at a time. Nodes start them in different orders, so the backend must be able to
   // have all of them in flight together, and one negotiated operation more.
-  std::size_t max_buckets = 192;
+  std::size_t max_buckets = 1536;
   LinkModel link;  // node_count is taken from node_names
 };
 
