@@ -20,16 +20,9 @@ class SourceTree:
 
     @cached_property
     def files(self) -> list[Path]:
-        command = [
-            "git",
-            "-C",
-            str(self.root),
-            "ls-files",
-            "-z",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-        ]
+        # Root may look at another user's checkout.
+        git = ["git", "-c", "safe.directory=*", "-C", str(self.root)]
+        command = [*git, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         listing = subprocess.run(command, check=True, capture_output=True).stdout.decode()
         names = sorted({name for name in listing.split("\0") if name and not name.startswith(FOREIGN)})
         return [Path(name) for name in names if (self.root / name).is_file()]
