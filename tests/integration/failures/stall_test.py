@@ -1,0 +1,110 @@
+"""A rank that keeps the others waiting is named: in warnings, by ringctl, and by the deadline's error."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from tests.integration.cluster import Cluster, Rank, wait_until
+from tests.integration.failures.events import (
+    expect_within,
+    expect_words,
+    start_trainers,
+    the_same_text,
+    wait_for_all,
+    wait_for_event,
+)
+
+# Every rank but the last submits and waits. The last waits for the test's word, and then comes along.
+LATE = """
+    import os
+    import time
+
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        assert trainer.all_reduce("warm-up") == trainer.size
+        if trainer.rank == trainer.size - 1:
+            say("late")
+            while not os.path.exists(os.environ["GO"]):
+                time.sleep(0.01)
+        else:
+            say("waits")
+        assert trainer.all_reduce("gradient") == trainer.size
+        assert trainer.all_reduce("more") == trainer.size
+
+
+    run(main)
+"""
+
+
+def waits_for(cluster: Cluster, rank: Rank, tensor: str) -> str:
+    """What `ringctl queues` says of whom a rank's tensor waits for."""
+    result = cluster.ringctl("queues", "--json", node=rank.node)
+    assert result.returncode == 0, result.stderr
+    for queue in json.loads(result.stdout)["queues"]:
+        for pending in queue.get("pending", []):
+            if queue["rank"] == rank.number and pending["name"] == tensor:
+                return "; ".join(pending.get("waits_for", []))
+    return ""
+
+
+@pytest.mark.parametrize("layout", [[3], [2, 1], [1, 2]], ids=str)
+@pytest.mark.parametrize("stopped", [False, True], ids=["never submits", "stopped"])
+def test_waiting_ranks_are_warned_and_go_on(cluster: Cluster, layout: list[int], stopped: bool) -> None:
+    nodes = cluster.start_nodes(len(layout), stall_warning="1s")
+    go = cluster.folder / "go"
+    job = start_trainers(cluster, LATE, layout, environment={"GO": str(go)})
+    *waiting, late = job.ranks
+    wait_for_event(late, "late")
+    if stopped:
+        os.kill(late.pid, signal.SIGSTOP)
+        go.touch()  # it would go on if it could
+    began = max(event["at"] for event in wait_for_all(waiting, "waits"))
+    words = [f"rank {late.number}", f"pid {late.pid}", nodes[-1].name, *["stopped"] * stopped]
+    for rank in waiting:
+        rank.expect_output("ringd: ", 10)
+        (warning,) = [line for line in rank.output.splitlines() if line.startswith("ringd: ")]
+        expect_words(warning, f"rank {rank.number} is waiting", *words, "'gradient'")
+        assert ("stopped" in warning) == stopped
+        wait_until(
+            lambda rank=rank: all(word in waits_for(cluster, rank, "gradient") for word in words),  # type: ignore[misc]
+            f"ringctl queues tells for whom {rank} waits",
+            5,
+        )
+    # A second after the warning time is early enough.
+    assert time.monotonic() - began < 5
+    go.touch()
+    if stopped:
+        os.kill(late.pid, signal.SIGCONT)
+    job.expect_success()
+
+
+@pytest.mark.parametrize("layout", [[3], [2, 1]], ids=str)
+@pytest.mark.parametrize("stopped", [False, True], ids=["never submits", "stopped"])
+def test_an_operation_timeout_makes_it_an_error(cluster: Cluster, layout: list[int], stopped: bool) -> None:
+    nodes = cluster.start_nodes(len(layout), operation_timeout="1500ms", stall_warning="10s")
+    go = cluster.folder / "go"
+    job = start_trainers(cluster, LATE, layout, environment={"GO": str(go)})
+    *waiting, late = job.ranks
+    wait_for_event(late, "late")
+    if stopped:
+        os.kill(late.pid, signal.SIGSTOP)
+    began = max(event["at"] for event in wait_for_all(waiting, "waits"))
+    errors = wait_for_all(waiting, "error")
+    expect_within(errors, began, 4)
+    text = the_same_text(errors)
+    assert {error["kind"] for error in errors} == {"DeadlineExceededError"}
+    words = ["'gradient'", "1.5 s", f"rank {late.number}", f"pid {late.pid}", nodes[-1].name]
+    expect_words(text, *words, *["stopped"] * stopped)
+    # The late one hears the same once it asks.
+    go.touch()
+    if stopped:
+        os.kill(late.pid, signal.SIGCONT)
+    assert wait_for_event(late, "error")["text"] == text

@@ -1,0 +1,137 @@
+"""A trainer dies with tensors in flight: its job hears who and how within a second, other jobs go on."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import textwrap
+import time
+
+import pytest
+
+from tests.integration.cluster import Cluster, JobRun, python
+from tests.integration.failures.events import (
+    WITH_TRAINER,
+    expect_within,
+    expect_words,
+    parse_events,
+    start_trainers,
+    the_same_text,
+    wait_for_all,
+)
+
+# Rank VICTIM lacks one tensor, so the others wait for all that it is fused or ordered with.
+WAITS_FOR_VICTIM = """
+    import os
+    import signal
+    import time
+
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        assert trainer.all_reduce("warm-up") == trainer.size
+        victim = int(os.environ["VICTIM"])
+        operations = [
+            trainer.submit(f"gradient {i}", count=1000) for i in range(5) if trainer.rank != victim or i < 2
+        ]
+        if trainer.rank == victim:
+            trainer.submit("loss")  # which the others lack
+            # Its neighbours' are in flight by then, whatever order the ranks come in.
+            time.sleep(float(os.environ.get("DIES_AFTER", "0")))
+            say("in flight")
+            if "DIES_AFTER" in os.environ:
+                say("dies", pid=os.getpid())
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(60)
+        say("in flight")
+        operations[-1].wait()
+
+
+    run(main)
+"""
+
+# Goes on until the file named by STOP exists.
+UNDISTURBED = """
+    import os
+
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        steps = 0
+        while True:
+            stop = trainer.submit("stop", float(os.path.exists(os.environ["STOP"])))
+            expected = sum(float(rank + steps) for rank in range(trainer.size))
+            assert trainer.all_reduce("gradient", float(trainer.rank + steps), count=5000) == expected
+            steps += 1
+            if stop.wait() > 0:
+                break
+        say("steps", count=steps)
+
+
+    run(main)
+"""
+
+
+def start_undisturbed(cluster: Cluster, layout: list[int]) -> JobRun:
+    stop = cluster.folder / "stop"
+    job = start_trainers(cluster, UNDISTURBED, layout, environment={"STOP": str(stop)})
+    wait_for_all(job.ranks, "joined")
+    return job
+
+
+def expect_undisturbed(cluster: Cluster, job: JobRun) -> None:
+    (cluster.folder / "stop").touch()
+    job.expect_success()
+    counts = {event["count"] for rank in job.ranks for event in parse_events(rank.output, "steps")}
+    assert len(counts) == 1
+    assert counts.pop() > 5
+
+
+@pytest.mark.parametrize(
+    ("layout", "victim"),
+    [([3], 1), ([2, 2], 1), ([2, 2], 2)],
+    ids=["one node", "coordinator's", "other node"],
+)
+def test_all_other_ranks_hear_of_a_killed_one(cluster: Cluster, layout: list[int], victim: int) -> None:
+    nodes = cluster.start_nodes(len(layout))
+    undisturbed = start_undisturbed(cluster, [1] * len(layout) if len(layout) > 1 else [2])
+    job = start_trainers(cluster, WAITS_FOR_VICTIM, layout, environment={"VICTIM": str(victim)})
+    wait_for_all(job.ranks, "in flight")
+    time.sleep(0.1)
+    killed = time.monotonic()
+    # Not Rank.send: nobody reaps the process, as with a launcher that is busy.
+    os.kill(job.ranks[victim].pid, signal.SIGKILL)
+    survivors = [rank for rank in job.ranks if rank.number != victim]
+    errors = wait_for_all(survivors, "error")
+    expect_within(errors, killed, 1.0)
+    text = the_same_text(errors)
+    home = nodes[0 if victim < layout[0] else 1]
+    expect_words(text, f"rank {victim}", f"pid {job.ranks[victim].pid}", home.name, "signal 9", "in flight")
+    assert re.search(r"'(gradient \d|loss)'", text), text
+    assert {error["kind"] for error in errors} == {"JobFailedError"}
+    assert [rank.wait(10) for rank in survivors] == [3] * len(survivors)
+    expect_undisturbed(cluster, undisturbed)
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_ringctl_run_says_how_a_rank_was_killed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, nodes: int
+) -> None:
+    program = cluster.folder / "program.py"
+    program.write_text(textwrap.dedent(WAITS_FOR_VICTIM))
+    for name, value in (WITH_TRAINER | {"VICTIM": "1", "DIES_AFTER": "0.5"}).items():
+        monkeypatch.setenv(name, value)
+    layout = ["--nodes", str(nodes)] if nodes > 1 else []
+    result = cluster.ringctl("run", *layout, "-n", "2", "--", python(), program)
+    output = result.stdout + result.stderr
+    assert result.returncode == 1, output
+    (death,) = parse_events(output, "dies")
+    errors = parse_events(output, "error")
+    assert len(errors) == nodes * 2 - 1, output
+    expect_within(errors, death["at"], 1.0)
+    expect_words(the_same_text(errors), "rank 1", f"pid {death['pid']}", "signal 9", "in flight")
