@@ -38,18 +38,19 @@ extern "C" {
 typedef int32_t ringd_status;
 enum {
   RINGD_OK = 0,
-  RINGD_CANCELLED = 1,            /* the context was closed while the operation was in flight */
-  RINGD_INVALID_ARGUMENT = 3,     /* wrong input, or ranks that disagree; the job goes on */
-  RINGD_DEADLINE_EXCEEDED = 4,    /* a wait or the start took too long */
-  RINGD_NOT_FOUND = 5,            /* no such registration, operation, or no ringd at the socket */
-  RINGD_ALREADY_EXISTS = 6,       /* another process holds this rank */
-  RINGD_PERMISSION_DENIED = 7,    /* this user may not attach */
-  RINGD_RESOURCE_EXHAUSTED = 8,   /* arena or ring full; the message names the limit and its setting */
-  RINGD_FAILED_PRECONDITION = 9,  /* versions differ; not joined; ringd is draining */
-  RINGD_ABORTED = 10,             /* the job has failed: the message is its root cause */
+  RINGD_CANCELLED = 1,         /* the context was closed while the operation was in flight */
+  RINGD_INVALID_ARGUMENT = 3,  /* wrong input, or ranks that disagree; the job goes on */
+  RINGD_DEADLINE_EXCEEDED = 4, /* a wait or the start took too long */
+  RINGD_NOT_FOUND = 5,         /* no such registration, operation, or no ringd at the socket */
+  RINGD_ALREADY_EXISTS = 6,    /* another process holds this rank */
+  RINGD_PERMISSION_DENIED = 7, /* this user may not attach */
+  RINGD_RESOURCE_EXHAUSTED =
+      8, /* arena or ring full; the message names the limit and its setting */
+  RINGD_FAILED_PRECONDITION = 9, /* versions differ; not joined; ringd is draining */
+  RINGD_ABORTED = 10,            /* the job has failed: the message is its root cause */
   RINGD_INTERNAL = 13,
-  RINGD_UNAVAILABLE = 14,         /* ringd can't be reached, or has died */
-  RINGD_UNAUTHENTICATED = 16      /* the job secret is wrong */
+  RINGD_UNAVAILABLE = 14,    /* ringd can't be reached, or has died */
+  RINGD_UNAUTHENTICATED = 16 /* the job secret is wrong */
 };
 
 /* Numbers as in proto/types. */
@@ -81,19 +82,21 @@ typedef uint64_t ringd_operation;
 /* Fields left 0 or NULL come from the environment, then from defaults. */
 typedef struct {
   size_t struct_size;
-  const char* socket;      /* RINGD_SOCKET; default /run/ringd/ringd.sock */
-  const char* job_id;      /* RINGD_JOB_ID, TORCHELASTIC_RUN_ID, SLURM_JOB_ID, PMI/OMPI job ids; else "default" */
+  const char* socket; /* RINGD_SOCKET; default /run/ringd/ringd.sock */
+  const char*
+      job_id; /* RINGD_JOB_ID, TORCHELASTIC_RUN_ID, SLURM_JOB_ID, PMI/OMPI job ids; else "default" */
   /* rank < 0 or size 0: all four places from the launcher's environment: torchrun (RANK, WORLD_SIZE,
    * LOCAL_RANK, LOCAL_WORLD_SIZE), Slurm, Open MPI, PMI; without any, one rank alone. */
   int32_t rank;
   int32_t size;
   int32_t local_rank;
   int32_t local_size;
-  const char* rendezvous;  /* RINGD_RENDEZVOUS; else MASTER_ADDR with RINGD_PEER_PORT (default 7117) */
-  const char* secret;      /* RINGD_JOB_SECRET; empty is allowed */
-  uint32_t start_timeout_ms;      /* RINGD_START_TIMEOUT (seconds); default: the daemon's */
-  uint32_t operation_timeout_ms;  /* RINGD_OPERATION_TIMEOUT (seconds); default: none */
-  uint64_t fusion_threshold_bytes;/* RINGD_FUSION_THRESHOLD; default: the daemon's */
+  const char*
+      rendezvous;     /* RINGD_RENDEZVOUS; else MASTER_ADDR with RINGD_PEER_PORT (default 7117) */
+  const char* secret; /* RINGD_JOB_SECRET; empty is allowed */
+  uint32_t start_timeout_ms;       /* RINGD_START_TIMEOUT (seconds); default: the daemon's */
+  uint32_t operation_timeout_ms;   /* RINGD_OPERATION_TIMEOUT (seconds); default: none */
+  uint64_t fusion_threshold_bytes; /* RINGD_FUSION_THRESHOLD; default: the daemon's */
   /* Called with each warning (a stall, for instance) from a thread of the library; must not call the
    * library back. NULL: warnings go to standard error, one line each, prefixed "ringd: ". */
   void (*on_warning)(void* user_data, const char* text);
@@ -106,11 +109,11 @@ typedef struct {
   int32_t size;
   int32_t local_rank;
   int32_t local_size;
-  int32_t cross_rank;   /* this node's place among the nodes that have this local rank */
+  int32_t cross_rank; /* this node's place among the nodes that have this local rank */
   int32_t cross_size;
   int32_t node_count;
   int32_t node_index;
-  int32_t homogeneous;  /* 1 if every node has equally many ranks */
+  int32_t homogeneous; /* 1 if every node has equally many ranks */
   uint32_t generation;
   char node_name[64];
   char daemon_version[32];
@@ -118,15 +121,15 @@ typedef struct {
 
 typedef struct {
   size_t struct_size;
-  const char* name;      /* 1 to 512 bytes of UTF-8; the same on all ranks */
+  const char* name; /* 1 to 512 bytes of UTF-8; the same on all ranks */
   int32_t kind;
   int32_t data_type;
-  int32_t op;            /* allreduce only */
-  int32_t dimensions;    /* 0 to 32 */
-  const int64_t* shape;  /* dimensions entries, each >= 0 */
-  double prescale;       /* 0 counts as 1 */
-  double postscale;      /* 0 counts as 1 */
-  int32_t root_rank;     /* broadcast only */
+  int32_t op;           /* allreduce only */
+  int32_t dimensions;   /* 0 to 32 */
+  const int64_t* shape; /* dimensions entries, each >= 0 */
+  double prescale;      /* 0 counts as 1 */
+  double postscale;     /* 0 counts as 1 */
+  int32_t root_rank;    /* broadcast only */
 } ringd_tensor;
 
 /* RINGD_API_VERSION of the library that is running (compare it with the header's), and its release. */
@@ -158,12 +161,13 @@ RINGD_EXPORT ringd_status ringd_arena_alloc(ringd_context* context, size_t bytes
 /* Must not be in use by an operation. NULL is allowed. */
 RINGD_EXPORT void ringd_arena_free(ringd_context* context, void* address);
 /* 1 if the whole range lies in the arena. */
-RINGD_EXPORT int32_t ringd_arena_contains(ringd_context* context, const void* address, size_t bytes);
+RINGD_EXPORT int32_t ringd_arena_contains(ringd_context* context, const void* address,
+                                          size_t bytes);
 
 /* Describes `count` tensors at once (a call to ringd, about 0.1 ms). Describing a tensor again in the same way
  * gives the same number, without a call. */
-RINGD_EXPORT ringd_status ringd_register(ringd_context* context, const ringd_tensor* tensors, size_t count,
-                                         ringd_registration* registrations);
+RINGD_EXPORT ringd_status ringd_register(ringd_context* context, const ringd_tensor* tensors,
+                                         size_t count, ringd_registration* registrations);
 
 /* Hands a tensor to ringd and returns at once, unless the ring is full: then waits until there is room, while
  * the job lives. `source` and `destination` hold the tensor's elements, contiguous, and stay the caller's to
@@ -171,17 +175,21 @@ RINGD_EXPORT ringd_status ringd_register(ringd_context* context, const ringd_ten
  * not otherwise overlap. Outside the arena, `source` is copied before the call returns. Broadcast reads
  * `source` on the root only. Barrier takes NULL. */
 RINGD_EXPORT ringd_status ringd_submit(ringd_context* context, ringd_registration registration,
-                                       const void* source, void* destination, ringd_operation* operation);
+                                       const void* source, void* destination,
+                                       ringd_operation* operation);
 /* The same, but RINGD_RESOURCE_EXHAUSTED instead of waiting for room. */
 RINGD_EXPORT ringd_status ringd_try_submit(ringd_context* context, ringd_registration registration,
-                                           const void* source, void* destination, ringd_operation* operation);
+                                           const void* source, void* destination,
+                                           ringd_operation* operation);
 
 /* Sets *done to 1 if the operation has ended; does not consume it, does not copy its result, does not block. */
-RINGD_EXPORT ringd_status ringd_test(ringd_context* context, ringd_operation operation, int32_t* done);
+RINGD_EXPORT ringd_status ringd_test(ringd_context* context, ringd_operation operation,
+                                     int32_t* done);
 /* Blocks until the operation has ended and consumes it: afterwards the result is in `destination`, or the
  * returned status says how it failed. timeout_ms < 0: no limit of its own (it still ends when the job fails or ringd
  * dies). RINGD_DEADLINE_EXCEEDED with the operation still in flight: wait again. */
-RINGD_EXPORT ringd_status ringd_wait(ringd_context* context, ringd_operation operation, int64_t timeout_ms);
+RINGD_EXPORT ringd_status ringd_wait(ringd_context* context, ringd_operation operation,
+                                     int64_t timeout_ms);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -103,8 +103,8 @@ struct FakeRingd::State final : public v1::Client::Service {
 
   void Attach(UniqueFd connection) {
     AttachRequest request{};
-    auto received = ReceiveWithFds(connection.get(),
-                                   std::as_writable_bytes(std::span(&request, 1)), Soon());
+    auto received =
+        ReceiveWithFds(connection.get(), std::as_writable_bytes(std::span(&request, 1)), Soon());
     if (!received.ok() || request.magic != kAttachMagic) return;
     AttachReply reply{};
     reply.magic = kAttachMagic;
@@ -220,8 +220,8 @@ struct FakeRingd::State final : public v1::Client::Service {
       record.status = static_cast<std::int32_t>(outcome.code());
       record.error_slot = static_cast<std::uint32_t>(submission.sequence % kErrorTextSlots);
       auto& version = session.error_versions[record.error_slot];
-      version = WriteErrorText(session.view.error_texts[record.error_slot], version,
-                               outcome.message());
+      version =
+          WriteErrorText(session.view.error_texts[record.error_slot], version, outcome.message());
       record.error_version = version;
     }
     Push(session, record);
@@ -288,11 +288,16 @@ struct FakeRingd::State final : public v1::Client::Service {
     {
       std::lock_guard lock(mutex);
       ++joins;
-      join = {request->job_id(),           request->rank(),
-              request->size(),             request->local_rank(),
-              request->local_size(),       request->rendezvous(),
-              request->secret(),           request->start_timeout_ms(),
-              request->operation_timeout_ms(), request->fusion_threshold_bytes()};
+      join = {request->job_id(),
+              request->rank(),
+              request->size(),
+              request->local_rank(),
+              request->local_size(),
+              request->rendezvous(),
+              request->secret(),
+              request->start_timeout_ms(),
+              request->operation_timeout_ms(),
+              request->fusion_threshold_bytes()};
       rank = request->rank();
     }
     while (settings.join_hangs && !context->IsCancelled() && !stopping) {

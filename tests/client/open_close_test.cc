@@ -75,7 +75,8 @@ TEST_CASE("Context: opening joins with the given place and closing leaves") {
   CHECK(Eventually([&] { return ringd.live_sessions() == 0; }));
 }
 
-TEST_CASE("Context: leaving and abandoning cancel what is in flight; the arena stays until closing") {
+TEST_CASE(
+    "Context: leaving and abandoning cancel what is in flight; the arena stays until closing") {
   FakeRingd ringd;
   TestContext context(ringd);
   const ringd_registration registration = context.RegisterFloats("x", 1);

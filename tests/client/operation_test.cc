@@ -74,9 +74,8 @@ TEST_CASE("Operation: the result in ordinary memory appears in the wait and not 
   // Outside the arena the source is the caller's again at once.
   source = 1000;
   std::int32_t done = 0;
-  REQUIRE(Eventually([&] {
-    return ringd_test(context, operation, &done) == RINGD_OK && done == 1;
-  }));
+  REQUIRE(
+      Eventually([&] { return ringd_test(context, operation, &done) == RINGD_OK && done == 1; }));
   CHECK(destination == -1);
   REQUIRE(context.Wait(operation) == RINGD_OK);
   CHECK(destination == 8);
@@ -129,9 +128,7 @@ TEST_CASE("Operation: a failure gives code and words to each operation, whatever
   float value = 5;
   const ringd_operation failed = context.Submit(registration, &value, &value);
   std::int32_t done = 0;
-  REQUIRE(Eventually([&] {
-    return ringd_test(context, failed, &done) == RINGD_OK && done == 1;
-  }));
+  REQUIRE(Eventually([&] { return ringd_test(context, failed, &done) == RINGD_OK && done == 1; }));
   // Reuses every slot of the error texts.
   ringd.FailOperations(absl::InvalidArgumentError("other words"));
   for (int i = 0; i < 200; ++i) {
@@ -211,7 +208,8 @@ TEST_CASE("Operation: with the ring full, trying says so and submitting waits fo
   CHECK(std::accumulate(values, values + 9, 0.0f) == 18.0f);
 }
 
-TEST_CASE("Operation: those that are not waited for don't hold up the ring, and keep their results") {
+TEST_CASE(
+    "Operation: those that are not waited for don't hold up the ring, and keep their results") {
   FakeRingdSettings settings;
   settings.submission_capacity = 4;
   FakeRingd ringd(settings);
@@ -286,8 +284,8 @@ TEST_CASE("Operation: eight threads submit and wait at once and every sum is rig
         right = right && ringd_wait(context, b, kPatienceMs) == RINGD_OK &&
                 ringd_wait(context, a, kPatienceMs) == RINGD_OK &&
                 ringd_wait(context, c, kPatienceMs) == RINGD_OK;
-        right = right && first[2] == 2 * value && second[0] == 2 * value + 1 &&
-                third[1] == 2 * value;
+        right =
+            right && first[2] == 2 * value && second[0] == 2 * value + 1 && third[1] == 2 * value;
         if (!right) ++wrong;
       }
     });

@@ -1,5 +1,3 @@
-#include "client/ringd.hpp"
-
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <numeric>
@@ -8,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/ringd.hpp"
 #include "tests/client/fake_ringd.h"
 #include "tests/client/test_context.h"
 

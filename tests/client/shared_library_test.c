@@ -26,7 +26,8 @@ int main(void) {
   Check(strcmp(ringd_last_error(), "") == 0, "no error at first");
   Check(ringd_open(&options, &context) == RINGD_NOT_FOUND, "no ringd there");
   Check(context == NULL, "a failed open leaves the pointer alone");
-  Check(strstr(ringd_last_error(), "/tmp/ringd-nowhere.sock") != NULL, "the error names the socket");
+  Check(strstr(ringd_last_error(), "/tmp/ringd-nowhere.sock") != NULL,
+        "the error names the socket");
   ringd_close(NULL);
   return failures == 0 ? 0 : 1;
 }

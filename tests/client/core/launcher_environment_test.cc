@@ -73,11 +73,10 @@ TEST_CASE("Launcher: torchrun's default run id is told apart by address and port
 TEST_CASE("Launcher: a variable that is missing is named") {
   CHECK_THAT(PlacesError(Environment({{"RANK", "0"}, {"WORLD_SIZE", "4"}})),
              Contains("torchrun") && Contains("LOCAL_RANK is not set"));
-  CHECK_THAT(PlacesError(Environment({{"RANK", "0"},
-                                      {"WORLD_SIZE", "4"},
-                                      {"LOCAL_RANK", "0"},
-                                      {"LOCAL_WORLD_SIZE", ""}})),
-             Contains("LOCAL_WORLD_SIZE is not set"));
+  CHECK_THAT(
+      PlacesError(Environment(
+          {{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", ""}})),
+      Contains("LOCAL_WORLD_SIZE is not set"));
   CHECK_THAT(PlacesError(Environment({{"OMPI_COMM_WORLD_RANK", "0"}})),
              Contains("Open MPI") && Contains("OMPI_COMM_WORLD_SIZE is not set"));
   CHECK_THAT(PlacesError(Environment({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}})),
@@ -85,26 +84,22 @@ TEST_CASE("Launcher: a variable that is missing is named") {
 }
 
 TEST_CASE("Launcher: a value that makes no sense is named") {
-  CHECK_THAT(PlacesError(Environment({{"RANK", "zero"},
-                                      {"WORLD_SIZE", "4"},
-                                      {"LOCAL_RANK", "0"},
-                                      {"LOCAL_WORLD_SIZE", "4"}})),
-             Contains("RANK='zero' is no integer"));
-  CHECK_THAT(PlacesError(Environment({{"RANK", "4"},
-                                      {"WORLD_SIZE", "4"},
-                                      {"LOCAL_RANK", "0"},
-                                      {"LOCAL_WORLD_SIZE", "4"}})),
-             Contains("rank must be 0 .. size-1") && Contains("rank 4 of 4"));
-  CHECK_THAT(PlacesError(Environment({{"RANK", "1"},
-                                      {"WORLD_SIZE", "4"},
-                                      {"LOCAL_RANK", "2"},
-                                      {"LOCAL_WORLD_SIZE", "2"}})),
-             Contains("local rank 2 of 2"));
-  CHECK_THAT(PlacesError(Environment({{"RANK", "0"},
-                                      {"WORLD_SIZE", "2"},
-                                      {"LOCAL_RANK", "0"},
-                                      {"LOCAL_WORLD_SIZE", "4"}})),
-             Contains("local_size must be 1 .. size"));
+  CHECK_THAT(
+      PlacesError(Environment(
+          {{"RANK", "zero"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "4"}})),
+      Contains("RANK='zero' is no integer"));
+  CHECK_THAT(
+      PlacesError(Environment(
+          {{"RANK", "4"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "4"}})),
+      Contains("rank must be 0 .. size-1") && Contains("rank 4 of 4"));
+  CHECK_THAT(
+      PlacesError(Environment(
+          {{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "2"}, {"LOCAL_WORLD_SIZE", "2"}})),
+      Contains("local rank 2 of 2"));
+  CHECK_THAT(
+      PlacesError(Environment(
+          {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "4"}})),
+      Contains("local_size must be 1 .. size"));
 }
 
 TEST_CASE("Launcher: Open MPI's variables, and its namespace as job id") {
@@ -136,11 +131,10 @@ TEST_CASE("Launcher: MPICH's hydra and other PMIs") {
                               {"MPI_LOCALRANKID", "0"},
                               {"MPI_LOCALNRANKS", "1"}}),
                  {2, 3, 0, 1});
-  CheckPlacesAre(Environment({{"PMI_RANK", "2"},
-                              {"PMI_SIZE", "3"},
-                              {"PMI_LOCAL_RANK", "1"},
-                              {"PMI_LOCAL_SIZE", "2"}}),
-                 {2, 3, 1, 2});
+  CheckPlacesAre(
+      Environment(
+          {{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}, {"PMI_LOCAL_RANK", "1"}, {"PMI_LOCAL_SIZE", "2"}}),
+      {2, 3, 1, 2});
   CheckPlacesAre(Environment({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}), {0, 1, 0, 1});
 }
 

@@ -18,10 +18,8 @@ absl::StatusOr<Options> Resolve(const ringd_options* given,
   });
 }
 
-const std::map<std::string, std::string> kTwoNodes = {{"RANK", "1"},
-                                                      {"WORLD_SIZE", "4"},
-                                                      {"LOCAL_RANK", "1"},
-                                                      {"LOCAL_WORLD_SIZE", "2"}};
+const std::map<std::string, std::string> kTwoNodes = {
+    {"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}};
 
 std::map<std::string, std::string> TwoNodesAnd(const std::string& name, const std::string& value) {
   auto environment = kTwoNodes;
@@ -42,12 +40,15 @@ TEST_CASE("Options: nothing given and nothing set is one rank alone at the defau
 }
 
 TEST_CASE("Options: the caller comes before the variables, the variables before the launcher") {
-  std::map<std::string, std::string> environment = {
-      {"RINGD_SOCKET", "/tmp/env.sock"},    {"RINGD_JOB_ID", "env-job"},
-      {"TORCHELASTIC_RUN_ID", "torch-job"}, {"RINGD_RENDEZVOUS", "env:1"},
-      {"RINGD_JOB_SECRET", "env-secret"},   {"RINGD_START_TIMEOUT", "2.5"},
-      {"RINGD_OPERATION_TIMEOUT", "0.0001"}, {"RINGD_FUSION_THRESHOLD", "64MiB"},
-      {"RINGD_SPIN_US", "7.5"}};
+  std::map<std::string, std::string> environment = {{"RINGD_SOCKET", "/tmp/env.sock"},
+                                                    {"RINGD_JOB_ID", "env-job"},
+                                                    {"TORCHELASTIC_RUN_ID", "torch-job"},
+                                                    {"RINGD_RENDEZVOUS", "env:1"},
+                                                    {"RINGD_JOB_SECRET", "env-secret"},
+                                                    {"RINGD_START_TIMEOUT", "2.5"},
+                                                    {"RINGD_OPERATION_TIMEOUT", "0.0001"},
+                                                    {"RINGD_FUSION_THRESHOLD", "64MiB"},
+                                                    {"RINGD_SPIN_US", "7.5"}};
   const auto from_environment = Resolve(nullptr, environment);
   REQUIRE(from_environment.ok());
   CHECK(from_environment->socket == "/tmp/env.sock");
