@@ -14,7 +14,7 @@ namespace {
 
 // With one decimal below 10, unless that is 0.
 std::string ShortNumber(double number) {
-  const std::string precise = absl::StrFormat("%.1f", number);
+  std::string precise = absl::StrFormat("%.1f", number);
   if (number < 9.95 && !absl::EndsWith(precise, ".0")) return precise;
   return absl::StrFormat("%.0f", number);
 }
@@ -49,7 +49,7 @@ std::string HumanDuration(double seconds) {
   if (seconds < 0.001) return absl::StrFormat("%.0f us", seconds * 1e6);
   if (seconds < 0.9995) return absl::StrFormat("%.0f ms", seconds * 1e3);
   if (seconds < 59.5) return absl::StrCat(ShortNumber(seconds), " s");
-  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
   if (whole < 3600) return TwoUnits(whole / 60, "min", whole % 60, "s");
   if (whole < 86400) return TwoUnits(whole / 3600, "h", whole / 60 % 60, "min");
   return TwoUnits(whole / 86400, "d", whole / 3600 % 24, "h");

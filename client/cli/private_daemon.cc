@@ -52,13 +52,13 @@ absl::StatusOr<std::string> FindDaemonBinary(const std::string& asked_for) {
   if (!error) {
     // In an installation they are in one folder, in a build tree not.
     for (const char* place : {"ringd", "../../daemon/ringd"}) {
-      const std::string candidate = (self.parent_path() / place).lexically_normal().string();
+      std::string candidate = (self.parent_path() / place).lexically_normal().string();
       if (IsProgram(candidate)) return candidate;
     }
   }
   const char* path = std::getenv("PATH");
   for (const auto folder : absl::StrSplit(path == nullptr ? "" : path, ':')) {
-    const std::string candidate = absl::StrCat(folder, "/ringd");
+    std::string candidate = absl::StrCat(folder, "/ringd");
     if (!folder.empty() && IsProgram(candidate)) return candidate;
   }
   return absl::NotFoundError(

@@ -1,0 +1,200 @@
+// ringctl and ringd as users meet them: programs.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "proto/base/clock.h"
+
+namespace ringd::cli {
+namespace {
+
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Where Bazel puts them for a test.
+constexpr char kRingctl[] = "client/cli/ringctl";
+constexpr char kRingd[] = "daemon/ringd";
+
+struct Result {
+  int exit_code = -1;
+  std::string out;
+  std::string err;
+};
+
+class Workplace {
+ public:
+  Workplace() {
+    char name[] = "/tmp/ringctl-XXXXXX";
+    REQUIRE(::mkdtemp(name) != nullptr);
+    folder = name;
+    ::setenv("RINGD_BINARY", std::filesystem::absolute(kRingd).c_str(), 1);
+    ::setenv("RINGCTL", std::filesystem::absolute(kRingctl).c_str(), 1);
+    // Nobody's: a ringd of this machine must not take part.
+    ::setenv("RINGD_SOCKET", (folder + "/none").c_str(), 1);
+  }
+  ~Workplace() { std::filesystem::remove_all(folder); }
+
+  std::string Read(const std::string& name) const {
+    std::ifstream file(folder + "/" + name);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  // ringctl with these arguments, as a shell takes them; ended after a minute.
+  Result Ringctl(const std::string& arguments) const {
+    const std::string command = "timeout -k 5 60 \"$RINGCTL\" " + arguments + " >" + folder +
+                                "/out 2>" + folder + "/err </dev/null";
+    const int status = std::system(command.c_str());
+    return {WEXITSTATUS(status), Read("out"), Read("err")};
+  }
+
+  std::string folder;
+};
+
+// False for one that has ended and waits to be reaped by whoever adopted it.
+bool Exists(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string stat;
+  std::getline(file, stat);
+  return !stat.empty() && stat.find(") Z ") == std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("ringctl: without a ringd it says which socket, what to do, and exits with 3") {
+  const Workplace place;
+  for (const char* command : {"status", "jobs", "comms", "queues"}) {
+    const Result result = place.Ringctl(command);
+    CHECK(result.exit_code == 3);
+    CHECK(result.out.empty());
+    CHECK_THAT(result.err, Contains(place.folder + "/none") && Contains("ringd --socket"));
+  }
+  CHECK(place.Ringctl("run --socket /tmp/no-such-socket -- true").exit_code == 3);
+  const Result version = place.Ringctl("version");
+  CHECK(version.exit_code == 0);
+  CHECK_THAT(version.out, StartsWith("ringctl ") && Contains("no ringd answers"));
+  CHECK(place.Ringctl("frobnicate").exit_code == 2);
+}
+
+TEST_CASE("ringctl run: a private ringd serves the ranks and goes with them") {
+  const Workplace place;
+  const Result result =
+      place.Ringctl("run -n 2 -- sh -c 'echo $RINGD_SOCKET; \"$RINGCTL\" status --json >" +
+                    place.folder + "/status.$RANK'");
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(result.err.empty());
+  const nlohmann::json status = nlohmann::json::parse(place.Read("status.1"), nullptr, false);
+  REQUIRE(status.is_object());
+  CHECK(status["schema_version"] == 1);
+  CHECK(status["state"] == "serving");
+  CHECK_THAT(result.out, Contains("[1] " + status["socket"].get<std::string>()));
+  CHECK_FALSE(Exists(status["pid"].get<pid_t>()));
+  CHECK_FALSE(std::filesystem::exists(status["socket"].get<std::string>()));
+}
+
+TEST_CASE("ringctl run: a running ringd is used") {
+  const Workplace place;
+  // The outer run's ringd is the inner run's running one.
+  const Result result = place.Ringctl(
+      "run -- sh -c 'echo $RINGD_SOCKET; \"$RINGCTL\" run --no-prefix -- sh -c \"echo "
+      "\\$RINGD_SOCKET \\$RINGD_JOB_ID\"'");
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  std::istringstream words(result.out);
+  std::string prefix;
+  std::string outer;
+  std::string inner;
+  words >> prefix >> outer >> prefix >> inner;
+  CHECK(outer == inner);
+  CHECK_FALSE(outer.empty());
+}
+
+TEST_CASE("ringctl run --nodes: each node has a ringd, and all have one rendezvous") {
+  const Workplace place;
+  const Result result = place.Ringctl(
+      "run --nodes 2 -n 2 --no-prefix -- sh -c '\"$RINGCTL\" status "
+      "--json >" +
+      place.folder + "/status.$RANK; echo $RINGD_RENDEZVOUS'");
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  nlohmann::json status[4];
+  for (int rank = 0; rank < 4; ++rank) {
+    status[rank] =
+        nlohmann::json::parse(place.Read("status." + std::to_string(rank)), nullptr, false);
+    REQUIRE(status[rank].is_object());
+  }
+  CHECK(status[0]["node_name"] == "node-0");
+  CHECK(status[3]["node_name"] == "node-1");
+  CHECK(status[0]["pid"] == status[1]["pid"]);
+  CHECK(status[1]["pid"] != status[2]["pid"]);
+  const std::string rendezvous = status[0]["peer_address"].get<std::string>() + "\n";
+  CHECK(result.out == rendezvous + rendezvous + rendezvous + rendezvous);
+}
+
+TEST_CASE("ringctl run: the rank that fails is named and the run fails") {
+  const Workplace place;
+  const Result result = place.Ringctl(
+      "run --nodes 2 -n 1 --grace 0.2 -- sh -c 'test $RANK = 0 || kill -9 $$; sleep 50'");
+  CHECK(result.exit_code == 1);
+  CHECK_THAT(result.err, StartsWith("ringctl: rank 1 (pid ") &&
+                             Contains("was killed by SIGKILL\n") &&
+                             Contains("ringctl ended rank 0 with SIGTERM"));
+}
+
+TEST_CASE("ringctl run: a ringd that can't start is shown with its last words") {
+  const Workplace place;
+  ::setenv("RINGD_BACKEND", "pigeons", 1);
+  const Result result = place.Ringctl("run -- true");
+  ::unsetenv("RINGD_BACKEND");
+  CHECK(result.exit_code == 3);
+  CHECK_THAT(result.err, Contains("while it started") && Contains("pigeons"));
+}
+
+TEST_CASE("ringctl run: nothing outlives a killed ringctl") {
+  const Workplace place;
+  const std::string script = "echo $$ >" + place.folder + "/rank; echo $RINGD_SOCKET >" +
+                             place.folder + "/socket; \"$RINGCTL\" status --json >" + place.folder +
+                             "/status; sleep 50 & echo $! >" + place.folder + "/child; wait";
+  const pid_t ringctl = ::fork();
+  REQUIRE(ringctl >= 0);
+  if (ringctl == 0) {
+    ::execl(kRingctl, "ringctl", "run", "--", "sh", "-c", script.c_str(), nullptr);
+    ::_exit(127);
+  }
+  const Clock::time_point started_by = Clock::now() + seconds(30);
+  while (place.Read("child").empty() && Clock::now() < started_by) {
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  REQUIRE_FALSE(place.Read("child").empty());
+  const pid_t ringd = nlohmann::json::parse(place.Read("status"), nullptr, false)["pid"];
+  const pid_t rank = std::stoi(place.Read("rank"));
+  const pid_t child = std::stoi(place.Read("child"));
+  const std::filesystem::path socket =
+      place.Read("socket").substr(0, place.Read("socket").find('\n'));
+  ::kill(ringctl, SIGKILL);
+  ::waitpid(ringctl, nullptr, 0);
+  const Clock::time_point gone_by = Clock::now() + seconds(5);
+  const auto left = [&] {
+    return Exists(ringd) || Exists(rank) || Exists(child) ||
+           std::filesystem::exists(socket.parent_path().parent_path());
+  };
+  while (left() && Clock::now() < gone_by) std::this_thread::sleep_for(milliseconds(10));
+  CHECK_FALSE(left());
+}
+
+}  // namespace ringd::cli
