@@ -22,7 +22,7 @@ namespace ringd {
 // `absl::StatusOr<std::unique_ptr<Transport>> CreateUcxTransport(const TransportOptions&)`.
 struct TransportOptions {
   // Network interfaces to send and receive on ("lo", "eth0", "mlx5_0:1"). Never guessed: a bridge of
-  // some container is not taken by accident.
+  // some container is not taken by accident. Empty: all there are, such bridges too.
   std::vector<std::string> interfaces = {"lo"};
   // What may carry bytes, as UCX names it: "tcp,self", or "all" for whatever it finds best.
   std::string transports = "tcp,self";

@@ -33,7 +33,7 @@ bool OnlyTcp(absl::string_view transports) {
 std::vector<std::pair<const char*, std::string>> Settings(const TransportOptions& options) {
   std::vector<std::pair<const char*, std::string>> settings = {
       {"TLS", options.transports},
-      {"NET_DEVICES", absl::StrJoin(options.interfaces, ",")},
+      {"NET_DEVICES", options.interfaces.empty() ? "all" : absl::StrJoin(options.interfaces, ",")},
   };
   if (absl::StrContains(options.transports, "tcp") || options.transports == "all") {
     // The transport's own settings are named without its prefix here. A message that fits into
@@ -80,9 +80,6 @@ absl::Status UcxError(absl::string_view what, ucs_status_t status) {
 
 absl::StatusOr<UcpContext> CreateUcpContext(const TransportOptions& options) {
   QuietLog();
-  if (options.interfaces.empty()) {
-    return absl::InvalidArgumentError("no network interface is named");
-  }
   ucp_config_t* raw_config = nullptr;
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &raw_config);
   if (status != UCS_OK) return UcxError("reading UCX's configuration", status);
