@@ -1,0 +1,139 @@
+"""The installed package, as far as it goes without a ringd."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import ringd
+import ringd.torch as hvd
+import torch
+from ringd import _ringd
+from ringd.torch.names import AutomaticNames
+from ringd.torch.optimizer import _names_of
+
+ROOT = Path(__file__).resolve().parents[3]
+HEADER = (ROOT / "client/ringd.h").read_text()
+
+
+def constants(prefix: str, names: set[str]) -> dict[str, int]:
+    """The header's constants of these names."""
+    found = re.findall(rf"RINGD_({'|'.join(sorted(names))}) =\s*(\d+)", HEADER)
+    assert {name for name, _ in found} == names, prefix
+    return {name: int(number) for name, number in found}
+
+
+@pytest.mark.parametrize("enum", [ringd.DataType, ringd.ReduceOp, ringd.CollectiveKind])
+def test_numbers_are_those_of_the_header(enum: type[ringd.DataType]) -> None:
+    ours = {member.name: int(member) for member in enum}
+    assert constants(enum.__name__, set(ours)) == ours
+
+
+def test_every_status_of_the_header_has_its_error() -> None:
+    body = re.search(r"enum \{\s*RINGD_OK = 0,(.*?)\};", HEADER, re.DOTALL)
+    assert body is not None
+    statuses = {int(number) for number in re.findall(r"RINGD_\w+ =\s*(\d+)", body.group(1))}
+    assert set(ringd.ERROR_TYPES) == statuses
+    assert all(error.status == status for status, error in ringd.ERROR_TYPES.items())
+
+
+def test_the_package_has_the_release_of_the_library() -> None:
+    text = (ROOT / "client/core/library_version.h").read_text()
+    assert f'"{ringd.__version__}"' in text
+
+
+def test_no_ringd_at_the_socket_is_an_error_that_names_it(tmp_path: Path) -> None:
+    socket = tmp_path / "none.sock"
+    with pytest.raises(ringd.NotFoundError, match=r"none\.sock"):
+        ringd.Context(socket=str(socket), rank=0, size=1, local_rank=0, local_size=1)
+    with pytest.raises(LookupError):
+        hvd.init(socket=str(socket), rank=0, size=1, local_rank=0, local_size=1)
+    assert not hvd.is_initialized()
+
+
+def test_impossible_places_are_refused() -> None:
+    with pytest.raises(TypeError, match="all of"):
+        ringd.Context(rank=0)
+    with pytest.raises(ringd.InvalidArgumentError, match="rank 5 of 2"):
+        ringd.Context(rank=5, size=2, local_rank=0, local_size=1)
+    with pytest.raises(ValueError, match="start_timeout"):
+        ringd.Context(start_timeout=0)
+
+
+def test_contexts_are_made_by_opening_only() -> None:
+    with pytest.raises(TypeError):
+        _ringd.Context()
+
+
+def test_everything_says_when_init_is_missing() -> None:
+    for call in (
+        hvd.rank,
+        hvd.size,
+        hvd.local_rank,
+        hvd.cross_size,
+        hvd.barrier,
+        lambda: hvd.allreduce(torch.ones(1)),
+        lambda: hvd.broadcast(torch.ones(1), 0),
+        lambda: hvd.empty(3),
+        lambda: hvd.DistributedOptimizer(torch.optim.SGD([torch.ones(1)], lr=0.1)),
+    ):
+        with pytest.raises(ringd.FailedPreconditionError, match=r"init\(\)"):
+            call()
+    hvd.shutdown()  # without init: nothing to do
+
+
+def test_op_and_average_exclude_each_other() -> None:
+    with pytest.raises(ValueError, match="not both"):
+        hvd.allreduce(torch.ones(1), average=True, op=hvd.Sum)
+
+
+def test_automatic_names_count_by_kind_and_come_again() -> None:
+    names = AutomaticNames()
+    assert [names.next("allreduce"), names.next("broadcast"), names.next("allreduce")] == [
+        "allreduce.noname.0",
+        "broadcast.noname.0",
+        "allreduce.noname.1",
+    ]
+    rest = [names.next("allreduce") for _ in range(AutomaticNames.CYCLE)]
+    assert len(set(rest)) == AutomaticNames.CYCLE
+    assert rest[-1] == "allreduce.noname.1"
+
+
+def test_parameters_names_are_checked() -> None:
+    first, second = torch.ones(1), torch.ones(1)
+    assert _names_of([first, second], None) == {first: "parameter.0", second: "parameter.1"}
+    assert _names_of([first], [("a", first), ("b", second)]) == {first: "a", second: "b"}
+    with pytest.raises(ValueError, match="'a' more than once"):
+        _names_of([first], [("a", first), ("a", second)])
+    with pytest.raises(ValueError, match="lacks 1 of the optimizer's 2"):
+        _names_of([first, second], [("a", first)])
+    with pytest.raises(ValueError, match="pairs"):
+        _names_of([first], [first])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"backward_passes_per_step": 0}, "backward_passes_per_step"),
+        ({"gradient_predivide_factor": 0.0}, "gradient_predivide_factor"),
+        ({"gradient_predivide_factor": 2.0, "op": hvd.Sum}, "Average"),
+    ],
+)
+def test_impossible_options_of_an_optimizer_are_refused(options: dict, message: str) -> None:
+    optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
+    with pytest.raises(ValueError, match=message):
+        hvd.DistributedOptimizer(optimizer, **options)
+
+
+def test_compression_shortens_longer_floats_only() -> None:
+    for compression, short in ((hvd.Compression.fp16, torch.float16), (hvd.Compression.bf16, torch.bfloat16)):
+        for dtype, expected in (
+            (torch.float32, short),
+            (torch.float64, short),
+            (torch.float16, torch.float16),
+            (torch.int64, torch.int64),
+        ):
+            compressed, context = compression.compress(torch.ones(3, dtype=dtype))
+            assert compressed.dtype == expected
+            assert compression.decompress(compressed, context).dtype == dtype

@@ -1,0 +1,134 @@
+"""How a rank's process ends, and what the others are told."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.integration.cluster import Cluster
+
+# Rank 1 ends as it is told when all have reduced something once; the other waits for it.
+PROGRAM = """
+    import sys
+    import threading
+    import time
+
+    import ringd
+
+    context = ringd.Context()
+    buffer = context.arena_alloc(4)
+
+    def reduce(name="tensor"):
+        spec = ringd.TensorSpec(name, data_type=ringd.DataType.UINT8, shape=(4,))
+        (registration,) = context.register([spec])
+        context.wait(context.submit(registration, buffer, buffer))
+
+    reduce()
+    how = sys.argv[1]
+    if context.place.rank == 1:
+        if how == "exception":
+            raise ValueError("this rank has a fault")
+        if how == "exception beside a waiting thread":
+            threading.Thread(target=reduce, args=("never",)).start()
+            time.sleep(0.3)
+            raise ValueError("this rank has a fault")
+        if how == "sys.exit":
+            sys.exit(0)
+    began = time.monotonic()
+    try:
+        reduce()
+    except ringd.JobFailedError as error:
+        print(f"failed: {error}")
+        print(f"after {time.monotonic() - began:.2f} s")
+    else:
+        print("reduced")
+"""
+
+
+@pytest.mark.parametrize("layout", [[2], [1, 1]], ids=str)
+@pytest.mark.parametrize("how", ["exception", "exception beside a waiting thread"])
+def test_an_uncaught_exception_fails_the_job(cluster: Cluster, layout: list[int], how: str) -> None:
+    cluster.start_nodes(len(layout))
+    job = cluster.start_job(PROGRAM, layout, arguments=[how])
+    codes = job.wait()
+    assert codes[1] == 1, job.transcript()
+    assert "this rank has a fault" in job.ranks[1].output
+    assert "failed: " in job.ranks[0].output, job.transcript()
+    assert "rank 1" in job.ranks[0].output, job.transcript()
+    assert str(job.ranks[1].pid) in job.ranks[0].output, job.transcript()
+
+
+def test_a_rank_that_leaves_in_order_is_not_taken_for_dead(cluster: Cluster) -> None:
+    cluster.start_nodes(1)
+    job = cluster.start_job(PROGRAM, [2], arguments=["sys.exit"])
+    codes = job.wait()
+    assert codes == [0, 0], job.transcript()
+    assert "failed: " in job.ranks[0].output, job.transcript()
+    assert "left" in job.ranks[0].output, job.transcript()
+    assert "killed" not in job.ranks[0].output, job.transcript()
+
+
+@pytest.mark.parametrize("layout", [[3], [2, 1]], ids=str)
+def test_a_normal_end_harms_nobody(cluster: Cluster, layout: list[int]) -> None:
+    nodes = cluster.start_nodes(len(layout))
+    # No shutdown() in it: the end of the program is one, and comes at different times.
+    source = """
+        import time
+        import ringd.torch as hvd
+        import torch
+
+        hvd.init()
+        assert hvd.allreduce(torch.ones(3), op=hvd.Sum).tolist() == [3.0] * 3
+        time.sleep(0.4 * hvd.rank())
+        print("done")
+    """
+    job = cluster.start_job(source, layout)
+    job.expect_success()
+    job.expect_output("done")
+    for node in nodes:
+        assert "has failed" not in node.output, node.output
+
+
+def test_a_forked_child_is_not_the_rank(cluster: Cluster) -> None:
+    cluster.start_nodes(1)
+    source = """
+        import os, sys
+        import ringd, ringd.torch as hvd
+        import torch
+
+        hvd.init()
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                assert not hvd.is_initialized()
+                hvd.allreduce(torch.ones(3))
+            except ringd.FailedPreconditionError:
+                code = 0
+            sys.exit(code)  # runs what is to run at exit
+        _, status = os.waitpid(child, 0)
+        assert status == 0, status
+        assert hvd.allreduce(torch.ones(3), op=hvd.Sum).tolist() == [2.0] * 3
+    """
+    cluster.start_job(source, [2]).expect_success()
+
+
+def test_ctrl_c_ends_a_wait(cluster: Cluster) -> None:
+    cluster.start_nodes(1)
+    source = """
+        import ringd.torch as hvd
+        import torch
+
+        hvd.init()
+        print("waiting")
+        if hvd.rank() == 1:
+            import time
+            time.sleep(100)
+        hvd.allreduce(torch.ones(3), name="never")
+    """
+    job = cluster.start_job(source, [2])
+    job.expect_output("waiting")
+    job.ranks[0].send(signal.SIGINT)
+    assert job.ranks[0].wait(20) in (-signal.SIGINT, 130), job.transcript()
+    assert "KeyboardInterrupt" in job.ranks[0].output
