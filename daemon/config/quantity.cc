@@ -32,13 +32,14 @@ constexpr std::array<Unit, 10> kByteUnits = {{
     {"", 1},
 }};
 
-constexpr std::array<Unit, 6> kDurationUnits = {{
+constexpr std::array<Unit, 7> kDurationUnits = {{
     {"h", 3'600'000'000'000},
     {"min", 60'000'000'000},
     {"s", 1'000'000'000},
     {"ms", 1'000'000},
     {"us", 1'000},
     {"ns", 1},
+    {"", 1'000'000'000},
 }};
 
 // The largest value read: the range of std::chrono::nanoseconds, plenty for bytes too.
@@ -86,11 +87,11 @@ absl::StatusOr<std::uint64_t> ParseBytes(absl::string_view text) {
 }
 
 absl::StatusOr<std::chrono::nanoseconds> ParseDuration(absl::string_view text) {
-  const auto nanos = absl::StripAsciiWhitespace(text) == "0" ? std::optional<std::uint64_t>(0)
-                                                             : Parse(text, kDurationUnits);
+  const auto nanos = Parse(text, kDurationUnits);
   if (nanos.has_value()) return std::chrono::nanoseconds(*nanos);
   return absl::InvalidArgumentError(
-      "a duration is a number with one of ns, us, ms, s, min, h, such as \"5s\", or 0");
+      "a duration is a number of seconds or a number with one of ns, us, ms, s, min, h, such as "
+      "\"5s\"");
 }
 
 std::string FormatBytes(std::uint64_t bytes) {

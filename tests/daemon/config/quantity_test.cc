@@ -42,10 +42,12 @@ TEST_CASE("ParseDuration: reads every unit, and 0 without one") {
   CHECK(ParseDuration("7ns").value() == nanoseconds(7));
   CHECK(ParseDuration("2min").value() == minutes(2));
   CHECK(ParseDuration("24h").value() == hours(24));
+  CHECK(ParseDuration("30").value() == seconds(30));
+  CHECK(ParseDuration("0").value() == nanoseconds(0));
 }
 
-TEST_CASE("ParseDuration: refuses a number without a unit, and what is no duration") {
-  for (const char* text : {"", "5", "5m", "5x", "s", "-5s", "5 s s", "0.5ns", "99999999999h"}) {
+TEST_CASE("ParseDuration: refuses what is no duration") {
+  for (const char* text : {"", ".", "5m", "5x", "s", "-5s", "5 s s", "0.5ns", "99999999999h"}) {
     INFO(text);
     CHECK(ParseDuration(text).status().code() == absl::StatusCode::kInvalidArgument);
   }
