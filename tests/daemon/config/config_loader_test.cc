@@ -115,7 +115,7 @@ TEST_CASE("LoadConfig: an unknown key without a neighbour lists the keys, also f
 TEST_CASE("LoadConfig: a bad value names file, line, key, value and what is allowed") {
   CHECK_THAT(ErrorOf(LoadFile("\nlog_format = \"xml\"\n")),
              Contains("ringd.toml:2: log_format = \"xml\" is refused; allowed: one of text, json"));
-  CHECK_THAT(ErrorOf(LoadFile("stall_warning = 5\n")), Contains("ringd.toml:1: stall_warning"));
+  CHECK_THAT(ErrorOf(LoadFile("stall_warning = true\n")), Contains("ringd.toml:1: stall_warning"));
   CHECK_THAT(ErrorOf(LoadFile("spin = 1979-05-27\n")),
              Contains("ringd.toml:1: spin: the value must be a string"));
 }

@@ -33,7 +33,7 @@ TEST_CASE(
     const char* allowed;
   };
   for (const Case& refused : {
-           Case{"stall_warning", "5", "such as \"5s\""},
+           Case{"stall_warning", "5 parsecs", "such as \"5s\""},
            Case{"stall_warning", "1ns", "between 10ms and 24h"},
            Case{"arena_bytes", "1KiB", "between 1MiB and 64TiB"},
            Case{"submission_ring_capacity", "1000", "a power of two between 16 and 1048576"},
