@@ -109,7 +109,7 @@ def test_parameters_names_are_checked() -> None:
     with pytest.raises(ValueError, match="lacks 1 of the optimizer's 2"):
         _names_of([first, second], [("a", first)])
     with pytest.raises(ValueError, match="pairs"):
-        _names_of([first], [first])  # type: ignore[list-item]
+        _names_of([first], [first])
 
 
 @pytest.mark.parametrize(

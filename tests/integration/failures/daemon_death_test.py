@@ -92,7 +92,7 @@ def test_a_killed_ringd_is_noticed_at_once_and_replaced(cluster: Cluster, victim
     local = errors[2 * victim : 2 * victim + 2]
     remote = errors[2 - 2 * victim : 4 - 2 * victim]
     assert {error["kind"] for error in local} == {"UnavailableError"}
-    expect_words(the_same_text(local), "ringd", "died", f"pid {nodes[victim].pid}")
+    expect_words(the_same_text(local), f"ringd (pid {nodes[victim].pid}) on {nodes[victim].name} has gone")
     assert {error["kind"] for error in remote} == {"JobFailedError"}
     expect_words(the_same_text(remote), "ringd on", nodes[victim].name)
     wait_for_all(job.ranks, "still an error")

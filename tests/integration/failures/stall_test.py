@@ -100,7 +100,7 @@ def test_an_operation_timeout_makes_it_an_error(cluster: Cluster, layout: list[i
     errors = wait_for_all(waiting, "error")
     expect_within(errors, began, 4)
     text = the_same_text(errors)
-    assert {error["kind"] for error in errors} == {"DeadlineExceededError"}
+    assert {error["kind"] for error in errors} == {"JobFailedError"}
     words = ["'gradient'", "1.5 s", f"rank {late.number}", f"pid {late.pid}", nodes[-1].name]
     expect_words(text, *words, *["stopped"] * stopped)
     # The late one hears the same once it asks.

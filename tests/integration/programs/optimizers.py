@@ -165,6 +165,22 @@ def same_trainings() -> None:
     )
 
 
+def steps_use_the_same_memory() -> None:
+    """In the arena, unless the program keeps a gradient."""
+    model = nn.Linear(5, 3)
+    optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
+    for training in (plain, keeping_gradients, replacing_gradients):
+        places = set()
+        for _ in range(4):
+            training(optimizer, model, torch.ones(2, 5), torch.zeros(2, 3))
+            assert model.weight.grad is not None
+            places.add(model.weight.grad.data_ptr())
+        assert len(places) == 1, f"{training.__name__}: {places}"
+    kept = model.weight.grad.view(-1)
+    plain(optimizer, model, torch.ones(2, 5), torch.zeros(2, 3))
+    assert model.weight.grad.data_ptr() != kept.data_ptr()
+
+
 def branches_that_ranks_take_by_turns() -> None:
     """A parameter that only some ranks use counts as zero on the others."""
     branches = nn.ModuleList([nn.Linear(2, 1, bias=False) for _ in range(2)])
@@ -237,6 +253,7 @@ def main() -> None:
     torch.set_num_threads(1)
     hvd.init()
     same_trainings()
+    steps_use_the_same_memory()
     branches_that_ranks_take_by_turns()
     misuse()
     rest_of_an_optimizer()

@@ -37,4 +37,5 @@ def allocate(job: Job, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor
     # the mapping.
     give_back = weakref.finalize(memory, context.arena_free, address)
     give_back.atexit = False
-    return torch.frombuffer(memory, dtype=dtype).view(tuple(shape))
+    # Not a view: that would keep a second tensor on the memory, and look shared (see gradient_slot.py).
+    return torch.frombuffer(memory, dtype=dtype).resize_(tuple(shape))

@@ -46,6 +46,8 @@ class GradientReduction:
         self._slots: dict[torch.Tensor, GradientSlot] = {}
         self._passes_left: dict[torch.Tensor, int] = {}
         self.pending: dict[GradientSlot, None] = {}
+        # Since the last backward pass.
+        self.synchronized = False
         for parameter in parameters:
             self.add(parameter)
         self._slots_of(current())
@@ -79,6 +81,7 @@ class GradientReduction:
                 f"{self.passes_per_step} times before step(); raise backward_passes_per_step to accumulate"
             )
         self._passes_left[parameter] = left - 1
+        self.synchronized = False
         if left == 1:
             slot = self._slots_of(job)[parameter]
             slot.submit()
@@ -105,9 +108,12 @@ class GradientReduction:
         self._passes_left = dict.fromkeys(self._passes_left, self.passes_per_step)
         if first_error is not None:
             raise first_error
+        self.synchronized = True
 
     def _slots_of(self, job: Job) -> dict[torch.Tensor, GradientSlot]:
         """One for each parameter, registered with one call to ringd; anew after ``shutdown`` and ``init``."""
+        if self._job is job and len(self._slots) == len(self._passes_left):
+            return self._slots
         if self._job is not job:
             self.pending.clear()
             self._slots = {}
@@ -162,12 +168,10 @@ class DistributedMixin:
 
     _reduction: GradientReduction
     _should_synchronize: bool
-    _synchronized: bool
 
     def synchronize(self) -> None:
         """Waits until every ``p.grad`` is the reduced one. ``step`` does it, unless ``skip_synchronize`` says no."""
         self._reduction.synchronize()
-        self._synchronized = True
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -184,13 +188,13 @@ class DistributedMixin:
             if closure is not None:
                 # Its backward passes come within the step.
                 return super().step(self._synchronized_after(closure))  # type: ignore[misc]
-            if self._synchronized:
+            if self._reduction.synchronized:
                 warnings.warn(
                     "step() was called after synchronize() without skip_synchronize(): gradients are reduced twice",
                     stacklevel=2,
                 )
             self.synchronize()
-        self._synchronized = False
+        self._reduction.synchronized = False
         return super().step(closure) if closure is not None else super().step()  # type: ignore[misc]
 
     def _synchronized_after(self, closure: Callable[[], Any]) -> Callable[[], Any]:
@@ -198,7 +202,7 @@ class DistributedMixin:
             with torch.enable_grad():
                 loss = closure()
             self.synchronize()
-            self._synchronized = False
+            self._reduction.synchronized = False
             return loss
 
         return evaluate
@@ -256,7 +260,6 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     # would go past the reduction.
     distributed.__dict__.update({key: value for key, value in vars(optimizer).items() if key != "step"})
     distributed._should_synchronize = True
-    distributed._synchronized = False
     distributed._reduction = GradientReduction(
         optimizer.param_groups,
         named_parameters,

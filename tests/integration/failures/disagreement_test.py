@@ -1,0 +1,140 @@
+"""Ranks that disagree: the same error with both values for all concerned."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+import pytest
+
+from tests.integration.cluster import Cluster
+from tests.integration.failures.events import (
+    expect_within,
+    expect_words,
+    start_trainers,
+    the_same_text,
+    wait_for_all,
+    wait_for_event,
+)
+
+# The last rank describes a tensor in another way; afterwards all goes on.
+MISMATCHES = """
+    import ringd
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        odd = trainer.rank == trainer.size - 1
+        cases = {
+            "dtype": {"data_type": ringd.DataType.FLOAT64 if odd else ringd.DataType.FLOAT32},
+            "shape": {"shape": (2, 2) if odd else (4,)},
+            "op": {"op": ringd.ReduceOp.MAX if odd else ringd.ReduceOp.SUM},
+            "kind": {"kind": ringd.CollectiveKind.BROADCAST if odd else ringd.CollectiveKind.ALLREDUCE},
+            "scale": {"prescale": 0.5 if odd else 1.0},
+        }
+        for name, spec in cases.items():
+            for attempt in range(2):  # the second time is no different
+                good = trainer.submit("good")
+                bad = trainer.submit(name, **spec)
+                try:
+                    bad.wait()
+                    say("served", name=name)
+                except ringd.InvalidArgumentError as error:
+                    say(name, text=str(error))
+                assert good.wait() == trainer.size
+        for name in cases:
+            assert trainer.all_reduce(name) == trainer.size
+        for step in range(10):
+            assert trainer.all_reduce("afterwards", float(step)) == step * trainer.size
+
+
+    run(main)
+"""
+
+JOINS = """
+    from trainer import Trainer, run
+
+    run(Trainer)
+"""
+
+
+@pytest.mark.parametrize("layout", [[3], [2, 2]], ids=str)
+def test_a_mismatch_is_told_to_all_and_the_job_goes_on(cluster: Cluster, layout: list[int]) -> None:
+    cluster.start_nodes(len(layout))
+    job = start_trainers(cluster, MISMATCHES, layout)
+    both_values = {
+        "dtype": ["float32", "float64"],
+        "shape": ["[4]", "[2, 2]"],
+        "op": ["sum", "max"],
+        "kind": ["allreduce", "broadcast"],
+        "scale": ["1", "0.5"],
+    }
+    for name, values in both_values.items():
+        text = the_same_text(wait_for_all(job.ranks, name))
+        expect_words(text, f"'{name}'", *values, f"rank {sum(layout) - 1}")
+    job.expect_success(20)
+    assert '"served"' not in job.transcript()
+
+
+@pytest.mark.parametrize("layout", [[2], [1, 1]], ids=["same node", "other node"])
+def test_another_size_ends_the_start_for_all(cluster: Cluster, layout: list[int]) -> None:
+    cluster.start_nodes(len(layout), start_timeout="30s")
+    one = start_trainers(cluster, JOINS, layout, only_ranks=[0], job_id="job")
+    one.ranks[0].expect_output("", 0.1)
+    other = start_trainers(
+        cluster, JOINS, layout, only_ranks=[1], job_id="job", environment={"WORLD_SIZE": "3"}
+    )
+    errors = wait_for_all([*one.ranks, *other.ranks], "error", 15)
+    expect_words(the_same_text(errors), "job 'job'", "size 3", "2")
+    assert {error["kind"] for error in errors} == {"InvalidArgumentError"}
+    start_trainers(cluster, JOINS, layout, job_id="job").expect_success(10)
+
+
+@pytest.mark.parametrize("layout", [[2], [1, 1]], ids=["same node", "other node"])
+def test_two_ranks_may_not_claim_one_place(cluster: Cluster, layout: list[int]) -> None:
+    cluster.start_nodes(len(layout), start_timeout="30s")
+    one = start_trainers(cluster, JOINS, layout, only_ranks=[0], job_id="job")
+    other = start_trainers(cluster, JOINS, layout, only_ranks=[1], job_id="job", environment={"RANK": "0"})
+    both = [*one.ranks, *other.ranks]
+    errors = wait_for_all(both, "error", 15)
+    text = the_same_text(errors)
+    expect_words(text, "rank 0", *(f"pid {rank.pid}" for rank in both))
+    assert {error["kind"] for error in errors} == {"AlreadyExistsError"}
+    start_trainers(cluster, JOINS, layout, job_id="job").expect_success(10)
+
+
+@pytest.mark.parametrize("layout", [[2], [1, 1]], ids=["same node", "other node"])
+def test_a_wrong_secret_is_refused_and_told(cluster: Cluster, layout: list[int]) -> None:
+    cluster.start_nodes(len(layout), start_timeout="4s")
+    right = start_trainers(cluster, JOINS, layout, only_ranks=[0], job_id="job", secret="right")
+    cluster.ringctl("jobs")
+    while "job" not in cluster.ringctl("jobs", "--json").stdout:
+        pass
+    wrong = start_trainers(cluster, JOINS, layout, only_ranks=[1], job_id="job", secret="wrong")
+    refused = wait_for_event(wrong.ranks[0], "error", 15)
+    assert refused["kind"] == "UnauthenticatedError"
+    expect_words(refused["text"], "secret", "job 'job'", "RINGD_JOB_SECRET")
+    assert "wrong" not in refused["text"].replace("wrong secret", "")
+    # The honest rank is not harmed at once, since anybody may guess; the deadline's error says it.
+    waited = wait_for_event(right.ranks[0], "error", 15)
+    assert waited["kind"] == "DeadlineExceededError"
+    expect_words(waited["text"], "rank 1 did not join", "turned away", "secret")
+    expect_within([refused], waited["at"], 0)
+
+
+def test_another_attach_version_is_refused_with_both(cluster: Cluster) -> None:
+    (node,) = cluster.start_nodes(1)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(10)
+        connection.connect(str(node.socket))
+        connection.sendall(struct.pack("<4sI24x", b"RNGD", 99))
+        reply = b""
+        while len(reply) < 1024 and (part := connection.recv(1024 - len(reply))):
+            reply += part
+        magic, version, status, *_ = struct.unpack("<4sIi", reply[:12])
+        (length,) = struct.unpack("<I", reply[64:68])
+        text = reply[68 : 68 + length].decode()
+        assert (magic, version, status) == (b"RNGD", 1, 9)
+        expect_words(text, "version 99", "version 1")
+        assert connection.recv(1) == b""

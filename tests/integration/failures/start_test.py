@@ -1,0 +1,71 @@
+"""A job that can't start says who is missing."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.integration.cluster import Cluster
+from tests.integration.failures.events import (
+    expect_within,
+    expect_words,
+    start_trainers,
+    the_same_text,
+    wait_for_all,
+)
+
+JOINS = """
+    from trainer import Trainer, run
+
+    run(Trainer)
+"""
+
+
+@pytest.mark.parametrize(
+    ("layout", "missing", "named"),
+    [
+        ([3], [1], "rank 1 did not join"),
+        ([2, 2], [1, 3], "ranks 1, 3 did not join"),
+        ([2, 2], [2, 3], "ranks 2, 3 did not join"),
+        ([2, 1, 1], [0, 1], "ranks 0, 1 did not join"),
+    ],
+    ids=["same node", "both nodes", "a whole node", "rank 0's whole node"],
+)
+def test_missing_ranks_are_listed_after_the_start_deadline(
+    cluster: Cluster, layout: list[int], missing: list[int], named: str
+) -> None:
+    nodes = cluster.start_nodes(len(layout), start_timeout="1500ms")
+    began = time.monotonic()
+    present = [rank for rank in range(sum(layout)) if rank not in missing]
+    job = start_trainers(cluster, JOINS, layout, only_ranks=present)
+    errors = wait_for_all(job.ranks, "error")
+    expect_within(errors, began, 6)
+    assert min(event["at"] for event in errors) - began > 1.4
+    text = the_same_text(errors)
+    assert {error["kind"] for error in errors} == {"DeadlineExceededError"}
+    expect_words(text, f"job '{job.job_id}'", named, "present")
+    for rank in job.ranks:
+        expect_words(text, rank.node.name)
+    if missing == [2, 3]:
+        assert nodes[1].name not in text
+    # Nothing of it is left behind: the job starts when all come.
+    start_trainers(cluster, JOINS, layout, job_id=job.job_id).expect_success(10)
+
+
+def test_a_trainer_may_be_more_patient_than_ringd(cluster: Cluster) -> None:
+    cluster.start_nodes(2, start_timeout="500ms")
+    patient = {"RINGD_START_TIMEOUT": "20s"}
+    first = start_trainers(cluster, JOINS, [1, 1], only_ranks=[1], environment=patient, job_id="late")
+    time.sleep(1.5)
+    rest = start_trainers(cluster, JOINS, [1, 1], only_ranks=[0], environment=patient, job_id="late")
+    first.expect_success(10)
+    rest.expect_success(10)
+
+
+def test_no_coordinator_at_the_rendezvous_is_said(cluster: Cluster) -> None:
+    cluster.start_nodes(1, start_timeout="1s")
+    nobody = {"RINGD_RENDEZVOUS": "127.0.0.1:1", "WORLD_SIZE": "2", "RANK": "1"}
+    job = start_trainers(cluster, JOINS, [1], environment=nobody)
+    (error,) = wait_for_all(job.ranks, "error", 10)
+    expect_words(error["text"], "127.0.0.1:1")
