@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<Transport>> UcxNode::Create(const TransportOption
   if (!worker.ok()) return worker.status();
   std::unique_ptr<UcxNode> node(
       new UcxNode(*std::move(context), *std::move(worker), options.streams_per_neighbour));
-  if (const absl::Status status = node->Listen(); !status.ok()) return status;
+  if (absl::Status status = node->Listen(); !status.ok()) return status;
   return node;
 }
 
@@ -109,9 +109,8 @@ UcxNode::~UcxNode() {
     return !peer.lost() && !peer.is_flushed() && !peer.is_connected();
   });
   if (amid_handshake) {
-    static_cast<void>(worker_.release());
-    static_cast<void>(context_.release());
-    for (auto& [address, peer] : peers_) static_cast<void>(new auto(std::move(peer)));
+    [[maybe_unused]] ucp_worker_h left_worker = worker_.release();
+    [[maybe_unused]] ucp_context_h left_context = context_.release();
     return;
   }
   for (auto& [address, peer] : peers_) {
@@ -127,7 +126,7 @@ UcxNode::~UcxNode() {
 
 absl::StatusOr<std::unique_ptr<Communicator>> UcxNode::CreateCommunicator(
     const CommunicatorSpec& spec) {
-  if (const absl::Status status = CheckSpec(spec); !status.ok()) return status;
+  if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
   const WireKey key{spec.wire_id, spec.self.value()};
   if (ends_.contains(key)) {
     return absl::AlreadyExistsError(
@@ -216,7 +215,7 @@ ucs_status_t UcxNode::Fetch(const MessageHeader& header, void* data, std::size_t
       UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   param.cb.recv_am = &UcxNode::OnLanded;
   param.user_data = landing;
-  const ucs_status_ptr_t request =
+  ucs_status_ptr_t request =
       ucp_am_recv_data_nbx(worker_.get(), data, landing->message->data(), length, &param);
   if (!UCS_PTR_IS_ERR(request)) return UCS_INPROGRESS;
   // The sender is gone; that is noticed at its endpoint.

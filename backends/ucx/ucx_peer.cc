@@ -98,7 +98,7 @@ bool UcxPeer::Start(Stream& stream, UcxSend& send) noexcept {
   param.cb.send = &UcxPeer::OnSendDone;
   param.user_data = &send;
   send.stream = static_cast<std::uint32_t>(&stream - streams_.data());
-  const ucs_status_ptr_t request =
+  ucs_status_ptr_t request =
       ucp_am_send_nbx(stream.endpoint, kUcxMessageId, &send.header, sizeof(send.header),
                       send.payload.data(), send.payload.size(), &param);
   if (UCS_PTR_IS_ERR(request)) {
