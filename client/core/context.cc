@@ -64,8 +64,7 @@ Context::Context(const Options& options, Attachment attachment)
       staging_(arena_, registrations_),
       operations_(ViewSessionSegment(segment_.data(), attachment.layout),
                   attachment.layout.submission_capacity, attachment.layout.completion_capacity,
-                  std::move(attachment.engine_wakeup), state_,
-                  SpinPolicy::BudgetFor(options.spin, places_.local_size, UsableProcessors())),
+                  std::move(attachment.engine_wakeup), state_, SpinPolicy::BudgetFor(options.spin)),
       fork_guard_(attachment.lifeline.get()),
       control_(ControlChannel::Create(std::move(attachment.grpc), attachment.token)),
       lifeline_(std::move(attachment.lifeline)) {}

@@ -1,5 +1,6 @@
 #include "client/core/operations.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -221,6 +222,7 @@ WaitResult Operations::WaitFor(Condition condition, Clock::time_point deadline) 
         }
         Relax();
       }
+      ::sched_yield();
     } while (Clock::now() < spin_end);
     spin_.Learn(false);
   }

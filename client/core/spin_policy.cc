@@ -1,7 +1,5 @@
 #include "client/core/spin_policy.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
 namespace ringd::client {
@@ -16,12 +14,9 @@ constexpr std::uint32_t kProbeInterval = 32;
 
 }  // namespace
 
-std::chrono::nanoseconds SpinPolicy::BudgetFor(std::optional<std::chrono::nanoseconds> wanted,
-                                               std::int32_t local_size,
-                                               std::int32_t processors) noexcept {
-  if (wanted.has_value()) return std::max(*wanted, std::chrono::nanoseconds(0));
-  if (local_size < processors) return kDefaultBudget;
-  return std::chrono::nanoseconds(0);
+std::chrono::nanoseconds SpinPolicy::BudgetFor(
+    std::optional<std::chrono::nanoseconds> wanted) noexcept {
+  return std::max(wanted.value_or(kDefaultBudget), std::chrono::nanoseconds(0));
 }
 
 std::chrono::nanoseconds SpinPolicy::NextBudget() noexcept {
@@ -37,13 +32,6 @@ void SpinPolicy::Learn(bool rewarded) noexcept {
   } else {
     unrewarded_.store(unrewarded_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-}
-
-std::int32_t UsableProcessors() noexcept {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return std::max(CPU_COUNT(&set), 1);
 }
 
 }  // namespace ringd::client

@@ -15,18 +15,16 @@ namespace ringd::client {
 // Thread safety: any thread may call anything; what it learns is approximate on purpose.
 class SpinPolicy {
  public:
-  static constexpr std::chrono::microseconds kDefaultBudget{20};
+  static constexpr std::chrono::microseconds kDefaultBudget{50};
 
   // No spinning at all.
   SpinPolicy() noexcept = default;
   explicit SpinPolicy(std::chrono::nanoseconds budget) noexcept : budget_(budget) {}
 
-  // The policy for one of `local_size` ranks on this node. `wanted`, if given, is followed always;
-  // otherwise ranks spin only if one of the processors this process may use is left for ringd, because
-  // spinning ranks would keep it from working.
-  static std::chrono::nanoseconds BudgetFor(std::optional<std::chrono::nanoseconds> wanted,
-                                            std::int32_t local_size,
-                                            std::int32_t processors) noexcept;
+  // What `wanted` says, and kDefaultBudget without it. Whoever spins yields its processor at short
+  // intervals, so that ringd gets on also where ranks occupy all of them.
+  static std::chrono::nanoseconds BudgetFor(
+      std::optional<std::chrono::nanoseconds> wanted) noexcept;
 
   // How long the next wait should spin.
   std::chrono::nanoseconds NextBudget() noexcept;
@@ -37,9 +35,6 @@ class SpinPolicy {
   const std::chrono::nanoseconds budget_{0};
   std::atomic<std::uint32_t> unrewarded_{0};  // spins since the last rewarded one
 };
-
-// How many processors this process may run on; at least 1.
-std::int32_t UsableProcessors() noexcept;
 
 }  // namespace ringd::client
 
