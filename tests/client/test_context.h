@@ -42,7 +42,8 @@ class TestContext {
   TestContext(const TestContext&) = delete;
   TestContext& operator=(const TestContext&) = delete;
 
-  operator ringd_context*() const { return context_; }
+  // Implicit, so that tests read like a caller's code.
+  operator ringd_context*() const { return context_; }  // NOLINT(google-explicit-constructor)
 
   template <typename T>
   T* Allocate(std::size_t count) {

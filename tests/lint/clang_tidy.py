@@ -71,7 +71,9 @@ def _bazel(tree: SourceTree, *arguments: str) -> str:
 
 
 def _translation_units(tree: SourceTree) -> list[Unit]:
-    generators = _bazel(tree, "query", "--noshow_progress", "kind(genrule, //proto/...)").split()
+    generators = _bazel(
+        tree, "query", "--noshow_progress", "kind(genrule, //proto/... + //tests/...)"
+    ).split()
     if generators:
         _bazel(tree, "build", "--noshow_progress", *generators)
     folders = {path.parts[0] for path in tree.files if path.name == "BUILD"} & set(ALLOWED)
@@ -103,7 +105,9 @@ def _meaningful_flags(source: Path, arguments: list[str], generated: Path) -> tu
             if folder.startswith("bazel-out/"):
                 folder = str(generated / Path(*Path(folder).parts[3:]))
             flags += [argument, folder]
-        elif argument.startswith(("-I", "-D")) and not argument.startswith(("-D__", "-D_FORTIFY")):
+        elif argument.startswith(("-I", "-D", "-isystem", "-iquote")) and not argument.startswith(
+            ("-D__", "-D_FORTIFY")
+        ):
             flags.append(argument)
     return (standard, *flags)
 

@@ -47,8 +47,9 @@ class ListenerFixture {
 
   absl::Status Start() {
     auto started = AttachListener::Start(config, Callbacks());
-    if (started.ok()) listener = *std::move(started);
-    return started.status();
+    if (!started.ok()) return started.status();
+    listener = *std::move(started);
+    return absl::OkStatus();
   }
 
   AttachCallbacks Callbacks() {
