@@ -103,14 +103,14 @@ class Engine final : public EngineControl, private PeerEvents {
   SessionEntry* FindToken(absl::string_view token);
   void JoinNow(absl::string_view token, const v1::JoinRequest& request, JoinCallback done);
   Job* OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_point now);
-  JobCoordinator* OpenCoordinator(const std::string& job_id, int size,
-                                  std::chrono::nanoseconds start_timeout,
-                                  std::uint64_t fusion_threshold);
+  // A job's coordinator as long as it gathers ranks; null if there is none.
+  JobCoordinator* FindCoordinator(const std::string& job_id, uid_t uid) const;
+  JobCoordinator* OpenCoordinator(const Job& job);
   void HandleStranger(StreamId stream, Clock::time_point now);
   void HandleStrangersOf(const std::string& job_id, Clock::time_point now);
   void DropOldStrangers(Clock::time_point now);
-  // The secret that this node's own ranks of the job gave; null if none has come.
-  const std::string* SecretOf(const std::string& job_id) const;
+  void TurnAwayAllOf(const std::string& job_id, Clock::time_point now);
+  Clock::time_point StartDeadlineOf(const LinkSwitch::Stranger& stranger) const;
   const Job* FindJob(absl::string_view job_id) const;
 
   // Runs `call` on the engine thread and waits for it.

@@ -4,16 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/engine/engine.h"
-#include "daemon/jobs/protocol_version.h"
 #include "daemon/logging/log.h"
-#include "daemon/peers/job_proof.h"
 #include "daemon/peers/secure_random.h"
 
 namespace ringd {
 namespace {
-
-constexpr auto kHelloTimeout = std::chrono::seconds(5);
-constexpr std::size_t kMaxBacklog = 1024;
 
 absl::Status CheckPlaces(const v1::JoinRequest& request) {
   const auto wrong = [](const auto&... parts) {
@@ -65,22 +60,30 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request, Jo
   });
   Job* job = open != jobs_.end() ? open->get() : OpenJob(request, uid, now);
   // The answer may come long after this function has returned.
-  auto failed_at_once = std::make_shared<bool>(false);
+  auto failed_at_once = std::make_shared<absl::Status>();
   job->Join(
       entry->session, request,
       [failed_at_once, done](const absl::Status& outcome, const v1::JoinReply& reply) {
-        *failed_at_once = !outcome.ok();
+        *failed_at_once = outcome;
         done(outcome, reply);
       },
       now);
-  if (*failed_at_once) {
+  if (!failed_at_once->ok()) {
     LogWarning("a rank could not join", {.job = request.job_id(), .rank = request.rank()});
+    if (absl::IsUnauthenticated(*failed_at_once)) {
+      if (JobCoordinator* coordinator = FindCoordinator(request.job_id(), uid)) {
+        coordinator->NoteTurnedAway(std::string(failed_at_once->message()));
+      }
+    }
     return;
   }
   // From here on `job` is told when this session goes.
   entry->job = job;
   LogInfo(absl::StrCat("pid ", entry->session->peer().pid, " joins"),
           {.job = request.job_id(), .rank = request.rank()});
+  // The coordinator knows this node's ranks before others may disagree with them.
+  links_->Deliver(now);
+  HandleStrangersOf(request.job_id(), now);
 }
 
 Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_point now) {
@@ -108,174 +111,41 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_poin
                                 options.rendezvous.empty() ||
                                 options.rendezvous == options_.peer_address;
   if (coordinates_here) {
-    JobCoordinator* coordinator = OpenCoordinator(
-        options.job_id, options.size, options.start_timeout, options.fusion_threshold_bytes);
-    job->UseLink(links_->LinkInside(job, coordinator), /*expects_challenge=*/false);
+    // What has failed a former incarnation may still be on its way to its coordinator.
+    links_->Deliver(now);
+    job->UseLink(links_->LinkInside(job, OpenCoordinator(*job)), /*expects_challenge=*/false);
   } else {
     job->UseLink(links_->LinkOutside(job, options.rendezvous, now + options.start_timeout),
                  /*expects_challenge=*/true);
   }
-  HandleStrangersOf(options.job_id, now);
   return job;
 }
 
-JobCoordinator* Engine::OpenCoordinator(const std::string& job_id, int size,
-                                        std::chrono::nanoseconds start_timeout,
-                                        std::uint64_t fusion_threshold) {
+JobCoordinator* Engine::FindCoordinator(const std::string& job_id, uid_t uid) const {
   for (const auto& coordinator : coordinators_) {
-    if (coordinator->Open() && coordinator->job_id() == job_id) return coordinator.get();
-  }
-  JobCoordinator::Options options;
-  options.job_id = job_id;
-  options.size = size;
-  const std::string random = RandomBytes(sizeof(options.wire_id));
-  std::copy_n(random.data(), sizeof(options.wire_id), reinterpret_cast<char*>(&options.wire_id));
-  options.generation = generations_[job_id]++;
-  options.start_timeout = start_timeout;
-  options.algorithms = options_.algorithms;
-  options.learn = options_.config.learn_schedule;
-  options.fusion_threshold_bytes = fusion_threshold;
-  coordinators_.push_back(
-      std::make_unique<JobCoordinator>(std::move(options), links_.get(), Clock::now()));
-  return coordinators_.back().get();
-}
-
-const std::string* Engine::SecretOf(const std::string& job_id) const {
-  for (const auto& job : jobs_) {
-    if (job->options().job_id == job_id && job->state() == Job::State::kJoining) {
-      return &job->options().secret;
+    if (coordinator->Open() && coordinator->job_id() == job_id && coordinator->uid() == uid) {
+      return coordinator.get();
     }
   }
   return nullptr;
 }
 
-void Engine::HandleStranger(StreamId stream, Clock::time_point now) {
-  LinkSwitch::Stranger* stranger = links_->FindStranger(stream);
-  if (stranger == nullptr || stranger->backlog.empty()) return;
-  const v1::NodeMessage first = stranger->backlog.front();
-  if (first.body_case() != v1::NodeMessage::kHello) {
-    links_->TurnAway(stream, absl::InvalidArgumentError("the first message must be a Hello"));
-    return;
-  }
-  const v1::Hello& hello = first.hello();
-  if (hello.protocol_version() != kPeerProtocolVersion) {
-    links_->TurnAway(stream, absl::FailedPreconditionError(absl::StrCat(
-                                 "ringd ", hello.daemon_version(), " on ", hello.node_name(),
-                                 " speaks peer protocol ", hello.protocol_version(), ", ringd ",
-                                 options_.version, " on ", options_.config.node_name, " speaks ",
-                                 kPeerProtocolVersion)));
-    return;
-  }
-  const std::string* secret = SecretOf(hello.job_id());
-  if (secret == nullptr) return;  // Wait for this node's own ranks.
-  const std::string proof =
-      ComputeJobProof(*secret, stranger->nonce, hello.job_id(), hello.node_name());
-  if (!EqualInConstantTime(proof, hello.proof())) {
-    LogWarning(absl::StrCat("node ", hello.node_name(), " at ", stranger->peer_address,
-                            " has a wrong secret"),
-               {.job = hello.job_id()});
-    links_->TurnAway(stream, absl::UnauthenticatedError(absl::StrCat(
-                                 "the job secret of the ranks on ", hello.node_name(),
-                                 " differs from that of job '", hello.job_id(), "' on ",
-                                 options_.config.node_name, " (RINGD_JOB_SECRET)")));
-    return;
-  }
-  JobCoordinator* coordinator =
-      OpenCoordinator(hello.job_id(), hello.size(),
-                      OrDefault(hello.start_timeout_ms(), options_.config.start_timeout),
-                      hello.fusion_threshold_bytes());
-  const std::vector<v1::NodeMessage> backlog = std::move(stranger->backlog);
-  links_->Introduce(stream, coordinator);
-  coordinator->AddNode(stream, hello, now);
-  for (std::size_t i = 1; i < backlog.size(); ++i) {
-    coordinator->OnMessage(stream, backlog[i], now);
-  }
-}
-
-void Engine::HandleStrangersOf(const std::string& job_id, Clock::time_point now) {
-  std::vector<StreamId> waiting;
-  for (const auto& [stream, stranger] : links_->strangers()) {
-    if (!stranger.backlog.empty() && stranger.backlog.front().hello().job_id() == job_id) {
-      waiting.push_back(stream);
-    }
-  }
-  for (const StreamId stream : waiting) HandleStranger(stream, now);
-}
-
-void Engine::DropOldStrangers(Clock::time_point now) {
-  std::vector<std::pair<StreamId, absl::Status>> dropped;
-  for (const auto& [stream, stranger] : links_->strangers()) {
-    if (stranger.backlog.empty()) {
-      if (now - stranger.since > kHelloTimeout) {
-        dropped.emplace_back(stream, absl::DeadlineExceededError("no Hello came on this stream"));
-      }
-      continue;
-    }
-    const v1::Hello& hello = stranger.backlog.front().hello();
-    if (now - stranger.since > OrDefault(hello.start_timeout_ms(), options_.config.start_timeout)) {
-      dropped.emplace_back(
-          stream, absl::DeadlineExceededError(absl::StrCat("job '", hello.job_id(),
-                                                           "' could not start: rank 0 and all "
-                                                           "others of its node did not join on ",
-                                                           options_.config.node_name)));
-    } else if (stranger.backlog.size() > kMaxBacklog) {
-      dropped.emplace_back(stream,
-                           absl::ResourceExhaustedError("too many messages before the job"));
-    }
-  }
-  for (const auto& [stream, reason] : dropped) links_->TurnAway(stream, reason);
-}
-
-// ---- PeerEvents: on the network's threads --------------------------------------------------------
-
-void Engine::OnNodeConnected(StreamId stream, std::string peer_address) {
-  commands_.Post([this, stream, peer_address] {
-    LinkSwitch::Stranger stranger{peer_address, RandomBytes(kJobNonceBytes), Clock::now(), {}};
-    v1::CoordinatorMessage message;
-    message.mutable_challenge()->set_nonce(stranger.nonce);
-    message.mutable_challenge()->set_protocol_version(kPeerProtocolVersion);
-    message.mutable_challenge()->set_daemon_version(options_.version);
-    links_->AddStranger(stream, std::move(stranger));
-    network_->Send(stream, std::move(message));
-  });
-}
-
-void Engine::OnNodeMessage(StreamId stream, v1::NodeMessage message) {
-  commands_.Post([this, stream, message = std::move(message)] {
-    const Clock::time_point now = Clock::now();
-    if (JobCoordinator* coordinator = links_->CoordinatorOf(stream); coordinator != nullptr) {
-      coordinator->OnMessage(stream, message, now);
-      return;
-    }
-    LinkSwitch::Stranger* stranger = links_->FindStranger(stream);
-    if (stranger == nullptr) return;
-    stranger->backlog.push_back(message);
-    HandleStranger(stream, now);
-  });
-}
-
-void Engine::OnNodeDisconnected(StreamId stream, absl::Status why) {
-  commands_.Post([this, stream, why = std::move(why)] {
-    JobCoordinator* coordinator = links_->CoordinatorOf(stream);
-    links_->OnStreamEnded(stream);
-    if (coordinator != nullptr) coordinator->OnLinkLost(stream, why, Clock::now());
-  });
-}
-
-void Engine::OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message) {
-  commands_.Post([this, stream, message = std::move(message)] {
-    if (Job* job = links_->JobOf(stream); job != nullptr) {
-      job->OnCoordinatorMessage(message, Clock::now());
-    }
-  });
-}
-
-void Engine::OnCoordinatorDisconnected(StreamId stream, absl::Status why) {
-  commands_.Post([this, stream, why = std::move(why)] {
-    Job* job = links_->JobOf(stream);
-    links_->OnStreamEnded(stream);
-    if (job != nullptr) job->OnLinkLost(why);
-  });
+JobCoordinator* Engine::OpenCoordinator(const Job& job) {
+  JobCoordinator::Options options;
+  options.job_id = job.options().job_id;
+  options.uid = job.options().uid;
+  if (JobCoordinator* open = FindCoordinator(options.job_id, options.uid)) return open;
+  options.size = job.options().size;
+  const std::string random = RandomBytes(sizeof(options.wire_id));
+  std::copy_n(random.data(), sizeof(options.wire_id), reinterpret_cast<char*>(&options.wire_id));
+  options.generation = generations_[options.job_id]++;
+  options.start_timeout = job.options().start_timeout;
+  options.algorithms = options_.algorithms;
+  options.learn = options_.config.learn_schedule;
+  options.fusion_threshold_bytes = job.options().fusion_threshold_bytes;
+  coordinators_.push_back(
+      std::make_unique<JobCoordinator>(std::move(options), links_.get(), Clock::now()));
+  return coordinators_.back().get();
 }
 
 }  // namespace ringd

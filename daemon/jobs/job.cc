@@ -86,6 +86,9 @@ void Job::Join(std::shared_ptr<Session> session, const v1::JoinRequest& request,
                Clock::time_point now) {
   if (absl::Status status = CheckJoin(request); !status.ok()) {
     done(status, {});
+    // The ranks that were here first hear of a disagreement, too: without that one they would only wait.
+    // Whoever has another secret is no rank of this job and must not harm it.
+    if (!absl::IsUnauthenticated(status)) Fail(status);
     return;
   }
   Member member;

@@ -71,7 +71,8 @@ class Job {
   void UseLink(std::unique_ptr<CoordinatorLink> link, bool expects_challenge);
 
   // Takes the place that the request names, for `session`. `done` is called when all have joined, or
-  // not. kAlreadyExists, kInvalidArgument: told at once.
+  // not. At once: kUnauthenticated, for this one alone; kAlreadyExists and kInvalidArgument, which end
+  // the job.
   void Join(std::shared_ptr<Session> session, const v1::JoinRequest& request, JoinCallback done,
             Clock::time_point now);
   absl::Status Register(const Session& session, Registration& registration);

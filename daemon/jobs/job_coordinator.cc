@@ -10,6 +10,9 @@
 namespace ringd {
 namespace {
 
+// Who is turned away may come again and again.
+constexpr std::size_t kTurnedAwayNamed = 3;
+
 v1::CoordinatorMessage FailureMessage(const absl::Status& cause) {
   v1::CoordinatorMessage message;
   message.mutable_failure()->set_code(static_cast<int>(cause.code()));
@@ -59,17 +62,25 @@ void JobCoordinator::Refuse(LinkId link, const absl::Status& reason) {
 }
 
 void JobCoordinator::AddNode(LinkId link, const v1::Hello& hello, Clock::time_point now) {
-  if (hello.size() != options_.size) {
-    Refuse(link, absl::InvalidArgumentError(absl::StrCat(
-                     "job '", options_.job_id, "': node ", hello.node_name(), " says it has ",
-                     hello.size(), " ranks, ", DescribePresent(), " joined with ", options_.size)));
+  if (state_ != State::kJoining) {
+    Refuse(link, state_ == State::kFailed
+                     ? failure_
+                     : absl::FailedPreconditionError(absl::StrCat(
+                           "job '", options_.job_id, "' has started without ", hello.node_name())));
     return;
   }
+  const std::string present = DescribePresent();
   Node node;
   node.name = hello.node_name();
   node.transport_address = hello.transport_address();
   node.local_size = hello.local_size();
   nodes_.emplace(link, std::move(node));
+  if (hello.size() != options_.size) {
+    Fail(absl::InvalidArgumentError(absl::StrCat("job '", options_.job_id, "': the ranks on ",
+                                                 hello.node_name(), " say size ", hello.size(),
+                                                 ", those on ", present, " said ", options_.size)));
+    return;
+  }
   if (hello.start_timeout_ms() > 0) {
     // The most patient node decides: it may know that a slow one is coming.
     start_deadline_ =
@@ -212,6 +223,10 @@ void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why, Clock::tim
   (void)now;
 }
 
+void JobCoordinator::NoteTurnedAway(const std::string& why) {
+  if (turned_away_.size() < kTurnedAwayNamed) turned_away_.push_back(why);
+}
+
 void JobCoordinator::Advance(Clock::time_point now) {
   if (state_ == State::kJoining && now >= start_deadline_) {
     const std::vector<int> missing = MissingRanks();
@@ -219,7 +234,8 @@ void JobCoordinator::Advance(Clock::time_point now) {
         "job '", options_.job_id, "' could not start within ",
         std::chrono::duration_cast<std::chrono::milliseconds>(options_.start_timeout).count() / 1e3,
         " s: ", missing.size() == 1 ? "rank " : "ranks ", absl::StrJoin(missing, ", "),
-        " did not join; present: ", DescribePresent())));
+        " did not join; present: ", DescribePresent(),
+        turned_away_.empty() ? "" : "; turned away: ", absl::StrJoin(turned_away_, "; "))));
   }
   if (state_ != State::kRunning) return;
   if (inquiry_.open && now - inquiry_.asked > std::chrono::seconds(1)) Conclude(now);
@@ -243,6 +259,7 @@ void JobCoordinator::BroadcastExcept(LinkId but, const v1::CoordinatorMessage& m
 void JobCoordinator::Fail(const absl::Status& cause) {
   if (state_ == State::kFailed) return;
   state_ = State::kFailed;
+  failure_ = cause;
   Broadcast(FailureMessage(cause));
 }
 

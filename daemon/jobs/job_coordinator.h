@@ -5,6 +5,8 @@
 #ifndef RINGD_DAEMON_JOBS_JOB_COORDINATOR_H_
 #define RINGD_DAEMON_JOBS_JOB_COORDINATOR_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -41,6 +43,7 @@ class JobCoordinator {
  public:
   struct Options {
     std::string job_id;
+    uid_t uid = 0;  // whose job it is on the coordinator's node
     int size = 0;
     std::uint64_t wire_id = 0;  // random
     std::uint32_t generation = 0;
@@ -54,16 +57,20 @@ class JobCoordinator {
   JobCoordinator(Options options, NodeSender* sender, Clock::time_point now);
 
   const std::string& job_id() const noexcept { return options_.job_id; }
-  bool joining() const noexcept { return state_ == State::kJoining; }
+  uid_t uid() const noexcept { return options_.uid; }
   // True while a new node may be added.
   bool Open() const noexcept { return state_ == State::kJoining; }
   // True when no node is connected and nothing can happen any more.
   bool Finished() const noexcept { return nodes_.empty() && state_ != State::kJoining; }
 
-  // A node whose proof was right. An error is for that node alone (it has been told).
+  // A node whose proof was right. One that comes too late is told so, alone; one that disagrees about
+  // the job ends it for all.
   void AddNode(LinkId link, const v1::Hello& hello, Clock::time_point now);
   void OnMessage(LinkId link, const v1::NodeMessage& message, Clock::time_point now);
   void OnLinkLost(LinkId link, const absl::Status& why, Clock::time_point now);
+
+  // Somebody wanted to join who was not let in: told to all if the job can't start.
+  void NoteTurnedAway(const std::string& why);
 
   // Sends what has become due: fused operations, verdicts, the start deadline's failure.
   void Advance(Clock::time_point now);
@@ -101,9 +108,11 @@ class JobCoordinator {
   Options options_;
   NodeSender* sender_;
   State state_ = State::kJoining;
+  absl::Status failure_;
   Clock::time_point start_deadline_;
   std::map<LinkId, Node> nodes_;
   std::size_t ranks_present_ = 0;
+  std::vector<std::string> turned_away_;
   std::unique_ptr<Coordinator> schedule_;
   bool schedule_dirty_ = false;
   std::vector<CoordinatorMessage> outgoing_;

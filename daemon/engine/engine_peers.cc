@@ -1,0 +1,195 @@
+// Nodes that open a stream to here: proving that they belong to a job, waiting for this node's own ranks
+// of it; and what comes through streams.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/engine/engine.h"
+#include "daemon/jobs/protocol_version.h"
+#include "daemon/logging/log.h"
+#include "daemon/peers/job_proof.h"
+#include "daemon/peers/secure_random.h"
+
+namespace ringd {
+namespace {
+
+constexpr auto kHelloTimeout = std::chrono::seconds(5);
+constexpr std::size_t kMaxBacklog = 1024;
+// Of what an unproven node says.
+constexpr int kMostRanksNamed = 4096;
+// One that did not prove itself can't shorten the others' time by more than this.
+constexpr auto kAboutTogether = std::chrono::seconds(2);
+
+}  // namespace
+
+Clock::time_point Engine::StartDeadlineOf(const LinkSwitch::Stranger& stranger) const {
+  const std::uint32_t ms = stranger.backlog.front().hello().start_timeout_ms();
+  return stranger.since + (ms > 0 ? std::chrono::milliseconds(ms) : options_.config.start_timeout);
+}
+
+void Engine::HandleStranger(StreamId stream, Clock::time_point now) {
+  LinkSwitch::Stranger* stranger = links_->FindStranger(stream);
+  if (stranger == nullptr || stranger->backlog.empty()) return;
+  const v1::NodeMessage first = stranger->backlog.front();
+  if (first.body_case() != v1::NodeMessage::kHello) {
+    links_->TurnAway(stream, absl::InvalidArgumentError("the first message must be a Hello"));
+    return;
+  }
+  const v1::Hello& hello = first.hello();
+  if (hello.protocol_version() != kPeerProtocolVersion) {
+    links_->TurnAway(stream, absl::FailedPreconditionError(absl::StrCat(
+                                 "ringd ", hello.daemon_version(), " on ", hello.node_name(),
+                                 " speaks peer protocol ", hello.protocol_version(), ", ringd ",
+                                 options_.version, " on ", options_.config.node_name, " speaks ",
+                                 kPeerProtocolVersion)));
+    return;
+  }
+  // Two users of this node may have jobs of one name: the secret tells which is meant.
+  const Job* meant = nullptr;
+  bool known = false;
+  for (const auto& job : jobs_) {
+    if (job->state() != Job::State::kJoining || job->options().job_id != hello.job_id()) continue;
+    known = true;
+    const std::string proof =
+        ComputeJobProof(job->options().secret, stranger->nonce, hello.job_id(), hello.node_name());
+    if (meant == nullptr && EqualInConstantTime(proof, hello.proof())) meant = job.get();
+  }
+  if (!known) return;  // Wait for this node's own ranks.
+  if (meant == nullptr) {
+    LogWarning(absl::StrCat("node ", hello.node_name(), " at ", stranger->peer_address,
+                            " has a wrong secret"),
+               {.job = hello.job_id()});
+    const absl::Status refusal = absl::UnauthenticatedError(absl::StrCat(
+        "the job secret of the ranks on ", hello.node_name(), " differs from that of job '",
+        hello.job_id(), "' on ", options_.config.node_name, " (RINGD_JOB_SECRET)"));
+    for (const auto& coordinator : coordinators_) {
+      if (coordinator->job_id() == hello.job_id()) {
+        coordinator->NoteTurnedAway(std::string(refusal.message()));
+      }
+    }
+    links_->TurnAway(stream, refusal);
+    return;
+  }
+  JobCoordinator* coordinator = OpenCoordinator(*meant);
+  const std::vector<v1::NodeMessage> backlog = std::move(stranger->backlog);
+  links_->Introduce(stream, coordinator);
+  coordinator->AddNode(stream, hello, now);
+  for (std::size_t i = 1; i < backlog.size(); ++i) {
+    coordinator->OnMessage(stream, backlog[i], now);
+  }
+}
+
+void Engine::HandleStrangersOf(const std::string& job_id, Clock::time_point now) {
+  std::vector<StreamId> waiting;
+  for (const auto& [stream, stranger] : links_->strangers()) {
+    if (!stranger.backlog.empty() && stranger.backlog.front().hello().job_id() == job_id) {
+      waiting.push_back(stream);
+    }
+  }
+  for (const StreamId stream : waiting) HandleStranger(stream, now);
+}
+
+void Engine::DropOldStrangers(Clock::time_point now) {
+  std::vector<std::pair<StreamId, absl::Status>> dropped;
+  std::set<std::string> jobs;
+  for (const auto& [stream, stranger] : links_->strangers()) {
+    if (stranger.backlog.empty()) {
+      if (now - stranger.since > kHelloTimeout) {
+        dropped.emplace_back(stream, absl::DeadlineExceededError("no Hello came on this stream"));
+      }
+      continue;
+    }
+    if (now > StartDeadlineOf(stranger)) {
+      jobs.insert(stranger.backlog.front().hello().job_id());
+    } else if (stranger.backlog.size() > kMaxBacklog) {
+      dropped.emplace_back(stream,
+                           absl::ResourceExhaustedError("too many messages before the job"));
+    }
+  }
+  for (const auto& [stream, reason] : dropped) links_->TurnAway(stream, reason);
+  for (const std::string& job_id : jobs) TurnAwayAllOf(job_id, now);
+}
+
+// Nodes of a job whose coordinating node has no rank hear the same if they came about together.
+void Engine::TurnAwayAllOf(const std::string& job_id, Clock::time_point now) {
+  std::vector<StreamId> streams;
+  std::vector<std::string> nodes;
+  std::set<int> present;
+  int size = 0;
+  for (const auto& [stream, stranger] : links_->strangers()) {
+    if (stranger.backlog.empty() || stranger.backlog.front().hello().job_id() != job_id) continue;
+    const v1::Hello& hello = stranger.backlog.front().hello();
+    if (now + kAboutTogether > StartDeadlineOf(stranger)) streams.push_back(stream);
+    nodes.push_back(hello.node_name());
+    size = std::clamp(hello.size(), size, kMostRanksNamed);
+    for (const v1::NodeMessage& message : stranger.backlog) {
+      if (message.has_rank_joined()) present.insert(message.rank_joined().rank().rank());
+    }
+  }
+  std::vector<int> missing;
+  for (int rank = 0; rank < size; ++rank) {
+    if (present.count(rank) == 0) missing.push_back(rank);
+  }
+  const absl::Status reason = absl::DeadlineExceededError(absl::StrCat(
+      "job '", job_id, "' could not start in time: ", missing.size() == 1 ? "rank " : "ranks ",
+      absl::StrJoin(missing, ", "), " did not join, none of them on ", options_.config.node_name,
+      " where rank 0 should be; present: ", absl::StrJoin(present, ", "), " on ",
+      absl::StrJoin(nodes, ", ")));
+  for (const StreamId stream : streams) links_->TurnAway(stream, reason);
+}
+
+// ---- PeerEvents: on the network's threads --------------------------------------------------------
+
+void Engine::OnNodeConnected(StreamId stream, std::string peer_address) {
+  commands_.Post([this, stream, peer_address] {
+    LinkSwitch::Stranger stranger{peer_address, RandomBytes(kJobNonceBytes), Clock::now(), {}};
+    v1::CoordinatorMessage message;
+    message.mutable_challenge()->set_nonce(stranger.nonce);
+    message.mutable_challenge()->set_protocol_version(kPeerProtocolVersion);
+    message.mutable_challenge()->set_daemon_version(options_.version);
+    links_->AddStranger(stream, std::move(stranger));
+    network_->Send(stream, std::move(message));
+  });
+}
+
+void Engine::OnNodeMessage(StreamId stream, v1::NodeMessage message) {
+  commands_.Post([this, stream, message = std::move(message)] {
+    const Clock::time_point now = Clock::now();
+    if (JobCoordinator* coordinator = links_->CoordinatorOf(stream); coordinator != nullptr) {
+      coordinator->OnMessage(stream, message, now);
+      return;
+    }
+    LinkSwitch::Stranger* stranger = links_->FindStranger(stream);
+    if (stranger == nullptr) return;
+    stranger->backlog.push_back(message);
+    HandleStranger(stream, now);
+  });
+}
+
+void Engine::OnNodeDisconnected(StreamId stream, absl::Status why) {
+  commands_.Post([this, stream, why = std::move(why)] {
+    JobCoordinator* coordinator = links_->CoordinatorOf(stream);
+    links_->OnStreamEnded(stream);
+    if (coordinator != nullptr) coordinator->OnLinkLost(stream, why, Clock::now());
+  });
+}
+
+void Engine::OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message) {
+  commands_.Post([this, stream, message = std::move(message)] {
+    if (Job* job = links_->JobOf(stream); job != nullptr) {
+      job->OnCoordinatorMessage(message, Clock::now());
+    }
+  });
+}
+
+void Engine::OnCoordinatorDisconnected(StreamId stream, absl::Status why) {
+  commands_.Post([this, stream, why = std::move(why)] {
+    Job* job = links_->JobOf(stream);
+    links_->OnStreamEnded(stream);
+    if (job != nullptr) job->OnLinkLost(why);
+  });
+}
+
+}  // namespace ringd
