@@ -33,7 +33,7 @@ WAITS = """
         try:
             (operation or trainer.submit("never")).wait()
         except ringd.RingdError as error:
-            say_error(error)
+            say_error(error, "lost")
         # Nor does anything that is begun now hang.
         try:
             trainer.all_reduce("afterwards")
@@ -87,7 +87,7 @@ def test_a_killed_ringd_is_noticed_at_once_and_replaced(cluster: Cluster, victim
     assert memory_of_ringd(job.ranks[0].pid)
     killed = time.monotonic()
     nodes[victim].kill()
-    errors = wait_for_all(job.ranks, "error")
+    errors = wait_for_all(job.ranks, "lost")
     expect_within(errors, killed, 1.0)
     local = errors[2 * victim : 2 * victim + 2]
     remote = errors[2 - 2 * victim : 4 - 2 * victim]
@@ -112,7 +112,7 @@ def test_one_node_is_served_again_after_its_ringd_was_killed(cluster: Cluster) -
         wait_for_all(job.ranks, "in flight")
         killed = time.monotonic()
         node.kill()
-        expect_within(wait_for_all(job.ranks, "error"), killed, 1.0)
+        expect_within(wait_for_all(job.ranks, "lost"), killed, 1.0)
         node = cluster.restart(node)
         run_job(cluster, [3])
         # While the ranks of before still live.

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.integration.cluster import Cluster, JobRun, python
+from tests.integration.cluster import Cluster, python
 from tests.integration.failures.events import (
     WITH_TRAINER,
     expect_within,
@@ -20,6 +20,7 @@ from tests.integration.failures.events import (
     the_same_text,
     wait_for_all,
 )
+from tests.integration.failures.undisturbed import UndisturbedJob
 
 # Rank VICTIM lacks one tensor, so the others wait for all that it is fused or ordered with.
 WAITS_FOR_VICTIM = """
@@ -53,44 +54,6 @@ WAITS_FOR_VICTIM = """
     run(main)
 """
 
-# Goes on until the file named by STOP exists.
-UNDISTURBED = """
-    import os
-
-    from trainer import Trainer, run, say
-
-
-    def main():
-        trainer = Trainer()
-        steps = 0
-        while True:
-            stop = trainer.submit("stop", float(os.path.exists(os.environ["STOP"])))
-            expected = sum(float(rank + steps) for rank in range(trainer.size))
-            assert trainer.all_reduce("gradient", float(trainer.rank + steps), count=5000) == expected
-            steps += 1
-            if stop.wait() > 0:
-                break
-        say("steps", count=steps)
-
-
-    run(main)
-"""
-
-
-def start_undisturbed(cluster: Cluster, layout: list[int]) -> JobRun:
-    stop = cluster.folder / "stop"
-    job = start_trainers(cluster, UNDISTURBED, layout, environment={"STOP": str(stop)})
-    wait_for_all(job.ranks, "joined")
-    return job
-
-
-def expect_undisturbed(cluster: Cluster, job: JobRun) -> None:
-    (cluster.folder / "stop").touch()
-    job.expect_success()
-    counts = {event["count"] for rank in job.ranks for event in parse_events(rank.output, "steps")}
-    assert len(counts) == 1
-    assert counts.pop() > 5
-
 
 @pytest.mark.parametrize(
     ("layout", "victim"),
@@ -99,7 +62,7 @@ def expect_undisturbed(cluster: Cluster, job: JobRun) -> None:
 )
 def test_all_other_ranks_hear_of_a_killed_one(cluster: Cluster, layout: list[int], victim: int) -> None:
     nodes = cluster.start_nodes(len(layout))
-    undisturbed = start_undisturbed(cluster, [1] * len(layout) if len(layout) > 1 else [2])
+    undisturbed = UndisturbedJob(cluster, [2] if len(layout) == 1 else [1, 1])
     job = start_trainers(cluster, WAITS_FOR_VICTIM, layout, environment={"VICTIM": str(victim)})
     wait_for_all(job.ranks, "in flight")
     time.sleep(0.1)
@@ -115,7 +78,7 @@ def test_all_other_ranks_hear_of_a_killed_one(cluster: Cluster, layout: list[int
     assert re.search(r"'(gradient \d|loss)'", text), text
     assert {error["kind"] for error in errors} == {"JobFailedError"}
     assert [rank.wait(10) for rank in survivors] == [3] * len(survivors)
-    expect_undisturbed(cluster, undisturbed)
+    undisturbed.finish()
 
 
 @pytest.mark.parametrize("nodes", [1, 2])

@@ -28,9 +28,9 @@ def say(event: str, **details: Any) -> None:
     print(json.dumps({"event": event, "at": time.monotonic()} | details), flush=True)
 
 
-def say_error(error: ringd.RingdError) -> None:
+def say_error(error: ringd.RingdError, event: str = "error") -> None:
     """Tells the test of an error's class and text."""
-    say("error", kind=type(error).__name__, text=str(error))
+    say(event, kind=type(error).__name__, text=str(error))
 
 
 def run(main: Callable[[], None]) -> None:

@@ -1,0 +1,83 @@
+"""SIGTERM: running jobs may finish, nobody new comes in; a second one stops at once."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+
+from tests.integration.cluster import Cluster, Node, wait_until
+from tests.integration.failures.events import (
+    expect_within,
+    expect_words,
+    start_trainers,
+    the_same_text,
+    wait_for_all,
+    wait_for_event,
+)
+from tests.integration.failures.undisturbed import UndisturbedJob
+
+JOINS = """
+    from trainer import Trainer, run
+
+    run(Trainer)
+"""
+
+WAITS = """
+    import time
+
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        assert trainer.all_reduce("warm-up") == trainer.size
+        say("in flight")
+        if trainer.rank == 0:
+            trainer.all_reduce("other")
+        trainer.all_reduce("gradient")
+
+
+    run(main)
+"""
+
+
+def drain(cluster: Cluster, node: Node) -> None:
+    node.may_end = True
+    node.send(signal.SIGTERM)
+
+    def draining() -> bool:
+        shown = cluster.ringctl("status", "--json", node=node).stdout
+        return bool(shown) and json.loads(shown)["state"] == "draining"
+
+    wait_until(draining, f"{node} drains", 5)
+
+
+def test_a_draining_ringd_finishes_its_jobs_and_takes_no_new_ones(cluster: Cluster) -> None:
+    nodes = cluster.start_nodes(2)
+    job = UndisturbedJob(cluster, [1, 1])
+    drain(cluster, nodes[1])
+    refused = start_trainers(cluster, JOINS, [1, 1], only_ranks=[1])
+    error = wait_for_event(refused.ranks[0], "error")
+    assert error["kind"] == "FailedPreconditionError"
+    expect_words(error["text"], "draining")
+    time.sleep(0.3)
+    assert nodes[1].running()
+    job.finish()
+    assert nodes[1].wait(5) == 0
+    assert nodes[0].running()
+
+
+def test_a_second_sigterm_stops_at_once_and_all_ranks_hear(cluster: Cluster) -> None:
+    nodes = cluster.start_nodes(2)
+    job = start_trainers(cluster, WAITS, [2, 2])
+    wait_for_all(job.ranks, "in flight")
+    drain(cluster, nodes[1])
+    stopped = time.monotonic()
+    nodes[1].send(signal.SIGTERM)
+    errors = wait_for_all(job.ranks, "error")
+    expect_within(errors, stopped, 1.0)
+    expect_words(the_same_text(errors), f"ringd on {nodes[1].name} was stopped")
+    assert {error["kind"] for error in errors} == {"JobFailedError"}
+    assert nodes[1].wait(10) == 0
+    assert nodes[0].running()

@@ -1,0 +1,101 @@
+"""Leaving: in order it disturbs nobody; out of turn the one who left is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.cluster import Cluster
+from tests.integration.failures.events import (
+    expect_within,
+    expect_words,
+    start_trainers,
+    the_same_text,
+    wait_for_all,
+    wait_for_event,
+)
+
+FIRST_LEAVES = """
+    import time
+
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        assert trainer.all_reduce("warm-up") == trainer.size
+        if trainer.rank == 0:
+            trainer.context.close()
+            say("left")
+            time.sleep(20)  # what it did before does not depend on its end
+        trainer.all_reduce("gradient")
+
+
+    run(main)
+"""
+
+ONE_AFTER_ANOTHER = """
+    import sys
+    import time
+
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        operations = [trainer.submit(f"tensor {i}", count=100_000) for i in range(20)]
+        for operation in operations:
+            assert operation.wait() == trainer.size
+        # Longer than the others' work may take to arrive.
+        time.sleep(0.8 * trainer.rank)
+        trainer.context.close()
+
+
+    run(main)
+"""
+
+THREE_TIMES = """
+    import time
+
+    from trainer import Trainer, run, say
+
+
+    def main():
+        for attempt in range(3):
+            trainer = Trainer()
+            for step in range(10):
+                result = trainer.all_reduce("gradient", float(step + attempt), count=1000)
+                assert result == (step + attempt) * trainer.size
+            # The first to come back meets others that have not left yet.
+            time.sleep(0.1 * ((trainer.rank + attempt) % trainer.size))
+            say("generation", number=trainer.context.place.generation)
+            trainer.context.close()
+
+
+    run(main)
+"""
+
+
+@pytest.mark.parametrize("layout", [[3], [1, 2], [2, 1]], ids=str)
+def test_who_left_is_named_to_those_that_wait(cluster: Cluster, layout: list[int]) -> None:
+    cluster.start_nodes(len(layout))
+    job = start_trainers(cluster, FIRST_LEAVES, layout)
+    left = wait_for_event(job.ranks[0], "left")
+    errors = wait_for_all(job.ranks[1:], "error")
+    expect_within(errors, left["at"], 4)
+    expect_words(the_same_text(errors), "rank 0", "left", f"job '{job.job_id}'", "'gradient'")
+    assert {error["kind"] for error in errors} == {"JobFailedError"}
+
+
+@pytest.mark.parametrize("layout", [[3], [1, 1, 1]], ids=str)
+def test_ranks_may_leave_one_after_another(cluster: Cluster, layout: list[int]) -> None:
+    cluster.start_nodes(len(layout))
+    job = start_trainers(cluster, ONE_AFTER_ANOTHER, layout)
+    job.expect_success(20)
+    assert "ringd:" not in job.transcript()
+
+
+@pytest.mark.parametrize("layout", [[3], [2, 1]], ids=str)
+def test_a_process_may_join_three_times(cluster: Cluster, layout: list[int]) -> None:
+    cluster.start_nodes(len(layout), start_timeout="20s")
+    job = start_trainers(cluster, THREE_TIMES, layout)
+    job.expect_success(40)

@@ -1,0 +1,164 @@
+"""What another user's process may and may not do. Needs root, which can become another user."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.integration.cluster import Cluster
+from tests.integration.failures.events import (
+    expect_words,
+    parse_events,
+    start_trainers,
+    wait_for_all,
+    wait_for_event,
+)
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+# The imports come first: the other user need not be able to read the installation.
+BECOME_NOBODY = """
+    import os
+    import pwd
+
+    import ringd
+    from trainer import Trainer, run, say
+
+    NOBODY = pwd.getpwnam("nobody")
+
+
+    def become_nobody():
+        os.setgroups([])
+        os.setresgid(NOBODY.pw_gid, NOBODY.pw_gid, NOBODY.pw_gid)
+        os.setresuid(NOBODY.pw_uid, NOBODY.pw_uid, NOBODY.pw_uid)
+
+
+    def main():
+        if os.environ.get("AS_NOBODY"):
+            become_nobody()
+        trainer = Trainer()
+        for step in range(10):
+            assert trainer.all_reduce("gradient", float(step)) == step * trainer.size
+
+
+    if __name__ == "__main__" and not os.environ.get("SPY"):
+        run(main)
+"""
+
+# Tries every way into the process SPY that the kernel offers, and prints which ones are open.
+SPIES = (
+    BECOME_NOBODY
+    + """
+    import ctypes
+
+
+    def get_fd(pid, number):
+        pidfd = os.pidfd_open(pid)
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.syscall(438, pidfd, number, 0) < 0:  # pidfd_getfd
+            raise OSError(ctypes.get_errno(), "pidfd_getfd")
+
+
+    def read_memory(pid):
+        with open(f"/proc/{pid}/mem", "rb"):
+            pass
+
+
+    def spy():
+        become_nobody()
+        pid = int(os.environ["SPY"])
+        ways = {
+            "list": lambda: os.listdir(f"/proc/{pid}/fd"),
+            "mem": lambda: read_memory(pid),
+            "map_files": lambda: os.listdir(f"/proc/{pid}/map_files"),
+        }
+        for number in range(40):
+            ways[f"open {number}"] = lambda number=number: os.open(f"/proc/{pid}/fd/{number}", os.O_RDWR)
+            ways[f"get {number}"] = lambda number=number: get_fd(pid, number)
+        for way, attempt in ways.items():
+            try:
+                attempt()
+            except PermissionError:
+                continue
+            say("open way", way=way)
+
+
+    run(spy)
+"""
+)
+
+SESSION_HOLDER = """
+    import time
+
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        assert trainer.all_reduce("gradient") == 1.0
+        say("attached")
+        time.sleep(60)
+
+
+    run(main)
+"""
+
+AS_NOBODY = {"AS_NOBODY": "1"}
+
+
+@pytest.fixture(autouse=True)
+def _others_reach_the_socket(cluster: Cluster) -> None:
+    cluster.folder.chmod(0o755)
+
+
+def test_another_user_is_refused_unless_admitted(cluster: Cluster) -> None:
+    cluster.start_nodes(1)
+    job = start_trainers(cluster, BECOME_NOBODY, [1], environment=AS_NOBODY)
+    error = wait_for_event(job.ranks[0], "error")
+    assert error["kind"] == "PermissionDeniedError"
+    expect_words(error["text"], "nobody", "allowed_users")
+
+
+@pytest.mark.parametrize("setting", [{"allowed_users": "nobody"}, {"allowed_groups": "nogroup"}], ids=str)
+def test_an_admitted_user_is_served(cluster: Cluster, setting: dict[str, str]) -> None:
+    cluster.start_nodes(1, **setting)
+    start_trainers(cluster, BECOME_NOBODY, [2], environment=AS_NOBODY).expect_success(20)
+
+
+@pytest.mark.parametrize("layout", [[2], [1, 1]], ids=["same node", "other node"])
+def test_an_admitted_user_can_not_join_another_users_job(cluster: Cluster, layout: list[int]) -> None:
+    cluster.start_nodes(len(layout), allowed_users="nobody", start_timeout="2s")
+    ours = start_trainers(cluster, BECOME_NOBODY, layout, only_ranks=[0], job_id="job", secret="ours")
+    # On the same node even knowing the secret doesn't help; another node only knows who knows the secret.
+    secret = "ours" if layout == [2] else "theirs"
+    theirs = start_trainers(
+        cluster, BECOME_NOBODY, layout, only_ranks=[1], job_id="job", secret=secret, environment=AS_NOBODY
+    )
+    for rank in [*ours.ranks, *theirs.ranks]:
+        wait_for_event(rank, "error", 15)
+        assert not parse_events(rank.output, "joined"), rank.output
+    assert wait_for_event(ours.ranks[0], "error")["kind"] == "DeadlineExceededError"
+    expect_words(wait_for_event(ours.ranks[0], "error")["text"], "rank 1 did not join")
+
+
+def test_jobs_of_two_users_may_have_one_name(cluster: Cluster) -> None:
+    cluster.start_nodes(2, allowed_users="nobody", start_timeout="15s")
+    first = start_trainers(cluster, BECOME_NOBODY, [2, 1], only_ranks=[0, 2], job_id="job", secret="ours")
+    theirs = start_trainers(
+        cluster, BECOME_NOBODY, [1, 1], job_id="job", secret="theirs", environment=AS_NOBODY
+    )
+    theirs.expect_success(20)
+    rest = start_trainers(cluster, BECOME_NOBODY, [2, 1], only_ranks=[1], job_id="job", secret="ours")
+    first.expect_success(20)
+    rest.expect_success(20)
+
+
+def test_another_user_can_not_reach_a_sessions_memory(cluster: Cluster) -> None:
+    (node,) = cluster.start_nodes(1, allowed_users="nobody")
+    job = start_trainers(cluster, SESSION_HOLDER, [1])
+    wait_for_all(job.ranks, "attached")
+    for pid in (node.pid, job.ranks[0].pid):
+        spy = start_trainers(cluster, SPIES, [1], environment={"SPY": str(pid)})
+        spy.expect_success(20)
+        assert not parse_events(spy.ranks[0].output, "open way"), spy.transcript()
