@@ -67,3 +67,42 @@ def test_a_process_without_launcher_is_alone(cluster: Cluster) -> None:
     )
     assert result.returncode == 0, result.stderr
     assert places(result.stdout) == [["0", "1", "0", "1", "0", "1", "1", "0", "True"]]
+
+
+def test_torchrun_places_ranks(cluster: Cluster) -> None:
+    (node,) = cluster.start_nodes(1)
+    program = cluster.folder / "places.py"
+    program.write_text(
+        "import ringd\nc = ringd.Context()\nprint('place', *c.place[:9], flush=True)\nc.close()\n"
+    )
+    result = subprocess.run(
+        [python(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", program],
+        env=clean_environment() | {"RINGD_SOCKET": str(node.socket)},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert places(result.stdout) == [
+        ["0", "2", "0", "2", "0", "1", "1", "0", "True"],
+        ["1", "2", "1", "2", "0", "1", "1", "0", "True"],
+    ]
+
+
+def test_jobs_beside_each_other_do_not_mix(cluster: Cluster) -> None:
+    cluster.start_nodes(2)
+    source = """
+        import sys
+        import ringd.torch as hvd
+        import torch
+
+        hvd.init()
+        mine = float(sys.argv[1])
+        for _ in range(20):
+            result = hvd.allreduce(torch.full((1000,), mine), op=hvd.Sum, name="tensor")
+            assert torch.equal(result, torch.full((1000,), mine * hvd.size())), result
+    """
+    jobs = [cluster.start_job(source, [1, 1], arguments=[value]) for value in ("1", "10")]
+    for job in jobs:
+        job.expect_success()
