@@ -1,0 +1,82 @@
+#include "daemon/jobs/membership.h"
+
+#include <catch2/catch.hpp>
+
+namespace ringd {
+namespace {
+
+// Ranks 0 to 2 on one node, 3 and 4 on the next, 5 on the last.
+Membership Uneven() {
+  Membership membership;
+  membership.wire_id = 9;
+  membership.generation = 2;
+  membership.self = NodeIndex(1);
+  membership.algorithms.chunk_bytes = 4096;
+  int rank = 0;
+  for (const int count : {3, 2, 1}) {
+    MemberNode& node = membership.nodes.emplace_back();
+    node.name = "node-" + std::to_string(membership.nodes.size());
+    node.transport_address = "somewhere";
+    for (int local = 0; local < count; ++local, ++rank) {
+      node.ranks.push_back(MemberRank{Rank(rank), LocalRank(local), 100 + rank, "train.py"});
+    }
+  }
+  return membership;
+}
+
+TEST_CASE("Membership: sizes and cross ranks follow the nodes") {
+  Membership membership = Uneven();
+  CHECK(membership.size() == 6);
+  CHECK(membership.node_count() == 3);
+  CHECK_FALSE(membership.Homogeneous());
+  CHECK(membership.CrossSize(LocalRank(0)) == 3);
+  CHECK(membership.CrossSize(LocalRank(1)) == 2);
+  CHECK(membership.CrossSize(LocalRank(2)) == 1);
+  CHECK(membership.CrossRank(LocalRank(0)) == 1);
+  CHECK(membership.CrossRank(LocalRank(1)) == 1);
+  CHECK(membership.NodeOf(Rank(2)) == NodeIndex(0));
+  CHECK(membership.NodeOf(Rank(5)) == NodeIndex(2));
+  CHECK(membership.NodeOf(Rank(6)) == NodeIndex(-1));
+  membership.nodes.resize(1);
+  CHECK(membership.Homogeneous());
+}
+
+TEST_CASE("Membership: a message carries all of it") {
+  const auto copy = FromProto(ToProto(Uneven()));
+  REQUIRE(copy.ok());
+  CHECK(copy->wire_id == 9);
+  CHECK(copy->generation == 2);
+  CHECK(copy->self == NodeIndex(1));
+  CHECK(copy->algorithms.chunk_bytes == 4096);
+  REQUIRE(copy->node_count() == 3);
+  CHECK(copy->nodes[1].name == "node-2");
+  CHECK(copy->nodes[1].transport_address == "somewhere");
+  CHECK(copy->nodes[1].ranks[1].rank == Rank(4));
+  CHECK(copy->nodes[1].ranks[1].local_rank == LocalRank(1));
+  CHECK(copy->nodes[1].ranks[1].pid == 104);
+  CHECK(copy->nodes[1].ranks[1].program == "train.py");
+}
+
+TEST_CASE("Membership: a message that makes no sense is refused") {
+  v1::Membership message = ToProto(Uneven());
+  SECTION("the receiver is none of the nodes") { message.set_node_index(3); }
+  SECTION("the receiver's number is negative") { message.set_node_index(-1); }
+  SECTION("a rank twice") { message.mutable_nodes(0)->mutable_ranks(1)->set_rank(0); }
+  SECTION("a rank beyond the end") { message.mutable_nodes(2)->mutable_ranks(0)->set_rank(6); }
+  SECTION("no rank 0") { message.mutable_nodes(0)->mutable_ranks(0)->set_rank(7); }
+  SECTION("a negative rank") { message.mutable_nodes(0)->mutable_ranks(0)->set_rank(-1); }
+  SECTION("a node without ranks") { message.mutable_nodes(1)->clear_ranks(); }
+  SECTION("no nodes") { message.clear_nodes(); }
+  SECTION("chunks of nothing") { message.set_chunk_bytes(0); }
+  CHECK(FromProto(message).status().code() == absl::StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("Membership: ranks and nodes are named in one way") {
+  const Membership membership = Uneven();
+  CHECK(DescribeRank(Rank(3), 4711, "node-b") == "rank 3, pid 4711 on node-b");
+  CHECK(DescribeNode(membership.nodes[0]) == "node-1 (ranks 0, 1, 2)");
+  CHECK(DescribeNode(membership.nodes[2]) == "node-3 (rank 5)");
+}
+
+}  // namespace
+}  // namespace ringd
