@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 // How long a peer may leave what it was sent unread when a communicator closes amid an operation.
 constexpr milliseconds kCloseWirePatience{1000};
 // How long the last bytes may take to leave when the transport goes.
-constexpr milliseconds kFlushPatience{50};
+constexpr milliseconds kFlushPatience{250};
 // How long UCX may take to tear connections down: it waits for nobody, so this is never used up.
 constexpr milliseconds kClosePatience{1000};
 
