@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import struct
 
 import pytest
 
-from tests.integration.cluster import Cluster, wait_until
+from tests.integration.cluster import Cluster
 from tests.integration.failures.events import (
     expect_words,
     start_trainers,
     the_same_text,
     wait_for_all,
     wait_for_event,
+    wait_until_joining,
 )
 
 # The last rank describes a tensor in another way; afterwards all goes on.
@@ -59,16 +59,6 @@ JOINS = """
 """
 
 
-def wait_until_joining(cluster: Cluster) -> None:
-    """Until a rank waits for the others of its job."""
-
-    def joining() -> bool:
-        jobs = json.loads(cluster.ringctl("jobs", "--json").stdout).get("jobs", [])
-        return any(job["state"] == "joining" for job in jobs)
-
-    wait_until(joining, "a job is joining", 15)
-
-
 @pytest.mark.parametrize("layout", [[3], [2, 2]], ids=str)
 def test_a_mismatch_is_told_to_all_and_the_job_goes_on(cluster: Cluster, layout: list[int]) -> None:
     cluster.start_nodes(len(layout))
@@ -91,7 +81,7 @@ def test_a_mismatch_is_told_to_all_and_the_job_goes_on(cluster: Cluster, layout:
 def test_another_size_ends_the_start_for_all(cluster: Cluster, layout: list[int]) -> None:
     cluster.start_nodes(len(layout), start_timeout="30s")
     one = start_trainers(cluster, JOINS, layout, only_ranks=[0], job_id="job")
-    wait_until_joining(cluster)
+    wait_until_joining(cluster, one.ranks[0])
     other = start_trainers(
         cluster, JOINS, layout, only_ranks=[1], job_id="job", environment={"WORLD_SIZE": "3"}
     )
@@ -105,7 +95,7 @@ def test_another_size_ends_the_start_for_all(cluster: Cluster, layout: list[int]
 def test_two_ranks_may_not_claim_one_place(cluster: Cluster, layout: list[int]) -> None:
     cluster.start_nodes(len(layout), start_timeout="30s")
     one = start_trainers(cluster, JOINS, layout, only_ranks=[0], job_id="job")
-    wait_until_joining(cluster)
+    wait_until_joining(cluster, one.ranks[0])
     other = start_trainers(cluster, JOINS, layout, only_ranks=[1], job_id="job", environment={"RANK": "0"})
     both = [*one.ranks, *other.ranks]
     errors = wait_for_all(both, "error", 15)
@@ -119,7 +109,7 @@ def test_two_ranks_may_not_claim_one_place(cluster: Cluster, layout: list[int]) 
 def test_a_wrong_secret_is_refused_and_told(cluster: Cluster, layout: list[int]) -> None:
     cluster.start_nodes(len(layout), start_timeout="4s")
     right = start_trainers(cluster, JOINS, layout, only_ranks=[0], job_id="job", secret="right")
-    wait_until_joining(cluster)
+    wait_until_joining(cluster, right.ranks[0])
     wrong = start_trainers(cluster, JOINS, layout, only_ranks=[1], job_id="job", secret="wrong")
     refused = wait_for_event(wrong.ranks[0], "error", 15)
     assert refused["kind"] == "UnauthenticatedError"

@@ -54,6 +54,17 @@ def wait_for_all(ranks: Iterable[Rank], name: str, timeout_s: float = PATIENCE_S
     return [wait_for_event(rank, name, timeout_s) for rank in ranks]
 
 
+def wait_until_joining(cluster: Cluster, rank: Rank) -> None:
+    """Until a rank is known to its ringd and waits for the others of its job."""
+
+    def joining() -> bool:
+        jobs = json.loads(cluster.ringctl("jobs", "--json", node=rank.node).stdout).get("jobs", [])
+        members = [member for job in jobs if job["state"] == "joining" for member in job["local_members"]]
+        return any(member["pid"] == rank.pid for member in members)
+
+    wait_until(joining, f"{rank} is joining", 15)
+
+
 def the_same_text(errors: list[dict[str, Any]]) -> str:
     """The text of errors that must not differ."""
     texts = {error["text"] for error in errors}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 
 import pytest
@@ -13,6 +15,7 @@ from tests.integration.failures.events import (
     start_trainers,
     the_same_text,
     wait_for_all,
+    wait_until_joining,
 )
 
 JOINS = """
@@ -69,3 +72,30 @@ def test_no_coordinator_at_the_rendezvous_is_said(cluster: Cluster) -> None:
     job = start_trainers(cluster, JOINS, [1], environment=nobody)
     (error,) = wait_for_all(job.ranks, "error", 10)
     expect_words(error["text"], "127.0.0.1:1")
+
+
+@pytest.mark.parametrize("layout", [[3], [1, 1, 1]], ids=str)
+def test_a_rank_killed_while_the_others_gather_ends_the_start(cluster: Cluster, layout: list[int]) -> None:
+    cluster.start_nodes(len(layout), start_timeout="60s")
+    job = start_trainers(cluster, JOINS, layout, only_ranks=[0, 1])
+    for rank in job.ranks:
+        wait_until_joining(cluster, rank)
+    killed = time.monotonic()
+    os.kill(job.ranks[1].pid, signal.SIGKILL)
+    (error,) = wait_for_all(job.ranks[:1], "error", 10)
+    expect_within([error], killed, 1.0)
+    expect_words(error["text"], "rank 1", f"pid {job.ranks[1].pid}", job.ranks[1].node.name)
+    expect_words(error["text"], "signal 9", "before all ranks had joined")
+
+
+def test_a_coordinator_killed_while_ranks_gather_is_named(cluster: Cluster) -> None:
+    nodes = cluster.start_nodes(2, start_timeout="60s")
+    job = start_trainers(cluster, JOINS, [2, 1], only_ranks=[0, 2])
+    for rank in job.ranks:
+        wait_until_joining(cluster, rank)
+    killed = time.monotonic()
+    nodes[0].kill()
+    errors = wait_for_all(job.ranks, "error", 10)
+    expect_within(errors, killed, 1.0)
+    expect_words(errors[0]["text"], f"ringd (pid {nodes[0].pid})")
+    expect_words(errors[1]["text"], nodes[0].peer_address)

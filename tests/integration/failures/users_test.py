@@ -6,13 +6,14 @@ import os
 
 import pytest
 
-from tests.integration.cluster import Cluster
+from tests.integration.cluster import Cluster, JobRun
 from tests.integration.failures.events import (
     expect_words,
     parse_events,
     start_trainers,
     wait_for_all,
     wait_for_event,
+    wait_until_joining,
 )
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -144,14 +145,28 @@ def test_an_admitted_user_can_not_join_another_users_job(cluster: Cluster, layou
 
 def test_jobs_of_two_users_may_have_one_name(cluster: Cluster) -> None:
     cluster.start_nodes(2, allowed_users="nobody", start_timeout="15s")
-    first = start_trainers(cluster, BECOME_NOBODY, [2, 1], only_ranks=[0, 2], job_id="job", secret="ours")
-    theirs = start_trainers(
-        cluster, BECOME_NOBODY, [1, 1], job_id="job", secret="theirs", environment=AS_NOBODY
-    )
-    theirs.expect_success(20)
-    rest = start_trainers(cluster, BECOME_NOBODY, [2, 1], only_ranks=[1], job_id="job", secret="ours")
-    first.expect_success(20)
-    rest.expect_success(20)
+
+    def start(only_rank: int, secret: str, environment: dict[str, str]) -> JobRun:
+        job = start_trainers(
+            cluster,
+            BECOME_NOBODY,
+            [1, 1],
+            only_ranks=[only_rank],
+            job_id="job",
+            secret=secret,
+            environment=environment,
+        )
+        wait_until_joining(cluster, job.ranks[0])
+        return job
+
+    # By now node0 knows both secrets, and tells the nodes apart by them.
+    jobs = [start(0, "ours", {}), start(0, "theirs", AS_NOBODY)]
+    jobs += [
+        start_trainers(cluster, BECOME_NOBODY, [1, 1], only_ranks=[1], job_id="job", **whose)
+        for whose in ({"secret": "theirs", "environment": AS_NOBODY}, {"secret": "ours"})
+    ]
+    for job in jobs:
+        job.expect_success(20)
 
 
 def test_another_user_can_not_reach_a_sessions_memory(cluster: Cluster) -> None:
