@@ -49,6 +49,7 @@ void Engine::Stop() {
   if (!thread_.joinable()) return;
   commands_.Post([this] {
     stopping_ = true;
+    running_ = false;  // Calls are refused from now on: nobody would answer them.
     const absl::Status cause =
         absl::AbortedError(absl::StrCat("ringd on ", options_.config.node_name, " was stopped"));
     for (const auto& job : jobs_) job->Fail(cause);
@@ -59,10 +60,22 @@ void Engine::Stop() {
     }
   });
   thread_.join();
-  running_ = false;
+  // Calls that came just before: their callers wait for an answer.
+  commands_.RunAll();
 }
 
-void Engine::Drain() { draining_ = true; }
+void Engine::Drain() {
+  draining_ = true;
+  commands_.Post([this] {
+    // Their missing ranks will be refused, so there is nothing to wait for.
+    for (const auto& job : jobs_) {
+      if (job->state() != Job::State::kJoining) continue;
+      job->Fail(absl::FailedPreconditionError(
+          absl::StrCat("ringd on ", options_.config.node_name, " is draining: job '",
+                       job->options().job_id, "' can't start any more")));
+    }
+  });
+}
 
 void Engine::Run() {
   Clock::time_point last_look;
@@ -113,7 +126,10 @@ void Engine::Sleep(Clock::time_point now) {
       until = std::min(until, std::max(*tick, now + std::chrono::milliseconds(1)));
     }
   }
-  if (!coordinators_.empty() || !links_->strangers().empty()) until = std::min(until, next_tick_);
+  if (!links_->strangers().empty()) until = std::min(until, next_tick_);
+  for (const auto& coordinator : coordinators_) {
+    if (coordinator->NeedsTicks()) until = std::min(until, next_tick_);
+  }
   for (auto& [id, entry] : sessions_) entry.session->SetEngineSleeps(true);
   // Pairs with the fence in the client's submission: our word before, the look at the rings after.
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -148,6 +164,7 @@ void Engine::TickAll(Clock::time_point now) {
   next_tick_ = now + kTickInterval;
   for (const auto& job : jobs_) job->Tick(now);
   DropOldStrangers(now);
+  links_->Deliver(now);  // What a job that is about to be swept has said last.
   Sweep();
 }
 

@@ -14,6 +14,8 @@ namespace {
 
 // Version of the messages in proto/rpc/admin.proto.
 constexpr std::uint32_t kSchemaVersion = 1;
+// Of one session. Names are kept as long as the job lives.
+constexpr std::size_t kMaxRegistrations = 65'536;
 constexpr auto kCallTimeout = std::chrono::seconds(5);
 // A join waits as long as the start deadline; the coordinator answers by then, and this is its grace.
 constexpr auto kJoinGrace = std::chrono::seconds(5);
@@ -98,15 +100,22 @@ absl::Status Engine::RegisterTensors(absl::string_view token,
     SessionEntry* entry = FindToken(token);
     if (entry == nullptr) return absl::UnauthenticatedError("no session has this token");
     if (entry->job == nullptr) return absl::FailedPreconditionError("join a job first");
+    if (entry->session->registration_count() + static_cast<std::size_t>(request.tensors_size()) >
+        kMaxRegistrations) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("more than ", kMaxRegistrations,
+                       " different tensors: give tensors that come again the same name each time"));
+    }
+    // All are checked before any leaves a trace.
     std::vector<Registration> checked;
     for (const v1::TensorDescription& description : request.tensors()) {
       auto registration = CheckDescription(description, entry->job->options().size);
       if (!registration.ok()) return registration.status();
-      if (absl::Status status = entry->job->Register(*entry->session, *registration);
-          !status.ok()) {
-        return status;
-      }
       checked.push_back(*std::move(registration));
+    }
+    for (Registration& registration : checked) {
+      absl::Status status = entry->job->Register(*entry->session, registration);
+      if (!status.ok()) return status;
     }
     for (Registration& registration : checked) {
       result->add_registrations(entry->session->Register(std::move(registration)).value());
@@ -204,7 +213,8 @@ absl::Status Engine::ListQueues(const v1::ListQueuesRequest& request, v1::Queues
 absl::Status Engine::ReportExit(const v1::ReportExitRequest& request) {
   return CallOnEngine([this, request]() -> absl::Status {
     for (const auto& job : jobs_) {
-      if (job->options().job_id != request.job_id()) continue;
+      // Without a secret nobody can show that it is the job's launcher.
+      if (job->options().job_id != request.job_id() || job->options().secret.empty()) continue;
       if (!EqualInConstantTime(job->options().secret, request.secret())) {
         return absl::UnauthenticatedError("the job secret is wrong");
       }

@@ -10,6 +10,11 @@
 namespace ringd {
 namespace {
 
+// Of one job. A bound on what a wrong or hostile size can cost, far above what is in use.
+constexpr int kMaxRanks = 65'536;
+// Job names whose incarnations are counted.
+constexpr std::size_t kMaxGenerations = 10'000;
+
 absl::Status CheckPlaces(const v1::JoinRequest& request) {
   const auto wrong = [](const auto&... parts) {
     return absl::InvalidArgumentError(absl::StrCat(parts...));
@@ -17,7 +22,9 @@ absl::Status CheckPlaces(const v1::JoinRequest& request) {
   if (request.job_id().empty() || request.job_id().size() > 256) {
     return wrong("a job id has 1 to 256 bytes, not ", request.job_id().size());
   }
-  if (request.size() < 1) return wrong("size ", request.size(), ": at least 1");
+  if (request.size() < 1 || request.size() > kMaxRanks) {
+    return wrong("size ", request.size(), " is not one of 1 to ", kMaxRanks);
+  }
   if (request.rank() < 0 || request.rank() >= request.size()) {
     return wrong("rank ", request.rank(), " is not one of 0 to ", request.size() - 1);
   }
@@ -138,6 +145,7 @@ JobCoordinator* Engine::OpenCoordinator(const Job& job) {
   options.size = job.options().size;
   const std::string random = RandomBytes(sizeof(options.wire_id));
   std::copy_n(random.data(), sizeof(options.wire_id), reinterpret_cast<char*>(&options.wire_id));
+  if (generations_.size() > kMaxGenerations) generations_.clear();
   options.generation = generations_[options.job_id]++;
   options.start_timeout = job.options().start_timeout;
   options.algorithms = options_.algorithms;

@@ -17,7 +17,11 @@ namespace {
 
 constexpr auto kHelloTimeout = std::chrono::seconds(5);
 constexpr std::size_t kMaxBacklog = 1024;
-// Of what an unproven node says.
+// Of what an unproven node says and costs.
+constexpr std::size_t kMaxStrangers = 1024;
+constexpr std::size_t kMaxBacklogBytes = std::size_t{1} << 20;
+constexpr std::size_t kMaxNameBytes = 256;
+constexpr std::chrono::hours kLongestStrangerWait{1};
 constexpr int kMostRanksNamed = 4096;
 // One that did not prove itself can't shorten the others' time by more than this.
 constexpr auto kAboutTogether = std::chrono::seconds(2);
@@ -26,7 +30,9 @@ constexpr auto kAboutTogether = std::chrono::seconds(2);
 
 Clock::time_point Engine::StartDeadlineOf(const LinkSwitch::Stranger& stranger) const {
   const std::uint32_t ms = stranger.backlog.front().hello().start_timeout_ms();
-  return stranger.since + (ms > 0 ? std::chrono::milliseconds(ms) : options_.config.start_timeout);
+  const std::chrono::nanoseconds wanted =
+      ms > 0 ? std::chrono::milliseconds(ms) : options_.config.start_timeout;
+  return stranger.since + std::min<std::chrono::nanoseconds>(wanted, kLongestStrangerWait);
 }
 
 void Engine::HandleStranger(StreamId stream, Clock::time_point now) {
@@ -38,6 +44,11 @@ void Engine::HandleStranger(StreamId stream, Clock::time_point now) {
     return;
   }
   const v1::Hello& hello = first.hello();
+  if (hello.node_name().size() > kMaxNameBytes || hello.job_id().size() > kMaxNameBytes ||
+      hello.daemon_version().size() > kMaxNameBytes) {
+    links_->TurnAway(stream, absl::InvalidArgumentError("a name in the Hello is too long"));
+    return;
+  }
   if (hello.protocol_version() != kPeerProtocolVersion) {
     links_->TurnAway(stream, absl::FailedPreconditionError(absl::StrCat(
                                  "ringd ", hello.daemon_version(), " on ", hello.node_name(),
@@ -56,7 +67,13 @@ void Engine::HandleStranger(StreamId stream, Clock::time_point now) {
         ComputeJobProof(job->options().secret, stranger->nonce, hello.job_id(), hello.node_name());
     if (meant == nullptr && EqualInConstantTime(proof, hello.proof())) meant = job.get();
   }
-  if (!known) return;  // Wait for this node's own ranks.
+  if (!known) {
+    if (draining_) {
+      links_->TurnAway(stream, absl::FailedPreconditionError(absl::StrCat(
+                                   "ringd on ", options_.config.node_name, " is draining")));
+    }
+    return;  // Wait for this node's own ranks.
+  }
   if (meant == nullptr) {
     LogWarning(absl::StrCat("node ", hello.node_name(), " at ", stranger->peer_address,
                             " has a wrong secret"),
@@ -103,9 +120,6 @@ void Engine::DropOldStrangers(Clock::time_point now) {
     }
     if (now > StartDeadlineOf(stranger)) {
       jobs.insert(stranger.backlog.front().hello().job_id());
-    } else if (stranger.backlog.size() > kMaxBacklog) {
-      dropped.emplace_back(stream,
-                           absl::ResourceExhaustedError("too many messages before the job"));
     }
   }
   for (const auto& [stream, reason] : dropped) links_->TurnAway(stream, reason);
@@ -144,7 +158,11 @@ void Engine::TurnAwayAllOf(const std::string& job_id, Clock::time_point now) {
 
 void Engine::OnNodeConnected(StreamId stream, std::string peer_address) {
   commands_.Post([this, stream, peer_address] {
-    LinkSwitch::Stranger stranger{peer_address, RandomBytes(kJobNonceBytes), Clock::now(), {}};
+    if (links_->strangers().size() >= kMaxStrangers) {
+      network_->Close(stream, absl::ResourceExhaustedError("too many nodes wait for their jobs"));
+      return;
+    }
+    LinkSwitch::Stranger stranger{peer_address, RandomBytes(kJobNonceBytes), Clock::now(), {}, 0};
     v1::CoordinatorMessage message;
     message.mutable_challenge()->set_nonce(stranger.nonce);
     message.mutable_challenge()->set_protocol_version(kPeerProtocolVersion);
@@ -163,6 +181,11 @@ void Engine::OnNodeMessage(StreamId stream, v1::NodeMessage message) {
     }
     LinkSwitch::Stranger* stranger = links_->FindStranger(stream);
     if (stranger == nullptr) return;
+    stranger->backlog_bytes += message.ByteSizeLong();
+    if (stranger->backlog_bytes > kMaxBacklogBytes || stranger->backlog.size() >= kMaxBacklog) {
+      links_->TurnAway(stream, absl::ResourceExhaustedError("too much was said before the job"));
+      return;
+    }
     stranger->backlog.push_back(message);
     HandleStranger(stream, now);
   });

@@ -1,5 +1,8 @@
 // Trainers that come, submit and go.
+#include <sys/socket.h>
+
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/engine/engine.h"
@@ -50,21 +53,21 @@ void Engine::EndSession(SessionId id, const std::string& reason, bool for_cause)
         {.job = entry.job == nullptr ? absl::string_view() : entry.job->options().job_id});
   }
   session.Notify(NoticeKind::kSessionEnded, reason);
+  // The client hears the end now, also if its job holds the session's memory for a while.
+  ::shutdown(session.lifeline(), SHUT_RDWR);
   if (entry.job != nullptr) entry.job->OnSessionLost(session, reason, Clock::now());
 }
 
 std::size_t Engine::PollSessions(Clock::time_point now) {
   std::size_t work = 0;
-  SessionId violator;
-  absl::Status violation;
+  std::vector<std::pair<SessionId, absl::Status>> violators;
   for (auto& [id, entry] : sessions_) {
     for (int i = 0; i < kSubmissionsPerTurn; ++i) {
       absl::Status status;
       const auto submission = entry.session->Next(status);
       if (!submission.has_value()) {
         if (!status.ok()) {
-          violator = id;
-          violation = std::move(status);
+          violators.emplace_back(id, std::move(status));
         }
         break;
       }
@@ -73,8 +76,8 @@ std::size_t Engine::PollSessions(Clock::time_point now) {
       ++work;
     }
   }
-  if (!violation.ok()) {
-    EndSession(violator, absl::StrCat("broke the protocol: ", violation.message()), true);
+  for (const auto& [id, violation] : violators) {
+    EndSession(id, absl::StrCat("broke the protocol: ", violation.message()), true);
     ++work;
   }
   return work;

@@ -42,6 +42,7 @@ class LinkSwitch final : public NodeSender {
     // A node may be faster than this node's own ranks, which know the job's secret: what it said, from
     // its Hello on, waits here.
     std::vector<v1::NodeMessage> backlog;
+    std::size_t backlog_bytes = 0;
   };
   void AddStranger(StreamId stream, Stranger stranger);
   Stranger* FindStranger(StreamId stream);

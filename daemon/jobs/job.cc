@@ -155,7 +155,7 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
     case v1::CoordinatorMessage::kFailure: {
       const auto code = static_cast<absl::StatusCode>(message.failure().code());
       FailLocally(absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kAborted : code,
-                               message.failure().text()));
+                               message.failure().text().substr(0, 4096)));
       return;
     }
     case v1::CoordinatorMessage::kRanksLeft:
@@ -182,13 +182,23 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
   }
 }
 
+bool Job::ListsOurRanks(const Membership& membership) const {
+  const auto& ranks = membership.nodes[static_cast<std::size_t>(membership.self.value())].ranks;
+  if (membership.size() != options_.size || ranks.size() != members_.size()) return false;
+  return std::equal(ranks.begin(), ranks.end(), members_.begin(),
+                    [](const MemberRank& listed, const auto& ours) {
+                      return listed.rank == ours.second.rank && listed.local_rank == ours.first &&
+                             ours.second.session != nullptr;
+                    });
+}
+
 void Job::OnMembership(const v1::Membership& message, Clock::time_point now) {
   if (state_ != State::kJoining) return;
   absl::StatusOr<Membership> checked = FromProto(message);
-  if (checked.ok() &&
-      checked->nodes[static_cast<std::size_t>(checked->self.value())].ranks.size() !=
-          members_.size()) {
-    checked = absl::InvalidArgumentError("the membership does not list this node's ranks");
+  if (checked.ok() && !ListsOurRanks(*checked)) {
+    checked = absl::InvalidArgumentError(
+        absl::StrCat("the coordinator at ", options_.rendezvous,
+                     " sent a membership that does not list the ranks of ", options_.node_name));
   }
   if (!checked.ok()) {
     Fail(checked.status());
@@ -253,10 +263,10 @@ void Job::AnswerJoins(const absl::Status& status) {
 }
 
 absl::Status Job::Register(const Session& session, Registration& registration) {
+  if (state_ == State::kFailed) return failure_;
   if (Find(session) == nullptr || communicator_ == nullptr) {
     return absl::FailedPreconditionError("this process has not joined a job that runs");
   }
-  if (state_ == State::kFailed) return failure_;
   if (registration.communicator != options_.communicator) {
     return absl::NotFoundError(absl::StrCat("tensor '", registration.name, "': no communicator ",
                                             registration.communicator.value()));
@@ -267,6 +277,11 @@ absl::Status Job::Register(const Session& session, Registration& registration) {
 
 void Job::Submit(const Session& session, const CheckedSubmission& submission,
                  Clock::time_point now) {
+  if (communicator_ == nullptr) {
+    // The job failed; there is only this answer left. Whoever completes also wakes, at the turn's end.
+    const_cast<Session&>(session).Complete(submission.sequence, failure_);
+    return;
+  }
   communicator_->Submit(PositionOf(*Find(session)), submission, now);
 }
 

@@ -124,6 +124,7 @@ class Job {
   absl::Status CheckJoin(const v1::JoinRequest& request) const;
   void SendHello(const std::string& nonce);
   void SendJoined(const Member& member);
+  bool ListsOurRanks(const Membership& membership) const;
   void OnMembership(const v1::Membership& message, Clock::time_point now);
   void OnRanksLeft(const v1::RanksLeft& message, Clock::time_point now);
   void OnStallInquiry(const v1::StallInquiry& inquiry);
@@ -143,7 +144,8 @@ class Job {
   Clock::time_point created_;
   Clock::time_point start_deadline_;
   std::unique_ptr<CoordinatorLink> link_;
-  bool greeted_ = false;  // the coordinator has our Hello
+  std::unique_ptr<CoordinatorLink> lost_link_;  // where link_ goes when it breaks
+  bool greeted_ = false;                        // the coordinator has our Hello
   bool anyone_left_ = false;
   std::map<LocalRank, Member> members_;
   std::shared_ptr<const Membership> membership_;

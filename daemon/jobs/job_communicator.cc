@@ -10,6 +10,10 @@
 namespace ringd {
 namespace {
 
+// Fusion buffers of negotiated operations in flight at once; one operation may be larger.
+constexpr std::size_t kMaxNegotiatedBytes = std::size_t{1} << 30;
+constexpr std::size_t kLocalTurnBytes = std::size_t{1} << 20;
+
 // Everything by which two metas differ, as a key.
 std::string MetaKey(const TensorMeta& meta) {
   std::string key = absl::StrCat(static_cast<int>(meta.kind), ",", static_cast<int>(meta.dtype),
@@ -106,7 +110,7 @@ absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
       scheduler_.OnTick(now, *this);
     }
     while (TakeActions(now)) ++work;
-    if (failed()) return work;
+    if (failed()) return failure_;
   }
   if (wire_ == nullptr) {
     work += AdvanceLocal(now);
@@ -137,12 +141,20 @@ bool JobCommunicator::TakeActions(Clock::time_point now) {
       CompleteTensor(failure->tensor, failure->status);
       ReportIfReady(failure->tensor, now);
     } else if (const auto* retired = std::get_if<ChannelRetired>(&action)) {
-      // Nothing of this channel will be posted again: the last number marks all that is not in flight.
-      if (wire_ != nullptr) wire_->Cancel(OperationId{retired->channel, UINT32_MAX});
-      layouts_.erase(retired->channel);
+      Retire(retired->channel);
     }
   }
   return !actions_.empty();
+}
+
+void JobCommunicator::Retire(std::uint32_t channel) {
+  layouts_.erase(channel);
+  if (wire_ == nullptr) return;
+  // What has been started but not posted must still find the messages that came early for it.
+  const bool unposted = std::any_of(local_order_.begin(), local_order_.end(),
+                                    [channel](OperationId id) { return id.channel == channel; });
+  // Nothing of the channel will be posted again: the last number marks all that is not in flight.
+  if (!unposted) wire_->Cancel(OperationId{channel, UINT32_MAX});
 }
 
 std::shared_ptr<const BucketLayout> JobCommunicator::LayoutOf(const StartOperation& start) {
@@ -167,6 +179,10 @@ std::shared_ptr<const BucketLayout> JobCommunicator::LayoutOf(const StartOperati
 
 absl::Status JobCommunicator::Start(const StartOperation& start, Clock::time_point now) {
   if (start.tensors->empty()) return absl::InternalError("an operation without tensors");
+  if (start.operation.sequence == UINT32_MAX) {
+    // Numbers of a channel only grow; the backend takes a smaller one for a late message.
+    return absl::ResourceExhaustedError("2^32 operations were run: start the job anew");
+  }
   std::shared_ptr<const BucketLayout> layout = LayoutOf(start);
   std::vector<TensorBuffers> memory;
   memory.reserve(start.tensors->size() * members_.size());
@@ -184,20 +200,16 @@ absl::Status JobCommunicator::Start(const StartOperation& start, Clock::time_poi
   for (std::size_t m = 0; m < ranks.size(); ++m) {
     if (ranks[m].rank == root) root_member = static_cast<int>(m);
   }
+  if (wire_ == nullptr && root_member < 0 && layout->kind() == CollectiveKind::kBroadcast) {
+    return absl::InternalError(
+        absl::StrCat("the broadcast's root rank ", root.value(), " is not on the only node"));
+  }
   const int member_count = static_cast<int>(members_.size());
   auto execution = std::make_unique<Execution>(
       start.operation, start.tensors, layout,
       BucketMemory(*layout, member_count, std::move(memory), root_member), now);
-  if (wire_ != nullptr && layout->bytes() > 0) {
-    PooledBuffer buffer = buffers_.Acquire(layout->bytes());
-    if (buffer.data() == nullptr) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("no memory for a fusion buffer of ", layout->bytes(), " bytes"));
-    }
-    execution->UseBuffer(std::move(buffer));
-  }
   if (running_.empty()) busy_since_ = now;
-  running_.emplace(start.operation, Running{std::move(execution), false});
+  running_.emplace(start.operation, Running{std::move(execution)});
   local_order_.push_back(start.operation);
   return absl::OkStatus();
 }
@@ -207,6 +219,7 @@ void JobCommunicator::Cancel(OperationId id) {
   if (found == running_.end()) return;
   local_order_.remove(id);
   if (found->second.posted) {
+    if (id.channel == 0) negotiated_bytes_ -= found->second.execution->layout().bytes();
     wire_->Cancel(id);
     released_.emplace(id, std::move(found->second.execution));
   }
@@ -214,33 +227,57 @@ void JobCommunicator::Cancel(OperationId id) {
 }
 
 std::size_t JobCommunicator::AdvanceLocal(Clock::time_point now) {
-  if (local_order_.empty()) return 0;
-  const OperationId id = local_order_.front();
-  const auto found = running_.find(id);
-  if (!found->second.execution->AdvanceLocal()) {
-    local_order_.splice(local_order_.end(), local_order_, local_order_.begin());
-    return 1;
+  std::size_t work = 0;
+  // Many small operations, or one slice of a large one, before other jobs have their turn.
+  for (std::size_t bytes = 0; !local_order_.empty() && bytes < kLocalTurnBytes && work < 64;) {
+    const OperationId id = local_order_.front();
+    const auto found = running_.find(id);
+    ++work;
+    bytes += found->second.execution->layout().bytes();
+    if (!found->second.execution->AdvanceLocal()) {
+      local_order_.splice(local_order_.end(), local_order_, local_order_.begin());
+      continue;
+    }
+    local_order_.pop_front();
+    const std::unique_ptr<Execution> done = std::move(found->second.execution);
+    running_.erase(found);
+    Finish(*done, now);
   }
-  local_order_.pop_front();
-  const std::unique_ptr<Execution> done = std::move(found->second.execution);
-  running_.erase(found);
-  Finish(*done, Clock::now());
-  CountBusy(now);
-  return 1;
+  if (work > 0) CountBusy(Clock::now());
+  return work;
 }
 
-absl::StatusOr<std::size_t> JobCommunicator::AdvanceWire(Clock::time_point now) {
+absl::StatusOr<std::size_t> JobCommunicator::PostToWire(Clock::time_point now) {
   std::size_t work = 0;
-  while (!local_order_.empty()) {
-    const OperationId id = local_order_.front();
+  bool negotiated_wait = false;
+  for (auto it = local_order_.begin(); it != local_order_.end();) {
+    const OperationId id = *it;
     Running& running = running_.at(id);
-    if (running.execution->layout().bytes() == 0) {
+    const std::size_t bytes = running.execution->layout().bytes();
+    if (bytes == 0) {
       // Nothing to move: that all nodes agreed to start it is all there is to it.
       const std::unique_ptr<Execution> done = std::move(running.execution);
       running_.erase(id);
-      local_order_.pop_front();
+      it = local_order_.erase(it);
       Finish(*done, now);
       continue;
+    }
+    // Negotiated operations are in the same order everywhere, so they may wait for each other, and what
+    // they take of our memory is bounded. Learned ones must not wait.
+    if (id.channel == 0 && (negotiated_wait || (negotiated_bytes_ > 0 &&
+                                                negotiated_bytes_ + bytes > kMaxNegotiatedBytes))) {
+      negotiated_wait = true;
+      ++it;
+      continue;
+    }
+    if (!running.has_buffer) {
+      PooledBuffer buffer = buffers_.Acquire(bytes);
+      if (buffer.data() == nullptr) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat("no memory for a fusion buffer of ", bytes, " bytes"));
+      }
+      running.execution->UseBuffer(std::move(buffer));
+      running.has_buffer = true;
     }
     const Registration& first = *tensors_[running.execution->tensors()->front().value()]
                                      .queues.front()
@@ -249,9 +286,18 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceWire(Clock::time_point now) 
     const NodeIndex root = membership_->NodeOf(first.meta.root_rank);
     if (!wire_->TryPost(running.execution->Request(root))) break;
     running.posted = true;
-    local_order_.pop_front();
+    if (id.channel == 0) negotiated_bytes_ += bytes;
+    it = local_order_.erase(it);
     ++work;
   }
+  return work;
+}
+
+absl::StatusOr<std::size_t> JobCommunicator::AdvanceWire(Clock::time_point now) {
+  absl::StatusOr<std::size_t> posted = PostToWire(now);
+  if (!posted.ok()) return posted.status();
+  std::size_t work = *posted;
+  absl::Status failure;
   std::array<Completion, 16> completions;
   for (std::size_t count; (count = wire_->Poll(completions)) > 0;) {
     work += count;
@@ -259,22 +305,24 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceWire(Clock::time_point now) 
       const Completion& completion = completions[i];
       const auto found = running_.find(completion.id);
       if (found == running_.end() || completion.outcome != CollectiveOutcome::kDone) {
+        // The backend touches its buffer no more.
         released_.erase(completion.id);
-        if (found != running_.end()) {
-          released_.emplace(completion.id, std::move(found->second.execution));
-          running_.erase(found);
-          absl::Status status = DescribeOutcome(completion);
-          released_.erase(completion.id);
-          if (!failed()) return status;
+        if (found == running_.end()) continue;
+        if (failure.ok() && !failed()) failure = DescribeOutcome(completion);
+        if (completion.id.channel == 0) {
+          negotiated_bytes_ -= found->second.execution->layout().bytes();
         }
+        running_.erase(found);
         continue;
       }
       const std::unique_ptr<Execution> done = std::move(found->second.execution);
       running_.erase(found);
+      if (completion.id.channel == 0) negotiated_bytes_ -= done->layout().bytes();
       Finish(*done, Clock::now());
     }
   }
   CountBusy(now);
+  if (!failure.ok()) return failure;
   if (!failed()) {
     if (absl::Status health = DescribeHealth(); !health.ok()) return health;
   }

@@ -115,6 +115,7 @@ class JobCommunicator final : private LocalRankView {
   };
   struct Running {
     std::unique_ptr<Execution> execution;
+    bool has_buffer = false;
     bool posted = false;
   };
   struct CachedLayout {
@@ -128,10 +129,12 @@ class JobCommunicator final : private LocalRankView {
   bool TakeActions(Clock::time_point now);
   absl::Status Start(const StartOperation& start, Clock::time_point now);
   void Cancel(OperationId id);
+  void Retire(std::uint32_t channel);
   std::shared_ptr<const BucketLayout> LayoutOf(const StartOperation& start);
   void CompleteTensor(TensorHandle handle, const absl::Status& status);
   void Finish(const Execution& execution, Clock::time_point now);
   std::size_t AdvanceLocal(Clock::time_point now);
+  absl::StatusOr<std::size_t> PostToWire(Clock::time_point now);
   absl::StatusOr<std::size_t> AdvanceWire(Clock::time_point now);
   absl::Status DescribeHealth() const;
   absl::Status DescribeOutcome(const Completion& completion) const;
@@ -155,6 +158,8 @@ class JobCommunicator final : private LocalRankView {
   std::list<OperationId> local_order_;  // one node: executed in turn; several: waiting to be posted
   // Cancelled or failed, but the backend may still read or write the buffer.
   std::unordered_map<OperationId, std::unique_ptr<Execution>> released_;
+
+  std::size_t negotiated_bytes_ = 0;  // fusion buffers of posted operations of channel 0
 
   absl::Status failure_;
   std::size_t waiting_ = 0;  // submissions that have not ended

@@ -58,7 +58,10 @@ std::vector<int> JobCoordinator::MissingRanks() const {
 void JobCoordinator::Refuse(LinkId link, const absl::Status& reason) {
   sender_->SendToNode(link, FailureMessage(reason));
   sender_->CloseNode(link, reason);
-  nodes_.erase(link);
+  const auto found = nodes_.find(link);
+  if (found == nodes_.end()) return;
+  ranks_present_ -= found->second.ranks.size();
+  nodes_.erase(found);
 }
 
 void JobCoordinator::AddNode(LinkId link, const v1::Hello& hello, Clock::time_point now) {
@@ -91,8 +94,10 @@ void JobCoordinator::AddNode(LinkId link, const v1::Hello& hello, Clock::time_po
 void JobCoordinator::AddRank(LinkId link, const v1::RankInfo& info) {
   Node& node = nodes_.at(link);
   if (state_ != State::kJoining) {
-    Refuse(link, absl::FailedPreconditionError(
-                     absl::StrCat("job '", options_.job_id, "' has started without this rank")));
+    // A node that takes part already; it would fail for itself, and leave the others waiting.
+    Fail(absl::InvalidArgumentError(absl::StrCat("rank ", info.rank(), " joined job '",
+                                                 options_.job_id, "' on ", node.name,
+                                                 " after all ranks had joined")));
     return;
   }
   if (info.rank() < 0 || info.rank() >= options_.size ||
@@ -132,7 +137,16 @@ void JobCoordinator::StartIfComplete(Clock::time_point now) {
                             [](const auto& a, const auto& b) { return a.rank < b.rank; })
         ->rank;
   };
-  std::erase_if(order, [](const Node* node) { return node->ranks.empty(); });
+  for (auto it = nodes_.begin(); it != nodes_.end();) {
+    const auto next = std::next(it);
+    if (it->second.ranks.empty()) {
+      std::erase(order, &it->second);
+      Refuse(it->first,
+             absl::InvalidArgumentError(absl::StrCat("job '", options_.job_id,
+                                                     "' has started without a rank of this node")));
+    }
+    it = next;
+  }
   std::sort(order.begin(), order.end(),
             [&](const Node* a, const Node* b) { return lowest(a) < lowest(b); });
 
@@ -174,6 +188,7 @@ void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Cloc
       Fail(ToStatus(message.failure()));
       return;
     case v1::NodeMessage::kRanksLeft: {
+      if (message.ranks_left().ranks_size() > node.local_size) return;
       node.left += static_cast<std::size_t>(message.ranks_left().ranks_size());
       v1::CoordinatorMessage relay;
       *relay.mutable_ranks_left() = message.ranks_left();

@@ -58,6 +58,8 @@ class JobCoordinator {
 
   const std::string& job_id() const noexcept { return options_.job_id; }
   uid_t uid() const noexcept { return options_.uid; }
+  // True while Advance must be called although nothing happens.
+  bool NeedsTicks() const noexcept { return state_ == State::kJoining || inquiry_.open; }
   // True while a new node may be added.
   bool Open() const noexcept { return state_ == State::kJoining; }
   // True when no node is connected and nothing can happen any more.

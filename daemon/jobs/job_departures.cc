@@ -46,13 +46,16 @@ bool Job::Leave(const Session& session, Clock::time_point now) {
 
 void Job::OnRanksLeft(const v1::RanksLeft& message, Clock::time_point now) {
   anyone_left_ = true;
-  left_ranks_.insert(left_ranks_.end(), message.ranks().begin(), message.ranks().end());
+  for (const int rank : message.ranks()) {
+    if (static_cast<int>(left_ranks_.size()) < options_.size) left_ranks_.push_back(rank);
+  }
   last_left_ = now;
 }
 
 void Job::OnSessionLost(const Session& session, const std::string& reason, Clock::time_point now) {
   Member* member = Find(session);
   if (member == nullptr) return;
+  anyone_left_ = true;
   const bool in_order = member->left || state_ == State::kFailed;
   if (!in_order) {
     member->lost_reason = reason;
@@ -107,7 +110,8 @@ void Job::AnnounceDeath(Member& member) {
 }
 
 void Job::OnLinkLost(const absl::Status& why) {
-  link_ = nullptr;
+  // The communicator may still send on it, to nobody.
+  lost_link_ = std::move(link_);
   greeted_ = false;
   if (state_ == State::kFailed) return;
   const bool all_left = std::all_of(members_.begin(), members_.end(),
@@ -137,6 +141,10 @@ std::optional<Clock::time_point> Job::NextTick() const {
 }
 
 void Job::Tick(Clock::time_point now) {
+  // Nothing will come of it any more: give the memory of those who have gone back.
+  if (state_ == State::kFailed && communicator_ != nullptr && communicator_->Quiet()) {
+    communicator_.reset();
+  }
   for (auto& [local_rank, member] : members_) {
     if (!member.lost_since.has_value()) continue;
     if (!member.exit.has_value()) member.exit = ReadExit(member.pid);

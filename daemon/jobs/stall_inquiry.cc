@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/jobs/job_coordinator.h"
+#include "daemon/sessions/registration.h"
 
 namespace ringd {
 namespace {
@@ -32,8 +33,11 @@ void JobCoordinator::OnStallReport(const v1::StallReport& report, Clock::time_po
   ++inquiry_.number;
   inquiry_.asked = now;
   inquiry_.waiting_seconds = report.waiting_seconds();
-  inquiry_.tensors.assign(report.tensors().begin(), report.tensors().end());
-  if (inquiry_.tensors.size() > kTensorsAskedFor) inquiry_.tensors.resize(kTensorsAskedFor);
+  inquiry_.tensors.clear();
+  for (const std::string& tensor : report.tensors()) {
+    if (inquiry_.tensors.size() == kTensorsAskedFor) break;
+    if (tensor.size() <= kMaxTensorNameBytes) inquiry_.tensors.push_back(tensor);
+  }
   inquiry_.answers.clear();
   v1::CoordinatorMessage message;
   message.mutable_stall_inquiry()->set_inquiry(inquiry_.number);
