@@ -1,8 +1,8 @@
 // The one interface through which the daemon moves bytes between nodes.
 //
-// Each folder beside this file implements it for one way of moving bytes: loopback (several nodes in
-// one process, the reference), ucx (host memory over TCP, RDMA, shared memory). How the parts work
-// together is in README.md.
+// Each folder beside this file implements it for one way of moving bytes: loopback (several nodes
+// in one process, the reference), ucx (host memory over TCP, RDMA, shared memory). How the parts
+// work together is in README.md.
 #ifndef RINGD_BACKENDS_BACKEND_H_
 #define RINGD_BACKENDS_BACKEND_H_
 
@@ -18,11 +18,11 @@
 
 namespace ringd {
 
-// What a factory needs to know to make a Transport; each backend's header declares its factory, e.g.
-// `absl::StatusOr<std::unique_ptr<Transport>> CreateUcxTransport(const TransportOptions&)`.
+// What a factory needs to know to make a Transport; each backend's header declares its factory,
+// e.g. `absl::StatusOr<std::unique_ptr<Transport>> CreateUcxTransport(const TransportOptions&)`.
 struct TransportOptions {
-  // Network interfaces to send and receive on ("lo", "eth0", "mlx5_0:1"). Never guessed: a bridge of
-  // some container is not taken by accident. Empty: all there are, such bridges too.
+  // Network interfaces to send and receive on ("lo", "eth0", "mlx5_0:1"). Never guessed: a bridge
+  // of some container is not taken by accident. Empty: all there are, such bridges too.
   std::vector<std::string> interfaces = {"lo"};
   // What may carry bytes, as UCX names it: "tcp,self", or "all" for whatever it finds best.
   std::string transports = "tcp,self";
@@ -42,7 +42,8 @@ class Transport {
   // "ucx", "loopback".
   virtual absl::string_view name() const noexcept = 0;
 
-  // Opaque bytes by which other nodes reach this one; the daemons exchange them on the control path.
+  // Opaque bytes by which other nodes reach this one; the daemons exchange them on the control
+  // path.
   virtual const std::string& LocalAddress() const noexcept = 0;
 
   // Readable when Progress() has something to do, if the last Arm() returned true. For epoll, level

@@ -22,13 +22,13 @@ struct AlgorithmOptions {
   std::uint64_t small_all_reduce_bytes = 32 * 1024;
   // Broadcasts up to this many bytes take a binomial tree, larger ones a pipelined chain.
   std::uint64_t small_broadcast_bytes = 32 * 1024;
-  // Bytes of one message of a ring or chain: what is sent, reduced and unpacked as one piece. Rounded
-  // down to a multiple of 64 and into 64 .. 131072; the thresholds above are at most this.
+  // Bytes of one message of a ring or chain: what is sent, reduced and unpacked as one piece.
+  // Rounded down to a multiple of 64 and into 64 .. 131072; the thresholds above are at most this.
   std::uint32_t chunk_bytes = 128 * 1024;
 };
 
-// How many operations a communicator takes at once; TryPost answers false beyond it. More than the learned
-// buckets that a coordinator hands out, since nodes start those in different orders.
+// How many operations a communicator takes at once; TryPost answers false beyond it. More than the
+// learned buckets that a coordinator hands out, since nodes start those in different orders.
 inline constexpr std::size_t kMaxInFlightOperations = 2048;
 
 struct CommunicatorSpec {
@@ -68,10 +68,10 @@ struct CommunicatorStatistics {
 // Thread safety: everything runs on the progress thread of its Transport.
 // Ownership: buffers and stages named in a request stay the caller's, and must stay valid until
 //   that request's Completion has been returned by Poll(). The Transport must outlive this object.
-//   Destruction fails what is in flight without completions; buffers are not touched afterwards. To be
-//   sure that it does not block: Abort(), and destroy when Poll() has returned every completion.
-// Invariant: each accepted request yields exactly one Completion, also after Cancel(), Abort() or the
-//   loss of a node; when Poll() returns it, the buffer is neither read nor written any more.
+//   Destruction fails what is in flight without completions; buffers are not touched afterwards. To
+//   be sure that it does not block: Abort(), and destroy when Poll() has returned every completion.
+// Invariant: each accepted request yields exactly one Completion, also after Cancel(), Abort() or
+//   the loss of a node; when Poll() returns it, the buffer is neither read nor written any more.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -86,10 +86,10 @@ class Communicator {
   // Work advances in Transport::Progress(), not here.
   virtual std::size_t Poll(std::span<Completion> out) noexcept = 0;
 
-  // Gives one operation up on this node: it completes with kCancelled once nothing touches its buffer.
-  // Of an operation that has not been posted here, says that it and all before it in its channel
-  // never will be. Messages of either are discarded from now on. Other nodes are not told: they wait
-  // until they cancel too. Does nothing for an operation that has finished.
+  // Gives one operation up on this node: it completes with kCancelled once nothing touches its
+  // buffer. Of an operation that has not been posted here, says that it and all before it in its
+  // channel never will be. Messages of either are discarded from now on. Other nodes are not told:
+  // they wait until they cancel too. Does nothing for an operation that has finished.
   virtual void Cancel(OperationId id) noexcept = 0;
 
   // Fails everything in flight, and all that is posted later, with kAborted. Idempotent.

@@ -19,8 +19,8 @@ enum class MessageVerdict : std::uint8_t {
   kInvalid,   // no message that a correct peer sends: wrong number, wrong length, or a second copy
 };
 
-// A state machine without threads, clocks or sockets: it sends through its Operation, and is told what
-// arrives. It must take messages in any order, since several connections may carry them.
+// A state machine without threads, clocks or sockets: it sends through its Operation, and is told
+// what arrives. It must take messages in any order, since several connections may carry them.
 //
 // Thread safety: the progress thread only.
 // Ownership: none; objects are reused for one operation after another and keep their capacity.

@@ -11,8 +11,8 @@
 namespace ringd {
 
 // The dissemination barrier (D. Hensgen, R. Finkel, U. Manber: Two algorithms for barrier
-// synchronization, Int. J. Parallel Program. 17, 1988): in round k node i tells node i + 2^k, and waits
-// for node i - 2^k. A message's index is its round; messages are empty.
+// synchronization, Int. J. Parallel Program. 17, 1988): in round k node i tells node i + 2^k, and
+// waits for node i - 2^k. A message's index is its round; messages are empty.
 class DisseminationBarrier final : public CollectiveAlgorithm {
  public:
   void Begin(Operation& operation) override;

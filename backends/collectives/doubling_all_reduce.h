@@ -10,16 +10,18 @@
 
 namespace ringd {
 
-// Recursive doubling (R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication
-// Operations in MPICH, Int. J. High Perform. Comput. Appl. 19, 2005): in round k each node exchanges its
-// whole partial result with the node whose number differs in bit k, so that log2 N rounds suffice.
-// If N is no power of two, the first 2(N - 2^m) nodes pair up before: the even one of a pair gives its
-// input to the odd one, sits out, and gets the result in the end.
+// Recursive doubling (R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective
+// Communication Operations in MPICH, Int. J. High Perform. Comput. Appl. 19, 2005): in round k each
+// node exchanges its whole partial result with the node whose number differs in bit k, so that log2
+// N rounds suffice. If N is no power of two, the first 2(N - 2^m) nodes pair up before: the even
+// one of a pair gives its input to the odd one, sits out, and gets the result in the end.
 //
-// Message indices: 0 the even node's input, 1 + k round k, kResultIndex the result for the even node.
+// Message indices: 0 the even node's input, 1 + k round k, kResultIndex the result for the even
+// node.
 //
-// All nodes get identical bytes, because the operations commute bit by bit: both nodes of an exchange
-// compute the same. The whole buffer is one message, so it must not be longer than a payload.
+// All nodes get identical bytes, because the operations commute bit by bit: both nodes of an
+// exchange compute the same. The whole buffer is one message, so it must not be longer than a
+// payload.
 class DoublingAllReduce final : public CollectiveAlgorithm {
  public:
   void Begin(Operation& operation) override;

@@ -23,8 +23,8 @@ struct HeldMessage {
   std::span<const std::byte> payload() noexcept { return {data(), payload_bytes}; }
 };
 
-// Memory for held messages, of two sizes, allocated when first needed and kept for reuse: in the steady
-// state nothing is allocated and no page is touched for the first time.
+// Memory for held messages, of two sizes, allocated when first needed and kept for reuse: in the
+// steady state nothing is allocated and no page is touched for the first time.
 //
 // Thread safety: the progress thread only.
 // Ownership: owns every message's memory; all must have been given back before it goes.

@@ -16,8 +16,8 @@ static_assert(std::endian::native == std::endian::little, "messages are little-e
 
 inline constexpr std::uint32_t kMessageMagic = 0x31676e52;  // "Rng1"; the digit is the version
 
-// The longest payload of one message. A backend carries this in one piece without copying it together
-// from fragments; larger transfers are cut into such messages by the algorithms.
+// The longest payload of one message. A backend carries this in one piece without copying it
+// together from fragments; larger transfers are cut into such messages by the algorithms.
 inline constexpr std::uint32_t kMaxPayloadBytes = 128 * 1024;
 
 enum class MessageType : std::uint16_t {

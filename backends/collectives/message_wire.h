@@ -28,8 +28,8 @@ enum class SendPriority : std::uint8_t {
   kBulk,
 };
 
-// The network as one communicator sees it. Messages to one node may arrive in any order, each exactly
-// once and whole, as long as neither side is lost.
+// The network as one communicator sees it. Messages to one node may arrive in any order, each
+// exactly once and whole, as long as neither side is lost.
 //
 // Thread safety: one thread, the progress thread.
 // Ownership: payloads stay the sender's, until Send() has returned true or OnSent() was called.
@@ -37,14 +37,14 @@ class MessageWire {
  public:
   virtual ~MessageWire() = default;
 
-  // Sends header and payload (at most kMaxPayloadBytes). True: done with the payload already, and the
-  // observer is not called. False: it is called once, later, never from inside this call.
-  // To a lost node messages are dropped (true). `observer` may be null only for an empty payload.
+  // Sends header and payload (at most kMaxPayloadBytes). True: done with the payload already, and
+  // the observer is not called. False: it is called once, later, never from inside this call. To a
+  // lost node messages are dropped (true). `observer` may be null only for an empty payload.
   virtual bool Send(NodeIndex to, const MessageHeader& header, std::span<const std::byte> payload,
                     SendPriority priority, SendObserver* observer) noexcept = 0;
 
-  // Forgets the messages of `observer` that the network has not begun with, with OnSent() for each. Others end as
-  // usual.
+  // Forgets the messages of `observer` that the network has not begun with, with OnSent() for each.
+  // Others end as usual.
   virtual void Withdraw(SendObserver* observer) noexcept = 0;
 
   // What carries bytes to `node`, for people: "tcp/eth0"; empty if not known (yet).

@@ -30,16 +30,18 @@ struct OperationSetting {
   AlgorithmOptions algorithms;
 };
 
-// Binds a request to the algorithm that carries it out, and stands between the algorithm and the wire:
-// counts what is being sent, keeps what comes too early, and grants the senders credit.
+// Binds a request to the algorithm that carries it out, and stands between the algorithm and the
+// wire: counts what is being sent, keeps what comes too early, and grants the senders credit.
 //
-// Credit: a sender may send `initial credit` messages of a flow unasked, and no more than the receiver
-// has granted. A receiver grants when its request has been posted, up to kGrantWindow messages ahead
-// of what it has consumed. So a node that is behind holds a bounded number of messages, and as no
-// operation waits for another's credit, the order in which nodes post does not matter.
+// Credit: a sender may send `initial credit` messages of a flow unasked, and no more than the
+// receiver has granted. A receiver grants when its request has been posted, up to kGrantWindow
+// messages ahead of what it has consumed. So a node that is behind holds a bounded number of
+// messages, and as no operation waits for another's credit, the order in which nodes post does not
+// matter.
 //
 // Thread safety: the progress thread only.
-// Ownership: the request's buffer and stages are the caller's. Reused for one request after another.
+// Ownership: the request's buffer and stages are the caller's. Reused for one request after
+// another.
 // Invariant: finished() only if no payload of this operation is being read by the wire.
 class Operation final : public SendObserver {
  public:

@@ -29,8 +29,9 @@ struct WireKey {
   }
 };
 
-// Keeps them until the communicator is made. As anybody might send anything, the room is bounded: when it
-// is used up, the oldest communicator's messages are dropped, and that it can't work any more is remembered.
+// Keeps them until the communicator is made. As anybody might send anything, the room is bounded:
+// when it is used up, the oldest communicator's messages are dropped, and that it can't work any
+// more is remembered.
 //
 // Thread safety: the progress thread only.
 // Ownership: of the messages it holds.

@@ -66,7 +66,8 @@ MessageVerdict RingAllReduce::OnMessage(NodeIndex /*from*/, std::uint32_t index,
     ReduceInto(request.data_type, request.op, operation_->at(range.begin), payload.data(),
                range.size() / SizeOf(request.data_type));
   } else {
-    // The partial sum that lies here was sent long ago: the result that replaces it was made from it.
+    // The partial sum that lies here was sent long ago: the result that replaces it was made from
+    // it.
     std::memcpy(operation_->at(range.begin), payload.data(), range.size());
   }
   seen_[index] = true;

@@ -12,18 +12,18 @@
 
 namespace ringd {
 
-// Ring reduce-scatter followed by ring all-gather (P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce
-// algorithms for clusters of workstations, J. Parallel Distrib. Comput. 69, 2009), without a barrier
-// between the steps.
+// Ring reduce-scatter followed by ring all-gather (P. Patarasuk, X. Yuan: Bandwidth optimal
+// all-reduce algorithms for clusters of workstations, J. Parallel Distrib. Comput. 69, 2009),
+// without a barrier between the steps.
 //
 // The buffer is divided into N blocks. In step g = 0 .. 2N-3 node i sends block i-g to node i+1 and
-// receives block i-g-1 from node i-1 (modulo N). What comes in the first N-1 steps is reduced into the
-// own block, what comes later is the result and replaces it; either is sent on in the next step. Each node
-// sends 2(N-1)/N of the buffer, which is the least possible.
+// receives block i-g-1 from node i-1 (modulo N). What comes in the first N-1 steps is reduced into
+// the own block, what comes later is the result and replaces it; either is sent on in the next
+// step. Each node sends 2(N-1)/N of the buffer, which is the least possible.
 //
-// Each block is cut into chunks that go their way independently: while one chunk is on the wire, the next
-// is packed, the one before reduced, and finished ones unpacked. A message's index is
-// step * MaxChunkCount + chunk.
+// Each block is cut into chunks that go their way independently: while one chunk is on the wire,
+// the next is packed, the one before reduced, and finished ones unpacked. A message's index is step
+// * MaxChunkCount + chunk.
 //
 // All nodes get identical bytes: every chunk is reduced once, by the nodes in ring order.
 class RingAllReduce final : public CollectiveAlgorithm {

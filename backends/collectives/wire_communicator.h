@@ -19,8 +19,8 @@
 
 namespace ringd {
 
-// Sorts messages to the operations in flight, keeps those that come before their operation was posted, and
-// drops those that come after it ended.
+// Sorts messages to the operations in flight, keeps those that come before their operation was
+// posted, and drops those that come after it ended.
 //
 // Thread safety: the progress thread only.
 // Ownership: owns its end of the wire and all operations. The pool must outlive it.

@@ -15,8 +15,8 @@
 
 namespace ringd {
 
-// One collective of a group: every node lays down its input, the last one computes the result, every
-// node takes it away.
+// One collective of a group: every node lays down its input, the last one computes the result,
+// every node takes it away.
 struct LoopbackExchange {
   std::uint32_t fingerprint = 0;                      // of the first request
   NodeIndex first{-1};                                // who posted it
@@ -28,10 +28,11 @@ struct LoopbackExchange {
   std::vector<std::byte> result;
 };
 
-// Where the nodes meet. Nothing clever: inputs are copied in, combined in the order of the nodes, and
-// copied out.
+// Where the nodes meet. Nothing clever: inputs are copied in, combined in the order of the nodes,
+// and copied out.
 //
-// Thread safety: each Transport may be driven by a thread of its own; what they share is under a mutex.
+// Thread safety: each Transport may be driven by a thread of its own; what they share is under a
+// mutex.
 // Ownership: the state is shared by the transports, so the hub may go before them.
 class LoopbackHub {
  public:

@@ -102,8 +102,9 @@ UcxNode::~UcxNode() {
     return std::all_of(peers_.begin(), peers_.end(),
                        [](const auto& entry) { return entry.second->is_flushed(); });
   });
-  // UCX 1.13 ends the process when a worker is destroyed amid the handshake with a node that does not
-  // answer. Then it is left to the operating system, which is about to clean up after all of us.
+  // UCX 1.13 ends the process when a worker is destroyed amid the handshake with a node that does
+  // not answer. Then it is left to the operating system, which is about to clean up after all of
+  // us.
   const bool amid_handshake = std::any_of(peers_.begin(), peers_.end(), [](const auto& entry) {
     UcxPeer& peer = *entry.second;
     return !peer.lost() && !peer.is_flushed() && !peer.is_connected();

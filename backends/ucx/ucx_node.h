@@ -24,12 +24,12 @@ class UcxWire;
 
 // Receives all messages of a worker and gives them to the communicators; owns the peers.
 //
-// A message is one UCX active message: it carries our header beside the payload, so its meaning needs
-// no room in a 64-bit tag, and over TCP its payload is read where the socket's bytes arrived.
+// A message is one UCX active message: it carries our header beside the payload, so its meaning
+// needs no room in a 64-bit tag, and over TCP its payload is read where the socket's bytes arrived.
 //
 // Thread safety: the progress thread only.
-// Ownership: see Transport. Peers are shared with the wires of communicators, and stay when these go,
-//   unless lost: then the next communicator with that address starts with a new one.
+// Ownership: see Transport. Peers are shared with the wires of communicators, and stay when these
+//   go, unless lost: then the next communicator with that address starts with a new one.
 class UcxNode final : public Transport {
  public:
   static absl::StatusOr<std::unique_ptr<Transport>> Create(const TransportOptions& options);
@@ -49,9 +49,9 @@ class UcxNode final : public Transport {
   // connected is lost.
   std::shared_ptr<UcxPeer> FindPeer(const std::string& address);
 
-  // Ends all sends of a wire: no payload of it is read when this returns, and no message comes for it any
-  // more. Blocks for a second at most, and only if sends are in progress to a peer that has stopped reading; it
-  // is given up as lost.
+  // Ends all sends of a wire: no payload of it is read when this returns, and no message comes for
+  // it any more. Blocks for a second at most, and only if sends are in progress to a peer that has
+  // stopped reading; it is given up as lost.
   void CloseWire(const WireKey& key, UcxWire& wire) noexcept;
 
  private:

@@ -47,11 +47,11 @@ class UcxSendPool {
   UcxSend* free_ = nullptr;
 };
 
-// Endpoints to another worker, and the messages that wait for them. Shared by all communicators with
-// nodes there, and kept when none is left: the next job finds it connected.
+// Endpoints to another worker, and the messages that wait for them. Shared by all communicators
+// with nodes there, and kept when none is left: the next job finds it connected.
 //
-// UCX is given few messages at a time. The rest waits here, where urgent ones can overtake and those of
-// a cancelled operation can be taken back.
+// UCX is given few messages at a time. The rest waits here, where urgent ones can overtake and
+// those of a cancelled operation can be taken back.
 //
 // Thread safety: the progress thread only. UCX calls back from inside ucp_worker_progress().
 // Ownership: owns the endpoints; payloads stay their senders'.
@@ -93,8 +93,8 @@ class UcxPeer {
   // Every endpoint has brought something to the other side, so UCX's own handshake is over.
   bool is_connected() const noexcept;
 
-  // Closes the endpoints as they are; begun messages end soon. Does not wait. Not before a flush that
-  // one wants to succeed: an orderly close of UCX 1.13 can't be given up once begun.
+  // Closes the endpoints as they are; begun messages end soon. Does not wait. Not before a flush
+  // that one wants to succeed: an orderly close of UCX 1.13 can't be given up once begun.
   void BeginClose() noexcept;
   // Nothing is open or in progress any more. Progress the worker until it is so.
   bool is_closed() noexcept;

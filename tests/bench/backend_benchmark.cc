@@ -1,7 +1,7 @@
 // Times collectives of the UCX backend alone, one process for each node, without a daemon.
 //
-// The processes find each other through files in a folder that all can see, so they may run in network
-// namespaces of one machine.
+// The processes find each other through files in a folder that all can see, so they may run in
+// network namespaces of one machine.
 #include <poll.h>
 
 #include <CLI/CLI.hpp>

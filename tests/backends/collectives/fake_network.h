@@ -14,9 +14,9 @@
 
 namespace ringd {
 
-// N communicators whose messages are delivered one by one, in an order drawn at random. A payload is
-// read when its message is delivered, as late as a network may: so a buffer that changes too early is
-// found out.
+// N communicators whose messages are delivered one by one, in an order drawn at random. A payload
+// is read when its message is delivered, as late as a network may: so a buffer that changes too
+// early is found out.
 //
 // Thread safety: one thread.
 class FakeNetwork {

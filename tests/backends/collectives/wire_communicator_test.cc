@@ -21,8 +21,8 @@ AlgorithmOptions TinyChunks() {
   return options;
 }
 
-// Posts random operations at random times on random nodes while messages go astray; true if all ended
-// with the right result.
+// Posts random operations at random times on random nodes while messages go astray; true if all
+// ended with the right result.
 bool RunRandomly(unsigned seed) {
   std::mt19937 random(seed);
   const int node_count = 1 + static_cast<int>(random() % 9);
