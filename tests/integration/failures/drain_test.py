@@ -79,5 +79,5 @@ def test_a_second_sigterm_stops_at_once_and_all_ranks_hear(cluster: Cluster) -> 
     expect_within(errors, stopped, 1.0)
     expect_words(the_same_text(errors), f"ringd on {nodes[1].name} was stopped")
     assert {error["kind"] for error in errors} == {"JobFailedError"}
-    assert nodes[1].wait(10) == 0
+    assert nodes[1].wait(3) == 0
     assert nodes[0].running()
