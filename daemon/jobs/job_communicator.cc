@@ -1,7 +1,6 @@
 #include "daemon/jobs/job_communicator.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,8 +9,6 @@
 namespace ringd {
 namespace {
 
-// Fusion buffers of negotiated operations in flight at once; one operation may be larger.
-constexpr std::size_t kMaxNegotiatedBytes = std::size_t{1} << 30;
 constexpr std::size_t kLocalTurnBytes = std::size_t{1} << 20;
 
 // Everything by which two metas differ, as a key.
@@ -245,109 +242,6 @@ std::size_t JobCommunicator::AdvanceLocal(Clock::time_point now) {
   }
   if (work > 0) CountBusy(Clock::now());
   return work;
-}
-
-absl::StatusOr<std::size_t> JobCommunicator::PostToWire(Clock::time_point now) {
-  std::size_t work = 0;
-  bool negotiated_wait = false;
-  for (auto it = local_order_.begin(); it != local_order_.end();) {
-    const OperationId id = *it;
-    Running& running = running_.at(id);
-    const std::size_t bytes = running.execution->layout().bytes();
-    if (bytes == 0) {
-      // Nothing to move: that all nodes agreed to start it is all there is to it.
-      const std::unique_ptr<Execution> done = std::move(running.execution);
-      running_.erase(id);
-      it = local_order_.erase(it);
-      Finish(*done, now);
-      continue;
-    }
-    // Negotiated operations are in the same order everywhere, so they may wait for each other, and what
-    // they take of our memory is bounded. Learned ones must not wait.
-    if (id.channel == 0 && (negotiated_wait || (negotiated_bytes_ > 0 &&
-                                                negotiated_bytes_ + bytes > kMaxNegotiatedBytes))) {
-      negotiated_wait = true;
-      ++it;
-      continue;
-    }
-    if (!running.has_buffer) {
-      PooledBuffer buffer = buffers_.Acquire(bytes);
-      if (buffer.data() == nullptr) {
-        return absl::ResourceExhaustedError(
-            absl::StrCat("no memory for a fusion buffer of ", bytes, " bytes"));
-      }
-      running.execution->UseBuffer(std::move(buffer));
-      running.has_buffer = true;
-    }
-    const Registration& first = *tensors_[running.execution->tensors()->front().value()]
-                                     .queues.front()
-                                     .front()
-                                     .submission.registration;
-    const NodeIndex root = membership_->NodeOf(first.meta.root_rank);
-    if (!wire_->TryPost(running.execution->Request(root))) break;
-    running.posted = true;
-    if (id.channel == 0) negotiated_bytes_ += bytes;
-    it = local_order_.erase(it);
-    ++work;
-  }
-  return work;
-}
-
-absl::StatusOr<std::size_t> JobCommunicator::AdvanceWire(Clock::time_point now) {
-  absl::StatusOr<std::size_t> posted = PostToWire(now);
-  if (!posted.ok()) return posted.status();
-  std::size_t work = *posted;
-  absl::Status failure;
-  std::array<Completion, 16> completions;
-  for (std::size_t count; (count = wire_->Poll(completions)) > 0;) {
-    work += count;
-    for (std::size_t i = 0; i < count; ++i) {
-      const Completion& completion = completions[i];
-      const auto found = running_.find(completion.id);
-      if (found == running_.end() || completion.outcome != CollectiveOutcome::kDone) {
-        // The backend touches its buffer no more.
-        released_.erase(completion.id);
-        if (found == running_.end()) continue;
-        if (failure.ok() && !failed()) failure = DescribeOutcome(completion);
-        if (completion.id.channel == 0) {
-          negotiated_bytes_ -= found->second.execution->layout().bytes();
-        }
-        running_.erase(found);
-        continue;
-      }
-      const std::unique_ptr<Execution> done = std::move(found->second.execution);
-      running_.erase(found);
-      if (completion.id.channel == 0) negotiated_bytes_ -= done->layout().bytes();
-      Finish(*done, Clock::now());
-    }
-  }
-  CountBusy(now);
-  if (!failure.ok()) return failure;
-  if (!failed()) {
-    if (absl::Status health = DescribeHealth(); !health.ok()) return health;
-  }
-  return work;
-}
-
-absl::Status JobCommunicator::DescribeHealth() const {
-  absl::Status health = wire_->health();
-  const int lost = wire_->lost_node().value();
-  if (health.ok() || lost < 0 || lost >= membership_->node_count()) return health;
-  const MemberNode& node = membership_->nodes[static_cast<std::size_t>(lost)];
-  return absl::AbortedError(
-      absl::StrCat("ringd on ", DescribeNode(node), " has gone: ", health.message()));
-}
-
-absl::Status JobCommunicator::DescribeOutcome(const Completion& completion) const {
-  if (absl::Status health = DescribeHealth(); !health.ok()) return health;
-  const int culprit = completion.culprit.value();
-  const std::string who =
-      culprit >= 0 && culprit < membership_->node_count()
-          ? absl::StrCat(" (", membership_->nodes[static_cast<std::size_t>(culprit)].name, ")")
-          : std::string();
-  return absl::InternalError(absl::StrCat("collective ", completion.id.channel, "/",
-                                          completion.id.sequence,
-                                          " ended: ", Name(completion.outcome), who));
 }
 
 void JobCommunicator::Finish(const Execution& execution, Clock::time_point now) {
