@@ -70,7 +70,8 @@ def test_waiting_ranks_are_warned_and_go_on(cluster: Cluster, layout: list[int],
     words = [f"rank {late.number}", f"pid {late.pid}", nodes[-1].name, *["stopped"] * stopped]
     for rank in waiting:
         rank.expect_output("ringd: ", 10)
-        (warning,) = [line for line in rank.output.splitlines() if line.startswith("ringd: ")]
+        # On a slow machine a second one may have come, after twice the time.
+        warning, *_ = [line for line in rank.output.splitlines() if line.startswith("ringd: ")]
         expect_words(warning, f"rank {rank.number} is waiting", *words, "'gradient'")
         assert ("stopped" in warning) == stopped
         wait_until(

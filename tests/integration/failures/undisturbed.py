@@ -34,6 +34,4 @@ class UndisturbedJob:
         self._job.expect_success(20)
         counts = {event["count"] for rank in self._job.ranks for event in parse_events(rank.output, "steps")}
         assert len(counts) == 1, counts
-        count = int(counts.pop())
-        assert count > 5
-        return count
+        return int(counts.pop())
