@@ -72,8 +72,12 @@ def test_a_process_without_launcher_is_alone(cluster: Cluster) -> None:
 def test_torchrun_places_ranks(cluster: Cluster) -> None:
     (node,) = cluster.start_nodes(1)
     program = cluster.folder / "places.py"
+    # The ranks share one pipe: a line must be one write, or two lines may mix.
     program.write_text(
-        "import ringd\nc = ringd.Context()\nprint('place', *c.place[:9], flush=True)\nc.close()\n"
+        "import os, ringd\n"
+        "c = ringd.Context()\n"
+        "os.write(1, (' '.join(['place', *map(str, c.place[:9])]) + '\\n').encode())\n"
+        "c.close()\n"
     )
     result = subprocess.run(
         [python(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", program],
