@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/jobs/protocol_version.h"
+#include "daemon/logging/log.h"
 #include "daemon/peers/job_proof.h"
 #include "daemon/peers/schedule_conversion.h"
 
@@ -230,7 +231,6 @@ void Job::OnMembership(const v1::Membership& message, Clock::time_point now) {
   for (const auto& [local_rank, member] : members_) sessions.push_back(member.session);
   JobCommunicator::Options options;
   options.id = options_.communicator;
-  options.log_name = absl::StrCat("job '", options_.job_id, "'");
   options.scheduler.node_count = membership_->node_count();
   options.scheduler.node_name = options_.node_name;
   options.scheduler.first_rank =
@@ -310,6 +310,7 @@ void Job::FailLocally(const absl::Status& cause) {
   if (state_ == State::kFailed) return;
   state_ = State::kFailed;
   failure_ = cause;
+  LogError(absl::StrCat("job failed: ", cause.message()), {.job = options_.job_id});
   AnswerJoins(cause);
   if (communicator_ != nullptr) communicator_->Fail(cause);
   for (const auto& [local_rank, member] : members_) {

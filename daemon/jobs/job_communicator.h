@@ -52,7 +52,6 @@ class JobCommunicator final : private LocalRankView {
  public:
   struct Options {
     CommunicatorId id;
-    std::string log_name;  // "job 'x' communicator 3 generation 1"
     NodeSchedulerConfig scheduler;
   };
 

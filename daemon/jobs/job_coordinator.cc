@@ -126,7 +126,6 @@ void JobCoordinator::StartIfComplete(Clock::time_point now) {
   state_ = State::kRunning;
   // Nodes by their lowest rank, so that node 0 holds rank 0.
   std::vector<Node*> order;
-  std::vector<LinkId> links;
   for (auto& [link, node] : nodes_) {
     std::sort(node.ranks.begin(), node.ranks.end(),
               [](const MemberRank& a, const MemberRank& b) { return a.local_rank < b.local_rank; });
