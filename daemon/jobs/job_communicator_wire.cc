@@ -20,8 +20,9 @@ absl::StatusOr<std::size_t> JobCommunicator::PostToWire(Clock::time_point now) {
     const OperationId id = *it;
     Running& running = running_.at(id);
     const std::size_t bytes = running.execution->layout().bytes();
-    if (bytes == 0) {
-      // Nothing to move: that all nodes agreed to start it is all there is to it.
+    if (bytes == 0 && id.channel == 0) {
+      // Nothing to move: that all nodes agreed to start it is all there is to it. (Nobody agreed on a
+      // learned barrier: the backend carries it out.)
       const std::unique_ptr<Execution> done = std::move(running.execution);
       running_.erase(id);
       it = local_order_.erase(it);
@@ -36,7 +37,7 @@ absl::StatusOr<std::size_t> JobCommunicator::PostToWire(Clock::time_point now) {
       ++it;
       continue;
     }
-    if (!running.has_buffer) {
+    if (!running.has_buffer && bytes > 0) {
       PooledBuffer buffer = buffers_.Acquire(bytes);
       if (buffer.data() == nullptr) {
         return absl::ResourceExhaustedError(

@@ -65,6 +65,7 @@ std::vector<PlanTensor> SchedulePlanner::Describe(const std::vector<LearnedTenso
   using Key =
       std::tuple<CollectiveKind, DataType, ReduceOp, std::uint32_t, std::uint64_t, std::uint64_t>;
   std::map<Key, std::uint32_t> classes;
+  std::uint32_t alone = 0;
   std::vector<PlanTensor> described;
   described.reserve(tensors.size());
   for (const LearnedTensor& tensor : tensors) {
@@ -72,8 +73,12 @@ std::vector<PlanTensor> SchedulePlanner::Describe(const std::vector<LearnedTenso
     const Key key{tensor.meta.kind,    tensor.meta.dtype,
                   tensor.meta.op,      group == group_.end() ? 0 : group->second.number,
                   tensor.learned_with, tensor.executed};
-    const auto next = static_cast<std::uint32_t>(classes.size());
-    const std::uint32_t fusion_class = classes.try_emplace(key, next).first->second;
+    // What can't be fused even with its like has a number of its own.
+    const auto next = static_cast<std::uint32_t>(classes.size()) + alone;
+    const bool can_fuse = CanFuse(tensor.meta, tensor.meta);
+    const std::uint32_t fusion_class =
+        can_fuse ? classes.try_emplace(key, next).first->second : next;
+    if (!can_fuse) ++alone;
     described.push_back(
         {ByteCount(tensor.meta), tensor.ready_offset, fusion_class, tensor.follows_wait});
   }

@@ -60,6 +60,7 @@ bool CanFuse(const TensorMeta& a, const TensorMeta& b) noexcept {
 }
 
 bool CanLearn(const TensorMeta& meta) noexcept {
+  if (meta.kind == CollectiveKind::kBarrier) return true;
   return meta.kind == CollectiveKind::kAllReduce && ByteCount(meta) > 0;
 }
 

@@ -47,7 +47,7 @@ bool CanFuse(const TensorMeta& a, const TensorMeta& b) noexcept;
 
 // True if the collective completes nowhere before every node has started it. Only such a
 // collective can be learned: see "Departures" in daemon/schedule/README.md. A broadcast's root may
-// be done before the others begin, and where no bytes travel nobody waits for anybody.
+// be done before the others begin, and for an empty tensor nothing is sent at all.
 bool CanLearn(const TensorMeta& meta) noexcept;
 
 // One sentence that names the tensor and, for each differing description, the first rank that gave

@@ -185,15 +185,35 @@ TEST_CASE("Coordinator: what follows a wait begins a bucket of its own") {
   CHECK(Names(schedule.buckets[1]) == std::vector<std::string>{"c"});
 }
 
-TEST_CASE("Coordinator: barriers and broadcasts are never learned") {
+TEST_CASE("Coordinator: barriers are learned, each in a bucket of its own") {
   Two two;
   TensorMeta barrier;
   barrier.kind = CollectiveKind::kBarrier;
+  const auto announce = [&] {
+    for (int node = 0; node < 2; ++node) {
+      for (const char* name : {"first", "second"}) two.Announce(node, name, barrier);
+    }
+  };
+  for (int step = 0; step < 2; ++step) {
+    announce();
+    for (const CoordinatorMessage& message : two.Flush()) {
+      CHECK(std::holds_alternative<Execute>(message));
+    }
+  }
+  two.Announce(0, "first", barrier);
+  const Schedule schedule = two.FlushOne<Schedule>();
+  REQUIRE(schedule.buckets.size() == 2);
+  CHECK(Names(schedule.buckets[0]) == std::vector<std::string>{"first"});
+  CHECK(Names(schedule.buckets[1]) == std::vector<std::string>{"second"});
+}
+
+TEST_CASE("Coordinator: broadcasts and empty tensors are never learned") {
+  Two two;
   TensorMeta broadcast = Floats(8);
   broadcast.kind = CollectiveKind::kBroadcast;
   for (int step = 0; step < 10; ++step) {
     for (int node = 0; node < 2; ++node) {
-      two.Announce(node, "barrier", barrier);
+      two.Announce(node, "nothing", Floats(0));
       two.Announce(node, "weights", broadcast);
     }
     const std::vector<CoordinatorMessage> messages = two.Flush();
