@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::chrono::seconds kAttachDeadline{10};
 constexpr std::chrono::seconds kRegisterDeadline{30};
+constexpr std::chrono::seconds kMemoryDeadline{10};
+constexpr std::chrono::seconds kMismatchDeadline{5};
 // ringd ends the start itself; these only bound what a stopped ringd can cost.
 constexpr std::chrono::seconds kStartMargin{10};
 constexpr std::chrono::hours kLongestStart{1};
@@ -58,13 +60,16 @@ absl::StatusOr<std::unique_ptr<Context>> Context::Open(const Options& options) {
 Context::Context(const Options& options, Attachment attachment)
     : places_(options.join.places),
       ringd_pid_(attachment.ringd_pid),
+      spin_budget_(SpinPolicy::BudgetFor(options.spin)),
+      submission_capacity_(attachment.layout.submission_capacity),
       node_name_(HostName()),
       segment_(std::move(attachment.segment)),
       arena_(std::move(attachment.arena)),
       staging_(arena_, registrations_),
-      operations_(ViewSessionSegment(segment_.data(), attachment.layout),
-                  attachment.layout.submission_capacity, attachment.layout.completion_capacity,
-                  std::move(attachment.engine_wakeup), state_, SpinPolicy::BudgetFor(options.spin)),
+      job_memory_(arena_.AtOffset(0), arena_.size()),
+      ring_operations_(ViewSessionSegment(segment_.data(), attachment.layout), submission_capacity_,
+                       attachment.layout.completion_capacity, std::move(attachment.engine_wakeup),
+                       state_, spin_budget_),
       fork_guard_(attachment.lifeline.get()),
       control_(ControlChannel::Create(std::move(attachment.grpc), attachment.token)),
       lifeline_(std::move(attachment.lifeline)) {}
@@ -74,7 +79,7 @@ Context::~Context() {
   EndPart(Farewell::kLeave);
   // The caller promises that nobody is in a call any more; a thread that has just been woken is given
   // the time to leave.
-  while (operations_.waiters() > 0 && Clock::now() < deadline) {
+  while (operations().waiters() > 0 && Clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
@@ -83,7 +88,7 @@ void Context::EndPart(Farewell farewell) {
   if (part_ended_.exchange(true)) return;
   const bool reachable = state_.phase() < SessionState::Phase::kLost;
   state_.Close();
-  operations_.WakeAll();
+  operations().WakeAll();
   if (reachable && farewell == Farewell::kLeave) {
     static_cast<void>(control_->Leave(Clock::now() + kCloseDeadline));
   }
@@ -95,18 +100,27 @@ void Context::EndPart(Farewell farewell) {
 absl::Status Context::StartLifeline(const Options& options) {
   Lifeline::Callbacks callbacks;
   callbacks.on_warning = options.on_warning;
-  callbacks.on_failure = [this](const std::string& text) { state_.Fail(text); };
+  callbacks.on_failure = [this](const std::string& text) {
+    state_.Fail(text);
+    operations().WakeAll();
+  };
+  callbacks.on_job_segment = [this](const JobSegmentNotice& notice, const UniqueFd& fd) {
+    job_memory_.AddSegment(notice, fd);
+  };
+  callbacks.on_member_arena = [this](const MemberArenaNotice& notice, const UniqueFd& fd) {
+    job_memory_.AddArena(notice, fd);
+  };
   callbacks.on_session_ended = [this](const std::string& text) {
     state_.Lose(
         absl::UnavailableError(absl::StrCat(RingdName(), " has ended this session: ", text)));
-    operations_.WakeAll();
+    operations().WakeAll();
   };
   callbacks.on_hang_up = [this] {
     state_.Lose(absl::UnavailableError(absl::StrCat(
         RingdName(),
         " has gone: its connection was closed without a word, as happens when it is "
         "killed. Operations in flight are lost; start ringd again and open a new context")));
-    operations_.WakeAll();
+    operations().WakeAll();
   };
   return lifeline_.Start(std::move(callbacks));
 }
@@ -116,8 +130,20 @@ absl::Status Context::Join(const Options& options) {
       control_->Join(options.join, StartDeadline(options.join.start_timeout_ms));
   if (!joined.ok()) return Explain(joined.status());
   joined_ = *std::move(joined);
-  MutexLock lock(node_name_mutex_);
-  if (!joined_.node_name.empty()) node_name_ = joined_.node_name;
+  {
+    MutexLock lock(node_name_mutex_);
+    if (!joined_.node_name.empty()) node_name_ = joined_.node_name;
+  }
+  return joined_.combines_locally ? UseLocalOperations() : absl::OkStatus();
+}
+
+absl::Status Context::UseLocalOperations() {
+  if (absl::Status status = job_memory_.Await(Clock::now() + kMemoryDeadline); !status.ok()) {
+    return state_.alive() ? status : state_.status();
+  }
+  local_operations_ = std::make_unique<LocalOperations>(job_memory_, submission_capacity_, state_,
+                                                        spin_budget_);
+  operations_.store(local_operations_.get(), std::memory_order_release);
   return absl::OkStatus();
 }
 
@@ -162,7 +188,7 @@ absl::Status Context::Register(const ringd_tensor* tensors, std::size_t count,
   }
   if (!unknown.empty()) {
     if (!state_.alive()) return state_.status();
-    const absl::StatusOr<std::vector<std::uint32_t>> ringd_numbers =
+    const absl::StatusOr<std::vector<RegisteredNumbers>> ringd_numbers =
         control_->Register(joined_.communicator, unknown, Clock::now() + kRegisterDeadline);
     if (!ringd_numbers.ok()) return Explain(ringd_numbers.status());
     for (std::size_t i = 0; i < unknown.size(); ++i) {
@@ -184,23 +210,30 @@ absl::Status Context::Submit(ringd_registration registration, const void* source
   }
   Submission record{};
   OperationEnd end;
-  absl::Status status = staging_.Place(*tensor, source, destination, record, end);
+  const bool is_inline = local_operations_ != nullptr && LocalOperations::IsInline(*tensor);
+  absl::Status status = is_inline
+                            ? Staging::CheckPointers(*tensor, source, destination)
+                            : staging_.Place(*tensor, source, destination, record, end);
   if (!status.ok()) return status;
+  end.registration = tensor;
   for (;;) {
-    const SubmitResult result = operations_.TrySubmit(record, end);
+    const SubmitResult result =
+        is_inline
+            ? local_operations_->SubmitInline(*tensor, source, destination, record.sequence)
+            : operations().TrySubmit(record, end);
     if (result == SubmitResult::kOk) {
       *operation = record.sequence + 1;
       return absl::OkStatus();
     }
     if (result == SubmitResult::kFull && when_full == WhenFull::kWait &&
-        operations_.WaitForRoom()) {
+        operations().WaitForRoom(end)) {
       continue;
     }
     staging_.Finish(end, false);
     if (result == SubmitResult::kFull && state_.alive()) {
       return absl::ResourceExhaustedError(absl::StrCat(
-          "tensor '", tensor->description.name, "': ", operations_.in_flight(),
-          " operations are in flight, all that the ring has room for; wait for one, or raise "
+          "tensor '", tensor->description.name, "': ", operations().in_flight(),
+          " operations are in flight, all that there is room for; wait for one, or raise "
           "submission_ring_capacity in ringd.toml (RINGD_SUBMISSION_RING_CAPACITY)"));
     }
     return state_.status();
@@ -208,7 +241,7 @@ absl::Status Context::Submit(ringd_registration registration, const void* source
 }
 
 absl::Status Context::Test(ringd_operation operation, bool& done) {
-  const WaitResult result = operation == 0 ? WaitResult::kUnknown : operations_.Test(operation - 1);
+  const WaitResult result = operation == 0 ? WaitResult::kUnknown : operations().Test(operation - 1);
   if (result == WaitResult::kUnknown) {
     return absl::NotFoundError(absl::StrCat("operation ", operation, " does not exist (any more)"));
   }
@@ -219,7 +252,7 @@ absl::Status Context::Test(ringd_operation operation, bool& done) {
 absl::Status Context::Wait(ringd_operation operation, std::int64_t timeout_ms) {
   const WaitResult result = operation == 0
                                 ? WaitResult::kUnknown
-                                : operations_.Wait(operation - 1, WaitDeadline(timeout_ms));
+                                : operations().Wait(operation - 1, WaitDeadline(timeout_ms));
   switch (result) {
     case WaitResult::kTimeout:
       return absl::DeadlineExceededError(
@@ -235,7 +268,7 @@ absl::Status Context::Wait(ringd_operation operation, std::int64_t timeout_ms) {
 absl::Status Context::Conclude(std::uint64_t sequence) {
   OperationOutcome outcome;
   OperationEnd end;
-  if (!operations_.Consume(sequence, outcome, end)) {
+  if (!operations().Consume(sequence, outcome, end)) {
     return absl::NotFoundError(
         absl::StrCat("operation ", sequence + 1, " has been waited for by another thread"));
   }
@@ -243,6 +276,9 @@ absl::Status Context::Conclude(std::uint64_t sequence) {
   if (!outcome.completed) return state_.status();
   staging_.Finish(end, outcome.status == 0);
   if (outcome.status == 0) return absl::OkStatus();
+  if (!outcome.conflicting_metas.empty()) {
+    return DescribeMismatch(*end.registration, outcome.conflicting_metas);
+  }
   auto code = static_cast<absl::StatusCode>(outcome.status);
   // From a wait, this code says that the operation goes on. One that ran into its own deadline has failed
   // its job.
@@ -253,6 +289,19 @@ absl::Status Context::Conclude(std::uint64_t sequence) {
                       absl::StrCat("tensor '", end.registration->description.name, "': failed (",
                                    absl::StatusCodeToString(code), ")", reason.ok() ? "" : ": ",
                                    reason.ok() ? "" : reason.message()));
+}
+
+absl::Status Context::DescribeMismatch(const Registration& registration,
+                                       const std::vector<std::uint32_t>& metas) {
+  const absl::StatusOr<std::string> text =
+      control_->DescribeMismatch(joined_.communicator, registration.numbers.tensor, metas,
+                                 Clock::now() + kMismatchDeadline);
+  if (text.ok()) return absl::InvalidArgumentError(*text);
+  const absl::Status reason = Explain(text.status());
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor '", registration.description.name,
+                   "': the ranks' descriptions differ (and ringd can't say how: ", reason.message(),
+                   ")"));
 }
 
 }  // namespace ringd::client

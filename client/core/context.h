@@ -12,10 +12,12 @@
 #include "client/core/attachment.h"
 #include "client/core/control_channel.h"
 #include "client/core/fork_guard.h"
+#include "client/core/job_memory.h"
 #include "client/core/lifeline.h"
-#include "client/core/operations.h"
+#include "client/core/local_operations.h"
 #include "client/core/options.h"
 #include "client/core/registrations.h"
+#include "client/core/ring_operations.h"
 #include "client/core/session_state.h"
 #include "client/core/staging.h"
 #include "client/ringd.h"
@@ -68,11 +70,18 @@ class Context {
   absl::Status StartLifeline(const Options& options);
   // `status` of a call, or, if the session has ended meanwhile, the reason for that.
   absl::Status Explain(const absl::Status& status);
+  OperationQueue& operations() noexcept { return *operations_.load(std::memory_order_acquire); }
+  absl::Status UseLocalOperations();
   absl::Status Conclude(std::uint64_t sequence);
+  // Why the local ranks' descriptions of this tensor can't be combined.
+  absl::Status DescribeMismatch(const Registration& registration,
+                                const std::vector<std::uint32_t>& metas);
   std::string RingdName() const;
 
   const Places places_;
   const std::int32_t ringd_pid_;
+  const std::chrono::nanoseconds spin_budget_;
+  const std::uint32_t submission_capacity_;
   JoinedPlace joined_;  // immutable once Open has returned
   mutable Mutex node_name_mutex_;
   std::string node_name_ ABSL_GUARDED_BY(node_name_mutex_);
@@ -82,7 +91,12 @@ class Context {
   Arena arena_;
   Registrations registrations_;
   Staging staging_;
-  Operations operations_;
+  JobMemory job_memory_;
+  RingOperations ring_operations_;
+  // Of a one-node job, from the end of Open on; else null.
+  std::unique_ptr<LocalOperations> local_operations_;
+  // Whichever of the two carries this job's operations out.
+  std::atomic<OperationQueue*> operations_{&ring_operations_};
   ForkGuard fork_guard_;
   const std::unique_ptr<ControlChannel> control_;
   // Its thread uses what stands above, and stops first.

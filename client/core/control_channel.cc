@@ -66,15 +66,16 @@ class GrpcControlChannel final : public ControlChannel {
     place.cross_rank = reply.cross_rank();
     place.cross_size = reply.cross_size();
     place.homogeneous = reply.homogeneous();
+    place.combines_locally = reply.combines_locally();
     place.node_name = reply.node_name();
     place.daemon_version = reply.daemon_version();
     return place;
   }
 
-  absl::StatusOr<std::vector<std::uint32_t>> Register(std::uint32_t communicator,
-                                                      std::span<const TensorDescription> tensors,
-                                                      Clock::time_point deadline) override {
-    std::vector<std::uint32_t> numbers;
+  absl::StatusOr<std::vector<RegisteredNumbers>> Register(
+      std::uint32_t communicator, std::span<const TensorDescription> tensors,
+      Clock::time_point deadline) override {
+    std::vector<RegisteredNumbers> numbers;
     numbers.reserve(tensors.size());
     while (!tensors.empty()) {
       v1::RegisterTensorsRequest request;
@@ -91,13 +92,32 @@ class GrpcControlChannel final : public ControlChannel {
       Prepare(context, deadline);
       const grpc::Status status = stub_->RegisterTensors(&context, request, &reply);
       if (!status.ok()) return FromGrpc(status);
-      if (static_cast<std::size_t>(reply.registrations_size()) != count) {
-        return absl::InternalError(absl::StrCat("ringd answered ", reply.registrations_size(),
-                                                " registrations to ", count));
+      const auto answered = static_cast<std::size_t>(reply.registrations_size());
+      if (answered != count || reply.tensors_size() != reply.registrations_size() ||
+          reply.metas_size() != reply.registrations_size()) {
+        return absl::InternalError(
+            absl::StrCat("ringd answered ", answered, " registrations to ", count));
       }
-      numbers.insert(numbers.end(), reply.registrations().begin(), reply.registrations().end());
+      for (int i = 0; i < reply.registrations_size(); ++i) {
+        numbers.push_back({reply.registrations(i), reply.tensors(i), reply.metas(i)});
+      }
     }
     return numbers;
+  }
+
+  absl::StatusOr<std::string> DescribeMismatch(std::uint32_t communicator, std::uint32_t tensor,
+                                               std::span<const std::uint32_t> metas,
+                                               Clock::time_point deadline) override {
+    v1::DescribeMismatchRequest request;
+    request.set_communicator(communicator);
+    request.set_tensor(tensor);
+    request.mutable_metas()->Add(metas.begin(), metas.end());
+    grpc::ClientContext context;
+    Prepare(context, deadline);
+    v1::DescribeMismatchReply reply;
+    const grpc::Status status = stub_->DescribeMismatch(&context, request, &reply);
+    if (!status.ok()) return FromGrpc(status);
+    return reply.text();
   }
 
   absl::Status Leave(Clock::time_point deadline) override {

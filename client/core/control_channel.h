@@ -35,6 +35,7 @@ struct JoinedPlace {
   std::int32_t cross_rank = 0;
   std::int32_t cross_size = 1;
   bool homogeneous = true;
+  bool combines_locally = false;
   std::string node_name;
   std::string daemon_version;
 };
@@ -52,9 +53,14 @@ class ControlChannel {
   virtual absl::StatusOr<JoinedPlace> Join(const JoinParameters& parameters,
                                            Clock::time_point deadline) = 0;
   // ringd's numbers, in the order of `tensors`.
-  virtual absl::StatusOr<std::vector<std::uint32_t>> Register(
+  virtual absl::StatusOr<std::vector<RegisteredNumbers>> Register(
       std::uint32_t communicator, std::span<const TensorDescription> tensors,
       Clock::time_point deadline) = 0;
+  // In what the local ranks' descriptions of a tensor differ; `metas` by local rank.
+  virtual absl::StatusOr<std::string> DescribeMismatch(std::uint32_t communicator,
+                                                       std::uint32_t tensor,
+                                                       std::span<const std::uint32_t> metas,
+                                                       Clock::time_point deadline) = 0;
   virtual absl::Status Leave(Clock::time_point deadline) = 0;
 };
 

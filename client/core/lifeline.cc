@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,6 +21,21 @@ namespace ringd::client {
 namespace {
 
 constexpr std::size_t kReadBytes = 4096;
+// More than this in one message are closed by the kernel.
+constexpr std::size_t kMostFds = 8;
+
+void TakeFds(msghdr& message, std::deque<UniqueFd>& fds) {
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
+       part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(fd));
+      fds.emplace_back(fd);
+    }
+  }
+}
 
 // All signals blocked for as long as it lives; a thread started meanwhile keeps them blocked.
 class SignalsBlocked {
@@ -79,8 +95,16 @@ void Lifeline::Run() {
 bool Lifeline::Receive() {
   const std::size_t before = buffer_.size();
   buffer_.resize(before + kReadBytes);
+  iovec part{buffer_.data() + before, kReadBytes};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMostFds * sizeof(int))];
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
   const ssize_t received =
-      ::recv(connection_.get(), buffer_.data() + before, kReadBytes, MSG_DONTWAIT);
+      ::recvmsg(connection_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (received > 0) TakeFds(message, fds_);
   buffer_.resize(before + (received > 0 ? static_cast<std::size_t>(received) : 0));
   if (received == 0) return false;
   if (received < 0) return errno == EAGAIN || errno == EINTR;
@@ -97,20 +121,49 @@ bool Lifeline::HandleBuffered() {
     if (buffer_.size() - handled < whole) break;
     const std::string text(buffer_.data() + handled + sizeof(header), header.text_length);
     handled += whole;
-    switch (static_cast<NoticeKind>(header.kind)) {
-      case NoticeKind::kWarning:
-        callbacks_.on_warning(text);
-        break;
-      case NoticeKind::kFailure:
-        callbacks_.on_failure(text);
-        break;
-      case NoticeKind::kSessionEnded:
-        callbacks_.on_session_ended(text);
-        break;
-    }
+    if (!HandleNotice(static_cast<NoticeKind>(header.kind), text)) return false;
   }
   buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(handled));
   return true;
+}
+
+bool Lifeline::HandleNotice(NoticeKind kind, const std::string& text) {
+  const auto read = [&text](auto& notice) {
+    if (text.size() != sizeof(notice)) return false;
+    std::memcpy(&notice, text.data(), sizeof(notice));
+    return true;
+  };
+  switch (kind) {
+    case NoticeKind::kWarning:
+      callbacks_.on_warning(text);
+      return true;
+    case NoticeKind::kFailure:
+      callbacks_.on_failure(text);
+      return true;
+    case NoticeKind::kSessionEnded:
+      callbacks_.on_session_ended(text);
+      return true;
+    case NoticeKind::kJobSegment: {
+      JobSegmentNotice notice{};
+      if (!read(notice)) return false;
+      callbacks_.on_job_segment(notice, NextFd());
+      return true;
+    }
+    case NoticeKind::kMemberArena: {
+      MemberArenaNotice notice{};
+      if (!read(notice)) return false;
+      callbacks_.on_member_arena(notice, NextFd());
+      return true;
+    }
+  }
+  return true;  // of a later release
+}
+
+UniqueFd Lifeline::NextFd() {
+  if (fds_.empty()) return UniqueFd();
+  UniqueFd fd = std::move(fds_.front());
+  fds_.pop_front();
+  return fd;
 }
 
 }  // namespace ringd::client

@@ -3,12 +3,14 @@
 #define RINGD_CLIENT_CORE_LIFELINE_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "proto/attach/handshake.h"
 #include "proto/base/unique_fd.h"
 
 namespace ringd::client {
@@ -24,6 +26,9 @@ class Lifeline {
     std::function<void(const std::string& text)> on_warning;
     std::function<void(const std::string& text)> on_failure;
     std::function<void(const std::string& text)> on_session_ended;
+    // Memory of a one-node job. The descriptor is invalid if none came.
+    std::function<void(const JobSegmentNotice& notice, UniqueFd fd)> on_job_segment;
+    std::function<void(const MemberArenaNotice& notice, UniqueFd fd)> on_member_arena;
     // ringd has closed the connection, or speaks nonsense on it. The last callback.
     std::function<void()> on_hang_up;
   };
@@ -47,11 +52,14 @@ class Lifeline {
   // Reads what is there and handles whole notices. False when the connection is at its end.
   bool Receive();
   bool HandleBuffered();
+  bool HandleNotice(NoticeKind kind, const std::string& text);
+  UniqueFd NextFd();
 
   UniqueFd connection_;
   UniqueFd stop_;
   Callbacks callbacks_;
   std::vector<char> buffer_;  // of the thread: bytes not yet handled
+  std::deque<UniqueFd> fds_;  // of the thread: descriptors in the order of their notices
   std::thread thread_;
 };
 

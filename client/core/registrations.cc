@@ -21,11 +21,11 @@ ringd_registration Registrations::FindEqual(const std::string& key) const {
   return found == by_key_.end() ? 0 : found->second;
 }
 
-ringd_registration Registrations::Add(TensorDescription description, std::uint32_t ringd_number,
-                                      std::int32_t rank) {
+ringd_registration Registrations::Add(TensorDescription description,
+                                      const RegisteredNumbers& numbers, std::int32_t rank) {
   std::string key = description.Key();
   auto registration = std::make_unique<Registration>();
-  registration->ringd_number = ringd_number;
+  registration->numbers = numbers;
   registration->bytes = description.bytes();
   registration->element_count = description.element_count;
   registration->element_bytes = static_cast<std::uint32_t>(SizeOf(description.data_type));

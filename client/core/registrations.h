@@ -19,7 +19,7 @@ namespace ringd::client {
 // Ownership: Registrations. Immutable after creation but for idle_staging.
 struct Registration {
   TensorDescription description;
-  std::uint32_t ringd_number = 0;  // what submissions name it by
+  RegisteredNumbers numbers;
   // Copied out of the description, for the hot path.
   std::uint64_t bytes = 0;
   std::uint64_t element_count = 0;
@@ -45,9 +45,9 @@ class Registrations {
   // The number of an equal description, or 0.
   ringd_registration FindEqual(const std::string& key) const;
 
-  // Adds what ringd has accepted as `ringd_number`; `rank` is this process's. If an equal description
+  // Adds what ringd has accepted as `numbers`; `rank` is this process's. If an equal description
   // has been added meanwhile, gives its number. 0: there are no numbers left.
-  ringd_registration Add(TensorDescription description, std::uint32_t ringd_number,
+  ringd_registration Add(TensorDescription description, const RegisteredNumbers& numbers,
                          std::int32_t rank);
 
   // Null if there is no such number.

@@ -25,21 +25,29 @@ Staging::Staging(Arena& arena, Registrations& registrations)
   arena_.set_reclaim([this] { return FreeIdleBlocks(); });
 }
 
-absl::Status Staging::Place(Registration& registration, const void* source, void* destination,
-                            Submission& record, OperationEnd& end) {
-  record.registration = registration.ringd_number;
-  record.element_count = registration.element_count;
-  end.registration = &registration;
+absl::Status Staging::CheckPointers(const Registration& registration, const void*& source,
+                                    void*& destination) {
   if (!registration.sends && !registration.receives) return absl::OkStatus();
-  const std::uint64_t bytes = registration.bytes;
   // The root of a broadcast may leave its destination out; a receiver of one has no source.
   if (!registration.sends) source = destination;
   if (!registration.receives && destination == nullptr) destination = const_cast<void*>(source);
   if (source == nullptr) return Wrong(registration, "source is NULL");
   if (destination == nullptr) return Wrong(registration, "destination is NULL");
-  if (OverlapInPart(source, destination, bytes)) {
+  if (OverlapInPart(source, destination, registration.bytes)) {
     return Wrong(registration, "source and destination overlap in part");
   }
+  return absl::OkStatus();
+}
+
+absl::Status Staging::Place(Registration& registration, const void* source, void* destination,
+                            Submission& record, OperationEnd& end) {
+  record.registration = registration.numbers.registration;
+  record.element_count = registration.element_count;
+  end.registration = &registration;
+  if (!registration.sends && !registration.receives) return absl::OkStatus();
+  const std::uint64_t bytes = registration.bytes;
+  absl::Status status = CheckPointers(registration, source, destination);
+  if (!status.ok()) return status;
   const auto usable = [&](const void* address, bool& straddles) {
     const Arena::Position position = arena_.Locate(address, bytes);
     straddles |= position == Arena::Position::kStraddling;

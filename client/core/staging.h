@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "client/core/arena.h"
-#include "client/core/operations.h"
+#include "client/core/operation_queue.h"
 #include "client/core/registrations.h"
 #include "proto/base/mutex.h"
 #include "proto/shm/submission.h"
@@ -22,6 +22,11 @@ namespace ringd::client {
 class Staging {
  public:
   Staging(Arena& arena, Registrations& registrations);
+
+  // Completes and checks the caller's pointers: a broadcast's root may leave its destination out.
+  //   kInvalidArgument: a pointer is null, or source and destination overlap in part.
+  static absl::Status CheckPointers(const Registration& registration, const void*& source,
+                                    void*& destination);
 
   // Fills in `record`'s registration, offsets and count, and says in `end` what remains to be done;
   // copies the source if it lies outside the arena.

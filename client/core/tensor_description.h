@@ -36,6 +36,13 @@ struct TensorDescription {
   std::string Key() const;
 };
 
+// ringd's numbers for a description.
+struct RegisteredNumbers {
+  std::uint32_t registration = 0;  // what submissions name it by
+  std::uint32_t tensor = 0;        // the communicator's number for the name
+  std::uint32_t meta = 0;          // ... and for everything else
+};
+
 // Checks `tensor` for a job of `size` ranks. kInvalidArgument: the message names the tensor, the field
 // and what is allowed.
 absl::StatusOr<TensorDescription> DescribeTensor(const ringd_tensor& tensor, std::int32_t size);

@@ -95,6 +95,9 @@ absl::StatusOr<NewSession> MakeSession(SessionId id, const SessionSizes& sizes,
   InitializeSessionSegment(resources.segment.data(), resources.layout, id.value(),
                            sizes.arena_bytes);
 
+  resources.arena_fd.Reset(fcntl(arena->fd.get(), F_DUPFD_CLOEXEC, 0));
+  if (!resources.arena_fd.valid()) return ErrnoStatus(errno, "dup of an arena");
+
   UniqueFd event_fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!event_fd.valid()) return ErrnoStatus(errno, "eventfd");
   resources.event_fd.Reset(fcntl(event_fd.get(), F_DUPFD_CLOEXEC, 0));

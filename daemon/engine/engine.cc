@@ -122,7 +122,7 @@ void Engine::Sleep(Clock::time_point now) {
   Clock::time_point until = now + kIdleInterval;
   for (const auto& job : jobs_) {
     if (job->NeedsTicks()) until = std::min(until, next_tick_);
-    if (const auto tick = job->NextTick(); tick.has_value()) {
+    if (const auto tick = job->NextTick(now); tick.has_value()) {
       until = std::min(until, std::max(*tick, now + std::chrono::milliseconds(1)));
     }
   }

@@ -118,12 +118,33 @@ absl::Status Engine::RegisterTensors(absl::string_view token,
       if (!status.ok()) return status;
     }
     for (Registration& registration : checked) {
+      result->add_tensors(registration.tensor);
+      result->add_metas(registration.meta_id);
       result->add_registrations(entry->session->Register(std::move(registration)).value());
     }
     return absl::OkStatus();
   };
   absl::Status status = CallOnEngine(std::move(call));
   if (status.ok()) *reply = *result;
+  return status;
+}
+
+absl::Status Engine::DescribeMismatch(absl::string_view token,
+                                      const v1::DescribeMismatchRequest& request,
+                                      v1::DescribeMismatchReply* reply) {
+  auto text = std::make_shared<std::string>();
+  auto call = [this, token = std::string(token), request, text]() -> absl::Status {
+    const SessionEntry* entry = FindToken(token);
+    if (entry == nullptr) return absl::UnauthenticatedError("no session has this token");
+    if (entry->job == nullptr) return absl::FailedPreconditionError("join a job first");
+    const std::vector<std::uint32_t> metas(request.metas().begin(), request.metas().end());
+    absl::StatusOr<std::string> described = entry->job->DescribeMismatch(request.tensor(), metas);
+    if (!described.ok()) return described.status();
+    *text = *std::move(described);
+    return absl::OkStatus();
+  };
+  absl::Status status = CallOnEngine(std::move(call));
+  if (status.ok()) reply->set_text(*text);
   return status;
 }
 

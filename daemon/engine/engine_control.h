@@ -27,6 +27,9 @@ class EngineControl {
   virtual absl::Status RegisterTensors(absl::string_view token,
                                        const v1::RegisterTensorsRequest& request,
                                        v1::RegisterTensorsReply* reply) = 0;
+  virtual absl::Status DescribeMismatch(absl::string_view token,
+                                        const v1::DescribeMismatchRequest& request,
+                                        v1::DescribeMismatchReply* reply) = 0;
   virtual absl::Status Leave(absl::string_view token) = 0;
 
   virtual absl::Status GetStatus(v1::StatusReply* reply) = 0;

@@ -206,7 +206,9 @@ void Job::OnMembership(const v1::Membership& message, Clock::time_point now) {
     return;
   }
   membership_ = std::make_shared<const Membership>(*std::move(checked));
-  std::unique_ptr<Communicator> wire;
+  JobCommunicator::Way way;
+  std::vector<std::shared_ptr<Session>> sessions;
+  for (const auto& [local_rank, member] : members_) sessions.push_back(member.session);
   if (membership_->node_count() > 1) {
     CommunicatorSpec spec;
     spec.wire_id = membership_->wire_id;
@@ -225,10 +227,18 @@ void Job::OnMembership(const v1::Membership& message, Clock::time_point now) {
                                                               created.status().message())));
       return;
     }
-    wire = *std::move(created);
+    way.wire = *std::move(created);
+  } else {
+    std::vector<std::int32_t> ranks;
+    for (const auto& [local_rank, member] : members_) ranks.push_back(member.rank.value());
+    auto created = LocalGroup::Create(options_.job_id, ranks, sessions);
+    if (!created.ok()) {
+      Fail(absl::Status(created.status().code(), absl::StrCat("ringd on ", options_.node_name, ": ",
+                                                              created.status().message())));
+      return;
+    }
+    way.local = *std::move(created);
   }
-  std::vector<std::shared_ptr<Session>> sessions;
-  for (const auto& [local_rank, member] : members_) sessions.push_back(member.session);
   JobCommunicator::Options options;
   options.id = options_.communicator;
   options.scheduler.node_count = membership_->node_count();
@@ -236,7 +246,7 @@ void Job::OnMembership(const v1::Membership& message, Clock::time_point now) {
   options.scheduler.first_rank =
       membership_->nodes[static_cast<std::size_t>(membership_->self.value())].ranks.front().rank;
   communicator_ = std::make_unique<JobCommunicator>(
-      std::move(options), membership_, std::move(sessions), std::move(wire), link_.get());
+      std::move(options), membership_, std::move(sessions), std::move(way), link_.get());
   state_ = State::kRunning;
   AnswerJoins(absl::OkStatus());
   (void)now;
@@ -256,6 +266,7 @@ void Job::AnswerJoins(const absl::Status& status) {
       reply.set_node_name(options_.node_name);
       reply.set_daemon_version(options_.daemon_version);
       reply.set_homogeneous(membership_->Homogeneous());
+      reply.set_combines_locally(communicator_->CombinesLocally());
     }
     const JoinCallback done = std::exchange(member.done, nullptr);
     done(status, reply);
@@ -271,8 +282,13 @@ absl::Status Job::Register(const Session& session, Registration& registration) {
     return absl::NotFoundError(absl::StrCat("tensor '", registration.name, "': no communicator ",
                                             registration.communicator.value()));
   }
-  communicator_->Number(registration);
-  return absl::OkStatus();
+  return communicator_->Number(registration);
+}
+
+absl::StatusOr<std::string> Job::DescribeMismatch(std::uint32_t tensor,
+                                                  std::span<const std::uint32_t> metas) const {
+  if (communicator_ == nullptr) return absl::FailedPreconditionError("the job does not run");
+  return communicator_->DescribeMismatch(tensor, metas);
 }
 
 void Job::Submit(const Session& session, const CheckedSubmission& submission,

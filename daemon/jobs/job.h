@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,9 @@ class Job {
   void Join(std::shared_ptr<Session> session, const v1::JoinRequest& request, JoinCallback done,
             Clock::time_point now);
   absl::Status Register(const Session& session, Registration& registration);
+  // As JobCommunicator::DescribeMismatch.
+  absl::StatusOr<std::string> DescribeMismatch(std::uint32_t tensor,
+                                               std::span<const std::uint32_t> metas) const;
   void Submit(const Session& session, const CheckedSubmission& submission, Clock::time_point now);
 
   void OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::time_point now);
@@ -97,7 +101,7 @@ class Job {
   // Stalls, deadlines, deaths: call it every quarter of a second or so, and when NextTick has come.
   void Tick(Clock::time_point now);
   bool NeedsTicks() const noexcept;
-  std::optional<Clock::time_point> NextTick() const;
+  std::optional<Clock::time_point> NextTick(Clock::time_point now) const;
 
   // What ringctl shows.
   void Describe(v1::Job* out, Clock::time_point now) const;

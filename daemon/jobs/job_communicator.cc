@@ -9,7 +9,9 @@
 namespace ringd {
 namespace {
 
-constexpr std::size_t kLocalTurnBytes = std::size_t{1} << 20;
+// How often a job whose ranks need no ringd is looked at: what bounds how exactly ringd knows since when
+// something waits.
+constexpr auto kLocalLookInterval = std::chrono::milliseconds(100);
 
 // Everything by which two metas differ, as a key.
 std::string MetaKey(const TensorMeta& meta) {
@@ -25,25 +27,41 @@ std::string MetaKey(const TensorMeta& meta) {
 
 JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membership> membership,
                                  std::vector<std::shared_ptr<Session>> members,
-                                 std::unique_ptr<Communicator> wire, CoordinatorLink* link)
+                                 Way way, CoordinatorLink* link)
     : options_(std::move(options)),
       membership_(std::move(membership)),
       members_(std::move(members)),
-      wire_(std::move(wire)),
+      way_(std::move(way)),
       link_(link),
       scheduler_(options_.scheduler) {}
 
 JobCommunicator::~JobCommunicator() {
   // The backend lets go of the buffers before the executions that own them go.
-  wire_.reset();
+  way_.wire.reset();
 }
 
-void JobCommunicator::Number(Registration& registration) {
-  registration.tensor = scheduler_.Intern(registration.name).value();
+absl::Status JobCommunicator::Number(Registration& registration) {
+  if (way_.local == nullptr) {
+    registration.tensor = scheduler_.Intern(registration.name).value();
+  } else {
+    const absl::StatusOr<std::uint32_t> number = way_.local->Number(registration.name);
+    if (!number.ok()) return number.status();
+    registration.tensor = *number;
+  }
   const auto [entry, added] =
       meta_ids_.try_emplace(MetaKey(registration.meta), static_cast<std::uint32_t>(metas_.size()));
   if (added) metas_.push_back(registration.meta);
   registration.meta_id = entry->second;
+  return absl::OkStatus();
+}
+
+std::optional<Clock::time_point> JobCommunicator::NextTick(Clock::time_point now) const {
+  if (way_.local != nullptr) return now + kLocalLookInterval;
+  return scheduler_.NextTick();
+}
+
+void JobCommunicator::Look(Clock::time_point now) {
+  if (way_.local != nullptr) way_.local->Look(now);
 }
 
 JobCommunicator::Tensor& JobCommunicator::TensorOf(TensorHandle handle) {
@@ -57,6 +75,12 @@ void JobCommunicator::Submit(int member, const CheckedSubmission& submission,
                              Clock::time_point now) {
   if (failed()) {
     members_[static_cast<std::size_t>(member)]->Complete(submission.sequence, failure_);
+    return;
+  }
+  if (way_.local != nullptr) {
+    members_[static_cast<std::size_t>(member)]->Complete(
+        submission.sequence, absl::FailedPreconditionError(
+                                 "the ranks of a one-node job combine their tensors themselves"));
     return;
   }
   const TensorHandle handle(submission.registration->tensor);
@@ -109,16 +133,15 @@ absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
     while (TakeActions(now)) ++work;
     if (failed()) return failure_;
   }
-  if (wire_ == nullptr) {
-    work += AdvanceLocal(now);
-  } else {
+  if (way_.wire != nullptr) {
     absl::StatusOr<std::size_t> advanced = AdvanceWire(now);
     if (!advanced.ok()) return advanced.status();
     work += *advanced;
   }
-  bytes_rate_.Sample(counters_.payload_bytes, now);
-  operations_rate_.Sample(counters_.operations, now);
-  busy_rate_.Sample(counters_.busy_ns, now);
+  const JobCommunicatorCounters counted = counters();
+  bytes_rate_.Sample(counted.payload_bytes, now);
+  operations_rate_.Sample(counted.operations, now);
+  busy_rate_.Sample(counted.busy_ns, now);
   return work;
 }
 
@@ -146,12 +169,11 @@ bool JobCommunicator::TakeActions(Clock::time_point now) {
 
 void JobCommunicator::Retire(std::uint32_t channel) {
   layouts_.erase(channel);
-  if (wire_ == nullptr) return;
   // What has been started but not posted must still find the messages that came early for it.
-  const bool unposted = std::any_of(local_order_.begin(), local_order_.end(),
+  const bool unposted = std::any_of(to_post_.begin(), to_post_.end(),
                                     [channel](OperationId id) { return id.channel == channel; });
   // Nothing of the channel will be posted again: the last number marks all that is not in flight.
-  if (!unposted) wire_->Cancel(OperationId{channel, UINT32_MAX});
+  if (!unposted) way_.wire->Cancel(OperationId{channel, UINT32_MAX});
 }
 
 std::shared_ptr<const BucketLayout> JobCommunicator::LayoutOf(const StartOperation& start) {
@@ -197,51 +219,26 @@ absl::Status JobCommunicator::Start(const StartOperation& start, Clock::time_poi
   for (std::size_t m = 0; m < ranks.size(); ++m) {
     if (ranks[m].rank == root) root_member = static_cast<int>(m);
   }
-  if (wire_ == nullptr && root_member < 0 && layout->kind() == CollectiveKind::kBroadcast) {
-    return absl::InternalError(
-        absl::StrCat("the broadcast's root rank ", root.value(), " is not on the only node"));
-  }
   const int member_count = static_cast<int>(members_.size());
   auto execution = std::make_unique<Execution>(
       start.operation, start.tensors, layout,
       BucketMemory(*layout, member_count, std::move(memory), root_member), now);
   if (running_.empty()) busy_since_ = now;
   running_.emplace(start.operation, Running{std::move(execution)});
-  local_order_.push_back(start.operation);
+  to_post_.push_back(start.operation);
   return absl::OkStatus();
 }
 
 void JobCommunicator::Cancel(OperationId id) {
   const auto found = running_.find(id);
   if (found == running_.end()) return;
-  local_order_.remove(id);
+  to_post_.remove(id);
   if (found->second.posted) {
     if (id.channel == 0) negotiated_bytes_ -= found->second.execution->layout().bytes();
-    wire_->Cancel(id);
+    way_.wire->Cancel(id);
     released_.emplace(id, std::move(found->second.execution));
   }
   running_.erase(found);
-}
-
-std::size_t JobCommunicator::AdvanceLocal(Clock::time_point now) {
-  std::size_t work = 0;
-  // Many small operations, or one slice of a large one, before other jobs have their turn.
-  for (std::size_t bytes = 0; !local_order_.empty() && bytes < kLocalTurnBytes && work < 64;) {
-    const OperationId id = local_order_.front();
-    const auto found = running_.find(id);
-    ++work;
-    bytes += found->second.execution->layout().bytes();
-    if (!found->second.execution->AdvanceLocal()) {
-      local_order_.splice(local_order_.end(), local_order_, local_order_.begin());
-      continue;
-    }
-    local_order_.pop_front();
-    const std::unique_ptr<Execution> done = std::move(found->second.execution);
-    running_.erase(found);
-    Finish(*done, now);
-  }
-  if (work > 0) CountBusy(Clock::now());
-  return work;
 }
 
 void JobCommunicator::Finish(const Execution& execution, Clock::time_point now) {
@@ -278,12 +275,12 @@ void JobCommunicator::CountBusy(Clock::time_point now) noexcept {
 void JobCommunicator::Fail(const absl::Status& cause) {
   if (failed()) return;
   failure_ = cause;
-  if (wire_ != nullptr) wire_->Abort(cause.message());
+  if (way_.wire != nullptr) way_.wire->Abort(cause.message());
   for (auto& [id, running] : running_) {
     if (running.posted) released_.emplace(id, std::move(running.execution));
   }
   running_.clear();
-  local_order_.clear();
+  to_post_.clear();
   for (Tensor& tensor : tensors_) {
     for (std::size_t m = 0; m < tensor.queues.size(); ++m) {
       auto& queue = tensor.queues[m];

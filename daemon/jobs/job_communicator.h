@@ -1,5 +1,6 @@
-// This node's part in one communicator: takes the local ranks' submissions, lets the scheduler decide,
-// executes, and completes every submission exactly once.
+// This node's part in one communicator. Of several nodes: takes the local ranks' submissions, lets the
+// scheduler decide, executes, and completes every submission exactly once. Of one node: the ranks do all
+// that themselves (LocalGroup); what is left is names, counting, and knowing who waits for whom.
 #ifndef RINGD_DAEMON_JOBS_JOB_COMMUNICATOR_H_
 #define RINGD_DAEMON_JOBS_JOB_COMMUNICATOR_H_
 
@@ -7,16 +8,20 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "backends/communicator.h"
 #include "daemon/execution/buffer_pool.h"
 #include "daemon/execution/execution.h"
 #include "daemon/jobs/coordinator_link.h"
 #include "daemon/jobs/fifo_queue.h"
+#include "daemon/jobs/local_group.h"
 #include "daemon/jobs/membership.h"
 #include "daemon/jobs/rate_window.h"
 #include "daemon/schedule/node_scheduler.h"
@@ -55,17 +60,27 @@ class JobCommunicator final : private LocalRankView {
     NodeSchedulerConfig scheduler;
   };
 
-  // `members` by local rank. `wire` is null if all ranks are on this node. `link` must outlive this.
+  // How the ranks' data comes together: exactly one is not null.
+  struct Way {
+    std::unique_ptr<Communicator> wire;  // several nodes
+    std::unique_ptr<LocalGroup> local;   // all ranks are on this node
+  };
+
+  // `members` by local rank. `link` must outlive this.
   JobCommunicator(Options options, std::shared_ptr<const Membership> membership,
-                  std::vector<std::shared_ptr<Session>> members, std::unique_ptr<Communicator> wire,
-                  CoordinatorLink* link);
+                  std::vector<std::shared_ptr<Session>> members, Way way, CoordinatorLink* link);
   ~JobCommunicator() override;
 
   CommunicatorId id() const noexcept { return options_.id; }
   const Membership& membership() const noexcept { return *membership_; }
 
   // Completes a checked description with this communicator's numbers for its name and meta.
-  void Number(Registration& registration);
+  //   kResourceExhausted: there are no numbers left.
+  absl::Status Number(Registration& registration);
+
+  // In what the members' descriptions of a tensor differ; `metas` by member, as the members say.
+  absl::StatusOr<std::string> DescribeMismatch(std::uint32_t tensor,
+                                               std::span<const std::uint32_t> metas) const;
 
   // From local member number `member`. Never blocks.
   void Submit(int member, const CheckedSubmission& submission, Clock::time_point now);
@@ -76,7 +91,9 @@ class JobCommunicator final : private LocalRankView {
   // Advances everything a bit; returns the amount of work done. An error means it must fail.
   absl::StatusOr<std::size_t> Advance(Clock::time_point now);
   // When Advance wants to be called even if nothing happens.
-  std::optional<Clock::time_point> NextTick() const { return scheduler_.NextTick(); }
+  std::optional<Clock::time_point> NextTick(Clock::time_point now) const;
+  // Looks at what goes on without ringd's doing. Call it every now and then.
+  void Look(Clock::time_point now);
 
   // Ends all that is in flight, and all to come, with `cause`. Idempotent: the first cause stays.
   void Fail(const absl::Status& cause);
@@ -86,7 +103,9 @@ class JobCommunicator final : private LocalRankView {
   void Leave(int member);
 
   // True if no submission is waiting and nothing touches any arena.
-  bool Idle() const noexcept { return running_.empty() && released_.empty() && waiting_ == 0; }
+  bool Idle() const noexcept {
+    return Quiet() && waiting_ == 0 && (way_.local == nullptr || !way_.local->AnyInFlight());
+  }
   // True if nothing touches any arena, so that it may be destroyed.
   bool Quiet() const noexcept { return running_.empty() && released_.empty(); }
 
@@ -95,7 +114,10 @@ class JobCommunicator final : private LocalRankView {
   // Positions of the local members that have not submitted the tensor's present occurrence.
   std::vector<int> MembersWithout(const std::string& tensor) const;
 
-  const JobCommunicatorCounters& counters() const noexcept { return counters_; }
+  JobCommunicatorCounters counters() const noexcept;
+  // Of one member's submissions.
+  LocalMemberCounters MemberCounters(int member) const noexcept;
+  bool CombinesLocally() const noexcept { return way_.local != nullptr; }
   NodeSchedulerStatus SchedulerStatus() const { return scheduler_.Status(); }
   CommunicatorStatistics WireStatistics() const;
   double BytesPerSecond(Clock::time_point now) const;
@@ -122,6 +144,7 @@ class JobCommunicator final : private LocalRankView {
     std::shared_ptr<const BucketLayout> layout;
   };
 
+  std::vector<WaitingSubmission> LocallyWaiting(Clock::time_point before) const;
   bool AbsentRanksAreBlocked(TensorHandle missing) const override;
   Tensor& TensorOf(TensorHandle handle);
   void ReportIfReady(TensorHandle handle, Clock::time_point now);
@@ -132,7 +155,6 @@ class JobCommunicator final : private LocalRankView {
   std::shared_ptr<const BucketLayout> LayoutOf(const StartOperation& start);
   void CompleteTensor(TensorHandle handle, const absl::Status& status);
   void Finish(const Execution& execution, Clock::time_point now);
-  std::size_t AdvanceLocal(Clock::time_point now);
   absl::StatusOr<std::size_t> PostToWire(Clock::time_point now);
   absl::StatusOr<std::size_t> AdvanceWire(Clock::time_point now);
   absl::Status DescribeHealth() const;
@@ -142,7 +164,7 @@ class JobCommunicator final : private LocalRankView {
   Options options_;
   std::shared_ptr<const Membership> membership_;
   std::vector<std::shared_ptr<Session>> members_;
-  std::unique_ptr<Communicator> wire_;
+  Way way_;
   CoordinatorLink* link_;
   NodeScheduler scheduler_;
   std::vector<Action> actions_;
@@ -154,7 +176,7 @@ class JobCommunicator final : private LocalRankView {
 
   BufferPool buffers_;  // before those who borrow from it
   std::unordered_map<OperationId, Running> running_;
-  std::list<OperationId> local_order_;  // one node: executed in turn; several: waiting to be posted
+  std::list<OperationId> to_post_;  // in the order in which they were started
   // Cancelled or failed, but the backend may still read or write the buffer.
   std::unordered_map<OperationId, std::unique_ptr<Execution>> released_;
 

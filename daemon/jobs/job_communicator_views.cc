@@ -4,6 +4,15 @@
 #include "daemon/jobs/job_communicator.h"
 
 namespace ringd {
+namespace {
+
+void SortForPeople(std::vector<WaitingSubmission>& waiting) {
+  std::stable_sort(waiting.begin(), waiting.end(), [](const auto& a, const auto& b) {
+    return a.member != b.member ? a.member < b.member : a.since < b.since;
+  });
+}
+
+}  // namespace
 
 bool JobCommunicator::AbsentRanksAreBlocked(TensorHandle missing) const {
   const auto absent = MembersWithout(scheduler_.NameOf(missing));
@@ -13,6 +22,7 @@ bool JobCommunicator::AbsentRanksAreBlocked(TensorHandle missing) const {
 }
 
 std::vector<int> JobCommunicator::MembersWithout(const std::string& tensor) const {
+  if (way_.local != nullptr) return way_.local->MembersWithout(tensor);
   std::vector<int> absent;
   const TensorHandle handle = scheduler_.Lookup(tensor).tensor;
   const Tensor* known = handle.value() < tensors_.size() ? &tensors_[handle.value()] : nullptr;
@@ -25,7 +35,57 @@ std::vector<int> JobCommunicator::MembersWithout(const std::string& tensor) cons
   return absent;
 }
 
+JobCommunicatorCounters JobCommunicator::counters() const noexcept {
+  if (way_.local == nullptr) return counters_;
+  JobCommunicatorCounters counters;
+  for (std::size_t m = 0; m < members_.size(); ++m) {
+    const LocalMemberCounters member = way_.local->Counters(static_cast<int>(m));
+    counters.tensors += member.ended - member.failed;
+    counters.operations = std::max(counters.operations, member.ended - member.failed);
+    counters.payload_bytes = std::max(counters.payload_bytes, member.bytes);
+  }
+  return counters;
+}
+
+LocalMemberCounters JobCommunicator::MemberCounters(int member) const noexcept {
+  if (way_.local != nullptr) return way_.local->Counters(member);
+  const Session& session = *members_[static_cast<std::size_t>(member)];
+  return {session.submitted(), session.completed(), session.failed(), 0};
+}
+
+absl::StatusOr<std::string> JobCommunicator::DescribeMismatch(
+    std::uint32_t tensor, std::span<const std::uint32_t> metas) const {
+  const auto& node = membership_->nodes[static_cast<std::size_t>(membership_->self.value())];
+  const std::optional<std::string> name =
+      way_.local == nullptr ? std::nullopt : way_.local->NameOf(tensor);
+  const bool known = name.has_value() && metas.size() == node.ranks.size() &&
+                     std::all_of(metas.begin(), metas.end(),
+                                 [this](std::uint32_t meta) { return meta < metas_.size(); });
+  if (!known) return absl::InvalidArgumentError("no such tensor or description");
+  std::vector<LocatedRankMeta> reports;
+  for (std::size_t m = 0; m < metas.size(); ++m) {
+    reports.push_back({RankMeta{node.ranks[m].rank, metas_[metas[m]]}, node.name});
+  }
+  return ringd::DescribeMismatch(*name, reports);
+}
+
+std::vector<WaitingSubmission> JobCommunicator::LocallyWaiting(Clock::time_point before) const {
+  std::vector<WaitingSubmission> waiting;
+  for (LocalWait& wait : way_.local->Waiting(before, Clock::now())) {
+    WaitingSubmission& entry = waiting.emplace_back();
+    entry.member = wait.member;
+    entry.name = std::move(wait.tensor);
+    entry.bytes = wait.meta_id < metas_.size() ? ByteCount(metas_[wait.meta_id]) : 0;
+    entry.since = wait.since;
+    entry.state = wait.arrived ? TensorState::kRunning : TensorState::kIdle;
+    entry.absent_members = std::move(wait.absent);
+  }
+  SortForPeople(waiting);
+  return waiting;
+}
+
 std::vector<WaitingSubmission> JobCommunicator::Waiting(Clock::time_point before) const {
+  if (way_.local != nullptr) return LocallyWaiting(before);
   std::vector<WaitingSubmission> waiting;
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     const Tensor& tensor = tensors_[t];
@@ -43,26 +103,24 @@ std::vector<WaitingSubmission> JobCommunicator::Waiting(Clock::time_point before
       }
     }
   }
-  std::stable_sort(waiting.begin(), waiting.end(), [](const auto& a, const auto& b) {
-    return a.member != b.member ? a.member < b.member : a.since < b.since;
-  });
+  SortForPeople(waiting);
   return waiting;
 }
 
 CommunicatorStatistics JobCommunicator::WireStatistics() const {
-  return wire_ == nullptr ? CommunicatorStatistics{} : wire_->Statistics();
+  return way_.wire == nullptr ? CommunicatorStatistics{} : way_.wire->Statistics();
 }
 
 double JobCommunicator::BytesPerSecond(Clock::time_point now) const {
-  return bytes_rate_.PerSecond(counters_.payload_bytes, now);
+  return bytes_rate_.PerSecond(counters().payload_bytes, now);
 }
 
 double JobCommunicator::OperationsPerSecond(Clock::time_point now) const {
-  return operations_rate_.PerSecond(counters_.operations, now);
+  return operations_rate_.PerSecond(counters().operations, now);
 }
 
 double JobCommunicator::BusyShare(Clock::time_point now) const {
-  return busy_rate_.PerSecond(counters_.busy_ns, now) / 1e9;
+  return busy_rate_.PerSecond(counters().busy_ns, now) / 1e9;
 }
 
 }  // namespace ringd

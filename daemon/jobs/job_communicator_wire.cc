@@ -16,7 +16,7 @@ constexpr std::size_t kMaxNegotiatedBytes = std::size_t{1} << 30;
 absl::StatusOr<std::size_t> JobCommunicator::PostToWire(Clock::time_point now) {
   std::size_t work = 0;
   bool negotiated_wait = false;
-  for (auto it = local_order_.begin(); it != local_order_.end();) {
+  for (auto it = to_post_.begin(); it != to_post_.end();) {
     const OperationId id = *it;
     Running& running = running_.at(id);
     const std::size_t bytes = running.execution->layout().bytes();
@@ -25,7 +25,7 @@ absl::StatusOr<std::size_t> JobCommunicator::PostToWire(Clock::time_point now) {
       // learned barrier: the backend carries it out.)
       const std::unique_ptr<Execution> done = std::move(running.execution);
       running_.erase(id);
-      it = local_order_.erase(it);
+      it = to_post_.erase(it);
       Finish(*done, now);
       continue;
     }
@@ -51,10 +51,10 @@ absl::StatusOr<std::size_t> JobCommunicator::PostToWire(Clock::time_point now) {
                                      .front()
                                      .submission.registration;
     const NodeIndex root = membership_->NodeOf(first.meta.root_rank);
-    if (!wire_->TryPost(running.execution->Request(root))) break;
+    if (!way_.wire->TryPost(running.execution->Request(root))) break;
     running.posted = true;
     if (id.channel == 0) negotiated_bytes_ += bytes;
-    it = local_order_.erase(it);
+    it = to_post_.erase(it);
     ++work;
   }
   return work;
@@ -66,7 +66,7 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceWire(Clock::time_point now) 
   std::size_t work = *posted;
   absl::Status failure;
   std::array<Completion, 16> completions;
-  for (std::size_t count; (count = wire_->Poll(completions)) > 0;) {
+  for (std::size_t count; (count = way_.wire->Poll(completions)) > 0;) {
     work += count;
     for (std::size_t i = 0; i < count; ++i) {
       const Completion& completion = completions[i];
@@ -97,8 +97,8 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceWire(Clock::time_point now) 
 }
 
 absl::Status JobCommunicator::DescribeHealth() const {
-  absl::Status health = wire_->health();
-  const int lost = wire_->lost_node().value();
+  absl::Status health = way_.wire->health();
+  const int lost = way_.wire->lost_node().value();
   if (health.ok() || lost < 0 || lost >= membership_->node_count()) return health;
   const MemberNode& node = membership_->nodes[static_cast<std::size_t>(lost)];
   return absl::AbortedError(

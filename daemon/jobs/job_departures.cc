@@ -135,9 +135,9 @@ bool Job::NeedsTicks() const noexcept {
                      [](const auto& entry) { return entry.second.lost_since.has_value(); });
 }
 
-std::optional<Clock::time_point> Job::NextTick() const {
+std::optional<Clock::time_point> Job::NextTick(Clock::time_point now) const {
   if (communicator_ == nullptr || state_ == State::kFailed) return std::nullopt;
-  return communicator_->NextTick();
+  return communicator_->NextTick(now);
 }
 
 void Job::Tick(Clock::time_point now) {
@@ -158,7 +158,9 @@ void Job::Tick(Clock::time_point now) {
                      options_.rendezvous, " has not answered; on ", options_.node_name, " ",
                      members_.size(), " of ", options_.local_size, " local ranks joined")));
   }
-  if (state_ != State::kRunning || communicator_->Idle()) return;
+  if (state_ != State::kRunning) return;
+  communicator_->Look(now);
+  if (communicator_->Idle()) return;
   if (!left_ranks_.empty() && now - last_left_ >= kLeaveGrace) {
     for (const WaitingSubmission& entry : communicator_->Waiting(now - kLeaveGrace)) {
       if (entry.state == TensorState::kRunning && now - entry.since < kRunningGrace) continue;

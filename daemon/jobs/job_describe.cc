@@ -108,7 +108,7 @@ void Job::Describe(v1::Communicator* out, absl::string_view backend, Clock::time
     link->set_host(membership.nodes[static_cast<std::size_t>(neighbour.node.value())].name);
     link->set_transports(neighbour.transports);
   }
-  const JobCommunicatorCounters& counters = communicator_->counters();
+  const JobCommunicatorCounters counters = communicator_->counters();
   out->set_tensors(counters.tensors);
   out->set_operations(counters.operations);
   out->set_bytes_reduced(counters.payload_bytes);
@@ -148,13 +148,14 @@ void Job::Describe(v1::QueuesReply* out, Clock::time_point now) const {
     queue->set_rank(member.rank.value());
     queue->set_pid(member.pid);
     queue->set_state(StateOf(member));
-    if (member.session != nullptr) {
-      queue->set_submitted(member.session->submitted());
-      queue->set_completed(member.session->completed());
-      queue->set_failed(member.session->failed());
-      queue->set_in_flight(static_cast<std::uint32_t>(member.session->in_flight()));
-    }
     const int position = PositionOf(member);
+    if (member.session != nullptr && communicator_ != nullptr) {
+      const LocalMemberCounters counters = communicator_->MemberCounters(position);
+      queue->set_submitted(counters.submitted);
+      queue->set_completed(counters.ended);
+      queue->set_failed(counters.failed);
+      queue->set_in_flight(static_cast<std::uint32_t>(counters.submitted - counters.ended));
+    }
     std::size_t shown_count = 0;
     for (const WaitingSubmission& entry : waiting) {
       if (entry.member != position || shown_count >= kPendingShown) continue;

@@ -27,6 +27,14 @@ class ClientService final : public v1::Client::Service {
     });
   }
 
+  grpc::Status DescribeMismatch(grpc::ServerContext* context,
+                                const v1::DescribeMismatchRequest* request,
+                                v1::DescribeMismatchReply* reply) override {
+    return WithToken(*context, [&](absl::string_view token) {
+      return engine_->DescribeMismatch(token, *request, reply);
+    });
+  }
+
   grpc::Status Leave(grpc::ServerContext* context, const v1::LeaveRequest*,
                      v1::LeaveReply*) override {
     return WithToken(*context, [&](absl::string_view token) { return engine_->Leave(token); });

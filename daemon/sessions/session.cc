@@ -130,15 +130,34 @@ void Session::FlushCompletions() noexcept {
 }
 
 void Session::Notify(NoticeKind kind, absl::string_view text) noexcept {
+  SendNotice(kind, std::as_bytes(std::span(text.data(), text.size())), -1);
+}
+
+void Session::SendMemory(NoticeKind kind, std::span<const std::byte> notice, int fd) noexcept {
+  SendNotice(kind, notice, fd);
+}
+
+void Session::SendNotice(NoticeKind kind, std::span<const std::byte> text, int fd) noexcept {
   const auto length =
       static_cast<std::uint32_t>(std::min<std::size_t>(text.size(), kMaxNoticeBytes));
   NoticeHeader header{static_cast<std::uint32_t>(kind), length};
-  // A socket that takes only part of a frame would leave the client out of step: then no more are sent.
-  char frame[sizeof(NoticeHeader) + kMaxNoticeBytes];
-  std::memcpy(frame, &header, sizeof(header));
-  std::memcpy(frame + sizeof(header), text.data(), length);
+  iovec parts[] = {{&header, sizeof(header)}, {const_cast<std::byte*>(text.data()), length}};
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = 2;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  if (fd >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
+  }
   const std::size_t size = sizeof(header) + length;
-  const ssize_t sent = ::send(lifeline(), frame, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t sent = ::sendmsg(lifeline(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  // A socket that takes only part of a frame would leave the client out of step: then no more are sent.
   if (sent > 0 && static_cast<std::size_t>(sent) < size) ::shutdown(lifeline(), SHUT_WR);
 }
 

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -49,6 +50,8 @@ class Session {
   int lifeline() const noexcept { return resources_->lifeline.get(); }
   int pidfd() const noexcept { return resources_->pidfd.get(); }
   int event_fd() const noexcept { return resources_->event_fd.get(); }
+  int arena_fd() const noexcept { return resources_->arena_fd.get(); }
+  std::uint64_t arena_bytes() const noexcept { return resources_->arena_bytes; }
 
   // The next submission, or nothing. A status other than OK in `violation` means that the client broke
   // the rules: end the session, and call nothing but Notify any more. Does not allocate.
@@ -72,6 +75,9 @@ class Session {
   // Sends one frame on the lifeline, without blocking; dropped if the client does not read.
   void Notify(NoticeKind kind, absl::string_view text) noexcept;
 
+  // Sends a notice whose text is a structure, with a descriptor. As Notify otherwise.
+  void SendMemory(NoticeKind kind, std::span<const std::byte> notice, int fd) noexcept;
+
   // The number for this description; the same for an equal one.
   RegistrationId Register(Registration registration);
   std::size_t registration_count() const noexcept { return registrations_.size(); }
@@ -82,6 +88,7 @@ class Session {
   std::uint64_t in_flight() const noexcept { return next_sequence_ - completed_; }
 
  private:
+  void SendNotice(NoticeKind kind, std::span<const std::byte> text, int fd) noexcept;
   absl::Status Check(const Submission& record, CheckedSubmission& checked) const;
 
   std::unique_ptr<SessionResources> resources_;

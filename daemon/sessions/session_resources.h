@@ -33,6 +33,7 @@ struct SessionResources {
   MemoryMapping arena;
   SessionSegmentLayout layout;
   std::uint64_t arena_bytes = 0;
+  UniqueFd arena_fd;  // for the other ranks of a one-node job
 
   // The session's place among those that the limits allow, given back when this goes. May be null.
   std::shared_ptr<const void> admission;

@@ -58,7 +58,25 @@ enum class NoticeKind : std::uint32_t {
   kWarning = 1,       // a stall: the text names who is waited for; the client's log shows it
   kFailure = 2,       // the session's job has failed; the text is the root cause
   kSessionEnded = 3,  // ringd ends this session; the text says why
+  // One-node jobs, before Join is answered: memory that the ranks share. The text is the structure named
+  // below, and one descriptor comes with it.
+  kJobSegment = 4,   // JobSegmentNotice; memfd, sealed: JobSegmentHeader and what follows it
+  kMemberArena = 5,  // MemberArenaNotice; memfd, sealed: another rank's arena
 };
+
+struct JobSegmentNotice {
+  std::uint64_t segment_bytes;
+  std::uint32_t member_count;
+  std::uint32_t member;  // the receiver's place among them
+};
+static_assert(sizeof(JobSegmentNotice) == 16);
+
+struct MemberArenaNotice {
+  std::uint64_t arena_bytes;
+  std::uint32_t member;  // whose
+  std::uint32_t reserved;
+};
+static_assert(sizeof(MemberArenaNotice) == 16);
 
 struct NoticeHeader {
   std::uint32_t kind;         // a NoticeKind; unknown kinds are skipped

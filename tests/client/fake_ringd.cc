@@ -331,6 +331,8 @@ struct FakeRingd::State final : public v1::Client::Service {
                                  static_cast<DataType>(tensor.data_type()),
                                  tensor.root_rank() == rank};
       reply->add_registrations(number->second);
+      reply->add_tensors(0);
+      reply->add_metas(0);
     }
     return grpc::Status::OK;
   }

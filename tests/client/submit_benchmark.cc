@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/core/operations.h"
+#include "client/core/ring_operations.h"
 #include "client/core/registrations.h"
 #include "client/core/staging.h"
 #include "proto/base/memfd.h"
@@ -43,13 +43,13 @@ int Run() {
   Arena arena(Map(1 << 20));
   Registrations registrations;
   Staging staging(arena, registrations);
-  Operations operations(view, kCapacity, 2 * kCapacity, UniqueFd(::eventfd(0, 0)), state,
+  RingOperations operations(view, kCapacity, 2 * kCapacity, UniqueFd(::eventfd(0, 0)), state,
                         std::chrono::microseconds(1000));
   TensorDescription description;
   description.name = "benchmark";
   description.shape = {1024};
   description.element_count = 1024;
-  const ringd_registration number = registrations.Add(description, 1, 0);
+  const ringd_registration number = registrations.Add(description, {1}, 0);
   void* data = *arena.AllocateZeroed(4096);
 
   const auto submit = [&] {

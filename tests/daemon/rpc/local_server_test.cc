@@ -49,6 +49,10 @@ class FakeEngine final : public EngineControl {
                                v1::RegisterTensorsReply*) override {
     return absl::InvalidArgumentError(std::string(100'000, 'x'));
   }
+  absl::Status DescribeMismatch(absl::string_view, const v1::DescribeMismatchRequest&,
+                                v1::DescribeMismatchReply*) override {
+    return absl::OkStatus();
+  }
   absl::Status Leave(absl::string_view) override { return absl::OkStatus(); }
   absl::Status GetStatus(v1::StatusReply* reply) override {
     reply->set_node_name("node-a");

@@ -18,6 +18,10 @@ class UnavailableEngine final : public EngineControl {
                                v1::RegisterTensorsReply*) override {
     return No();
   }
+  absl::Status DescribeMismatch(absl::string_view, const v1::DescribeMismatchRequest&,
+                                v1::DescribeMismatchReply*) override {
+    return No();
+  }
   absl::Status Leave(absl::string_view) override { return No(); }
   absl::Status GetStatus(v1::StatusReply*) override { return No(); }
   absl::Status ListJobs(const v1::ListJobsRequest&, v1::JobsReply*) override { return No(); }

@@ -1,4 +1,4 @@
-#include "client/core/operations.h"
+#include "client/core/ring_operations.h"
 
 #include <sched.h>
 #include <unistd.h>
@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "client/core/relax.h"
 
 namespace ringd::client {
 namespace {
@@ -18,17 +19,9 @@ constexpr std::chrono::milliseconds kLongestSleep{100};
 // Looks between two readings of the clock while spinning.
 constexpr int kLooksPerClock = 32;
 
-inline void Relax() noexcept {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 }  // namespace
 
-Operations::Operations(const SessionSegmentView& segment, std::uint32_t submission_capacity,
+RingOperations::RingOperations(const SessionSegmentView& segment, std::uint32_t submission_capacity,
                        std::uint32_t completion_capacity, UniqueFd engine_wakeup,
                        SessionState& state, std::chrono::nanoseconds spin_budget)
     : segment_(segment),
@@ -41,7 +34,7 @@ Operations::Operations(const SessionSegmentView& segment, std::uint32_t submissi
       slot_mask_(submission_capacity - 1),
       slots_(submission_capacity) {}
 
-SubmitResult Operations::TrySubmit(Submission& record, const OperationEnd& end) {
+SubmitResult RingOperations::TrySubmit(Submission& record, const OperationEnd& end) {
   if (!state_.alive()) return SubmitResult::kEnded;
   record.submitted_ns = MonotonicNanos();
   {
@@ -78,7 +71,7 @@ SubmitResult Operations::TrySubmit(Submission& record, const OperationEnd& end) 
   return SubmitResult::kOk;
 }
 
-void Operations::RingEngine() noexcept {
+void RingOperations::RingEngine() noexcept {
   // Pairs with the engine's fence: our record before, the look at engine_sleeps after.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (segment_.header->engine_sleeps.load(std::memory_order_relaxed) == 0) return;
@@ -90,7 +83,7 @@ void Operations::RingEngine() noexcept {
   [[maybe_unused]] const ssize_t written = ::write(engine_wakeup_.get(), &one, sizeof(one));
 }
 
-void Operations::MakeRoomInSlot(Slot& slot) {
+void RingOperations::MakeRoomInSlot(Slot& slot) {
   const std::uint64_t word = slot.word.load(std::memory_order_relaxed);
   auto straggler = std::make_unique<Slot>();
   straggler->word.store(word, std::memory_order_relaxed);
@@ -100,7 +93,7 @@ void Operations::MakeRoomInSlot(Slot& slot) {
   slot.outcome = {};
 }
 
-Operations::Slot* Operations::Find(std::uint64_t sequence) {
+RingOperations::Slot* RingOperations::Find(std::uint64_t sequence) {
   Slot& slot = SlotOf(sequence);
   const std::uint64_t word = slot.word.load(std::memory_order_relaxed);
   if (word >> 2 == sequence && (word & 3) != kFree) return &slot;
@@ -108,19 +101,19 @@ Operations::Slot* Operations::Find(std::uint64_t sequence) {
   return straggler == stragglers_.end() ? nullptr : straggler->second.get();
 }
 
-bool Operations::HasUndrained() const noexcept {
+bool RingOperations::HasUndrained() const noexcept {
   // Acquire pairs with ringd's release when it publishes completions.
   return segment_.completion_cursors->produced.load(std::memory_order_acquire) !=
          drained_.load(std::memory_order_acquire);
 }
 
-void Operations::DrainIfAny() {
+void RingOperations::DrainIfAny() {
   if (!HasUndrained()) return;
   MutexLock lock(mutex_);
   Drain();
 }
 
-void Operations::Drain() {
+void RingOperations::Drain() {
   CompletionRecord record;
   std::uint64_t drained = drained_.load(std::memory_order_relaxed);
   for (;;) {
@@ -135,7 +128,7 @@ void Operations::Drain() {
   }
 }
 
-void Operations::Accept(const CompletionRecord& record) {
+void RingOperations::Accept(const CompletionRecord& record) {
   Slot* slot = record.sequence < next_sequence_.load(std::memory_order_relaxed)
                    ? Find(record.sequence)
                    : nullptr;
@@ -155,7 +148,7 @@ void Operations::Accept(const CompletionRecord& record) {
   slot->word.store(Word(record.sequence, kDone), std::memory_order_release);
 }
 
-std::shared_ptr<const std::string> Operations::TextOf(const CompletionRecord& record) {
+std::shared_ptr<const std::string> RingOperations::TextOf(const CompletionRecord& record) {
   if (record.error_slot >= kErrorTextSlots) return nullptr;
   if (cached_error_ != nullptr && cached_error_slot_ == record.error_slot &&
       cached_error_version_ == record.error_version) {
@@ -170,7 +163,7 @@ std::shared_ptr<const std::string> Operations::TextOf(const CompletionRecord& re
   return cached_error_;
 }
 
-WaitResult Operations::Look(std::uint64_t sequence) {
+WaitResult RingOperations::Look(std::uint64_t sequence) {
   const std::uint64_t word = SlotOf(sequence).word.load(std::memory_order_acquire);
   if (word == Word(sequence, kDone)) return WaitResult::kDone;
   if (word == Word(sequence, kInFlight)) return WaitResult::kTimeout;
@@ -184,7 +177,7 @@ WaitResult Operations::Look(std::uint64_t sequence) {
 
 // `condition` says kTimeout for "not yet"; anything else ends the wait with that result.
 template <typename Condition>
-WaitResult Operations::WaitFor(Condition condition, Clock::time_point deadline) {
+WaitResult RingOperations::WaitFor(Condition condition, Clock::time_point deadline) {
   // The common case costs no clock: what is waited for has come already.
   DrainIfAny();
   if (const WaitResult result = condition(); result != WaitResult::kTimeout) return result;
@@ -238,18 +231,18 @@ WaitResult Operations::WaitFor(Condition condition, Clock::time_point deadline) 
   }
 }
 
-bool Operations::WaitForRoom() {
+bool RingOperations::WaitForRoom(const OperationEnd& /*end*/) {
   const auto condition = [this] {
     return in_flight() < capacity_ ? WaitResult::kDone : WaitResult::kTimeout;
   };
   return WaitFor(condition, Clock::time_point::max()) == WaitResult::kDone;
 }
 
-WaitResult Operations::Wait(std::uint64_t sequence, Clock::time_point deadline) {
+WaitResult RingOperations::Wait(std::uint64_t sequence, Clock::time_point deadline) {
   return WaitFor([this, sequence] { return Look(sequence); }, deadline);
 }
 
-WaitResult Operations::Test(std::uint64_t sequence) {
+WaitResult RingOperations::Test(std::uint64_t sequence) {
   DrainIfAny();
   const WaitResult result = Look(sequence);
   if (result == WaitResult::kTimeout && state_.GivenUp()) return WaitResult::kEnded;
@@ -258,7 +251,7 @@ WaitResult Operations::Test(std::uint64_t sequence) {
   return result;
 }
 
-bool Operations::Consume(std::uint64_t sequence, OperationOutcome& outcome, OperationEnd& end) {
+bool RingOperations::Consume(std::uint64_t sequence, OperationOutcome& outcome, OperationEnd& end) {
   MutexLock lock(mutex_);
   Slot* slot = Find(sequence);
   if (slot == nullptr) return false;
@@ -277,6 +270,6 @@ bool Operations::Consume(std::uint64_t sequence, OperationOutcome& outcome, Oper
   return true;
 }
 
-void Operations::WakeAll() noexcept { segment_.header->completions.Ring(); }
+void RingOperations::WakeAll() noexcept { segment_.header->completions.Ring(); }
 
 }  // namespace ringd::client

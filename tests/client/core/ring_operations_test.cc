@@ -1,6 +1,6 @@
 // Operations without gRPC or sockets: the rings, with a thread of the test as the engine. Runs under
 // ThreadSanitizer too.
-#include "client/core/operations.h"
+#include "client/core/ring_operations.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -72,7 +72,7 @@ struct Fixture {
 
   Segment segment;
   SessionState state;
-  Operations operations;
+  RingOperations operations;
 };
 
 TEST_CASE("Operations: sequences have no gap and each carries its own end") {
@@ -236,7 +236,7 @@ TEST_CASE("Operations: many submitters, many waiters and completions in any orde
         const auto mark = static_cast<std::uintptr_t>(t * kRounds + round);
         end.copy_to = reinterpret_cast<void*>(mark);
         while (fixture.operations.TrySubmit(record, end) == SubmitResult::kFull) {
-          if (!fixture.operations.WaitForRoom()) ++wrong;
+          if (!fixture.operations.WaitForRoom({})) ++wrong;
         }
         pending.push_back({record.sequence, mark});
         while (pending.size() > random() % 6) {

@@ -1,6 +1,6 @@
-// The operations of one context: from the submission ring to the completion ring and to the waiter.
-#ifndef RINGD_CLIENT_CORE_OPERATIONS_H_
-#define RINGD_CLIENT_CORE_OPERATIONS_H_
+// Operations that ringd carries out: from the submission ring to the completion ring and to the waiter.
+#ifndef RINGD_CLIENT_CORE_RING_OPERATIONS_H_
+#define RINGD_CLIENT_CORE_RING_OPERATIONS_H_
 
 #include <atomic>
 #include <cstdint>
@@ -9,47 +9,15 @@
 #include <unordered_map>
 #include <vector>
 
+#include "client/core/operation_queue.h"
 #include "client/core/session_state.h"
 #include "client/core/spin_policy.h"
 #include "proto/base/cache_line.h"
-#include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
 #include "proto/shm/session_segment.h"
 
 namespace ringd::client {
-
-struct Registration;
-
-inline constexpr std::uint64_t kNoStaging = ~std::uint64_t{0};
-
-// What is left to do when an operation has ended well, and to give back in any case.
-struct OperationEnd {
-  Registration* registration = nullptr;
-  const void* copy_from = nullptr;  // null: nothing to copy
-  void* copy_to = nullptr;
-  std::uint64_t staging_offset = kNoStaging;  // of the arena; to be given back
-};
-
-// How an operation ended.
-struct OperationOutcome {
-  bool completed = false;                   // false: ringd has not said, and will not
-  std::int32_t status = 0;                  // an absl::StatusCode
-  std::shared_ptr<const std::string> text;  // null if status is 0, or if the words were lost
-};
-
-enum class SubmitResult : std::uint8_t {
-  kOk = 0,
-  kFull,   // as many operations are in flight as the ring has room for
-  kEnded,  // the context can't be used any more: SessionState says why
-};
-
-enum class WaitResult : std::uint8_t {
-  kDone = 0,
-  kTimeout,
-  kEnded,    // the context came to its end and this operation will not complete
-  kUnknown,  // no such operation, or it has been consumed
-};
 
 // Every operation has a slot, found by its sequence number; the rare one that is still there when its
 // slot's turn comes again moves to a map. Completions are drained by whoever waits: there is no
@@ -62,35 +30,28 @@ enum class WaitResult : std::uint8_t {
 //   ringd always has room for a completion.
 // Trust: a completion for an operation that isn't in flight ends the session. The library trusts ringd
 //   with the content, not with its own memory.
-class Operations {
+class RingOperations final : public OperationQueue {
  public:
-  Operations(const SessionSegmentView& segment, std::uint32_t submission_capacity,
+  RingOperations(const SessionSegmentView& segment, std::uint32_t submission_capacity,
              std::uint32_t completion_capacity, UniqueFd engine_wakeup, SessionState& state,
              std::chrono::nanoseconds spin_budget);
 
-  // Pushes `record`, whose sequence, time and flags it fills in, and wakes ringd if that sleeps. May allocate
-  // only if an operation has been left unconsumed for a whole turn of the ring.
-  SubmitResult TrySubmit(Submission& record, const OperationEnd& end);
+  // Wakes ringd if that sleeps. May allocate only if an operation has been left unconsumed for a whole turn
+  // of the ring.
+  SubmitResult TrySubmit(Submission& record, const OperationEnd& end) override;
+  [[nodiscard]] bool WaitForRoom(const OperationEnd& end) override;
+  WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) override;
+  WaitResult Test(std::uint64_t sequence) override;
+  [[nodiscard]] bool Consume(std::uint64_t sequence, OperationOutcome& outcome,
+                             OperationEnd& end) override;
+  void WakeAll() noexcept override;
 
-  // Blocks until there is room for another submission. False when the context has ended instead.
-  [[nodiscard]] bool WaitForRoom();
-
-  // Blocks until the operation has ended, at most until `deadline`. Does not consume it.
-  WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline);
-
-  // As Wait, without blocking: kTimeout means that it is still in flight.
-  WaitResult Test(std::uint64_t sequence);
-
-  // Takes the operation out. False if somebody else has. Call after Wait gave kDone or kEnded; if the
-  // outcome is not `completed`, SessionState has the reason.
-  [[nodiscard]] bool Consume(std::uint64_t sequence, OperationOutcome& outcome, OperationEnd& end);
-
-  // Wakes every waiter so that it looks at SessionState again.
-  void WakeAll() noexcept;
-
-  // How many threads are in WaitForRoom or Wait right now.
-  std::uint32_t waiters() const noexcept { return waiters_.load(std::memory_order_acquire); }
-  std::uint32_t in_flight() const noexcept { return in_flight_.load(std::memory_order_acquire); }
+  std::uint32_t waiters() const noexcept override {
+    return waiters_.load(std::memory_order_acquire);
+  }
+  std::uint32_t in_flight() const noexcept override {
+    return in_flight_.load(std::memory_order_acquire);
+  }
 
  private:
   enum State : std::uint64_t { kFree = 0, kInFlight = 1, kDone = 2 };
@@ -155,4 +116,4 @@ class Operations {
 
 }  // namespace ringd::client
 
-#endif  // RINGD_CLIENT_CORE_OPERATIONS_H_
+#endif  // RINGD_CLIENT_CORE_RING_OPERATIONS_H_

@@ -1,0 +1,170 @@
+// Operations of a one-node job: the ranks combine their tensors themselves, in the memory they share.
+#ifndef RINGD_CLIENT_CORE_LOCAL_OPERATIONS_H_
+#define RINGD_CLIENT_CORE_LOCAL_OPERATIONS_H_
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "client/core/job_memory.h"
+#include "client/core/operation_queue.h"
+#include "client/core/registrations.h"
+#include "client/core/session_state.h"
+#include "client/core/spin_policy.h"
+#include "proto/base/cache_line.h"
+#include "proto/base/mutex.h"
+#include "proto/shm/chunk_claims.h"
+#include "proto/shm/job_segment.h"
+
+namespace ringd::client {
+
+// One member's part in the protocol of proto/shm/job_segment.h. ringd is not woken: whoever waits does
+// the work, its own operation first, then those submitted after it. A tensor of up to
+// kAtOnceBytes is combined by the rank that comes last, when it submits.
+//
+// Thread safety: any thread may call anything. The lock is held for well under a microsecond; nobody
+//   sleeps or combines more than kInlineBytes under it.
+// Ownership: borrows the job's memory, the session's state and the registrations, which must outlive it.
+// Invariants: occurrences of one tensor end in order. Results have the same bits on all ranks: the
+//   contributions are combined in the order of the local ranks, whoever does it.
+// Failure: when the context has ended, waiters first see to it that no other rank writes into their tensor
+//   any more (for kQuietDeadline at most: a rank may have died or been stopped while it wrote).
+class LocalOperations final : public OperationQueue {
+ public:
+  static constexpr std::uint64_t kAtOnceBytes = 1024;
+  static constexpr std::chrono::milliseconds kQuietDeadline{100};
+
+  // At most `capacity` (a power of two) operations are in flight.
+  LocalOperations(const JobMemory& memory, std::uint32_t capacity, SessionState& state,
+                  std::chrono::nanoseconds spin_budget);
+  ~LocalOperations() override;
+
+  // True if the tensor travels in its slot, from and to memory of any kind: then SubmitInline.
+  static bool IsInline(const Registration& registration) noexcept {
+    return registration.bytes <= kInlineBytes;
+  }
+  // As TrySubmit, without staging. `sequence` is the operation's number.
+  SubmitResult SubmitInline(Registration& registration, const void* source, void* destination,
+                            std::uint64_t& sequence);
+
+  SubmitResult TrySubmit(Submission& record, const OperationEnd& end) override;
+  [[nodiscard]] bool WaitForRoom(const OperationEnd& end) override;
+  WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) override;
+  // May combine one chunk of what all ranks have submitted.
+  WaitResult Test(std::uint64_t sequence) override;
+  [[nodiscard]] bool Consume(std::uint64_t sequence, OperationOutcome& outcome,
+                             OperationEnd& end) override;
+  void WakeAll() noexcept override;
+
+  std::uint32_t waiters() const noexcept override {
+    return waiters_.load(std::memory_order_acquire);
+  }
+  std::uint32_t in_flight() const noexcept override {
+    return in_flight_.load(std::memory_order_acquire);
+  }
+
+ private:
+  enum State : std::uint64_t { kFree = 0, kInFlight = 1, kDone = 2 };
+  static constexpr std::uint64_t Word(std::uint64_t sequence, State state) noexcept {
+    return sequence << 2 | state;
+  }
+
+  struct Tensor;
+  // One operation. Never freed, used again.
+  struct alignas(kCacheLineBytes) Operation {
+    std::atomic<std::uint64_t> word{0};  // sequence and State; written under mutex_
+    // What a spinning waiter looks at without the lock; for an operation that is in flight they stand.
+    std::atomic<Tensor*> tensor{nullptr};
+    std::atomic<std::uint64_t> occurrence{0};
+    std::atomic<std::uint32_t> chunk_count{0};  // 0: inline
+    // The rest is guarded by mutex_.
+    Registration* registration = nullptr;
+    void* inline_destination = nullptr;
+    OperationEnd end;
+    OperationOutcome outcome;
+  };
+  // All that this member knows of one name.
+  struct Tensor {
+    explicit Tensor(std::uint32_t tensor_number) : number(tensor_number) {}
+    const std::uint32_t number;
+    std::atomic<std::uint64_t> ended{0};  // written under mutex_
+    // The rest is guarded by mutex_.
+    std::uint64_t posted = 0;
+    std::uint64_t room_until = 0;  // occurrences below this may be posted
+    std::array<Operation*, kOccurrencesInFlight> pending{};
+  };
+  // A claimed chunk, with all that is needed to reduce it.
+  struct Chunk {
+    Registration* registration = nullptr;
+    std::uint32_t tensor = 0;
+    std::uint64_t occurrence = 0;
+    std::uint32_t chunk_count = 0;
+    int chunk = kNoChunk;
+  };
+
+  SubmitResult Post(Registration& registration, const OperationEnd& end, const void* inline_source,
+                    void* inline_destination, std::uint64_t source_offset,
+                    std::uint64_t destination_offset, std::uint64_t& sequence);
+  Tensor& TensorOf(std::uint32_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasRoom(Tensor& tensor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Operation& TakeOperation(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Operation* Find(std::uint64_t sequence);
+  Operation* FindLocked(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  bool HasArrived(std::uint32_t tensor, std::uint64_t occurrence) const noexcept;
+  // A look without the lock. False: Advance would find nothing to do, since some member has not submitted.
+  bool MayAdvance(const Operation& operation) const noexcept;
+  // Ends what can be ended, or reduces one chunk, of this operation's tensor or of later operations.
+  // False if there was nothing to do.
+  bool Advance(Operation& operation, std::uint64_t sequence);
+  // True if any operation has ended.
+  bool EndInOrder(Tensor& tensor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool TryEnd(Tensor& tensor, Operation& operation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Conflicts(const Tensor& tensor, std::uint64_t occurrence,
+                 std::vector<std::uint32_t>* metas) const;
+  std::uint32_t MemberOf(std::int32_t rank) const noexcept;
+  void CombineInline(const Tensor& tensor, const Operation& operation) const;
+  std::optional<Chunk> Claim(Tensor& tensor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<Chunk> ClaimLater(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Reduce(const Chunk& chunk);
+  // Nobody writes for this operation any more when it returns.
+  void Quieten(Operation& operation);
+  void RingOthers() noexcept;
+
+  WaitResult Look(const Operation& operation, std::uint64_t sequence) const noexcept;
+  Operation* OldestInFlight(std::uint64_t from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  template <typename Done, typename Work>
+  bool WaitUntil(Done done, Work work, std::chrono::nanoseconds longest_sleep,
+                 Clock::time_point deadline);
+
+  const JobMemory& memory_;
+  const JobSegmentView segment_;
+  const std::uint32_t self_;
+  const std::uint32_t member_count_;
+  const std::uint32_t capacity_;
+  SessionState& state_;
+  SpinPolicy spin_;
+  SharedMember& own_state_;
+
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Tensor>> tensors_ ABSL_GUARDED_BY(mutex_);  // by number
+  std::deque<Operation> operations_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Operation*> free_ ABSL_GUARDED_BY(mutex_);
+  // By sequence, the low bits; who is not consumed before his place is needed moves to the stragglers.
+  const std::uint64_t table_mask_;
+  std::vector<std::atomic<Operation*>> table_;
+  std::unordered_map<std::uint64_t, Operation*> stragglers_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::atomic<std::uint32_t> in_flight_{0};  // written under mutex_
+  std::atomic<std::uint32_t> waiters_{0};
+};
+
+}  // namespace ringd::client
+
+#endif  // RINGD_CLIENT_CORE_LOCAL_OPERATIONS_H_

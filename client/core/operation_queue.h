@@ -1,0 +1,84 @@
+// The operations of one context, from submission to the waiter: what both ways of carrying them out share.
+#ifndef RINGD_CLIENT_CORE_OPERATION_QUEUE_H_
+#define RINGD_CLIENT_CORE_OPERATION_QUEUE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "proto/base/clock.h"
+#include "proto/shm/submission.h"
+
+namespace ringd::client {
+
+struct Registration;
+
+inline constexpr std::uint64_t kNoStaging = ~std::uint64_t{0};
+
+// What is left to do when an operation has ended well, and to give back in any case.
+struct OperationEnd {
+  Registration* registration = nullptr;
+  const void* copy_from = nullptr;  // null: nothing to copy
+  void* copy_to = nullptr;
+  std::uint64_t staging_offset = kNoStaging;  // of the arena; to be given back
+};
+
+// How an operation ended.
+struct OperationOutcome {
+  bool completed = false;                   // false: nobody has said, and nobody will
+  std::int32_t status = 0;                  // an absl::StatusCode
+  std::shared_ptr<const std::string> text;  // null if status is 0, or if the words were lost
+  // Not empty: the local ranks' descriptions differ; these are their numbers, by local rank.
+  std::vector<std::uint32_t> conflicting_metas;
+};
+
+enum class SubmitResult : std::uint8_t {
+  kOk = 0,
+  kFull,   // as many operations are in flight as there is room for
+  kEnded,  // the context can't be used any more: SessionState says why
+};
+
+enum class WaitResult : std::uint8_t {
+  kDone = 0,
+  kTimeout,
+  kEnded,    // the context came to its end and this operation will not complete
+  kUnknown,  // no such operation, or it has been consumed
+};
+
+// Operations are numbered 0, 1, 2, ... as they are submitted. A waiter spins briefly, then sleeps.
+//
+// Thread safety: any thread may call anything.
+class OperationQueue {
+ public:
+  virtual ~OperationQueue() = default;
+
+  // Submits `record`, whose sequence, time and flags it fills in. Does not block.
+  virtual SubmitResult TrySubmit(Submission& record, const OperationEnd& end) = 0;
+
+  // Blocks until there may be room for what TrySubmit refused with `end`. False when the context has
+  // ended instead.
+  [[nodiscard]] virtual bool WaitForRoom(const OperationEnd& end) = 0;
+
+  // Blocks until the operation has ended, at most until `deadline`. Does not consume it.
+  virtual WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) = 0;
+
+  // As Wait, without blocking: kTimeout means that it is still in flight.
+  virtual WaitResult Test(std::uint64_t sequence) = 0;
+
+  // Takes the operation out. False if somebody else has. Call after Wait gave kDone or kEnded; if the
+  // outcome is not `completed`, SessionState has the reason.
+  [[nodiscard]] virtual bool Consume(std::uint64_t sequence, OperationOutcome& outcome,
+                                     OperationEnd& end) = 0;
+
+  // Wakes every waiter so that it looks at SessionState again.
+  virtual void WakeAll() noexcept = 0;
+
+  // How many threads are in WaitForRoom or Wait right now.
+  virtual std::uint32_t waiters() const noexcept = 0;
+  virtual std::uint32_t in_flight() const noexcept = 0;
+};
+
+}  // namespace ringd::client
+
+#endif  // RINGD_CLIENT_CORE_OPERATION_QUEUE_H_

@@ -1,0 +1,159 @@
+// The memory that all ranks of a job share whose ranks are all on one node: they combine their tensors
+// themselves, and ringd, which made the segment, looks on.
+//
+//   JobSegmentHeader
+//   SharedMember      x members
+//   for each tensor: SharedTensor, then for each member: ended counter, SubmissionSlot x kOccurrencesInFlight
+//
+// Members are the ranks in the order of their local ranks. Tensors are numbered by ringd, by name
+// (Registration::tensor). An *occurrence* of a tensor is one submission of it by every member, counted
+// from 0; at each member occurrences end in order.
+//
+// How an occurrence k comes to its end:
+//   1. Each member fills its slot k % kOccurrencesInFlight and stores k + 1 into its `occurrence`. It may
+//      do so once every member has ended occurrence k - kOccurrencesInFlight.
+//   2. When all slots hold k + 1 the occurrence has arrived. If the slots' meta_ids differ, every member
+//      finds that out by itself and ends it with an error; nothing is written.
+//   3a. Up to kInlineBytes the slots hold the data. Each member computes its own result from them.
+//   3b. Larger ones are cut in chunks. Whoever has time (any thread of any member that has ended k - 1)
+//      claims one in `work`, reduces it from all members' arenas into all members' arenas, and marks it
+//      done. Who marks the last one stores k + 1 into `finished`, then 0 into `work`, and wakes the sleepers.
+//   4. The member stores k + 1 into its ended counter: it will not look at the slots again.
+//
+// `work` (chunk_claims.h) is 0, or a tag of the occurrence, 28 bits of claims and 28 of done
+// chunks. A thread that was delayed may claim for an occurrence that has finished long ago; so after its
+// claim it looks at `finished`, and takes the claim back. `finished` is stored before `work` becomes 0, so
+// it can't miss that.
+//
+// Trust: the members are one user's processes with one job secret, and can already write each other's
+// gradients. Each still checks offsets against the arenas before use. ringd only reads, and believes nothing:
+// what it reads it shows to people and uses to attribute stalls.
+#ifndef RINGD_PROTO_SHM_JOB_SEGMENT_H_
+#define RINGD_PROTO_SHM_JOB_SEGMENT_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "absl/status/status.h"
+#include "proto/base/cache_line.h"
+#include "proto/base/doorbell.h"
+
+namespace ringd {
+
+inline constexpr std::uint64_t kJobSegmentMagic = 0x31424f4a'44474e52;  // "RNGDJOB1"
+inline constexpr std::uint32_t kJobSegmentVersion = 1;
+
+// Submissions of one tensor by one member that have not ended everywhere; one more waits for room.
+inline constexpr std::uint64_t kOccurrencesInFlight = 4;
+// Up to this many bytes a tensor travels in its slot.
+inline constexpr std::size_t kInlineBytes = 32;
+inline constexpr std::uint32_t kMaxChunks = 28;
+// Different names in one job. The segment is sparse: a name costs memory when it is first submitted.
+inline constexpr std::uint32_t kMaxLocalTensors = 65'536;
+inline constexpr std::uint32_t kMaxLocalMembers = 1'024;
+
+struct JobSegmentHeader {
+  // Written once by ringd, before any member maps the segment.
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t member_count;
+  std::uint64_t segment_bytes;
+  std::uint64_t reserved[5];
+};
+static_assert(sizeof(JobSegmentHeader) == kCacheLineBytes);
+
+// Written by one member (but for its rank, and for the doorbell, which the others ring); read by ringd.
+struct SharedMember {
+  Doorbell doorbell;  // the member's waiters sleep here
+  alignas(kCacheLineBytes) std::atomic<std::uint64_t> posted;
+  std::atomic<std::uint64_t> ended;   // submissions that have ended, well or not
+  std::atomic<std::uint64_t> failed;  // of those, the ones that did not end well
+  std::atomic<std::uint64_t> bytes;   // of tensors that ended well
+  // The tensor's number + 1 while one of this member's threads reduces a chunk of it.
+  std::atomic<std::uint32_t> reducing;
+  std::int32_t rank;  // in the job; written once by ringd
+};
+static_assert(sizeof(SharedMember) == 2 * kCacheLineBytes);
+
+struct SharedTensor {
+  alignas(kCacheLineBytes) std::atomic<std::uint64_t> work;      // claims and done chunks, see above
+  alignas(kCacheLineBytes) std::atomic<std::uint64_t> finished;  // occurrences of kind 3b, the last + 1
+};
+static_assert(sizeof(SharedTensor) == 2 * kCacheLineBytes);
+
+struct SubmissionSlot {
+  alignas(kCacheLineBytes) std::atomic<std::uint64_t> occurrence;  // the last one posted here, + 1
+  std::uint64_t source_offset;                                     // into the member's arena
+  std::uint64_t destination_offset;
+  std::uint32_t meta_id;  // ringd's number for type, shape, op and the rest
+  std::uint32_t reserved;
+  std::byte data[kInlineBytes];
+};
+static_assert(sizeof(SubmissionSlot) == kCacheLineBytes);
+
+// The way to everything behind the header. Does not own the memory.
+//
+// Thread safety: immutable; the objects it leads to are atomics or guarded by them.
+class JobSegmentView {
+ public:
+  JobSegmentView() noexcept = default;
+  JobSegmentView(std::byte* base, std::uint32_t member_count) noexcept
+      : base_(base), member_count_(member_count), tensor_stride_(TensorStride(member_count)) {}
+
+  std::uint32_t member_count() const noexcept { return member_count_; }
+
+  SharedMember& Member(std::size_t member) const noexcept {
+    return At<SharedMember>(sizeof(JobSegmentHeader) + member * sizeof(SharedMember));
+  }
+  // Requirement: tensor < kMaxLocalTensors, member < member_count().
+  SharedTensor& Tensor(std::uint32_t tensor) const noexcept {
+    return At<SharedTensor>(TensorOffset(tensor));
+  }
+  // How many occurrences of the tensor have ended at the member; written by that member.
+  std::atomic<std::uint64_t>& Ended(std::uint32_t tensor, std::size_t member) const noexcept {
+    return At<std::atomic<std::uint64_t>>(MemberOffset(tensor, member));
+  }
+  SubmissionSlot& Slot(std::uint32_t tensor, std::size_t member,
+                       std::uint64_t occurrence) const noexcept {
+    return At<SubmissionSlot>(MemberOffset(tensor, member) +
+                              (1 + occurrence % kOccurrencesInFlight) * kCacheLineBytes);
+  }
+
+  static constexpr std::uint64_t SegmentBytes(std::uint32_t member_count) noexcept {
+    return sizeof(JobSegmentHeader) + member_count * sizeof(SharedMember) +
+           std::uint64_t{kMaxLocalTensors} * TensorStride(member_count);
+  }
+
+ private:
+  static constexpr std::uint64_t kMemberStride = (1 + kOccurrencesInFlight) * kCacheLineBytes;
+  static constexpr std::uint64_t TensorStride(std::uint32_t member_count) noexcept {
+    return sizeof(SharedTensor) + member_count * kMemberStride;
+  }
+  std::uint64_t TensorOffset(std::uint32_t tensor) const noexcept {
+    return sizeof(JobSegmentHeader) + member_count_ * sizeof(SharedMember) + tensor * tensor_stride_;
+  }
+  std::uint64_t MemberOffset(std::uint32_t tensor, std::size_t member) const noexcept {
+    return TensorOffset(tensor) + sizeof(SharedTensor) + member * kMemberStride;
+  }
+  template <typename T>
+  T& At(std::uint64_t offset) const noexcept {
+    return *reinterpret_cast<T*>(base_ + offset);
+  }
+
+  std::byte* base_ = nullptr;
+  std::uint32_t member_count_ = 0;
+  std::uint64_t tensor_stride_ = 0;
+};
+
+// Writes the header and the members' ranks into a zeroed segment of SegmentBytes(ranks.size()). ringd only.
+void InitializeJobSegment(std::byte* base, std::span<const std::int32_t> ranks) noexcept;
+
+// Checks what a member was handed.
+//   kFailedPrecondition: the versions differ (both are named). kInvalidArgument: it makes no sense.
+absl::Status CheckJobSegment(const JobSegmentHeader& header, std::uint64_t mapped_bytes);
+
+}  // namespace ringd
+
+#endif  // RINGD_PROTO_SHM_JOB_SEGMENT_H_
