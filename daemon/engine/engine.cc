@@ -175,7 +175,7 @@ void Engine::Sweep() {
       ++it;
       continue;
     }
-    LogInfo("job ended", {.job = (*it)->options().job_id});
+    LogInfo("job ended", (*it)->Fields());
     links_->Forget(it->get(), now);
     it = jobs_.erase(it);
   }

@@ -59,15 +59,15 @@ void Engine::HandleStranger(StreamId stream, Clock::time_point now) {
   }
   // Two users of this node may have jobs of one name: the secret tells which is meant.
   const Job* meant = nullptr;
-  bool known = false;
+  const Job* known = nullptr;
   for (const auto& job : jobs_) {
     if (job->state() != Job::State::kJoining || job->options().job_id != hello.job_id()) continue;
-    known = true;
+    known = job.get();
     const std::string proof =
         ComputeJobProof(job->options().secret, stranger->nonce, hello.job_id(), hello.node_name());
     if (meant == nullptr && EqualInConstantTime(proof, hello.proof())) meant = job.get();
   }
-  if (!known) {
+  if (known == nullptr) {
     if (draining_) {
       links_->TurnAway(stream, absl::FailedPreconditionError(absl::StrCat(
                                    "ringd on ", options_.config.node_name, " is draining")));
@@ -77,7 +77,7 @@ void Engine::HandleStranger(StreamId stream, Clock::time_point now) {
   if (meant == nullptr) {
     LogWarning(absl::StrCat("node ", hello.node_name(), " at ", stranger->peer_address,
                             " has a wrong secret"),
-               {.job = hello.job_id()});
+               known->Fields());
     const absl::Status refusal = absl::UnauthenticatedError(absl::StrCat(
         "the job secret of the ranks on ", hello.node_name(), " differs from that of job '",
         hello.job_id(), "' on ", options_.config.node_name, " (RINGD_JOB_SECRET)"));
@@ -89,7 +89,7 @@ void Engine::HandleStranger(StreamId stream, Clock::time_point now) {
     links_->TurnAway(stream, refusal);
     return;
   }
-  JobCoordinator* coordinator = OpenCoordinator(*meant);
+  JobCoordinator* coordinator = OpenCoordinator(meant->options());
   const std::vector<v1::NodeMessage> backlog = std::move(stranger->backlog);
   links_->Introduce(stream, coordinator);
   coordinator->AddNode(stream, hello, now);

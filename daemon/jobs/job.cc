@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/jobs/protocol_version.h"
-#include "daemon/logging/log.h"
 #include "daemon/peers/job_proof.h"
 #include "daemon/peers/schedule_conversion.h"
 
@@ -46,6 +45,23 @@ bool Job::Finished() const {
   return quiet && std::all_of(members_.begin(), members_.end(), [](const auto& entry) {
            return entry.second.session == nullptr && !entry.second.lost_since.has_value();
          });
+}
+
+LogFields Job::Fields() const {
+  LogFields fields{.job = options_.job_id, .communicator = options_.communicator.value()};
+  fields.generation = membership_ == nullptr ? options_.generation : membership_->generation;
+  return fields;
+}
+
+LogFields Job::Fields(Rank rank) const {
+  LogFields fields = Fields();
+  fields.rank = rank.value();
+  return fields;
+}
+
+LogFields Job::Fields(const Session& session) const {
+  const Member* member = Find(session);
+  return member == nullptr ? Fields() : Fields(member->rank);
 }
 
 void Job::UseLink(std::unique_ptr<CoordinatorLink> link, bool expects_challenge) {
@@ -238,6 +254,9 @@ void Job::OnMembership(const v1::Membership& message, Clock::time_point now) {
   communicator_ = std::make_unique<JobCommunicator>(
       std::move(options), membership_, std::move(sessions), std::move(wire), link_.get());
   state_ = State::kRunning;
+  LogInfo(absl::StrCat("all ", options_.size, " ranks have joined, on ", membership_->node_count(),
+                       membership_->node_count() == 1 ? " node" : " nodes"),
+          Fields());
   AnswerJoins(absl::OkStatus());
   (void)now;
 }
@@ -310,7 +329,7 @@ void Job::FailLocally(const absl::Status& cause) {
   if (state_ == State::kFailed) return;
   state_ = State::kFailed;
   failure_ = cause;
-  LogError(absl::StrCat("job failed: ", cause.message()), {.job = options_.job_id});
+  LogError(absl::StrCat("job failed: ", cause.message()), Fields());
   AnswerJoins(cause);
   if (communicator_ != nullptr) communicator_->Fail(cause);
   for (const auto& [local_rank, member] : members_) {

@@ -16,6 +16,7 @@
 #include "daemon/jobs/coordinator_link.h"
 #include "daemon/jobs/job_communicator.h"
 #include "daemon/jobs/membership.h"
+#include "daemon/logging/log.h"
 #include "daemon/sessions/process_state.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"
@@ -47,6 +48,7 @@ class Job {
     std::string transport_address;
     std::string daemon_version;
     CommunicatorId communicator;
+    std::optional<std::uint32_t> generation;  // if this ringd coordinates the job
     std::chrono::nanoseconds start_timeout{};
     std::chrono::nanoseconds stall_warning{};
     std::chrono::nanoseconds operation_timeout{};  // 0: none
@@ -65,6 +67,12 @@ class Job {
   bool Open() const noexcept { return state_ == State::kJoining && !anyone_left_; }
   // True when it can be destroyed: no sessions, nothing in flight.
   bool Finished() const;
+
+  // What a line of the log about this job names; with a rank, a line about that one. Valid as long as
+  // the job.
+  LogFields Fields() const;
+  LogFields Fields(Rank rank) const;
+  LogFields Fields(const Session& session) const;
 
   // How this job reaches its coordinator; before the first Join. On a network link the coordinator
   // speaks first (Challenge), inside the process it does not.

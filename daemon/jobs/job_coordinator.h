@@ -57,6 +57,7 @@ class JobCoordinator {
   JobCoordinator(Options options, NodeSender* sender, Clock::time_point now);
 
   const std::string& job_id() const noexcept { return options_.job_id; }
+  std::uint32_t generation() const noexcept { return options_.generation; }
   uid_t uid() const noexcept { return options_.uid; }
   // True while Advance must be called although nothing happens.
   bool NeedsTicks() const noexcept { return state_ == State::kJoining || inquiry_.open; }

@@ -27,6 +27,7 @@ bool Job::Leave(const Session& session, Clock::time_point now) {
   if (member == nullptr || member->left) return member != nullptr;
   member->left = true;
   anyone_left_ = true;
+  LogInfo(absl::StrCat("pid ", member->pid, " leaves"), Fields(member->rank));
   if (state_ == State::kJoining) {
     Fail(absl::AbortedError(
         absl::StrCat(DescribeRank(member->rank, member->pid, options_.node_name), " left job '",
@@ -106,6 +107,7 @@ void Job::AnnounceDeath(Member& member) {
                       count > kTensorsNamed ? ", ...)" : ")");
     }
   }
+  LogWarning(text, Fields(member.rank));
   Fail(absl::AbortedError(text));
 }
 
