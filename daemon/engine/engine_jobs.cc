@@ -79,9 +79,7 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request, Jo
     LogWarning(absl::StrCat("a rank could not join: ", failed_at_once->message()),
                job->Fields(Rank(request.rank())));
     if (absl::IsUnauthenticated(*failed_at_once)) {
-      if (JobCoordinator* coordinator = FindCoordinator(request.job_id(), uid)) {
-        coordinator->NoteTurnedAway(std::string(failed_at_once->message()));
-      }
+      NoteTurnedAway(job->options(), std::string(failed_at_once->message()));
     }
     return;
   }
@@ -141,6 +139,12 @@ JobCoordinator* Engine::FindCoordinator(const std::string& job_id, uid_t uid) co
     }
   }
   return nullptr;
+}
+
+void Engine::NoteTurnedAway(const Job::Options& job, const std::string& why) {
+  if (JobCoordinator* coordinator = FindCoordinator(job.job_id, job.uid)) {
+    coordinator->NoteTurnedAway(why);
+  }
 }
 
 JobCoordinator* Engine::OpenCoordinator(const Job::Options& job) {

@@ -127,6 +127,7 @@ void Job::SendHello(const std::string& nonce) {
   hello.set_protocol_version(kPeerProtocolVersion);
   hello.set_daemon_version(options_.daemon_version);
   hello.set_job_id(options_.job_id);
+  hello.set_uid(options_.uid);
   hello.set_size(options_.size);
   hello.set_local_size(options_.local_size);
   hello.set_node_name(options_.node_name);

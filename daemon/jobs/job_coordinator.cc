@@ -238,7 +238,8 @@ void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why, Clock::tim
 }
 
 void JobCoordinator::NoteTurnedAway(const std::string& why) {
-  if (turned_away_.size() < kTurnedAwayNamed) turned_away_.push_back(why);
+  const bool known = std::find(turned_away_.begin(), turned_away_.end(), why) != turned_away_.end();
+  if (!known && turned_away_.size() < kTurnedAwayNamed) turned_away_.push_back(why);
 }
 
 void JobCoordinator::Advance(Clock::time_point now) {

@@ -136,6 +136,12 @@ TEST_CASE(
     CHECK_THAT(text, Contains("turned away: reason 0; reason 1"));
     CHECK_THAT(text, !Contains("reason 50"));
   }
+  SECTION("one of them again and again") {
+    for (int i = 0; i < 100; ++i) world.coordinator.NoteTurnedAway("the same reason");
+    world.coordinator.NoteTurnedAway("another");
+    world.coordinator.Advance(world.begin + 10 * kSecond);
+    CHECK_THAT(world.Failure({kA, kB}), Contains("turned away: the same reason; another"));
+  }
   // It ends once: what comes later changes nothing.
   world.coordinator.Advance(world.begin + 20 * kSecond);
   world.coordinator.Fail(absl::AbortedError("later"));
