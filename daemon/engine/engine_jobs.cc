@@ -153,6 +153,7 @@ JobCoordinator* Engine::OpenCoordinator(const Job::Options& job) {
   options.uid = job.uid;
   if (JobCoordinator* open = FindCoordinator(options.job_id, options.uid)) return open;
   options.size = job.size;
+  options.communicator = job.communicator;
   const std::string random = RandomBytes(sizeof(options.wire_id));
   std::copy_n(random.data(), sizeof(options.wire_id), reinterpret_cast<char*>(&options.wire_id));
   if (generations_.size() > kMaxGenerations) generations_.clear();

@@ -172,8 +172,12 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
       return;
     case v1::CoordinatorMessage::kFailure: {
       const auto code = static_cast<absl::StatusCode>(message.failure().code());
-      FailLocally(absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kAborted : code,
-                               message.failure().text().substr(0, 4096)));
+      std::string text = message.failure().text().substr(0, 4096);
+      if (message.failure().node_lost() && communicator_ != nullptr) {
+        absl::StrAppend(&text, " ", communicator_->DescribeInFlight());
+      }
+      FailLocally(
+          absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kAborted : code, text));
       return;
     }
     case v1::CoordinatorMessage::kRanksLeft:
@@ -248,6 +252,7 @@ void Job::OnMembership(const v1::Membership& message, Clock::time_point now) {
   for (const auto& [local_rank, member] : members_) sessions.push_back(member.session);
   JobCommunicator::Options options;
   options.id = options_.communicator;
+  options.job_id = options_.job_id;
   options.scheduler.node_count = membership_->node_count();
   options.scheduler.node_name = options_.node_name;
   options.scheduler.first_rank =

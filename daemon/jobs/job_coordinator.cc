@@ -13,8 +13,9 @@ namespace {
 // Who is turned away may come again and again.
 constexpr std::size_t kTurnedAwayNamed = 3;
 
-v1::CoordinatorMessage FailureMessage(const absl::Status& cause) {
+v1::CoordinatorMessage FailureMessage(const absl::Status& cause, bool node_lost = false) {
   v1::CoordinatorMessage message;
+  message.mutable_failure()->set_node_lost(node_lost);
   message.mutable_failure()->set_code(static_cast<int>(cause.code()));
   message.mutable_failure()->set_text(std::string(cause.message()));
   return message;
@@ -32,6 +33,12 @@ JobCoordinator::JobCoordinator(Options options, NodeSender* sender, Clock::time_
     : options_(std::move(options)),
       sender_(sender),
       start_deadline_(now + options_.start_timeout) {}
+
+LogFields JobCoordinator::Fields() const {
+  return {.job = options_.job_id,
+          .communicator = options_.communicator.value(),
+          .generation = options_.generation};
+}
 
 std::string JobCoordinator::DescribePresent() const {
   std::vector<std::string> parts;
@@ -230,10 +237,14 @@ void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why, Clock::tim
     if (nodes_.empty()) state_ = State::kFailed;
     return;
   }
-  if (node.left < node.ranks.size()) {
-    Fail(absl::AbortedError(
-        absl::StrCat("ringd on ", DescribeNode(node), " has gone: ", why.message())));
-  }
+  if (node.left == node.ranks.size()) return;
+  // What isn't a lost connection's is a ringd's own word.
+  const bool lost = absl::IsUnavailable(why) || why.ok();
+  if (lost) LogInfo(absl::StrCat("the stream of ", node.name, " ended: ", why.message()), Fields());
+  FailWith(absl::AbortedError(
+               lost ? DescribeLostNode(node)
+                    : absl::StrCat("ringd on ", DescribeNode(node), " has gone: ", why.message())),
+           lost);
   (void)now;
 }
 
@@ -271,11 +282,13 @@ void JobCoordinator::BroadcastExcept(LinkId but, const v1::CoordinatorMessage& m
   }
 }
 
-void JobCoordinator::Fail(const absl::Status& cause) {
+void JobCoordinator::Fail(const absl::Status& cause) { FailWith(cause, /*node_lost=*/false); }
+
+void JobCoordinator::FailWith(const absl::Status& cause, bool node_lost) {
   if (state_ == State::kFailed) return;
   state_ = State::kFailed;
   failure_ = cause;
-  Broadcast(FailureMessage(cause));
+  Broadcast(FailureMessage(cause, node_lost));
 }
 
 }  // namespace ringd

@@ -184,9 +184,18 @@ TEST_CASE("JobCoordinator: when every node has gone before the start it is finis
 TEST_CASE("JobCoordinator: a lost node fails the running job, named with its ranks") {
   RunningWorld world;
   world.coordinator.OnLinkLost(kB, absl::UnavailableError("connection reset"), world.begin);
-  const std::string text = world.Failure({kA});
-  CHECK_THAT(text, Contains("ringd on node-b (ranks 2, 3) has gone: connection reset"));
+  CHECK(world.Failure({kA}) == "ringd on node-b (ranks 2, 3) ended or lost its connection");
+  CHECK(world.nodes.To(kA).back().failure().node_lost());
   CHECK(world.nodes.FailuresOf(kB).empty());
+}
+
+TEST_CASE("JobCoordinator: a node that closes its stream with a reason is quoted") {
+  RunningWorld world;
+  world.coordinator.OnLinkLost(kB, absl::CancelledError("this ringd is shutting down"),
+                               world.begin);
+  CHECK(world.Failure({kA}) ==
+        "ringd on node-b (ranks 2, 3) has gone: this ringd is shutting down");
+  CHECK_FALSE(world.nodes.To(kA).back().failure().node_lost());
 }
 
 TEST_CASE("JobCoordinator: the first failure is the one that all nodes hear") {
