@@ -219,7 +219,7 @@ absl::Status Engine::ReportExit(const v1::ReportExitRequest& request) {
         return absl::UnauthenticatedError("the job secret is wrong");
       }
       const ProcessExit exit{request.exit_code(), request.signal()};
-      if (job->OnExitReport(Rank(request.rank()), exit, Clock::now())) return absl::OkStatus();
+      if (job->OnExitReport(Rank(request.rank()), exit)) return absl::OkStatus();
     }
     return absl::NotFoundError("no such rank of such a job here");
   });

@@ -68,13 +68,11 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request, Jo
   Job* job = open != jobs_.end() ? open->get() : OpenJob(request, uid, now);
   // The answer may come long after this function has returned.
   auto failed_at_once = std::make_shared<absl::Status>();
-  job->Join(
-      entry->session, request,
-      [failed_at_once, done](const absl::Status& outcome, const v1::JoinReply& reply) {
-        *failed_at_once = outcome;
-        done(outcome, reply);
-      },
-      now);
+  job->Join(entry->session, request,
+            [failed_at_once, done](const absl::Status& outcome, const v1::JoinReply& reply) {
+              *failed_at_once = outcome;
+              done(outcome, reply);
+            });
   if (!failed_at_once->ok()) {
     LogWarning(absl::StrCat("a rank could not join: ", failed_at_once->message()),
                job->Fields(Rank(request.rank())));

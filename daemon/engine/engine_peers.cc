@@ -202,7 +202,7 @@ void Engine::OnNodeDisconnected(StreamId stream, absl::Status why) {
   commands_.Post([this, stream, why = std::move(why)] {
     JobCoordinator* coordinator = links_->CoordinatorOf(stream);
     links_->OnStreamEnded(stream);
-    if (coordinator != nullptr) coordinator->OnLinkLost(stream, why, Clock::now());
+    if (coordinator != nullptr) coordinator->OnLinkLost(stream, why);
   });
 }
 

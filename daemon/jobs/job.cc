@@ -99,8 +99,8 @@ absl::Status Job::CheckJoin(const v1::JoinRequest& request) const {
   return absl::OkStatus();
 }
 
-void Job::Join(std::shared_ptr<Session> session, const v1::JoinRequest& request, JoinCallback done,
-               Clock::time_point now) {
+void Job::Join(std::shared_ptr<Session> session, const v1::JoinRequest& request,
+               JoinCallback done) {
   if (absl::Status status = CheckJoin(request); !status.ok()) {
     done(status, {});
     // The ranks that were here first hear of a disagreement, too: without that one they would only wait.
@@ -115,10 +115,8 @@ void Job::Join(std::shared_ptr<Session> session, const v1::JoinRequest& request,
   member.program = request.program().substr(0, 256);
   member.session = std::move(session);
   member.done = std::move(done);
-  const auto [entry, added] = members_.emplace(member.local_rank, std::move(member));
+  const auto entry = members_.emplace(member.local_rank, std::move(member)).first;
   if (greeted_) SendJoined(entry->second);
-  (void)now;
-  (void)added;
 }
 
 void Job::SendHello(const std::string& nonce) {
@@ -168,7 +166,7 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
       }
       return;
     case v1::CoordinatorMessage::kMembership:
-      OnMembership(message.membership(), now);
+      OnMembership(message.membership());
       return;
     case v1::CoordinatorMessage::kFailure: {
       const auto code = static_cast<absl::StatusCode>(message.failure().code());
@@ -214,7 +212,7 @@ bool Job::ListsOurRanks(const Membership& membership) const {
                     });
 }
 
-void Job::OnMembership(const v1::Membership& message, Clock::time_point now) {
+void Job::OnMembership(const v1::Membership& message) {
   if (state_ != State::kJoining) return;
   absl::StatusOr<Membership> checked = FromProto(message);
   if (checked.ok() && !ListsOurRanks(*checked)) {
@@ -264,7 +262,6 @@ void Job::OnMembership(const v1::Membership& message, Clock::time_point now) {
                        membership_->node_count() == 1 ? " node" : " nodes"),
           Fields());
   AnswerJoins(absl::OkStatus());
-  (void)now;
 }
 
 void Job::AnswerJoins(const absl::Status& status) {

@@ -81,8 +81,7 @@ class Job {
   // Takes the place that the request names, for `session`. `done` is called when all have joined, or
   // not. At once: kUnauthenticated, for this one alone; kAlreadyExists and kInvalidArgument, which end
   // the job.
-  void Join(std::shared_ptr<Session> session, const v1::JoinRequest& request, JoinCallback done,
-            Clock::time_point now);
+  void Join(std::shared_ptr<Session> session, const v1::JoinRequest& request, JoinCallback done);
   absl::Status Register(const Session& session, Registration& registration);
   void Submit(const Session& session, const CheckedSubmission& submission, Clock::time_point now);
 
@@ -95,7 +94,7 @@ class Job {
   // how the process ended.
   void OnSessionLost(const Session& session, const std::string& reason, Clock::time_point now);
   // A launcher's word of how a rank ended. False: no such rank here.
-  bool OnExitReport(Rank rank, const ProcessExit& exit, Clock::time_point now);
+  bool OnExitReport(Rank rank, const ProcessExit& exit);
 
   // Ends the job here with `cause`, and tells the coordinator.
   void Fail(const absl::Status& cause);
@@ -133,7 +132,7 @@ class Job {
   void SendHello(const std::string& nonce);
   void SendJoined(const Member& member);
   bool ListsOurRanks(const Membership& membership) const;
-  void OnMembership(const v1::Membership& message, Clock::time_point now);
+  void OnMembership(const v1::Membership& message);
   void OnRanksLeft(const v1::RanksLeft& message, Clock::time_point now);
   void OnStallInquiry(const v1::StallInquiry& inquiry);
   void OnStallVerdict(const v1::StallVerdict& verdict, Clock::time_point now);

@@ -128,7 +128,7 @@ void JobCoordinator::AddRank(LinkId link, const v1::RankInfo& info) {
   ++ranks_present_;
 }
 
-void JobCoordinator::StartIfComplete(Clock::time_point now) {
+void JobCoordinator::StartIfComplete() {
   if (state_ != State::kJoining || static_cast<int>(ranks_present_) != options_.size) return;
   state_ = State::kRunning;
   // Nodes by their lowest rank, so that node 0 holds rank 0.
@@ -178,7 +178,6 @@ void JobCoordinator::StartIfComplete(Clock::time_point now) {
     message.mutable_membership()->set_node_index(node.index.value());
     sender_->SendToNode(link, message);
   }
-  (void)now;
 }
 
 void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Clock::time_point now) {
@@ -188,7 +187,7 @@ void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Cloc
   switch (message.body_case()) {
     case v1::NodeMessage::kRankJoined:
       AddRank(link, message.rank_joined().rank());
-      StartIfComplete(now);
+      StartIfComplete();
       return;
     case v1::NodeMessage::kFailure:
       Fail(ToStatus(message.failure()));
@@ -227,7 +226,7 @@ void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Cloc
   schedule_dirty_ = true;
 }
 
-void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why, Clock::time_point now) {
+void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why) {
   const auto found = nodes_.find(link);
   if (found == nodes_.end()) return;
   const Node node = std::move(found->second);
@@ -245,7 +244,6 @@ void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why, Clock::tim
                lost ? DescribeLostNode(node)
                     : absl::StrCat("ringd on ", DescribeNode(node), " has gone: ", why.message())),
            lost);
-  (void)now;
 }
 
 void JobCoordinator::NoteTurnedAway(const std::string& why) {

@@ -72,7 +72,7 @@ class JobCoordinator {
   // the job ends it for all.
   void AddNode(LinkId link, const v1::Hello& hello, Clock::time_point now);
   void OnMessage(LinkId link, const v1::NodeMessage& message, Clock::time_point now);
-  void OnLinkLost(LinkId link, const absl::Status& why, Clock::time_point now);
+  void OnLinkLost(LinkId link, const absl::Status& why);
 
   // Somebody wanted to join who was not let in: told to all if the job can't start.
   void NoteTurnedAway(const std::string& why);
@@ -103,7 +103,7 @@ class JobCoordinator {
 
   LogFields Fields() const;
   void AddRank(LinkId link, const v1::RankInfo& info);
-  void StartIfComplete(Clock::time_point now);
+  void StartIfComplete();
   void Refuse(LinkId link, const absl::Status& reason);
   void FailWith(const absl::Status& cause, bool node_lost);
   void Broadcast(const v1::CoordinatorMessage& message);

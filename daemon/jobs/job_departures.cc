@@ -67,12 +67,11 @@ void Job::OnSessionLost(const Session& session, const std::string& reason, Clock
   member->session = nullptr;
 }
 
-bool Job::OnExitReport(Rank rank, const ProcessExit& exit, Clock::time_point now) {
+bool Job::OnExitReport(Rank rank, const ProcessExit& exit) {
   for (auto& [local_rank, member] : members_) {
     if (member.rank != rank) continue;
     member.exit = exit;
     if (member.lost_since.has_value()) AnnounceDeath(member);
-    (void)now;
     return true;
   }
   return false;

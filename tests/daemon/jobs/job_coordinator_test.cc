@@ -165,7 +165,7 @@ TEST_CASE("JobCoordinator: a node lost before the start is missing again, and ma
   world.AddNode(kA, "node-a", 2, 1);
   world.Join(kA, 0, 0);
   world.AddNode(kB, "node-b", 2, 1);
-  world.coordinator.OnLinkLost(kB, absl::UnavailableError("reset"), world.begin);
+  world.coordinator.OnLinkLost(kB, absl::UnavailableError("reset"));
   CHECK(world.coordinator.MissingRanks() == std::vector<int>{1});
   CHECK(world.nodes.FailuresOf(kA).empty());
   world.AddNode(kC, "node-b", 2, 1);
@@ -177,13 +177,13 @@ TEST_CASE("JobCoordinator: when every node has gone before the start it is finis
   World world(2);
   world.AddNode(kA, "node-a", 2, 1);
   CHECK_FALSE(world.coordinator.Finished());
-  world.coordinator.OnLinkLost(kA, absl::OkStatus(), world.begin);
+  world.coordinator.OnLinkLost(kA, absl::OkStatus());
   CHECK(world.coordinator.Finished());
 }
 
 TEST_CASE("JobCoordinator: a lost node fails the running job, named with its ranks") {
   RunningWorld world;
-  world.coordinator.OnLinkLost(kB, absl::UnavailableError("connection reset"), world.begin);
+  world.coordinator.OnLinkLost(kB, absl::UnavailableError("connection reset"));
   CHECK(world.Failure({kA}) == "ringd on node-b (ranks 2, 3) ended or lost its connection");
   CHECK(world.nodes.To(kA).back().failure().node_lost());
   CHECK(world.nodes.FailuresOf(kB).empty());
@@ -191,8 +191,7 @@ TEST_CASE("JobCoordinator: a lost node fails the running job, named with its ran
 
 TEST_CASE("JobCoordinator: a node that closes its stream with a reason is quoted") {
   RunningWorld world;
-  world.coordinator.OnLinkLost(kB, absl::CancelledError("this ringd is shutting down"),
-                               world.begin);
+  world.coordinator.OnLinkLost(kB, absl::CancelledError("this ringd is shutting down"));
   CHECK(world.Failure({kA}) ==
         "ringd on node-b (ranks 2, 3) has gone: this ringd is shutting down");
   CHECK_FALSE(world.nodes.To(kA).back().failure().node_lost());
@@ -222,11 +221,11 @@ TEST_CASE("JobCoordinator: ranks that left are told to the other nodes, and thei
   SECTION("after its last rank") {
     message.mutable_ranks_left()->set_ranks(0, 3);
     world.coordinator.OnMessage(kB, message, world.begin);
-    world.coordinator.OnLinkLost(kB, absl::OkStatus(), world.begin);
+    world.coordinator.OnLinkLost(kB, absl::OkStatus());
     CHECK(world.nodes.FailuresOf(kA).empty());
   }
   SECTION("but not before") {
-    world.coordinator.OnLinkLost(kB, absl::UnavailableError("reset"), world.begin);
+    world.coordinator.OnLinkLost(kB, absl::UnavailableError("reset"));
     CHECK_THAT(world.Failure({kA}), Contains("node-b"));
   }
 }
