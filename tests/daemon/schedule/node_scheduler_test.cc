@@ -315,15 +315,6 @@ TEST_CASE("NodeScheduler: a bucket that usually fills slowly is given more time"
   CHECK(node.TakeMessage<Break>().reason == BreakReason::kBlocked);
 }
 
-TEST_CASE("NodeScheduler: forgetting a scheduled tensor withdraws its bucket") {
-  Node node;
-  const TensorHandle a = node.scheduler.Intern("a");
-  node.scheduler.Intern("b");
-  node.Receive(Bucket(1, {"a", "b"}));
-  node.scheduler.Forget(a);
-  CHECK(node.TakeMessage<Break>() == Break{1, BreakReason::kWithdrawn, 0, {"a"}});
-}
-
 TEST_CASE("NodeScheduler: a tensor that nobody here knows is withdrawn from a new bucket") {
   Node node;
   node.scheduler.Intern("a");
@@ -331,14 +322,16 @@ TEST_CASE("NodeScheduler: a tensor that nobody here knows is withdrawn from a ne
   CHECK(node.TakeMessage<Break>() == Break{1, BreakReason::kWithdrawn, 0, {"b"}});
 }
 
-TEST_CASE("NodeScheduler: a forgotten tensor's handle is used again") {
+TEST_CASE("NodeScheduler: the handle of a tensor that only a bucket named is used again after it") {
   Node node;
   const TensorHandle a = node.scheduler.Intern("a");
-  node.scheduler.Forget(a);
-  const TensorHandle b = node.scheduler.Intern("b");
-  CHECK(a == b);
-  CHECK(node.scheduler.NameOf(b) == "b");
-  CHECK(node.scheduler.Lookup("a").state == TensorState::kIdle);
+  node.Receive(Bucket(1, {"a", "b"}));
+  node.Receive(Freeze{1});
+  node.Receive(Retire{2, 1, 0});
+  const TensorHandle c = node.scheduler.Intern("c");
+  CHECK(c.value() == a.value() + 1);
+  CHECK(node.scheduler.NameOf(c) == "c");
+  CHECK(node.scheduler.Lookup("b").state == TensorState::kIdle);
 }
 
 TEST_CASE("NodeScheduler: messages that break the protocol are errors") {
