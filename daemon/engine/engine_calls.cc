@@ -186,7 +186,7 @@ absl::Status Engine::ListCommunicators(const v1::ListCommunicatorsRequest& reque
     for (const auto& job : jobs_) {
       if (!job_id.empty() && job->options().job_id != job_id) continue;
       v1::Communicator shown;
-      job->Describe(&shown, transport_ == nullptr ? "none" : transport_->name(), Clock::now());
+      job->Describe(&shown, Clock::now());
       if (shown.size() > 0) *result->add_communicators() = std::move(shown);
     }
     return absl::OkStatus();

@@ -108,7 +108,7 @@ class Job {
 
   // What ringctl shows.
   void Describe(v1::Job* out, Clock::time_point now) const;
-  void Describe(v1::Communicator* out, absl::string_view backend, Clock::time_point now) const;
+  void Describe(v1::Communicator* out, Clock::time_point now) const;
   void Describe(v1::QueuesReply* out, Clock::time_point now) const;
 
  private:
@@ -143,6 +143,8 @@ class Job {
                                            Clock::time_point now) const;
   void FailLocally(const absl::Status& cause);
   std::string StateOf(const Member& member) const;
+  void DropCommunicator(Clock::time_point now);
+  void DescribeMembers(v1::Communicator* out) const;
 
   Options options_;
   Transport* transport_;
@@ -157,6 +159,7 @@ class Job {
   std::map<LocalRank, Member> members_;
   std::shared_ptr<const Membership> membership_;
   std::unique_ptr<JobCommunicator> communicator_;
+  v1::Communicator last_description_;  // of communicator_, once it has been dropped
 
   // Ranks that left, here or elsewhere, and when we heard: what waits for them can't end well.
   std::vector<int> left_ranks_;

@@ -137,7 +137,7 @@ std::optional<Clock::time_point> Job::NextTick() const {
 void Job::Tick(Clock::time_point now) {
   // Nothing will come of it any more: give the memory of those who have gone back.
   if (state_ == State::kFailed && communicator_ != nullptr && communicator_->Quiet()) {
-    communicator_.reset();
+    DropCommunicator(now);
   }
   for (auto& [local_rank, member] : members_) {
     if (!member.lost_since.has_value()) continue;
