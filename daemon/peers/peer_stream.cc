@@ -118,9 +118,21 @@ void CoordinatorStream::Begin(Clock::time_point deadline) {
   stub_->async()->Job(call_.get(), this);
   AddHold();  // for writes, which start outside of reactions; released by FinishLocked
   BeginReading();
-  CutAfter(connect_alarm_, std::max(deadline - Clock::now(), Clock::duration::zero()),
-           weak_from_this());
+  connect_alarm_.Set(FromNow(std::max(deadline - Clock::now(), Clock::duration::zero())),
+                     [stream = weak_from_this()](bool fired) {
+                       if (!fired) return;
+                       if (const auto alive = stream.lock()) alive->GiveUpConnecting();
+                     });
   StartCall();
+}
+
+void CoordinatorStream::GiveUpConnecting() {
+  {
+    MutexLock lock(mutex_);
+    if (connected_) return;
+    gave_up_ = true;
+  }
+  Cut();
 }
 
 void CoordinatorStream::OnReadInitialMetadataDone(bool ok) {
@@ -163,7 +175,7 @@ void CoordinatorStream::StartCloseTimerLocked() {
 absl::Status CoordinatorStream::Explain(const grpc::Status& status) {
   MutexLock lock(mutex_);
   if (closed_here_) return reason_;
-  if (!connected_ && status.error_code() == grpc::StatusCode::CANCELLED) {
+  if (gave_up_) {
     return absl::DeadlineExceededError(
         absl::StrCat("no ringd answered at ", host_port_, " before the deadline"));
   }

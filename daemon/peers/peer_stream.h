@@ -89,6 +89,7 @@ class CoordinatorStream final
   void StartCloseTimerLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) override;
 
  private:
+  void GiveUpConnecting();
   absl::Status Explain(const grpc::Status& status);
 
   const PeerStreamContext context_;
@@ -99,6 +100,7 @@ class CoordinatorStream final
   grpc::Alarm connect_alarm_;
   grpc::Alarm close_alarm_;
   bool connected_ ABSL_GUARDED_BY(mutex_) = false;
+  bool gave_up_ ABSL_GUARDED_BY(mutex_) = false;  // nobody had answered at the deadline
 };
 
 // gRPC's form of a status, its text cut to what a trailer holds.
