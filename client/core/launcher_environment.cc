@@ -67,33 +67,29 @@ class Reader {
   absl::Status status_;
 };
 
-absl::StatusOr<Places> FromTorchrun(const GetEnvironment& get) {
-  Reader reader(get, "torchrun");
-  Places places;
-  places.rank = reader.Integer({"RANK"});
-  places.size = reader.Integer({"WORLD_SIZE"});
-  places.local_rank = reader.Integer({"LOCAL_RANK"});
-  places.local_size = reader.Integer({"LOCAL_WORLD_SIZE"});
-  return reader.Finish(places);
-}
+// A launcher that says each part of the place in one variable.
+struct PlaceVariables {
+  const char* launcher;
+  const char* rank;
+  const char* size;
+  const char* local_rank;
+  const char* local_size;
+};
 
-absl::StatusOr<Places> FromOpenMpi(const GetEnvironment& get) {
-  Reader reader(get, "Open MPI");
-  Places places;
-  places.rank = reader.Integer({"OMPI_COMM_WORLD_RANK"});
-  places.size = reader.Integer({"OMPI_COMM_WORLD_SIZE"});
-  places.local_rank = reader.Integer({"OMPI_COMM_WORLD_LOCAL_RANK"});
-  places.local_size = reader.Integer({"OMPI_COMM_WORLD_LOCAL_SIZE"});
-  return reader.Finish(places);
-}
+constexpr PlaceVariables kTorchrun{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK",
+                                   "LOCAL_WORLD_SIZE"};
+constexpr PlaceVariables kOpenMpi{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                  "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+constexpr PlaceVariables kHydra{"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
+                                "MPI_LOCALNRANKS"};
 
-absl::StatusOr<Places> FromHydra(const GetEnvironment& get) {
-  Reader reader(get, "MPICH");
+absl::StatusOr<Places> FromVariables(const GetEnvironment& get, const PlaceVariables& variables) {
+  Reader reader(get, variables.launcher);
   Places places;
-  places.rank = reader.Integer({"PMI_RANK"});
-  places.size = reader.Integer({"PMI_SIZE"});
-  places.local_rank = reader.Integer({"MPI_LOCALRANKID"});
-  places.local_size = reader.Integer({"MPI_LOCALNRANKS"});
+  places.rank = reader.Integer({variables.rank});
+  places.size = reader.Integer({variables.size});
+  places.local_rank = reader.Integer({variables.local_rank});
+  places.local_size = reader.Integer({variables.local_size});
   return reader.Finish(places);
 }
 
@@ -155,10 +151,14 @@ absl::Status CheckPlaces(const Places& places, absl::string_view origin) {
 
 absl::StatusOr<Places> PlacesFromLauncher(const GetEnvironment& get) {
   // LOCAL_RANK and RANK are torchrun's own; WORLD_SIZE alone is left behind by other tools too.
-  if (AnySet(get, {"RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"})) return FromTorchrun(get);
-  if (AnySet(get, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"})) return FromOpenMpi(get);
+  if (AnySet(get, {"RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"})) {
+    return FromVariables(get, kTorchrun);
+  }
+  if (AnySet(get, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"})) {
+    return FromVariables(get, kOpenMpi);
+  }
   if (IsSet(get, "PMI_RANK") && AnySet(get, {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"})) {
-    return FromHydra(get);
+    return FromVariables(get, kHydra);
   }
   // A batch script has SLURM_PROCID=0 too, but is no step: there a process is alone.
   if (AnySet(get, {"SLURM_STEP_ID", "SLURM_STEPID"}) && IsSet(get, "SLURM_PROCID")) {

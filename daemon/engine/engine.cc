@@ -169,14 +169,13 @@ void Engine::TickAll(Clock::time_point now) {
 }
 
 void Engine::Sweep() {
-  const Clock::time_point now = Clock::now();
   for (auto it = jobs_.begin(); it != jobs_.end();) {
     if (!(*it)->Finished()) {
       ++it;
       continue;
     }
-    LogInfo("job ended", {.job = (*it)->options().job_id});
-    links_->Forget(it->get(), now);
+    LogInfo("job ended", (*it)->Fields());
+    links_->Forget(it->get());
     it = jobs_.erase(it);
   }
   for (auto it = coordinators_.begin(); it != coordinators_.end();) {

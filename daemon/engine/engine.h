@@ -108,13 +108,14 @@ class Engine final : public EngineControl, private PeerEvents {
   Job* OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_point now);
   // A job's coordinator as long as it gathers ranks; null if there is none.
   JobCoordinator* FindCoordinator(const std::string& job_id, uid_t uid) const;
-  JobCoordinator* OpenCoordinator(const Job& job);
+  // Told to all if the job can't start.
+  void NoteTurnedAway(const Job::Options& job, const std::string& why);
+  JobCoordinator* OpenCoordinator(const Job::Options& job);
   void HandleStranger(StreamId stream, Clock::time_point now);
   void HandleStrangersOf(const std::string& job_id, Clock::time_point now);
   void DropOldStrangers(Clock::time_point now);
-  void TurnAwayAllOf(const std::string& job_id, Clock::time_point now);
+  void TurnAwayAllOf(const std::string& job_id, uid_t uid, Clock::time_point now);
   Clock::time_point StartDeadlineOf(const LinkSwitch::Stranger& stranger) const;
-  const Job* FindJob(absl::string_view job_id) const;
 
   // Runs `call` on the engine thread and waits for it.
   absl::Status CallOnEngine(std::function<absl::Status()> call);

@@ -207,7 +207,7 @@ absl::Status Engine::ListCommunicators(const v1::ListCommunicatorsRequest& reque
     for (const auto& job : jobs_) {
       if (!job_id.empty() && job->options().job_id != job_id) continue;
       v1::Communicator shown;
-      job->Describe(&shown, transport_ == nullptr ? "none" : transport_->name(), Clock::now());
+      job->Describe(&shown, Clock::now());
       if (shown.size() > 0) *result->add_communicators() = std::move(shown);
     }
     return absl::OkStatus();
@@ -240,7 +240,7 @@ absl::Status Engine::ReportExit(const v1::ReportExitRequest& request) {
         return absl::UnauthenticatedError("the job secret is wrong");
       }
       const ProcessExit exit{request.exit_code(), request.signal()};
-      if (job->OnExitReport(Rank(request.rank()), exit, Clock::now())) return absl::OkStatus();
+      if (job->OnExitReport(Rank(request.rank()), exit)) return absl::OkStatus();
     }
     return absl::NotFoundError("no such rank of such a job here");
   });

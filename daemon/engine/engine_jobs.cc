@@ -68,26 +68,23 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request, Jo
   Job* job = open != jobs_.end() ? open->get() : OpenJob(request, uid, now);
   // The answer may come long after this function has returned.
   auto failed_at_once = std::make_shared<absl::Status>();
-  job->Join(
-      entry->session, request,
-      [failed_at_once, done](const absl::Status& outcome, const v1::JoinReply& reply) {
-        *failed_at_once = outcome;
-        done(outcome, reply);
-      },
-      now);
+  job->Join(entry->session, request,
+            [failed_at_once, done](const absl::Status& outcome, const v1::JoinReply& reply) {
+              *failed_at_once = outcome;
+              done(outcome, reply);
+            });
   if (!failed_at_once->ok()) {
-    LogWarning("a rank could not join", {.job = request.job_id(), .rank = request.rank()});
+    LogWarning(absl::StrCat("a rank could not join: ", failed_at_once->message()),
+               job->Fields(Rank(request.rank())));
     if (absl::IsUnauthenticated(*failed_at_once)) {
-      if (JobCoordinator* coordinator = FindCoordinator(request.job_id(), uid)) {
-        coordinator->NoteTurnedAway(std::string(failed_at_once->message()));
-      }
+      NoteTurnedAway(job->options(), std::string(failed_at_once->message()));
     }
     return;
   }
   // From here on `job` is told when this session goes.
   entry->job = job;
   LogInfo(absl::StrCat("pid ", entry->session->peer().pid, " joins"),
-          {.job = request.job_id(), .rank = request.rank()});
+          job->Fields(Rank(request.rank())));
   // The coordinator knows this node's ranks before others may disagree with them.
   links_->Deliver(now);
   HandleStrangersOf(request.job_id(), now);
@@ -112,15 +109,20 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_poin
   options.fusion_threshold_bytes = request.fusion_threshold_bytes() > 0
                                        ? request.fusion_threshold_bytes()
                                        : options_.config.fusion_threshold;
-  jobs_.push_back(std::make_unique<Job>(options, transport_.get(), now));
-  Job* job = jobs_.back().get();
   const bool coordinates_here = request.size() == request.local_size() ||
                                 options.rendezvous.empty() ||
                                 options.rendezvous == options_.peer_address;
+  JobCoordinator* coordinator = nullptr;
   if (coordinates_here) {
     // What has failed a former incarnation may still be on its way to its coordinator.
     links_->Deliver(now);
-    job->UseLink(links_->LinkInside(job, OpenCoordinator(*job)), /*expects_challenge=*/false);
+    coordinator = OpenCoordinator(options);
+    options.generation = coordinator->generation();
+  }
+  jobs_.push_back(std::make_unique<Job>(options, transport_.get(), now));
+  Job* job = jobs_.back().get();
+  if (coordinator != nullptr) {
+    job->UseLink(links_->LinkInside(job, coordinator), /*expects_challenge=*/false);
   } else {
     job->UseLink(links_->LinkOutside(job, options.rendezvous, now + options.start_timeout),
                  /*expects_challenge=*/true);
@@ -137,20 +139,27 @@ JobCoordinator* Engine::FindCoordinator(const std::string& job_id, uid_t uid) co
   return nullptr;
 }
 
-JobCoordinator* Engine::OpenCoordinator(const Job& job) {
+void Engine::NoteTurnedAway(const Job::Options& job, const std::string& why) {
+  if (JobCoordinator* coordinator = FindCoordinator(job.job_id, job.uid)) {
+    coordinator->NoteTurnedAway(why);
+  }
+}
+
+JobCoordinator* Engine::OpenCoordinator(const Job::Options& job) {
   JobCoordinator::Options options;
-  options.job_id = job.options().job_id;
-  options.uid = job.options().uid;
+  options.job_id = job.job_id;
+  options.uid = job.uid;
   if (JobCoordinator* open = FindCoordinator(options.job_id, options.uid)) return open;
-  options.size = job.options().size;
+  options.size = job.size;
+  options.communicator = job.communicator;
   const std::string random = RandomBytes(sizeof(options.wire_id));
   std::copy_n(random.data(), sizeof(options.wire_id), reinterpret_cast<char*>(&options.wire_id));
   if (generations_.size() > kMaxGenerations) generations_.clear();
   options.generation = generations_[options.job_id]++;
-  options.start_timeout = job.options().start_timeout;
+  options.start_timeout = job.start_timeout;
   options.algorithms = options_.algorithms;
   options.learn = options_.config.learn_schedule;
-  options.fusion_threshold_bytes = job.options().fusion_threshold_bytes;
+  options.fusion_threshold_bytes = job.fusion_threshold_bytes;
   coordinators_.push_back(
       std::make_unique<JobCoordinator>(std::move(options), links_.get(), Clock::now()));
   return coordinators_.back().get();

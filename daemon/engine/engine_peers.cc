@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/engine/engine.h"
+#include "daemon/jobs/hello_match.h"
 #include "daemon/jobs/protocol_version.h"
 #include "daemon/logging/log.h"
 #include "daemon/peers/job_proof.h"
@@ -57,39 +58,42 @@ void Engine::HandleStranger(StreamId stream, Clock::time_point now) {
                                  kPeerProtocolVersion)));
     return;
   }
-  // Two users of this node may have jobs of one name: the secret tells which is meant.
-  const Job* meant = nullptr;
-  bool known = false;
+  std::vector<const Job*> jobs;
+  std::vector<GatheringJob> gathering;
   for (const auto& job : jobs_) {
     if (job->state() != Job::State::kJoining || job->options().job_id != hello.job_id()) continue;
-    known = true;
-    const std::string proof =
-        ComputeJobProof(job->options().secret, stranger->nonce, hello.job_id(), hello.node_name());
-    if (meant == nullptr && EqualInConstantTime(proof, hello.proof())) meant = job.get();
+    jobs.push_back(job.get());
+    gathering.push_back({job->options().uid, job->options().secret});
   }
-  if (!known) {
+  const HelloMatch match = MatchHello(gathering, hello, stranger->nonce);
+  using Outcome = HelloMatch::Outcome;
+  if (match.outcome == Outcome::kNotYet || match.outcome == Outcome::kAnotherUser) {
+    if (match.outcome == Outcome::kAnotherUser) {
+      const Job::Options& other = jobs[match.job]->options();
+      NoteTurnedAway(other, absl::StrCat("the ranks on ", hello.node_name(), " are of uid ",
+                                         hello.uid(), ", and without a job secret ",
+                                         "(RINGD_JOB_SECRET) only those of uid ", other.uid,
+                                         " belong to this job"));
+    }
     if (draining_) {
       links_->TurnAway(stream, absl::FailedPreconditionError(absl::StrCat(
                                    "ringd on ", options_.config.node_name, " is draining")));
     }
     return;  // Wait for this node's own ranks.
   }
-  if (meant == nullptr) {
+  const Job& meant = *jobs[match.job];
+  if (match.outcome == Outcome::kWrongSecret) {
     LogWarning(absl::StrCat("node ", hello.node_name(), " at ", stranger->peer_address,
                             " has a wrong secret"),
-               {.job = hello.job_id()});
+               meant.Fields());
     const absl::Status refusal = absl::UnauthenticatedError(absl::StrCat(
         "the job secret of the ranks on ", hello.node_name(), " differs from that of job '",
         hello.job_id(), "' on ", options_.config.node_name, " (RINGD_JOB_SECRET)"));
-    for (const auto& coordinator : coordinators_) {
-      if (coordinator->job_id() == hello.job_id()) {
-        coordinator->NoteTurnedAway(std::string(refusal.message()));
-      }
-    }
+    NoteTurnedAway(meant.options(), std::string(refusal.message()));
     links_->TurnAway(stream, refusal);
     return;
   }
-  JobCoordinator* coordinator = OpenCoordinator(*meant);
+  JobCoordinator* coordinator = OpenCoordinator(meant.options());
   const std::vector<v1::NodeMessage> backlog = std::move(stranger->backlog);
   links_->Introduce(stream, coordinator);
   coordinator->AddNode(stream, hello, now);
@@ -110,7 +114,7 @@ void Engine::HandleStrangersOf(const std::string& job_id, Clock::time_point now)
 
 void Engine::DropOldStrangers(Clock::time_point now) {
   std::vector<std::pair<StreamId, absl::Status>> dropped;
-  std::set<std::string> jobs;
+  std::set<std::pair<std::string, uid_t>> jobs;
   for (const auto& [stream, stranger] : links_->strangers()) {
     if (stranger.backlog.empty()) {
       if (now - stranger.since > kHelloTimeout) {
@@ -119,22 +123,24 @@ void Engine::DropOldStrangers(Clock::time_point now) {
       continue;
     }
     if (now > StartDeadlineOf(stranger)) {
-      jobs.insert(stranger.backlog.front().hello().job_id());
+      const v1::Hello& hello = stranger.backlog.front().hello();
+      jobs.emplace(hello.job_id(), hello.uid());
     }
   }
   for (const auto& [stream, reason] : dropped) links_->TurnAway(stream, reason);
-  for (const std::string& job_id : jobs) TurnAwayAllOf(job_id, now);
+  for (const auto& [job_id, uid] : jobs) TurnAwayAllOf(job_id, uid, now);
 }
 
 // Nodes of a job whose coordinating node has no rank hear the same if they came about together.
-void Engine::TurnAwayAllOf(const std::string& job_id, Clock::time_point now) {
+void Engine::TurnAwayAllOf(const std::string& job_id, uid_t uid, Clock::time_point now) {
   std::vector<StreamId> streams;
   std::vector<std::string> nodes;
   std::set<int> present;
   int size = 0;
   for (const auto& [stream, stranger] : links_->strangers()) {
-    if (stranger.backlog.empty() || stranger.backlog.front().hello().job_id() != job_id) continue;
+    if (stranger.backlog.empty()) continue;
     const v1::Hello& hello = stranger.backlog.front().hello();
+    if (hello.job_id() != job_id || hello.uid() != uid) continue;
     if (now + kAboutTogether > StartDeadlineOf(stranger)) streams.push_back(stream);
     nodes.push_back(hello.node_name());
     size = std::clamp(hello.size(), size, kMostRanksNamed);
@@ -147,7 +153,8 @@ void Engine::TurnAwayAllOf(const std::string& job_id, Clock::time_point now) {
     if (present.count(rank) == 0) missing.push_back(rank);
   }
   const absl::Status reason = absl::DeadlineExceededError(absl::StrCat(
-      "job '", job_id, "' could not start in time: ", missing.size() == 1 ? "rank " : "ranks ",
+      "job '", job_id, "' of uid ", uid,
+      " could not start in time: ", missing.size() == 1 ? "rank " : "ranks ",
       absl::StrJoin(missing, ", "), " did not join, none of them on ", options_.config.node_name,
       " where rank 0 should be; present: ", absl::StrJoin(present, ", "), " on ",
       absl::StrJoin(nodes, ", ")));
@@ -195,7 +202,7 @@ void Engine::OnNodeDisconnected(StreamId stream, absl::Status why) {
   commands_.Post([this, stream, why = std::move(why)] {
     JobCoordinator* coordinator = links_->CoordinatorOf(stream);
     links_->OnStreamEnded(stream);
-    if (coordinator != nullptr) coordinator->OnLinkLost(stream, why, Clock::now());
+    if (coordinator != nullptr) coordinator->OnLinkLost(stream, why);
   });
 }
 

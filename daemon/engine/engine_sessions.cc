@@ -50,7 +50,7 @@ void Engine::EndSession(SessionId id, const std::string& reason, bool for_cause)
     ++sessions_ended_for_cause_;
     LogWarning(
         absl::StrCat("session ", id.value(), " of pid ", session.peer().pid, " ended: ", reason),
-        {.job = entry.job == nullptr ? absl::string_view() : entry.job->options().job_id});
+        entry.job == nullptr ? LogFields() : entry.job->Fields(session));
   }
   session.Notify(NoticeKind::kSessionEnded, reason);
   // The client hears the end now, also if its job holds the session's memory for a while.

@@ -105,7 +105,7 @@ bool LinkSwitch::Deliver(Clock::time_point now) {
   return any;
 }
 
-void LinkSwitch::Forget(const Job* job, Clock::time_point now) {
+void LinkSwitch::Forget(const Job* job) {
   std::vector<LinkId> links;
   for (const auto& [link, owner] : jobs_) {
     if (owner == job) links.push_back(link);
@@ -116,7 +116,7 @@ void LinkSwitch::Forget(const Job* job, Clock::time_point now) {
       JobCoordinator* coordinator = CoordinatorOf(link);
       coordinators_.erase(link);
       if (coordinator != nullptr) {
-        coordinator->OnLinkLost(link, absl::OkStatus(), now);
+        coordinator->OnLinkLost(link, absl::OkStatus());
       }
     } else {
       network_->Close(link, absl::OkStatus());

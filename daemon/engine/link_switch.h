@@ -60,7 +60,7 @@ class LinkSwitch final : public NodeSender {
   bool empty() const noexcept { return inside_.empty(); }
 
   // Cuts all links of the one; the other end of an inside link is told.
-  void Forget(const Job* job, Clock::time_point now);
+  void Forget(const Job* job);
   void Forget(const JobCoordinator* coordinator);
 
   void SendToNode(LinkId link, v1::CoordinatorMessage message) override;

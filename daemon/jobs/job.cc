@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/jobs/protocol_version.h"
-#include "daemon/logging/log.h"
 #include "daemon/peers/job_proof.h"
 #include "daemon/peers/schedule_conversion.h"
 
@@ -48,6 +47,23 @@ bool Job::Finished() const {
          });
 }
 
+LogFields Job::Fields() const {
+  LogFields fields{.job = options_.job_id, .communicator = options_.communicator.value()};
+  fields.generation = membership_ == nullptr ? options_.generation : membership_->generation;
+  return fields;
+}
+
+LogFields Job::Fields(Rank rank) const {
+  LogFields fields = Fields();
+  fields.rank = rank.value();
+  return fields;
+}
+
+LogFields Job::Fields(const Session& session) const {
+  const Member* member = Find(session);
+  return member == nullptr ? Fields() : Fields(member->rank);
+}
+
 void Job::UseLink(std::unique_ptr<CoordinatorLink> link, bool expects_challenge) {
   link_ = std::move(link);
   if (!expects_challenge) SendHello("");
@@ -83,8 +99,8 @@ absl::Status Job::CheckJoin(const v1::JoinRequest& request) const {
   return absl::OkStatus();
 }
 
-void Job::Join(std::shared_ptr<Session> session, const v1::JoinRequest& request, JoinCallback done,
-               Clock::time_point now) {
+void Job::Join(std::shared_ptr<Session> session, const v1::JoinRequest& request,
+               JoinCallback done) {
   if (absl::Status status = CheckJoin(request); !status.ok()) {
     done(status, {});
     // The ranks that were here first hear of a disagreement, too: without that one they would only wait.
@@ -99,10 +115,8 @@ void Job::Join(std::shared_ptr<Session> session, const v1::JoinRequest& request,
   member.program = request.program().substr(0, 256);
   member.session = std::move(session);
   member.done = std::move(done);
-  const auto [entry, added] = members_.emplace(member.local_rank, std::move(member));
+  const auto entry = members_.emplace(member.local_rank, std::move(member)).first;
   if (greeted_) SendJoined(entry->second);
-  (void)now;
-  (void)added;
 }
 
 void Job::SendHello(const std::string& nonce) {
@@ -111,6 +125,7 @@ void Job::SendHello(const std::string& nonce) {
   hello.set_protocol_version(kPeerProtocolVersion);
   hello.set_daemon_version(options_.daemon_version);
   hello.set_job_id(options_.job_id);
+  hello.set_uid(options_.uid);
   hello.set_size(options_.size);
   hello.set_local_size(options_.local_size);
   hello.set_node_name(options_.node_name);
@@ -151,12 +166,16 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
       }
       return;
     case v1::CoordinatorMessage::kMembership:
-      OnMembership(message.membership(), now);
+      OnMembership(message.membership());
       return;
     case v1::CoordinatorMessage::kFailure: {
       const auto code = static_cast<absl::StatusCode>(message.failure().code());
-      FailLocally(absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kAborted : code,
-                               message.failure().text().substr(0, 4096)));
+      std::string text = message.failure().text().substr(0, 4096);
+      if (message.failure().node_lost() && communicator_ != nullptr) {
+        absl::StrAppend(&text, " ", communicator_->DescribeInFlight());
+      }
+      FailLocally(
+          absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kAborted : code, text));
       return;
     }
     case v1::CoordinatorMessage::kRanksLeft:
@@ -193,7 +212,7 @@ bool Job::ListsOurRanks(const Membership& membership) const {
                     });
 }
 
-void Job::OnMembership(const v1::Membership& message, Clock::time_point now) {
+void Job::OnMembership(const v1::Membership& message) {
   if (state_ != State::kJoining) return;
   absl::StatusOr<Membership> checked = FromProto(message);
   if (checked.ok() && !ListsOurRanks(*checked)) {
@@ -241,6 +260,7 @@ void Job::OnMembership(const v1::Membership& message, Clock::time_point now) {
   }
   JobCommunicator::Options options;
   options.id = options_.communicator;
+  options.job_id = options_.job_id;
   options.scheduler.node_count = membership_->node_count();
   options.scheduler.node_name = options_.node_name;
   options.scheduler.first_rank =
@@ -248,8 +268,10 @@ void Job::OnMembership(const v1::Membership& message, Clock::time_point now) {
   communicator_ = std::make_unique<JobCommunicator>(
       std::move(options), membership_, std::move(sessions), std::move(way), link_.get());
   state_ = State::kRunning;
+  LogInfo(absl::StrCat("all ", options_.size, " ranks have joined, on ", membership_->node_count(),
+                       membership_->node_count() == 1 ? " node" : " nodes"),
+          Fields());
   AnswerJoins(absl::OkStatus());
-  (void)now;
 }
 
 void Job::AnswerJoins(const absl::Status& status) {
@@ -326,7 +348,7 @@ void Job::FailLocally(const absl::Status& cause) {
   if (state_ == State::kFailed) return;
   state_ = State::kFailed;
   failure_ = cause;
-  LogError(absl::StrCat("job failed: ", cause.message()), {.job = options_.job_id});
+  LogError(absl::StrCat("job failed: ", cause.message()), Fields());
   AnswerJoins(cause);
   if (communicator_ != nullptr) communicator_->Fail(cause);
   for (const auto& [local_rank, member] : members_) {

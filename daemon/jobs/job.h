@@ -17,6 +17,7 @@
 #include "daemon/jobs/coordinator_link.h"
 #include "daemon/jobs/job_communicator.h"
 #include "daemon/jobs/membership.h"
+#include "daemon/logging/log.h"
 #include "daemon/sessions/process_state.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"
@@ -48,6 +49,7 @@ class Job {
     std::string transport_address;
     std::string daemon_version;
     CommunicatorId communicator;
+    std::optional<std::uint32_t> generation;  // if this ringd coordinates the job
     std::chrono::nanoseconds start_timeout{};
     std::chrono::nanoseconds stall_warning{};
     std::chrono::nanoseconds operation_timeout{};  // 0: none
@@ -67,6 +69,12 @@ class Job {
   // True when it can be destroyed: no sessions, nothing in flight.
   bool Finished() const;
 
+  // What a line of the log about this job names; with a rank, a line about that one. Valid as long as
+  // the job.
+  LogFields Fields() const;
+  LogFields Fields(Rank rank) const;
+  LogFields Fields(const Session& session) const;
+
   // How this job reaches its coordinator; before the first Join. On a network link the coordinator
   // speaks first (Challenge), inside the process it does not.
   void UseLink(std::unique_ptr<CoordinatorLink> link, bool expects_challenge);
@@ -74,8 +82,7 @@ class Job {
   // Takes the place that the request names, for `session`. `done` is called when all have joined, or
   // not. At once: kUnauthenticated, for this one alone; kAlreadyExists and kInvalidArgument, which end
   // the job.
-  void Join(std::shared_ptr<Session> session, const v1::JoinRequest& request, JoinCallback done,
-            Clock::time_point now);
+  void Join(std::shared_ptr<Session> session, const v1::JoinRequest& request, JoinCallback done);
   absl::Status Register(const Session& session, Registration& registration);
   // As JobCommunicator::DescribeMismatch.
   absl::StatusOr<std::string> DescribeMismatch(std::uint32_t tensor,
@@ -91,7 +98,7 @@ class Job {
   // how the process ended.
   void OnSessionLost(const Session& session, const std::string& reason, Clock::time_point now);
   // A launcher's word of how a rank ended. False: no such rank here.
-  bool OnExitReport(Rank rank, const ProcessExit& exit, Clock::time_point now);
+  bool OnExitReport(Rank rank, const ProcessExit& exit);
 
   // Ends the job here with `cause`, and tells the coordinator.
   void Fail(const absl::Status& cause);
@@ -105,7 +112,7 @@ class Job {
 
   // What ringctl shows.
   void Describe(v1::Job* out, Clock::time_point now) const;
-  void Describe(v1::Communicator* out, absl::string_view backend, Clock::time_point now) const;
+  void Describe(v1::Communicator* out, Clock::time_point now) const;
   void Describe(v1::QueuesReply* out, Clock::time_point now) const;
 
  private:
@@ -129,7 +136,7 @@ class Job {
   void SendHello(const std::string& nonce);
   void SendJoined(const Member& member);
   bool ListsOurRanks(const Membership& membership) const;
-  void OnMembership(const v1::Membership& message, Clock::time_point now);
+  void OnMembership(const v1::Membership& message);
   void OnRanksLeft(const v1::RanksLeft& message, Clock::time_point now);
   void OnStallInquiry(const v1::StallInquiry& inquiry);
   void OnStallVerdict(const v1::StallVerdict& verdict, Clock::time_point now);
@@ -140,6 +147,8 @@ class Job {
                                            Clock::time_point now) const;
   void FailLocally(const absl::Status& cause);
   std::string StateOf(const Member& member) const;
+  void DropCommunicator(Clock::time_point now);
+  void DescribeMembers(v1::Communicator* out) const;
 
   Options options_;
   Transport* transport_;
@@ -154,6 +163,7 @@ class Job {
   std::map<LocalRank, Member> members_;
   std::shared_ptr<const Membership> membership_;
   std::unique_ptr<JobCommunicator> communicator_;
+  v1::Communicator last_description_;  // of communicator_, once it has been dropped
 
   // Ranks that left, here or elsewhere, and when we heard: what waits for them can't end well.
   std::vector<int> left_ranks_;

@@ -24,6 +24,7 @@
 #include "daemon/jobs/local_group.h"
 #include "daemon/jobs/membership.h"
 #include "daemon/jobs/rate_window.h"
+#include "daemon/logging/log.h"
 #include "daemon/schedule/node_scheduler.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"
@@ -57,6 +58,7 @@ class JobCommunicator final : private LocalRankView {
  public:
   struct Options {
     CommunicatorId id;
+    std::string job_id;  // for the log
     NodeSchedulerConfig scheduler;
   };
 
@@ -111,6 +113,9 @@ class JobCommunicator final : private LocalRankView {
 
   // All submissions that came before `before` and have not ended, oldest first for each member.
   std::vector<WaitingSubmission> Waiting(Clock::time_point before) const;
+  // "while 2 tensors were in flight ('a', 'b')", by which is meant: submitted by some local rank; or
+  // "with nothing in flight".
+  std::string DescribeInFlight() const;
   // Positions of the local members that have not submitted the tensor's present occurrence.
   std::vector<int> MembersWithout(const std::string& tensor) const;
 
@@ -157,6 +162,7 @@ class JobCommunicator final : private LocalRankView {
   void Finish(const Execution& execution, Clock::time_point now);
   absl::StatusOr<std::size_t> PostToWire(Clock::time_point now);
   absl::StatusOr<std::size_t> AdvanceWire(Clock::time_point now);
+  LogFields Fields() const;
   absl::Status DescribeHealth() const;
   absl::Status DescribeOutcome(const Completion& completion) const;
   void CountBusy(Clock::time_point now) noexcept;

@@ -1,10 +1,14 @@
 // What JobCommunicator shows of itself; nothing here changes anything.
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "daemon/jobs/job_communicator.h"
 
 namespace ringd {
 namespace {
+
+constexpr std::size_t kTensorsNamed = 3;
 
 void SortForPeople(std::vector<WaitingSubmission>& waiting) {
   std::stable_sort(waiting.begin(), waiting.end(), [](const auto& a, const auto& b) {
@@ -13,6 +17,12 @@ void SortForPeople(std::vector<WaitingSubmission>& waiting) {
 }
 
 }  // namespace
+
+LogFields JobCommunicator::Fields() const {
+  return {.job = options_.job_id,
+          .communicator = options_.id.value(),
+          .generation = membership_->generation};
+}
 
 bool JobCommunicator::AbsentRanksAreBlocked(TensorHandle missing) const {
   const auto absent = MembersWithout(scheduler_.NameOf(missing));
@@ -105,6 +115,19 @@ std::vector<WaitingSubmission> JobCommunicator::Waiting(Clock::time_point before
   }
   SortForPeople(waiting);
   return waiting;
+}
+
+std::string JobCommunicator::DescribeInFlight() const {
+  std::vector<std::string> tensors;
+  for (const WaitingSubmission& waiting : Waiting(Clock::time_point::max())) {
+    const std::string name = absl::StrCat("'", waiting.name, "'");
+    if (std::find(tensors.begin(), tensors.end(), name) == tensors.end()) tensors.push_back(name);
+  }
+  if (tensors.empty()) return "with nothing in flight";
+  const std::size_t count = tensors.size();
+  tensors.resize(std::min(count, kTensorsNamed));
+  return absl::StrCat("while ", count, count == 1 ? " tensor was" : " tensors were", " in flight (",
+                      absl::StrJoin(tensors, ", "), count > kTensorsNamed ? ", ...)" : ")");
 }
 
 CommunicatorStatistics JobCommunicator::WireStatistics() const {

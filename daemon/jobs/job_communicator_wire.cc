@@ -101,8 +101,9 @@ absl::Status JobCommunicator::DescribeHealth() const {
   const int lost = way_.wire->lost_node().value();
   if (health.ok() || lost < 0 || lost >= membership_->node_count()) return health;
   const MemberNode& node = membership_->nodes[static_cast<std::size_t>(lost)];
-  return absl::AbortedError(
-      absl::StrCat("ringd on ", DescribeNode(node), " has gone: ", health.message()));
+  // The backend's words are for whoever looks into the network.
+  LogInfo(health.message(), Fields());
+  return absl::AbortedError(absl::StrCat(DescribeLostNode(node), " ", DescribeInFlight()));
 }
 
 absl::Status JobCommunicator::DescribeOutcome(const Completion& completion) const {

@@ -13,8 +13,9 @@ namespace {
 // Who is turned away may come again and again.
 constexpr std::size_t kTurnedAwayNamed = 3;
 
-v1::CoordinatorMessage FailureMessage(const absl::Status& cause) {
+v1::CoordinatorMessage FailureMessage(const absl::Status& cause, bool node_lost = false) {
   v1::CoordinatorMessage message;
+  message.mutable_failure()->set_node_lost(node_lost);
   message.mutable_failure()->set_code(static_cast<int>(cause.code()));
   message.mutable_failure()->set_text(std::string(cause.message()));
   return message;
@@ -32,6 +33,12 @@ JobCoordinator::JobCoordinator(Options options, NodeSender* sender, Clock::time_
     : options_(std::move(options)),
       sender_(sender),
       start_deadline_(now + options_.start_timeout) {}
+
+LogFields JobCoordinator::Fields() const {
+  return {.job = options_.job_id,
+          .communicator = options_.communicator.value(),
+          .generation = options_.generation};
+}
 
 std::string JobCoordinator::DescribePresent() const {
   std::vector<std::string> parts;
@@ -121,7 +128,7 @@ void JobCoordinator::AddRank(LinkId link, const v1::RankInfo& info) {
   ++ranks_present_;
 }
 
-void JobCoordinator::StartIfComplete(Clock::time_point now) {
+void JobCoordinator::StartIfComplete() {
   if (state_ != State::kJoining || static_cast<int>(ranks_present_) != options_.size) return;
   state_ = State::kRunning;
   // Nodes by their lowest rank, so that node 0 holds rank 0.
@@ -171,7 +178,6 @@ void JobCoordinator::StartIfComplete(Clock::time_point now) {
     message.mutable_membership()->set_node_index(node.index.value());
     sender_->SendToNode(link, message);
   }
-  (void)now;
 }
 
 void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Clock::time_point now) {
@@ -181,7 +187,7 @@ void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Cloc
   switch (message.body_case()) {
     case v1::NodeMessage::kRankJoined:
       AddRank(link, message.rank_joined().rank());
-      StartIfComplete(now);
+      StartIfComplete();
       return;
     case v1::NodeMessage::kFailure:
       Fail(ToStatus(message.failure()));
@@ -220,7 +226,7 @@ void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Cloc
   schedule_dirty_ = true;
 }
 
-void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why, Clock::time_point now) {
+void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why) {
   const auto found = nodes_.find(link);
   if (found == nodes_.end()) return;
   const Node node = std::move(found->second);
@@ -230,15 +236,19 @@ void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why, Clock::tim
     if (nodes_.empty()) state_ = State::kFailed;
     return;
   }
-  if (node.left < node.ranks.size()) {
-    Fail(absl::AbortedError(
-        absl::StrCat("ringd on ", DescribeNode(node), " has gone: ", why.message())));
-  }
-  (void)now;
+  if (node.left == node.ranks.size()) return;
+  // What isn't a lost connection's is a ringd's own word.
+  const bool lost = absl::IsUnavailable(why) || why.ok();
+  if (lost) LogInfo(absl::StrCat("the stream of ", node.name, " ended: ", why.message()), Fields());
+  FailWith(absl::AbortedError(
+               lost ? DescribeLostNode(node)
+                    : absl::StrCat("ringd on ", DescribeNode(node), " has gone: ", why.message())),
+           lost);
 }
 
 void JobCoordinator::NoteTurnedAway(const std::string& why) {
-  if (turned_away_.size() < kTurnedAwayNamed) turned_away_.push_back(why);
+  const bool known = std::find(turned_away_.begin(), turned_away_.end(), why) != turned_away_.end();
+  if (!known && turned_away_.size() < kTurnedAwayNamed) turned_away_.push_back(why);
 }
 
 void JobCoordinator::Advance(Clock::time_point now) {
@@ -270,11 +280,13 @@ void JobCoordinator::BroadcastExcept(LinkId but, const v1::CoordinatorMessage& m
   }
 }
 
-void JobCoordinator::Fail(const absl::Status& cause) {
+void JobCoordinator::Fail(const absl::Status& cause) { FailWith(cause, /*node_lost=*/false); }
+
+void JobCoordinator::FailWith(const absl::Status& cause, bool node_lost) {
   if (state_ == State::kFailed) return;
   state_ = State::kFailed;
   failure_ = cause;
-  Broadcast(FailureMessage(cause));
+  Broadcast(FailureMessage(cause, node_lost));
 }
 
 }  // namespace ringd

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "backends/communicator.h"
 #include "daemon/jobs/membership.h"
+#include "daemon/logging/log.h"
 #include "daemon/peers/peer_network.h"
 #include "daemon/schedule/coordinator.h"
 #include "proto/base/clock.h"
@@ -47,6 +48,7 @@ class JobCoordinator {
     int size = 0;
     std::uint64_t wire_id = 0;  // random
     std::uint32_t generation = 0;
+    CommunicatorId communicator;  // of the job on this node, for the log
     std::chrono::nanoseconds start_timeout{};
     AlgorithmOptions algorithms;
     bool learn = true;
@@ -57,6 +59,7 @@ class JobCoordinator {
   JobCoordinator(Options options, NodeSender* sender, Clock::time_point now);
 
   const std::string& job_id() const noexcept { return options_.job_id; }
+  std::uint32_t generation() const noexcept { return options_.generation; }
   uid_t uid() const noexcept { return options_.uid; }
   // True while Advance must be called although nothing happens.
   bool NeedsTicks() const noexcept { return state_ == State::kJoining || inquiry_.open; }
@@ -69,7 +72,7 @@ class JobCoordinator {
   // the job ends it for all.
   void AddNode(LinkId link, const v1::Hello& hello, Clock::time_point now);
   void OnMessage(LinkId link, const v1::NodeMessage& message, Clock::time_point now);
-  void OnLinkLost(LinkId link, const absl::Status& why, Clock::time_point now);
+  void OnLinkLost(LinkId link, const absl::Status& why);
 
   // Somebody wanted to join who was not let in: told to all if the job can't start.
   void NoteTurnedAway(const std::string& why);
@@ -98,9 +101,11 @@ class JobCoordinator {
     std::map<LinkId, v1::StallAnswer> answers;
   };
 
+  LogFields Fields() const;
   void AddRank(LinkId link, const v1::RankInfo& info);
-  void StartIfComplete(Clock::time_point now);
+  void StartIfComplete();
   void Refuse(LinkId link, const absl::Status& reason);
+  void FailWith(const absl::Status& cause, bool node_lost);
   void Broadcast(const v1::CoordinatorMessage& message);
   void BroadcastExcept(LinkId but, const v1::CoordinatorMessage& message);
   void OnStallReport(const v1::StallReport& report, Clock::time_point now);

@@ -18,7 +18,6 @@ constexpr auto kExitReportGrace = std::chrono::milliseconds(150);
 // After a rank has left, what it took part in is still on its way to the others for a moment.
 constexpr auto kLeaveGrace = std::chrono::seconds(1);
 constexpr auto kRunningGrace = std::chrono::seconds(10);
-constexpr std::size_t kTensorsNamed = 3;
 
 }  // namespace
 
@@ -27,6 +26,7 @@ bool Job::Leave(const Session& session, Clock::time_point now) {
   if (member == nullptr || member->left) return member != nullptr;
   member->left = true;
   anyone_left_ = true;
+  LogInfo(absl::StrCat("pid ", member->pid, " leaves"), Fields(member->rank));
   if (state_ == State::kJoining) {
     Fail(absl::AbortedError(
         absl::StrCat(DescribeRank(member->rank, member->pid, options_.node_name), " left job '",
@@ -67,12 +67,11 @@ void Job::OnSessionLost(const Session& session, const std::string& reason, Clock
   member->session = nullptr;
 }
 
-bool Job::OnExitReport(Rank rank, const ProcessExit& exit, Clock::time_point now) {
+bool Job::OnExitReport(Rank rank, const ProcessExit& exit) {
   for (auto& [local_rank, member] : members_) {
     if (member.rank != rank) continue;
     member.exit = exit;
     if (member.lost_since.has_value()) AnnounceDeath(member);
-    (void)now;
     return true;
   }
   return false;
@@ -91,21 +90,9 @@ void Job::AnnounceDeath(Member& member) {
     absl::StrAppend(&text, " before all ranks had joined");
   } else {
     // What this rank or another of its node had submitted, and what therefore never completes.
-    std::vector<std::string> tensors;
-    for (const WaitingSubmission& waiting : communicator_->Waiting(Clock::time_point::max())) {
-      const std::string name = absl::StrCat("'", waiting.name, "'");
-      if (std::find(tensors.begin(), tensors.end(), name) == tensors.end()) tensors.push_back(name);
-    }
-    if (tensors.empty()) {
-      absl::StrAppend(&text, " with nothing in flight");
-    } else {
-      const std::size_t count = tensors.size();
-      tensors.resize(std::min(count, kTensorsNamed));
-      absl::StrAppend(&text, " while ", count, count == 1 ? " tensor was" : " tensors were",
-                      " in flight (", absl::StrJoin(tensors, ", "),
-                      count > kTensorsNamed ? ", ...)" : ")");
-    }
+    absl::StrAppend(&text, " ", communicator_->DescribeInFlight());
   }
+  LogWarning(text, Fields(member.rank));
   Fail(absl::AbortedError(text));
 }
 
@@ -117,15 +104,22 @@ void Job::OnLinkLost(const absl::Status& why) {
   const bool all_left = std::all_of(members_.begin(), members_.end(),
                                     [](const auto& entry) { return entry.second.left; });
   if (all_left) return;
-  std::string who = absl::StrCat("the ringd at ", options_.rendezvous);
-  if (membership_ != nullptr) {
-    who = absl::StrCat("ringd on ", membership_->nodes.front().name, " (at ", options_.rendezvous,
-                       ", which coordinates the job)");
+  // gRPC's words are for whoever looks into the network; other errors are a ringd's own.
+  const bool lost = absl::IsUnavailable(why) || why.ok();
+  if (lost) LogInfo(absl::StrCat("the coordinator's stream ended: ", why.message()), Fields());
+  if (communicator_ != nullptr) {
+    const MemberNode& node = membership_->nodes.front();
+    FailLocally(absl::AbortedError(
+        lost ? absl::StrCat(DescribeLostNode(node), " ", communicator_->DescribeInFlight())
+             : absl::StrCat("ringd on ", DescribeNode(node), " has gone: ", why.message())));
+  } else if (lost) {
+    FailLocally(absl::UnavailableError(
+        absl::StrCat("the ringd at ", options_.rendezvous, ", which gathers job '", options_.job_id,
+                     "', ended or lost its connection before all ranks had joined")));
+  } else {
+    FailLocally(absl::Status(why.code(), absl::StrCat("the ringd at ", options_.rendezvous,
+                                                      " can't be reached: ", why.message())));
   }
-  const absl::StatusCode code = membership_ != nullptr ? absl::StatusCode::kAborted : why.code();
-  FailLocally(absl::Status(
-      code, absl::StrCat(who, membership_ != nullptr ? " has gone: " : " can't be reached: ",
-                         why.message())));
 }
 
 bool Job::NeedsTicks() const noexcept {
@@ -143,7 +137,7 @@ std::optional<Clock::time_point> Job::NextTick(Clock::time_point now) const {
 void Job::Tick(Clock::time_point now) {
   // Nothing will come of it any more: give the memory of those who have gone back.
   if (state_ == State::kFailed && communicator_ != nullptr && communicator_->Quiet()) {
-    communicator_.reset();
+    DropCommunicator(now);
   }
   for (auto& [local_rank, member] : members_) {
     if (!member.lost_since.has_value()) continue;

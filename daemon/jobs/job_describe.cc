@@ -69,8 +69,40 @@ void Job::Describe(v1::Job* out, Clock::time_point now) const {
   }
 }
 
-void Job::Describe(v1::Communicator* out, absl::string_view backend, Clock::time_point now) const {
-  if (communicator_ == nullptr) return;
+void Job::DropCommunicator(Clock::time_point now) {
+  Describe(&last_description_, now);
+  last_description_.clear_bytes_reduced_per_second();
+  last_description_.clear_operations_per_second();
+  last_description_.clear_busy_share();
+  communicator_.reset();
+}
+
+void Job::DescribeMembers(v1::Communicator* out) const {
+  out->clear_members();
+  for (int n = 0; n < membership_->node_count(); ++n) {
+    const MemberNode& node = membership_->nodes[static_cast<std::size_t>(n)];
+    for (const MemberRank& rank : node.ranks) {
+      v1::Member* shown = out->add_members();
+      shown->set_rank(rank.rank.value());
+      shown->set_local_rank(rank.local_rank.value());
+      shown->set_pid(rank.pid);
+      shown->set_host(node.name);
+      shown->set_node_index(n);
+      const auto local = members_.find(rank.local_rank);
+      if (n == membership_->self.value() && local != members_.end()) {
+        shown->set_state(StateOf(local->second));
+      }
+    }
+  }
+}
+
+void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
+  if (membership_ == nullptr) return;
+  if (communicator_ == nullptr) {
+    *out = last_description_;
+    DescribeMembers(out);
+    return;
+  }
   const Membership& membership = *membership_;
   out->set_communicator(options_.communicator.value());
   out->set_job_id(options_.job_id);
@@ -82,21 +114,10 @@ void Job::Describe(v1::Communicator* out, absl::string_view backend, Clock::time
   out->set_node_count(membership.node_count());
   out->set_node_index(membership.self.value());
   out->set_coordinator(membership.nodes.front().name);
-  SetName(out->mutable_backend(), membership.node_count() > 1 ? backend : "shared memory");
-  for (std::size_t n = 0; n < membership.nodes.size(); ++n) {
-    for (const MemberRank& rank : membership.nodes[n].ranks) {
-      v1::Member* shown = out->add_members();
-      shown->set_rank(rank.rank.value());
-      shown->set_local_rank(rank.local_rank.value());
-      shown->set_pid(rank.pid);
-      shown->set_host(membership.nodes[n].name);
-      shown->set_node_index(static_cast<int>(n));
-      const auto local = members_.find(rank.local_rank);
-      if (static_cast<int>(n) == membership.self.value() && local != members_.end()) {
-        shown->set_state(StateOf(local->second));
-      }
-    }
-  }
+  SetName(out->mutable_backend(), membership.node_count() == 1 ? "shared memory"
+                                  : transport_ == nullptr      ? "none"
+                                                               : transport_->name());
+  DescribeMembers(out);
   const CommunicatorStatistics wire = communicator_->WireStatistics();
   std::uint64_t sent = 0;
   std::uint64_t received = 0;

@@ -109,8 +109,9 @@ void Job::OnStallVerdict(const v1::StallVerdict& verdict, Clock::time_point now)
   for (const int position : concerned) {
     const Member& member = std::next(members_.begin(), position)->second;
     if (member.session == nullptr) continue;
-    member.session->Notify(NoticeKind::kWarning,
-                           absl::StrCat("rank ", member.rank.value(), " is ", verdict.text()));
+    const std::string warning = absl::StrCat("rank ", member.rank.value(), " is ", verdict.text());
+    LogWarning(warning, Fields(member.rank));
+    member.session->Notify(NoticeKind::kWarning, warning);
   }
 }
 

@@ -119,4 +119,8 @@ std::string DescribeNode(const MemberNode& node) {
                       ")");
 }
 
+std::string DescribeLostNode(const MemberNode& node) {
+  return absl::StrCat("ringd on ", DescribeNode(node), " ended or lost its connection");
+}
+
 }  // namespace ringd

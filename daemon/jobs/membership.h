@@ -55,6 +55,9 @@ std::string DescribeRank(Rank rank, int pid, absl::string_view node_name);
 // "node-b (ranks 2, 3)": how they name a node.
 std::string DescribeNode(const MemberNode& node);
 
+// "ringd on node-b (ranks 2, 3) ended or lost its connection": all that the others can tell.
+std::string DescribeLostNode(const MemberNode& node);
+
 }  // namespace ringd
 
 #endif  // RINGD_DAEMON_JOBS_MEMBERSHIP_H_

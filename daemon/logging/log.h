@@ -11,12 +11,14 @@ namespace ringd {
 
 enum class LogLevel : std::uint8_t { kTrace, kDebug, kInfo, kWarning, kError };
 
-// Every line about a job names it; the other fields where they make sense. Text lines end in
-// "job=a rank=3 communicator=1 generation=0"; in JSON they are members of the object.
+// Every line about a job names the job, its communicator and its generation, and every line about one of
+// its ranks the rank. Text lines end in "job=a rank=3 communicator=1 generation=0"; in JSON the fields are
+// members of the object. What belongs to a job makes them (Job::Fields and the like).
 struct LogFields {
   absl::string_view job = {};  // empty: not about a job
   std::optional<std::int32_t> rank = {};
   std::optional<std::uint32_t> communicator = {};
+  // The coordinator gives it: the other nodes don't know it before all ranks have joined.
   std::optional<std::uint32_t> generation = {};
 };
 

@@ -28,14 +28,6 @@ const std::string& NodeScheduler::NameOf(TensorHandle tensor) const {
   return tensors_[tensor].name;
 }
 
-void NodeScheduler::Forget(TensorHandle handle) {
-  NodeTensor& tensor = tensors_[handle];
-  assert(tensor.state == TensorState::kIdle);
-  tensor.wanted = false;
-  if (tensor.bucket != nullptr) RequestBreak(*tensor.bucket, BreakReason::kWithdrawn, {handle});
-  EraseIfUnused(handle);
-}
-
 void NodeScheduler::EraseIfUnused(TensorHandle handle) {
   const NodeTensor& tensor = tensors_[handle];
   if (!tensor.wanted && tensor.bucket == nullptr && tensor.state == TensorState::kIdle) {
@@ -134,7 +126,6 @@ void NodeScheduler::OnFinished(OperationId operation, TimePoint /*now*/) {
   const TensorList tensors = std::move(found->second);
   running_.erase(found);
   for (TensorHandle handle : *tensors) tensors_[handle].state = TensorState::kIdle;
-  for (TensorHandle handle : *tensors) EraseIfUnused(handle);
 }
 
 void NodeScheduler::FailTensorNow(TensorHandle handle, absl::string_view error) {

@@ -72,12 +72,9 @@ class NodeScheduler {
   NodeScheduler(const NodeScheduler&) = delete;
   NodeScheduler& operator=(const NodeScheduler&) = delete;
 
-  // The handle for `name`, the same each time until Forget.
+  // The handle for `name`, the same each time.
   TensorHandle Intern(absl::string_view name);
   const std::string& NameOf(TensorHandle tensor) const;
-  // No local rank has the tensor registered any more: the engine will not use the handle again until
-  // Intern returns it, perhaps for another name. The tensor must not be outstanding.
-  void Forget(TensorHandle tensor);
 
   // All local ranks submitted the tensor and agree on `meta`. Its previous occurrence must have
   // ended (OnFinished or TensorFailed). `follows_wait`: see ReadyTensor.

@@ -91,7 +91,7 @@ absl::Status NodeScheduler::AddBucket(const ScheduledBucket& scheduled, TimePoin
   // order of messages.
   for (TensorHandle handle : handles) {
     if (tensors_[handle].state == TensorState::kAnnounced) Place(handle, now);
-    // Forgotten here while the coordinator was making its plan.
+    // No local rank has ever registered it: it would never come.
     if (!tensors_[handle].wanted) RequestBreak(bucket, BreakReason::kWithdrawn, {handle});
   }
   return absl::OkStatus();

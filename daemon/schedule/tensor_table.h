@@ -24,7 +24,7 @@ class NodeBucket;
 struct NodeTensor {
   std::string name;
   bool in_use = false;           // the handle is taken
-  bool wanted = false;           // the engine holds the handle: not forgotten
+  bool wanted = false;           // the engine holds the handle; else only a bucket names it
   NodeBucket* bucket = nullptr;  // null while negotiated
   std::size_t position = 0;      // in the bucket
   std::uint64_t last_step = 0;   // in which it was last reported ready

@@ -1,17 +1,20 @@
-// What systemd is told about ringd (sd_notify), if systemd started it.
+// What systemd is told about ringd (sd_notify's protocol), if systemd started it.
 #ifndef RINGD_DAEMON_SERVICE_SERVICE_MANAGER_H_
 #define RINGD_DAEMON_SERVICE_SERVICE_MANAGER_H_
 
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/strings/string_view.h"
 #include "proto/base/clock.h"
+#include "proto/base/unique_fd.h"
 
 namespace ringd {
 
-// Without systemd (no NOTIFY_SOCKET) every method does nothing.
+// Without systemd (no NOTIFY_SOCKET) every method does nothing. None blocks, as sd_notify() would while
+// the receiver's queue is full: what finds no room is kept, and sent by Watch() later.
 //
 // Thread safety: one thread at a time.
 class ServiceManager {
@@ -19,7 +22,6 @@ class ServiceManager {
   ServiceManager();
 
   void Ready(absl::string_view status);
-  void Status(absl::string_view status);
   void Stopping(absl::string_view status);
 
   // Feeds the watchdog if `heartbeat`, a count that grows while the engine is alive, has grown since
@@ -27,6 +29,13 @@ class ServiceManager {
   void Watch(std::uint64_t heartbeat, Clock::time_point now);
 
  private:
+  void Notify(absl::string_view state);
+  // False if there was no room for it.
+  bool Send(absl::string_view message) const;
+
+  std::string path_;
+  UniqueFd socket_;
+  std::string unsent_;
   std::optional<Clock::duration> watchdog_interval_;  // none: no watchdog
   Clock::time_point next_ping_;
   std::uint64_t last_heartbeat_ = 0;

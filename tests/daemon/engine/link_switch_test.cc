@@ -62,7 +62,7 @@ TEST_CASE("LinkSwitch: when a job is forgotten its coordinator hears that the no
   world.job->UseLink(world.links.LinkInside(world.job.get(), world.coordinator.get()), false);
   world.links.Deliver(world.begin);
   CHECK_FALSE(world.coordinator->Finished());
-  world.links.Forget(world.job.get(), world.begin);
+  world.links.Forget(world.job.get());
   CHECK(world.coordinator->Finished());
   // What was still on its way to either is dropped.
   world.job->Fail(absl::AbortedError("cause"));
@@ -89,7 +89,7 @@ TEST_CASE("LinkSwitch: a job whose coordinator is elsewhere is linked through th
   CHECK(world.network.to_coordinators[stream][0].hello().node_name() == "node-a");
   CHECK_FALSE(world.network.to_coordinators[stream][0].hello().proof().empty());
 
-  world.links.Forget(world.job.get(), world.begin);
+  world.links.Forget(world.job.get());
   CHECK(world.network.closed.at(stream).ok());
   CHECK(world.links.JobOf(stream) == nullptr);
 }

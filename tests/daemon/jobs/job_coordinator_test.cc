@@ -136,6 +136,12 @@ TEST_CASE(
     CHECK_THAT(text, Contains("turned away: reason 0; reason 1"));
     CHECK_THAT(text, !Contains("reason 50"));
   }
+  SECTION("one of them again and again") {
+    for (int i = 0; i < 100; ++i) world.coordinator.NoteTurnedAway("the same reason");
+    world.coordinator.NoteTurnedAway("another");
+    world.coordinator.Advance(world.begin + 10 * kSecond);
+    CHECK_THAT(world.Failure({kA, kB}), Contains("turned away: the same reason; another"));
+  }
   // It ends once: what comes later changes nothing.
   world.coordinator.Advance(world.begin + 20 * kSecond);
   world.coordinator.Fail(absl::AbortedError("later"));
@@ -159,7 +165,7 @@ TEST_CASE("JobCoordinator: a node lost before the start is missing again, and ma
   world.AddNode(kA, "node-a", 2, 1);
   world.Join(kA, 0, 0);
   world.AddNode(kB, "node-b", 2, 1);
-  world.coordinator.OnLinkLost(kB, absl::UnavailableError("reset"), world.begin);
+  world.coordinator.OnLinkLost(kB, absl::UnavailableError("reset"));
   CHECK(world.coordinator.MissingRanks() == std::vector<int>{1});
   CHECK(world.nodes.FailuresOf(kA).empty());
   world.AddNode(kC, "node-b", 2, 1);
@@ -171,16 +177,24 @@ TEST_CASE("JobCoordinator: when every node has gone before the start it is finis
   World world(2);
   world.AddNode(kA, "node-a", 2, 1);
   CHECK_FALSE(world.coordinator.Finished());
-  world.coordinator.OnLinkLost(kA, absl::OkStatus(), world.begin);
+  world.coordinator.OnLinkLost(kA, absl::OkStatus());
   CHECK(world.coordinator.Finished());
 }
 
 TEST_CASE("JobCoordinator: a lost node fails the running job, named with its ranks") {
   RunningWorld world;
-  world.coordinator.OnLinkLost(kB, absl::UnavailableError("connection reset"), world.begin);
-  const std::string text = world.Failure({kA});
-  CHECK_THAT(text, Contains("ringd on node-b (ranks 2, 3) has gone: connection reset"));
+  world.coordinator.OnLinkLost(kB, absl::UnavailableError("connection reset"));
+  CHECK(world.Failure({kA}) == "ringd on node-b (ranks 2, 3) ended or lost its connection");
+  CHECK(world.nodes.To(kA).back().failure().node_lost());
   CHECK(world.nodes.FailuresOf(kB).empty());
+}
+
+TEST_CASE("JobCoordinator: a node that closes its stream with a reason is quoted") {
+  RunningWorld world;
+  world.coordinator.OnLinkLost(kB, absl::CancelledError("this ringd is shutting down"));
+  CHECK(world.Failure({kA}) ==
+        "ringd on node-b (ranks 2, 3) has gone: this ringd is shutting down");
+  CHECK_FALSE(world.nodes.To(kA).back().failure().node_lost());
 }
 
 TEST_CASE("JobCoordinator: the first failure is the one that all nodes hear") {
@@ -207,11 +221,11 @@ TEST_CASE("JobCoordinator: ranks that left are told to the other nodes, and thei
   SECTION("after its last rank") {
     message.mutable_ranks_left()->set_ranks(0, 3);
     world.coordinator.OnMessage(kB, message, world.begin);
-    world.coordinator.OnLinkLost(kB, absl::OkStatus(), world.begin);
+    world.coordinator.OnLinkLost(kB, absl::OkStatus());
     CHECK(world.nodes.FailuresOf(kA).empty());
   }
   SECTION("but not before") {
-    world.coordinator.OnLinkLost(kB, absl::UnavailableError("reset"), world.begin);
+    world.coordinator.OnLinkLost(kB, absl::UnavailableError("reset"));
     CHECK_THAT(world.Failure({kA}), Contains("node-b"));
   }
 }

@@ -76,6 +76,8 @@ TEST_CASE("Membership: ranks and nodes are named in one way") {
   CHECK(DescribeRank(Rank(3), 4711, "node-b") == "rank 3, pid 4711 on node-b");
   CHECK(DescribeNode(membership.nodes[0]) == "node-1 (ranks 0, 1, 2)");
   CHECK(DescribeNode(membership.nodes[2]) == "node-3 (rank 5)");
+  CHECK(DescribeLostNode(membership.nodes[1]) ==
+        "ringd on node-2 (ranks 3, 4) ended or lost its connection");
 }
 
 }  // namespace

@@ -34,8 +34,8 @@ TEST_CASE("FormatTextLine: whatever a name holds, the line stays one line and ga
 }
 
 TEST_CASE("FormatJsonLine: is one JSON object with typed fields, whatever the message holds") {
-  const std::string payload =
-      PackLogPayload("say \"hi\" \\ \xff \xc3\xa9", {.job = "7", .rank = 3, .generation = 2});
+  const std::string payload = PackLogPayload("say \"hi\" \\ \xff \xc3\xa9",
+                                             {.job = "7", .communicator = 4, .generation = 2});
   const std::string line = FormatJsonLine(kTime, "warning", payload);
   CHECK(line.find('\n') == std::string::npos);
   const nlohmann::json object = nlohmann::json::parse(line);
@@ -43,9 +43,9 @@ TEST_CASE("FormatJsonLine: is one JSON object with typed fields, whatever the me
   CHECK(object["level"] == "warning");
   CHECK(object["message"] == "say \"hi\" \\ \xef\xbf\xbd \xc3\xa9");
   CHECK(object["job"] == "7");
-  CHECK(object["rank"] == 3);
+  CHECK(object["communicator"] == 4);
   CHECK(object["generation"] == 2);
-  CHECK_FALSE(object.contains("communicator"));
+  CHECK_FALSE(object.contains("rank"));
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ TEST_CASE("StartLogging: writes JSON lines of the configured level to the config
   CHECK_FALSE(LogEnabled(LogLevel::kInfo));
   CHECK(LogEnabled(LogLevel::kWarning));
   LogInfo("left out");
-  LogWarning("a stall", {.job = "train", .rank = 1});
+  LogWarning("a stall", {.job = "train", .rank = 1, .communicator = 2, .generation = 0});
   LogError("an end");
 
   std::ifstream file(config.log_file);
@@ -36,7 +36,10 @@ TEST_CASE("StartLogging: writes JSON lines of the configured level to the config
   CHECK(lines[0]["message"] == "a stall");
   CHECK(lines[0]["job"] == "train");
   CHECK(lines[0]["rank"] == 1);
+  CHECK(lines[0]["communicator"] == 2);
+  CHECK(lines[0]["generation"] == 0);
   CHECK(lines[1]["level"] == "error");
+  CHECK_FALSE(lines[1].contains("job"));
   std::filesystem::remove_all(folder);
 }
 

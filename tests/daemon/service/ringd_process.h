@@ -100,9 +100,6 @@ class RingdProcess {
     return false;
   }
 
-  // systemd goes away: for tests that read no more notifications, whose queue would fill up.
-  void CloseNotifications() { notify_.Reset(); }
-
   void Signal(int signal) { REQUIRE(::kill(pid_, signal) == 0); }
 
   // Its exit code, or -1 if a signal ended it or it runs after 20 s.

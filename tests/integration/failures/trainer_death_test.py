@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import textwrap
 import time
+from typing import Any
 
 import pytest
 
-from tests.integration.cluster import Cluster, python
+from tests.integration.cluster import Cluster, python, wait_until
 from tests.integration.failures.events import (
     WITH_TRAINER,
     expect_within,
@@ -98,3 +100,69 @@ def test_ringctl_run_says_how_a_rank_was_killed(
     assert len(errors) == nodes * 2 - 1, output
     expect_within(errors, death["at"], 1.0)
     expect_words(the_same_text(errors), "rank 1", f"pid {death['pid']}", "signal 9", "in flight")
+
+
+STAYS_AFTER_THE_FAILURE = """
+    import time
+
+    import ringd
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        for step in range(7):
+            assert trainer.all_reduce("gradient", count=1000) == trainer.size
+        say("in flight")
+        if trainer.rank == 1:
+            time.sleep(60)
+        try:
+            trainer.all_reduce("gradient", count=1000)
+        except ringd.RingdError:
+            say("failed")
+        time.sleep(60)
+
+
+    run(main)
+"""
+
+
+@pytest.mark.parametrize("layout", [[2], [1, 1]], ids=["one node", "two nodes"])
+def test_a_failed_jobs_communicator_is_shown_as_long_as_the_job(cluster: Cluster, layout: list[int]) -> None:
+    cluster.start_nodes(len(layout))
+    job = start_trainers(cluster, STAYS_AFTER_THE_FAILURE, layout)
+
+    def shown(command: str, key: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(cluster.ringctl(command, "--json").stdout).get(key, [])
+        return found
+
+    wait_for_all(job.ranks, "in flight")
+    (before,) = shown("comms", "communicators")
+    assert before["state"] == "running"
+    os.kill(job.ranks[1].pid, signal.SIGKILL)
+    wait_for_all(job.ranks[:1], "failed")
+    # ringd soon gives the communicator's memory back, and then it works no more; what there was to say stays.
+    wait_until(
+        lambda: all(comm["operations_per_second"] == 0 for comm in shown("comms", "communicators")), "idle", 5
+    )
+    (after,) = shown("comms", "communicators")
+    (failed,) = shown("jobs", "jobs")
+    assert after["state"] == failed["state"] == "failed"
+    assert after["failure"] == failed["failure"] != ""
+    kept = (
+        "communicator",
+        "generation",
+        "size",
+        "node_count",
+        "backend",
+        "coordinator",
+        "tensors",
+        "operations",
+    )
+    assert {key: after[key] for key in kept} == {key: before[key] for key in kept}
+    local = [member["state"] for member in after["members"] if member["node_index"] == 0]
+    assert local == (["running", "dead"] if len(layout) == 1 else ["running"])
+
+    os.kill(job.ranks[0].pid, signal.SIGKILL)
+    wait_until(lambda: not shown("jobs", "jobs"), "the job is gone", 10)
+    assert not shown("comms", "communicators")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import pwd
+import time
+from typing import Any
 
 import pytest
 
-from tests.integration.cluster import Cluster, JobRun
+from tests.integration.cluster import Cluster
 from tests.integration.failures.events import (
     expect_words,
     parse_events,
@@ -106,6 +109,7 @@ SESSION_HOLDER = """
 """
 
 AS_NOBODY = {"AS_NOBODY": "1"}
+NOBODY = pwd.getpwnam("nobody").pw_uid
 
 
 @pytest.fixture(autouse=True)
@@ -131,7 +135,7 @@ def test_an_admitted_user_is_served(cluster: Cluster, setting: dict[str, str]) -
 def test_an_admitted_user_can_not_join_another_users_job(cluster: Cluster, layout: list[int]) -> None:
     cluster.start_nodes(len(layout), allowed_users="nobody", start_timeout="2s")
     ours = start_trainers(cluster, BECOME_NOBODY, layout, only_ranks=[0], job_id="job", secret="ours")
-    # On the same node even knowing the secret doesn't help; another node only knows who knows the secret.
+    # On the same node even knowing the secret doesn't help; another node's word is the secret.
     secret = "ours" if layout == [2] else "theirs"
     theirs = start_trainers(
         cluster, BECOME_NOBODY, layout, only_ranks=[1], job_id="job", secret=secret, environment=AS_NOBODY
@@ -143,30 +147,49 @@ def test_an_admitted_user_can_not_join_another_users_job(cluster: Cluster, layou
     expect_words(wait_for_event(ours.ranks[0], "error")["text"], "rank 1 did not join")
 
 
-def test_jobs_of_two_users_may_have_one_name(cluster: Cluster) -> None:
-    cluster.start_nodes(2, allowed_users="nobody", start_timeout="15s")
+OURS: dict[str, Any] = {"secret": "ours"}
+THEIRS: dict[str, Any] = {"secret": "theirs", "environment": AS_NOBODY}
 
-    def start(only_rank: int, secret: str, environment: dict[str, str]) -> JobRun:
-        job = start_trainers(
-            cluster,
-            BECOME_NOBODY,
-            [1, 1],
-            only_ranks=[only_rank],
-            job_id="job",
-            secret=secret,
-            environment=environment,
-        )
-        wait_until_joining(cluster, job.ranks[0])
-        return job
 
-    # By now node0 knows both secrets, and tells the nodes apart by them.
-    jobs = [start(0, "ours", {}), start(0, "theirs", AS_NOBODY)]
-    jobs += [
-        start_trainers(cluster, BECOME_NOBODY, [1, 1], only_ranks=[1], job_id="job", **whose)
-        for whose in ({"secret": "theirs", "environment": AS_NOBODY}, {"secret": "ours"})
-    ]
+def test_without_a_secret_another_users_node_is_named_as_turned_away(cluster: Cluster) -> None:
+    cluster.start_nodes(2, allowed_users="nobody", start_timeout="2s")
+    ours = start_trainers(cluster, BECOME_NOBODY, [1, 1], only_ranks=[0], job_id="job", secret="")
+    wait_until_joining(cluster, ours.ranks[0])
+    theirs = start_trainers(
+        cluster, BECOME_NOBODY, [1, 1], only_ranks=[1], job_id="job", secret="", environment=AS_NOBODY
+    )
+    words = ("rank 1 did not join", "turned away", "node1", f"uid {NOBODY}", "RINGD_JOB_SECRET", "uid 0")
+    expect_words(wait_for_event(ours.ranks[0], "error", 15)["text"], *words)
+    expect_words(wait_for_event(theirs.ranks[0], "error", 15)["text"], "rank 0 did not join", f"uid {NOBODY}")
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        [(0, OURS), (0, THEIRS), (1, THEIRS), (1, OURS)],
+        # The other node's rank comes while only another user's job of that name is known.
+        [(0, OURS), (1, THEIRS), (0, THEIRS), (1, OURS)],
+        [(1, THEIRS), (1, OURS), (0, OURS), (0, THEIRS)],
+    ],
+    ids=["ranks 0 first", "in turn", "ranks 1 first"],
+)
+@pytest.mark.parametrize("secrets", ["two secrets", "no secret"])
+def test_jobs_of_two_users_may_have_one_name(
+    cluster: Cluster, order: list[tuple[int, dict[str, Any]]], secrets: str
+) -> None:
+    nodes = cluster.start_nodes(2, allowed_users="nobody", start_timeout="15s")
+    jobs = []
+    for only_rank, whose in order:
+        options = whose if secrets == "two secrets" else whose | {"secret": ""}
+        job = start_trainers(cluster, BECOME_NOBODY, [1, 1], only_ranks=[only_rank], job_id="job", **options)
+        jobs.append(job)
+        if len(jobs) <= 2:
+            wait_until_joining(cluster, job.ranks[0])
+            # Its node's Hello has come to node0, too.
+            time.sleep(0.2)
     for job in jobs:
         job.expect_success(20)
+    assert "wrong secret" not in nodes[0].output
 
 
 def test_another_user_can_not_reach_a_sessions_memory(cluster: Cluster) -> None:

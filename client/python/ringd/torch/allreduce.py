@@ -65,6 +65,27 @@ def _output_for(tensor: torch.Tensor, name: str) -> torch.Tensor:
     return torch.empty_like(tensor, memory_format=torch.contiguous_format, requires_grad=False)
 
 
+def _start_group(
+    tensors: Sequence[torch.Tensor],
+    name: str | None,
+    average: bool | None,
+    op: ReduceOp | None,
+    prescale: float,
+    postscale: float,
+    *,
+    in_place: bool,
+) -> Handle:
+    job = current()
+    chosen = chosen_op(average, op)
+    names = member_names(job, name, len(tensors))
+    outputs = (
+        list(tensors)
+        if in_place
+        else [_output_for(tensor, whole_name) for tensor, whole_name in zip(tensors, names, strict=True)]
+    )
+    return _start(job, names, tensors, outputs, outputs, chosen, prescale, postscale)
+
+
 def allreduce_async(
     tensor: torch.Tensor,
     average: bool | None = None,
@@ -147,11 +168,7 @@ def grouped_allreduce_async(
     postscale_factor: float = 1.0,
 ) -> Handle:
     """As ``allreduce_async`` for several tensors; ``synchronize`` gives a list."""
-    job = current()
-    chosen = chosen_op(average, op)
-    names = member_names(job, name, len(tensors))
-    outputs = [_output_for(tensor, whole_name) for tensor, whole_name in zip(tensors, names, strict=True)]
-    return _start(job, names, tensors, outputs, outputs, chosen, prescale_factor, postscale_factor)
+    return _start_group(tensors, name, average, op, prescale_factor, postscale_factor, in_place=False)
 
 
 def grouped_allreduce_async_(
@@ -163,10 +180,7 @@ def grouped_allreduce_async_(
     postscale_factor: float = 1.0,
 ) -> Handle:
     """As ``grouped_allreduce_async``, in place."""
-    job = current()
-    chosen = chosen_op(average, op)
-    names = member_names(job, name, len(tensors))
-    return _start(job, names, tensors, tensors, list(tensors), chosen, prescale_factor, postscale_factor)
+    return _start_group(tensors, name, average, op, prescale_factor, postscale_factor, in_place=True)
 
 
 def grouped_allreduce(

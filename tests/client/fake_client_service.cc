@@ -1,0 +1,80 @@
+#include "tests/client/fake_client_service.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace ringd {
+namespace {
+
+bool Authentic(const grpc::ServerContext& context) {
+  const auto& metadata = context.client_metadata();
+  const auto token = metadata.find(kSessionTokenKey);
+  return token != metadata.end() && token->second == kFakeToken;
+}
+
+}  // namespace
+
+grpc::Status FakeClientService::Join(grpc::ServerContext* context, const v1::JoinRequest* request,
+                                     v1::JoinReply* reply) {
+  if (!Authentic(*context)) return {grpc::StatusCode::UNAUTHENTICATED, "no token"};
+  {
+    std::lock_guard lock(mutex_);
+    ++joins_;
+    last_join_ = {request->job_id(),
+                  request->rank(),
+                  request->size(),
+                  request->local_rank(),
+                  request->local_size(),
+                  request->rendezvous(),
+                  request->secret(),
+                  request->start_timeout_ms(),
+                  request->operation_timeout_ms(),
+                  request->fusion_threshold_bytes()};
+  }
+  while (join_hangs_ && !context->IsCancelled() && !stopping_) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  if (!join_failure_.ok()) {
+    return {static_cast<grpc::StatusCode>(join_failure_.code()),
+            std::string(join_failure_.message())};
+  }
+  reply->set_communicator(3);
+  reply->set_generation(9);
+  reply->set_node_count(request->size() / std::max(request->local_size(), 1));
+  reply->set_cross_size(reply->node_count());
+  reply->set_node_name("fake-node");
+  reply->set_daemon_version("1.2.3");
+  reply->set_homogeneous(true);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeClientService::RegisterTensors(grpc::ServerContext* context,
+                                                const v1::RegisterTensorsRequest* request,
+                                                v1::RegisterTensorsReply* reply) {
+  if (!Authentic(*context)) return {grpc::StatusCode::UNAUTHENTICATED, "no token"};
+  std::lock_guard lock(mutex_);
+  ++registers_;
+  for (const auto& tensor : request->tensors()) {
+    if (tensor.communicator() != 3) return {grpc::StatusCode::NOT_FOUND, "no communicator"};
+    const std::string key = tensor.SerializeAsString();
+    const auto number = numbers_.emplace(key, 1000 + numbers_.size()).first->second;
+    std::lock_guard operations_lock(operations_->mutex);
+    operations_->tensors[number] = {static_cast<CollectiveKind>(tensor.kind()),
+                                    static_cast<DataType>(tensor.data_type()),
+                                    tensor.root_rank() == last_join_.rank};
+    reply->add_registrations(number);
+    reply->add_tensors(0);
+    reply->add_metas(0);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeClientService::Leave(grpc::ServerContext* context, const v1::LeaveRequest*,
+                                      v1::LeaveReply*) {
+  if (!Authentic(*context)) return {grpc::StatusCode::UNAUTHENTICATED, "no token"};
+  std::lock_guard lock(mutex_);
+  ++leaves_;
+  return grpc::Status::OK;
+}
+
+}  // namespace ringd
