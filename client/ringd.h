@@ -32,7 +32,7 @@ extern "C" {
 #endif
 
 #define RINGD_API_VERSION_MAJOR 1
-#define RINGD_API_VERSION_MINOR 1
+#define RINGD_API_VERSION_MINOR 2
 #define RINGD_API_VERSION ((RINGD_API_VERSION_MAJOR << 16) | RINGD_API_VERSION_MINOR)
 
 typedef int32_t ringd_status;
@@ -190,6 +190,10 @@ RINGD_EXPORT ringd_status ringd_test(ringd_context* context, ringd_operation ope
  * dies). RINGD_DEADLINE_EXCEEDED with the operation still in flight: wait again. */
 RINGD_EXPORT ringd_status ringd_wait(ringd_context* context, ringd_operation operation,
                                      int64_t timeout_ms);
+
+/* Since 1.2. A round trip through ringd's engine and back, without a tensor: shows that ringd answers, and how long
+ * it takes. RINGD_DEADLINE_EXCEEDED: it has not answered in time. */
+RINGD_EXPORT ringd_status ringd_ping(ringd_context* context, int64_t timeout_ms);
 
 #ifdef __cplusplus
 } /* extern "C" */

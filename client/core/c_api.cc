@@ -270,4 +270,8 @@ ringd_status ringd_wait(ringd_context* context, ringd_operation operation, int64
   return GuardedUse(context, [&](Context& c) { return c.Wait(operation, timeout_ms); });
 }
 
+ringd_status ringd_ping(ringd_context* context, int64_t timeout_ms) {
+  return GuardedUse(context, [&](Context& c) { return c.Ping(timeout_ms); });
+}
+
 }  // extern "C"

@@ -240,6 +240,29 @@ absl::Status Context::Submit(ringd_registration registration, const void* source
   }
 }
 
+absl::Status Context::Ping(std::int64_t timeout_ms) {
+  const Clock::time_point deadline = WaitDeadline(timeout_ms);
+  Submission record{};
+  record.registration = kPingRegistration;
+  switch (ring_operations_.TrySubmit(record, {})) {
+    case SubmitResult::kOk:
+      break;
+    case SubmitResult::kFull:
+      return absl::ResourceExhaustedError("the submission ring is full");
+    case SubmitResult::kEnded:
+      return state_.status();
+  }
+  if (ring_operations_.Wait(record.sequence, deadline) == WaitResult::kTimeout) {
+    // The answer may still come: the operation stays in flight.
+    return absl::DeadlineExceededError(
+        absl::StrCat(RingdName(), " has not answered within ", timeout_ms, " ms"));
+  }
+  OperationOutcome outcome;
+  OperationEnd end;
+  static_cast<void>(ring_operations_.Consume(record.sequence, outcome, end));
+  return outcome.completed ? absl::OkStatus() : state_.status();
+}
+
 absl::Status Context::Test(ringd_operation operation, bool& done) {
   const WaitResult result = operation == 0 ? WaitResult::kUnknown : operations().Test(operation - 1);
   if (result == WaitResult::kUnknown) {

@@ -60,6 +60,7 @@ class Context {
   enum class WhenFull : bool { kWait, kFail };
   absl::Status Submit(ringd_registration registration, const void* source, void* destination,
                       WhenFull when_full, ringd_operation* operation);
+  absl::Status Ping(std::int64_t timeout_ms);
   absl::Status Test(ringd_operation operation, bool& done);
   absl::Status Wait(ringd_operation operation, std::int64_t timeout_ms);
 

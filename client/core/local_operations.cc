@@ -426,7 +426,8 @@ template <typename Done, typename Work>
 bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds longest_sleep,
                                 Clock::time_point deadline) {
   // The common case costs no clock and tells nobody.
-  for (int i = 0; i < kQuickLooks; ++i) {
+  const int quick_looks = spin_.enabled() ? kQuickLooks : 1;
+  for (int i = 0; i < quick_looks; ++i) {
     work();
     if (done()) return true;
     Relax();

@@ -26,6 +26,8 @@ class SpinPolicy {
   static std::chrono::nanoseconds BudgetFor(
       std::optional<std::chrono::nanoseconds> wanted) noexcept;
 
+  // False if nobody shall spin, ever.
+  bool enabled() const noexcept { return budget_.count() > 0; }
   // How long the next wait should spin.
   std::chrono::nanoseconds NextBudget() noexcept;
   // Whether that wait ended while it spun.

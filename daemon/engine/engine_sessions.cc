@@ -71,9 +71,13 @@ std::size_t Engine::PollSessions(Clock::time_point now) {
         }
         break;
       }
+      ++work;
+      if (submission->registration == nullptr) {
+        entry.session->Complete(submission->sequence, absl::OkStatus());
+        continue;
+      }
       // Registrations come only after a join, so there is a job.
       entry.job->Submit(*entry.session, *submission, now);
-      ++work;
     }
   }
   for (const auto& [id, violation] : violators) {

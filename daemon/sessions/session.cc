@@ -53,6 +53,10 @@ absl::Status Session::Check(const Submission& record, CheckedSubmission& checked
         absl::StrCat("more than ", resources_->layout.submission_capacity,
                      " submissions in flight (submission_ring_capacity)"));
   }
+  if (record.registration == kPingRegistration) {
+    checked.sequence = record.sequence;
+    return absl::OkStatus();
+  }
   if (record.registration >= registrations_.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("submission of registration ", record.registration, ", which does not exist"));

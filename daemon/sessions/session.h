@@ -34,7 +34,8 @@ namespace ringd {
 // A submission that passed all checks. The pointers lie in the session's arena.
 struct CheckedSubmission {
   std::uint64_t sequence = 0;
-  const Registration* registration = nullptr;  // stable while the session lives
+  // Stable while the session lives. Null: a ping, to be completed at once.
+  const Registration* registration = nullptr;
   const std::byte* source = nullptr;
   std::byte* destination = nullptr;
   bool follows_wait = false;

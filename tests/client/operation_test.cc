@@ -105,6 +105,17 @@ TEST_CASE("Operation: a broadcast reads the root's source and fills the others' 
   CHECK(destination == std::vector<unsigned char>(16, expected));
 }
 
+TEST_CASE("Operation: a ping comes back, or says that ringd does not answer") {
+  FakeRingd ringd;
+  TestContext context(ringd);
+  CHECK(ringd_ping(context, 10'000) == RINGD_OK);
+  ringd.Hold();
+  CHECK(ringd_ping(context, 10) == RINGD_DEADLINE_EXCEEDED);
+  CHECK_THAT(ringd_last_error(), Contains("has not answered within 10 ms"));
+  ringd.Release();
+  CHECK(ringd_ping(context, 10'000) == RINGD_OK);
+}
+
 TEST_CASE("Operation: barriers and empty tensors take null pointers") {
   FakeRingd ringd;
   TestContext context(ringd);
