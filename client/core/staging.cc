@@ -1,8 +1,7 @@
 #include "client/core/staging.h"
 
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
+#include "proto/reduce/reduce.h"
 
 namespace ringd::client {
 namespace {
@@ -10,6 +9,11 @@ namespace {
 absl::Status Wrong(const Registration& registration, absl::string_view problem) {
   return absl::InvalidArgumentError(
       absl::StrCat("tensor '", registration.description.name, "': ", problem));
+}
+
+// Past the caches where the tensor would only push everything else out of them.
+void CopyBytes(void* to, const void* from, std::uint64_t bytes) noexcept {
+  CopyScaled(DataType::kUint8, to, from, bytes, {}, Streaming::kAuto);
 }
 
 bool OverlapInPart(const void* a, const void* b, std::uint64_t bytes) noexcept {
@@ -76,7 +80,7 @@ absl::Status Staging::Place(Registration& registration, const void* source, void
   if (registration.sends && source_inside) {
     read = source;
   } else if (registration.sends) {
-    std::memcpy(written, source, bytes);
+    CopyBytes(written, source, bytes);
   }
   if (written != destination && (registration.receives || destination != source)) {
     end.copy_from = written;
@@ -89,7 +93,7 @@ absl::Status Staging::Place(Registration& registration, const void* source, void
 
 void Staging::Finish(const OperationEnd& end, bool succeeded) {
   if (succeeded && end.copy_from != nullptr) {
-    std::memcpy(end.copy_to, end.copy_from, end.registration->bytes);
+    CopyBytes(end.copy_to, end.copy_from, end.registration->bytes);
   }
   if (end.staging_offset != kNoStaging) GiveBack(*end.registration, end.staging_offset);
 }
