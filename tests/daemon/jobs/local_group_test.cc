@@ -1,0 +1,209 @@
+// What ringd sees of a one-node job: the test plays the ranks and writes into the segment as they would, or as
+// they should not.
+#include "daemon/jobs/local_group.h"
+
+#include <sys/socket.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "daemon/attach/session_factory.h"
+#include "proto/attach/handshake.h"
+#include "proto/base/unix_socket.h"
+
+namespace ringd {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::uint64_t kArenaBytes = 1 << 20;
+
+// A rank's end: its session at ringd, and what ringd sends it.
+struct Rank {
+  Rank() {
+    auto ends = UnixSocketPair();
+    REQUIRE(ends.ok());
+    own_end = std::move(ends->first);
+    PeerCredentials self;
+    self.pid = 1;
+    auto made = MakeSession(SessionId(1), {kArenaBytes, 16}, self, ends->second.get());
+    REQUIRE(made.ok());
+    made->resources->lifeline = std::move(ends->second);
+    session = std::make_shared<Session>(std::move(made->resources));
+  }
+
+  // The next notice, which must be of this kind, and its descriptor.
+  template <typename Notice>
+  Notice Receive(NoticeKind kind, UniqueFd& fd) {
+    struct {
+      NoticeHeader header;
+      Notice notice;
+    } frame{};
+    auto fds = ReceiveWithFds(own_end.get(), std::as_writable_bytes(std::span(&frame, 1)),
+                              Clock::now() + std::chrono::seconds(10));
+    REQUIRE(fds.ok());
+    REQUIRE(fds->size() == 1);
+    CHECK(frame.header.kind == static_cast<std::uint32_t>(kind));
+    CHECK(frame.header.text_length == sizeof(Notice));
+    fd = std::move(fds->front());
+    return frame.notice;
+  }
+
+  UniqueFd own_end;
+  std::shared_ptr<Session> session;
+};
+
+struct Job {
+  explicit Job(std::size_t count) {
+    std::vector<std::int32_t> numbers;
+    std::vector<std::shared_ptr<Session>> sessions;
+    for (std::size_t m = 0; m < count; ++m) {
+      ranks.push_back(std::make_unique<Rank>());
+      sessions.push_back(ranks.back()->session);
+      numbers.push_back(static_cast<std::int32_t>(m + 20));
+    }
+    auto created = LocalGroup::Create("job", numbers, sessions);
+    REQUIRE(created.ok());
+    group = *std::move(created);
+    UniqueFd fd;
+    const auto notice = ranks[0]->Receive<JobSegmentNotice>(NoticeKind::kJobSegment, fd);
+    auto mapped = MemoryMapping::Map(fd.get(), notice.segment_bytes);
+    REQUIRE(mapped.ok());
+    segment = *std::move(mapped);
+    view = JobSegmentView(segment.data(), notice.member_count);
+  }
+
+  void Post(std::uint32_t tensor, std::size_t member, std::uint64_t occurrence,
+            std::uint32_t meta = 0) const {
+    SubmissionSlot& slot = view.Slot(tensor, member, occurrence);
+    slot.meta_id = meta;
+    slot.occurrence.store(occurrence + 1);
+    ++view.Member(member).posted;
+  }
+  void End(std::uint32_t tensor, std::size_t member, std::uint64_t occurrence) const {
+    view.Ended(tensor, member).store(occurrence + 1);
+    ++view.Member(member).ended;
+  }
+
+  std::vector<std::unique_ptr<Rank>> ranks;
+  std::unique_ptr<LocalGroup> group;
+  MemoryMapping segment;
+  JobSegmentView view;
+};
+
+const Clock::time_point kStart = Clock::now();
+
+TEST_CASE("LocalGroup: every rank gets the segment and the others' arenas") {
+  Job job(3);
+  for (std::uint32_t m = 1; m < 3; ++m) {
+    UniqueFd fd;
+    const auto segment = job.ranks[m]->Receive<JobSegmentNotice>(NoticeKind::kJobSegment, fd);
+    CHECK(segment.member == m);
+    CHECK(segment.member_count == 3);
+    auto mapped = MemoryMapping::Map(fd.get(), segment.segment_bytes);
+    REQUIRE(mapped.ok());
+    CHECK(CheckJobSegment(*reinterpret_cast<const JobSegmentHeader*>(mapped->data()),
+                          mapped->size())
+              .ok());
+    CHECK(JobSegmentView(mapped->data(), 3).Member(2).rank == 22);
+    for (std::uint32_t other = 0; other < 3; ++other) {
+      if (other == m) continue;
+      const auto arena = job.ranks[m]->Receive<MemberArenaNotice>(NoticeKind::kMemberArena, fd);
+      CHECK(arena.member == other);
+      CHECK(arena.arena_bytes == kArenaBytes);
+      CHECK(MemoryMapping::Map(fd.get(), kArenaBytes).ok());
+    }
+  }
+}
+
+TEST_CASE("LocalGroup: a name keeps its number, and other names have others") {
+  Job job(1);
+  CHECK(*job.group->Number("a") == 0);
+  CHECK(*job.group->Number("b") == 1);
+  CHECK(*job.group->Number("a") == 0);
+  CHECK(job.group->NameOf(1) == "b");
+  CHECK_FALSE(job.group->NameOf(2).has_value());
+}
+
+TEST_CASE("LocalGroup: there are no more names than the segment has places for") {
+  Job job(1);
+  for (std::uint32_t i = 0; i < kMaxLocalTensors; ++i) {
+    if (!job.group->Number(std::to_string(i)).ok()) FAIL("name " << i);
+  }
+  const auto one_more = job.group->Number("one more");
+  CHECK(absl::IsResourceExhausted(one_more.status()));
+  CHECK(job.group->Number("7").ok());
+}
+
+TEST_CASE("LocalGroup: a rank that has not submitted is who the others wait for") {
+  Job job(3);
+  REQUIRE(job.group->Number("a").ok());
+  REQUIRE(job.group->Number("b").ok());
+  CHECK_FALSE(job.group->AnyInFlight());
+  job.Post(1, 0, 0, 5);
+  job.Post(1, 2, 0, 5);
+  CHECK(job.group->AnyInFlight());
+  job.group->Look(kStart);
+  const auto waiting = job.group->Waiting(kStart, kStart + milliseconds(10));
+  REQUIRE(waiting.size() == 2);
+  CHECK(waiting[0].tensor == "b");
+  CHECK(waiting[0].member == 0);
+  CHECK(waiting[0].meta_id == 5);
+  CHECK(waiting[0].since == kStart);
+  CHECK(waiting[0].absent == std::vector<int>{1});
+  CHECK_FALSE(waiting[0].arrived);
+  CHECK(waiting[1].member == 2);
+  CHECK(job.group->MembersWithout("b") == std::vector<int>{1});
+  CHECK(job.group->MembersWithout("a") == std::vector<int>{0, 1, 2});
+  CHECK(job.group->MembersWithout("unheard of") == std::vector<int>{0, 1, 2});
+}
+
+TEST_CASE("LocalGroup: since when something waits begins anew with each occurrence") {
+  Job job(2);
+  REQUIRE(job.group->Number("a").ok());
+  job.Post(0, 0, 0);
+  job.group->Look(kStart);
+  job.Post(0, 1, 0);
+  job.End(0, 0, 0);
+  job.End(0, 1, 0);
+  job.Post(0, 0, 1);
+  const auto later = kStart + milliseconds(5000);
+  job.group->Look(later);
+  CHECK(job.group->Waiting(later - milliseconds(1), later).empty());
+  REQUIRE(job.group->Waiting(later, later).size() == 1);
+  CHECK(job.group->Waiting(later, later).front().since == later);
+}
+
+TEST_CASE("LocalGroup: what all have submitted waits for nobody, unless a rank stops in the middle of it") {
+  Job job(2);
+  REQUIRE(job.group->Number("a").ok());
+  job.Post(0, 0, 0);
+  job.Post(0, 1, 0);
+  job.group->Look(kStart);
+  CHECK(job.group->Waiting(kStart, kStart).empty());
+  job.view.Member(1).reducing = 1;  // the tensor's number, + 1
+  const auto waiting = job.group->Waiting(kStart, kStart);
+  REQUIRE(waiting.size() == 2);
+  CHECK(waiting[0].arrived);
+  CHECK(waiting[0].absent == std::vector<int>{1});
+  CHECK(job.group->MembersWithout("a") == std::vector<int>{1});
+  job.view.Tensor(0).finished = 1;
+  CHECK(job.group->Waiting(kStart, kStart).empty());
+}
+
+TEST_CASE("LocalGroup: ranks that write nonsense are shown, not believed") {
+  Job job(2);
+  REQUIRE(job.group->Number("a").ok());
+  std::memset(job.segment.data() + sizeof(JobSegmentHeader), 0xff, std::size_t{64} << 10);
+  job.group->Look(kStart);
+  static_cast<void>(job.group->Waiting(kStart, kStart));
+  const LocalMemberCounters counters = job.group->Counters(0);
+  CHECK(counters.submitted >= counters.ended);
+  CHECK(counters.ended >= counters.failed);
+  for (const int member : job.group->MembersWithout("a")) CHECK(member < 2);
+}
+
+}  // namespace
+}  // namespace ringd
