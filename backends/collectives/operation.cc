@@ -43,7 +43,10 @@ void Operation::Begin(const CollectiveRequest& request, CollectiveTimes::TimePoi
 CollectiveAlgorithm& Operation::Choose() noexcept {
   const AlgorithmOptions& options = setting_.algorithms;
   priority_ = SendPriority::kUrgent;
-  if (request_.kind == CollectiveKind::kBarrier) return dissemination_barrier_;
+  if (request_.kind == CollectiveKind::kBarrier) {
+    if (FlatAllReduce::SuitsNodes(setting_.node_count)) return flat_all_reduce_;
+    return dissemination_barrier_;
+  }
   if (request_.kind == CollectiveKind::kBroadcast) {
     const bool small = total_bytes_ <= options.small_broadcast_bytes;
     if (!small) priority_ = SendPriority::kBulk;
@@ -56,6 +59,9 @@ CollectiveAlgorithm& Operation::Choose() noexcept {
     tree_broadcast_.SetShape(TreeBroadcast::Shape::kChain);
     request_.root = setting_.self;
     return tree_broadcast_;
+  }
+  if (FlatAllReduce::Suits(setting_.node_count, total_bytes_, options.flat_all_reduce_bytes)) {
+    return flat_all_reduce_;
   }
   if (total_bytes_ <= options.small_all_reduce_bytes) return doubling_all_reduce_;
   priority_ = SendPriority::kBulk;

@@ -12,6 +12,7 @@
 #include "backends/collectives/chunking.h"
 #include "backends/collectives/dissemination_barrier.h"
 #include "backends/collectives/doubling_all_reduce.h"
+#include "backends/collectives/flat_all_reduce.h"
 #include "backends/collectives/held_messages.h"
 #include "backends/collectives/message_wire.h"
 #include "backends/collectives/ring_all_reduce.h"
@@ -146,6 +147,7 @@ class Operation final : public SendObserver {
 
   RingAllReduce ring_all_reduce_;
   DoublingAllReduce doubling_all_reduce_;
+  FlatAllReduce flat_all_reduce_;
   TreeBroadcast tree_broadcast_;
   DisseminationBarrier dissemination_barrier_;
 };

@@ -11,7 +11,9 @@ namespace {
 
 AlgorithmOptions Normalised(AlgorithmOptions options) {
   options.chunk_bytes = std::clamp(options.chunk_bytes, 64u, kMaxPayloadBytes) / 64 * 64;
-  // Small all-reduces are one message.
+  // Small all-reduces are one message. A flat one has at least two senders.
+  options.flat_all_reduce_bytes =
+      std::min<std::uint64_t>(options.flat_all_reduce_bytes, 2 * kMaxPayloadBytes);
   options.small_all_reduce_bytes =
       std::min<std::uint64_t>(options.small_all_reduce_bytes, options.chunk_bytes);
   options.small_broadcast_bytes =

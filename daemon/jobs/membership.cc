@@ -58,6 +58,7 @@ v1::Membership ToProto(const Membership& membership) {
   message.set_wire_id(membership.wire_id);
   message.set_generation(membership.generation);
   message.set_node_index(membership.self.value());
+  message.set_flat_all_reduce_bytes(membership.algorithms.flat_all_reduce_bytes);
   message.set_small_all_reduce_bytes(membership.algorithms.small_all_reduce_bytes);
   message.set_small_broadcast_bytes(membership.algorithms.small_broadcast_bytes);
   message.set_chunk_bytes(membership.algorithms.chunk_bytes);
@@ -81,6 +82,7 @@ absl::StatusOr<Membership> FromProto(const v1::Membership& message) {
   membership.wire_id = message.wire_id();
   membership.generation = message.generation();
   membership.self = NodeIndex(message.node_index());
+  membership.algorithms.flat_all_reduce_bytes = message.flat_all_reduce_bytes();
   membership.algorithms.small_all_reduce_bytes = message.small_all_reduce_bytes();
   membership.algorithms.small_broadcast_bytes = message.small_broadcast_bytes();
   membership.algorithms.chunk_bytes = message.chunk_bytes();

@@ -77,6 +77,7 @@ TEST_CASE("Backend: all-reduce gives the sum on every node, for 1 to 8 nodes and
   // Small chunks, so that rings of many chunks stay quick to test.
   AlgorithmOptions options;
   options.chunk_bytes = 4096;
+  options.flat_all_reduce_bytes = 2048;
   options.small_all_reduce_bytes = 1024;
   BackendWorld world(kind, node_count, options);
   std::uint32_t sequence = 0;
@@ -89,6 +90,7 @@ TEST_CASE("Backend: the ring gives the sum also when elements are fewer than nod
   const BackendKind kind = AnyBackend();
   INFO(NameOf(kind));
   AlgorithmOptions options;
+  options.flat_all_reduce_bytes = 0;
   options.small_all_reduce_bytes = 0;
   BackendWorld world(kind, 5, options);
   std::uint32_t sequence = 0;
@@ -109,8 +111,11 @@ TEST_CASE("Backend: all-reduce of megabytes with default options") {
 TEST_CASE("Backend: all-reduce knows every operation") {
   const BackendKind kind = AnyBackend();
   INFO(NameOf(kind));
-  BackendWorld world(kind, 3);
-  for (const std::size_t count : {std::size_t{100}, std::size_t{50000}}) {
+  AlgorithmOptions options;
+  options.flat_all_reduce_bytes = 1024;
+  BackendWorld world(kind, 3, options);
+  // Flat, by recursive doubling, by the ring.
+  for (const std::size_t count : {std::size_t{50}, std::size_t{1000}, std::size_t{50000}}) {
     const auto base = static_cast<std::uint32_t>(count);
     CheckAllReduce<std::int32_t>(world, {1, base}, DataType::kInt32, ReduceOp::kMin, count,
                                  [](auto a, auto b) { return a < b ? a : b; });

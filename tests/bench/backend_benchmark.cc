@@ -191,6 +191,7 @@ int main(int argc, char** argv) {
   app.add_option("--transports", options.transport.transports);
   app.add_option("--streams", options.transport.streams_per_neighbour);
   app.add_option("--chunk", options.algorithms.chunk_bytes);
+  app.add_option("--flat", options.algorithms.flat_all_reduce_bytes);
   app.add_option("--small", options.algorithms.small_all_reduce_bytes);
   CLI11_PARSE(app, argc, argv);
   return ringd::Run(options);

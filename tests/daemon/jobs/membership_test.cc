@@ -11,6 +11,9 @@ Membership Uneven() {
   membership.wire_id = 9;
   membership.generation = 2;
   membership.self = NodeIndex(1);
+  membership.algorithms.flat_all_reduce_bytes = 1111;
+  membership.algorithms.small_all_reduce_bytes = 2222;
+  membership.algorithms.small_broadcast_bytes = 3333;
   membership.algorithms.chunk_bytes = 4096;
   int rank = 0;
   for (const int count : {3, 2, 1}) {
@@ -47,6 +50,9 @@ TEST_CASE("Membership: a message carries all of it") {
   CHECK(copy->wire_id == 9);
   CHECK(copy->generation == 2);
   CHECK(copy->self == NodeIndex(1));
+  CHECK(copy->algorithms.flat_all_reduce_bytes == 1111);
+  CHECK(copy->algorithms.small_all_reduce_bytes == 2222);
+  CHECK(copy->algorithms.small_broadcast_bytes == 3333);
   CHECK(copy->algorithms.chunk_bytes == 4096);
   REQUIRE(copy->node_count() == 3);
   CHECK(copy->nodes[1].name == "node-2");

@@ -1,0 +1,104 @@
+#include "backends/collectives/flat_all_reduce.h"
+
+#include <cstring>
+
+#include "backends/collectives/operation.h"
+#include "proto/reduce/reduce.h"
+
+namespace ringd {
+
+void FlatAllReduce::Begin(Operation& operation) {
+  operation_ = &operation;
+  const std::int32_t node_count = operation.node_count();
+  root_ = static_cast<std::int32_t>(operation.request().id.channel %
+                                    static_cast<std::uint32_t>(node_count));
+  stage_ = Stage::kWaitsForInput;
+  // One message each way: no credit is needed.
+  if (!is_root()) {
+    operation.SendsTo(root_, 1);
+    operation.ReceivesFrom(root_, 1, 1);
+    return;
+  }
+  for (std::int32_t node = 0; node < node_count; ++node) {
+    if (node == root_) continue;
+    operation.SendsTo(node, 1);
+    operation.ReceivesFrom(node, 1, 1);
+  }
+  const auto count = static_cast<std::size_t>(node_count);
+  missing_ = node_count - 1;
+  seen_.assign(count, false);
+  inputs_.resize(count * operation.total_bytes());
+  sources_.resize(count);
+}
+
+bool FlatAllReduce::Advance() noexcept {
+  const ByteRange all{0, operation_->total_bytes()};
+  if (stage_ == Stage::kWaitsForInput) {
+    if (!operation_->IsReady(all)) return false;
+    if (is_root()) {
+      stage_ = Stage::kAwaitsInputs;
+    } else {
+      operation_->Send(root_, kInputIndex, all);
+      stage_ = Stage::kAwaitsResult;
+    }
+  }
+  if (stage_ == Stage::kAwaitsInputs && missing_ == 0) {
+    CombineInputs();
+    // Onto the wire before it is unpacked here: the others wait for it.
+    for (std::int32_t node = 0; node < operation_->node_count(); ++node) {
+      if (node != root_) operation_->Send(node, kResultIndex, all);
+    }
+    operation_->MarkFinal(all);
+    stage_ = Stage::kComplete;
+  }
+  return false;
+}
+
+MessageVerdict FlatAllReduce::OnMessage(NodeIndex from, std::uint32_t index,
+                                        std::span<const std::byte> payload) noexcept {
+  if (payload.size() != operation_->total_bytes()) return MessageVerdict::kInvalid;
+  if (is_root()) {
+    if (index != kInputIndex) return MessageVerdict::kInvalid;
+    return TakeInput(from.value(), payload);
+  }
+  if (index != kResultIndex || from.value() != root_) return MessageVerdict::kInvalid;
+  // While the buffer is still being sent it must not change.
+  if (stage_ != Stage::kAwaitsResult || operation_->sends_in_progress() > 0) {
+    return MessageVerdict::kNotYet;
+  }
+  if (!payload.empty()) {
+    std::memcpy(operation_->at(0), payload.data(), payload.size());
+    operation_->MarkFinal({0, payload.size()});
+  }
+  stage_ = Stage::kComplete;
+  return MessageVerdict::kConsumed;
+}
+
+MessageVerdict FlatAllReduce::TakeInput(std::int32_t from,
+                                        std::span<const std::byte> payload) noexcept {
+  const auto node = static_cast<std::size_t>(from);
+  if (seen_[node]) return MessageVerdict::kInvalid;
+  seen_[node] = true;
+  --missing_;
+  if (!payload.empty()) {
+    std::memcpy(inputs_.data() + node * payload.size(), payload.data(), payload.size());
+  }
+  if (missing_ == 0) Advance();
+  return MessageVerdict::kConsumed;
+}
+
+void FlatAllReduce::CombineInputs() noexcept {
+  const std::size_t bytes = operation_->total_bytes();
+  if (bytes == 0) return;
+  for (std::size_t node = 0; node < sources_.size(); ++node) {
+    const bool own = static_cast<std::int32_t>(node) == root_;
+    sources_[node] = own ? operation_->at(0) : inputs_.data() + node * bytes;
+  }
+  const CollectiveRequest& request = operation_->request();
+  ReduceMany(request.data_type, request.op, sources_, operation_->at(0), request.element_count,
+             Streaming::kCached);
+}
+
+bool FlatAllReduce::is_root() const noexcept { return operation_->self() == root_; }
+
+}  // namespace ringd
