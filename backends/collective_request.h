@@ -22,9 +22,24 @@ struct MemoryPlace {
   std::int32_t device = -1;  // ordinal within the kind; -1 for host memory
 };
 
-// The owner of a buffer, asked and told about ranges of it while a collective runs, so that
-// packing and unpacking overlap with the transfer. Ranges are [begin, end) in bytes from the start
-// of the buffer, and whole elements.
+// A collective's data on this node: gives the input and takes the result, range by range while the
+// collective runs, so that packing, reducing and unpacking overlap with the transfer, and take one
+// pass over memory together. Ranges are [begin, end) in bytes from the start of the request's
+// buffer, and whole elements.
+//
+// The buffer is for what is on its way: input and result may lie elsewhere, and what need not pass
+// through the buffer doesn't.
+//
+// Of an all-reduce every byte of the input is taken once, by Input, AddInput or AddLastInput; of a
+// broadcast by Input, at the root. Of an operation that succeeds every byte of the result is handed
+// over once, by AddLastInput, OnCombined or OnResult, before its Completion is returned; of one that
+// fails at most once. Before a byte of an all-reduce's result is handed over, all nodes have given
+// theirs, and all nodes get the same bits: whoever combines the last input scales the result, the
+// others copy it.
+//
+// The first three may answer "not ready" (null or false): then they have done nothing, and are asked
+// again later (from Progress), so an input that another thread finishes needs no notice, only
+// Progress being called.
 //
 // Thread safety: called on the progress thread, from inside TryPost(), Progress() or Poll(). A call
 //   must not call the communicator back.
@@ -32,16 +47,26 @@ class BufferStages {
  public:
   virtual ~BufferStages() = default;
 
-  // True once the range holds this node's input. The callee may do the packing right now, on this
-  // thread. Asked before a range is sent, reduced into or written; when false, asked again
-  // later (from Progress), so packing that another thread finishes needs no notice, only Progress
-  // being called. Once true for a range it stays true. Not asked on a broadcast's receivers.
-  virtual bool IsReady(std::size_t begin, std::size_t end) noexcept = 0;
+  // Where this node's input of the range lies in one piece, to be sent: wherever it was given, or
+  // packed into the buffer. It stays there until the range's result is handed over; by then no send
+  // of it goes on, but for an operation that has failed.
+  virtual const std::byte* Input(std::size_t begin, std::size_t end) noexcept = 0;
 
-  // The range holds the collective's result and will be read (sent on) but not written any more.
-  // Of an operation that succeeds every byte is reported exactly once, before its Completion is
-  // returned; of one that fails, at most once.
-  virtual void OnFinal(std::size_t begin, std::size_t end) noexcept = 0;
+  // The buffer's range becomes `partial` op this node's input.
+  virtual bool AddInput(std::size_t begin, std::size_t end, const std::byte* partial) noexcept = 0;
+
+  // The same where `partial` has all other nodes' inputs: makes the result, scaled. Returns where it
+  // lies in one piece, to be sent; it stays there until the Completion.
+  virtual const std::byte* AddLastInput(std::size_t begin, std::size_t end,
+                                        const std::byte* partial) noexcept = 0;
+
+  // The buffer's range has all nodes' inputs combined; scales it there.
+  virtual void OnCombined(std::size_t begin, std::size_t end) noexcept = 0;
+
+  // `result` is the range's result as another node made it, or a broadcast's at the root. With `keep`
+  // returns where it lies in one piece, to be sent on, until the Completion; else null.
+  virtual const std::byte* OnResult(std::size_t begin, std::size_t end, const std::byte* result,
+                                    bool keep) noexcept = 0;
 };
 
 // Requirement: `id` is equal on all nodes for one collective and unique in its communicator, and
@@ -50,12 +75,12 @@ struct CollectiveRequest {
   OperationId id;
   CollectiveKind kind = CollectiveKind::kAllReduce;
   DataType data_type = DataType::kFloat32;
-  ReduceOp op = ReduceOp::kSum;  // kAverage is summed: who unpacks knows the divisor, and divides
+  ReduceOp op = ReduceOp::kSum;     // kAverage is summed: the stages know the divisor, and divide
   std::uint64_t element_count = 0;  // 0 is valid and moves nothing
   NodeIndex root;                   // broadcast only: the node whose buffer is sent to all
   MemoryPlace memory;
-  std::byte* buffer = nullptr;  // in place; element_count * SizeOf(data_type) bytes, or null if 0
-  BufferStages* stages = nullptr;  // null: the whole buffer is ready, and nobody unpacks early
+  std::byte* buffer = nullptr;     // element_count * SizeOf(data_type) bytes, or null if 0
+  BufferStages* stages = nullptr;  // null: input and result are the buffer, nothing is scaled
   std::uint64_t user_data = 0;     // comes back in the Completion
 };
 

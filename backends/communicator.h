@@ -25,7 +25,7 @@ struct AlgorithmOptions {
   std::uint64_t small_all_reduce_bytes = 32 * 1024;
   // Broadcasts up to this many bytes take a binomial tree, larger ones a pipelined chain.
   std::uint64_t small_broadcast_bytes = 32 * 1024;
-  // Bytes of one message of a ring or chain: what is sent, reduced and unpacked as one piece.
+  // Bytes of one message of a ring or chain: what is sent, reduced and taken as one piece.
   // Rounded down to a multiple of 64 and into 64 .. 131072; the two thresholds above are at most this.
   std::uint32_t chunk_bytes = 128 * 1024;
 };

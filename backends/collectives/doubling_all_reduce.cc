@@ -1,7 +1,6 @@
 #include "backends/collectives/doubling_all_reduce.h"
 
 #include <bit>
-#include <cstring>
 
 #include "backends/collectives/operation.h"
 #include "proto/reduce/reduce.h"
@@ -38,11 +37,11 @@ void DoublingAllReduce::Begin(Operation& operation) {
 }
 
 bool DoublingAllReduce::Advance() noexcept {
-  const ByteRange all{0, operation_->total_bytes()};
   if (stage_ == Stage::kWaitsForInput) {
-    if (!operation_->IsReady(all)) return false;
+    partial_ = operation_->Input(all());
+    if (partial_.empty()) return false;
     if (gives_away_) {
-      operation_->Send(pair_partner_, kInputIndex, all);
+      operation_->Send(pair_partner_, kInputIndex, partial_);
       stage_ = Stage::kAwaitsResult;
     } else if (pair_partner_ >= 0) {
       stage_ = Stage::kAwaitsPartner;
@@ -51,11 +50,11 @@ bool DoublingAllReduce::Advance() noexcept {
     }
   }
   if (stage_ == Stage::kMustSendRound) {
-    operation_->Send(RoundPartner(round_), 1 + round_, all);
+    operation_->Send(RoundPartner(round_), 1 + round_, partial_);
     stage_ = Stage::kAwaitsRound;
   } else if (stage_ == Stage::kMustSendResult) {
-    operation_->Send(pair_partner_, kResultIndex, all);
-    operation_->MarkFinal(all);
+    operation_->OnCombined(all());
+    operation_->Send(pair_partner_, kResultIndex, partial_);
     stage_ = Stage::kComplete;
   }
   return false;
@@ -74,12 +73,11 @@ MessageVerdict DoublingAllReduce::OnMessage(NodeIndex from, std::uint32_t index,
   const bool expected = (index == kInputIndex && stage_ == Stage::kAwaitsPartner) ||
                         (index == kResultIndex && stage_ == Stage::kAwaitsResult) ||
                         (stage_ == Stage::kAwaitsRound && index == 1 + round_);
-  // While the buffer is still being sent it must not change.
+  // What is still being sent must not change.
   if (!expected || operation_->sends_in_progress() > 0) return MessageVerdict::kNotYet;
 
   if (index == kResultIndex) {
-    std::memcpy(operation_->at(0), payload.data(), payload.size());
-    operation_->MarkFinal({0, payload.size()});
+    operation_->OnResult(all(), payload, false);
     stage_ = Stage::kComplete;
     return MessageVerdict::kConsumed;
   }
@@ -96,16 +94,20 @@ void DoublingAllReduce::EnterRound(std::uint32_t round) noexcept {
   } else if (pair_partner_ >= 0) {
     stage_ = Stage::kMustSendResult;
   } else {
-    operation_->MarkFinal({0, operation_->total_bytes()});
+    operation_->OnCombined(all());
     stage_ = Stage::kComplete;
   }
 }
 
 void DoublingAllReduce::Reduce(std::span<const std::byte> payload) noexcept {
   const CollectiveRequest& request = operation_->request();
-  ReduceInto(request.data_type, request.op, operation_->at(0), payload.data(),
-             request.element_count);
+  const void* const sources[] = {partial_.data(), payload.data()};
+  ReduceMany(request.data_type, request.op, sources, operation_->at(0), request.element_count,
+             Streaming::kCached);
+  partial_ = operation_->at(all());
 }
+
+ByteRange DoublingAllReduce::all() const noexcept { return {0, operation_->total_bytes()}; }
 
 std::int32_t DoublingAllReduce::NodeOf(std::uint32_t place) const noexcept {
   return static_cast<std::int32_t>(place < extra_ ? 2 * place + 1 : place + extra_);

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "backends/collectives/algorithm.h"
+#include "backends/collectives/chunking.h"
 
 namespace ringd {
 
@@ -35,7 +36,7 @@ class DoublingAllReduce final : public CollectiveAlgorithm {
   static constexpr std::uint32_t kResultIndex = 64;
 
   enum class Stage : std::uint8_t {
-    kWaitsForInput,   // the own input is not packed
+    kWaitsForInput,   // the own input is not ready
     kAwaitsPartner,   // odd: the even partner's input
     kMustSendRound,   // round_ is to be sent
     kAwaitsRound,     // round_ was sent; the other's message is missing
@@ -44,6 +45,7 @@ class DoublingAllReduce final : public CollectiveAlgorithm {
     kComplete,
   };
 
+  ByteRange all() const noexcept;
   std::int32_t NodeOf(std::uint32_t place) const noexcept;
   std::int32_t RoundPartner(std::uint32_t round) const noexcept;
   void EnterRound(std::uint32_t round) noexcept;
@@ -51,10 +53,11 @@ class DoublingAllReduce final : public CollectiveAlgorithm {
 
   Operation* operation_ = nullptr;
   Stage stage_ = Stage::kComplete;
-  std::int32_t pair_partner_ = -1;  // -1: not one of a pair
-  bool gives_away_ = false;         // the even one of a pair
-  std::uint32_t extra_ = 0;         // pairs
-  std::uint32_t place_ = 0;         // among the 2^m nodes that exchange
+  std::span<const std::byte> partial_;  // what has been combined so far: the input, or the buffer
+  std::int32_t pair_partner_ = -1;      // -1: not one of a pair
+  bool gives_away_ = false;             // the even one of a pair
+  std::uint32_t extra_ = 0;             // pairs
+  std::uint32_t place_ = 0;             // among the 2^m nodes that exchange
   std::uint32_t round_ = 0;
   std::uint32_t round_count_ = 0;
 };

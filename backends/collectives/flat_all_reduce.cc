@@ -13,6 +13,7 @@ void FlatAllReduce::Begin(Operation& operation) {
   root_ = static_cast<std::int32_t>(operation.request().id.channel %
                                     static_cast<std::uint32_t>(node_count));
   stage_ = Stage::kWaitsForInput;
+  input_ = {};
   // One message each way: no credit is needed.
   if (!is_root()) {
     operation.SendsTo(root_, 1);
@@ -27,28 +28,29 @@ void FlatAllReduce::Begin(Operation& operation) {
   const auto count = static_cast<std::size_t>(node_count);
   missing_ = node_count - 1;
   seen_.assign(count, false);
-  inputs_.resize(count * operation.total_bytes());
+  inputs_.resize(missing_ == 0 ? 0 : count * operation.total_bytes());
   sources_.resize(count);
 }
 
 bool FlatAllReduce::Advance() noexcept {
   const ByteRange all{0, operation_->total_bytes()};
   if (stage_ == Stage::kWaitsForInput) {
-    if (!operation_->IsReady(all)) return false;
+    if (!all.empty()) {
+      input_ = operation_->Input(all);
+      if (input_.empty()) return false;
+    }
     if (is_root()) {
       stage_ = Stage::kAwaitsInputs;
     } else {
-      operation_->Send(root_, kInputIndex, all);
+      operation_->Send(root_, kInputIndex, input_);
       stage_ = Stage::kAwaitsResult;
     }
   }
   if (stage_ == Stage::kAwaitsInputs && missing_ == 0) {
-    CombineInputs();
-    // Onto the wire before it is unpacked here: the others wait for it.
+    if (!all.empty()) CombineInputs();
     for (std::int32_t node = 0; node < operation_->node_count(); ++node) {
-      if (node != root_) operation_->Send(node, kResultIndex, all);
+      if (node != root_) operation_->Send(node, kResultIndex, operation_->at(all));
     }
-    operation_->MarkFinal(all);
     stage_ = Stage::kComplete;
   }
   return false;
@@ -62,14 +64,11 @@ MessageVerdict FlatAllReduce::OnMessage(NodeIndex from, std::uint32_t index,
     return TakeInput(from.value(), payload);
   }
   if (index != kResultIndex || from.value() != root_) return MessageVerdict::kInvalid;
-  // While the buffer is still being sent it must not change.
+  // What is still being sent must not change.
   if (stage_ != Stage::kAwaitsResult || operation_->sends_in_progress() > 0) {
     return MessageVerdict::kNotYet;
   }
-  if (!payload.empty()) {
-    std::memcpy(operation_->at(0), payload.data(), payload.size());
-    operation_->MarkFinal({0, payload.size()});
-  }
+  if (!payload.empty()) operation_->OnResult({0, payload.size()}, payload, false);
   stage_ = Stage::kComplete;
   return MessageVerdict::kConsumed;
 }
@@ -89,14 +88,14 @@ MessageVerdict FlatAllReduce::TakeInput(std::int32_t from,
 
 void FlatAllReduce::CombineInputs() noexcept {
   const std::size_t bytes = operation_->total_bytes();
-  if (bytes == 0) return;
   for (std::size_t node = 0; node < sources_.size(); ++node) {
     const bool own = static_cast<std::int32_t>(node) == root_;
-    sources_[node] = own ? operation_->at(0) : inputs_.data() + node * bytes;
+    sources_[node] = own ? input_.data() : inputs_.data() + node * bytes;
   }
   const CollectiveRequest& request = operation_->request();
   ReduceMany(request.data_type, request.op, sources_, operation_->at(0), request.element_count,
              Streaming::kCached);
+  operation_->OnCombined({0, bytes});
 }
 
 bool FlatAllReduce::is_root() const noexcept { return operation_->self() == root_; }

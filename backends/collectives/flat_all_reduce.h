@@ -32,7 +32,7 @@ namespace ringd {
 // combined when all are there, in the order of the nodes whoever is the root and comes first; 16-bit
 // types are rounded once. All nodes get identical bytes: the root's.
 //
-// Without bytes it is a barrier.
+// Without bytes it is a barrier. The one node of a communicator is its own root.
 class FlatAllReduce final : public CollectiveAlgorithm {
  public:
   static constexpr std::int32_t kMaxNodes = 16;
@@ -59,7 +59,7 @@ class FlatAllReduce final : public CollectiveAlgorithm {
   static constexpr std::uint32_t kResultIndex = 1;
 
   enum class Stage : std::uint8_t {
-    kWaitsForInput,  // the own input is not packed
+    kWaitsForInput,  // the own input is not ready
     kAwaitsInputs,   // the root: some node's input is missing
     kAwaitsResult,   // others: input sent, result missing
     kComplete,
@@ -72,10 +72,11 @@ class FlatAllReduce final : public CollectiveAlgorithm {
   Operation* operation_ = nullptr;
   Stage stage_ = Stage::kComplete;
   std::int32_t root_ = 0;
+  std::span<const std::byte> input_;  // the own one
   // At the root:
   std::int32_t missing_ = 0;       // inputs of other nodes that have not come
   std::vector<bool> seen_;         // by node: its input has come
-  std::vector<std::byte> inputs_;  // by node, one behind the other; the own one is in the buffer
+  std::vector<std::byte> inputs_;  // of the others: by node, one behind the other
   std::vector<const void*> sources_;
 };
 

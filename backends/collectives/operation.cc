@@ -23,6 +23,8 @@ bool Operation::Unsupported(const CollectiveRequest& request, std::int32_t node_
 
 void Operation::Begin(const CollectiveRequest& request, CollectiveTimes::TimePoint now) {
   request_ = request;
+  in_place_ = InPlaceStages(request);
+  stages_ = request.stages != nullptr ? request.stages : &in_place_;
   total_bytes_ = NeedsBuffer(request.kind) ? request.element_count * SizeOf(request.data_type) : 0;
   fingerprint_ = Fingerprint(request);
   times_ = {};
@@ -54,13 +56,9 @@ CollectiveAlgorithm& Operation::Choose() noexcept {
                                    : TreeBroadcast::Shape::kChain);
     return tree_broadcast_;
   }
-  if (setting_.node_count == 1) {
-    // The node's input is the result: a broadcast without receivers does the stages.
-    tree_broadcast_.SetShape(TreeBroadcast::Shape::kChain);
-    request_.root = setting_.self;
-    return tree_broadcast_;
-  }
-  if (FlatAllReduce::Suits(setting_.node_count, total_bytes_, options.flat_all_reduce_bytes)) {
+  // One node is the root that all inputs have come to.
+  if (setting_.node_count == 1 ||
+      FlatAllReduce::Suits(setting_.node_count, total_bytes_, options.flat_all_reduce_bytes)) {
     return flat_all_reduce_;
   }
   if (total_bytes_ <= options.small_all_reduce_bytes) return doubling_all_reduce_;
@@ -181,11 +179,11 @@ bool Operation::CanSend(std::int32_t node) const noexcept {
   return false;
 }
 
-void Operation::Send(std::int32_t node, std::uint32_t index, ByteRange range) noexcept {
+void Operation::Send(std::int32_t node, std::uint32_t index,
+                     std::span<const std::byte> payload) noexcept {
   OutFlow& flow = *FindOut(node);
   ++flow.sent;
   if (times_.first_sent == kNever) times_.first_sent = CollectiveTimes::TimePoint::clock::now();
-  const std::span<const std::byte> payload(request_.buffer + range.begin, range.size());
   const bool done = setting_.wire->Send(NodeIndex(node), Header(MessageType::kData, node, index),
                                         payload, priority_, this);
   if (done) return;
@@ -199,17 +197,37 @@ void Operation::OnSent(NodeIndex to) noexcept {
   wants_advance_ = true;
 }
 
-bool Operation::IsReady(ByteRange range) noexcept {
-  if (request_.stages == nullptr || range.empty()) return true;
-  if (request_.stages->IsReady(range.begin, range.end)) return true;
+std::span<const std::byte> Operation::ReadyOrNot(const std::byte* data, ByteRange range) noexcept {
+  if (data == nullptr) {
+    waits_for_stages_ = true;
+    return {};
+  }
+  return {data, range.size()};
+}
+
+std::span<const std::byte> Operation::Input(ByteRange range) noexcept {
+  return ReadyOrNot(stages_->Input(range.begin, range.end), range);
+}
+
+bool Operation::AddInput(ByteRange range, std::span<const std::byte> partial) noexcept {
+  if (stages_->AddInput(range.begin, range.end, partial.data())) return true;
   waits_for_stages_ = true;
   return false;
 }
 
-void Operation::MarkFinal(ByteRange range) noexcept {
-  if (request_.stages != nullptr && !range.empty()) {
-    request_.stages->OnFinal(range.begin, range.end);
-  }
+std::span<const std::byte> Operation::AddLastInput(ByteRange range,
+                                                   std::span<const std::byte> partial) noexcept {
+  return ReadyOrNot(stages_->AddLastInput(range.begin, range.end, partial.data()), range);
+}
+
+void Operation::OnCombined(ByteRange range) noexcept {
+  stages_->OnCombined(range.begin, range.end);
+}
+
+std::span<const std::byte> Operation::OnResult(ByteRange range, std::span<const std::byte> result,
+                                               bool keep) noexcept {
+  const std::byte* const kept = stages_->OnResult(range.begin, range.end, result.data(), keep);
+  return {kept, keep ? range.size() : 0};
 }
 
 Operation::OutFlow* Operation::FindOut(std::int32_t node) noexcept {

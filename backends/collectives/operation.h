@@ -14,6 +14,7 @@
 #include "backends/collectives/doubling_all_reduce.h"
 #include "backends/collectives/flat_all_reduce.h"
 #include "backends/collectives/held_messages.h"
+#include "backends/collectives/in_place_stages.h"
 #include "backends/collectives/message_wire.h"
 #include "backends/collectives/ring_all_reduce.h"
 #include "backends/collectives/tree_broadcast.h"
@@ -91,7 +92,11 @@ class Operation final : public SendObserver {
   std::int32_t node_count() const noexcept { return setting_.node_count; }
   const AlgorithmOptions& algorithms() const noexcept { return setting_.algorithms; }
   std::size_t total_bytes() const noexcept { return total_bytes_; }
+  // Of the buffer.
   std::byte* at(std::size_t offset) const noexcept { return request_.buffer + offset; }
+  std::span<const std::byte> at(ByteRange range) const noexcept {
+    return {request_.buffer + range.begin, range.size()};
+  }
 
   // Declares a flow of messages to another node; the receiver declares the same initial credit.
   void SendsTo(std::int32_t node, std::uint32_t initial_credit);
@@ -99,12 +104,19 @@ class Operation final : public SendObserver {
 
   // Requirement: the flow was declared.
   bool CanSend(std::int32_t node) const noexcept;
-  // Requirement: CanSend(node). The range must not change until the send has ended.
-  void Send(std::int32_t node, std::uint32_t index, ByteRange range) noexcept;
+  // Requirement: CanSend(node). The payload must not change until the send has ended.
+  void Send(std::int32_t node, std::uint32_t index, std::span<const std::byte> payload) noexcept;
   std::uint32_t sends_in_progress() const noexcept { return outstanding_; }
 
-  bool IsReady(ByteRange range) noexcept;
-  void MarkFinal(ByteRange range) noexcept;
+  // The request's stages, or what stands in for them; see BufferStages. Ranges are not empty,
+  // payloads as long as their range. A null span or false: not ready, offer it again.
+  std::span<const std::byte> Input(ByteRange range) noexcept;
+  bool AddInput(ByteRange range, std::span<const std::byte> partial) noexcept;
+  std::span<const std::byte> AddLastInput(ByteRange range,
+                                          std::span<const std::byte> partial) noexcept;
+  void OnCombined(ByteRange range) noexcept;
+  std::span<const std::byte> OnResult(ByteRange range, std::span<const std::byte> result,
+                                      bool keep) noexcept;
 
  private:
   struct OutFlow {
@@ -127,10 +139,13 @@ class Operation final : public SendObserver {
   InFlow* FindIn(std::int32_t node) noexcept;
   MessageHeader Header(MessageType type, std::int32_t to, std::uint32_t index) const noexcept;
   void Grant(InFlow& flow) noexcept;
+  std::span<const std::byte> ReadyOrNot(const std::byte* data, ByteRange range) noexcept;
   void OfferHeld() noexcept;
 
   const OperationSetting& setting_;
   CollectiveRequest request_;
+  InPlaceStages in_place_;
+  BufferStages* stages_ = nullptr;
   std::size_t total_bytes_ = 0;
   std::uint32_t fingerprint_ = 0;
   CollectiveTimes times_;

@@ -1,9 +1,6 @@
 #include "backends/collectives/ring_all_reduce.h"
 
-#include <cstring>
-
 #include "backends/collectives/operation.h"
-#include "proto/reduce/reduce.h"
 
 namespace ringd {
 
@@ -34,16 +31,16 @@ bool RingAllReduce::Advance() noexcept {
   while (operation_->CanSend(successor_)) {
     // The own block first: its chunks have the longest way to go.
     if (own_chunks_sent_ < own_chunks) {
-      const ByteRange range = SentRange(own_chunks_sent_);
-      if (operation_->IsReady(range)) {
-        operation_->Send(successor_, own_chunks_sent_++, range);
+      const auto input = operation_->Input(chunking_.Chunk(self_, own_chunks_sent_));
+      if (!input.empty()) {
+        operation_->Send(successor_, own_chunks_sent_++, input);
         ++sent_;
         continue;
       }
     }
     if (forwarded_ == to_forward_.size()) break;
-    const std::uint32_t index = to_forward_[forwarded_++];
-    operation_->Send(successor_, index, SentRange(index));
+    const Outgoing& outgoing = to_forward_[forwarded_++];
+    operation_->Send(successor_, outgoing.index, outgoing.payload);
     ++sent_;
   }
   return false;
@@ -59,34 +56,29 @@ MessageVerdict RingAllReduce::OnMessage(NodeIndex /*from*/, std::uint32_t index,
   const ByteRange range = chunking_.Chunk(block, chunk);
   if (payload.size() != range.size()) return MessageVerdict::kInvalid;
 
-  const bool reducing = step < node_count_ - 1;
-  if (reducing) {
-    if (!operation_->IsReady(range)) return MessageVerdict::kNotYet;
-    const CollectiveRequest& request = operation_->request();
-    ReduceInto(request.data_type, request.op, operation_->at(range.begin), payload.data(),
-               range.size() / SizeOf(request.data_type));
+  const bool forwards = step + 1 < step_count_;
+  const std::uint32_t last_addition = node_count_ - 2;
+  std::span<const std::byte> outgoing;
+  if (step < last_addition) {
+    if (!operation_->AddInput(range, payload)) return MessageVerdict::kNotYet;
+    outgoing = operation_->at(range);
+  } else if (step == last_addition) {
+    outgoing = operation_->AddLastInput(range, payload);
+    if (outgoing.empty()) return MessageVerdict::kNotYet;
   } else {
-    // The partial sum that lies here was sent long ago: the result that replaces it was made from
-    // it.
-    std::memcpy(operation_->at(range.begin), payload.data(), range.size());
+    outgoing = operation_->OnResult(range, payload, forwards);
   }
   seen_[index] = true;
   ++received_;
-  if (step + 1 < step_count_) {
-    to_forward_.push_back(index + chunks_per_step_);
-    // Onto the wire before the result is unpacked: the others wait for it.
+  if (forwards) {
+    to_forward_.push_back({index + chunks_per_step_, outgoing});
     Advance();
   }
-  if (step + 1 >= node_count_ - 1) operation_->MarkFinal(range);
   return MessageVerdict::kConsumed;
 }
 
 std::uint32_t RingAllReduce::SentBlock(std::uint32_t step) const noexcept {
   return (self_ + 2 * node_count_ - step) % node_count_;
-}
-
-ByteRange RingAllReduce::SentRange(std::uint32_t index) const noexcept {
-  return chunking_.Chunk(SentBlock(index / chunks_per_step_), index % chunks_per_step_);
 }
 
 }  // namespace ringd

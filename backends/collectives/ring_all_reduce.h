@@ -25,6 +25,13 @@ namespace ringd {
 // the next is packed, the one before reduced, and finished ones unpacked. A message's index is step
 // * MaxChunkCount + chunk.
 //
+// Each step is one pass over memory: a partial sum and the own input go into the buffer, from where
+// the next node gets it; the last addition goes to where the result belongs; and so do results, where
+// they were received, through the buffer only if the stages can't keep them in one piece elsewhere.
+//
+// An input may be sent from where its result will lie. It is overwritten when the result comes, and
+// as that was made of all that was sent, the send has ended.
+//
 // All nodes get identical bytes: every chunk is reduced once, by the nodes in ring order.
 class RingAllReduce final : public CollectiveAlgorithm {
  public:
@@ -37,9 +44,13 @@ class RingAllReduce final : public CollectiveAlgorithm {
   }
 
  private:
+  struct Outgoing {
+    std::uint32_t index;
+    std::span<const std::byte> payload;
+  };
+
   // The block that this node sends in `step`; what it receives then is SentBlock(step + 1).
   std::uint32_t SentBlock(std::uint32_t step) const noexcept;
-  ByteRange SentRange(std::uint32_t index) const noexcept;
 
   Operation* operation_ = nullptr;
   Chunking chunking_;
@@ -52,10 +63,10 @@ class RingAllReduce final : public CollectiveAlgorithm {
   std::uint32_t to_send_ = 0;
   std::uint32_t received_ = 0;
   std::uint32_t to_receive_ = 0;
-  std::uint32_t own_chunks_sent_ = 0;      // of the own block, step 0
-  std::vector<std::uint32_t> to_forward_;  // indices to send, in the order they became ready
-  std::size_t forwarded_ = 0;              // how many of these have been sent
-  std::vector<bool> seen_;                 // by index: received already
+  std::uint32_t own_chunks_sent_ = 0;  // of the own block, step 0
+  std::vector<Outgoing> to_forward_;   // in the order they became ready
+  std::size_t forwarded_ = 0;          // how many of these have been sent
+  std::vector<bool> seen_;             // by index: received already
 };
 
 }  // namespace ringd

@@ -1,7 +1,6 @@
 #include "backends/collectives/tree_broadcast.h"
 
 #include <bit>
-#include <cstring>
 
 #include "backends/collectives/operation.h"
 
@@ -19,6 +18,7 @@ void TreeBroadcast::Begin(Operation& operation) {
   have_ = 0;
   children_.clear();
   seen_.assign(chunk_count_, false);
+  chunks_.assign(chunk_count_, {});
   if (chunk_count_ == 0) return;
   AddChildren(place, node_count);
   for (const Child& child : children_) operation.SendsTo(child.node, 0);
@@ -50,14 +50,16 @@ bool TreeBroadcast::Advance() noexcept {
         break;
       }
       const ByteRange range = chunking_.Chunk(0, have_);
-      if (!operation_->IsReady(range)) break;
+      const auto input = operation_->Input(range);
+      if (input.empty()) break;
+      operation_->OnResult(range, input, false);
+      chunks_[have_] = input;
       seen_[have_++] = true;
-      operation_->MarkFinal(range);
     }
   }
   for (Child& child : children_) {
     while (child.sent < chunk_count_ && seen_[child.sent] && operation_->CanSend(child.node)) {
-      operation_->Send(child.node, child.sent, chunking_.Chunk(0, child.sent));
+      operation_->Send(child.node, child.sent, chunks_[child.sent]);
       ++child.sent;
     }
   }
@@ -69,12 +71,10 @@ MessageVerdict TreeBroadcast::OnMessage(NodeIndex /*from*/, std::uint32_t index,
   if (is_root_ || index >= chunk_count_ || seen_[index]) return MessageVerdict::kInvalid;
   const ByteRange range = chunking_.Chunk(0, index);
   if (payload.size() != range.size()) return MessageVerdict::kInvalid;
-  std::memcpy(operation_->at(range.begin), payload.data(), range.size());
+  chunks_[index] = operation_->OnResult(range, payload, !children_.empty());
   seen_[index] = true;
   ++have_;
-  // Onto the wire before it is unpacked here: the others wait for it.
   Advance();
-  operation_->MarkFinal(range);
   return MessageVerdict::kConsumed;
 }
 

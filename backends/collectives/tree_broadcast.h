@@ -52,7 +52,8 @@ class TreeBroadcast final : public CollectiveAlgorithm {
   std::uint32_t chunk_count_ = 0;
   std::uint32_t have_ = 0;  // chunks received; at the root: chunks found ready, in order
   std::vector<Child> children_;
-  std::vector<bool> seen_;  // by chunk: it is here
+  std::vector<bool> seen_;                          // by chunk: it is here
+  std::vector<std::span<const std::byte>> chunks_;  // by chunk: where it can be sent from
 };
 
 }  // namespace ringd

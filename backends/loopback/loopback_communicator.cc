@@ -48,7 +48,7 @@ LoopbackCommunicator::~LoopbackCommunicator() {
 bool LoopbackCommunicator::TryPost(const CollectiveRequest& request) noexcept {
   if (posted_.size() + finished_.size() >= kMaxInFlight) return false;
   ++totals_.operations_posted;
-  Posted posted{request, {}, false};
+  Posted posted{.request = request, .times = {}, .in_place = InPlaceStages(request)};
   posted.times.posted = CollectiveTimes::TimePoint::clock::now();
   if (!health_.ok()) {
     Finish(posted, failure_outcome_, failure_culprit_);
@@ -140,9 +140,9 @@ bool LoopbackCommunicator::AdvanceOne(Posted& posted, CollectiveOutcome& outcome
   const CollectiveRequest& request = posted.request;
   const std::size_t bytes = ByteCount(request);
   // Outside of the lock: packing takes time.
-  if (!posted.given && GivesBytes(request, self_) && request.stages != nullptr && bytes > 0 &&
-      !request.stages->IsReady(0, bytes)) {
-    return false;
+  if (!posted.given && GivesBytes(request, self_) && bytes > 0) {
+    posted.input = posted.stages().Input(0, bytes);
+    if (posted.input == nullptr) return false;
   }
   {
     const MutexLock lock(hub_->mutex);
@@ -166,7 +166,12 @@ bool LoopbackCommunicator::AdvanceOne(Posted& posted, CollectiveOutcome& outcome
     ++traffic_.messages_received;
     Leave(request.id);
   }
-  if (request.stages != nullptr && bytes > 0) request.stages->OnFinal(0, bytes);
+  if (bytes == 0) return true;
+  if (request.kind == CollectiveKind::kAllReduce) {
+    posted.stages().OnCombined(0, bytes);
+  } else {
+    posted.stages().OnResult(0, bytes, request.buffer, false);
+  }
   return true;
 }
 
@@ -176,7 +181,7 @@ bool LoopbackCommunicator::GiveInput(Posted& posted, LoopbackExchange& exchange)
   ++traffic_.messages_sent;
   if (GivesBytes(request, self_)) {
     const std::size_t bytes = ByteCount(request);
-    exchange.contributions[self_].assign(request.buffer, request.buffer + bytes);
+    exchange.contributions[self_].assign(posted.input, posted.input + bytes);
     traffic_.bytes_sent += bytes;
   }
   bool all = true;

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "backends/collectives/in_place_stages.h"
 #include "backends/communicator.h"
 #include "backends/loopback/loopback_hub.h"
 
@@ -43,7 +44,13 @@ class LoopbackCommunicator final : public Communicator {
   struct Posted {
     CollectiveRequest request;
     CollectiveTimes times;
-    bool given = false;  // the input is in the exchange, or none is needed of this node
+    InPlaceStages in_place;
+    const std::byte* input = nullptr;  // where it lies, if any was needed and is ready
+    bool given = false;                // it is in the exchange, or none is needed of this node
+
+    BufferStages& stages() noexcept {
+      return request.stages != nullptr ? *request.stages : in_place;
+    }
   };
 
   // Moves what can be moved for one operation. True if it has finished.

@@ -18,6 +18,13 @@ std::size_t AlignUp(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
+// The first tensor that ends behind byte `begin` of the bucket.
+auto FirstBehind(std::span<const BucketLayout::Tensor> tensors, std::size_t begin) {
+  return std::partition_point(tensors.begin(), tensors.end(), [begin](const auto& tensor) {
+    return tensor.begin + tensor.bytes <= begin;
+  });
+}
+
 }  // namespace
 
 BucketLayout::BucketLayout(std::span<const TensorMeta* const> metas, int rank_count)
@@ -49,46 +56,60 @@ template <typename Visit>
 void BucketMemory::ForEachOverlap(std::size_t begin, std::size_t end, Visit visit) const noexcept {
   const auto tensors = layout_.tensors();
   const std::size_t element = SizeOf(layout_.data_type());
-  // The first tensor that ends behind `begin`.
-  auto tensor = std::partition_point(
-      tensors.begin(), tensors.end(),
-      [begin](const auto& candidate) { return candidate.begin + candidate.bytes <= begin; });
-  for (; tensor != tensors.end() && tensor->begin < end; ++tensor) {
+  for (auto tensor = FirstBehind(tensors, begin); tensor != tensors.end() && tensor->begin < end;
+       ++tensor) {
     const std::size_t from = std::max(begin, tensor->begin);
     const std::size_t to = std::min(end, tensor->begin + tensor->bytes);
     if (from >= to) continue;
-    visit(*tensor, static_cast<std::size_t>(tensor - tensors.begin()), from - tensor->begin,
-          (to - from) / element);
+    const auto index = static_cast<std::size_t>(tensor - tensors.begin());
+    visit(Piece{*tensor, &buffers_[index * member_count_], from - tensor->begin,
+                (to - from) / element});
   }
 }
 
-void BucketMemory::Combine(const BucketLayout::Tensor& tensor, std::size_t index,
-                           std::size_t offset, std::size_t elements,
+std::optional<BucketMemory::Piece> BucketMemory::OnePiece(std::size_t begin,
+                                                          std::size_t end) const noexcept {
+  const auto tensors = layout_.tensors();
+  const auto tensor = FirstBehind(tensors, begin);
+  if (tensor == tensors.end() || begin < tensor->begin || tensor->begin + tensor->bytes < end) {
+    return std::nullopt;
+  }
+  const auto index = static_cast<std::size_t>(tensor - tensors.begin());
+  return Piece{*tensor, &buffers_[index * member_count_], begin - tensor->begin,
+               (end - begin) / SizeOf(layout_.data_type())};
+}
+
+void BucketMemory::Combine(const Piece& piece, const std::byte* partial,
                            std::span<void* const> destinations, Scaling scaling,
                            Streaming streaming) const noexcept {
   const DataType type = layout_.data_type();
   const std::size_t element = SizeOf(type);
-  const TensorBuffers* members = &buffers_[index * member_count_];
-  if (tensor.prescale == 1.0 && member_count_ <= kMembersPerPass) {
-    std::array<const void*, kMembersPerPass> sources;
-    for (std::size_t m = 0; m < member_count_; ++m) sources[m] = members[m].source + offset;
-    ReduceManyToMany(type, layout_.op(), std::span(sources.data(), member_count_), destinations,
-                     elements, scaling, streaming);
+  const double prescale = piece.tensor.prescale;
+  if (prescale == 1.0 && member_count_ <= kMembersPerPass) {
+    std::array<const void*, kMembersPerPass + 1> sources;
+    std::size_t count = 0;
+    if (partial != nullptr) sources[count++] = partial;
+    for (std::size_t m = 0; m < member_count_; ++m) {
+      sources[count++] = piece.members[m].source + piece.offset;
+    }
+    ReduceManyToMany(type, layout_.op(), std::span(sources.data(), count), destinations,
+                     piece.elements, scaling, streaming);
     return;
   }
-  // Rare: scale each rank's piece on its way, or more ranks than one pass takes.
+  // Rare: scale each rank's part on its way, or more ranks than one pass takes.
   alignas(64) std::byte sum[kScaledPieceBytes];
-  alignas(64) std::byte piece[kScaledPieceBytes];
+  alignas(64) std::byte addend[kScaledPieceBytes];
   const std::size_t step = kScaledPieceBytes / element;
-  for (std::size_t done = 0; done < elements; done += step) {
-    const std::size_t count = std::min(step, elements - done);
-    const std::size_t at = offset + done * element;
-    CopyScaled(type, sum, members[0].source + at, count, Scaling{tensor.prescale, 1},
+  for (std::size_t done = 0; done < piece.elements; done += step) {
+    const std::size_t count = std::min(step, piece.elements - done);
+    const std::size_t at = piece.offset + done * element;
+    CopyScaled(type, sum, piece.members[0].source + at, count, Scaling{prescale, 1},
                Streaming::kCached);
+    if (partial != nullptr) ReduceInto(type, layout_.op(), sum, partial + done * element, count);
     for (std::size_t m = 1; m < member_count_; ++m) {
-      CopyScaled(type, piece, members[m].source + at, count, Scaling{tensor.prescale, 1},
+      CopyScaled(type, addend, piece.members[m].source + at, count, Scaling{prescale, 1},
                  Streaming::kCached);
-      ReduceInto(type, layout_.op(), sum, piece, count);
+      ReduceInto(type, layout_.op(), sum, addend, count);
     }
     for (void* destination : destinations) {
       CopyScaled(type, static_cast<std::byte*>(destination) + done * element, sum, count, scaling,
@@ -97,71 +118,115 @@ void BucketMemory::Combine(const BucketLayout::Tensor& tensor, std::size_t index
   }
 }
 
-void BucketMemory::Pack(std::byte* buffer, std::size_t begin, std::size_t end) const noexcept {
-  ForEachOverlap(begin, end,
-                 [&](const BucketLayout::Tensor& tensor, std::size_t index, std::size_t offset,
-                     std::size_t elements) {
-                   std::byte* target = buffer + tensor.begin + offset;
-                   if (layout_.kind() == CollectiveKind::kBroadcast) {
-                     if (root_member_ < 0) return;
-                     const auto& root =
-                         buffers_[index * member_count_ + static_cast<std::size_t>(root_member_)];
-                     CopyScaled(layout_.data_type(), target, root.source + offset, elements, {},
-                                Streaming::kCached);
-                     return;
-                   }
-                   void* const destinations[] = {target};
-                   // The wire reads the buffer next.
-                   Combine(tensor, index, offset, elements, destinations, Scaling{},
-                           Streaming::kCached);
-                 });
+void BucketMemory::CombineToAll(const Piece& piece, const std::byte* partial, std::byte* further,
+                                Streaming streaming) const noexcept {
+  const Scaling scaling = piece.tensor.postscale;
+  if (member_count_ <= kMembersPerPass) {
+    std::array<void*, kMembersPerPass + 1> destinations;
+    std::size_t count = 0;
+    for (std::size_t m = 0; m < member_count_; ++m) {
+      destinations[count++] = piece.members[m].destination + piece.offset;
+    }
+    if (further != nullptr) destinations[count++] = further;
+    Combine(piece, partial, std::span(destinations.data(), count), scaling, streaming);
+    return;
+  }
+  // No member's source is read after the first destination was written.
+  std::byte* const first = piece.members[0].destination + piece.offset;
+  void* const destinations[] = {first};
+  Combine(piece, partial, destinations, scaling, streaming);
+  const auto copy = [&](std::byte* to) {
+    CopyScaled(layout_.data_type(), to, first, piece.elements, {}, streaming);
+  };
+  for (std::size_t m = 1; m < member_count_; ++m) copy(piece.members[m].destination + piece.offset);
+  if (further != nullptr) copy(further);
 }
 
-void BucketMemory::Unpack(const std::byte* buffer, std::size_t begin,
-                          std::size_t end) const noexcept {
+const std::byte* BucketMemory::Source(std::size_t begin, std::size_t end) const noexcept {
   const bool broadcast = layout_.kind() == CollectiveKind::kBroadcast;
-  ForEachOverlap(begin, end,
-                 [&](const BucketLayout::Tensor& tensor, std::size_t index, std::size_t offset,
-                     std::size_t elements) {
-                   const Scaling scaling = broadcast ? Scaling{} : tensor.postscale;
-                   for (std::size_t m = 0; m < member_count_; ++m) {
-                     CopyScaled(layout_.data_type(),
-                                buffers_[index * member_count_ + m].destination + offset,
-                                buffer + tensor.begin + offset, elements, scaling, streaming_);
-                   }
-                 });
+  if (broadcast ? root_member_ < 0 : member_count_ != 1) return nullptr;
+  const std::optional<Piece> piece = OnePiece(begin, end);
+  if (!piece.has_value()) return nullptr;
+  if (!broadcast && piece->tensor.prescale != 1.0) return nullptr;
+  const auto member = broadcast ? static_cast<std::size_t>(root_member_) : 0;
+  return piece->members[member].source + piece->offset;
+}
+
+void BucketMemory::Pack(std::byte* buffer, std::size_t begin, std::size_t end) const noexcept {
+  ForEachOverlap(begin, end, [&](const Piece& piece) {
+    std::byte* const target = buffer + piece.begin();
+    // The wire reads the buffer next: so here, and wherever the buffer is written.
+    if (layout_.kind() != CollectiveKind::kBroadcast) {
+      void* const destinations[] = {target};
+      Combine(piece, nullptr, destinations, Scaling{}, Streaming::kCached);
+    } else if (root_member_ >= 0) {
+      CopyScaled(layout_.data_type(), target,
+                 piece.members[static_cast<std::size_t>(root_member_)].source + piece.offset,
+                 piece.elements, {}, Streaming::kCached);
+    }
+  });
+}
+
+void BucketMemory::Add(std::byte* buffer, std::size_t begin, std::size_t end,
+                       const std::byte* partial) const noexcept {
+  ForEachOverlap(begin, end, [&](const Piece& piece) {
+    void* const destinations[] = {buffer + piece.begin()};
+    Combine(piece, partial + (piece.begin() - begin), destinations, Scaling{}, Streaming::kCached);
+  });
+}
+
+const std::byte* BucketMemory::AddLast(std::byte* buffer, std::size_t begin, std::size_t end,
+                                       const std::byte* partial) const noexcept {
+  const std::optional<Piece> whole = member_count_ == 1 ? OnePiece(begin, end) : std::nullopt;
+  ForEachOverlap(begin, end, [&](const Piece& piece) {
+    // In place nothing goes past the caches, only the reading ahead is gained.
+    const bool in_place = piece.members[0].source == piece.members[0].destination;
+    CombineToAll(piece, partial + (piece.begin() - begin),
+                 whole.has_value() ? nullptr : buffer + piece.begin(),
+                 in_place ? streaming_ : Streaming::kCached);
+  });
+  return whole.has_value() ? whole->members[0].destination + whole->offset : buffer + begin;
+}
+
+void BucketMemory::Finish(std::byte* buffer, std::size_t begin, std::size_t end) const noexcept {
+  ForEachOverlap(begin, end, [&](const Piece& piece) {
+    Scale(layout_.data_type(), buffer + piece.begin(), piece.elements, piece.tensor.postscale);
+  });
+  Distribute(buffer, begin, end, buffer + begin, false);
+}
+
+const std::byte* BucketMemory::Distribute(std::byte* buffer, std::size_t begin, std::size_t end,
+                                          const std::byte* result, bool keep) const noexcept {
+  if (keep && member_count_ == 1) {
+    if (const std::optional<Piece> whole = OnePiece(begin, end)) {
+      std::byte* const destination = whole->members[0].destination + whole->offset;
+      CopyScaled(layout_.data_type(), destination, result, whole->elements, {}, Streaming::kCached);
+      return destination;
+    }
+  }
+  if (keep && result != buffer + begin) std::memcpy(buffer + begin, result, end - begin);
+  ForEachOverlap(begin, end, [&](const Piece& piece) {
+    for (std::size_t m = 0; m < member_count_; ++m) {
+      CopyScaled(layout_.data_type(), piece.members[m].destination + piece.offset,
+                 result + (piece.begin() - begin), piece.elements, {}, streaming_);
+    }
+  });
+  return keep ? buffer + begin : nullptr;
 }
 
 void BucketMemory::Direct(std::size_t begin, std::size_t end) const noexcept {
-  ForEachOverlap(
-      begin, end,
-      [&](const BucketLayout::Tensor& tensor, std::size_t index, std::size_t offset,
-          std::size_t elements) {
-        const TensorBuffers* members = &buffers_[index * member_count_];
-        if (layout_.kind() == CollectiveKind::kBroadcast) {
-          const std::byte* source = members[static_cast<std::size_t>(root_member_)].source + offset;
-          for (std::size_t m = 0; m < member_count_; ++m) {
-            if (members[m].destination + offset == source) continue;
-            CopyScaled(layout_.data_type(), members[m].destination + offset, source, elements, {},
-                       streaming_);
-          }
-          return;
-        }
-        if (member_count_ <= kMembersPerPass) {
-          std::array<void*, kMembersPerPass> destinations;
-          for (std::size_t m = 0; m < member_count_; ++m) {
-            destinations[m] = members[m].destination + offset;
-          }
-          Combine(tensor, index, offset, elements, std::span(destinations.data(), member_count_),
-                  tensor.postscale, streaming_);
-          return;
-        }
-        std::vector<void*> destinations(member_count_);
-        for (std::size_t m = 0; m < member_count_; ++m) {
-          destinations[m] = members[m].destination + offset;
-        }
-        Combine(tensor, index, offset, elements, destinations, tensor.postscale, streaming_);
-      });
+  ForEachOverlap(begin, end, [&](const Piece& piece) {
+    if (layout_.kind() != CollectiveKind::kBroadcast) {
+      CombineToAll(piece, nullptr, nullptr, streaming_);
+      return;
+    }
+    const std::byte* source =
+        piece.members[static_cast<std::size_t>(root_member_)].source + piece.offset;
+    for (std::size_t m = 0; m < member_count_; ++m) {
+      CopyScaled(layout_.data_type(), piece.members[m].destination + piece.offset, source,
+                 piece.elements, {}, streaming_);
+    }
+  });
 }
 
 }  // namespace ringd

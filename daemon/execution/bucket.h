@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -56,8 +57,10 @@ struct TensorBuffers {
 
 // The memory of a bucket's tensors on this node: entry tensor * member_count + member.
 //
-// The three passes take a range of the bucket, [begin, end) in bytes and whole elements; tensors are
-// touched only where they overlap it. Non-temporal stores where nobody reads the result soon.
+// The passes take a range of the bucket, [begin, end) in bytes and whole elements; tensors are touched
+// only where they overlap it. `buffer` is the whole bucket's; a partial sum or result is the range's.
+// Results that lie in one piece at their destination, since there is one member and one tensor, are
+// left and sent on from there. Non-temporal stores where nobody reads the result soon.
 //
 // Thread safety: the passes may run at once on ranges that do not overlap.
 class BucketMemory {
@@ -66,20 +69,47 @@ class BucketMemory {
   BucketMemory(const BucketLayout& layout, int member_count, std::vector<TensorBuffers> buffers,
                int root_member);
 
+  // The node's input where it lies in one piece as it is; else null, and it must be packed.
+  const std::byte* Source(std::size_t begin, std::size_t end) const noexcept;
   // All members' sources, combined (or the root's, copied) into `buffer`.
   void Pack(std::byte* buffer, std::size_t begin, std::size_t end) const noexcept;
-  // From `buffer`, scaled, into all members' destinations.
-  void Unpack(const std::byte* buffer, std::size_t begin, std::size_t end) const noexcept;
+  // `buffer` becomes `partial` op all members' sources.
+  void Add(std::byte* buffer, std::size_t begin, std::size_t end,
+           const std::byte* partial) const noexcept;
+  // `partial` op all members' sources, scaled, into all destinations; and into `buffer`, unless the
+  // result lies in one piece at its destination. Returns where it does.
+  const std::byte* AddLast(std::byte* buffer, std::size_t begin, std::size_t end,
+                           const std::byte* partial) const noexcept;
+  // Scales what is in `buffer` and copies it into all destinations.
+  void Finish(std::byte* buffer, std::size_t begin, std::size_t end) const noexcept;
+  // Copies a result, scaled already, into all destinations. If it is to be kept, returns where it
+  // lies in one piece, through `buffer` if need be; else null.
+  const std::byte* Distribute(std::byte* buffer, std::size_t begin, std::size_t end,
+                              const std::byte* result, bool keep) const noexcept;
   // From all members' sources to all members' destinations at once: the whole of a one-node collective.
   void Direct(std::size_t begin, std::size_t end) const noexcept;
 
  private:
-  // Calls visit(tensor, its index, first byte within it, elements) for each overlap with the range.
+  // Calls visit(piece) for each tensor's overlap with the range.
   template <typename Visit>
   void ForEachOverlap(std::size_t begin, std::size_t end, Visit visit) const noexcept;
-  void Combine(const BucketLayout::Tensor& tensor, std::size_t index, std::size_t offset,
-               std::size_t elements, std::span<void* const> destinations, Scaling scaling,
-               Streaming streaming) const noexcept;
+  // The part of a tensor that a pass is at.
+  struct Piece {
+    const BucketLayout::Tensor& tensor;
+    const TensorBuffers* members;
+    std::size_t offset;  // bytes within the tensor
+    std::size_t elements;
+
+    std::size_t begin() const noexcept { return tensor.begin + offset; }  // in the bucket
+  };
+  // The range as a piece, if one tensor has all of it.
+  std::optional<Piece> OnePiece(std::size_t begin, std::size_t end) const noexcept;
+  // Combines `partial`, unless null, and all members' sources.
+  void Combine(const Piece& piece, const std::byte* partial, std::span<void* const> destinations,
+               Scaling scaling, Streaming streaming) const noexcept;
+  // The same into all destinations, postscaled, and `further`, unless null.
+  void CombineToAll(const Piece& piece, const std::byte* partial, std::byte* further,
+                    Streaming streaming) const noexcept;
 
   const BucketLayout& layout_;
   std::size_t member_count_;

@@ -7,8 +7,6 @@ namespace ringd {
 namespace {
 
 constexpr std::size_t kLocalSliceBytes = std::size_t{1} << 20;
-// Packed as one piece: fits the second-level cache, from which the wire takes it soon after.
-constexpr std::size_t kPackBlockBytes = std::size_t{64} << 10;
 
 }  // namespace
 
@@ -27,11 +25,6 @@ bool Execution::AdvanceLocal() noexcept {
   return local_done_ == layout_->bytes();
 }
 
-void Execution::UseBuffer(PooledBuffer buffer) noexcept {
-  buffer_ = std::move(buffer);
-  packed_.assign((layout_->bytes() + kPackBlockBytes - 1) / kPackBlockBytes, false);
-}
-
 CollectiveRequest Execution::Request(NodeIndex root) noexcept {
   CollectiveRequest request;
   request.id = id_;
@@ -45,19 +38,29 @@ CollectiveRequest Execution::Request(NodeIndex root) noexcept {
   return request;
 }
 
-bool Execution::IsReady(std::size_t begin, std::size_t end) noexcept {
-  if (begin >= end) return true;
-  for (std::size_t block = begin / kPackBlockBytes; block <= (end - 1) / kPackBlockBytes; ++block) {
-    if (packed_[block]) continue;
-    memory_.Pack(buffer_.data(), block * kPackBlockBytes,
-                 std::min(layout_->bytes(), (block + 1) * kPackBlockBytes));
-    packed_[block] = true;
-  }
+const std::byte* Execution::Input(std::size_t begin, std::size_t end) noexcept {
+  if (const std::byte* source = memory_.Source(begin, end)) return source;
+  memory_.Pack(buffer_.data(), begin, end);
+  return buffer_.data() + begin;
+}
+
+bool Execution::AddInput(std::size_t begin, std::size_t end, const std::byte* partial) noexcept {
+  memory_.Add(buffer_.data(), begin, end, partial);
   return true;
 }
 
-void Execution::OnFinal(std::size_t begin, std::size_t end) noexcept {
-  memory_.Unpack(buffer_.data(), begin, end);
+const std::byte* Execution::AddLastInput(std::size_t begin, std::size_t end,
+                                         const std::byte* partial) noexcept {
+  return memory_.AddLast(buffer_.data(), begin, end, partial);
+}
+
+void Execution::OnCombined(std::size_t begin, std::size_t end) noexcept {
+  memory_.Finish(buffer_.data(), begin, end);
+}
+
+const std::byte* Execution::OnResult(std::size_t begin, std::size_t end, const std::byte* result,
+                                     bool keep) noexcept {
+  return memory_.Distribute(buffer_.data(), begin, end, result, keep);
 }
 
 }  // namespace ringd

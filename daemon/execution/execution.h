@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
+#include <utility>
 
 #include "backends/collective_request.h"
 #include "daemon/execution/bucket.h"
@@ -16,14 +16,15 @@
 
 namespace ringd {
 
-// Packs and unpacks pieces when the backend asks for them, so that both overlap with the transfer; on one
-// node does all the work itself, in slices.
+// Gives the backend the ranks' input and hands them the result piece by piece when it asks, so that this
+// overlaps with the transfer; on one node does all the work itself, in slices.
 //
 // Thread safety: none; the engine thread drives it, and the backend calls it on that thread.
 // Ownership: holds the fusion buffer; the arenas belong to the sessions, which the communicator keeps alive
 //   as long as this object is.
 // Invariant: no byte of a destination changes before every node has contributed to it. So an operation that
-//   some node never started can be cancelled, with its inputs intact.
+//   some node never started can be cancelled, with its inputs intact. They may still be read, by a send
+//   that had begun: what it carries is of an operation that nobody finishes.
 class Execution final : public BufferStages {
  public:
   Execution(OperationId id, TensorList tensors, std::shared_ptr<const BucketLayout> layout,
@@ -41,10 +42,15 @@ class Execution final : public BufferStages {
 
   // ---- several nodes ----
   // Takes the buffer for the wire; requires its size to be layout().bytes().
-  void UseBuffer(PooledBuffer buffer) noexcept;
+  void UseBuffer(PooledBuffer buffer) noexcept { buffer_ = std::move(buffer); }
   CollectiveRequest Request(NodeIndex root) noexcept;
-  bool IsReady(std::size_t begin, std::size_t end) noexcept override;
-  void OnFinal(std::size_t begin, std::size_t end) noexcept override;
+  const std::byte* Input(std::size_t begin, std::size_t end) noexcept override;
+  bool AddInput(std::size_t begin, std::size_t end, const std::byte* partial) noexcept override;
+  const std::byte* AddLastInput(std::size_t begin, std::size_t end,
+                                const std::byte* partial) noexcept override;
+  void OnCombined(std::size_t begin, std::size_t end) noexcept override;
+  const std::byte* OnResult(std::size_t begin, std::size_t end, const std::byte* result,
+                            bool keep) noexcept override;
 
  private:
   OperationId id_;
@@ -54,7 +60,6 @@ class Execution final : public BufferStages {
   Clock::time_point started_;
   std::size_t local_done_ = 0;
   PooledBuffer buffer_;
-  std::vector<bool> packed_;  // by block of kPackBlockBytes
 };
 
 }  // namespace ringd

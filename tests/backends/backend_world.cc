@@ -1,5 +1,6 @@
 #include "tests/backends/backend_world.h"
 
+#include <algorithm>
 #include <atomic>
 #include <stdexcept>
 #include <thread>
@@ -119,7 +120,60 @@ void BackendWorld::Kill(int node) {
   thread.join();
 }
 
-bool CheckingStages::IsReady(std::size_t begin, std::size_t end) noexcept {
+void CheckingStages::Serve(CollectiveRequest& request) {
+  request.stages = this;
+  request_ = request;
+}
+
+const std::byte* CheckingStages::Input(std::size_t begin, std::size_t end) noexcept {
+  if (!Take(begin, end)) return nullptr;
+  if (way_ == Way::kInPlace) return &data_[begin];
+  std::memcpy(Buffer(begin), &data_[begin], end - begin);
+  return Buffer(begin);
+}
+
+bool CheckingStages::AddInput(std::size_t begin, std::size_t end,
+                              const std::byte* partial) noexcept {
+  if (!Take(begin, end)) return false;
+  const void* const sources[] = {partial, &data_[begin]};
+  ReduceMany(request_.data_type, request_.op, sources, Buffer(begin), Elements(begin, end));
+  return true;
+}
+
+const std::byte* CheckingStages::AddLastInput(std::size_t begin, std::size_t end,
+                                              const std::byte* partial) noexcept {
+  if (!Take(begin, end)) return nullptr;
+  HandOver(begin, end);
+  const void* const sources[] = {partial, &data_[begin]};
+  void* const destinations[] = {&data_[begin]};
+  ReduceManyToMany(request_.data_type, request_.op, sources, destinations, Elements(begin, end),
+                   scaling_);
+  if (way_ == Way::kInPlace) return &data_[begin];
+  std::memcpy(Buffer(begin), &data_[begin], end - begin);
+  return Buffer(begin);
+}
+
+void CheckingStages::OnCombined(std::size_t begin, std::size_t end) noexcept {
+  HandOver(begin, end);
+  Scale(request_.data_type, Buffer(begin), Elements(begin, end), scaling_);
+  std::memcpy(&data_[begin], Buffer(begin), end - begin);
+}
+
+const std::byte* CheckingStages::OnResult(std::size_t begin, std::size_t end,
+                                          const std::byte* result, bool keep) noexcept {
+  HandOver(begin, end);
+  if (result != &data_[begin]) std::memcpy(&data_[begin], result, end - begin);
+  if (!keep) return nullptr;
+  if (way_ == Way::kInPlace) return &data_[begin];
+  if (result != Buffer(begin)) std::memcpy(Buffer(begin), result, end - begin);
+  return Buffer(begin);
+}
+
+std::size_t CheckingStages::Elements(std::size_t begin, std::size_t end) const noexcept {
+  return (end - begin) / SizeOf(request_.data_type);
+}
+
+bool CheckingStages::Take(std::size_t begin, std::size_t end) noexcept {
   CheckRange(begin, end);
   ++asked_;
   if (refusals_ > 0) {
@@ -127,49 +181,42 @@ bool CheckingStages::IsReady(std::size_t begin, std::size_t end) noexcept {
     return false;
   }
   for (std::size_t i = begin; i < end; ++i) {
-    if (ready_[i] != 0) continue;
-    std::size_t last = i;
-    while (last < end && ready_[last] == 0) ready_[last++] = 1;
-    if (pack) pack(i, last);
-    i = last - 1;
+    if (taken_[i]++ != 0) violation_ = absl::StrCat("byte ", i, " was taken twice");
+    if (handed_over_[i] != 0) violation_ = absl::StrCat("byte ", i, " was taken too late");
   }
   return true;
 }
 
-void CheckingStages::OnFinal(std::size_t begin, std::size_t end) noexcept {
+void CheckingStages::HandOver(std::size_t begin, std::size_t end) noexcept {
   CheckRange(begin, end);
   for (std::size_t i = begin; i < end; ++i) {
-    if (final_count_[i]++ != 0) violation_ = absl::StrCat("byte ", i, " was final twice");
+    if (handed_over_[i]++ != 0) violation_ = absl::StrCat("byte ", i, " was handed over twice");
   }
-  if (unpack) unpack(begin, end);
 }
 
 void CheckingStages::CheckRange(std::size_t begin, std::size_t end) noexcept {
-  if (begin >= end || end > ready_.size() || begin % element_bytes_ != 0 ||
-      end % element_bytes_ != 0) {
-    violation_ = absl::StrCat("range ", begin, "..", end, " of ", ready_.size());
+  const std::size_t element = SizeOf(request_.data_type);
+  if (begin >= end || end > data_.size() || begin % element != 0 || end % element != 0) {
+    violation_ = absl::StrCat("range ", begin, "..", end, " of ", data_.size());
   }
 }
 
-bool CheckingStages::AllReady() const {
-  for (const auto byte : ready_) {
-    if (byte == 0) return false;
-  }
-  return true;
+bool CheckingStages::AllTakenOnce() const {
+  return std::all_of(taken_.begin(), taken_.end(), [](auto count) { return count == 1; });
 }
 
-bool CheckingStages::AllFinalOnce() const {
-  for (const auto count : final_count_) {
-    if (count != 1) return false;
-  }
-  return true;
+bool CheckingStages::NoneTaken() const {
+  return std::all_of(taken_.begin(), taken_.end(), [](auto count) { return count == 0; });
 }
 
-bool CheckingStages::NoneFinalTwice() const {
-  for (const auto count : final_count_) {
-    if (count > 1) return false;
-  }
-  return true;
+bool CheckingStages::AllHandedOverOnce() const {
+  return std::all_of(handed_over_.begin(), handed_over_.end(),
+                     [](auto count) { return count == 1; });
+}
+
+bool CheckingStages::NoneHandedOver() const {
+  return std::all_of(handed_over_.begin(), handed_over_.end(),
+                     [](auto count) { return count == 0; });
 }
 
 CollectiveRequest AllReduce(OperationId id, DataType type, ReduceOp op, void* buffer,

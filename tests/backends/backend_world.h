@@ -4,14 +4,17 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/backend.h"
 #include "backends/loopback/loopback_hub.h"
+#include "proto/reduce/reduce.h"
 
 namespace ringd {
 
@@ -56,38 +59,74 @@ class BackendWorld {
   AlgorithmOptions algorithms;
 };
 
-// Stages that check what backends promise about them, and pack when first asked.
+// A node's data apart from the collective's buffer, as a daemon's ranks have it: gives and takes it as
+// stages do, and checks what backends promise about them.
 class CheckingStages final : public BufferStages {
  public:
-  CheckingStages(std::size_t total_bytes, std::size_t element_bytes, int refusals = 0)
-      : ready_(total_bytes),
-        final_count_(total_bytes),
-        element_bytes_(element_bytes),
-        refusals_(refusals) {}
+  enum class Way {
+    kInPlace,  // the result replaces the input; both are sent from where they lie
+    kPacked,   // what is sent goes through the buffer
+  };
 
-  bool IsReady(std::size_t begin, std::size_t end) noexcept override;
-  void OnFinal(std::size_t begin, std::size_t end) noexcept override;
+  // `data` is the input, and becomes the result; `refusals`: how often to say "not ready".
+  CheckingStages(Way way, std::vector<std::byte> data, Scaling scaling = {}, int refusals = 0)
+      : way_(way),
+        scaling_(scaling),
+        refusals_(refusals),
+        data_(std::move(data)),
+        taken_(data_.size()),
+        handed_over_(data_.size()) {}
 
-  // Called for a range when it is to be filled, and when it is final.
-  std::function<void(std::size_t begin, std::size_t end)> pack;
-  std::function<void(std::size_t begin, std::size_t end)> unpack;
+  // Puts itself into a request whose buffer is set.
+  void Serve(CollectiveRequest& request);
 
-  bool AllReady() const;
-  bool AllFinalOnce() const;
-  bool NoneFinalTwice() const;
+  const std::byte* Input(std::size_t begin, std::size_t end) noexcept override;
+  bool AddInput(std::size_t begin, std::size_t end, const std::byte* partial) noexcept override;
+  const std::byte* AddLastInput(std::size_t begin, std::size_t end,
+                                const std::byte* partial) noexcept override;
+  void OnCombined(std::size_t begin, std::size_t end) noexcept override;
+  const std::byte* OnResult(std::size_t begin, std::size_t end, const std::byte* result,
+                            bool keep) noexcept override;
+
+  const std::vector<std::byte>& data() const { return data_; }
+  bool AllTakenOnce() const;
+  bool NoneTaken() const;
+  bool AllHandedOverOnce() const;
+  bool NoneHandedOver() const;
   const std::string& violation() const { return violation_; }
   int asked() const { return asked_; }
 
  private:
+  std::byte* Buffer(std::size_t at) const noexcept { return request_.buffer + at; }
+  std::size_t Elements(std::size_t begin, std::size_t end) const noexcept;
+  bool Take(std::size_t begin, std::size_t end) noexcept;
+  void HandOver(std::size_t begin, std::size_t end) noexcept;
   void CheckRange(std::size_t begin, std::size_t end) noexcept;
 
-  std::vector<std::uint8_t> ready_;
-  std::vector<std::uint8_t> final_count_;
-  std::size_t element_bytes_;
-  int refusals_;  // how often to say "not yet"
+  const Way way_;
+  const Scaling scaling_;
+  int refusals_;
+  std::vector<std::byte> data_;
+  CollectiveRequest request_;
+  std::vector<std::uint8_t> taken_;        // by byte: how often
+  std::vector<std::uint8_t> handed_over_;  // by byte: how often
   int asked_ = 0;
   std::string violation_;
 };
+
+// The bytes of some values, and back.
+template <typename T>
+std::vector<std::byte> BytesOf(const std::vector<T>& values) {
+  std::vector<std::byte> bytes(values.size() * sizeof(T));
+  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+template <typename T>
+std::vector<T> ValuesOf(const std::vector<std::byte>& bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
 
 CollectiveRequest AllReduce(OperationId id, DataType type, ReduceOp op, void* buffer,
                             std::uint64_t count);

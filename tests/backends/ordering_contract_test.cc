@@ -214,75 +214,69 @@ TEST_CASE(
   }));
 }
 
-TEST_CASE("Backend: stages are asked before bytes move, and told of every final byte once") {
+TEST_CASE("Backend: every byte is taken from the stages once, and every byte of the result given") {
   const BackendKind kind = AnyBackend();
   const int node_count = GENERATE(1, 2, 3, 4);
-  const std::size_t count = GENERATE(std::size_t{1}, std::size_t{100}, std::size_t{50001});
+  // Flat or by recursive doubling, by recursive doubling, by the ring.
+  const std::size_t count = GENERATE(std::size_t{1}, std::size_t{200}, std::size_t{50001});
   const int refusals = GENERATE(0, 40);
+  const auto way = GENERATE(CheckingStages::Way::kInPlace, CheckingStages::Way::kPacked);
   INFO(NameOf(kind) << ", " << node_count << " nodes, " << count << " elements, " << refusals);
-  BackendWorld world(kind, node_count, SmallChunks());
+  AlgorithmOptions options = SmallChunks();
+  options.flat_all_reduce_bytes = 512;
+  BackendWorld world(kind, node_count, options);
   std::vector<std::vector<float>> buffers;
-  std::vector<std::vector<float>> unpacked;
   std::vector<std::unique_ptr<CheckingStages>> stages;
   for (int node = 0; node < node_count; ++node) {
     buffers.emplace_back(count, -1000.0f);  // what no sum may contain
-    unpacked.emplace_back(count, 0.0f);
-    // The last node packs late.
-    stages.push_back(
-        std::make_unique<CheckingStages>(count * 4, 4, node == node_count - 1 ? refusals : 0));
+    // The last node is late.
+    stages.push_back(std::make_unique<CheckingStages>(
+        way, BytesOf(std::vector<float>(count, static_cast<float>(node + 1))), Scaling{0.25, 2},
+        node == node_count - 1 ? refusals : 0));
   }
   for (int node = 0; node < node_count; ++node) {
     const auto index = static_cast<std::size_t>(node);
-    stages[index]->pack = [&, index](std::size_t begin, std::size_t end) {
-      std::fill(buffers[index].begin() + static_cast<std::ptrdiff_t>(begin / 4),
-                buffers[index].begin() + static_cast<std::ptrdiff_t>(end / 4), 1.0f);
-    };
-    stages[index]->unpack = [&, index](std::size_t begin, std::size_t end) {
-      std::copy(buffers[index].begin() + static_cast<std::ptrdiff_t>(begin / 4),
-                buffers[index].begin() + static_cast<std::ptrdiff_t>(end / 4),
-                unpacked[index].begin() + static_cast<std::ptrdiff_t>(begin / 4));
-    };
     CollectiveRequest request =
-        AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum, buffers[index].data(), count);
-    request.stages = stages[index].get();
+        AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kAverage, buffers[index].data(), count);
+    stages[index]->Serve(request);
     REQUIRE(world.at(node).TryPost(request));
   }
   REQUIRE(world.RunUntilCompleted(1));
+  const float sum = static_cast<float>(node_count * (node_count + 1)) / 2;
   for (int node = 0; node < node_count; ++node) {
-    const auto index = static_cast<std::size_t>(node);
-    CHECK(stages[index]->violation() == "");
-    CHECK(stages[index]->AllReady());
-    CHECK(stages[index]->AllFinalOnce());
-    CHECK((unpacked[index] == std::vector<float>(count, static_cast<float>(node_count))));
+    const CheckingStages& own = *stages[static_cast<std::size_t>(node)];
+    CHECK(own.violation() == "");
+    CHECK(own.AllTakenOnce());
+    CHECK(own.AllHandedOverOnce());
+    CHECK((own.data() == BytesOf(std::vector<float>(count, sum / 8))));
   }
   CHECK(stages.back()->asked() > refusals);
 }
 
-TEST_CASE("Backend: a broadcast asks only the root's stages, and tells all") {
+TEST_CASE("Backend: a broadcast takes the input of the root alone, and gives the result to all") {
   const BackendKind kind = AnyBackend();
   INFO(NameOf(kind));
   const std::size_t count = GENERATE(std::size_t{10}, std::size_t{20000});
-  BackendWorld world(kind, 3, SmallChunks());
-  std::vector<std::vector<float>> buffers(3, std::vector<float>(count, 0.0f));
+  const auto way = GENERATE(CheckingStages::Way::kInPlace, CheckingStages::Way::kPacked);
+  const int node_count = GENERATE(2, 3, 5);
+  BackendWorld world(kind, node_count, SmallChunks());
+  std::vector<std::vector<float>> buffers;
   std::vector<std::unique_ptr<CheckingStages>> stages;
-  for (int node = 0; node < 3; ++node) {
-    const auto index = static_cast<std::size_t>(node);
-    stages.push_back(std::make_unique<CheckingStages>(count * 4, 4));
-    stages[index]->pack = [&buffers, index](std::size_t begin, std::size_t end) {
-      std::fill(buffers[index].begin() + static_cast<std::ptrdiff_t>(begin / 4),
-                buffers[index].begin() + static_cast<std::ptrdiff_t>(end / 4), 5.0f);
-    };
+  for (int node = 0; node < node_count; ++node) {
+    buffers.emplace_back(count, -1.0f);
+    stages.push_back(std::make_unique<CheckingStages>(
+        way, BytesOf(std::vector<float>(count, static_cast<float>(node + 4))), Scaling{0.5, 1}));
     CollectiveRequest request =
-        Broadcast({0, 0}, 1, DataType::kFloat32, buffers[index].data(), count);
-    request.stages = stages[index].get();
+        Broadcast({0, 0}, 1, DataType::kFloat32, buffers.back().data(), count);
+    stages.back()->Serve(request);
     REQUIRE(world.at(node).TryPost(request));
   }
   REQUIRE(world.RunUntilCompleted(1));
-  for (std::size_t node = 0; node < 3; ++node) {
-    CHECK((buffers[node] == std::vector<float>(count, 5.0f)));
-    CHECK(stages[node]->AllFinalOnce());
+  for (std::size_t node = 0; node < stages.size(); ++node) {
+    CHECK((stages[node]->data() == BytesOf(std::vector<float>(count, 5.0f))));
+    CHECK(stages[node]->AllHandedOverOnce());
     CHECK(stages[node]->violation() == "");
-    CHECK((stages[node]->asked() > 0) == (node == 1));
+    CHECK((node == 1 ? stages[node]->AllTakenOnce() : stages[node]->NoneTaken()));
   }
 }
 

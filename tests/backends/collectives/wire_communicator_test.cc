@@ -4,9 +4,11 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <vector>
 
+#include "proto/reduce/float16.h"
 #include "tests/backends/backend_world.h"
 #include "tests/backends/collectives/fake_network.h"
 
@@ -36,12 +38,20 @@ bool RunRandomly(unsigned seed) {
   std::vector<int> kinds;
   std::vector<std::size_t> counts;
   std::vector<std::vector<std::vector<std::int32_t>>> buffers;
+  // Some operations bring stages, with the data elsewhere.
+  std::vector<std::vector<std::unique_ptr<CheckingStages>>> stages(kOperations);
   for (int i = 0; i < kOperations; ++i) {
     kinds.push_back(static_cast<int>(random() % 6));
     counts.push_back(random() % 3 == 0 ? random() % 3000 : random() % 20);
     buffers.emplace_back();
     for (int node = 0; node < node_count; ++node) {
       buffers.back().emplace_back(counts.back() + 1, node + i);
+      if (i % 3 == 0) continue;
+      const auto way =
+          random() % 2 == 0 ? CheckingStages::Way::kInPlace : CheckingStages::Way::kPacked;
+      stages[static_cast<std::size_t>(i)].push_back(std::make_unique<CheckingStages>(
+          way, BytesOf(std::vector<std::int32_t>(counts.back(), node + i)), Scaling{},
+          static_cast<int>(random() % 3)));
     }
   }
   std::vector<std::vector<int>> to_post(static_cast<std::size_t>(node_count));
@@ -59,10 +69,13 @@ bool RunRandomly(unsigned seed) {
       std::int32_t* const buffer = buffers[i][static_cast<std::size_t>(node)].data();
       const OperationId id{static_cast<std::uint32_t>(i), 0};
       const int root = static_cast<int>(i) % node_count;
-      const CollectiveRequest request =
+      CollectiveRequest request =
           kinds[i] == 0   ? Barrier(id)
           : kinds[i] == 1 ? Broadcast(id, root, DataType::kInt32, buffer, counts[i])
                           : AllReduce(id, DataType::kInt32, ReduceOp::kSum, buffer, counts[i]);
+      if (!stages[i].empty() && kinds[i] != 0) {
+        stages[i][static_cast<std::size_t>(node)]->Serve(request);
+      }
       if (!network.at(node).TryPost(request)) return false;
     }
     network.Step();
@@ -81,10 +94,18 @@ bool RunRandomly(unsigned seed) {
       if (kinds[i] == 1) expected = op % node_count + op;
       if (kinds[i] > 1) expected = node_count * op + node_count * (node_count - 1) / 2;
       const auto& buffer = buffers[i][static_cast<std::size_t>(node)];
+      if (buffer[counts[i]] != node + op) return false;
+      if (!stages[i].empty() && kinds[i] != 0) {
+        const CheckingStages& own = *stages[i][static_cast<std::size_t>(node)];
+        const bool takes = kinds[i] != 1 || op % node_count == node;
+        if (!own.violation().empty() || !own.AllHandedOverOnce()) return false;
+        if (!(takes ? own.AllTakenOnce() : own.NoneTaken())) return false;
+        if (own.data() != BytesOf(std::vector<std::int32_t>(counts[i], expected))) return false;
+        continue;
+      }
       for (std::size_t k = 0; k < counts[i]; ++k) {
         if (buffer[k] != expected) return false;
       }
-      if (buffer[counts[i]] != node + op) return false;
     }
   }
   return true;
@@ -96,6 +117,80 @@ TEST_CASE("WireCommunicator: any order of messages and posts gives the right res
   for (unsigned seed = 1; seed <= 300; ++seed) {
     INFO("seed " << seed);
     REQUIRE(RunRandomly(seed));
+  }
+}
+
+TEST_CASE("WireCommunicator: all nodes get the same bits, scaled, whatever the algorithm") {
+  const auto type = GENERATE(DataType::kFloat32, DataType::kBfloat16);
+  const std::size_t bytes = GENERATE(4, 8, 32, 640, 2000);
+  for (unsigned seed = 1; seed <= 40; ++seed) {
+    const int node_count = 2 + static_cast<int>(seed % 6);
+    INFO(Name(type) << ", " << bytes << " bytes, " << node_count << " nodes, seed " << seed);
+    FakeNetwork network(node_count, TinyChunks(), seed);
+    std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(node_count));
+    std::vector<std::unique_ptr<CheckingStages>> stages;
+    for (auto& buffer : buffers) {
+      buffer.resize(bytes);
+      std::vector<std::byte> data;
+      for (std::size_t i = 0; i < bytes / SizeOf(type); ++i) {
+        const float value = static_cast<float>(network.Random(2000)) / 7.0f - 100.0f;
+        const auto element = type == DataType::kFloat32
+                                 ? BytesOf(std::vector<float>{value})
+                                 : BytesOf(std::vector<std::uint16_t>{FloatToBfloat16(value)});
+        data.insert(data.end(), element.begin(), element.end());
+      }
+      const auto way =
+          network.Random(2) == 0 ? CheckingStages::Way::kInPlace : CheckingStages::Way::kPacked;
+      stages.push_back(std::make_unique<CheckingStages>(way, data, Scaling{0.3, node_count}));
+    }
+    for (int node = 0; node < node_count; ++node) {
+      const auto index = static_cast<std::size_t>(node);
+      CollectiveRequest request =
+          AllReduce({2, 0}, type, ReduceOp::kAverage, buffers[index].data(), bytes / SizeOf(type));
+      stages[index]->Serve(request);
+      REQUIRE(network.at(node).TryPost(request));
+    }
+    for (int step = 0; step < 20'000; ++step) network.Step();
+    for (const auto& own : stages) {
+      REQUIRE(own->AllHandedOverOnce());
+      REQUIRE((own->data() == stages.front()->data()));
+    }
+  }
+}
+
+TEST_CASE(
+    "WireCommunicator: an operation that one node never starts leaves all inputs as they are") {
+  const std::size_t count = GENERATE(1, 7, 500);
+  const auto way = GENERATE(CheckingStages::Way::kInPlace, CheckingStages::Way::kPacked);
+  for (unsigned seed = 1; seed <= 30; ++seed) {
+    const int node_count = 2 + static_cast<int>(seed % 5);
+    INFO(count << " elements, " << node_count << " nodes, seed " << seed);
+    FakeNetwork network(node_count, TinyChunks(), seed);
+    const int absent = static_cast<int>(network.Random(static_cast<std::uint32_t>(node_count)));
+    std::vector<std::vector<std::int32_t>> buffers(static_cast<std::size_t>(node_count),
+                                                   std::vector<std::int32_t>(count));
+    std::vector<std::unique_ptr<CheckingStages>> stages;
+    for (int node = 0; node < node_count; ++node) {
+      stages.push_back(std::make_unique<CheckingStages>(
+          way, BytesOf(std::vector<std::int32_t>(count, node + 1))));
+      if (node == absent) continue;
+      const auto index = static_cast<std::size_t>(node);
+      CollectiveRequest request =
+          AllReduce({1, 0}, DataType::kInt32, ReduceOp::kSum, buffers[index].data(), count);
+      stages[index]->Serve(request);
+      REQUIRE(network.at(node).TryPost(request));
+      for (std::uint32_t steps = network.Random(20); steps > 0; --steps) network.Step();
+    }
+    for (std::uint32_t steps = network.Random(500); steps > 0; --steps) network.Step();
+    for (int node = 0; node < node_count; ++node) network.at(node).Cancel({1, 0});
+    for (int step = 0; step < 2000; ++step) network.Step();
+    for (int node = 0; node < node_count; ++node) {
+      Completion completion[2];
+      CHECK(network.at(node).Poll(completion) == (node == absent ? 0 : 1));
+      const CheckingStages& own = *stages[static_cast<std::size_t>(node)];
+      CHECK(own.NoneHandedOver());
+      CHECK((own.data() == BytesOf(std::vector<std::int32_t>(count, node + 1))));
+    }
   }
 }
 
