@@ -20,7 +20,7 @@ namespace ringd {
 struct AlgorithmOptions {
   // All-reduces over 3 to 16 nodes go through one of them and back, if what all others send to it is
   // at most this many bytes together: (nodes - 1) * bytes.
-  std::uint64_t flat_all_reduce_bytes = 8 * 1024;
+  std::uint64_t flat_all_reduce_bytes = 32 * 1024;
   // Otherwise those up to this many bytes take recursive doubling (few rounds), larger ones the ring.
   std::uint64_t small_all_reduce_bytes = 32 * 1024;
   // Broadcasts up to this many bytes take a binomial tree, larger ones a pipelined chain.

@@ -63,7 +63,7 @@ struct Config {
   std::uint64_t streams_per_neighbour = 1;
   std::uint64_t chunk_bytes = std::uint64_t{128} << 10;
   // All-reduces over a few nodes go through one of them up to this size times the others' number.
-  std::uint64_t flat_all_reduce_bytes = std::uint64_t{8} << 10;
+  std::uint64_t flat_all_reduce_bytes = std::uint64_t{32} << 10;
   // Up to these sizes a latency-optimal algorithm is used instead of the ring; at most chunk_bytes.
   std::uint64_t small_all_reduce_bytes = std::uint64_t{32} << 10;
   std::uint64_t small_broadcast_bytes = std::uint64_t{32} << 10;
