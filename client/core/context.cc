@@ -141,8 +141,8 @@ absl::Status Context::UseLocalOperations() {
   if (absl::Status status = job_memory_.Await(Clock::now() + kMemoryDeadline); !status.ok()) {
     return state_.alive() ? status : state_.status();
   }
-  local_operations_ = std::make_unique<LocalOperations>(job_memory_, submission_capacity_, state_,
-                                                        spin_budget_);
+  local_operations_ =
+      std::make_unique<LocalOperations>(job_memory_, submission_capacity_, state_, spin_budget_);
   operations_.store(local_operations_.get(), std::memory_order_release);
   return absl::OkStatus();
 }
@@ -211,16 +211,14 @@ absl::Status Context::Submit(ringd_registration registration, const void* source
   Submission record{};
   OperationEnd end;
   const bool is_inline = local_operations_ != nullptr && LocalOperations::IsInline(*tensor);
-  absl::Status status = is_inline
-                            ? Staging::CheckPointers(*tensor, source, destination)
-                            : staging_.Place(*tensor, source, destination, record, end);
+  absl::Status status = is_inline ? Staging::CheckPointers(*tensor, source, destination)
+                                  : staging_.Place(*tensor, source, destination, record, end);
   if (!status.ok()) return status;
   end.registration = tensor;
   for (;;) {
     const SubmitResult result =
-        is_inline
-            ? local_operations_->SubmitInline(*tensor, source, destination, record.sequence)
-            : operations().TrySubmit(record, end);
+        is_inline ? local_operations_->SubmitInline(*tensor, source, destination, record.sequence)
+                  : operations().TrySubmit(record, end);
     if (result == SubmitResult::kOk) {
       *operation = record.sequence + 1;
       return absl::OkStatus();
@@ -264,7 +262,8 @@ absl::Status Context::Ping(std::int64_t timeout_ms) {
 }
 
 absl::Status Context::Test(ringd_operation operation, bool& done) {
-  const WaitResult result = operation == 0 ? WaitResult::kUnknown : operations().Test(operation - 1);
+  const WaitResult result =
+      operation == 0 ? WaitResult::kUnknown : operations().Test(operation - 1);
   if (result == WaitResult::kUnknown) {
     return absl::NotFoundError(absl::StrCat("operation ", operation, " does not exist (any more)"));
   }
@@ -316,15 +315,13 @@ absl::Status Context::Conclude(std::uint64_t sequence) {
 
 absl::Status Context::DescribeMismatch(const Registration& registration,
                                        const std::vector<std::uint32_t>& metas) {
-  const absl::StatusOr<std::string> text =
-      control_->DescribeMismatch(joined_.communicator, registration.numbers.tensor, metas,
-                                 Clock::now() + kMismatchDeadline);
+  const absl::StatusOr<std::string> text = control_->DescribeMismatch(
+      joined_.communicator, registration.numbers.tensor, metas, Clock::now() + kMismatchDeadline);
   if (text.ok()) return absl::InvalidArgumentError(*text);
   const absl::Status reason = Explain(text.status());
-  return absl::InvalidArgumentError(
-      absl::StrCat("tensor '", registration.description.name,
-                   "': the ranks' descriptions differ (and ringd can't say how: ", reason.message(),
-                   ")"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tensor '", registration.description.name,
+      "': the ranks' descriptions differ (and ringd can't say how: ", reason.message(), ")"));
 }
 
 }  // namespace ringd::client

@@ -50,8 +50,8 @@ absl::Status JobMemory::MapSegment(const JobSegmentNotice& notice, const UniqueF
 absl::Status JobMemory::MapArena(const MemberArenaNotice& notice, const UniqueFd& fd) {
   if (missing_ == SIZE_MAX || notice.member >= arenas_.size() ||
       arenas_[notice.member].base != nullptr) {
-    return absl::InternalError(absl::StrCat("ringd sent an arena of member ", notice.member,
-                                            ", which is not expected"));
+    return absl::InternalError(
+        absl::StrCat("ringd sent an arena of member ", notice.member, ", which is not expected"));
   }
   absl::StatusOr<MemoryMapping> mapping = MapSealed(fd, notice.arena_bytes);
   if (!mapping.ok()) return mapping.status();
@@ -70,7 +70,8 @@ absl::Status JobMemory::Await(Clock::time_point deadline) {
   MutexLock lock(mutex_);
   while (problem_.ok() && missing_ != 0) {
     if (!changed_.WaitUntil(mutex_, deadline) && problem_.ok() && missing_ != 0) {
-      return absl::DeadlineExceededError("ringd has not sent the memory that the job's ranks share");
+      return absl::DeadlineExceededError(
+          "ringd has not sent the memory that the job's ranks share");
     }
   }
   return problem_;

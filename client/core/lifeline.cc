@@ -102,8 +102,7 @@ bool Lifeline::Receive() {
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
-  const ssize_t received =
-      ::recvmsg(connection_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const ssize_t received = ::recvmsg(connection_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (received > 0) TakeFds(message, fds_);
   buffer_.resize(before + (received > 0 ? static_cast<std::size_t>(received) : 0));
   if (received == 0) return false;

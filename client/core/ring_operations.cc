@@ -22,8 +22,8 @@ constexpr int kLooksPerClock = 32;
 }  // namespace
 
 RingOperations::RingOperations(const SessionSegmentView& segment, std::uint32_t submission_capacity,
-                       std::uint32_t completion_capacity, UniqueFd engine_wakeup,
-                       SessionState& state, std::chrono::nanoseconds spin_budget)
+                               std::uint32_t completion_capacity, UniqueFd engine_wakeup,
+                               SessionState& state, std::chrono::nanoseconds spin_budget)
     : segment_(segment),
       capacity_(submission_capacity),
       engine_wakeup_(std::move(engine_wakeup)),

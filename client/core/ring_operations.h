@@ -33,8 +33,8 @@ namespace ringd::client {
 class RingOperations final : public OperationQueue {
  public:
   RingOperations(const SessionSegmentView& segment, std::uint32_t submission_capacity,
-             std::uint32_t completion_capacity, UniqueFd engine_wakeup, SessionState& state,
-             std::chrono::nanoseconds spin_budget);
+                 std::uint32_t completion_capacity, UniqueFd engine_wakeup, SessionState& state,
+                 std::chrono::nanoseconds spin_budget);
 
   // Wakes ringd if that sleeps. May allocate only if an operation has been left unconsumed for a whole turn
   // of the ring.

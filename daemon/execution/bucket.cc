@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <vector>
+
+#include "proto/reduce/combine.h"
 
 namespace ringd {
 namespace {
 
-// More local ranks than this are combined in several passes.
-constexpr std::size_t kMembersPerPass = 16;
-// Elements of a piece that is scaled on its way: two such pieces fit the first-level cache.
-constexpr std::size_t kScaledPieceBytes = 8 * 1024;
+// For more local ranks than this the passes allocate.
+constexpr std::size_t kUsualMembers = 16;
 // From this size on a bucket's results would only push each other out of the caches.
 constexpr std::size_t kStreamFromBytes = std::size_t{4} << 20;
 
@@ -82,47 +83,22 @@ std::optional<BucketMemory::Piece> BucketMemory::OnePiece(std::size_t begin,
 void BucketMemory::Combine(const Piece& piece, const std::byte* partial,
                            std::span<void* const> destinations, Scaling scaling,
                            Streaming streaming) const noexcept {
-  const DataType type = layout_.data_type();
-  const std::size_t element = SizeOf(type);
-  const double prescale = piece.tensor.prescale;
-  if (prescale == 1.0 && member_count_ <= kMembersPerPass) {
-    std::array<const void*, kMembersPerPass + 1> sources;
-    std::size_t count = 0;
-    if (partial != nullptr) sources[count++] = partial;
-    for (std::size_t m = 0; m < member_count_; ++m) {
-      sources[count++] = piece.members[m].source + piece.offset;
-    }
-    ReduceManyToMany(type, layout_.op(), std::span(sources.data(), count), destinations,
-                     piece.elements, scaling, streaming);
-    return;
+  std::array<const void*, kUsualMembers> few;
+  std::vector<const void*> many;
+  if (member_count_ > kUsualMembers) many.resize(member_count_);
+  const std::span<const void*> sources(many.empty() ? few.data() : many.data(), member_count_);
+  for (std::size_t m = 0; m < member_count_; ++m) {
+    sources[m] = piece.members[m].source + piece.offset;
   }
-  // Rare: scale each rank's part on its way, or more ranks than one pass takes.
-  alignas(64) std::byte sum[kScaledPieceBytes];
-  alignas(64) std::byte addend[kScaledPieceBytes];
-  const std::size_t step = kScaledPieceBytes / element;
-  for (std::size_t done = 0; done < piece.elements; done += step) {
-    const std::size_t count = std::min(step, piece.elements - done);
-    const std::size_t at = piece.offset + done * element;
-    CopyScaled(type, sum, piece.members[0].source + at, count, Scaling{prescale, 1},
-               Streaming::kCached);
-    if (partial != nullptr) ReduceInto(type, layout_.op(), sum, partial + done * element, count);
-    for (std::size_t m = 1; m < member_count_; ++m) {
-      CopyScaled(type, addend, piece.members[m].source + at, count, Scaling{prescale, 1},
-                 Streaming::kCached);
-      ReduceInto(type, layout_.op(), sum, addend, count);
-    }
-    for (void* destination : destinations) {
-      CopyScaled(type, static_cast<std::byte*>(destination) + done * element, sum, count, scaling,
-                 Streaming::kCached);
-    }
-  }
+  CombineContributions(layout_.data_type(), layout_.op(), piece.tensor.prescale, partial, sources,
+                       destinations, piece.elements, scaling, streaming);
 }
 
 void BucketMemory::CombineToAll(const Piece& piece, const std::byte* partial, std::byte* further,
                                 Streaming streaming) const noexcept {
   const Scaling scaling = piece.tensor.postscale;
-  if (member_count_ <= kMembersPerPass) {
-    std::array<void*, kMembersPerPass + 1> destinations;
+  if (member_count_ <= kUsualMembers) {
+    std::array<void*, kUsualMembers + 1> destinations;
     std::size_t count = 0;
     for (std::size_t m = 0; m < member_count_; ++m) {
       destinations[count++] = piece.members[m].destination + piece.offset;
@@ -212,21 +188,6 @@ const std::byte* BucketMemory::Distribute(std::byte* buffer, std::size_t begin, 
     }
   });
   return keep ? buffer + begin : nullptr;
-}
-
-void BucketMemory::Direct(std::size_t begin, std::size_t end) const noexcept {
-  ForEachOverlap(begin, end, [&](const Piece& piece) {
-    if (layout_.kind() != CollectiveKind::kBroadcast) {
-      CombineToAll(piece, nullptr, nullptr, streaming_);
-      return;
-    }
-    const std::byte* source =
-        piece.members[static_cast<std::size_t>(root_member_)].source + piece.offset;
-    for (std::size_t m = 0; m < member_count_; ++m) {
-      CopyScaled(layout_.data_type(), piece.members[m].destination + piece.offset, source,
-                 piece.elements, {}, streaming_);
-    }
-  });
 }
 
 }  // namespace ringd

@@ -86,8 +86,6 @@ class BucketMemory {
   // lies in one piece, through `buffer` if need be; else null.
   const std::byte* Distribute(std::byte* buffer, std::size_t begin, std::size_t end,
                               const std::byte* result, bool keep) const noexcept;
-  // From all members' sources to all members' destinations at once: the whole of a one-node collective.
-  void Direct(std::size_t begin, std::size_t end) const noexcept;
 
  private:
   // Calls visit(piece) for each tensor's overlap with the range.

@@ -1,14 +1,8 @@
 #include "daemon/execution/execution.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace ringd {
-namespace {
-
-constexpr std::size_t kLocalSliceBytes = std::size_t{1} << 20;
-
-}  // namespace
 
 Execution::Execution(OperationId id, TensorList tensors, std::shared_ptr<const BucketLayout> layout,
                      BucketMemory memory, Clock::time_point now)
@@ -17,13 +11,6 @@ Execution::Execution(OperationId id, TensorList tensors, std::shared_ptr<const B
       layout_(std::move(layout)),
       memory_(std::move(memory)),
       started_(now) {}
-
-bool Execution::AdvanceLocal() noexcept {
-  const std::size_t end = std::min(layout_->bytes(), local_done_ + kLocalSliceBytes);
-  if (local_done_ < end) memory_.Direct(local_done_, end);
-  local_done_ = end;
-  return local_done_ == layout_->bytes();
-}
 
 CollectiveRequest Execution::Request(NodeIndex root) noexcept {
   CollectiveRequest request;

@@ -17,7 +17,7 @@
 namespace ringd {
 
 // Gives the backend the ranks' input and hands them the result piece by piece when it asks, so that this
-// overlaps with the transfer; on one node does all the work itself, in slices.
+// overlaps with the transfer.
 //
 // Thread safety: none; the engine thread drives it, and the backend calls it on that thread.
 // Ownership: holds the fusion buffer; the arenas belong to the sessions, which the communicator keeps alive
@@ -35,12 +35,6 @@ class Execution final : public BufferStages {
   const BucketLayout& layout() const noexcept { return *layout_; }
   Clock::time_point started() const noexcept { return started_; }
 
-  // ---- one node ----
-  // Does the next slice; true once everything is done. A slice is small enough (about 0.1 ms) that
-  // other jobs' work is not held up.
-  bool AdvanceLocal() noexcept;
-
-  // ---- several nodes ----
   // Takes the buffer for the wire; requires its size to be layout().bytes().
   void UseBuffer(PooledBuffer buffer) noexcept { buffer_ = std::move(buffer); }
   CollectiveRequest Request(NodeIndex root) noexcept;
@@ -58,7 +52,6 @@ class Execution final : public BufferStages {
   std::shared_ptr<const BucketLayout> layout_;
   BucketMemory memory_;
   Clock::time_point started_;
-  std::size_t local_done_ = 0;
   PooledBuffer buffer_;
 };
 

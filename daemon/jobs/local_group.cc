@@ -19,9 +19,9 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(
     std::span<const std::shared_ptr<Session>> members) {
   const auto count = static_cast<std::uint32_t>(members.size());
   if (count > kMaxLocalMembers) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("job '", job_id, "' has ", count, " ranks on one node; at most ",
-                     kMaxLocalMembers, " are possible"));
+    return absl::ResourceExhaustedError(absl::StrCat("job '", job_id, "' has ", count,
+                                                     " ranks on one node; at most ",
+                                                     kMaxLocalMembers, " are possible"));
   }
   const std::uint64_t bytes = JobSegmentView::SegmentBytes(count);
   absl::StatusOr<UniqueFd> fd = CreateSealedMemfd("ringd-job", bytes);
@@ -65,8 +65,8 @@ std::optional<std::string> LocalGroup::NameOf(std::uint32_t tensor) const {
 std::uint64_t LocalGroup::Posted(std::uint32_t tensor, std::uint32_t member) const noexcept {
   std::uint64_t posted = 0;
   for (std::uint64_t i = 0; i < kOccurrencesInFlight; ++i) {
-    posted = std::max(posted,
-                      view_.Slot(tensor, member, i).occurrence.load(std::memory_order_acquire));
+    posted =
+        std::max(posted, view_.Slot(tensor, member, i).occurrence.load(std::memory_order_acquire));
   }
   return posted;
 }
@@ -146,8 +146,7 @@ LocalMemberCounters LocalGroup::Counters(int member) const noexcept {
   return counters;
 }
 
-std::vector<LocalWait> LocalGroup::Waiting(Clock::time_point before,
-                                           Clock::time_point now) const {
+std::vector<LocalWait> LocalGroup::Waiting(Clock::time_point before, Clock::time_point now) const {
   std::vector<LocalWait> waiting;
   if (!AnyInFlight()) return waiting;
   for (std::uint32_t t = 0; t < names_.size(); ++t) {

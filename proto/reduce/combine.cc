@@ -1,6 +1,8 @@
 #include "proto/reduce/combine.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 
 namespace ringd {
 namespace {
@@ -12,27 +14,32 @@ constexpr std::size_t kPieceBytes = 8 * 1024;
 
 }  // namespace
 
-void CombineContributions(DataType type, ReduceOp op, double prescale,
-                          std::span<const void* const> sources,
-                          std::span<void* const> destinations, std::size_t count,
-                          Scaling postscale, Streaming streaming) noexcept {
+void CombineContributions(DataType type, ReduceOp op, double prescale, const void* partial,
+                          std::span<const void* const> sources, std::span<void* const> destinations,
+                          std::size_t count, Scaling postscale, Streaming streaming) noexcept {
   if (prescale == 1.0 && sources.size() <= kSourcesPerPass) {
-    ReduceManyToMany(type, op, sources, destinations, count, postscale, streaming);
+    std::array<const void*, kSourcesPerPass + 1> all;
+    std::size_t used = 0;
+    if (partial != nullptr) all[used++] = partial;
+    for (const void* source : sources) all[used++] = source;
+    ReduceManyToMany(type, op, std::span(all.data(), used), destinations, count, postscale,
+                     streaming);
     return;
   }
   const std::size_t element = SizeOf(type);
   alignas(64) std::byte sum[kPieceBytes];
-  alignas(64) std::byte piece[kPieceBytes];
+  alignas(64) std::byte addend[kPieceBytes];
   const std::size_t step = kPieceBytes / element;
-  const Scaling before{prescale, 1};
   for (std::size_t done = 0; done < count; done += step) {
     const std::size_t elements = std::min(step, count - done);
     const std::size_t at = done * element;
-    const auto from = [&](std::size_t i) { return static_cast<const std::byte*>(sources[i]) + at; };
-    CopyScaled(type, sum, from(0), elements, before, Streaming::kCached);
-    for (std::size_t i = 1; i < sources.size(); ++i) {
-      CopyScaled(type, piece, from(i), elements, before, Streaming::kCached);
-      ReduceInto(type, op, sum, piece, elements);
+    bool first = partial == nullptr;
+    if (!first) std::memcpy(sum, static_cast<const std::byte*>(partial) + at, elements * element);
+    for (const void* source : sources) {
+      CopyScaled(type, first ? sum : addend, static_cast<const std::byte*>(source) + at, elements,
+                 Scaling{prescale, 1}, Streaming::kCached);
+      if (!first) ReduceInto(type, op, sum, addend, elements);
+      first = false;
     }
     for (void* destination : destinations) {
       CopyScaled(type, static_cast<std::byte*>(destination) + at, sum, elements, postscale,

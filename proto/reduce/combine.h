@@ -11,16 +11,15 @@
 
 namespace ringd {
 
-// Every destination gets (sources[0][i] * prescale op sources[1][i] * prescale op ...) scaled by
-// `postscale`. `sources` must not be empty; a destination may be exactly one of the sources. One pass over
-// memory, but for prescales other than 1 and more than 16 sources, which go piece by piece through the
-// first-level cache. The order of combining is that of `sources`.
+// Every destination gets (partial[i] op sources[0][i] * prescale op sources[1][i] * prescale op ...) scaled
+// by `postscale`. `partial` may be null: then it is left out. `sources` must not be empty; a destination may
+// be exactly one of the sources, or `partial`. One pass over memory, but for prescales other than 1 and more
+// than 16 sources, which go piece by piece through the first-level cache.
 //
 // Thread safety and errors: as ReduceManyToMany.
-void CombineContributions(DataType type, ReduceOp op, double prescale,
-                          std::span<const void* const> sources,
-                          std::span<void* const> destinations, std::size_t count,
-                          Scaling postscale, Streaming streaming) noexcept;
+void CombineContributions(DataType type, ReduceOp op, double prescale, const void* partial,
+                          std::span<const void* const> sources, std::span<void* const> destinations,
+                          std::size_t count, Scaling postscale, Streaming streaming) noexcept;
 
 }  // namespace ringd
 

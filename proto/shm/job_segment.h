@@ -78,8 +78,9 @@ struct SharedMember {
 static_assert(sizeof(SharedMember) == 2 * kCacheLineBytes);
 
 struct SharedTensor {
-  alignas(kCacheLineBytes) std::atomic<std::uint64_t> work;      // claims and done chunks, see above
-  alignas(kCacheLineBytes) std::atomic<std::uint64_t> finished;  // occurrences of kind 3b, the last + 1
+  alignas(kCacheLineBytes) std::atomic<std::uint64_t> work;  // claims and done chunks, see above
+  alignas(
+      kCacheLineBytes) std::atomic<std::uint64_t> finished;  // occurrences of kind 3b, the last + 1
 };
 static_assert(sizeof(SharedTensor) == 2 * kCacheLineBytes);
 
@@ -132,7 +133,8 @@ class JobSegmentView {
     return sizeof(SharedTensor) + member_count * kMemberStride;
   }
   std::uint64_t TensorOffset(std::uint32_t tensor) const noexcept {
-    return sizeof(JobSegmentHeader) + member_count_ * sizeof(SharedMember) + tensor * tensor_stride_;
+    return sizeof(JobSegmentHeader) + member_count_ * sizeof(SharedMember) +
+           tensor * tensor_stride_;
   }
   std::uint64_t MemberOffset(std::uint32_t tensor, std::size_t member) const noexcept {
     return TensorOffset(tensor) + sizeof(SharedTensor) + member * kMemberStride;

@@ -201,7 +201,8 @@ TEST_CASE("LocalOperations: whoever waits does the work, also for a rank that on
   Finish(job[1], second);
 }
 
-TEST_CASE("LocalOperations: descriptions that differ end the occurrence, and the next one is well") {
+TEST_CASE(
+    "LocalOperations: descriptions that differ end the occurrence, and the next one is well") {
   Job job(2);
   Floats small(0, 0, 4);
   Floats large(0, 1, 50'000);
@@ -245,7 +246,8 @@ TEST_CASE("LocalOperations: one name may be in flight several times, and then wa
   CHECK(data[3] == 44.0F);
 }
 
-TEST_CASE("LocalOperations: an operation that is not complete times out and can be waited for again") {
+TEST_CASE(
+    "LocalOperations: an operation that is not complete times out and can be waited for again") {
   Job job(2, std::chrono::microseconds(50));
   Floats tensor(0, 0, 5000);
   const std::uint64_t sequence = Submit(job[0], tensor.registration, job[0].At(0));
@@ -263,9 +265,8 @@ TEST_CASE("LocalOperations: a sleeping waiter is woken by the rank that comes la
   Floats tensor(0, 0, count);
   const std::uint64_t sequence = Submit(job[0], tensor.registration, job[0].At(0));
   std::atomic<bool> done{false};
-  std::thread waiter([&] {
-    done = job[0].operations->Wait(sequence, InTenSeconds()) == WaitResult::kDone;
-  });
+  std::thread waiter(
+      [&] { done = job[0].operations->Wait(sequence, InTenSeconds()) == WaitResult::kDone; });
   while (job[0].operations->waiters() == 0) std::this_thread::yield();
   Submit(job[1], tensor.registration, job[1].At(0));
   waiter.join();
@@ -292,7 +293,9 @@ TEST_CASE("LocalOperations: when the job fails, waiters end and nothing new is t
   CHECK(job[0].operations->TrySubmit(record, end) == SubmitResult::kEnded);
 }
 
-TEST_CASE("LocalOperations: a rank whose tensor lies outside its arena ends the context, not the process") {
+TEST_CASE(
+    "LocalOperations: a rank whose tensor lies outside its arena ends the context, not the "
+    "process") {
   Job job(2);
   Floats tensor(0, 0, 5000);
   Submit(job[0], tensor.registration, job[0].At(0));

@@ -46,6 +46,17 @@ bool AllEqual(const std::vector<float>& values, float expected) {
   return true;
 }
 
+// A whole bucket through its buffer, as if this node were all there is.
+void PackAndFinish(const BucketMemory& memory, const BucketLayout& layout) {
+  std::vector<std::byte> buffer(layout.bytes());
+  memory.Pack(buffer.data(), 0, layout.bytes());
+  if (layout.kind() == CollectiveKind::kBroadcast) {
+    memory.Distribute(buffer.data(), 0, layout.bytes(), buffer.data(), false);
+  } else {
+    memory.Finish(buffer.data(), 0, layout.bytes());
+  }
+}
+
 TEST_CASE("BucketLayout: tensors begin at aligned offsets, empty ones take no room") {
   const auto layout = LayoutOf({Meta(3), Meta(0), Meta(17)}, 2);
   REQUIRE(layout.tensors().size() == 3);
@@ -183,7 +194,7 @@ TEST_CASE("BucketMemory: an average divides by all ranks, with pre- and postscal
   metas[0].postscale = 0.5;
   const auto layout = LayoutOf(metas, 2);
   Tensors tensors(metas, 2);
-  BucketMemory(layout, 2, tensors.buffers, 0).Direct(0, layout.bytes());
+  PackAndFinish(BucketMemory(layout, 2, tensors.buffers, 0), layout);
   // (1 * 4 + 2 * 4) * 0.5 / 2
   CHECK(AllEqual(tensors.memory[0], 3.0F));
   CHECK(AllEqual(tensors.memory[1], 3.0F));
@@ -193,7 +204,7 @@ TEST_CASE("BucketMemory: more members than one pass takes are all summed") {
   const std::vector<TensorMeta> metas = {Meta(5000)};
   const auto layout = LayoutOf(metas, 20);
   Tensors tensors(metas, 20);
-  BucketMemory(layout, 20, tensors.buffers, 0).Direct(0, layout.bytes());
+  PackAndFinish(BucketMemory(layout, 20, tensors.buffers, 0), layout);
   for (const auto& values : tensors.memory) CHECK(AllEqual(values, 210.0F));
 }
 
@@ -202,21 +213,8 @@ TEST_CASE("BucketMemory: a broadcast copies the root's tensor to every member") 
   metas[0].kind = CollectiveKind::kBroadcast;
   const auto layout = LayoutOf(metas, 3);
   Tensors tensors(metas, 3);
-  BucketMemory(layout, 3, tensors.buffers, 1).Direct(0, layout.bytes());
+  PackAndFinish(BucketMemory(layout, 3, tensors.buffers, 1), layout);
   for (const auto& values : tensors.memory) CHECK(AllEqual(values, 2.0F));
-}
-
-TEST_CASE("Execution: a local one is done after as many slices as its size needs") {
-  const std::vector<TensorMeta> metas = {Meta(700'000)};
-  const auto layout = std::make_shared<const BucketLayout>(LayoutOf(metas, 2));
-  Tensors tensors(metas, 2);
-  Execution execution(OperationId{0, 1}, nullptr, layout,
-                      BucketMemory(*layout, 2, tensors.buffers, 0), Clock::now());
-  int slices = 1;
-  while (!execution.AdvanceLocal()) ++slices;
-  CHECK(slices == 3);
-  CHECK(AllEqual(tensors.memory[0], 3.0F));
-  CHECK(AllEqual(tensors.memory[1], 3.0F));
 }
 
 TEST_CASE("BufferPool: a returned buffer is given out again, to those it fits well") {

@@ -104,9 +104,9 @@ TEST_CASE("LocalGroup: every rank gets the segment and the others' arenas") {
     CHECK(segment.member_count == 3);
     auto mapped = MemoryMapping::Map(fd.get(), segment.segment_bytes);
     REQUIRE(mapped.ok());
-    CHECK(CheckJobSegment(*reinterpret_cast<const JobSegmentHeader*>(mapped->data()),
-                          mapped->size())
-              .ok());
+    CHECK(
+        CheckJobSegment(*reinterpret_cast<const JobSegmentHeader*>(mapped->data()), mapped->size())
+            .ok());
     CHECK(JobSegmentView(mapped->data(), 3).Member(2).rank == 22);
     for (std::uint32_t other = 0; other < 3; ++other) {
       if (other == m) continue;
@@ -176,7 +176,9 @@ TEST_CASE("LocalGroup: since when something waits begins anew with each occurren
   CHECK(job.group->Waiting(later, later).front().since == later);
 }
 
-TEST_CASE("LocalGroup: what all have submitted waits for nobody, unless a rank stops in the middle of it") {
+TEST_CASE(
+    "LocalGroup: what all have submitted waits for nobody, unless a rank stops in the middle of "
+    "it") {
   Job job(2);
   REQUIRE(job.group->Number("a").ok());
   job.Post(0, 0, 0);
