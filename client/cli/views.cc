@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/human_units.h"
+#include "client/cli/plan_view.h"
 #include "client/cli/table.h"
 
 namespace ringd::cli {
@@ -103,6 +104,9 @@ std::string RenderCommunicator(const v1::Communicator& communicator, bool colour
                         " in all, ", HumanNumber(communicator.negotiation_messages_per_step()),
                         " in the last step")),
       Line("schedule", LearnedText(communicator)));
+  if (!communicator.plan().fusion().empty()) {
+    absl::StrAppend(&out, Line("link", DescribeLink(communicator.plan().link())));
+  }
 
   Table links({{"TO NODE", Align::kRight}, {"HOST"}, {"TRANSPORTS"}});
   for (const v1::Link& link : communicator.links()) {

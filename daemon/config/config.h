@@ -50,6 +50,7 @@ struct Config {
   std::chrono::nanoseconds drain_timeout = std::chrono::seconds(60);         // 0: no limit
 
   // ---- schedule and transport ----
+  std::string fusion = "learned";  // see fusion_setting.h
   std::uint64_t fusion_threshold = std::uint64_t{64} << 20;
   bool learn_schedule = true;
   // How long the engine looks for work before it sleeps.

@@ -66,8 +66,13 @@ std::vector<Setting> MakeTable() {
       {"drain_timeout", Kind::kDuration, &C::drain_timeout,
        "how long SIGTERM lets running jobs go on; 0: until they end", 0, Nanos(hours(24 * 7))},
 
+      {"fusion", Kind::kFusion, &C::fusion,
+       "which tensors travel together: learned (planned from measurements), pinned (planned once), "
+       "a size "
+       "(buckets filled up to it), or off (each alone)"},
       {"fusion_threshold", Kind::kBytes, &C::fusion_threshold,
-       "bytes up to which ready tensors are fused into one bucket; 0: no fusion", 0, 64 * kGiB},
+       "the most that a learned bucket holds, and tensors that are not learned yet are fused up to",
+       0, 64 * kGiB},
       {"learn_schedule", Kind::kSwitch, &C::learn_schedule,
        "learn a job's order of tensors, and then start buckets without negotiation"},
       {"spin", Kind::kDuration, &C::spin, "how long the engine looks for work before it sleeps", 0,

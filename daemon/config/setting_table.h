@@ -22,6 +22,7 @@ enum class SettingKind : std::uint8_t {
   kChoice,      // one of `choices`
   kList,        // texts, separated by commas
   kAddress,     // host:port
+  kFusion,      // learned, pinned, off or a size
   kPath,        // an absolute path or nothing
   kSwitch,      // true or false
   kCount,       // an integer

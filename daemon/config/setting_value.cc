@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "daemon/config/fusion_setting.h"
 #include "daemon/config/host_port.h"
 #include "daemon/config/quantity.h"
 #include "daemon/config/setting_table.h"
@@ -67,6 +68,8 @@ absl::Status CheckText(const Setting& setting, absl::string_view text) {
       return text.empty() || absl::StartsWith(text, "/") ? absl::OkStatus() : Refuse(setting);
     case SettingKind::kAddress:
       return ParseHostPort(text).status();
+    case SettingKind::kFusion:
+      return ParseFusion(text).status();
     default:
       return absl::OkStatus();
   }
@@ -108,6 +111,8 @@ std::string AllowedValues(const Setting& setting) {
       return "a list of names, such as [\"a\", \"b\"] in the file and \"a,b\" elsewhere";
     case SettingKind::kAddress:
       return "host:port";
+    case SettingKind::kFusion:
+      return std::string(kAllowedFusion);
     case SettingKind::kPath:
       return "an absolute path";
     case SettingKind::kSwitch:

@@ -137,6 +137,7 @@ absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
     absl::StatusOr<std::size_t> advanced = AdvanceWire(now);
     if (!advanced.ok()) return advanced.status();
     work += *advanced;
+    ReportMeasurements(now);
   }
   const JobCommunicatorCounters counted = counters();
   bytes_rate_.Sample(counted.payload_bytes, now);
@@ -169,6 +170,7 @@ bool JobCommunicator::TakeActions(Clock::time_point now) {
 
 void JobCommunicator::Retire(std::uint32_t channel) {
   layouts_.erase(channel);
+  meter_.Forget(channel);
   // What has been started but not posted must still find the messages that came early for it.
   const bool unposted = std::any_of(to_post_.begin(), to_post_.end(),
                                     [channel](OperationId id) { return id.channel == channel; });

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "daemon/jobs/plan_description.h"
+#include "daemon/peers/measurement_conversion.h"
 #include "daemon/peers/schedule_conversion.h"
 
 namespace ringd {
@@ -12,6 +14,8 @@ namespace {
 
 // Who is turned away may come again and again.
 constexpr std::size_t kTurnedAwayNamed = 3;
+
+constexpr std::chrono::nanoseconds kBetweenTellings = std::chrono::milliseconds(500);
 
 v1::CoordinatorMessage FailureMessage(const absl::Status& cause, bool node_lost = false) {
   v1::CoordinatorMessage message;
@@ -91,6 +95,17 @@ void JobCoordinator::AddNode(LinkId link, const v1::Hello& hello, Clock::time_po
                                                  ", those on ", present, " said ", options_.size)));
     return;
   }
+  if (hello.fusion_threshold_bytes() != options_.asked_threshold_bytes) {
+    const auto asked = [](std::uint64_t bytes) {
+      return bytes == 0 ? std::string("no fusion threshold")
+                        : absl::StrCat("a fusion threshold of ", bytes, " bytes");
+    };
+    Fail(absl::InvalidArgumentError(
+        absl::StrCat("job '", options_.job_id, "': the ranks on ", hello.node_name(), " ask for ",
+                     asked(hello.fusion_threshold_bytes()), ", those on ", present, " for ",
+                     asked(options_.asked_threshold_bytes), " (RINGD_FUSION_THRESHOLD)")));
+    return;
+  }
   if (hello.start_timeout_ms() > 0) {
     // The most patient node decides: it may know that a slow one is coming.
     start_deadline_ =
@@ -160,24 +175,39 @@ void JobCoordinator::StartIfComplete() {
   membership.wire_id = options_.wire_id;
   membership.generation = options_.generation;
   membership.algorithms = options_.algorithms;
-  CoordinatorConfig config;
   for (std::size_t i = 0; i < order.size(); ++i) {
     order[i]->index = NodeIndex(static_cast<int>(i));
     membership.nodes.push_back(*order[i]);
-    config.node_names.push_back(order[i]->name);
   }
-  static_assert(CoordinatorConfig{}.max_buckets < kMaxInFlightOperations);
-  config.learn = options_.learn;
-  config.fusion_threshold_bytes = options_.fusion_threshold_bytes;
-  config.link = options_.link;
-  schedule_ = std::make_unique<Coordinator>(
-      config, std::make_unique<CostModelPlanner>(options_.fusion_threshold_bytes));
+  StartSchedule(membership);
   v1::CoordinatorMessage message;
   *message.mutable_membership() = ToProto(membership);
   for (const auto& [link, node] : nodes_) {
     message.mutable_membership()->set_node_index(node.index.value());
     sender_->SendToNode(link, message);
   }
+}
+
+void JobCoordinator::StartSchedule(const Membership& membership) {
+  CoordinatorConfig config;
+  for (const MemberNode& node : membership.nodes) config.node_names.push_back(node.name);
+  static_assert(CoordinatorConfig{}.max_buckets < kMaxInFlightOperations);
+  if (options_.asked_threshold_bytes > 0) {
+    options_.fusion = {FusionPolicy::Kind::kFixed, options_.asked_threshold_bytes};
+  }
+  const std::size_t most = options_.fusion_threshold_bytes;
+  config.learn = options_.learn;
+  config.fusion_threshold_bytes = options_.fusion.NegotiatedThreshold(most);
+  config.link = options_.link;
+  config.link.node_count = membership.node_count();
+  config.link.small_bytes = std::min<std::size_t>(options_.algorithms.small_all_reduce_bytes,
+                                                  options_.algorithms.chunk_bytes);
+  PlanTuner::Options tuning;
+  tuning.may_replan = options_.fusion.MayReplan();
+  tuner_ = std::make_unique<PlanTuner>(tuning, config.link, LinkSource::kAssumed,
+                                       config.node_names.size());
+  schedule_ = std::make_unique<Coordinator>(config, options_.fusion.MakePlanner(most));
+  plan_untold_ = membership.node_count() > 1;
 }
 
 void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Clock::time_point now) {
@@ -212,12 +242,18 @@ void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Cloc
     default:
       break;
   }
-  absl::StatusOr<NodeMessage> scheduling = FromProto(message);
-  absl::Status status = scheduling.status();
-  if (status.ok() && schedule_ == nullptr) {
+  absl::Status status;
+  if (schedule_ == nullptr) {
     status = absl::FailedPreconditionError("a scheduling message before the job has started");
+  } else if (message.has_measurements()) {
+    absl::StatusOr<NodeMeasurements> measured = FromProto(message.measurements());
+    status = measured.status();
+    if (status.ok()) tuner_->OnMeasurements(node.index, *std::move(measured));
+  } else {
+    absl::StatusOr<NodeMessage> scheduling = FromProto(message);
+    status = scheduling.status();
+    if (status.ok()) status = schedule_->OnMessage(node.index, *scheduling, now);
   }
-  if (status.ok()) status = schedule_->OnMessage(node.index, *scheduling, now);
   if (!status.ok()) {
     Fail(absl::InternalError(
         absl::StrCat("ringd on ", node.name, " broke the protocol: ", status.message())));
@@ -263,11 +299,28 @@ void JobCoordinator::Advance(Clock::time_point now) {
   }
   if (state_ != State::kRunning) return;
   if (inquiry_.open && now - inquiry_.asked > std::chrono::seconds(1)) Conclude(now);
-  if (!schedule_dirty_) return;
-  schedule_dirty_ = false;
-  outgoing_.clear();
-  schedule_->Flush(now, outgoing_);
-  for (const CoordinatorMessage& message : outgoing_) Broadcast(ToProto(message));
+  if (schedule_dirty_) {
+    schedule_dirty_ = false;
+    const bool tuned = tuner_->Tune(*schedule_, now);
+    outgoing_.clear();
+    schedule_->Flush(now, outgoing_);
+    for (const CoordinatorMessage& message : outgoing_) {
+      plan_untold_ = plan_untold_ || std::holds_alternative<Schedule>(message) ||
+                     std::holds_alternative<Retire>(message);
+      Broadcast(ToProto(message));
+    }
+    plan_untold_ = plan_untold_ || tuned;
+  }
+  if (plan_untold_ && now >= next_telling_) TellPlan(now);
+}
+
+// Only people look at it, so it may be a little late, and plans that change often are not all told.
+void JobCoordinator::TellPlan(Clock::time_point now) {
+  plan_untold_ = false;
+  next_telling_ = now + kBetweenTellings;
+  v1::CoordinatorMessage message;
+  *message.mutable_plan() = DescribePlan(schedule_->Status(), *tuner_, options_.fusion);
+  Broadcast(message);
 }
 
 void JobCoordinator::Broadcast(const v1::CoordinatorMessage& message) {

@@ -19,6 +19,8 @@
 #include "daemon/logging/log.h"
 #include "daemon/peers/peer_network.h"
 #include "daemon/schedule/coordinator.h"
+#include "daemon/schedule/fusion_policy.h"
+#include "daemon/schedule/plan_tuner.h"
 #include "proto/base/clock.h"
 #include "proto/rpc/peer.pb.h"
 
@@ -52,7 +54,11 @@ class JobCoordinator {
     std::chrono::nanoseconds start_timeout{};
     AlgorithmOptions algorithms;
     bool learn = true;
-    std::size_t fusion_threshold_bytes = 0;
+    FusionPolicy fusion;
+    std::size_t fusion_threshold_bytes = 0;  // the most a bucket may hold
+    // The threshold that the job's ranks ask for, which then is its policy; 0: none. All nodes must say
+    // the same.
+    std::size_t asked_threshold_bytes = 0;
     LinkModel link;
   };
 
@@ -62,7 +68,9 @@ class JobCoordinator {
   std::uint32_t generation() const noexcept { return options_.generation; }
   uid_t uid() const noexcept { return options_.uid; }
   // True while Advance must be called although nothing happens.
-  bool NeedsTicks() const noexcept { return state_ == State::kJoining || inquiry_.open; }
+  bool NeedsTicks() const noexcept {
+    return state_ == State::kJoining || inquiry_.open || plan_untold_;
+  }
   // True while a new node may be added.
   bool Open() const noexcept { return state_ == State::kJoining; }
   // True when no node is connected and nothing can happen any more.
@@ -104,6 +112,8 @@ class JobCoordinator {
   LogFields Fields() const;
   void AddRank(LinkId link, const v1::RankInfo& info);
   void StartIfComplete();
+  void StartSchedule(const Membership& membership);
+  void TellPlan(Clock::time_point now);
   void Refuse(LinkId link, const absl::Status& reason);
   void FailWith(const absl::Status& cause, bool node_lost);
   void Broadcast(const v1::CoordinatorMessage& message);
@@ -122,6 +132,9 @@ class JobCoordinator {
   std::vector<std::string> turned_away_;
   std::unique_ptr<Coordinator> schedule_;
   bool schedule_dirty_ = false;
+  std::unique_ptr<PlanTuner> tuner_;
+  bool plan_untold_ = false;  // the nodes have not heard what is planned now
+  Clock::time_point next_telling_;
   std::vector<CoordinatorMessage> outgoing_;
   Inquiry inquiry_;
 };

@@ -157,6 +157,13 @@ void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
     shown->set_first_tensor(bucket.tensors.front());
     shown->set_last_tensor(bucket.tensors.back());
   }
+  if (membership.node_count() == 1) return;
+  *out->mutable_plan() = plan_;
+  for (v1::PlannedBucket& bucket : *out->mutable_plan()->mutable_buckets()) {
+    const WireMeter::ChannelTime time = communicator_->TimeOf(bucket.channel());
+    bucket.set_measured_ms(Seconds(time.mean) * 1e3);
+    bucket.set_occurrences(time.count);
+  }
 }
 
 void Job::Describe(v1::QueuesReply* out, Clock::time_point now) const {

@@ -1,0 +1,36 @@
+// What an all-reduce costs on a communicator: the figures that plans are made with.
+//
+// Thread safety: plain data and pure functions; any thread.
+#ifndef RINGD_DAEMON_SCHEDULE_LINK_MODEL_H_
+#define RINGD_DAEMON_SCHEDULE_LINK_MODEL_H_
+
+#include <chrono>
+#include <cstddef>
+
+namespace ringd {
+
+// An all-reduce as the slowest node's line sees it.
+struct AllReduceShape {
+  int rounds = 0;         // messages that wait for one another
+  double line_bytes = 0;  // what each node sends in all of them
+};
+
+// An all-reduce takes rounds x latency + line_bytes / bytes_per_second. Up to small_bytes it is
+// recursive doubling: about log2(n) rounds of the whole buffer. Above it is a ring: 2(n-1) rounds, in
+// which each node sends 2(n-1)/n of the bytes.
+struct LinkModel {
+  std::chrono::nanoseconds latency = std::chrono::microseconds(30);  // one message, any size
+  double bytes_per_second = 1.25e9;                                  // one node's line, one way
+  // What an operation costs apart from its messages: scheduling, packing, completing.
+  std::chrono::nanoseconds operation_overhead = std::chrono::microseconds(20);
+  int node_count = 2;
+  std::size_t small_bytes = 0;
+
+  AllReduceShape ShapeOf(std::size_t bytes) const noexcept;
+  // With the overhead; at most about a day.
+  std::chrono::nanoseconds AllReduceTime(std::size_t bytes) const noexcept;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_SCHEDULE_LINK_MODEL_H_
