@@ -161,6 +161,7 @@ JobCoordinator* Engine::OpenCoordinator(const Job::Options& job) {
   options.fusion = ParseFusion(options_.config.fusion).value_or(FusionPolicy());
   options.fusion_threshold_bytes = options_.config.fusion_threshold;
   options.asked_threshold_bytes = job.fusion_threshold_bytes;
+  options.plans = &plans_;
   coordinators_.push_back(
       std::make_unique<JobCoordinator>(std::move(options), links_.get(), Clock::now()));
   return coordinators_.back().get();

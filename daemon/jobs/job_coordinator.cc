@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "daemon/jobs/plan_description.h"
 #include "daemon/peers/measurement_conversion.h"
 #include "daemon/peers/schedule_conversion.h"
 
@@ -14,8 +13,6 @@ namespace {
 
 // Who is turned away may come again and again.
 constexpr std::size_t kTurnedAwayNamed = 3;
-
-constexpr std::chrono::nanoseconds kBetweenTellings = std::chrono::milliseconds(500);
 
 v1::CoordinatorMessage FailureMessage(const absl::Status& cause, bool node_lost = false) {
   v1::CoordinatorMessage message;
@@ -188,28 +185,6 @@ void JobCoordinator::StartIfComplete() {
   }
 }
 
-void JobCoordinator::StartSchedule(const Membership& membership) {
-  CoordinatorConfig config;
-  for (const MemberNode& node : membership.nodes) config.node_names.push_back(node.name);
-  static_assert(CoordinatorConfig{}.max_buckets < kMaxInFlightOperations);
-  if (options_.asked_threshold_bytes > 0) {
-    options_.fusion = {FusionPolicy::Kind::kFixed, options_.asked_threshold_bytes};
-  }
-  const std::size_t most = options_.fusion_threshold_bytes;
-  config.learn = options_.learn;
-  config.fusion_threshold_bytes = options_.fusion.NegotiatedThreshold(most);
-  config.link = options_.link;
-  config.link.node_count = membership.node_count();
-  config.link.small_bytes = std::min<std::size_t>(options_.algorithms.small_all_reduce_bytes,
-                                                  options_.algorithms.chunk_bytes);
-  PlanTuner::Options tuning;
-  tuning.may_replan = options_.fusion.MayReplan();
-  tuner_ = std::make_unique<PlanTuner>(tuning, config.link, LinkSource::kAssumed,
-                                       config.node_names.size());
-  schedule_ = std::make_unique<Coordinator>(config, options_.fusion.MakePlanner(most));
-  plan_untold_ = membership.node_count() > 1;
-}
-
 void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Clock::time_point now) {
   const auto found = nodes_.find(link);
   if (found == nodes_.end() || state_ == State::kFailed) return;
@@ -224,6 +199,8 @@ void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Cloc
       return;
     case v1::NodeMessage::kRanksLeft: {
       if (message.ranks_left().ranks_size() > node.local_size) return;
+      // Before their tensors go, and with them the buckets.
+      KeepPlan(now);
       node.left += static_cast<std::size_t>(message.ranks_left().ranks_size());
       v1::CoordinatorMessage relay;
       *relay.mutable_ranks_left() = message.ranks_left();
@@ -310,17 +287,9 @@ void JobCoordinator::Advance(Clock::time_point now) {
       Broadcast(ToProto(message));
     }
     plan_untold_ = plan_untold_ || tuned;
+    if (tuned && now >= next_keeping_) KeepPlan(now);
   }
   if (plan_untold_ && now >= next_telling_) TellPlan(now);
-}
-
-// Only people look at it, so it may be a little late, and plans that change often are not all told.
-void JobCoordinator::TellPlan(Clock::time_point now) {
-  plan_untold_ = false;
-  next_telling_ = now + kBetweenTellings;
-  v1::CoordinatorMessage message;
-  *message.mutable_plan() = DescribePlan(schedule_->Status(), *tuner_, options_.fusion);
-  Broadcast(message);
 }
 
 void JobCoordinator::Broadcast(const v1::CoordinatorMessage& message) {
@@ -337,6 +306,7 @@ void JobCoordinator::Fail(const absl::Status& cause) { FailWith(cause, /*node_lo
 
 void JobCoordinator::FailWith(const absl::Status& cause, bool node_lost) {
   if (state_ == State::kFailed) return;
+  KeepPlan(Clock::now());
   state_ = State::kFailed;
   failure_ = cause;
   Broadcast(FailureMessage(cause, node_lost));

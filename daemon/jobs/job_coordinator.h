@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "backends/communicator.h"
 #include "daemon/jobs/membership.h"
+#include "daemon/jobs/plan_store.h"
 #include "daemon/logging/log.h"
 #include "daemon/peers/peer_network.h"
 #include "daemon/schedule/coordinator.h"
@@ -60,6 +61,8 @@ class JobCoordinator {
     // the same.
     std::size_t asked_threshold_bytes = 0;
     LinkModel link;
+    PlanStore* plans =
+        nullptr;  // of earlier jobs; null: none, and nothing is kept. Must outlive this
   };
 
   JobCoordinator(Options options, NodeSender* sender, Clock::time_point now);
@@ -114,6 +117,7 @@ class JobCoordinator {
   void StartIfComplete();
   void StartSchedule(const Membership& membership);
   void TellPlan(Clock::time_point now);
+  void KeepPlan(Clock::time_point now);
   void Refuse(LinkId link, const absl::Status& reason);
   void FailWith(const absl::Status& cause, bool node_lost);
   void Broadcast(const v1::CoordinatorMessage& message);
@@ -135,6 +139,8 @@ class JobCoordinator {
   std::unique_ptr<PlanTuner> tuner_;
   bool plan_untold_ = false;  // the nodes have not heard what is planned now
   Clock::time_point next_telling_;
+  std::string nodes_key_;  // see NodesKey
+  Clock::time_point next_keeping_;
   std::vector<CoordinatorMessage> outgoing_;
   Inquiry inquiry_;
 };

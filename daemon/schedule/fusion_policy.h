@@ -20,6 +20,8 @@ struct FusionPolicy {
   Kind kind = Kind::kLearned;
   std::size_t bytes = 0;  // kFixed only
 
+  // True if the cost model decides.
+  bool IsPlanned() const noexcept { return kind == Kind::kLearned || kind == Kind::kPinned; }
   bool MayReplan() const noexcept { return kind == Kind::kLearned; }
   // Bytes up to which tensors that become ready together are fused while they are negotiated.
   // `most`: what a bucket may hold at all.
