@@ -18,6 +18,7 @@ namespace {
 
 // Pending tensors shown of one rank; --json has all that ringd tells.
 constexpr int kPendingShown = 8;
+constexpr int kRingShown = 12;
 // Labels of a block's lines are padded to this.
 constexpr std::size_t kLabelWidth = 14;
 
@@ -72,6 +73,16 @@ std::string LearnedText(const v1::Communicator& communicator) {
                       Count(communicator.schedule_departures(), "departure", "departures"));
 }
 
+// The first nodes of the ring by name.
+std::string RingText(const v1::Communicator& communicator) {
+  const auto shown = std::min(communicator.ring_size(), kRingShown);
+  const std::vector<std::string> names(communicator.ring().begin(),
+                                       communicator.ring().begin() + shown);
+  const int more = communicator.ring_size() - shown;
+  return absl::StrCat(absl::StrJoin(names, " > "),
+                      more > 0 ? absl::StrCat(" > ", more, " more") : "", " > ", names.front());
+}
+
 std::string RenderCommunicator(const v1::Communicator& communicator, bool colours) {
   std::string out = absl::StrCat(
       Paint(absl::StrCat("job ", communicator.job_id(), ", ", communicator.name()), Colour::kBold,
@@ -104,6 +115,9 @@ std::string RenderCommunicator(const v1::Communicator& communicator, bool colour
                         " in all, ", HumanNumber(communicator.negotiation_messages_per_step()),
                         " in the last step")),
       Line("schedule", LearnedText(communicator)));
+  if (!communicator.ring().empty()) {
+    absl::StrAppend(&out, Line("ring", RingText(communicator)));
+  }
   if (!communicator.plan().fusion().empty()) {
     absl::StrAppend(&out, Line("link", DescribeLink(communicator.plan().link())));
   }

@@ -29,6 +29,7 @@ enum class SettingKind : std::uint8_t {
   kPowerOfTwo,  // an integer
   kMode,        // permission bits, octal
   kBytes,
+  kBytesOrAuto,  // a size, or "auto"
   kDuration,
 };
 

@@ -19,6 +19,7 @@
 namespace ringd {
 namespace {
 
+constexpr absl::string_view kAutoWord = "auto";
 constexpr absl::string_view kTrueWords[] = {"true", "yes", "on", "1"};
 constexpr absl::string_view kFalseWords[] = {"false", "no", "off", "0"};
 
@@ -35,9 +36,10 @@ bool HasControlCharacter(absl::string_view text) {
 
 absl::StatusOr<std::uint64_t> ParseNumber(const Setting& setting, absl::string_view text) {
   std::uint64_t value = 0;
-  if (setting.kind == SettingKind::kBytes) {
+  if (setting.kind == SettingKind::kBytesOrAuto && text == kAutoWord) return kAutoBytes;
+  if (setting.kind == SettingKind::kBytes || setting.kind == SettingKind::kBytesOrAuto) {
     absl::StatusOr<std::uint64_t> bytes = ParseBytes(text);
-    if (!bytes.ok()) return bytes;
+    if (!bytes.ok()) return setting.kind == SettingKind::kBytes ? bytes : Refuse(setting);
     value = *bytes;
   } else if (setting.kind == SettingKind::kMode) {
     const absl::string_view digits = absl::StripPrefix(text, "0o");
@@ -76,7 +78,11 @@ absl::Status CheckText(const Setting& setting, absl::string_view text) {
 }
 
 std::string FormatNumber(const Setting& setting, std::uint64_t value) {
-  if (setting.kind == SettingKind::kBytes) return FormatBytes(value);
+  if (setting.kind == SettingKind::kBytesOrAuto && value == kAutoBytes)
+    return std::string(kAutoWord);
+  if (setting.kind == SettingKind::kBytes || setting.kind == SettingKind::kBytesOrAuto) {
+    return FormatBytes(value);
+  }
   if (setting.kind == SettingKind::kMode) return absl::StrFormat("0o%03o", value);
   return absl::StrCat(value);
 }
@@ -126,6 +132,9 @@ std::string AllowedValues(const Setting& setting) {
     case SettingKind::kBytes:
       return absl::StrCat("a size such as \"64MiB\", between ", FormatBytes(setting.minimum),
                           " and ", FormatBytes(setting.maximum));
+    case SettingKind::kBytesOrAuto:
+      return absl::StrCat("auto, or a size such as \"16KiB\", between ",
+                          FormatBytes(setting.minimum), " and ", FormatBytes(setting.maximum));
     case SettingKind::kDuration:
       return absl::StrCat("a duration such as \"5s\", between ", duration(setting.minimum), " and ",
                           duration(setting.maximum));
@@ -190,9 +199,10 @@ std::string FormatSetting(const Setting& setting, const Config& config) {
           [&](bool Config::*field) { return std::string(config.*field ? "true" : "false"); },
           [&](std::uint64_t Config::*field) {
             const std::string text = FormatNumber(setting, config.*field);
-            return setting.kind == SettingKind::kBytes || setting.kind == SettingKind::kMode
-                       ? Quote(text)
-                       : text;
+            const bool is_text = setting.kind == SettingKind::kBytes ||
+                                 setting.kind == SettingKind::kBytesOrAuto ||
+                                 setting.kind == SettingKind::kMode;
+            return is_text ? Quote(text) : text;
           },
           [&](std::chrono::nanoseconds Config::*field) {
             return Quote(FormatDuration(config.*field));

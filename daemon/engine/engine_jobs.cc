@@ -162,6 +162,8 @@ JobCoordinator* Engine::OpenCoordinator(const Job::Options& job) {
   options.fusion_threshold_bytes = options_.config.fusion_threshold;
   options.asked_threshold_bytes = job.fusion_threshold_bytes;
   options.plans = &plans_;
+  options.choose_small_all_reduces = options_.config.small_all_reduce_bytes == kAutoBytes;
+  options.ring_order = options_.config.ring_order;
   coordinators_.push_back(
       std::make_unique<JobCoordinator>(std::move(options), links_.get(), Clock::now()));
   return coordinators_.back().get();

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "daemon/jobs/ring_order.h"
 #include "daemon/peers/measurement_conversion.h"
 #include "daemon/peers/schedule_conversion.h"
 
@@ -167,6 +168,7 @@ void JobCoordinator::StartIfComplete() {
   }
   std::sort(order.begin(), order.end(),
             [&](const Node* a, const Node* b) { return lowest(a) < lowest(b); });
+  OrderRing(options_.ring_order, order);
 
   Membership membership;
   membership.wire_id = options_.wire_id;

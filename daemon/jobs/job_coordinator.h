@@ -54,6 +54,9 @@ class JobCoordinator {
     CommunicatorId communicator;  // of the job on this node, for the log
     std::chrono::nanoseconds start_timeout{};
     AlgorithmOptions algorithms;
+    // small_all_reduce_bytes follows the link, once that is known.
+    bool choose_small_all_reduces = false;
+    std::vector<std::string> ring_order;  // node names; others come behind
     bool learn = true;
     FusionPolicy fusion;
     std::size_t fusion_threshold_bytes = 0;  // the most a bucket may hold
@@ -115,7 +118,7 @@ class JobCoordinator {
   LogFields Fields() const;
   void AddRank(LinkId link, const v1::RankInfo& info);
   void StartIfComplete();
-  void StartSchedule(const Membership& membership);
+  void StartSchedule(Membership& membership);
   void TellPlan(Clock::time_point now);
   void KeepPlan(Clock::time_point now);
   void Refuse(LinkId link, const absl::Status& reason);

@@ -22,7 +22,7 @@ bool Fits(const KeptPlan& plan, std::size_t most_bytes) {
 
 }  // namespace
 
-void JobCoordinator::StartSchedule(const Membership& membership) {
+void JobCoordinator::StartSchedule(Membership& membership) {
   CoordinatorConfig config;
   for (const MemberNode& node : membership.nodes) config.node_names.push_back(node.name);
   static_assert(CoordinatorConfig{}.max_buckets < kMaxInFlightOperations);
@@ -34,8 +34,6 @@ void JobCoordinator::StartSchedule(const Membership& membership) {
   config.fusion_threshold_bytes = options_.fusion.NegotiatedThreshold(most);
   config.link = options_.link;
   config.link.node_count = membership.node_count();
-  config.link.small_bytes = std::min<std::size_t>(options_.algorithms.small_all_reduce_bytes,
-                                                  options_.algorithms.chunk_bytes);
   LinkSource source = LinkSource::kAssumed;
   if (options_.plans != nullptr && membership.node_count() > 1) {
     nodes_key_ = NodesKey(options_.uid, membership);
@@ -50,10 +48,15 @@ void JobCoordinator::StartSchedule(const Membership& membership) {
       }
     }
   }
+  AlgorithmOptions& algorithms = membership.algorithms;
+  if (options_.choose_small_all_reduces && source != LinkSource::kAssumed) {
+    algorithms.small_all_reduce_bytes = SmallBytesOf(config.link, algorithms.chunk_bytes);
+  }
+  config.link.small_bytes =
+      std::min<std::size_t>(algorithms.small_all_reduce_bytes, algorithms.chunk_bytes);
   PlanTuner::Options tuning;
   tuning.may_replan = options_.fusion.MayReplan();
-  tuner_ =
-      std::make_unique<PlanTuner>(tuning, config.link, source, config.node_names.size());
+  tuner_ = std::make_unique<PlanTuner>(tuning, config.link, source, config.node_names.size());
   schedule_ = std::make_unique<Coordinator>(config, options_.fusion.MakePlanner(most));
   plan_untold_ = membership.node_count() > 1;
 }

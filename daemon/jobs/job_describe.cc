@@ -117,6 +117,9 @@ void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
   SetName(out->mutable_backend(), membership.node_count() == 1 ? "shared memory"
                                   : transport_ == nullptr      ? "none"
                                                                : transport_->name());
+  if (membership.node_count() > 1) {
+    for (const MemberNode& node : membership.nodes) out->add_ring(node.name);
+  }
   DescribeMembers(out);
   const CommunicatorStatistics wire = communicator_->WireStatistics();
   std::uint64_t sent = 0;

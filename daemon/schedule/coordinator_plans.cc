@@ -28,7 +28,7 @@ std::vector<LearnedTensor> TensorsOf(const std::vector<PlannedBucket>& plan) {
 }
 
 bool CanShareBucket(const std::vector<LearnedTensor>& tensors) {
-  return std::all_of(tensors.begin(), tensors.end(), [&](const LearnedTensor& tensor) {
+  return std::all_of(tensors.begin() + 1, tensors.end(), [&](const LearnedTensor& tensor) {
     return CanFuse(tensor.meta, tensors.front().meta);
   });
 }

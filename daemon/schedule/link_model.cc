@@ -18,6 +18,22 @@ AllReduceShape LinkModel::ShapeOf(std::size_t bytes) const noexcept {
   return {rounds, rounds * size};
 }
 
+std::size_t SmallBytesOf(const LinkModel& link, std::size_t most) noexcept {
+  if (link.node_count < 2) return most;
+  LinkModel doubling = link;
+  doubling.small_bytes = most;
+  LinkModel ring = link;
+  ring.small_bytes = 0;
+  // Both times are straight lines; doubling's begins lower, and where they meet is what is asked for.
+  const AllReduceShape few = doubling.ShapeOf(std::min<std::size_t>(1, most));
+  const AllReduceShape many = ring.ShapeOf(1);
+  const double more_bytes = few.line_bytes - many.line_bytes;  // for each byte of the buffer
+  if (more_bytes <= 0) return most;
+  const double latency = static_cast<double>(link.latency.count()) * 1e-9;
+  const double bytes = (many.rounds - few.rounds) * latency * link.bytes_per_second / more_bytes;
+  return static_cast<std::size_t>(std::clamp(bytes, 0.0, static_cast<double>(most)));
+}
+
 std::chrono::nanoseconds LinkModel::AllReduceTime(std::size_t bytes) const noexcept {
   if (node_count < 2) return operation_overhead;
   const AllReduceShape shape = ShapeOf(bytes);

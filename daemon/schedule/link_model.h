@@ -31,6 +31,9 @@ struct LinkModel {
   std::chrono::nanoseconds AllReduceTime(std::size_t bytes) const noexcept;
 };
 
+// The largest size, up to `most`, at which recursive doubling is no slower than the ring.
+std::size_t SmallBytesOf(const LinkModel& link, std::size_t most) noexcept;
+
 }  // namespace ringd
 
 #endif  // RINGD_DAEMON_SCHEDULE_LINK_MODEL_H_

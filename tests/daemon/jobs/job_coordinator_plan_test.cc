@@ -145,6 +145,95 @@ TEST_CASE("JobCoordinator: a threshold that the ranks ask for is the job's polic
   CHECK(world.PlanOf(kB).fusion() == "4096");
 }
 
+TEST_CASE("JobCoordinator: the kept link decides which all-reduces are small, unless a user does") {
+  Membership membership;
+  membership.nodes = {{"node-a", "", {MemberRank{}}}, {"node-b", "", {MemberRank{}}}};
+  KeptPlan kept;
+  kept.link_measured = true;
+  kept.latency = std::chrono::microseconds(99);
+  kept.bytes_per_second = 1e9;
+  PlanStore plans("");
+  JobCoordinator::Options options = OptionsOf(2);
+  options.algorithms.small_all_reduce_bytes = 100;
+  options.plans = &plans;
+  options.choose_small_all_reduces = true;
+  std::uint64_t small = 100;
+  SECTION("nothing is known yet") {}
+  SECTION("another user's jobs are no guide") { plans.Put(NodesKey(7, membership), kept); }
+  SECTION("known, with two nodes doubling is never slower") {
+    plans.Put(NodesKey(0, membership), kept);
+    small = options.algorithms.chunk_bytes;
+  }
+  SECTION("known, but the user has decided") {
+    plans.Put(NodesKey(0, membership), kept);
+    options.choose_small_all_reduces = false;
+  }
+  const bool known = !plans.Find(NodesKey(0, membership)).empty();
+  World world(options);
+  world.Start();
+  world.Turn();
+  const v1::Membership told = world.nodes.Last(kB, &v1::CoordinatorMessage::has_membership,
+                                               &v1::CoordinatorMessage::membership);
+  CHECK(told.small_all_reduce_bytes() == small);
+  CHECK(world.PlanOf(kB).link().small_all_reduce_bytes() == small);
+  CHECK(world.PlanOf(kB).link().source() == (known ? "kept" : "assumed"));
+  CHECK(world.PlanOf(kB).link().latency_us() == Approx(known ? 99 : 30));
+}
+
+TEST_CASE("JobCoordinator: what was learned is kept when the first rank leaves") {
+  PlanStore plans("");
+  JobCoordinator::Options options = OptionsOf(2);
+  options.plans = &plans;
+  options.fusion_threshold_bytes = 1 << 20;
+  const bool fixed = GENERATE(false, true);
+  if (fixed) options.fusion = {FusionPolicy::Kind::kFixed, 1 << 20};
+  Membership membership;
+  membership.nodes = {{"node-a", "", {MemberRank{}}}, {"node-b", "", {MemberRank{}}}};
+  {
+    World world(options);
+    world.Start();
+    for (int step = 0; step < 3; ++step) world.Step({"a", "b"}, 1000);
+    v1::NodeMessage left;
+    left.mutable_ranks_left()->add_ranks(1);
+    world.coordinator.OnMessage(kB, left, world.now);
+  }
+  const auto kept = plans.Find(NodesKey(0, membership));
+  REQUIRE(kept.size() == (fixed ? 0 : 1));
+  if (fixed) return;
+  CHECK(TensorCount(*kept[0]) == 2);
+  CHECK_FALSE(kept[0]->link_measured);
+
+  // The next job needs one step.
+  World again(options);
+  again.Start();
+  again.Step({"a", "b"}, 1000);
+  again.Step({"a", "b"}, 1000);
+  CHECK(again.PlanOf(kA).origin() == "kept");
+}
+
+TEST_CASE("JobCoordinator: the ring passes through the nodes as the user wants") {
+  JobCoordinator::Options options = OptionsOf(3);
+  options.ring_order = {"elsewhere", "node-b", "node-a"};
+  World world(options);
+  const LinkId c(3);
+  int rank = 0;
+  for (const auto& [link, name] :
+       {std::pair(kA, "node-a"), std::pair(kB, "node-b"), std::pair(c, "node-c")}) {
+    world.coordinator.AddNode(link, HelloOf(name, 3, 1), world.now);
+  }
+  for (const LinkId link : {kA, kB, c}) {
+    world.coordinator.OnMessage(link, RankJoinedOf(rank, 0, 100 + rank), world.now);
+    ++rank;
+  }
+  const v1::Membership told = world.nodes.Last(kB, &v1::CoordinatorMessage::has_membership,
+                                               &v1::CoordinatorMessage::membership);
+  REQUIRE(told.nodes_size() == 3);
+  CHECK(told.nodes(0).node_name() == "node-a");
+  CHECK(told.nodes(1).node_name() == "node-c");
+  CHECK(told.nodes(2).node_name() == "node-b");
+  CHECK(told.node_index() == 2);
+}
+
 TEST_CASE("JobCoordinator: nodes that ask for different thresholds hear both") {
   World world;
   world.coordinator.AddNode(kA, HelloOf("node-a", 2, 1), world.now);

@@ -133,7 +133,9 @@ TEST_CASE("PlanStore: a file that can't be understood is not used, and written a
   SECTION("half of it") { text.resize(text.size() / 2); }
   SECTION("nothing") { text.clear(); }
   SECTION("another version") { text.replace(text.find("\"version\":1"), 11, "\"version\":2"); }
-  SECTION("an unknown field") { text.replace(text.find("\"version\":1"), 11, "\"version\":1,\"x\":3"); }
+  SECTION("an unknown field") {
+    text.replace(text.find("\"version\":1"), 11, "\"version\":1,\"x\":3");
+  }
   SECTION("a tensor twice") { text.replace(text.find("\"b\""), 3, "\"a\""); }
   SECTION("a negative shape") { text.replace(text.find("\"8\""), 3, "\"-8\""); }
   SECTION("a time that can't be") { text.replace(text.find("1234"), 4, "-1e9"); }

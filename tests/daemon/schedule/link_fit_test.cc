@@ -45,6 +45,25 @@ TEST_CASE("LinkModel: small all-reduces take recursive doubling's rounds") {
   CHECK(Link(microseconds(1), 1e9, 1, kKiB).ShapeOf(kKiB).rounds == 0);
 }
 
+TEST_CASE("SmallBytesOf: where doubling and ring take equally long") {
+  const int nodes = GENERATE(3, 4, 5, 8, 12, 64);
+  CAPTURE(nodes);
+  const LinkModel ring = Link(microseconds(30), 125e6, nodes);
+  const std::size_t bytes = SmallBytesOf(ring, kMiB);
+  LinkModel doubling = ring;
+  doubling.small_bytes = kMiB;
+  REQUIRE(bytes > 0);
+  REQUIRE(bytes < kMiB);
+  CHECK(doubling.AllReduceTime(bytes) <= ring.AllReduceTime(bytes) + microseconds(1));
+  CHECK(doubling.AllReduceTime(2 * bytes) > ring.AllReduceTime(2 * bytes));
+}
+
+TEST_CASE("SmallBytesOf: at most what it may, and all of that for two nodes") {
+  CHECK(SmallBytesOf(Link(microseconds(500), 1e10, 4), 128 * kKiB) == 128 * kKiB);
+  CHECK(SmallBytesOf(Link(microseconds(1), 1e6, 2), 128 * kKiB) == 128 * kKiB);
+  CHECK(SmallBytesOf(Link(microseconds(1), 1e6, 4), 0) == 0);
+}
+
 TEST_CASE("FitLink: finds latency and bandwidth from any start") {
   const LinkModel truth = Link(microseconds(45), 117e6, 4, 32 * kKiB);
   const auto seen = Measured(truth, {64, 4 * kKiB, 64 * kKiB, kMiB, 32 * kMiB});
