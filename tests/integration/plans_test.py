@@ -38,31 +38,37 @@ def start(cluster: Cluster, steps: int, **environment: str) -> JobRun:
     return cluster.start_job(STEADY, [1, 1], arguments=[str(steps)], environment=environment)
 
 
+def check_plan_of(cluster: Cluster, node: Node) -> None:
+    def measured() -> bool:
+        return (plan(cluster, node).get("link") or {}).get("source") == "measured"
+
+    def timed() -> bool:
+        return all(bucket["measured_ms"] > 0 for bucket in plan(cluster, node)["buckets"])
+
+    wait_until(measured, f"a measured link on {node}")
+    shown = plan(cluster, node)
+    assert shown["fusion"] == "learned"
+    assert shown["link"]["latency_us"] > 0
+    assert shown["link"]["gbit_per_second"] > 0.1
+    assert int(shown["link"]["samples"]) > 0
+    assert sum(bucket["tensors"] for bucket in shown["buckets"]) == LAYERS
+    # The tensors come one by one, within 4 ms or more.
+    assert shown["last_ready_ms"] > 2
+    assert shown["predicted_ms"] >= shown["last_ready_ms"]
+    assert shown["predicted_per_tensor_ms"] >= shown["last_ready_ms"]
+    wait_until(timed, f"measured buckets on {node}")
+    text = cluster.ringctl("comms", "--plan", node=node).stdout
+    assert "64 MiB buckets" in text
+    assert "layer0" in text
+    assert "ring " in cluster.ringctl("comms", node=node).stdout
+
+
 @pytest.mark.timeout(180)
 def test_the_link_is_measured_and_every_node_shows_the_plan(cluster: Cluster) -> None:
     nodes = cluster.start_nodes(2)
     job = start(cluster, 800)
     for node in nodes:
-        wait_until(
-            lambda node=node: (plan(cluster, node).get("link") or {}).get("source") == "measured",
-            f"a measured link on {node}",
-        )
-        shown = plan(cluster, node)
-        assert shown["fusion"] == "learned"
-        assert shown["link"]["latency_us"] > 0
-        assert shown["link"]["gbit_per_second"] > 0.1
-        assert int(shown["link"]["samples"]) > 0
-        assert sum(bucket["tensors"] for bucket in shown["buckets"]) == LAYERS
-        # The tensors come within 4 ms and more, one by one.
-        assert shown["last_ready_ms"] > 2
-        assert shown["predicted_ms"] >= shown["last_ready_ms"]
-        assert shown["predicted_per_tensor_ms"] >= shown["last_ready_ms"]
-        wait_until(
-            lambda node=node: all(b["measured_ms"] > 0 for b in plan(cluster, node)["buckets"]),
-            f"measured buckets on {node}",
-        )
-        text = cluster.ringctl("comms", "--plan", node=node).stdout
-        assert "64 MiB buckets" in text and "layer0" in text
+        check_plan_of(cluster, node)
     wait_until(
         lambda: not job.ranks[0].running() or communicator(cluster)["negotiation_messages_per_step"] == 0,
         "a step without a message",
@@ -128,9 +134,12 @@ def test_fusion_is_pinned_by_a_job(cluster: Cluster) -> None:
 @pytest.mark.timeout(180)
 def test_ranks_that_ask_for_different_thresholds_hear_both(cluster: Cluster) -> None:
     cluster.start_nodes(2)
-    source = 'import os\nos.environ["RINGD_FUSION_THRESHOLD"] = str(4096 + int(os.environ["RANK"]))\n' + STEADY
+    source = (
+        'import os\nos.environ["RINGD_FUSION_THRESHOLD"] = str(4096 + int(os.environ["RANK"]))\n' + STEADY
+    )
     job = cluster.start_job(source, [1, 1], arguments=["1"])
     assert 0 not in job.wait()
     for rank in job.ranks:
-        assert "4096" in rank.output and "4097" in rank.output, job.transcript()
+        assert "4096" in rank.output, job.transcript()
+        assert "4097" in rank.output, job.transcript()
         assert "RINGD_FUSION_THRESHOLD" in rank.output

@@ -6,9 +6,8 @@ steady.py STEPS
 import sys
 import time
 
-import torch
-
 import ringd.torch as hvd
+import torch
 
 hvd.init()
 sizes = [4_000, 40_000, 1_000, 200_000, 90_000, 500, 64_000, 120_000]
