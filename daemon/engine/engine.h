@@ -69,8 +69,7 @@ class Engine final : public EngineControl, private PeerEvents {
                     const std::function<bool()>& cancelled) override;
   absl::Status RegisterTensors(absl::string_view token, const v1::RegisterTensorsRequest& request,
                                v1::RegisterTensorsReply* reply) override;
-  absl::Status DescribeMismatch(absl::string_view token,
-                                const v1::DescribeMismatchRequest& request,
+  absl::Status DescribeMismatch(absl::string_view token, const v1::DescribeMismatchRequest& request,
                                 v1::DescribeMismatchReply* reply) override;
   absl::Status Leave(absl::string_view token) override;
   absl::Status GetStatus(v1::StatusReply* reply) override;

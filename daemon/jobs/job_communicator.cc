@@ -26,8 +26,8 @@ std::string MetaKey(const TensorMeta& meta) {
 }  // namespace
 
 JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membership> membership,
-                                 std::vector<std::shared_ptr<Session>> members,
-                                 Way way, CoordinatorLink* link)
+                                 std::vector<std::shared_ptr<Session>> members, Way way,
+                                 CoordinatorLink* link)
     : options_(std::move(options)),
       membership_(std::move(membership)),
       members_(std::move(members)),

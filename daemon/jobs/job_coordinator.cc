@@ -15,6 +15,9 @@ namespace {
 // Who is turned away may come again and again.
 constexpr std::size_t kTurnedAwayNamed = 3;
 
+// What was learned is also kept while a job runs: its end may be that of ringd.
+constexpr std::chrono::nanoseconds kBetweenKeepings = std::chrono::minutes(1);
+
 v1::CoordinatorMessage FailureMessage(const absl::Status& cause, bool node_lost = false) {
   v1::CoordinatorMessage message;
   message.mutable_failure()->set_node_lost(node_lost);
@@ -202,7 +205,7 @@ void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Cloc
     case v1::NodeMessage::kRanksLeft: {
       if (message.ranks_left().ranks_size() > node.local_size) return;
       // Before their tensors go, and with them the buckets.
-      KeepPlan(now);
+      KeepPlan();
       node.left += static_cast<std::size_t>(message.ranks_left().ranks_size());
       v1::CoordinatorMessage relay;
       *relay.mutable_ranks_left() = message.ranks_left();
@@ -289,7 +292,10 @@ void JobCoordinator::Advance(Clock::time_point now) {
       Broadcast(ToProto(message));
     }
     plan_untold_ = plan_untold_ || tuned;
-    if (tuned && now >= next_keeping_) KeepPlan(now);
+    if (tuned && now >= next_keeping_) {
+      next_keeping_ = now + kBetweenKeepings;
+      KeepPlan();
+    }
   }
   if (plan_untold_ && now >= next_telling_) TellPlan(now);
 }
@@ -308,7 +314,7 @@ void JobCoordinator::Fail(const absl::Status& cause) { FailWith(cause, /*node_lo
 
 void JobCoordinator::FailWith(const absl::Status& cause, bool node_lost) {
   if (state_ == State::kFailed) return;
-  KeepPlan(Clock::now());
+  KeepPlan();
   state_ = State::kFailed;
   failure_ = cause;
   Broadcast(FailureMessage(cause, node_lost));

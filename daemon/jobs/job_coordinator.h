@@ -120,7 +120,7 @@ class JobCoordinator {
   void StartIfComplete();
   void StartSchedule(Membership& membership);
   void TellPlan(Clock::time_point now);
-  void KeepPlan(Clock::time_point now);
+  void KeepPlan();
   void Refuse(LinkId link, const absl::Status& reason);
   void FailWith(const absl::Status& cause, bool node_lost);
   void Broadcast(const v1::CoordinatorMessage& message);

@@ -9,7 +9,6 @@ namespace ringd {
 namespace {
 
 constexpr std::chrono::nanoseconds kBetweenTellings = std::chrono::milliseconds(500);
-constexpr std::chrono::nanoseconds kBetweenKeepings = std::chrono::minutes(1);
 
 // False for one that was made when buckets could be larger.
 bool Fits(const KeptPlan& plan, std::size_t most_bytes) {
@@ -71,9 +70,8 @@ void JobCoordinator::TellPlan(Clock::time_point now) {
 }
 
 // Fixed buckets need nobody to remember them.
-void JobCoordinator::KeepPlan(Clock::time_point now) {
+void JobCoordinator::KeepPlan() {
   if (state_ != State::kRunning || nodes_key_.empty() || !options_.fusion.IsPlanned()) return;
-  next_keeping_ = now + kBetweenKeepings;
   KeptPlan plan = schedule_->Learned();
   if (plan.buckets.empty()) return;
   plan.link_measured = tuner_->source() != LinkSource::kAssumed;

@@ -93,7 +93,8 @@ std::string TensorsKey(const KeptPlan& plan) {
   for (const KeptBucket& bucket : plan.buckets) {
     for (const KeptTensor& tensor : bucket) {
       const std::string meta = ToProto(tensor.meta).SerializeAsString();
-      descriptions.push_back(absl::StrCat(tensor.name.size(), ":", tensor.name, meta.size(), ":", meta));
+      descriptions.push_back(
+          absl::StrCat(tensor.name.size(), ":", tensor.name, meta.size(), ":", meta));
     }
   }
   std::sort(descriptions.begin(), descriptions.end());
@@ -149,7 +150,8 @@ absl::StatusOr<std::vector<StoredPlan>> ParsePlans(absl::string_view text) {
   for (const v1::KeptPlan& plan : file.plans()) {
     absl::StatusOr<KeptPlan> read = Read(plan);
     if (!read.ok()) return read.status();
-    plans.push_back({plan.nodes(), plan.tensors(), std::make_shared<const KeptPlan>(*std::move(read))});
+    plans.push_back(
+        {plan.nodes(), plan.tensors(), std::make_shared<const KeptPlan>(*std::move(read))});
   }
   return plans;
 }

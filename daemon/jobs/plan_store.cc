@@ -128,8 +128,8 @@ void PlanStore::Write() {
     const absl::Status written = ReplaceFile(folder_, FormatPlans(plans));
     MutexLock lock(mutex_);
     if (!written.ok() && !std::exchange(has_complained_, true)) {
-      LogWarning(absl::StrCat("what is learned about jobs is not kept (state_dir): ",
-                              written.message()));
+      LogWarning(
+          absl::StrCat("what is learned about jobs is not kept (state_dir): ", written.message()));
     }
   }
 }
