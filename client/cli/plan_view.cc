@@ -59,6 +59,7 @@ std::string BucketTable(const v1::Plan& plan, bool colours) {
                {"END", Align::kRight},
                {"TAKES", Align::kRight},
                {"MEASURED", Align::kRight},
+               {"WAITED", Align::kRight},
                {"TIMES", Align::kRight},
                {"FROM"},
                {"TO"}});
@@ -70,6 +71,7 @@ std::string BucketTable(const v1::Plan& plan, bool colours) {
                   HumanMilliseconds(bucket.predicted_end_ms()),
                   HumanMilliseconds(bucket.predicted_end_ms() - bucket.predicted_start_ms()),
                   bucket.occurrences() == 0 ? "-" : HumanMilliseconds(bucket.measured_ms()),
+                  bucket.occurrences() == 0 ? "-" : HumanMilliseconds(bucket.waited_ms()),
                   HumanCount(bucket.occurrences()), bucket.first_tensor(), bucket.last_tensor()});
   }
   return table.Render(colours, "  ");

@@ -23,6 +23,15 @@ std::string MetaKey(const TensorMeta& meta) {
   return key;
 }
 
+// What the meter wants to know of the link before it has measured anything.
+LinkModel LinkOf(const Membership& membership) {
+  LinkModel link;
+  link.node_count = membership.node_count();
+  link.small_bytes = std::min<std::size_t>(membership.algorithms.small_all_reduce_bytes,
+                                           membership.algorithms.chunk_bytes);
+  return link;
+}
+
 }  // namespace
 
 JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membership> membership,
@@ -33,7 +42,8 @@ JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membersh
       members_(std::move(members)),
       way_(std::move(way)),
       link_(link),
-      scheduler_(options_.scheduler) {}
+      scheduler_(options_.scheduler),
+      meter_(LinkOf(*membership_), membership_->algorithms.chunk_bytes) {}
 
 JobCommunicator::~JobCommunicator() {
   // The backend lets go of the buffers before the executions that own them go.

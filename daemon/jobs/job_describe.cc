@@ -164,7 +164,8 @@ void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
   *out->mutable_plan() = plan_;
   for (v1::PlannedBucket& bucket : *out->mutable_plan()->mutable_buckets()) {
     const WireMeter::ChannelTime time = communicator_->TimeOf(bucket.channel());
-    bucket.set_measured_ms(Seconds(time.mean) * 1e3);
+    bucket.set_waited_ms(Seconds(time.waited) * 1e3);
+    bucket.set_measured_ms(Seconds(time.wire) * 1e3);
     bucket.set_occurrences(time.count);
   }
 }

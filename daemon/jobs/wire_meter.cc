@@ -33,13 +33,15 @@ void WireMeter::OnCompleted(CollectiveKind kind, std::size_t bytes, const Comple
     sampler_.OnSpoiled();
     return;
   }
-  // Until a message of another node comes it may be that node which is late, not the link.
-  sampler_.OnFinished(bytes, std::max(times.posted, times.first_received), times.finished);
+  sampler_.OnFinished(bytes, {times.posted, times.first_received, times.finished});
   if (completion.id.channel == 0) return;
   ChannelTime& channel = channels_[completion.id.channel];
   ++channel.count;
   const auto weight = static_cast<std::int64_t>(std::min(channel.count, kMemory));
-  channel.mean += (times.finished - times.posted - channel.mean) / weight;
+  // Until a message of another node comes it may be that node which is late, not the link.
+  const auto began = std::max(times.posted, times.first_received);
+  channel.waited += (began - times.posted - channel.waited) / weight;
+  channel.wire += (times.finished - began - channel.wire) / weight;
 }
 
 WireMeter::ChannelTime WireMeter::TimeOf(std::uint32_t channel) const {

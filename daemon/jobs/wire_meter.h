@@ -24,11 +24,15 @@ namespace ringd {
 // Thread safety: none; the engine thread owns it.
 class WireMeter {
  public:
-  // How long an occurrence of a learned bucket takes lately; its start and end on this node.
+  // What an occurrence of a learned bucket takes lately on this node.
   struct ChannelTime {
-    std::chrono::nanoseconds mean{0};
+    std::chrono::nanoseconds waited{0};  // until the first message of another node came
+    std::chrono::nanoseconds wire{0};    // from then to the end
     std::uint64_t count = 0;
   };
+
+  // See LinkSampler.
+  WireMeter(const LinkModel& link, std::size_t chunk_bytes) : sampler_(link, chunk_bytes) {}
 
   void OnPosted() noexcept { sampler_.OnPosted(); }
   // Requirement: the operation was posted. `kind` and `bytes` are what was asked of the backend.

@@ -1,24 +1,27 @@
 // How long all-reduces take on the wire, by size, as one node sees it.
 //
-// A node that fills a bucket first waits for the others, and operations under way at once share the
-// line: both make an operation look slower than the link. So
-//   - an operation counts from when it was posted or the first message of another node came for it,
-//     whichever is later;
-//   - operations that overlap are taken together, as one of their bytes, and only if they are so large
-//     that their latencies are small beside the transfer;
-//   - of each size class (a power of two) the last kKept samples are kept, and a low percentile of them
-//     speaks for it: what disturbs makes slower, never faster. The coordinator takes the smallest over
-//     the nodes for the same reason.
+// Nodes do not begin together, and operations under way at once share the line. So
+//   - a ring counts from when it was posted or the first message of another node came for it, whichever is
+//     later, and a little is added for that message's own way: waiting for a late node does not count, and
+//     what such a node sent ahead is accounted for;
+//   - a small operation, of few messages, has no such part. It counts as a whole, unless a message came before it was
+//     posted: then this node was the late one, and would measure hardly anything;
+//   - operations that overlap are taken together, as one of their bytes, and only if they are large;
+//   - of each size class (a power of two) the last kKept samples are kept. The median speaks for a ring, the
+//     20th percentile for a small operation, in which waiting counts.
 //
 // Thread safety: none. Reads no clock.
 #ifndef RINGD_DAEMON_SCHEDULE_LINK_SAMPLER_H_
 #define RINGD_DAEMON_SCHEDULE_LINK_SAMPLER_H_
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "daemon/schedule/link_model.h"
 #include "daemon/schedule/measurements.h"
 #include "daemon/schedule/schedule_time.h"
 
@@ -32,10 +35,21 @@ class LinkSampler {
   // Operations that overlap must have at least this many bytes each, on average.
   static constexpr std::size_t kLargeBytes = std::size_t{512} << 10;
 
+  // Of an operation on this node. `first_received` is the epoch if no message ever came.
+  struct Times {
+    TimePoint posted;
+    TimePoint first_received;
+    TimePoint finished;
+  };
+
+  // `link` tells nodes and small_bytes; the rest of it is ignored. `chunk_bytes`: of one message of a ring.
+  LinkSampler(const LinkModel& link, std::size_t chunk_bytes)
+      : link_(link), chunk_bytes_(chunk_bytes) {}
+
   // An operation is on the wire.
   void OnPosted() noexcept { ++in_flight_; }
   // An all-reduce of `bytes` > 0 that was posted has completed.
-  void OnFinished(std::size_t bytes, TimePoint began, TimePoint finished);
+  void OnFinished(std::size_t bytes, const Times& times);
   // A posted operation ended otherwise, or is no all-reduce: what overlapped with it says nothing.
   void OnSpoiled();
 
@@ -58,13 +72,19 @@ class LinkSampler {
     std::size_t bytes = 0;
     std::size_t operations = 0;
     bool spoiled = false;
-    TimePoint began;
+    Times last;       // of the operation that ended last
+    TimePoint began;  // when the first message of any came
     TimePoint finished;
   };
 
+  bool IsSmall(std::size_t bytes) const { return bytes <= link_.small_bytes; }
   void EndOne();
+  // What one operation that nothing overlapped with says.
+  std::optional<std::chrono::nanoseconds> TimeAlone(const Burst& burst) const;
   void Add(Sample sample);
 
+  const LinkModel link_;
+  const std::size_t chunk_bytes_;
   std::size_t in_flight_ = 0;
   Burst burst_;
   std::array<SizeClass, 64> classes_;  // by floor(log2(bytes))

@@ -41,6 +41,7 @@ v1::CommunicatorsReply Planned() {
   bucket->set_predicted_start_ms(61);
   bucket->set_predicted_end_ms(95.1);
   bucket->set_measured_ms(36.25);
+  bucket->set_waited_ms(7.77);
   bucket->set_occurrences(123);
   bucket->set_first_tensor("fc.weight");
   bucket->set_last_tensor("conv1.weight");
@@ -58,7 +59,8 @@ TEST_CASE("RenderPlans: shows the link, the plans beside each other, and each bu
   CHECK_THAT(text, Contains("up to 32 KiB by recursive doubling"));
   CHECK_THAT(text, Contains("95.1 ms, 15.1 ms after the last tensor\n"));
   CHECK_THAT(text, Contains("105 ms, 24.6 ms after the last tensor (+10.0 %)"));
-  CHECK_THAT(text, Contains("34.1 ms") && Contains("36.2 ms") && Contains("123"));
+  CHECK_THAT(text,
+             Contains("34.1 ms") && Contains("36.2 ms") && Contains("7.77 ms") && Contains("123"));
   CHECK_THAT(text, Contains("fc.weight") && Contains("conv1.weight"));
 }
 
