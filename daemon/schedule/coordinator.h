@@ -99,8 +99,8 @@ class Coordinator {
   void SetReadiness(const std::unordered_map<std::string, std::chrono::nanoseconds>& offsets);
   // Retires all buckets and plans them anew.
   void Replan();
-  // The same, if a new plan would end the step earlier by at least this share of its time. False: it
-  // would not, or buckets are on their way out of service already.
+  // The same, if a new plan would end the step earlier by at least this share of its time, or no later with
+  // half as many buckets. False: it would not, or buckets are on their way out of service already.
   bool ReplanIfBetter(double least_gain);
 
   // Tensors whose first announcement came before `announced_before` and which some nodes lack,

@@ -162,20 +162,22 @@ bool Coordinator::Impl::ReplanIfBetter(double least_gain) {
   const std::vector<PlannedBucket> live = LivePlan();
   // One change at a time: what is being frozen will be planned, or negotiated, soon.
   if (live.empty() || live.size() != channels_.channels().size()) return false;
-  const auto gain = [&](const std::vector<LearnedTensor>& tensors) {
-    const auto now = static_cast<double>(planner_.StepTime(live).count());
-    const auto then =
-        static_cast<double>(planner_.StepTime(planner_.Plan(tensors, config_.max_buckets)).count());
-    return now > 0 ? (now - then) / now : 0;
+  const auto now = static_cast<double>(planner_.StepTime(live).count());
+  const auto is_better = [&](const std::vector<LearnedTensor>& tensors) {
+    const std::vector<PlannedBucket> plan = planner_.Plan(tensors, config_.max_buckets);
+    const auto then = static_cast<double>(planner_.StepTime(plan).count());
+    if (then <= now * (1 - least_gain)) return true;
+    // What takes no longer with far fewer operations leaves the processors to the trainers.
+    return then <= now && 2 * plan.size() <= live.size();
   };
   std::vector<LearnedTensor> tensors = TensorsOf(live);
-  if (gain(tensors) >= least_gain) {
+  if (is_better(tensors)) {
     Replan();
     return true;
   }
   if (rejoins_left_ == 0) return false;
   for (LearnedTensor& tensor : tensors) tensor.executed = 0;
-  if (gain(tensors) < least_gain) return false;
+  if (!is_better(tensors)) return false;
   --rejoins_left_;
   RetireAll();
   return true;

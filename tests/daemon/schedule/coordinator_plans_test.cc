@@ -140,6 +140,28 @@ TEST_CASE("Coordinator: plans anew only for a gain, and not while buckets go out
   CHECK(two.FlushOne<Freeze>().channel == 1);
 }
 
+TEST_CASE("Coordinator: plans anew for half as many buckets, too, if that costs no time") {
+  // Eight tensors in eight buckets, of which a pause hides all but the last.
+  KeptPlan kept;
+  std::vector<std::string> names;
+  for (int i = 0; i < 8; ++i) {
+    names.push_back("w" + std::to_string(i));
+    kept.buckets.push_back({Kept(names.back(), milliseconds(i < 7 ? 0 : 900))});
+  }
+  Two two(With({kept}), std::make_unique<CostModelPlanner>(std::size_t{64} << 20));
+  const auto messages = OneStep(two, names);
+  REQUIRE(messages.size() == 1);
+  REQUIRE(std::get<Schedule>(messages[0]).buckets.size() == 8);
+  CHECK(two.coordinator.ReplanIfBetter(0.05));
+  for (const CoordinatorMessage& message : two.Flush()) {
+    for (int node = 0; node < 2; ++node) {
+      two.Expect(node, Frozen{std::get<Freeze>(message).channel, 3});
+    }
+  }
+  CHECK(std::get<Schedule>(two.Flush().back()).buckets.size() == 2);
+  CHECK_FALSE(two.coordinator.ReplanIfBetter(0.05));
+}
+
 TEST_CASE(
     "Coordinator: a plan cut in two by a step's middle is joined later, and not tried for ever") {
   Two two(Two::Config(100), std::make_unique<CostModelPlanner>(std::size_t{64} << 20));
