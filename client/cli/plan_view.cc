@@ -46,6 +46,19 @@ std::string StepText(double ms, const v1::Plan& plan) {
   return text;
 }
 
+std::string DescribeAlgorithms(const v1::LinkFigures& link) {
+  const auto size = [](std::uint64_t bytes) { return HumanBytes(static_cast<double>(bytes)); };
+  std::string text;
+  if (link.flat_all_reduce_bytes() > 0) {
+    absl::StrAppend(&text, "up to ", size(link.flat_all_reduce_bytes()), " through one node, ");
+  }
+  if (link.small_all_reduce_bytes() > link.flat_all_reduce_bytes()) {
+    absl::StrAppend(&text, "up to ", size(link.small_all_reduce_bytes()),
+                    " by recursive doubling, ");
+  }
+  return absl::StrCat(text, text.empty() ? "all by a ring" : "above by a ring");
+}
+
 std::string Label(absl::string_view label, absl::string_view text) {
   return absl::StrFormat("  %-15s %s\n", label, text);
 }
@@ -93,10 +106,8 @@ std::string RenderPlan(const v1::Communicator& communicator, bool colours) {
       &out, Label("fusion", DescribeFusion(plan.fusion())),
       Label("plan", absl::StrCat(DescribeOrigin(plan), ", epoch ", plan.schedule_epoch())),
       Label("link", DescribeLink(plan.link())),
-      Label("an operation",
-            absl::StrCat(HumanNumber(plan.link().overhead_us()), " us besides; up to ",
-                         HumanBytes(static_cast<double>(plan.link().small_all_reduce_bytes())),
-                         " by recursive doubling, above by a ring")));
+      Label("an operation", absl::StrCat(HumanNumber(plan.link().overhead_us()), " us besides; ",
+                                         DescribeAlgorithms(plan.link()))));
   if (plan.buckets().empty()) return out;
   absl::StrAppend(
       &out,

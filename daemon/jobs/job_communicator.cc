@@ -29,6 +29,7 @@ LinkModel LinkOf(const Membership& membership) {
   link.node_count = membership.node_count();
   link.small_bytes = std::min<std::size_t>(membership.algorithms.small_all_reduce_bytes,
                                            membership.algorithms.chunk_bytes);
+  link.flat_bytes = membership.algorithms.flat_all_reduce_bytes;
   return link;
 }
 

@@ -53,6 +53,7 @@ void JobCoordinator::StartSchedule(Membership& membership) {
   }
   config.link.small_bytes =
       std::min<std::size_t>(algorithms.small_all_reduce_bytes, algorithms.chunk_bytes);
+  config.link.flat_bytes = algorithms.flat_all_reduce_bytes;
   PlanTuner::Options tuning;
   tuning.may_replan = options_.fusion.MayReplan();
   tuner_ = std::make_unique<PlanTuner>(tuning, config.link, source, config.node_names.size());

@@ -61,6 +61,10 @@ v1::Plan DescribePlan(const CoordinatorStatus& status, const PlanTuner& tuner,
   link.set_source(Name(tuner.source()));
   link.set_samples(tuner.samples());
   link.set_small_all_reduce_bytes(status.link.small_bytes);
+  if (status.link.IsFlat(0)) {
+    link.set_flat_all_reduce_bytes(status.link.flat_bytes /
+                                   static_cast<std::size_t>(status.link.node_count - 1));
+  }
   std::vector<const CoordinatorBucketStatus*> buckets;
   for (const CoordinatorBucketStatus& bucket : status.buckets) buckets.push_back(&bucket);
   std::stable_sort(buckets.begin(), buckets.end(), [](const auto* a, const auto* b) {

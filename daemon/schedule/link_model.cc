@@ -5,12 +5,27 @@
 #include <cstdint>
 
 namespace ringd {
+namespace {
+
+constexpr int kMostFlatNodes = 16;
+
+}  // namespace
+
+bool LinkModel::IsFlat(std::size_t bytes) const noexcept {
+  return flat_bytes > 0 && node_count > 2 && node_count <= kMostFlatNodes &&
+         bytes <= flat_bytes / static_cast<std::size_t>(node_count - 1);
+}
+
+bool LinkModel::IsRing(std::size_t bytes) const noexcept {
+  return !IsFlat(bytes) && (bytes > small_bytes || small_bytes == 0);
+}
 
 AllReduceShape LinkModel::ShapeOf(std::size_t bytes) const noexcept {
   if (node_count < 2) return {};
   const auto nodes = static_cast<unsigned>(node_count);
   const auto size = static_cast<double>(bytes);
-  if (bytes > small_bytes || small_bytes == 0) {
+  if (IsFlat(bytes)) return {2, 2.0 * (node_count - 1) * size};
+  if (IsRing(bytes)) {
     return {2 * (node_count - 1), 2.0 * (node_count - 1) / node_count * size};
   }
   // Nodes beyond a power of two give their input to another, and get the result, in two rounds more.
@@ -21,8 +36,10 @@ AllReduceShape LinkModel::ShapeOf(std::size_t bytes) const noexcept {
 std::size_t SmallBytesOf(const LinkModel& link, std::size_t most) noexcept {
   if (link.node_count < 2) return most;
   LinkModel doubling = link;
+  doubling.flat_bytes = 0;
   doubling.small_bytes = most;
   LinkModel ring = link;
+  ring.flat_bytes = 0;
   ring.small_bytes = 0;
   // Both times are straight lines; doubling's begins lower, and where they meet is what is asked for.
   const AllReduceShape few = doubling.ShapeOf(std::min<std::size_t>(1, most));

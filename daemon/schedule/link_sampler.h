@@ -42,7 +42,7 @@ class LinkSampler {
     TimePoint finished;
   };
 
-  // `link` tells nodes and small_bytes; the rest of it is ignored. `chunk_bytes`: of one message of a ring.
+  // `link` tells nodes, small_bytes and flat_bytes; the rest of it is ignored. `chunk_bytes`: of one message of a ring.
   LinkSampler(const LinkModel& link, std::size_t chunk_bytes)
       : link_(link), chunk_bytes_(chunk_bytes) {}
 
@@ -77,7 +77,7 @@ class LinkSampler {
     TimePoint finished;
   };
 
-  bool IsSmall(std::size_t bytes) const { return bytes <= link_.small_bytes; }
+  bool IsSmall(std::size_t bytes) const { return !link_.IsRing(bytes); }
   void EndOne();
   // What one operation that nothing overlapped with says.
   std::optional<std::chrono::nanoseconds> TimeAlone(const Burst& burst) const;

@@ -56,12 +56,24 @@ TEST_CASE("RenderPlans: shows the link, the plans beside each other, and each bu
   CHECK_THAT(text, Contains("learned: planned from measurements"));
   CHECK_THAT(text, Contains("planned anew from measurements, 2 times, epoch 9"));
   CHECK_THAT(text, Contains("measured, 45 us and 0.94 Gbit/s from 1,280 all-reduces"));
-  CHECK_THAT(text, Contains("up to 32 KiB by recursive doubling"));
+  CHECK_THAT(text, Contains("20 us besides; up to 32 KiB by recursive doubling, above by a ring"));
   CHECK_THAT(text, Contains("95.1 ms, 15.1 ms after the last tensor\n"));
   CHECK_THAT(text, Contains("105 ms, 24.6 ms after the last tensor (+10.0 %)"));
   CHECK_THAT(text,
              Contains("34.1 ms") && Contains("36.2 ms") && Contains("7.77 ms") && Contains("123"));
   CHECK_THAT(text, Contains("fc.weight") && Contains("conv1.weight"));
+}
+
+TEST_CASE("RenderPlans: names the algorithms that are in use") {
+  v1::CommunicatorsReply reply = Planned();
+  v1::LinkFigures& link = *reply.mutable_communicators(0)->mutable_plan()->mutable_link();
+  link.set_flat_all_reduce_bytes(8 << 10);
+  CHECK_THAT(RenderPlans(reply, false),
+             Contains("up to 8 KiB through one node, up to 32 KiB by recursive doubling, above"));
+  link.set_small_all_reduce_bytes(0);
+  CHECK_THAT(RenderPlans(reply, false), Contains("up to 8 KiB through one node, above by a ring"));
+  link.set_flat_all_reduce_bytes(0);
+  CHECK_THAT(RenderPlans(reply, false), Contains("besides; all by a ring"));
 }
 
 TEST_CASE("RenderPlans: says why there is no plan") {

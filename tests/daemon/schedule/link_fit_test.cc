@@ -45,6 +45,21 @@ TEST_CASE("LinkModel: small all-reduces take recursive doubling's rounds") {
   CHECK(Link(microseconds(1), 1e9, 1, kKiB).ShapeOf(kKiB).rounds == 0);
 }
 
+TEST_CASE("LinkModel: the smallest all-reduces of a few nodes go through one of them") {
+  LinkModel link = Link(microseconds(1), 1e9, 4, 32 * kKiB);
+  link.flat_bytes = 12 * kKiB;
+  CHECK(link.ShapeOf(4 * kKiB).rounds == 2);
+  CHECK(link.ShapeOf(4 * kKiB).line_bytes == 24.0 * kKiB);
+  CHECK(link.ShapeOf(4 * kKiB + 1).line_bytes == 2.0 * (4 * kKiB + 1));
+  CHECK_FALSE(link.IsRing(4 * kKiB));
+  CHECK_FALSE(link.IsRing(32 * kKiB));
+  CHECK(link.IsRing(32 * kKiB + 1));
+  link.node_count = 2;
+  CHECK(link.ShapeOf(kKiB).rounds == 1);
+  link.node_count = 17;
+  CHECK_FALSE(link.IsFlat(1));
+}
+
 TEST_CASE("SmallBytesOf: where doubling and ring take equally long") {
   const int nodes = GENERATE(3, 4, 5, 8, 12, 64);
   CAPTURE(nodes);
