@@ -150,6 +150,10 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
   };
   for (const auto& [query, command] : queries) {
     AddQueryOptions(*command, line.query, query != Query::kStatus);
+    if (query == Query::kCommunicators) {
+      command->add_flag("--plan", line.query.plan,
+                        "the buckets, predicted and measured, and what other plans would cost");
+    }
   }
   CLI::App* run = AddRun(app, line.run);
   CLI::App* version =

@@ -13,6 +13,7 @@
 #include "client/cli/admin_client.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/json_output.h"
+#include "client/cli/plan_view.h"
 #include "client/cli/views.h"
 
 namespace ringd::cli {
@@ -50,7 +51,8 @@ absl::StatusOr<std::string> Ask(AdminClient& client, const QueryOptions& options
     case Query::kJobs:
       return Present(client.ListJobs(options.job_id, deadline), &RenderJobs, how);
     case Query::kCommunicators:
-      return Present(client.ListCommunicators(options.job_id, deadline), &RenderCommunicators, how);
+      return Present(client.ListCommunicators(options.job_id, deadline),
+                     options.plan ? &RenderPlans : &RenderCommunicators, how);
     case Query::kQueues:
       return Present(client.ListQueues(options.job_id, deadline), &RenderQueues, how);
   }

@@ -14,6 +14,7 @@ struct QueryOptions {
   std::string socket;  // empty: RINGD_SOCKET, else the default
   std::string job_id;  // of the lists; empty: all jobs
   bool json = false;
+  bool plan = false;         // of communicators: show what is planned
   double watch_seconds = 0;  // 0: once. JSON is then one line each time
 };
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/human_units.h"
+#include "client/cli/plan_view.h"
 #include "client/cli/table.h"
 
 namespace ringd::cli {
@@ -17,6 +18,7 @@ namespace {
 
 // Pending tensors shown of one rank; --json has all that ringd tells.
 constexpr int kPendingShown = 8;
+constexpr int kRingShown = 12;
 // Labels of a block's lines are padded to this.
 constexpr std::size_t kLabelWidth = 14;
 
@@ -71,6 +73,16 @@ std::string LearnedText(const v1::Communicator& communicator) {
                       Count(communicator.schedule_departures(), "departure", "departures"));
 }
 
+// The first nodes of the ring by name.
+std::string RingText(const v1::Communicator& communicator) {
+  const auto shown = std::min(communicator.ring_size(), kRingShown);
+  const std::vector<std::string> names(communicator.ring().begin(),
+                                       communicator.ring().begin() + shown);
+  const int more = communicator.ring_size() - shown;
+  return absl::StrCat(absl::StrJoin(names, " > "),
+                      more > 0 ? absl::StrCat(" > ", more, " more") : "", " > ", names.front());
+}
+
 std::string RenderCommunicator(const v1::Communicator& communicator, bool colours) {
   std::string out = absl::StrCat(
       Paint(absl::StrCat("job ", communicator.job_id(), ", ", communicator.name()), Colour::kBold,
@@ -103,6 +115,12 @@ std::string RenderCommunicator(const v1::Communicator& communicator, bool colour
                         " in all, ", HumanNumber(communicator.negotiation_messages_per_step()),
                         " in the last step")),
       Line("schedule", LearnedText(communicator)));
+  if (!communicator.ring().empty()) {
+    absl::StrAppend(&out, Line("ring", RingText(communicator)));
+  }
+  if (!communicator.plan().fusion().empty()) {
+    absl::StrAppend(&out, Line("link", DescribeLink(communicator.plan().link())));
+  }
 
   Table links({{"TO NODE", Align::kRight}, {"HOST"}, {"TRANSPORTS"}});
   for (const v1::Link& link : communicator.links()) {

@@ -9,6 +9,9 @@
 
 namespace ringd {
 
+// Of a size: what is measured decides.
+inline constexpr std::uint64_t kAutoBytes = UINT64_MAX;
+
 // Plain values; made by LoadConfig and constant afterwards. Every field is a row of the table in
 // setting_table.cc, which names its key, what is allowed and the words of --help; the comments here
 // are for readers of code.
@@ -50,6 +53,9 @@ struct Config {
   std::chrono::nanoseconds drain_timeout = std::chrono::seconds(60);         // 0: no limit
 
   // ---- schedule and transport ----
+  // Names of nodes: those of a job that are named come in this order in its ring, the others behind them.
+  std::vector<std::string> ring_order;
+  std::string fusion = "learned";  // see fusion_setting.h
   std::uint64_t fusion_threshold = std::uint64_t{64} << 20;
   bool learn_schedule = true;
   // How long the engine looks for work before it sleeps.
@@ -65,7 +71,7 @@ struct Config {
   // All-reduces over a few nodes go through one of them up to this size times the others' number.
   std::uint64_t flat_all_reduce_bytes = std::uint64_t{32} << 10;
   // Up to these sizes a latency-optimal algorithm is used instead of the ring; at most chunk_bytes.
-  std::uint64_t small_all_reduce_bytes = std::uint64_t{32} << 10;
+  std::uint64_t small_all_reduce_bytes = kAutoBytes;
   std::uint64_t small_broadcast_bytes = std::uint64_t{32} << 10;
 
   // ---- what ringd writes ----

@@ -93,7 +93,7 @@ void CheckTogether(LoadedConfig& loaded, std::uint64_t memory_bytes,
   for (const auto& [key, bytes] :
        {std::pair("small_all_reduce_bytes", config.small_all_reduce_bytes),
         std::pair("small_broadcast_bytes", config.small_broadcast_bytes)}) {
-    if (bytes > config.chunk_bytes) {
+    if (bytes > config.chunk_bytes && bytes != kAutoBytes) {
       errors.push_back(absl::StrCat(OriginOf(loaded, key), ": ", key, " = ", FormatBytes(bytes),
                                     " is more than chunk_bytes; allowed: up to ",
                                     FormatBytes(config.chunk_bytes)));

@@ -66,8 +66,16 @@ std::vector<Setting> MakeTable() {
       {"drain_timeout", Kind::kDuration, &C::drain_timeout,
        "how long SIGTERM lets running jobs go on; 0: until they end", 0, Nanos(hours(24 * 7))},
 
+      {"ring_order", Kind::kList, &C::ring_order,
+       "names of nodes in the order in which a job's ring is to pass through them; others come "
+       "behind"},
+      {"fusion", Kind::kFusion, &C::fusion,
+       "which tensors travel together: learned (planned from measurements), pinned (planned once), "
+       "a size "
+       "(buckets filled up to it), or off (each alone)"},
       {"fusion_threshold", Kind::kBytes, &C::fusion_threshold,
-       "bytes up to which ready tensors are fused into one bucket; 0: no fusion", 0, 64 * kGiB},
+       "the most that a learned bucket holds, and tensors that are not learned yet are fused up to",
+       0, 64 * kGiB},
       {"learn_schedule", Kind::kSwitch, &C::learn_schedule,
        "learn a job's order of tensors, and then start buckets without negotiation"},
       {"spin", Kind::kDuration, &C::spin, "how long the engine looks for work before it sleeps", 0,
@@ -90,8 +98,11 @@ std::vector<Setting> MakeTable() {
       {"flat_all_reduce_bytes", Kind::kBytes, &C::flat_all_reduce_bytes,
        "all-reduces over 3 to 16 nodes go through one node if it receives at most this", 0,
        256 * kKiB},
-      {"small_all_reduce_bytes", Kind::kBytes, &C::small_all_reduce_bytes,
-       "all-reduces up to this size take the algorithm with the fewest steps", 0, 128 * kKiB},
+      {"small_all_reduce_bytes", Kind::kBytesOrAuto, &C::small_all_reduce_bytes,
+       "other all-reduces up to this size take recursive doubling, larger ones the ring; auto: "
+       "what is faster "
+       "on the link that an earlier job has measured, 32KiB before that",
+       0, 128 * kKiB},
       {"small_broadcast_bytes", Kind::kBytes, &C::small_broadcast_bytes,
        "broadcasts up to this size take the algorithm with the fewest steps", 0, 128 * kKiB},
 

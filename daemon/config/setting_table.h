@@ -22,12 +22,14 @@ enum class SettingKind : std::uint8_t {
   kChoice,      // one of `choices`
   kList,        // texts, separated by commas
   kAddress,     // host:port
+  kFusion,      // learned, pinned, off or a size
   kPath,        // an absolute path or nothing
   kSwitch,      // true or false
   kCount,       // an integer
   kPowerOfTwo,  // an integer
   kMode,        // permission bits, octal
   kBytes,
+  kBytesOrAuto,  // a size, or "auto"
   kDuration,
 };
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "daemon/config/fusion_setting.h"
 #include "daemon/config/host_port.h"
 #include "daemon/config/quantity.h"
 #include "daemon/config/setting_table.h"
@@ -18,6 +19,7 @@
 namespace ringd {
 namespace {
 
+constexpr absl::string_view kAutoWord = "auto";
 constexpr absl::string_view kTrueWords[] = {"true", "yes", "on", "1"};
 constexpr absl::string_view kFalseWords[] = {"false", "no", "off", "0"};
 
@@ -34,9 +36,10 @@ bool HasControlCharacter(absl::string_view text) {
 
 absl::StatusOr<std::uint64_t> ParseNumber(const Setting& setting, absl::string_view text) {
   std::uint64_t value = 0;
-  if (setting.kind == SettingKind::kBytes) {
+  if (setting.kind == SettingKind::kBytesOrAuto && text == kAutoWord) return kAutoBytes;
+  if (setting.kind == SettingKind::kBytes || setting.kind == SettingKind::kBytesOrAuto) {
     absl::StatusOr<std::uint64_t> bytes = ParseBytes(text);
-    if (!bytes.ok()) return bytes;
+    if (!bytes.ok()) return setting.kind == SettingKind::kBytes ? bytes : Refuse(setting);
     value = *bytes;
   } else if (setting.kind == SettingKind::kMode) {
     const absl::string_view digits = absl::StripPrefix(text, "0o");
@@ -67,13 +70,19 @@ absl::Status CheckText(const Setting& setting, absl::string_view text) {
       return text.empty() || absl::StartsWith(text, "/") ? absl::OkStatus() : Refuse(setting);
     case SettingKind::kAddress:
       return ParseHostPort(text).status();
+    case SettingKind::kFusion:
+      return ParseFusion(text).status();
     default:
       return absl::OkStatus();
   }
 }
 
 std::string FormatNumber(const Setting& setting, std::uint64_t value) {
-  if (setting.kind == SettingKind::kBytes) return FormatBytes(value);
+  if (setting.kind == SettingKind::kBytesOrAuto && value == kAutoBytes)
+    return std::string(kAutoWord);
+  if (setting.kind == SettingKind::kBytes || setting.kind == SettingKind::kBytesOrAuto) {
+    return FormatBytes(value);
+  }
   if (setting.kind == SettingKind::kMode) return absl::StrFormat("0o%03o", value);
   return absl::StrCat(value);
 }
@@ -108,6 +117,8 @@ std::string AllowedValues(const Setting& setting) {
       return "a list of names, such as [\"a\", \"b\"] in the file and \"a,b\" elsewhere";
     case SettingKind::kAddress:
       return "host:port";
+    case SettingKind::kFusion:
+      return std::string(kAllowedFusion);
     case SettingKind::kPath:
       return "an absolute path";
     case SettingKind::kSwitch:
@@ -121,6 +132,9 @@ std::string AllowedValues(const Setting& setting) {
     case SettingKind::kBytes:
       return absl::StrCat("a size such as \"64MiB\", between ", FormatBytes(setting.minimum),
                           " and ", FormatBytes(setting.maximum));
+    case SettingKind::kBytesOrAuto:
+      return absl::StrCat("auto, or a size such as \"16KiB\", between ",
+                          FormatBytes(setting.minimum), " and ", FormatBytes(setting.maximum));
     case SettingKind::kDuration:
       return absl::StrCat("a duration such as \"5s\", between ", duration(setting.minimum), " and ",
                           duration(setting.maximum));
@@ -185,9 +199,10 @@ std::string FormatSetting(const Setting& setting, const Config& config) {
           [&](bool Config::*field) { return std::string(config.*field ? "true" : "false"); },
           [&](std::uint64_t Config::*field) {
             const std::string text = FormatNumber(setting, config.*field);
-            return setting.kind == SettingKind::kBytes || setting.kind == SettingKind::kMode
-                       ? Quote(text)
-                       : text;
+            const bool is_text = setting.kind == SettingKind::kBytes ||
+                                 setting.kind == SettingKind::kBytesOrAuto ||
+                                 setting.kind == SettingKind::kMode;
+            return is_text ? Quote(text) : text;
           },
           [&](std::chrono::nanoseconds Config::*field) {
             return Quote(FormatDuration(config.*field));

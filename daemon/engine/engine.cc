@@ -26,6 +26,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport, Peer
       started_(Clock::now()),
       transport_(std::move(transport)),
       network_(network),
+      plans_(options_.config.state_dir),
       links_(std::make_unique<LinkSwitch>(network)) {
   events_.Add(commands_.event_fd(), EventKind::kCommands);
   if (transport_ != nullptr) events_.Add(transport_->event_fd(), EventKind::kTransport);

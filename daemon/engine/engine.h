@@ -24,6 +24,7 @@
 #include "daemon/engine/link_switch.h"
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/job_coordinator.h"
+#include "daemon/jobs/plan_store.h"
 #include "daemon/peers/peer_network.h"
 #include "daemon/sessions/session.h"
 #include "daemon/sessions/session_resources.h"
@@ -136,6 +137,7 @@ class Engine final : public EngineControl, private PeerEvents {
 
   std::map<SessionId, SessionEntry> sessions_;
   std::unordered_map<std::string, SessionId> tokens_;
+  PlanStore plans_;                       // before the coordinators that use it
   std::list<std::unique_ptr<Job>> jobs_;  // before the links that point at them
   std::list<std::unique_ptr<JobCoordinator>> coordinators_;
   std::unique_ptr<LinkSwitch> links_;

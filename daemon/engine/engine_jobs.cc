@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/config/fusion_setting.h"
 #include "daemon/engine/engine.h"
 #include "daemon/logging/log.h"
 #include "daemon/peers/secure_random.h"
@@ -106,9 +107,7 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_poin
   options.stall_warning = options_.config.stall_warning;
   options.operation_timeout =
       OrDefault(request.operation_timeout_ms(), options_.config.operation_timeout);
-  options.fusion_threshold_bytes = request.fusion_threshold_bytes() > 0
-                                       ? request.fusion_threshold_bytes()
-                                       : options_.config.fusion_threshold;
+  options.fusion_threshold_bytes = request.fusion_threshold_bytes();
   const bool coordinates_here = request.size() == request.local_size() ||
                                 options.rendezvous.empty() ||
                                 options.rendezvous == options_.peer_address;
@@ -159,7 +158,12 @@ JobCoordinator* Engine::OpenCoordinator(const Job::Options& job) {
   options.start_timeout = job.start_timeout;
   options.algorithms = options_.algorithms;
   options.learn = options_.config.learn_schedule;
-  options.fusion_threshold_bytes = job.fusion_threshold_bytes;
+  options.fusion = ParseFusion(options_.config.fusion).value_or(FusionPolicy());
+  options.fusion_threshold_bytes = options_.config.fusion_threshold;
+  options.asked_threshold_bytes = job.fusion_threshold_bytes;
+  options.plans = &plans_;
+  options.choose_small_all_reduces = options_.config.small_all_reduce_bytes == kAutoBytes;
+  options.ring_order = options_.config.ring_order;
   coordinators_.push_back(
       std::make_unique<JobCoordinator>(std::move(options), links_.get(), Clock::now()));
   return coordinators_.back().get();

@@ -87,6 +87,10 @@ absl::Status Job::CheckJoin(const v1::JoinRequest& request) const {
         "job '", options_.job_id, "': rank ", request.rank(),
         " has another job secret than the ranks that joined before (RINGD_JOB_SECRET)"));
   }
+  if (request.fusion_threshold_bytes() != options_.fusion_threshold_bytes) {
+    return differs("fusion threshold", request.fusion_threshold_bytes(),
+                   options_.fusion_threshold_bytes);
+  }
   for (const auto& [local_rank, member] : members_) {
     if (member.rank.value() == request.rank() || local_rank.value() == request.local_rank()) {
       return absl::AlreadyExistsError(absl::StrCat(
@@ -183,6 +187,9 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
       return;
     case v1::CoordinatorMessage::kStallInquiry:
       OnStallInquiry(message.stall_inquiry());
+      return;
+    case v1::CoordinatorMessage::kPlan:
+      plan_ = message.plan();
       return;
     case v1::CoordinatorMessage::kStallVerdict:
       OnStallVerdict(message.stall_verdict(), now);

@@ -53,7 +53,7 @@ class Job {
     std::chrono::nanoseconds start_timeout{};
     std::chrono::nanoseconds stall_warning{};
     std::chrono::nanoseconds operation_timeout{};  // 0: none
-    std::uint64_t fusion_threshold_bytes = 0;
+    std::uint64_t fusion_threshold_bytes = 0;      // that the ranks ask for; 0: none
   };
   enum class State { kJoining, kRunning, kFailed };
 
@@ -170,6 +170,7 @@ class Job {
   Clock::time_point last_left_;
   // How long a tensor must have waited before the coordinator is asked again.
   std::chrono::nanoseconds next_stall_report_{};
+  v1::Plan plan_;  // as the coordinator told it last
   v1::StallVerdict verdict_;
   Clock::time_point verdict_at_;
 };

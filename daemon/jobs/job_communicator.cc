@@ -23,6 +23,16 @@ std::string MetaKey(const TensorMeta& meta) {
   return key;
 }
 
+// What the meter wants to know of the link before it has measured anything.
+LinkModel LinkOf(const Membership& membership) {
+  LinkModel link;
+  link.node_count = membership.node_count();
+  link.small_bytes = std::min<std::size_t>(membership.algorithms.small_all_reduce_bytes,
+                                           membership.algorithms.chunk_bytes);
+  link.flat_bytes = membership.algorithms.flat_all_reduce_bytes;
+  return link;
+}
+
 }  // namespace
 
 JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membership> membership,
@@ -33,7 +43,8 @@ JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membersh
       members_(std::move(members)),
       way_(std::move(way)),
       link_(link),
-      scheduler_(options_.scheduler) {}
+      scheduler_(options_.scheduler),
+      meter_(LinkOf(*membership_), membership_->algorithms.chunk_bytes) {}
 
 JobCommunicator::~JobCommunicator() {
   // The backend lets go of the buffers before the executions that own them go.
@@ -137,6 +148,7 @@ absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
     absl::StatusOr<std::size_t> advanced = AdvanceWire(now);
     if (!advanced.ok()) return advanced.status();
     work += *advanced;
+    ReportMeasurements(now);
   }
   const JobCommunicatorCounters counted = counters();
   bytes_rate_.Sample(counted.payload_bytes, now);
@@ -169,6 +181,7 @@ bool JobCommunicator::TakeActions(Clock::time_point now) {
 
 void JobCommunicator::Retire(std::uint32_t channel) {
   layouts_.erase(channel);
+  meter_.Forget(channel);
   // What has been started but not posted must still find the messages that came early for it.
   const bool unposted = std::any_of(to_post_.begin(), to_post_.end(),
                                     [channel](OperationId id) { return id.channel == channel; });

@@ -24,6 +24,7 @@
 #include "daemon/jobs/local_group.h"
 #include "daemon/jobs/membership.h"
 #include "daemon/jobs/rate_window.h"
+#include "daemon/jobs/wire_meter.h"
 #include "daemon/logging/log.h"
 #include "daemon/schedule/node_scheduler.h"
 #include "daemon/sessions/session.h"
@@ -125,6 +126,7 @@ class JobCommunicator final : private LocalRankView {
   bool CombinesLocally() const noexcept { return way_.local != nullptr; }
   NodeSchedulerStatus SchedulerStatus() const { return scheduler_.Status(); }
   CommunicatorStatistics WireStatistics() const;
+  WireMeter::ChannelTime TimeOf(std::uint32_t channel) const { return meter_.TimeOf(channel); }
   double BytesPerSecond(Clock::time_point now) const;
   double OperationsPerSecond(Clock::time_point now) const;
   double BusyShare(Clock::time_point now) const;
@@ -166,6 +168,7 @@ class JobCommunicator final : private LocalRankView {
   absl::Status DescribeHealth() const;
   absl::Status DescribeOutcome(const Completion& completion) const;
   void CountBusy(Clock::time_point now) noexcept;
+  void ReportMeasurements(Clock::time_point now);
 
   Options options_;
   std::shared_ptr<const Membership> membership_;
@@ -187,6 +190,8 @@ class JobCommunicator final : private LocalRankView {
   std::unordered_map<OperationId, std::unique_ptr<Execution>> released_;
 
   std::size_t negotiated_bytes_ = 0;  // fusion buffers of posted operations of channel 0
+
+  WireMeter meter_;
 
   absl::Status failure_;
   std::size_t waiting_ = 0;  // submissions that have not ended

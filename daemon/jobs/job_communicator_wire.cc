@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/jobs/job_communicator.h"
+#include "daemon/peers/measurement_conversion.h"
 
 namespace ringd {
 namespace {
@@ -53,6 +54,7 @@ absl::StatusOr<std::size_t> JobCommunicator::PostToWire(Clock::time_point now) {
     const NodeIndex root = membership_->NodeOf(first.meta.root_rank);
     if (!way_.wire->TryPost(running.execution->Request(root))) break;
     running.posted = true;
+    meter_.OnPosted();
     if (id.channel == 0) negotiated_bytes_ += bytes;
     it = to_post_.erase(it);
     ++work;
@@ -74,6 +76,7 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceWire(Clock::time_point now) 
       if (found == running_.end() || completion.outcome != CollectiveOutcome::kDone) {
         // The backend touches its buffer no more.
         released_.erase(completion.id);
+        meter_.OnAbandoned();
         if (found == running_.end()) continue;
         if (failure.ok() && !failed()) failure = DescribeOutcome(completion);
         if (completion.id.channel == 0) {
@@ -85,6 +88,7 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceWire(Clock::time_point now) 
       const std::unique_ptr<Execution> done = std::move(found->second.execution);
       running_.erase(found);
       if (completion.id.channel == 0) negotiated_bytes_ -= done->layout().bytes();
+      meter_.OnCompleted(done->layout().kind(), done->layout().bytes(), completion);
       Finish(*done, Clock::now());
     }
   }
@@ -94,6 +98,13 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceWire(Clock::time_point now) 
     if (absl::Status health = DescribeHealth(); !health.ok()) return health;
   }
   return work;
+}
+
+void JobCommunicator::ReportMeasurements(Clock::time_point now) {
+  const Epoch epoch = scheduler_.epoch();
+  if (failed() || !meter_.IsDue(/*idle=*/waiting_ == 0, epoch, now)) return;
+  const NodeMeasurements measurements{meter_.TakeReport(epoch, now), scheduler_.TakeReadiness()};
+  if (!measurements.empty()) link_->Send(ToProto(measurements));
 }
 
 absl::Status JobCommunicator::DescribeHealth() const {

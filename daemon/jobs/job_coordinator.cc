@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "daemon/jobs/ring_order.h"
+#include "daemon/peers/measurement_conversion.h"
 #include "daemon/peers/schedule_conversion.h"
 
 namespace ringd {
@@ -12,6 +14,9 @@ namespace {
 
 // Who is turned away may come again and again.
 constexpr std::size_t kTurnedAwayNamed = 3;
+
+// What was learned is also kept while a job runs: its end may be that of ringd.
+constexpr std::chrono::nanoseconds kBetweenKeepings = std::chrono::minutes(1);
 
 v1::CoordinatorMessage FailureMessage(const absl::Status& cause, bool node_lost = false) {
   v1::CoordinatorMessage message;
@@ -91,6 +96,17 @@ void JobCoordinator::AddNode(LinkId link, const v1::Hello& hello, Clock::time_po
                                                  ", those on ", present, " said ", options_.size)));
     return;
   }
+  if (hello.fusion_threshold_bytes() != options_.asked_threshold_bytes) {
+    const auto asked = [](std::uint64_t bytes) {
+      return bytes == 0 ? std::string("no fusion threshold")
+                        : absl::StrCat("a fusion threshold of ", bytes, " bytes");
+    };
+    Fail(absl::InvalidArgumentError(
+        absl::StrCat("job '", options_.job_id, "': the ranks on ", hello.node_name(), " ask for ",
+                     asked(hello.fusion_threshold_bytes()), ", those on ", present, " for ",
+                     asked(options_.asked_threshold_bytes), " (RINGD_FUSION_THRESHOLD)")));
+    return;
+  }
   if (hello.start_timeout_ms() > 0) {
     // The most patient node decides: it may know that a slow one is coming.
     start_deadline_ =
@@ -155,23 +171,17 @@ void JobCoordinator::StartIfComplete() {
   }
   std::sort(order.begin(), order.end(),
             [&](const Node* a, const Node* b) { return lowest(a) < lowest(b); });
+  OrderRing(options_.ring_order, order);
 
   Membership membership;
   membership.wire_id = options_.wire_id;
   membership.generation = options_.generation;
   membership.algorithms = options_.algorithms;
-  CoordinatorConfig config;
   for (std::size_t i = 0; i < order.size(); ++i) {
     order[i]->index = NodeIndex(static_cast<int>(i));
     membership.nodes.push_back(*order[i]);
-    config.node_names.push_back(order[i]->name);
   }
-  static_assert(CoordinatorConfig{}.max_buckets < kMaxInFlightOperations);
-  config.learn = options_.learn;
-  config.fusion_threshold_bytes = options_.fusion_threshold_bytes;
-  config.link = options_.link;
-  schedule_ = std::make_unique<Coordinator>(
-      config, std::make_unique<CostModelPlanner>(options_.fusion_threshold_bytes));
+  StartSchedule(membership);
   v1::CoordinatorMessage message;
   *message.mutable_membership() = ToProto(membership);
   for (const auto& [link, node] : nodes_) {
@@ -194,6 +204,8 @@ void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Cloc
       return;
     case v1::NodeMessage::kRanksLeft: {
       if (message.ranks_left().ranks_size() > node.local_size) return;
+      // Before their tensors go, and with them the buckets.
+      KeepPlan();
       node.left += static_cast<std::size_t>(message.ranks_left().ranks_size());
       v1::CoordinatorMessage relay;
       *relay.mutable_ranks_left() = message.ranks_left();
@@ -212,12 +224,18 @@ void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Cloc
     default:
       break;
   }
-  absl::StatusOr<NodeMessage> scheduling = FromProto(message);
-  absl::Status status = scheduling.status();
-  if (status.ok() && schedule_ == nullptr) {
+  absl::Status status;
+  if (schedule_ == nullptr) {
     status = absl::FailedPreconditionError("a scheduling message before the job has started");
+  } else if (message.has_measurements()) {
+    absl::StatusOr<NodeMeasurements> measured = FromProto(message.measurements());
+    status = measured.status();
+    if (status.ok()) tuner_->OnMeasurements(node.index, *std::move(measured));
+  } else {
+    absl::StatusOr<NodeMessage> scheduling = FromProto(message);
+    status = scheduling.status();
+    if (status.ok()) status = schedule_->OnMessage(node.index, *scheduling, now);
   }
-  if (status.ok()) status = schedule_->OnMessage(node.index, *scheduling, now);
   if (!status.ok()) {
     Fail(absl::InternalError(
         absl::StrCat("ringd on ", node.name, " broke the protocol: ", status.message())));
@@ -263,11 +281,23 @@ void JobCoordinator::Advance(Clock::time_point now) {
   }
   if (state_ != State::kRunning) return;
   if (inquiry_.open && now - inquiry_.asked > std::chrono::seconds(1)) Conclude(now);
-  if (!schedule_dirty_) return;
-  schedule_dirty_ = false;
-  outgoing_.clear();
-  schedule_->Flush(now, outgoing_);
-  for (const CoordinatorMessage& message : outgoing_) Broadcast(ToProto(message));
+  if (schedule_dirty_) {
+    schedule_dirty_ = false;
+    const bool tuned = tuner_->Tune(*schedule_, now);
+    outgoing_.clear();
+    schedule_->Flush(now, outgoing_);
+    for (const CoordinatorMessage& message : outgoing_) {
+      plan_untold_ = plan_untold_ || std::holds_alternative<Schedule>(message) ||
+                     std::holds_alternative<Retire>(message);
+      Broadcast(ToProto(message));
+    }
+    plan_untold_ = plan_untold_ || tuned;
+    if (tuned && now >= next_keeping_) {
+      next_keeping_ = now + kBetweenKeepings;
+      KeepPlan();
+    }
+  }
+  if (plan_untold_ && now >= next_telling_) TellPlan(now);
 }
 
 void JobCoordinator::Broadcast(const v1::CoordinatorMessage& message) {
@@ -284,6 +314,7 @@ void JobCoordinator::Fail(const absl::Status& cause) { FailWith(cause, /*node_lo
 
 void JobCoordinator::FailWith(const absl::Status& cause, bool node_lost) {
   if (state_ == State::kFailed) return;
+  KeepPlan();
   state_ = State::kFailed;
   failure_ = cause;
   Broadcast(FailureMessage(cause, node_lost));

@@ -16,9 +16,12 @@
 #include "absl/status/status.h"
 #include "backends/communicator.h"
 #include "daemon/jobs/membership.h"
+#include "daemon/jobs/plan_store.h"
 #include "daemon/logging/log.h"
 #include "daemon/peers/peer_network.h"
 #include "daemon/schedule/coordinator.h"
+#include "daemon/schedule/fusion_policy.h"
+#include "daemon/schedule/plan_tuner.h"
 #include "proto/base/clock.h"
 #include "proto/rpc/peer.pb.h"
 
@@ -51,9 +54,18 @@ class JobCoordinator {
     CommunicatorId communicator;  // of the job on this node, for the log
     std::chrono::nanoseconds start_timeout{};
     AlgorithmOptions algorithms;
+    // small_all_reduce_bytes follows the link, once that is known.
+    bool choose_small_all_reduces = false;
+    std::vector<std::string> ring_order;  // node names; others come behind
     bool learn = true;
-    std::size_t fusion_threshold_bytes = 0;
+    FusionPolicy fusion;
+    std::size_t fusion_threshold_bytes = 0;  // the most a bucket may hold
+    // The threshold that the job's ranks ask for, which then is its policy; 0: none. All nodes must say
+    // the same.
+    std::size_t asked_threshold_bytes = 0;
     LinkModel link;
+    PlanStore* plans =
+        nullptr;  // of earlier jobs; null: none, and nothing is kept. Must outlive this
   };
 
   JobCoordinator(Options options, NodeSender* sender, Clock::time_point now);
@@ -62,7 +74,9 @@ class JobCoordinator {
   std::uint32_t generation() const noexcept { return options_.generation; }
   uid_t uid() const noexcept { return options_.uid; }
   // True while Advance must be called although nothing happens.
-  bool NeedsTicks() const noexcept { return state_ == State::kJoining || inquiry_.open; }
+  bool NeedsTicks() const noexcept {
+    return state_ == State::kJoining || inquiry_.open || plan_untold_;
+  }
   // True while a new node may be added.
   bool Open() const noexcept { return state_ == State::kJoining; }
   // True when no node is connected and nothing can happen any more.
@@ -104,6 +118,9 @@ class JobCoordinator {
   LogFields Fields() const;
   void AddRank(LinkId link, const v1::RankInfo& info);
   void StartIfComplete();
+  void StartSchedule(Membership& membership);
+  void TellPlan(Clock::time_point now);
+  void KeepPlan();
   void Refuse(LinkId link, const absl::Status& reason);
   void FailWith(const absl::Status& cause, bool node_lost);
   void Broadcast(const v1::CoordinatorMessage& message);
@@ -122,6 +139,11 @@ class JobCoordinator {
   std::vector<std::string> turned_away_;
   std::unique_ptr<Coordinator> schedule_;
   bool schedule_dirty_ = false;
+  std::unique_ptr<PlanTuner> tuner_;
+  bool plan_untold_ = false;  // the nodes have not heard what is planned now
+  Clock::time_point next_telling_;
+  std::string nodes_key_;  // see NodesKey
+  Clock::time_point next_keeping_;
   std::vector<CoordinatorMessage> outgoing_;
   Inquiry inquiry_;
 };

@@ -117,6 +117,9 @@ void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
   SetName(out->mutable_backend(), membership.node_count() == 1 ? "shared memory"
                                   : transport_ == nullptr      ? "none"
                                                                : transport_->name());
+  if (membership.node_count() > 1) {
+    for (const MemberNode& node : membership.nodes) out->add_ring(node.name);
+  }
   DescribeMembers(out);
   const CommunicatorStatistics wire = communicator_->WireStatistics();
   std::uint64_t sent = 0;
@@ -156,6 +159,14 @@ void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
     if (bucket.tensors.empty()) continue;
     shown->set_first_tensor(bucket.tensors.front());
     shown->set_last_tensor(bucket.tensors.back());
+  }
+  if (membership.node_count() == 1) return;
+  *out->mutable_plan() = plan_;
+  for (v1::PlannedBucket& bucket : *out->mutable_plan()->mutable_buckets()) {
+    const WireMeter::ChannelTime time = communicator_->TimeOf(bucket.channel());
+    bucket.set_waited_ms(Seconds(time.waited) * 1e3);
+    bucket.set_measured_ms(Seconds(time.wire) * 1e3);
+    bucket.set_occurrences(time.count);
   }
 }
 

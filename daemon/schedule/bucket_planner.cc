@@ -196,16 +196,6 @@ void SortByReadiness(const std::vector<PlanTensor>& tensors, BucketPlan& plan) {
 
 }  // namespace
 
-nanoseconds LinkModel::AllReduceTime(std::size_t bytes) const noexcept {
-  if (node_count < 2) return operation_overhead;
-  const double share = 2.0 * (node_count - 1) / node_count;
-  const double seconds = share * static_cast<double>(bytes) / std::max(bytes_per_second, 1.0);
-  // A day is longer than any step; without the bound a tiny bandwidth would overflow.
-  const double bounded = std::min(seconds * 1e9, 8.64e13);
-  return operation_overhead + latency * (2 * (node_count - 1)) +
-         nanoseconds(static_cast<std::int64_t>(bounded));
-}
-
 BucketPlan CostModelPlanner::Plan(const std::vector<PlanTensor>& tensors,
                                   const LinkModel& link) const {
   BucketPlan plan;
@@ -251,15 +241,33 @@ BucketPlan ThresholdPlanner::Plan(const std::vector<PlanTensor>& tensors,
   return plan;
 }
 
+std::vector<BucketTimes> PredictBuckets(const std::vector<PlanTensor>& tensors,
+                                        const BucketPlan& plan, const LinkModel& link) {
+  std::vector<BucketTimes> times(plan.size());
+  std::vector<std::size_t> order(plan.size());
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    order[i] = i;
+    times[i].ready = BucketReady(tensors, plan[i]);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return times[a].ready != times[b].ready ? times[a].ready < times[b].ready
+                                            : plan[a].back() < plan[b].back();
+  });
+  nanoseconds link_free{0};
+  for (const std::size_t i : order) {
+    std::size_t bytes = 0;
+    for (std::size_t position : plan[i]) bytes += tensors[position].bytes;
+    times[i].start = std::max(link_free, times[i].ready);
+    times[i].end = link_free = times[i].start + link.AllReduceTime(bytes);
+  }
+  return times;
+}
+
 nanoseconds PredictStepTime(const std::vector<PlanTensor>& tensors, const BucketPlan& plan,
                             const LinkModel& link) {
-  BucketPlan sorted = plan;
-  SortByReadiness(tensors, sorted);
   nanoseconds finish{0};
-  for (const std::vector<std::size_t>& bucket : sorted) {
-    std::size_t bytes = 0;
-    for (std::size_t position : bucket) bytes += tensors[position].bytes;
-    finish = std::max(finish, BucketReady(tensors, bucket)) + link.AllReduceTime(bytes);
+  for (const BucketTimes& bucket : PredictBuckets(tensors, plan, link)) {
+    finish = std::max(finish, bucket.end);
   }
   return finish;
 }

@@ -9,19 +9,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "daemon/schedule/link_model.h"
+
 namespace ringd {
-
-// What an all-reduce costs on this communicator: 2(n-1) messages one after another, in which each
-// node sends 2(n-1)/n of the bytes.
-struct LinkModel {
-  std::chrono::nanoseconds latency = std::chrono::microseconds(30);  // one message, any size
-  double bytes_per_second = 1.25e9;                                  // one node's line, one way
-  // What an operation costs apart from its messages: scheduling, packing, completing.
-  std::chrono::nanoseconds operation_overhead = std::chrono::microseconds(20);
-  int node_count = 2;
-
-  std::chrono::nanoseconds AllReduceTime(std::size_t bytes) const noexcept;
-};
 
 struct PlanTensor {
   std::size_t bytes = 0;
@@ -64,7 +54,18 @@ class ThresholdPlanner final : public BucketPlanner {
   std::size_t threshold_bytes_;
 };
 
-// When the last bucket of the step is done if each starts as soon as it is full and the link is free.
+// When a bucket is full, starts and ends, since the start of the step, if each starts as soon as it is
+// full and the link is free.
+struct BucketTimes {
+  std::chrono::nanoseconds ready{0};
+  std::chrono::nanoseconds start{0};
+  std::chrono::nanoseconds end{0};
+};
+// In the order of `plan`.
+std::vector<BucketTimes> PredictBuckets(const std::vector<PlanTensor>& tensors,
+                                        const BucketPlan& plan, const LinkModel& link);
+
+// When the last of them is done.
 std::chrono::nanoseconds PredictStepTime(const std::vector<PlanTensor>& tensors,
                                          const BucketPlan& plan, const LinkModel& link);
 

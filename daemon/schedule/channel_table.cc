@@ -26,6 +26,16 @@ Channel ChannelTable::Remove(std::uint32_t number) {
   return channel;
 }
 
+void ChannelTable::SetReadiness(
+    const std::unordered_map<std::string, std::chrono::nanoseconds>& offsets) {
+  for (auto& [number, channel] : channels_) {
+    for (LearnedTensor& tensor : channel.tensors) {
+      const auto found = offsets.find(tensor.name);
+      if (found != offsets.end()) tensor.ready_offset = found->second;
+    }
+  }
+}
+
 Channel* ChannelTable::Find(std::uint32_t number) {
   const auto found = channels_.find(number);
   return found == channels_.end() ? nullptr : &found->second;

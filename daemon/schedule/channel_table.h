@@ -58,6 +58,9 @@ class ChannelTable {
   // Takes a channel out of the table.
   Channel Remove(std::uint32_t number);
 
+  // Tensors that are in no channel are ignored.
+  void SetReadiness(const std::unordered_map<std::string, std::chrono::nanoseconds>& offsets);
+
   // Null if there is none (any more).
   Channel* Find(std::uint32_t number);
   const std::map<std::uint32_t, Channel>& channels() const { return channels_; }

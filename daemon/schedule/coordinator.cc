@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
-#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/schedule/channel_table.h"
-#include "daemon/schedule/operation_batch.h"
-#include "daemon/schedule/period_learner.h"
+#include "daemon/schedule/coordinator_impl.h"
 
 namespace ringd {
 namespace {
@@ -18,70 +15,7 @@ using std::chrono::nanoseconds;
 // The least fill time expected of a bucket that was found slow, not broken.
 constexpr nanoseconds kMinPatientFill = std::chrono::milliseconds(20);
 
-LinkModel ForNodes(LinkModel link, std::size_t node_count) {
-  link.node_count = static_cast<int>(node_count);
-  return link;
-}
-
 }  // namespace
-
-class Coordinator::Impl {
- public:
-  Impl(CoordinatorConfig config, std::unique_ptr<const BucketPlanner> planner)
-      : config_(std::move(config)),
-        negotiation_(config_.node_names),
-        batch_(config_.fusion_threshold_bytes),
-        learner_(config_.periods_to_learn),
-        planner_(std::move(planner), ForNodes(config_.link, NodeCount())),
-        channels_(NodeCount()) {}
-
-  absl::Status OnMessage(NodeIndex from, const NodeMessage& message, TimePoint now);
-  void Flush(std::vector<CoordinatorMessage>& broadcasts);
-  void SetLinkModel(const LinkModel& link) { planner_.SetLink(ForNodes(link, NodeCount())); }
-  void Replan();
-  std::vector<StalledTensor> Stalled(TimePoint announced_before) const {
-    return negotiation_.Stalled(announced_before);
-  }
-  CoordinatorStatus Status() const;
-
- private:
-  std::size_t NodeCount() const { return config_.node_names.size(); }
-  std::size_t FreeBuckets() const {
-    return config_.max_buckets - std::min(config_.max_buckets, channels_.channels().size());
-  }
-
-  absl::Status Handle(NodeIndex from, const Ready& ready, TimePoint now);
-  absl::Status Handle(NodeIndex from, const Break& request, TimePoint now);
-  absl::Status Handle(NodeIndex from, const Frozen& frozen, TimePoint now);
-
-  // Whether an announcement made in `epoch` counts; an error if the node should have known better.
-  absl::StatusOr<bool> IsCurrent(const std::string& name, Epoch epoch) const;
-  bool LearnsNow(const std::string& announced);
-  void OnAgreed(const std::string& name, const NegotiationTable::Result& result, TimePoint now);
-
-  void Broadcast(CoordinatorMessage message);
-  void SendBatch();
-  void SendSchedule(std::vector<PlannedBucket> buckets);
-  void BeginRetirement(Retirement retirement);
-  void Finish(const Retirement& retirement);
-  Channel RetireChannel(std::uint32_t number, BreakReason reason);
-  void Reschedule(const Retirement& retirement, Channel channel);
-
-  const CoordinatorConfig config_;
-  NegotiationTable negotiation_;
-  OperationBatch batch_;
-  PeriodLearner learner_;
-  SchedulePlanner planner_;
-  ChannelTable channels_;
-  // For each tensor in a channel, the epoch of its schedule. A node that announces it in an earlier
-  // one did not know yet; that announcement is void.
-  std::unordered_map<std::string, Epoch> scheduled_since_;
-
-  std::uint32_t next_sequence_ = 0;
-  std::vector<CoordinatorMessage> outgoing_;
-  CoordinatorStatus counters_;  // without what Status() computes
-  std::uint64_t messages_at_period_start_ = 0;
-};
 
 // ---- what nodes say ---------------------------------------------------------------------------
 
@@ -122,18 +56,6 @@ absl::StatusOr<bool> Coordinator::Impl::IsCurrent(const std::string& name, Epoch
   if (epoch < scheduled->second) return false;
   return absl::InternalError(
       absl::StrCat("tensor '", name, "' was announced although it is scheduled"));
-}
-
-// At the end of a period: schedules what is stable. True if the announced tensor is scheduled by
-// that, and so its announcement void.
-bool Coordinator::Impl::LearnsNow(const std::string& announced) {
-  if (!config_.learn || !learner_.OnAnnounced(announced)) return false;
-  std::vector<LearnedTensor> stable = learner_.TakeStable();
-  if (stable.empty()) return false;
-  // Operations first: the schedule takes over its tensors from their next occurrence on.
-  SendBatch();
-  SendSchedule(planner_.Plan(std::move(stable), FreeBuckets()));
-  return scheduled_since_.count(announced) != 0;
 }
 
 void Coordinator::Impl::OnAgreed(const std::string& name, const NegotiationTable::Result& result,
@@ -208,13 +130,6 @@ void Coordinator::Impl::SendSchedule(std::vector<PlannedBucket> buckets) {
   }
   ++counters_.schedules_sent;
   Broadcast(std::move(schedule));
-}
-
-void Coordinator::Impl::Replan() {
-  Retirement retirement;
-  retirement.reason = BreakReason::kReplan;
-  retirement.channels = channels_.LiveChannels();
-  if (!retirement.channels.empty()) BeginRetirement(std::move(retirement));
 }
 
 void Coordinator::Impl::BeginRetirement(Retirement retirement) {
@@ -294,30 +209,6 @@ void Coordinator::Impl::Reschedule(const Retirement& retirement, Channel channel
   SendSchedule(std::move(buckets));
 }
 
-// ---- reports ----------------------------------------------------------------------------------
-
-CoordinatorStatus Coordinator::Impl::Status() const {
-  CoordinatorStatus status = counters_;
-  status.tensors_pending = negotiation_.size();
-  std::vector<PlannedBucket> plan;
-  for (const auto& [number, channel] : channels_.channels()) {
-    CoordinatorBucketStatus bucket;
-    bucket.channel = number;
-    bucket.freezing = channel.freezing;
-    for (const LearnedTensor& tensor : channel.tensors) {
-      bucket.bytes += ByteCount(tensor.meta);
-      bucket.ready_offset = std::max(bucket.ready_offset, tensor.ready_offset);
-      bucket.tensors.push_back(tensor.name);
-    }
-    bucket.predicted_time = planner_.link().AllReduceTime(bucket.bytes);
-    status.tensors_scheduled += channel.tensors.size();
-    plan.push_back({channel.tensors, channel.expected_fill});
-    status.buckets.push_back(std::move(bucket));
-  }
-  status.plan = planner_.Compare(plan);
-  return status;
-}
-
 // ---- the public face --------------------------------------------------------------------------
 
 Coordinator::Coordinator(CoordinatorConfig config, std::unique_ptr<const BucketPlanner> planner)
@@ -331,10 +222,16 @@ void Coordinator::Flush(TimePoint /*now*/, std::vector<CoordinatorMessage>& broa
   impl_->Flush(broadcasts);
 }
 void Coordinator::SetLinkModel(const LinkModel& link) { impl_->SetLinkModel(link); }
+void Coordinator::SetReadiness(
+    const std::unordered_map<std::string, std::chrono::nanoseconds>& offsets) {
+  impl_->SetReadiness(offsets);
+}
 void Coordinator::Replan() { impl_->Replan(); }
+bool Coordinator::ReplanIfBetter(double least_gain) { return impl_->ReplanIfBetter(least_gain); }
 std::vector<StalledTensor> Coordinator::Stalled(TimePoint announced_before) const {
   return impl_->Stalled(announced_before);
 }
 CoordinatorStatus Coordinator::Status() const { return impl_->Status(); }
+KeptPlan Coordinator::Learned() const { return impl_->Learned(); }
 
 }  // namespace ringd

@@ -18,10 +18,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "daemon/schedule/bucket_planner.h"
+#include "daemon/schedule/kept_plan.h"
 #include "daemon/schedule/messages.h"
 #include "daemon/schedule/negotiation_table.h"
 #include "daemon/schedule/schedule_planner.h"
@@ -39,14 +41,19 @@ struct CoordinatorConfig {
   // have all of them in flight together, and one negotiated operation more.
   std::size_t max_buckets = 1536;
   LinkModel link;  // node_count is taken from node_names
+  // Of earlier jobs on the same nodes. If the tensors of one are seen to come, its buckets are
+  // scheduled after their first period instead of periods_to_learn.
+  std::vector<std::shared_ptr<const KeptPlan>> kept_plans;
 };
+
+// Where the buckets come from.
+enum class PlanOrigin : std::uint8_t { kNone, kLearned, kKept, kReplanned };
 
 struct CoordinatorBucketStatus {
   std::uint32_t channel = 0;
   std::size_t bytes = 0;
   bool freezing = false;
-  std::chrono::nanoseconds ready_offset{0};    // of its last tensor within the step, as observed
-  std::chrono::nanoseconds predicted_time{0};  // of its all-reduce
+  BucketTimes predicted;
   std::vector<std::string> tensors;
 };
 
@@ -63,7 +70,10 @@ struct CoordinatorStatus {
   std::size_t tensors_pending = 0;               // announced by some nodes only
   std::size_t tensors_scheduled = 0;
   std::vector<CoordinatorBucketStatus> buckets;
+  PlanOrigin origin = PlanOrigin::kNone;
+  std::uint64_t replans = 0;
   PlanComparison plan;
+  LinkModel link;
 };
 
 class Coordinator {
@@ -83,15 +93,22 @@ class Coordinator {
   // this order. Call it once after each batch of messages: what completes in one batch is fused.
   void Flush(TimePoint now, std::vector<CoordinatorMessage>& broadcasts);
 
-  // New measurements of the link; used for plans made from now on.
+  // New measurements of the link, and of when tensors become ready within the step (names that are in
+  // no bucket are ignored); used for plans made from now on.
   void SetLinkModel(const LinkModel& link);
-  // Retires all buckets and plans them anew, for instance because the link model has changed much.
+  void SetReadiness(const std::unordered_map<std::string, std::chrono::nanoseconds>& offsets);
+  // Retires all buckets and plans them anew.
   void Replan();
+  // The same, if a new plan would end the step earlier by at least this share of its time, or no later with
+  // half as many buckets. False: it would not, or buckets are on their way out of service already.
+  bool ReplanIfBetter(double least_gain);
 
   // Tensors whose first announcement came before `announced_before` and which some nodes lack,
   // oldest first. Tensors in learned buckets are not known here: ask the nodes.
   std::vector<StalledTensor> Stalled(TimePoint announced_before) const;
   CoordinatorStatus Status() const;
+  // The buckets in service and what they were planned from, for the next job; without the link.
+  KeptPlan Learned() const;
 
  private:
   class Impl;

@@ -1,5 +1,6 @@
 #include "daemon/schedule/node_scheduler.h"
 
+#include <algorithm>
 #include <cassert>
 #include <functional>
 #include <iterator>
@@ -55,7 +56,7 @@ void NodeScheduler::OnReady(TensorHandle handle, const TensorMeta* meta,
                             std::vector<RankMeta> reports, bool follows_wait, TimePoint now) {
   NodeTensor& tensor = tensors_[handle];
   assert(tensor.in_use && tensor.state == TensorState::kIdle);
-  CountStep(tensor);
+  CountStep(tensor, now);
   // Descriptions rarely change: comparing is cheaper than copying the shape each time.
   if (meta != nullptr && tensor.meta != *meta) tensor.meta = *meta;
   tensor.reports = std::move(reports);
@@ -133,14 +134,17 @@ void NodeScheduler::FailTensorNow(TensorHandle handle, absl::string_view error) 
   actions_.push_back(TensorFailed{handle, absl::InvalidArgumentError(error)});
 }
 
-void NodeScheduler::CountStep(NodeTensor& tensor) {
+void NodeScheduler::CountStep(NodeTensor& tensor, TimePoint now) {
+  if (step_start_ == TimePoint()) step_start_ = now;
   if (tensor.last_step == counters_.steps + 1) {
     const std::uint64_t messages = counters_.messages_sent + counters_.messages_received;
     counters_.messages_last_step = messages - messages_at_step_start_;
     messages_at_step_start_ = messages;
     ++counters_.steps;
+    step_start_ = now;
   }
   tensor.last_step = counters_.steps + 1;
+  tensor.ready_offset.Add(now - step_start_);
 }
 
 // ---- patience ---------------------------------------------------------------------------------
@@ -198,6 +202,16 @@ void NodeScheduler::TakeActions(std::vector<Action>& out) {
   actions_.clear();
 }
 
+std::vector<TensorReadiness> NodeScheduler::TakeReadiness() {
+  std::vector<TensorReadiness> news;
+  for (std::uint32_t i = 0; i < tensors_.Capacity(); ++i) {
+    NodeTensor& tensor = tensors_[TensorHandle(i)];
+    if (!tensor.in_use || tensor.bucket == nullptr || !tensor.ready_offset.TakeIfNews()) continue;
+    news.push_back({tensor.name, tensor.ready_offset.mean()});
+  }
+  return news;
+}
+
 // ---- reports ----------------------------------------------------------------------------------
 
 PendingTensor NodeScheduler::Describe(TensorHandle handle) const {
@@ -239,7 +253,10 @@ NodeSchedulerStatus NodeScheduler::Status() const {
     entry.occurrences = bucket->started();
     entry.filled = bucket->filled();
     entry.frozen = bucket->frozen();
-    for (TensorHandle handle : *bucket->tensors()) entry.tensors.push_back(NameOf(handle));
+    for (TensorHandle handle : *bucket->tensors()) {
+      entry.tensors.push_back(NameOf(handle));
+      entry.ready_offset = std::max(entry.ready_offset, tensors_[handle].ready_offset.mean());
+    }
     status.buckets.push_back(std::move(entry));
   }
   return status;

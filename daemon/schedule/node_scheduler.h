@@ -28,6 +28,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "daemon/schedule/measurements.h"
 #include "daemon/schedule/messages.h"
 #include "daemon/schedule/node_actions.h"
 #include "daemon/schedule/node_status.h"
@@ -102,10 +103,15 @@ class NodeScheduler {
   // reported in one batch travels as one message.
   void TakeActions(std::vector<Action>& out);
 
+  // When the tensors of learned buckets become ready within the step, as far as it has changed since the
+  // last call; a tensor that has come into another bucket counts as changed.
+  std::vector<TensorReadiness> TakeReadiness();
+
   // For stall reports: tensors that became ready before `ready_before` and have not ended.
   std::vector<PendingTensor> Pending(TimePoint ready_before) const;
   PendingTensor Lookup(absl::string_view name) const;
   NodeSchedulerStatus Status() const;
+  Epoch epoch() const { return counters_.epoch; }
 
  private:
   absl::Status Handle(const Execute& execute, TimePoint now);
@@ -130,7 +136,7 @@ class NodeScheduler {
                     const std::vector<TensorHandle>& tensors);
   void FailTensorNow(TensorHandle handle, absl::string_view error);
   void Send(NodeMessage message);
-  void CountStep(NodeTensor& tensor);
+  void CountStep(NodeTensor& tensor, TimePoint now);
   void EraseIfUnused(TensorHandle handle);
   bool AsScheduled(const NodeTensor& tensor) const;
   PendingTensor Describe(TensorHandle handle) const;
@@ -145,6 +151,7 @@ class NodeScheduler {
   std::vector<Action> actions_;
   NodeSchedulerStatus counters_;  // without buckets
   std::uint64_t messages_at_step_start_ = 0;
+  TimePoint step_start_;  // when the first tensor of this step became ready
 };
 
 }  // namespace ringd

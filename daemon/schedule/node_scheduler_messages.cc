@@ -86,6 +86,7 @@ absl::Status NodeScheduler::AddBucket(const ScheduledBucket& scheduled, TimePoin
     }
     tensor.bucket = &bucket;
     tensor.position = i;
+    tensor.ready_offset.Untell();
   }
   // Announcements of these tensors are void: the coordinator drops them at the same point of its
   // order of messages.

@@ -2,6 +2,7 @@
 #ifndef RINGD_DAEMON_SCHEDULE_NODE_STATUS_H_
 #define RINGD_DAEMON_SCHEDULE_NODE_STATUS_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -35,6 +36,7 @@ struct NodeBucketStatus {
   std::uint32_t occurrences = 0;  // started so far
   std::size_t filled = 0;         // tensors of the next occurrence that are ready
   bool frozen = false;
+  std::chrono::nanoseconds ready_offset{0};  // of its last tensor within the step, usually
   std::vector<std::string> tensors;
 };
 

@@ -115,6 +115,35 @@ std::vector<LearnedTensor> PeriodLearner::TakeStable() {
   return taken;
 }
 
+bool PeriodLearner::IsConfirmed(const KeptBucket& bucket) const {
+  return !bucket.empty() && std::all_of(bucket.begin(), bucket.end(), [&](const KeptTensor& kept) {
+    const auto found = observations_.find(kept.name);
+    return found != observations_.end() && found->second.last_period == period_ &&
+           found->second.meta == kept.meta && CanLearn(kept.meta) &&
+           RequiredStreak(kept.name) == periods_to_learn_;
+  });
+}
+
+std::vector<LearnedTensor> PeriodLearner::TakeKept(const KeptBucket& bucket) {
+  std::vector<LearnedTensor> taken;
+  for (const KeptTensor& kept : bucket) {
+    const auto found = observations_.find(kept.name);
+    if (found == observations_.end()) continue;  // named twice
+    // One period may have waited by chance: all must have.
+    const bool follows_wait = kept.follows_wait && found->second.follows_wait;
+    taken.push_back({kept.name, kept.meta, kept.ready_offset, follows_wait, taken_ + 1, 0});
+    observations_.erase(found);
+  }
+  return taken;
+}
+
+void PeriodLearner::EndTake() {
+  ++taken_;
+  std::erase_if(current_,
+                [this](const std::string& name) { return observations_.count(name) == 0; });
+  tried_at_ = current_.size();
+}
+
 void PeriodLearner::Penalise(const std::string& name) {
   int& required = required_streak_.try_emplace(name, periods_to_learn_).first->second;
   required = std::min(required * 2, kMaxRequiredStreak);

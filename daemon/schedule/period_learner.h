@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "daemon/schedule/kept_plan.h"
 #include "daemon/schedule/schedule_time.h"
 #include "daemon/schedule/tensor_meta.h"
 
@@ -51,6 +52,14 @@ class PeriodLearner {
   // belongs to the next period), in readiness order; forgets them. Empty while tensors that may
   // become stable soon are not yet, since tensors planned together fuse better.
   std::vector<LearnedTensor> TakeStable();
+
+  // True if all tensors of a bucket of an earlier job were executed in this period, as that job
+  // described them, and none has departed from a schedule of this job.
+  bool IsConfirmed(const KeptBucket& bucket) const;
+  // Its tensors, which are observed no longer; with what the earlier job knew of them. Requirement:
+  // IsConfirmed. Call EndTake() after the last of those that are taken together.
+  std::vector<LearnedTensor> TakeKept(const KeptBucket& bucket);
+  void EndTake();
 
   // The tensor departed from its schedule by itself: it must prove stable for twice as long as the
   // last time.

@@ -21,6 +21,20 @@ void SortByReadiness(std::vector<LearnedTensor>& tensors) {
                    });
 }
 
+// The buckets' tensors in one list, and the buckets as positions in it.
+BucketPlan Positions(const std::vector<PlannedBucket>& buckets,
+                     std::vector<LearnedTensor>& tensors) {
+  BucketPlan plan;
+  for (const PlannedBucket& bucket : buckets) {
+    std::vector<std::size_t>& positions = plan.emplace_back();
+    for (const LearnedTensor& tensor : bucket.tensors) {
+      positions.push_back(tensors.size());
+      tensors.push_back(tensor);
+    }
+  }
+  return plan;
+}
+
 }  // namespace
 
 SchedulePlanner::SchedulePlanner(std::unique_ptr<const BucketPlanner> planner,
@@ -96,16 +110,21 @@ void SchedulePlanner::ForgetGuesses() {
   }
 }
 
+std::vector<BucketTimes> SchedulePlanner::Predict(const std::vector<PlannedBucket>& buckets) const {
+  std::vector<LearnedTensor> tensors;
+  const BucketPlan plan = Positions(buckets, tensors);
+  return PredictBuckets(Describe(tensors), plan, link_);
+}
+
+nanoseconds SchedulePlanner::StepTime(const std::vector<PlannedBucket>& buckets) const {
+  std::vector<LearnedTensor> tensors;
+  const BucketPlan plan = Positions(buckets, tensors);
+  return PredictStepTime(Describe(tensors), plan, link_);
+}
+
 PlanComparison SchedulePlanner::Compare(const std::vector<PlannedBucket>& buckets) const {
   std::vector<LearnedTensor> tensors;
-  BucketPlan plan;
-  for (const PlannedBucket& bucket : buckets) {
-    std::vector<std::size_t>& positions = plan.emplace_back();
-    for (const LearnedTensor& tensor : bucket.tensors) {
-      positions.push_back(tensors.size());
-      tensors.push_back(tensor);
-    }
-  }
+  const BucketPlan plan = Positions(buckets, tensors);
   const std::vector<PlanTensor> unsorted = Describe(tensors);
   SortByReadiness(tensors);
   const std::vector<PlanTensor> sorted = Describe(tensors);

@@ -53,6 +53,9 @@ class SchedulePlanner {
   void ForgetGuesses();
   void Forget(const std::string& name) { group_.erase(name); }
 
+  // What the link model says of these buckets: of each, of the whole, and beside other plans.
+  std::vector<BucketTimes> Predict(const std::vector<PlannedBucket>& buckets) const;
+  std::chrono::nanoseconds StepTime(const std::vector<PlannedBucket>& buckets) const;
   PlanComparison Compare(const std::vector<PlannedBucket>& buckets) const;
 
  private:

@@ -14,6 +14,7 @@
 
 #include "daemon/schedule/node_actions.h"
 #include "daemon/schedule/node_status.h"
+#include "daemon/schedule/ready_offset.h"
 #include "daemon/schedule/schedule_time.h"
 #include "daemon/schedule/tensor_meta.h"
 
@@ -28,6 +29,7 @@ struct NodeTensor {
   NodeBucket* bucket = nullptr;  // null while negotiated
   std::size_t position = 0;      // in the bucket
   std::uint64_t last_step = 0;   // in which it was last reported ready
+  ReadyOffset ready_offset;
 
   // Of the current occurrence; meaningless in state kIdle.
   TensorState state = TensorState::kIdle;

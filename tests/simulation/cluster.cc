@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 #include <utility>
 
 namespace ringd::simulation {
@@ -20,7 +21,16 @@ CoordinatorConfig MakeConfig(const Scenario& scenario) {
   config.fusion_threshold_bytes = scenario.fusion_threshold_bytes;
   config.learn = scenario.learn;
   config.max_buckets = scenario.max_buckets;
+  if (scenario.kept_plan != nullptr) config.kept_plans.push_back(scenario.kept_plan);
   return config;
+}
+
+// Plans may follow one another so fast that the changes meet.
+PlanTuner::Options TunerOptions() {
+  PlanTuner::Options options;
+  options.least_gain = 0.01;
+  options.first_pause = nanoseconds(0);
+  return options;
 }
 
 int RankCount(const Scenario& scenario) {
@@ -37,6 +47,7 @@ Cluster::Cluster(const Scenario& scenario)
                   [this](OperationId operation) { OnStartedEverywhere(operation); }),
       coordinator_(MakeConfig(scenario),
                    std::make_unique<CostModelPlanner>(scenario.max_bucket_bytes)),
+      tuner_(TunerOptions(), LinkModel(), LinkSource::kAssumed, scenario.ranks_on_node.size()),
       last_to_coordinator_(scenario.ranks_on_node.size()),
       last_from_coordinator_(scenario.ranks_on_node.size()),
       loop_awake_(scenario.ranks_on_node.size(), false) {
@@ -72,6 +83,9 @@ Outcome Cluster::Run() {
       coordinator_.Replan();
       WakeCoordinator();
     });
+  }
+  for (const Scenario::LinkChange& change : scenario_.link_changes) {
+    events_.After(change.at, [this, &change] { Measure(change); });
   }
   if (scenario_.loss) events_.After(scenario_.loss->at, [this] { LoseNode(); });
   const TimePoint limit = events_.now() + kTimeLimit;
@@ -178,6 +192,28 @@ void Cluster::LoseNode() {
   });
 }
 
+// What all nodes would have measured of this link, and how the coordinator takes it.
+void Cluster::Measure(const Scenario::LinkChange& change) {
+  LinkModel link;
+  link.latency = change.latency;
+  link.bytes_per_second = change.bytes_per_second;
+  link.node_count = static_cast<int>(nodes_.size());
+  for (int node = 0; node < link.node_count; ++node) {
+    NodeMeasurements measured;
+    for (const std::size_t bytes : {std::size_t{64}, std::size_t{1} << 16, std::size_t{1} << 26}) {
+      measured.link.push_back({bytes, link.AllReduceTime(bytes) - link.operation_overhead, 8});
+    }
+    for (const auto& bucket : coordinator_.Status().buckets) {
+      for (const std::string& tensor : bucket.tensors) {
+        measured.readiness.push_back({tensor, Upto(std::chrono::milliseconds(5))});
+      }
+    }
+    tuner_.OnMeasurements(NodeIndex(node), std::move(measured));
+  }
+  tuner_.Tune(coordinator_, events_.now());
+  WakeCoordinator();
+}
+
 // ---- the network ------------------------------------------------------------------------------
 
 void Cluster::SendToCoordinator(int node, NodeMessage message) {
@@ -282,6 +318,9 @@ Outcome Cluster::Conclude() {
   outcome.submissions = submissions_;
   outcome.messages = messages_;
   outcome.schedules = status.schedules_sent;
+  outcome.replans = status.replans;
+  outcome.origin = status.origin;
+  outcome.learned = coordinator_.Learned();
   outcome.duration = events_.now() - TimePoint();
   return outcome;
 }

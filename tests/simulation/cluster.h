@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "daemon/schedule/coordinator.h"
+#include "daemon/schedule/plan_tuner.h"
 #include "tests/simulation/data_plane.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/ledger.h"
@@ -29,6 +30,9 @@ struct Outcome {
   std::uint64_t learned_operations = 0;  // over all nodes
   std::uint64_t cancelled_operations = 0;
   std::uint64_t schedules = 0;
+  std::uint64_t replans = 0;
+  PlanOrigin origin = PlanOrigin::kNone;
+  KeptPlan learned;  // for another run of the same job
   std::chrono::nanoseconds duration{0};
 };
 
@@ -59,6 +63,7 @@ class Cluster {
   void Broadcast(const std::vector<CoordinatorMessage>& messages);
   void OnStartedEverywhere(OperationId operation);
   void LoseNode();
+  void Measure(const Scenario::LinkChange& change);
 
   // Runs `action` at `node` after `delay`, later if the node is paused then, never if it is lost.
   void AtNode(int node, std::chrono::nanoseconds delay, std::function<void()> action);
@@ -73,6 +78,7 @@ class Cluster {
   Ledger ledger_;
   DataPlane data_plane_;
   Coordinator coordinator_;
+  PlanTuner tuner_;
   std::vector<std::unique_ptr<SimulatedNode>> nodes_;
   std::deque<Thread> threads_;
 

@@ -155,10 +155,10 @@ class ProgramMaker {
   Program program_;
 };
 
-constexpr std::array<const char*, 14> kKinds = {
+constexpr std::array<const char*, 15> kKinds = {
     "regular",  "one_by_one", "mixed",        "unused_branches", "shape_changes",
     "mismatch", "gan",        "accumulation", "new_tensors",     "unique_names",
-    "threads",  "mixture",    "pauses",       "node_loss"};
+    "threads",  "mixture",    "pauses",       "node_loss",       "drift"};
 
 void AddStep(const std::string& kind, int step, ProgramMaker& maker) {
   if (kind == "one_by_one") return maker.OneByOne();
@@ -174,6 +174,7 @@ void AddStep(const std::string& kind, int step, ProgramMaker& maker) {
     return maker.Loss();
   }
   if (kind == "regular") return maker.Regular();
+  if (kind == "drift" && !maker.random().Chance(20)) return maker.Regular();
   // Everything in one program.
   switch (maker.random().Int(0, 9)) {
     case 0:
@@ -209,6 +210,16 @@ void PlanMisfortunes(Random& random, Scenario& scenario) {
   }
   if (scenario.kind == "mixture" || scenario.kind == "pauses" || scenario.kind == "threads") {
     for (int i = random.Int(0, 2); i > 0; --i) scenario.replans.push_back(moment());
+  }
+  if (scenario.kind == "drift") {
+    // Thin lines, then far ones: what is best for the one is bad for the other.
+    for (int i = random.Int(4, 24); i > 0; --i) {
+      const bool is_thin = i % 2 == 0;
+      scenario.link_changes.push_back(
+          {2 * moment(),
+           is_thin ? microseconds(random.Int(1, 20)) : milliseconds(random.Int(2, 50)),
+           is_thin ? 1e6 * random.Int(1, 50) : 1e9 * random.Int(1, 50)});
+    }
   }
 }
 
@@ -247,7 +258,7 @@ Scenario MakeScenario(std::uint64_t seed, int nodes) {
     if (random.Chance(20)) scenario.max_buckets = static_cast<std::size_t>(random.Int(1, 4));
   }
   const int tensor_count = random.Int(1, node_count > 12 ? 8 : 14);
-  const int steps = exact ? 20 : random.Int(6, 14);
+  const int steps = exact ? 20 : scenario.kind == "drift" ? 40 : random.Int(6, 14);
   const int threads = scenario.kind == "threads" ? random.Int(2, 3) : 1;
   for (int thread = 0; thread < threads; ++thread) {
     const std::string prefix = threads > 1 ? "t" + std::to_string(thread) + "." : "";

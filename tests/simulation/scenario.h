@@ -10,10 +10,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "daemon/schedule/kept_plan.h"
 #include "daemon/schedule/tensor_meta.h"
 
 namespace ringd::simulation {
@@ -65,6 +67,15 @@ struct Scenario {
 
   std::vector<Pause> pauses;
   std::vector<std::chrono::nanoseconds> replans;
+  // Nodes then measure another link: the coordinator decides whether it plans anew.
+  struct LinkChange {
+    std::chrono::nanoseconds at{0};
+    std::chrono::nanoseconds latency{0};
+    double bytes_per_second = 0;
+  };
+  std::vector<LinkChange> link_changes;
+  // What an earlier run of this job has learned; null if there was none.
+  std::shared_ptr<const KeptPlan> kept_plan;
   std::optional<Pause> loss;  // the node never comes back; `duration` passes until others know
 
   // From this phase of the first program on, not one message may be sent.

@@ -1,6 +1,7 @@
 // Thousands of simulated jobs, and checks that the simulation would notice if something were wrong.
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,51 @@ TEST_CASE("Scheduler: in 1,500 jobs every operation ends once, rightly, and none
 TEST_CASE("Scheduler: the same holds for 64 nodes") { CHECK(RunSeeds(100000, 28, 64) == ""); }
 
 TEST_CASE("Scheduler: the same holds for 2 nodes") { CHECK(RunSeeds(200000, 300, 2) == ""); }
+
+TEST_CASE("Scheduler: the same holds while the measured link changes again and again") {
+  std::uint64_t replans = 0;
+  for (std::uint64_t seed = 300014; seed < 300014 + 15 * 150; seed += 15) {
+    const Scenario scenario = MakeScenario(seed, 0);
+    REQUIRE(scenario.kind == "drift");
+    const Outcome outcome = Cluster(scenario).Run();
+    INFO("seed " << seed);
+    CHECK(outcome.findings == std::vector<std::string>());
+    replans += outcome.replans;
+  }
+  CHECK(replans > 150);
+}
+
+TEST_CASE("Scheduler: the same holds for a job that begins with the plan of an earlier one") {
+  std::uint64_t kept = 0;
+  for (std::uint64_t seed = 400000; seed < 400300; ++seed) {
+    const Outcome first = Cluster(MakeScenario(seed, 0)).Run();
+    Scenario again = MakeScenario(seed, 0);
+    again.kept_plan = std::make_shared<const KeptPlan>(first.learned);
+    again.expect_no_breaks = false;  // the kept plan may be of another phase of the program
+    again.silent_from_phase.reset();
+    const Outcome second = Cluster(again).Run();
+    INFO("seed " << seed << " (" << again.kind << ")");
+    CHECK(second.findings == std::vector<std::string>());
+    if (second.origin == PlanOrigin::kKept) ++kept;
+  }
+  CHECK(kept > 60);
+}
+
+TEST_CASE("Scheduler: a regular job that begins with its kept plan is silent after one step") {
+  for (std::uint64_t seed = 300000; seed < 300000 + 15 * 40; seed += 15) {
+    Scenario scenario = MakeScenario(seed, 0);
+    REQUIRE(scenario.kind == "regular");
+    const Outcome first = Cluster(scenario).Run();
+    REQUIRE(first.findings.empty());
+    scenario.kept_plan = std::make_shared<const KeptPlan>(first.learned);
+    const Outcome second = Cluster(scenario).Run();
+    INFO("seed " << seed);
+    CHECK(second.findings == std::vector<std::string>());
+    CHECK(second.origin == PlanOrigin::kKept);
+    CHECK(second.schedules == 1);
+    CHECK(second.messages < first.messages);
+  }
+}
 
 TEST_CASE("Simulation: a seed gives the same job each time") {
   const Scenario scenario = MakeScenario(11, 0);

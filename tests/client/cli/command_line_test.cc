@@ -37,6 +37,9 @@ TEST_CASE("ringctl's command line: queries with their options") {
   CHECK(line->query.job_id == "j");
   CHECK(line->query.watch_seconds == 0.5);
   CHECK(Parse({"comms"})->query.query == Query::kCommunicators);
+  CHECK_FALSE(Parse({"comms"})->query.plan);
+  CHECK(Parse({"comms", "--plan", "--json"})->query.plan);
+  CHECK_FALSE(Parse({"jobs", "--plan"}).ok());
   CHECK(Parse({"jobs"})->query.query == Query::kJobs);
   CHECK(Parse({"status"})->query.query == Query::kStatus);
 }

@@ -52,6 +52,19 @@ v1::CommunicatorsReply TwoNodes() {
 
 }  // namespace
 
+TEST_CASE("RenderCommunicators: shows the ring, and cuts a long one short") {
+  v1::CommunicatorsReply reply = TwoNodes();
+  CHECK_THAT(RenderCommunicators(reply, false), !Contains("ring  "));
+  for (const char* node : {"node-0", "node-1", "node-2"}) {
+    reply.mutable_communicators(0)->add_ring(node);
+  }
+  CHECK_THAT(RenderCommunicators(reply, false), Contains("node-0 > node-1 > node-2 > node-0\n"));
+  for (int node = 3; node < 40; ++node) {
+    reply.mutable_communicators(0)->add_ring("node-" + std::to_string(node));
+  }
+  CHECK_THAT(RenderCommunicators(reply, false), Contains("node-11 > 28 more > node-0\n"));
+}
+
 TEST_CASE("RenderStatus: says what runs where, and no word of refusals if there were none") {
   v1::StatusReply reply;
   reply.set_version("0.1.0");

@@ -169,8 +169,12 @@ TEST_CASE("LoadConfig: peer_interface and a host in peer_address exclude each ot
 }
 
 TEST_CASE("LoadConfig: a small operation is not larger than a chunk") {
-  CHECK_THAT(ErrorOf(Load({"--chunk-bytes", "16KiB", "--small-broadcast-bytes", "8KiB"})),
-             Contains("default of small_all_reduce_bytes") && Contains("allowed: up to 16KiB"));
+  CHECK_THAT(ErrorOf(Load({"--chunk-bytes", "16KiB"})),
+             Contains("default of small_broadcast_bytes") && Contains("allowed: up to 16KiB"));
+  CHECK_THAT(ErrorOf(Load({"--chunk-bytes", "16KiB", "--small-broadcast-bytes", "8KiB",
+                           "--small-all-reduce-bytes", "17KiB"})),
+             Contains("small_all_reduce_bytes") && Contains("allowed: up to 16KiB"));
+  CHECK(Load({"--chunk-bytes", "16KiB", "--small-broadcast-bytes", "8KiB"}).ok());
 }
 
 TEST_CASE("ParseCommandLine: an unknown flag is an error with the nearest flag") {

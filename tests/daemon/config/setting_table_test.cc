@@ -45,6 +45,9 @@ TEST_CASE(
            Case{"peer_address", "nowhere", "host:port"},
            Case{"state_dir", "var/lib", "an absolute path"},
            Case{"node_name", "a\nb", "control character"},
+           Case{"fusion", "sometimes", "learned, pinned, off, or a size"},
+           Case{"small_all_reduce_bytes", "129KiB", "auto, or a size"},
+           Case{"small_all_reduce_bytes", "automatic", "auto, or a size"},
        }) {
     INFO(refused.key << " = " << refused.text);
     const Setting* setting = FindSetting(refused.key);
@@ -65,6 +68,17 @@ TEST_CASE("AssignSetting: lists are split at commas, modes are octal") {
   CHECK(config.socket_mode == 0660);
   CHECK(AssignSetting(*FindSetting("socket_mode"), "0o600", config).ok());
   CHECK(config.socket_mode == 0600);
+}
+
+TEST_CASE("AssignSetting: a size that may be chosen for the user can be given or left to ringd") {
+  const Setting& setting = *FindSetting("small_all_reduce_bytes");
+  Config config;
+  CHECK(FormatSetting(setting, config) == "\"auto\"");
+  CHECK(AssignSetting(setting, "16KiB", config).ok());
+  CHECK(config.small_all_reduce_bytes == 16 << 10);
+  CHECK(FormatSetting(setting, config) == "\"16KiB\"");
+  CHECK(AssignSetting(setting, "auto", config).ok());
+  CHECK(config.small_all_reduce_bytes == kAutoBytes);
 }
 
 TEST_CASE("SuggestSetting: finds the near miss and stays silent about strangers") {

@@ -2,91 +2,15 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "tests/daemon/schedule/two_nodes.h"
+
 namespace ringd {
-namespace {
 
 using std::chrono::milliseconds;
-
-TensorMeta Floats(std::int64_t count) {
-  TensorMeta meta;
-  meta.shape = {count};
-  return meta;
-}
-
-// A coordinator of two nodes. The planner puts everything into one bucket if it may.
-struct Two {
-  explicit Two(std::size_t max_buckets = 100) : coordinator(Config(max_buckets), Planner()) {}
-
-  static CoordinatorConfig Config(std::size_t max_buckets) {
-    CoordinatorConfig config;
-    config.node_names = {"node-a", "node-b"};
-    config.max_buckets = max_buckets;
-    return config;
-  }
-  static std::unique_ptr<const BucketPlanner> Planner() {
-    return std::make_unique<ThresholdPlanner>(std::size_t{1} << 30);
-  }
-
-  absl::Status Send(int node, const NodeMessage& message) {
-    return coordinator.OnMessage(NodeIndex(node), message, now);
-  }
-  void Expect(int node, const NodeMessage& message) {
-    const absl::Status status = Send(node, message);
-    INFO(status);
-    REQUIRE(status.ok());
-  }
-  void Announce(int node, const std::string& name, TensorMeta meta = Floats(8),
-                bool follows_wait = false) {
-    ReadyTensor tensor{name, {{Rank(node * 2), std::move(meta)}}, follows_wait};
-    Expect(node, Ready{epoch, {std::move(tensor)}});
-  }
-  void AnnounceAll(const std::vector<std::string>& names) {
-    for (const std::string& name : names) {
-      now += milliseconds(1);
-      for (int node = 0; node < 2; ++node) Announce(node, name);
-    }
-  }
-  std::vector<CoordinatorMessage> Flush() {
-    std::vector<CoordinatorMessage> messages;
-    coordinator.Flush(now, messages);
-    return messages;
-  }
-  template <typename T>
-  T FlushOne() {
-    const std::vector<CoordinatorMessage> messages = Flush();
-    REQUIRE(messages.size() == 1);
-    REQUIRE(std::holds_alternative<T>(messages[0]));
-    return std::get<T>(messages[0]);
-  }
-  // Two alike steps, and the announcement that begins the third.
-  Schedule Learn(const std::vector<std::string>& names) {
-    for (int step = 0; step < 2; ++step) {
-      AnnounceAll(names);
-      Flush();
-    }
-    Announce(0, names[0]);
-    const Schedule schedule = FlushOne<Schedule>();
-    epoch = schedule.epoch;
-    return schedule;
-  }
-
-  Coordinator coordinator;
-  TimePoint now;
-  Epoch epoch = 0;
-};
-
-std::vector<std::string> Names(const ScheduledBucket& bucket) {
-  std::vector<std::string> names;
-  for (const ScheduledTensor& tensor : bucket.tensors) names.push_back(tensor.name);
-  return names;
-}
-
-}  // namespace
 
 TEST_CASE("Coordinator: executes what all nodes have announced, fused per batch") {
   Two two;

@@ -21,8 +21,8 @@ TARGETS = {
 # What a configuration adds to the daemon's and the ranks' environment.
 CONFIGURATIONS: dict[str, dict[str, str]] = {
     "learned": {},
-    "fixed-64MiB": {"RINGD_FUSION_THRESHOLD": str(64 << 20)},
-    "no-fusion": {"RINGD_FUSION_THRESHOLD": "0"},
+    "fixed-64MiB": {"RINGD_FUSION": "64MiB"},
+    "no-fusion": {"RINGD_FUSION": "off"},
     "huge-heap": dict([HUGE_HEAP.split("=", 1)]),
     # Nobody spins, or everybody does, for longer than a small operation takes.
     "sleep": {"RINGD_SPIN": "0s", "RINGD_SPIN_US": "0"},

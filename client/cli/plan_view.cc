@@ -1,0 +1,148 @@
+#include "client/cli/plan_view.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/human_units.h"
+#include "client/cli/table.h"
+
+namespace ringd::cli {
+namespace {
+
+std::string DescribeFusion(const std::string& fusion) {
+  if (fusion == "learned") return "learned: planned from measurements";
+  if (fusion == "pinned") return "pinned: planned once, then left alone";
+  if (fusion == "off") return "off: each tensor travels alone";
+  double bytes = 0;
+  if (!absl::SimpleAtod(fusion, &bytes)) return fusion;
+  return absl::StrCat("fixed: buckets are filled up to ", HumanBytes(bytes));
+}
+
+std::string DescribeOrigin(const v1::Plan& plan) {
+  const std::string& origin = plan.origin();
+  if (origin == "none") return "nothing has been learned yet";
+  if (origin == "kept") return "kept from an earlier job";
+  if (origin == "replanned") {
+    return absl::StrCat("planned anew from measurements, ", plan.replans(),
+                        plan.replans() == 1 ? " time" : " times");
+  }
+  return "learned from this job's first steps";
+}
+
+// "12.3 ms, 2.1 ms after the last tensor", and how it compares with the plan in force.
+std::string StepText(double ms, const v1::Plan& plan) {
+  std::string text = absl::StrCat(HumanMilliseconds(ms), ", ",
+                                  HumanMilliseconds(std::max(0.0, ms - plan.last_ready_ms())),
+                                  " after the last tensor");
+  if (ms != plan.predicted_ms() && plan.predicted_ms() > 0) {
+    absl::StrAppendFormat(&text, " (%+.1f %%)", 100 * (ms / plan.predicted_ms() - 1));
+  }
+  return text;
+}
+
+std::string DescribeAlgorithms(const v1::LinkFigures& link) {
+  const auto size = [](std::uint64_t bytes) { return HumanBytes(static_cast<double>(bytes)); };
+  std::string text;
+  if (link.flat_all_reduce_bytes() > 0) {
+    absl::StrAppend(&text, "up to ", size(link.flat_all_reduce_bytes()), " through one node, ");
+  }
+  if (link.small_all_reduce_bytes() > link.flat_all_reduce_bytes()) {
+    absl::StrAppend(&text, "up to ", size(link.small_all_reduce_bytes()),
+                    " by recursive doubling, ");
+  }
+  return absl::StrCat(text, text.empty() ? "all by a ring" : "above by a ring");
+}
+
+std::string Label(absl::string_view label, absl::string_view text) {
+  return absl::StrFormat("  %-15s %s\n", label, text);
+}
+
+std::string BucketTable(const v1::Plan& plan, bool colours) {
+  Table table({{"BUCKET", Align::kRight},
+               {"TENSORS", Align::kRight},
+               {"BYTES", Align::kRight},
+               {"READY", Align::kRight},
+               {"START", Align::kRight},
+               {"END", Align::kRight},
+               {"TAKES", Align::kRight},
+               {"MEASURED", Align::kRight},
+               {"WAITED", Align::kRight},
+               {"TIMES", Align::kRight},
+               {"FROM"},
+               {"TO"}});
+  for (const v1::PlannedBucket& bucket : plan.buckets()) {
+    table.AddRow({absl::StrCat(bucket.channel()), HumanCount(bucket.tensors()),
+                  HumanBytes(static_cast<double>(bucket.bytes())),
+                  HumanMilliseconds(bucket.ready_ms()),
+                  HumanMilliseconds(bucket.predicted_start_ms()),
+                  HumanMilliseconds(bucket.predicted_end_ms()),
+                  HumanMilliseconds(bucket.predicted_end_ms() - bucket.predicted_start_ms()),
+                  bucket.occurrences() == 0 ? "-" : HumanMilliseconds(bucket.measured_ms()),
+                  bucket.occurrences() == 0 ? "-" : HumanMilliseconds(bucket.waited_ms()),
+                  HumanCount(bucket.occurrences()), bucket.first_tensor(), bucket.last_tensor()});
+  }
+  return table.Render(colours, "  ");
+}
+
+std::string RenderPlan(const v1::Communicator& communicator, bool colours) {
+  const v1::Plan& plan = communicator.plan();
+  std::string out =
+      absl::StrCat(Paint(absl::StrCat("job ", communicator.job_id(), ", ", communicator.name()),
+                         Colour::kBold, colours),
+                   " (communicator ", communicator.communicator(), ")\n");
+  if (plan.fusion().empty()) {
+    return absl::StrCat(out,
+                        communicator.node_count() == 1
+                            ? "  All its ranks are on this node: there is no link to plan for.\n"
+                            : "  Its coordinator has not told its plan yet.\n");
+  }
+  absl::StrAppend(
+      &out, Label("fusion", DescribeFusion(plan.fusion())),
+      Label("plan", absl::StrCat(DescribeOrigin(plan), ", epoch ", plan.schedule_epoch())),
+      Label("link", DescribeLink(plan.link())),
+      Label("an operation", absl::StrCat(HumanNumber(plan.link().overhead_us()), " us besides; ",
+                                         DescribeAlgorithms(plan.link()))));
+  if (plan.buckets().empty()) return out;
+  absl::StrAppend(
+      &out,
+      Label("last tensor", absl::StrCat("ready after ", HumanMilliseconds(plan.last_ready_ms()))),
+      Label("this plan", StepText(plan.predicted_ms(), plan)),
+      Label("64 MiB buckets", StepText(plan.predicted_fixed_64mib_ms(), plan)),
+      Label("no fusion", StepText(plan.predicted_per_tensor_ms(), plan)), "\n",
+      BucketTable(plan, colours));
+  return out;
+}
+
+}  // namespace
+
+std::string HumanMilliseconds(double ms) {
+  if (ms == 0) return "0 ms";
+  const int digits = std::clamp(2 - static_cast<int>(std::floor(std::log10(std::abs(ms)))), 0, 3);
+  return absl::StrFormat("%.*f ms", digits, ms);
+}
+
+std::string DescribeLink(const v1::LinkFigures& link) {
+  std::string text = absl::StrCat(link.source(), ", ", HumanNumber(link.latency_us()), " us and ",
+                                  HumanNumber(link.gbit_per_second()), " Gbit/s");
+  if (link.source() == "measured") {
+    absl::StrAppend(&text, " from ", HumanCount(link.samples()), " all-reduces");
+  }
+  return text;
+}
+
+std::string RenderPlans(const v1::CommunicatorsReply& reply, bool colours) {
+  if (reply.communicators().empty()) return "No communicators on this node.\n";
+  std::vector<std::string> blocks;
+  for (const v1::Communicator& communicator : reply.communicators()) {
+    blocks.push_back(RenderPlan(communicator, colours));
+  }
+  return absl::StrJoin(blocks, "\n");
+}
+
+}  // namespace ringd::cli

@@ -1,0 +1,159 @@
+#include "daemon/jobs/plan_file.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "daemon/peers/schedule_conversion.h"
+#include "proto/rpc/kept_plans.pb.h"
+
+namespace ringd {
+namespace {
+
+constexpr std::uint32_t kVersion = 1;
+
+constexpr std::size_t kMaxNameBytes = 512;
+constexpr double kLongestUs = 24 * 3600 * 1e6;
+
+absl::Status Malformed(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("it holds ", what));
+}
+
+bool IsSaneTime(double us) { return std::isfinite(us) && us >= 0 && us <= kLongestUs; }
+
+std::chrono::nanoseconds FromMicroseconds(double us) {
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(us * 1e3));
+}
+
+double ToMicroseconds(std::chrono::nanoseconds time) {
+  return static_cast<double>(time.count()) / 1e3;
+}
+
+absl::StatusOr<KeptTensor> Read(const v1::KeptTensor& tensor) {
+  if (tensor.name().empty() || tensor.name().size() > kMaxNameBytes) {
+    return Malformed(absl::StrCat("a tensor name of ", tensor.name().size(), " bytes"));
+  }
+  if (!IsSaneTime(tensor.ready_us())) {
+    return Malformed(absl::StrCat("a tensor that is ready after ", tensor.ready_us(), " us"));
+  }
+  absl::StatusOr<TensorMeta> meta = FromProto(tensor.meta());
+  if (!meta.ok()) return Malformed(absl::StrCat("tensor '", tensor.name(), "' described wrongly"));
+  return KeptTensor{tensor.name(), *std::move(meta), FromMicroseconds(tensor.ready_us()),
+                    tensor.follows_wait()};
+}
+
+absl::StatusOr<KeptPlan> Read(const v1::KeptPlan& plan) {
+  KeptPlan result;
+  if (plan.has_link()) {
+    const v1::KeptLink& link = plan.link();
+    if (!IsSaneTime(link.latency_us()) || !std::isfinite(link.bytes_per_second()) ||
+        link.bytes_per_second() <= 0) {
+      return Malformed("a link that can't be");
+    }
+    result.link_measured = true;
+    result.latency = FromMicroseconds(link.latency_us());
+    result.bytes_per_second = link.bytes_per_second();
+  }
+  std::set<absl::string_view> names;
+  for (const v1::KeptBucket& bucket : plan.buckets()) {
+    if (bucket.tensors().empty()) return Malformed("a bucket without tensors");
+    KeptBucket& tensors = result.buckets.emplace_back();
+    for (const v1::KeptTensor& tensor : bucket.tensors()) {
+      absl::StatusOr<KeptTensor> read = Read(tensor);
+      if (!read.ok()) return read.status();
+      if (!names.insert(tensor.name()).second) {
+        return Malformed(absl::StrCat("tensor '", tensor.name(), "' twice in one plan"));
+      }
+      tensors.push_back(*std::move(read));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string HashText(absl::string_view text) {
+  // FNV-1a. What is found by it is compared before it is used: it need not be more than even.
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x100000001b3;
+  }
+  return absl::StrFormat("%016x", hash);
+}
+
+std::string TensorsKey(const KeptPlan& plan) {
+  std::vector<std::string> descriptions;
+  for (const KeptBucket& bucket : plan.buckets) {
+    for (const KeptTensor& tensor : bucket) {
+      const std::string meta = ToProto(tensor.meta).SerializeAsString();
+      descriptions.push_back(
+          absl::StrCat(tensor.name.size(), ":", tensor.name, meta.size(), ":", meta));
+    }
+  }
+  std::sort(descriptions.begin(), descriptions.end());
+  std::string all;
+  for (const std::string& description : descriptions) absl::StrAppend(&all, description);
+  return HashText(all);
+}
+
+std::size_t TensorCount(const KeptPlan& plan) {
+  std::size_t count = 0;
+  for (const KeptBucket& bucket : plan.buckets) count += bucket.size();
+  return count;
+}
+
+std::string FormatPlans(const std::vector<StoredPlan>& plans) {
+  v1::KeptPlans file;
+  file.set_version(kVersion);
+  for (const StoredPlan& stored : plans) {
+    v1::KeptPlan* plan = file.add_plans();
+    plan->set_nodes(stored.nodes);
+    plan->set_tensors(stored.tensors);
+    if (stored.plan->link_measured) {
+      plan->mutable_link()->set_latency_us(ToMicroseconds(stored.plan->latency));
+      plan->mutable_link()->set_bytes_per_second(stored.plan->bytes_per_second);
+    }
+    for (const KeptBucket& bucket : stored.plan->buckets) {
+      v1::KeptBucket* tensors = plan->add_buckets();
+      for (const KeptTensor& tensor : bucket) {
+        v1::KeptTensor* entry = tensors->add_tensors();
+        entry->set_name(tensor.name);
+        *entry->mutable_meta() = ToProto(tensor.meta);
+        entry->set_ready_us(ToMicroseconds(tensor.ready_offset));
+        entry->set_follows_wait(tensor.follows_wait);
+      }
+    }
+  }
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  std::string json;
+  if (!google::protobuf::util::MessageToJsonString(file, &json, options).ok()) return "";
+  return json + "\n";
+}
+
+absl::StatusOr<std::vector<StoredPlan>> ParsePlans(absl::string_view text) {
+  v1::KeptPlans file;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(
+      google::protobuf::StringPiece(text.data(), text.size()), &file);
+  if (!parsed.ok()) return Malformed("no such JSON as ringd writes");
+  if (file.version() != kVersion) {
+    return Malformed(absl::StrCat("version ", file.version(), ", not ", kVersion));
+  }
+  std::vector<StoredPlan> plans;
+  for (const v1::KeptPlan& plan : file.plans()) {
+    absl::StatusOr<KeptPlan> read = Read(plan);
+    if (!read.ok()) return read.status();
+    plans.push_back(
+        {plan.nodes(), plan.tensors(), std::make_shared<const KeptPlan>(*std::move(read))});
+  }
+  return plans;
+}
+
+}  // namespace ringd

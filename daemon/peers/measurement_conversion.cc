@@ -1,0 +1,65 @@
+#include "daemon/peers/measurement_conversion.h"
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace ringd {
+namespace {
+
+constexpr int kMaxObservations = 64;  // one for each power of two
+constexpr int kMaxTensors = 65'536;
+constexpr std::size_t kMaxNameBytes = 512;
+// Nothing that is measured takes longer; also keeps sums from overflowing.
+constexpr std::uint64_t kLongestNs = std::uint64_t{24} * 3600 * 1'000'000'000;
+
+absl::Status Malformed(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("malformed message from another ringd: ", what));
+}
+
+}  // namespace
+
+v1::NodeMessage ToProto(const NodeMeasurements& measurements) {
+  v1::NodeMessage message;
+  v1::Measurements& out = *message.mutable_measurements();
+  for (const LinkObservation& seen : measurements.link) {
+    v1::LinkObservation* entry = out.add_link();
+    entry->set_bytes(seen.bytes);
+    entry->set_time_ns(static_cast<std::uint64_t>(seen.time.count()));
+    entry->set_samples(seen.samples);
+  }
+  for (const TensorReadiness& ready : measurements.readiness) {
+    v1::TensorReadiness* entry = out.add_readiness();
+    entry->set_tensor(ready.tensor);
+    entry->set_offset_ns(static_cast<std::uint64_t>(ready.offset.count()));
+  }
+  return message;
+}
+
+absl::StatusOr<NodeMeasurements> FromProto(const v1::Measurements& message) {
+  if (message.link_size() > kMaxObservations || message.readiness_size() > kMaxTensors) {
+    return Malformed(absl::StrCat(message.link_size(), " sizes and ", message.readiness_size(),
+                                  " tensors measured"));
+  }
+  NodeMeasurements measurements;
+  for (const v1::LinkObservation& seen : message.link()) {
+    if (seen.bytes() == 0 || seen.time_ns() == 0 || seen.time_ns() > kLongestNs) {
+      return Malformed(absl::StrCat(seen.bytes(), " bytes in ", seen.time_ns(), " ns"));
+    }
+    measurements.link.push_back(
+        {seen.bytes(), std::chrono::nanoseconds(seen.time_ns()), seen.samples()});
+  }
+  for (const v1::TensorReadiness& ready : message.readiness()) {
+    if (ready.tensor().empty() || ready.tensor().size() > kMaxNameBytes) {
+      return Malformed(absl::StrCat("a tensor name of ", ready.tensor().size(), " bytes"));
+    }
+    if (ready.offset_ns() > kLongestNs) {
+      return Malformed(absl::StrCat("a tensor ready after ", ready.offset_ns(), " ns"));
+    }
+    measurements.readiness.push_back({ready.tensor(), std::chrono::nanoseconds(ready.offset_ns())});
+  }
+  return measurements;
+}
+
+}  // namespace ringd

@@ -1,0 +1,121 @@
+#include "client/cli/plan_view.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "client/cli/json_output.h"
+
+namespace ringd::cli {
+namespace {
+
+using Catch::Matchers::Contains;
+
+v1::CommunicatorsReply Planned() {
+  v1::CommunicatorsReply reply;
+  v1::Communicator* communicator = reply.add_communicators();
+  communicator->set_communicator(1);
+  communicator->set_job_id("run-1");
+  communicator->set_name("world");
+  communicator->set_node_count(4);
+  v1::Plan& plan = *communicator->mutable_plan();
+  plan.set_fusion("learned");
+  plan.set_origin("replanned");
+  plan.set_replans(2);
+  plan.set_schedule_epoch(9);
+  plan.mutable_link()->set_latency_us(45);
+  plan.mutable_link()->set_gbit_per_second(0.94);
+  plan.mutable_link()->set_overhead_us(20);
+  plan.mutable_link()->set_source("measured");
+  plan.mutable_link()->set_samples(1280);
+  plan.mutable_link()->set_small_all_reduce_bytes(32 << 10);
+  plan.set_last_ready_ms(80);
+  plan.set_predicted_ms(95.1);
+  plan.set_predicted_fixed_64mib_ms(104.6);
+  plan.set_predicted_per_tensor_ms(140);
+  v1::PlannedBucket* bucket = plan.add_buckets();
+  bucket->set_channel(7);
+  bucket->set_tensors(12);
+  bucket->set_bytes(3 << 20);
+  bucket->set_ready_ms(60);
+  bucket->set_predicted_start_ms(61);
+  bucket->set_predicted_end_ms(95.1);
+  bucket->set_measured_ms(36.25);
+  bucket->set_waited_ms(7.77);
+  bucket->set_occurrences(123);
+  bucket->set_first_tensor("fc.weight");
+  bucket->set_last_tensor("conv1.weight");
+  return reply;
+}
+
+}  // namespace
+
+TEST_CASE("RenderPlans: shows the link, the plans beside each other, and each bucket") {
+  const std::string text = RenderPlans(Planned(), false);
+  CHECK_THAT(text, Contains("job run-1, world"));
+  CHECK_THAT(text, Contains("learned: planned from measurements"));
+  CHECK_THAT(text, Contains("planned anew from measurements, 2 times, epoch 9"));
+  CHECK_THAT(text, Contains("measured, 45 us and 0.94 Gbit/s from 1,280 all-reduces"));
+  CHECK_THAT(text, Contains("20 us besides; up to 32 KiB by recursive doubling, above by a ring"));
+  CHECK_THAT(text, Contains("95.1 ms, 15.1 ms after the last tensor\n"));
+  CHECK_THAT(text, Contains("105 ms, 24.6 ms after the last tensor (+10.0 %)"));
+  CHECK_THAT(text,
+             Contains("34.1 ms") && Contains("36.2 ms") && Contains("7.77 ms") && Contains("123"));
+  CHECK_THAT(text, Contains("fc.weight") && Contains("conv1.weight"));
+}
+
+TEST_CASE("RenderPlans: names the algorithms that are in use") {
+  v1::CommunicatorsReply reply = Planned();
+  v1::LinkFigures& link = *reply.mutable_communicators(0)->mutable_plan()->mutable_link();
+  link.set_flat_all_reduce_bytes(8 << 10);
+  CHECK_THAT(RenderPlans(reply, false),
+             Contains("up to 8 KiB through one node, up to 32 KiB by recursive doubling, above"));
+  link.set_small_all_reduce_bytes(0);
+  CHECK_THAT(RenderPlans(reply, false), Contains("up to 8 KiB through one node, above by a ring"));
+  link.set_flat_all_reduce_bytes(0);
+  CHECK_THAT(RenderPlans(reply, false), Contains("besides; all by a ring"));
+}
+
+TEST_CASE("RenderPlans: says why there is no plan") {
+  CHECK(RenderPlans({}, false) == "No communicators on this node.\n");
+  v1::CommunicatorsReply reply;
+  reply.add_communicators()->set_node_count(1);
+  CHECK_THAT(RenderPlans(reply, false), Contains("no link to plan for"));
+  reply.mutable_communicators(0)->set_node_count(2);
+  CHECK_THAT(RenderPlans(reply, false), Contains("has not told"));
+  reply.mutable_communicators(0)->mutable_plan()->set_fusion("off");
+  reply.mutable_communicators(0)->mutable_plan()->set_origin("none");
+  const std::string text = RenderPlans(reply, false);
+  CHECK_THAT(text, Contains("each tensor travels alone") && Contains("nothing has been learned"));
+  CHECK_THAT(text, !Contains("64 MiB buckets"));
+}
+
+TEST_CASE("RenderPlans: names the other settings of fusion, and kept plans") {
+  v1::CommunicatorsReply reply = Planned();
+  v1::Plan& plan = *reply.mutable_communicators(0)->mutable_plan();
+  plan.set_fusion("67108864");
+  plan.set_origin("kept");
+  CHECK_THAT(RenderPlans(reply, false), Contains("filled up to 64 MiB"));
+  CHECK_THAT(RenderPlans(reply, false), Contains("kept from an earlier job"));
+  plan.set_fusion("pinned");
+  CHECK_THAT(RenderPlans(reply, false), Contains("planned once"));
+}
+
+TEST_CASE("Plans in JSON have all figures by name") {
+  const auto json = nlohmann::json::parse(ToJson(Planned(), true));
+  const auto& plan = json["communicators"][0]["plan"];
+  CHECK(plan["origin"] == "replanned");
+  CHECK(plan["link"]["gbit_per_second"] == 0.94);
+  CHECK(plan["predicted_per_tensor_ms"] == 140);
+  CHECK(plan["buckets"][0]["measured_ms"] == 36.25);
+}
+
+TEST_CASE("HumanMilliseconds: three digits") {
+  CHECK(HumanMilliseconds(0) == "0 ms");
+  CHECK(HumanMilliseconds(0.0424) == "0.042 ms");
+  CHECK(HumanMilliseconds(1.234) == "1.23 ms");
+  CHECK(HumanMilliseconds(12.34) == "12.3 ms");
+  CHECK(HumanMilliseconds(1234.5) == "1234 ms");
+}
+
+}  // namespace ringd::cli

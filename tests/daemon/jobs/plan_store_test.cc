@@ -1,0 +1,195 @@
+#include "daemon/jobs/plan_store.h"
+
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace ringd {
+namespace {
+
+using std::chrono::microseconds;
+
+// A folder of its own, gone at the end.
+struct Folder {
+  Folder() {
+    char name[] = "/tmp/plansXXXXXX";
+    REQUIRE(::mkdtemp(name) != nullptr);
+    path = name;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  std::string state() const { return path + "/state"; }
+  std::string file() const { return state() + "/plans.json"; }
+  std::string Read() const {
+    std::ifstream stream(file());
+    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  }
+  void Write(const std::string& text) const {
+    std::filesystem::create_directories(state());
+    std::ofstream(file()) << text;
+  }
+
+  std::string path;
+};
+
+KeptTensor Tensor(const std::string& name, std::int64_t floats = 8) {
+  KeptTensor tensor;
+  tensor.name = name;
+  tensor.meta.shape = {floats, 3};
+  tensor.meta.op = ReduceOp::kAverage;
+  tensor.meta.postscale = 0.25;
+  tensor.ready_offset = microseconds(1234);
+  tensor.follows_wait = name == "b";
+  return tensor;
+}
+
+KeptPlan Plan(const std::string& name = "a") {
+  KeptPlan plan;
+  plan.buckets = {{Tensor(name), Tensor("b")}, {Tensor("c")}};
+  plan.link_measured = true;
+  plan.latency = microseconds(45);
+  plan.bytes_per_second = 1.17e8;
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("PlanStore: what one has kept the next one finds") {
+  const Folder folder;
+  {
+    PlanStore store(folder.state());
+    CHECK(store.Find("nodes").empty());
+    store.Put("nodes", Plan());
+    store.Put("others", Plan("x"));
+  }
+  const PlanStore store(folder.state());
+  const auto found = store.Find("nodes");
+  REQUIRE(found.size() == 1);
+  CHECK(found[0]->buckets == Plan().buckets);
+  CHECK(found[0]->link_measured);
+  CHECK(found[0]->latency == microseconds(45));
+  CHECK(found[0]->bytes_per_second == 1.17e8);
+  CHECK(store.Find("nobody").empty());
+}
+
+TEST_CASE("PlanStore: a plan replaces the one of the same tensors, in whatever buckets") {
+  const Folder folder;
+  PlanStore store(folder.state());
+  store.Put("nodes", Plan());
+  KeptPlan other = Plan();
+  other.buckets = {{Tensor("c"), Tensor("a")}, {Tensor("b")}};
+  other.buckets[0][0].ready_offset = microseconds(1);
+  store.Put("nodes", other);
+  REQUIRE(store.Find("nodes").size() == 1);
+  CHECK(store.Find("nodes")[0]->buckets == other.buckets);
+  other.buckets[0][0] = Tensor("c", 9);
+  store.Put("nodes", other);
+  REQUIRE(store.Find("nodes").size() == 2);
+  CHECK(store.Find("nodes")[0]->buckets == other.buckets);
+}
+
+TEST_CASE("PlanStore: what was not used for longest goes when there are too many") {
+  const Folder folder;
+  {
+    PlanStore store(folder.state());
+    for (std::size_t i = 0; i <= PlanStore::kMaxPlans; ++i) {
+      store.Put("nodes", Plan("t" + std::to_string(i)));
+      store.Put("first", Plan());
+    }
+  }
+  const PlanStore store(folder.state());
+  CHECK(store.Find("first").size() == 1);
+  CHECK(store.Find("nodes").size() == PlanStore::kMaxPlans - 1);
+  CHECK(store.Find("nodes")[0]->buckets[0][0].name == "t" + std::to_string(PlanStore::kMaxPlans));
+}
+
+TEST_CASE("PlanStore: the number of tensors is bounded, too") {
+  PlanStore store("");
+  for (int p = 0; p < 3; ++p) {
+    KeptPlan plan;
+    for (std::size_t i = 0; i < PlanStore::kMaxTensors / 2; ++i) {
+      plan.buckets.push_back({Tensor(std::to_string(p) + "." + std::to_string(i))});
+    }
+    store.Put("nodes", std::move(plan));
+  }
+  CHECK(store.Find("nodes").size() == 2);
+}
+
+TEST_CASE("PlanStore: a file that can't be understood is not used, and written anew") {
+  const Folder folder;
+  {
+    PlanStore store(folder.state());
+    store.Put("nodes", Plan());
+  }
+  std::string text = folder.Read();
+  SECTION("rubbish") { text = "\x01\x02{{{"; }
+  SECTION("half of it") { text.resize(text.size() / 2); }
+  SECTION("nothing") { text.clear(); }
+  SECTION("another version") { text.replace(text.find("\"version\":1"), 11, "\"version\":2"); }
+  SECTION("an unknown field") {
+    text.replace(text.find("\"version\":1"), 11, "\"version\":1,\"x\":3");
+  }
+  SECTION("a tensor twice") { text.replace(text.find("\"b\""), 3, "\"a\""); }
+  SECTION("a negative shape") { text.replace(text.find("\"8\""), 3, "\"-8\""); }
+  SECTION("a time that can't be") { text.replace(text.find("1234"), 4, "-1e9"); }
+  SECTION("an endless bandwidth") { text.replace(text.find("117000000"), 9, "\"Infinity\""); }
+  folder.Write(text);
+  CHECK_FALSE(ParsePlans(text).ok());
+  {
+    PlanStore store(folder.state());
+    CHECK(store.Find("nodes").empty());
+    CHECK(folder.Read() == text);
+    store.Put("nodes", Plan("new"));
+  }
+  CHECK(ParsePlans(folder.Read()).value().size() == 1);
+}
+
+TEST_CASE("PlanStore: a folder that can't be written costs only the keeping") {
+  const Folder folder;
+  std::ofstream(folder.path + "/plain") << "a file";
+  {
+    PlanStore store(folder.path + "/plain/state");
+    store.Put("nodes", Plan());
+    CHECK(store.Find("nodes").size() == 1);
+  }
+  CHECK_FALSE(std::filesystem::exists(folder.state()));
+}
+
+TEST_CASE("PlanStore: without a folder nothing is written") {
+  PlanStore store("");
+  store.Put("nodes", Plan());
+  CHECK(store.Find("nodes").size() == 1);
+}
+
+TEST_CASE("PlanStore: leaves no drafts beside the file") {
+  const Folder folder;
+  {
+    PlanStore store(folder.state());
+    for (int i = 0; i < 20; ++i) store.Put("nodes", Plan("t" + std::to_string(i)));
+  }
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.state()), {}) == 1);
+  CHECK(ParsePlans(folder.Read()).value().size() == 20);
+}
+
+TEST_CASE("NodesKey: users, nodes, their order and their ranks all count") {
+  Membership two;
+  two.nodes = {{"a", "", {MemberRank{}}}, {"b", "", {MemberRank{}, MemberRank{}}}};
+  Membership turned = two;
+  std::swap(turned.nodes[0], turned.nodes[1]);
+  Membership more = two;
+  more.nodes[0].ranks.push_back(MemberRank{});
+  CHECK(NodesKey(0, two) == NodesKey(0, two));
+  CHECK(NodesKey(0, two) != NodesKey(1, two));
+  CHECK(NodesKey(0, two) != NodesKey(0, turned));
+  CHECK(NodesKey(0, two) != NodesKey(0, more));
+  CHECK(HashText("a") == "af63dc4c8601ec8c");
+}
+
+}  // namespace ringd

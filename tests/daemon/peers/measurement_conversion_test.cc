@@ -1,0 +1,41 @@
+#include "daemon/peers/measurement_conversion.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+namespace ringd {
+namespace {
+
+using std::chrono::microseconds;
+
+NodeMeasurements Some() {
+  return {{{1 << 20, microseconds(900), 32}, {64, microseconds(40), 5}},
+          {{"conv1.weight", microseconds(0)}, {"fc.bias", microseconds(777)}}};
+}
+
+}  // namespace
+
+TEST_CASE("Measurements: come back from the wire as they were") {
+  const v1::NodeMessage message = ToProto(Some());
+  REQUIRE(message.has_measurements());
+  const auto back = FromProto(message.measurements());
+  REQUIRE(back.ok());
+  CHECK(back->link == Some().link);
+  CHECK(back->readiness == Some().readiness);
+}
+
+TEST_CASE("Measurements: what no sound peer sends is refused") {
+  v1::Measurements message = ToProto(Some()).measurements();
+  SECTION("no bytes") { message.mutable_link(0)->set_bytes(0); }
+  SECTION("no time") { message.mutable_link(0)->set_time_ns(0); }
+  SECTION("years") { message.mutable_link(0)->set_time_ns(UINT64_MAX); }
+  SECTION("a step of years") { message.mutable_readiness(0)->set_offset_ns(UINT64_MAX); }
+  SECTION("no name") { message.mutable_readiness(0)->clear_tensor(); }
+  SECTION("a long name") { message.mutable_readiness(0)->set_tensor(std::string(513, 'x')); }
+  SECTION("more sizes than there are") {
+    for (int i = 0; i < 64; ++i) *message.add_link() = message.link(0);
+  }
+  CHECK(FromProto(message).status().code() == absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace ringd

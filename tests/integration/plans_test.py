@@ -1,0 +1,149 @@
+"""What ringd measures, plans, shows and keeps for the next job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cluster import Cluster, JobRun, Node, wait_until
+
+STEADY = (Path(__file__).parent / "programs" / "steady.py").read_text()
+LAYERS = 8
+
+
+def communicator(cluster: Cluster, node: Node | None = None) -> dict[str, Any]:
+    """The only communicator as `ringctl comms --plan --json` shows it; empty while there is none."""
+    shown = cluster.ringctl("comms", "--plan", "--json", node=node)
+    assert shown.returncode == 0, shown.stderr
+    found: list[dict[str, Any]] = json.loads(shown.stdout)["communicators"]
+    return found[0] if found else {}
+
+
+def plan(cluster: Cluster, node: Node | None = None) -> dict[str, Any]:
+    shown: dict[str, Any] = communicator(cluster, node).get("plan") or {}
+    return shown
+
+
+def wait_for_origin(cluster: Cluster) -> str:
+    """Where the plan comes from, once there is one."""
+    seen = ["none"]
+
+    def planned() -> bool:
+        seen.append(plan(cluster).get("origin", "none"))
+        return seen[-1] != "none"
+
+    wait_until(planned, "a plan")
+    return seen[-1]
+
+
+def start(cluster: Cluster, steps: int, **environment: str) -> JobRun:
+    return cluster.start_job(STEADY, [1, 1], arguments=[str(steps)], environment=environment)
+
+
+def check_plan_of(cluster: Cluster, node: Node) -> None:
+    def measured() -> bool:
+        return (plan(cluster, node).get("link") or {}).get("source") == "measured"
+
+    def timed() -> bool:
+        return all(bucket["measured_ms"] > 0 for bucket in plan(cluster, node)["buckets"])
+
+    wait_until(measured, f"a measured link on {node}")
+    shown = plan(cluster, node)
+    assert shown["fusion"] == "learned"
+    assert shown["link"]["latency_us"] > 0
+    assert shown["link"]["gbit_per_second"] > 0.1
+    assert int(shown["link"]["samples"]) > 0
+    assert sum(bucket["tensors"] for bucket in shown["buckets"]) == LAYERS
+    # The tensors come one by one, within 4 ms or more.
+    assert shown["last_ready_ms"] > 2
+    assert shown["predicted_ms"] >= shown["last_ready_ms"]
+    assert shown["predicted_per_tensor_ms"] >= shown["last_ready_ms"]
+    wait_until(timed, f"measured buckets on {node}")
+    text = cluster.ringctl("comms", "--plan", node=node).stdout
+    assert "64 MiB buckets" in text
+    assert "layer0" in text
+    assert "ring " in cluster.ringctl("comms", node=node).stdout
+
+
+@pytest.mark.timeout(180)
+def test_the_link_is_measured_and_every_node_shows_the_plan(cluster: Cluster) -> None:
+    nodes = cluster.start_nodes(2)
+    job = start(cluster, 800)
+    for node in nodes:
+        check_plan_of(cluster, node)
+    wait_until(
+        lambda: not job.ranks[0].running() or communicator(cluster)["negotiation_messages_per_step"] == 0,
+        "a step without a message",
+    )
+    job.expect_success()
+
+
+@pytest.mark.timeout(180)
+def test_the_next_job_begins_with_the_kept_plan_even_of_a_new_ringd(cluster: Cluster) -> None:
+    nodes = cluster.start_nodes(2)
+    first = start(cluster, 400)
+    assert wait_for_origin(cluster) in ("learned", "replanned")
+    first.expect_success()
+
+    for restarted in (False, True):
+        if restarted:
+            for node in list(cluster.nodes):
+                assert node.terminate() == 0
+                cluster.restart(node)
+        job = start(cluster, 400)
+        assert wait_for_origin(cluster) == "kept"
+        job.expect_success()
+    kept = json.loads((cluster.folder / f"{nodes[0].name}.state" / "plans.json").read_text())
+    assert kept["version"] == 1
+    assert len(kept["plans"]) == 1
+    assert sum(len(bucket["tensors"]) for bucket in kept["plans"][0]["buckets"]) == LAYERS
+
+
+@pytest.mark.timeout(180)
+def test_a_corrupt_file_is_named_and_ignored(cluster: Cluster) -> None:
+    folder = cluster.folder / "node0.state"
+    folder.mkdir()
+    (folder / "plans.json").write_text('{"version": 1, "plans": [{"buckets": [{"tens')
+    nodes = cluster.start_nodes(2)
+    assert f"{folder}/plans.json" in nodes[0].output
+    job = start(cluster, 200)
+    assert wait_for_origin(cluster) in ("learned", "replanned")
+    job.expect_success()
+    assert json.loads((folder / "plans.json").read_text())["version"] == 1
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(("fusion", "buckets"), [("off", LAYERS), ("1GiB", 1)])
+def test_fusion_is_pinned_by_a_setting(cluster: Cluster, fusion: str, buckets: int) -> None:
+    cluster.start_nodes(2, fusion=fusion)
+    job = start(cluster, 400)
+    job.ranks[0].expect_output("under way")
+    wait_until(lambda: len(plan(cluster)["buckets"]) == buckets, f"{buckets} buckets")
+    job.expect_success()
+
+
+@pytest.mark.timeout(180)
+def test_fusion_is_pinned_by_a_job(cluster: Cluster) -> None:
+    cluster.start_nodes(2)
+    job = start(cluster, 400, RINGD_FUSION_THRESHOLD="1")
+    job.ranks[0].expect_output("under way")
+    wait_until(lambda: len(plan(cluster)["buckets"]) == LAYERS, "a bucket for each tensor")
+    assert plan(cluster)["fusion"] == "1"
+    job.expect_success()
+
+
+@pytest.mark.timeout(180)
+def test_ranks_that_ask_for_different_thresholds_hear_both(cluster: Cluster) -> None:
+    cluster.start_nodes(2)
+    source = (
+        'import os\nos.environ["RINGD_FUSION_THRESHOLD"] = str(4096 + int(os.environ["RANK"]))\n' + STEADY
+    )
+    job = cluster.start_job(source, [1, 1], arguments=["1"])
+    assert 0 not in job.wait()
+    for rank in job.ranks:
+        assert "4096" in rank.output, job.transcript()
+        assert "4097" in rank.output, job.transcript()
+        assert "RINGD_FUSION_THRESHOLD" in rank.output
