@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "client/core/ring_operations.h"
 #include "client/core/registrations.h"
+#include "client/core/ring_operations.h"
 #include "client/core/staging.h"
 #include "proto/base/memfd.h"
 #include "proto/base/memory_mapping.h"
@@ -44,7 +44,7 @@ int Run() {
   Registrations registrations;
   Staging staging(arena, registrations);
   RingOperations operations(view, kCapacity, 2 * kCapacity, UniqueFd(::eventfd(0, 0)), state,
-                        std::chrono::microseconds(1000));
+                            std::chrono::microseconds(1000));
   TensorDescription description;
   description.name = "benchmark";
   description.shape = {1024};

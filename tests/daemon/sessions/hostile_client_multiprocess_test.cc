@@ -99,7 +99,8 @@ TEST_CASE("A hostile client loses its session and nobody else notices") {
   }));
   CHECK(ends_after([](Submission& record, HostileTrainer&) { record.sequence = 5; }));
   CHECK(ends_after([](Submission& record, HostileTrainer&) { record.registration = 12345; }));
-  CHECK(ends_after([](Submission& record, HostileTrainer&) { record.registration = UINT32_MAX - 1; }));
+  CHECK(ends_after(
+      [](Submission& record, HostileTrainer&) { record.registration = UINT32_MAX - 1; }));
   CHECK(ends_after([](Submission& record, HostileTrainer&) { ++record.element_count; }));
   CHECK(ends_after([](Submission& record, HostileTrainer&) { record.element_count = UINT64_MAX; }));
   CHECK(ends_after([](Submission& record, HostileTrainer& trainer) {
