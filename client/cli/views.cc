@@ -216,8 +216,7 @@ std::string RenderJobs(const v1::JobsReply& reply, bool colours) {
                   absl::StrCat(job.local_members_size()),
                   job.node_count() == 0 ? "-" : absl::StrCat(job.node_count()),
                   job.weight() == 0 ? "-" : absl::StrCat(job.weight()), absl::StrCat(job.uid()),
-                  HumanDuration(job.age_seconds()),
-                  OrDash(job.rendezvous())});
+                  HumanDuration(job.age_seconds()), OrDash(job.rendezvous())});
     if (!job.failure().empty()) {
       absl::StrAppend(&details, "\n",
                       Paint(absl::StrCat("job ", job.job_id()), Colour::kBold, colours),

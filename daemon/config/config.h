@@ -52,7 +52,7 @@ struct Config {
   std::chrono::nanoseconds operation_timeout = std::chrono::nanoseconds(0);  // 0: none
   // The greatest share of the lines, relative to other jobs, that a job may ask for.
   std::uint64_t max_weight = 100;
-  std::chrono::nanoseconds drain_timeout = std::chrono::seconds(60);         // 0: no limit
+  std::chrono::nanoseconds drain_timeout = std::chrono::seconds(60);  // 0: no limit
 
   // ---- schedule and transport ----
   // Names of nodes: those of a job that are named come in this order in its ring, the others behind them.

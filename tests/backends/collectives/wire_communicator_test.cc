@@ -119,11 +119,13 @@ TEST_CASE("WireCommunicator: a turn hands no more than a chunk of bulk to the wi
   constexpr int kOperations = 5;
   std::vector<std::vector<float>> buffers(kOperations, std::vector<float>(1 << 18, 1.0f));
   std::size_t before = 0;
-  const auto new_messages = [&] { return network.in_transit() - std::exchange(before, network.in_transit()); };
+  const auto new_messages = [&] {
+    return network.in_transit() - std::exchange(before, network.in_transit());
+  };
   for (int i = 0; i < kOperations; ++i) {
     REQUIRE(network.at(0).TryPost(AllReduce({static_cast<std::uint32_t>(i), 0}, DataType::kFloat32,
-                                            ReduceOp::kSum, buffers[static_cast<std::size_t>(i)].data(),
-                                            1 << 18)));
+                                            ReduceOp::kSum,
+                                            buffers[static_cast<std::size_t>(i)].data(), 1 << 18)));
     // A chunk, and word to the other node that it may send.
     CHECK(new_messages() == 2);
   }

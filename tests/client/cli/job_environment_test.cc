@@ -42,8 +42,10 @@ TEST_CASE("RankEnvironment: replaces stale places and keeps what the user chose"
   JobPlan plan = TwoNodes();
   plan.start_timeout_seconds = 2.5;
   plan.weight = 3;
-  const std::vector<std::string> environment = RankEnvironment(
-      plan, 0, {"RANK=9", "RANKING=x", "OMP_NUM_THREADS=4", "RINGD_SOCKET=/old", "HOME=/root", "RINGD_WEIGHT=9"});
+  const std::vector<std::string> environment =
+      RankEnvironment(plan, 0,
+                      {"RANK=9", "RANKING=x", "OMP_NUM_THREADS=4", "RINGD_SOCKET=/old",
+                       "HOME=/root", "RINGD_WEIGHT=9"});
   CHECK(Has(environment, "RANK=0"));
   CHECK_FALSE(Has(environment, "RANK=9"));
   CHECK_FALSE(Has(environment, "RINGD_SOCKET=/old"));
