@@ -29,7 +29,7 @@ class Line(Cluster):
         super().__init__(folder)
         self.line = ShapedLine(rate_mbit)
         # Each tensor is an operation of its own.
-        self.start_nodes(2, fusion_threshold="0")
+        self.start_nodes(2, fusion="off")
 
     def _start(self, name: str, settings: dict[str, object]) -> Node:
         end = int(name.removeprefix("node"))
