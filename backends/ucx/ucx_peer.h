@@ -157,7 +157,7 @@ class UcxPeer {
   UcxSendPool& pool_;
   std::uint64_t& connections_;
   std::string worker_address_;
-  std::size_t stream_count_ = 0;  // as configured; one more while and since it was shared
+  std::size_t stream_count_ = 0;  // as configured; once shared, a single one has got company
   std::vector<Stream> streams_;
   std::uint32_t next_stream_ = 0;
   Queue urgent_;

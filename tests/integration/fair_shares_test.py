@@ -74,7 +74,11 @@ class Line(Cluster):
         notes = self._notes(job.job_id)
         (notes / "end").touch()
         job.expect_success()
-        return [float(line) for line in (notes / "times").read_text().split()] if (notes / "times").exists() else []
+        return (
+            [float(line) for line in (notes / "times").read_text().split()]
+            if (notes / "times").exists()
+            else []
+        )
 
     def _notes(self, name: str) -> Path:
         return self.folder / f"notes-{name}"
@@ -139,6 +143,12 @@ def test_a_small_operation_waits_no_longer_than_a_chunk_takes(line: Line) -> Non
     disturbed = line.finish(small)
     line.finish(huge)
     added = statistics.median(disturbed) - statistics.median(undisturbed)
-    print(f"alone {statistics.median(undisturbed):.0f} us, beside a huge job {statistics.median(disturbed):.0f} us, "
-          f"a chunk takes {line.chunk_us:.0f} us")
-    assert added <= line.chunk_us, (statistics.median(undisturbed), statistics.median(disturbed), line.chunk_us)
+    print(
+        f"alone {statistics.median(undisturbed):.0f} us, beside a huge job {statistics.median(disturbed):.0f} us, "
+        f"a chunk takes {line.chunk_us:.0f} us"
+    )
+    assert added <= line.chunk_us, (
+        statistics.median(undisturbed),
+        statistics.median(disturbed),
+        line.chunk_us,
+    )

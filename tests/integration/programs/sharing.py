@@ -42,7 +42,10 @@ def keep_busy(context: Context, ending: Ending) -> None:
     specs = [TensorSpec(f"busy {slot}", shape=(BUSY_BYTES // 4,)) for slot in range(BUSY_AT_ONCE)]
     registrations = context.register(specs)
     addresses = [context.arena_alloc(BUSY_BYTES) for _ in specs]
-    submit = [(registration, address, address) for registration, address in zip(registrations, addresses, strict=True)]
+    submit = [
+        (registration, address, address)
+        for registration, address in zip(registrations, addresses, strict=True)
+    ]
     operations = [context.submit(*arguments) for arguments in submit]
     ended = False
     while not ended:
