@@ -42,6 +42,9 @@ struct CommunicatorSpec {
   std::vector<std::string> addresses;   // by node: each node's Transport::LocalAddress()
   std::vector<std::string> node_names;  // by node: for error texts and statistics
   AlgorithmOptions algorithms;
+  // This communicator's share of the lines to its neighbours, relative to that of others with the
+  // same neighbours, while both want them.
+  std::uint32_t weight = 1;
 };
 
 struct NeighbourStatistics {

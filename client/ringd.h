@@ -101,6 +101,9 @@ typedef struct {
    * library back. NULL: warnings go to standard error, one line each, prefixed "ringd: ". */
   void (*on_warning)(void* user_data, const char* text);
   void* user_data;
+  /* Since 1.2. RINGD_WEIGHT; default 1. 1 to 100, the same on all ranks: while several jobs want the line to
+   * one node, each gets a share of it in proportion to its weight. ringd's setting max_weight limits it. */
+  uint32_t weight;
 } ringd_options;
 
 typedef struct {

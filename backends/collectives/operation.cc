@@ -172,10 +172,13 @@ void Operation::Grant(InFlow& flow) noexcept {
                       SendPriority::kUrgent, nullptr);
 }
 
-bool Operation::CanSend(std::int32_t node) const noexcept {
-  for (const OutFlow& flow : out_flows_) {
-    if (flow.node == node) return flow.sent < flow.granted && flow.outstanding < kSendWindow;
+bool Operation::CanSend(std::int32_t node) noexcept {
+  const OutFlow* const flow = FindOut(node);
+  if (flow == nullptr || flow->sent >= flow->granted || flow->outstanding >= kSendWindow) {
+    return false;
   }
+  if (*setting_.turn_bytes > 0) return true;
+  wants_advance_ = true;
   return false;
 }
 
@@ -183,6 +186,7 @@ void Operation::Send(std::int32_t node, std::uint32_t index,
                      std::span<const std::byte> payload) noexcept {
   OutFlow& flow = *FindOut(node);
   ++flow.sent;
+  *setting_.turn_bytes -= std::min(*setting_.turn_bytes, payload.size());
   if (times_.first_sent == kNever) times_.first_sent = CollectiveTimes::TimePoint::clock::now();
   const bool done = setting_.wire->Send(NodeIndex(node), Header(MessageType::kData, node, index),
                                         payload, priority_, this);

@@ -30,6 +30,8 @@ struct OperationSetting {
   NodeIndex self;
   std::int32_t node_count = 1;
   AlgorithmOptions algorithms;
+  // What flows may still hand to the wire in this turn of the communicator.
+  std::size_t* turn_bytes = nullptr;
 };
 
 // Binds a request to the algorithm that carries it out, and stands between the algorithm and the
@@ -102,8 +104,9 @@ class Operation final : public SendObserver {
   void SendsTo(std::int32_t node, std::uint32_t initial_credit);
   void ReceivesFrom(std::int32_t node, std::uint32_t message_count, std::uint32_t initial_credit);
 
-  // Requirement: the flow was declared.
-  bool CanSend(std::int32_t node) const noexcept;
+  // False also when this turn has been long enough: what is handed over has to be packed first, and
+  // other communicators wait. Then Advance() is wanted. Requirement: the flow was declared.
+  bool CanSend(std::int32_t node) noexcept;
   // Requirement: CanSend(node). The payload must not change until the send has ended.
   void Send(std::int32_t node, std::uint32_t index, std::span<const std::byte> payload) noexcept;
   std::uint32_t sends_in_progress() const noexcept { return outstanding_; }

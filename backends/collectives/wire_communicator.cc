@@ -57,6 +57,7 @@ WireCommunicator::WireCommunicator(const CommunicatorSpec& spec, std::unique_ptr
   setting_.self = spec.self;
   setting_.node_count = static_cast<std::int32_t>(spec.addresses.size());
   setting_.algorithms = Normalised(spec.algorithms);
+  setting_.turn_bytes = &turn_bytes_;
   // Nothing of these grows later.
   operations_.reserve(kMaxInFlight);
   free_.reserve(kMaxInFlight);
@@ -97,6 +98,7 @@ bool WireCommunicator::TryPost(const CollectiveRequest& request) noexcept {
   }
   Operation& operation = *free_.back();
   free_.pop_back();
+  turn_bytes_ = kTurnBytes;
   operation.Begin(request, now);
   active_.push_back(&operation);
   in_flight_[request.id] = &operation;
@@ -189,6 +191,7 @@ void WireCommunicator::OnMessage(const MessageHeader& header,
     return;
   }
   Operation& operation = *found->second;
+  turn_bytes_ = kTurnBytes;
   if (!operation.Deliver(header, payload)) {
     operation.Fail(CollectiveOutcome::kDisagreement, NodeIndex(header.source));
   }
@@ -209,6 +212,7 @@ void WireCommunicator::OnNodeLost(NodeIndex node, absl::string_view reason) noex
 }
 
 std::size_t WireCommunicator::Advance() noexcept {
+  turn_bytes_ = kTurnBytes;
   std::size_t work = 0;
   // Completing an operation moves the last one into its place.
   for (std::size_t i = 0; i < active_.size();) {

@@ -67,6 +67,8 @@ class WireCommunicator final : public Communicator {
     std::uint64_t messages_received = 0;
   };
 
+  // Of flows, in one turn, the last message whole: as much as one arriving message brings along.
+  static constexpr std::size_t kTurnBytes = kMaxPayloadBytes;
   // Early messages of all operations together; a correct set of peers stays far below it.
   static constexpr std::size_t kMaxEarlyMessages = 16 * 1024;
 
@@ -83,6 +85,7 @@ class WireCommunicator final : public Communicator {
   std::unique_ptr<MessageWire> wire_;
   std::unique_ptr<CountingWire> counting_wire_;
   OperationSetting setting_;
+  std::size_t turn_bytes_ = kTurnBytes;
 
   std::vector<std::unique_ptr<Operation>> operations_;  // all ever needed, for reuse
   std::vector<Operation*> free_;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/ucx/ucx_address.h"
+#include "backends/ucx/ucx_sockets.h"
 #include "backends/ucx/ucx_transport.h"
 #include "backends/ucx/ucx_wire.h"
 #include "proto/base/clock.h"
@@ -22,6 +23,9 @@ constexpr milliseconds kCloseWirePatience{1000};
 constexpr milliseconds kFlushPatience{250};
 // How long UCX may take to tear connections down: it waits for nobody, so this is never used up.
 constexpr milliseconds kClosePatience{1000};
+// What may wait in a socket while jobs share the line, with up to a segment of 64 KiB on top: less
+// than a chunk, and more than a line of 10 Gbit/s takes until this thread comes round again.
+constexpr std::uint32_t kSharedUnsentBytes = 64 * 1024;
 
 // Drives `worker` until `done()` or the time is over.
 template <typename Done>
@@ -138,7 +142,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> UcxNode::CreateCommunicator(
     return absl::UnavailableError(
         "messages for this communicator came so long before it was made that they were dropped");
   }
-  auto wire = std::make_unique<UcxWire>(*this, key, spec.addresses);
+  auto wire = std::make_unique<UcxWire>(*this, key, spec.addresses, std::max(spec.weight, 1u));
   // The ring's neighbours now: they are used by most operations, and their loss should be
   // noticed also when nothing is sent.
   const std::size_t node_count = spec.addresses.size();
@@ -166,7 +170,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> UcxNode::CreateCommunicator(
 std::shared_ptr<UcxPeer> UcxNode::FindPeer(const std::string& address) {
   std::shared_ptr<UcxPeer>& peer = peers_[address];
   if (peer == nullptr) {
-    peer = std::make_shared<UcxPeer>(worker_.get(), send_pool_);
+    peer = std::make_shared<UcxPeer>(worker_.get(), send_pool_, connections_);
     peer->Connect(*UnwrapWorkerAddress(address), stream_count_);
   }
   return peer;
@@ -177,12 +181,24 @@ std::size_t UcxNode::Progress() noexcept {
   ReportLostPeers();
   if (!closing_.empty()) ForgetClosedPeers();
   for (auto& [key, end] : ends_) work += end.communicator->Advance();
+  // What the communicators have handed over by now takes its turn.
+  for (auto& [address, peer] : peers_) work += peer->Advance();
+  LimitSockets();
   return work;
+}
+
+void UcxNode::LimitSockets() noexcept {
+  const bool shared = std::any_of(peers_.begin(), peers_.end(),
+                                  [](const auto& entry) { return entry.second->is_shared(); });
+  if (shared == sockets_limited_ && (!shared || connections_ == connections_limited_)) return;
+  LimitUnsentBytes(shared ? kSharedUnsentBytes : 0);
+  sockets_limited_ = shared;
+  connections_limited_ = connections_;
 }
 
 bool UcxNode::Arm() noexcept {
   for (const auto& [address, peer] : peers_) {
-    if (peer->lost()) return false;
+    if (peer->lost() || peer->CanAdvance()) return false;
   }
   for (const auto& [key, end] : ends_) {
     if (end.communicator->HasPendingWork()) return false;
@@ -277,11 +293,13 @@ void UcxNode::CloseWire(const WireKey& key, UcxWire& wire) noexcept {
   for (const auto& peer : peers) {
     if (peer != nullptr) peer->WithdrawWire(&wire);
   }
-  if (ProgressUntil(worker_.get(), kCloseWirePatience, all_sent)) return;
-  for (const auto& peer : peers) {
-    if (peer != nullptr && peer->InProgress(&wire) > 0) peer->Fail(UCS_ERR_TIMED_OUT);
+  if (!ProgressUntil(worker_.get(), kCloseWirePatience, all_sent)) {
+    for (const auto& peer : peers) {
+      if (peer != nullptr && peer->InProgress(&wire) > 0) peer->Fail(UCS_ERR_TIMED_OUT);
+    }
+    ProgressUntil(worker_.get(), kCloseWirePatience, all_sent);
   }
-  ProgressUntil(worker_.get(), kCloseWirePatience, all_sent);
+  wire.LeavePeers();
 }
 
 }  // namespace ringd

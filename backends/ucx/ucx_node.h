@@ -77,6 +77,8 @@ class UcxNode final : public Transport {
   void Route(const MessageHeader& header, std::span<const std::byte> payload) noexcept;
   void ReportLostPeers() noexcept;
   void ForgetClosedPeers() noexcept;
+  // While communicators share a peer, little may wait where their turns can't be changed any more.
+  void LimitSockets() noexcept;
 
   HeldMessagePool held_pool_;
   UcxSendPool send_pool_;
@@ -85,6 +87,9 @@ class UcxNode final : public Transport {
   std::string address_;
   const int stream_count_;
   int event_fd_ = -1;
+  std::uint64_t connections_ = 0;          // endpoints that were ever connected
+  std::uint64_t connections_limited_ = 0;  // how many when sockets were last looked at
+  bool sockets_limited_ = false;
   OrphanMessages orphans_{held_pool_};
   absl::flat_hash_map<std::string, std::shared_ptr<UcxPeer>> peers_;  // by address
   std::vector<std::shared_ptr<UcxPeer>> closing_;                     // lost ones

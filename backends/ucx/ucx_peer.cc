@@ -26,23 +26,34 @@ UcxPeer::~UcxPeer() {
 }
 
 void UcxPeer::Connect(absl::string_view worker_address, int stream_count) noexcept {
-  in_progress_.reserve(kPerStream * static_cast<std::size_t>(stream_count));
-  for (int i = 0; i < stream_count; ++i) {
-    ucp_ep_params_t params{};
-    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                        UCP_EP_PARAM_FIELD_ERR_HANDLER;
-    params.address = reinterpret_cast<const ucp_address_t*>(worker_address.data());
-    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-    params.err_handler.cb = &UcxPeer::OnError;
-    params.err_handler.arg = this;
-    ucp_ep_h endpoint = nullptr;
-    const ucs_status_t status = ucp_ep_create(worker_, &params, &endpoint);
-    if (status != UCS_OK) {
-      Fail(status);
-      return;
-    }
-    streams_.push_back({.endpoint = endpoint});
+  worker_address_ = std::string(worker_address);
+  stream_count_ = static_cast<std::size_t>(stream_count);
+  in_progress_.reserve(kPerStream * (stream_count_ + 1));
+  while (streams_.size() < stream_count_ && !lost()) AddStream();
+}
+
+void UcxPeer::AddStream() noexcept {
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(worker_address_.data());
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler.cb = &UcxPeer::OnError;
+  params.err_handler.arg = this;
+  ucp_ep_h endpoint = nullptr;
+  const ucs_status_t status = ucp_ep_create(worker_, &params, &endpoint);
+  if (status != UCS_OK) {
+    Fail(status);
+    return;
   }
+  streams_.push_back({.endpoint = endpoint});
+}
+
+UcxFlow* UcxPeer::AddFlow(std::uint32_t weight) noexcept {
+  UcxFlow* const flow = bulk_.AddFlow(weight);
+  // Urgent messages keep the connection that there is.
+  if (is_shared() && streams_.size() == 1 && !lost()) AddStream();
+  return flow;
 }
 
 void UcxPeer::OnError(void* self, ucp_ep_h /*endpoint*/, ucs_status_t status) {
@@ -53,7 +64,7 @@ void UcxPeer::Fail(ucs_status_t status) noexcept {
   if (lost_status_ == UCS_OK) lost_status_ = status == UCS_OK ? UCS_ERR_CONNECTION_RESET : status;
 }
 
-bool UcxPeer::Send(const void* wire, NodeIndex to, const MessageHeader& header,
+bool UcxPeer::Send(const void* wire, UcxFlow& flow, NodeIndex to, const MessageHeader& header,
                    std::span<const std::byte> payload, SendPriority priority,
                    SendObserver* observer) noexcept {
   if (lost()) return true;
@@ -65,29 +76,41 @@ bool UcxPeer::Send(const void* wire, NodeIndex to, const MessageHeader& header,
   send->wire = wire;
   send->to = to;
   send->peer = this;
-  Queue& queue = waiting_[static_cast<int>(priority)];
-  if (queue.head == nullptr) {
-    Stream* const stream = FindStream(priority);
-    if (stream != nullptr) {
-      if (!Start(*stream, *send)) return false;
-      pool_.GiveBack(send);
+  if (priority == SendPriority::kUrgent) return StartOrQueueUrgent(*send);
+  const bool first = bulk_.empty();
+  bulk_.Push(flow, *send);
+  // Who else wants the line is known when everybody has had a turn.
+  if (!first || is_shared()) return false;
+  Stream* const stream = FindStream(SendPriority::kBulk);
+  if (stream == nullptr) return false;
+  if (!Start(*stream, bulk_.Pop())) return false;
+  pool_.GiveBack(send);
+  return true;
+}
+
+bool UcxPeer::StartOrQueueUrgent(UcxSend& send) noexcept {
+  if (urgent_.head == nullptr) {
+    if (Stream* const stream = FindStream(SendPriority::kUrgent)) {
+      if (!Start(*stream, send)) return false;
+      pool_.GiveBack(&send);
       return true;
     }
   }
-  (queue.head == nullptr ? queue.head : queue.tail->next) = send;
-  queue.tail = send;
+  (urgent_.head == nullptr ? urgent_.head : urgent_.tail->next) = &send;
+  urgent_.tail = &send;
   return false;
 }
 
 UcxPeer::Stream* UcxPeer::FindStream(SendPriority priority) noexcept {
   // The first stream is for urgent messages, if there are others to carry the bulk.
-  const auto count = static_cast<std::uint32_t>(streams_.size());
-  if (count == 1 || priority == SendPriority::kUrgent) {
+  const auto count = static_cast<std::uint32_t>(is_shared() ? streams_.size() : stream_count_);
+  if (priority == SendPriority::kUrgent || count == 1) {
     return streams_[0].in_progress < kPerStream ? &streams_[0] : nullptr;
   }
+  const std::uint32_t limit = is_shared() ? kPerSharedStream : kPerStream;
   for (std::uint32_t tried = 1; tried < count; ++tried) {
     Stream& stream = streams_[1 + next_stream_++ % (count - 1)];
-    if (stream.in_progress < kPerStream) return &stream;
+    if (stream.in_progress < limit) return &stream;
   }
   return nullptr;
 }
@@ -106,7 +129,7 @@ bool UcxPeer::Start(Stream& stream, UcxSend& send) noexcept {
     return true;
   }
   if (request == nullptr) {
-    stream.connected = true;
+    NoteConnected(stream);
     return true;
   }
   ++stream.in_progress;
@@ -121,7 +144,7 @@ void UcxPeer::OnSendDone(void* request, ucs_status_t status, void* user_data) {
   Stream& stream = peer.streams_[send->stream];
   --stream.in_progress;
   if (status == UCS_OK) {
-    stream.connected = true;
+    peer.NoteConnected(stream);
   } else {
     peer.Fail(status);
   }
@@ -129,7 +152,17 @@ void UcxPeer::OnSendDone(void* request, ucs_status_t status, void* user_data) {
   *std::find(list.begin(), list.end(), send) = list.back();
   list.pop_back();
   peer.Finish(*send);
-  if (!peer.lost()) peer.Advance();
+  if (peer.lost()) return;
+  if (peer.is_shared()) {
+    peer.AdvanceUrgent();
+  } else {
+    peer.Advance();
+  }
+}
+
+void UcxPeer::NoteConnected(Stream& stream) noexcept {
+  if (std::exchange(stream.connected, true)) return;
+  ++connections_;
 }
 
 void UcxPeer::Finish(UcxSend& send) noexcept {
@@ -140,41 +173,51 @@ void UcxPeer::Finish(UcxSend& send) noexcept {
 }
 
 std::size_t UcxPeer::Advance() noexcept {
-  std::size_t started = 0;
-  for (const SendPriority priority : {SendPriority::kUrgent, SendPriority::kBulk}) {
-    Queue& queue = waiting_[static_cast<int>(priority)];
-    while (queue.head != nullptr && !lost()) {
-      Stream* const stream = FindStream(priority);
-      if (stream == nullptr) break;
-      UcxSend& send = *queue.head;
-      queue.head = send.next;
-      ++started;
-      if (Start(*stream, send)) Finish(send);
-    }
+  std::size_t started = AdvanceUrgent();
+  while (!bulk_.empty() && !lost()) {
+    Stream* const stream = FindStream(SendPriority::kBulk);
+    if (stream == nullptr) break;
+    UcxSend& send = bulk_.Pop();
+    ++started;
+    if (Start(*stream, send)) Finish(send);
   }
   return started;
 }
 
-bool UcxPeer::HasWaiting() const noexcept {
-  return waiting_[0].head != nullptr || waiting_[1].head != nullptr;
+std::size_t UcxPeer::AdvanceUrgent() noexcept {
+  std::size_t started = 0;
+  while (urgent_.head != nullptr && !lost()) {
+    Stream* const stream = FindStream(SendPriority::kUrgent);
+    if (stream == nullptr) break;
+    UcxSend& send = *urgent_.head;
+    urgent_.head = send.next;
+    ++started;
+    if (Start(*stream, send)) Finish(send);
+  }
+  return started;
+}
+
+bool UcxPeer::CanAdvance() noexcept {
+  if (lost()) return false;
+  return (urgent_.head != nullptr && FindStream(SendPriority::kUrgent) != nullptr) ||
+         (!bulk_.empty() && FindStream(SendPriority::kBulk) != nullptr);
 }
 
 template <typename Predicate>
 void UcxPeer::DropWaiting(Predicate predicate) noexcept {
-  for (Queue& queue : waiting_) {
-    UcxSend** link = &queue.head;
-    UcxSend* last = nullptr;
-    while (UcxSend* const send = *link) {
-      if (predicate(*send)) {
-        *link = send->next;
-        Finish(*send);
-      } else {
-        last = send;
-        link = &send->next;
-      }
+  UcxSend** link = &urgent_.head;
+  UcxSend* last = nullptr;
+  while (UcxSend* const send = *link) {
+    if (predicate(*send)) {
+      *link = send->next;
+      Finish(*send);
+    } else {
+      last = send;
+      link = &send->next;
     }
-    queue.tail = last;
   }
+  urgent_.tail = last;
+  bulk_.RemoveIf(predicate, [this](UcxSend& send) { Finish(send); });
 }
 
 void UcxPeer::Withdraw(SendObserver* observer) noexcept {

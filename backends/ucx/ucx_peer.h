@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "backends/collectives/message.h"
 #include "backends/collectives/message_wire.h"
+#include "backends/collectives/weighted_fair_queue.h"
 
 namespace ringd {
 
@@ -31,7 +32,12 @@ struct UcxSend {
   NodeIndex to;
   UcxPeer* peer = nullptr;
   std::uint32_t stream = 0;
+
+  std::size_t line_bytes() const noexcept { return sizeof(header) + payload.size(); }
 };
+
+// One communicator's bulk messages to one peer.
+using UcxFlow = WeightedFairQueue<UcxSend>::Flow;
 
 // Recycles UcxSends. Ownership: of the free ones.
 class UcxSendPool {
@@ -50,15 +56,20 @@ class UcxSendPool {
 // Endpoints to another worker, and the messages that wait for them. Shared by all communicators
 // with nodes there, and kept when none is left: the next job finds it connected.
 //
-// UCX is given few messages at a time. The rest waits here, where urgent ones can overtake and
-// those of a cancelled operation can be taken back.
+// UCX is given few messages at a time. The rest waits here, where urgent ones can overtake, those of
+// a cancelled operation can be taken back, and the communicators' bulk takes turns by their weights.
+//
+// While several communicators share it, urgent messages have a connection to themselves, and UCX
+// gets one bulk message at a time, chosen in Advance(): when everybody has had a chance to refill.
 //
 // Thread safety: the progress thread only. UCX calls back from inside ucp_worker_progress().
 // Ownership: owns the endpoints; payloads stay their senders'.
 // Invariant: once lost, it stays lost; what is sent to it is dropped.
 class UcxPeer {
  public:
-  UcxPeer(ucp_worker_h worker, UcxSendPool& pool) : worker_(worker), pool_(pool) {}
+  // Counts in `connections` each endpoint that has brought something to the other side.
+  UcxPeer(ucp_worker_h worker, UcxSendPool& pool, std::uint64_t& connections)
+      : worker_(worker), pool_(pool), connections_(connections) {}
   UcxPeer(const UcxPeer&) = delete;
   UcxPeer& operator=(const UcxPeer&) = delete;
   // Requirement: nothing is in progress (BeginClose() was called and is_closed()).
@@ -67,8 +78,13 @@ class UcxPeer {
   // Creates the endpoints. Does not block; that nobody is there shows later, as loss.
   void Connect(absl::string_view worker_address, int stream_count) noexcept;
 
+  // Each communicator's way in. Requirement for removal: nothing of it is waiting.
+  UcxFlow* AddFlow(std::uint32_t weight) noexcept;
+  void RemoveFlow(const UcxFlow* flow) noexcept { bulk_.RemoveFlow(flow); }
+  bool is_shared() const noexcept { return bulk_.flow_count() > 1; }
+
   // As MessageWire::Send.
-  bool Send(const void* wire, NodeIndex to, const MessageHeader& header,
+  bool Send(const void* wire, UcxFlow& flow, NodeIndex to, const MessageHeader& header,
             std::span<const std::byte> payload, SendPriority priority,
             SendObserver* observer) noexcept;
   // Drops what waits of one observer, or of one wire.
@@ -79,7 +95,8 @@ class UcxPeer {
 
   // Hands waiting messages to UCX; returns how many.
   std::size_t Advance() noexcept;
-  bool HasWaiting() const noexcept;
+  // Advance() would do something now.
+  bool CanAdvance() noexcept;
 
   // The connection broke, or Fail() was called.
   bool lost() const noexcept { return lost_status_ != UCS_OK; }
@@ -116,11 +133,18 @@ class UcxPeer {
 
   // Messages per endpoint that UCX has at a time: one being written, one to go on with at once.
   static constexpr std::uint32_t kPerStream = 2;
+  // Of bulk, while others may want to go next.
+  static constexpr std::uint32_t kPerSharedStream = 1;
 
   static void OnError(void* self, ucp_ep_h endpoint, ucs_status_t status);
   static void OnSendDone(void* request, ucs_status_t status, void* send);
 
+  void AddStream() noexcept;
   Stream* FindStream(SendPriority priority) noexcept;
+  std::size_t AdvanceUrgent() noexcept;
+  // Starts it on the stream, or lets it wait with the urgent ones. As Send().
+  bool StartOrQueueUrgent(UcxSend& send) noexcept;
+  void NoteConnected(Stream& stream) noexcept;
   // True: done already, or the peer was found lost.
   bool Start(Stream& stream, UcxSend& send) noexcept;
   void Finish(UcxSend& send) noexcept;
@@ -131,9 +155,13 @@ class UcxPeer {
 
   ucp_worker_h worker_;
   UcxSendPool& pool_;
+  std::uint64_t& connections_;
+  std::string worker_address_;
+  std::size_t stream_count_ = 0;  // as configured; once shared, a single one has got company
   std::vector<Stream> streams_;
   std::uint32_t next_stream_ = 0;
-  Queue waiting_[2];  // by SendPriority
+  Queue urgent_;
+  WeightedFairQueue<UcxSend> bulk_;
   std::vector<UcxSend*> in_progress_;
   ucs_status_t lost_status_ = UCS_OK;
 };

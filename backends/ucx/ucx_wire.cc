@@ -7,16 +7,33 @@
 
 namespace ringd {
 
-UcxWire::UcxWire(UcxNode& node, const WireKey& key, std::vector<std::string> addresses)
-    : node_(node), key_(key), addresses_(std::move(addresses)), peers_(addresses_.size()) {}
+UcxWire::UcxWire(UcxNode& node, const WireKey& key, std::vector<std::string> addresses,
+                 std::uint32_t weight)
+    : node_(node),
+      key_(key),
+      addresses_(std::move(addresses)),
+      weight_(weight),
+      peers_(addresses_.size()),
+      flows_(addresses_.size()) {}
 
 UcxWire::~UcxWire() { node_.CloseWire(key_, *this); }
 
 UcxPeer& UcxWire::PeerOf(NodeIndex node) {
   const auto index = static_cast<std::size_t>(node.value());
   // Once lost, a node stays lost for this communicator: no second connection is tried.
-  if (peers_[index] == nullptr) peers_[index] = node_.FindPeer(addresses_[index]);
+  if (peers_[index] == nullptr) {
+    peers_[index] = node_.FindPeer(addresses_[index]);
+    flows_[index] = peers_[index]->AddFlow(weight_);
+  }
   return *peers_[index];
+}
+
+void UcxWire::LeavePeers() noexcept {
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    if (peers_[i] != nullptr) peers_[i]->RemoveFlow(flows_[i]);
+  }
+  peers_.clear();
+  flows_.clear();
 }
 
 NodeIndex UcxWire::NodeAt(const UcxPeer& peer) const noexcept {
@@ -28,7 +45,9 @@ NodeIndex UcxWire::NodeAt(const UcxPeer& peer) const noexcept {
 
 bool UcxWire::Send(NodeIndex to, const MessageHeader& header, std::span<const std::byte> payload,
                    SendPriority priority, SendObserver* observer) noexcept {
-  return PeerOf(to).Send(this, to, header, payload, priority, observer);
+  UcxPeer& peer = PeerOf(to);
+  return peer.Send(this, *flows_[static_cast<std::size_t>(to.value())], to, header, payload,
+                   priority, observer);
 }
 
 void UcxWire::Withdraw(SendObserver* observer) noexcept {

@@ -2,6 +2,7 @@
 #ifndef RINGD_BACKENDS_UCX_UCX_WIRE_H_
 #define RINGD_BACKENDS_UCX_UCX_WIRE_H_
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,13 +23,16 @@ class UcxNode;
 class UcxWire final : public MessageWire {
  public:
   // Requirement: the addresses, by node, are valid.
-  UcxWire(UcxNode& node, const WireKey& key, std::vector<std::string> addresses);
+  UcxWire(UcxNode& node, const WireKey& key, std::vector<std::string> addresses,
+          std::uint32_t weight);
   ~UcxWire() override;
 
   // The peer where `node` lives, connected now if it was not. Does not block.
   UcxPeer& PeerOf(NodeIndex node);
   // The inverse; -1 if no node of this communicator was connected there.
   NodeIndex NodeAt(const UcxPeer& peer) const noexcept;
+  // Gives the peers back what this wire has there. Requirement: nothing of it is being sent.
+  void LeavePeers() noexcept;
   // By node; null where none was needed yet.
   const std::vector<std::shared_ptr<UcxPeer>>& peers() const noexcept { return peers_; }
 
@@ -41,7 +45,9 @@ class UcxWire final : public MessageWire {
   UcxNode& node_;
   const WireKey key_;
   const std::vector<std::string> addresses_;
+  const std::uint32_t weight_;
   std::vector<std::shared_ptr<UcxPeer>> peers_;
+  std::vector<UcxFlow*> flows_;  // by node: in the peers
 };
 
 }  // namespace ringd

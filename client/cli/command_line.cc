@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "proto/types/job_weight.h"
 
 namespace ringd::cli {
 namespace {
@@ -56,6 +57,10 @@ CLI::App* AddRun(CLI::App& app, RunOptions& options) {
                   "how long ranks wait for each other at the start [ringd's setting]")
       ->type_name("SECONDS")
       ->check(CLI::PositiveNumber);
+  run->add_option("--weight", options.weight,
+                  "the job's share of lines that other jobs want too [RINGD_WEIGHT, 1]")
+      ->type_name("N")
+      ->check(CLI::Range(kMinJobWeight, kMaxJobWeight));
   run->add_option(
          "--grace", options.grace_seconds,
          "what the other ranks have between a failure and SIGTERM, and then to SIGKILL [5]")

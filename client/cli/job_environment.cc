@@ -35,6 +35,7 @@ Variables RankVariables(const JobPlan& plan, int rank) {
   if (plan.start_timeout_seconds > 0) {
     variables.emplace_back("RINGD_START_TIMEOUT", absl::StrCat(plan.start_timeout_seconds));
   }
+  if (plan.weight > 0) variables.emplace_back("RINGD_WEIGHT", absl::StrCat(plan.weight));
   return variables;
 }
 

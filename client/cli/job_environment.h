@@ -21,6 +21,7 @@ struct JobPlan {
   std::vector<NodeAddress> nodes;
   int master_port = 0;
   double start_timeout_seconds = 0;  // 0: not set
+  int weight = 0;                    // 0: not set
 };
 
 using Variables = std::vector<std::pair<std::string, std::string>>;

@@ -277,6 +277,7 @@ int RunCommand(const RunOptions& options) {
   plan.ranks_per_node = options.ranks_per_node;
   plan.master_port = *port;
   plan.start_timeout_seconds = options.start_timeout_seconds;
+  plan.weight = options.weight;
   PrivateNodes private_nodes(**guardian, options.keep);
   if (const int code = ProvideNodes(options, private_nodes, plan); code != kDone) return code;
   return RunJob(options, plan, **guardian, private_nodes);

@@ -13,6 +13,7 @@ struct RunOptions {
   std::string job_id;          // empty: made up
   double timeout_seconds = 0;  // 0: none
   double start_timeout_seconds = 0;
+  int weight = 0;  // 0: not set
   double grace_seconds = 5;
   std::string socket;  // empty: RINGD_SOCKET, or the default if a ringd answers there
   std::string log_folder;

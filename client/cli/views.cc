@@ -206,6 +206,7 @@ std::string RenderJobs(const v1::JobsReply& reply, bool colours) {
                {"RANKS", Align::kRight},
                {"HERE", Align::kRight},
                {"NODES", Align::kRight},
+               {"WEIGHT", Align::kRight},
                {"UID", Align::kRight},
                {"AGE", Align::kRight},
                {"RENDEZVOUS"}});
@@ -214,8 +215,8 @@ std::string RenderJobs(const v1::JobsReply& reply, bool colours) {
     table.AddRow({job.job_id(), State(job.state()), absl::StrCat(job.size()),
                   absl::StrCat(job.local_members_size()),
                   job.node_count() == 0 ? "-" : absl::StrCat(job.node_count()),
-                  absl::StrCat(job.uid()), HumanDuration(job.age_seconds()),
-                  OrDash(job.rendezvous())});
+                  job.weight() == 0 ? "-" : absl::StrCat(job.weight()), absl::StrCat(job.uid()),
+                  HumanDuration(job.age_seconds()), OrDash(job.rendezvous())});
     if (!job.failure().empty()) {
       absl::StrAppend(&details, "\n",
                       Paint(absl::StrCat("job ", job.job_id()), Colour::kBold, colours),

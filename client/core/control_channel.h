@@ -25,6 +25,7 @@ struct JoinParameters {
   std::uint32_t start_timeout_ms = 0;
   std::uint32_t operation_timeout_ms = 0;
   std::uint64_t fusion_threshold_bytes = 0;
+  std::uint32_t weight = 0;
 };
 
 struct JoinedPlace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -16,12 +17,15 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "proto/types/job_weight.h"
 
 namespace ringd::client {
 namespace {
 
 constexpr char kDefaultSocket[] = "/run/ringd/ringd.sock";
 constexpr char kDefaultPeerPort[] = "7117";
+// ringd_options of version 1.0 and 1.1.
+constexpr std::size_t kOldestOptionsBytes = offsetof(ringd_options, weight);
 
 std::string Environment(const GetEnvironment& get, const char* name) {
   const char* value = get(name);
@@ -83,6 +87,22 @@ absl::StatusOr<std::uint64_t> Bytes(const GetEnvironment& get, const char* name)
   return static_cast<std::uint64_t>(*bytes);
 }
 
+absl::StatusOr<std::uint32_t> ResolveWeight(const ringd_options& given, const GetEnvironment& get) {
+  const std::string allowed =
+      absl::StrCat("a whole number, ", kMinJobWeight, " to ", kMaxJobWeight);
+  if (given.weight > kMaxJobWeight) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ringd_options.weight is ", given.weight, ": it must be ", allowed));
+  }
+  const std::string text = Environment(get, "RINGD_WEIGHT");
+  if (given.weight > 0 || text.empty()) return given.weight;
+  std::uint32_t weight = 0;
+  if (!absl::SimpleAtoi(text, &weight) || weight < kMinJobWeight || weight > kMaxJobWeight) {
+    return WrongVariable("RINGD_WEIGHT", text, allowed);
+  }
+  return weight;
+}
+
 absl::StatusOr<Places> ResolvePlaces(const ringd_options& given, const GetEnvironment& get) {
   if (given.rank < 0 || given.size == 0) return PlacesFromLauncher(get);
   const Places places{given.rank, given.size, given.local_rank, given.local_size};
@@ -125,10 +145,11 @@ absl::StatusOr<Options> ResolveOptions(const ringd_options* given_or_null,
   ringd_options given{};
   given.rank = -1;
   if (given_or_null != nullptr) {
-    if (given_or_null->struct_size < sizeof(ringd_options)) {
+    if (given_or_null->struct_size < kOldestOptionsBytes) {
       return absl::InvalidArgumentError("ringd_options.struct_size must be sizeof(ringd_options)");
     }
-    std::memcpy(&given, given_or_null, sizeof(given));
+    // A program built with an older header has fewer fields: those behind stay 0.
+    std::memcpy(&given, given_or_null, std::min(given_or_null->struct_size, sizeof(given)));
   }
 
   Options options;
@@ -161,6 +182,10 @@ absl::StatusOr<Options> ResolveOptions(const ringd_options* given_or_null,
   if (*fusion_threshold == 0) fusion_threshold = Bytes(get, "RINGD_FUSION_THRESHOLD");
   if (!fusion_threshold.ok()) return fusion_threshold.status();
   options.join.fusion_threshold_bytes = *fusion_threshold;
+
+  const absl::StatusOr<std::uint32_t> weight = ResolveWeight(given, get);
+  if (!weight.ok()) return weight.status();
+  options.join.weight = *weight;
 
   if (const std::string text = Environment(get, "RINGD_SPIN_US"); !text.empty()) {
     double microseconds = 0;

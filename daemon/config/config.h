@@ -50,7 +50,9 @@ struct Config {
   std::chrono::nanoseconds start_timeout = std::chrono::seconds(120);
   std::chrono::nanoseconds stall_warning = std::chrono::seconds(5);
   std::chrono::nanoseconds operation_timeout = std::chrono::nanoseconds(0);  // 0: none
-  std::chrono::nanoseconds drain_timeout = std::chrono::seconds(60);         // 0: no limit
+  // The greatest share of the lines, relative to other jobs, that a job may ask for.
+  std::uint64_t max_weight = 100;
+  std::chrono::nanoseconds drain_timeout = std::chrono::seconds(60);  // 0: no limit
 
   // ---- schedule and transport ----
   // Names of nodes: those of a job that are named come in this order in its ring, the others behind them.

@@ -63,6 +63,9 @@ std::vector<Setting> MakeTable() {
       {"operation_timeout", Kind::kDuration, &C::operation_timeout,
        "an operation that waits longer for some rank fails its job; 0: none", 0,
        Nanos(hours(24 * 7))},
+      {"max_weight", Kind::kCount, &C::max_weight,
+       "the greatest weight that a job may ask for: jobs share lines in proportion to weights", 1,
+       100},
       {"drain_timeout", Kind::kDuration, &C::drain_timeout,
        "how long SIGTERM lets running jobs go on; 0: until they end", 0, Nanos(hours(24 * 7))},
 

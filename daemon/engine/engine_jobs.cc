@@ -7,6 +7,7 @@
 #include "daemon/engine/engine.h"
 #include "daemon/logging/log.h"
 #include "daemon/peers/secure_random.h"
+#include "proto/types/job_weight.h"
 
 namespace ringd {
 namespace {
@@ -35,6 +36,10 @@ absl::Status CheckPlaces(const v1::JoinRequest& request) {
   if (request.local_rank() < 0 || request.local_rank() >= request.local_size()) {
     return wrong("local rank ", request.local_rank(), " is not one of 0 to ",
                  request.local_size() - 1);
+  }
+  if (JobWeightOrDefault(request.weight()) > kMaxJobWeight) {
+    return wrong("weight ", request.weight(), " is not one of ", kMinJobWeight, " to ",
+                 kMaxJobWeight);
   }
   if (request.secret().size() > 4096) return wrong("a job secret has at most 4096 bytes");
   return absl::OkStatus();
@@ -66,6 +71,13 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request, Jo
   const auto open = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& job) {
     return job->Open() && job->options().uid == uid && job->options().job_id == request.job_id();
   });
+  if (status = CheckWeight(request); !status.ok()) {
+    if (JobCoordinator* coordinator = FindCoordinator(request.job_id(), uid)) {
+      coordinator->NoteTurnedAway(std::string(status.message()));
+    }
+    done(status, {});
+    return;
+  }
   Job* job = open != jobs_.end() ? open->get() : OpenJob(request, uid, now);
   // The answer may come long after this function has returned.
   auto failed_at_once = std::make_shared<absl::Status>();
@@ -91,6 +103,15 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request, Jo
   HandleStrangersOf(request.job_id(), now);
 }
 
+absl::Status Engine::CheckWeight(const v1::JoinRequest& request) const {
+  const std::uint32_t weight = JobWeightOrDefault(request.weight());
+  if (weight <= options_.config.max_weight) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("job '", request.job_id(), "': rank ", request.rank(), " asks for weight ",
+                   weight, " (RINGD_WEIGHT), but ringd on ", options_.config.node_name,
+                   " allows at most ", options_.config.max_weight, " (its setting max_weight)"));
+}
+
 Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_point now) {
   Job::Options options;
   options.job_id = request.job_id();
@@ -108,6 +129,7 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_poin
   options.operation_timeout =
       OrDefault(request.operation_timeout_ms(), options_.config.operation_timeout);
   options.fusion_threshold_bytes = request.fusion_threshold_bytes();
+  options.weight = JobWeightOrDefault(request.weight());
   const bool coordinates_here = request.size() == request.local_size() ||
                                 options.rendezvous.empty() ||
                                 options.rendezvous == options_.peer_address;
@@ -150,6 +172,7 @@ JobCoordinator* Engine::OpenCoordinator(const Job::Options& job) {
   options.uid = job.uid;
   if (JobCoordinator* open = FindCoordinator(options.job_id, options.uid)) return open;
   options.size = job.size;
+  options.weight = job.weight;
   options.communicator = job.communicator;
   const std::string random = RandomBytes(sizeof(options.wire_id));
   std::copy_n(random.data(), sizeof(options.wire_id), reinterpret_cast<char*>(&options.wire_id));

@@ -82,6 +82,10 @@ absl::Status Job::CheckJoin(const v1::JoinRequest& request) const {
   if (request.rendezvous() != options_.rendezvous) {
     return differs("rendezvous", request.rendezvous(), options_.rendezvous);
   }
+  if (const std::uint32_t weight = JobWeightOrDefault(request.weight());
+      weight != options_.weight) {
+    return differs("weight", weight, options_.weight);
+  }
   if (!EqualInConstantTime(request.secret(), options_.secret)) {
     return absl::UnauthenticatedError(absl::StrCat(
         "job '", options_.job_id, "': rank ", request.rank(),
@@ -137,6 +141,7 @@ void Job::SendHello(const std::string& nonce) {
   hello.set_start_timeout_ms(static_cast<std::uint32_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(options_.start_timeout).count()));
   hello.set_fusion_threshold_bytes(options_.fusion_threshold_bytes);
+  hello.set_weight(options_.weight);
   if (!nonce.empty()) {
     hello.set_proof(ComputeJobProof(options_.secret, nonce, options_.job_id, options_.node_name));
   }
@@ -240,6 +245,7 @@ void Job::OnMembership(const v1::Membership& message) {
     spec.wire_id = membership_->wire_id;
     spec.self = membership_->self;
     spec.algorithms = membership_->algorithms;
+    spec.weight = options_.weight;
     for (const MemberNode& node : membership_->nodes) {
       spec.addresses.push_back(node.transport_address);
       spec.node_names.push_back(node.name);

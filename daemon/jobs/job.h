@@ -24,6 +24,7 @@
 #include "proto/rpc/admin.pb.h"
 #include "proto/rpc/client.pb.h"
 #include "proto/rpc/peer.pb.h"
+#include "proto/types/job_weight.h"
 
 namespace ringd {
 
@@ -54,6 +55,7 @@ class Job {
     std::chrono::nanoseconds stall_warning{};
     std::chrono::nanoseconds operation_timeout{};  // 0: none
     std::uint64_t fusion_threshold_bytes = 0;      // that the ranks ask for; 0: none
+    std::uint32_t weight = kMinJobWeight;
   };
   enum class State { kJoining, kRunning, kFailed };
 

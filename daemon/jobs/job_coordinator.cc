@@ -107,6 +107,12 @@ void JobCoordinator::AddNode(LinkId link, const v1::Hello& hello, Clock::time_po
                      asked(options_.asked_threshold_bytes), " (RINGD_FUSION_THRESHOLD)")));
     return;
   }
+  if (const std::uint32_t weight = JobWeightOrDefault(hello.weight()); weight != options_.weight) {
+    Fail(absl::InvalidArgumentError(absl::StrCat(
+        "job '", options_.job_id, "': the ranks on ", hello.node_name(), " say weight ", weight,
+        ", those on ", present, " said ", options_.weight, " (RINGD_WEIGHT)")));
+    return;
+  }
   if (hello.start_timeout_ms() > 0) {
     // The most patient node decides: it may know that a slow one is coming.
     start_deadline_ =

@@ -24,6 +24,7 @@
 #include "daemon/schedule/plan_tuner.h"
 #include "proto/base/clock.h"
 #include "proto/rpc/peer.pb.h"
+#include "proto/types/job_weight.h"
 
 namespace ringd {
 
@@ -49,6 +50,7 @@ class JobCoordinator {
     std::string job_id;
     uid_t uid = 0;  // whose job it is on the coordinator's node
     int size = 0;
+    std::uint32_t weight = kMinJobWeight;
     std::uint64_t wire_id = 0;  // random
     std::uint32_t generation = 0;
     CommunicatorId communicator;  // of the job on this node, for the log

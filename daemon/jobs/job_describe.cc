@@ -45,6 +45,7 @@ void Job::Describe(v1::Job* out, Clock::time_point now) const {
   out->set_uid(options_.uid);
   SetName(out->mutable_state(), Name(state_));
   out->set_size(options_.size);
+  out->set_weight(options_.weight);
   out->set_node_count(membership_ == nullptr ? 0 : membership_->node_count());
   out->set_age_seconds(Seconds(now - created_));
   out->set_rendezvous(options_.rendezvous);

@@ -41,6 +41,7 @@ TEST_CASE("Context: opening joins with the given place and closing leaves") {
   options.start_timeout_ms = 1500;
   options.operation_timeout_ms = 2500;
   options.fusion_threshold_bytes = 4096;
+  options.weight = 3;
   {
     TestContext context(options);
     const SeenJoin join = ringd.last_join();
@@ -54,6 +55,7 @@ TEST_CASE("Context: opening joins with the given place and closing leaves") {
     CHECK(join.start_timeout_ms == 1500);
     CHECK(join.operation_timeout_ms == 2500);
     CHECK(join.fusion_threshold_bytes == 4096);
+    CHECK(join.weight == 3);
 
     ringd_place place{};
     place.struct_size = sizeof(place);

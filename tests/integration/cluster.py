@@ -115,9 +115,11 @@ class Child:
 
 
 class Node(Child):
-    """One ringd."""
+    """One ringd; `inside` goes before its command, such as to run it in a network namespace."""
 
-    def __init__(self, name: str, folder: Path, settings: dict[str, object]) -> None:
+    def __init__(
+        self, name: str, folder: Path, settings: dict[str, object], inside: Sequence[str] = ()
+    ) -> None:
         self.name = name
         self.socket = folder / f"{name}.sock"
         self._ready_file = folder / f"{name}.ready"
@@ -137,7 +139,7 @@ class Node(Child):
             for key, value in (own | settings).items()
             for part in (f"--{key.replace('_', '-')}", str(value))
         ]
-        super().__init__([binary("ringd"), *flags], clean_environment(), folder / f"{name}.log")
+        super().__init__([*inside, binary("ringd"), *flags], clean_environment(), folder / f"{name}.log")
 
     def __str__(self) -> str:
         return f"ringd {self.name} (pid {self.pid})"

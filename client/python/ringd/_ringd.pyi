@@ -26,6 +26,7 @@ def open(
     start_timeout_ms: int,
     operation_timeout_ms: int,
     fusion_threshold_bytes: int,
+    weight: int,
     /,
 ) -> Context: ...
 def set_error_types(types: dict[int, type[RingdError]], /) -> None: ...

@@ -36,6 +36,7 @@ class Context:
         start_timeout: float | None = None,
         operation_timeout: float | None = None,
         fusion_threshold: int | None = None,
+        weight: int | None = None,
     ) -> None:
         places = (rank, size, local_rank, local_size)
         given = [place for place in places if place is not None]
@@ -54,6 +55,7 @@ class Context:
             _milliseconds(start_timeout, "start_timeout"),
             _milliseconds(operation_timeout, "operation_timeout"),
             fusion_threshold or 0,
+            _weight(weight),
         )
         self._raw = raw
         #: Where this rank is; constant.
@@ -94,6 +96,14 @@ class Context:
         else:
             self.abandon()
         return False
+
+
+def _weight(weight: int | None) -> int:
+    if weight is None:
+        return 0
+    if not 1 <= weight <= 100:
+        raise ValueError(f"weight must be a whole number, 1 to 100, not {weight}")
+    return weight
 
 
 def _milliseconds(seconds: float | None, name: str) -> int:

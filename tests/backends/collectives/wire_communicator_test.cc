@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "proto/reduce/float16.h"
@@ -112,6 +113,32 @@ bool RunRandomly(unsigned seed) {
 }
 
 }  // namespace
+
+TEST_CASE("WireCommunicator: a turn hands no more than a chunk of bulk to the wire") {
+  FakeNetwork network(2, AlgorithmOptions(), 1);
+  constexpr int kOperations = 5;
+  std::vector<std::vector<float>> buffers(kOperations, std::vector<float>(1 << 18, 1.0f));
+  std::size_t before = 0;
+  const auto new_messages = [&] {
+    return network.in_transit() - std::exchange(before, network.in_transit());
+  };
+  for (int i = 0; i < kOperations; ++i) {
+    REQUIRE(network.at(0).TryPost(AllReduce({static_cast<std::uint32_t>(i), 0}, DataType::kFloat32,
+                                            ReduceOp::kSum,
+                                            buffers[static_cast<std::size_t>(i)].data(), 1 << 18)));
+    // A chunk, and word to the other node that it may send.
+    CHECK(new_messages() == 2);
+  }
+  // The other chunk that each may send unasked, one a turn.
+  for (int i = 0; i < kOperations; ++i) {
+    CHECK(network.at(0).HasPendingWork());
+    network.at(0).Advance();
+    CHECK(new_messages() == 1);
+  }
+  network.at(0).Advance();
+  CHECK(new_messages() == 0);
+  CHECK_FALSE(network.at(0).HasPendingWork());
+}
 
 TEST_CASE("WireCommunicator: any order of messages and posts gives the right results") {
   for (unsigned seed = 1; seed <= 300; ++seed) {

@@ -68,6 +68,7 @@ TEST_CASE("ringctl's command line: mistakes are named") {
   CHECK_THAT(Problem({"run", "-n", "4"}), Contains("run needs a command"));
   CHECK_THAT(Problem({"run", "-n", "0", "--", "true"}), Contains("0"));
   CHECK_THAT(Problem({"run", "--rank", "2", "true"}), Contains("--rank"));
+  CHECK_THAT(Problem({"run", "--weight", "101", "--", "true"}), Contains("--weight"));
   CHECK_THAT(Problem({"run", "--nodes", "2", "--socket", "/s", "--", "true"}),
              Contains("give one of them"));
   CHECK_THAT(Problem({"jobs", "--watch", "0"}), Contains("--watch"));

@@ -34,15 +34,18 @@ TEST_CASE("RankEnvironment: places, node and rendezvous of a rank on the second 
     CHECK(Has(environment, entry));
   }
   CHECK(std::none_of(environment.begin(), environment.end(), [](const std::string& entry) {
-    return entry.rfind("RINGD_START_TIMEOUT", 0) == 0;
+    return entry.rfind("RINGD_START_TIMEOUT", 0) == 0 || entry.rfind("RINGD_WEIGHT", 0) == 0;
   }));
 }
 
 TEST_CASE("RankEnvironment: replaces stale places and keeps what the user chose") {
   JobPlan plan = TwoNodes();
   plan.start_timeout_seconds = 2.5;
-  const std::vector<std::string> environment = RankEnvironment(
-      plan, 0, {"RANK=9", "RANKING=x", "OMP_NUM_THREADS=4", "RINGD_SOCKET=/old", "HOME=/root"});
+  plan.weight = 3;
+  const std::vector<std::string> environment =
+      RankEnvironment(plan, 0,
+                      {"RANK=9", "RANKING=x", "OMP_NUM_THREADS=4", "RINGD_SOCKET=/old",
+                       "HOME=/root", "RINGD_WEIGHT=9"});
   CHECK(Has(environment, "RANK=0"));
   CHECK_FALSE(Has(environment, "RANK=9"));
   CHECK_FALSE(Has(environment, "RINGD_SOCKET=/old"));
@@ -51,6 +54,8 @@ TEST_CASE("RankEnvironment: replaces stale places and keeps what the user chose"
   CHECK(Has(environment, "OMP_NUM_THREADS=4"));
   CHECK_FALSE(Has(environment, "OMP_NUM_THREADS=1"));
   CHECK(Has(environment, "RINGD_START_TIMEOUT=2.5"));
+  CHECK(Has(environment, "RINGD_WEIGHT=3"));
+  CHECK_FALSE(Has(environment, "RINGD_WEIGHT=9"));
 }
 
 }  // namespace ringd::cli

@@ -107,11 +107,13 @@ TEST_CASE("RenderJobs: names the cause of a failure and the ranks that are missi
   joining->set_size(3);
   joining->add_missing_ranks(1);
   joining->add_missing_ranks(2);
+  joining->set_weight(42);
   const std::string text = RenderJobs(reply, false);
   CHECK_THAT(text,
              Contains("job a failed:\n  rank 3, pid 4711 on node-b, was killed by SIGKILL\n"));
   CHECK_THAT(text, Contains("job b waits for ranks 1, 2\n"));
   CHECK_THAT(text, Contains("JOB  STATE"));
+  CHECK_THAT(text, Contains("WEIGHT") && Contains("42"));
 }
 
 TEST_CASE("RenderCommunicators: shows members, links, bytes and rates") {

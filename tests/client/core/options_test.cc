@@ -48,6 +48,7 @@ TEST_CASE("Options: the caller comes before the variables, the variables before 
                                                     {"RINGD_START_TIMEOUT", "2.5"},
                                                     {"RINGD_OPERATION_TIMEOUT", "0.0001"},
                                                     {"RINGD_FUSION_THRESHOLD", "64MiB"},
+                                                    {"RINGD_WEIGHT", "3"},
                                                     {"RINGD_SPIN_US", "7.5"}};
   const auto from_environment = Resolve(nullptr, environment);
   REQUIRE(from_environment.ok());
@@ -59,6 +60,7 @@ TEST_CASE("Options: the caller comes before the variables, the variables before 
   // Not 0, which would mean none.
   CHECK(from_environment->join.operation_timeout_ms == 1);
   CHECK(from_environment->join.fusion_threshold_bytes == 64 << 20);
+  CHECK(from_environment->join.weight == 3);
   CHECK(from_environment->spin == std::chrono::nanoseconds(7500));
 
   ringd_options given{};
@@ -74,6 +76,7 @@ TEST_CASE("Options: the caller comes before the variables, the variables before 
   given.start_timeout_ms = 1;
   given.operation_timeout_ms = 2;
   given.fusion_threshold_bytes = 3;
+  given.weight = 4;
   environment["RANK"] = "nonsense";
   const auto from_caller = Resolve(&given, environment);
   REQUIRE(from_caller.ok());
@@ -85,6 +88,34 @@ TEST_CASE("Options: the caller comes before the variables, the variables before 
   CHECK(from_caller->join.start_timeout_ms == 1);
   CHECK(from_caller->join.operation_timeout_ms == 2);
   CHECK(from_caller->join.fusion_threshold_bytes == 3);
+  CHECK(from_caller->join.weight == 4);
+}
+
+TEST_CASE("Options: a program built before there were weights has the variable's, or the default") {
+  ringd_options given{};
+  given.struct_size = offsetof(ringd_options, weight);
+  given.rank = -1;
+  given.fusion_threshold_bytes = 5;
+  given.weight = 7;  // whatever lies behind its structure
+  const auto by_default = Resolve(&given, {});
+  REQUIRE(by_default.ok());
+  CHECK(by_default->join.fusion_threshold_bytes == 5);
+  CHECK(by_default->join.weight == 0);
+  CHECK(Resolve(&given, {{"RINGD_WEIGHT", "2"}})->join.weight == 2);
+  given.struct_size -= 1;
+  CHECK(absl::IsInvalidArgument(Resolve(&given, {}).status()));
+}
+
+TEST_CASE("Options: a weight that makes no sense is refused with what is allowed") {
+  ringd_options given{};
+  given.struct_size = sizeof(given);
+  given.weight = 101;
+  CHECK_THAT(std::string(Resolve(&given, {}).status().message()),
+             Contains("ringd_options.weight is 101") && Contains("1 to 100"));
+  for (const char* value : {"0", "101", "-1", "2.5", "heavy"}) {
+    CHECK_THAT(std::string(Resolve(nullptr, {{"RINGD_WEIGHT", value}}).status().message()),
+               Contains(std::string("RINGD_WEIGHT='") + value) && Contains("1 to 100"));
+  }
 }
 
 TEST_CASE("Options: the rendezvous is rank 0's host with ringd's port") {

@@ -59,6 +59,9 @@ def test_impossible_places_are_refused() -> None:
         ringd.Context(rank=5, size=2, local_rank=0, local_size=1)
     with pytest.raises(ValueError, match="start_timeout"):
         ringd.Context(start_timeout=0)
+    for weight in (0, 101):
+        with pytest.raises(ValueError, match="weight"):
+            ringd.Context(weight=weight)
 
 
 def test_contexts_are_made_by_opening_only() -> None:

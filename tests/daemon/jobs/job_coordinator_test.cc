@@ -96,6 +96,20 @@ TEST_CASE("JobCoordinator: two claims of one rank end the start for all, naming 
   CHECK_THAT(text, Contains("pid 999 on node-b"));
 }
 
+TEST_CASE("JobCoordinator: another weight ends the start for all, naming both weights") {
+  World world(3);
+  v1::Hello first = HelloOf("node-a", 3, 2);
+  first.set_weight(1);  // says the default
+  world.coordinator.AddNode(kA, first, world.begin);
+  world.Join(kA, 0, 0);
+  v1::Hello second = HelloOf("node-b", 3, 1);
+  second.set_weight(3);
+  world.coordinator.AddNode(kB, second, world.begin);
+  const std::string text = world.Failure({kA, kB});
+  CHECK_THAT(text, Contains("node-b say weight 3"));
+  CHECK_THAT(text, Contains("node-a (rank 0) said 1"));
+}
+
 TEST_CASE("JobCoordinator: another size ends the start for all, naming both sizes") {
   World world(3);
   world.AddNode(kA, "node-a", 3, 2);

@@ -92,6 +92,28 @@ def test_another_size_ends_the_start_for_all(cluster: Cluster, layout: list[int]
 
 
 @pytest.mark.parametrize("layout", [[2], [1, 1]], ids=["same node", "other node"])
+def test_another_weight_ends_the_start_for_all(cluster: Cluster, layout: list[int]) -> None:
+    cluster.start_nodes(len(layout), start_timeout="30s")
+    one = start_trainers(cluster, JOINS, layout, only_ranks=[0], job_id="job")
+    wait_until_joining(cluster, one.ranks[0])
+    other = start_trainers(
+        cluster, JOINS, layout, only_ranks=[1], job_id="job", environment={"RINGD_WEIGHT": "3"}
+    )
+    errors = wait_for_all([*one.ranks, *other.ranks], "error", 15)
+    expect_words(the_same_text(errors), "job 'job'", "weight 3", "said 1")
+    assert {error["kind"] for error in errors} == {"InvalidArgumentError"}
+
+
+def test_a_weight_above_the_operators_limit_is_refused(cluster: Cluster) -> None:
+    cluster.start_nodes(1, max_weight=10)
+    too_heavy = start_trainers(cluster, JOINS, [1], job_id="heavy", environment={"RINGD_WEIGHT": "11"})
+    refused = wait_for_event(too_heavy.ranks[0], "error", 15)
+    assert refused["kind"] == "InvalidArgumentError"
+    expect_words(refused["text"], "weight 11", "at most 10", "max_weight", "node0")
+    start_trainers(cluster, JOINS, [1], job_id="job", environment={"RINGD_WEIGHT": "10"}).expect_success(10)
+
+
+@pytest.mark.parametrize("layout", [[2], [1, 1]], ids=["same node", "other node"])
 def test_two_ranks_may_not_claim_one_place(cluster: Cluster, layout: list[int]) -> None:
     cluster.start_nodes(len(layout), start_timeout="30s")
     one = start_trainers(cluster, JOINS, layout, only_ranks=[0], job_id="job")

@@ -1,0 +1,130 @@
+// Which message goes next where several senders share a line.
+#ifndef RINGD_BACKENDS_COLLECTIVES_WEIGHTED_FAIR_QUEUE_H_
+#define RINGD_BACKENDS_COLLECTIVES_WEIGHTED_FAIR_QUEUE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <list>
+#include <vector>
+
+namespace ringd {
+
+// Start-time fair queueing (P. Goyal, H. M. Vin, H. Cheng: Start-time Fair Queueing: A Scheduling
+// Algorithm for Integrated Services Packet Switching Networks, IEEE/ACM Trans. Networking 5, 1997).
+//
+// Each flow is a queue of its own, first come first served. A message carries a start tag: the
+// finish tag of the one before it in its flow, or the virtual time if the flow had nothing to send;
+// its finish tag is its start tag and its bytes divided by the flow's weight. The message with the
+// least start tag goes next, and the virtual time is the start tag of the one that went last. So
+//   - flows that always have something waiting get bytes in proportion to their weights, within one
+//     message each, whatever the line's speed is and however it varies;
+//   - what nobody else wants goes to whoever wants it, and nobody saves up or owes for later;
+//   - a flow that was silent waits for at most one message of each other flow.
+//
+// `Message` has a `Message* next` for the queue to use, and `std::size_t line_bytes() const`.
+//
+// Thread safety: none.
+// Ownership: owns the flows; messages stay the caller's, and must live while they are in here.
+// Invariant: `backlogged_` lists the flows with messages.
+template <typename Message>
+class WeightedFairQueue {
+ public:
+  class Flow {
+    friend class WeightedFairQueue;
+    std::uint64_t weight = 1;
+    // Tags are in 1/256 byte, so that rounding does not show at any weight up to 100. They may
+    // wrap around: only differences count.
+    std::uint64_t start = 0;   // of the first message, if there is one
+    std::uint64_t finish = 0;  // of the message that went last
+    Message* head = nullptr;
+    Message* tail = nullptr;
+  };
+
+  WeightedFairQueue() = default;
+  WeightedFairQueue(const WeightedFairQueue&) = delete;
+  WeightedFairQueue& operator=(const WeightedFairQueue&) = delete;
+
+  // Requirement: weight > 0. Valid until RemoveFlow().
+  Flow* AddFlow(std::uint32_t weight) {
+    Flow& flow = flows_.emplace_back();
+    flow.weight = weight;
+    flow.finish = virtual_time_;
+    backlogged_.reserve(flows_.size());
+    return &flow;
+  }
+  // Requirement: nothing of it is waiting.
+  void RemoveFlow(const Flow* flow) noexcept {
+    flows_.remove_if([flow](const Flow& other) { return &other == flow; });
+  }
+  std::size_t flow_count() const noexcept { return flows_.size(); }
+
+  bool empty() const noexcept { return backlogged_.empty(); }
+
+  void Push(Flow& flow, Message& message) noexcept {
+    message.next = nullptr;
+    if (flow.head != nullptr) {
+      flow.tail->next = &message;
+    } else {
+      flow.head = &message;
+      flow.start = Later(virtual_time_, flow.finish);
+      backlogged_.push_back(&flow);
+    }
+    flow.tail = &message;
+  }
+
+  // The message whose turn it is. Requirement: !empty().
+  Message& Pop() noexcept {
+    // Of equal ones, whoever has waited longer. There are as many flows as jobs: few.
+    auto next = backlogged_.begin();
+    for (auto it = std::next(next); it != backlogged_.end(); ++it) {
+      if (Before((*it)->start, (*next)->start)) next = it;
+    }
+    Flow& flow = **next;
+    Message& message = *flow.head;
+    virtual_time_ = flow.start;
+    flow.finish = flow.start + (std::uint64_t{message.line_bytes()} << kTagBits) / flow.weight;
+    flow.start = flow.finish;
+    flow.head = message.next;
+    if (flow.head == nullptr) backlogged_.erase(next);
+    return message;
+  }
+
+  // Takes out the messages for which `predicate` is true, and hands each to `taken`.
+  template <typename Predicate, typename Taken>
+  void RemoveIf(Predicate predicate, Taken taken) noexcept {
+    for (Flow& flow : flows_) {
+      Message** link = &flow.head;
+      Message* last = nullptr;
+      while (Message* const message = *link) {
+        if (predicate(*message)) {
+          *link = message->next;
+          taken(*message);
+        } else {
+          last = message;
+          link = &message->next;
+        }
+      }
+      flow.tail = last;
+    }
+    std::erase_if(backlogged_, [](const Flow* flow) { return flow->head == nullptr; });
+  }
+
+ private:
+  static constexpr int kTagBits = 8;
+
+  static bool Before(std::uint64_t a, std::uint64_t b) noexcept {
+    return static_cast<std::int64_t>(a - b) < 0;
+  }
+  static std::uint64_t Later(std::uint64_t a, std::uint64_t b) noexcept {
+    return Before(a, b) ? b : a;
+  }
+
+  std::list<Flow> flows_;
+  std::vector<Flow*> backlogged_;
+  std::uint64_t virtual_time_ = 0;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_BACKENDS_COLLECTIVES_WEIGHTED_FAIR_QUEUE_H_

@@ -1,0 +1,166 @@
+#include "backends/collectives/weighted_fair_queue.h"
+
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+
+namespace ringd {
+namespace {
+
+struct Message {
+  Message* next = nullptr;
+  int flow = 0;
+  std::size_t bytes = 0;
+  int number = 0;
+
+  std::size_t line_bytes() const noexcept { return bytes; }
+};
+
+// A queue whose messages live as long as the test.
+class Line {
+ public:
+  using Queue = WeightedFairQueue<Message>;
+
+  int AddFlow(std::uint32_t weight) {
+    flows_.push_back(queue_.AddFlow(weight));
+    return static_cast<int>(flows_.size()) - 1;
+  }
+  void Push(int flow, std::size_t bytes) {
+    messages_.push_back({nullptr, flow, bytes, pushed_++});
+    queue_.Push(*flows_[static_cast<std::size_t>(flow)], messages_.back());
+  }
+  Message& Pop() { return queue_.Pop(); }
+  // Sends for as long as `bytes` take, each flow in `sizes` always having messages of that size.
+  std::map<int, std::size_t> SendBacklogged(const std::map<int, std::size_t>& sizes,
+                                            std::size_t bytes) {
+    for (const auto& [flow, size] : sizes) {
+      for (int i = 0; i < 2; ++i) Push(flow, size);
+    }
+    std::map<int, std::size_t> sent;
+    for (std::size_t total = 0; total < bytes;) {
+      const Message& message = Pop();
+      sent[message.flow] += message.bytes;
+      total += message.bytes;
+      Push(message.flow, message.bytes);
+    }
+    return sent;
+  }
+  Queue& queue() { return queue_; }
+  Queue::Flow* flow(int number) { return flows_[static_cast<std::size_t>(number)]; }
+
+ private:
+  Queue queue_;
+  std::deque<Queue::Flow*> flows_;
+  std::deque<Message> messages_;
+  int pushed_ = 0;
+};
+
+constexpr std::size_t kChunk = 128 * 1024;
+
+bool Near(std::size_t value, double expected) {
+  return static_cast<double>(value) > 0.99 * expected &&
+         static_cast<double>(value) < 1.01 * expected;
+}
+
+TEST_CASE("flows that always want to send get bytes by their weights") {
+  Line line;
+  const int heavy = line.AddFlow(3);
+  const int light = line.AddFlow(1);
+  const auto sent = line.SendBacklogged({{heavy, kChunk}, {light, kChunk}}, 400 * kChunk);
+  CHECK(Near(sent.at(heavy), 300.0 * kChunk));
+  CHECK(Near(sent.at(light), 100.0 * kChunk));
+}
+
+TEST_CASE("bytes count and not messages") {
+  Line line;
+  const int large = line.AddFlow(1);
+  const int small = line.AddFlow(1);
+  const auto sent = line.SendBacklogged({{large, kChunk}, {small, 1000}}, 200 * kChunk);
+  CHECK(Near(sent.at(large), 100.0 * kChunk));
+  CHECK(Near(sent.at(small), 100.0 * kChunk));
+}
+
+TEST_CASE("weights from 1 to 100 are kept to beside each other") {
+  Line line;
+  const int heaviest = line.AddFlow(100);
+  const int odd = line.AddFlow(7);
+  const int lightest = line.AddFlow(1);
+  const auto sent = line.SendBacklogged({{heaviest, kChunk}, {odd, kChunk / 3}, {lightest, kChunk}},
+                                        108 * 300 * kChunk);
+  CHECK(Near(sent.at(heaviest), 100.0 * 300 * kChunk));
+  CHECK(Near(sent.at(odd), 7.0 * 300 * kChunk));
+  CHECK(Near(sent.at(lightest), 1.0 * 300 * kChunk));
+}
+
+TEST_CASE("a flow alone sends in the order given") {
+  Line line;
+  const int only = line.AddFlow(5);
+  line.AddFlow(1);
+  for (int i = 0; i < 20; ++i) line.Push(only, static_cast<std::size_t>(i * 100));
+  for (int i = 0; i < 20; ++i) CHECK(line.Pop().number == i);
+  CHECK(line.queue().empty());
+}
+
+TEST_CASE("a newcomer waits for at most one message of each other flow") {
+  const std::uint32_t weight = GENERATE(1u, 3u, 100u);
+  Line line;
+  const int huge = line.AddFlow(weight);
+  const int other = line.AddFlow(weight);
+  const int newcomer = line.AddFlow(1);
+  // They have been at it for long, and have much waiting.
+  line.SendBacklogged({{huge, kChunk}, {other, kChunk}}, 1000 * kChunk);
+  for (int i = 0; i < 50; ++i) {
+    line.Push(huge, kChunk);
+    line.Push(other, kChunk);
+  }
+  line.Push(newcomer, 64);
+  std::map<int, int> before;
+  for (int flow; (flow = line.Pop().flow) != newcomer;) ++before[flow];
+  CHECK(before[huge] <= 1);
+  CHECK(before[other] <= 1);
+}
+
+TEST_CASE("whoever was silent has nothing saved up") {
+  Line line;
+  const int busy = line.AddFlow(1);
+  const int sleeper = line.AddFlow(1);
+  line.SendBacklogged({{busy, kChunk}}, 1000 * kChunk);
+  const auto sent = line.SendBacklogged({{sleeper, kChunk}}, 100 * kChunk);
+  CHECK(Near(sent.at(busy), 50.0 * kChunk));
+}
+
+TEST_CASE("whoever had the line alone owes nothing") {
+  Line line;
+  const int first = line.AddFlow(1);
+  line.SendBacklogged({{first, kChunk}}, 1000 * kChunk);
+  const int second = line.AddFlow(1);
+  const auto sent = line.SendBacklogged({{second, kChunk}}, 100 * kChunk);
+  CHECK(Near(sent.at(first), 50.0 * kChunk));
+}
+
+TEST_CASE("messages can be taken back, and flows go") {
+  Line line;
+  const int stays = line.AddFlow(1);
+  const int goes = line.AddFlow(1);
+  for (int i = 0; i < 4; ++i) {
+    line.Push(stays, 100);
+    line.Push(goes, 100);
+  }
+  int taken = 0;
+  line.queue().RemoveIf([&](const Message& message) { return message.flow == goes; },
+                        [&](const Message&) { ++taken; });
+  CHECK(taken == 4);
+  line.queue().RemoveFlow(line.flow(goes));
+  CHECK(line.queue().flow_count() == 1);
+  // The last one is taken from the middle of the rest: what is pushed later comes behind it.
+  line.queue().RemoveIf([](const Message& message) { return message.number == 6; },
+                        [](const Message&) {});
+  line.Push(stays, 100);
+  for (const int number : {0, 2, 4, 8}) CHECK(line.Pop().number == number);
+  CHECK(line.queue().empty());
+}
+
+}  // namespace
+}  // namespace ringd

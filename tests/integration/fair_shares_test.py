@@ -1,0 +1,154 @@
+"""Two jobs on one line: what each gets of it, and how long a small operation waits for a huge one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cluster import Cluster, JobRun, Node, wait_until
+from tests.integration.shaped_line import ShapedLine
+
+PROGRAM = (Path(__file__).parent / "programs" / "sharing.py").read_text()
+CHUNK_BYTES = 128 * 1024
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces, which needs root")
+
+
+class Line(Cluster):
+    """Two ringds at the ends of a line."""
+
+    def __init__(self, folder: Path, rate_mbit: int) -> None:
+        super().__init__(folder)
+        self.line = ShapedLine(rate_mbit)
+        # Each tensor is an operation of its own.
+        self.start_nodes(2, fusion="off")
+
+    def _start(self, name: str, settings: dict[str, object]) -> Node:
+        end = int(name.removeprefix("node"))
+        return Node(
+            name,
+            self.folder,
+            settings | {"peer_address": f"{self.line.address(end)}:0"},
+            self.line.inside(end),
+        )
+
+    def end(self) -> None:
+        try:
+            super().end()
+        finally:
+            self.line.close()
+
+    @property
+    def bytes_per_second(self) -> float:
+        return self.line.rate_mbit * 125_000.0
+
+    @property
+    def chunk_us(self) -> float:
+        return 1e6 * CHUNK_BYTES / self.bytes_per_second
+
+    def start(self, name: str, kind: str, weight: int | None = None) -> JobRun:
+        """A job of one rank at either end."""
+        notes = self._notes(name)
+        notes.mkdir()
+        job = self.start_job(
+            PROGRAM,
+            [1, 1],
+            job_id=name,
+            arguments=[str(notes), kind],
+            environment={} if weight is None else {"RINGD_WEIGHT": str(weight)},
+        )
+        for rank in range(2):
+            wait_until((notes / f"started{rank}").exists, f"{name} starts: {job.transcript()}")
+        return job
+
+    def finish(self, job: JobRun) -> list[float]:
+        """The times of a job of small operations, in microseconds."""
+        notes = self._notes(job.job_id)
+        (notes / "end").touch()
+        job.expect_success()
+        return (
+            [float(line) for line in (notes / "times").read_text().split()]
+            if (notes / "times").exists()
+            else []
+        )
+
+    def _notes(self, name: str) -> Path:
+        return self.folder / f"notes-{name}"
+
+    def rates(self, seconds: float) -> dict[str, float]:
+        """Bytes per second that each job puts on the line, from now on."""
+        before, began = self._sent(), time.monotonic()
+        time.sleep(seconds)
+        after, ended = self._sent(), time.monotonic()
+        return {job: (after[job] - before[job]) / (ended - began) for job in before}
+
+    def _sent(self) -> dict[str, int]:
+        shown = json.loads(self.ringctl("comms", "--json").stdout)
+        return {entry["job_id"]: int(entry.get("bytes_sent", 0)) for entry in shown["communicators"]}
+
+
+@pytest.fixture
+def line() -> Iterator[Line]:
+    folder = Path(tempfile.mkdtemp(prefix="ringd-", dir="/tmp"))
+    # Slow enough for two nodes and their ranks on a busy machine: the line limits, and nothing else.
+    made = Line(folder, rate_mbit=200)
+    try:
+        yield made
+    finally:
+        try:
+            made.end()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.timeout(180)
+def test_jobs_share_a_line_by_their_weights(line: Line) -> None:
+    heavy = line.start("heavy", "busy", weight=3)
+    time.sleep(1)
+    alone = line.rates(3)["heavy"]
+    assert alone > 0.9 * line.bytes_per_second * 0.956, "a job alone does not fill the line"
+
+    light = line.start("light", "busy")
+    time.sleep(1)
+    both = line.rates(6)
+    print(f"alone {alone:.0f}, both {both}")
+    assert both["heavy"] / both["light"] == pytest.approx(3, rel=0.1), both
+    assert sum(both.values()) > 0.9 * line.bytes_per_second * 0.956, both
+
+    shown = json.loads(line.ringctl("jobs", "--json").stdout)["jobs"]
+    assert {job["job_id"]: job["weight"] for job in shown} == {"heavy": 3, "light": 1}
+    line.finish(heavy)
+    # What the other does not want any more.
+    time.sleep(0.5)
+    assert line.rates(3)["light"] > 0.9 * line.bytes_per_second * 0.956
+    line.finish(light)
+
+
+@pytest.mark.timeout(180)
+def test_a_small_operation_waits_no_longer_than_a_chunk_takes(line: Line) -> None:
+    small = line.start("undisturbed", "small")
+    time.sleep(2)
+    undisturbed = line.finish(small)
+    huge = line.start("huge", "busy", weight=100)
+    small = line.start("small", "small")
+    time.sleep(5)
+    disturbed = line.finish(small)
+    line.finish(huge)
+    added = statistics.median(disturbed) - statistics.median(undisturbed)
+    print(
+        f"alone {statistics.median(undisturbed):.0f} us, beside a huge job {statistics.median(disturbed):.0f} us, "
+        f"a chunk takes {line.chunk_us:.0f} us"
+    )
+    assert added <= line.chunk_us, (
+        statistics.median(undisturbed),
+        statistics.median(disturbed),
+        line.chunk_us,
+    )

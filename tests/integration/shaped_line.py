@@ -1,0 +1,61 @@
+"""Two network namespaces joined by one line of a known speed. Needs root."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+NETWORK = "10.79.0"
+# The kernel keeps two segments of a connection in the interface's queue, where nothing overtakes them: a whole chunk
+# if they are as long as they can be, 64 KiB. Half of that leaves whoever measures in chunks some room.
+SEGMENT_BYTES = 32 * 1024
+
+
+def ip(*arguments: str, check: bool = True) -> None:
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 0 or not check, f"ip {' '.join(arguments)}: {done.stderr.strip()}"
+
+
+class ShapedLine:
+    """A pair of veth interfaces with a token bucket at either end.
+
+    Ownership: owns its namespaces; close() removes them. What runs inside must have ended.
+    """
+
+    def __init__(self, rate_mbit: int) -> None:
+        self.rate_mbit = rate_mbit
+        self._names = [f"ringd-line-{os.getpid()}-{end}" for end in range(2)]
+        try:
+            for name in self._names:
+                ip("netns", "add", name)
+                ip("-n", name, "link", "set", "lo", "up")
+            first, second = self._names
+            ip("-n", first, "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", second)
+            for end, name in enumerate(self._names):
+                ip("-n", name, "link", "set", "eth0", "gso_max_size", str(SEGMENT_BYTES), "up")
+                ip("-n", name, "addr", "add", f"{self.address(end)}/24", "dev", "eth0", "noprefixroute")
+                # The machine's default congestion control is not the same everywhere.
+                route = ["route", "add", f"{NETWORK}.0/24", "dev", "eth0", "src", self.address(end)]
+                ip("-n", name, *route, "congctl", "cubic")
+                self._shape(name)
+        except BaseException:
+            self.close()
+            raise
+
+    def _shape(self, name: str) -> None:
+        bucket = f"root tbf rate {self.rate_mbit}mbit burst 131072 latency 50ms"
+        command = ["tc", "-n", name, "qdisc", "replace", "dev", "eth0", *bucket.split()]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        assert done.returncode == 0, done.stderr
+
+    @staticmethod
+    def address(end: int) -> str:
+        return f"{NETWORK}.{end + 1}"
+
+    def inside(self, end: int) -> list[str]:
+        """What is put before a command to run it at this end."""
+        return ["ip", "netns", "exec", self._names[end]]
+
+    def close(self) -> None:
+        for name in self._names:
+            ip("netns", "del", name, check=False)
