@@ -32,13 +32,13 @@ class WeightedFairQueue {
  public:
   class Flow {
     friend class WeightedFairQueue;
-    std::uint64_t weight = 1;
+    std::uint64_t weight_ = 1;
     // Tags are in 1/256 byte, so that rounding does not show at any weight up to 100. They may
     // wrap around: only differences count.
-    std::uint64_t start = 0;   // of the first message, if there is one
-    std::uint64_t finish = 0;  // of the message that went last
-    Message* head = nullptr;
-    Message* tail = nullptr;
+    std::uint64_t start_ = 0;   // of the first message, if there is one
+    std::uint64_t finish_ = 0;  // of the message that went last
+    Message* head_ = nullptr;
+    Message* tail_ = nullptr;
   };
 
   WeightedFairQueue() = default;
@@ -48,8 +48,8 @@ class WeightedFairQueue {
   // Requirement: weight > 0. Valid until RemoveFlow().
   Flow* AddFlow(std::uint32_t weight) {
     Flow& flow = flows_.emplace_back();
-    flow.weight = weight;
-    flow.finish = virtual_time_;
+    flow.weight_ = weight;
+    flow.finish_ = virtual_time_;
     backlogged_.reserve(flows_.size());
     return &flow;
   }
@@ -63,14 +63,14 @@ class WeightedFairQueue {
 
   void Push(Flow& flow, Message& message) noexcept {
     message.next = nullptr;
-    if (flow.head != nullptr) {
-      flow.tail->next = &message;
+    if (flow.head_ != nullptr) {
+      flow.tail_->next = &message;
     } else {
-      flow.head = &message;
-      flow.start = Later(virtual_time_, flow.finish);
+      flow.head_ = &message;
+      flow.start_ = Later(virtual_time_, flow.finish_);
       backlogged_.push_back(&flow);
     }
-    flow.tail = &message;
+    flow.tail_ = &message;
   }
 
   // The message whose turn it is. Requirement: !empty().
@@ -78,15 +78,15 @@ class WeightedFairQueue {
     // Of equal ones, whoever has waited longer. There are as many flows as jobs: few.
     auto next = backlogged_.begin();
     for (auto it = std::next(next); it != backlogged_.end(); ++it) {
-      if (Before((*it)->start, (*next)->start)) next = it;
+      if (Before((*it)->start_, (*next)->start_)) next = it;
     }
     Flow& flow = **next;
-    Message& message = *flow.head;
-    virtual_time_ = flow.start;
-    flow.finish = flow.start + (std::uint64_t{message.line_bytes()} << kTagBits) / flow.weight;
-    flow.start = flow.finish;
-    flow.head = message.next;
-    if (flow.head == nullptr) backlogged_.erase(next);
+    Message& message = *flow.head_;
+    virtual_time_ = flow.start_;
+    flow.finish_ = flow.start_ + (std::uint64_t{message.line_bytes()} << kTagBits) / flow.weight_;
+    flow.start_ = flow.finish_;
+    flow.head_ = message.next;
+    if (flow.head_ == nullptr) backlogged_.erase(next);
     return message;
   }
 
@@ -94,7 +94,7 @@ class WeightedFairQueue {
   template <typename Predicate, typename Taken>
   void RemoveIf(Predicate predicate, Taken taken) noexcept {
     for (Flow& flow : flows_) {
-      Message** link = &flow.head;
+      Message** link = &flow.head_;
       Message* last = nullptr;
       while (Message* const message = *link) {
         if (predicate(*message)) {
@@ -105,9 +105,9 @@ class WeightedFairQueue {
           link = &message->next;
         }
       }
-      flow.tail = last;
+      flow.tail_ = last;
     }
-    std::erase_if(backlogged_, [](const Flow* flow) { return flow->head == nullptr; });
+    std::erase_if(backlogged_, [](const Flow* flow) { return flow->head_ == nullptr; });
   }
 
  private:
