@@ -152,8 +152,10 @@ class Runner:
             return
         label = f"{turn.contestant} {turn.way.label()}"
         calls = batch.inner * (batch.samples + batch.warmup)
-        if any(floors.beats_the_line(value, row.payload, row.topology) for value in seconds):
-            raise PeerError(f"{label}: CHEATED, faster than the line: {min(seconds) * 1e3:.3g} ms")
+        # The usual call: of a single one, rank 0's clock may have started late, when the others were sending.
+        usual = statistics.median(seconds)
+        if floors.beats_the_line(usual, row.payload, row.topology):
+            raise PeerError(f"{label}: CHEATED, faster than the line: {usual * 1e3:.3g} ms")
         # When rank 0 has its sum, the last bytes for the others may still be in the shapers' queues.
         if sent < 0.9 * floors.fewest_bytes_on_wire(row.payload, row.topology.nodes, calls):
             raise PeerError(f"{label}: CHEATED, only {sent} bytes crossed the links in {calls} calls")
