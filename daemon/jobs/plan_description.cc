@@ -52,6 +52,7 @@ v1::Plan DescribePlan(const CoordinatorStatus& status, const PlanTuner& tuner,
   v1::Plan plan;
   plan.set_fusion(Name(policy));
   plan.set_origin(Name(status.origin));
+  plan.set_began_as(Name(status.first_origin));
   plan.set_schedule_epoch(status.epoch);
   plan.set_replans(status.replans);
   v1::LinkFigures& link = *plan.mutable_link();

@@ -71,6 +71,7 @@ struct CoordinatorStatus {
   std::size_t tensors_scheduled = 0;
   std::vector<CoordinatorBucketStatus> buckets;
   PlanOrigin origin = PlanOrigin::kNone;
+  PlanOrigin first_origin = PlanOrigin::kNone;
   std::uint64_t replans = 0;
   PlanComparison plan;
   LinkModel link;

@@ -74,6 +74,7 @@ bool Coordinator::Impl::LearnsNow(const std::string& announced) {
     plan = planner_.Plan(std::move(stable), FreeBuckets());
     if (counters_.origin == PlanOrigin::kNone) counters_.origin = PlanOrigin::kLearned;
   }
+  if (counters_.first_origin == PlanOrigin::kNone) counters_.first_origin = counters_.origin;
   // Operations first: the schedule takes over its tensors from their next occurrence on.
   SendBatch();
   SendSchedule(std::move(plan));

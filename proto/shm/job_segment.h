@@ -52,7 +52,8 @@ inline constexpr std::size_t kInlineBytes = 32;
 inline constexpr std::uint32_t kMaxChunks = 28;
 // Different names in one job. The segment is sparse: a name costs memory when it is first submitted.
 inline constexpr std::uint32_t kMaxLocalTensors = 65'536;
-inline constexpr std::uint32_t kMaxLocalMembers = 1'024;
+// Each member is sent all the others' arenas at once: so many messages fit into a socket's default buffer.
+inline constexpr std::uint32_t kMaxLocalMembers = 192;
 
 struct JobSegmentHeader {
   // Written once by ringd, before any member maps the segment.

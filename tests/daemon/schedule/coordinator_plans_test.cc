@@ -49,6 +49,7 @@ TEST_CASE("Coordinator: a kept plan is in force after one step that confirms it"
   CHECK(schedule.buckets[0].expected_fill == milliseconds(6));
   CHECK(Names(schedule.buckets[1]) == std::vector<std::string>{"b"});
   CHECK(two.coordinator.Status().origin == PlanOrigin::kKept);
+  CHECK(two.coordinator.Status().first_origin == PlanOrigin::kKept);
   // What it then knows is what it was given.
   CHECK(two.coordinator.Learned().buckets == kept.buckets);
 }

@@ -107,6 +107,7 @@ TEST_CASE(
   CHECK(replanned.buckets.size() > 2);
   const CoordinatorStatus status = tuned.two.coordinator.Status();
   CHECK(status.origin == PlanOrigin::kReplanned);
+  CHECK(status.first_origin == PlanOrigin::kLearned);
   CHECK(status.replans == 1);
   CHECK(status.plan.learned < status.plan.fixed_64mib);
   CHECK(status.plan.compute == milliseconds(70));
