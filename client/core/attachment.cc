@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "proto/attach/handshake.h"
-#include "proto/base/memfd.h"
 #include "proto/base/unix_socket.h"
 
 namespace ringd::client {
@@ -76,20 +75,16 @@ absl::Status CheckReply(const AttachReply& reply, std::size_t fd_count) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<MemoryMapping> MapSealed(int fd, std::uint64_t bytes) {
-  if (absl::Status status = CheckSealed(fd); !status.ok()) return status;
-  return MemoryMapping::Map(fd, bytes);
-}
-
 absl::Status MapMemory(const std::vector<UniqueFd>& fds, const AttachReply& reply,
                        Attachment& attachment) {
   if (reply.segment_bytes < sizeof(SessionHeader) || reply.arena_bytes == 0) {
     return absl::InternalError("ringd offers no memory");
   }
   absl::StatusOr<MemoryMapping> segment =
-      MapSealed(fds[kSessionSegmentFd].get(), reply.segment_bytes);
+      MemoryMapping::MapSealed(fds[kSessionSegmentFd].get(), reply.segment_bytes);
   if (!segment.ok()) return segment.status();
-  absl::StatusOr<MemoryMapping> arena = MapSealed(fds[kArenaFd].get(), reply.arena_bytes);
+  absl::StatusOr<MemoryMapping> arena =
+      MemoryMapping::MapSealed(fds[kArenaFd].get(), reply.arena_bytes);
   if (!arena.ok()) return arena.status();
   const auto& header = *reinterpret_cast<const SessionHeader*>(segment->data());
   absl::Status status = CheckSessionSegment(header, segment->size());

@@ -79,7 +79,7 @@ Context::~Context() {
   EndPart(Farewell::kLeave);
   // The caller promises that nobody is in a call any more; a thread that has just been woken is given
   // the time to leave.
-  while (operations().waiters() > 0 && Clock::now() < deadline) {
+  while (AnyWaiter() && Clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
@@ -88,7 +88,7 @@ void Context::EndPart(Farewell farewell) {
   if (part_ended_.exchange(true)) return;
   const bool reachable = state_.phase() < SessionState::Phase::kLost;
   state_.Close();
-  operations().WakeAll();
+  WakeWaiters();
   if (reachable && farewell == Farewell::kLeave) {
     static_cast<void>(control_->Leave(Clock::now() + kCloseDeadline));
   }
@@ -102,7 +102,7 @@ absl::Status Context::StartLifeline(const Options& options) {
   callbacks.on_warning = options.on_warning;
   callbacks.on_failure = [this](const std::string& text) {
     state_.Fail(text);
-    operations().WakeAll();
+    WakeWaiters();
   };
   callbacks.on_job_segment = [this](const JobSegmentNotice& notice, const UniqueFd& fd) {
     job_memory_.AddSegment(notice, fd);
@@ -113,14 +113,14 @@ absl::Status Context::StartLifeline(const Options& options) {
   callbacks.on_session_ended = [this](const std::string& text) {
     state_.Lose(
         absl::UnavailableError(absl::StrCat(RingdName(), " has ended this session: ", text)));
-    operations().WakeAll();
+    WakeWaiters();
   };
   callbacks.on_hang_up = [this] {
     state_.Lose(absl::UnavailableError(absl::StrCat(
         RingdName(),
         " has gone: its connection was closed without a word, as happens when it is "
         "killed. Operations in flight are lost; start ringd again and open a new context")));
-    operations().WakeAll();
+    WakeWaiters();
   };
   return lifeline_.Start(std::move(callbacks));
 }
@@ -145,6 +145,17 @@ absl::Status Context::UseLocalOperations() {
       std::make_unique<LocalOperations>(job_memory_, submission_capacity_, state_, spin_budget_);
   operations_.store(local_operations_.get(), std::memory_order_release);
   return absl::OkStatus();
+}
+
+// Pings go through the rings also where the job's operations do not.
+void Context::WakeWaiters() noexcept {
+  ring_operations_.WakeAll();
+  if (&operations() != &ring_operations_) operations().WakeAll();
+}
+
+bool Context::AnyWaiter() const noexcept {
+  return ring_operations_.waiters() > 0 ||
+         (local_operations_ != nullptr && local_operations_->waiters() > 0);
 }
 
 std::string Context::RingdName() const {

@@ -73,6 +73,8 @@ class Context {
   absl::Status Explain(const absl::Status& status);
   OperationQueue& operations() noexcept { return *operations_.load(std::memory_order_acquire); }
   absl::Status UseLocalOperations();
+  void WakeWaiters() noexcept;
+  bool AnyWaiter() const noexcept;
   absl::Status Conclude(std::uint64_t sequence);
   // Why the local ranks' descriptions of this tensor can't be combined.
   absl::Status DescribeMismatch(const Registration& registration,

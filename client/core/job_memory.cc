@@ -3,27 +3,24 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/base/memfd.h"
 
 namespace ringd::client {
 namespace {
 
-absl::StatusOr<MemoryMapping> MapSealed(const UniqueFd& fd, std::uint64_t bytes) {
-  if (!fd.valid()) return absl::InternalError("ringd sent no descriptor with the job's memory");
-  if (absl::Status status = CheckSealed(fd.get()); !status.ok()) return status;
-  return MemoryMapping::Map(fd.get(), bytes);
+absl::Status NoDescriptor() {
+  return absl::InternalError("ringd sent no descriptor with the job's memory");
 }
 
 }  // namespace
 
 void JobMemory::AddSegment(const JobSegmentNotice& notice, const UniqueFd& fd) {
   MutexLock lock(mutex_);
-  Note(MapSegment(notice, fd));
+  Note(fd.valid() ? MapSegment(notice, fd) : NoDescriptor());
 }
 
 void JobMemory::AddArena(const MemberArenaNotice& notice, const UniqueFd& fd) {
   MutexLock lock(mutex_);
-  Note(MapArena(notice, fd));
+  Note(fd.valid() ? MapArena(notice, fd) : NoDescriptor());
 }
 
 absl::Status JobMemory::MapSegment(const JobSegmentNotice& notice, const UniqueFd& fd) {
@@ -31,7 +28,7 @@ absl::Status JobMemory::MapSegment(const JobSegmentNotice& notice, const UniqueF
   if (notice.segment_bytes < sizeof(JobSegmentHeader) || notice.member >= notice.member_count) {
     return absl::InternalError("ringd's job segment makes no sense");
   }
-  absl::StatusOr<MemoryMapping> mapping = MapSealed(fd, notice.segment_bytes);
+  absl::StatusOr<MemoryMapping> mapping = MemoryMapping::MapSealed(fd.get(), notice.segment_bytes);
   if (!mapping.ok()) return mapping.status();
   const auto& header = *reinterpret_cast<const JobSegmentHeader*>(mapping->data());
   if (absl::Status status = CheckJobSegment(header, mapping->size()); !status.ok()) return status;
@@ -53,7 +50,7 @@ absl::Status JobMemory::MapArena(const MemberArenaNotice& notice, const UniqueFd
     return absl::InternalError(
         absl::StrCat("ringd sent an arena of member ", notice.member, ", which is not expected"));
   }
-  absl::StatusOr<MemoryMapping> mapping = MapSealed(fd, notice.arena_bytes);
+  absl::StatusOr<MemoryMapping> mapping = MemoryMapping::MapSealed(fd.get(), notice.arena_bytes);
   if (!mapping.ok()) return mapping.status();
   arenas_[notice.member] = {mapping->data(), notice.arena_bytes};
   mappings_.push_back(*std::move(mapping));

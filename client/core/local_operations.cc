@@ -178,11 +178,7 @@ bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds l
     if (done()) return true;
     Relax();
   }
-  struct Presence {
-    explicit Presence(std::atomic<std::uint32_t>& count) : count_(count) { ++count_; }
-    ~Presence() { --count_; }
-    std::atomic<std::uint32_t>& count_;
-  } presence(waiters_);
+  const Presence presence(*this);
 
   const std::chrono::nanoseconds budget = spin_.NextBudget();
   if (budget.count() > 0) {

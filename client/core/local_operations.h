@@ -62,19 +62,7 @@ class LocalOperations final : public OperationQueue {
                              OperationEnd& end) override;
   void WakeAll() noexcept override;
 
-  std::uint32_t waiters() const noexcept override {
-    return waiters_.load(std::memory_order_acquire);
-  }
-  std::uint32_t in_flight() const noexcept override {
-    return in_flight_.load(std::memory_order_acquire);
-  }
-
  private:
-  enum State : std::uint64_t { kFree = 0, kInFlight = 1, kDone = 2 };
-  static constexpr std::uint64_t Word(std::uint64_t sequence, State state) noexcept {
-    return sequence << 2 | state;
-  }
-
   struct Tensor;
   // One operation. Never freed, used again.
   struct alignas(kCacheLineBytes) Operation {
@@ -161,8 +149,6 @@ class LocalOperations final : public OperationQueue {
   std::vector<std::atomic<Operation*>> table_;
   std::unordered_map<std::uint64_t, Operation*> stragglers_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::atomic<std::uint32_t> in_flight_{0};  // written under mutex_
-  std::atomic<std::uint32_t> waiters_{0};
 };
 
 }  // namespace ringd::client

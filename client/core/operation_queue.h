@@ -2,6 +2,7 @@
 #ifndef RINGD_CLIENT_CORE_OPERATION_QUEUE_H_
 #define RINGD_CLIENT_CORE_OPERATION_QUEUE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -75,8 +76,33 @@ class OperationQueue {
   virtual void WakeAll() noexcept = 0;
 
   // How many threads are in WaitForRoom or Wait right now.
-  virtual std::uint32_t waiters() const noexcept = 0;
-  virtual std::uint32_t in_flight() const noexcept = 0;
+  std::uint32_t waiters() const noexcept { return waiters_.load(std::memory_order_acquire); }
+  std::uint32_t in_flight() const noexcept { return in_flight_.load(std::memory_order_acquire); }
+
+ protected:
+  // An operation's number and state in one word, so that a waiter sees both with one load.
+  enum State : std::uint64_t { kFree = 0, kInFlight = 1, kDone = 2 };
+  static constexpr std::uint64_t Word(std::uint64_t sequence, State state) noexcept {
+    return sequence << 2 | state;
+  }
+
+  // Counts the calling thread among the waiters while it lives.
+  class Presence {
+   public:
+    explicit Presence(OperationQueue& queue) : count_(queue.waiters_) { ++count_; }
+    ~Presence() { --count_; }
+    Presence(const Presence&) = delete;
+    Presence& operator=(const Presence&) = delete;
+
+   private:
+    std::atomic<std::uint32_t>& count_;
+  };
+
+  // Written under the lock of the queue at hand.
+  std::atomic<std::uint32_t> in_flight_{0};
+
+ private:
+  std::atomic<std::uint32_t> waiters_{0};
 };
 
 }  // namespace ringd::client

@@ -182,11 +182,7 @@ WaitResult RingOperations::WaitFor(Condition condition, Clock::time_point deadli
   DrainIfAny();
   if (const WaitResult result = condition(); result != WaitResult::kTimeout) return result;
 
-  struct Presence {
-    explicit Presence(std::atomic<std::uint32_t>& count) : count_(count) { ++count_; }
-    ~Presence() { --count_; }
-    std::atomic<std::uint32_t>& count_;
-  } presence(waiters_);
+  const Presence presence(*this);
 
   const auto check = [&](WaitResult& result) {
     DrainIfAny();

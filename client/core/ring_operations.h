@@ -46,19 +46,7 @@ class RingOperations final : public OperationQueue {
                              OperationEnd& end) override;
   void WakeAll() noexcept override;
 
-  std::uint32_t waiters() const noexcept override {
-    return waiters_.load(std::memory_order_acquire);
-  }
-  std::uint32_t in_flight() const noexcept override {
-    return in_flight_.load(std::memory_order_acquire);
-  }
-
  private:
-  enum State : std::uint64_t { kFree = 0, kInFlight = 1, kDone = 2 };
-  static constexpr std::uint64_t Word(std::uint64_t sequence, State state) noexcept {
-    return sequence << 2 | state;
-  }
-
   struct alignas(kCacheLineBytes) Slot {
     // Sequence and State. Written under mutex_; the release store of kDone pairs with the acquire
     // load of waiters without the lock.
@@ -110,8 +98,6 @@ class RingOperations final : public OperationQueue {
   // also sees what became of its operation.
   std::atomic<std::uint64_t> next_sequence_{0};
   std::atomic<std::uint64_t> drained_{0};
-  std::atomic<std::uint32_t> in_flight_{0};
-  std::atomic<std::uint32_t> waiters_{0};
 };
 
 }  // namespace ringd::client

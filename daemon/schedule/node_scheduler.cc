@@ -76,8 +76,6 @@ void NodeScheduler::Place(TensorHandle handle, TimePoint now) {
     } else {
       RequestBreak(*tensor.bucket, BreakReason::kMeta, {handle});
     }
-  } else if (config_.node_count == 1) {
-    StartAlone(handle);
   } else {
     Announce(handle);
   }
@@ -88,19 +86,6 @@ void NodeScheduler::Announce(TensorHandle handle) {
   tensor.state = TensorState::kAnnounced;
   tensor.announced = false;
   to_announce_.push_back(handle);
-}
-
-// With one node there is nobody to agree with.
-void NodeScheduler::StartAlone(TensorHandle handle) {
-  NodeTensor& tensor = tensors_[handle];
-  if (tensor.reports.empty()) {
-    Start({0, next_negotiated_++},
-          std::make_shared<const std::vector<TensorHandle>>(std::vector{handle}));
-    return;
-  }
-  std::vector<LocatedRankMeta> located;
-  for (const RankMeta& report : tensor.reports) located.push_back({report, config_.node_name});
-  FailTensorNow(handle, DescribeMismatch(tensor.name, located));
 }
 
 void NodeScheduler::StartIfFull(NodeBucket& bucket, TimePoint now) {

@@ -43,9 +43,7 @@ class TensorTable;
 struct NodeTensor;
 
 struct NodeSchedulerConfig {
-  int node_count = 1;     // 1: everything is started at once, no messages
-  Rank first_rank{0};     // the node's lowest rank, which speaks for the others in reports
-  std::string node_name;  // for errors found without a coordinator (node_count 1)
+  Rank first_rank{0};  // the node's lowest rank, which speaks for the others in reports
 
   // A partly filled bucket is broken when the ranks that lack one of its tensors have been blocked
   // for this long, and 3 x its usual fill time has passed since its first tensor came.
@@ -129,7 +127,6 @@ class NodeScheduler {
 
   void Place(TensorHandle handle, TimePoint now);
   void Announce(TensorHandle handle);
-  void StartAlone(TensorHandle handle);
   void Start(OperationId operation, const TensorList& tensors);
   void StartIfFull(NodeBucket& bucket, TimePoint now);
   void RequestBreak(NodeBucket& bucket, BreakReason reason,

@@ -134,14 +134,10 @@ void Session::FlushCompletions() noexcept {
 }
 
 void Session::Notify(NoticeKind kind, absl::string_view text) noexcept {
-  SendNotice(kind, std::as_bytes(std::span(text.data(), text.size())), -1);
+  SendMemory(kind, std::as_bytes(std::span(text.data(), text.size())), -1);
 }
 
-void Session::SendMemory(NoticeKind kind, std::span<const std::byte> notice, int fd) noexcept {
-  SendNotice(kind, notice, fd);
-}
-
-void Session::SendNotice(NoticeKind kind, std::span<const std::byte> text, int fd) noexcept {
+void Session::SendMemory(NoticeKind kind, std::span<const std::byte> text, int fd) noexcept {
   const auto length =
       static_cast<std::uint32_t>(std::min<std::size_t>(text.size(), kMaxNoticeBytes));
   NoticeHeader header{static_cast<std::uint32_t>(kind), length};

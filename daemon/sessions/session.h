@@ -76,8 +76,8 @@ class Session {
   // Sends one frame on the lifeline, without blocking; dropped if the client does not read.
   void Notify(NoticeKind kind, absl::string_view text) noexcept;
 
-  // Sends a notice whose text is a structure, with a descriptor. As Notify otherwise.
-  void SendMemory(NoticeKind kind, std::span<const std::byte> notice, int fd) noexcept;
+  // Sends a notice whose text is a structure, with a descriptor (none if `fd` < 0). As Notify otherwise.
+  void SendMemory(NoticeKind kind, std::span<const std::byte> text, int fd) noexcept;
 
   // The number for this description; the same for an equal one.
   RegistrationId Register(Registration registration);
@@ -89,7 +89,6 @@ class Session {
   std::uint64_t in_flight() const noexcept { return next_sequence_ - completed_; }
 
  private:
-  void SendNotice(NoticeKind kind, std::span<const std::byte> text, int fd) noexcept;
   absl::Status Check(const Submission& record, CheckedSubmission& checked) const;
 
   std::unique_ptr<SessionResources> resources_;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/errno_status.h"
+#include "proto/base/memfd.h"
 
 namespace ringd {
 
@@ -35,6 +36,11 @@ absl::StatusOr<MemoryMapping> MemoryMapping::Map(int fd, std::size_t bytes) {
   void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (address == MAP_FAILED) return ErrnoStatus(errno, "mmap of shared memory");
   return MemoryMapping(static_cast<std::byte*>(address), bytes);
+}
+
+absl::StatusOr<MemoryMapping> MemoryMapping::MapSealed(int fd, std::size_t bytes) {
+  if (absl::Status status = CheckSealed(fd); !status.ok()) return status;
+  return Map(fd, bytes);
 }
 
 void MemoryMapping::Unmap() noexcept {

@@ -8,11 +8,9 @@
 namespace ringd::simulation {
 namespace {
 
-NodeSchedulerConfig MakeConfig(const Scenario& scenario, int index, Rank first_rank) {
+NodeSchedulerConfig MakeConfig(Rank first_rank) {
   NodeSchedulerConfig config;
-  config.node_count = static_cast<int>(scenario.ranks_on_node.size());
   config.first_rank = first_rank;
-  config.node_name = "node-" + std::to_string(index);
   return config;
 }
 
@@ -27,7 +25,7 @@ SimulatedNode::SimulatedNode(int index, Rank first_rank, int rank_count, const S
       data_plane_(data_plane),
       ledger_(ledger),
       wiring_(std::move(wiring)),
-      scheduler_(MakeConfig(scenario, index, first_rank)) {}
+      scheduler_(MakeConfig(first_rank)) {}
 
 void SimulatedNode::Submit(Submission& submission, bool follows_wait, TimePoint now) {
   if (!failure_.empty()) return ledger_.OnFailed(submission, failure_, true);

@@ -50,20 +50,6 @@ TEST_CASE("NodeScheduler: a mismatch ends as the coordinator words it") {
   CHECK(node.TakeMessage<ringd::Ready>().tensors.size() == 1);
 }
 
-TEST_CASE("NodeScheduler: one node starts at once and sends nothing") {
-  SchedulingNode node(1);
-  node.Ready("a");
-  CHECK(node.TakeOne<StartOperation>().operation == OperationId{0, 0});
-  node.Ready("b");
-  CHECK(node.TakeOne<StartOperation>().operation == OperationId{0, 1});
-  node.scheduler.OnLocalMismatch(node.scheduler.Intern("x"),
-                                 {{Rank(4), Floats(1)}, {Rank(5), Floats(2)}}, node.now);
-  CHECK(
-      node.TakeOne<TensorFailed>().status.message() ==
-      "tensor 'x': rank 4 on node-a submitted float32 [1], rank 5 on node-a submitted float32 [2]");
-  CHECK(node.scheduler.Status().messages_sent == 0);
-}
-
 TEST_CASE("NodeScheduler: messages that break the protocol are errors") {
   SchedulingNode node;
   node.Ready("a");

@@ -30,13 +30,11 @@ class FixedView final : public LocalRankView {
 
 // Node 0 of two, with short words for what the tests do.
 struct SchedulingNode {
-  explicit SchedulingNode(int node_count = 2) : scheduler(Config(node_count)) {}
+  SchedulingNode() : scheduler(Config()) {}
 
-  static NodeSchedulerConfig Config(int node_count) {
+  static NodeSchedulerConfig Config() {
     NodeSchedulerConfig config;
-    config.node_count = node_count;
     config.first_rank = Rank(4);
-    config.node_name = "node-a";
     return config;
   }
 
