@@ -15,7 +15,7 @@ namespace ringd {
 // ---- tensors ----------------------------------------------------------------------------------
 
 NodeScheduler::NodeScheduler(NodeSchedulerConfig config)
-    : config_(std::move(config)), table_(std::make_unique<TensorTable>()), tensors_(*table_) {}
+    : config_(config), table_(std::make_unique<TensorTable>()), tensors_(*table_) {}
 
 NodeScheduler::~NodeScheduler() = default;
 

@@ -210,7 +210,7 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.nodes: list[Node] = []
-        self._jobs: list[JobRun] = []
+        self.jobs: list[JobRun] = []
 
     def start_nodes(self, count: int, **settings: object) -> list[Node]:
         """Starts ringds with these settings (``spin="0s"``) and waits until they serve."""
@@ -247,8 +247,8 @@ class Cluster:
         only_ranks: the others are never started.
         """
         job = JobRun(job_id or f"job{next(_job_numbers)}")
-        self._jobs.append(job)
-        program = self.folder / f"{job.job_id}-{len(self._jobs)}.py"
+        self.jobs.append(job)
+        program = self.folder / f"{job.job_id}-{len(self.jobs)}.py"
         program.write_text(textwrap.dedent(source))
         places = [
             (node, local_rank, local_size)
@@ -297,7 +297,7 @@ class Cluster:
 
     def end(self) -> None:
         """Ends every process, then fails if a ringd had ended by itself or doesn't end when told to."""
-        for job in self._jobs:
+        for job in self.jobs:
             for rank in job.ranks:
                 rank.destroy()
         died = [node for node in self.nodes if not node.running() and not node.may_end]

@@ -15,11 +15,15 @@ LAYERS = 8
 
 
 def communicator(cluster: Cluster, node: Node | None = None) -> dict[str, Any]:
-    """The only communicator as `ringctl comms --plan --json` shows it; empty while there is none."""
+    """The latest job's communicator as `ringctl comms --plan --json` shows it; empty while there is none.
+
+    ringd may still show that of the job before, whose processes have just ended.
+    """
     shown = cluster.ringctl("comms", "--plan", "--json", node=node)
     assert shown.returncode == 0, shown.stderr
     found: list[dict[str, Any]] = json.loads(shown.stdout)["communicators"]
-    return found[0] if found else {}
+    latest = cluster.jobs[-1].job_id
+    return next((entry for entry in found if entry["job_id"] == latest), {})
 
 
 def plan(cluster: Cluster, node: Node | None = None) -> dict[str, Any]:
