@@ -70,6 +70,9 @@ CLI::App* AddRun(CLI::App& app, RunOptions& options) {
                   "the ringd to use [RINGD_SOCKET or /run/ringd/ringd.sock if one answers there, "
                   "else a private one]")
       ->type_name("PATH");
+  run->add_option("--state-dir", options.state_folder,
+                  "where private ringds keep what they learn, for the next run [nowhere]")
+      ->type_name("DIR");
   run->add_option("--log-dir", options.log_folder, "also write each rank's output to files here")
       ->type_name("DIR");
   run->add_flag_callback(

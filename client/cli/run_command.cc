@@ -105,9 +105,14 @@ class PrivateNodes {
       if (options.nodes > 0) daemon.node_name = absl::StrCat("node-", node);
       const std::string& logs = options.log_folder.empty() ? folder_ : options.log_folder;
       daemon.log_file = absl::StrCat(logs, "/ringd-", node, ".log");
-      std::error_code error;
-      std::filesystem::create_directories(daemon.folder + "/state", error);
-      if (error) return absl::InternalError(absl::StrCat(daemon.folder, ": ", error.message()));
+      daemon.state_folder =
+          absl::StrCat(options.state_folder.empty() ? daemon.folder : options.state_folder,
+                       options.state_folder.empty() ? "/state" : absl::StrCat("/node-", node));
+      for (const std::string& needed : {daemon.folder, daemon.state_folder}) {
+        std::error_code error;
+        std::filesystem::create_directories(needed, error);
+        if (error) return absl::InternalError(absl::StrCat(needed, ": ", error.message()));
+      }
       absl::StatusOr<std::unique_ptr<PrivateDaemon>> started = PrivateDaemon::Start(daemon);
       if (!started.ok()) return started.status();
       guardian_.WatchGroup((*started)->pid());
@@ -167,6 +172,10 @@ int ProvideNodes(const RunOptions& options, PrivateNodes& private_nodes, JobPlan
     const std::string socket = ChooseSocket(options.socket);
     absl::StatusOr<NodeAddress> running = RunningDaemon(socket);
     if (running.ok()) {
+      if (!options.state_folder.empty()) {
+        std::fprintf(stderr, "ringctl: --state-dir is not used: the ringd at %s has its own\n",
+                     socket.c_str());
+      }
       plan.nodes = {*std::move(running)};
       return kDone;
     }

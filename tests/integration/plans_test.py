@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.cluster import Cluster, JobRun, Node, wait_until
+from tests.integration.cluster import Cluster, JobRun, Node, binary, python, wait_until
 
 STEADY = (Path(__file__).parent / "programs" / "steady.py").read_text()
 LAYERS = 8
@@ -104,6 +105,34 @@ def test_the_next_job_begins_with_the_kept_plan_even_of_a_new_ringd(cluster: Clu
     assert kept["version"] == 1
     assert len(kept["plans"]) == 1
     assert sum(len(bucket["tensors"]) for bucket in kept["plans"][0]["buckets"]) == LAYERS
+
+
+@pytest.mark.timeout(180)
+def test_private_ringds_keep_plans_where_they_are_told_to(cluster: Cluster) -> None:
+    show = """
+        if hvd.rank() == 0:
+            import json, subprocess
+            shown = subprocess.run(
+                [RINGCTL, "comms", "--plan", "--json"], capture_output=True, check=True, timeout=20
+            )
+            print("began as", json.loads(shown.stdout)["communicators"][0]["plan"]["began_as"], flush=True)
+        """
+    program = cluster.folder / "steady.py"
+    end = "hvd.shutdown()"
+    assert STEADY.count(end) == 1
+    asks = textwrap.dedent(show).replace("RINGCTL", repr(str(binary("ringctl"))))
+    program.write_text(STEADY.replace(end, asks + end))
+    folder = cluster.folder / "learned"
+    for origin in ("learned", "kept"):
+        ran = cluster.ringctl(
+            *("run", "--nodes", "2", "-n", "1", "--state-dir", str(folder)),
+            *("--", python(), str(program), "200"),
+            timeout_s=60,
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        assert f"began as {origin}" in ran.stdout, ran.stdout + ran.stderr
+    kept = json.loads((folder / "node-0" / "plans.json").read_text())
+    assert len(kept["plans"]) == 1
 
 
 @pytest.mark.timeout(180)

@@ -46,13 +46,14 @@ TEST_CASE("ringctl's command line: queries with their options") {
 
 TEST_CASE("ringctl's command line: run takes all that follows as the command") {
   const absl::StatusOr<CommandLine> line =
-      Parse({"run", "-n", "4", "--nodes", "2", "--no-prefix", "--", "python", "train.py", "--json",
-             "-n", "--", "x"});
+      Parse({"run", "-n", "4", "--nodes", "2", "--no-prefix", "--state-dir", "learned", "--",
+             "python", "train.py", "--json", "-n", "--", "x"});
   REQUIRE(line.ok());
   CHECK(line->action == Action::kRun);
   CHECK(line->run.ranks_per_node == 4);
   CHECK(line->run.nodes == 2);
   CHECK_FALSE(line->run.prefix);
+  CHECK(line->run.state_folder == "learned");
   CHECK(line->run.command ==
         std::vector<std::string>{"python", "train.py", "--json", "-n", "--", "x"});
   const absl::StatusOr<CommandLine> bare = Parse({"run", "-n", "2", "python", "x.py", "--lr", "1"});
