@@ -89,6 +89,7 @@ void Context::EndPart(Farewell farewell) {
   const bool reachable = state_.phase() < SessionState::Phase::kLost;
   state_.Close();
   WakeWaiters();
+  if (background_helper_ != nullptr) background_helper_->Stop();
   if (reachable && farewell == Farewell::kLeave) {
     static_cast<void>(control_->Leave(Clock::now() + kCloseDeadline));
   }
@@ -134,17 +135,19 @@ absl::Status Context::Join(const Options& options) {
     MutexLock lock(node_name_mutex_);
     if (!joined_.node_name.empty()) node_name_ = joined_.node_name;
   }
-  return joined_.combines_locally ? UseLocalOperations() : absl::OkStatus();
+  return joined_.combines_locally ? UseLocalOperations(options.background) : absl::OkStatus();
 }
 
-absl::Status Context::UseLocalOperations() {
+absl::Status Context::UseLocalOperations(bool in_background) {
   if (absl::Status status = job_memory_.Await(Clock::now() + kMemoryDeadline); !status.ok()) {
     return state_.alive() ? status : state_.status();
   }
   local_operations_ =
       std::make_unique<LocalOperations>(job_memory_, submission_capacity_, state_, spin_budget_);
   operations_.store(local_operations_.get(), std::memory_order_release);
-  return absl::OkStatus();
+  if (!in_background) return absl::OkStatus();
+  background_helper_ = std::make_unique<BackgroundHelper>(*local_operations_);
+  return background_helper_->Start();
 }
 
 // Pings go through the rings also where the job's operations do not.

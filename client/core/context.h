@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "client/core/arena.h"
 #include "client/core/attachment.h"
+#include "client/core/background_helper.h"
 #include "client/core/control_channel.h"
 #include "client/core/fork_guard.h"
 #include "client/core/job_memory.h"
@@ -72,7 +73,7 @@ class Context {
   // `status` of a call, or, if the session has ended meanwhile, the reason for that.
   absl::Status Explain(const absl::Status& status);
   OperationQueue& operations() noexcept { return *operations_.load(std::memory_order_acquire); }
-  absl::Status UseLocalOperations();
+  absl::Status UseLocalOperations(bool in_background);
   void WakeWaiters() noexcept;
   bool AnyWaiter() const noexcept;
   absl::Status Conclude(std::uint64_t sequence);
@@ -98,6 +99,7 @@ class Context {
   RingOperations ring_operations_;
   // Of a one-node job, from the end of Open on; else null.
   std::unique_ptr<LocalOperations> local_operations_;
+  std::unique_ptr<BackgroundHelper> background_helper_;  // null if there shall be none
   // Whichever of the two carries this job's operations out.
   std::atomic<OperationQueue*> operations_{&ring_operations_};
   ForkGuard fork_guard_;

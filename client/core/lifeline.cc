@@ -1,8 +1,6 @@
 #include "client/core/lifeline.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -10,10 +8,9 @@
 
 #include <cerrno>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "client/core/quiet_thread.h"
 #include "proto/attach/handshake.h"
 #include "proto/base/errno_status.h"
 
@@ -37,22 +34,6 @@ void TakeFds(msghdr& message, std::deque<UniqueFd>& fds) {
   }
 }
 
-// All signals blocked for as long as it lives; a thread started meanwhile keeps them blocked.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
-
 }  // namespace
 
 Lifeline::Lifeline(UniqueFd connection) : connection_(std::move(connection)) {}
@@ -63,13 +44,9 @@ absl::Status Lifeline::Start(Callbacks callbacks) {
   callbacks_ = std::move(callbacks);
   stop_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_.valid()) return ErrnoStatus(errno, "eventfd");
-  const SignalsBlocked blocked;
-  try {
-    thread_ = std::thread([this] { Run(); });
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(absl::StrCat("starting a thread: ", error.what()));
-  }
-  ::pthread_setname_np(thread_.native_handle(), "ringd-notices");
+  absl::StatusOr<std::thread> thread = StartQuietThread("ringd-notices", [this] { Run(); });
+  if (!thread.ok()) return thread.status();
+  thread_ = *std::move(thread);
   return absl::OkStatus();
 }
 

@@ -16,8 +16,7 @@
 namespace ringd::client {
 
 // Runs the thread "ringd-notices", which sleeps in poll(2) until ringd speaks or its end of the connection
-// closes; it costs nothing otherwise. It blocks all signals, so that a program's handlers run in its own
-// threads.
+// closes; it costs nothing otherwise.
 //
 // Thread safety: Start, then Stop, each once, from one thread. The callbacks run on the thread.
 class Lifeline {

@@ -101,7 +101,11 @@ SubmitResult LocalOperations::Post(Registration& registration, const OperationEn
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (HasArrived(number, occurrence)) {
     if (!is_inline && registration.bytes <= kAtOnceBytes) Advance(*operation, sequence);
-    RingOthers();
+    RingSleepers();
+  }
+  if (registration.bytes >= kBackgroundFromBytes &&
+      submitted_.sleepers.load(std::memory_order_relaxed) != 0) {
+    WakeBackground();
   }
   return SubmitResult::kOk;
 }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "client/core/job_memory.h"
@@ -18,6 +19,7 @@
 #include "client/core/session_state.h"
 #include "client/core/spin_policy.h"
 #include "proto/base/cache_line.h"
+#include "proto/base/doorbell.h"
 #include "proto/base/mutex.h"
 #include "proto/shm/chunk_claims.h"
 #include "proto/shm/job_segment.h"
@@ -25,8 +27,9 @@
 namespace ringd::client {
 
 // One member's part in the protocol of proto/shm/job_segment.h. ringd is not woken: whoever waits does
-// the work, its own operation first, then those submitted after it. A tensor of up to
-// kAtOnceBytes is combined by the rank that comes last, when it submits.
+// the work, its own operation first, then those submitted after it; where nobody waits, the thread of
+// background_helper.h. A tensor of up to kAtOnceBytes is combined by the rank that comes last, when it
+// submits.
 //
 // Thread safety: any thread may call anything. The lock is held for well under a microsecond; nobody
 //   sleeps or combines more than kInlineBytes under it.
@@ -38,6 +41,8 @@ namespace ringd::client {
 class LocalOperations final : public OperationQueue {
  public:
   static constexpr std::uint64_t kAtOnceBytes = 1024;
+  // Smaller ones wake nobody, and are combined in no time by who waits for them.
+  static constexpr std::uint64_t kBackgroundFromBytes = 64 * 1024;
   static constexpr std::chrono::milliseconds kQuietDeadline{100};
 
   // At most `capacity` (a power of two) operations are in flight.
@@ -61,6 +66,18 @@ class LocalOperations final : public OperationQueue {
   [[nodiscard]] bool Consume(std::uint64_t sequence, OperationOutcome& outcome,
                              OperationEnd& end) override;
   void WakeAll() noexcept override;
+
+  // Ends an operation or reduces one chunk, the oldest operation's first. False if there is nothing to do,
+  // or if a thread of this process waits, which will do it. `oldest`: 0 at first, then what the
+  // call before left there.
+  bool WorkInBackground(std::uint64_t& oldest);
+  // Blocks until an operation of kBackgroundFromBytes or more has been submitted and something is in flight, or
+  // until `ended()`, which WakeBackground lets it look at; a second at most.
+  template <typename Ended>
+  void AwaitBackgroundWork(Ended ended) {
+    submitted_.Wait(std::chrono::seconds(1), [&] { return ended() || in_flight() > 0; });
+  }
+  void WakeBackground() noexcept { submitted_.Ring(); }
 
  private:
   struct Tensor;
@@ -111,6 +128,11 @@ class LocalOperations final : public OperationQueue {
   // Ends what can be ended, or reduces one chunk, of this operation's tensor or of later operations.
   // False if there was nothing to do.
   bool Advance(Operation& operation, std::uint64_t sequence);
+  // One piece of work for the operation's tensor, or a chunk of a later one: true if any operation has
+  // ended, else what is to be reduced.
+  std::pair<bool, std::optional<Chunk>> EndOrClaim(const Operation& operation,
+                                                   std::uint64_t sequence)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // True if any operation has ended.
   bool EndInOrder(Tensor& tensor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TryEnd(Tensor& tensor, Operation& operation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -123,7 +145,7 @@ class LocalOperations final : public OperationQueue {
   void Reduce(const Chunk& chunk);
   // Nobody writes for this operation any more when it returns.
   void Quieten(Operation& operation);
-  void RingOthers() noexcept;
+  void RingSleepers() noexcept;
 
   WaitResult Look(const Operation& operation, std::uint64_t sequence) const noexcept;
   Operation* OldestInFlight(std::uint64_t from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -139,6 +161,10 @@ class LocalOperations final : public OperationQueue {
   SessionState& state_;
   SpinPolicy spin_;
   SharedMember& own_state_;
+  Doorbell submitted_{};  // where the background thread sleeps
+  // What threads of this process have reduced comes before its end. `finished` in the segment says so too,
+  // but not to ThreadSanitizer, which takes each mapping of the segment for other memory.
+  std::atomic<std::uint32_t> chunks_reduced_{0};
 
   Mutex mutex_;
   std::vector<std::unique_ptr<Tensor>> tensors_ ABSL_GUARDED_BY(mutex_);  // by number

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -59,18 +60,45 @@ bool LocalOperations::MayAdvance(const Operation& operation) const noexcept {
 }
 
 bool LocalOperations::Advance(Operation& operation, std::uint64_t sequence) {
+  bool ended = false;
   std::optional<Chunk> chunk;
   {
     MutexLock lock(mutex_);
     if (operation.word.load(std::memory_order_relaxed) != Word(sequence, kInFlight)) return false;
-    Tensor& tensor = *operation.tensor.load(std::memory_order_relaxed);
-    if (EndInOrder(tensor)) return true;
-    chunk = Claim(tensor);
-    if (!chunk.has_value()) chunk = ClaimLater(sequence);
+    std::tie(ended, chunk) = EndOrClaim(operation, sequence);
   }
-  if (!chunk.has_value()) return false;
-  Reduce(*chunk);
-  return true;
+  // It may be another thread's operation.
+  if (ended && waiters() > 0) own_state_.doorbell.Ring();
+  if (chunk.has_value()) Reduce(*chunk);
+  return ended || chunk.has_value();
+}
+
+bool LocalOperations::WorkInBackground(std::uint64_t& oldest) {
+  if (waiters() > 0 || !state_.alive()) return false;
+  bool ended = false;
+  std::optional<Chunk> chunk;
+  {
+    MutexLock lock(mutex_);
+    const Operation* const operation = OldestInFlight(oldest);
+    if (operation == nullptr) {
+      oldest = next_sequence_;
+      return false;
+    }
+    oldest = operation->word.load(std::memory_order_relaxed) >> 2;
+    std::tie(ended, chunk) = EndOrClaim(*operation, oldest);
+  }
+  if (ended) own_state_.doorbell.Ring();
+  if (chunk.has_value()) Reduce(*chunk);
+  return ended || chunk.has_value();
+}
+
+std::pair<bool, std::optional<LocalOperations::Chunk>> LocalOperations::EndOrClaim(
+    const Operation& operation, std::uint64_t sequence) {
+  Tensor& tensor = *operation.tensor.load(std::memory_order_relaxed);
+  if (EndInOrder(tensor)) return {true, std::nullopt};
+  std::optional<Chunk> chunk = Claim(tensor);
+  if (!chunk.has_value()) chunk = ClaimLater(sequence);
+  return {false, chunk};
 }
 
 bool LocalOperations::EndInOrder(Tensor& tensor) {
@@ -93,6 +121,7 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
   } else if (!ChunkClaims(segment_.Tensor(tensor.number), occurrence, chunks).Finished()) {
     return false;
   }
+  static_cast<void>(chunks_reduced_.load(std::memory_order_acquire));
   outcome.completed = true;
   const auto add = [](std::atomic<std::uint64_t>& counter, std::uint64_t amount) {
     counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
@@ -218,17 +247,19 @@ void LocalOperations::Reduce(const Chunk& chunk) {
                          PostscaleOf(description, member_count_), streaming);
   }
   own_state_.reducing.store(0, std::memory_order_relaxed);
+  chunks_reduced_.fetch_add(1, std::memory_order_release);
   ChunkClaims claims(segment_.Tensor(chunk.tensor), chunk.occurrence, chunk.chunk_count);
   if (!claims.Done(chunk.chunk)) return;
   std::atomic_thread_fence(std::memory_order_seq_cst);  // as in Post
-  RingOthers();
+  RingSleepers();
 }
 
-// After a fence that stands behind what was published.
-void LocalOperations::RingOthers() noexcept {
+// Of this process, too: another of its threads may wait for what this one did. After a fence that stands
+// behind what was published.
+void LocalOperations::RingSleepers() noexcept {
   for (std::uint32_t m = 0; m < member_count_; ++m) {
     Doorbell& doorbell = segment_.Member(m).doorbell;
-    if (m != self_ && doorbell.sleepers.load(std::memory_order_relaxed) != 0) doorbell.Ring();
+    if (doorbell.sleepers.load(std::memory_order_relaxed) != 0) doorbell.Ring();
   }
 }
 

@@ -195,6 +195,11 @@ absl::StatusOr<Options> ResolveOptions(const ringd_options* given_or_null,
     options.spin = std::chrono::nanoseconds(static_cast<std::int64_t>(microseconds * 1000));
   }
 
+  if (const std::string text = Environment(get, "RINGD_BACKGROUND"); !text.empty()) {
+    if (text != "0" && text != "1") return WrongVariable("RINGD_BACKGROUND", text, "0 or 1");
+    options.background = text == "1";
+  }
+
   if (given.on_warning != nullptr) {
     options.on_warning = [callback = given.on_warning, user_data = given.user_data](
                              const std::string& text) { callback(user_data, text.c_str()); };

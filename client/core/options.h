@@ -19,6 +19,8 @@ struct Options {
   JoinParameters join;
   // RINGD_SPIN_US: how long waits spin before they sleep.
   std::optional<std::chrono::nanoseconds> spin;
+  // RINGD_BACKGROUND: whether a one-node job's tensors are combined while nobody waits for them.
+  bool background = true;
   std::function<void(const std::string& text)> on_warning;
 };
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .site import Topology, burst_bytes
 
 
@@ -13,15 +15,15 @@ def wire_floor(payload: int, nodes: int, rate_mbit: int) -> float:
 
 
 def replay_floor(
-    payloads: list[int], ready: list[float], computing_seconds: float, nodes: int, rate_mbit: int
+    payloads: list[int], ready: list[float], computing_seconds: float, floor_of: Callable[[int], float]
 ) -> float:
     """Seconds beyond computing that a replayed step needs at least: from the moment at which any gradient
-    appears, the line has to move that one and all later ones."""
+    appears, that one and all later ones are to be moved. `floor_of`: seconds for so many bytes."""
     remaining = 0
     finish = 0.0
     for payload, moment in sorted(zip(payloads, ready, strict=True), key=lambda pair: -pair[1]):
         remaining += payload
-        finish = max(finish, moment + wire_floor(remaining, nodes, rate_mbit))
+        finish = max(finish, moment + floor_of(remaining))
     return max(0.0, finish - computing_seconds)
 
 

@@ -69,17 +69,20 @@ class Runner:
         return measured
 
     def _floor(self, row: Row) -> tuple[float, str]:
+        floor_of, kind = self._floor_of_bytes(row)
+        if not row.tensors.ready_microseconds:
+            return floor_of(row.payload), kind
+        payloads = [count * WIDTHS[row.dtype] for count in row.tensors.counts]
+        ready = [1e-6 * moment for moment in row.tensors.ready_microseconds]
+        return floors.replay_floor(payloads, ready, row.computing_seconds, floor_of), kind
+
+    def _floor_of_bytes(self, row: Row) -> tuple[Callable[[int], float], str]:
         topology = row.topology
-        if topology.rate_mbit is not None and row.tensors.ready_microseconds:
-            width = WIDTHS[row.dtype]
-            payloads = [count * width for count in row.tensors.counts]
-            ready = [1e-6 * moment for moment in row.tensors.ready_microseconds]
-            computing = row.computing_seconds
-            return floors.replay_floor(payloads, ready, computing, topology.nodes, topology.rate_mbit), "line"
-        if topology.rate_mbit is not None:
-            return floors.wire_floor(row.payload, topology.nodes, topology.rate_mbit), "line"
+        if (rate := topology.rate_mbit) is not None:
+            return lambda payload: floors.wire_floor(payload, topology.nodes, rate), "line"
         copy = self._probe.copy_bytes_per_second(max(8192, topology.ranks * row.payload))
-        return floors.host_floor(row.payload, topology.ranks, copy, self._probe.line_ns()), "memory"
+        line_ns = self._probe.line_ns()
+        return lambda payload: floors.host_floor(payload, topology.ranks, copy, line_ns), "memory"
 
     def _calibrate(self, row: Row, quick: bool, measured: Measured) -> list[Turn]:
         turns: list[Turn] = []

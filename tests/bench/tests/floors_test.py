@@ -45,6 +45,10 @@ def test_every_node_but_one_must_send_and_receive_the_sum() -> None:
 
 def test_a_replayed_step_waits_for_whatever_the_line_cannot_hide() -> None:
     second = 1_000_000_000 // 8  # bytes that a line of 1 Gbit/s moves in a second, at 2 nodes once
-    assert floors.replay_floor([second, second], [0.0, 4.0], 4.0, 2, 1000) == pytest.approx(1.0)
-    assert floors.replay_floor([6 * second, second], [0.0, 4.0], 4.0, 2, 1000) == pytest.approx(3.0)
-    assert floors.replay_floor([second], [1.0], 4.0, 2, 1000) == 0.0
+
+    def line(payload: int) -> float:
+        return floors.wire_floor(payload, nodes=2, rate_mbit=1000)
+
+    assert floors.replay_floor([second, second], [0.0, 4.0], 4.0, line) == pytest.approx(1.0)
+    assert floors.replay_floor([6 * second, second], [0.0, 4.0], 4.0, line) == pytest.approx(3.0)
+    assert floors.replay_floor([second], [1.0], 4.0, line) == 0.0

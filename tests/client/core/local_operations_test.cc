@@ -1,5 +1,4 @@
-// The ranks of a one-node job, as threads of the test: each with its own end of one job segment. Runs under
-// ThreadSanitizer too.
+// The ranks of a one-node job, as threads of the test. Runs under ThreadSanitizer too.
 #include "client/core/local_operations.h"
 
 #include <algorithm>
@@ -8,120 +7,18 @@
 #include <cstring>
 #include <memory>
 #include <random>
-#include <string>
 #include <thread>
 #include <vector>
 
-#include "proto/base/memfd.h"
+#include "client/core/background_helper.h"
+#include "tests/client/core/local_job.h"
 
 namespace ringd::client {
 namespace {
 
-constexpr std::uint32_t kCapacity = 64;
-constexpr std::uint64_t kArenaBytes = 8 << 20;
-
-Clock::time_point InTenSeconds() { return Clock::now() + std::chrono::seconds(10); }
-
-// One rank's process, as far as its operations go.
-struct Member {
-  Member(std::byte* arena_base, std::chrono::nanoseconds spin)
-      : arena(arena_base), memory(arena_base, kArenaBytes), spin_budget(spin) {}
-
-  void Start() {
-    REQUIRE(memory.Await(InTenSeconds()).ok());
-    operations = std::make_unique<LocalOperations>(memory, kCapacity, state, spin_budget);
-  }
-
-  float* At(std::uint64_t offset) const { return reinterpret_cast<float*>(arena + offset); }
-
-  std::byte* arena;
-  JobMemory memory;
-  SessionState state;
-  std::chrono::nanoseconds spin_budget;
-  std::unique_ptr<LocalOperations> operations;
-};
-
-// A job of `count` members, whose ranks are 10, 11, ...
-struct Job {
-  explicit Job(std::uint32_t count, std::chrono::nanoseconds spin = std::chrono::nanoseconds(0)) {
-    const std::uint64_t bytes = JobSegmentView::SegmentBytes(count);
-    const UniqueFd segment = Memory(bytes);
-    auto mapped = MemoryMapping::Map(segment.get(), bytes);
-    REQUIRE(mapped.ok());
-    std::vector<std::int32_t> ranks;
-    for (std::uint32_t m = 0; m < count; ++m) ranks.push_back(static_cast<std::int32_t>(10 + m));
-    InitializeJobSegment(mapped->data(), ranks);
-    std::vector<UniqueFd> arenas;
-    for (std::uint32_t m = 0; m < count; ++m) {
-      arenas.push_back(Memory(kArenaBytes));
-      auto own = MemoryMapping::Map(arenas.back().get(), kArenaBytes);
-      REQUIRE(own.ok());
-      members.push_back(std::make_unique<Member>(own->data(), spin));
-      mappings.push_back(*std::move(own));
-    }
-    for (std::uint32_t m = 0; m < count; ++m) {
-      members[m]->memory.AddSegment({bytes, count, m}, segment);
-      for (std::uint32_t other = 0; other < count; ++other) {
-        if (other != m) members[m]->memory.AddArena({kArenaBytes, other, 0}, arenas[other]);
-      }
-      members[m]->Start();
-    }
-  }
-
-  static UniqueFd Memory(std::uint64_t bytes) {
-    auto fd = CreateSealedMemfd("local-operations-test", bytes);
-    REQUIRE(fd.ok());
-    return *std::move(fd);
-  }
-
-  Member& operator[](std::size_t m) { return *members[m]; }
-
-  std::vector<MemoryMapping> mappings;
-  std::vector<std::unique_ptr<Member>> members;
-};
-
-// A tensor as every member registers it; `meta` stands for all but the name.
-struct Floats {
-  Floats(std::uint32_t tensor, std::uint32_t meta, std::uint64_t count) {
-    registration.description.name = "t" + std::to_string(tensor);
-    registration.description.element_count = count;
-    registration.description.shape = {static_cast<std::int64_t>(count)};
-    registration.numbers = {0, tensor, meta};
-    registration.bytes = count * sizeof(float);
-    registration.element_count = count;
-    registration.element_bytes = sizeof(float);
-  }
-  Registration registration;
-};
-
-std::uint64_t Submit(Member& member, Registration& registration, float* data) {
-  std::uint64_t sequence = 0;
-  if (LocalOperations::IsInline(registration)) {
-    REQUIRE(member.operations->SubmitInline(registration, data, data, sequence) ==
-            SubmitResult::kOk);
-    return sequence;
-  }
-  Submission record{};
-  record.source_offset = record.destination_offset =
-      static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(data) - member.arena);
-  OperationEnd end;
-  end.registration = &registration;
-  REQUIRE(member.operations->TrySubmit(record, end) == SubmitResult::kOk);
-  return record.sequence;
-}
-
-OperationOutcome Finish(Member& member, std::uint64_t sequence) {
-  OperationOutcome outcome;
-  OperationEnd end;
-  REQUIRE(member.operations->Wait(sequence, InTenSeconds()) == WaitResult::kDone);
-  REQUIRE(member.operations->Consume(sequence, outcome, end));
-  CHECK(outcome.completed);
-  return outcome;
-}
-
 TEST_CASE("LocalOperations: sums of every size come out at every rank") {
   const std::uint64_t count = GENERATE(0, 1, 8, 9, 200, 5000, 100'000, 1'000'000);
-  Job job(3);
+  LocalJob job(3);
   std::vector<Floats> tensors(3, Floats(0, 0, count));
   std::vector<std::uint64_t> sequences;
   for (std::size_t m = 0; m < 3; ++m) {
@@ -142,7 +39,7 @@ TEST_CASE("LocalOperations: sums of every size come out at every rank") {
 
 TEST_CASE("LocalOperations: averages, prescales and broadcasts mean what they say") {
   const std::uint64_t count = GENERATE(4, 3000);
-  Job job(2);
+  LocalJob job(2);
   Floats mean(0, 0, count);
   mean.registration.description.op = ReduceOp::kAverage;
   mean.registration.description.prescale = 4.0;
@@ -169,7 +66,7 @@ TEST_CASE("LocalOperations: averages, prescales and broadcasts mean what they sa
 }
 
 TEST_CASE("LocalOperations: a broadcast's root may have its values in another place, too") {
-  Job job(2);
+  LocalJob job(2);
   Floats value(0, 0, 1);
   value.registration.description.kind = CollectiveKind::kBroadcast;
   value.registration.description.root_rank = 10;
@@ -190,7 +87,7 @@ TEST_CASE("LocalOperations: a broadcast's root may have its values in another pl
 }
 
 TEST_CASE("LocalOperations: whoever waits does the work, also for a rank that only submitted") {
-  Job job(2);
+  LocalJob job(2);
   Floats tensor(0, 0, 500'000);
   for (std::size_t m = 0; m < 2; ++m) std::fill_n(job[m].At(0), 500'000, 1.0F);
   const std::uint64_t first = Submit(job[0], tensor.registration, job[0].At(0));
@@ -203,7 +100,7 @@ TEST_CASE("LocalOperations: whoever waits does the work, also for a rank that on
 
 TEST_CASE(
     "LocalOperations: descriptions that differ end the occurrence, and the next one is well") {
-  Job job(2);
+  LocalJob job(2);
   Floats small(0, 0, 4);
   Floats large(0, 1, 50'000);
   const std::uint64_t first = Submit(job[0], small.registration, job[0].At(0));
@@ -222,7 +119,7 @@ TEST_CASE(
 }
 
 TEST_CASE("LocalOperations: one name may be in flight several times, and then waits for room") {
-  Job job(2);
+  LocalJob job(2);
   Floats tensor(0, 0, 1);
   float data[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   std::vector<std::uint64_t> sequences;
@@ -248,7 +145,7 @@ TEST_CASE("LocalOperations: one name may be in flight several times, and then wa
 
 TEST_CASE(
     "LocalOperations: an operation that is not complete times out and can be waited for again") {
-  Job job(2, std::chrono::microseconds(50));
+  LocalJob job(2, std::chrono::microseconds(50));
   Floats tensor(0, 0, 5000);
   const std::uint64_t sequence = Submit(job[0], tensor.registration, job[0].At(0));
   CHECK(job[0].operations->Test(sequence) == WaitResult::kTimeout);
@@ -260,7 +157,7 @@ TEST_CASE(
 }
 
 TEST_CASE("LocalOperations: a sleeping waiter is woken by the rank that comes last") {
-  Job job(2);
+  LocalJob job(2);
   const std::uint64_t count = GENERATE(1, 5000);
   Floats tensor(0, 0, count);
   const std::uint64_t sequence = Submit(job[0], tensor.registration, job[0].At(0));
@@ -274,7 +171,7 @@ TEST_CASE("LocalOperations: a sleeping waiter is woken by the rank that comes la
 }
 
 TEST_CASE("LocalOperations: when the job fails, waiters end and nothing new is taken") {
-  Job job(2);
+  LocalJob job(2);
   Floats tensor(0, 0, 5000);
   const std::uint64_t sequence = Submit(job[0], tensor.registration, job[0].At(0));
   WaitResult result = WaitResult::kTimeout;
@@ -296,7 +193,7 @@ TEST_CASE("LocalOperations: when the job fails, waiters end and nothing new is t
 TEST_CASE(
     "LocalOperations: a rank whose tensor lies outside its arena ends the context, not the "
     "process") {
-  Job job(2);
+  LocalJob job(2);
   Floats tensor(0, 0, 5000);
   Submit(job[0], tensor.registration, job[0].At(0));
   const std::uint64_t sequence = Submit(job[1], tensor.registration, job[1].At(0));
@@ -311,7 +208,13 @@ TEST_CASE("LocalOperations: ranks that race through many tensors get every sum r
   constexpr std::uint32_t kMembers = 3;
   constexpr int kSteps = 60;
   const std::vector<std::uint64_t> counts = {1, 7, 8, 9, 300, 4096, 20'000, 3, 70'000, 1000};
-  Job job(kMembers, spin);
+  const bool in_background = GENERATE(false, true);
+  LocalJob job(kMembers, spin);
+  std::vector<std::unique_ptr<BackgroundHelper>> helpers;
+  for (std::uint32_t m = 0; in_background && m < kMembers; ++m) {
+    helpers.push_back(std::make_unique<BackgroundHelper>(*job[m].operations));
+    REQUIRE(helpers.back()->Start().ok());
+  }
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
   for (std::uint32_t m = 0; m < kMembers; ++m) {
@@ -345,6 +248,7 @@ TEST_CASE("LocalOperations: ranks that race through many tensors get every sum r
           if (result != SubmitResult::kOk) ++wrong;
           submitted.emplace_back(t, is_inline ? sequence : record.sequence);
         }
+        if (in_background) std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
         std::shuffle(submitted.begin(), submitted.end(), random);
         for (const auto& [t, sequence] : submitted) {
           OperationOutcome outcome;

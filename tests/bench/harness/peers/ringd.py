@@ -23,6 +23,7 @@ CONFIGURATIONS: dict[str, dict[str, str]] = {
     "learned": {},
     "fixed-64MiB": {"RINGD_FUSION": "64MiB"},
     "no-fusion": {"RINGD_FUSION": "off"},
+    "no-background": {"RINGD_BACKGROUND": "0"},
     "huge-heap": dict([HUGE_HEAP.split("=", 1)]),
     # Nobody spins, or everybody does, for longer than a small operation takes.
     "sleep": {"RINGD_SPIN": "0s", "RINGD_SPIN_US": "0"},

@@ -25,27 +25,41 @@ PEERS = {
 }
 
 
+# Ranks of one node.
+LOCAL_PEERS = {
+    "openmpi": [Way("sm", "async"), Way("sm", "bucket")],
+    "mpich": [Way("huge-heap", "async"), Way("huge-heap", "bucket")],
+    "intelmpi": [Way("tuned", "async"), Way("tuned", "bucket")],
+    "torch": [Way("gloo", "async"), Way("gloo", "bucket")],
+    "ringd, no background": [Way("no-background", "async", "arena")],
+}
+
+
 def backward_seconds(model: str) -> float:
     """How long a step's backward pass takes."""
     return IMAGES_PER_STEP / IMAGES_PER_SECOND[model] * BACKWARD_SHARE
 
 
 def rows() -> list[Row]:
-    """Three models at two rates."""
+    """Three models at two rates and on one node."""
     made = []
     for nodes, rate in ((4, 1000), (2, 10000)):
-        for model, title in TITLES.items():
-            seconds = backward_seconds(model)
-            made.append(
-                Row(
-                    name=f"models/{nodes} nodes x {rate // 1000} Gbit/s/{title}, beyond computing",
-                    topology=Topology(nodes=nodes, ranks_per_node=1, rate_mbit=rate),
-                    tensors=model_gradients(model, seconds),
-                    ways={"ringd": [Way("learned", "async", "arena")], **PEERS},
-                    goal="best of all plans and peers",
-                    goal_ratio=1.0,
-                    quick=model == "inception_v3",
-                    computing_seconds=seconds,
-                )
-            )
-    return made
+        topology = Topology(nodes=nodes, ranks_per_node=1, rate_mbit=rate)
+        made += [row(f"{nodes} nodes x {rate // 1000} Gbit/s", topology, PEERS, model) for model in TITLES]
+    one_node = Topology(nodes=1, ranks_per_node=2)
+    return made + [row("2 ranks", one_node, LOCAL_PEERS, model) for model in TITLES]
+
+
+def row(where: str, topology: Topology, peers: dict[str, list[Way]], model: str) -> Row:
+    """A step of one model."""
+    seconds = backward_seconds(model)
+    return Row(
+        name=f"models/{where}/{TITLES[model]}, beyond computing",
+        topology=topology,
+        tensors=model_gradients(model, seconds),
+        ways={"ringd": [Way("learned", "async", "arena")], **peers},
+        goal="best of all plans and peers",
+        goal_ratio=1.0,
+        quick=model == "inception_v3",
+        computing_seconds=seconds,
+    )

@@ -1,0 +1,48 @@
+#include "client/core/background_helper.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "client/core/quiet_thread.h"
+#include "proto/base/futex.h"
+
+namespace ringd::client {
+
+BackgroundHelper::~BackgroundHelper() { Stop(); }
+
+absl::Status BackgroundHelper::Start() {
+  absl::StatusOr<std::thread> thread = StartQuietThread("ringd-background", [this] { Run(); });
+  if (!thread.ok()) return thread.status();
+  thread_ = *std::move(thread);
+  return absl::OkStatus();
+}
+
+void BackgroundHelper::Stop() {
+  if (!thread_.joinable()) return;
+  stopping_.store(1, std::memory_order_release);
+  FutexWakeAll(stopping_);
+  operations_.WakeBackground();
+  thread_.join();
+}
+
+void BackgroundHelper::Run() {
+  while (!stopping()) {
+    operations_.AwaitBackgroundWork([this] { return stopping(); });
+    if (operations_.in_flight() > 0) Help();
+  }
+}
+
+void BackgroundHelper::Help() {
+  std::chrono::nanoseconds pause = kLeastPause;
+  for (int idle = 0; idle < kIdlePauses && !stopping();) {
+    FutexWait(stopping_, 0, pause);
+    pause = std::min<std::chrono::nanoseconds>(2 * pause, kLongestPause);
+    idle = operations_.in_flight() == 0 ? idle + 1 : 0;
+    while (!stopping() && operations_.WorkInBackground(oldest_)) {
+      pause = kLeastPause;
+    }
+  }
+}
+
+}  // namespace ringd::client
