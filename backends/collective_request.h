@@ -69,15 +69,25 @@ class BufferStages {
                                     bool keep) noexcept = 0;
 };
 
+// What a link probe finds out about the way from this node to another one.
+struct LinkTimes {
+  double round_trip_seconds = 0;  // of a message without bytes and its answer, at best
+  double message_seconds = 0;     // until the answer to a message of kLinkProbeBytes came, at best
+};
+
+inline constexpr std::size_t kLinkProbeBytes = 128 * 1024;
+
 // Requirement: `id` is equal on all nodes for one collective and unique in its communicator, and
 // kind, type, op, element_count and root are equal on all nodes (the daemon has agreed on them).
 struct CollectiveRequest {
   OperationId id;
   CollectiveKind kind = CollectiveKind::kAllReduce;
   DataType data_type = DataType::kFloat32;
-  ReduceOp op = ReduceOp::kSum;     // kAverage is summed: the stages know the divisor, and divide
-  std::uint64_t element_count = 0;  // 0 is valid and moves nothing
-  NodeIndex root;                   // broadcast only: the node whose buffer is sent to all
+  ReduceOp op = ReduceOp::kSum;  // kAverage is summed: the stages know the divisor, and divide
+  // 0 is valid and moves nothing. A link probe's buffer gets a LinkTimes for each node (nothing is
+  // written for the own one): two kFloat64 each.
+  std::uint64_t element_count = 0;
+  NodeIndex root;  // broadcast only: the node whose buffer is sent to all
   MemoryPlace memory;
   std::byte* buffer = nullptr;     // element_count * SizeOf(data_type) bytes, or null if 0
   BufferStages* stages = nullptr;  // null: input and result are the buffer, nothing is scaled

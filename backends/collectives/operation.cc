@@ -12,8 +12,13 @@ bool NeedsBuffer(CollectiveKind kind) noexcept { return kind != CollectiveKind::
 }  // namespace
 
 bool Operation::Unsupported(const CollectiveRequest& request, std::int32_t node_count) noexcept {
-  if (!IsValid(request.kind) || !IsValid(request.data_type) || !IsValid(request.op)) return true;
+  if (!IsValid(request.data_type) || !IsValid(request.op)) return true;
   if (request.memory.kind != MemoryKind::kHost) return true;
+  if (request.kind == CollectiveKind::kLinkProbe) {
+    return request.data_type != DataType::kFloat64 || request.buffer == nullptr ||
+           request.element_count != 2 * static_cast<std::uint64_t>(node_count);
+  }
+  if (!IsValid(request.kind)) return true;
   if (request.kind == CollectiveKind::kBroadcast &&
       (request.root.value() < 0 || request.root.value() >= node_count)) {
     return true;
@@ -44,6 +49,12 @@ void Operation::Begin(const CollectiveRequest& request, CollectiveTimes::TimePoi
 // Every node must choose alike: only from what is equal on all of them.
 CollectiveAlgorithm& Operation::Choose() noexcept {
   const AlgorithmOptions& options = setting_.algorithms;
+  if (request_.kind == CollectiveKind::kLinkProbe) {
+    // It shares the lines with other jobs as this one's operations will.
+    priority_ = SendPriority::kBulk;
+    if (link_probe_ == nullptr) link_probe_ = std::make_unique<LinkProbe>();
+    return *link_probe_;
+  }
   priority_ = SendPriority::kUrgent;
   if (request_.kind == CollectiveKind::kBarrier) {
     if (FlatAllReduce::SuitsNodes(setting_.node_count)) return flat_all_reduce_;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "backends/collectives/flat_all_reduce.h"
 #include "backends/collectives/held_messages.h"
 #include "backends/collectives/in_place_stages.h"
+#include "backends/collectives/link_probe.h"
 #include "backends/collectives/message_wire.h"
 #include "backends/collectives/ring_all_reduce.h"
 #include "backends/collectives/tree_broadcast.h"
@@ -168,6 +170,7 @@ class Operation final : public SendObserver {
   FlatAllReduce flat_all_reduce_;
   TreeBroadcast tree_broadcast_;
   DisseminationBarrier dissemination_barrier_;
+  std::unique_ptr<LinkProbe> link_probe_;  // few operations are one
 };
 
 }  // namespace ringd

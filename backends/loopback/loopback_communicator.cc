@@ -54,7 +54,9 @@ bool LoopbackCommunicator::TryPost(const CollectiveRequest& request) noexcept {
     Finish(posted, failure_outcome_, failure_culprit_);
     return true;
   }
-  if (Operation::Unsupported(request, static_cast<std::int32_t>(node_count_))) {
+  // There are no links to probe.
+  if (request.kind == CollectiveKind::kLinkProbe ||
+      Operation::Unsupported(request, static_cast<std::int32_t>(node_count_))) {
     Finish(posted, CollectiveOutcome::kUnsupported, NodeIndex(-1));
     return true;
   }
