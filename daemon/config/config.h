@@ -57,6 +57,8 @@ struct Config {
   // ---- schedule and transport ----
   // Names of nodes: those of a job that are named come in this order in its ring, the others behind them.
   std::vector<std::string> ring_order;
+  // The links between the nodes of a job are measured, and its ring follows them.
+  bool measure_links = true;
   std::string fusion = "learned";  // see fusion_setting.h
   std::uint64_t fusion_threshold = std::uint64_t{64} << 20;
   bool learn_schedule = true;

@@ -72,6 +72,9 @@ std::vector<Setting> MakeTable() {
       {"ring_order", Kind::kList, &C::ring_order,
        "names of nodes in the order in which a job's ring is to pass through them; others come "
        "behind"},
+      {"measure_links", Kind::kSwitch, &C::measure_links,
+       "measure the links between the nodes of a job (4 to 32 of them; once a day; a fraction of a "
+       "second), and let its ring follow them where ring_order says nothing"},
       {"fusion", Kind::kFusion, &C::fusion,
        "which tensors travel together: learned (planned from measurements), pinned (planned once), "
        "a size "

@@ -187,6 +187,7 @@ JobCoordinator* Engine::OpenCoordinator(const Job::Options& job) {
   options.plans = &plans_;
   options.choose_small_all_reduces = options_.config.small_all_reduce_bytes == kAutoBytes;
   options.ring_order = options_.config.ring_order;
+  options.measure_links = options_.config.measure_links && transport_ != nullptr;
   coordinators_.push_back(
       std::make_unique<JobCoordinator>(std::move(options), links_.get(), Clock::now()));
   return coordinators_.back().get();

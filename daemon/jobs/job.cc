@@ -41,7 +41,7 @@ int Job::PositionOf(const Member& member) const {
 }
 
 bool Job::Finished() const {
-  const bool quiet = communicator_ == nullptr || communicator_->Quiet();
+  const bool quiet = prober_ == nullptr && (communicator_ == nullptr || communicator_->Quiet());
   return quiet && std::all_of(members_.begin(), members_.end(), [](const auto& entry) {
            return entry.second.session == nullptr && !entry.second.lost_since.has_value();
          });
@@ -174,6 +174,9 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
         SendHello(message.challenge().nonce());
       }
       return;
+    case v1::CoordinatorMessage::kLinkProbe:
+      OnLinkProbe(message.link_probe());
+      return;
     case v1::CoordinatorMessage::kMembership:
       OnMembership(message.membership());
       return;
@@ -236,6 +239,7 @@ void Job::OnMembership(const v1::Membership& message) {
     Fail(checked.status());
     return;
   }
+  EndProbe();
   membership_ = std::make_shared<const Membership>(*std::move(checked));
   JobCommunicator::Way way;
   std::vector<std::shared_ptr<Session>> sessions;
@@ -335,13 +339,14 @@ void Job::Submit(const Session& session, const CheckedSubmission& submission,
 }
 
 std::size_t Job::Advance(Clock::time_point now) {
-  if (communicator_ == nullptr) return 0;
+  const std::size_t probed = AdvanceProbe();
+  if (communicator_ == nullptr) return probed;
   absl::StatusOr<std::size_t> advanced = communicator_->Advance(now);
   if (!advanced.ok()) {
     Fail(advanced.status());
     return 1;
   }
-  return *advanced;
+  return *advanced + probed;
 }
 
 void Job::Fail(const absl::Status& cause) {
@@ -361,6 +366,7 @@ void Job::FailLocally(const absl::Status& cause) {
   failure_ = cause;
   LogError(absl::StrCat("job failed: ", cause.message()), Fields());
   AnswerJoins(cause);
+  EndProbe();
   if (communicator_ != nullptr) communicator_->Fail(cause);
   for (const auto& [local_rank, member] : members_) {
     if (member.session == nullptr || member.left) continue;

@@ -16,6 +16,7 @@
 #include "backends/backend.h"
 #include "daemon/jobs/coordinator_link.h"
 #include "daemon/jobs/job_communicator.h"
+#include "daemon/jobs/link_prober.h"
 #include "daemon/jobs/membership.h"
 #include "daemon/logging/log.h"
 #include "daemon/sessions/process_state.h"
@@ -139,6 +140,10 @@ class Job {
   void SendJoined(const Member& member);
   bool ListsOurRanks(const Membership& membership) const;
   void OnMembership(const v1::Membership& message);
+  void OnLinkProbe(const v1::LinkProbe& probe);
+  void SendLinkReport(v1::LinkReport report);
+  std::size_t AdvanceProbe();
+  void EndProbe();
   void OnRanksLeft(const v1::RanksLeft& message, Clock::time_point now);
   void OnStallInquiry(const v1::StallInquiry& inquiry);
   void OnStallVerdict(const v1::StallVerdict& verdict, Clock::time_point now);
@@ -151,6 +156,7 @@ class Job {
   std::string StateOf(const Member& member) const;
   void DropCommunicator(Clock::time_point now);
   void DescribeMembers(v1::Communicator* out) const;
+  void DescribeRing(v1::Communicator* out) const;
 
   Options options_;
   Transport* transport_;
@@ -163,6 +169,7 @@ class Job {
   bool greeted_ = false;                        // the coordinator has our Hello
   bool anyone_left_ = false;
   std::map<LocalRank, Member> members_;
+  std::unique_ptr<LinkProber> prober_;  // until nothing of it is in flight
   std::shared_ptr<const Membership> membership_;
   std::unique_ptr<JobCommunicator> communicator_;
   v1::Communicator last_description_;  // of communicator_, once it has been dropped

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "daemon/jobs/ring_order.h"
 #include "daemon/peers/measurement_conversion.h"
 #include "daemon/peers/schedule_conversion.h"
 
@@ -150,9 +149,8 @@ void JobCoordinator::AddRank(LinkId link, const v1::RankInfo& info) {
   ++ranks_present_;
 }
 
-void JobCoordinator::StartIfComplete() {
+void JobCoordinator::StartIfComplete(Clock::time_point now) {
   if (state_ != State::kJoining || static_cast<int>(ranks_present_) != options_.size) return;
-  state_ = State::kRunning;
   // Nodes by their lowest rank, so that node 0 holds rank 0.
   std::vector<Node*> order;
   for (auto& [link, node] : nodes_) {
@@ -177,9 +175,13 @@ void JobCoordinator::StartIfComplete() {
   }
   std::sort(order.begin(), order.end(),
             [&](const Node* a, const Node* b) { return lowest(a) < lowest(b); });
-  OrderRing(options_.ring_order, order);
+  ChooseRing(std::move(order), now);
+}
 
+void JobCoordinator::Start(const std::vector<Node*>& order, RingChoice ring) {
+  state_ = State::kRunning;
   Membership membership;
+  membership.ring = std::move(ring);
   membership.wire_id = options_.wire_id;
   membership.generation = options_.generation;
   membership.algorithms = options_.algorithms;
@@ -203,7 +205,10 @@ void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Cloc
   switch (message.body_case()) {
     case v1::NodeMessage::kRankJoined:
       AddRank(link, message.rank_joined().rank());
-      StartIfComplete();
+      StartIfComplete(now);
+      return;
+    case v1::NodeMessage::kLinkReport:
+      OnLinkReport(link, message.link_report());
       return;
     case v1::NodeMessage::kFailure:
       Fail(ToStatus(message.failure()));
@@ -285,6 +290,9 @@ void JobCoordinator::Advance(Clock::time_point now) {
         " did not join; present: ", DescribePresent(),
         turned_away_.empty() ? "" : "; turned away: ", absl::StrJoin(turned_away_, "; "))));
   }
+  if (state_ == State::kMeasuring && now >= survey_deadline_) {
+    EndSurvey(absl::DeadlineExceededError("not all nodes were done in time"));
+  }
   if (state_ != State::kRunning) return;
   if (inquiry_.open && now - inquiry_.asked > std::chrono::seconds(1)) Conclude(now);
   if (schedule_dirty_) {
@@ -321,6 +329,7 @@ void JobCoordinator::Fail(const absl::Status& cause) { FailWith(cause, /*node_lo
 void JobCoordinator::FailWith(const absl::Status& cause, bool node_lost) {
   if (state_ == State::kFailed) return;
   KeepPlan();
+  survey_.reset();
   state_ = State::kFailed;
   failure_ = cause;
   Broadcast(FailureMessage(cause, node_lost));

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "backends/communicator.h"
+#include "daemon/jobs/link_survey.h"
 #include "daemon/jobs/membership.h"
 #include "daemon/jobs/plan_store.h"
 #include "daemon/logging/log.h"
@@ -59,6 +60,8 @@ class JobCoordinator {
     // small_all_reduce_bytes follows the link, once that is known.
     bool choose_small_all_reduces = false;
     std::vector<std::string> ring_order;  // node names; others come behind
+    // Without such an order: the ring follows the links between the nodes, measured if they are not known.
+    bool measure_links = false;
     bool learn = true;
     FusionPolicy fusion;
     std::size_t fusion_threshold_bytes = 0;  // the most a bucket may hold
@@ -77,7 +80,8 @@ class JobCoordinator {
   uid_t uid() const noexcept { return options_.uid; }
   // True while Advance must be called although nothing happens.
   bool NeedsTicks() const noexcept {
-    return state_ == State::kJoining || inquiry_.open || plan_untold_;
+    return state_ == State::kJoining || state_ == State::kMeasuring || inquiry_.open ||
+           plan_untold_;
   }
   // True while a new node may be added.
   bool Open() const noexcept { return state_ == State::kJoining; }
@@ -102,7 +106,8 @@ class JobCoordinator {
   const Coordinator* schedule() const noexcept { return schedule_.get(); }
 
  private:
-  enum class State { kJoining, kRunning, kFailed };
+  // kMeasuring: all have joined, and measure their links before they hear who is where.
+  enum class State { kJoining, kMeasuring, kRunning, kFailed };
   struct Node : MemberNode {
     int local_size = 0;
     NodeIndex index;
@@ -119,7 +124,15 @@ class JobCoordinator {
 
   LogFields Fields() const;
   void AddRank(LinkId link, const v1::RankInfo& info);
-  void StartIfComplete();
+  void StartIfComplete(Clock::time_point now);
+  void ChooseRing(std::vector<Node*> order, Clock::time_point now);
+  bool MayMeasure(const std::vector<std::string>& names, std::int64_t unix_seconds,
+                  Clock::time_point now) const;
+  void BeginSurvey(const std::vector<Node*>& order, Clock::time_point now);
+  void OnLinkReport(LinkId link, const v1::LinkReport& report);
+  void EndSurvey(const absl::Status& outcome);
+  void FollowLinks(std::vector<Node*> order, const KnownLinks& known);
+  void Start(const std::vector<Node*>& order, RingChoice ring);
   void StartSchedule(Membership& membership);
   void TellPlan(Clock::time_point now);
   void KeepPlan();
@@ -139,6 +152,9 @@ class JobCoordinator {
   std::map<LinkId, Node> nodes_;
   std::size_t ranks_present_ = 0;
   std::vector<std::string> turned_away_;
+  std::unique_ptr<LinkSurvey> survey_;  // while measuring
+  Clock::time_point survey_began_;
+  Clock::time_point survey_deadline_;
   std::unique_ptr<Coordinator> schedule_;
   bool schedule_dirty_ = false;
   std::unique_ptr<PlanTuner> tuner_;

@@ -97,6 +97,26 @@ void Job::DescribeMembers(v1::Communicator* out) const {
   }
 }
 
+void Job::DescribeRing(v1::Communicator* out) const {
+  const std::vector<MemberNode>& nodes = membership_->nodes;
+  const RingChoice& ring = membership_->ring;
+  for (const MemberNode& node : nodes) out->add_ring(node.name);
+  SetName(out->mutable_ring_source(), Name(ring.source));
+  out->set_links_measured_unix_seconds(static_cast<std::uint64_t>(ring.measured_unix_seconds));
+  for (std::size_t from = 0; from < ring.links.node_count(); ++from) {
+    for (std::size_t to = 0; to < ring.links.node_count(); ++to) {
+      if (from == to) continue;
+      const MeasuredLink& link = ring.links.at(from, to);
+      v1::MeasuredLink* shown = out->add_measured_links();
+      shown->set_from(nodes[from].name);
+      shown->set_to(nodes[to].name);
+      shown->set_latency_us(std::chrono::duration<double, std::micro>(link.latency).count());
+      shown->set_gbit_per_second(link.bytes_per_second * 8 / 1e9);
+      shown->set_in_ring(to == (from + 1) % nodes.size());
+    }
+  }
+}
+
 void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
   if (membership_ == nullptr) return;
   if (communicator_ == nullptr) {
@@ -118,9 +138,7 @@ void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
   SetName(out->mutable_backend(), membership.node_count() == 1 ? "shared memory"
                                   : transport_ == nullptr      ? "none"
                                                                : transport_->name());
-  if (membership.node_count() > 1) {
-    for (const MemberNode& node : membership.nodes) out->add_ring(node.name);
-  }
+  if (membership.node_count() > 1) DescribeRing(out);
   DescribeMembers(out);
   const CommunicatorStatistics wire = communicator_->WireStatistics();
   std::uint64_t sent = 0;

@@ -1,6 +1,9 @@
 #include "daemon/jobs/membership.h"
 
+#include <cmath>
+#include <cstddef>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -15,7 +18,60 @@ bool HasLocalRank(const MemberNode& node, LocalRank local_rank) {
   return false;
 }
 
+constexpr RingSource kRingSources[] = {RingSource::kRanks, RingSource::kMeasured,
+                                       RingSource::kSetting};
+
+v1::RingChoice ToProto(const RingChoice& ring) {
+  v1::RingChoice message;
+  message.set_source(std::string(Name(ring.source)));
+  message.set_measured_unix_seconds(static_cast<std::uint64_t>(ring.measured_unix_seconds));
+  for (std::size_t from = 0; from < ring.links.node_count(); ++from) {
+    for (std::size_t to = 0; to < ring.links.node_count(); ++to) {
+      const MeasuredLink& link = ring.links.at(from, to);
+      message.add_latency_us(static_cast<float>(static_cast<double>(link.latency.count()) / 1e3));
+      message.add_gbit_per_second(static_cast<float>(link.bytes_per_second * 8 / 1e9));
+    }
+  }
+  return message;
+}
+
+// Only people look at it: what makes no sense is left out.
+RingChoice FromProto(const v1::RingChoice& message, std::size_t node_count) {
+  RingChoice ring;
+  for (const RingSource source : kRingSources) {
+    if (message.source() == Name(source)) ring.source = source;
+  }
+  const auto links = static_cast<int>(node_count * node_count);
+  if (message.latency_us_size() != links || message.gbit_per_second_size() != links) return ring;
+  LinkMatrix matrix(node_count);
+  for (int i = 0; i < links; ++i) {
+    constexpr float kMost = 1e12F;
+    const float latency_us = message.latency_us(i);
+    const float gbit = message.gbit_per_second(i);
+    if (!(latency_us >= 0 && latency_us <= kMost && gbit >= 0 && gbit <= kMost)) return ring;
+    const auto place = static_cast<std::size_t>(i);
+    MeasuredLink& link = matrix.at(place / node_count, place % node_count);
+    link.latency = std::chrono::nanoseconds(std::llround(latency_us * 1e3F));
+    link.bytes_per_second = static_cast<double>(gbit) * 1e9 / 8;
+  }
+  ring.links = std::move(matrix);
+  ring.measured_unix_seconds = static_cast<std::int64_t>(message.measured_unix_seconds());
+  return ring;
+}
+
 }  // namespace
+
+absl::string_view Name(RingSource source) {
+  switch (source) {
+    case RingSource::kRanks:
+      return "ranks";
+    case RingSource::kMeasured:
+      return "measured";
+    case RingSource::kSetting:
+      return "setting";
+  }
+  return "invalid";
+}
 
 int Membership::size() const noexcept {
   std::size_t total = 0;
@@ -62,6 +118,7 @@ v1::Membership ToProto(const Membership& membership) {
   message.set_small_all_reduce_bytes(membership.algorithms.small_all_reduce_bytes);
   message.set_small_broadcast_bytes(membership.algorithms.small_broadcast_bytes);
   message.set_chunk_bytes(membership.algorithms.chunk_bytes);
+  *message.mutable_ring() = ToProto(membership.ring);
   for (const MemberNode& node : membership.nodes) {
     v1::NodeMember* to = message.add_nodes();
     to->set_node_name(node.name);
@@ -105,6 +162,7 @@ absl::StatusOr<Membership> FromProto(const v1::Membership& message) {
       message.chunk_bytes() == 0) {
     return absl::InvalidArgumentError("the coordinator sent a membership that makes no sense");
   }
+  membership.ring = FromProto(message.ring(), membership.nodes.size());
   return membership;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "backends/communicator.h"
+#include "daemon/schedule/link_matrix.h"
 #include "proto/rpc/peer.pb.h"
 #include "proto/types/ids.h"
 
@@ -27,13 +28,26 @@ struct MemberNode {
   std::vector<MemberRank> ranks;  // by local rank
 };
 
-// Immutable. Node 0 holds rank 0.
+// How the order of the nodes came about.
+enum class RingSource { kRanks, kMeasured, kSetting };
+
+// "ranks", "measured", "setting".
+absl::string_view Name(RingSource source);
+
+struct RingChoice {
+  RingSource source = RingSource::kRanks;
+  LinkMatrix links;  // by the nodes' places in the ring; empty if they were not measured
+  std::int64_t measured_unix_seconds = 0;
+};
+
+// Immutable. Node 0 holds rank 0. The ring passes through the nodes as they stand here.
 struct Membership {
   std::uint64_t wire_id = 0;
   std::uint32_t generation = 0;
   NodeIndex self;
   std::vector<MemberNode> nodes;
   AlgorithmOptions algorithms;
+  RingChoice ring;
 
   int node_count() const noexcept { return static_cast<int>(nodes.size()); }
   int size() const noexcept;

@@ -35,6 +35,23 @@ double ToMicroseconds(std::chrono::nanoseconds time) {
   return static_cast<double>(time.count()) / 1e3;
 }
 
+absl::StatusOr<StoredLink> Read(const v1::KeptNodeLink& link) {
+  const auto sane_name = [](const std::string& name) {
+    return !name.empty() && name.size() <= kMaxNameBytes;
+  };
+  // Seconds beyond this are not from a clock.
+  constexpr std::uint64_t kLatest = std::uint64_t{1} << 40;
+  StoredLink read{link.from(), link.to(), {}, 0};
+  if (!sane_name(read.from) || !sane_name(read.to) || read.from == read.to ||
+      !IsSaneTime(link.latency_us()) || link.measured_unix_seconds() > kLatest) {
+    return Malformed("a link between nodes that can't be");
+  }
+  read.link = {FromMicroseconds(link.latency_us()), link.bytes_per_second()};
+  if (!IsSane(read.link)) return Malformed("a link between nodes that can't be");
+  read.unix_seconds = static_cast<std::int64_t>(link.measured_unix_seconds());
+  return read;
+}
+
 absl::StatusOr<KeptTensor> Read(const v1::KeptTensor& tensor) {
   if (tensor.name().empty() || tensor.name().size() > kMaxNameBytes) {
     return Malformed(absl::StrCat("a tensor name of ", tensor.name().size(), " bytes"));
@@ -78,6 +95,13 @@ absl::StatusOr<KeptPlan> Read(const v1::KeptPlan& plan) {
 
 }  // namespace
 
+bool IsSane(const MeasuredLink& link) noexcept {
+  constexpr double kSlowest = 1;  // bytes per second
+  constexpr double kFastest = 1e15;
+  return link.latency.count() >= 0 && link.bytes_per_second >= kSlowest &&
+         link.bytes_per_second <= kFastest;
+}
+
 std::string HashText(absl::string_view text) {
   // FNV-1a. What is found by it is compared before it is used: it need not be more than even.
   std::uint64_t hash = 0xcbf29ce484222325;
@@ -109,10 +133,10 @@ std::size_t TensorCount(const KeptPlan& plan) {
   return count;
 }
 
-std::string FormatPlans(const std::vector<StoredPlan>& plans) {
+std::string FormatState(const KeptState& state) {
   v1::KeptPlans file;
   file.set_version(kVersion);
-  for (const StoredPlan& stored : plans) {
+  for (const StoredPlan& stored : state.plans) {
     v1::KeptPlan* plan = file.add_plans();
     plan->set_nodes(stored.nodes);
     plan->set_tensors(stored.tensors);
@@ -131,6 +155,14 @@ std::string FormatPlans(const std::vector<StoredPlan>& plans) {
       }
     }
   }
+  for (const StoredLink& stored : state.links) {
+    v1::KeptNodeLink* link = file.add_links();
+    link->set_from(stored.from);
+    link->set_to(stored.to);
+    link->set_latency_us(ToMicroseconds(stored.link.latency));
+    link->set_bytes_per_second(stored.link.bytes_per_second);
+    link->set_measured_unix_seconds(static_cast<std::uint64_t>(stored.unix_seconds));
+  }
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
   std::string json;
@@ -138,7 +170,7 @@ std::string FormatPlans(const std::vector<StoredPlan>& plans) {
   return json + "\n";
 }
 
-absl::StatusOr<std::vector<StoredPlan>> ParsePlans(absl::string_view text) {
+absl::StatusOr<KeptState> ParseState(absl::string_view text) {
   v1::KeptPlans file;
   const auto parsed = google::protobuf::util::JsonStringToMessage(
       google::protobuf::StringPiece(text.data(), text.size()), &file);
@@ -146,14 +178,19 @@ absl::StatusOr<std::vector<StoredPlan>> ParsePlans(absl::string_view text) {
   if (file.version() != kVersion) {
     return Malformed(absl::StrCat("version ", file.version(), ", not ", kVersion));
   }
-  std::vector<StoredPlan> plans;
+  KeptState state;
   for (const v1::KeptPlan& plan : file.plans()) {
     absl::StatusOr<KeptPlan> read = Read(plan);
     if (!read.ok()) return read.status();
-    plans.push_back(
+    state.plans.push_back(
         {plan.nodes(), plan.tensors(), std::make_shared<const KeptPlan>(*std::move(read))});
   }
-  return plans;
+  for (const v1::KeptNodeLink& link : file.links()) {
+    absl::StatusOr<StoredLink> read = Read(link);
+    if (!read.ok()) return read.status();
+    state.links.push_back(*std::move(read));
+  }
+  return state;
 }
 
 }  // namespace ringd

@@ -1,7 +1,8 @@
-// The form in which learned plans are kept in a file.
+// The form in which what was learned is kept in a file.
 #ifndef RINGD_DAEMON_JOBS_PLAN_FILE_H_
 #define RINGD_DAEMON_JOBS_PLAN_FILE_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "daemon/schedule/kept_plan.h"
+#include "daemon/schedule/link_matrix.h"
 
 namespace ringd {
 
@@ -20,6 +22,24 @@ struct StoredPlan {
   std::shared_ptr<const KeptPlan> plan;
 };
 
+// The way from one node to another, by their names, and when it was measured.
+struct StoredLink {
+  std::string from;
+  std::string to;
+  MeasuredLink link;
+  std::int64_t unix_seconds = 0;
+
+  friend bool operator==(const StoredLink&, const StoredLink&) = default;
+};
+
+struct KeptState {
+  std::vector<StoredPlan> plans;  // the one used last first
+  std::vector<StoredLink> links;  // the one measured last first
+};
+
+// False for figures that no measuring can have had.
+bool IsSane(const MeasuredLink& link) noexcept;
+
 // Hashes of 16 hexadecimal digits; equal for equal input in every build.
 std::string HashText(absl::string_view text);
 // Of the tensors' names and descriptions, in whatever buckets they are.
@@ -28,9 +48,9 @@ std::string TensorsKey(const KeptPlan& plan);
 std::size_t TensorCount(const KeptPlan& plan);
 
 // JSON as proto/rpc/kept_plans.proto describes it.
-std::string FormatPlans(const std::vector<StoredPlan>& plans);
+std::string FormatState(const KeptState& state);
 //   kInvalidArgument: no such JSON, another version, or something that no sound ringd has written.
-absl::StatusOr<std::vector<StoredPlan>> ParsePlans(absl::string_view text);
+absl::StatusOr<KeptState> ParseState(absl::string_view text);
 
 }  // namespace ringd
 

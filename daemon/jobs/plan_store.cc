@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -20,12 +21,14 @@
 namespace ringd {
 namespace {
 
+constexpr std::size_t kMaxUnmeasured = 256;
+
 std::string FileIn(const std::string& folder) { return absl::StrCat(folder, "/plans.json"); }
 
-absl::StatusOr<std::vector<StoredPlan>> ReadPlans(const std::string& path) {
+absl::StatusOr<KeptState> ReadState(const std::string& path) {
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
-  if (error == std::errc::no_such_file_or_directory) return std::vector<StoredPlan>();
+  if (error == std::errc::no_such_file_or_directory) return KeptState();
   if (error) return absl::UnavailableError(error.message());
   if (size > PlanStore::kMaxFileBytes) {
     return absl::InvalidArgumentError(absl::StrCat("it has ", size, " bytes"));
@@ -33,7 +36,7 @@ absl::StatusOr<std::vector<StoredPlan>> ReadPlans(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (!file.is_open() || file.bad()) return absl::UnavailableError("it can't be read");
-  return ParsePlans(text);
+  return ParseState(text);
 }
 
 absl::Status ReplaceFile(const std::string& folder, const std::string& text) {
@@ -57,14 +60,14 @@ absl::Status ReplaceFile(const std::string& folder, const std::string& text) {
 
 PlanStore::PlanStore(std::string folder) : folder_(std::move(folder)) {
   if (folder_.empty()) return;
-  absl::StatusOr<std::vector<StoredPlan>> plans = ReadPlans(FileIn(folder_));
-  if (!plans.ok()) {
+  absl::StatusOr<KeptState> state = ReadState(FileIn(folder_));
+  if (!state.ok()) {
     LogWarning(absl::StrCat("what was learned about earlier jobs is not used: ", FileIn(folder_),
-                            ": ", plans.status().message()));
+                            ": ", state.status().message()));
     return;
   }
   MutexLock lock(mutex_);
-  plans_ = *std::move(plans);
+  state_ = *std::move(state);
   TrimLocked();
 }
 
@@ -80,7 +83,7 @@ PlanStore::~PlanStore() {
 std::vector<std::shared_ptr<const KeptPlan>> PlanStore::Find(const std::string& nodes) const {
   MutexLock lock(mutex_);
   std::vector<std::shared_ptr<const KeptPlan>> found;
-  for (const StoredPlan& stored : plans_) {
+  for (const StoredPlan& stored : state_.plans) {
     if (stored.nodes == nodes) found.push_back(stored.plan);
   }
   return found;
@@ -90,10 +93,67 @@ void PlanStore::Put(const std::string& nodes, KeptPlan plan) {
   StoredPlan stored{nodes, TensorsKey(plan), nullptr};
   stored.plan = std::make_shared<const KeptPlan>(std::move(plan));
   MutexLock lock(mutex_);
-  std::erase_if(plans_, [&](const StoredPlan& other) {
+  std::erase_if(state_.plans, [&](const StoredPlan& other) {
     return other.nodes == stored.nodes && other.tensors == stored.tensors;
   });
-  plans_.insert(plans_.begin(), std::move(stored));
+  state_.plans.insert(state_.plans.begin(), std::move(stored));
+  KeepLocked();
+}
+
+std::optional<KnownLinks> PlanStore::FindLinks(const std::vector<std::string>& names,
+                                               std::int64_t unix_seconds) const {
+  KnownLinks known{LinkMatrix(names.size()), unix_seconds};
+  std::size_t missing = names.size() * (names.size() - 1);
+  std::map<std::string, std::size_t> places;
+  for (std::size_t i = 0; i < names.size(); ++i) places.emplace(names[i], i);
+  MutexLock lock(mutex_);
+  for (const StoredLink& stored : state_.links) {
+    const auto from = places.find(stored.from);
+    const auto to = places.find(stored.to);
+    const bool fresh = stored.unix_seconds > unix_seconds - kLinksLast.count() &&
+                       stored.unix_seconds <= unix_seconds;
+    if (!fresh || from == places.end() || to == places.end()) continue;
+    MeasuredLink& link = known.links.at(from->second, to->second);
+    if (link.bytes_per_second > 0) continue;
+    link = stored.link;
+    known.unix_seconds = std::min(known.unix_seconds, stored.unix_seconds);
+    --missing;
+  }
+  if (missing > 0) return std::nullopt;
+  return known;
+}
+
+void PlanStore::PutLinks(const std::vector<std::string>& names, const LinkMatrix& links,
+                         std::int64_t unix_seconds) {
+  const std::set<std::string> these(names.begin(), names.end());
+  std::vector<StoredLink> all;
+  for (std::size_t from = 0; from < names.size(); ++from) {
+    for (std::size_t to = 0; to < names.size(); ++to) {
+      if (from != to) all.push_back({names[from], names[to], links.at(from, to), unix_seconds});
+    }
+  }
+  MutexLock lock(mutex_);
+  for (StoredLink& other : state_.links) {
+    if (!these.contains(other.from) || !these.contains(other.to)) all.push_back(std::move(other));
+  }
+  state_.links = std::move(all);
+  KeepLocked();
+}
+
+void PlanStore::NoteUnmeasured(const std::vector<std::string>& names, std::int64_t unix_seconds) {
+  MutexLock lock(mutex_);
+  if (unmeasured_.size() >= kMaxUnmeasured) unmeasured_.clear();
+  unmeasured_[names] = unix_seconds;
+}
+
+bool PlanStore::IsWorthMeasuring(const std::vector<std::string>& names,
+                                 std::int64_t unix_seconds) const {
+  MutexLock lock(mutex_);
+  const auto found = unmeasured_.find(names);
+  return found == unmeasured_.end() || unix_seconds - found->second >= kRetryAfter.count();
+}
+
+void PlanStore::KeepLocked() {
   TrimLocked();
   if (folder_.empty()) return;
   dirty_ = true;
@@ -107,25 +167,26 @@ void PlanStore::Put(const std::string& nodes, KeptPlan plan) {
 void PlanStore::TrimLocked() {
   std::size_t tensors = 0;
   std::size_t kept = 0;
-  for (; kept < std::min(plans_.size(), kMaxPlans); ++kept) {
-    tensors += TensorCount(*plans_[kept].plan);
+  for (; kept < std::min(state_.plans.size(), kMaxPlans); ++kept) {
+    tensors += TensorCount(*state_.plans[kept].plan);
     if (tensors > kMaxTensors) break;
   }
-  plans_.resize(kept);
+  state_.plans.resize(kept);
+  state_.links.resize(std::min(state_.links.size(), kMaxLinks));
 }
 
 void PlanStore::Write() {
   for (;;) {
-    std::vector<StoredPlan> plans;
+    KeptState state;
     {
       MutexLock lock(mutex_);
       if (!std::exchange(dirty_, false)) {
         writing_ = false;
         return;
       }
-      plans = plans_;
+      state = state_;
     }
-    const absl::Status written = ReplaceFile(folder_, FormatPlans(plans));
+    const absl::Status written = ReplaceFile(folder_, FormatState(state));
     MutexLock lock(mutex_);
     if (!written.ok() && !std::exchange(has_complained_, true)) {
       LogWarning(

@@ -1,12 +1,16 @@
-// Keeps what was learned about jobs for the next job with the same tensors on the same nodes, also over a
-// restart of ringd.
+// Keeps what was learned about jobs for the next job with the same tensors on the same nodes, and about the
+// links between nodes for all jobs on them, also over a restart of ringd.
 #ifndef RINGD_DAEMON_JOBS_PLAN_STORE_H_
 #define RINGD_DAEMON_JOBS_PLAN_STORE_H_
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,9 +20,16 @@
 #include "daemon/jobs/membership.h"
 #include "daemon/jobs/plan_file.h"
 #include "daemon/schedule/kept_plan.h"
+#include "daemon/schedule/link_matrix.h"
 #include "proto/base/mutex.h"
 
 namespace ringd {
+
+// What is known of the links between some nodes.
+struct KnownLinks {
+  LinkMatrix links;
+  std::int64_t unix_seconds = 0;  // when the oldest of them was measured
+};
 
 // All is in memory; the file <folder>/plans.json is read once and replaced as a whole, by rename, after a
 // change. What has not been used for longest goes when there is too much.
@@ -32,6 +43,11 @@ class PlanStore {
   static constexpr std::size_t kMaxPlans = 32;
   static constexpr std::size_t kMaxTensors = 50'000;  // of all plans; about 10 MB of file
   static constexpr std::size_t kMaxFileBytes = std::size_t{32} << 20;
+  static constexpr std::size_t kMaxLinks = 16'384;
+  // Older ones are measured anew: cables and switches change, and another job may have had its part of
+  // the lines when they were measured.
+  static constexpr std::chrono::seconds kLinksLast = std::chrono::hours(24);
+  static constexpr std::chrono::seconds kRetryAfter = std::chrono::minutes(10);
 
   // Nothing in it, and nothing is written.
   PlanStore() = default;
@@ -49,13 +65,27 @@ class PlanStore {
   // Keeps a plan instead of the one for the same nodes and tensors.
   void Put(const std::string& nodes, KeptPlan plan);
 
+  // The links between nodes of these names (no two are equal), from and to each; nothing if one of them
+  // was not measured in the last kLinksLast. `unix_seconds`: the present time.
+  std::optional<KnownLinks> FindLinks(const std::vector<std::string>& names,
+                                      std::int64_t unix_seconds) const;
+  void PutLinks(const std::vector<std::string>& names, const LinkMatrix& links,
+                std::int64_t unix_seconds);
+  // Measuring the links between these nodes has failed: another try costs the next job time, and should
+  // wait for kRetryAfter. Forgotten with this object.
+  void NoteUnmeasured(const std::vector<std::string>& names, std::int64_t unix_seconds);
+  bool IsWorthMeasuring(const std::vector<std::string>& names, std::int64_t unix_seconds) const;
+
  private:
   void Write();
+  void KeepLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TrimLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string folder_;
   mutable Mutex mutex_;
-  std::vector<StoredPlan> plans_ ABSL_GUARDED_BY(mutex_);  // the one used last first
+  KeptState state_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::vector<std::string>, std::int64_t> unmeasured_
+      ABSL_GUARDED_BY(mutex_);  // since when
   bool dirty_ ABSL_GUARDED_BY(mutex_) = false;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool has_complained_ ABSL_GUARDED_BY(mutex_) = false;

@@ -1,6 +1,7 @@
 #include "daemon/jobs/membership.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 
 namespace ringd {
 namespace {
@@ -61,6 +62,30 @@ TEST_CASE("Membership: a message carries all of it") {
   CHECK(copy->nodes[1].ranks[1].local_rank == LocalRank(1));
   CHECK(copy->nodes[1].ranks[1].pid == 104);
   CHECK(copy->nodes[1].ranks[1].program == "train.py");
+}
+
+TEST_CASE("Membership: a message carries how the ring came about, and nonsense of it is left out") {
+  Membership membership = Uneven();
+  membership.ring.source = RingSource::kMeasured;
+  membership.ring.measured_unix_seconds = 1'790'000'000;
+  membership.ring.links = LinkMatrix(3);
+  membership.ring.links.at(1, 2) = {std::chrono::microseconds(64), 1.25e8};
+  v1::Membership message = ToProto(membership);
+  auto copy = FromProto(message);
+  REQUIRE(copy.ok());
+  CHECK(copy->ring.source == RingSource::kMeasured);
+  CHECK(copy->ring.measured_unix_seconds == 1'790'000'000);
+  REQUIRE(copy->ring.links.node_count() == 3);
+  CHECK(copy->ring.links.at(1, 2).latency == std::chrono::microseconds(64));
+  CHECK(copy->ring.links.at(1, 2).bytes_per_second == Approx(1.25e8));
+
+  SECTION("too few links") { message.mutable_ring()->mutable_latency_us()->RemoveLast(); }
+  SECTION("a negative time") { message.mutable_ring()->set_latency_us(3, -1); }
+  SECTION("no number") { message.mutable_ring()->set_gbit_per_second(3, std::nanf("")); }
+  copy = FromProto(message);
+  REQUIRE(copy.ok());
+  CHECK(copy->ring.links.empty());
+  CHECK(copy->ring.measured_unix_seconds == 0);
 }
 
 TEST_CASE("Membership: a message that makes no sense is refused") {

@@ -126,6 +126,9 @@ TEST_CASE("PlanStore: a file that can't be understood is not used, and written a
   const Folder folder;
   {
     PlanStore store(folder.state());
+    LinkMatrix links(2);
+    links.at(0, 1) = links.at(1, 0) = {microseconds(77), 3.25e8};
+    store.PutLinks({"x", "y"}, links, 1'790'000'000);
     store.Put("nodes", Plan());
   }
   std::string text = folder.Read();
@@ -139,16 +142,18 @@ TEST_CASE("PlanStore: a file that can't be understood is not used, and written a
   SECTION("a tensor twice") { text.replace(text.find("\"b\""), 3, "\"a\""); }
   SECTION("a negative shape") { text.replace(text.find("\"8\""), 3, "\"-8\""); }
   SECTION("a time that can't be") { text.replace(text.find("1234"), 4, "-1e9"); }
+  SECTION("a link that takes no bytes") { text.replace(text.find("325000000"), 9, "0"); }
+  SECTION("a link of a node to itself") { text.replace(text.find("\"x\""), 3, "\"y\""); }
   SECTION("an endless bandwidth") { text.replace(text.find("117000000"), 9, "\"Infinity\""); }
   folder.Write(text);
-  CHECK_FALSE(ParsePlans(text).ok());
+  CHECK_FALSE(ParseState(text).ok());
   {
     PlanStore store(folder.state());
     CHECK(store.Find("nodes").empty());
     CHECK(folder.Read() == text);
     store.Put("nodes", Plan("new"));
   }
-  CHECK(ParsePlans(folder.Read()).value().size() == 1);
+  CHECK(ParseState(folder.Read()).value().plans.size() == 1);
 }
 
 TEST_CASE("PlanStore: a folder that can't be written costs only the keeping") {
@@ -175,7 +180,58 @@ TEST_CASE("PlanStore: leaves no drafts beside the file") {
     for (int i = 0; i < 20; ++i) store.Put("nodes", Plan("t" + std::to_string(i)));
   }
   CHECK(std::distance(std::filesystem::directory_iterator(folder.state()), {}) == 1);
-  CHECK(ParsePlans(folder.Read()).value().size() == 20);
+  CHECK(ParseState(folder.Read()).value().plans.size() == 20);
+}
+
+TEST_CASE("PlanStore: links between nodes are found again, in whatever order, until they are old") {
+  const Folder folder;
+  constexpr std::int64_t kNow = 1'790'000'000;
+  constexpr std::int64_t kDay = PlanStore::kLinksLast.count();
+  LinkMatrix links(3);
+  for (std::size_t from = 0; from < 3; ++from) {
+    for (std::size_t to = 0; to < 3; ++to) {
+      links.at(from, to) = {microseconds(10 * from + to),
+                            1e8 * static_cast<double>(1 + from * 3 + to)};
+    }
+  }
+  {
+    PlanStore store(folder.state());
+    CHECK_FALSE(store.FindLinks({"a", "b", "c"}, kNow).has_value());
+    store.PutLinks({"a", "b", "c"}, links, kNow);
+    store.Put("nodes", Plan());
+  }
+  const PlanStore store(folder.state());
+  CHECK(store.Find("nodes").size() == 1);
+  const auto found = store.FindLinks({"c", "a"}, kNow + kDay - 1);
+  REQUIRE(found.has_value());
+  CHECK(found->links.at(0, 1) == links.at(2, 0));
+  CHECK(found->links.at(1, 0) == links.at(0, 2));
+  CHECK(found->unix_seconds == kNow);
+  CHECK_FALSE(store.FindLinks({"c", "a"}, kNow + kDay).has_value());
+  CHECK_FALSE(store.FindLinks({"c", "a"}, kNow - 1).has_value());
+  CHECK_FALSE(store.FindLinks({"a", "b", "d"}, kNow).has_value());
+}
+
+TEST_CASE("PlanStore: links measured again replace the old ones, others stay") {
+  PlanStore store("");
+  LinkMatrix links(2);
+  links.at(0, 1) = links.at(1, 0) = {microseconds(10), 1e9};
+  store.PutLinks({"a", "b"}, links, 1000);
+  store.PutLinks({"c", "d"}, links, 2000);
+  links.at(0, 1).bytes_per_second = 2e9;
+  store.PutLinks({"a", "b"}, links, 3000);
+  CHECK(store.FindLinks({"a", "b"}, 3000)->links.at(0, 1).bytes_per_second == 2e9);
+  CHECK(store.FindLinks({"a", "b"}, 3000)->unix_seconds == 3000);
+  CHECK(store.FindLinks({"c", "d"}, 3000)->unix_seconds == 2000);
+}
+
+TEST_CASE("PlanStore: links that could not be measured are tried again after a while") {
+  PlanStore store("");
+  CHECK(store.IsWorthMeasuring({"a", "b"}, 1000));
+  store.NoteUnmeasured({"a", "b"}, 1000);
+  CHECK_FALSE(store.IsWorthMeasuring({"a", "b"}, 1000 + PlanStore::kRetryAfter.count() - 1));
+  CHECK(store.IsWorthMeasuring({"a", "b"}, 1000 + PlanStore::kRetryAfter.count()));
+  CHECK(store.IsWorthMeasuring({"a", "c"}, 1000));
 }
 
 TEST_CASE("NodesKey: users, nodes, their order and their ranks all count") {

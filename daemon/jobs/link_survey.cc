@@ -1,0 +1,54 @@
+#include "daemon/jobs/link_survey.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/jobs/plan_file.h"
+
+namespace ringd {
+namespace {
+
+constexpr double kLongestUs = 60e6;
+
+}  // namespace
+
+LinkSurvey::LinkSurvey(std::vector<StreamId> nodes)
+    : nodes_(std::move(nodes)),
+      reported_(nodes_.size(), false),
+      missing_(nodes_.size()),
+      links_(nodes_.size()) {}
+
+absl::Status LinkSurvey::Add(StreamId node, const v1::LinkReport& report) {
+  const auto found = std::find(nodes_.begin(), nodes_.end(), node);
+  const auto from = static_cast<std::size_t>(found - nodes_.begin());
+  if (found == nodes_.end() || reported_[from]) {
+    return absl::InvalidArgumentError("a report of links that nobody asked for");
+  }
+  if (!report.error().empty()) return absl::UnavailableError(report.error().substr(0, 512));
+  std::vector<bool> seen(nodes_.size(), false);
+  for (const v1::ProbedLink& probed : report.links()) {
+    const std::size_t to = probed.node();
+    const double latency_us = probed.latency_us();
+    if (to >= nodes_.size() || to == from || seen[to] || !(latency_us >= 0) ||
+        latency_us > kLongestUs) {
+      return absl::InvalidArgumentError("a report of links that makes no sense");
+    }
+    seen[to] = true;
+    MeasuredLink& link = links_.at(from, to);
+    link.latency = std::chrono::nanoseconds(std::llround(latency_us * 1e3));
+    link.bytes_per_second = probed.bytes_per_second();
+    if (!IsSane(link)) return absl::InvalidArgumentError("a report of links that makes no sense");
+  }
+  if (static_cast<std::size_t>(report.links_size()) + 1 != nodes_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a report of ", report.links_size(), " links, not ", nodes_.size() - 1));
+  }
+  reported_[from] = true;
+  --missing_;
+  return absl::OkStatus();
+}
+
+}  // namespace ringd
