@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "client/cli/human_units.h"
 #include "client/cli/table.h"
 
@@ -90,6 +91,31 @@ std::string BucketTable(const v1::Plan& plan, bool colours) {
   return table.Render(colours, "  ");
 }
 
+std::string DescribeRing(const v1::Communicator& communicator) {
+  const std::string& source = communicator.ring_source();
+  if (source == "setting") return "in the order of the setting ring_order";
+  std::string text = source == "measured" ? "follows the measured links" : "in the order of ranks";
+  if (communicator.links_measured_unix_seconds() == 0) return text;
+  const auto measured =
+      absl::FromUnixSeconds(static_cast<std::int64_t>(communicator.links_measured_unix_seconds()));
+  return absl::StrCat(text, source == "measured" ? "" : ", though links were measured", ", ",
+                      absl::FormatTime("%Y-%m-%d %H:%M", measured, absl::LocalTimeZone()));
+}
+
+// Of many nodes only what the ring takes.
+std::string LinkTable(const v1::Communicator& communicator, bool colours) {
+  constexpr int kMostShown = 56;
+  const bool all = communicator.measured_links_size() <= kMostShown;
+  Table table(
+      {{"FROM"}, {"TO"}, {"LATENCY", Align::kRight}, {"GBIT/S", Align::kRight}, {"IN THE RING"}});
+  for (const v1::MeasuredLink& link : communicator.measured_links()) {
+    if (!all && !link.in_ring()) continue;
+    table.AddRow({link.from(), link.to(), HumanMilliseconds(link.latency_us() / 1e3),
+                  HumanNumber(link.gbit_per_second()), link.in_ring() ? "yes" : "-"});
+  }
+  return absl::StrCat("\n", table.Render(colours, "  "));
+}
+
 std::string RenderPlan(const v1::Communicator& communicator, bool colours) {
   const v1::Plan& plan = communicator.plan();
   std::string out =
@@ -107,10 +133,14 @@ std::string RenderPlan(const v1::Communicator& communicator, bool colours) {
       Label("plan", absl::StrCat(DescribeOrigin(plan), ", epoch ", plan.schedule_epoch())),
       Label("link", DescribeLink(plan.link())),
       Label("an operation", absl::StrCat(HumanNumber(plan.link().overhead_us()), " us besides; ",
-                                         DescribeAlgorithms(plan.link()))));
+                                         DescribeAlgorithms(plan.link()))),
+      Label("ring", DescribeRing(communicator)));
+  if (!communicator.measured_links().empty()) {
+    absl::StrAppend(&out, LinkTable(communicator, colours));
+  }
   if (plan.buckets().empty()) return out;
   absl::StrAppend(
-      &out,
+      &out, communicator.measured_links().empty() ? "" : "\n",
       Label("last tensor", absl::StrCat("ready after ", HumanMilliseconds(plan.last_ready_ms()))),
       Label("this plan", StepText(plan.predicted_ms(), plan)),
       Label("64 MiB buckets", StepText(plan.predicted_fixed_64mib_ms(), plan)),

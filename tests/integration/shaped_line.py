@@ -16,6 +16,14 @@ def ip(*arguments: str, check: bool = True) -> None:
     assert done.returncode == 0 or not check, f"ip {' '.join(arguments)}: {done.stderr.strip()}"
 
 
+def shape(namespace: str, interface: str, rate_mbit: int) -> None:
+    """What leaves by the interface passes a token bucket."""
+    bucket = f"root tbf rate {rate_mbit}mbit burst 131072 latency 50ms"
+    command = ["tc", "-n", namespace, "qdisc", "replace", "dev", interface, *bucket.split()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 class ShapedLine:
     """A pair of veth interfaces with a token bucket at either end.
 
@@ -37,16 +45,10 @@ class ShapedLine:
                 # The machine's default congestion control is not the same everywhere.
                 route = ["route", "add", f"{NETWORK}.0/24", "dev", "eth0", "src", self.address(end)]
                 ip("-n", name, *route, "congctl", "cubic")
-                self._shape(name)
+                shape(name, "eth0", rate_mbit)
         except BaseException:
             self.close()
             raise
-
-    def _shape(self, name: str) -> None:
-        bucket = f"root tbf rate {self.rate_mbit}mbit burst 131072 latency 50ms"
-        command = ["tc", "-n", name, "qdisc", "replace", "dev", "eth0", *bucket.split()]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-        assert done.returncode == 0, done.stderr
 
     @staticmethod
     def address(end: int) -> str:

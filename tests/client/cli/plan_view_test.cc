@@ -76,6 +76,34 @@ TEST_CASE("RenderPlans: names the algorithms that are in use") {
   CHECK_THAT(RenderPlans(reply, false), Contains("besides; all by a ring"));
 }
 
+TEST_CASE(
+    "RenderPlans: says where the order of the ring comes from, and shows the measured links") {
+  v1::CommunicatorsReply reply = Planned();
+  v1::Communicator& communicator = *reply.mutable_communicators(0);
+  communicator.set_ring_source("ranks");
+  CHECK_THAT(RenderPlans(reply, false), Contains("ring            in the order of ranks\n"));
+  CHECK_THAT(RenderPlans(reply, false), !Contains("GBIT/S"));
+  communicator.set_ring_source("setting");
+  CHECK_THAT(RenderPlans(reply, false), Contains("in the order of the setting ring_order\n"));
+
+  communicator.set_ring_source("measured");
+  communicator.set_links_measured_unix_seconds(1'790'000'000);
+  v1::MeasuredLink* link = communicator.add_measured_links();
+  link->set_from("node-a");
+  link->set_to("node-c");
+  link->set_latency_us(123);
+  link->set_gbit_per_second(0.87);
+  link->set_in_ring(true);
+  const std::string text = RenderPlans(reply, false);
+  CHECK_THAT(text, Contains("follows the measured links, 2026-09-2"));
+  CHECK_THAT(text, Contains("node-a") && Contains("node-c") && Contains("0.123 ms"));
+  CHECK_THAT(text, Contains("0.87") && Contains("yes"));
+
+  // Of many only the ring's.
+  for (int i = 0; i < 100; ++i) communicator.add_measured_links()->set_from("elsewhere");
+  CHECK_THAT(RenderPlans(reply, false), Contains("node-a") && !Contains("elsewhere"));
+}
+
 TEST_CASE("RenderPlans: says why there is no plan") {
   CHECK(RenderPlans({}, false) == "No communicators on this node.\n");
   v1::CommunicatorsReply reply;
