@@ -72,7 +72,7 @@ class BufferStages {
 // What a link probe finds out about the way from this node to another one.
 struct LinkTimes {
   double round_trip_seconds = 0;  // of a message without bytes and its answer, at best
-  double message_seconds = 0;     // until the answer to a message of kLinkProbeBytes came, at best
+  double message_seconds = 0;     // until the answer to one of kLinkProbeBytes came, mostly
 };
 
 inline constexpr std::size_t kLinkProbeBytes = 128 * 1024;
@@ -84,8 +84,8 @@ struct CollectiveRequest {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   DataType data_type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;  // kAverage is summed: the stages know the divisor, and divide
-  // 0 is valid and moves nothing. A link probe's buffer gets a LinkTimes for each node (nothing is
-  // written for the own one): two kFloat64 each.
+  // 0 is valid and moves nothing. A link probe's buffer gets a LinkTimes for each node (zeros for the
+  // own one): two kFloat64 each.
   std::uint64_t element_count = 0;
   NodeIndex root;  // broadcast only: the node whose buffer is sent to all
   MemoryPlace memory;

@@ -1,7 +1,6 @@
 #include "daemon/schedule/ring_planner.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <numeric>
@@ -14,7 +13,7 @@ using Tour = std::vector<std::size_t>;  // begins with 0
 constexpr std::size_t kFewestNodes = 4;  // with fewer all rings are alike, but for their direction
 constexpr std::size_t kMostExactNodes = 12;
 constexpr double kGain = 1.10;
-constexpr double kEqualShare = 0.25;
+constexpr double kEqualFactor = 1.5;
 constexpr double kEqualSeconds = 50e-6;
 // Of local search from one start, each with all moves tried; far above what is needed.
 constexpr int kMostRounds = 100;
@@ -40,9 +39,10 @@ class EdgeCosts {
     const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
     std::nth_element(all.begin(), middle, all.end());
     const double median = *middle;
-    const double equal = std::max(kEqualShare * median, kEqualSeconds);
+    const double least = std::min(median / kEqualFactor, median - kEqualSeconds);
+    const double most = std::max(median * kEqualFactor, median + kEqualSeconds);
     for (double& seconds : seconds_) {
-      if (std::abs(seconds - median) <= equal) seconds = median;
+      if (seconds >= least && seconds <= most) seconds = median;
     }
   }
 

@@ -18,8 +18,8 @@ namespace ringd {
 // crosses it once each way.
 //
 // The order of ranks (0, 1, .. n-1) stays unless another one is better by more than 10 %, in its slowest
-// edge or, with no slower one, in the sum. Edges within 25 % or 50 µs of the median count as equal: so
-// much differs without a cause in the lines.
+// edge or, with no slower one, in the sum. Edges within a factor of 1.5 or 50 µs of the median count as
+// equal: so much differs without a cause in the lines.
 //
 // Up to 12 nodes the answer is exact (M. Held, R. Karp: A dynamic programming approach to sequencing
 // problems, J. SIAM 10, 1962; first for the slowest edge, then for the sum). Beyond that it is the best of

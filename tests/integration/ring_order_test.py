@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import statistics
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -119,12 +120,13 @@ def test_the_ring_crosses_a_slow_line_once_each_way(two_racks: Callable[..., Two
     assert ring[0] == "node0"
     assert len(links) == NODES * (NODES - 1)
     assert sum(link["in_ring"] for link in links) == NODES
+    assert all(link["latency_us"] > 0 for link in links)
+    rates: dict[bool, list[float]] = {True: [], False: []}
     for link in links:
-        assert link["latency_us"] > 0
-        if rack(link["from"]) != rack(link["to"]):
-            assert link["gbit_per_second"] < 1.3 * BETWEEN_MBIT / 1000, link
-        else:
-            assert link["gbit_per_second"] > 1.3 * BETWEEN_MBIT / 1000, link
+        rates[rack(link["from"]) == rack(link["to"])].append(link["gbit_per_second"])
+    # Two pairs at a time share the line between the racks.
+    assert statistics.median(rates[False]) == pytest.approx(BETWEEN_MBIT / 1000 / 2, rel=0.5)
+    assert statistics.median(rates[True]) > 3 * statistics.median(rates[False])
     assert "follows the measured links" in cluster.text
     assert "IN THE RING" in cluster.text
 

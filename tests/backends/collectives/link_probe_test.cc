@@ -73,7 +73,7 @@ TEST_CASE("LinkProbe: a message that no correct node sends ends it, and names th
   std::vector<std::byte> payload;
   SECTION("not the first") { header.index = 1; }
   SECTION("far beyond the last") { header.index = 99; }
-  SECTION("an end before anything") { header.index = 12; }
+  SECTION("an end before anything") { header.index = 16; }
   SECTION("an answer to what was not asked") { header.index = 0x100 | 3; }
   SECTION("an answer of another node than the one asked") { header.index = 0x100; }
   SECTION("bytes where there are none") { payload.resize(8); }
