@@ -129,6 +129,7 @@ class JobCoordinator {
   bool MayMeasure(const std::vector<std::string>& names, std::int64_t unix_seconds,
                   Clock::time_point now) const;
   void BeginSurvey(const std::vector<Node*>& order, Clock::time_point now);
+  void AskForLinks(const std::vector<Node*>& order, std::uint64_t wire_id);
   void OnLinkReport(LinkId link, const v1::LinkReport& report);
   void EndSurvey(const absl::Status& outcome);
   void FollowLinks(std::vector<Node*> order, const KnownLinks& known);
@@ -153,6 +154,7 @@ class JobCoordinator {
   std::size_t ranks_present_ = 0;
   std::vector<std::string> turned_away_;
   std::unique_ptr<LinkSurvey> survey_;  // while measuring
+  LinkMatrix first_look_;               // of two, when the first would change the ring
   Clock::time_point survey_began_;
   Clock::time_point survey_deadline_;
   std::unique_ptr<Coordinator> schedule_;

@@ -77,10 +77,14 @@ void JobCoordinator::BeginSurvey(const std::vector<Node*>& order, Clock::time_po
   state_ = State::kMeasuring;
   survey_began_ = now;
   survey_deadline_ = now + kSurveyPatience;
+  // As random as the job's, and another.
+  AskForLinks(order, ~options_.wire_id);
+}
+
+void JobCoordinator::AskForLinks(const std::vector<Node*>& order, std::uint64_t wire_id) {
   v1::CoordinatorMessage message;
   v1::LinkProbe& probe = *message.mutable_link_probe();
-  // As random as the job's, and another.
-  probe.set_wire_id(~options_.wire_id);
+  probe.set_wire_id(wire_id);
   std::vector<LinkId> streams;
   for (const Node* node : order) {
     probe.add_node_names(node->name);
@@ -113,7 +117,7 @@ void JobCoordinator::EndSurvey(const absl::Status& outcome) {
   std::vector<Node*> order;
   for (const LinkId link : survey->nodes()) order.push_back(&nodes_.at(link));
   const std::vector<std::string> names = NamesOf(order);
-  if (!outcome.ok()) {
+  if (!outcome.ok() && first_look_.empty()) {
     LogInfo(absl::StrCat("the ring keeps the order of ranks, since the links between the nodes "
                          "could not be measured: ",
                          outcome.message()),
@@ -122,12 +126,27 @@ void JobCoordinator::EndSurvey(const absl::Status& outcome) {
     Start(order, {});
     return;
   }
+  KnownLinks known{first_look_, UnixSeconds()};
+  const std::size_t chunk = options_.algorithms.chunk_bytes;
+  if (!outcome.ok()) {
+    LogDebug(absl::StrCat("links were measured only once: ", outcome.message()), Fields());
+  } else if (!first_look_.empty()) {
+    known.links = AgreedLinks(first_look_, survey->links(), chunk);
+  } else {
+    known.links = survey->links();
+    const std::vector<std::size_t> ring = PlanRing(known.links, chunk);
+    if (!std::is_sorted(ring.begin(), ring.end())) {
+      // Another order than that of the ranks needs better reasons than one look.
+      first_look_ = known.links;
+      AskForLinks(order, ~options_.wire_id - 1);
+      return;
+    }
+  }
   LogDebug(
       absl::StrCat("measuring the links between ", order.size(), " nodes took ",
                    std::chrono::duration<double, std::milli>(Clock::now() - survey_began_).count(),
                    " ms"),
       Fields());
-  const KnownLinks known{survey->links(), UnixSeconds()};
   if (options_.plans != nullptr) {
     options_.plans->PutLinks(names, known.links, known.unix_seconds);
   }

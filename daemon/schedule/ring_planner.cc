@@ -1,9 +1,12 @@
 #include "daemon/schedule/ring_planner.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace ringd {
 namespace {
@@ -20,29 +23,43 @@ constexpr int kMostRounds = 100;
 constexpr std::size_t kLongestMoved = 3;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+double SecondsOf(const MeasuredLink& link, std::size_t chunk_bytes) {
+  return std::chrono::duration<double>(link.latency).count() +
+         static_cast<double>(chunk_bytes) / link.bytes_per_second;
+}
+
+void AppendSeconds(const LinkMatrix& links, std::size_t chunk_bytes, std::vector<double>& all) {
+  for (std::size_t from = 0; from < links.node_count(); ++from) {
+    for (std::size_t to = 0; to < links.node_count(); ++to) {
+      if (from != to) all.push_back(SecondsOf(links.at(from, to), chunk_bytes));
+    }
+  }
+}
+
+// Of at least one.
+double MedianOf(std::vector<double> all) {
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  std::nth_element(all.begin(), middle, all.end());
+  return *middle;
+}
+
 // Seconds that a chunk takes from node to node.
 class EdgeCosts {
  public:
   EdgeCosts(const LinkMatrix& links, std::size_t chunk_bytes)
       : node_count_(links.node_count()), seconds_(node_count_ * node_count_, 0) {
     std::vector<double> all;
+    AppendSeconds(links, chunk_bytes, all);
+    const double median = MedianOf(std::move(all));
+    const double least = std::min(median / kEqualFactor, median - kEqualSeconds);
+    const double most = std::max(median * kEqualFactor, median + kEqualSeconds);
     for (std::size_t from = 0; from < node_count_; ++from) {
       for (std::size_t to = 0; to < node_count_; ++to) {
         if (from == to) continue;
-        const MeasuredLink& link = links.at(from, to);
-        const double seconds = std::chrono::duration<double>(link.latency).count() +
-                               static_cast<double>(chunk_bytes) / link.bytes_per_second;
-        seconds_[from * node_count_ + to] = seconds;
-        all.push_back(seconds);
+        const double seconds = SecondsOf(links.at(from, to), chunk_bytes);
+        const bool ordinary = seconds >= least && seconds <= most;
+        seconds_[from * node_count_ + to] = ordinary ? median : seconds;
       }
-    }
-    const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-    std::nth_element(all.begin(), middle, all.end());
-    const double median = *middle;
-    const double least = std::min(median / kEqualFactor, median - kEqualSeconds);
-    const double most = std::max(median * kEqualFactor, median + kEqualSeconds);
-    for (double& seconds : seconds_) {
-      if (seconds >= least && seconds <= most) seconds = median;
     }
   }
 
@@ -235,6 +252,26 @@ std::vector<std::size_t> PlanRing(const LinkMatrix& links, std::size_t chunk_byt
   const bool faster = then.slowest * kGain < now.slowest;
   const bool shorter = then.slowest <= now.slowest && then.sum * kGain < now.sum;
   return faster || shorter ? best : ranks;
+}
+
+LinkMatrix AgreedLinks(const LinkMatrix& first, const LinkMatrix& second, std::size_t chunk_bytes) {
+  LinkMatrix agreed = first;
+  if (first.node_count() < 2) return agreed;
+  std::vector<double> all;
+  AppendSeconds(first, chunk_bytes, all);
+  AppendSeconds(second, chunk_bytes, all);
+  const double median = MedianOf(std::move(all));
+  const auto distance = [&](const MeasuredLink& link) {
+    return std::abs(std::log(SecondsOf(link, chunk_bytes) / median));
+  };
+  for (std::size_t from = 0; from < first.node_count(); ++from) {
+    for (std::size_t to = 0; to < first.node_count(); ++to) {
+      if (from == to) continue;
+      const MeasuredLink& other = second.at(from, to);
+      if (distance(other) < distance(first.at(from, to))) agreed.at(from, to) = other;
+    }
+  }
+  return agreed;
 }
 
 }  // namespace ringd

@@ -27,6 +27,10 @@ namespace ringd {
 // reversing segments as long as that helps: some ms for 64 nodes. Equal input gives equal output.
 std::vector<std::size_t> PlanRing(const LinkMatrix& links, std::size_t chunk_bytes);
 
+// What two measurements of the same links agree on: of each link the figures that are nearer to what most
+// links are like. A link that only one of them found to be slow or fast becomes an ordinary one.
+LinkMatrix AgreedLinks(const LinkMatrix& first, const LinkMatrix& second, std::size_t chunk_bytes);
+
 }  // namespace ringd
 
 #endif  // RINGD_DAEMON_SCHEDULE_RING_PLANNER_H_

@@ -60,15 +60,16 @@ struct World {
     }
     return ring;
   }
-  // The node says that it reaches even or odd nodes, whichever it is, ten times as fast as the others.
-  void Report(int node) {
+  // The node says that it reaches even or odd nodes, whichever it is, ten times as fast as the others; or
+  // that all links are equal.
+  void Report(int node, bool equal = false) {
     v1::NodeMessage message;
     for (int to = 0; to < size; ++to) {
       if (to == node) continue;
       v1::ProbedLink* link = message.mutable_link_report()->add_links();
       link->set_node(static_cast<std::uint32_t>(to));
       link->set_latency_us(50);
-      link->set_bytes_per_second(node % 2 == to % 2 ? 1e8 : 1e7);
+      link->set_bytes_per_second(equal || node % 2 == to % 2 ? 1e8 : 1e7);
     }
     coordinator.OnMessage(LinkOf(node), message, now);
   }
@@ -101,6 +102,13 @@ TEST_CASE(
     CHECK(probe.node_names(2) == "node2");
     CHECK(probe.transport_addresses(2) == "address of node2");
   }
+  const std::uint64_t first_wire = world.ProbeOf(0).wire_id();
+  for (const int node : {2, 0, 3, 1}) {
+    CHECK(world.ProbeOf(0).wire_id() == first_wire);
+    world.Report(node);
+  }
+  // Another order needs a second look.
+  CHECK(world.ProbeOf(0).wire_id() != first_wire);
   for (const int node : {2, 0, 3}) world.Report(node);
   REQUIRE_FALSE(world.Started());
   world.Report(1);
@@ -119,6 +127,29 @@ TEST_CASE(
   World next(options);
   CHECK(next.ProbeOf(0).node_names().empty());
   CHECK(next.Ring() == "0213");
+}
+
+TEST_CASE("JobCoordinator: what a second look does not find keeps the order of ranks") {
+  World world(Measuring(nullptr));
+  for (int node = 0; node < 4; ++node) world.Report(node);
+  REQUIRE_FALSE(world.Started());
+  SECTION("all links are equal") {
+    for (int node = 0; node < 4; ++node) world.Report(node, /*equal=*/true);
+    CHECK(world.Ring() == "0123");
+    CHECK(world.MembershipOf(0).ring().source() == "ranks");
+    CHECK(world.MembershipOf(0).ring().gbit_per_second_size() == 16);
+  }
+  SECTION("but one that comes too late does not count") {
+    world.Report(2, /*equal=*/true);
+    world.coordinator.Advance(world.now + milliseconds(500));
+    CHECK(world.Ring() == "0213");
+  }
+}
+
+TEST_CASE("JobCoordinator: links that are equal need no second look") {
+  World world(Measuring(nullptr));
+  for (int node = 0; node < 4; ++node) world.Report(node, /*equal=*/true);
+  CHECK(world.Ring() == "0123");
 }
 
 TEST_CASE("JobCoordinator: measuring that fails on a node starts the job at once, by ranks") {

@@ -158,6 +158,22 @@ TEST_CASE("PlanRing: is never behind the order of ranks, and finds what trying a
   CHECK(slowest(ring) <= least * 1.1);
 }
 
+TEST_CASE("AgreedLinks: what only one of two measurements found is not believed") {
+  const auto slow = [](std::size_t a, std::size_t b) { return a == 1 && b == 2; };
+  const auto fast = [](std::size_t a, std::size_t b) { return a == 2 && b == 0; };
+  const auto both = [](std::size_t a, std::size_t b) { return a == 3 && b == 1; };
+  const LinkMatrix first =
+      LinksOf(4, [&](auto a, auto b) { return slow(a, b) || both(a, b) ? 0.1 : 1.0; });
+  const LinkMatrix second = LinksOf(4, [&](auto a, auto b) {
+    return both(a, b) ? 0.15 : fast(a, b) ? 5.0 : 0.9;
+  });
+  const LinkMatrix agreed = AgreedLinks(first, second, kChunk);
+  CHECK(agreed.at(1, 2) == second.at(1, 2));
+  CHECK(agreed.at(2, 0) == first.at(2, 0));
+  CHECK(agreed.at(3, 1) == second.at(3, 1));
+  CHECK(AgreedLinks(LinkMatrix(), LinkMatrix(), kChunk).empty());
+}
+
 TEST_CASE("PlanRing: 64 nodes in four racks are ordered well, soon, and always alike") {
   std::mt19937 random(7);
   std::uniform_real_distribution<double> noise(0.9, 1.0);
