@@ -23,9 +23,9 @@ class Racks:
             for name in (self._switches, *self._nodes):
                 ip("netns", "add", name)
                 ip("-n", name, "link", "set", "lo", "up")
-            for rack in ("rack0", "rack1"):
-                ip("-n", self._switches, "link", "add", rack, "type", "bridge")
-                ip("-n", self._switches, "link", "set", rack, "up")
+            for bridge in ("rack0", "rack1"):
+                ip("-n", self._switches, "link", "add", bridge, "type", "bridge")
+                ip("-n", self._switches, "link", "set", bridge, "up")
             ip("-n", self._switches, "link", "add", "up0", "type", "veth", "peer", "name", "up1")
             for rack in range(2):
                 self._plug(f"up{rack}", rack, between_mbit)

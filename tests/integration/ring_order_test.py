@@ -61,9 +61,7 @@ class TwoRacks(Cluster):
         shown = []
         for node in self.nodes:
             text = self.ringctl("comms", "--plan", "--json", node=node).stdout
-            shown += [
-                entry for entry in json.loads(text)["communicators"] if entry["job_id"] == job.job_id
-            ]
+            shown += [entry for entry in json.loads(text)["communicators"] if entry["job_id"] == job.job_id]
         assert len(shown) == NODES
         self.text = self.ringctl("comms", "--plan").stdout
         (notes / "end").touch()
