@@ -28,7 +28,7 @@ absl::Status Malformed(absl::string_view what) {
 bool IsSaneTime(double us) { return std::isfinite(us) && us >= 0 && us <= kLongestUs; }
 
 std::chrono::nanoseconds FromMicroseconds(double us) {
-  return std::chrono::nanoseconds(static_cast<std::int64_t>(us * 1e3));
+  return std::chrono::nanoseconds(std::llround(us * 1e3));
 }
 
 double ToMicroseconds(std::chrono::nanoseconds time) {
