@@ -32,6 +32,12 @@ def calibration_for_slow_work() -> Batch:
     return Batch(inner=1, samples=1, warmup=0, verify=True)
 
 
+def settling() -> Batch:
+    """Untimed calls of a list of tensors by every way that stays: what is measured is a training's steady state, and
+    libraries learn sizes, buffers and plans in its first steps."""
+    return Batch(inner=1, samples=4, warmup=0)
+
+
 def plan_batch(call_seconds: float, pace: Pace) -> Batch:
     """The repetitions of one batch of a work whose calls take about so long."""
     call = max(call_seconds, 1e-8)

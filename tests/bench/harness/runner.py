@@ -55,6 +55,8 @@ class Runner:
         measured = Measured(row, *self._floor(row))
         turns = self._calibrate(row, quick, measured)
         turns = self._keep_promising(turns, measured)
+        if len(row.tensors.counts) > 1:
+            turns = [turn for turn in turns if self._settles(turn, row, measured)]
         for turn in turns:
             turn.batch = pacing.plan_batch(turn.call_seconds, self._pace)
         rounds = pacing.plan_rounds([turn.seconds for turn in turns], self._pace)
@@ -106,6 +108,14 @@ class Runner:
         turn.call_seconds = min(seconds)
         self._say(f"    {turn.contestant} {turn.way.label()}: about {turn.call_seconds * 1e6:,.1f} us")
         return turn
+
+    def _settles(self, turn: Turn, row: Row, measured: Measured) -> bool:
+        try:
+            turn.call_seconds = min(self._batch(turn, row, pacing.settling(), measured))
+        except PeerError as error:
+            self._drop(turn.contestant, turn.way, error, measured)
+            return False
+        return True
 
     def _keep_promising(self, turns: list[Turn], measured: Measured) -> list[Turn]:
         calls: dict[str, dict[str, float]] = defaultdict(dict)
