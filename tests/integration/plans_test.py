@@ -107,6 +107,28 @@ def test_the_next_job_begins_with_the_kept_plan_even_of_a_new_ringd(cluster: Clu
     assert sum(len(bucket["tensors"]) for bucket in kept["plans"][0]["buckets"]) == LAYERS
 
 
+@pytest.mark.timeout(120)
+def test_unnamed_barriers_are_learned(cluster: Cluster) -> None:
+    cluster.start_nodes(2)
+    source = """
+        import ringd.torch as hvd
+        hvd.init()
+        for _ in range(200):
+            hvd.barrier()
+        print("under way", flush=True)
+        import time
+        time.sleep(3)
+        hvd.shutdown()
+        """
+    job = cluster.start_job(source, [1, 1])
+    job.ranks[0].expect_output("under way")
+    shown = communicator(cluster)
+    assert int(shown["operations"]) >= 200
+    assert int(shown["learned_operations"]) >= 150, shown
+    assert len(shown["buckets"]) == 1
+    job.expect_success()
+
+
 @pytest.mark.timeout(180)
 def test_private_ringds_keep_plans_where_they_are_told_to(cluster: Cluster) -> None:
     show = """
