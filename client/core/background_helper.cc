@@ -12,7 +12,7 @@ namespace ringd::client {
 BackgroundHelper::~BackgroundHelper() { Stop(); }
 
 absl::Status BackgroundHelper::Start() {
-  absl::StatusOr<std::thread> thread = StartQuietThread("ringd-background", [this] { Run(); });
+  absl::StatusOr<std::thread> thread = StartQuietThread("ringd-helper", [this] { Run(); });
   if (!thread.ok()) return thread.status();
   thread_ = *std::move(thread);
   return absl::OkStatus();

@@ -12,7 +12,7 @@
 
 namespace ringd::client {
 
-// Runs the thread "ringd-background", which does what waiters would do, when there are none in its process. It
+// Runs the thread "ringd-helper", which does what waiters would do, when there are none in its process. It
 // looks for work every kLeastPause to kLongestPause while operations are in flight, sooner again when it
 // found some, and so never gets in the way of who submits and waits at once. Without operations it soon
 // sleeps, until a large one is submitted.

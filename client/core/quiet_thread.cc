@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <cassert>
 #include <system_error>
 #include <utility>
 
@@ -34,7 +35,8 @@ absl::StatusOr<std::thread> StartQuietThread(const char* name, std::function<voi
   const SignalsBlocked blocked;
   try {
     std::thread thread(std::move(body));
-    ::pthread_setname_np(thread.native_handle(), name);
+    [[maybe_unused]] const int named = ::pthread_setname_np(thread.native_handle(), name);
+    assert(named == 0);  // else the name is too long
     return thread;
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(absl::StrCat("starting a thread: ", error.what()));
