@@ -1,19 +1,12 @@
 #include "daemon/jobs/link_survey.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdint>
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/jobs/plan_file.h"
 
 namespace ringd {
-namespace {
-
-constexpr double kLongestUs = 60e6;
-
-}  // namespace
 
 LinkSurvey::LinkSurvey(std::vector<StreamId> nodes)
     : nodes_(std::move(nodes)),
@@ -31,16 +24,12 @@ absl::Status LinkSurvey::Add(StreamId node, const v1::LinkReport& report) {
   std::vector<bool> seen(nodes_.size(), false);
   for (const v1::ProbedLink& probed : report.links()) {
     const std::size_t to = probed.node();
-    const double latency_us = probed.latency_us();
-    if (to >= nodes_.size() || to == from || seen[to] || !(latency_us >= 0) ||
-        latency_us > kLongestUs) {
+    const auto link = CheckedLink(probed.latency_us(), probed.bytes_per_second());
+    if (to >= nodes_.size() || to == from || seen[to] || !link.has_value()) {
       return absl::InvalidArgumentError("a report of links that makes no sense");
     }
     seen[to] = true;
-    MeasuredLink& link = links_.at(from, to);
-    link.latency = std::chrono::nanoseconds(std::llround(latency_us * 1e3));
-    link.bytes_per_second = probed.bytes_per_second();
-    if (!IsSane(link)) return absl::InvalidArgumentError("a report of links that makes no sense");
+    links_.at(from, to) = *link;
   }
   if (static_cast<std::size_t>(report.links_size()) + 1 != nodes_.size()) {
     return absl::InvalidArgumentError(

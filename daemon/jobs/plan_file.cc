@@ -41,15 +41,13 @@ absl::StatusOr<StoredLink> Read(const v1::KeptNodeLink& link) {
   };
   // Seconds beyond this are not from a clock.
   constexpr std::uint64_t kLatest = std::uint64_t{1} << 40;
-  StoredLink read{link.from(), link.to(), {}, 0};
-  if (!sane_name(read.from) || !sane_name(read.to) || read.from == read.to ||
-      !IsSaneTime(link.latency_us()) || link.measured_unix_seconds() > kLatest) {
+  const auto checked = CheckedLink(link.latency_us(), link.bytes_per_second());
+  if (!sane_name(link.from()) || !sane_name(link.to()) || link.from() == link.to() ||
+      link.measured_unix_seconds() > kLatest || !checked.has_value()) {
     return Malformed("a link between nodes that can't be");
   }
-  read.link = {FromMicroseconds(link.latency_us()), link.bytes_per_second()};
-  if (!IsSane(read.link)) return Malformed("a link between nodes that can't be");
-  read.unix_seconds = static_cast<std::int64_t>(link.measured_unix_seconds());
-  return read;
+  return StoredLink{link.from(), link.to(), *checked,
+                    static_cast<std::int64_t>(link.measured_unix_seconds())};
 }
 
 absl::StatusOr<KeptTensor> Read(const v1::KeptTensor& tensor) {
@@ -94,13 +92,6 @@ absl::StatusOr<KeptPlan> Read(const v1::KeptPlan& plan) {
 }
 
 }  // namespace
-
-bool IsSane(const MeasuredLink& link) noexcept {
-  constexpr double kSlowest = 1;  // bytes per second
-  constexpr double kFastest = 1e15;
-  return link.latency.count() >= 0 && link.bytes_per_second >= kSlowest &&
-         link.bytes_per_second <= kFastest;
-}
 
 std::string HashText(absl::string_view text) {
   // FNV-1a. What is found by it is compared before it is used: it need not be more than even.

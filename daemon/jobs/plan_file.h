@@ -37,9 +37,6 @@ struct KeptState {
   std::vector<StoredLink> links;  // the one measured last first
 };
 
-// False for figures that no measuring can have had.
-bool IsSane(const MeasuredLink& link) noexcept;
-
 // Hashes of 16 hexadecimal digits; equal for equal input in every build.
 std::string HashText(absl::string_view text);
 // Of the tensors' names and descriptions, in whatever buckets they are.

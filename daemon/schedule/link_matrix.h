@@ -5,7 +5,9 @@
 #define RINGD_DAEMON_SCHEDULE_LINK_MATRIX_H_
 
 #include <chrono>
+#include <cmath>
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 namespace ringd {
@@ -17,6 +19,16 @@ struct MeasuredLink {
 
   friend bool operator==(const MeasuredLink&, const MeasuredLink&) = default;
 };
+
+// From figures of another process or a file; nothing if no measuring can have had them.
+inline std::optional<MeasuredLink> CheckedLink(double latency_us, double bytes_per_second) {
+  constexpr double kLongestUs = 60e6;
+  constexpr double kSlowest = 1;  // bytes per second
+  constexpr double kFastest = 1e15;
+  if (!(latency_us >= 0 && latency_us <= kLongestUs)) return std::nullopt;
+  if (!(bytes_per_second >= kSlowest && bytes_per_second <= kFastest)) return std::nullopt;
+  return MeasuredLink{std::chrono::nanoseconds(std::llround(latency_us * 1e3)), bytes_per_second};
+}
 
 class LinkMatrix {
  public:
