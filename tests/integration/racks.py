@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tests.integration.shaped_line import SEGMENT_BYTES, ip, shape
+from tests.integration.shaped_line import SEGMENT_BYTES, configure, ip, shape
 
 NETWORK = "10.80.0"
 
@@ -34,12 +34,7 @@ class Racks:
                 ends = ["eth0", "type", "veth", "peer", "name", port, "netns", self._switches]
                 ip("-n", name, "link", "add", *ends)
                 self._plug(port, node % 2, node_mbit)
-                ip("-n", name, "link", "set", "eth0", "gso_max_size", str(SEGMENT_BYTES), "up")
-                ip("-n", name, "addr", "add", f"{self.address(node)}/24", "dev", "eth0", "noprefixroute")
-                # The machine's default congestion control is not the same everywhere.
-                route = ["route", "add", f"{NETWORK}.0/24", "dev", "eth0", "src", self.address(node)]
-                ip("-n", name, *route, "congctl", "cubic")
-                shape(name, "eth0", node_mbit)
+                configure(name, self.address(node), node_mbit)
         except BaseException:
             self.close()
             raise

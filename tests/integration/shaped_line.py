@@ -24,6 +24,16 @@ def shape(namespace: str, interface: str, rate_mbit: int) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def configure(namespace: str, address: str, rate_mbit: int) -> None:
+    """Gives the namespace's eth0 this address in a network of 256, and a token bucket for what leaves by it."""
+    ip("-n", namespace, "link", "set", "eth0", "gso_max_size", str(SEGMENT_BYTES), "up")
+    ip("-n", namespace, "addr", "add", f"{address}/24", "dev", "eth0", "noprefixroute")
+    # The machine's default congestion control is not the same everywhere.
+    network = address.rpartition(".")[0] + ".0/24"
+    ip("-n", namespace, "route", "add", network, "dev", "eth0", "src", address, "congctl", "cubic")
+    shape(namespace, "eth0", rate_mbit)
+
+
 class ShapedLine:
     """A pair of veth interfaces with a token bucket at either end.
 
@@ -40,12 +50,7 @@ class ShapedLine:
             first, second = self._names
             ip("-n", first, "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", second)
             for end, name in enumerate(self._names):
-                ip("-n", name, "link", "set", "eth0", "gso_max_size", str(SEGMENT_BYTES), "up")
-                ip("-n", name, "addr", "add", f"{self.address(end)}/24", "dev", "eth0", "noprefixroute")
-                # The machine's default congestion control is not the same everywhere.
-                route = ["route", "add", f"{NETWORK}.0/24", "dev", "eth0", "src", self.address(end)]
-                ip("-n", name, *route, "congctl", "cubic")
-                shape(name, "eth0", rate_mbit)
+                configure(name, self.address(end), rate_mbit)
         except BaseException:
             self.close()
             raise
