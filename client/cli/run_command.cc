@@ -105,9 +105,9 @@ class PrivateNodes {
       if (options.nodes > 0) daemon.node_name = absl::StrCat("node-", node);
       const std::string& logs = options.log_folder.empty() ? folder_ : options.log_folder;
       daemon.log_file = absl::StrCat(logs, "/ringd-", node, ".log");
-      daemon.state_folder =
-          absl::StrCat(options.state_folder.empty() ? daemon.folder : options.state_folder,
-                       options.state_folder.empty() ? "/state" : absl::StrCat("/node-", node));
+      daemon.state_folder = options.state_folder.empty()
+                                ? absl::StrCat(daemon.folder, "/state")
+                                : absl::StrCat(options.state_folder, "/node-", node);
       for (const std::string& needed : {daemon.folder, daemon.state_folder}) {
         std::error_code error;
         std::filesystem::create_directories(needed, error);
