@@ -18,6 +18,8 @@ class SendObserver {
   // One message of this observer to `to` is done with: its payload is not read any more. Also when
   // it was withdrawn or the node was lost.
   virtual void OnSent(NodeIndex to) noexcept = 0;
+  // Of bulk that waits for one line, an observer's with a lower number goes first.
+  virtual std::uint64_t order() const noexcept = 0;
 
  protected:
   ~SendObserver() = default;

@@ -26,8 +26,10 @@ bool Operation::Unsupported(const CollectiveRequest& request, std::int32_t node_
   return NeedsBuffer(request.kind) && request.element_count > 0 && request.buffer == nullptr;
 }
 
-void Operation::Begin(const CollectiveRequest& request, CollectiveTimes::TimePoint now) {
+void Operation::Begin(const CollectiveRequest& request, std::uint64_t order,
+                      CollectiveTimes::TimePoint now) {
   request_ = request;
+  order_ = order;
   in_place_ = InPlaceStages(request);
   stages_ = request.stages != nullptr ? request.stages : &in_place_;
   total_bytes_ = NeedsBuffer(request.kind) ? request.element_count * SizeOf(request.data_type) : 0;

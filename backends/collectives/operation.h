@@ -64,8 +64,9 @@ class Operation final : public SendObserver {
 
   // For the communicator.
 
-  // Takes a new request; nothing is sent before Advance(). Requirement: Unsupported() was false.
-  void Begin(const CollectiveRequest& request, CollectiveTimes::TimePoint now);
+  // Takes a new request; nothing is sent before Advance(). `order`: see SendObserver.
+  // Requirement: Unsupported() was false.
+  void Begin(const CollectiveRequest& request, std::uint64_t order, CollectiveTimes::TimePoint now);
   static bool Unsupported(const CollectiveRequest& request, std::int32_t node_count) noexcept;
 
   // A message of this operation, from a valid node. False if it can't be right.
@@ -139,6 +140,7 @@ class Operation final : public SendObserver {
   };
 
   void OnSent(NodeIndex to) noexcept override;
+  std::uint64_t order() const noexcept override { return order_; }
   CollectiveAlgorithm& Choose() noexcept;
   OutFlow* FindOut(std::int32_t node) noexcept;
   InFlow* FindIn(std::int32_t node) noexcept;
@@ -151,6 +153,7 @@ class Operation final : public SendObserver {
   CollectiveRequest request_;
   InPlaceStages in_place_;
   BufferStages* stages_ = nullptr;
+  std::uint64_t order_ = 0;
   std::size_t total_bytes_ = 0;
   std::uint32_t fingerprint_ = 0;
   CollectiveTimes times_;

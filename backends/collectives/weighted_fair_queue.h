@@ -13,16 +13,17 @@ namespace ringd {
 // Start-time fair queueing (P. Goyal, H. M. Vin, H. Cheng: Start-time Fair Queueing: A Scheduling
 // Algorithm for Integrated Services Packet Switching Networks, IEEE/ACM Trans. Networking 5, 1997).
 //
-// Each flow is a queue of its own, first come first served. A message carries a start tag: the
-// finish tag of the one before it in its flow, or the virtual time if the flow had nothing to send;
-// its finish tag is its start tag and its bytes divided by the flow's weight. The message with the
+// Each flow is a queue of its own: the message of the lowest order first, among equals first come
+// first served. Whose turn it is carries a start tag: the finish tag of the one before it in its
+// flow, or the virtual time if the flow had nothing to send; its finish tag is its start tag and its bytes divided by the flow's weight. The message with the
 // least start tag goes next, and the virtual time is the start tag of the one that went last. So
 //   - flows that always have something waiting get bytes in proportion to their weights, within one
 //     message each, whatever the line's speed is and however it varies;
 //   - what nobody else wants goes to whoever wants it, and nobody saves up or owes for later;
 //   - a flow that was silent waits for at most one message of each other flow.
 //
-// `Message` has a `Message* next` for the queue to use, and `std::size_t line_bytes() const`.
+// `Message` has a `Message* next` for the queue to use, a `std::uint64_t order`, and
+// `std::size_t line_bytes() const`.
 //
 // Thread safety: none.
 // Ownership: owns the flows; messages stay the caller's, and must live while they are in here.
@@ -62,15 +63,17 @@ class WeightedFairQueue {
   bool empty() const noexcept { return backlogged_.empty(); }
 
   void Push(Flow& flow, Message& message) noexcept {
-    message.next = nullptr;
-    if (flow.head_ != nullptr) {
-      flow.tail_->next = &message;
-    } else {
-      flow.head_ = &message;
+    if (flow.head_ == nullptr) {
       flow.start_ = Later(virtual_time_, flow.finish_);
       backlogged_.push_back(&flow);
     }
-    flow.tail_ = &message;
+    // Mostly it belongs to the end, or near the beginning.
+    const bool is_last = flow.head_ != nullptr && flow.tail_->order <= message.order;
+    Message** link = is_last ? &flow.tail_->next : &flow.head_;
+    while (*link != nullptr && (*link)->order <= message.order) link = &(*link)->next;
+    message.next = *link;
+    *link = &message;
+    if (message.next == nullptr) flow.tail_ = &message;
   }
 
   // The message whose turn it is. Requirement: !empty().

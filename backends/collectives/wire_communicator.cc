@@ -99,7 +99,7 @@ bool WireCommunicator::TryPost(const CollectiveRequest& request) noexcept {
   Operation& operation = *free_.back();
   free_.pop_back();
   turn_bytes_ = kTurnBytes;
-  operation.Begin(request, now);
+  operation.Begin(request, totals_.operations_posted, now);
   active_.push_back(&operation);
   in_flight_[request.id] = &operation;
   auto& next = next_sequence_[request.id.channel];
@@ -214,7 +214,7 @@ void WireCommunicator::OnNodeLost(NodeIndex node, absl::string_view reason) noex
 std::size_t WireCommunicator::Advance() noexcept {
   turn_bytes_ = kTurnBytes;
   std::size_t work = 0;
-  // Completing an operation moves the last one into its place.
+  // Completing an operation moves the next one into its place.
   for (std::size_t i = 0; i < active_.size();) {
     Operation& operation = *active_[i];
     if (operation.wants_advance()) ++work;
@@ -302,9 +302,7 @@ void WireCommunicator::Complete(Operation& operation) noexcept {
   }
   operation.DropHeld();
   finished_.push_back(completion);
-  const auto place = std::find(active_.begin(), active_.end(), &operation);
-  *place = active_.back();
-  active_.pop_back();
+  active_.erase(std::find(active_.begin(), active_.end(), &operation));
   free_.push_back(&operation);
 }
 

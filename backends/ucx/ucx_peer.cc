@@ -73,6 +73,7 @@ bool UcxPeer::Send(const void* wire, UcxFlow& flow, NodeIndex to, const MessageH
   send->header = header;
   send->payload = payload;
   send->observer = observer;
+  send->order = observer != nullptr ? observer->order() : 0;
   send->wire = wire;
   send->to = to;
   send->peer = this;

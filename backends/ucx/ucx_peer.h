@@ -28,6 +28,7 @@ struct UcxSend {
   MessageHeader header;
   std::span<const std::byte> payload;
   SendObserver* observer = nullptr;
+  std::uint64_t order = 0;     // of the observer
   const void* wire = nullptr;  // which communicator's, to find them all
   NodeIndex to;
   UcxPeer* peer = nullptr;

@@ -2,6 +2,7 @@
 #ifndef RINGD_TESTS_BACKENDS_COLLECTIVES_FAKE_NETWORK_H_
 #define RINGD_TESTS_BACKENDS_COLLECTIVES_FAKE_NETWORK_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <random>
@@ -38,6 +39,17 @@ class FakeNetwork {
   std::size_t in_transit() const { return messages_.size(); }
   std::uint32_t Random(std::uint32_t below) {
     return static_cast<std::uint32_t>(random_() % below);
+  }
+
+  // The lowest and the highest order of an operation's messages in transit.
+  std::pair<std::uint64_t, std::uint64_t> OrdersOf(OperationId id) const {
+    std::pair<std::uint64_t, std::uint64_t> orders{UINT64_MAX, 0};
+    for (const Message& message : messages_) {
+      if (message.observer == nullptr || !(message.header.operation == id)) continue;
+      orders.first = std::min(orders.first, message.observer->order());
+      orders.second = std::max(orders.second, message.observer->order());
+    }
+    return orders;
   }
 
   // Delivers one message, if there is one, and lets some node advance.

@@ -11,6 +11,7 @@ namespace {
 
 struct Message {
   Message* next = nullptr;
+  std::uint64_t order = 0;
   int flow = 0;
   std::size_t bytes = 0;
   int number = 0;
@@ -27,8 +28,8 @@ class Line {
     flows_.push_back(queue_.AddFlow(weight));
     return static_cast<int>(flows_.size()) - 1;
   }
-  void Push(int flow, std::size_t bytes) {
-    messages_.push_back({nullptr, flow, bytes, pushed_++});
+  void Push(int flow, std::size_t bytes, std::uint64_t order = 0) {
+    messages_.push_back({nullptr, order, flow, bytes, pushed_++});
     queue_.Push(*flows_[static_cast<std::size_t>(flow)], messages_.back());
   }
   Message& Pop() { return queue_.Pop(); }
@@ -101,6 +102,34 @@ TEST_CASE("a flow alone sends in the order given") {
   for (int i = 0; i < 20; ++i) line.Push(only, static_cast<std::size_t>(i * 100));
   for (int i = 0; i < 20; ++i) CHECK(line.Pop().number == i);
   CHECK(line.queue().empty());
+}
+
+TEST_CASE("within a flow the lowest order goes first, and equal ones as they came") {
+  Line line;
+  const int only = line.AddFlow(1);
+  std::map<std::uint64_t, int> expected;  // by order and number
+  const std::uint64_t orders[] = {5, 5, 2, 9, 2, 1, 5, 9, 1, 7};
+  int number = 0;
+  for (const std::uint64_t order : orders) {
+    line.Push(only, kChunk, order);
+    expected[order * 100 + static_cast<std::uint64_t>(number)] = number;
+    ++number;
+  }
+  for (const auto& [key, next] : expected) CHECK(line.Pop().number == next);
+  CHECK(line.queue().empty());
+}
+
+TEST_CASE("a low order gives a flow no more of the line") {
+  Line line;
+  const int first = line.AddFlow(1);
+  const int second = line.AddFlow(1);
+  for (int i = 0; i < 100; ++i) {
+    line.Push(first, kChunk, 9);
+    line.Push(second, kChunk, 1);
+  }
+  int of_first = 0;
+  for (int i = 0; i < 100; ++i) of_first += line.Pop().flow == first ? 1 : 0;
+  CHECK(of_first == 50);
 }
 
 TEST_CASE("a newcomer waits for at most one message of each other flow") {

@@ -114,6 +114,26 @@ bool RunRandomly(unsigned seed) {
 
 }  // namespace
 
+TEST_CASE("WireCommunicator: what is posted later has the higher order") {
+  FakeNetwork network(2, TinyChunks(), 1);
+  std::vector<std::vector<float>> buffers(8, std::vector<float>(200, 1.0F));
+  std::uint64_t last = 0;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    for (int node = 0; node < 2; ++node) {
+      auto& buffer = buffers[2 * i + static_cast<std::uint32_t>(node)];
+      REQUIRE(network.at(node).TryPost(
+          AllReduce({i, 0}, DataType::kFloat32, ReduceOp::kSum, buffer.data(), buffer.size())));
+    }
+    const auto [lowest, highest] = network.OrdersOf({i, 0});
+    CHECK(lowest == highest);
+    CHECK(lowest > last);
+    last = highest;
+    // Then the object that carried the operation out does the next one.
+    for (int step = 0; i % 2 == 1 && step < 2000; ++step) network.Step();
+  }
+  CHECK(network.in_transit() == 0);
+}
+
 TEST_CASE("WireCommunicator: a turn hands no more than a chunk of bulk to the wire") {
   FakeNetwork network(2, AlgorithmOptions(), 1);
   constexpr int kOperations = 5;
