@@ -28,6 +28,9 @@ struct TransportOptions {
   std::string transports = "tcp,self";
   // Connections to each neighbour, where one stream does not fill the link.
   int streams_per_neighbour = 1;
+  // TCP's congestion control between nodes: "auto" (the system's, but nothing that pauses), "system",
+  // or a name, such as "cubic".
+  std::string congestion_control = "auto";
 };
 
 // A node's access to one kind of network: owns connections and moves bytes for all communicators.

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/ucx/ucx_address.h"
-#include "backends/ucx/ucx_sockets.h"
 #include "backends/ucx/ucx_transport.h"
 #include "backends/ucx/ucx_wire.h"
 #include "proto/base/clock.h"
@@ -68,18 +67,24 @@ absl::StatusOr<std::unique_ptr<Transport>> UcxNode::Create(const TransportOption
     return absl::InvalidArgumentError(
         absl::StrCat("streams per neighbour must be 1 to 64, not ", options.streams_per_neighbour));
   }
+  absl::StatusOr<CongestionControl> control = ChooseCongestionControl(options.congestion_control);
+  if (!control.ok()) return control.status();
   absl::StatusOr<UcpContext> context = CreateUcpContext(options);
   if (!context.ok()) return context.status();
   absl::StatusOr<UcpWorker> worker = CreateUcpWorker(context->get());
   if (!worker.ok()) return worker.status();
-  std::unique_ptr<UcxNode> node(
-      new UcxNode(*std::move(context), *std::move(worker), options.streams_per_neighbour));
+  std::unique_ptr<UcxNode> node(new UcxNode(*std::move(context), *std::move(worker),
+                                            options.streams_per_neighbour, *std::move(control)));
   if (absl::Status status = node->Listen(); !status.ok()) return status;
   return node;
 }
 
-UcxNode::UcxNode(UcpContext context, UcpWorker worker, int stream_count)
-    : context_(std::move(context)), worker_(std::move(worker)), stream_count_(stream_count) {}
+UcxNode::UcxNode(UcpContext context, UcpWorker worker, int stream_count,
+                 CongestionControl congestion_control)
+    : context_(std::move(context)),
+      worker_(std::move(worker)),
+      stream_count_(stream_count),
+      congestion_control_(std::move(congestion_control)) {}
 
 absl::Status UcxNode::Listen() {
   absl::StatusOr<std::string> address = UcpWorkerAddress(worker_.get());
@@ -183,17 +188,20 @@ std::size_t UcxNode::Progress() noexcept {
   for (auto& [key, end] : ends_) work += end.communicator->Advance();
   // What the communicators have handed over by now takes its turn.
   for (auto& [address, peer] : peers_) work += peer->Advance();
-  LimitSockets();
+  TuneSockets();
   return work;
 }
 
-void UcxNode::LimitSockets() noexcept {
+void UcxNode::TuneSockets() noexcept {
   const bool shared = std::any_of(peers_.begin(), peers_.end(),
                                   [](const auto& entry) { return entry.second->is_shared(); });
-  if (shared == sockets_limited_ && (!shared || connections_ == connections_limited_)) return;
-  LimitUnsentBytes(shared ? kSharedUnsentBytes : 0);
+  const bool any_new = connections_ != connections_tuned_;
+  if (any_new) SetCongestionControl(congestion_control_);
+  if (shared != sockets_limited_ || (shared && any_new)) {
+    LimitUnsentBytes(shared ? kSharedUnsentBytes : 0);
+  }
   sockets_limited_ = shared;
-  connections_limited_ = connections_;
+  connections_tuned_ = connections_;
 }
 
 bool UcxNode::Arm() noexcept {

@@ -17,6 +17,7 @@
 #include "backends/collectives/wire_communicator.h"
 #include "backends/ucx/ucx_handles.h"
 #include "backends/ucx/ucx_peer.h"
+#include "backends/ucx/ucx_sockets.h"
 
 namespace ringd {
 
@@ -65,7 +66,8 @@ class UcxNode final : public Transport {
     HeldMessage* message;
   };
 
-  UcxNode(UcpContext context, UcpWorker worker, int stream_count);
+  UcxNode(UcpContext context, UcpWorker worker, int stream_count,
+          CongestionControl congestion_control);
 
   static ucs_status_t OnActiveMessage(void* self, const void* header, std::size_t header_length,
                                       void* data, std::size_t length,
@@ -77,8 +79,9 @@ class UcxNode final : public Transport {
   void Route(const MessageHeader& header, std::span<const std::byte> payload) noexcept;
   void ReportLostPeers() noexcept;
   void ForgetClosedPeers() noexcept;
-  // While communicators share a peer, little may wait where their turns can't be changed any more.
-  void LimitSockets() noexcept;
+  // Sets up the sockets of new connections. While communicators share a peer, little may wait where
+  // their turns can't be changed any more.
+  void TuneSockets() noexcept;
 
   HeldMessagePool held_pool_;
   UcxSendPool send_pool_;
@@ -87,8 +90,9 @@ class UcxNode final : public Transport {
   std::string address_;
   const int stream_count_;
   int event_fd_ = -1;
-  std::uint64_t connections_ = 0;          // endpoints that were ever connected
-  std::uint64_t connections_limited_ = 0;  // how many when sockets were last looked at
+  const CongestionControl congestion_control_;
+  std::uint64_t connections_ = 0;        // endpoints that were ever connected
+  std::uint64_t connections_tuned_ = 0;  // how many when sockets were last looked at
   bool sockets_limited_ = false;
   OrphanMessages orphans_{held_pool_};
   absl::flat_hash_map<std::string, std::shared_ptr<UcxPeer>> peers_;  // by address

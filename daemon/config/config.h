@@ -71,6 +71,7 @@ struct Config {
   // ResolveNetwork fills it, and leaves it empty (all interfaces) for a wildcard address.
   std::vector<std::string> data_interfaces;
   std::uint64_t streams_per_neighbour = 1;
+  std::string congestion_control = "auto";  // of TCP between nodes; see TransportOptions
   std::uint64_t chunk_bytes = std::uint64_t{128} << 10;
   // All-reduces over a few nodes go through one of them up to this size times the others' number.
   std::uint64_t flat_all_reduce_bytes = std::uint64_t{32} << 10;

@@ -99,6 +99,9 @@ std::vector<Setting> MakeTable() {
        "network interfaces for data between nodes; empty: the one of peer_address"},
       {"streams_per_neighbour", Kind::kCount, &C::streams_per_neighbour,
        "connections to each neighbour in the ring", 1, 16},
+      {"congestion_control", Kind::kText, &C::congestion_control,
+       "TCP's congestion control between nodes: system; auto: the system's, but cubic or reno in "
+       "place of bbr, whose pauses add up around a ring; or a name"},
       {"chunk_bytes", Kind::kBytes, &C::chunk_bytes,
        "piece of a bucket moved between nodes in one step", kKiB, 128 * kKiB},
       {"flat_all_reduce_bytes", Kind::kBytes, &C::flat_all_reduce_bytes,

@@ -20,6 +20,7 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config) {
   options.interfaces = config.data_interfaces;
   options.transports = config.transports;
   options.streams_per_neighbour = static_cast<int>(config.streams_per_neighbour);
+  options.congestion_control = config.congestion_control;
   return CreateUcxTransport(options);
 }
 

@@ -32,16 +32,16 @@ std::string NameOf(BackendKind kind) {
   return "?";
 }
 
-BackendWorld::BackendWorld(BackendKind kind, int node_count, AlgorithmOptions options)
+BackendWorld::BackendWorld(BackendKind kind, int node_count, AlgorithmOptions options,
+                           TransportOptions ucx)
     : completions(static_cast<std::size_t>(node_count)), algorithms(options) {
   if (kind == BackendKind::kLoopback) hub = std::make_unique<LoopbackHub>();
   for (int node = 0; node < node_count; ++node) {
     if (kind == BackendKind::kLoopback) {
       transports.push_back(hub->CreateTransport());
     } else {
-      TransportOptions transport_options;
-      transport_options.streams_per_neighbour = kind == BackendKind::kUcxTwoStreams ? 2 : 1;
-      auto transport = CreateUcxTransport(transport_options);
+      ucx.streams_per_neighbour = kind == BackendKind::kUcxTwoStreams ? 2 : 1;
+      auto transport = CreateUcxTransport(ucx);
       if (!transport.ok()) throw std::runtime_error(std::string(transport.status().message()));
       transports.push_back(*std::move(transport));
     }

@@ -27,7 +27,9 @@ std::string NameOf(BackendKind kind);
 // Thread safety: one thread.
 class BackendWorld {
  public:
-  BackendWorld(BackendKind kind, int node_count, AlgorithmOptions algorithms = {});
+  // `ucx`: how UCX is set up, but for the number of streams.
+  BackendWorld(BackendKind kind, int node_count, AlgorithmOptions algorithms = {},
+               TransportOptions ucx = {});
   ~BackendWorld();
 
   int node_count() const { return static_cast<int>(communicators.size()); }
