@@ -77,8 +77,16 @@ struct LinkTimes {
 
 inline constexpr std::size_t kLinkProbeBytes = 128 * 1024;
 
-// Requirement: `id` is equal on all nodes for one collective and unique in its communicator, and
-// kind, type, op, element_count and root are equal on all nodes (the daemon has agreed on them).
+// How an all-reduce is carried out; see backends/README.md. A backend with one way only takes it for all.
+enum class AllReduceAlgorithm : std::uint8_t {
+  kAuto = 0,  // as AlgorithmOptions says
+  kFlat,
+  kDoubling,
+  kRing,
+};
+
+// Requirement: `id` is equal on all nodes for one collective and unique in its communicator, and kind,
+// type, op, element_count, root and algorithm are equal on all nodes (the daemon has agreed on them).
 struct CollectiveRequest {
   OperationId id;
   CollectiveKind kind = CollectiveKind::kAllReduce;
@@ -88,6 +96,8 @@ struct CollectiveRequest {
   // own one): two kFloat64 each.
   std::uint64_t element_count = 0;
   NodeIndex root;  // broadcast only: the node whose buffer is sent to all
+  // All-reduce only. Flat and doubling take one message: at most 128 KiB.
+  AllReduceAlgorithm algorithm = AllReduceAlgorithm::kAuto;
   MemoryPlace memory;
   std::byte* buffer = nullptr;     // element_count * SizeOf(data_type) bytes, or null if 0
   BufferStages* stages = nullptr;  // null: input and result are the buffer, nothing is scaled

@@ -24,11 +24,9 @@ namespace ringd {
 // With L = 30 µs (kernel, network, wake-up) and o = 2 µs, flat wins from 3 to 16 nodes: kMaxNodes. What
 // the root's line carries must not outlast the hops, so there is a limit on (n-1) bytes,
 // AlgorithmOptions::flat_all_reduce_bytes: 32 KiB take 10 Gbit/s 26 µs each way. A line of 1 Gbit/s
-// between machines wants less, about 4 KiB.
-//
-// Where nodes share processors all messages count, not only those of one node. Measured with 8 nodes
-// on 2 processors and lines of 1 Gbit/s: 4 B in half of doubling's time, and so still 4 KiB, which are
-// 28 KiB at the root.
+// between machines wants less, about 4 KiB. Where nodes share processors all messages count, not only
+// those of one node: then it wins longer. So daemons let the limit follow from a trial of both on the
+// job's nodes.
 //
 // The root follows from the operation's channel, so buckets in flight at once load different nodes.
 //

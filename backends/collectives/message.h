@@ -44,9 +44,12 @@ static_assert(sizeof(MessageHeader) == 40 && std::is_trivially_copyable_v<Messag
 constexpr std::uint32_t Fingerprint(const CollectiveRequest& request) noexcept {
   std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a, by words
   const std::uint64_t words[] = {
-      static_cast<std::uint64_t>(request.kind), static_cast<std::uint64_t>(request.data_type),
-      static_cast<std::uint64_t>(request.op), request.element_count,
-      static_cast<std::uint64_t>(static_cast<std::uint32_t>(request.root.value()))};
+      static_cast<std::uint64_t>(request.kind),
+      static_cast<std::uint64_t>(request.data_type),
+      static_cast<std::uint64_t>(request.op),
+      request.element_count,
+      static_cast<std::uint64_t>(static_cast<std::uint32_t>(request.root.value())),
+      static_cast<std::uint64_t>(request.algorithm)};
   for (std::uint64_t word : words) {
     hash = (hash ^ word) * 0x100000001b3u;
     hash ^= hash >> 29;

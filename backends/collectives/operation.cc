@@ -2,12 +2,27 @@
 
 #include <algorithm>
 
+#include "backends/collectives/message.h"
+
 namespace ringd {
 namespace {
 
 constexpr CollectiveTimes::TimePoint kNever{};
 
 bool NeedsBuffer(CollectiveKind kind) noexcept { return kind != CollectiveKind::kBarrier; }
+
+// Requirement: the data type is valid.
+bool SuitsAlgorithm(const CollectiveRequest& request) noexcept {
+  switch (request.algorithm) {
+    case AllReduceAlgorithm::kAuto:
+    case AllReduceAlgorithm::kRing:
+      return true;
+    case AllReduceAlgorithm::kFlat:
+    case AllReduceAlgorithm::kDoubling:
+      return request.element_count <= kMaxPayloadBytes / SizeOf(request.data_type);
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -19,6 +34,7 @@ bool Operation::Unsupported(const CollectiveRequest& request, std::int32_t node_
            request.element_count != 2 * static_cast<std::uint64_t>(node_count);
   }
   if (!IsValid(request.kind)) return true;
+  if (request.kind == CollectiveKind::kAllReduce && !SuitsAlgorithm(request)) return true;
   if (request.kind == CollectiveKind::kBroadcast &&
       (request.root.value() < 0 || request.root.value() >= node_count)) {
     return true;
@@ -70,13 +86,22 @@ CollectiveAlgorithm& Operation::Choose() noexcept {
     return tree_broadcast_;
   }
   // One node is the root that all inputs have come to.
-  if (setting_.node_count == 1 ||
-      FlatAllReduce::Suits(setting_.node_count, total_bytes_, options.flat_all_reduce_bytes)) {
-    return flat_all_reduce_;
-  }
-  if (total_bytes_ <= options.small_all_reduce_bytes) return doubling_all_reduce_;
+  AllReduceAlgorithm algorithm =
+      setting_.node_count == 1 ? AllReduceAlgorithm::kFlat : request_.algorithm;
+  if (algorithm == AllReduceAlgorithm::kAuto) algorithm = ChooseBySize();
+  if (algorithm == AllReduceAlgorithm::kFlat) return flat_all_reduce_;
+  if (algorithm == AllReduceAlgorithm::kDoubling) return doubling_all_reduce_;
   priority_ = SendPriority::kBulk;
   return ring_all_reduce_;
+}
+
+AllReduceAlgorithm Operation::ChooseBySize() const noexcept {
+  const AlgorithmOptions& options = setting_.algorithms;
+  if (FlatAllReduce::Suits(setting_.node_count, total_bytes_, options.flat_all_reduce_bytes)) {
+    return AllReduceAlgorithm::kFlat;
+  }
+  return total_bytes_ <= options.small_all_reduce_bytes ? AllReduceAlgorithm::kDoubling
+                                                        : AllReduceAlgorithm::kRing;
 }
 
 bool Operation::Deliver(const MessageHeader& header, std::span<const std::byte> payload) noexcept {

@@ -142,6 +142,7 @@ class Operation final : public SendObserver {
   void OnSent(NodeIndex to) noexcept override;
   std::uint64_t order() const noexcept override { return order_; }
   CollectiveAlgorithm& Choose() noexcept;
+  AllReduceAlgorithm ChooseBySize() const noexcept;
   OutFlow* FindOut(std::int32_t node) noexcept;
   InFlow* FindIn(std::int32_t node) noexcept;
   MessageHeader Header(MessageType type, std::int32_t to, std::uint32_t index) const noexcept;

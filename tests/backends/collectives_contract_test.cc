@@ -39,13 +39,15 @@ std::vector<T> Expected(int node_count, std::size_t count, Combine combine) {
 
 template <typename T, typename Combine>
 void CheckAllReduce(BackendWorld& world, OperationId id, DataType type, ReduceOp op,
-                    std::size_t count, Combine combine) {
+                    std::size_t count, Combine combine,
+                    AllReduceAlgorithm algorithm = AllReduceAlgorithm::kAuto) {
   std::vector<std::vector<T>> buffers;
   for (int node = 0; node < world.node_count(); ++node) buffers.push_back(Input<T>(node, count));
   for (int node = 0; node < world.node_count(); ++node) {
     auto& buffer = buffers[static_cast<std::size_t>(node)];
     CollectiveRequest request = AllReduce(id, type, op, buffer.data(), count);
     request.user_data = 1000 + static_cast<std::uint64_t>(node);
+    request.algorithm = algorithm;
     REQUIRE(world.at(node).TryPost(request));
   }
   const auto done = [&] {
@@ -97,6 +99,35 @@ TEST_CASE("Backend: the ring gives the sum also when elements are fewer than nod
   for (const std::size_t count : {0, 1, 3, 4, 5, 6, 16, 17, 63, 81}) {
     CheckAllReduce<double>(world, {0, sequence++}, DataType::kFloat64, ReduceOp::kSum, count,
                            kPlus);
+  }
+}
+
+TEST_CASE("Backend: an all-reduce takes the algorithm that it names") {
+  const BackendKind kind = AnyBackend();
+  const int node_count = GENERATE(1, 2, 3, 8);
+  INFO(NameOf(kind) << ", " << node_count << " nodes");
+  AlgorithmOptions options;
+  options.chunk_bytes = 4096;
+  options.flat_all_reduce_bytes = 0;
+  options.small_all_reduce_bytes = 0;
+  BackendWorld world(kind, node_count, options);
+  std::uint32_t sequence = 0;
+  for (const std::size_t count : {1, 1000, 32 * 1024}) {
+    for (const auto algorithm :
+         {AllReduceAlgorithm::kFlat, AllReduceAlgorithm::kDoubling, AllReduceAlgorithm::kRing}) {
+      CheckAllReduce<float>(world, {3, sequence++}, DataType::kFloat32, ReduceOp::kSum, count,
+                            kPlus, algorithm);
+    }
+  }
+  // More than one message.
+  for (const auto algorithm : {AllReduceAlgorithm::kFlat, AllReduceAlgorithm::kDoubling}) {
+    std::vector<float> values(32 * 1024 + 1);
+    CollectiveRequest request = AllReduce({3, sequence++}, DataType::kFloat32, ReduceOp::kSum,
+                                          values.data(), values.size());
+    request.algorithm = algorithm;
+    REQUIRE(world.at(0).TryPost(request));
+    REQUIRE(world.RunUntil([&] { return world.Find(0, request.id) != nullptr; }));
+    CHECK(world.Find(0, request.id)->outcome == CollectiveOutcome::kUnsupported);
   }
 }
 

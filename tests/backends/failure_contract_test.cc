@@ -173,10 +173,14 @@ TEST_CASE("Backend: nodes that disagree about an operation find out") {
   BackendWorld world(kind, 2, SmallChunks());
   std::vector<float> a(20000, 1.0f);
   std::vector<float> b(20000, 1.0f);
-  REQUIRE(
-      world.at(0).TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum, a.data(), 20000)));
-  REQUIRE(
-      world.at(1).TryPost(AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kMax, b.data(), 20000)));
+  const CollectiveRequest ours =
+      AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum, a.data(), 20000);
+  CollectiveRequest theirs = ours;
+  theirs.buffer = reinterpret_cast<std::byte*>(b.data());
+  SECTION("the operation") { theirs.op = ReduceOp::kMax; }
+  SECTION("the algorithm") { theirs.algorithm = AllReduceAlgorithm::kFlat; }
+  REQUIRE(world.at(0).TryPost(ours));
+  REQUIRE(world.at(1).TryPost(theirs));
   REQUIRE(world.RunUntilCompleted(1));
   CHECK(world.Find(0, {0, 0})->outcome == CollectiveOutcome::kDisagreement);
   CHECK(world.Find(0, {0, 0})->culprit == NodeIndex(1));

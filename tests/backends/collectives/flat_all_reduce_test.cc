@@ -94,14 +94,18 @@ TEST_CASE("FlatAllReduce: 16-bit numbers of many nodes are rounded once") {
 
 TEST_CASE("FlatAllReduce: takes two messages for each node but the root") {
   constexpr int kNodes = 8;
-  FakeNetwork network(kNodes, AlgorithmOptions(), 1);
-  std::vector<float> values(kNodes, 1.0f);
   const bool barrier = GENERATE(false, true);
+  const bool named = GENERATE(false, true);
+  AlgorithmOptions options;
+  if (named) options.flat_all_reduce_bytes = 0;
+  FakeNetwork network(kNodes, options, 1);
+  std::vector<float> values(kNodes, 1.0f);
   for (int node = 0; node < kNodes; ++node) {
     float* const value = &values[static_cast<std::size_t>(node)];
-    REQUIRE(network.at(node).TryPost(
-        barrier ? Barrier({2, 0})
-                : AllReduce({2, 0}, DataType::kFloat32, ReduceOp::kSum, value, 1)));
+    CollectiveRequest request =
+        barrier ? Barrier({2, 0}) : AllReduce({2, 0}, DataType::kFloat32, ReduceOp::kSum, value, 1);
+    if (named) request.algorithm = AllReduceAlgorithm::kFlat;
+    REQUIRE(network.at(node).TryPost(request));
   }
   for (int step = 0; step < 1000; ++step) network.Step();
   std::uint64_t sent = 0;
