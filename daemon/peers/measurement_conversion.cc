@@ -1,6 +1,9 @@
 #include "daemon/peers/measurement_conversion.h"
 
+#include <chrono>
+#include <cmath>
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -16,6 +19,18 @@ constexpr std::uint64_t kLongestNs = std::uint64_t{24} * 3600 * 1'000'000'000;
 
 absl::Status Malformed(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("malformed message from another ringd: ", what));
+}
+
+double Microseconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double, std::micro>(time).count();
+}
+
+// Of an all-reduce.
+std::optional<std::chrono::nanoseconds> CheckedTime(double us) {
+  constexpr double kShortestUs = 1e-3;
+  constexpr double kLongestUs = 60e6;
+  if (!(us >= kShortestUs && us <= kLongestUs)) return std::nullopt;
+  return std::chrono::nanoseconds(std::llround(us * 1e3));
 }
 
 }  // namespace
@@ -60,6 +75,30 @@ absl::StatusOr<NodeMeasurements> FromProto(const v1::Measurements& message) {
     measurements.readiness.push_back({ready.tensor(), std::chrono::nanoseconds(ready.offset_ns())});
   }
   return measurements;
+}
+
+v1::AllReduceTimes ToProto(const AllReduceTimes& times) {
+  v1::AllReduceTimes message;
+  message.set_bytes(times.bytes);
+  message.set_flat_us(Microseconds(times.flat));
+  message.set_doubling_us(Microseconds(times.doubling));
+  return message;
+}
+
+absl::StatusOr<std::vector<AllReduceTimes>> FromProto(
+    const google::protobuf::RepeatedPtrField<v1::AllReduceTimes>& messages) {
+  std::vector<AllReduceTimes> result;
+  for (const v1::AllReduceTimes& message : messages) {
+    const auto flat = CheckedTime(message.flat_us());
+    const auto doubling = CheckedTime(message.doubling_us());
+    if (result.size() == kTriedBytes.size() || message.bytes() != kTriedBytes[result.size()] ||
+        !flat.has_value() || !doubling.has_value()) {
+      return Malformed(absl::StrCat("an all-reduce of ", message.bytes(), " bytes in ",
+                                    message.flat_us(), " or ", message.doubling_us(), " us"));
+    }
+    result.push_back({kTriedBytes[result.size()], *flat, *doubling});
+  }
+  return result;
 }
 
 }  // namespace ringd

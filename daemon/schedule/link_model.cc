@@ -5,14 +5,9 @@
 #include <cstdint>
 
 namespace ringd {
-namespace {
-
-constexpr int kMostFlatNodes = 16;
-
-}  // namespace
 
 bool LinkModel::IsFlat(std::size_t bytes) const noexcept {
-  return flat_bytes > 0 && node_count > 2 && node_count <= kMostFlatNodes &&
+  return flat_bytes > 0 && MayBeFlat(node_count) &&
          bytes <= flat_bytes / static_cast<std::size_t>(node_count - 1);
 }
 

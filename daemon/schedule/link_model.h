@@ -22,6 +22,8 @@ struct AllReduceShape {
 //   doubling   up to small_bytes: about log2(n) rounds of the whole buffer
 //   ring       above: 2(n-1) rounds, in which each node sends 2(n-1)/n of the bytes
 struct LinkModel {
+  static constexpr int kMostFlatNodes = 16;
+
   std::chrono::nanoseconds latency = std::chrono::microseconds(30);  // one message, any size
   double bytes_per_second = 1.25e9;                                  // one node's line, one way
   // What an operation costs apart from its messages: scheduling, packing, completing.
@@ -30,6 +32,9 @@ struct LinkModel {
   std::size_t small_bytes = 0;
   std::size_t flat_bytes = 0;
 
+  static constexpr bool MayBeFlat(int node_count) noexcept {
+    return node_count > 2 && node_count <= kMostFlatNodes;
+  }
   bool IsFlat(std::size_t bytes) const noexcept;
   bool IsRing(std::size_t bytes) const noexcept;
   AllReduceShape ShapeOf(std::size_t bytes) const noexcept;

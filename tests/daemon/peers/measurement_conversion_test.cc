@@ -1,7 +1,9 @@
 #include "daemon/peers/measurement_conversion.h"
 
 #include <catch2/catch.hpp>
+#include <limits>
 #include <string>
+#include <vector>
 
 namespace ringd {
 namespace {
@@ -36,6 +38,34 @@ TEST_CASE("Measurements: what no sound peer sends is refused") {
     for (int i = 0; i < 64; ++i) *message.add_link() = message.link(0);
   }
   CHECK(FromProto(message).status().code() == absl::StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("AllReduceTimes: come back from the wire as they were") {
+  const std::vector<AllReduceTimes> times = {{64, microseconds(95), microseconds(180)},
+                                             {1024, microseconds(101), microseconds(60'000'000)}};
+  google::protobuf::RepeatedPtrField<v1::AllReduceTimes> messages;
+  for (const AllReduceTimes& entry : times) *messages.Add() = ToProto(entry);
+  const auto back = FromProto(messages);
+  REQUIRE(back.ok());
+  CHECK(*back == times);
+}
+
+TEST_CASE("AllReduceTimes: what no sound peer sends is refused") {
+  google::protobuf::RepeatedPtrField<v1::AllReduceTimes> messages;
+  for (const std::size_t bytes : kTriedBytes) {
+    *messages.Add() = ToProto(AllReduceTimes{bytes, microseconds(95), microseconds(180)});
+  }
+  REQUIRE(FromProto(messages).ok());
+  SECTION("another size") { messages.Mutable(1)->set_bytes(1023); }
+  SECTION("another order") { messages.SwapElements(0, 1); }
+  SECTION("more sizes than there are") { *messages.Add() = messages.Get(0); }
+  SECTION("no time") { messages.Mutable(2)->clear_flat_us(); }
+  SECTION("less than none") { messages.Mutable(2)->set_doubling_us(-1); }
+  SECTION("years") { messages.Mutable(2)->set_flat_us(1e15); }
+  SECTION("no number") {
+    messages.Mutable(0)->set_flat_us(std::numeric_limits<double>::quiet_NaN());
+  }
+  CHECK(FromProto(messages).status().code() == absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace ringd

@@ -1,0 +1,33 @@
+// How long small all-reduces take through one node and by recursive doubling, and what follows from it.
+//
+// Thread safety: plain data and pure functions; any thread.
+#ifndef RINGD_DAEMON_SCHEDULE_ALL_REDUCE_TIMES_H_
+#define RINGD_DAEMON_SCHEDULE_ALL_REDUCE_TIMES_H_
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <span>
+
+namespace ringd {
+
+// The sizes that are tried, in this order. Buffers for 16 nodes' inputs of the last are within what a
+// flat all-reduce may take (AlgorithmOptions::flat_all_reduce_bytes); beyond it the ring competes, too.
+inline constexpr std::array<std::size_t, 4> kTriedBytes = {64, 1024, 4096, 16384};
+
+struct AllReduceTimes {
+  std::size_t bytes = 0;
+  std::chrono::nanoseconds flat{0};  // through one node and back
+  std::chrono::nanoseconds doubling{0};
+
+  friend bool operator==(const AllReduceTimes&, const AllReduceTimes&) = default;
+};
+
+// The largest buffer that should go through one node, by the times of the first so many of kTriedBytes.
+// It must win by 5 %. Between a size at which it wins and one at which it loses, both times are taken for
+// straight lines; where it has lost nowhere, `assumed` holds if the sizes beyond were not tried.
+std::size_t LargestFlat(std::span<const AllReduceTimes> times, std::size_t assumed) noexcept;
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_SCHEDULE_ALL_REDUCE_TIMES_H_
