@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "daemon/peers/measurement_conversion.h"
 #include "daemon/peers/schedule_conversion.h"
 #include "proto/rpc/kept_plans.pb.h"
 
@@ -20,10 +21,14 @@ constexpr std::uint32_t kVersion = 1;
 
 constexpr std::size_t kMaxNameBytes = 512;
 constexpr double kLongestUs = 24 * 3600 * 1e6;
+// Seconds beyond this are not from a clock.
+constexpr std::uint64_t kLatest = std::uint64_t{1} << 40;
 
 absl::Status Malformed(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("it holds ", what));
 }
+
+bool IsSaneName(const std::string& name) { return !name.empty() && name.size() <= kMaxNameBytes; }
 
 bool IsSaneTime(double us) { return std::isfinite(us) && us >= 0 && us <= kLongestUs; }
 
@@ -36,13 +41,8 @@ double ToMicroseconds(std::chrono::nanoseconds time) {
 }
 
 absl::StatusOr<StoredLink> Read(const v1::KeptNodeLink& link) {
-  const auto sane_name = [](const std::string& name) {
-    return !name.empty() && name.size() <= kMaxNameBytes;
-  };
-  // Seconds beyond this are not from a clock.
-  constexpr std::uint64_t kLatest = std::uint64_t{1} << 40;
   const auto checked = CheckedLink(link.latency_us(), link.bytes_per_second());
-  if (!sane_name(link.from()) || !sane_name(link.to()) || link.from() == link.to() ||
+  if (!IsSaneName(link.from()) || !IsSaneName(link.to()) || link.from() == link.to() ||
       link.measured_unix_seconds() > kLatest || !checked.has_value()) {
     return Malformed("a link between nodes that can't be");
   }
@@ -50,8 +50,19 @@ absl::StatusOr<StoredLink> Read(const v1::KeptNodeLink& link) {
                     static_cast<std::int64_t>(link.measured_unix_seconds())};
 }
 
+absl::StatusOr<StoredTrial> Read(const v1::KeptTrial& trial) {
+  absl::StatusOr<std::vector<AllReduceTimes>> times = FromProto(trial.times());
+  if (!times.ok() || trial.nodes().empty() || trial.measured_unix_seconds() > kLatest ||
+      !std::all_of(trial.nodes().begin(), trial.nodes().end(), IsSaneName)) {
+    return Malformed("small all-reduces that can't be");
+  }
+  return StoredTrial{{trial.nodes().begin(), trial.nodes().end()},
+                     *std::move(times),
+                     static_cast<std::int64_t>(trial.measured_unix_seconds())};
+}
+
 absl::StatusOr<KeptTensor> Read(const v1::KeptTensor& tensor) {
-  if (tensor.name().empty() || tensor.name().size() > kMaxNameBytes) {
+  if (!IsSaneName(tensor.name())) {
     return Malformed(absl::StrCat("a tensor name of ", tensor.name().size(), " bytes"));
   }
   if (!IsSaneTime(tensor.ready_us())) {
@@ -154,6 +165,12 @@ std::string FormatState(const KeptState& state) {
     link->set_bytes_per_second(stored.link.bytes_per_second);
     link->set_measured_unix_seconds(static_cast<std::uint64_t>(stored.unix_seconds));
   }
+  for (const StoredTrial& stored : state.trials) {
+    v1::KeptTrial* trial = file.add_trials();
+    for (const std::string& node : stored.nodes) trial->add_nodes(node);
+    for (const AllReduceTimes& times : stored.times) *trial->add_times() = ToProto(times);
+    trial->set_measured_unix_seconds(static_cast<std::uint64_t>(stored.unix_seconds));
+  }
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
   std::string json;
@@ -180,6 +197,11 @@ absl::StatusOr<KeptState> ParseState(absl::string_view text) {
     absl::StatusOr<StoredLink> read = Read(link);
     if (!read.ok()) return read.status();
     state.links.push_back(*std::move(read));
+  }
+  for (const v1::KeptTrial& trial : file.trials()) {
+    absl::StatusOr<StoredTrial> read = Read(trial);
+    if (!read.ok()) return read.status();
+    state.trials.push_back(*std::move(read));
   }
   return state;
 }

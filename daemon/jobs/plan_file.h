@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "daemon/schedule/all_reduce_times.h"
 #include "daemon/schedule/kept_plan.h"
 #include "daemon/schedule/link_matrix.h"
 
@@ -32,9 +33,19 @@ struct StoredLink {
   friend bool operator==(const StoredLink&, const StoredLink&) = default;
 };
 
+// What small all-reduces of nodes of these names, in ring order, take, and when that was tried.
+struct StoredTrial {
+  std::vector<std::string> nodes;
+  std::vector<AllReduceTimes> times;
+  std::int64_t unix_seconds = 0;
+
+  friend bool operator==(const StoredTrial&, const StoredTrial&) = default;
+};
+
 struct KeptState {
-  std::vector<StoredPlan> plans;  // the one used last first
-  std::vector<StoredLink> links;  // the one measured last first
+  std::vector<StoredPlan> plans;    // the one used last first
+  std::vector<StoredLink> links;    // the one measured last first
+  std::vector<StoredTrial> trials;  // the last first
 };
 
 // Hashes of 16 hexadecimal digits; equal for equal input in every build.

@@ -25,6 +25,10 @@ constexpr std::size_t kMaxUnmeasured = 256;
 
 std::string FileIn(const std::string& folder) { return absl::StrCat(folder, "/plans.json"); }
 
+bool IsFresh(std::int64_t measured, std::int64_t now) {
+  return measured > now - PlanStore::kMeasuredLasts.count() && measured <= now;
+}
+
 absl::StatusOr<KeptState> ReadState(const std::string& path) {
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
@@ -110,8 +114,7 @@ std::optional<KnownLinks> PlanStore::FindLinks(const std::vector<std::string>& n
   for (const StoredLink& stored : state_.links) {
     const auto from = places.find(stored.from);
     const auto to = places.find(stored.to);
-    const bool fresh = stored.unix_seconds > unix_seconds - kLinksLast.count() &&
-                       stored.unix_seconds <= unix_seconds;
+    const bool fresh = IsFresh(stored.unix_seconds, unix_seconds);
     if (!fresh || from == places.end() || to == places.end()) continue;
     MeasuredLink& link = known.links.at(from->second, to->second);
     if (link.bytes_per_second > 0) continue;
@@ -137,6 +140,23 @@ void PlanStore::PutLinks(const std::vector<std::string>& names, const LinkMatrix
     if (!these.contains(other.from) || !these.contains(other.to)) all.push_back(std::move(other));
   }
   state_.links = std::move(all);
+  KeepLocked();
+}
+
+std::optional<StoredTrial> PlanStore::FindTrial(const std::vector<std::string>& names,
+                                                std::int64_t unix_seconds) const {
+  MutexLock lock(mutex_);
+  for (const StoredTrial& stored : state_.trials) {
+    if (stored.nodes == names && IsFresh(stored.unix_seconds, unix_seconds)) return stored;
+  }
+  return std::nullopt;
+}
+
+void PlanStore::PutTrial(StoredTrial trial) {
+  MutexLock lock(mutex_);
+  std::erase_if(state_.trials,
+                [&](const StoredTrial& other) { return other.nodes == trial.nodes; });
+  state_.trials.insert(state_.trials.begin(), std::move(trial));
   KeepLocked();
 }
 
@@ -173,6 +193,7 @@ void PlanStore::TrimLocked() {
   }
   state_.plans.resize(kept);
   state_.links.resize(std::min(state_.links.size(), kMaxLinks));
+  state_.trials.resize(std::min(state_.trials.size(), kMaxTrials));
 }
 
 void PlanStore::Write() {

@@ -1,5 +1,5 @@
 // Keeps what was learned about jobs for the next job with the same tensors on the same nodes, and about the
-// links between nodes for all jobs on them, also over a restart of ringd.
+// links and all-reduces between nodes for all jobs on them, also over a restart of ringd.
 #ifndef RINGD_DAEMON_JOBS_PLAN_STORE_H_
 #define RINGD_DAEMON_JOBS_PLAN_STORE_H_
 
@@ -44,9 +44,10 @@ class PlanStore {
   static constexpr std::size_t kMaxTensors = 50'000;  // of all plans; about 10 MB of file
   static constexpr std::size_t kMaxFileBytes = std::size_t{32} << 20;
   static constexpr std::size_t kMaxLinks = 16'384;
+  static constexpr std::size_t kMaxTrials = 256;
   // Older ones are measured anew: cables and switches change, and another job may have had its part of
   // the lines when they were measured.
-  static constexpr std::chrono::seconds kLinksLast = std::chrono::hours(24);
+  static constexpr std::chrono::seconds kMeasuredLasts = std::chrono::hours(24);
   static constexpr std::chrono::seconds kRetryAfter = std::chrono::minutes(10);
 
   // Nothing in it, and nothing is written.
@@ -66,12 +67,17 @@ class PlanStore {
   void Put(const std::string& nodes, KeptPlan plan);
 
   // The links between nodes of these names (no two are equal), from and to each; nothing if one of them
-  // was not measured in the last kLinksLast. `unix_seconds`: the present time.
+  // was not measured in the last kMeasuredLasts. `unix_seconds`: the present time.
   std::optional<KnownLinks> FindLinks(const std::vector<std::string>& names,
                                       std::int64_t unix_seconds) const;
   void PutLinks(const std::vector<std::string>& names, const LinkMatrix& links,
                 std::int64_t unix_seconds);
-  // Measuring the links between these nodes has failed: another try costs the next job time, and should
+  // The last trial of small all-reduces between nodes of these names in this order; nothing if it is older
+  // than kMeasuredLasts.
+  std::optional<StoredTrial> FindTrial(const std::vector<std::string>& names,
+                                       std::int64_t unix_seconds) const;
+  void PutTrial(StoredTrial trial);
+  // Measuring something between these nodes has failed: another try costs the next job time, and should
   // wait for kRetryAfter. Forgotten with this object.
   void NoteUnmeasured(const std::vector<std::string>& names, std::int64_t unix_seconds);
   bool IsWorthMeasuring(const std::vector<std::string>& names, std::int64_t unix_seconds) const;

@@ -129,6 +129,7 @@ TEST_CASE("PlanStore: a file that can't be understood is not used, and written a
     LinkMatrix links(2);
     links.at(0, 1) = links.at(1, 0) = {microseconds(77), 3.25e8};
     store.PutLinks({"x", "y"}, links, 1'790'000'000);
+    store.PutTrial({{"v", "w"}, {{64, microseconds(606), microseconds(707)}}, 1'790'000'000});
     store.Put("nodes", Plan());
   }
   std::string text = folder.Read();
@@ -144,6 +145,9 @@ TEST_CASE("PlanStore: a file that can't be understood is not used, and written a
   SECTION("a time that can't be") { text.replace(text.find("1234"), 4, "-1e9"); }
   SECTION("a link that takes no bytes") { text.replace(text.find("325000000"), 9, "0"); }
   SECTION("a link of a node to itself") { text.replace(text.find("\"x\""), 3, "\"y\""); }
+  SECTION("an all-reduce of another size") { text.replace(text.find("\"64\""), 4, "\"65\""); }
+  SECTION("an all-reduce without time") { text.replace(text.find("606"), 3, "0"); }
+  SECTION("a node without a name") { text.replace(text.find("\"v\""), 3, "\"\""); }
   SECTION("an endless bandwidth") { text.replace(text.find("117000000"), 9, "\"Infinity\""); }
   folder.Write(text);
   CHECK_FALSE(ParseState(text).ok());
@@ -186,7 +190,7 @@ TEST_CASE("PlanStore: leaves no drafts beside the file") {
 TEST_CASE("PlanStore: links between nodes are found again, in whatever order, until they are old") {
   const Folder folder;
   constexpr std::int64_t kNow = 1'790'000'000;
-  constexpr std::int64_t kDay = PlanStore::kLinksLast.count();
+  constexpr std::int64_t kDay = PlanStore::kMeasuredLasts.count();
   LinkMatrix links(3);
   for (std::size_t from = 0; from < 3; ++from) {
     for (std::size_t to = 0; to < 3; ++to) {
@@ -223,6 +227,39 @@ TEST_CASE("PlanStore: links measured again replace the old ones, others stay") {
   CHECK(store.FindLinks({"a", "b"}, 3000)->links.at(0, 1).bytes_per_second == 2e9);
   CHECK(store.FindLinks({"a", "b"}, 3000)->unix_seconds == 3000);
   CHECK(store.FindLinks({"c", "d"}, 3000)->unix_seconds == 2000);
+}
+
+TEST_CASE("PlanStore: a trial is found again by its nodes, in their order, until it is old") {
+  const Folder folder;
+  constexpr std::int64_t kNow = 1'790'000'000;
+  constexpr std::int64_t kDay = PlanStore::kMeasuredLasts.count();
+  const StoredTrial trial = {
+      {"a", "b", "c"},
+      {{64, microseconds(95), microseconds(180)}, {1024, microseconds(190), microseconds(181)}},
+      kNow};
+  const StoredTrial undecided = {{"a", "c", "b"}, {}, kNow};
+  {
+    PlanStore store(folder.state());
+    store.PutTrial({{"a", "b", "c"}, {}, kNow - 1});
+    store.PutTrial(trial);
+    store.PutTrial(undecided);
+  }
+  const PlanStore store(folder.state());
+  CHECK(ParseState(folder.Read()).value().trials.size() == 2);
+  CHECK(store.FindTrial({"a", "b", "c"}, kNow + kDay - 1) == trial);
+  CHECK(store.FindTrial({"a", "c", "b"}, kNow) == undecided);
+  CHECK_FALSE(store.FindTrial({"a", "b", "c"}, kNow + kDay).has_value());
+  CHECK_FALSE(store.FindTrial({"a", "b", "c"}, kNow - 1).has_value());
+  CHECK_FALSE(store.FindTrial({"a", "b"}, kNow).has_value());
+}
+
+TEST_CASE("PlanStore: the number of trials is bounded") {
+  PlanStore store("");
+  for (std::size_t i = 0; i <= PlanStore::kMaxTrials; ++i) {
+    store.PutTrial({{"a", std::to_string(i)}, {}, 1000});
+  }
+  CHECK_FALSE(store.FindTrial({"a", "0"}, 1000).has_value());
+  CHECK(store.FindTrial({"a", "1"}, 1000).has_value());
 }
 
 TEST_CASE("PlanStore: links that could not be measured are tried again after a while") {
