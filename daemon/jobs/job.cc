@@ -41,7 +41,7 @@ int Job::PositionOf(const Member& member) const {
 }
 
 bool Job::Finished() const {
-  const bool quiet = prober_ == nullptr && (communicator_ == nullptr || communicator_->Quiet());
+  const bool quiet = probe_ == nullptr && (communicator_ == nullptr || communicator_->Quiet());
   return quiet && std::all_of(members_.begin(), members_.end(), [](const auto& entry) {
            return entry.second.session == nullptr && !entry.second.lost_since.has_value();
          });
@@ -175,7 +175,8 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
       }
       return;
     case v1::CoordinatorMessage::kLinkProbe:
-      OnLinkProbe(message.link_probe());
+    case v1::CoordinatorMessage::kAllReduceTrial:
+      OnProbe(message);
       return;
     case v1::CoordinatorMessage::kMembership:
       OnMembership(message.membership());

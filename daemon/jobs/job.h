@@ -16,8 +16,8 @@
 #include "backends/backend.h"
 #include "daemon/jobs/coordinator_link.h"
 #include "daemon/jobs/job_communicator.h"
-#include "daemon/jobs/link_prober.h"
 #include "daemon/jobs/membership.h"
+#include "daemon/jobs/start_probe.h"
 #include "daemon/logging/log.h"
 #include "daemon/sessions/process_state.h"
 #include "daemon/sessions/session.h"
@@ -140,8 +140,8 @@ class Job {
   void SendJoined(const Member& member);
   bool ListsOurRanks(const Membership& membership) const;
   void OnMembership(const v1::Membership& message);
-  void OnLinkProbe(const v1::LinkProbe& probe);
-  void SendLinkReport(v1::LinkReport report);
+  void OnProbe(const v1::CoordinatorMessage& asked);
+  void BeginProbe(const v1::CoordinatorMessage& asked);
   std::size_t AdvanceProbe();
   void EndProbe();
   void OnRanksLeft(const v1::RanksLeft& message, Clock::time_point now);
@@ -169,7 +169,8 @@ class Job {
   bool greeted_ = false;                        // the coordinator has our Hello
   bool anyone_left_ = false;
   std::map<LocalRank, Member> members_;
-  std::unique_ptr<LinkProber> prober_;  // until nothing of it is in flight
+  std::unique_ptr<StartProbe> probe_;                 // until nothing of it is in flight
+  std::optional<v1::CoordinatorMessage> next_probe_;  // asked for meanwhile
   std::shared_ptr<const Membership> membership_;
   std::unique_ptr<JobCommunicator> communicator_;
   v1::Communicator last_description_;  // of communicator_, once it has been dropped

@@ -208,7 +208,10 @@ void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Cloc
       StartIfComplete(now);
       return;
     case v1::NodeMessage::kLinkReport:
-      OnLinkReport(link, message.link_report());
+      OnLinkReport(link, message.link_report(), now);
+      return;
+    case v1::NodeMessage::kTrialReport:
+      OnTrialReport(link, message.trial_report());
       return;
     case v1::NodeMessage::kFailure:
       Fail(ToStatus(message.failure()));
@@ -290,9 +293,7 @@ void JobCoordinator::Advance(Clock::time_point now) {
         " did not join; present: ", DescribePresent(),
         turned_away_.empty() ? "" : "; turned away: ", absl::StrJoin(turned_away_, "; "))));
   }
-  if (state_ == State::kMeasuring && now >= survey_deadline_) {
-    EndSurvey(absl::DeadlineExceededError("not all nodes were done in time"));
-  }
+  EndLateMeasuring(now);
   if (state_ != State::kRunning) return;
   if (inquiry_.open && now - inquiry_.asked > std::chrono::seconds(1)) Conclude(now);
   if (schedule_dirty_) {
@@ -330,6 +331,7 @@ void JobCoordinator::FailWith(const absl::Status& cause, bool node_lost) {
   if (state_ == State::kFailed) return;
   KeepPlan();
   survey_.reset();
+  trial_.reset();
   state_ = State::kFailed;
   failure_ = cause;
   Broadcast(FailureMessage(cause, node_lost));

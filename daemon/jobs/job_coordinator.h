@@ -18,6 +18,7 @@
 #include "daemon/jobs/link_survey.h"
 #include "daemon/jobs/membership.h"
 #include "daemon/jobs/plan_store.h"
+#include "daemon/jobs/trial_survey.h"
 #include "daemon/logging/log.h"
 #include "daemon/peers/peer_network.h"
 #include "daemon/schedule/coordinator.h"
@@ -62,6 +63,9 @@ class JobCoordinator {
     std::vector<std::string> ring_order;  // node names; others come behind
     // Without such an order: the ring follows the links between the nodes, measured if they are not known.
     bool measure_links = false;
+    // flat_all_reduce_bytes follows what small all-reduces take: tried if that is not known and
+    // measure_links is set.
+    bool choose_flat_all_reduces = false;
     bool learn = true;
     FusionPolicy fusion;
     std::size_t fusion_threshold_bytes = 0;  // the most a bucket may hold
@@ -106,7 +110,7 @@ class JobCoordinator {
   const Coordinator* schedule() const noexcept { return schedule_.get(); }
 
  private:
-  // kMeasuring: all have joined, and measure their links before they hear who is where.
+  // kMeasuring: all have joined, and measure before they hear who is where.
   enum class State { kJoining, kMeasuring, kRunning, kFailed };
   struct Node : MemberNode {
     int local_size = 0;
@@ -126,13 +130,29 @@ class JobCoordinator {
   void AddRank(LinkId link, const v1::RankInfo& info);
   void StartIfComplete(Clock::time_point now);
   void ChooseRing(std::vector<Node*> order, Clock::time_point now);
-  bool MayMeasure(const std::vector<std::string>& names, std::int64_t unix_seconds,
-                  Clock::time_point now) const;
-  void BeginSurvey(const std::vector<Node*>& order, Clock::time_point now);
   void AskForLinks(const std::vector<Node*>& order, std::uint64_t wire_id);
-  void OnLinkReport(LinkId link, const v1::LinkReport& report);
-  void EndSurvey(const absl::Status& outcome);
-  void FollowLinks(std::vector<Node*> order, const KnownLinks& known);
+  void OnLinkReport(LinkId link, const v1::LinkReport& report, Clock::time_point now);
+  void EndSurvey(const absl::Status& outcome, Clock::time_point now);
+  void FollowLinks(std::vector<Node*> order, const KnownLinks& known, Clock::time_point now);
+
+  void ChooseFlat(std::vector<Node*> order, RingChoice ring, Clock::time_point now);
+  void OnTrialReport(LinkId link, const v1::TrialReport& report);
+  void EndTrial(const absl::Status& outcome);
+  void FollowTrial(StoredTrial trial);
+
+  static std::int64_t UnixSeconds();
+  static std::vector<std::string> NamesOf(const std::vector<Node*>& nodes);
+  static bool AreDistinct(const std::vector<std::string>& names);
+  std::vector<Node*> NodesOf(const std::vector<LinkId>& links);
+  bool MayMeasure(const std::vector<std::string>& names, Clock::time_point now) const;
+  void BeginMeasuring(Clock::time_point now);
+  // Sends `message` to each of the nodes; `probed`, a part of it, says who takes part. Their links.
+  std::vector<LinkId> AskToMeasure(const std::vector<Node*>& order, std::uint64_t wire_id,
+                                   v1::CoordinatorMessage& message, v1::ProbedNodes& probed);
+  void EndLateMeasuring(Clock::time_point now);
+  absl::Status ReportedBy(LinkId link, const absl::Status& status) const;
+  void LogMeasured(absl::string_view what, std::size_t node_count) const;
+
   void Start(const std::vector<Node*>& order, RingChoice ring);
   void StartSchedule(Membership& membership);
   void TellPlan(Clock::time_point now);
@@ -153,10 +173,13 @@ class JobCoordinator {
   std::map<LinkId, Node> nodes_;
   std::size_t ranks_present_ = 0;
   std::vector<std::string> turned_away_;
-  std::unique_ptr<LinkSurvey> survey_;  // while measuring
+  std::unique_ptr<LinkSurvey> survey_;  // while measuring: this
   LinkMatrix first_look_;               // of two, when the first would change the ring
-  Clock::time_point survey_began_;
-  Clock::time_point survey_deadline_;
+  std::unique_ptr<TrialSurvey> trial_;  // or this
+  RingChoice ring_;                     // chosen before the trial
+  Clock::time_point measuring_began_;
+  Clock::time_point measuring_deadline_;
+  StoredTrial tried_;  // what flat_all_reduce_bytes follows from; without time: from nothing
   std::unique_ptr<Coordinator> schedule_;
   bool schedule_dirty_ = false;
   std::unique_ptr<PlanTuner> tuner_;

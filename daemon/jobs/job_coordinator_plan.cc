@@ -67,6 +67,9 @@ void JobCoordinator::TellPlan(Clock::time_point now) {
   next_telling_ = now + kBetweenTellings;
   v1::CoordinatorMessage message;
   *message.mutable_plan() = DescribePlan(schedule_->Status(), *tuner_, options_.fusion);
+  if (LinkModel::MayBeFlat(tuner_->link().node_count)) {
+    DescribeFlat(options_.choose_flat_all_reduces, tried_, *message.mutable_plan()->mutable_link());
+  }
   Broadcast(message);
 }
 

@@ -1,6 +1,5 @@
 // JobCoordinator's choice of the ring: in which order it passes through the nodes.
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,21 +15,6 @@ namespace {
 // node, of about 5 ms at 1 Gbit/s.
 constexpr std::size_t kFewestMeasured = 4;
 constexpr std::size_t kMostMeasured = 32;
-// The longest that measuring may hold up a job; what is late is not used.
-constexpr std::chrono::nanoseconds kSurveyPatience = std::chrono::milliseconds(500);
-
-std::int64_t UnixSeconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
-template <typename NodePointer>
-std::vector<std::string> NamesOf(const std::vector<NodePointer>& nodes) {
-  std::vector<std::string> names;
-  for (const NodePointer node : nodes) names.push_back(node->name);
-  return names;
-}
 
 }  // namespace
 
@@ -44,78 +28,49 @@ void JobCoordinator::ChooseRing(std::vector<Node*> order, Clock::time_point now)
     OrderRing(options_.ring_order, order);
     RingChoice choice;
     choice.source = RingSource::kSetting;
-    Start(order, std::move(choice));
+    ChooseFlat(std::move(order), std::move(choice), now);
     return;
   }
-  const bool distinct = std::set<std::string>(names.begin(), names.end()).size() == names.size();
-  if (!options_.measure_links || !distinct || order.size() < kFewestMeasured) {
-    Start(order, {});
+  if (!options_.measure_links || !AreDistinct(names) || order.size() < kFewestMeasured) {
+    ChooseFlat(std::move(order), {}, now);
     return;
   }
-  const std::int64_t unix_seconds = UnixSeconds();
   if (options_.plans != nullptr) {
-    if (const auto known = options_.plans->FindLinks(names, unix_seconds); known.has_value()) {
-      FollowLinks(std::move(order), *known);
+    if (const auto known = options_.plans->FindLinks(names, UnixSeconds()); known.has_value()) {
+      FollowLinks(std::move(order), *known, now);
       return;
     }
   }
-  if (MayMeasure(names, unix_seconds, now)) {
-    BeginSurvey(order, now);
+  if (order.size() <= kMostMeasured && MayMeasure(names, now)) {
+    BeginMeasuring(now);
+    // As random as the job's, and another.
+    AskForLinks(order, ~options_.wire_id);
   } else {
-    Start(order, {});
+    ChooseFlat(std::move(order), {}, now);
   }
-}
-
-bool JobCoordinator::MayMeasure(const std::vector<std::string>& names, std::int64_t unix_seconds,
-                                Clock::time_point now) const {
-  // Nodes that have waited long give up soon.
-  if (names.size() > kMostMeasured || now + kSurveyPatience > start_deadline_) return false;
-  return options_.plans == nullptr || options_.plans->IsWorthMeasuring(names, unix_seconds);
-}
-
-void JobCoordinator::BeginSurvey(const std::vector<Node*>& order, Clock::time_point now) {
-  state_ = State::kMeasuring;
-  survey_began_ = now;
-  survey_deadline_ = now + kSurveyPatience;
-  // As random as the job's, and another.
-  AskForLinks(order, ~options_.wire_id);
 }
 
 void JobCoordinator::AskForLinks(const std::vector<Node*>& order, std::uint64_t wire_id) {
   v1::CoordinatorMessage message;
-  v1::LinkProbe& probe = *message.mutable_link_probe();
-  probe.set_wire_id(wire_id);
-  std::vector<LinkId> streams;
-  for (const Node* node : order) {
-    probe.add_node_names(node->name);
-    probe.add_transport_addresses(node->transport_address);
-    streams.push_back(std::find_if(nodes_.begin(), nodes_.end(), [node](const auto& entry) {
-                        return &entry.second == node;
-                      })->first);
-  }
-  survey_ = std::make_unique<LinkSurvey>(streams);
-  for (std::size_t i = 0; i < streams.size(); ++i) {
-    probe.set_node_index(static_cast<int>(i));
-    sender_->SendToNode(streams[i], message);
-  }
+  survey_ = std::make_unique<LinkSurvey>(
+      AskToMeasure(order, wire_id, message, *message.mutable_link_probe()));
 }
 
-void JobCoordinator::OnLinkReport(LinkId link, const v1::LinkReport& report) {
+void JobCoordinator::OnLinkReport(LinkId link, const v1::LinkReport& report,
+                                  Clock::time_point now) {
   // It may be late.
-  if (state_ != State::kMeasuring) return;
+  if (survey_ == nullptr) return;
   if (absl::Status status = survey_->Add(link, report); !status.ok()) {
-    EndSurvey(absl::Status(
-        status.code(), absl::StrCat("ringd on ", nodes_.at(link).name, ": ", status.message())));
+    EndSurvey(ReportedBy(link, status), now);
   } else if (survey_->complete()) {
-    EndSurvey(absl::OkStatus());
+    EndSurvey(absl::OkStatus(), now);
   }
 }
 
 // Nodes that are not done hear from Membership that it is over.
-void JobCoordinator::EndSurvey(const absl::Status& outcome) {
+void JobCoordinator::EndSurvey(const absl::Status& outcome, Clock::time_point now) {
   const std::unique_ptr<LinkSurvey> survey = std::move(survey_);
-  std::vector<Node*> order;
-  for (const LinkId link : survey->nodes()) order.push_back(&nodes_.at(link));
+  std::vector<Node*> order = NodesOf(survey->nodes());
   const std::vector<std::string> names = NamesOf(order);
   if (!outcome.ok() && first_look_.empty()) {
     LogInfo(absl::StrCat("the ring keeps the order of ranks, since the links between the nodes "
@@ -142,18 +97,15 @@ void JobCoordinator::EndSurvey(const absl::Status& outcome) {
       return;
     }
   }
-  LogDebug(
-      absl::StrCat("measuring the links between ", order.size(), " nodes took ",
-                   std::chrono::duration<double, std::milli>(Clock::now() - survey_began_).count(),
-                   " ms"),
-      Fields());
+  LogMeasured("the links between", order.size());
   if (options_.plans != nullptr) {
     options_.plans->PutLinks(names, known.links, known.unix_seconds);
   }
-  FollowLinks(std::move(order), known);
+  FollowLinks(std::move(order), known, now);
 }
 
-void JobCoordinator::FollowLinks(std::vector<Node*> order, const KnownLinks& known) {
+void JobCoordinator::FollowLinks(std::vector<Node*> order, const KnownLinks& known,
+                                 Clock::time_point now) {
   const std::vector<std::size_t> ring = PlanRing(known.links, options_.algorithms.chunk_bytes);
   std::vector<Node*> chosen;
   for (const std::size_t node : ring) chosen.push_back(order[node]);
@@ -166,7 +118,7 @@ void JobCoordinator::FollowLinks(std::vector<Node*> order, const KnownLinks& kno
         absl::StrCat("the ring follows the measured links: ", absl::StrJoin(NamesOf(chosen), ", ")),
         Fields());
   }
-  Start(chosen, std::move(choice));
+  ChooseFlat(std::move(chosen), std::move(choice), now);
 }
 
 }  // namespace ringd

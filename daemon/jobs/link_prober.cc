@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
-#include <string>
 #include <utility>
-
-#include "absl/strings/str_cat.h"
 
 namespace ringd {
 namespace {
@@ -30,22 +27,13 @@ LinkProber::LinkProber(std::unique_ptr<Communicator> communicator, int node_coun
       times_(static_cast<std::size_t>(node_count)),
       communicator_(std::move(communicator)) {}
 
-absl::StatusOr<std::unique_ptr<LinkProber>> LinkProber::Start(Transport& transport,
-                                                              const v1::LinkProbe& probe,
+absl::StatusOr<std::unique_ptr<StartProbe>> LinkProber::Start(Transport& transport,
+                                                              const v1::ProbedNodes& nodes,
                                                               std::uint32_t weight) {
-  if (probe.node_names_size() != probe.transport_addresses_size()) {
-    return absl::InvalidArgumentError("names and addresses of different nodes");
-  }
-  CommunicatorSpec spec;
-  spec.wire_id = probe.wire_id();
-  spec.self = NodeIndex(probe.node_index());
-  spec.addresses.assign(probe.transport_addresses().begin(), probe.transport_addresses().end());
-  spec.node_names.assign(probe.node_names().begin(), probe.node_names().end());
-  spec.weight = weight;
-  absl::StatusOr<std::unique_ptr<Communicator>> communicator = transport.CreateCommunicator(spec);
+  auto communicator = MakeProbeCommunicator(transport, nodes, weight);
   if (!communicator.ok()) return communicator.status();
   std::unique_ptr<LinkProber> prober(
-      new LinkProber(*std::move(communicator), probe.node_names_size(), probe.node_index()));
+      new LinkProber(*std::move(communicator), nodes.node_names_size(), nodes.node_index()));
   CollectiveRequest request;
   request.kind = CollectiveKind::kLinkProbe;
   request.data_type = DataType::kFloat64;
@@ -57,23 +45,22 @@ absl::StatusOr<std::unique_ptr<LinkProber>> LinkProber::Start(Transport& transpo
   return prober;
 }
 
-std::optional<v1::LinkReport> LinkProber::Poll() {
+std::optional<v1::NodeMessage> LinkProber::Poll() {
   Completion completion;
   if (communicator_ == nullptr || communicator_->Poll({&completion, 1}) == 0) return std::nullopt;
-  v1::LinkReport report;
+  v1::NodeMessage message;
+  v1::LinkReport& report = *message.mutable_link_report();
   if (completion.outcome == CollectiveOutcome::kDone) {
     for (std::size_t node = 0; node < times_.size(); ++node) {
       if (static_cast<int>(node) == self_) continue;
       *report.add_links() = Describe(static_cast<int>(node), times_[node]);
     }
   } else {
-    const absl::Status health = communicator_->health();
-    report.set_error(absl::StrCat("the probe ended: ", Name(completion.outcome),
-                                  health.ok() ? "" : ", ", health.message()));
+    report.set_error(DescribeEnd(completion, *communicator_));
   }
   // Nothing is in flight: this does not block.
   communicator_.reset();
-  return report;
+  return message;
 }
 
 void LinkProber::Abort(absl::string_view reason) {

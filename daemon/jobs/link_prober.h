@@ -10,27 +10,20 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "backends/backend.h"
+#include "daemon/jobs/start_probe.h"
 #include "proto/rpc/peer.pb.h"
 
 namespace ringd {
 
-// Holds a communicator of its own, so that nothing of the job's is touched.
-//
-// Thread safety: none; the engine thread owns it.
-// Ownership: borrows the transport, which outlives it.
-// Invariant: Poll() returns one report, also after Abort(). Destruction before that may block.
-class LinkProber {
+class LinkProber final : public StartProbe {
  public:
-  // `weight`: the job's share of lines.
-  //   kInvalidArgument: what the coordinator sent makes no sense. Others: as of CreateCommunicator.
-  static absl::StatusOr<std::unique_ptr<LinkProber>> Start(Transport& transport,
-                                                           const v1::LinkProbe& probe,
+  //   As MakeProbeCommunicator.
+  static absl::StatusOr<std::unique_ptr<StartProbe>> Start(Transport& transport,
+                                                           const v1::ProbedNodes& nodes,
                                                            std::uint32_t weight);
 
-  // The report, once, when all is measured or nothing will be.
-  std::optional<v1::LinkReport> Poll();
-  // Gives it up: Poll() reports soon, when nothing is being sent any more.
-  void Abort(absl::string_view reason);
+  std::optional<v1::NodeMessage> Poll() override;
+  void Abort(absl::string_view reason) override;
 
  private:
   LinkProber(std::unique_ptr<Communicator> communicator, int node_count, int self);

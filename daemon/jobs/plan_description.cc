@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/peers/measurement_conversion.h"
 
 namespace ringd {
 namespace {
@@ -88,6 +89,13 @@ v1::Plan DescribePlan(const CoordinatorStatus& status, const PlanTuner& tuner,
   plan.set_predicted_fixed_64mib_ms(Milliseconds(status.plan.fixed_64mib));
   plan.set_predicted_per_tensor_ms(Milliseconds(status.plan.per_tensor));
   return plan;
+}
+
+void DescribeFlat(bool chosen, const StoredTrial& tried, v1::LinkFigures& link) {
+  link.set_flat_source(!chosen ? "setting" : tried.times.empty() ? "assumed" : "measured");
+  if (tried.times.empty()) return;
+  for (const AllReduceTimes& times : tried.times) *link.add_tried() = ToProto(times);
+  link.set_tried_unix_seconds(static_cast<std::uint64_t>(tried.unix_seconds));
 }
 
 }  // namespace ringd

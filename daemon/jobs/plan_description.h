@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "daemon/jobs/plan_file.h"
 #include "daemon/schedule/coordinator.h"
 #include "daemon/schedule/fusion_policy.h"
 #include "daemon/schedule/plan_tuner.h"
@@ -17,6 +18,9 @@ std::string Name(const FusionPolicy& policy);
 // What the coordinator tells the nodes: all but what each measures for itself.
 v1::Plan DescribePlan(const CoordinatorStatus& status, const PlanTuner& tuner,
                       const FusionPolicy& policy);
+
+// Where flat_all_reduce_bytes comes from: whether it was ringd's choice, and then from what.
+void DescribeFlat(bool chosen, const StoredTrial& tried, v1::LinkFigures& link);
 
 }  // namespace ringd
 

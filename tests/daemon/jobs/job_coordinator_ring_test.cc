@@ -33,7 +33,7 @@ struct World {
 
   static LinkId LinkOf(int node) { return LinkId(static_cast<std::uint64_t>(node + 1)); }
 
-  v1::LinkProbe ProbeOf(int node) {
+  v1::ProbedNodes ProbeOf(int node) {
     return nodes.Last(LinkOf(node), &v1::CoordinatorMessage::has_link_probe,
                       &v1::CoordinatorMessage::link_probe);
   }
@@ -95,7 +95,7 @@ TEST_CASE(
   CHECK(world.coordinator.NeedsTicks());
   CHECK_FALSE(world.coordinator.Open());
   for (int node = 0; node < 4; ++node) {
-    const v1::LinkProbe probe = world.ProbeOf(node);
+    const v1::ProbedNodes probe = world.ProbeOf(node);
     CHECK(probe.node_index() == node);
     CHECK(probe.wire_id() != 77);
     REQUIRE(probe.node_names_size() == 4);
