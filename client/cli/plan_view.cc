@@ -16,6 +16,11 @@
 namespace ringd::cli {
 namespace {
 
+std::string LocalMinute(std::uint64_t unix_seconds) {
+  const absl::Time time = absl::FromUnixSeconds(static_cast<std::int64_t>(unix_seconds));
+  return absl::FormatTime("%Y-%m-%d %H:%M", time, absl::LocalTimeZone());
+}
+
 std::string DescribeFusion(const std::string& fusion) {
   if (fusion == "learned") return "learned: planned from measurements";
   if (fusion == "pinned") return "pinned: planned once, then left alone";
@@ -60,6 +65,17 @@ std::string DescribeAlgorithms(const v1::LinkFigures& link) {
   return absl::StrCat(text, text.empty() ? "all by a ring" : "above by a ring");
 }
 
+// "64 B 95 / 180, 1 KiB 110 / 190 us through one node / by recursive doubling, 2026-11-21 20:15".
+std::string DescribeTrial(const v1::LinkFigures& link) {
+  const auto times = [](std::string* out, const v1::AllReduceTimes& tried) {
+    absl::StrAppend(out, HumanBytes(static_cast<double>(tried.bytes())), " ",
+                    HumanNumber(tried.flat_us()), " / ", HumanNumber(tried.doubling_us()));
+  };
+  return absl::StrCat(absl::StrJoin(link.tried(), ", ", times),
+                      " us through one node / by recursive doubling, ",
+                      LocalMinute(link.tried_unix_seconds()));
+}
+
 std::string Label(absl::string_view label, absl::string_view text) {
   return absl::StrFormat("  %-15s %s\n", label, text);
 }
@@ -96,10 +112,8 @@ std::string DescribeRing(const v1::Communicator& communicator) {
   if (source == "setting") return "in the order of the setting ring_order";
   std::string text = source == "measured" ? "follows the measured links" : "in the order of ranks";
   if (communicator.links_measured_unix_seconds() == 0) return text;
-  const auto measured =
-      absl::FromUnixSeconds(static_cast<std::int64_t>(communicator.links_measured_unix_seconds()));
   return absl::StrCat(text, source == "measured" ? "" : ", though links were measured", ", ",
-                      absl::FormatTime("%Y-%m-%d %H:%M", measured, absl::LocalTimeZone()));
+                      LocalMinute(communicator.links_measured_unix_seconds()));
 }
 
 // Of many nodes only what the ring takes.
@@ -133,8 +147,11 @@ std::string RenderPlan(const v1::Communicator& communicator, bool colours) {
       Label("plan", absl::StrCat(DescribeOrigin(plan), ", epoch ", plan.schedule_epoch())),
       Label("link", DescribeLink(plan.link())),
       Label("an operation", absl::StrCat(HumanNumber(plan.link().overhead_us()), " us besides; ",
-                                         DescribeAlgorithms(plan.link()))),
-      Label("ring", DescribeRing(communicator)));
+                                         DescribeAlgorithms(plan.link()))));
+  if (!plan.link().tried().empty()) {
+    absl::StrAppend(&out, Label("small ones took", DescribeTrial(plan.link())));
+  }
+  absl::StrAppend(&out, Label("ring", DescribeRing(communicator)));
   if (!communicator.measured_links().empty()) {
     absl::StrAppend(&out, LinkTable(communicator, colours));
   }

@@ -57,7 +57,7 @@ struct Config {
   // ---- schedule and transport ----
   // Names of nodes: those of a job that are named come in this order in its ring, the others behind them.
   std::vector<std::string> ring_order;
-  // The links between the nodes of a job are measured, and its ring follows them.
+  // Before a job begins its nodes measure: the links between them, which its ring follows, and small all-reduces.
   bool measure_links = true;
   std::string fusion = "learned";  // see fusion_setting.h
   std::uint64_t fusion_threshold = std::uint64_t{64} << 20;
@@ -74,7 +74,7 @@ struct Config {
   std::string congestion_control = "auto";  // of TCP between nodes; see TransportOptions
   std::uint64_t chunk_bytes = std::uint64_t{128} << 10;
   // All-reduces over a few nodes go through one of them up to this size times the others' number.
-  std::uint64_t flat_all_reduce_bytes = std::uint64_t{32} << 10;
+  std::uint64_t flat_all_reduce_bytes = kAutoBytes;
   // Up to these sizes a latency-optimal algorithm is used instead of the ring; at most chunk_bytes.
   std::uint64_t small_all_reduce_bytes = kAutoBytes;
   std::uint64_t small_broadcast_bytes = std::uint64_t{32} << 10;

@@ -73,8 +73,9 @@ std::vector<Setting> MakeTable() {
        "names of nodes in the order in which a job's ring is to pass through them; others come "
        "behind"},
       {"measure_links", Kind::kSwitch, &C::measure_links,
-       "measure the links between the nodes of a job (4 to 32 of them; once a day; a fraction of a "
-       "second), and let its ring follow them where ring_order says nothing"},
+       "before a job begins (once a day for its nodes; a fraction of a second), measure the links "
+       "between 4 to 32 nodes, and let the ring follow them where ring_order says nothing; try "
+       "small all-reduces of 3 to 16 nodes, for flat_all_reduce_bytes"},
       {"fusion", Kind::kFusion, &C::fusion,
        "which tensors travel together: learned (planned from measurements), pinned (planned once), "
        "a size "
@@ -104,9 +105,10 @@ std::vector<Setting> MakeTable() {
        "place of bbr, whose pauses add up around a ring; or a name"},
       {"chunk_bytes", Kind::kBytes, &C::chunk_bytes,
        "piece of a bucket moved between nodes in one step", kKiB, 128 * kKiB},
-      {"flat_all_reduce_bytes", Kind::kBytes, &C::flat_all_reduce_bytes,
-       "all-reduces over 3 to 16 nodes go through one node if it receives at most this", 0,
-       256 * kKiB},
+      {"flat_all_reduce_bytes", Kind::kBytesOrAuto, &C::flat_all_reduce_bytes,
+       "all-reduces over 3 to 16 nodes go through one node if it receives at most this; auto: what "
+       "is faster where the job's nodes have tried both ways (measure_links), 32KiB else",
+       0, 256 * kKiB},
       {"small_all_reduce_bytes", Kind::kBytesOrAuto, &C::small_all_reduce_bytes,
        "other all-reduces up to this size take recursive doubling, larger ones the ring; auto: "
        "what is faster "

@@ -185,6 +185,7 @@ JobCoordinator* Engine::OpenCoordinator(const Job::Options& job) {
   options.fusion_threshold_bytes = options_.config.fusion_threshold;
   options.asked_threshold_bytes = job.fusion_threshold_bytes;
   options.plans = &plans_;
+  options.choose_flat_all_reduces = options_.config.flat_all_reduce_bytes == kAutoBytes;
   options.choose_small_all_reduces = options_.config.small_all_reduce_bytes == kAutoBytes;
   options.ring_order = options_.config.ring_order;
   options.measure_links = options_.config.measure_links && transport_ != nullptr;

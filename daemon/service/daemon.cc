@@ -31,7 +31,9 @@ EngineOptions MakeEngineOptions(const Config& config, const std::string& config_
   options.version = kRingdVersion;
   options.peer_address = peer_address;
   options.config_file = config_file;
-  options.algorithms.flat_all_reduce_bytes = config.flat_all_reduce_bytes;
+  if (config.flat_all_reduce_bytes != kAutoBytes) {
+    options.algorithms.flat_all_reduce_bytes = config.flat_all_reduce_bytes;
+  }
   if (config.small_all_reduce_bytes != kAutoBytes) {
     options.algorithms.small_all_reduce_bytes = config.small_all_reduce_bytes;
   }

@@ -76,6 +76,22 @@ TEST_CASE("RenderPlans: names the algorithms that are in use") {
   CHECK_THAT(RenderPlans(reply, false), Contains("besides; all by a ring"));
 }
 
+TEST_CASE("RenderPlans: shows what small all-reduces took where they were tried") {
+  v1::CommunicatorsReply reply = Planned();
+  CHECK_THAT(RenderPlans(reply, false), !Contains("small ones took"));
+  v1::LinkFigures& link = *reply.mutable_communicators(0)->mutable_plan()->mutable_link();
+  link.set_tried_unix_seconds(1'790'000'000);
+  for (const std::uint64_t bytes : {64, 1024}) {
+    v1::AllReduceTimes* tried = link.add_tried();
+    tried->set_bytes(bytes);
+    tried->set_flat_us(95);
+    tried->set_doubling_us(180);
+  }
+  CHECK_THAT(RenderPlans(reply, false),
+             Contains("small ones took 64 B 95 / 180, 1 KiB 95 / 180 us through one node / by "
+                      "recursive doubling, 2026-09-2"));
+}
+
 TEST_CASE(
     "RenderPlans: says where the order of the ring comes from, and shows the measured links") {
   v1::CommunicatorsReply reply = Planned();

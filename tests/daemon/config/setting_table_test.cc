@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace ringd {
 namespace {
@@ -71,14 +72,19 @@ TEST_CASE("AssignSetting: lists are split at commas, modes are octal") {
 }
 
 TEST_CASE("AssignSetting: a size that may be chosen for the user can be given or left to ringd") {
-  const Setting& setting = *FindSetting("small_all_reduce_bytes");
+  const auto [key, field] =
+      GENERATE(std::pair("small_all_reduce_bytes", &Config::small_all_reduce_bytes),
+               std::pair("flat_all_reduce_bytes", &Config::flat_all_reduce_bytes));
+  const Setting& setting = *FindSetting(key);
   Config config;
   CHECK(FormatSetting(setting, config) == "\"auto\"");
   CHECK(AssignSetting(setting, "16KiB", config).ok());
-  CHECK(config.small_all_reduce_bytes == 16 << 10);
+  CHECK(config.*field == 16 << 10);
   CHECK(FormatSetting(setting, config) == "\"16KiB\"");
+  CHECK(AssignSetting(setting, "0", config).ok());
+  CHECK(config.*field == 0);
   CHECK(AssignSetting(setting, "auto", config).ok());
-  CHECK(config.small_all_reduce_bytes == kAutoBytes);
+  CHECK(config.*field == kAutoBytes);
 }
 
 TEST_CASE("SuggestSetting: finds the near miss and stays silent about strangers") {
