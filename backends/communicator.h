@@ -2,6 +2,7 @@
 #ifndef RINGD_BACKENDS_COMMUNICATOR_H_
 #define RINGD_BACKENDS_COMMUNICATOR_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -29,6 +30,13 @@ struct AlgorithmOptions {
   // Rounded down to a multiple of 64 and into 64 .. 131072; the two thresholds above are at most this.
   std::uint32_t chunk_bytes = 128 * 1024;
 };
+
+inline constexpr std::uint32_t kMaxChunkBytes = 128 * 1024;
+
+// As blocks are really cut.
+constexpr std::uint32_t ChunkBytesOf(const AlgorithmOptions& options) noexcept {
+  return std::clamp(options.chunk_bytes, 64u, kMaxChunkBytes) / 64 * 64;
+}
 
 // How many operations a communicator takes at once; TryPost answers false beyond it. More than the
 // learned buckets that a coordinator hands out, since nodes start those in different orders.

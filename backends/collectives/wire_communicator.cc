@@ -9,8 +9,10 @@
 namespace ringd {
 namespace {
 
+static_assert(kMaxChunkBytes == kMaxPayloadBytes, "a chunk is one message");
+
 AlgorithmOptions Normalised(AlgorithmOptions options) {
-  options.chunk_bytes = std::clamp(options.chunk_bytes, 64u, kMaxPayloadBytes) / 64 * 64;
+  options.chunk_bytes = ChunkBytesOf(options);
   // Small all-reduces are one message. A flat one has at least two senders.
   options.flat_all_reduce_bytes =
       std::min<std::uint64_t>(options.flat_all_reduce_bytes, 2 * kMaxPayloadBytes);

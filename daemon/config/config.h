@@ -11,6 +11,8 @@ namespace ringd {
 
 // Of a size: what is measured decides.
 inline constexpr std::uint64_t kAutoBytes = UINT64_MAX;
+// Of a number: the machine decides.
+inline constexpr std::uint64_t kAutoCount = UINT64_MAX;
 
 // Plain values; made by LoadConfig and constant afterwards. Every field is a row of the table in
 // setting_table.cc, which names its key, what is allowed and the words of --help; the comments here
@@ -64,6 +66,8 @@ struct Config {
   bool learn_schedule = true;
   // How long the engine looks for work before it sleeps.
   std::chrono::nanoseconds spin = std::chrono::microseconds(50);
+  // Threads that sum the ranks of this node, for jobs over several nodes, beside the engine.
+  std::uint64_t reducer_threads = kAutoCount;
   std::string backend = "ucx";  // or "none": only jobs with all their ranks on this node
   // In UCX's words (UCX_TLS).
   std::string transports = "tcp,self";

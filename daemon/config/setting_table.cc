@@ -87,6 +87,11 @@ std::vector<Setting> MakeTable() {
        "learn a job's order of tensors, and then start buckets without negotiation"},
       {"spin", Kind::kDuration, &C::spin, "how long the engine looks for work before it sleeps", 0,
        Nanos(std::chrono::seconds(1))},
+      {"reducer_threads", Kind::kCountOrAuto, &C::reducer_threads,
+       "threads that sum the tensors of this node's ranks for the engine, in jobs over several "
+       "nodes; "
+       "auto: one for each 8 processors, at most 4",
+       0, 64},
       {"backend",
        Kind::kChoice,
        &C::backend,

@@ -28,6 +28,7 @@ enum class SettingKind : std::uint8_t {
   kCount,       // an integer
   kPowerOfTwo,  // an integer
   kMode,        // permission bits, octal
+  kCountOrAuto,  // an integer, or "auto"
   kBytes,
   kBytesOrAuto,  // a size, or "auto"
   kDuration,

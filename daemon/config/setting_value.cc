@@ -37,6 +37,7 @@ bool HasControlCharacter(absl::string_view text) {
 absl::StatusOr<std::uint64_t> ParseNumber(const Setting& setting, absl::string_view text) {
   std::uint64_t value = 0;
   if (setting.kind == SettingKind::kBytesOrAuto && text == kAutoWord) return kAutoBytes;
+  if (setting.kind == SettingKind::kCountOrAuto && text == kAutoWord) return kAutoCount;
   if (setting.kind == SettingKind::kBytes || setting.kind == SettingKind::kBytesOrAuto) {
     absl::StatusOr<std::uint64_t> bytes = ParseBytes(text);
     if (!bytes.ok()) return setting.kind == SettingKind::kBytes ? bytes : Refuse(setting);
@@ -77,9 +78,13 @@ absl::Status CheckText(const Setting& setting, absl::string_view text) {
   }
 }
 
+bool IsAuto(const Setting& setting, std::uint64_t value) {
+  return (setting.kind == SettingKind::kBytesOrAuto && value == kAutoBytes) ||
+         (setting.kind == SettingKind::kCountOrAuto && value == kAutoCount);
+}
+
 std::string FormatNumber(const Setting& setting, std::uint64_t value) {
-  if (setting.kind == SettingKind::kBytesOrAuto && value == kAutoBytes)
-    return std::string(kAutoWord);
+  if (IsAuto(setting, value)) return std::string(kAutoWord);
   if (setting.kind == SettingKind::kBytes || setting.kind == SettingKind::kBytesOrAuto) {
     return FormatBytes(value);
   }
@@ -127,6 +132,9 @@ std::string AllowedValues(const Setting& setting) {
       return "permission bits in octal, such as \"0660\"";
     case SettingKind::kCount:
       return absl::StrCat("a whole number between ", setting.minimum, " and ", setting.maximum);
+    case SettingKind::kCountOrAuto:
+      return absl::StrCat("auto, or a whole number between ", setting.minimum, " and ",
+                          setting.maximum);
     case SettingKind::kPowerOfTwo:
       return absl::StrCat("a power of two between ", setting.minimum, " and ", setting.maximum);
     case SettingKind::kBytes:
@@ -199,7 +207,8 @@ std::string FormatSetting(const Setting& setting, const Config& config) {
           [&](bool Config::*field) { return std::string(config.*field ? "true" : "false"); },
           [&](std::uint64_t Config::*field) {
             const std::string text = FormatNumber(setting, config.*field);
-            const bool is_text = setting.kind == SettingKind::kBytes ||
+            const bool is_text = IsAuto(setting, config.*field) ||
+                                 setting.kind == SettingKind::kBytes ||
                                  setting.kind == SettingKind::kBytesOrAuto ||
                                  setting.kind == SettingKind::kMode;
             return is_text ? Quote(text) : text;

@@ -19,6 +19,12 @@ constexpr auto kIdleInterval = std::chrono::milliseconds(1000);
 // While it spins, the engine looks at its descriptors this often.
 constexpr auto kLookInterval = std::chrono::microseconds(500);
 
+int ReducerThreads(const Config& config) {
+  return config.reducer_threads == kAutoCount
+             ? DefaultReducerThreads(std::thread::hardware_concurrency())
+             : static_cast<int>(config.reducer_threads);
+}
+
 }  // namespace
 
 Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport, PeerNetwork* network)
@@ -26,10 +32,12 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport, Peer
       started_(Clock::now()),
       transport_(std::move(transport)),
       network_(network),
+      reducers_(transport_ == nullptr ? 0 : ReducerThreads(options_.config)),
       plans_(options_.config.state_dir),
       links_(std::make_unique<LinkSwitch>(network)) {
   events_.Add(commands_.event_fd(), EventKind::kCommands);
   if (transport_ != nullptr) events_.Add(transport_->event_fd(), EventKind::kTransport);
+  events_.Add(reducers_.event_fd(), EventKind::kReducers);
   network_->SetEvents(this);
 }
 
@@ -39,6 +47,10 @@ Engine::~Engine() {
 }
 
 void Engine::Start() {
+  if (const int count = reducers_.thread_count(); count > 0) {
+    LogInfo(absl::StrCat(count, count == 1 ? " reducer thread sums" : " reducer threads sum",
+                         " the tensors of this node's ranks"));
+  }
   running_ = true;
   thread_ = std::thread([this] {
     ::pthread_setname_np(::pthread_self(), "ringd-engine");
@@ -148,6 +160,9 @@ void Engine::HandleEvents(std::chrono::milliseconds timeout) {
       case EventKind::kCommands:
       case EventKind::kTransport:
         break;  // Turn() looks at both.
+      case EventKind::kReducers:
+        reducers_.DrainEventFd();  // Turn() asks again for what was not ready.
+        break;
       case EventKind::kDoorbell:
         if (found != sessions_.end()) found->second.session->DrainEventFd();
         break;

@@ -22,6 +22,7 @@
 #include "daemon/engine/engine_control.h"
 #include "daemon/engine/event_poll.h"
 #include "daemon/engine/link_switch.h"
+#include "daemon/execution/reducer_pool.h"
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/job_coordinator.h"
 #include "daemon/jobs/plan_store.h"
@@ -127,6 +128,7 @@ class Engine final : public EngineControl, private PeerEvents {
   PeerNetwork* network_;
   CommandQueue commands_;
   EventPoll events_;
+  ReducerPool reducers_;  // before the jobs that give it work
   std::thread thread_;
 
   std::atomic<bool> stopping_{false};

@@ -130,6 +130,7 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_poin
       OrDefault(request.operation_timeout_ms(), options_.config.operation_timeout);
   options.fusion_threshold_bytes = request.fusion_threshold_bytes();
   options.weight = JobWeightOrDefault(request.weight());
+  options.reducers = reducers_.thread_count() > 0 ? &reducers_ : nullptr;
   const bool coordinates_here = request.size() == request.local_size() ||
                                 options.rendezvous.empty() ||
                                 options.rendezvous == options_.peer_address;

@@ -164,6 +164,33 @@ const std::byte* BucketMemory::AddLast(std::byte* buffer, std::size_t begin, std
   return whole.has_value() ? whole->members[0].destination + whole->offset : buffer + begin;
 }
 
+bool BucketMemory::SumsExactly(DataType type) noexcept {
+  return !IsFloatingPoint(type) || SizeOf(type) >= sizeof(float);
+}
+
+void BucketMemory::CombineWithSum(std::byte* buffer, std::size_t begin, std::size_t end,
+                                  const std::byte* partial, bool last) const noexcept {
+  ForEachOverlap(begin, end, [&](const Piece& piece) {
+    std::byte* const sum = buffer + piece.begin();
+    const void* const sources[] = {sum, partial + (piece.begin() - begin)};
+    void* const destinations[] = {sum};
+    ReduceManyToMany(layout_.data_type(), layout_.op(), sources, destinations, piece.elements,
+                     last ? piece.tensor.postscale : Scaling{}, Streaming::kCached);
+  });
+}
+
+void BucketMemory::AddToSum(std::byte* buffer, std::size_t begin, std::size_t end,
+                            const std::byte* partial) const noexcept {
+  CombineWithSum(buffer, begin, end, partial, /*last=*/false);
+}
+
+const std::byte* BucketMemory::AddLastToSum(std::byte* buffer, std::size_t begin, std::size_t end,
+                                            const std::byte* partial) const noexcept {
+  CombineWithSum(buffer, begin, end, partial, /*last=*/true);
+  // The destinations are not in the caches, unlike the buffer's chunk, so they are not read again.
+  return Distribute(buffer, begin, end, buffer + begin, /*keep=*/true);
+}
+
 void BucketMemory::Finish(std::byte* buffer, std::size_t begin, std::size_t end) const noexcept {
   ForEachOverlap(begin, end, [&](const Piece& piece) {
     Scale(layout_.data_type(), buffer + piece.begin(), piece.elements, piece.tensor.postscale);

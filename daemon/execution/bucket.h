@@ -69,6 +69,8 @@ class BucketMemory {
   BucketMemory(const BucketLayout& layout, int member_count, std::vector<TensorBuffers> buffers,
                int root_member);
 
+  std::size_t member_count() const noexcept { return member_count_; }
+
   // The node's input where it lies in one piece as it is; else null, and it must be packed.
   const std::byte* Source(std::size_t begin, std::size_t end) const noexcept;
   // All members' sources, combined (or the root's, copied) into `buffer`.
@@ -80,6 +82,14 @@ class BucketMemory {
   // result lies in one piece at its destination. Returns where it does.
   const std::byte* AddLast(std::byte* buffer, std::size_t begin, std::size_t end,
                            const std::byte* partial) const noexcept;
+  // The same two where `buffer` has the sources combined already, from Pack(). Their bits are the same,
+  // but for the types of which SumsExactly() is false.
+  void AddToSum(std::byte* buffer, std::size_t begin, std::size_t end,
+                const std::byte* partial) const noexcept;
+  const std::byte* AddLastToSum(std::byte* buffer, std::size_t begin, std::size_t end,
+                                const std::byte* partial) const noexcept;
+  // False of the floats narrower than float32, which one pass combines in float32 and rounds once.
+  static bool SumsExactly(DataType type) noexcept;
   // Scales what is in `buffer` and copies it into all destinations.
   void Finish(std::byte* buffer, std::size_t begin, std::size_t end) const noexcept;
   // Copies a result, scaled already, into all destinations. If it is to be kept, returns where it
@@ -105,7 +115,10 @@ class BucketMemory {
   // Combines `partial`, unless null, and all members' sources.
   void Combine(const Piece& piece, const std::byte* partial, std::span<void* const> destinations,
                Scaling scaling, Streaming streaming) const noexcept;
-  // The same into all destinations, postscaled, and `further`, unless null.
+  // `buffer` becomes what it has op `partial`; scaled, if it is the last.
+  void CombineWithSum(std::byte* buffer, std::size_t begin, std::size_t end,
+                      const std::byte* partial, bool last) const noexcept;
+  // Combines the same into all destinations, postscaled, and `further`, unless null.
   void CombineToAll(const Piece& piece, const std::byte* partial, std::byte* further,
                     Streaming streaming) const noexcept;
 

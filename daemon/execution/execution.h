@@ -10,6 +10,8 @@
 #include "backends/collective_request.h"
 #include "daemon/execution/bucket.h"
 #include "daemon/execution/buffer_pool.h"
+#include "daemon/execution/local_sums.h"
+#include "daemon/execution/reducers.h"
 #include "daemon/schedule/node_scheduler.h"
 #include "proto/base/clock.h"
 #include "proto/types/ids.h"
@@ -17,9 +19,10 @@
 namespace ringd {
 
 // Gives the backend the ranks' input and hands them the result piece by piece when it asks, so that this
-// overlaps with the transfer.
+// overlaps with the transfer. Of large all-reduces of several local ranks, reducers sum the input ahead.
 //
-// Thread safety: none; the engine thread drives it, and the backend calls it on that thread.
+// Thread safety: none; the engine thread drives it, and the backend calls it on that thread. What
+//   reducers share with it is in LocalSums.
 // Ownership: holds the fusion buffer; the arenas belong to the sessions, which the communicator keeps alive
 //   as long as this object is.
 // Invariant: no byte of a destination changes before every node has contributed to it. So an operation that
@@ -29,6 +32,10 @@ class Execution final : public BufferStages {
  public:
   Execution(OperationId id, TensorList tensors, std::shared_ptr<const BucketLayout> layout,
             BucketMemory memory, Clock::time_point now);
+  // Waits for reducers unless Quiet(): for the length of one chunk's pass.
+  ~Execution() override;
+  Execution(const Execution&) = delete;
+  Execution& operator=(const Execution&) = delete;
 
   OperationId id() const noexcept { return id_; }
   const TensorList& tensors() const noexcept { return tensors_; }
@@ -38,6 +45,17 @@ class Execution final : public BufferStages {
   // Takes the buffer for the wire; requires its size to be layout().bytes().
   void UseBuffer(PooledBuffer buffer) noexcept { buffer_ = std::move(buffer); }
   CollectiveRequest Request(NodeIndex root) noexcept;
+
+  // Lets reducers sum ahead, if that pays and bits don't depend on it. With the buffer and before the
+  // request is posted. `reducers` must live longer.
+  void PrepareSums(Reducers& reducers, const RingPlace& place);
+  // They may begin. Once it has been posted.
+  void OfferSums();
+  // They begin nothing more. When it is cancelled or has failed.
+  void WithdrawSums() noexcept;
+  // No reducer touches its memory: always so of one that has succeeded, soon of one that is withdrawn.
+  bool Quiet() const noexcept { return sums_ == nullptr || sums_->Quiet(); }
+
   const std::byte* Input(std::size_t begin, std::size_t end) noexcept override;
   bool AddInput(std::size_t begin, std::size_t end, const std::byte* partial) noexcept override;
   const std::byte* AddLastInput(std::size_t begin, std::size_t end,
@@ -47,12 +65,16 @@ class Execution final : public BufferStages {
                             bool keep) noexcept override;
 
  private:
+  LocalSums::Answer TakeSum(std::size_t begin, std::size_t end) noexcept;
+
   OperationId id_;
   TensorList tensors_;
   std::shared_ptr<const BucketLayout> layout_;
   BucketMemory memory_;
   Clock::time_point started_;
   PooledBuffer buffer_;
+  Reducers* reducers_ = nullptr;
+  std::shared_ptr<LocalSums> sums_;  // null: nobody sums ahead
 };
 
 }  // namespace ringd

@@ -279,6 +279,7 @@ void Job::OnMembership(const v1::Membership& message) {
   JobCommunicator::Options options;
   options.id = options_.communicator;
   options.job_id = options_.job_id;
+  options.reducers = options_.reducers;
   options.scheduler.first_rank =
       membership_->nodes[static_cast<std::size_t>(membership_->self.value())].ranks.front().rank;
   communicator_ = std::make_unique<JobCommunicator>(

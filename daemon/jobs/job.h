@@ -57,6 +57,7 @@ class Job {
     std::chrono::nanoseconds operation_timeout{};  // 0: none
     std::uint64_t fusion_threshold_bytes = 0;      // that the ranks ask for; 0: none
     std::uint32_t weight = kMinJobWeight;
+    Reducers* reducers = nullptr;  // null: there are none; else must outlive the job
   };
   enum class State { kJoining, kRunning, kFailed };
 

@@ -249,9 +249,26 @@ void JobCommunicator::Cancel(OperationId id) {
   if (found->second.posted) {
     if (id.channel == 0) negotiated_bytes_ -= found->second.execution->layout().bytes();
     way_.wire->Cancel(id);
-    released_.emplace(id, std::move(found->second.execution));
+    Release(id, std::move(found->second.execution), /*by_backend=*/false);
   }
   running_.erase(found);
+}
+
+void JobCommunicator::Release(OperationId id, std::unique_ptr<Execution> execution,
+                              bool by_backend) {
+  execution->WithdrawSums();
+  released_.emplace(id, Released{std::move(execution), by_backend});
+}
+
+bool JobCommunicator::ReducersLinger() const noexcept {
+  return std::any_of(released_.begin(), released_.end(),
+                     [](const auto& entry) { return !entry.second.execution->Quiet(); });
+}
+
+void JobCommunicator::DropReleased() {
+  std::erase_if(released_, [](const auto& entry) {
+    return entry.second.by_backend && entry.second.execution->Quiet();
+  });
 }
 
 void JobCommunicator::Finish(const Execution& execution, Clock::time_point now) {
@@ -290,7 +307,7 @@ void JobCommunicator::Fail(const absl::Status& cause) {
   failure_ = cause;
   if (way_.wire != nullptr) way_.wire->Abort(cause.message());
   for (auto& [id, running] : running_) {
-    if (running.posted) released_.emplace(id, std::move(running.execution));
+    if (running.posted) Release(id, std::move(running.execution), /*by_backend=*/false);
   }
   running_.clear();
   to_post_.clear();

@@ -19,6 +19,7 @@
 #include "backends/communicator.h"
 #include "daemon/execution/buffer_pool.h"
 #include "daemon/execution/execution.h"
+#include "daemon/execution/reducers.h"
 #include "daemon/jobs/coordinator_link.h"
 #include "daemon/jobs/fifo_queue.h"
 #include "daemon/jobs/local_group.h"
@@ -61,6 +62,7 @@ class JobCommunicator final : private LocalRankView {
     CommunicatorId id;
     std::string job_id;  // for the log
     NodeSchedulerConfig scheduler;
+    Reducers* reducers = nullptr;  // null: there are none; else must outlive this
   };
 
   // How the ranks' data comes together: exactly one is not null.
@@ -146,6 +148,11 @@ class JobCommunicator final : private LocalRankView {
     bool has_buffer = false;
     bool posted = false;
   };
+  // Memory that nobody's result will be in, until nobody uses it.
+  struct Released {
+    std::unique_ptr<Execution> execution;
+    bool by_backend = false;  // it has let go
+  };
   struct CachedLayout {
     TensorList tensors;  // compared by pointer: the scheduler hands out the same list for a bucket
     std::shared_ptr<const BucketLayout> layout;
@@ -158,6 +165,10 @@ class JobCommunicator final : private LocalRankView {
   bool TakeActions(Clock::time_point now);
   absl::Status Start(const StartOperation& start, Clock::time_point now);
   void Cancel(OperationId id);
+  void Release(OperationId id, std::unique_ptr<Execution> execution, bool by_backend);
+  void DropReleased();
+  // A reducer still reads tensors of which another operation may be about to write the results.
+  bool ReducersLinger() const noexcept;
   void Retire(std::uint32_t channel);
   std::shared_ptr<const BucketLayout> LayoutOf(const StartOperation& start);
   void CompleteTensor(TensorHandle handle, const absl::Status& status);
@@ -186,8 +197,8 @@ class JobCommunicator final : private LocalRankView {
   BufferPool buffers_;  // before those who borrow from it
   std::unordered_map<OperationId, Running> running_;
   std::list<OperationId> to_post_;  // in the order in which they were started
-  // Cancelled or failed, but the backend may still read or write the buffer.
-  std::unordered_map<OperationId, std::unique_ptr<Execution>> released_;
+  // Cancelled or failed, but the backend or reducers may still read or write its memory.
+  std::unordered_map<OperationId, Released> released_;
 
   std::size_t negotiated_bytes_ = 0;  // fusion buffers of posted operations of channel 0
 

@@ -17,6 +17,7 @@ constexpr std::size_t kMaxNegotiatedBytes = std::size_t{1} << 30;
 absl::StatusOr<std::size_t> JobCommunicator::PostToWire(Clock::time_point now) {
   std::size_t work = 0;
   bool negotiated_wait = false;
+  if (ReducersLinger()) return work;  // For a chunk's pass; then they wake us.
   for (auto it = to_post_.begin(); it != to_post_.end();) {
     const OperationId id = *it;
     Running& running = running_.at(id);
@@ -46,6 +47,12 @@ absl::StatusOr<std::size_t> JobCommunicator::PostToWire(Clock::time_point now) {
       }
       running.execution->UseBuffer(std::move(buffer));
       running.has_buffer = true;
+      if (options_.reducers != nullptr) {
+        const RingPlace place{.node_count = static_cast<std::uint32_t>(membership_->node_count()),
+                              .self = static_cast<std::uint32_t>(membership_->self.value()),
+                              .chunk_bytes = ChunkBytesOf(membership_->algorithms)};
+        running.execution->PrepareSums(*options_.reducers, place);
+      }
     }
     const Registration& first = *tensors_[running.execution->tensors()->front().value()]
                                      .queues.front()
@@ -54,6 +61,7 @@ absl::StatusOr<std::size_t> JobCommunicator::PostToWire(Clock::time_point now) {
     const NodeIndex root = membership_->NodeOf(first.meta.root_rank);
     if (!way_.wire->TryPost(running.execution->Request(root))) break;
     running.posted = true;
+    running.execution->OfferSums();
     meter_.OnPosted();
     if (id.channel == 0) negotiated_bytes_ += bytes;
     it = to_post_.erase(it);
@@ -75,13 +83,18 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceWire(Clock::time_point now) 
       const auto found = running_.find(completion.id);
       if (found == running_.end() || completion.outcome != CollectiveOutcome::kDone) {
         // The backend touches its buffer no more.
-        released_.erase(completion.id);
         meter_.OnAbandoned();
-        if (found == running_.end()) continue;
+        if (found == running_.end()) {
+          if (const auto released = released_.find(completion.id); released != released_.end()) {
+            released->second.by_backend = true;
+          }
+          continue;
+        }
         if (failure.ok() && !failed()) failure = DescribeOutcome(completion);
         if (completion.id.channel == 0) {
           negotiated_bytes_ -= found->second.execution->layout().bytes();
         }
+        Release(completion.id, std::move(found->second.execution), /*by_backend=*/true);
         running_.erase(found);
         continue;
       }
@@ -92,6 +105,7 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceWire(Clock::time_point now) 
       Finish(*done, Clock::now());
     }
   }
+  DropReleased();
   CountBusy(now);
   if (!failure.ok()) return failure;
   if (!failed()) {

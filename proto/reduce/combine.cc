@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 namespace ringd {
 namespace {
@@ -20,8 +19,8 @@ void CombineContributions(DataType type, ReduceOp op, double prescale, const voi
   if (prescale == 1.0 && sources.size() <= kSourcesPerPass) {
     std::array<const void*, kSourcesPerPass + 1> all;
     std::size_t used = 0;
-    if (partial != nullptr) all[used++] = partial;
     for (const void* source : sources) all[used++] = source;
+    if (partial != nullptr) all[used++] = partial;
     ReduceManyToMany(type, op, std::span(all.data(), used), destinations, count, postscale,
                      streaming);
     return;
@@ -33,13 +32,15 @@ void CombineContributions(DataType type, ReduceOp op, double prescale, const voi
   for (std::size_t done = 0; done < count; done += step) {
     const std::size_t elements = std::min(step, count - done);
     const std::size_t at = done * element;
-    bool first = partial == nullptr;
-    if (!first) std::memcpy(sum, static_cast<const std::byte*>(partial) + at, elements * element);
+    bool first = true;
     for (const void* source : sources) {
       CopyScaled(type, first ? sum : addend, static_cast<const std::byte*>(source) + at, elements,
                  Scaling{prescale, 1}, Streaming::kCached);
       if (!first) ReduceInto(type, op, sum, addend, elements);
       first = false;
+    }
+    if (partial != nullptr) {
+      ReduceInto(type, op, sum, static_cast<const std::byte*>(partial) + at, elements);
     }
     for (void* destination : destinations) {
       CopyScaled(type, static_cast<std::byte*>(destination) + at, sum, elements, postscale,

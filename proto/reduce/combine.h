@@ -11,9 +11,11 @@
 
 namespace ringd {
 
-// Every destination gets (partial[i] op sources[0][i] * prescale op sources[1][i] * prescale op ...) scaled
-// by `postscale`. `partial` may be null: then it is left out. `sources` must not be empty; a destination may
-// be exactly one of the sources, or `partial`. One pass over memory, but for prescales other than 1 and more
+// Every destination gets (sources[0][i] * prescale op sources[1][i] * prescale op ... op partial[i]) scaled
+// by `postscale`, from left to right: so it makes no difference to the bits of a type that is not rounded
+// within one call (see reduce.h) whether the sources were combined before `partial` came. `partial` may be
+// null: then it is left out. `sources` must not be empty; a destination may be exactly one of the sources,
+// or `partial`. One pass over memory, but for prescales other than 1 and more
 // than 16 sources, which go piece by piece through the first-level cache.
 //
 // Thread safety and errors: as ReduceManyToMany.

@@ -13,8 +13,8 @@ PROGRAMS = Path(__file__).parent / "programs"
 LAYOUTS = [[2], [4], [2, 2], [1, 2]]
 
 
-def run(cluster: Cluster, program: str, layout: list[int]) -> None:
-    cluster.start_nodes(len(layout))
+def run(cluster: Cluster, program: str, layout: list[int], **settings: object) -> None:
+    cluster.start_nodes(len(layout), **settings)
     job = cluster.start_job((PROGRAMS / program).read_text(), layout)
     job.expect_success(150)
     assert all("all is well" in rank.output for rank in job.ranks), job.transcript()
@@ -24,6 +24,14 @@ def run(cluster: Cluster, program: str, layout: list[int]) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_all_reduces(cluster: Cluster, layout: list[int]) -> None:
     run(cluster, "all_reduces.py", layout)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("reducer_threads", [0, 2])
+def test_large_sums_of_several_ranks_on_each_node(cluster: Cluster, reducer_threads: int) -> None:
+    run(cluster, "large_sums.py", [3, 3], reducer_threads=reducer_threads)
+    said = [" reducer threads sum " in node.output for node in cluster.nodes]
+    assert said == [reducer_threads > 0] * 2
 
 
 @pytest.mark.timeout(180)

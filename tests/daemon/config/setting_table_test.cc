@@ -49,6 +49,8 @@ TEST_CASE(
            Case{"fusion", "sometimes", "learned, pinned, off, or a size"},
            Case{"small_all_reduce_bytes", "129KiB", "auto, or a size"},
            Case{"small_all_reduce_bytes", "automatic", "auto, or a size"},
+           Case{"reducer_threads", "65", "auto, or a whole number between 0 and 64"},
+           Case{"reducer_threads", "some", "auto, or a whole number between 0 and 64"},
        }) {
     INFO(refused.key << " = " << refused.text);
     const Setting* setting = FindSetting(refused.key);
@@ -85,6 +87,17 @@ TEST_CASE("AssignSetting: a size that may be chosen for the user can be given or
   CHECK(config.*field == 0);
   CHECK(AssignSetting(setting, "auto", config).ok());
   CHECK(config.*field == kAutoBytes);
+}
+
+TEST_CASE("AssignSetting: a number that may be chosen for the user can be given or left to ringd") {
+  const Setting& setting = *FindSetting("reducer_threads");
+  Config config;
+  CHECK(FormatSetting(setting, config) == "\"auto\"");
+  CHECK(AssignSetting(setting, "0", config).ok());
+  CHECK(config.reducer_threads == 0);
+  CHECK(FormatSetting(setting, config) == "0");
+  CHECK(AssignSetting(setting, "auto", config).ok());
+  CHECK(config.reducer_threads == kAutoCount);
 }
 
 TEST_CASE("SuggestSetting: finds the near miss and stays silent about strangers") {

@@ -1,0 +1,141 @@
+#include "daemon/execution/local_sums.h"
+
+#include <algorithm>
+
+namespace ringd {
+namespace {
+
+// A claimed cell is summed in less time than the engine needs for this many, sums and results.
+constexpr std::uint32_t kLead = 1;
+
+}  // namespace
+
+LocalSums::LocalSums(const BucketMemory& memory, std::byte* buffer, std::size_t bytes,
+                     const RingPlace& place, bool own_block_only, Reducers& reducers)
+    : memory_(memory),
+      buffer_(buffer),
+      place_(place),
+      reducers_(reducers),
+      grid_(bytes, place.node_count, place.chunk_bytes),
+      chunks_per_block_(grid_.MaxChunkCount()),
+      cell_count_(std::size_t{place.node_count} * chunks_per_block_),
+      position_count_(own_block_only ? chunks_per_block_ : cell_count_),
+      states_(std::make_unique<std::atomic<State>[]>(cell_count_)),
+      engine_below_(std::make_unique<std::atomic<std::uint32_t>[]>(place.node_count)) {}
+
+LocalSums::Cell LocalSums::CellAt(std::uint64_t position) const noexcept {
+  const bool own_block_only = position_count_ < cell_count_;
+  std::uint64_t step = position / chunks_per_block_;
+  std::uint64_t chunk = position % chunks_per_block_;
+  // While the own block is sent, the one that is sent to us first comes in.
+  if (!own_block_only && position < 2 * std::uint64_t{chunks_per_block_}) {
+    step = position % 2;
+    chunk = position / 2;
+  }
+  const std::uint64_t block = (place_.self + place_.node_count - step) % place_.node_count;
+  return {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(chunk)};
+}
+
+std::uint32_t LocalSums::BlockOf(std::size_t byte) const noexcept {
+  std::uint32_t low = 0;
+  for (std::uint32_t high = place_.node_count; high - low > 1;) {
+    const std::uint32_t middle = low + (high - low) / 2;
+    (grid_.Block(middle).begin <= byte ? low : high) = middle;
+  }
+  return low;
+}
+
+LocalSums::Answer LocalSums::Take(std::size_t begin, std::size_t end) noexcept {
+  Answer all = Answer::kTaken;
+  bool whole = false;
+  for (std::size_t at = begin; at < end;) {
+    const std::uint32_t block = BlockOf(at);
+    const auto chunk =
+        static_cast<std::uint32_t>((at - grid_.Block(block).begin) / place_.chunk_bytes);
+    const ByteRange range = grid_.Chunk(block, chunk);
+    whole = range.begin == begin && range.end == end;
+    const Answer answer = TakeCell({block, chunk});
+    if (answer == Answer::kNotReady || whole) all = answer;
+    at = range.end;
+  }
+  return all;
+}
+
+LocalSums::Answer LocalSums::TakeCell(Cell cell) noexcept {
+  std::atomic<std::uint32_t>& below = engine_below_[cell.block];
+  if (const std::uint32_t limit = cell.chunk + 1 + kLead;
+      below.load(std::memory_order_relaxed) < limit) {
+    below.store(limit, std::memory_order_relaxed);
+  }
+  std::atomic<State>& state = states_[IndexOf(cell)];
+  // Acquire pairs with Finish: the sum is in the buffer, and the sources are read no more.
+  State seen = state.load(std::memory_order_acquire);
+  for (;;) {
+    switch (seen) {
+      case State::kFree:
+        if (state.compare_exchange_weak(seen, State::kTaken, std::memory_order_relaxed,
+                                        std::memory_order_acquire)) {
+          return Answer::kTaken;
+        }
+        break;
+      case State::kClaimed:
+        if (state.compare_exchange_weak(seen, State::kAwaited, std::memory_order_relaxed,
+                                        std::memory_order_acquire)) {
+          return Answer::kNotReady;
+        }
+        break;
+      case State::kAwaited:
+        return Answer::kNotReady;
+      case State::kSummed:
+        return Answer::kSummed;
+      case State::kTaken:
+        return Answer::kTaken;
+    }
+  }
+}
+
+void LocalSums::Close() noexcept {
+  // Reducers that come now find nothing; what is claimed will wake the engine.
+  next_position_.store(position_count_, std::memory_order_relaxed);
+  for (std::uint32_t block = 0; block < place_.node_count; ++block) {
+    const std::uint32_t chunks = grid_.ChunkCount(block);
+    for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) TakeCell({block, chunk});
+  }
+}
+
+bool LocalSums::Quiet() const noexcept {
+  // Acquire: who has seen the sum made may free what it was made of.
+  return std::none_of(
+      states_.get(), states_.get() + cell_count_, [](const std::atomic<State>& state) {
+        const State seen = state.load(std::memory_order_acquire);
+        return seen == State::kClaimed || seen == State::kAwaited;
+      });
+}
+
+std::optional<std::size_t> LocalSums::Claim() noexcept {
+  for (;;) {
+    const std::uint64_t position = next_position_.fetch_add(1, std::memory_order_relaxed);
+    if (position >= position_count_) return std::nullopt;
+    const Cell cell = CellAt(position);
+    if (cell.chunk >= grid_.ChunkCount(cell.block)) continue;
+    if (cell.chunk < engine_below_[cell.block].load(std::memory_order_relaxed)) continue;
+    State free = State::kFree;
+    // Relaxed: what the engine wrote before it offered this work is visible to who was given it.
+    if (states_[IndexOf(cell)].compare_exchange_strong(free, State::kClaimed,
+                                                       std::memory_order_relaxed)) {
+      return IndexOf(cell);
+    }
+  }
+}
+
+void LocalSums::Finish(std::size_t cell) noexcept {
+  const auto block = static_cast<std::uint32_t>(cell / chunks_per_block_);
+  const auto chunk = static_cast<std::uint32_t>(cell % chunks_per_block_);
+  const ByteRange range = grid_.Chunk(block, chunk);
+  memory_.Pack(buffer_, range.begin, range.end);
+  // Where the engine sees this, it may free `memory_` and `buffer_`. Release pairs with TakeCell.
+  const State before = states_[cell].exchange(State::kSummed, std::memory_order_release);
+  if (before == State::kAwaited) reducers_.WakeEngine();
+}
+
+}  // namespace ringd

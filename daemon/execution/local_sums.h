@@ -1,0 +1,99 @@
+// The local ranks' sums of an all-reduce, made ahead of the ring.
+#ifndef RINGD_DAEMON_EXECUTION_LOCAL_SUMS_H_
+#define RINGD_DAEMON_EXECUTION_LOCAL_SUMS_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "backends/collectives/chunking.h"
+#include "daemon/execution/bucket.h"
+#include "daemon/execution/reducers.h"
+
+namespace ringd {
+
+// Where this node stands in the ring that will ask for the input.
+struct RingPlace {
+  std::uint32_t node_count = 1;
+  std::uint32_t self = 0;
+  std::uint32_t chunk_bytes = 0;  // as the backend cuts blocks
+};
+
+// The bucket is cut in cells, which are the ring's chunks: whole what the engine will be asked for. A cell
+// is summed by a reducer that claims it in time, into its place in the fusion buffer, or else by the
+// engine, in the pass over memory in which it needs it. Either gives the same bits.
+//
+// Each cell has one atomic:
+//
+//     kFree ──engine──▶ kTaken                            the engine sums it itself
+//       └──reducer──▶ kClaimed ──reducer──▶ kSummed       the engine takes the sum from the buffer
+//                        └──engine──▶ kAwaited ──reducer──▶ kSummed, and the engine is woken
+//
+// So nobody reads the sources of a cell or writes its part of the buffer but the one who took or claimed
+// it, until kSummed hands both over to the engine. The engine never waits: of a cell that is in the
+// middle of being summed it says "not ready" to the backend, for the length of one chunk's pass.
+//
+// Reducers go in the order in which the ring will ask: the own block, and beside it the one that the
+// neighbour sends first, then block by block as they come. They leave alone what the engine is about to
+// take, as it would find that claimed.
+//
+// Thread safety: Take, Close and Quiet on the engine thread; Claim and Finish on any.
+// Ownership: uses `memory` and `buffer` in Finish and nowhere else: they must live until Close() has been
+//   called and Quiet() is true. Then claims may still be tried, and fail.
+class LocalSums final : public ReducerWork {
+ public:
+  enum class Answer : std::uint8_t {
+    kSummed,    // the buffer's range has the sum
+    kTaken,     // nobody has summed it, nor will
+    kNotReady,  // part of it is being summed: ask again
+  };
+
+  // With `own_block_only` the others are left to the engine.
+  LocalSums(const BucketMemory& memory, std::byte* buffer, std::size_t bytes,
+            const RingPlace& place, bool own_block_only, Reducers& reducers);
+
+  // The engine needs the range's input. Unless kNotReady, that is the last time for the range. A range
+  // that is no cell is never kSummed, and may be asked for as well.
+  Answer Take(std::size_t begin, std::size_t end) noexcept;
+  // Nothing is claimed any more.
+  void Close() noexcept;
+  // After Close(): nobody sums. If not, the engine is woken when that changes.
+  bool Quiet() const noexcept;
+
+  std::optional<std::size_t> Claim() noexcept override;
+  void Finish(std::size_t cell) noexcept override;
+
+ private:
+  enum class State : std::uint8_t { kFree = 0, kTaken, kClaimed, kAwaited, kSummed };
+
+  // The cell that reducers come to at a position; may be one that does not exist.
+  struct Cell {
+    std::uint32_t block;
+    std::uint32_t chunk;
+  };
+  Cell CellAt(std::uint64_t position) const noexcept;
+  std::size_t IndexOf(Cell cell) const noexcept {
+    return std::size_t{cell.block} * chunks_per_block_ + cell.chunk;
+  }
+  std::uint32_t BlockOf(std::size_t byte) const noexcept;
+  Answer TakeCell(Cell cell) noexcept;
+
+  const BucketMemory& memory_;
+  std::byte* const buffer_;
+  const RingPlace place_;
+  Reducers& reducers_;
+  const Chunking grid_;
+  const std::uint32_t chunks_per_block_;
+  const std::size_t cell_count_;
+  const std::uint64_t position_count_;
+  std::atomic<std::uint64_t> next_position_{0};
+  std::unique_ptr<std::atomic<State>[]> states_;  // by IndexOf
+  // By block: the chunks below are the engine's. Written by the engine; a hint, so in no order.
+  std::unique_ptr<std::atomic<std::uint32_t>[]> engine_below_;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_EXECUTION_LOCAL_SUMS_H_

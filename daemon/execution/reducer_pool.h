@@ -1,0 +1,60 @@
+// The reducer threads of a ringd.
+#ifndef RINGD_DAEMON_EXECUTION_REDUCER_POOL_H_
+#define RINGD_DAEMON_EXECUTION_REDUCER_POOL_H_
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "daemon/execution/reducers.h"
+#include "proto/base/mutex.h"
+#include "proto/base/unique_fd.h"
+
+namespace ringd {
+
+// How many threads suit a node on which ringd may use so many processors: one for eight, and at most
+// four. Small machines get none: there the trainers' own threads have a use for every processor, and
+// a reducer would run in place of one of them or of the engine.
+int DefaultReducerThreads(unsigned processors) noexcept;
+
+// Threads that take parts of what is offered, the oldest work first, and sleep when there is none.
+//
+// Thread safety: Offer, Withdraw, DrainEventFd and destruction on the engine thread; the rest on any.
+// Ownership: holds what is offered until nothing of it is left to claim or it is withdrawn. Destruction
+//   finishes the parts that are being done and begins no other; what the work uses must live as long.
+class ReducerPool final : public Reducers {
+ public:
+  // `thread_count` may be 0: then nobody takes anything.
+  explicit ReducerPool(int thread_count);
+  ~ReducerPool() override;
+  ReducerPool(const ReducerPool&) = delete;
+  ReducerPool& operator=(const ReducerPool&) = delete;
+
+  int thread_count() const noexcept { return static_cast<int>(threads_.size()); }
+  // Readable after WakeEngine, until it is drained.
+  int event_fd() const noexcept { return event_fd_.get(); }
+  void DrainEventFd() noexcept;
+
+  void Offer(std::shared_ptr<ReducerWork> work) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void Withdraw(const ReducerWork& work) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void WakeEngine() noexcept override;
+
+ private:
+  void Run() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Sleeps until there is work; null: the pool ends.
+  std::shared_ptr<ReducerWork> Next() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  UniqueFd event_fd_;
+  Mutex mutex_;
+  CondVar offered_;
+  std::vector<std::shared_ptr<ReducerWork>> works_ ABSL_GUARDED_BY(mutex_);  // the oldest first
+  // Written under the mutex; read without it between two parts, where late is early enough.
+  std::atomic<bool> stopping_{false};
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_EXECUTION_REDUCER_POOL_H_

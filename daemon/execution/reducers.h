@@ -1,0 +1,41 @@
+// What the engine thread and reducer threads agree on: work in parts, and who is told of it.
+#ifndef RINGD_DAEMON_EXECUTION_REDUCERS_H_
+#define RINGD_DAEMON_EXECUTION_REDUCERS_H_
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+namespace ringd {
+
+// Work of which anybody may take parts.
+//
+// Thread safety: any number of threads at once. Who has claimed a part finishes it soon.
+class ReducerWork {
+ public:
+  virtual ~ReducerWork() = default;
+
+  // A part that nobody else does; null if nobody is to begin one any more.
+  virtual std::optional<std::size_t> Claim() noexcept = 0;
+  virtual void Finish(std::size_t part) noexcept = 0;
+};
+
+// Who does it.
+//
+// Thread safety: Offer and Withdraw on the engine thread, WakeEngine on any.
+class Reducers {
+ public:
+  virtual ~Reducers() = default;
+
+  // Begins it at some time, or never.
+  virtual void Offer(std::shared_ptr<ReducerWork> work) = 0;
+  // Forgets it, though parts of it may still be claimed by whom is at it.
+  virtual void Withdraw(const ReducerWork& work) = 0;
+
+  // For a part that the engine has asked for in vain.
+  virtual void WakeEngine() noexcept = 0;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_EXECUTION_REDUCERS_H_
