@@ -73,14 +73,12 @@ LocalSums::Answer LocalSums::TakeCell(Cell cell) noexcept {
   for (;;) {
     switch (seen) {
       case State::kFree:
-        if (state.compare_exchange_weak(seen, State::kTaken, std::memory_order_relaxed,
-                                        std::memory_order_acquire)) {
+        if (state.compare_exchange_weak(seen, State::kTaken, std::memory_order_acquire)) {
           return Answer::kTaken;
         }
         break;
       case State::kClaimed:
-        if (state.compare_exchange_weak(seen, State::kAwaited, std::memory_order_relaxed,
-                                        std::memory_order_acquire)) {
+        if (state.compare_exchange_weak(seen, State::kAwaited, std::memory_order_acquire)) {
           return Answer::kNotReady;
         }
         break;
@@ -105,11 +103,11 @@ void LocalSums::Close() noexcept {
 
 bool LocalSums::Quiet() const noexcept {
   // Acquire: who has seen the sum made may free what it was made of.
-  return std::none_of(
-      states_.get(), states_.get() + cell_count_, [](const std::atomic<State>& state) {
-        const State seen = state.load(std::memory_order_acquire);
-        return seen == State::kClaimed || seen == State::kAwaited;
-      });
+  return std::none_of(states_.get(), states_.get() + cell_count_,
+                      [](const std::atomic<State>& state) {
+                        const State seen = state.load(std::memory_order_acquire);
+                        return seen == State::kClaimed || seen == State::kAwaited;
+                      });
 }
 
 std::optional<std::size_t> LocalSums::Claim() noexcept {

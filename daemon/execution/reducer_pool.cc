@@ -27,8 +27,7 @@ int DefaultReducerThreads(unsigned processors) noexcept {
   return static_cast<int>(std::min(kMaxDefaultReducers, processors / kProcessorsPerReducer));
 }
 
-ReducerPool::ReducerPool(int thread_count)
-    : event_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+ReducerPool::ReducerPool(int thread_count) : event_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   threads_.reserve(static_cast<std::size_t>(std::max(thread_count, 0)));
   for (int i = 0; i < thread_count; ++i) {
     threads_.emplace_back([this, name = "ringd-reduce-" + std::to_string(i)] {

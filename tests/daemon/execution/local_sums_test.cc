@@ -124,7 +124,8 @@ TEST_CASE("LocalSums: a range that is no cell is the engine's once nobody is at 
   CHECK(ClaimAll(*sums).empty());
 }
 
-TEST_CASE("LocalSums: once closed nothing is claimed, and it is quiet when who is at it has ended") {
+TEST_CASE(
+    "LocalSums: once closed nothing is claimed, and it is quiet when who is at it has ended") {
   Bucket bucket;
   const auto sums = bucket.Sums();
   REQUIRE(sums->Claim() == 3);
