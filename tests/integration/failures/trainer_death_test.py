@@ -83,6 +83,56 @@ def test_all_other_ranks_hear_of_a_killed_one(cluster: Cluster, layout: list[int
     undisturbed.finish()
 
 
+# Tensors of 4 MiB, four in flight, STEPS times.
+SUMS_LARGE_TENSORS = """
+    import array
+    import os
+
+    import ringd
+    from trainer import Trainer, run, say
+
+    COUNT = 1 << 20
+
+
+    def main():
+        trainer = Trainer()
+        specs = [ringd.TensorSpec(f"large {i}", shape=(COUNT,)) for i in range(4)]
+        registrations = trainer.context.register(specs)
+        tensors = [array.array("f", bytes(4 * COUNT)) for _ in specs]
+        for step in range(int(os.environ["STEPS"])):
+            numbers = []
+            for registration, tensor in zip(registrations, tensors):
+                tensor[0] = tensor[-1] = 1.0
+                address = tensor.buffer_info()[0]
+                numbers.append(trainer.context.submit(registration, address, address))
+            if step == 3:
+                say("in flight")
+            for number, tensor in zip(numbers, tensors):
+                trainer.context.wait(number, -1)
+                assert tensor[0] == tensor[-1] == trainer.size
+
+
+    run(main)
+"""
+
+
+@pytest.mark.parametrize("victim", [1, 3], ids=["coordinator's", "other node"])
+def test_a_killed_rank_s_tensors_may_be_at_reducer_threads(cluster: Cluster, victim: int) -> None:
+    cluster.start_nodes(2, reducer_threads=2)
+    job = start_trainers(cluster, SUMS_LARGE_TENSORS, [2, 2], environment={"STEPS": "1000000"})
+    wait_for_all(job.ranks, "in flight")
+    time.sleep(0.2)
+    killed = time.monotonic()
+    os.kill(job.ranks[victim].pid, signal.SIGKILL)
+    survivors = [rank for rank in job.ranks if rank.number != victim]
+    errors = wait_for_all(survivors, "error")
+    expect_within(errors, killed, 3.0)
+    expect_words(the_same_text(errors), f"rank {victim}", "signal 9")
+    # Both ringds have let go of everything and go on.
+    again = start_trainers(cluster, SUMS_LARGE_TENSORS, [2, 2], environment={"STEPS": "5"})
+    again.expect_success()
+
+
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_ringctl_run_says_how_a_rank_was_killed(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, nodes: int
