@@ -19,15 +19,15 @@ namespace ringd {
 // How a setting's text is read.
 enum class SettingKind : std::uint8_t {
   kText,
-  kChoice,      // one of `choices`
-  kList,        // texts, separated by commas
-  kAddress,     // host:port
-  kFusion,      // learned, pinned, off or a size
-  kPath,        // an absolute path or nothing
-  kSwitch,      // true or false
-  kCount,       // an integer
-  kPowerOfTwo,  // an integer
-  kMode,        // permission bits, octal
+  kChoice,       // one of `choices`
+  kList,         // texts, separated by commas
+  kAddress,      // host:port
+  kFusion,       // learned, pinned, off or a size
+  kPath,         // an absolute path or nothing
+  kSwitch,       // true or false
+  kCount,        // an integer
+  kPowerOfTwo,   // an integer
+  kMode,         // permission bits, octal
   kCountOrAuto,  // an integer, or "auto"
   kBytes,
   kBytesOrAuto,  // a size, or "auto"

@@ -207,10 +207,9 @@ std::string FormatSetting(const Setting& setting, const Config& config) {
           [&](bool Config::*field) { return std::string(config.*field ? "true" : "false"); },
           [&](std::uint64_t Config::*field) {
             const std::string text = FormatNumber(setting, config.*field);
-            const bool is_text = IsAuto(setting, config.*field) ||
-                                 setting.kind == SettingKind::kBytes ||
-                                 setting.kind == SettingKind::kBytesOrAuto ||
-                                 setting.kind == SettingKind::kMode;
+            const bool is_text =
+                IsAuto(setting, config.*field) || setting.kind == SettingKind::kBytes ||
+                setting.kind == SettingKind::kBytesOrAuto || setting.kind == SettingKind::kMode;
             return is_text ? Quote(text) : text;
           },
           [&](std::chrono::nanoseconds Config::*field) {
