@@ -19,33 +19,12 @@ JobCoordinator::Options Measuring(PlanStore* plans, int size = 4) {
   return options;
 }
 
-// Nodes node0, node1, ... of one rank each.
-struct World {
-  explicit World(const JobCoordinator::Options& options)
-      : size(options.size), coordinator(options, &nodes, now) {
-    for (int i = 0; i < size; ++i) {
-      coordinator.AddNode(LinkOf(i), HelloOf("node" + std::to_string(i), size, 1), now);
-    }
-    for (int i = 0; i < size; ++i) {
-      coordinator.OnMessage(LinkOf(i), RankJoinedOf(i, 0, 100 + i), now);
-    }
-  }
-
-  static LinkId LinkOf(int node) { return LinkId(static_cast<std::uint64_t>(node + 1)); }
+struct World : JoinedNodes {
+  using JoinedNodes::JoinedNodes;
 
   v1::ProbedNodes ProbeOf(int node) {
     return nodes.Last(LinkOf(node), &v1::CoordinatorMessage::has_link_probe,
                       &v1::CoordinatorMessage::link_probe);
-  }
-  bool Started(int node = 0) {
-    for (const v1::CoordinatorMessage& message : nodes.To(LinkOf(node))) {
-      if (message.has_membership()) return true;
-    }
-    return false;
-  }
-  v1::Membership MembershipOf(int node) {
-    return nodes.Last(LinkOf(node), &v1::CoordinatorMessage::has_membership,
-                      &v1::CoordinatorMessage::membership);
   }
   // "0213": the nodes in ring order, as all of them were told.
   std::string Ring() {
@@ -78,11 +57,6 @@ struct World {
     message.mutable_link_report()->set_error("no way");
     coordinator.OnMessage(LinkOf(node), message, now);
   }
-
-  int size;
-  Clock::time_point now = Clock::now();
-  RecordedNodes nodes;
-  JobCoordinator coordinator;
 };
 
 }  // namespace

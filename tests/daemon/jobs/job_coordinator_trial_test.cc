@@ -27,30 +27,14 @@ JobCoordinator::Options Choosing(PlanStore* plans, int size = kNodes) {
   return options;
 }
 
-// Nodes node0, node1, ... of one rank each.
-struct World {
-  explicit World(const JobCoordinator::Options& options)
-      : size(options.size), coordinator(options, &nodes, now) {
-    for (int i = 0; i < size; ++i) {
-      coordinator.AddNode(LinkOf(i), HelloOf("node" + std::to_string(i), size, 1), now);
-    }
-    for (int i = 0; i < size; ++i) {
-      coordinator.OnMessage(LinkOf(i), RankJoinedOf(i, 0, 100 + i), now);
-    }
-  }
-
-  static LinkId LinkOf(int node) { return LinkId(static_cast<std::uint64_t>(node + 1)); }
+struct World : JoinedNodes {
+  using JoinedNodes::JoinedNodes;
 
   v1::ProbedNodes TrialOf(int node) {
     return nodes.Last(LinkOf(node), &v1::CoordinatorMessage::has_all_reduce_trial,
                       &v1::CoordinatorMessage::all_reduce_trial);
   }
   bool Asked() { return TrialOf(0).node_names_size() > 0; }
-  v1::Membership MembershipOf(int node) {
-    return nodes.Last(LinkOf(node), &v1::CoordinatorMessage::has_membership,
-                      &v1::CoordinatorMessage::membership);
-  }
-  bool Started() { return MembershipOf(0).nodes_size() > 0; }
   // What all nodes were told, for one buffer.
   std::uint64_t Flat() {
     const std::uint64_t bytes = MembershipOf(0).flat_all_reduce_bytes();
@@ -85,11 +69,6 @@ struct World {
   void ReportAll(const std::vector<std::pair<double, double>>& times) {
     for (int node = 0; node < size; ++node) Report(node, times);
   }
-
-  int size;
-  Clock::time_point now = Clock::now();
-  RecordedNodes nodes;
-  JobCoordinator coordinator;
 };
 
 }  // namespace

@@ -81,6 +81,32 @@ inline JobCoordinator::Options OptionsOf(int size) {
   return options;
 }
 
+// A coordinator to which all nodes of one rank each, node0, node1, ..., have come.
+struct JoinedNodes {
+  explicit JoinedNodes(const JobCoordinator::Options& options)
+      : size(options.size), coordinator(options, &nodes, now) {
+    for (int i = 0; i < size; ++i) {
+      coordinator.AddNode(LinkOf(i), HelloOf("node" + std::to_string(i), size, 1), now);
+    }
+    for (int i = 0; i < size; ++i) {
+      coordinator.OnMessage(LinkOf(i), RankJoinedOf(i, 0, 100 + i), now);
+    }
+  }
+
+  static LinkId LinkOf(int node) { return LinkId(static_cast<std::uint64_t>(node + 1)); }
+
+  v1::Membership MembershipOf(int node) {
+    return nodes.Last(LinkOf(node), &v1::CoordinatorMessage::has_membership,
+                      &v1::CoordinatorMessage::membership);
+  }
+  bool Started(int node = 0) { return MembershipOf(node).nodes_size() > 0; }
+
+  int size;
+  Clock::time_point now = Clock::now();
+  RecordedNodes nodes;
+  JobCoordinator coordinator;
+};
+
 }  // namespace ringd
 
 #endif  // RINGD_TESTS_DAEMON_JOBS_RECORDED_NODES_H_
