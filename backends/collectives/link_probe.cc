@@ -5,6 +5,7 @@
 
 #include "backends/collectives/message.h"
 #include "backends/collectives/operation.h"
+#include "proto/base/median.h"
 
 namespace ringd {
 namespace {
@@ -113,9 +114,7 @@ void LinkProbe::OnAnswer() noexcept {
   }
   LinkTimes& times = times_[static_cast<std::size_t>(Target())];
   if (sends_bytes()) {
-    const auto median = counted_.begin() + static_cast<std::ptrdiff_t>(counted_.size() / 2);
-    std::nth_element(counted_.begin(), median, counted_.end());
-    times.message_seconds = Seconds(*median);
+    times.message_seconds = Seconds(MedianOf(counted_));
     operation_->Send(Target(), kLast, {});
   } else {
     times.round_trip_seconds = Seconds(*std::min_element(counted_.begin(), counted_.end()));

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/peers/measurement_conversion.h"
+#include "proto/base/median.h"
 
 namespace ringd {
 
@@ -34,9 +35,7 @@ std::vector<AllReduceTimes> TrialSurvey::Times() const {
   const auto median = [this](std::size_t size, std::chrono::nanoseconds AllReduceTimes::*time) {
     std::vector<std::chrono::nanoseconds> times;
     for (const auto& report : reports_) times.push_back(report[size].*time);
-    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-    std::nth_element(times.begin(), middle, times.end());
-    return *middle;
+    return MedianOf(times);
   };
   std::vector<AllReduceTimes> result;
   for (std::size_t size = 0; size < reports_.front().size(); ++size) {

@@ -1,20 +1,12 @@
 #include "daemon/schedule/all_reduce_trial.h"
 
-#include <algorithm>
+#include "proto/base/median.h"
 
 namespace ringd {
 namespace {
 
 constexpr double Seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
-}
-
-std::chrono::nanoseconds TakeMedian(std::vector<std::chrono::nanoseconds>& samples) {
-  const auto median = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
-  std::nth_element(samples.begin(), median, samples.end());
-  const std::chrono::nanoseconds result = *median;
-  samples.clear();
-  return result;
 }
 
 }  // namespace
@@ -51,8 +43,9 @@ void AllReduceTrial::EndSize() {
   AllReduceTimes times;
   times.bytes = kTriedBytes[size_];
   samples_[1].resize(static_cast<std::size_t>(round_));
-  times.flat = TakeMedian(samples_[1]);
-  times.doubling = TakeMedian(samples_[0]);
+  times.flat = MedianOf(samples_[1]);
+  times.doubling = MedianOf(samples_[0]);
+  for (Samples& samples : samples_) samples.clear();
   times_.push_back(times);
   word_.flat_may_win = times.flat < times.doubling ? 1 : 0;
   ++size_;

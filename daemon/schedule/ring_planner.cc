@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
-#include <utility>
+
+#include "proto/base/median.h"
 
 namespace ringd {
 namespace {
@@ -36,13 +37,6 @@ void AppendSeconds(const LinkMatrix& links, std::size_t chunk_bytes, std::vector
   }
 }
 
-// Of at least one.
-double MedianOf(std::vector<double> all) {
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-  std::nth_element(all.begin(), middle, all.end());
-  return *middle;
-}
-
 // Seconds that a chunk takes from node to node.
 class EdgeCosts {
  public:
@@ -50,7 +44,7 @@ class EdgeCosts {
       : node_count_(links.node_count()), seconds_(node_count_ * node_count_, 0) {
     std::vector<double> all;
     AppendSeconds(links, chunk_bytes, all);
-    const double median = MedianOf(std::move(all));
+    const double median = MedianOf(all);
     const double least = std::min(median / kEqualFactor, median - kEqualSeconds);
     const double most = std::max(median * kEqualFactor, median + kEqualSeconds);
     for (std::size_t from = 0; from < node_count_; ++from) {
@@ -260,7 +254,7 @@ LinkMatrix AgreedLinks(const LinkMatrix& first, const LinkMatrix& second, std::s
   std::vector<double> all;
   AppendSeconds(first, chunk_bytes, all);
   AppendSeconds(second, chunk_bytes, all);
-  const double median = MedianOf(std::move(all));
+  const double median = MedianOf(all);
   const auto distance = [&](const MeasuredLink& link) {
     return std::abs(std::log(SecondsOf(link, chunk_bytes) / median));
   };

@@ -9,9 +9,11 @@
 #include <catch2/catch.hpp>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "proto/base/clock.h"
 #include "proto/base/doorbell.h"
+#include "proto/base/median.h"
 #include "proto/base/memfd.h"
 #include "proto/base/memory_mapping.h"
 #include "proto/base/unix_socket.h"
@@ -127,6 +129,15 @@ TEST_CASE("Doorbell: a sleeper is woken, and work published before it sleeps is 
   CHECK(Clock::now() - before < std::chrono::seconds(4));
   CHECK(bell.sleepers.load() == 0);
   CHECK_FALSE(bell.Ring());  // Nobody sleeps: no system call.
+}
+
+TEST_CASE("MedianOf: the middle, of two the greater, whatever the order") {
+  std::vector<int> odd = {9, 1, 5};
+  CHECK(MedianOf(odd) == 5);
+  std::vector<double> even = {4.0, 1.0, 3.0, 2.0};
+  CHECK(MedianOf(even) == 3.0);
+  std::vector<int> one = {7};
+  CHECK(MedianOf(one) == 7);
 }
 
 }  // namespace
