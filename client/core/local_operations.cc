@@ -1,7 +1,5 @@
 #include "client/core/local_operations.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -184,29 +182,28 @@ bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds l
   }
   const Presence presence(*this);
 
+  Clock::time_point waiting_since = Clock::now();
+  const auto end = [&] {
+    spin_.Learn(Clock::now() - waiting_since);
+    return true;
+  };
   const std::chrono::nanoseconds budget = spin_.NextBudget();
   if (budget.count() > 0) {
-    Clock::time_point spin_end = std::min(Clock::now() + budget, deadline);
+    SpinRhythm rhythm(kLooksPerClock);
+    Clock::time_point now = waiting_since;
     do {
-      bool worked = false;
-      for (int i = 0; i < kLooksPerClock; ++i) {
-        worked = work() || worked;
-        if (done()) {
-          spin_.Learn(true);
-          return true;
-        }
+      for (int i = 0; i < rhythm.looks(); ++i) {
+        if (work()) waiting_since = Clock::now();
+        if (done()) return end();
         Relax();
       }
       if (!state_.alive()) return false;
-      if (worked) spin_end = std::min(Clock::now() + budget, deadline);
-      ::sched_yield();
-    } while (Clock::now() < spin_end);
-    spin_.Learn(false);
+      now = rhythm.Yield();
+    } while (now < std::min(waiting_since + budget, deadline));
   }
   for (;;) {
-    while (work()) {
-    }
-    if (done()) return true;
+    while (work()) waiting_since = Clock::now();
+    if (done()) return end();
     const Clock::time_point now = Clock::now();
     if (!state_.alive() || now >= deadline) return false;
     own_state_.doorbell.Wait(std::min<std::chrono::nanoseconds>(longest_sleep, deadline - now),

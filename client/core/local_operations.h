@@ -17,10 +17,10 @@
 #include "client/core/operation_queue.h"
 #include "client/core/registrations.h"
 #include "client/core/session_state.h"
-#include "client/core/spin_policy.h"
 #include "proto/base/cache_line.h"
 #include "proto/base/doorbell.h"
 #include "proto/base/mutex.h"
+#include "proto/base/spin_policy.h"
 #include "proto/shm/chunk_claims.h"
 #include "proto/shm/job_segment.h"
 

@@ -10,6 +10,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -29,6 +30,7 @@
 #include "daemon/peers/peer_network.h"
 #include "daemon/sessions/session.h"
 #include "daemon/sessions/session_resources.h"
+#include "proto/base/spin_policy.h"
 
 namespace ringd {
 
@@ -124,6 +126,7 @@ class Engine final : public EngineControl, private PeerEvents {
 
   EngineOptions options_;
   Clock::time_point started_;
+  SpinPolicy spin_;
   std::unique_ptr<Transport> transport_;
   PeerNetwork* network_;
   CommandQueue commands_;
@@ -148,7 +151,8 @@ class Engine final : public EngineControl, private PeerEvents {
   std::uint32_t next_communicator_ = 1;
   std::uint64_t sessions_ended_for_cause_ = 0;
   Clock::time_point next_tick_;
-  Clock::time_point busy_until_;  // keeps spinning until then
+  std::optional<Clock::time_point> idle_since_;  // nothing was found to do since then
+  Clock::time_point spin_until_;                 // while idle; then the engine sleeps
 };
 
 }  // namespace ringd
