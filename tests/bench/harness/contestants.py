@@ -44,7 +44,7 @@ class Contestants:
             launches = peer.launches(configuration, self._site, folder)
         except Unavailable as reason:
             raise PeerError(f"{contestant}: {reason}") from reason
-        session = Session(f"{contestant} {configuration}", folder, ranks, launches)
+        session = Session(f"{contestant} {configuration}", folder, ranks, launches, peer.never_idle)
         try:
             session.ready(peer.start_seconds())
         except BaseException:

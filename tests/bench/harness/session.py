@@ -45,10 +45,16 @@ class Launch:
 
 
 class Session:
-    """Starts the processes on construction; ready() waits for them."""
+    """Starts the processes on construction; ready() waits for them.
 
-    def __init__(self, label: str, folder: Path, ranks: int, launches: list[Launch]) -> None:
+    With `freeze` they are stopped while they have no work.
+    """
+
+    def __init__(
+        self, label: str, folder: Path, ranks: int, launches: list[Launch], freeze: bool = False
+    ) -> None:
         self.label = label
+        self._freeze = freeze
         self.version = ""
         self.folder = folder
         self._next_id = 1
@@ -72,6 +78,7 @@ class Session:
     def ready(self, seconds: float) -> None:
         """Waits until rank 0 has reported. Raises PeerError."""
         self.version = str(self._receive(0, seconds)["ready"])
+        self._signal_all(signal.SIGSTOP)
 
     def run(self, tensors: TensorList, dtype: str, way: Way, batch: Batch, seconds: float) -> list[float]:
         """Does one batch; returns the seconds per call, one for each sample."""
@@ -80,12 +87,21 @@ class Session:
         line = work_line(identity, tensors, dtype, way, batch, self.folder).encode("ascii")
         for descriptor in self._in:
             os.write(descriptor, line)
+        self._signal_all(signal.SIGCONT)
         answer = self._receive(identity, seconds)
+        self._signal_all(signal.SIGSTOP)
         if "unsupported" in answer:
             raise UnsupportedError(f"{self.label}: {answer['unsupported']}")
         values = answer["seconds"]
         assert isinstance(values, list)
         return [float(value) for value in values]
+
+    def _signal_all(self, what: signal.Signals) -> None:
+        if not self._freeze:
+            return
+        for process in self._processes:
+            if process.poll() is None:
+                os.killpg(process.pid, what)
 
     def _receive(self, identity: int, seconds: float) -> dict[str, object]:
         deadline = time.monotonic() + seconds
@@ -125,6 +141,7 @@ class Session:
             return
         for descriptor in self._in:
             os.write(descriptor, b"quit\n")
+        self._signal_all(signal.SIGCONT)
         deadline = time.monotonic() + 5
         for process in self._processes:
             self._end(process, deadline)

@@ -34,19 +34,42 @@ BATCH = Batch(inner=1, samples=4, warmup=0)
 TENSOR = one_tensor(64)
 
 
-@pytest.fixture
-def session(tmp_path: Path):  # type: ignore[no-untyped-def]
+def begin(tmp_path: Path, freeze: bool = False) -> Session:
     program = tmp_path / "driver.py"
     program.write_text(DRIVER.format(drivers=str(DRIVERS)), encoding="ascii")
     folder = control_folder(2)
-    launches = [Launch([sys.executable, str(program), str(folder), str(rank)]) for rank in range(2)]
-    made = Session("test", folder, 2, launches)
+    launches = [
+        Launch(
+            ["/bin/sh", "-c", f"echo $$ >> {tmp_path}/pids; exec {sys.executable} {program} {folder} {rank}"]
+        )
+        for rank in range(2)
+    ]
+    made = Session("test", folder, 2, launches, freeze)
+    made.ready(20)
+    return made
+
+
+@pytest.fixture
+def session(tmp_path: Path):  # type: ignore[no-untyped-def]
+    made = begin(tmp_path)
     try:
-        made.ready(20)
         yield made
     finally:
         made.stop()
-    assert not folder.exists()
+    assert not made.folder.exists()
+
+
+def are_stopped(tmp_path: Path) -> bool:
+    """Within a second: a signal takes a moment to arrive."""
+    pids = (tmp_path / "pids").read_text(encoding="ascii").split()
+    for _ in range(100):
+        states = [
+            Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")")[1].split()[0] for pid in pids
+        ]
+        if states == ["T"] * len(pids):
+            return True
+        time.sleep(0.01)
+    return False
 
 
 def test_a_batch_is_answered_with_its_samples(session: Session) -> None:
@@ -76,3 +99,18 @@ def test_a_hanging_driver_is_given_up_and_ended(session: Session) -> None:
         session.run(TENSOR, "f32", Way("x", "null"), BATCH, 0.5)
     session.stop()
     assert time.monotonic() - started < 15
+
+
+def test_who_never_idles_is_stopped_while_it_has_no_work(tmp_path: Path) -> None:
+    session = begin(tmp_path, freeze=True)
+    assert are_stopped(tmp_path)
+    assert session.run(TENSOR, "f32", Way("x"), BATCH, 20) == [0.5] * 4
+    assert are_stopped(tmp_path)
+    started = time.monotonic()
+    session.stop()
+    assert time.monotonic() - started < 5
+    assert not session.folder.exists()
+
+
+def test_others_are_not_stopped(session: Session, tmp_path: Path) -> None:
+    assert not are_stopped(tmp_path)

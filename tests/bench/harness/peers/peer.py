@@ -29,6 +29,8 @@ class Peer(ABC):
     """A library that reduces, beside ringd. Thread safety: one thread."""
 
     name: str
+    # Its processes work on while they wait for their turn: they are stopped meanwhile.
+    never_idle = False
 
     @abstractmethod
     def install(self, say: Say, may_install: bool) -> None:

@@ -52,6 +52,14 @@ class TorchGloo(Peer):
     def start_seconds(self) -> float:
         return 120.0
 
+    def site_packages(self) -> str:
+        """Where its interpreter has torch."""
+        code = "import importlib.util; print(importlib.util.find_spec('torch').submodule_search_locations[0])"
+        done = subprocess.run(
+            [self._python, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        )
+        return str(Path(done.stdout.strip()).parent)
+
 
 def imports_torch(python: str) -> bool:
     """Whether this interpreter has torch with distributed support; importing it would take seconds."""

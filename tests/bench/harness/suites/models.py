@@ -20,6 +20,7 @@ PEERS = {
     "mpich": [Way("ofi", "async"), Way("ofi", "bucket")],
     "intelmpi": [Way("ofi-ring", "async"), Way("ofi-ring", "bucket")],
     "torch": [Way("gloo", "async"), Way("gloo", "bucket")],
+    "horovod": [Way("gloo", "async")],
     "ringd, 64 MiB buckets": [Way("fixed-64MiB", "async", "arena")],
     "ringd, no fusion": [Way("no-fusion", "async", "arena")],
 }
@@ -31,6 +32,7 @@ LOCAL_PEERS = {
     "mpich": [Way("huge-heap", "async"), Way("huge-heap", "bucket")],
     "intelmpi": [Way("tuned", "async"), Way("tuned", "bucket")],
     "torch": [Way("gloo", "async"), Way("gloo", "bucket")],
+    "horovod": [Way("gloo", "async")],
     "ringd, no background": [Way("no-background", "async", "arena")],
 }
 

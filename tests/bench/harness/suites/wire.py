@@ -15,6 +15,7 @@ ONE_CALL = {
     "mpich": [Way("ofi"), Way("ofi-ring")],
     "intelmpi": [Way("ofi-ring")],
     "torch": [Way("gloo")],
+    "horovod": [Way("gloo")],
 }
 # One call for each tensor, blocking or not, whichever suits the peer.
 CALL_EACH = {
@@ -22,6 +23,7 @@ CALL_EACH = {
     "mpich": [Way("ofi", "async"), Way("ofi")],
     "intelmpi": [Way("ofi-ring", "async"), Way("ofi-ring")],
     "torch": [Way("gloo", "async"), Way("gloo")],
+    "horovod": [Way("gloo", "async")],
 }
 # What a careful user of the peer does instead.
 PACKED = {
