@@ -7,6 +7,7 @@
 #define RINGD_BACKENDS_BACKEND_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@
 
 namespace ringd {
 
+inline constexpr int kAutoStreams = 0;
+
 // What a factory needs to know to make a Transport; each backend's header declares its factory,
 // e.g. `absl::StatusOr<std::unique_ptr<Transport>> CreateUcxTransport(const TransportOptions&)`.
 struct TransportOptions {
@@ -26,11 +29,15 @@ struct TransportOptions {
   std::vector<std::string> interfaces = {"lo"};
   // What may carry bytes, as UCX names it: "tcp,self", or "all" for whatever it finds best.
   std::string transports = "tcp,self";
-  // Connections to each neighbour, where one stream does not fill the link.
-  int streams_per_neighbour = 1;
+  // Connections to each neighbour. kAutoStreams: more than one over TCP, where that was found to be
+  // faster.
+  int streams_per_neighbour = kAutoStreams;
   // TCP's congestion control between nodes: "auto" (the system's, but nothing that pauses), "system",
   // or a name, such as "cubic".
   std::string congestion_control = "auto";
+  // Takes lines for a log, of what the transport decides by itself; on the progress thread. May be
+  // empty.
+  std::function<void(const std::string&)> log;
 };
 
 // A node's access to one kind of network: owns connections and moves bytes for all communicators.

@@ -55,9 +55,17 @@ struct CommunicatorSpec {
   std::uint32_t weight = 1;
 };
 
+// What carries bytes to a neighbour, for people.
+struct NeighbourLine {
+  std::string transports;    // such as "tcp/eth0"
+  int connections = 0;       // in use, by all communicators together; 0: the transport has none
+  int bulk_connections = 0;  // of them; the rest is for urgent messages
+  std::string reason;        // why so many
+};
+
 struct NeighbourStatistics {
   NodeIndex node;
-  std::string transports;  // what carries the bytes, e.g. "tcp/eth0"
+  NeighbourLine line;
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   std::uint64_t messages_sent = 0;

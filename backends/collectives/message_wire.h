@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "backends/collectives/message.h"
+#include "backends/communicator.h"
 #include "proto/types/ids.h"
 
 namespace ringd {
@@ -49,8 +49,8 @@ class MessageWire {
   // Others end as usual.
   virtual void Withdraw(SendObserver* observer) noexcept = 0;
 
-  // What carries bytes to `node`, for people: "tcp/eth0"; empty if not known (yet).
-  virtual std::string DescribeTransports(NodeIndex node) const = 0;
+  // What carries bytes to `node`; nothing if not known (yet).
+  virtual NeighbourLine DescribeLine(NodeIndex node) const = 0;
 };
 
 }  // namespace ringd

@@ -37,8 +37,8 @@ class WireCommunicator::CountingWire final : public MessageWire {
     return wire_.Send(to, header, payload, priority, observer);
   }
   void Withdraw(SendObserver* observer) noexcept override { wire_.Withdraw(observer); }
-  std::string DescribeTransports(NodeIndex node) const override {
-    return wire_.DescribeTransports(node);
+  NeighbourLine DescribeLine(NodeIndex node) const override {
+    return wire_.DescribeLine(node);
   }
 
  private:
@@ -164,7 +164,7 @@ CommunicatorStatistics WireCommunicator::Statistics() const {
     const Traffic& traffic = traffic_[i];
     if (traffic.messages_sent + traffic.messages_received == 0) continue;
     const NodeIndex node(static_cast<std::int32_t>(i));
-    statistics.neighbours.push_back({node, wire_->DescribeTransports(node), traffic.bytes_sent,
+    statistics.neighbours.push_back({node, wire_->DescribeLine(node), traffic.bytes_sent,
                                      traffic.bytes_received, traffic.messages_sent,
                                      traffic.messages_received});
   }

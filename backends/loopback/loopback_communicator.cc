@@ -114,7 +114,7 @@ CommunicatorStatistics LoopbackCommunicator::Statistics() const {
     statistics.neighbours.push_back(traffic_);
     statistics.neighbours.back().node =
         NodeIndex(static_cast<std::int32_t>((self_ + 1) % node_count_));
-    statistics.neighbours.back().transports = "loopback";
+    statistics.neighbours.back().line.transports = "loopback";
   }
   return statistics;
 }

@@ -27,13 +27,6 @@ constexpr std::size_t kSegmentBytes = kMaxPayloadBytes + 1024;
 // to a round trip of half a millisecond.
 constexpr std::size_t kSocketSendBytes = 512 * 1024;
 
-bool OnlyTcp(absl::string_view transports) {
-  for (absl::string_view name : absl::StrSplit(transports, ',')) {
-    if (name != "tcp" && name != "self") return false;
-  }
-  return true;
-}
-
 std::vector<std::pair<const char*, std::string>> Settings(const TransportOptions& options) {
   std::vector<std::pair<const char*, std::string>> settings = {
       {"TLS", options.transports},
@@ -55,7 +48,7 @@ std::vector<std::pair<const char*, std::string>> Settings(const TransportOptions
   }
   // Over TCP a rendezvous is a round trip that buys nothing; RDMA and shared memory choose
   // themselves.
-  if (OnlyTcp(options.transports)) settings.emplace_back("RNDV_THRESH", "inf");
+  if (IsTcpAlone(options.transports)) settings.emplace_back("RNDV_THRESH", "inf");
   return settings;
 }
 
@@ -87,6 +80,13 @@ absl::Status UcxError(absl::string_view what, ucs_status_t status) {
     default:
       return absl::InternalError(text);
   }
+}
+
+bool IsTcpAlone(absl::string_view transports) {
+  for (absl::string_view name : absl::StrSplit(transports, ',')) {
+    if (name != "tcp" && name != "self") return false;
+  }
+  return true;
 }
 
 absl::StatusOr<UcpContext> CreateUcpContext(const TransportOptions& options) {

@@ -26,6 +26,9 @@ using UcpWorker = std::unique_ptr<ucp_worker, UcpWorkerDeleter>;
 // UCX's own text is kept, after what was tried.
 absl::Status UcxError(absl::string_view what, ucs_status_t status);
 
+// No other transport than TCP may carry bytes to other nodes.
+bool IsTcpAlone(absl::string_view transports);
+
 // A context configured from `options`; UCX_* variables of the environment count for what is not set
 // here.
 //   kInvalidArgument: UCX does not know a transport or finds no such interface.

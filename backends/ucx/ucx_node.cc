@@ -41,6 +41,15 @@ std::string NodeName(const CommunicatorSpec& spec, std::size_t node) {
   return node < spec.node_names.size() ? spec.node_names[node] : absl::StrCat("node ", node);
 }
 
+// Over RDMA and shared memory UCX itself spreads what is long enough.
+UcxPeer::Streams StreamsOf(const TransportOptions& options) {
+  if (options.streams_per_neighbour != kAutoStreams) {
+    return {options.streams_per_neighbour, "as set"};
+  }
+  if (!IsTcpAlone(options.transports)) return {1, "transports other than TCP are allowed"};
+  return {kAutoStreams, ""};
+}
+
 absl::Status CheckSpec(const CommunicatorSpec& spec) {
   const auto node_count = static_cast<std::int64_t>(spec.addresses.size());
   if (spec.self.value() < 0 || spec.self.value() >= node_count) {
@@ -63,7 +72,8 @@ absl::StatusOr<std::unique_ptr<Transport>> CreateUcxTransport(const TransportOpt
 }
 
 absl::StatusOr<std::unique_ptr<Transport>> UcxNode::Create(const TransportOptions& options) {
-  if (options.streams_per_neighbour < 1 || options.streams_per_neighbour > 64) {
+  if (options.streams_per_neighbour != kAutoStreams &&
+      (options.streams_per_neighbour < 1 || options.streams_per_neighbour > 64)) {
     return absl::InvalidArgumentError(
         absl::StrCat("streams per neighbour must be 1 to 64, not ", options.streams_per_neighbour));
   }
@@ -74,17 +84,18 @@ absl::StatusOr<std::unique_ptr<Transport>> UcxNode::Create(const TransportOption
   absl::StatusOr<UcpWorker> worker = CreateUcpWorker(context->get());
   if (!worker.ok()) return worker.status();
   std::unique_ptr<UcxNode> node(new UcxNode(*std::move(context), *std::move(worker),
-                                            options.streams_per_neighbour, *std::move(control)));
+                                            StreamsOf(options), *std::move(control), options.log));
   if (absl::Status status = node->Listen(); !status.ok()) return status;
   return node;
 }
 
-UcxNode::UcxNode(UcpContext context, UcpWorker worker, int stream_count,
-                 CongestionControl congestion_control)
+UcxNode::UcxNode(UcpContext context, UcpWorker worker, UcxPeer::Streams streams,
+                 CongestionControl congestion_control, std::function<void(const std::string&)> log)
     : context_(std::move(context)),
       worker_(std::move(worker)),
-      stream_count_(stream_count),
-      congestion_control_(std::move(congestion_control)) {}
+      streams_(std::move(streams)),
+      congestion_control_(std::move(congestion_control)),
+      log_(std::move(log)) {}
 
 absl::Status UcxNode::Listen() {
   absl::StatusOr<std::string> address = UcpWorkerAddress(worker_.get());
@@ -147,7 +158,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> UcxNode::CreateCommunicator(
     return absl::UnavailableError(
         "messages for this communicator came so long before it was made that they were dropped");
   }
-  auto wire = std::make_unique<UcxWire>(*this, key, spec.addresses, std::max(spec.weight, 1u));
+  auto wire = std::make_unique<UcxWire>(*this, key, spec);
   // The ring's neighbours now: they are used by most operations, and their loss should be
   // noticed also when nothing is sent.
   const std::size_t node_count = spec.addresses.size();
@@ -172,11 +183,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> UcxNode::CreateCommunicator(
   return communicator;
 }
 
-std::shared_ptr<UcxPeer> UcxNode::FindPeer(const std::string& address) {
+std::shared_ptr<UcxPeer> UcxNode::FindPeer(const std::string& address, const std::string& name) {
   std::shared_ptr<UcxPeer>& peer = peers_[address];
   if (peer == nullptr) {
-    peer = std::make_shared<UcxPeer>(worker_.get(), send_pool_, connections_);
-    peer->Connect(*UnwrapWorkerAddress(address), stream_count_);
+    peer = std::make_shared<UcxPeer>(name, worker_.get(), send_pool_, connections_);
+    peer->Connect(*UnwrapWorkerAddress(address), streams_);
   }
   return peer;
 }
@@ -189,7 +200,18 @@ std::size_t UcxNode::Progress() noexcept {
   // What the communicators have handed over by now takes its turn.
   for (auto& [address, peer] : peers_) work += peer->Advance();
   TuneSockets();
+  if (streams_.count == kAutoStreams && work > 0) LookAtStreams(Clock::now());
   return work;
+}
+
+void UcxNode::LookAtStreams(Clock::time_point now) noexcept {
+  for (auto& [address, peer] : peers_) peer->NoteIdle(now);
+  if (now < next_look_) return;
+  next_look_ = now + StreamTuner::kLookInterval;
+  for (auto& [address, peer] : peers_) {
+    const std::string news = peer->LookAtStreams(now);
+    if (!news.empty() && log_) log_(absl::StrCat("the line to ", peer->name(), " ", news));
+  }
 }
 
 void UcxNode::TuneSockets() noexcept {

@@ -48,7 +48,8 @@ class UcxNode final : public Transport {
 
   // The peer of a valid address, being connected if it was not. Never null; a peer that can't be
   // connected is lost.
-  std::shared_ptr<UcxPeer> FindPeer(const std::string& address);
+  // `name` is for people.
+  std::shared_ptr<UcxPeer> FindPeer(const std::string& address, const std::string& name);
 
   // Ends all sends of a wire: no payload of it is read when this returns, and no message comes for
   // it any more. Blocks for a second at most, and only if sends are in progress to a peer that has
@@ -66,8 +67,8 @@ class UcxNode final : public Transport {
     HeldMessage* message;
   };
 
-  UcxNode(UcpContext context, UcpWorker worker, int stream_count,
-          CongestionControl congestion_control);
+  UcxNode(UcpContext context, UcpWorker worker, UcxPeer::Streams streams,
+          CongestionControl congestion_control, std::function<void(const std::string&)> log);
 
   static ucs_status_t OnActiveMessage(void* self, const void* header, std::size_t header_length,
                                       void* data, std::size_t length,
@@ -82,18 +83,22 @@ class UcxNode final : public Transport {
   // Sets up the sockets of new connections. While communicators share a peer, little may wait where
   // their turns can't be changed any more.
   void TuneSockets() noexcept;
+  // Over how many connections bulk goes follows what TCP says of them.
+  void LookAtStreams(Clock::time_point now) noexcept;
 
   HeldMessagePool held_pool_;
   UcxSendPool send_pool_;
   UcpContext context_;
   UcpWorker worker_;
   std::string address_;
-  const int stream_count_;
+  const UcxPeer::Streams streams_;
   int event_fd_ = -1;
   const CongestionControl congestion_control_;
+  const std::function<void(const std::string&)> log_;
   std::uint64_t connections_ = 0;        // endpoints that were ever connected
   std::uint64_t connections_tuned_ = 0;  // how many when sockets were last looked at
   bool sockets_limited_ = false;
+  Clock::time_point next_look_;          // at the peers' streams
   OrphanMessages orphans_{held_pool_};
   absl::flat_hash_map<std::string, std::shared_ptr<UcxPeer>> peers_;  // by address
   std::vector<std::shared_ptr<UcxPeer>> closing_;                     // lost ones

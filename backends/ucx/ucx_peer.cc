@@ -25,11 +25,22 @@ UcxPeer::~UcxPeer() {
   DropWaiting([](const UcxSend&) { return true; });
 }
 
-void UcxPeer::Connect(absl::string_view worker_address, int stream_count) noexcept {
+void UcxPeer::Connect(absl::string_view worker_address, const Streams& streams) noexcept {
   worker_address_ = std::string(worker_address);
-  stream_count_ = static_cast<std::size_t>(stream_count);
-  in_progress_.reserve(kPerStream * (stream_count_ + 1));
-  while (streams_.size() < stream_count_ && !lost()) AddStream();
+  if (streams.count == 0) {
+    watch_ = std::make_unique<StreamWatch>();
+  } else {
+    two_or_more_ = streams.count > 1;
+    bulk_streams_ = static_cast<std::size_t>(std::max(1, streams.count - 1));
+    reason_ = streams.reason;
+  }
+  AddMissingStreams();
+}
+
+void UcxPeer::AddMissingStreams() noexcept {
+  const std::size_t needed = first_bulk_stream() + bulk_streams_;
+  in_progress_.reserve(kPerStream * (needed + 1));
+  while (streams_.size() < needed && !lost()) AddStream();
 }
 
 void UcxPeer::AddStream() noexcept {
@@ -52,7 +63,7 @@ void UcxPeer::AddStream() noexcept {
 UcxFlow* UcxPeer::AddFlow(std::uint32_t weight) noexcept {
   UcxFlow* const flow = bulk_.AddFlow(weight);
   // Urgent messages keep the connection that there is.
-  if (is_shared() && streams_.size() == 1 && !lost()) AddStream();
+  AddMissingStreams();
   return flow;
 }
 
@@ -84,6 +95,7 @@ bool UcxPeer::Send(const void* wire, UcxFlow& flow, NodeIndex to, const MessageH
   if (!first || is_shared()) return false;
   Stream* const stream = FindStream(SendPriority::kBulk);
   if (stream == nullptr) return false;
+  if (watch_ != nullptr) watch_->NoteBulk();
   if (!Start(*stream, bulk_.Pop())) return false;
   pool_.GiveBack(send);
   return true;
@@ -103,17 +115,22 @@ bool UcxPeer::StartOrQueueUrgent(UcxSend& send) noexcept {
 }
 
 UcxPeer::Stream* UcxPeer::FindStream(SendPriority priority) noexcept {
-  // The first stream is for urgent messages, if there are others to carry the bulk.
-  const auto count = static_cast<std::uint32_t>(is_shared() ? streams_.size() : stream_count_);
-  if (priority == SendPriority::kUrgent || count == 1) {
+  if (priority == SendPriority::kUrgent) {
     return streams_[0].in_progress < kPerStream ? &streams_[0] : nullptr;
   }
+  const std::size_t first = first_bulk_stream();
   const std::uint32_t limit = is_shared() ? kPerSharedStream : kPerStream;
-  for (std::uint32_t tried = 1; tried < count; ++tried) {
-    Stream& stream = streams_[1 + next_stream_++ % (count - 1)];
+  for (std::size_t tried = 0; tried < bulk_streams_; ++tried) {
+    Stream& stream = streams_[first + next_stream_++ % bulk_streams_];
     if (stream.in_progress < limit) return &stream;
   }
   return nullptr;
+}
+
+bool UcxPeer::HasIdleBulkStream() const noexcept {
+  const auto first = streams_.begin() + static_cast<std::ptrdiff_t>(first_bulk_stream());
+  return std::any_of(first, first + static_cast<std::ptrdiff_t>(bulk_streams_),
+                     [](const Stream& stream) { return stream.in_progress == 0; });
 }
 
 bool UcxPeer::Start(Stream& stream, UcxSend& send) noexcept {
@@ -122,9 +139,13 @@ bool UcxPeer::Start(Stream& stream, UcxSend& send) noexcept {
   param.cb.send = &UcxPeer::OnSendDone;
   param.user_data = &send;
   send.stream = static_cast<std::uint32_t>(&stream - streams_.data());
+  const bool is_tell_tale = watch_ != nullptr && stream.connected &&
+                            send.payload.size() >= StreamWatch::kTellingBytes;
+  const auto seen = is_tell_tale ? watch_->BeginWrite(send.stream) : std::nullopt;
   ucs_status_ptr_t request =
       ucp_am_send_nbx(stream.endpoint, kUcxMessageId, &send.header, sizeof(send.header),
                       send.payload.data(), send.payload.size(), &param);
+  if (is_tell_tale) watch_->EndWrite(send.stream, seen);
   if (UCS_PTR_IS_ERR(request)) {
     Fail(UCS_PTR_STATUS(request));
     return true;
@@ -180,6 +201,7 @@ std::size_t UcxPeer::Advance() noexcept {
     if (stream == nullptr) break;
     UcxSend& send = bulk_.Pop();
     ++started;
+    if (watch_ != nullptr) watch_->NoteBulk();
     if (Start(*stream, send)) Finish(send);
   }
   return started;
@@ -283,9 +305,27 @@ bool UcxPeer::Ended(void* Stream::*request) noexcept {
   return ended;
 }
 
-std::string UcxPeer::DescribeTransports() const {
+NeighbourLine UcxPeer::Describe() const {
   const bool open = !streams_.empty() && streams_[0].endpoint != nullptr && !lost();
-  return open ? DescribeUcpEndpoint(streams_[0].endpoint) : "";
+  if (!open) return {};
+  return {DescribeUcpEndpoint(streams_[0].endpoint),
+          static_cast<int>(first_bulk_stream() + bulk_streams_), static_cast<int>(bulk_streams_),
+          watch_ != nullptr ? watch_->Reason() : reason_};
+}
+
+void UcxPeer::NoteIdle(Clock::time_point now) noexcept {
+  if (watch_ == nullptr || lost()) return;
+  watch_->NoteIdle(now, bulk_.empty() && HasIdleBulkStream());
+}
+
+std::string UcxPeer::LookAtStreams(Clock::time_point now) noexcept {
+  if (watch_ == nullptr || lost()) return "";
+  const bool decided = watch_->Look(now, {first_bulk_stream(), bulk_streams_, is_shared()});
+  if (watch_->connections() != bulk_streams_) {
+    bulk_streams_ = watch_->connections();
+    AddMissingStreams();
+  }
+  return decided ? watch_->DescribeTrial() : "";
 }
 
 }  // namespace ringd

@@ -6,14 +6,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "backends/collectives/message.h"
 #include "backends/collectives/message_wire.h"
 #include "backends/collectives/weighted_fair_queue.h"
+#include "backends/ucx/stream_watch.h"
+#include "proto/base/clock.h"
 
 namespace ringd {
 
@@ -68,16 +72,27 @@ class UcxSendPool {
 // Invariant: once lost, it stays lost; what is sent to it is dropped.
 class UcxPeer {
  public:
+  // Over how many connections bulk goes.
+  struct Streams {
+    // With another one for urgent messages, if there are two or more in all. 0: as measured, see
+    // StreamWatch.
+    int count = 1;
+    std::string reason;  // of a fixed number, for people
+  };
+
   // Counts in `connections` each endpoint that has brought something to the other side.
-  UcxPeer(ucp_worker_h worker, UcxSendPool& pool, std::uint64_t& connections)
-      : worker_(worker), pool_(pool), connections_(connections) {}
+  // `name` is for people.
+  UcxPeer(std::string name, ucp_worker_h worker, UcxSendPool& pool, std::uint64_t& connections)
+      : name_(std::move(name)), worker_(worker), pool_(pool), connections_(connections) {}
   UcxPeer(const UcxPeer&) = delete;
   UcxPeer& operator=(const UcxPeer&) = delete;
   // Requirement: nothing is in progress (BeginClose() was called and is_closed()).
   ~UcxPeer();
 
+  const std::string& name() const noexcept { return name_; }
+
   // Creates the endpoints. Does not block; that nobody is there shows later, as loss.
-  void Connect(absl::string_view worker_address, int stream_count) noexcept;
+  void Connect(absl::string_view worker_address, const Streams& streams) noexcept;
 
   // Each communicator's way in. Requirement for removal: nothing of it is waiting.
   UcxFlow* AddFlow(std::uint32_t weight) noexcept;
@@ -117,7 +132,13 @@ class UcxPeer {
   // Nothing is open or in progress any more. Progress the worker until it is so.
   bool is_closed() noexcept;
 
-  std::string DescribeTransports() const;
+  NeighbourLine Describe() const;
+
+  // To be called after something was done.
+  void NoteIdle(Clock::time_point now) noexcept;
+  // To be called every StreamTuner::kLookInterval while there is something to do. May change over
+  // how many connections bulk goes. Not empty: a line for the log.
+  std::string LookAtStreams(Clock::time_point now) noexcept;
 
  private:
   struct Queue {
@@ -141,6 +162,15 @@ class UcxPeer {
   static void OnSendDone(void* request, ucs_status_t status, void* send);
 
   void AddStream() noexcept;
+  // Adds the streams that are missing. Those that are not used any more stay open: the other side
+  // may be using them.
+  void AddMissingStreams() noexcept;
+  // Urgent messages have the first stream to themselves.
+  bool urgent_are_apart() const noexcept {
+    return two_or_more_ || is_shared() || bulk_streams_ > 1;
+  }
+  std::size_t first_bulk_stream() const noexcept { return urgent_are_apart() ? 1 : 0; }
+  bool HasIdleBulkStream() const noexcept;
   Stream* FindStream(SendPriority priority) noexcept;
   std::size_t AdvanceUrgent() noexcept;
   // Starts it on the stream, or lets it wait with the urgent ones. As Send().
@@ -154,11 +184,16 @@ class UcxPeer {
   template <typename Predicate>
   void DropWaiting(Predicate predicate) noexcept;
 
+  const std::string name_;
   ucp_worker_h worker_;
   UcxSendPool& pool_;
   std::uint64_t& connections_;
   std::string worker_address_;
-  std::size_t stream_count_ = 0;  // as configured; once shared, a single one has got company
+  // As configured, or as measured.
+  bool two_or_more_ = false;
+  std::size_t bulk_streams_ = 1;
+  std::string reason_;                  // if not measured
+  std::unique_ptr<StreamWatch> watch_;  // if measured
   std::vector<Stream> streams_;
   std::uint32_t next_stream_ = 0;
   Queue urgent_;

@@ -1,6 +1,5 @@
 #include "backends/ucx/ucx_sockets.h"
 
-#include <dirent.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -10,13 +9,12 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "backends/ucx/tcp_connections.h"
 #include "proto/base/unique_fd.h"
 
 namespace ringd {
@@ -25,31 +23,11 @@ namespace {
 // TCP_CA_NAME_MAX of the kernel, with the end.
 constexpr std::size_t kMaxNameBytes = 16;
 
-struct FolderCloser {
-  void operator()(DIR* folder) const noexcept { ::closedir(folder); }
-};
-
-bool IsTcpConnection(int fd) noexcept {
-  int protocol = 0;
-  socklen_t length = sizeof(protocol);
-  if (::getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) != 0) return false;
-  sockaddr_storage peer{};
-  length = sizeof(peer);
-  return protocol == IPPROTO_TCP &&
-         ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0;
-}
-
 // For how many of the process's TCP connections `set` is true.
 template <typename Set>
-int CountConnections(Set set) noexcept {
-  const std::unique_ptr<DIR, FolderCloser> folder(::opendir("/proc/self/fd"));
-  if (folder == nullptr) return 0;
+int CountConnections(Set set) {
   int connections = 0;
-  while (const dirent* const entry = ::readdir(folder.get())) {
-    int fd = -1;
-    // Another thread may close it meanwhile, and open something else: then that is tried in vain, or
-    // is a TCP connection, too.
-    if (!absl::SimpleAtoi(entry->d_name, &fd) || !IsTcpConnection(fd)) continue;
+  for (const int fd : TcpConnections()) {
     if (set(fd)) ++connections;
   }
   return connections;

@@ -1,18 +1,19 @@
 #include "backends/ucx/ucx_wire.h"
 
+#include <algorithm>
 #include <cstddef>
-#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "backends/ucx/ucx_node.h"
 
 namespace ringd {
 
-UcxWire::UcxWire(UcxNode& node, const WireKey& key, std::vector<std::string> addresses,
-                 std::uint32_t weight)
+UcxWire::UcxWire(UcxNode& node, const WireKey& key, const CommunicatorSpec& spec)
     : node_(node),
       key_(key),
-      addresses_(std::move(addresses)),
-      weight_(weight),
+      addresses_(spec.addresses),
+      names_(spec.node_names),
+      weight_(std::max(spec.weight, 1u)),
       peers_(addresses_.size()),
       flows_(addresses_.size()) {}
 
@@ -22,7 +23,9 @@ UcxPeer& UcxWire::PeerOf(NodeIndex node) {
   const auto index = static_cast<std::size_t>(node.value());
   // Once lost, a node stays lost for this communicator: no second connection is tried.
   if (peers_[index] == nullptr) {
-    peers_[index] = node_.FindPeer(addresses_[index]);
+    peers_[index] = node_.FindPeer(
+        addresses_[index],
+        index < names_.size() ? names_[index] : absl::StrCat("node ", node.value()));
     flows_[index] = peers_[index]->AddFlow(weight_);
   }
   return *peers_[index];
@@ -56,9 +59,9 @@ void UcxWire::Withdraw(SendObserver* observer) noexcept {
   }
 }
 
-std::string UcxWire::DescribeTransports(NodeIndex node) const {
+NeighbourLine UcxWire::DescribeLine(NodeIndex node) const {
   const auto& peer = peers_[static_cast<std::size_t>(node.value())];
-  return peer == nullptr ? "" : peer->DescribeTransports();
+  return peer == nullptr ? NeighbourLine{} : peer->Describe();
 }
 
 }  // namespace ringd

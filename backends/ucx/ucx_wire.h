@@ -22,9 +22,8 @@ class UcxNode;
 // Ownership: borrows the UcxNode, which outlives it; shares the peers with other wires.
 class UcxWire final : public MessageWire {
  public:
-  // Requirement: the addresses, by node, are valid.
-  UcxWire(UcxNode& node, const WireKey& key, std::vector<std::string> addresses,
-          std::uint32_t weight);
+  // Requirement: the addresses in `spec` are valid.
+  UcxWire(UcxNode& node, const WireKey& key, const CommunicatorSpec& spec);
   ~UcxWire() override;
 
   // The peer where `node` lives, connected now if it was not. Does not block.
@@ -39,12 +38,13 @@ class UcxWire final : public MessageWire {
   bool Send(NodeIndex to, const MessageHeader& header, std::span<const std::byte> payload,
             SendPriority priority, SendObserver* observer) noexcept override;
   void Withdraw(SendObserver* observer) noexcept override;
-  std::string DescribeTransports(NodeIndex node) const override;
+  NeighbourLine DescribeLine(NodeIndex node) const override;
 
  private:
   UcxNode& node_;
   const WireKey key_;
   const std::vector<std::string> addresses_;
+  const std::vector<std::string> names_;
   const std::uint32_t weight_;
   std::vector<std::shared_ptr<UcxPeer>> peers_;
   std::vector<UcxFlow*> flows_;  // by node: in the peers

@@ -107,6 +107,17 @@ std::string BucketTable(const v1::Plan& plan, bool colours) {
   return table.Render(colours, "  ");
 }
 
+// "node1 by 3 connections, 2 of them for bulk: 2 connections carry 22.1 MB/s, ...".
+std::string DescribeConnections(const v1::Link& link) {
+  std::string text = absl::StrCat(link.host(), " by ", link.connections(),
+                                  link.connections() == 1 ? " connection" : " connections");
+  if (link.bulk_connections() != link.connections()) {
+    absl::StrAppend(&text, ", ", link.bulk_connections(), " of them for bulk");
+  }
+  return link.connections_reason().empty() ? text
+                                           : absl::StrCat(text, ": ", link.connections_reason());
+}
+
 std::string DescribeRing(const v1::Communicator& communicator) {
   const std::string& source = communicator.ring_source();
   if (source == "setting") return "in the order of the setting ring_order";
@@ -150,6 +161,9 @@ std::string RenderPlan(const v1::Communicator& communicator, bool colours) {
                                          DescribeAlgorithms(plan.link()))));
   if (!plan.link().tried().empty()) {
     absl::StrAppend(&out, Label("small ones took", DescribeTrial(plan.link())));
+  }
+  for (const v1::Link& link : communicator.links()) {
+    if (link.connections() > 0) absl::StrAppend(&out, Label("to node", DescribeConnections(link)));
   }
   absl::StrAppend(&out, Label("ring", DescribeRing(communicator)));
   if (!communicator.measured_links().empty()) {

@@ -122,9 +122,17 @@ std::string RenderCommunicator(const v1::Communicator& communicator, bool colour
     absl::StrAppend(&out, Line("link", DescribeLink(communicator.plan().link())));
   }
 
-  Table links({{"TO NODE", Align::kRight}, {"HOST"}, {"TRANSPORTS"}});
+  Table links({{"TO NODE", Align::kRight},
+               {"HOST"},
+               {"TRANSPORTS"},
+               {"CONNECTIONS", Align::kRight},
+               {"FOR BULK", Align::kRight},
+               {"WHY"}});
   for (const v1::Link& link : communicator.links()) {
-    links.AddRow({absl::StrCat(link.node_index()), OrDash(link.host()), OrDash(link.transports())});
+    links.AddRow({absl::StrCat(link.node_index()), OrDash(link.host()), OrDash(link.transports()),
+                  HumanCount(static_cast<std::uint64_t>(link.connections())),
+                  HumanCount(static_cast<std::uint64_t>(link.bulk_connections())),
+                  OrDash(link.connections_reason())});
   }
   Table buckets({{"BUCKET", Align::kRight},
                  {"BYTES", Align::kRight},

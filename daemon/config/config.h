@@ -74,7 +74,7 @@ struct Config {
   // Empty: lo if peer_address is a loopback address, else the interface that has the address;
   // ResolveNetwork fills it, and leaves it empty (all interfaces) for a wildcard address.
   std::vector<std::string> data_interfaces;
-  std::uint64_t streams_per_neighbour = 1;
+  std::uint64_t streams_per_neighbour = kAutoCount;
   std::string congestion_control = "auto";  // of TCP between nodes; see TransportOptions
   std::uint64_t chunk_bytes = std::uint64_t{128} << 10;
   // All-reduces over a few nodes go through one of them up to this size times the others' number.

@@ -104,8 +104,10 @@ std::vector<Setting> MakeTable() {
        "UCX transports between nodes, in UCX's words (UCX_TLS), such as \"tcp,self\" or \"all\""},
       {"data_interfaces", Kind::kList, &C::data_interfaces,
        "network interfaces for data between nodes; empty: the one of peer_address"},
-      {"streams_per_neighbour", Kind::kCount, &C::streams_per_neighbour,
-       "connections to each neighbour in the ring", 1, 16},
+      {"streams_per_neighbour", Kind::kCountOrAuto, &C::streams_per_neighbour,
+       "connections to each neighbour in the ring; auto: one, and more where TCP's windows keep it "
+       "from filling the line and a trial shows that more are faster",
+       1, 16},
       {"congestion_control", Kind::kText, &C::congestion_control,
        "TCP's congestion control between nodes: system; auto: the system's, but cubic or reno in "
        "place of bbr, whose pauses add up around a ring; or a name"},

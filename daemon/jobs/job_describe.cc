@@ -149,7 +149,10 @@ void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
     v1::Link* link = out->add_links();
     link->set_node_index(neighbour.node.value());
     link->set_host(membership.nodes[static_cast<std::size_t>(neighbour.node.value())].name);
-    link->set_transports(neighbour.transports);
+    link->set_transports(neighbour.line.transports);
+    link->set_connections(neighbour.line.connections);
+    link->set_bulk_connections(neighbour.line.bulk_connections);
+    link->set_connections_reason(neighbour.line.reason);
   }
   const JobCommunicatorCounters counters = communicator_->counters();
   out->set_tensors(counters.tensors);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "backends/ucx/ucx_transport.h"
 #include "daemon/config/host_port.h"
+#include "daemon/logging/log.h"
 #include "daemon/version.h"
 #include "proto/base/clock.h"
 
@@ -19,7 +20,10 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config) {
   TransportOptions options;
   options.interfaces = config.data_interfaces;
   options.transports = config.transports;
-  options.streams_per_neighbour = static_cast<int>(config.streams_per_neighbour);
+  options.streams_per_neighbour = config.streams_per_neighbour == kAutoCount
+                                      ? kAutoStreams
+                                      : static_cast<int>(config.streams_per_neighbour);
+  options.log = [](const std::string& line) { LogInfo(line); };
   options.congestion_control = config.congestion_control;
   return CreateUcxTransport(options);
 }

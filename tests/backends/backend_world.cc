@@ -40,7 +40,7 @@ BackendWorld::BackendWorld(BackendKind kind, int node_count, AlgorithmOptions op
     if (kind == BackendKind::kLoopback) {
       transports.push_back(hub->CreateTransport());
     } else {
-      ucx.streams_per_neighbour = kind == BackendKind::kUcxTwoStreams ? 2 : 1;
+      ucx.streams_per_neighbour = kind == BackendKind::kUcxTwoStreams ? 2 : kAutoStreams;
       auto transport = CreateUcxTransport(ucx);
       if (!transport.ok()) throw std::runtime_error(std::string(transport.status().message()));
       transports.push_back(*std::move(transport));

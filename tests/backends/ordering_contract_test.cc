@@ -301,7 +301,7 @@ TEST_CASE("Backend: statistics count operations, bytes and neighbours") {
     std::uint64_t received = 0;
     for (const NeighbourStatistics& neighbour : statistics.neighbours) {
       CHECK(neighbour.node.value() != node);
-      CHECK(neighbour.transports == (kind == BackendKind::kLoopback ? "loopback" : "tcp/lo"));
+      CHECK(neighbour.line.transports == (kind == BackendKind::kLoopback ? "loopback" : "tcp/lo"));
       sent += neighbour.bytes_sent;
       received += neighbour.bytes_received;
     }

@@ -208,7 +208,7 @@ TEST_CASE("UCX: processes of one host reduce over whatever UCX finds best") {
       if (!child.AllReduceOnes({0, i}, i % 2 == 0 ? 5 : 700'001, 2.0f)) return 1;
     }
     const auto neighbours = child.communicator.Statistics().neighbours;
-    if (neighbours.size() != 1 || neighbours[0].transports.empty()) return 2;
+    if (neighbours.size() != 1 || neighbours[0].line.transports.empty()) return 2;
     return child.StayUntilAllAreDone();
   });
   children.EndWell(2);

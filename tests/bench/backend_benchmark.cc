@@ -101,7 +101,11 @@ class Runner {
 };
 
 int Run(const Options& options) {
-  auto transport = CreateUcxTransport(options.transport);
+  TransportOptions transport_options = options.transport;
+  transport_options.log = [&options](const std::string& line) {
+    std::fprintf(stderr, "node %d: %s\n", options.node, line.c_str());
+  };
+  auto transport = CreateUcxTransport(transport_options);
   if (!transport.ok()) {
     std::fprintf(stderr, "%s\n", transport.status().ToString().c_str());
     return 1;
@@ -158,7 +162,9 @@ int Run(const Options& options) {
     }
     const CommunicatorStatistics statistics = (*communicator)->Statistics();
     for (const NeighbourStatistics& neighbour : statistics.neighbours) {
-      std::printf(", node %d by %s", neighbour.node.value(), neighbour.transports.c_str());
+      std::printf(", node %d by %s, %d for bulk: %s", neighbour.node.value(),
+                  neighbour.line.transports.c_str(), neighbour.line.bulk_connections,
+                  neighbour.line.reason.c_str());
     }
     std::printf("\n");
   }
@@ -189,7 +195,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"allreduce", "broadcast", "barrier"}));
   app.add_option("--interface", options.transport.interfaces);
   app.add_option("--transports", options.transport.transports);
-  app.add_option("--streams", options.transport.streams_per_neighbour);
+  app.add_option("--streams", options.transport.streams_per_neighbour, "0: as measured");
   app.add_option("--chunk", options.algorithms.chunk_bytes);
   app.add_option("--flat", options.algorithms.flat_all_reduce_bytes);
   app.add_option("--small", options.algorithms.small_all_reduce_bytes);

@@ -92,7 +92,7 @@ class FakeNetwork {
         observer->OnSent(to);
       }
     }
-    std::string DescribeTransports(NodeIndex) const override { return "fake"; }
+    NeighbourLine DescribeLine(NodeIndex) const override { return {.transports = "fake"}; }
 
    private:
     FakeNetwork& network_;

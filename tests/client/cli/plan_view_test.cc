@@ -120,6 +120,21 @@ TEST_CASE(
   CHECK_THAT(RenderPlans(reply, false), Contains("node-a") && !Contains("elsewhere"));
 }
 
+TEST_CASE("RenderPlans: says how many connections lead to each neighbour, and why") {
+  v1::CommunicatorsReply reply = Planned();
+  v1::Communicator& communicator = *reply.mutable_communicators(0);
+  v1::Link* link = communicator.add_links();
+  link->set_host("node-b");
+  CHECK_THAT(RenderPlans(reply, false), !Contains("node-b by"));
+  link->set_connections(1);
+  link->set_bulk_connections(1);
+  link->set_connections_reason("as set");
+  CHECK_THAT(RenderPlans(reply, false), Contains("to node         node-b by 1 connection: as set\n"));
+  link->set_connections(3);
+  link->set_bulk_connections(2);
+  CHECK_THAT(RenderPlans(reply, false), Contains("node-b by 3 connections, 2 of them for bulk: as set\n"));
+}
+
 TEST_CASE("RenderPlans: says why there is no plan") {
   CHECK(RenderPlans({}, false) == "No communicators on this node.\n");
   v1::CommunicatorsReply reply;

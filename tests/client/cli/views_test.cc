@@ -47,6 +47,9 @@ v1::CommunicatorsReply TwoNodes() {
   link->set_node_index(1);
   link->set_host("node-1");
   link->set_transports("tcp/lo");
+  link->set_connections(3);
+  link->set_bulk_connections(2);
+  link->set_connections_reason("as set");
   return reply;
 }
 
@@ -123,7 +126,7 @@ TEST_CASE("RenderCommunicators: shows members, links, bytes and rates") {
   CHECK_THAT(text, Contains("3 MiB in 56 operations, 1,234 tensors submitted"));
   CHECK_THAT(text, Contains("1.5 GiB/s, 12 operations/s, busy 37 %"));
   CHECK_THAT(text, Contains("   3      1     1  node-1  4003  running\n"));
-  CHECK_THAT(text, Contains("      1  node-1  tcp/lo\n"));
+  CHECK_THAT(text, Contains("      1  node-1  tcp/lo                3         2  as set\n"));
   CHECK_THAT(text, !Contains("BUCKET"));
 }
 

@@ -51,6 +51,7 @@ TEST_CASE(
            Case{"small_all_reduce_bytes", "automatic", "auto, or a size"},
            Case{"reducer_threads", "65", "auto, or a whole number between 0 and 64"},
            Case{"reducer_threads", "some", "auto, or a whole number between 0 and 64"},
+           Case{"streams_per_neighbour", "0", "auto, or a whole number between 1 and 16"},
        }) {
     INFO(refused.key << " = " << refused.text);
     const Setting* setting = FindSetting(refused.key);
@@ -90,14 +91,17 @@ TEST_CASE("AssignSetting: a size that may be chosen for the user can be given or
 }
 
 TEST_CASE("AssignSetting: a number that may be chosen for the user can be given or left to ringd") {
-  const Setting& setting = *FindSetting("reducer_threads");
+  const auto [key, field] =
+      GENERATE(std::pair("reducer_threads", &Config::reducer_threads),
+               std::pair("streams_per_neighbour", &Config::streams_per_neighbour));
+  const Setting& setting = *FindSetting(key);
   Config config;
   CHECK(FormatSetting(setting, config) == "\"auto\"");
-  CHECK(AssignSetting(setting, "0", config).ok());
-  CHECK(config.reducer_threads == 0);
-  CHECK(FormatSetting(setting, config) == "0");
+  CHECK(AssignSetting(setting, "3", config).ok());
+  CHECK(config.*field == 3);
+  CHECK(FormatSetting(setting, config) == "3");
   CHECK(AssignSetting(setting, "auto", config).ok());
-  CHECK(config.reducer_threads == kAutoCount);
+  CHECK(config.*field == kAutoCount);
 }
 
 TEST_CASE("SuggestSetting: finds the near miss and stays silent about strangers") {

@@ -1,0 +1,147 @@
+"""Over how many connections two nodes send: more than one where one doesn't fill the line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cluster import Cluster, JobRun, Node, wait_until
+from tests.integration.long_line import LongLine
+from tests.integration.shaped_line import ShapedLine
+
+PROGRAM = (Path(__file__).parent / "programs" / "ring.py").read_text()
+# A connection may have some 700 kB under way: in a round trip of 60 ms, a quarter of this line.
+LONG_MBIT = 400
+LONG_ONE_WAY_MS = 30
+SHORT_MBIT = 400
+ATTEMPTS = 3
+
+
+class TwoEnds(Cluster):
+    """Two ringds at the ends of a line."""
+
+    def __init__(self, folder: Path, line: LongLine | ShapedLine, **settings: object) -> None:
+        super().__init__(folder)
+        self.line = line
+        self.start_nodes(2, **settings)
+
+    def _start(self, name: str, settings: dict[str, object]) -> Node:
+        end = int(name.removeprefix("node"))
+        address = {"peer_address": f"{self.line.address(end)}:0"}
+        return Node(name, self.folder, settings | address, self.line.inside(end))
+
+    def start(self, mib: int, count: int) -> tuple[JobRun, Path]:
+        """A job that does all-reduces of some size, and stays until its folder has the note `end`."""
+        notes = self.folder / f"notes{len(self.jobs)}"
+        notes.mkdir()
+        job = self.start_job(PROGRAM, [1, 1], arguments=[str(notes), str(mib), str(count)])
+
+        def done() -> bool:
+            assert all(rank.running() for rank in job.ranks), job.transcript()
+            return all((notes / f"done{rank}").exists() for rank in range(2))
+
+        wait_until(done, "all-reduces", 150.0)
+        return job, notes
+
+    def link(self, node: int) -> dict[str, Any]:
+        """What the node shows of the way to the other one."""
+        text = self.ringctl("comms", "--json", node=self.nodes[node]).stdout
+        (entry,) = (entry for entry in json.loads(text)["communicators"] if entry["state"] == "running")
+        (link,) = entry["links"]
+        return dict(link)
+
+
+Start = Callable[..., TwoEnds]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    folder = Path(tempfile.mkdtemp(prefix="ringd-", dir="/tmp"))
+    lines: list[LongLine | ShapedLine] = []
+    clusters: list[TwoEnds] = []
+
+    def make(line: LongLine | ShapedLine, **settings: object) -> TwoEnds:
+        lines.append(line)
+        clusters.append(TwoEnds(folder, line, **settings))
+        return clusters[-1]
+
+    try:
+        yield make
+    finally:
+        try:
+            for cluster in clusters:
+                cluster.end()
+        finally:
+            for line in lines:
+                line.close()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces, which needs root")
+
+
+@needs_root
+@pytest.mark.timeout(400)
+def test_a_long_line_gets_more_connections_and_still_notices_the_loss_of_a_node(start: Start) -> None:
+    cluster = start(LongLine(LONG_MBIT, LONG_ONE_WAY_MS))
+    # On a busy machine a trial may see nothing but noise. What is learned outlives the job.
+    for attempt in range(ATTEMPTS):
+        job, notes = cluster.start(mib=32, count=12)
+        links = [cluster.link(node) for node in range(2)]
+        print((notes / "times").read_text().split(), links)
+        if all(link["bulk_connections"] >= 2 for link in links) or attempt == ATTEMPTS - 1:
+            break
+        (notes / "end").touch()
+        job.expect_success()
+    for link in links:
+        # One more is for urgent messages.
+        assert link["bulk_connections"] >= 2, (links, cluster.nodes[0].output)
+        assert link["connections"] == link["bulk_connections"] + 1
+    for node, other in zip(cluster.nodes, ("node1", "node0"), strict=True):
+        assert f"the line to {other} takes 2 connections for bulk: 2 connections carry" in node.output
+    plan = cluster.ringctl("comms", "--plan").stdout
+    assert f"node1 by {links[0]['connections']} connections" in plan, plan
+    assert "FOR BULK" in cluster.ringctl("comms").stdout
+
+    cluster.nodes[1].kill()
+
+    def failed() -> bool:
+        shown = json.loads(cluster.ringctl("jobs", "--json").stdout)["jobs"]
+        return any(entry["state"] == "failed" and "node1" in entry["failure"] for entry in shown)
+
+    wait_until(failed, "the loss of node1")
+    for rank in job.ranks:
+        rank.destroy()
+
+
+@needs_root
+@pytest.mark.timeout(120)
+def test_a_line_that_one_connection_fills_keeps_one(start: Start) -> None:
+    cluster = start(ShapedLine(SHORT_MBIT))
+    job, notes = cluster.start(mib=32, count=8)
+    for node in range(2):
+        link = cluster.link(node)
+        assert (link["connections"], link["bulk_connections"]) == (1, 1), (link, cluster.nodes[node].output)
+        assert "connections for bulk" not in cluster.nodes[node].output
+    (notes / "end").touch()
+    job.expect_success()
+
+
+@needs_root
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("setting", "bulk"), [(1, 1), (3, 2)])
+def test_a_number_that_is_set_stays(start: Start, setting: int, bulk: int) -> None:
+    cluster = start(ShapedLine(SHORT_MBIT), streams_per_neighbour=setting)
+    job, notes = cluster.start(mib=4, count=3)
+    link = cluster.link(0)
+    assert (link["connections"], link["bulk_connections"]) == (setting, bulk)
+    assert link["connections_reason"] == "as set"
+    (notes / "end").touch()
+    job.expect_success()
