@@ -37,7 +37,7 @@ struct TransportOptions {
   std::string congestion_control = "auto";
   // Takes lines for a log, of what the transport decides by itself; on the progress thread. May be
   // empty.
-  std::function<void(const std::string&)> log;
+  std::function<void(const std::string&)> log = nullptr;
 };
 
 // A node's access to one kind of network: owns connections and moves bytes for all communicators.

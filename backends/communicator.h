@@ -60,7 +60,7 @@ struct NeighbourLine {
   std::string transports;    // such as "tcp/eth0"
   int connections = 0;       // in use, by all communicators together; 0: the transport has none
   int bulk_connections = 0;  // of them; the rest is for urgent messages
-  std::string reason;        // why so many
+  std::string reason = {};   // why so many
 };
 
 struct NeighbourStatistics {

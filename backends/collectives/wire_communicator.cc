@@ -37,9 +37,7 @@ class WireCommunicator::CountingWire final : public MessageWire {
     return wire_.Send(to, header, payload, priority, observer);
   }
   void Withdraw(SendObserver* observer) noexcept override { wire_.Withdraw(observer); }
-  NeighbourLine DescribeLine(NodeIndex node) const override {
-    return wire_.DescribeLine(node);
-  }
+  NeighbourLine DescribeLine(NodeIndex node) const override { return wire_.DescribeLine(node); }
 
  private:
   MessageWire& wire_;

@@ -80,17 +80,16 @@ bool StreamTuner::Look(Clock::time_point now, const StreamLook& look) noexcept {
     rest_until_ = std::max(rest_until_, now + kWarmUp);
     return false;
   }
-  const Window interval{.length = now - last_at_,
-                        .acked_bytes = look.acked_bytes - last_.acked_bytes,
-                        .busy = look.busy - last_.busy,
-                        .window_limited = look.window_limited - last_.window_limited,
-                        .looks = 1,
-                        .buffer_limited = look.buffer_limited ? 1 : 0,
-                        .congestion_limited = look.congestion_limited ? 1 : 0,
-                        .queueing = look.round_trip > kQueueingRatio * look.least_round_trip +
-                                                          kQueueingSlack
-                                        ? 1
-                                        : 0};
+  const Window interval{
+      .length = now - last_at_,
+      .acked_bytes = look.acked_bytes - last_.acked_bytes,
+      .busy = look.busy - last_.busy,
+      .window_limited = look.window_limited - last_.window_limited,
+      .looks = 1,
+      .buffer_limited = look.buffer_limited ? 1 : 0,
+      .congestion_limited = look.congestion_limited ? 1 : 0,
+      .queueing =
+          look.round_trip > kQueueingRatio * look.least_round_trip + kQueueingSlack ? 1 : 0};
   const Clock::time_point began = last_at_;
   last_at_ = now;
   last_ = look;
@@ -131,7 +130,10 @@ void StreamTuner::Pause() noexcept {
   have_last_ = false;
   window_ = {};
   loose_window_ = {};
-  if (!is_trying() || ++pauses_ < kMostPauses) return;
+  if (is_trying() && ++pauses_ >= kMostPauses) GiveUpTrial();
+}
+
+void StreamTuner::GiveUpTrial() noexcept {
   ++refusals_;
   waited_ = {};
   Interrupt();
@@ -184,9 +186,9 @@ void StreamTuner::AddSample(const Window& window) noexcept {
   Sample& sample = samples_[sample_count_++ % kSamples];
   sample.rate = window.rate();
   // Of the one the kernel tells how long, the other is seen or not; they exclude each other.
-  const double by_window =
-      window.busy > Clock::duration::zero() ? Seconds(window.window_limited) / Seconds(window.busy)
-                                            : 0;
+  const double by_window = window.busy > Clock::duration::zero()
+                               ? Seconds(window.window_limited) / Seconds(window.busy)
+                               : 0;
   const double by_buffer = static_cast<double>(window.buffer_limited) / window.looks;
   sample.limited = by_window + by_buffer >= kLimitedShare;
   sample.congestion_limited = 2 * window.congestion_limited > window.looks;
@@ -197,7 +199,9 @@ double StreamTuner::RateOfRank(std::size_t rank) const noexcept {
   if (rank >= samples_kept()) return 0;
   std::array<double, kSamples> rates{};
   for (std::size_t i = 0; i < samples_kept(); ++i) rates[i] = samples_[i].rate;
-  const auto of = [&rates](std::size_t i) { return rates.begin() + static_cast<std::ptrdiff_t>(i); };
+  const auto of = [&rates](std::size_t i) {
+    return rates.begin() + static_cast<std::ptrdiff_t>(i);
+  };
   std::nth_element(rates.begin(), of(rank), of(samples_kept()));
   return rates[rank];
 }
@@ -232,8 +236,8 @@ double StreamTuner::RequiredRatio() const noexcept {
 
 bool StreamTuner::GoOnTrying(Clock::time_point now) noexcept {
   const double tried = MedianRate();
-  const bool hopeless = sample_count_ == 2 && std::max(samples_[0].rate, samples_[1].rate) <
-                                                  kHopeless * rate_before_;
+  const bool hopeless =
+      sample_count_ == 2 && std::max(samples_[0].rate, samples_[1].rate) < kHopeless * rate_before_;
   if (!hopeless && sample_count_ < kSamples && windows_seen_ < kMostWindows) return false;
   rate_tried_ = tried;
   low_tried_ = RateOfRank(1);

@@ -76,6 +76,8 @@ class StreamTuner {
 
   // In place of Look(), when one of the connections can't be looked at (yet).
   void Pause() noexcept;
+  // A trial can't be carried out; another one will come later.
+  void GiveUpTrial() noexcept;
 
   const StreamVerdict& verdict() const noexcept { return verdict_; }
 
@@ -136,8 +138,8 @@ class StreamTuner {
   Clock::time_point settled_at_;  // connections that are new are at their speed
   Clock::time_point rest_until_;  // those that had nothing to send, too
   Clock::duration window_length_{};
-  Window window_;        // of looks that were not starved
-  Window loose_window_;  // of all
+  Window window_;         // of looks that were not starved
+  Window loose_window_;   // of all
   int windows_seen_ = 0;  // in this phase
   int pauses_ = 0;        // in this phase
   std::array<Sample, kSamples> samples_{};

@@ -87,8 +87,8 @@ std::string StreamWatch::Reason() const {
 std::string StreamWatch::DescribeTrial() const {
   const StreamVerdict& verdict = tuner_.verdict();
   return absl::StrCat(verdict.kept ? "takes " : "does not take ", verdict.tried,
-                      verdict.tried == 1 ? " connection" : " connections", " for bulk: ",
-                      DescribeVerdict(verdict));
+                      verdict.tried == 1 ? " connection" : " connections",
+                      " for bulk: ", DescribeVerdict(verdict));
 }
 
 }  // namespace ringd

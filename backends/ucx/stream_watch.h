@@ -45,6 +45,9 @@ class StreamWatch {
   // NoteIdle(). True: a trial has ended.
   bool Look(Clock::time_point now, const Bulk& bulk) noexcept;
 
+  // There can't be so many connections.
+  void GiveUpTrial() noexcept { tuner_.GiveUpTrial(); }
+
   std::size_t connections() const noexcept {
     return static_cast<std::size_t>(tuner_.connections());
   }

@@ -61,8 +61,7 @@ std::optional<TcpCounters> ReadTcpCounters(const TcpSocket& socket) noexcept {
     return std::nullopt;
   }
   TcpCounters counters;
-  counters.written_bytes =
-      info.tcpi_bytes_sent - info.tcpi_bytes_retrans + info.tcpi_notsent_bytes;
+  counters.written_bytes = info.tcpi_bytes_sent - info.tcpi_bytes_retrans + info.tcpi_notsent_bytes;
   counters.acked_bytes = info.tcpi_bytes_acked;
   counters.busy = Microseconds(info.tcpi_busy_time);
   counters.window_limited = Microseconds(info.tcpi_rwnd_limited);

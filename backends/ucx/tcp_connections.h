@@ -27,7 +27,7 @@ struct TcpCounters {
   std::uint64_t written_bytes = 0;  // by this process, sent or not
   std::uint64_t acked_bytes = 0;
   // To the precision of the kernel's ticks.
-  Clock::duration busy{};     // something was to be sent or acknowledged
+  Clock::duration busy{};            // something was to be sent or acknowledged
   Clock::duration window_limited{};  // of it: could not be, for the receiver's window
   Clock::duration round_trip{};
   Clock::duration least_round_trip{};  // of the last minutes

@@ -98,7 +98,7 @@ class UcxNode final : public Transport {
   std::uint64_t connections_ = 0;        // endpoints that were ever connected
   std::uint64_t connections_tuned_ = 0;  // how many when sockets were last looked at
   bool sockets_limited_ = false;
-  Clock::time_point next_look_;          // at the peers' streams
+  Clock::time_point next_look_;  // at the peers' streams
   OrphanMessages orphans_{held_pool_};
   absl::flat_hash_map<std::string, std::shared_ptr<UcxPeer>> peers_;  // by address
   std::vector<std::shared_ptr<UcxPeer>> closing_;                     // lost ones

@@ -34,16 +34,18 @@ void UcxPeer::Connect(absl::string_view worker_address, const Streams& streams) 
     bulk_streams_ = static_cast<std::size_t>(std::max(1, streams.count - 1));
     reason_ = streams.reason;
   }
-  AddMissingStreams();
+  if (const ucs_status_t status = AddMissingStreams(); status != UCS_OK) Fail(status);
 }
 
-void UcxPeer::AddMissingStreams() noexcept {
+ucs_status_t UcxPeer::AddMissingStreams() noexcept {
   const std::size_t needed = first_bulk_stream() + bulk_streams_;
   in_progress_.reserve(kPerStream * (needed + 1));
-  while (streams_.size() < needed && !lost()) AddStream();
+  ucs_status_t status = lost_status_;
+  while (streams_.size() < needed && status == UCS_OK) status = AddStream();
+  return status;
 }
 
-void UcxPeer::AddStream() noexcept {
+ucs_status_t UcxPeer::AddStream() noexcept {
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -53,17 +55,14 @@ void UcxPeer::AddStream() noexcept {
   params.err_handler.arg = this;
   ucp_ep_h endpoint = nullptr;
   const ucs_status_t status = ucp_ep_create(worker_, &params, &endpoint);
-  if (status != UCS_OK) {
-    Fail(status);
-    return;
-  }
-  streams_.push_back({.endpoint = endpoint});
+  if (status == UCS_OK) streams_.push_back({.endpoint = endpoint});
+  return status;
 }
 
 UcxFlow* UcxPeer::AddFlow(std::uint32_t weight) noexcept {
   UcxFlow* const flow = bulk_.AddFlow(weight);
   // Urgent messages keep the connection that there is.
-  AddMissingStreams();
+  if (const ucs_status_t status = AddMissingStreams(); status != UCS_OK) Fail(status);
   return flow;
 }
 
@@ -139,8 +138,8 @@ bool UcxPeer::Start(Stream& stream, UcxSend& send) noexcept {
   param.cb.send = &UcxPeer::OnSendDone;
   param.user_data = &send;
   send.stream = static_cast<std::uint32_t>(&stream - streams_.data());
-  const bool is_tell_tale = watch_ != nullptr && stream.connected &&
-                            send.payload.size() >= StreamWatch::kTellingBytes;
+  const bool is_tell_tale =
+      watch_ != nullptr && stream.connected && send.payload.size() >= StreamWatch::kTellingBytes;
   const auto seen = is_tell_tale ? watch_->BeginWrite(send.stream) : std::nullopt;
   ucs_status_ptr_t request =
       ucp_am_send_nbx(stream.endpoint, kUcxMessageId, &send.header, sizeof(send.header),
@@ -321,9 +320,12 @@ void UcxPeer::NoteIdle(Clock::time_point now) noexcept {
 std::string UcxPeer::LookAtStreams(Clock::time_point now) noexcept {
   if (watch_ == nullptr || lost()) return "";
   const bool decided = watch_->Look(now, {first_bulk_stream(), bulk_streams_, is_shared()});
-  if (watch_->connections() != bulk_streams_) {
+  if (const std::size_t before = bulk_streams_; watch_->connections() != before) {
     bulk_streams_ = watch_->connections();
-    AddMissingStreams();
+    if (AddMissingStreams() != UCS_OK) {
+      watch_->GiveUpTrial();
+      bulk_streams_ = before;
+    }
   }
   return decided ? watch_->DescribeTrial() : "";
 }

@@ -161,10 +161,10 @@ class UcxPeer {
   static void OnError(void* self, ucp_ep_h endpoint, ucs_status_t status);
   static void OnSendDone(void* request, ucs_status_t status, void* send);
 
-  void AddStream() noexcept;
+  ucs_status_t AddStream() noexcept;
   // Adds the streams that are missing. Those that are not used any more stay open: the other side
   // may be using them.
-  void AddMissingStreams() noexcept;
+  ucs_status_t AddMissingStreams() noexcept;
   // Urgent messages have the first stream to themselves.
   bool urgent_are_apart() const noexcept {
     return two_or_more_ || is_shared() || bulk_streams_ > 1;

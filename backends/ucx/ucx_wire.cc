@@ -23,9 +23,9 @@ UcxPeer& UcxWire::PeerOf(NodeIndex node) {
   const auto index = static_cast<std::size_t>(node.value());
   // Once lost, a node stays lost for this communicator: no second connection is tried.
   if (peers_[index] == nullptr) {
-    peers_[index] = node_.FindPeer(
-        addresses_[index],
-        index < names_.size() ? names_[index] : absl::StrCat("node ", node.value()));
+    peers_[index] =
+        node_.FindPeer(addresses_[index],
+                       index < names_.size() ? names_[index] : absl::StrCat("node ", node.value()));
     flows_[index] = peers_[index]->AddFlow(weight_);
   }
   return *peers_[index];

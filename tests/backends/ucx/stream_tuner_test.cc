@@ -41,7 +41,8 @@ class Simulation {
   explicit Simulation(const Line& line, unsigned seed = 1) : line(line), random_(seed) {}
 
   // Looks for so long; `each` is called before each.
-  void Run(Clock::duration time, const std::function<void()>& each = [] {}) {
+  void Run(
+      Clock::duration time, const std::function<void()>& each = [] {}) {
     const Clock::time_point end = now + time;
     while (now < end) {
       each();
@@ -66,8 +67,7 @@ class Simulation {
     const bool line_is_full = carried >= line.bytes_per_second;
     const bool starved = line.offered < could;
     std::uniform_real_distribution<double> noise(1 - line.noise, 1 + line.noise);
-    counters_.acked_bytes +=
-        static_cast<std::uint64_t>(carried * seconds_passed * noise(random_));
+    counters_.acked_bytes += static_cast<std::uint64_t>(carried * seconds_passed * noise(random_));
     counters_.busy += connections * StreamTuner::kLookInterval;
     counters_.buffer_limited = !starved && (!line_is_full || line.full_buffers);
     counters_.least_round_trip = line.round_trip;
@@ -175,8 +175,7 @@ TEST_CASE("StreamTuner: bulk that comes in short bursts counts by what waits of 
   // Half a second, then as long nothing.
   Simulation simulation({.bytes_per_second = 30e6, .bytes_per_connection = 10e6});
   int looks = 0;
-  simulation.Run(minutes(2),
-                 [&] { simulation.line.offered = looks++ / 50 % 2 == 0 ? 1e12 : 1e3; });
+  simulation.Run(minutes(2), [&] { simulation.line.offered = looks++ / 50 % 2 == 0 ? 1e12 : 1e3; });
   CHECK(simulation.tuner.settled_connections() == 3);
 }
 
@@ -200,8 +199,7 @@ TEST_CASE("StreamTuner: while jobs take turns only a line without a queue gets m
     CHECK(simulation.verdicts == 0);
   }
   SECTION("without one") {
-    Simulation simulation(
-        {.bytes_per_second = 20e6, .bytes_per_connection = 10e6, .shared = true});
+    Simulation simulation({.bytes_per_second = 20e6, .bytes_per_connection = 10e6, .shared = true});
     simulation.Run(seconds(10));
     CHECK(simulation.tuner.settled_connections() == 2);
   }

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "backends/ucx/ucx_transport.h"
-#include "proto/base/unique_fd.h"
 #include "tests/backends/backend_world.h"
+#include "tests/backends/ucx/tcp_pair.h"
 
 namespace ringd {
 namespace {
@@ -29,27 +29,6 @@ bool SetControl(int fd, const std::string& name) {
   return ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(),
                       static_cast<socklen_t>(name.size())) == 0;
 }
-
-// Both ends of a connection over the loopback interface.
-struct TcpPair {
-  TcpPair() {
-    const UniqueFd listener(::socket(AF_INET, SOCK_STREAM, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof(address);
-    REQUIRE(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
-    REQUIRE(::listen(listener.get(), 1) == 0);
-    REQUIRE(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length) == 0);
-    one = UniqueFd(::socket(AF_INET, SOCK_STREAM, 0));
-    REQUIRE(::connect(one.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
-    other = UniqueFd(::accept(listener.get(), nullptr, nullptr));
-    REQUIRE(other.valid());
-  }
-
-  UniqueFd one;
-  UniqueFd other;
-};
 
 TEST_CASE("congestion control: as the system has it") {
   const auto choice = ChooseCongestionControl("system");

@@ -129,10 +129,12 @@ TEST_CASE("RenderPlans: says how many connections lead to each neighbour, and wh
   link->set_connections(1);
   link->set_bulk_connections(1);
   link->set_connections_reason("as set");
-  CHECK_THAT(RenderPlans(reply, false), Contains("to node         node-b by 1 connection: as set\n"));
+  CHECK_THAT(RenderPlans(reply, false),
+             Contains("to node         node-b by 1 connection: as set\n"));
   link->set_connections(3);
   link->set_bulk_connections(2);
-  CHECK_THAT(RenderPlans(reply, false), Contains("node-b by 3 connections, 2 of them for bulk: as set\n"));
+  CHECK_THAT(RenderPlans(reply, false),
+             Contains("node-b by 3 connections, 2 of them for bulk: as set\n"));
 }
 
 TEST_CASE("RenderPlans: says why there is no plan") {
