@@ -90,6 +90,8 @@ void Context::EndPart(Farewell farewell) {
   state_.Close();
   WakeWaiters();
   if (background_helper_ != nullptr) background_helper_->Stop();
+  // Before the others hear of it: who leaves may do with its memory what it likes.
+  if (local_operations_ != nullptr) local_operations_->GiveUp();
   if (reachable && farewell == Farewell::kLeave) {
     static_cast<void>(control_->Leave(Clock::now() + kCloseDeadline));
   }
@@ -135,17 +137,18 @@ absl::Status Context::Join(const Options& options) {
     MutexLock lock(node_name_mutex_);
     if (!joined_.node_name.empty()) node_name_ = joined_.node_name;
   }
-  return joined_.combines_locally ? UseLocalOperations(options.background) : absl::OkStatus();
+  return joined_.combines_locally ? UseLocalOperations(options) : absl::OkStatus();
 }
 
-absl::Status Context::UseLocalOperations(bool in_background) {
+absl::Status Context::UseLocalOperations(const Options& options) {
   if (absl::Status status = job_memory_.Await(Clock::now() + kMemoryDeadline); !status.ok()) {
     return state_.alive() ? status : state_.status();
   }
   local_operations_ =
-      std::make_unique<LocalOperations>(job_memory_, submission_capacity_, state_, spin_budget_);
+      std::make_unique<LocalOperations>(job_memory_, submission_capacity_, state_, spin_budget_,
+                                        options.direct_reading);
   operations_.store(local_operations_.get(), std::memory_order_release);
-  if (!in_background) return absl::OkStatus();
+  if (!options.background) return absl::OkStatus();
   background_helper_ = std::make_unique<BackgroundHelper>(*local_operations_);
   return background_helper_->Start();
 }
@@ -224,9 +227,12 @@ absl::Status Context::Submit(ringd_registration registration, const void* source
   }
   Submission record{};
   OperationEnd end;
+  const DirectUse direct =
+      local_operations_ == nullptr ? DirectUse{} : local_operations_->DirectUseOf(*tensor);
   const bool is_inline = local_operations_ != nullptr && LocalOperations::IsInline(*tensor);
   absl::Status status = is_inline ? Staging::CheckPointers(*tensor, source, destination)
-                                  : staging_.Place(*tensor, source, destination, record, end);
+                                  : staging_.Place(*tensor, source, destination, record, end,
+                                                   direct);
   if (!status.ok()) return status;
   end.registration = tensor;
   for (;;) {

@@ -73,7 +73,7 @@ class Context {
   // `status` of a call, or, if the session has ended meanwhile, the reason for that.
   absl::Status Explain(const absl::Status& status);
   OperationQueue& operations() noexcept { return *operations_.load(std::memory_order_acquire); }
-  absl::Status UseLocalOperations(bool in_background);
+  absl::Status UseLocalOperations(const Options& options);
   void WakeWaiters() noexcept;
   bool AnyWaiter() const noexcept;
   absl::Status Conclude(std::uint64_t sequence);

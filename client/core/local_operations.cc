@@ -22,7 +22,8 @@ constexpr int kLooksPerClock = 64;
 }  // namespace
 
 LocalOperations::LocalOperations(const JobMemory& memory, std::uint32_t capacity,
-                                 SessionState& state, std::chrono::nanoseconds spin_budget)
+                                 SessionState& state, std::chrono::nanoseconds spin_budget,
+                                 DirectReading reading)
     : memory_(memory),
       segment_(memory.segment()),
       self_(memory.self()),
@@ -31,8 +32,10 @@ LocalOperations::LocalOperations(const JobMemory& memory, std::uint32_t capacity
       state_(state),
       spin_(spin_budget),
       own_state_(segment_.Member(self_)),
+      direct_reads_(segment_, self_, reading),
       table_mask_(capacity - 1),
-      table_(capacity) {}
+      table_(capacity),
+      scratch_bytes_(ScratchBytes(member_count_)) {}
 
 LocalOperations::~LocalOperations() = default;
 
@@ -45,18 +48,16 @@ SubmitResult LocalOperations::SubmitInline(Registration& registration, const voi
   // The root of a broadcast gets its own values, too, unless they are there already.
   const bool writes = registration.receives || destination != source;
   return Post(registration, end, registration.sends ? source : nullptr,
-              writes ? destination : nullptr, 0, 0, sequence);
+              writes ? destination : nullptr, Submission{}, sequence);
 }
 
 SubmitResult LocalOperations::TrySubmit(Submission& record, const OperationEnd& end) {
-  return Post(*end.registration, end, nullptr, nullptr, record.source_offset,
-              record.destination_offset, record.sequence);
+  return Post(*end.registration, end, nullptr, nullptr, record, record.sequence);
 }
 
 SubmitResult LocalOperations::Post(Registration& registration, const OperationEnd& end,
                                    const void* inline_source, void* inline_destination,
-                                   std::uint64_t source_offset, std::uint64_t destination_offset,
-                                   std::uint64_t& sequence) {
+                                   const Submission& record, std::uint64_t& sequence) {
   if (!state_.alive()) return SubmitResult::kEnded;
   const std::uint32_t number = registration.numbers.tensor;
   const bool is_inline = IsInline(registration);
@@ -75,6 +76,7 @@ SubmitResult LocalOperations::Post(Registration& registration, const OperationEn
     operation->occurrence.store(occurrence, std::memory_order_relaxed);
     operation->chunk_count.store(is_inline ? 0 : ChunkCount(registration.bytes),
                                  std::memory_order_relaxed);
+    operation->written_chunks.store(0, std::memory_order_relaxed);
     operation->registration = &registration;
     operation->inline_destination = inline_destination;
     operation->end = end;
@@ -83,8 +85,12 @@ SubmitResult LocalOperations::Post(Registration& registration, const OperationEn
     tensor.posted = occurrence + 1;
 
     SubmissionSlot& slot = segment_.Slot(number, self_, occurrence);
-    slot.source_offset = source_offset;
-    slot.destination_offset = destination_offset;
+    slot.source_offset = record.source_offset;
+    slot.source_place = end.split_source ? SourcePlace::kSplit : SourcePlace::kArena;
+    if (end.split_source) {
+      slot.ordinary_source = reinterpret_cast<std::uintptr_t>(end.direct_source);
+    }
+    slot.destination_offset = record.destination_offset;
     slot.meta_id = registration.numbers.meta;
     if (is_inline && inline_source != nullptr) {
       std::memcpy(slot.data, inline_source, registration.bytes);
@@ -235,7 +241,8 @@ WaitResult LocalOperations::Test(std::uint64_t sequence) {
   if (operation == nullptr) return WaitResult::kUnknown;
   if (MayAdvance(*operation)) Advance(*operation, sequence);
   const WaitResult result = Look(*operation, sequence);
-  return result == WaitResult::kTimeout && !state_.alive() ? WaitResult::kEnded : result;
+  if (result != WaitResult::kTimeout || state_.alive()) return result;
+  return StopReducing() ? WaitResult::kEnded : result;
 }
 
 bool LocalOperations::WaitForRoom(const OperationEnd& end) {
@@ -293,6 +300,7 @@ bool LocalOperations::Consume(std::uint64_t sequence, OperationOutcome& outcome,
   outcome = std::move(operation->outcome);
   operation->outcome = {};
   end = operation->end;
+  end.written_chunks = operation->written_chunks.load(std::memory_order_relaxed);
   operation->word.store(Word(sequence, kFree), std::memory_order_release);
   std::atomic<Operation*>& place = table_[sequence & table_mask_];
   if (place.load(std::memory_order_relaxed) == operation) {

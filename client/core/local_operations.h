@@ -13,7 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "client/core/direct_reads.h"
 #include "client/core/job_memory.h"
+#include "client/core/local_chunks.h"
 #include "client/core/operation_queue.h"
 #include "client/core/registrations.h"
 #include "client/core/session_state.h"
@@ -21,6 +23,7 @@
 #include "proto/base/doorbell.h"
 #include "proto/base/mutex.h"
 #include "proto/base/spin_policy.h"
+#include "proto/reduce/reduce.h"
 #include "proto/shm/chunk_claims.h"
 #include "proto/shm/job_segment.h"
 
@@ -36,24 +39,37 @@ namespace ringd::client {
 // Ownership: borrows the job's memory, the session's state and the registrations, which must outlive it.
 // Invariants: occurrences of one tensor end in order. Results have the same bits on all ranks: the
 //   contributions are combined in the order of the local ranks, whoever does it.
-// Failure: when the context has ended, waiters first see to it that no other rank writes into their tensor
-//   any more (for kQuietDeadline at most: a rank may have died or been stopped while it wrote).
+// Failure: when the context has ended, waiters first see to it that no thread of this process reduces any more,
+//   that what others still read of its ordinary memory comes to nothing, and that no other rank writes into its arena
+//   tensor (for kQuietDeadline at most: a rank may have died or been stopped while it wrote). A source that could
+//   not be read ends its operation at all ranks, after kCauseGrace, in which ringd may say what is behind it.
 class LocalOperations final : public OperationQueue {
  public:
   static constexpr std::uint64_t kAtOnceBytes = 1024;
   // Smaller ones wake nobody, and are combined in no time by who waits for them.
   static constexpr std::uint64_t kBackgroundFromBytes = 64 * 1024;
   static constexpr std::chrono::milliseconds kQuietDeadline{100};
+  static constexpr std::chrono::seconds kCauseGrace{1};
+  // Smaller tensors of ordinary memory are copied: they stay in the caches, where copies cost less than
+  // the kernel's work (see client/README.md for the figures).
+  static constexpr std::uint64_t kDirectFromBytes = 64 * 1024;
 
   // At most `capacity` (a power of two) operations are in flight.
   LocalOperations(const JobMemory& memory, std::uint32_t capacity, SessionState& state,
-                  std::chrono::nanoseconds spin_budget);
+                  std::chrono::nanoseconds spin_budget, DirectReading reading);
   ~LocalOperations() override;
 
   // True if the tensor travels in its slot, from and to memory of any kind: then SubmitInline.
   static bool IsInline(const Registration& registration) noexcept {
     return registration.bytes <= kInlineBytes;
   }
+  // How the tensor may be used if it lies in ordinary memory.
+  DirectUse DirectUseOf(const Registration& registration) noexcept {
+    if (registration.bytes < kDirectFromBytes) return {};
+    if (!direct_reads_.Allowed()) return {true, 0};
+    return {true, HomeChunks(self_, member_count_, ChunkCount(registration.bytes))};
+  }
+
   // As TrySubmit, without staging. `sequence` is the operation's number.
   SubmitResult SubmitInline(Registration& registration, const void* source, void* destination,
                             std::uint64_t& sequence);
@@ -66,6 +82,10 @@ class LocalOperations final : public OperationQueue {
   [[nodiscard]] bool Consume(std::uint64_t sequence, OperationOutcome& outcome,
                              OperationEnd& end) override;
   void WakeAll() noexcept override;
+
+  // For a context that has ended: when it returns, no thread of this process writes for an operation any more, and what
+  // others read of its ordinary memory comes to nothing. Blocks for one chunk of a tensor at most.
+  void GiveUp() noexcept;
 
   // Ends an operation or reduces one chunk, the oldest operation's first. False if there is nothing to do,
   // or if a thread of this process waits, which will do it. `oldest`: 0 at first, then what the
@@ -88,6 +108,8 @@ class LocalOperations final : public OperationQueue {
     std::atomic<Tensor*> tensor{nullptr};
     std::atomic<std::uint64_t> occurrence{0};
     std::atomic<std::uint32_t> chunk_count{0};  // 0: inline
+    // Bits of chunks whose result this process wrote into the direct destination.
+    std::atomic<std::uint32_t> written_chunks{0};
     // The rest is guarded by mutex_.
     Registration* registration = nullptr;
     void* inline_destination = nullptr;
@@ -111,11 +133,12 @@ class LocalOperations final : public OperationQueue {
     std::uint64_t occurrence = 0;
     std::uint32_t chunk_count = 0;
     int chunk = kNoChunk;
+    Operation* operation = nullptr;
   };
+  struct ChunkMemory;
 
   SubmitResult Post(Registration& registration, const OperationEnd& end, const void* inline_source,
-                    void* inline_destination, std::uint64_t source_offset,
-                    std::uint64_t destination_offset, std::uint64_t& sequence);
+                    void* inline_destination, const Submission& record, std::uint64_t& sequence);
   Tensor& TensorOf(std::uint32_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasRoom(Tensor& tensor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Operation& TakeOperation(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -138,12 +161,26 @@ class LocalOperations final : public OperationQueue {
   bool TryEnd(Tensor& tensor, Operation& operation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Conflicts(const Tensor& tensor, std::uint64_t occurrence,
                  std::vector<std::uint32_t>* metas) const;
+  std::optional<Spoiled> SpoiledOf(std::uint32_t tensor, std::uint64_t occurrence) const noexcept;
+  // Whether ringd has had its time to say what is behind a spoiled occurrence.
+  bool CauseGraceIsOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string Describe(const Registration& registration, const Spoiled& spoiled) const;
   std::uint32_t MemberOf(std::int32_t rank) const noexcept;
+  Scaling PostscaleOf(const TensorDescription& tensor) const noexcept;
   void CombineInline(const Tensor& tensor, const Operation& operation) const;
   std::optional<Chunk> Claim(Tensor& tensor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<Chunk> ClaimLater(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Reduce(const Chunk& chunk);
-  // Nobody writes for this operation any more when it returns.
+  // False if another member broke the protocol: the context has ended.
+  [[nodiscard]] bool Locate(const Chunk& chunk, ChunkMemory& memory);
+  void Combine(const TensorDescription& tensor, ChunkMemory& memory) const;
+  // The member that could not be read, and why; nothing if all is well.
+  std::optional<Spoiled> CombineByPieces(const Chunk& chunk, const ChunkMemory& memory);
+  void Spoil(std::uint32_t tensor, const Spoiled& spoiled) noexcept;
+  std::unique_ptr<std::byte[]> TakeScratch();
+  // No thread of this process begins another chunk; true if none is at one. The context has ended.
+  bool StopReducing() noexcept;
+  // Nobody writes into the caller's memory for this operation any more when it returns.
   void Quieten(Operation& operation);
   void RingSleepers() noexcept;
 
@@ -161,6 +198,9 @@ class LocalOperations final : public OperationQueue {
   SessionState& state_;
   SpinPolicy spin_;
   SharedMember& own_state_;
+  DirectReads direct_reads_;
+  // Threads of this process that are in Reduce. Grows under mutex_, and not once the context has ended.
+  std::atomic<std::uint32_t> reducers_{0};
   Doorbell submitted_{};  // where the background thread sleeps
   // What threads of this process have reduced comes before its end. `finished` in the segment says so too,
   // but not to ThreadSanitizer, which takes each mapping of the segment for other memory.
@@ -175,6 +215,12 @@ class LocalOperations final : public OperationQueue {
   std::vector<std::atomic<Operation*>> table_;
   std::unordered_map<std::uint64_t, Operation*> stragglers_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
+  // For what is read from other processes; one per thread that reduces at the same time.
+  const std::size_t scratch_bytes_;
+  std::vector<std::unique_ptr<std::byte[]>> idle_scratch_ ABSL_GUARDED_BY(mutex_);
+  // Of the last spoiled occurrences that came soon after each other: the first, and the last.
+  Clock::time_point first_spoiled_ ABSL_GUARDED_BY(mutex_){};
+  Clock::time_point last_spoiled_ ABSL_GUARDED_BY(mutex_){};
 };
 
 }  // namespace ringd::client

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/core/local_chunks.h"
 #include "client/core/local_operations.h"
+#include "client/core/per_member.h"
 #include "proto/reduce/combine.h"
 
 namespace ringd::client {
@@ -16,33 +17,8 @@ namespace {
 
 // How far beyond the operation that is waited for work is looked for.
 constexpr std::uint64_t kLookAhead = 32;
-// From this size on, all members' bytes counted, results would only push each other out of the caches.
-constexpr std::uint64_t kStreamFromBytes = std::uint64_t{4} << 20;
-
-Scaling PostscaleOf(const TensorDescription& tensor, std::uint32_t member_count) noexcept {
-  Scaling scaling;
-  scaling.factor = tensor.postscale;
-  scaling.divisor = tensor.op == ReduceOp::kAverage ? member_count : 1;
-  return scaling;
-}
-
-// Pointers to one thing of each member, without allocation for the usual number of members.
-template <typename Pointer>
-class PerMember {
- public:
-  explicit PerMember(std::size_t count) : count_(count) {
-    if (count > kUsual) many_.resize(count);
-  }
-  Pointer& operator[](std::size_t i) noexcept { return data()[i]; }
-  std::span<const Pointer> span() noexcept { return {data(), count_}; }
-
- private:
-  static constexpr std::size_t kUsual = 16;
-  Pointer* data() noexcept { return count_ > kUsual ? many_.data() : few_.data(); }
-  const std::size_t count_;
-  std::array<Pointer, kUsual> few_{};
-  std::vector<Pointer> many_;
-};
+// Occurrences that are spoiled within so long of each other have one cause.
+constexpr std::chrono::seconds kSameCause{5};
 
 }  // namespace
 
@@ -120,6 +96,10 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
     CombineInline(tensor, operation);
   } else if (!ChunkClaims(segment_.Tensor(tensor.number), occurrence, chunks).Finished()) {
     return false;
+  } else if (const std::optional<Spoiled> spoiled = SpoiledOf(tensor.number, occurrence)) {
+    if (!CauseGraceIsOver()) return false;
+    outcome.status = static_cast<std::int32_t>(absl::StatusCode::kAborted);
+    outcome.text = std::make_shared<const std::string>(Describe(*operation.registration, *spoiled));
   }
   static_cast<void>(chunks_reduced_.load(std::memory_order_acquire));
   outcome.completed = true;
@@ -155,6 +135,36 @@ bool LocalOperations::Conflicts(const Tensor& tensor, std::uint64_t occurrence,
   return conflict;
 }
 
+std::optional<Spoiled> LocalOperations::SpoiledOf(std::uint32_t tensor,
+                                                  std::uint64_t occurrence) const noexcept {
+  const std::uint64_t word = segment_.Tensor(tensor).spoiled[occurrence % kOccurrencesInFlight].load(
+      std::memory_order_acquire);
+  if (word == 0) return std::nullopt;
+  const Spoiled spoiled = Spoiled::FromWord(word);
+  return spoiled.occurrence == occurrence ? std::optional(spoiled) : std::nullopt;
+}
+
+bool LocalOperations::CauseGraceIsOver() {
+  const Clock::time_point now = Clock::now();
+  if (now - last_spoiled_ > kSameCause) first_spoiled_ = now;
+  last_spoiled_ = now;
+  return now - first_spoiled_ >= kCauseGrace;
+}
+
+std::string LocalOperations::Describe(const Registration& registration,
+                                      const Spoiled& spoiled) const {
+  const std::string who =
+      spoiled.member < member_count_ ? absl::StrCat("rank ", segment_.Member(spoiled.member).rank)
+                                     : "a rank";
+  const std::string why =
+      spoiled.error == 0
+          ? absl::StrCat(who, " left the job before the others had read its part")
+          : absl::StrCat("the other ranks can't read the memory of ", who, " any more (",
+                         std::strerror(spoiled.error),
+                         "): it must stay as it is until the operation has ended");
+  return absl::StrCat("tensor '", registration.description.name, "': ", why);
+}
+
 std::uint32_t LocalOperations::MemberOf(std::int32_t rank) const noexcept {
   for (std::uint32_t m = 0; m < member_count_; ++m) {
     if (segment_.Member(m).rank == rank) return m;
@@ -179,20 +189,22 @@ void LocalOperations::CombineInline(const Tensor& tensor, const Operation& opera
   void* const destinations[] = {destination};
   CombineContributions(description.data_type, description.op, description.prescale, nullptr,
                        sources.span(), destinations, description.element_count,
-                       PostscaleOf(description, member_count_), Streaming::kCached);
+                       PostscaleOf(description), Streaming::kCached);
 }
 
 std::optional<LocalOperations::Chunk> LocalOperations::Claim(Tensor& tensor) {
+  if (!state_.alive()) return std::nullopt;
   const std::uint64_t head = tensor.ended.load(std::memory_order_relaxed);
   if (head == tensor.posted || !HasArrived(tensor.number, head)) return std::nullopt;
-  const Operation& operation = *tensor.pending[head % kOccurrencesInFlight];
+  Operation& operation = *tensor.pending[head % kOccurrencesInFlight];
   const std::uint32_t chunks = operation.chunk_count.load(std::memory_order_relaxed);
   if (chunks == 0 || Conflicts(tensor, head, nullptr)) return std::nullopt;
   ChunkClaims claims(segment_.Tensor(tensor.number), head, chunks);
   // Each member begins in a part of its own, so that two rarely meet and caches keep what they have.
-  const int claimed = claims.Claim(self_ * chunks / member_count_);
+  const int claimed = claims.Claim(FirstHomeChunk(self_, member_count_, chunks));
   if (claimed == kNoChunk) return std::nullopt;
-  return Chunk{operation.registration, tensor.number, head, chunks, claimed};
+  reducers_.fetch_add(1, std::memory_order_relaxed);
+  return Chunk{operation.registration, tensor.number, head, chunks, claimed, &operation};
 }
 
 std::optional<LocalOperations::Chunk> LocalOperations::ClaimLater(std::uint64_t sequence) {
@@ -209,51 +221,6 @@ std::optional<LocalOperations::Chunk> LocalOperations::ClaimLater(std::uint64_t 
   return std::nullopt;
 }
 
-void LocalOperations::Reduce(const Chunk& chunk) {
-  const TensorDescription& description = chunk.registration->description;
-  const std::uint64_t bytes = chunk.registration->bytes;
-  const std::uint64_t chunk_bytes = ChunkBytes(bytes);
-  const std::uint64_t begin = chunk_bytes * static_cast<std::uint64_t>(chunk.chunk);
-  const std::uint64_t length = std::min(chunk_bytes, bytes - begin);
-  PerMember<const void*> sources(member_count_);
-  PerMember<void*> destinations(member_count_);
-  for (std::uint32_t m = 0; m < member_count_; ++m) {
-    const SubmissionSlot& slot = segment_.Slot(chunk.tensor, m, chunk.occurrence);
-    const JobMemory::MemberArena& arena = memory_.arenas()[m];
-    const std::uint64_t from = slot.source_offset;
-    const std::uint64_t to = slot.destination_offset;
-    if (bytes > arena.bytes || from > arena.bytes - bytes || to > arena.bytes - bytes) {
-      state_.Lose(absl::InternalError(absl::StrCat("rank ", segment_.Member(m).rank,
-                                                   " broke the protocol: its tensor '",
-                                                   description.name, "' lies outside its arena")));
-      return;
-    }
-    sources[m] = arena.base + from + begin;
-    destinations[m] = arena.base + to + begin;
-  }
-  own_state_.reducing.store(chunk.tensor + 1, std::memory_order_relaxed);
-  const std::uint64_t elements = length / SizeOf(description.data_type);
-  const Streaming streaming =
-      bytes * member_count_ >= kStreamFromBytes ? Streaming::kPast : Streaming::kCached;
-  if (description.kind == CollectiveKind::kBroadcast) {
-    const void* const root = sources[MemberOf(description.root_rank)];
-    for (void* const destination : destinations.span()) {
-      if (destination == root) continue;
-      CopyScaled(description.data_type, destination, root, elements, {}, streaming);
-    }
-  } else {
-    CombineContributions(description.data_type, description.op, description.prescale, nullptr,
-                         sources.span(), destinations.span(), elements,
-                         PostscaleOf(description, member_count_), streaming);
-  }
-  own_state_.reducing.store(0, std::memory_order_relaxed);
-  chunks_reduced_.fetch_add(1, std::memory_order_release);
-  ChunkClaims claims(segment_.Tensor(chunk.tensor), chunk.occurrence, chunk.chunk_count);
-  if (!claims.Done(chunk.chunk)) return;
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // as in Post
-  RingSleepers();
-}
-
 // Of this process, too: another of its threads may wait for what this one did. After a fence that stands
 // behind what was published.
 void LocalOperations::RingSleepers() noexcept {
@@ -263,7 +230,22 @@ void LocalOperations::RingSleepers() noexcept {
   }
 }
 
+bool LocalOperations::StopReducing() noexcept {
+  direct_reads_.Withdraw();
+  // Who claims after this sees that the context has ended.
+  { const MutexLock lock(mutex_); }
+  return reducers_.load(std::memory_order_acquire) == 0;
+}
+
+void LocalOperations::GiveUp() noexcept {
+  while (!StopReducing()) ::sched_yield();
+}
+
 void LocalOperations::Quieten(Operation& operation) {
+  // Without a deadline: these are this process's own threads, and each is about its last chunk.
+  GiveUp();
+  // Others write into the staging block only, which is not used again.
+  if (operation.end.staging_offset != kNoStaging) return;
   const Tensor& tensor = *operation.tensor.load(std::memory_order_relaxed);
   const std::uint64_t occurrence = operation.occurrence.load(std::memory_order_relaxed);
   const std::uint32_t chunks = operation.chunk_count.load(std::memory_order_relaxed);

@@ -17,12 +17,24 @@ struct Registration;
 
 inline constexpr std::uint64_t kNoStaging = ~std::uint64_t{0};
 
+// What may be done with a tensor of ordinary memory besides copying all of it.
+struct DirectUse {
+  bool by_itself = false;  // this process can read the source and write the result where they are
+  // Bits of chunks (local_chunks.h) that other ranks can read where they are, and are not likely to.
+  std::uint32_t kept_chunks = 0;
+};
+
 // What is left to do when an operation has ended well, and to give back in any case.
 struct OperationEnd {
   Registration* registration = nullptr;
   const void* copy_from = nullptr;  // null: nothing to copy
   void* copy_to = nullptr;
   std::uint64_t staging_offset = kNoStaging;  // of the arena; to be given back
+  // In ordinary memory, for chunks that this process reduces; null: not used where it is.
+  const void* direct_source = nullptr;
+  void* direct_destination = nullptr;
+  bool split_source = false;         // some chunks of the source are only there
+  std::uint32_t written_chunks = 0;  // bits of those whose result is there: they need no copying
 };
 
 // How an operation ended.

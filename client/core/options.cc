@@ -200,6 +200,15 @@ absl::StatusOr<Options> ResolveOptions(const ringd_options* given_or_null,
     options.background = text == "1";
   }
 
+  if (const std::string text = Environment(get, "RINGD_DIRECT_READ"); !text.empty()) {
+    if (text != "0" && text != "1" && text != "allow") {
+      return WrongVariable("RINGD_DIRECT_READ", text, "0, 1 or allow");
+    }
+    options.direct_reading = text == "0"   ? DirectReading::kOff
+                             : text == "1" ? DirectReading::kIfAllowed
+                                           : DirectReading::kAllowToAll;
+  }
+
   if (given.on_warning != nullptr) {
     options.on_warning = [callback = given.on_warning, user_data = given.user_data](
                              const std::string& text) { callback(user_data, text.c_str()); };

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/core/control_channel.h"
+#include "client/core/direct_reads.h"
 #include "client/core/launcher_environment.h"
 #include "client/ringd.h"
 
@@ -21,6 +22,8 @@ struct Options {
   std::optional<std::chrono::nanoseconds> spin;
   // RINGD_BACKGROUND: whether a one-node job's tensors are combined while nobody waits for them.
   bool background = true;
+  // RINGD_DIRECT_READ.
+  DirectReading direct_reading = DirectReading::kIfAllowed;
   std::function<void(const std::string& text)> on_warning;
 };
 

@@ -1,6 +1,11 @@
 #include "client/core/staging.h"
 
+#include <algorithm>
+#include <bit>
+
 #include "absl/strings/str_cat.h"
+#include "client/core/direct_reads.h"
+#include "client/core/local_chunks.h"
 #include "proto/reduce/reduce.h"
 
 namespace ringd::client {
@@ -20,6 +25,24 @@ bool OverlapInPart(const void* a, const void* b, std::uint64_t bytes) noexcept {
   const auto x = reinterpret_cast<std::uintptr_t>(a);
   const auto y = reinterpret_cast<std::uintptr_t>(b);
   return x != y && (x < y ? y - x : x - y) < bytes;
+}
+
+// All bytes but those of `skipped` chunks.
+void CopyChunks(void* to, const void* from, std::uint64_t bytes, std::uint32_t skipped) noexcept {
+  const std::uint64_t chunk_bytes = ChunkBytes(bytes);
+  const std::uint32_t count = ChunkCount(bytes);
+  for (std::uint32_t chunk = 0; chunk < count;) {
+    const std::uint32_t rest = skipped >> chunk;
+    const auto done = static_cast<std::uint32_t>(std::countr_one(rest));
+    const auto missing = static_cast<std::uint32_t>(std::countr_zero(rest));
+    if (done == 0) {
+      const std::uint64_t begin = chunk * chunk_bytes;
+      const std::uint64_t end = std::min(bytes, (std::uint64_t{chunk} + missing) * chunk_bytes);
+      CopyBytes(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin,
+                end - begin);
+    }
+    chunk += std::max(done, missing);
+  }
 }
 
 }  // namespace
@@ -44,7 +67,7 @@ absl::Status Staging::CheckPointers(const Registration& registration, const void
 }
 
 absl::Status Staging::Place(Registration& registration, const void* source, void* destination,
-                            Submission& record, OperationEnd& end) {
+                            Submission& record, OperationEnd& end, DirectUse direct) {
   record.registration = registration.numbers.registration;
   record.element_count = registration.element_count;
   end.registration = &registration;
@@ -66,6 +89,14 @@ absl::Status Staging::Place(Registration& registration, const void* source, void
     return Wrong(registration, absl::StrCat("its ", bytes, " bytes reach beyond the arena"));
   }
 
+  const bool source_outside = registration.sends && !source_inside;
+  end.split_source =
+      source_outside && direct.kept_chunks != 0 && DirectReads::IsReadable(source, bytes);
+  if (direct.by_itself) {
+    if (source_outside) end.direct_source = source;
+    if (registration.receives && !destination_inside) end.direct_destination = destination;
+  }
+
   // Where ringd writes: the destination, or for the root of a broadcast, which has its result already,
   // the source; a staging block where those are not in the arena.
   void* written = registration.receives ? destination : const_cast<void*>(source);
@@ -80,10 +111,10 @@ absl::Status Staging::Place(Registration& registration, const void* source, void
   if (registration.sends && source_inside) {
     read = source;
   } else if (registration.sends) {
-    CopyBytes(written, source, bytes);
+    CopyChunks(written, source, bytes, end.split_source ? direct.kept_chunks : 0);
   }
   if (written != destination && (registration.receives || destination != source)) {
-    end.copy_from = written;
+    end.copy_from = registration.receives ? written : source;
     end.copy_to = destination;
   }
   record.source_offset = arena_.OffsetOf(read);
@@ -93,7 +124,7 @@ absl::Status Staging::Place(Registration& registration, const void* source, void
 
 void Staging::Finish(const OperationEnd& end, bool succeeded) {
   if (succeeded && end.copy_from != nullptr) {
-    CopyBytes(end.copy_to, end.copy_from, end.registration->bytes);
+    CopyChunks(end.copy_to, end.copy_from, end.registration->bytes, end.written_chunks);
   }
   if (end.staging_offset != kNoStaging) GiveBack(*end.registration, end.staging_offset);
 }

@@ -14,8 +14,8 @@
 namespace ringd::client {
 
 // Places each tensor in the arena: one that is there already stays, others get a staging block and are
-// copied. A block goes back to its registration when the operation is consumed, so that in the steady
-// state nothing is allocated and the pages stay warm.
+// copied, unless their memory is used directly. A block goes back to its registration when the operation is
+// consumed, so that in the steady state nothing is allocated and the pages stay warm.
 //
 // Thread safety: any thread may call anything.
 // Ownership: borrows arena and registrations.
@@ -29,13 +29,14 @@ class Staging {
                                     void*& destination);
 
   // Fills in `record`'s registration, offsets and count, and says in `end` what remains to be done;
-  // copies the source if it lies outside the arena.
+  // copies the source if it lies outside the arena and is not to be read there.
   //   kInvalidArgument: a pointer is null, the range leaves the arena, source and destination overlap.
   //   kResourceExhausted: no room for a staging block. On failure nothing is held.
   absl::Status Place(Registration& registration, const void* source, void* destination,
-                     Submission& record, OperationEnd& end);
+                     Submission& record, OperationEnd& end, DirectUse direct);
 
-  // Copies the result out if the operation has succeeded, and takes its staging block back.
+  // Copies out what is not there yet of the result, if the operation has succeeded, and takes its staging block
+  // back.
   void Finish(const OperationEnd& end, bool succeeded);
 
  private:

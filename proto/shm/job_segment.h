@@ -16,8 +16,11 @@
 //      finds that out by itself and ends it with an error; nothing is written.
 //   3a. Up to kInlineBytes the slots hold the data. Each member computes its own result from them.
 //   3b. Larger ones are cut in chunks. Whoever has time (any thread of any member that has ended k - 1)
-//      claims one in `work`, reduces it from all members' arenas into all members' arenas, and marks it
-//      done. Who marks the last one stores k + 1 into `finished`, then 0 into `work`, and wakes the sleepers.
+//      claims one in `work`, reduces it from where all members' sources are into all members' arenas (its own
+//      result it may write where it likes), and marks it done. Who marks the last one stores k + 1 into
+//      `finished`, then 0 into `work`, and wakes the sleepers. A source is in its member's arena, or in its
+//      ordinary memory, which the others read by process_vm_readv (direct reading, below). Who can't read one says so
+//      in `spoiled` before it marks its chunk done: then the occurrence ends with an error at every member.
 //   4. The member stores k + 1 into its ended counter: it will not look at the slots again.
 //
 // `work` (chunk_claims.h) is 0, or a tag of the occurrence, 28 bits of claims and 28 of done
@@ -25,9 +28,19 @@
 // claim it looks at `finished`, and takes the claim back. `finished` is stored before `work` becomes 0, so
 // it can't miss that.
 //
+// Direct reading. Each member publishes its pid, a token (random bits) and where the token lies in its memory, and
+// reads the others' tokens. Where that fails the kernel does not allow it (another pid namespace, Yama, a seccomp
+// filter, no such call) or the pid is somebody else's. Each publishes in `reach` what came of it, and a submitter
+// names ordinary memory in its slot only if all could read all. Each read of a source ends with a read of the
+// token, in one system call: the kernel takes them in this order and from one address space. So a token that is
+// still right says that this process was that member, and that its source was still to be read; a member that
+// gives an operation up before its end wipes its token first. No process ever writes into another's
+// ordinary memory, so one that is late or was stopped can't harm it.
+//
 // Trust: the members are one user's processes with one job secret, and can already write each other's
-// gradients. Each still checks offsets against the arenas before use. ringd only reads, and believes nothing:
-// what it reads it shows to people and uses to attribute stalls.
+// gradients. Each still checks offsets against the arenas before use, and hands other members' addresses only to
+// process_vm_readv, which reads what the kernel lets one of the user's processes read of another (as ptrace does).
+// ringd only reads, and believes nothing: what it reads it shows to people and uses to attribute stalls.
 #ifndef RINGD_PROTO_SHM_JOB_SEGMENT_H_
 #define RINGD_PROTO_SHM_JOB_SEGMENT_H_
 
@@ -43,7 +56,7 @@
 namespace ringd {
 
 inline constexpr std::uint64_t kJobSegmentMagic = 0x31424f4a'44474e52;  // "RNGDJOB1"
-inline constexpr std::uint32_t kJobSegmentVersion = 1;
+inline constexpr std::uint32_t kJobSegmentVersion = 2;
 
 // Submissions of one tensor by one member that have not ended everywhere; one more waits for room.
 inline constexpr std::uint64_t kOccurrencesInFlight = 4;
@@ -54,6 +67,7 @@ inline constexpr std::uint32_t kMaxChunks = 28;
 inline constexpr std::uint32_t kMaxLocalTensors = 65'536;
 // Each member is sent all the others' arenas at once: so many messages fit into a socket's default buffer.
 inline constexpr std::uint32_t kMaxLocalMembers = 192;
+static_assert(kMaxLocalMembers <= 256);  // Reach and Spoiled name them in a byte
 
 struct JobSegmentHeader {
   // Written once by ringd, before any member maps the segment.
@@ -75,23 +89,80 @@ struct SharedMember {
   // The tensor's number + 1 while one of this member's threads reduces a chunk of it.
   std::atomic<std::uint32_t> reducing;
   std::int32_t rank;  // in the job; written once by ringd
+  // Of direct reading; written once, before `reach` says so.
+  std::uint64_t token_address;
+  std::uint64_t token;
+  std::int32_t pid;                  // as the member itself sees it
+  std::atomic<std::uint32_t> reach;  // Reach::ToWord
 };
 static_assert(sizeof(SharedMember) == 2 * kCacheLineBytes);
+
+// Whether a member can read the ordinary memory of the others.
+struct Reach {
+  enum class State : std::uint8_t {
+    kUnknown = 0,  // it has not come so far
+    kOffered,      // pid and token are there to be read
+    kReadsAll,
+    kCannot,  // read `member`, because of `error`
+    kOff,     // it was told not to
+  };
+  State state = State::kUnknown;
+  std::uint8_t error = 0;   // an errno; 0: what it read was no token
+  std::uint8_t member = 0;  // members fit in a byte: kMaxLocalMembers
+
+  constexpr std::uint32_t ToWord() const noexcept {
+    return static_cast<std::uint32_t>(state) | std::uint32_t{error} << 8 |
+           std::uint32_t{member} << 16;
+  }
+  static constexpr Reach FromWord(std::uint32_t word) noexcept {
+    return {static_cast<State>(word & 0xff), static_cast<std::uint8_t>(word >> 8),
+            static_cast<std::uint8_t>(word >> 16)};
+  }
+};
+
+// Why an occurrence has no result: the source of `member` could not be read.
+struct Spoiled {
+  std::uint64_t occurrence = 0;
+  std::uint8_t error = 0;  // an errno; 0: the member has given the operation up
+  std::uint8_t member = 0;
+
+  // Never 0.
+  constexpr std::uint64_t ToWord() const noexcept {
+    return (occurrence + 1) << 16 | std::uint64_t{error} << 8 | member;
+  }
+  // Requirement: word is not 0.
+  static constexpr Spoiled FromWord(std::uint64_t word) noexcept {
+    return {(word >> 16) - 1, static_cast<std::uint8_t>(word >> 8),
+            static_cast<std::uint8_t>(word)};
+  }
+};
 
 struct SharedTensor {
   alignas(kCacheLineBytes) std::atomic<std::uint64_t> work;  // claims and done chunks, see above
   alignas(
       kCacheLineBytes) std::atomic<std::uint64_t> finished;  // occurrences of kind 3b, the last + 1
+  // By occurrence % kOccurrencesInFlight: Spoiled::ToWord, or something older. Looked at once the
+  // occurrence has finished. The first to say so has said it for all.
+  std::atomic<std::uint64_t> spoiled[kOccurrencesInFlight];
 };
 static_assert(sizeof(SharedTensor) == 2 * kCacheLineBytes);
 
+enum class SourcePlace : std::uint32_t {
+  kArena = 0,  // all of it in the member's arena
+  // Chunks that the member is likely to reduce itself (local_chunks.h) are only in its ordinary memory.
+  kSplit = 1,
+};
+
 struct SubmissionSlot {
   alignas(kCacheLineBytes) std::atomic<std::uint64_t> occurrence;  // the last one posted here, + 1
-  std::uint64_t source_offset;                                     // into the member's arena
-  std::uint64_t destination_offset;
-  std::uint32_t meta_id;  // ringd's number for type, shape, op and the rest
-  std::uint32_t reserved;
-  std::byte data[kInlineBytes];
+  std::uint64_t source_offset;       // into the member's arena
+  std::uint64_t destination_offset;  // into the member's arena; the root of a broadcast gets nothing
+  std::uint32_t meta_id;             // ringd's number for type, shape, op and the rest
+  SourcePlace source_place;
+  union {
+    std::byte data[kInlineBytes];
+    std::uint64_t ordinary_source;  // of a split one: an address in the member's process
+  };
 };
 static_assert(sizeof(SubmissionSlot) == kCacheLineBytes);
 

@@ -55,7 +55,7 @@ int Run() {
   const auto submit = [&] {
     Submission record{};
     OperationEnd end;
-    (void)staging.Place(*registrations.Find(number), data, data, record, end);
+    (void)staging.Place(*registrations.Find(number), data, data, record, end, {});
     if (operations.TrySubmit(record, end) != SubmitResult::kOk) std::abort();
     return record.sequence;
   };

@@ -11,7 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "client/core/arena.h"
 #include "client/core/local_operations.h"
+#include "client/core/registrations.h"
+#include "client/core/staging.h"
 #include "proto/base/memfd.h"
 
 namespace ringd::client {
@@ -23,27 +26,37 @@ inline Clock::time_point InTenSeconds() { return Clock::now() + std::chrono::sec
 
 // One rank's process, as far as its operations go.
 struct Member {
-  Member(std::byte* arena_base, std::chrono::nanoseconds spin)
-      : arena(arena_base), memory(arena_base, kArenaBytes), spin_budget(spin) {}
+  Member(MemoryMapping mapping, std::chrono::nanoseconds spin)
+      : allocator(std::move(mapping)),
+        arena(allocator.AtOffset(0)),
+        staging(allocator, registrations),
+        memory(arena, kArenaBytes),
+        spin_budget(spin) {}
 
-  void Start() {
+  void Start(DirectReading reading) {
     REQUIRE(memory.Await(InTenSeconds()).ok());
-    operations = std::make_unique<LocalOperations>(memory, kCapacity, state, spin_budget);
+    operations = std::make_unique<LocalOperations>(memory, kCapacity, state, spin_budget, reading);
   }
 
   float* At(std::uint64_t offset) const { return reinterpret_cast<float*>(arena + offset); }
 
+  // Tests that place tensors by hand and tests that let `staging` do it don't mix.
+  Arena allocator;
   std::byte* arena;
+  Registrations registrations;
+  Staging staging;
   JobMemory memory;
   SessionState state;
   std::chrono::nanoseconds spin_budget;
   std::unique_ptr<LocalOperations> operations;
 };
 
-// A job of `count` members, whose ranks are 10, 11, ...
+// A job of `count` members, whose ranks are 10, 11, ... Without `start`, each one's Start is to be called, in
+// whichever process is to be that member.
 struct LocalJob {
   explicit LocalJob(std::uint32_t count,
-                    std::chrono::nanoseconds spin = std::chrono::nanoseconds(0)) {
+                    std::chrono::nanoseconds spin = std::chrono::nanoseconds(0),
+                    bool start = true) {
     const std::uint64_t bytes = JobSegmentView::SegmentBytes(count);
     const UniqueFd segment = Memory(bytes);
     auto mapped = MemoryMapping::Map(segment.get(), bytes);
@@ -56,15 +69,14 @@ struct LocalJob {
       arenas.push_back(Memory(kArenaBytes));
       auto own = MemoryMapping::Map(arenas.back().get(), kArenaBytes);
       REQUIRE(own.ok());
-      members.push_back(std::make_unique<Member>(own->data(), spin));
-      mappings.push_back(*std::move(own));
+      members.push_back(std::make_unique<Member>(*std::move(own), spin));
     }
     for (std::uint32_t m = 0; m < count; ++m) {
       members[m]->memory.AddSegment({bytes, count, m}, segment);
       for (std::uint32_t other = 0; other < count; ++other) {
         if (other != m) members[m]->memory.AddArena({kArenaBytes, other, 0}, arenas[other]);
       }
-      members[m]->Start();
+      if (start) members[m]->Start(DirectReading::kIfAllowed);
     }
   }
 
@@ -76,7 +88,6 @@ struct LocalJob {
 
   Member& operator[](std::size_t m) { return *members[m]; }
 
-  std::vector<MemoryMapping> mappings;
   std::vector<std::unique_ptr<Member>> members;
 };
 
@@ -116,6 +127,29 @@ inline OperationOutcome Finish(Member& member, std::uint64_t sequence) {
   REQUIRE(member.operations->Wait(sequence, InTenSeconds()) == WaitResult::kDone);
   REQUIRE(member.operations->Consume(sequence, outcome, end));
   CHECK(outcome.completed);
+  return outcome;
+}
+
+// A tensor anywhere: through `staging`, as a context submits.
+inline std::uint64_t SubmitAnywhere(Member& member, Registration& registration, const void* source,
+                                    void* destination) {
+  Submission record{};
+  OperationEnd end;
+  REQUIRE(member.staging
+              .Place(registration, source, destination, record, end,
+                     member.operations->DirectUseOf(registration))
+              .ok());
+  REQUIRE(member.operations->TrySubmit(record, end) == SubmitResult::kOk);
+  return record.sequence;
+}
+
+inline OperationOutcome FinishAnywhere(Member& member, std::uint64_t sequence) {
+  OperationOutcome outcome;
+  OperationEnd end;
+  REQUIRE(member.operations->Wait(sequence, InTenSeconds()) == WaitResult::kDone);
+  REQUIRE(member.operations->Consume(sequence, outcome, end));
+  CHECK(outcome.completed);
+  member.staging.Finish(end, outcome.status == 0);
   return outcome;
 }
 
