@@ -175,8 +175,9 @@ RINGD_EXPORT ringd_status ringd_register(ringd_context* context, const ringd_ten
 /* Hands a tensor to ringd and returns at once, unless the ring is full: then waits until there is room, while
  * the job lives. `source` and `destination` hold the tensor's elements, contiguous, and stay the caller's to
  * keep unchanged (source) and untouched (destination) until the operation has been seen to end; they may be equal,
- * not otherwise overlap. Outside the arena, `source` is copied before the call returns. Broadcast reads
- * `source` on the root only. Barrier takes NULL. */
+ * not otherwise overlap. That holds for memory of any kind: outside the arena, too, the node's other ranks may read
+ * `source` until then. After a failure `destination`, and a `source` that is the same, may hold parts of the
+ * result. Broadcast reads `source` on the root only. Barrier takes NULL. */
 RINGD_EXPORT ringd_status ringd_submit(ringd_context* context, ringd_registration registration,
                                        const void* source, void* destination,
                                        ringd_operation* operation);

@@ -115,6 +115,9 @@ std::string RenderCommunicator(const v1::Communicator& communicator, bool colour
                         " in all, ", HumanNumber(communicator.negotiation_messages_per_step()),
                         " in the last step")),
       Line("schedule", LearnedText(communicator)));
+  if (!communicator.ordinary_memory().empty()) {
+    absl::StrAppend(&out, Line("outside arena", communicator.ordinary_memory()));
+  }
   if (!communicator.ring().empty()) {
     absl::StrAppend(&out, Line("ring", RingText(communicator)));
   }

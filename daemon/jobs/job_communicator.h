@@ -123,6 +123,8 @@ class JobCommunicator final : private LocalRankView {
   std::vector<int> MembersWithout(const std::string& tensor) const;
 
   JobCommunicatorCounters counters() const noexcept;
+  // How a one-node job's ranks get at each other's ordinary memory; else empty.
+  std::string OrdinaryMemory() const;
   // Of one member's submissions.
   LocalMemberCounters MemberCounters(int member) const noexcept;
   bool CombinesLocally() const noexcept { return way_.local != nullptr; }

@@ -57,6 +57,10 @@ JobCommunicatorCounters JobCommunicator::counters() const noexcept {
   return counters;
 }
 
+std::string JobCommunicator::OrdinaryMemory() const {
+  return way_.local == nullptr ? "" : way_.local->OrdinaryMemory();
+}
+
 LocalMemberCounters JobCommunicator::MemberCounters(int member) const noexcept {
   if (way_.local != nullptr) return way_.local->Counters(member);
   const Session& session = *members_[static_cast<std::size_t>(member)];

@@ -139,6 +139,7 @@ void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
                                   : transport_ == nullptr      ? "none"
                                                                : transport_->name());
   if (membership.node_count() > 1) DescribeRing(out);
+  out->set_ordinary_memory(communicator_->OrdinaryMemory());
   DescribeMembers(out);
   const CommunicatorStatistics wire = communicator_->WireStatistics();
   std::uint64_t sent = 0;

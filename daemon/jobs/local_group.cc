@@ -1,6 +1,7 @@
 #include "daemon/jobs/local_group.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "proto/attach/handshake.h"
@@ -144,6 +145,27 @@ LocalMemberCounters LocalGroup::Counters(int member) const noexcept {
   counters.failed = std::min(counters.ended, state.failed.load(std::memory_order_relaxed));
   counters.bytes = state.bytes.load(std::memory_order_relaxed);
   return counters;
+}
+
+std::string LocalGroup::OrdinaryMemory() const {
+  bool all = true;
+  for (std::uint32_t m = 0; m < view_.member_count(); ++m) {
+    const SharedMember& member = view_.Member(m);
+    const Reach reach = Reach::FromWord(member.reach.load(std::memory_order_acquire));
+    if (reach.state == Reach::State::kOff) {
+      return absl::StrCat("copied: rank ", member.rank, " does not read directly (its setting)");
+    }
+    if (reach.state == Reach::State::kCannot) {
+      const std::string other = reach.member < view_.member_count()
+                                    ? absl::StrCat("rank ", view_.Member(reach.member).rank)
+                                    : "another rank";
+      return absl::StrCat("copied: rank ", member.rank, " can't read ", other, " (",
+                          reach.error == 0 ? "it has another pid here" : std::strerror(reach.error),
+                          ")");
+    }
+    all = all && reach.state == Reach::State::kReadsAll;
+  }
+  return all ? "read directly" : "copied: not all ranks have tried to read the others so far";
 }
 
 std::vector<LocalWait> LocalGroup::Waiting(Clock::time_point before, Clock::time_point now) const {

@@ -65,6 +65,8 @@ class LocalGroup {
   // True if some submission has not ended.
   bool AnyInFlight() const noexcept;
   LocalMemberCounters Counters(int member) const noexcept;
+  // Whether the members read each other's ordinary memory, and if not, why, in words.
+  std::string OrdinaryMemory() const;
 
   // What has waited since `before` or longer.
   std::vector<LocalWait> Waiting(Clock::time_point before, Clock::time_point now) const;

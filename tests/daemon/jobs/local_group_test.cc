@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -205,6 +206,25 @@ TEST_CASE("LocalGroup: ranks that write nonsense are shown, not believed") {
   CHECK(counters.submitted >= counters.ended);
   CHECK(counters.ended >= counters.failed);
   for (const int member : job.group->MembersWithout("a")) CHECK(member < 2);
+}
+
+TEST_CASE("LocalGroup: says whether the ranks read each other's ordinary memory, and why not") {
+  Job job(2);
+  const auto set = [&](std::uint32_t member, const Reach& reach) {
+    job.view.Member(member).reach.store(reach.ToWord());
+  };
+  CHECK(job.group->OrdinaryMemory().find("so far") != std::string::npos);
+  set(0, {Reach::State::kReadsAll, 0, 0});
+  set(1, {Reach::State::kReadsAll, 0, 0});
+  CHECK(job.group->OrdinaryMemory() == "read directly");
+  set(1, {Reach::State::kCannot, EPERM, 0});
+  CHECK(job.group->OrdinaryMemory() ==
+        "copied: rank 21 can't read rank 20 (Operation not permitted)");
+  set(1, {Reach::State::kCannot, 0, 200});  // what a hostile member can say
+  CHECK(job.group->OrdinaryMemory() ==
+        "copied: rank 21 can't read another rank (it has another pid here)");
+  set(0, {Reach::State::kOff, 0, 0});
+  CHECK(job.group->OrdinaryMemory().find("rank 20 does not") != std::string::npos);
 }
 
 }  // namespace
