@@ -96,6 +96,8 @@ class GradientSlot:
         result = self._place_for(source)
         self.operation = self._job.context.submit(self.registration, source.data_ptr(), result.data_ptr())
         self._source, self._result, self._context = source, result, context
+        # An optimizer may go while other ranks still read its gradients.
+        self._job.in_flight.add(self)
 
     def finish(self) -> None:
         """Waits for the operation; afterwards ``p.grad`` is the reduced gradient."""
@@ -119,6 +121,7 @@ class GradientSlot:
         """Gives up an operation that has ended."""
         self.operation = 0
         self._source = self._result = self._context = None
+        self._job.in_flight.discard(self)
 
     def _describe_anew(self, compressed: torch.Tensor) -> None:
         """For a parameter whose type or shape the program has changed."""

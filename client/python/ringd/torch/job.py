@@ -24,7 +24,7 @@ class Job:
         self.place = context.place
         self.automatic_names = AutomaticNames()
         self._registrations: dict[TensorSpec, int] = {}
-        # Keeps the tensors of operations alive whose handles the program has dropped.
+        # Keeps the tensors of operations alive whose handles or optimizers the program has dropped.
         self.in_flight: set[Any] = set()
 
     def registration(self, spec: TensorSpec) -> int:
