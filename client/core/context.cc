@@ -144,9 +144,8 @@ absl::Status Context::UseLocalOperations(const Options& options) {
   if (absl::Status status = job_memory_.Await(Clock::now() + kMemoryDeadline); !status.ok()) {
     return state_.alive() ? status : state_.status();
   }
-  local_operations_ =
-      std::make_unique<LocalOperations>(job_memory_, submission_capacity_, state_, spin_budget_,
-                                        options.direct_reading);
+  local_operations_ = std::make_unique<LocalOperations>(job_memory_, submission_capacity_, state_,
+                                                        spin_budget_, options.direct_reading);
   operations_.store(local_operations_.get(), std::memory_order_release);
   if (!options.background) return absl::OkStatus();
   background_helper_ = std::make_unique<BackgroundHelper>(*local_operations_);
@@ -230,9 +229,9 @@ absl::Status Context::Submit(ringd_registration registration, const void* source
   const DirectUse direct =
       local_operations_ == nullptr ? DirectUse{} : local_operations_->DirectUseOf(*tensor);
   const bool is_inline = local_operations_ != nullptr && LocalOperations::IsInline(*tensor);
-  absl::Status status = is_inline ? Staging::CheckPointers(*tensor, source, destination)
-                                  : staging_.Place(*tensor, source, destination, record, end,
-                                                   direct);
+  absl::Status status = is_inline
+                            ? Staging::CheckPointers(*tensor, source, destination)
+                            : staging_.Place(*tensor, source, destination, record, end, direct);
   if (!status.ok()) return status;
   end.registration = tensor;
   for (;;) {

@@ -90,8 +90,8 @@ bool DirectReads::TryOthers() {
     std::uint64_t token = 0;
     const int error = ReadWithToken(peer.pid, 0, nullptr, 0, peer.token_address, token);
     if (error != 0 || token != peer.token) {
-      Publish({Reach::State::kCannot, static_cast<std::uint8_t>(error),
-               static_cast<std::uint8_t>(m)});
+      Publish(
+          {Reach::State::kCannot, static_cast<std::uint8_t>(error), static_cast<std::uint8_t>(m)});
       return false;
     }
   }

@@ -23,8 +23,8 @@ struct LocalOperations::ChunkMemory {
   explicit ChunkMemory(std::uint32_t member_count)
       : sources(member_count), destinations(member_count), elsewhere(member_count) {}
 
-  PerMember<const void*> sources;  // null: not read, or in another process
-  PerMember<void*> destinations;   // null: not written
+  PerMember<const void*> sources;                     // null: not read, or in another process
+  PerMember<void*> destinations;                      // null: not written
   PerMember<std::optional<std::uint64_t>> elsewhere;  // its address in the other process
   std::uint32_t elsewhere_count = 0;
   bool in_own_memory = false;  // this process's source or destination is ordinary memory
@@ -60,8 +60,7 @@ bool LocalOperations::Locate(const Chunk& chunk, ChunkMemory& memory) {
     const std::uint64_t to = slot.destination_offset;
     const bool is_read = !broadcast || m == root;
     const bool is_written = !broadcast || m != root;
-    const bool is_home =
-        (HomeChunks(m, member_count_, chunk.chunk_count) >> chunk.chunk & 1) != 0;
+    const bool is_home = (HomeChunks(m, member_count_, chunk.chunk_count) >> chunk.chunk & 1) != 0;
     const bool direct = m == self_ ? own.direct_source != nullptr
                                    : is_home && slot.source_place == SourcePlace::kSplit;
     if ((is_read && !direct && !in_arena(from)) || (is_written && !in_arena(to))) {
@@ -139,9 +138,8 @@ void LocalOperations::Combine(const TensorDescription& tensor, ChunkMemory& memo
   }
   // In place first; what is then in the caches goes past them to the others.
   void* const result = memory.destinations[self_];
-  CombineContributions(tensor.data_type, tensor.op, tensor.prescale, nullptr,
-                       memory.sources.span(), std::span(&result, 1), elements, postscale,
-                       memory.streaming);
+  CombineContributions(tensor.data_type, tensor.op, tensor.prescale, nullptr, memory.sources.span(),
+                       std::span(&result, 1), elements, postscale, memory.streaming);
   for (void* const destination : memory.destinations.span()) {
     if (destination == result) continue;
     CopyScaled(tensor.data_type, destination, result, elements, {}, memory.streaming);

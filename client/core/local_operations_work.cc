@@ -137,8 +137,9 @@ bool LocalOperations::Conflicts(const Tensor& tensor, std::uint64_t occurrence,
 
 std::optional<Spoiled> LocalOperations::SpoiledOf(std::uint32_t tensor,
                                                   std::uint64_t occurrence) const noexcept {
-  const std::uint64_t word = segment_.Tensor(tensor).spoiled[occurrence % kOccurrencesInFlight].load(
-      std::memory_order_acquire);
+  const std::uint64_t word =
+      segment_.Tensor(tensor).spoiled[occurrence % kOccurrencesInFlight].load(
+          std::memory_order_acquire);
   if (word == 0) return std::nullopt;
   const Spoiled spoiled = Spoiled::FromWord(word);
   return spoiled.occurrence == occurrence ? std::optional(spoiled) : std::nullopt;
@@ -153,15 +154,14 @@ bool LocalOperations::CauseGraceIsOver() {
 
 std::string LocalOperations::Describe(const Registration& registration,
                                       const Spoiled& spoiled) const {
-  const std::string who =
-      spoiled.member < member_count_ ? absl::StrCat("rank ", segment_.Member(spoiled.member).rank)
-                                     : "a rank";
+  const std::string who = spoiled.member < member_count_
+                              ? absl::StrCat("rank ", segment_.Member(spoiled.member).rank)
+                              : "a rank";
   const std::string why =
-      spoiled.error == 0
-          ? absl::StrCat(who, " left the job before the others had read its part")
-          : absl::StrCat("the other ranks can't read the memory of ", who, " any more (",
-                         std::strerror(spoiled.error),
-                         "): it must stay as it is until the operation has ended");
+      spoiled.error == 0 ? absl::StrCat(who, " left the job before the others had read its part")
+                         : absl::StrCat("the other ranks can't read the memory of ", who,
+                                        " any more (", std::strerror(spoiled.error),
+                                        "): it must stay as it is until the operation has ended");
   return absl::StrCat("tensor '", registration.description.name, "': ", why);
 }
 

@@ -155,9 +155,10 @@ enum class SourcePlace : std::uint32_t {
 
 struct SubmissionSlot {
   alignas(kCacheLineBytes) std::atomic<std::uint64_t> occurrence;  // the last one posted here, + 1
-  std::uint64_t source_offset;       // into the member's arena
-  std::uint64_t destination_offset;  // into the member's arena; the root of a broadcast gets nothing
-  std::uint32_t meta_id;             // ringd's number for type, shape, op and the rest
+  std::uint64_t source_offset;                                     // into the member's arena
+  std::uint64_t
+      destination_offset;  // into the member's arena; the root of a broadcast gets nothing
+  std::uint32_t meta_id;   // ringd's number for type, shape, op and the rest
   SourcePlace source_place;
   union {
     std::byte data[kInlineBytes];

@@ -61,7 +61,8 @@ TEST_CASE("DirectReads: one that was told not to keeps all from it") {
   CHECK(first.Read(1, AddressOf("hello"), Bytes(read)) == EPERM);
 }
 
-TEST_CASE("DirectReads: what is not the member that it says it is can't be read, and all hear why") {
+TEST_CASE(
+    "DirectReads: what is not the member that it says it is can't be read, and all hear why") {
   Segment segment(2);
   DirectReads first(segment.view, 0, DirectReading::kIfAllowed);
   DirectReads second(segment.view, 1, DirectReading::kIfAllowed);
@@ -88,7 +89,9 @@ TEST_CASE("DirectReads: what is not the member that it says it is can't be read,
   CHECK_FALSE(second.Allowed());
 }
 
-TEST_CASE("DirectReads: what a member has withdrawn comes to nothing, and what is not there to an error") {
+TEST_CASE(
+    "DirectReads: what a member has withdrawn comes to nothing, and what is not there to an "
+    "error") {
   Segment segment(2);
   DirectReads first(segment.view, 0, DirectReading::kIfAllowed);
   DirectReads second(segment.view, 1, DirectReading::kIfAllowed);

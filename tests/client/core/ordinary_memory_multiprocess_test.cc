@@ -118,17 +118,14 @@ int SecondMember(LocalJob& job, Registration& registration, DirectReading readin
 // in both.
 struct TwoProcesses {
   explicit TwoProcesses(DirectReading first, DirectReading second)
-      : job(2, std::chrono::nanoseconds(0), false),
-        child([this, second] {
+      : job(2, std::chrono::nanoseconds(0), false), child([this, second] {
           if (!job[1].memory.Await(InTenSeconds()).ok()) return 3;
           return SecondMember(job, tensor.registration, second);
         }) {
     job[0].Start(first);
     REQUIRE(Settle(job[0], tensor.registration, job[0].memory.segment()));
   }
-  bool direct() {
-    return job[0].operations->DirectUseOf(tensor.registration).kept_chunks != 0;
-  }
+  bool direct() { return job[0].operations->DirectUseOf(tensor.registration).kept_chunks != 0; }
   // The first member's part, once the second has submitted.
   std::uint64_t SubmitSecond() {
     REQUIRE(Soon([&] { return job[0].memory.segment().Slot(0, 1, 0).occurrence.load() == 1; }));
@@ -151,7 +148,8 @@ TEST_CASE("Ordinary memory: two processes read each other's and get the sum") {
   CHECK(two.child.Await() == 0);
 }
 
-TEST_CASE("Ordinary memory: one process that does not want it is enough for copies, and the sum comes") {
+TEST_CASE(
+    "Ordinary memory: one process that does not want it is enough for copies, and the sum comes") {
   TwoProcesses two(DirectReading::kAllowToAll, DirectReading::kOff);
   CHECK_FALSE(two.direct());
   const std::uint64_t sequence = two.SubmitSecond();
@@ -159,7 +157,8 @@ TEST_CASE("Ordinary memory: one process that does not want it is enough for copi
   CHECK(two.child.Await() == 0);
 }
 
-TEST_CASE("Ordinary memory: a stopped rank's part is read all the same, and it goes on where it was") {
+TEST_CASE(
+    "Ordinary memory: a stopped rank's part is read all the same, and it goes on where it was") {
   TwoProcesses two(DirectReading::kAllowToAll, DirectReading::kAllowToAll);
   REQUIRE(two.direct());
   REQUIRE(Soon([&] { return two.job[0].memory.segment().Slot(0, 1, 0).occurrence.load() == 1; }));
@@ -201,8 +200,8 @@ int RefusedReading() {
   }
   Member& first = job[0];
   if (!first.memory.Await(InTenSeconds()).ok()) return 12;
-  first.operations = std::make_unique<LocalOperations>(first.memory, kCapacity, first.state,
-                                                       first.spin_budget, DirectReading::kIfAllowed);
+  first.operations = std::make_unique<LocalOperations>(
+      first.memory, kCapacity, first.state, first.spin_budget, DirectReading::kIfAllowed);
   const JobSegmentView& segment = first.memory.segment();
   if (!Settle(first, tensor.registration, segment)) return 13;
   const Reach reach = Reach::FromWord(segment.Member(0).reach.load());

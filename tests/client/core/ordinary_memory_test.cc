@@ -101,7 +101,8 @@ TEST_CASE("Ordinary memory: one rank reads directly, one copies, one has its ten
     CHECK_FALSE(end.split_source);
     REQUIRE(job[1].operations->TrySubmit(record, end) == SubmitResult::kOk);
     const std::uint64_t third = SubmitAnywhere(job[2], tensor.registration, arena, arena);
-    if (worker == 1) REQUIRE(job[1].operations->Wait(record.sequence, InTenSeconds()) == WaitResult::kDone);
+    if (worker == 1)
+      REQUIRE(job[1].operations->Wait(record.sequence, InTenSeconds()) == WaitResult::kDone);
     if (worker == 2) REQUIRE(job[2].operations->Wait(third, InTenSeconds()) == WaitResult::kDone);
     CHECK(FinishAnywhere(job[0], first).status == 0);
     CHECK(FinishAnywhere(job[1], record.sequence).status == 0);
@@ -136,7 +137,9 @@ TEST_CASE("Ordinary memory: a broadcast reaches all from its root, whose own cop
   for (std::size_t m = 0; m < 3; ++m) CHECK(Wrong(data[m].data(), 1) == 0);
 }
 
-TEST_CASE("Ordinary memory: a source that can't be read ends the operation at all ranks, in the same words") {
+TEST_CASE(
+    "Ordinary memory: a source that can't be read ends the operation at all ranks, in the same "
+    "words") {
   SettledJob job(3);
   Floats tensor(0, 0, kCount);
   std::vector<std::vector<float>> data(3, std::vector<float>(kCount));
@@ -200,7 +203,9 @@ TEST_CASE("Ordinary memory: a rank that has left before the others had read its 
   CHECK(outcome.text->find("rank 11 left the job") != std::string::npos);
 }
 
-TEST_CASE("Ordinary memory: after the end of a context no thread of it writes there, and nobody reads there") {
+TEST_CASE(
+    "Ordinary memory: after the end of a context no thread of it writes there, and nobody reads "
+    "there") {
   SettledJob job(2);
   constexpr std::uint64_t kMany = 2'000'000;
   Floats tensor(0, 0, kMany);
@@ -214,8 +219,7 @@ TEST_CASE("Ordinary memory: after the end of a context no thread of it writes th
   std::atomic<bool> started{false};
   std::thread worker([&] {
     started = true;
-    while (job[0].state.alive() &&
-           job[0].operations->Test(sequences[0]) == WaitResult::kTimeout) {
+    while (job[0].state.alive() && job[0].operations->Test(sequences[0]) == WaitResult::kTimeout) {
     }
   });
   while (!started) std::this_thread::yield();
