@@ -34,7 +34,8 @@ class GradientSlot:
     The reduced gradient lies in the arena and becomes ``p.grad``. While it stays there (``set_to_none=False``, or several
     backward passes) gradients are accumulated where they are reduced, and nothing is copied. A gradient from
     elsewhere, as autograd makes after ``set_to_none=True``, is combined into the arena from where it is, or copied there
-    as it is submitted; nothing is copied back. It must stay as it is until the result is there. A tensor that the program has kept from an earlier step is never overwritten: the slot then takes new memory.
+    as it is submitted; nothing is copied back. It must stay as it is until the result is there. A tensor that the program
+    has kept from an earlier step is never overwritten: the slot then takes new memory.
 
     Where the arena is full the gradient is reduced in its own memory, through copies.
 
