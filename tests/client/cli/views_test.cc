@@ -68,6 +68,13 @@ TEST_CASE("RenderCommunicators: shows the ring, and cuts a long one short") {
   CHECK_THAT(RenderCommunicators(reply, false), Contains("node-11 > 28 more > node-0\n"));
 }
 
+TEST_CASE("RenderCommunicators: of ranks on one node, how they get at ordinary memory") {
+  v1::CommunicatorsReply reply = TwoNodes();
+  CHECK_THAT(RenderCommunicators(reply, false), !Contains("outside arena"));
+  reply.mutable_communicators(0)->set_ordinary_memory("read directly");
+  CHECK_THAT(RenderCommunicators(reply, false), Contains("outside arena   read directly\n"));
+}
+
 TEST_CASE("RenderStatus: says what runs where, and no word of refusals if there were none") {
   v1::StatusReply reply;
   reply.set_version("0.1.0");

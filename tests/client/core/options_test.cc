@@ -50,7 +50,8 @@ TEST_CASE("Options: the caller comes before the variables, the variables before 
                                                     {"RINGD_FUSION_THRESHOLD", "64MiB"},
                                                     {"RINGD_WEIGHT", "3"},
                                                     {"RINGD_SPIN_US", "7.5"},
-                                                    {"RINGD_BACKGROUND", "0"}};
+                                                    {"RINGD_BACKGROUND", "0"},
+                                                    {"RINGD_DIRECT_READ", "allow"}};
   const auto from_environment = Resolve(nullptr, environment);
   REQUIRE(from_environment.ok());
   CHECK(from_environment->socket == "/tmp/env.sock");
@@ -63,6 +64,9 @@ TEST_CASE("Options: the caller comes before the variables, the variables before 
   CHECK(from_environment->join.fusion_threshold_bytes == 64 << 20);
   CHECK(from_environment->join.weight == 3);
   CHECK(from_environment->spin == std::chrono::nanoseconds(7500));
+  CHECK(from_environment->direct_reading == DirectReading::kAllowToAll);
+  CHECK(Resolve(nullptr, {})->direct_reading == DirectReading::kIfAllowed);
+  CHECK(Resolve(nullptr, {{"RINGD_DIRECT_READ", "0"}})->direct_reading == DirectReading::kOff);
   CHECK_FALSE(from_environment->background);
 
   ringd_options given{};
@@ -158,6 +162,7 @@ TEST_CASE("Options: bad values are errors that name their variable") {
   CHECK_THAT(error("RINGD_FUSION_THRESHOLD", "99999999999GiB"), Contains("number of bytes"));
   CHECK_THAT(error("RINGD_SPIN_US", "x"), Contains("RINGD_SPIN_US"));
   CHECK_THAT(error("RINGD_BACKGROUND", "yes"), Contains("RINGD_BACKGROUND") && Contains("0 or 1"));
+  CHECK_THAT(error("RINGD_DIRECT_READ", "2"), Contains("RINGD_DIRECT_READ") && Contains("allow"));
 }
 
 TEST_CASE("Options: times and sizes may carry ringd's units") {
