@@ -200,12 +200,11 @@ class LocalOperations final : public OperationQueue {
   SpinPolicy spin_;
   SharedMember& own_state_;
   DirectReads direct_reads_;
-  // Threads of this process that are in Reduce. Grows under mutex_, and not once the context has ended.
+  // Threads of this process that are in Reduce. Grows under mutex_, and not once the context has ended. What they have
+  // reduced comes before they leave, and that before its end: `finished` in the segment says so too, but not
+  // to ThreadSanitizer, which takes each mapping of the segment for other memory.
   std::atomic<std::uint32_t> reducers_{0};
   Doorbell submitted_{};  // where the background thread sleeps
-  // What threads of this process have reduced comes before its end. `finished` in the segment says so too,
-  // but not to ThreadSanitizer, which takes each mapping of the segment for other memory.
-  std::atomic<std::uint32_t> chunks_reduced_{0};
 
   Mutex mutex_;
   std::vector<std::unique_ptr<Tensor>> tensors_ ABSL_GUARDED_BY(mutex_);  // by number

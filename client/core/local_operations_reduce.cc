@@ -21,11 +21,12 @@ constexpr std::uint64_t kStreamFromBytes = std::uint64_t{4} << 20;
 // The bytes of one chunk, or of a piece of one.
 struct LocalOperations::ChunkMemory {
   explicit ChunkMemory(std::uint32_t member_count)
-      : sources(member_count), destinations(member_count), elsewhere(member_count) {}
+      : sources(member_count), destinations(member_count) {}
 
-  PerMember<const void*> sources;                     // null: not read, or in another process
-  PerMember<void*> destinations;                      // null: not written
-  PerMember<std::optional<std::uint64_t>> elsewhere;  // its address in the other process
+  PerMember<const void*> sources;  // null: not read, or in another process
+  PerMember<void*> destinations;   // null: not written
+  // Its address in the other process; only where there is one.
+  std::optional<PerMember<std::optional<std::uint64_t>>> elsewhere;
   std::uint32_t elsewhere_count = 0;
   bool in_own_memory = false;  // this process's source or destination is ordinary memory
   std::uint64_t bytes = 0;
@@ -60,9 +61,11 @@ bool LocalOperations::Locate(const Chunk& chunk, ChunkMemory& memory) {
     const std::uint64_t to = slot.destination_offset;
     const bool is_read = !broadcast || m == root;
     const bool is_written = !broadcast || m != root;
-    const bool is_home = (HomeChunks(m, member_count_, chunk.chunk_count) >> chunk.chunk & 1) != 0;
+    const auto is_home = [&] {
+      return (HomeChunks(m, member_count_, chunk.chunk_count) >> chunk.chunk & 1) != 0;
+    };
     const bool direct = m == self_ ? own.direct_source != nullptr
-                                   : is_home && slot.source_place == SourcePlace::kSplit;
+                                   : slot.source_place == SourcePlace::kSplit && is_home();
     if ((is_read && !direct && !in_arena(from)) || (is_written && !in_arena(to))) {
       state_.Lose(absl::InternalError(absl::StrCat("rank ", segment_.Member(m).rank,
                                                    " broke the protocol: its tensor '",
@@ -77,7 +80,8 @@ bool LocalOperations::Locate(const Chunk& chunk, ChunkMemory& memory) {
       memory.sources[m] = static_cast<const std::byte*>(own.direct_source) + begin;
       memory.in_own_memory = true;
     } else {
-      memory.elsewhere[m] = slot.ordinary_source + begin;
+      if (memory.elsewhere_count == 0) memory.elsewhere.emplace(member_count_);
+      (*memory.elsewhere)[m] = slot.ordinary_source + begin;
       ++memory.elsewhere_count;
     }
   }
@@ -110,7 +114,6 @@ void LocalOperations::Reduce(const Chunk& chunk) {
     }
   }
   own_state_.reducing.store(0, std::memory_order_relaxed);
-  chunks_reduced_.fetch_add(1, std::memory_order_release);
   reducers_.fetch_sub(1, std::memory_order_release);
   ChunkClaims claims(segment_.Tensor(chunk.tensor), chunk.occurrence, chunk.chunk_count);
   if (!claims.Done(chunk.chunk)) return;
@@ -164,8 +167,8 @@ std::optional<Spoiled> LocalOperations::CombineByPieces(const Chunk& chunk,
       }
       if (memory.sources[m] != nullptr) {
         piece.sources[m] = static_cast<const std::byte*>(memory.sources[m]) + at;
-      } else if (memory.elsewhere[m].has_value()) {
-        const int error = direct_reads_.Read(m, *memory.elsewhere[m] + at, {room, piece.bytes});
+      } else if (memory.elsewhere.has_value() && (*memory.elsewhere)[m].has_value()) {
+        const int error = direct_reads_.Read(m, *(*memory.elsewhere)[m] + at, {room, piece.bytes});
         if (error != DirectReads::kOk) {
           spoiled = Spoiled{chunk.occurrence,
                             static_cast<std::uint8_t>(error == DirectReads::kWithdrawn ? 0 : error),

@@ -101,7 +101,7 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
     outcome.status = static_cast<std::int32_t>(absl::StatusCode::kAborted);
     outcome.text = std::make_shared<const std::string>(Describe(*operation.registration, *spoiled));
   }
-  static_cast<void>(chunks_reduced_.load(std::memory_order_acquire));
+  static_cast<void>(reducers_.load(std::memory_order_acquire));
   outcome.completed = true;
   const auto add = [](std::atomic<std::uint64_t>& counter, std::uint64_t amount) {
     counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
