@@ -89,8 +89,8 @@ std::vector<Setting> MakeTable() {
        "how long the engine looks for work, at least, before it sleeps; 0: not at all", 0,
        Nanos(std::chrono::seconds(1))},
       {"reducer_threads", Kind::kCountOrAuto, &C::reducer_threads,
-       "threads that sum the tensors of this node's ranks for the engine, in jobs over several "
-       "nodes; "
+       "threads that sum the tensors of this node's ranks, and copy large results to them, for the "
+       "engine, in jobs over several nodes; "
        "auto: one for each 8 processors, at most 4",
        0, 64},
       {"backend",

@@ -68,6 +68,7 @@ void Engine::Stop() {
         absl::AbortedError(absl::StrCat("ringd on ", options_.config.node_name, " was stopped"));
     for (const auto& job : jobs_) job->Fail(cause);
     for (const auto& coordinator : coordinators_) coordinator->Fail(cause);
+    for (const auto& job : jobs_) job->Settle();
     links_->Deliver(Clock::now());
     while (!sessions_.empty()) {
       EndSession(sessions_.begin()->first, std::string(cause.message()), false);
@@ -129,6 +130,10 @@ std::size_t Engine::Turn(Clock::time_point now) {
   for (const auto& coordinator : coordinators_) coordinator->Advance(now);
   if (links_->Deliver(now)) ++work;
   for (auto& [id, entry] : sessions_) entry.session->FlushCompletions();
+  // With nothing else to do, what reducers have not come to.
+  if (work == 0) {
+    for (const auto& job : jobs_) work += job->CopyPiece() ? 1 : 0;
+  }
   if (now >= next_tick_) TickAll(now);
   return work;
 }

@@ -191,6 +191,20 @@ const std::byte* BucketMemory::AddLastToSum(std::byte* buffer, std::size_t begin
   return Distribute(buffer, begin, end, buffer + begin, /*keep=*/true);
 }
 
+void BucketMemory::AddLastInBuffer(std::byte* buffer, std::size_t begin, std::size_t end,
+                                   const std::byte* partial) const noexcept {
+  ForEachOverlap(begin, end, [&](const Piece& piece) {
+    void* const destinations[] = {buffer + piece.begin()};
+    Combine(piece, partial + (piece.begin() - begin), destinations, piece.tensor.postscale,
+            Streaming::kCached);
+  });
+}
+
+void BucketMemory::AddLastToSumInBuffer(std::byte* buffer, std::size_t begin, std::size_t end,
+                                        const std::byte* partial) const noexcept {
+  CombineWithSum(buffer, begin, end, partial, /*last=*/true);
+}
+
 void BucketMemory::Finish(std::byte* buffer, std::size_t begin, std::size_t end) const noexcept {
   ForEachOverlap(begin, end, [&](const Piece& piece) {
     Scale(layout_.data_type(), buffer + piece.begin(), piece.elements, piece.tensor.postscale);
@@ -215,6 +229,29 @@ const std::byte* BucketMemory::Distribute(std::byte* buffer, std::size_t begin, 
     }
   });
   return keep ? buffer + begin : nullptr;
+}
+
+void BucketMemory::CopyToFirstMember(std::size_t begin, std::size_t end,
+                                     const std::byte* result) const noexcept {
+  ForEachOverlap(begin, end, [&](const Piece& piece) {
+    // It is read from there next.
+    CopyScaled(layout_.data_type(), piece.members[0].destination + piece.offset,
+               result + (piece.begin() - begin), piece.elements, {}, Streaming::kCached);
+  });
+}
+
+void BucketMemory::CopyToMembers(const std::byte* buffer, std::size_t begin, std::size_t end,
+                                 ResultPlace place, std::size_t first,
+                                 std::size_t last) const noexcept {
+  const bool from_first = place == ResultPlace::kFirstMember;
+  ForEachOverlap(begin, end, [&](const Piece& piece) {
+    const std::byte* const source =
+        from_first ? piece.members[0].destination + piece.offset : buffer + piece.begin();
+    for (std::size_t m = std::max<std::size_t>(first, from_first ? 1 : 0); m < last; ++m) {
+      CopyScaled(layout_.data_type(), piece.members[m].destination + piece.offset, source,
+                 piece.elements, {}, streaming_);
+    }
+  });
 }
 
 }  // namespace ringd

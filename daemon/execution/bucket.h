@@ -55,6 +55,12 @@ struct TensorBuffers {
   std::byte* destination = nullptr;
 };
 
+// Where a range's result lies until it is with all ranks.
+enum class ResultPlace : std::uint8_t {
+  kBuffer,
+  kFirstMember,  // at the first member's destinations
+};
+
 // The memory of a bucket's tensors on this node: entry tensor * member_count + member.
 //
 // The passes take a range of the bucket, [begin, end) in bytes and whole elements; tensors are touched
@@ -88,6 +94,11 @@ class BucketMemory {
                 const std::byte* partial) const noexcept;
   const std::byte* AddLastToSum(std::byte* buffer, std::size_t begin, std::size_t end,
                                 const std::byte* partial) const noexcept;
+  // What the two leave in `buffer`, and nowhere else: CopyToMembers() does the rest.
+  void AddLastInBuffer(std::byte* buffer, std::size_t begin, std::size_t end,
+                       const std::byte* partial) const noexcept;
+  void AddLastToSumInBuffer(std::byte* buffer, std::size_t begin, std::size_t end,
+                            const std::byte* partial) const noexcept;
   // False of the floats narrower than float32, which one pass combines in float32 and rounds once.
   static bool SumsExactly(DataType type) noexcept;
   // Scales what is in `buffer` and copies it into all destinations.
@@ -96,6 +107,12 @@ class BucketMemory {
   // lies in one piece, through `buffer` if need be; else null.
   const std::byte* Distribute(std::byte* buffer, std::size_t begin, std::size_t end,
                               const std::byte* result, bool keep) const noexcept;
+  // The same in two steps: `result` to one place, and from there to the destinations of members
+  // [first, last) where it is not yet.
+  void CopyToFirstMember(std::size_t begin, std::size_t end,
+                         const std::byte* result) const noexcept;
+  void CopyToMembers(const std::byte* buffer, std::size_t begin, std::size_t end, ResultPlace place,
+                     std::size_t first, std::size_t last) const noexcept;
 
  private:
   // Calls visit(piece) for each tensor's overlap with the range.

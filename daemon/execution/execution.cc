@@ -1,5 +1,6 @@
 #include "daemon/execution/execution.h"
 
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -8,6 +9,8 @@ namespace {
 
 // Below this the wake-up of a reducer costs more than it saves. Always the ring, whose chunks they sum.
 constexpr std::size_t kSumAheadFromBytes = std::size_t{1} << 20;
+// The same of what is copied, to all ranks together. Less than that the ranks want to find in the caches.
+constexpr std::size_t kCopyBehindFromBytes = std::size_t{4} << 20;
 
 }  // namespace
 
@@ -20,7 +23,7 @@ Execution::Execution(OperationId id, TensorList tensors, std::shared_ptr<const B
       started_(now) {}
 
 Execution::~Execution() {
-  WithdrawSums();
+  WithdrawWork();
   while (!Quiet()) std::this_thread::yield();
 }
 
@@ -37,26 +40,46 @@ CollectiveRequest Execution::Request(NodeIndex root) noexcept {
   return request;
 }
 
-void Execution::PrepareSums(Reducers& reducers, const RingPlace& place) {
+void Execution::PrepareWork(Reducers& reducers, const RingPlace& place) {
+  const std::size_t bytes = layout_->bytes();
   if (layout_->kind() != CollectiveKind::kAllReduce || memory_.member_count() < 2 ||
-      layout_->bytes() < kSumAheadFromBytes) {
+      bytes < kSumAheadFromBytes) {
     return;
   }
   // To the sums of the other blocks something is added: what is sent of the own block is rounded alike.
   const bool own_block_only = !BucketMemory::SumsExactly(layout_->data_type());
   reducers_ = &reducers;
-  sums_ = std::make_shared<LocalSums>(memory_, buffer_.data(), layout_->bytes(), place,
-                                      own_block_only, reducers);
+  sums_ =
+      std::make_shared<LocalSums>(memory_, buffer_.data(), bytes, place, own_block_only, reducers);
+  if (bytes * memory_.member_count() < kCopyBehindFromBytes) return;
+  const Chunking grid(bytes, place.node_count, place.chunk_bytes);
+  max_copied_bytes_ = place.chunk_bytes;
+  copies_ = std::make_shared<ResultCopies>(
+      memory_, buffer_.data(), std::size_t{place.node_count} * grid.MaxChunkCount(), reducers);
 }
 
-void Execution::OfferSums() {
+void Execution::OfferWork() {
   if (sums_ != nullptr) reducers_->Offer(sums_);
+  if (copies_ != nullptr) reducers_->Offer(copies_);
 }
 
-void Execution::WithdrawSums() noexcept {
-  if (sums_ == nullptr) return;
-  reducers_->Withdraw(*sums_);
-  sums_->Close();
+void Execution::WithdrawWork() noexcept {
+  if (sums_ != nullptr) {
+    reducers_->Withdraw(*sums_);
+    sums_->Close();
+  }
+  if (copies_ != nullptr) {
+    reducers_->Withdraw(*copies_);
+    copies_->Close();
+  }
+}
+
+bool Execution::Quiet() const noexcept {
+  return (sums_ == nullptr || sums_->Quiet()) && (copies_ == nullptr || copies_->Quiet());
+}
+
+bool Execution::CopiesBehind(std::size_t begin, std::size_t end) const noexcept {
+  return copies_ != nullptr && end - begin <= max_copied_bytes_ && copies_->HasRoom();
 }
 
 LocalSums::Answer Execution::TakeSum(std::size_t begin, std::size_t end) noexcept {
@@ -93,15 +116,21 @@ bool Execution::AddInput(std::size_t begin, std::size_t end, const std::byte* pa
 
 const std::byte* Execution::AddLastInput(std::size_t begin, std::size_t end,
                                          const std::byte* partial) noexcept {
-  switch (TakeSum(begin, end)) {
-    case LocalSums::Answer::kNotReady:
-      return nullptr;
-    case LocalSums::Answer::kSummed:
-      return memory_.AddLastToSum(buffer_.data(), begin, end, partial);
-    case LocalSums::Answer::kTaken:
-      break;
+  const LocalSums::Answer answer = TakeSum(begin, end);
+  if (answer == LocalSums::Answer::kNotReady) return nullptr;
+  const bool summed = answer == LocalSums::Answer::kSummed;
+  std::byte* const buffer = buffer_.data();
+  if (!CopiesBehind(begin, end)) {
+    return summed ? memory_.AddLastToSum(buffer, begin, end, partial)
+                  : memory_.AddLast(buffer, begin, end, partial);
   }
-  return memory_.AddLast(buffer_.data(), begin, end, partial);
+  if (summed) {
+    memory_.AddLastToSumInBuffer(buffer, begin, end, partial);
+  } else {
+    memory_.AddLastInBuffer(buffer, begin, end, partial);
+  }
+  copies_->Add(begin, end, ResultPlace::kBuffer);
+  return buffer + begin;
 }
 
 void Execution::OnCombined(std::size_t begin, std::size_t end) noexcept {
@@ -110,7 +139,19 @@ void Execution::OnCombined(std::size_t begin, std::size_t end) noexcept {
 
 const std::byte* Execution::OnResult(std::size_t begin, std::size_t end, const std::byte* result,
                                      bool keep) noexcept {
-  return memory_.Distribute(buffer_.data(), begin, end, result, keep);
+  std::byte* const buffer = buffer_.data();
+  if (!CopiesBehind(begin, end)) {
+    return memory_.Distribute(buffer, begin, end, result, keep);
+  }
+  if (keep) {
+    if (result != buffer + begin) std::memcpy(buffer + begin, result, end - begin);
+    copies_->Add(begin, end, ResultPlace::kBuffer);
+    return buffer + begin;
+  }
+  // Nobody needs it in one piece, so the first copy is one of those that are to be made.
+  memory_.CopyToFirstMember(begin, end, result);
+  copies_->Add(begin, end, ResultPlace::kFirstMember);
+  return nullptr;
 }
 
 }  // namespace ringd

@@ -12,6 +12,7 @@
 #include "daemon/execution/buffer_pool.h"
 #include "daemon/execution/local_sums.h"
 #include "daemon/execution/reducers.h"
+#include "daemon/execution/result_copies.h"
 #include "daemon/schedule/node_scheduler.h"
 #include "proto/base/clock.h"
 #include "proto/types/ids.h"
@@ -19,10 +20,11 @@
 namespace ringd {
 
 // Gives the backend the ranks' input and hands them the result piece by piece when it asks, so that this
-// overlaps with the transfer. Of large all-reduces of several local ranks, reducers sum the input ahead.
+// overlaps with the transfer. Of large all-reduces of several local ranks, reducers sum the input ahead and
+// copy the result behind, so that it is not with the ranks yet when the backend has finished: see InPlace().
 //
 // Thread safety: none; the engine thread drives it, and the backend calls it on that thread. What
-//   reducers share with it is in LocalSums.
+//   reducers share with it is in LocalSums and ResultCopies.
 // Ownership: holds the fusion buffer; the arenas belong to the sessions, which the communicator keeps alive
 //   as long as this object is.
 // Invariant: no byte of a destination changes before every node has contributed to it. So an operation that
@@ -32,7 +34,7 @@ class Execution final : public BufferStages {
  public:
   Execution(OperationId id, TensorList tensors, std::shared_ptr<const BucketLayout> layout,
             BucketMemory memory, Clock::time_point now);
-  // Waits for reducers unless Quiet(): for the length of one chunk's pass.
+  // Waits for reducers unless Quiet(): for the length of one piece's pass.
   ~Execution() override;
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
@@ -46,15 +48,21 @@ class Execution final : public BufferStages {
   void UseBuffer(PooledBuffer buffer) noexcept { buffer_ = std::move(buffer); }
   CollectiveRequest Request(NodeIndex root) noexcept;
 
-  // Lets reducers sum ahead, if that pays and bits don't depend on it. With the buffer and before the
-  // request is posted. `reducers` must live longer.
-  void PrepareSums(Reducers& reducers, const RingPlace& place);
+  // Lets reducers sum ahead and copy behind, if that pays and bits don't depend on it. With the buffer and
+  // before the request is posted. `reducers` must live longer.
+  void PrepareWork(Reducers& reducers, const RingPlace& place);
   // They may begin. Once it has been posted.
-  void OfferSums();
-  // They begin nothing more. When it is cancelled or has failed.
-  void WithdrawSums() noexcept;
-  // No reducer touches its memory: always so of one that has succeeded, soon of one that is withdrawn.
-  bool Quiet() const noexcept { return sums_ == nullptr || sums_->Quiet(); }
+  void OfferWork();
+  // They begin nothing more, and what they have not begun is not done. When it is cancelled or has failed.
+  void WithdrawWork() noexcept;
+  // No reducer touches its memory: always so when its results are in place, soon when it is withdrawn.
+  bool Quiet() const noexcept;
+
+  // Copies a piece of the result to ranks, if there is one that no reducer has begun; else false.
+  bool CopyPiece() noexcept { return copies_ != nullptr && copies_->CopyOne(); }
+  // Once the backend has completed it well: the ranks have the result. If not, CopyPiece() has something to
+  // do, or reducers wake the engine when that may have changed.
+  bool InPlace() noexcept { return copies_ == nullptr || copies_->Done(); }
 
   const std::byte* Input(std::size_t begin, std::size_t end) noexcept override;
   bool AddInput(std::size_t begin, std::size_t end, const std::byte* partial) noexcept override;
@@ -66,6 +74,8 @@ class Execution final : public BufferStages {
 
  private:
   LocalSums::Answer TakeSum(std::size_t begin, std::size_t end) noexcept;
+  // The range's result may be left in one place, to be copied behind.
+  bool CopiesBehind(std::size_t begin, std::size_t end) const noexcept;
 
   OperationId id_;
   TensorList tensors_;
@@ -74,7 +84,9 @@ class Execution final : public BufferStages {
   Clock::time_point started_;
   PooledBuffer buffer_;
   Reducers* reducers_ = nullptr;
-  std::shared_ptr<LocalSums> sums_;  // null: nobody sums ahead
+  std::shared_ptr<LocalSums> sums_;       // null: nobody sums ahead
+  std::shared_ptr<ResultCopies> copies_;  // null: results are copied as they come
+  std::size_t max_copied_bytes_ = 0;      // of one range
 };
 
 }  // namespace ringd

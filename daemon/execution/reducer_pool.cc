@@ -51,13 +51,25 @@ void ReducerPool::Offer(std::shared_ptr<ReducerWork> work) {
   {
     MutexLock lock(mutex_);
     works_.push_back(std::move(work));
+    version_.fetch_add(1, std::memory_order_relaxed);
   }
   offered_.NotifyAll();
+}
+
+void ReducerPool::Tell() noexcept {
+  // In one order with Sleep(): who does not count as a sleeper yet will see what has grown.
+  if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
+  {
+    // Who has counted himself, and has not seen it, waits before this is ours.
+    MutexLock lock(mutex_);
+  }
+  offered_.NotifyOne();
 }
 
 void ReducerPool::Withdraw(const ReducerWork& work) {
   MutexLock lock(mutex_);
   std::erase_if(works_, [&work](const auto& offered) { return offered.get() == &work; });
+  version_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void ReducerPool::WakeEngine() noexcept {
@@ -70,22 +82,60 @@ void ReducerPool::DrainEventFd() noexcept {
   [[maybe_unused]] const ssize_t got = ::read(event_fd_.get(), &count, sizeof(count));
 }
 
-std::shared_ptr<ReducerWork> ReducerPool::Next() {
-  MutexLock lock(mutex_);
-  while (!stopping_.load(std::memory_order_relaxed)) {
-    if (!works_.empty()) return works_.front();
-    offered_.WaitUntil(mutex_, Clock::now() + kIdleInterval);
+void ReducerPool::LookAtOffers(Known& known) {
+  known.works = works_;
+  known.version = version_.load(std::memory_order_relaxed);
+}
+
+bool ReducerPool::DoOne(Known& known) {
+  for (std::size_t left = known.works.size(); left > 0; --left) {
+    ReducerWork& work = *known.works[known.turn++ % known.works.size()];
+    if (const std::optional<std::size_t> part = work.Claim()) {
+      work.Finish(*part);
+      return true;
+    }
+    if (!work.MayGrow()) {
+      Withdraw(work);  // And so the version changes.
+      return true;
+    }
   }
-  return nullptr;
+  return false;
+}
+
+void ReducerPool::Sleep(Known& known) {
+  std::shared_ptr<ReducerWork> work;
+  std::optional<std::size_t> part;
+  {
+    MutexLock lock(mutex_);
+    sleepers_.fetch_add(1, std::memory_order_seq_cst);
+    // Whatever was there before we counted ourselves is found now; of what comes later we are told.
+    LookAtOffers(known);
+    bool ended = false;
+    for (const auto& offered : known.works) {
+      if ((part = offered->Claim()).has_value()) {
+        work = offered;
+        break;
+      }
+      ended = ended || !offered->MayGrow();
+    }
+    if (work == nullptr && !ended && !stopping_.load(std::memory_order_relaxed)) {
+      known.works.clear();
+      known.version = 0;
+      offered_.WaitUntil(mutex_, Clock::now() + kIdleInterval);
+    }
+    sleepers_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  if (work != nullptr) work->Finish(*part);
 }
 
 void ReducerPool::Run() {
-  while (const std::shared_ptr<ReducerWork> work = Next()) {
-    std::optional<std::size_t> part;
-    while (!stopping_.load(std::memory_order_relaxed) && (part = work->Claim()).has_value()) {
-      work->Finish(*part);
+  Known known;
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    if (version_.load(std::memory_order_relaxed) != known.version) {
+      MutexLock lock(mutex_);
+      LookAtOffers(known);
     }
-    Withdraw(*work);
+    if (!DoOne(known)) Sleep(known);
   }
 }
 

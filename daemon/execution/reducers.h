@@ -15,20 +15,24 @@ class ReducerWork {
  public:
   virtual ~ReducerWork() = default;
 
-  // A part that nobody else does; null if nobody is to begin one any more.
+  // A part that nobody else does; null if there is none to begin.
   virtual std::optional<std::size_t> Claim() noexcept = 0;
   virtual void Finish(std::size_t part) noexcept = 0;
+  // When there was none: whether there may be some later, of which Reducers::Tell() tells.
+  virtual bool MayGrow() const noexcept { return false; }
 };
 
 // Who does it.
 //
-// Thread safety: Offer and Withdraw on the engine thread, WakeEngine on any.
+// Thread safety: Offer, Tell and Withdraw on the engine thread, WakeEngine on any.
 class Reducers {
  public:
   virtual ~Reducers() = default;
 
   // Begins it at some time, or never.
   virtual void Offer(std::shared_ptr<ReducerWork> work) = 0;
+  // What was offered has grown by more than whoever is at it now may want. Cheap if nobody sleeps.
+  virtual void Tell() noexcept = 0;
   // Forgets it, though parts of it may still be claimed by whom is at it.
   virtual void Withdraw(const ReducerWork& work) = 0;
 

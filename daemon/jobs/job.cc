@@ -351,6 +351,14 @@ std::size_t Job::Advance(Clock::time_point now) {
   return *advanced + probed;
 }
 
+void Job::Settle() {
+  if (communicator_ == nullptr) return;
+  communicator_->Settle();
+  for (const auto& [local_rank, member] : members_) {
+    if (member.session != nullptr) member.session->FlushCompletions();
+  }
+}
+
 void Job::Fail(const absl::Status& cause) {
   if (state_ == State::kFailed) return;
   if (link_ != nullptr && greeted_) {

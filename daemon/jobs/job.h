@@ -107,6 +107,10 @@ class Job {
   // Ends the job here with `cause`, and tells the coordinator.
   void Fail(const absl::Status& cause);
 
+  // As JobCommunicator's.
+  bool CopyPiece() { return communicator_ != nullptr && communicator_->CopyPiece(); }
+  void Settle();
+
   // Advances everything a bit; returns the amount of work done.
   std::size_t Advance(Clock::time_point now);
   // Stalls, deadlines, deaths: call it every quarter of a second or so, and when NextTick has come.

@@ -1,6 +1,7 @@
 #include "daemon/jobs/job_communicator.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -249,14 +250,15 @@ void JobCommunicator::Cancel(OperationId id) {
   if (found->second.posted) {
     if (id.channel == 0) negotiated_bytes_ -= found->second.execution->layout().bytes();
     way_.wire->Cancel(id);
-    Release(id, std::move(found->second.execution), /*by_backend=*/false);
+    Release(id, std::move(found->second.execution), /*by_backend=*/found->second.landing);
+    std::erase_if(landing_, [id](const Landing& landing) { return landing.id == id; });
   }
   running_.erase(found);
 }
 
 void JobCommunicator::Release(OperationId id, std::unique_ptr<Execution> execution,
                               bool by_backend) {
-  execution->WithdrawSums();
+  execution->WithdrawWork();
   released_.emplace(id, Released{std::move(execution), by_backend});
 }
 
@@ -307,10 +309,16 @@ void JobCommunicator::Fail(const absl::Status& cause) {
   failure_ = cause;
   if (way_.wire != nullptr) way_.wire->Abort(cause.message());
   for (auto& [id, running] : running_) {
-    if (running.posted) Release(id, std::move(running.execution), /*by_backend=*/false);
+    if (running.posted) Release(id, std::move(running.execution), /*by_backend=*/running.landing);
   }
   running_.clear();
+  landing_.clear();
   to_post_.clear();
+  CompleteFailed();
+}
+
+void JobCommunicator::CompleteFailed() {
+  if (ReducersLinger()) return;
   for (Tensor& tensor : tensors_) {
     for (std::size_t m = 0; m < tensor.queues.size(); ++m) {
       auto& queue = tensor.queues[m];
@@ -322,6 +330,11 @@ void JobCommunicator::Fail(const absl::Status& cause) {
     tensor.outstanding = false;
   }
   waiting_ = 0;
+}
+
+void JobCommunicator::Settle() {
+  while (ReducersLinger()) std::this_thread::yield();
+  if (failed()) CompleteFailed();
 }
 
 void JobCommunicator::Leave(int member) {

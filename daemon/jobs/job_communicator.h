@@ -55,7 +55,8 @@ struct JobCommunicatorCounters {
 // Invariants:
 //   1. A submission accepted by Submit ends in exactly one Session::Complete.
 //   2. After Fail(), everything in flight has been completed with its status, and so is whatever comes
-//      later; memory stays mapped until the backend has let go of it (see Idle).
+//      later; memory stays mapped until the backend has let go of it (see Idle). If a reducer is amid a piece
+//      just then, that is when it has ended: nothing is written to a rank that has heard of the failure.
 class JobCommunicator final : private LocalRankView {
  public:
   struct Options {
@@ -95,6 +96,11 @@ class JobCommunicator final : private LocalRankView {
 
   // Advances everything a bit; returns the amount of work done. An error means it must fail.
   absl::StatusOr<std::size_t> Advance(Clock::time_point now);
+  // Copies a piece of a result to its ranks, in place of a reducer: for whoever has nothing else to do.
+  // False if there is none.
+  bool CopyPiece();
+  // Waits for reducers, for a piece's pass, and completes what Fail() had to put off. For the very end.
+  void Settle();
   // When Advance wants to be called even if nothing happens.
   std::optional<Clock::time_point> NextTick(Clock::time_point now) const;
   // Looks at what goes on without ringd's doing. Call it every now and then.
@@ -149,6 +155,11 @@ class JobCommunicator final : private LocalRankView {
     std::unique_ptr<Execution> execution;
     bool has_buffer = false;
     bool posted = false;
+    bool landing = false;  // completed by the backend; results are still on their way to the ranks
+  };
+  struct Landing {
+    OperationId id;
+    Clock::time_point arrived;  // when the backend had completed it
   };
   // Memory that nobody's result will be in, until nobody uses it.
   struct Released {
@@ -169,8 +180,13 @@ class JobCommunicator final : private LocalRankView {
   void Cancel(OperationId id);
   void Release(OperationId id, std::unique_ptr<Execution> execution, bool by_backend);
   void DropReleased();
-  // A reducer still reads tensors of which another operation may be about to write the results.
+  // A reducer is amid a piece of an operation that was given up: it still reads tensors of which another
+  // operation may be about to write the results, or writes results of which nobody must hear any more.
   bool ReducersLinger() const noexcept;
+  // Ends all submissions with the failure, unless reducers linger: until they don't.
+  void CompleteFailed();
+  // Copies a piece of what waits for nothing else, and finishes what is in place. Returns the work done.
+  std::size_t Land();
   void Retire(std::uint32_t channel);
   std::shared_ptr<const BucketLayout> LayoutOf(const StartOperation& start);
   void CompleteTensor(TensorHandle handle, const absl::Status& status);
@@ -201,6 +217,7 @@ class JobCommunicator final : private LocalRankView {
   std::list<OperationId> to_post_;  // in the order in which they were started
   // Cancelled or failed, but the backend or reducers may still read or write its memory.
   std::unordered_map<OperationId, Released> released_;
+  std::vector<Landing> landing_;  // of running_, the oldest first
 
   std::size_t negotiated_bytes_ = 0;  // fusion buffers of posted operations of channel 0
 

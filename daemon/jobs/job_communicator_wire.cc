@@ -1,5 +1,7 @@
 // JobCommunicator's dealings with the backend: several nodes.
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,7 +19,7 @@ constexpr std::size_t kMaxNegotiatedBytes = std::size_t{1} << 30;
 absl::StatusOr<std::size_t> JobCommunicator::PostToWire(Clock::time_point now) {
   std::size_t work = 0;
   bool negotiated_wait = false;
-  if (ReducersLinger()) return work;  // For a chunk's pass; then they wake us.
+  if (ReducersLinger()) return work;  // For a piece's pass; then they wake us.
   for (auto it = to_post_.begin(); it != to_post_.end();) {
     const OperationId id = *it;
     Running& running = running_.at(id);
@@ -51,7 +53,7 @@ absl::StatusOr<std::size_t> JobCommunicator::PostToWire(Clock::time_point now) {
         const RingPlace place{.node_count = static_cast<std::uint32_t>(membership_->node_count()),
                               .self = static_cast<std::uint32_t>(membership_->self.value()),
                               .chunk_bytes = ChunkBytesOf(membership_->algorithms)};
-        running.execution->PrepareSums(*options_.reducers, place);
+        running.execution->PrepareWork(*options_.reducers, place);
       }
     }
     const Registration& first = *tensors_[running.execution->tensors()->front().value()]
@@ -61,7 +63,7 @@ absl::StatusOr<std::size_t> JobCommunicator::PostToWire(Clock::time_point now) {
     const NodeIndex root = membership_->NodeOf(first.meta.root_rank);
     if (!way_.wire->TryPost(running.execution->Request(root))) break;
     running.posted = true;
-    running.execution->OfferSums();
+    running.execution->OfferWork();
     meter_.OnPosted();
     if (id.channel == 0) negotiated_bytes_ += bytes;
     it = to_post_.erase(it);
@@ -98,20 +100,54 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceWire(Clock::time_point now) 
         running_.erase(found);
         continue;
       }
-      const std::unique_ptr<Execution> done = std::move(found->second.execution);
-      running_.erase(found);
-      if (completion.id.channel == 0) negotiated_bytes_ -= done->layout().bytes();
-      meter_.OnCompleted(done->layout().kind(), done->layout().bytes(), completion);
-      Finish(*done, Clock::now());
+      const BucketLayout& layout = found->second.execution->layout();
+      meter_.OnCompleted(layout.kind(), layout.bytes(), completion);
+      found->second.landing = true;
+      landing_.push_back({completion.id, completion.times.finished});
     }
   }
+  work += Land();
   DropReleased();
+  if (failed() && waiting_ > 0) CompleteFailed();
   CountBusy(now);
   if (!failure.ok()) return failure;
   if (!failed()) {
     if (absl::Status health = DescribeHealth(); !health.ok()) return health;
   }
   return work;
+}
+
+std::size_t JobCommunicator::Land() {
+  std::size_t work = 0;
+  bool copied = false;
+  for (std::size_t i = 0; i < landing_.size();) {
+    const auto [id, arrived] = landing_[i];
+    Execution& execution = *running_.at(id).execution;
+    // Nobody need have come for it. One piece in a turn: others want theirs.
+    if (!copied && execution.CopyPiece()) {
+      copied = true;
+      ++work;
+    }
+    if (!execution.InPlace()) {
+      ++i;
+      continue;
+    }
+    const std::unique_ptr<Execution> done = std::move(running_.at(id).execution);
+    running_.erase(id);
+    landing_.erase(landing_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (id.channel == 0) negotiated_bytes_ -= done->layout().bytes();
+    const Clock::time_point now = Clock::now();
+    meter_.OnInPlace(id.channel, now - arrived);
+    Finish(*done, now);
+    ++work;
+  }
+  return work;
+}
+
+bool JobCommunicator::CopyPiece() {
+  return options_.reducers != nullptr &&
+         std::any_of(running_.begin(), running_.end(),
+                     [](const auto& entry) { return entry.second.execution->CopyPiece(); });
 }
 
 void JobCommunicator::ReportMeasurements(Clock::time_point now) {

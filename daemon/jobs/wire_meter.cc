@@ -44,6 +44,14 @@ void WireMeter::OnCompleted(CollectiveKind kind, std::size_t bytes, const Comple
   channel.wire += (times.finished - began - channel.wire) / weight;
 }
 
+void WireMeter::OnInPlace(std::uint32_t channel, std::chrono::nanoseconds later) {
+  const auto found = channels_.find(channel);
+  if (found == channels_.end()) return;
+  // As if OnCompleted() had known: a mean of sums is the sum of means.
+  const auto weight = static_cast<std::int64_t>(std::min(found->second.count, kMemory));
+  found->second.wire += later / weight;
+}
+
 WireMeter::ChannelTime WireMeter::TimeOf(std::uint32_t channel) const {
   const auto found = channels_.find(channel);
   return found == channels_.end() ? ChannelTime() : found->second;

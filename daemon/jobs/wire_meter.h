@@ -27,7 +27,7 @@ class WireMeter {
   // What an occurrence of a learned bucket takes lately on this node.
   struct ChannelTime {
     std::chrono::nanoseconds waited{0};  // until the first message of another node came
-    std::chrono::nanoseconds wire{0};    // from then to the end
+    std::chrono::nanoseconds wire{0};    // from then until the ranks had the result
     std::uint64_t count = 0;
   };
 
@@ -37,6 +37,9 @@ class WireMeter {
   void OnPosted() noexcept { sampler_.OnPosted(); }
   // Requirement: the operation was posted. `kind` and `bytes` are what was asked of the backend.
   void OnCompleted(CollectiveKind kind, std::size_t bytes, const Completion& completion);
+  // Of an operation of which OnCompleted() was told last in its channel: the ranks had the result so much
+  // later than the wire's end.
+  void OnInPlace(std::uint32_t channel, std::chrono::nanoseconds later);
   // A posted operation that nobody waits for any more has ended.
   void OnAbandoned() { sampler_.OnSpoiled(); }
   void Forget(std::uint32_t channel) { channels_.erase(channel); }

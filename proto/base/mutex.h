@@ -55,6 +55,7 @@ class CondVar {
     return status == std::cv_status::no_timeout;
   }
 
+  void NotifyOne() noexcept { condition_.notify_one(); }
   void NotifyAll() noexcept { condition_.notify_all(); }
 
  private:

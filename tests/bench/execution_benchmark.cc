@@ -1,14 +1,18 @@
-// How long the engine thread is busy with a node's local work, alone and with a reducer beside it.
+// How long the engine thread is busy with a node's local work, alone and with reducers beside it.
 //
-//   execution_benchmark [--quick] [--reducers N] [--bytes N]
+//   execution_benchmark [--quick] [--reducers N] [--bytes N] [--gbit N]
 //
 // One process does what ringd does on one of two nodes for one all-reduce of float32: it asks an
 // Execution for its input and gives it partial sums and results, chunk by chunk in the order of the
 // ring. There is no wire: messages are bytes that lie in the cache, where UCX leaves them, so what is
-// measured is the most that any wire could make of it. "busy" is the engine thread's processor time,
-// "done" when the last result was in its place. With and without reducers take turns; the best round
-// of each counts, because the machine's other users only ever slow a round down. GB/s are the tensors'
-// bytes, read once and written once, over "done".
+// measured is the most that any wire could make of it. "ring" is the engine thread's processor time
+// until the ring has all it wants of this node: no line is faster than that. "busy" is that time until
+// all results are in their places, with the engine's part of what was left to copy; "done" the wall's.
+// With --gbit messages come no faster than such a line brings them; in between the engine copies what
+// nobody has begun, as ringd's does, and what it waits beyond that counts for neither.
+// No, one, ... and N reducers (2 by default) take turns; of each the best round counts, because the
+// machine's other users only ever slow a round down. GB/s are the tensors' bytes, read once and written
+// once, over "done".
 //
 // The floor is the same bytes copied, by as many threads. A reducer needs a processor of its own: on a
 // machine with fewer than reducers + 1 free ones "done" says nothing.
@@ -41,10 +45,12 @@ constexpr std::uint32_t kResultsBehind = 8;
 
 // In seconds; the best of several.
 struct Times {
+  double ring = std::numeric_limits<double>::infinity();
   double busy = std::numeric_limits<double>::infinity();
   double done = std::numeric_limits<double>::infinity();
 
   void Add(const Times& other) {
+    ring = std::min(ring, other.ring);
     busy = std::min(busy, other.busy);
     done = std::min(done, other.done);
   }
@@ -52,7 +58,8 @@ struct Times {
 
 class Stopwatch {
  public:
-  Times Read() const { return {Processor() - processor_, Wall() - wall_}; }
+  double ReadProcessor() const { return Processor() - processor_; }
+  double ReadWall() const { return Wall() - wall_; }
 
  private:
   static double Seconds(clockid_t clock) {
@@ -77,7 +84,9 @@ void PinToFirstProcessor() {
 
 class Benchmark {
  public:
-  Benchmark(std::size_t bytes, int ranks) : bytes_(bytes), grid_(bytes, kNodes, kChunkBytes) {
+  // `seconds_per_byte`: of the line, each way; 0: there is none.
+  Benchmark(std::size_t bytes, int ranks, double seconds_per_byte)
+      : bytes_(bytes), grid_(bytes, kNodes, kChunkBytes), seconds_per_byte_(seconds_per_byte) {
     TensorMeta meta;
     meta.op = ReduceOp::kAverage;
     meta.shape = {static_cast<std::int64_t>(bytes / sizeof(float))};
@@ -90,25 +99,25 @@ class Benchmark {
     message_.resize(kChunkBytes);
   }
 
-  void Run(ReducerPool& reducers, int rounds) {
-    Times alone;
-    Times helped;
-    Times floor_alone;
-    Times floor_helped;
-    Once(nullptr);  // touches the buffer
+  // One row for each of the pools, which may have no threads.
+  void Run(std::span<const std::unique_ptr<ReducerPool>> pools, int rounds) {
+    std::vector<Times> times(pools.size());
+    std::vector<Times> floors(pools.size());
+    Once(*pools.front());  // touches the buffer
     for (int round = 0; round < rounds; ++round) {
-      alone.Add(Once(nullptr));
-      helped.Add(Once(&reducers));
-      floor_alone.Add(Floor(1));
-      floor_helped.Add(Floor(1 + static_cast<std::size_t>(reducers.thread_count())));
+      for (std::size_t i = 0; i < pools.size(); ++i) {
+        times[i].Add(Once(*pools[i]));
+        floors[i].Add(Floor(1 + static_cast<std::size_t>(pools[i]->thread_count())));
+      }
     }
-    Print("engine alone", alone, floor_alone.done);
-    Print("engine and reducers", helped, floor_helped.done);
+    for (std::size_t i = 0; i < pools.size(); ++i) {
+      Print(pools[i]->thread_count(), times[i], floors[i].done);
+    }
   }
 
  private:
   // From the operation's start until its last result is where it belongs.
-  Times Once(Reducers* reducers) {
+  Times Once(ReducerPool& reducers) {
     std::vector<TensorBuffers> buffers;
     for (const PooledBuffer& tensor : tensors_) buffers.push_back({tensor.data(), tensor.data()});
     const Stopwatch stopwatch;
@@ -117,13 +126,25 @@ class Benchmark {
         BucketMemory(*layout_, static_cast<int>(tensors_.size()), std::move(buffers), -1),
         Clock::now());
     execution.UseBuffer(pool_.Acquire(bytes_));
-    if (reducers != nullptr) {
-      execution.PrepareSums(*reducers,
+    if (reducers.thread_count() > 0) {
+      execution.PrepareWork(reducers,
                             {.node_count = kNodes, .self = 0, .chunk_bytes = kChunkBytes});
     }
-    execution.OfferSums();
+    execution.OfferWork();
+    double waited = 0;  // of the processor's time
+    const auto wait_a_little = [&] {
+      const double began = stopwatch.ReadProcessor();
+      for (int i = 0; i < 20; ++i) sched_yield();
+      waited += stopwatch.ReadProcessor() - began;
+    };
     const std::uint32_t chunks = grid_.MaxChunkCount();
+    double due = 0;
     for (std::uint32_t chunk = 0; chunk < chunks + kResultsBehind; ++chunk) {
+      while (stopwatch.ReadWall() < due) {
+        if (!execution.CopyPiece()) wait_a_little();
+      }
+      // A partial sum and a result have come.
+      due += (chunk < kResultsBehind || chunk >= chunks ? 1 : 2) * kChunkBytes * seconds_per_byte_;
       if (chunk < grid_.ChunkCount(0)) {
         const ByteRange range = grid_.Chunk(0, chunk);
         while (execution.Input(range.begin, range.end) == nullptr) {
@@ -139,7 +160,11 @@ class Benchmark {
         execution.OnResult(range.begin, range.end, message_.data(), false);
       }
     }
-    return stopwatch.Read();
+    const double ring = stopwatch.ReadProcessor() - waited;
+    while (!execution.InPlace()) {
+      if (!execution.CopyPiece()) wait_a_little();
+    }
+    return {ring, stopwatch.ReadProcessor() - waited, stopwatch.ReadWall()};
   }
 
   // The tensors copied into the buffer's place, in equal parts.
@@ -165,19 +190,21 @@ class Benchmark {
     }
     copy(0);
     for (std::thread& other : others) other.join();
-    return stopwatch.Read();
+    return {0, 0, stopwatch.ReadWall()};
   }
 
-  void Print(const char* what, const Times& times, double floor) const {
+  void Print(int reducers, const Times& times, double floor) const {
     const double moved = 2.0 * static_cast<double>(bytes_) * static_cast<double>(tensors_.size());
     std::printf(
-        "%zu ranks, %-20s busy %7.2f ms, done %7.2f ms %7.2f GB/s, floor %7.2f ms %4.0f%%\n",
-        tensors_.size(), what, times.busy * 1e3, times.done * 1e3, moved / times.done / 1e9,
-        floor * 1e3, 100 * floor / times.done);
+        "%zu ranks, %d reducers: ring %7.2f ms, busy %7.2f ms, done %7.2f ms %7.2f GB/s, "
+        "floor %7.2f ms %4.0f%%\n",
+        tensors_.size(), reducers, times.ring * 1e3, times.busy * 1e3, times.done * 1e3,
+        moved / times.done / 1e9, floor * 1e3, 100 * floor / times.done);
   }
 
   const std::size_t bytes_;
   const Chunking grid_;
+  const double seconds_per_byte_;
   BufferPool pool_;
   std::shared_ptr<const BucketLayout> layout_;
   std::vector<PooledBuffer> tensors_;
@@ -186,8 +213,9 @@ class Benchmark {
 
 int Main(std::span<char*> arguments) {
   int rounds = 31;
-  int reducers = 1;
+  int reducers = 2;
   std::size_t bytes = std::size_t{64} << 20;
+  double seconds_per_byte = 0;
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     if (std::strcmp(arguments[i], "--quick") == 0) {
       rounds = 5;
@@ -195,14 +223,20 @@ int Main(std::span<char*> arguments) {
       reducers = std::max(1, std::atoi(arguments[++i]));
     } else if (std::strcmp(arguments[i], "--bytes") == 0 && i + 1 < arguments.size()) {
       bytes = std::max(std::size_t{2} << 20, std::strtoul(arguments[++i], nullptr, 10) / 64 * 64);
+    } else if (std::strcmp(arguments[i], "--gbit") == 0 && i + 1 < arguments.size()) {
+      seconds_per_byte = 8e-9 / std::max(0.001, std::atof(arguments[++i]));
     } else {
-      std::fprintf(stderr, "usage: execution_benchmark [--quick] [--reducers N] [--bytes N]\n");
+      std::fprintf(stderr,
+                   "usage: execution_benchmark [--quick] [--reducers N] [--bytes N] [--gbit N]\n");
       return 2;
     }
   }
-  ReducerPool pool(reducers);
+  std::vector<std::unique_ptr<ReducerPool>> pools;
+  for (int count = 0; count <= reducers; ++count) {
+    pools.push_back(std::make_unique<ReducerPool>(count));
+  }
   PinToFirstProcessor();
-  for (const int ranks : {2, 4, 8}) Benchmark(bytes, ranks).Run(pool, rounds);
+  for (const int ranks : {2, 4, 8}) Benchmark(bytes, ranks, seconds_per_byte).Run(pools, rounds);
   return 0;
 }
 

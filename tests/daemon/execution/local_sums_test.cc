@@ -18,6 +18,7 @@ constexpr std::uint32_t kChunksPerBlock = 3;
 class CountedReducers final : public Reducers {
  public:
   void Offer(std::shared_ptr<ReducerWork>) override {}
+  void Tell() noexcept override {}
   void Withdraw(const ReducerWork&) override {}
   void WakeEngine() noexcept override { ++wakes; }
   int wakes = 0;

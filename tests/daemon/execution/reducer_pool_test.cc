@@ -5,8 +5,11 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace ringd {
@@ -42,9 +45,12 @@ class CountedWork final : public ReducerWork {
     Within([this] { return open_.load(); });
     if (length_.count() > 0) std::this_thread::sleep_for(length_);
     ++done_[part];
+    if (part + 1 == done_.size() && on_last_) on_last_();
     ++finished_;
   }
 
+  // Called by whom finishes the last part. Before the work is offered.
+  void OnLast(std::function<void()> call) { on_last_ = std::move(call); }
   void Open() { open_ = true; }
   std::size_t claimed() const { return claimed_; }
   std::size_t finished() const { return finished_; }
@@ -62,6 +68,29 @@ class CountedWork final : public ReducerWork {
   std::vector<std::atomic<int>> done_;
   std::atomic<bool> open_;
   const std::chrono::milliseconds length_;
+  std::function<void()> on_last_;
+};
+
+// Work to which parts are added while it is done.
+class GrowingWork final : public ReducerWork {
+ public:
+  std::optional<std::size_t> Claim() noexcept override {
+    std::size_t part = claimed_;
+    do {
+      if (part >= added_) return std::nullopt;
+    } while (!claimed_.compare_exchange_weak(part, part + 1));
+    return part;
+  }
+  void Finish(std::size_t) noexcept override { ++finished_; }
+  bool MayGrow() const noexcept override { return true; }
+
+  void Grow() { ++added_; }
+  std::size_t finished() const { return finished_; }
+
+ private:
+  std::atomic<std::size_t> added_{0};
+  std::atomic<std::size_t> claimed_{0};
+  std::atomic<std::size_t> finished_{0};
 };
 
 bool IsReadable(int fd, int timeout_ms) {
@@ -100,20 +129,39 @@ TEST_CASE("ReducerPool: keeps nothing of a work that has no parts left") {
   CHECK(Within([&] { return watched.expired(); }));
 }
 
-TEST_CASE("ReducerPool: the oldest work first") {
+TEST_CASE("ReducerPool: works take turns, so that none waits for all of another") {
   ReducerPool pool(1);
   const auto gate = std::make_shared<CountedWork>(1, /*open=*/false);
-  const auto first = std::make_shared<CountedWork>(5, /*open=*/false);
-  const auto second = std::make_shared<CountedWork>(5);
+  const auto large = std::make_shared<CountedWork>(100'000);
+  const auto small = std::make_shared<CountedWork>(5);
   pool.Offer(gate);
-  pool.Offer(first);
-  pool.Offer(second);
+  REQUIRE(Within([&] { return gate->claimed() == 1; }));
+  std::atomic<std::size_t> large_by_then{0};
+  small->OnLast([&] { large_by_then = large->finished(); });
+  pool.Offer(large);
+  pool.Offer(small);
   gate->Open();
-  REQUIRE(Within([&] { return first->claimed() == 1; }));
-  CHECK(second->claimed() == 0);
-  first->Open();
-  CHECK(Within([&] { return second->finished() == 5; }));
-  CHECK(first->finished() == 5);
+  REQUIRE(Within([&] { return small->finished() == 5; }));
+  CHECK(large_by_then <= 6);
+  CHECK(Within([&] { return large->finished() == 100'000; }));
+}
+
+TEST_CASE("ReducerPool: what grows is kept, and who sleeps hears of it when he is told") {
+  ReducerPool pool(2);
+  const auto work = std::make_shared<GrowingWork>();
+  pool.Offer(work);
+  for (std::size_t parts = 1; parts <= 2000; ++parts) {
+    work->Grow();
+    pool.Tell();
+    // Now and then they have gone to sleep before the next one, or are about to.
+    if (parts % 7 == 0) REQUIRE(Within([&] { return work->finished() == parts; }));
+  }
+  CHECK(Within([&] { return work->finished() == 2000; }));
+  pool.Withdraw(*work);
+  CHECK(Within([&] { return work.use_count() == 1; }));
+  work->Grow();
+  pool.Tell();
+  CHECK(work->finished() == 2000);
 }
 
 TEST_CASE("ReducerPool: what is withdrawn before anybody came is not begun") {

@@ -52,6 +52,21 @@ TEST_CASE("WireMeter: the link is not blamed for nodes that come late") {
   CHECK(metered.meter.TimeOf(3).count == 0);
 }
 
+TEST_CASE("WireMeter: a bucket's time ends when the ranks have it, the link's when the wire has") {
+  Metered metered;
+  for (int i = 0; i < 8; ++i) {
+    metered.Run(3, milliseconds(0), milliseconds(3));
+    metered.meter.OnInPlace(3, milliseconds(2));
+  }
+  metered.meter.OnInPlace(4, milliseconds(2));  // of no learned bucket
+  CHECK(metered.meter.TimeOf(3).wire > milliseconds(5) - std::chrono::microseconds(1));
+  CHECK(metered.meter.TimeOf(3).wire <= milliseconds(5));
+  CHECK(metered.meter.TimeOf(4).count == 0);
+  const auto seen = metered.meter.TakeReport(1, metered.now);
+  REQUIRE(seen.size() == 1);
+  CHECK(seen[0].time < milliseconds(4));
+}
+
 TEST_CASE("WireMeter: only all-reduces that move bytes say something about the link") {
   Metered metered;
   for (int i = 0; i < 8; ++i) {
