@@ -13,27 +13,33 @@ def load(paths: list[Path]) -> list[dict[str, Any]]:
 
 
 def render(runs: list[dict[str, Any]]) -> str:
-    """One section for each run."""
-    return "\n\n".join(render_run(run) for run in runs) + "\n"
+    """One section for each suite and machine, with the rows of all its runs."""
+    sections: dict[str, list[str]] = {}
+    for run in runs:
+        rows = sections.setdefault(heading(run), [])
+        rows += [render_row(entry, when(run)) for entry in run["rows"]]
+    return "\n\n".join("\n".join([title, *rows]) for title, rows in sections.items()) + "\n"
 
 
-def render_run(run: dict[str, Any]) -> str:
+def heading(run: dict[str, Any]) -> str:
     machine = run["machine"]
-    kind = "quick run" if run["quick"] else "full run"
     lines = [
-        f"### Suite `{run['suite']}`, {machine['date']}, {kind}",
+        f"### Suite `{run['suite']}`",
         "",
         f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
         f"Linux {machine['kernel']}.",
         "",
-        "| row | unit | ringd | best peer | others | ratio | floor | state | goal |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| row | unit | ringd | best peer | others | ratio | floor | state | goal | measured |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    lines += [render_row(entry) for entry in run["rows"]]
     return "\n".join(lines)
 
 
-def render_row(entry: dict[str, Any]) -> str:
+def when(run: dict[str, Any]) -> str:
+    return f"{run['machine']['date']}{', quick' if run['quick'] else ''}"
+
+
+def render_row(entry: dict[str, Any], measured: str) -> str:
     best = entry["best_peer"]
     others = sorted(
         ((name, value) for name, value in entry["peers"].items() if name != best),
@@ -50,6 +56,7 @@ def render_row(entry: dict[str, Any]) -> str:
         number(entry["floor"]),
         str(entry.get("state", "")),
         goal_cell(entry),
+        measured,
     ]
     return "| " + " | ".join(cells) + " |"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from harness import table
 from harness.aggregate import RINGD
@@ -54,11 +56,11 @@ def test_an_unknown_suite_is_a_usage_error() -> None:
     assert stop.value.code == 2
 
 
-def test_the_table_shows_value_best_peer_and_a_missed_goal() -> None:
-    run = {
+def a_run(date: str = "2026-01-01", quick: bool = False) -> dict[str, Any]:
+    return {
         "suite": "wire",
-        "quick": False,
-        "machine": {"date": "2026-01-01", "processor": "P", "cores": 2, "memory_gib": 8, "kernel": "6"},
+        "quick": quick,
+        "machine": {"date": date, "processor": "P", "cores": 2, "memory_gib": 8, "kernel": "6"},
         "rows": [
             {
                 "row": "wire/4 nodes/64 MiB",
@@ -75,12 +77,22 @@ def test_the_table_shows_value_best_peer_and_a_missed_goal() -> None:
             }
         ],
     }
-    text = table.render([run])
+
+
+def test_the_table_shows_value_best_peer_and_a_missed_goal() -> None:
+    text = table.render([a_run()])
     assert "| 4 nodes/64 MiB | ms | 900 (89.5 %) | torch 845 (95.3 %) | mpich 860 | 0.939 | 805 |" in text
     assert "**missed**" in text
+
+
+def test_runs_of_one_suite_share_a_table_that_says_when_each_row_was_measured() -> None:
+    text = table.render([a_run("2026-01-01"), a_run("2026-01-02", quick=True)])
+    assert text.count("### Suite") == 1
+    lines = [line for line in text.splitlines() if line.startswith("| 4 nodes")]
+    assert [line.rsplit("| ", 1)[1] for line in lines] == ["2026-01-01 |", "2026-01-02, quick |"]
 
 
 def test_a_row_without_peers_can_be_shown() -> None:
     entry = plain_row("idle/x", "cpu", "% of a core", 0.25, "below 0.5 %", True)
     assert "met" in row_text(entry)
-    assert table.render_row(entry).startswith("| x | % of a core | 0.25 |")
+    assert table.render_row(entry, "now").startswith("| x | % of a core | 0.25 |")
