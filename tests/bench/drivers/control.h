@@ -60,6 +60,18 @@ static inline double NowSeconds(void) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* A sleep ends up to so much late (timer slack, waking up): what is to be on time sleeps so much less and spins. */
+static const double kSleepMargin = 150e-6;
+
+/* Returns at `when`, as NowSeconds() counts: gradients that are computed elsewhere are there then, and a late
+ * sleeper's delay would be taken for the library's. */
+static inline void SleepUntil(double when) {
+  const double sleep = when - NowSeconds() - kSleepMargin;
+  if (sleep > 0) usleep((useconds_t)(sleep * 1e6));
+  while (NowSeconds() < when) {
+  }
+}
+
 /* Pins the calling process to a core by its rank. Called before any library starts threads. */
 static inline void PinToCore(int rank) {
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);

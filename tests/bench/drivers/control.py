@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
@@ -25,6 +26,17 @@ class Work:
     verify: bool
     counts: list[int]
     ready: list[float]  # seconds; empty when everything is ready at once
+
+
+# As kSleepMargin of control.h.
+SLEEP_MARGIN = 150e-6
+
+
+def sleep_until(when: float) -> None:
+    """Returns at `when`, as time.perf_counter() counts, not a sleep's delay later."""
+    time.sleep(max(0.0, when - time.perf_counter() - SLEEP_MARGIN))
+    while time.perf_counter() < when:
+        pass
 
 
 def pin_to_core(rank: int) -> None:

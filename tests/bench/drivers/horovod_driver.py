@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from control import Channel, Work, contribution, pin_to_core
+from control import Channel, Work, contribution, pin_to_core, sleep_until
 
 RANK = int(os.environ["HOROVOD_RANK"])
 pin_to_core(RANK)
@@ -24,9 +24,7 @@ DTYPES = {"f32": torch.float32, "f16": torch.float16}
 
 def await_ready(work: Work, start: float, index: int) -> None:
     if work.ready:
-        delay = start + work.ready[index] - time.perf_counter()
-        if delay > 0:
-            time.sleep(delay)
+        sleep_until(start + work.ready[index])
 
 
 def run_once(work: Work, tensors: list[torch.Tensor]) -> None:

@@ -117,11 +117,11 @@ static void PrepareBuffers(const Work* work, Buffers* buffers) {
 static void AwaitReady(const Work* work, double start, size_t index, MPI_Request* requests,
                        int in_flight) {
   if (work->ready == NULL) return;
-  while (NowSeconds() - start < work->ready[index]) {
-    int done = 0;
-    if (in_flight > 0) MPI_Testall(in_flight, requests, &done, MPI_STATUSES_IGNORE);
-    if (in_flight == 0 || done) usleep(20);
+  int done = in_flight == 0;
+  while (!done && NowSeconds() - start < work->ready[index]) {
+    MPI_Testall(in_flight, requests, &done, MPI_STATUSES_IGNORE);
   }
+  SleepUntil(start + work->ready[index]);
 }
 
 static void Pack(const Work* work, const Buffers* buffers, const Bucket* bucket) {

@@ -205,9 +205,7 @@ class Driver {
 
   // Sleeps until `start + ready[index]`: the gradients of a model that is computed elsewhere.
   static void AwaitReady(const Work& work, double start, std::size_t index) {
-    if (work.ready == nullptr) return;
-    const double delay = start + work.ready[index] - NowSeconds();
-    if (delay > 0) usleep(static_cast<useconds_t>(delay * 1e6));
+    if (work.ready != nullptr) SleepUntil(start + work.ready[index]);
   }
 
   ringd_operation Submit(ringd_registration registration, void* memory) {

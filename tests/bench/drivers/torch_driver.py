@@ -10,7 +10,7 @@ import sys
 import time
 from datetime import timedelta
 
-from control import Channel, Work, contribution, pin_to_core, plan_buckets
+from control import Channel, Work, contribution, pin_to_core, plan_buckets, sleep_until
 
 RANK = int(os.environ["RANK"])
 pin_to_core(RANK)
@@ -51,9 +51,7 @@ class Buffers:
 def await_ready(work: Work, start: float, index: int) -> None:
     """Sleeps until tensor `index` exists; gloo's threads go on meanwhile."""
     if work.ready:
-        delay = start + work.ready[index] - time.perf_counter()
-        if delay > 0:
-            time.sleep(delay)
+        sleep_until(start + work.ready[index])
 
 
 def run_buckets(work: Work, buffers: Buffers, start: float) -> None:
