@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<Context>> Context::Open(const Options& options) {
 Context::Context(const Options& options, Attachment attachment)
     : places_(options.join.places),
       ringd_pid_(attachment.ringd_pid),
-      spin_budget_(options.spin.value_or(SpinPolicy::kDefaultBudget)),
+      spin_budget_(SpinPolicy::BudgetFor(options.spin)),
       submission_capacity_(attachment.layout.submission_capacity),
       node_name_(HostName()),
       segment_(std::move(attachment.segment)),

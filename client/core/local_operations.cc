@@ -188,28 +188,31 @@ bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds l
   }
   const Presence presence(*this);
 
-  Clock::time_point waiting_since = Clock::now();
-  const auto end = [&] {
-    spin_.Learn(Clock::now() - waiting_since);
-    return true;
-  };
   const std::chrono::nanoseconds budget = spin_.NextBudget();
   if (budget.count() > 0) {
+    Clock::time_point now = Clock::now();
+    Clock::time_point spin_end = std::min(now + budget, deadline);
     SpinRhythm rhythm(kLooksPerClock);
-    Clock::time_point now = waiting_since;
     do {
+      bool worked = false;
       for (int i = 0; i < rhythm.looks(); ++i) {
-        if (work()) waiting_since = Clock::now();
-        if (done()) return end();
+        worked = work() || worked;
+        if (done()) {
+          spin_.Learn(true);
+          return true;
+        }
         Relax();
       }
       if (!state_.alive()) return false;
       now = rhythm.Yield();
-    } while (now < std::min(waiting_since + budget, deadline));
+      if (worked) spin_end = std::min(now + budget, deadline);
+    } while (now < spin_end);
+    spin_.Learn(false);
   }
   for (;;) {
-    while (work()) waiting_since = Clock::now();
-    if (done()) return end();
+    while (work()) {
+    }
+    if (done()) return true;
     const Clock::time_point now = Clock::now();
     if (!state_.alive() || now >= deadline) return false;
     own_state_.doorbell.Wait(std::min<std::chrono::nanoseconds>(longest_sleep, deadline - now),

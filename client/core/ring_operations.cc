@@ -199,23 +199,23 @@ WaitResult RingOperations::WaitFor(Condition condition, Clock::time_point deadli
 
   WaitResult result = WaitResult::kTimeout;
   const Clock::time_point start = Clock::now();
-  const auto end = [&](Clock::time_point now) {
-    spin_.Learn(now - start);
-    return result;
-  };
   const std::chrono::nanoseconds budget = spin_.NextBudget();
   if (budget.count() > 0) {
     const Clock::time_point spin_end = std::min(start + budget, deadline);
     SpinRhythm rhythm(kLooksPerClock);
     do {
       for (int i = 0; i < rhythm.looks(); ++i) {
-        if (check(result)) return end(Clock::now());
+        if (check(result)) {
+          spin_.Learn(true);
+          return result;
+        }
         Relax();
       }
     } while (rhythm.Yield() < spin_end);
+    spin_.Learn(false);
   }
   for (;;) {
-    if (check(result)) return end(Clock::now());
+    if (check(result)) return result;
     const Clock::time_point now = Clock::now();
     if (now >= deadline) return WaitResult::kTimeout;
     const auto sleep = std::min<std::chrono::nanoseconds>(kLongestSleep, deadline - now);

@@ -11,9 +11,9 @@
 
 #include "client/core/operation_queue.h"
 #include "client/core/session_state.h"
+#include "client/core/spin_policy.h"
 #include "proto/base/cache_line.h"
 #include "proto/base/mutex.h"
-#include "proto/base/spin_policy.h"
 #include "proto/base/unique_fd.h"
 #include "proto/shm/session_segment.h"
 

@@ -64,7 +64,7 @@ struct Config {
   std::string fusion = "learned";  // see fusion_setting.h
   std::uint64_t fusion_threshold = std::uint64_t{64} << 20;
   bool learn_schedule = true;
-  // How long the engine looks for work, at least, before it sleeps.
+  // How long the engine looks for work before it sleeps.
   std::chrono::nanoseconds spin = std::chrono::microseconds(50);
   // Threads that sum the ranks of this node, for jobs over several nodes, beside the engine.
   std::uint64_t reducer_threads = kAutoCount;

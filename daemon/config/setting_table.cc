@@ -85,8 +85,7 @@ std::vector<Setting> MakeTable() {
        0, 64 * kGiB},
       {"learn_schedule", Kind::kSwitch, &C::learn_schedule,
        "learn a job's order of tensors, and then start buckets without negotiation"},
-      {"spin", Kind::kDuration, &C::spin,
-       "how long the engine looks for work, at least, before it sleeps; 0: not at all", 0,
+      {"spin", Kind::kDuration, &C::spin, "how long the engine looks for work before it sleeps", 0,
        Nanos(std::chrono::seconds(1))},
       {"reducer_threads", Kind::kCountOrAuto, &C::reducer_threads,
        "threads that sum the tensors of this node's ranks, and copy large results to them, for the "

@@ -30,7 +30,6 @@ int ReducerThreads(const Config& config) {
 Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport, PeerNetwork* network)
     : options_(std::move(options)),
       started_(Clock::now()),
-      spin_(options_.config.spin),
       transport_(std::move(transport)),
       network_(network),
       reducers_(transport_ == nullptr ? 0 : ReducerThreads(options_.config)),
@@ -102,15 +101,8 @@ void Engine::Run() {
       last_look = now;
     }
     if (Turn(now) > 0) {
-      if (idle_since_.has_value()) spin_.Learn(now - *idle_since_);
-      idle_since_.reset();
-      continue;
-    }
-    if (!idle_since_.has_value()) {
-      idle_since_ = now;
-      spin_until_ = now + spin_.NextBudget();
-    }
-    if (now < spin_until_) {
+      busy_until_ = Clock::now() + options_.config.spin;
+    } else if (now < busy_until_) {
       // Whoever we wait for may want this processor.
       ::sched_yield();
     } else {

@@ -10,7 +10,6 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -30,7 +29,6 @@
 #include "daemon/peers/peer_network.h"
 #include "daemon/sessions/session.h"
 #include "daemon/sessions/session_resources.h"
-#include "proto/base/spin_policy.h"
 
 namespace ringd {
 
@@ -126,7 +124,6 @@ class Engine final : public EngineControl, private PeerEvents {
 
   EngineOptions options_;
   Clock::time_point started_;
-  SpinPolicy spin_;
   std::unique_ptr<Transport> transport_;
   PeerNetwork* network_;
   CommandQueue commands_;
@@ -151,8 +148,7 @@ class Engine final : public EngineControl, private PeerEvents {
   std::uint32_t next_communicator_ = 1;
   std::uint64_t sessions_ended_for_cause_ = 0;
   Clock::time_point next_tick_;
-  std::optional<Clock::time_point> idle_since_;  // nothing was found to do since then
-  Clock::time_point spin_until_;                 // while idle; then the engine sleeps
+  Clock::time_point busy_until_;  // keeps spinning until then
 };
 
 }  // namespace ringd
