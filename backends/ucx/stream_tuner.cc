@@ -140,13 +140,8 @@ void StreamTuner::GiveUpTrial() noexcept {
 }
 
 void StreamTuner::Enter(Phase phase, Clock::time_point now) noexcept {
+  Interrupt();  // others are being looked at
   phase_ = phase;
-  have_last_ = false;  // others are being looked at
-  window_ = {};
-  loose_window_ = {};
-  sample_count_ = 0;
-  windows_seen_ = 0;
-  pauses_ = 0;
   settled_at_ = now + std::max(kSettling, kSettlingRoundTrips * last_.round_trip);
 }
 

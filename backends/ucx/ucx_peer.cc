@@ -27,7 +27,7 @@ UcxPeer::~UcxPeer() {
 
 void UcxPeer::Connect(absl::string_view worker_address, const Streams& streams) noexcept {
   worker_address_ = std::string(worker_address);
-  if (streams.count == 0) {
+  if (streams.count == kAutoStreams) {
     watch_ = std::make_unique<StreamWatch>();
   } else {
     two_or_more_ = streams.count > 1;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "backends/backend.h"
 #include "backends/collectives/message.h"
 #include "backends/collectives/message_wire.h"
 #include "backends/collectives/weighted_fair_queue.h"
@@ -74,8 +75,8 @@ class UcxPeer {
  public:
   // Over how many connections bulk goes.
   struct Streams {
-    // With another one for urgent messages, if there are two or more in all. 0: as measured, see
-    // StreamWatch.
+    // With another one for urgent messages, if there are two or more in all. kAutoStreams: as
+    // measured, see StreamWatch.
     int count = 1;
     std::string reason;  // of a fixed number, for people
   };

@@ -127,6 +127,7 @@ inline OperationOutcome Finish(Member& member, std::uint64_t sequence) {
   REQUIRE(member.operations->Wait(sequence, InTenSeconds()) == WaitResult::kDone);
   REQUIRE(member.operations->Consume(sequence, outcome, end));
   CHECK(outcome.completed);
+  member.staging.Finish(end, outcome.status == 0);
   return outcome;
 }
 
@@ -141,16 +142,6 @@ inline std::uint64_t SubmitAnywhere(Member& member, Registration& registration, 
               .ok());
   REQUIRE(member.operations->TrySubmit(record, end) == SubmitResult::kOk);
   return record.sequence;
-}
-
-inline OperationOutcome FinishAnywhere(Member& member, std::uint64_t sequence) {
-  OperationOutcome outcome;
-  OperationEnd end;
-  REQUIRE(member.operations->Wait(sequence, InTenSeconds()) == WaitResult::kDone);
-  REQUIRE(member.operations->Consume(sequence, outcome, end));
-  CHECK(outcome.completed);
-  member.staging.Finish(end, outcome.status == 0);
-  return outcome;
 }
 
 }  // namespace ringd::client

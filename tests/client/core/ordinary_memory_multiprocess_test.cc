@@ -177,7 +177,7 @@ TEST_CASE("Ordinary memory: a rank that died with its part unread is named, in b
   CHECK(two.child.Await() == -SIGKILL);
   const Clock::time_point start = Clock::now();
   const std::uint64_t sequence = two.SubmitSecond();
-  const OperationOutcome outcome = FinishAnywhere(two.job[0], sequence);
+  const OperationOutcome outcome = Finish(two.job[0], sequence);
   CHECK(Clock::now() - start < LocalOperations::kCauseGrace + std::chrono::seconds(2));
   CHECK(outcome.status == static_cast<int>(absl::StatusCode::kAborted));
   REQUIRE(outcome.text != nullptr);

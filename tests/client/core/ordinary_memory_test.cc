@@ -68,7 +68,7 @@ TEST_CASE("Ordinary memory: sums come out in place, elsewhere, and without direc
       sequences.push_back(SubmitAnywhere(job[m], tensors[m].registration, sources[m].data(),
                                          in_place ? sources[m].data() : results[m].data()));
     }
-    for (std::size_t m = 0; m < 3; ++m) CHECK(FinishAnywhere(job[m], sequences[m]).status == 0);
+    for (std::size_t m = 0; m < 3; ++m) CHECK(Finish(job[m], sequences[m]).status == 0);
     for (std::size_t m = 0; m < 3; ++m) {
       CHECK(Wrong(in_place ? sources[m].data() : results[m].data(), 3, count) == 0);
     }
@@ -104,9 +104,9 @@ TEST_CASE("Ordinary memory: one rank reads directly, one copies, one has its ten
     if (worker == 1)
       REQUIRE(job[1].operations->Wait(record.sequence, InTenSeconds()) == WaitResult::kDone);
     if (worker == 2) REQUIRE(job[2].operations->Wait(third, InTenSeconds()) == WaitResult::kDone);
-    CHECK(FinishAnywhere(job[0], first).status == 0);
-    CHECK(FinishAnywhere(job[1], record.sequence).status == 0);
-    CHECK(FinishAnywhere(job[2], third).status == 0);
+    CHECK(Finish(job[0], first).status == 0);
+    CHECK(Finish(job[1], record.sequence).status == 0);
+    CHECK(Finish(job[2], third).status == 0);
     CHECK(Wrong(direct.data(), 3) == 0);
     CHECK(Wrong(copied.data(), 3) == 0);
     CHECK(Wrong(arena, 3) == 0);
@@ -130,9 +130,9 @@ TEST_CASE("Ordinary memory: a broadcast reaches all from its root, whose own cop
     sequences.push_back(
         SubmitAnywhere(job[m], registration, m == 1 ? source.data() : nullptr, data[m].data()));
   }
-  CHECK(FinishAnywhere(job[worker], sequences[worker]).status == 0);
+  CHECK(Finish(job[worker], sequences[worker]).status == 0);
   for (std::size_t m = 0; m < 3; ++m) {
-    if (m != worker) CHECK(FinishAnywhere(job[m], sequences[m]).status == 0);
+    if (m != worker) CHECK(Finish(job[m], sequences[m]).status == 0);
   }
   for (std::size_t m = 0; m < 3; ++m) CHECK(Wrong(data[m].data(), 1) == 0);
 }
@@ -150,8 +150,8 @@ TEST_CASE(
   }
   // As if rank 11 had unmapped it.
   job[1].memory.segment().Slot(0, 1, 0).ordinary_source = 8;
-  const OperationOutcome first = FinishAnywhere(job[0], sequences[0]);
-  const OperationOutcome third = FinishAnywhere(job[2], sequences[2]);
+  const OperationOutcome first = Finish(job[0], sequences[0]);
+  const OperationOutcome third = Finish(job[2], sequences[2]);
   for (const OperationOutcome& outcome : {first, third}) {
     CHECK(outcome.status == static_cast<int>(absl::StatusCode::kAborted));
     REQUIRE(outcome.text != nullptr);
@@ -159,8 +159,7 @@ TEST_CASE(
     CHECK(outcome.text->find("rank 11 any more (Bad address)") != std::string::npos);
   }
   CHECK(*first.text == *third.text);
-  CHECK(FinishAnywhere(job[1], sequences[1]).status ==
-        static_cast<int>(absl::StatusCode::kAborted));
+  CHECK(Finish(job[1], sequences[1]).status == static_cast<int>(absl::StatusCode::kAborted));
   // The name is as good as before.
   sequences.clear();
   for (std::size_t m = 0; m < 3; ++m) {
@@ -168,7 +167,7 @@ TEST_CASE(
     sequences.push_back(
         SubmitAnywhere(job[m], tensor.registration, data[m].data(), data[m].data()));
   }
-  for (std::size_t m = 0; m < 3; ++m) CHECK(FinishAnywhere(job[m], sequences[m]).status == 0);
+  for (std::size_t m = 0; m < 3; ++m) CHECK(Finish(job[m], sequences[m]).status == 0);
   for (std::size_t m = 0; m < 3; ++m) CHECK(Wrong(data[m].data(), 3) == 0);
 }
 
@@ -197,7 +196,7 @@ TEST_CASE("Ordinary memory: a rank that has left before the others had read its 
       SubmitAnywhere(job[0], tensor.registration, data[0].data(), data[0].data());
   SubmitAnywhere(job[1], tensor.registration, data[1].data(), data[1].data());
   job[1].operations->GiveUp();
-  const OperationOutcome outcome = FinishAnywhere(job[0], sequence);
+  const OperationOutcome outcome = Finish(job[0], sequence);
   CHECK(outcome.status == static_cast<int>(absl::StatusCode::kAborted));
   REQUIRE(outcome.text != nullptr);
   CHECK(outcome.text->find("rank 11 left the job") != std::string::npos);
