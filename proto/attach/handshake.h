@@ -62,6 +62,9 @@ enum class NoticeKind : std::uint32_t {
   // below, and one descriptor comes with it.
   kJobSegment = 4,   // JobSegmentNotice; memfd, sealed: JobSegmentHeader and what follows it
   kMemberArena = 5,  // MemberArenaNotice; memfd, sealed: another rank's arena
+  // Jobs over several nodes that have a fast path, before Join is answered (JoinReply::fast_path_connections).
+  kFastPath = 6,            // FastPathNotice; memfd, sealed: FastPathHeader and what follows it
+  kFastPathConnection = 7,  // FastPathConnectionNotice; a connected socket, or the node's eventfd
 };
 
 struct JobSegmentNotice {
@@ -77,6 +80,19 @@ struct MemberArenaNotice {
   std::uint32_t reserved;
 };
 static_assert(sizeof(MemberArenaNotice) == 16);
+
+struct FastPathNotice {
+  std::uint64_t segment_bytes;
+  std::uint32_t member;  // the receiver's place among the node's ranks
+  std::uint32_t reserved;
+};
+static_assert(sizeof(FastPathNotice) == 16);
+
+struct FastPathConnectionNotice {
+  std::uint32_t node;  // whose; the own one: the eventfd that wakes the driver
+  std::uint32_t reserved;
+};
+static_assert(sizeof(FastPathConnectionNotice) == 8);
 
 struct NoticeHeader {
   std::uint32_t kind;         // a NoticeKind; unknown kinds are skipped

@@ -1,0 +1,178 @@
+// The fast path: small operations of a job over several nodes that waiting ranks carry out themselves, over
+// connections that the ringds have opened and handed to them. No message passes through a daemon.
+//
+// Which operations: those that a rank is about to wait for (ringd_submit_awaited), of at most the segment's limit.
+// They are known by their key: a signature of the tensor's name and description, and the how manieth submission
+// of that tensor this is at the rank. So ranks need no agreement on an order. A rank contributes to
+// a key at most once, and either here or, as an ordinary submission, to ringd; the way through ringd is always open,
+// and is where a rank goes when the fast path *gives the operation up*.
+//
+//   members of a node ──▶ cell ──▶ the last one combines them
+//        not the root: sends kInput to node 0, the root           ┐ cell kGathers ─▶ kSent
+//        the root: its own input                                  ┘
+//   root: when all nodes' inputs are there it combines them in the order of the nodes, and sends kResult to all:
+//        cell kDone, here and there; each member copies the result, and the last one frees the cell.
+//
+// Giving up. What some rank does not bring here (it comes late, submits to ringd, is in another operation, describes
+// the tensor differently, has died) is given up after kPatience, and all ranks that have contributed submit it
+// to ringd, which knows how to wait, whom to name, and when to fail. Only the root can complete an operation of which
+// a node's input has been sent; so:
+//   - Before its input is sent (kGathers) a node gives up by itself. It then never sends it, since a rank that
+//     has gone the other way never contributes to this key again; so the root can't complete it either.
+//   - After that (kSent) only the root's word counts: kResult or kGiveUp. Each cell of the root becomes one of the two,
+//     once, and what it is goes to all nodes.
+// So no operation is completed at one rank and given up at another. A node remembers what was given up until all its
+// members have come by or the cell is needed; if it has been forgotten too early, it is given up once more.
+//
+// The driver. One of those who wait takes in what arrives, and takes it away from the others' time: it receives into
+// the inboxes and advances the cells. ringd takes a turn now and then (FastPathWatch), so that operations to
+// which none of the root's ranks has come are given up, too. Cells change under one lock, held for copies of a few
+// KiB and for sending.
+//
+// A connection that breaks, or carries nonsense, ends the fast path of the job (FastPathControl::broken; the root tells
+// the other nodes by kStop). What has not been sent is given up. A node that waits for the root's word then can't
+// know it: its ringd fails the job.
+//
+// Floating-point results have the bits of the way through ringd's flat all-reduce: local ranks are combined in the order
+// of their local ranks, then nodes in their order; types of 16 and 8 bits are rounded once in each.
+//
+// Trust: the members of a node are one user's processes with one job secret. Each, and ringd, checks what leads anywhere
+// (indices, lengths) before it is used; what another process can write besides is numbers to be added. ringd
+// never waits for a lock that a member holds.
+#ifndef RINGD_PROTO_FAST_PATH_FAST_PATH_EXCHANGE_H_
+#define RINGD_PROTO_FAST_PATH_FAST_PATH_EXCHANGE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/base/clock.h"
+#include "proto/base/unique_fd.h"
+#include "proto/fast_path/fast_path_segment.h"
+#include "proto/reduce/reduce.h"
+#include "proto/types/data_type.h"
+#include "proto/types/reduce_op.h"
+
+namespace ringd {
+
+// Names an operation on all ranks.
+struct FastPathKey {
+  std::uint64_t signature = 0;   // FastPathSignature
+  std::uint64_t occurrence = 0;  // 0, 1, 2, ... by the rank's submissions of that tensor, whichever way
+};
+
+// A hash of a tensor's name and description, the same on all nodes: FNV-1a of 64 bits (Fowler, Noll, Vo).
+// Tensors that share one by accident are given up, or, if alike in bytes, type and operator, mixed up: with 2^-64
+// for each pair that is in flight at once.
+std::uint64_t FastPathSignature(std::span<const char> description) noexcept;
+
+// What a member brings.
+struct FastPathContribution {
+  FastPathKey key;
+  DataType data_type = DataType::kUint8;
+  ReduceOp op = ReduceOp::kSum;
+  double prescale = 1;
+  const void* source = nullptr;     // element_count elements; null if there are none: a barrier
+  std::uint64_t element_count = 0;  // not more than limit_bytes
+};
+
+enum class FastPathOutcome : std::uint8_t {
+  kPending = 0,
+  kCompleted,
+  kGivenUp,  // submit it to ringd
+};
+
+// One process's hands on the fast path of its node.
+//
+// Thread safety: any thread may call anything, but for what needs the driver's role: the thread that has it.
+// Ownership: owns the connections; the segment must stay mapped.
+class FastPathExchange {
+ public:
+  // How long an operation may lack somebody before it is given up. Longer than ranks differ in an ordinary step,
+  // shorter than anybody wants to wait before he hears of a stall.
+  static constexpr std::chrono::milliseconds kPatience{100};
+
+  // `self`: the member, or kFastPathRingd. `connections` by node, connected TCP sockets: not the root: only that to node
+  // 0; the root: all but its own. In the place of the own node: an eventfd, the same for all processes of
+  // the node, by which members wake the driver.
+  //   kInvalidArgument: a connection is missing. kInternal: the kernel refuses an epoll descriptor.
+  static absl::StatusOr<std::unique_ptr<FastPathExchange>> Create(
+      FastPathView view, std::uint32_t self, std::vector<UniqueFd> connections);
+  FastPathExchange(const FastPathExchange&) = delete;
+  FastPathExchange& operator=(const FastPathExchange&) = delete;
+
+  const FastPathView& view() const noexcept { return view_; }
+  // False once it is broken: Contribute then always gives up.
+  bool Usable() const noexcept;
+  FastPathBreak WhyBroken() const noexcept;
+
+  // Hands over this member's part; the source is copied. kPending and kCompleted: the operation is in `cell`, and
+  // Look, Take and Depart have to be called until it is over. kGivenUp: it is over already. Blocks for sending and for
+  // the lock, at most kLockPatience.
+  FastPathOutcome Contribute(const FastPathContribution& contribution, std::uint32_t& cell);
+  FastPathOutcome Look(std::uint32_t cell) const noexcept;
+  // After kCompleted: copies the result, scaled, and ends this member's part.
+  void Take(std::uint32_t cell, DataType data_type, void* destination, std::uint64_t element_count,
+            Scaling postscale) noexcept;
+  // After kGivenUp (as Look said): ends this member's part.
+  void Depart(std::uint32_t cell) noexcept;
+  // Sleeps until the cell's operation is over, there is no driver, or `most` has passed.
+  void Sleep(std::uint32_t cell, std::chrono::nanoseconds most) const noexcept;
+
+  // The driver's role. False: somebody else has it.
+  [[nodiscard]] bool BecomeDriver() noexcept;
+  // Others who wait are woken, to take it.
+  void StopDriving() noexcept;
+  // Takes in what has come; if nothing has, waits for it, for up to `most`; gives up what is older than
+  // kPatience. True if anything has come. Requirement: the driver's role.
+  bool Drive(std::chrono::milliseconds most) noexcept;
+
+ private:
+  enum class Locked : bool { kNo, kYes };
+  class Guard;
+  static constexpr std::chrono::milliseconds kLockPatience{50};
+
+  FastPathExchange(FastPathView view, std::uint32_t self, std::vector<UniqueFd> connections,
+                   UniqueFd epoll);
+
+  bool Lock(std::chrono::nanoseconds patience) noexcept;
+  void Unlock() noexcept;
+
+  // Of the following, all need the lock.
+  std::uint32_t FindCell(const FastPathKey& key) const noexcept;
+  std::uint32_t MakeCell(const FastPathKey& key, std::uint32_t bytes) noexcept;
+  void CombineMembers(std::uint32_t cell, double prescale) noexcept;
+  void CompleteIfWhole(std::uint32_t cell) noexcept;
+  void GiveUp(std::uint32_t cell) noexcept;
+  void GiveUpOld() noexcept;
+  void End(std::uint32_t cell, FastPathCellState state) noexcept;
+  void Break(FastPathBreak why) noexcept;
+  bool Send(std::uint32_t node, FastPathMessageKind kind, const FastPathKey& key,
+            std::span<const std::byte> payload) noexcept;
+  void SendToAll(FastPathMessageKind kind, const FastPathKey& key,
+                 std::span<const std::byte> payload) noexcept;
+  void TakeMessages(std::uint32_t node) noexcept;
+  bool OnMessage(std::uint32_t node, const FastPathMessage& message,
+                 std::span<const std::byte> payload) noexcept;
+  bool OnInput(std::uint32_t node, const FastPathKey& key,
+               std::span<const std::byte> payload) noexcept;
+  bool OnResult(const FastPathKey& key, std::span<const std::byte> payload) noexcept;
+  void OnGiveUp(const FastPathKey& key) noexcept;
+
+  // Without it, of the driver. Bit n: something came from node n, or it hung up.
+  std::uint32_t Receive(std::chrono::milliseconds most) noexcept;
+  // Whether there was anything.
+  bool ReceiveFrom(std::uint32_t node, int flags) noexcept;
+
+  const FastPathView view_;
+  const std::uint32_t self_;
+  const std::vector<UniqueFd> connections_;
+  const UniqueFd epoll_;  // the root's
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_PROTO_FAST_PATH_FAST_PATH_EXCHANGE_H_

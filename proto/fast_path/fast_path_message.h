@@ -1,0 +1,57 @@
+// What goes over a connection of the fast path, between the ringds that open it and then between the ranks
+// that use it (fast_path_exchange.h has the protocol).
+//
+// All integers are of the machine's byte order, as in the messages of the data path: the nodes of a job are alike.
+#ifndef RINGD_PROTO_FAST_PATH_FAST_PATH_MESSAGE_H_
+#define RINGD_PROTO_FAST_PATH_FAST_PATH_MESSAGE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ringd {
+
+inline constexpr std::uint32_t kFastPathMessageMagic = 0x31504652;  // "RFP1" in memory
+inline constexpr std::uint32_t kFastPathWireVersion = 1;
+inline constexpr std::size_t kFastPathTokenBytes = 16;
+
+// First on a connection, from the ringd that has opened it. Whoever does not know the token, which the
+// coordinator has drawn and told the job's nodes only, is hung up on.
+struct FastPathHello {
+  std::uint32_t magic;       // kFastPathMessageMagic
+  std::uint32_t version;     // kFastPathWireVersion
+  std::uint64_t wire_id;     // Membership::wire_id: which job's
+  std::uint32_t node_index;  // the sender's
+  std::uint32_t reserved;
+  std::byte token[kFastPathTokenBytes];
+};
+static_assert(sizeof(FastPathHello) == 40);
+
+// The answer, when all nodes have connected: from now on the ranks speak. If one does not come the
+// connection is closed instead, and the job does without.
+struct FastPathOpen {
+  std::uint32_t magic;    // kFastPathMessageMagic
+  std::uint32_t version;  // kFastPathWireVersion
+};
+static_assert(sizeof(FastPathOpen) == 8);
+
+enum class FastPathMessageKind : std::uint16_t {
+  kInput = 1,   // to the root: what all ranks of a node have contributed together
+  kResult = 2,  // from the root
+  kGiveUp = 3,  // from the root: this operation has no result here, and never will
+  kStop = 4,    // from the root: nor has any other from now on
+};
+
+struct FastPathMessage {
+  std::uint32_t magic;  // kFastPathMessageMagic
+  FastPathMessageKind kind;
+  std::uint16_t reserved;
+  std::uint32_t payload_bytes;  // that follow
+  std::uint32_t reserved2;
+  std::uint64_t signature;  // FastPathKey
+  std::uint64_t occurrence;
+};
+static_assert(sizeof(FastPathMessage) == 32);
+
+}  // namespace ringd
+
+#endif  // RINGD_PROTO_FAST_PATH_FAST_PATH_MESSAGE_H_

@@ -1,0 +1,222 @@
+// The memory by which the ranks of a node take part in the fast path of a job over several nodes.
+//
+//   FastPathHeader
+//   FastPathControl
+//   FastPathMember    x members
+//   FastPathCell      x kFastPathCells
+//   inboxes           x nodes
+//   payloads          for each cell: one for each member, one for each node, the result
+//
+// Members are the node's ranks in the order of their local ranks. ringd makes the segment; who may write what, and
+// when, is told in fast_path_exchange.h. Nothing here is believed that could lead out of the segment.
+#ifndef RINGD_PROTO_FAST_PATH_FAST_PATH_SEGMENT_H_
+#define RINGD_PROTO_FAST_PATH_FAST_PATH_SEGMENT_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "proto/base/cache_line.h"
+#include "proto/base/doorbell.h"
+#include "proto/fast_path/fast_path_message.h"
+
+namespace ringd {
+
+inline constexpr std::uint64_t kFastPathMagic = 0x31544650'44474e52;  // "RNGDPFT1"
+inline constexpr std::uint32_t kFastPathSegmentVersion = 1;
+
+// A tensor's bytes on the fast path. The segment's limit is this or less.
+inline constexpr std::size_t kFastPathMostBytes = 8192;
+// Operations of one node at a time: one for each thread that waits, more have to take the other way.
+inline constexpr std::uint32_t kFastPathCells = 8;
+inline constexpr std::uint32_t kFastPathMostMembers = 64;  // bits of a word
+inline constexpr std::uint32_t kFastPathMostNodes = 16;    // the root's work grows with them
+
+struct FastPathHeader {
+  // Written once by ringd, before any member maps the segment.
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t member_count;
+  std::uint32_t node_count;
+  std::uint32_t node_index;
+  std::uint64_t segment_bytes;
+  std::uint64_t limit_bytes;  // of a tensor: larger ones don't take the fast path
+  std::uint64_t reserved[3];
+};
+static_assert(sizeof(FastPathHeader) == kCacheLineBytes);
+
+// Whom FastPathControl::lock and driver name.
+inline constexpr std::uint32_t kFastPathNobody = 0;  // a member m is m + 1
+inline constexpr std::uint32_t kFastPathRingd = UINT32_MAX;
+
+struct FastPathControl {
+  alignas(kCacheLineBytes) std::atomic<std::uint32_t> lock;  // who holds it
+  // 0, or FastPathBreak::ToWord: nothing begins any more.
+  std::atomic<std::uint32_t> broken;
+  alignas(kCacheLineBytes) std::atomic<std::uint32_t> driver;  // who takes in what arrives
+  std::atomic<std::uint32_t> driver_sleeps;
+  std::atomic<std::uint64_t> turns;  // of drivers: grows as long as they live
+  // Operations of this node that ended well, and that went the other way. Written under the lock.
+  std::atomic<std::uint64_t> completed;
+  std::atomic<std::uint64_t> given_up;
+};
+static_assert(sizeof(FastPathControl) == 2 * kCacheLineBytes);
+
+// Why the fast path is no longer used.
+struct FastPathBreak {
+  enum class Reason : std::uint8_t {
+    kNone = 0,
+    kConnection,  // `error` with the node; 0: it hung up
+    kProtocol,    // the node has sent what makes no sense
+    kStopped,     // the root has said so
+  };
+  Reason reason = Reason::kNone;
+  std::uint8_t node = 0;
+  std::uint16_t error = 0;  // an errno
+
+  constexpr std::uint32_t ToWord() const noexcept {
+    return static_cast<std::uint32_t>(reason) | std::uint32_t{node} << 8 |
+           std::uint32_t{error} << 16;
+  }
+  static constexpr FastPathBreak FromWord(std::uint32_t word) noexcept {
+    return {static_cast<Reason>(word & 0xff), static_cast<std::uint8_t>(word >> 8),
+            static_cast<std::uint16_t>(word >> 16)};
+  }
+};
+
+// Written by the member; for ringd, which shows it and attributes stalls by it.
+struct FastPathMember {
+  alignas(kCacheLineBytes) std::atomic<std::uint64_t> completed;  // operations on the fast path
+  std::atomic<std::uint64_t> given_up;                            // that then went the other way
+  std::atomic<std::uint64_t> bytes;                               // of tensors completed
+  // The oldest operation that it is in: RegisteredNumbers::registration + 1 (0: none), and since when.
+  std::atomic<std::uint32_t> registration;
+  std::atomic<std::uint64_t> since_ns;
+};
+static_assert(sizeof(FastPathMember) == kCacheLineBytes);
+
+enum class FastPathCellState : std::uint32_t {
+  kFree = 0,
+  kGathers,  // a member is missing or, at the root, a node
+  kSent,     // not at the root: the node has contributed; only the root knows what becomes of it
+  kDone,     // the result is there, for members that have not taken it yet
+  kGivenUp,  // for members that have not seen that yet
+};
+
+// One operation. All but `state`, `departed` and the doorbell is guarded by the lock.
+struct FastPathCell {
+  Doorbell doorbell;  // members sleep here until `state` says how it ended
+  alignas(kCacheLineBytes) std::atomic<FastPathCellState> state;
+  std::uint32_t bytes;
+  std::atomic<std::uint64_t> departed;  // bits of members that have seen the end
+  std::uint64_t signature;
+  std::uint64_t occurrence;
+  std::uint64_t created_ns;
+  std::uint64_t members;  // bits of those that have contributed
+  std::uint32_t nodes;    // the root's: bits of nodes that have
+  std::uint8_t data_type;
+  std::uint8_t op;
+  std::uint16_t reserved;
+};
+static_assert(sizeof(FastPathCell) == 2 * kCacheLineBytes);
+
+// What has come of messages that are not whole yet; of the driver.
+struct FastPathInbox {
+  static constexpr std::size_t kBytes = 2 * (sizeof(FastPathMessage) + kFastPathMostBytes);
+  alignas(kCacheLineBytes) std::uint32_t filled;
+  alignas(kCacheLineBytes) std::byte data[kBytes];
+};
+
+// The way to everything behind the header. Does not own the memory.
+//
+// Thread safety: immutable; what it leads to is told above.
+class FastPathView {
+ public:
+  FastPathView() noexcept = default;
+  FastPathView(std::byte* base, std::uint32_t member_count, std::uint32_t node_count,
+               std::uint32_t node_index, std::uint32_t limit_bytes) noexcept
+      : base_(base),
+        member_count_(member_count),
+        node_count_(node_count),
+        node_index_(node_index),
+        limit_bytes_(limit_bytes) {}
+
+  // What the header said when it was checked: what others write there later is not looked at.
+  std::uint32_t member_count() const noexcept { return member_count_; }
+  std::uint32_t node_count() const noexcept { return node_count_; }
+  std::uint32_t node_index() const noexcept { return node_index_; }
+  std::uint32_t limit_bytes() const noexcept { return limit_bytes_; }
+  // Node 0 combines.
+  bool is_root() const noexcept { return node_index_ == 0; }
+
+  FastPathControl& control() const noexcept { return At<FastPathControl>(kControlOffset); }
+  FastPathMember& Member(std::uint32_t member) const noexcept {
+    return At<FastPathMember>(kMembersOffset + member * sizeof(FastPathMember));
+  }
+  FastPathCell& Cell(std::uint32_t cell) const noexcept {
+    return At<FastPathCell>(CellsOffset(member_count_) + cell * sizeof(FastPathCell));
+  }
+  FastPathInbox& Inbox(std::uint32_t node) const noexcept {
+    return At<FastPathInbox>(InboxesOffset(member_count_) + node * sizeof(FastPathInbox));
+  }
+  std::byte* MemberPayload(std::uint32_t cell, std::uint32_t member) const noexcept {
+    return Payload(cell, member);
+  }
+  std::byte* NodePayload(std::uint32_t cell, std::uint32_t node) const noexcept {
+    return Payload(cell, member_count_ + node);
+  }
+  std::byte* Result(std::uint32_t cell) const noexcept {
+    return Payload(cell, member_count_ + node_count_);
+  }
+
+  static constexpr std::uint64_t SegmentBytes(std::uint32_t member_count,
+                                              std::uint32_t node_count) noexcept {
+    return PayloadsOffset(member_count, node_count) +
+           std::uint64_t{kFastPathCells} * (member_count + node_count + 1) * kFastPathMostBytes;
+  }
+
+ private:
+  static constexpr std::uint64_t kControlOffset = sizeof(FastPathHeader);
+  static constexpr std::uint64_t kMembersOffset = kControlOffset + sizeof(FastPathControl);
+  static constexpr std::uint64_t CellsOffset(std::uint32_t member_count) noexcept {
+    return kMembersOffset + std::uint64_t{member_count} * sizeof(FastPathMember);
+  }
+  static constexpr std::uint64_t InboxesOffset(std::uint32_t member_count) noexcept {
+    return CellsOffset(member_count) + kFastPathCells * sizeof(FastPathCell);
+  }
+  static constexpr std::uint64_t PayloadsOffset(std::uint32_t member_count,
+                                                std::uint32_t node_count) noexcept {
+    return InboxesOffset(member_count) + std::uint64_t{node_count} * sizeof(FastPathInbox);
+  }
+  std::byte* Payload(std::uint32_t cell, std::uint32_t index) const noexcept {
+    const std::uint64_t per_cell = member_count_ + node_count_ + 1;
+    return base_ + PayloadsOffset(member_count_, node_count_) +
+           (cell * per_cell + index) * kFastPathMostBytes;
+  }
+  template <typename T>
+  T& At(std::uint64_t offset) const noexcept {
+    return *reinterpret_cast<T*>(base_ + offset);
+  }
+
+  std::byte* base_ = nullptr;
+  std::uint32_t member_count_ = 0;
+  std::uint32_t node_count_ = 0;
+  std::uint32_t node_index_ = 0;
+  std::uint32_t limit_bytes_ = 0;
+};
+
+// Writes the header into a zeroed segment of FastPathView::SegmentBytes. ringd only.
+// Requirement: 1 <= member_count <= kFastPathMostMembers, 2 <= node_count <= kFastPathMostNodes, node_index <
+// node_count, limit_bytes <= kFastPathMostBytes.
+FastPathView InitializeFastPathSegment(std::byte* base, std::uint32_t member_count,
+                                       std::uint32_t node_count, std::uint32_t node_index,
+                                       std::uint32_t limit_bytes) noexcept;
+
+// Checks what a member was handed, and makes the view of it.
+//   kFailedPrecondition: the versions differ (both are named). kInvalidArgument: it makes no sense.
+absl::StatusOr<FastPathView> ViewFastPathSegment(std::byte* base, std::uint64_t mapped_bytes);
+
+}  // namespace ringd
+
+#endif  // RINGD_PROTO_FAST_PATH_FAST_PATH_SEGMENT_H_
