@@ -60,8 +60,9 @@ namespace ringd {
 
 // Names an operation on all ranks.
 struct FastPathKey {
-  std::uint64_t signature = 0;   // FastPathSignature
-  std::uint64_t occurrence = 0;  // 0, 1, 2, ... by the rank's submissions of that tensor, whichever way
+  std::uint64_t signature = 0;  // FastPathSignature
+  std::uint64_t occurrence =
+      0;  // 0, 1, 2, ... by the rank's submissions of that tensor, whichever way
 };
 
 // A hash of a tensor's name and description, the same on all nodes: FNV-1a of 64 bits (Fowler, Noll, Vo).
@@ -126,29 +127,33 @@ class FastPathExchange {
   [[nodiscard]] bool BecomeDriver() noexcept;
   // Others who wait are woken, to take it.
   void StopDriving() noexcept;
-  // Takes in what has come; if nothing has, waits for it, for up to `most`; gives up what is older than
-  // kPatience. True if anything has come. Requirement: the driver's role.
+  // Takes in what has come; if nothing has, waits for it, for up to `most` (0: not at all; who is not the root waits for
+  // kTurn otherwise); gives up what is older than kPatience. True if anything has come.
+  // Requirement: the driver's role.
   bool Drive(std::chrono::milliseconds most) noexcept;
+  static constexpr std::chrono::milliseconds kTurn{20};
 
  private:
-  enum class Locked : bool { kNo, kYes };
-  class Guard;
   static constexpr std::chrono::milliseconds kLockPatience{50};
+  // For a connection that takes no more: another process has stopped reading.
+  static constexpr std::chrono::milliseconds kSendPatience{50};
+  class Guard;
 
   FastPathExchange(FastPathView view, std::uint32_t self, std::vector<UniqueFd> connections,
                    UniqueFd epoll);
 
-  bool Lock(std::chrono::nanoseconds patience) noexcept;
-  void Unlock() noexcept;
+  std::uint32_t own_name() const noexcept;
+  std::uint64_t all_members() const noexcept;
+  void Leave(std::uint32_t cell) noexcept;
+  void End(std::uint32_t cell, FastPathCellState state) noexcept;
 
-  // Of the following, all need the lock.
+  // These need the lock.
   std::uint32_t FindCell(const FastPathKey& key) const noexcept;
-  std::uint32_t MakeCell(const FastPathKey& key, std::uint32_t bytes) noexcept;
-  void CombineMembers(std::uint32_t cell, double prescale) noexcept;
+  std::uint32_t MakeCell(const FastPathKey& key, std::size_t bytes) noexcept;
+  void CombineMembers(std::uint32_t cell, const FastPathContribution& last) noexcept;
   void CompleteIfWhole(std::uint32_t cell) noexcept;
   void GiveUp(std::uint32_t cell) noexcept;
   void GiveUpOld() noexcept;
-  void End(std::uint32_t cell, FastPathCellState state) noexcept;
   void Break(FastPathBreak why) noexcept;
   bool Send(std::uint32_t node, FastPathMessageKind kind, const FastPathKey& key,
             std::span<const std::byte> payload) noexcept;
@@ -162,10 +167,14 @@ class FastPathExchange {
   bool OnResult(const FastPathKey& key, std::span<const std::byte> payload) noexcept;
   void OnGiveUp(const FastPathKey& key) noexcept;
 
-  // Without it, of the driver. Bit n: something came from node n, or it hung up.
-  std::uint32_t Receive(std::chrono::milliseconds most) noexcept;
-  // Whether there was anything.
-  bool ReceiveFrom(std::uint32_t node, int flags) noexcept;
+  // These need the driver's role.
+  struct Heard {
+    bool anything = false;
+    FastPathBreak end;  // of a connection
+  };
+  Heard Receive(std::chrono::milliseconds most) noexcept;
+  void ReceiveFrom(std::uint32_t node, int flags, Heard& heard) noexcept;
+  bool AnyWork() const noexcept;
 
   const FastPathView view_;
   const std::uint32_t self_;

@@ -55,7 +55,7 @@ struct FastPathControl {
   // 0, or FastPathBreak::ToWord: nothing begins any more.
   std::atomic<std::uint32_t> broken;
   alignas(kCacheLineBytes) std::atomic<std::uint32_t> driver;  // who takes in what arrives
-  std::atomic<std::uint32_t> driver_sleeps;
+  std::uint32_t reserved;
   std::atomic<std::uint64_t> turns;  // of drivers: grows as long as they live
   // Operations of this node that ended well, and that went the other way. Written under the lock.
   std::atomic<std::uint64_t> completed;
@@ -104,7 +104,8 @@ enum class FastPathCellState : std::uint32_t {
   kGivenUp,  // for members that have not seen that yet
 };
 
-// One operation. All but `state`, `departed` and the doorbell is guarded by the lock.
+// One operation. What is not atomic is guarded by the lock, and the rest is written under it, but for
+// `departed` and the state kFree: the last member that departs stores it.
 struct FastPathCell {
   Doorbell doorbell;  // members sleep here until `state` says how it ended
   alignas(kCacheLineBytes) std::atomic<FastPathCellState> state;
@@ -112,7 +113,7 @@ struct FastPathCell {
   std::atomic<std::uint64_t> departed;  // bits of members that have seen the end
   std::uint64_t signature;
   std::uint64_t occurrence;
-  std::uint64_t created_ns;
+  std::atomic<std::uint64_t> created_ns;
   std::uint64_t members;  // bits of those that have contributed
   std::uint32_t nodes;    // the root's: bits of nodes that have
   std::uint8_t data_type;

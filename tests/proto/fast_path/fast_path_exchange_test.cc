@@ -1,0 +1,386 @@
+#include "proto/fast_path/fast_path_exchange.h"
+
+#include <sys/socket.h>
+
+#include <cstring>
+#include <future>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "catch2/catch.hpp"
+#include "tests/proto/fast_path/fast_path_nodes.h"
+
+namespace ringd {
+namespace {
+
+using testing::FastPathNodes;
+using testing::Floats;
+
+constexpr std::chrono::milliseconds kNow{0};
+constexpr FastPathKey kKey{7, 0};
+
+void DriveOnce(FastPathExchange& exchange, std::chrono::milliseconds most = kNow) {
+  REQUIRE(exchange.BecomeDriver());
+  exchange.Drive(most);
+  exchange.StopDriving();
+}
+
+// Until the operation is over, for at most ten seconds.
+FastPathOutcome Finish(FastPathExchange& exchange, std::uint32_t cell) {
+  const auto end = Clock::now() + std::chrono::seconds(10);
+  while (exchange.Look(cell) == FastPathOutcome::kPending && Clock::now() < end) {
+    if (exchange.BecomeDriver()) {
+      exchange.Drive(std::chrono::milliseconds(5));
+      exchange.StopDriving();
+    } else {
+      exchange.Sleep(cell, std::chrono::milliseconds(5));
+    }
+  }
+  return exchange.Look(cell);
+}
+
+std::vector<float> ResultOf(FastPathExchange& exchange, std::uint32_t cell, std::size_t count) {
+  std::vector<float> result(count, -1);
+  exchange.Take(cell, DataType::kFloat32, result.data(), count, {});
+  return result;
+}
+
+std::size_t CellsInUse(const FastPathView& view) {
+  std::size_t count = 0;
+  for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
+    count += view.Cell(i).state.load() != FastPathCellState::kFree ? 1U : 0U;
+  }
+  return count;
+}
+
+TEST_CASE("Signatures are those of FNV-1a") {
+  const auto signature = [](std::string_view text) { return FastPathSignature(text); };
+  CHECK(signature("") == 0xcbf29ce484222325);
+  CHECK(signature("a") == 0xaf63dc4c8601ec8c);
+  CHECK(signature("foobar") == 0x85944171f73967e8);
+}
+
+TEST_CASE("Two nodes add their numbers") {
+  FastPathNodes nodes(2);
+  std::uint32_t root = 0;
+  std::uint32_t other = 0;
+  REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1, 2}), other) == FastPathOutcome::kPending);
+  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {10, 20}), root) == FastPathOutcome::kPending);
+  CHECK(Finish(nodes.Member(0), root) == FastPathOutcome::kCompleted);
+  CHECK(Finish(nodes.Member(1), other) == FastPathOutcome::kCompleted);
+  CHECK(ResultOf(nodes.Member(0), root, 2) == std::vector<float>{11, 22});
+  CHECK(ResultOf(nodes.Member(1), other, 2) == std::vector<float>{11, 22});
+  for (std::uint32_t n = 0; n < 2; ++n) {
+    CHECK(CellsInUse(nodes.View(n)) == 0);
+    CHECK(nodes.View(n).control().completed.load() == 1);
+  }
+}
+
+TEST_CASE("Without elements it is a barrier") {
+  FastPathNodes nodes(2);
+  FastPathContribution barrier;
+  barrier.key = kKey;
+  std::uint32_t root = 0;
+  std::uint32_t other = 0;
+  REQUIRE(nodes.Member(0).Contribute(barrier, root) == FastPathOutcome::kPending);
+  DriveOnce(nodes.Member(0));
+  CHECK(nodes.Member(0).Look(root) == FastPathOutcome::kPending);
+  REQUIRE(nodes.Member(1).Contribute(barrier, other) == FastPathOutcome::kPending);
+  CHECK(Finish(nodes.Member(0), root) == FastPathOutcome::kCompleted);
+  CHECK(Finish(nodes.Member(1), other) == FastPathOutcome::kCompleted);
+}
+
+TEST_CASE("Local ranks are combined first, then nodes in their order") {
+  // 1 + 2^-24 is 1 in float32, 2^-24 + 2^-24 is not lost: the order shows in the bits.
+  constexpr float kTiny = 0x1p-24F;
+  FastPathNodes nodes(2, 2);
+  const std::vector<std::vector<float>> values = {{1}, {kTiny}, {kTiny}, {kTiny}};
+  std::vector<std::uint32_t> cells(4);
+  for (std::uint32_t rank = 4; rank-- > 0;) {
+    REQUIRE(nodes.Member(rank / 2, rank % 2).Contribute(Floats(kKey, values[rank]), cells[rank]) ==
+            FastPathOutcome::kPending);
+  }
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    FastPathExchange& member = nodes.Member(rank / 2, rank % 2);
+    REQUIRE(Finish(member, cells[rank]) == FastPathOutcome::kCompleted);
+    const float expected = (1.0F + kTiny) + (kTiny + kTiny);
+    CHECK(ResultOf(member, cells[rank], 1) == std::vector<float>{expected});
+  }
+}
+
+TEST_CASE("Eight ranks on four nodes add, again and again") {
+  constexpr std::uint32_t kNodes = 4;
+  constexpr std::uint32_t kMembers = 2;
+  constexpr std::uint64_t kSteps = 300;
+  FastPathNodes nodes(kNodes, kMembers);
+  std::vector<std::future<std::uint64_t>> wrong;
+  for (std::uint32_t rank = 0; rank < kNodes * kMembers; ++rank) {
+    wrong.push_back(std::async(std::launch::async, [&nodes, rank] {
+      FastPathExchange& member = nodes.Member(rank / kMembers, rank % kMembers);
+      std::uint64_t failures = 0;
+      for (std::uint64_t step = 0; step < kSteps; ++step) {
+        const std::vector<float> values(1 + step * 7 % 2048, static_cast<float>(rank + step));
+        std::uint32_t cell = 0;
+        FastPathOutcome outcome = member.Contribute(Floats({1, step}, values), cell);
+        if (outcome == FastPathOutcome::kPending) outcome = Finish(member, cell);
+        if (outcome != FastPathOutcome::kCompleted) return kSteps;
+        const float sum = 28.0F + 8.0F * static_cast<float>(step);
+        failures += ResultOf(member, cell, values.size()) == std::vector<float>(values.size(), sum)
+                        ? 0U
+                        : 1U;
+      }
+      return failures;
+    }));
+  }
+  for (auto& failures : wrong) CHECK(failures.get() == 0);
+  for (std::uint32_t n = 0; n < kNodes; ++n) CHECK(CellsInUse(nodes.View(n)) == 0);
+}
+
+TEST_CASE("The root gives up what a node does not bring, and the node hears of it") {
+  FastPathNodes nodes(3);
+  std::uint32_t root = 0;
+  std::uint32_t first = 0;
+  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == FastPathOutcome::kPending);
+  REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), first) == FastPathOutcome::kPending);
+  CHECK(Finish(nodes.Member(0), root) == FastPathOutcome::kGivenUp);
+  CHECK(Finish(nodes.Member(1), first) == FastPathOutcome::kGivenUp);
+  nodes.Member(0).Depart(root);
+  nodes.Member(1).Depart(first);
+
+  // The late one has the word waiting, and must not bring its part.
+  std::uint32_t late = 0;
+  DriveOnce(nodes.Member(2));
+  CHECK(nodes.Member(2).Contribute(Floats(kKey, {1}), late) == FastPathOutcome::kGivenUp);
+  for (std::uint32_t n = 0; n < 3; ++n) CHECK(CellsInUse(nodes.View(n)) == 0);
+}
+
+TEST_CASE("A part that crosses the root's word is not added to anything") {
+  FastPathNodes nodes(2);
+  std::uint32_t root = 0;
+  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == FastPathOutcome::kPending);
+  CHECK(Finish(nodes.Member(0), root) == FastPathOutcome::kGivenUp);
+  std::uint32_t other = 0;
+  REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), other) == FastPathOutcome::kPending);
+  DriveOnce(nodes.Member(0));
+  CHECK(nodes.Member(0).Look(root) == FastPathOutcome::kGivenUp);
+  CHECK(Finish(nodes.Member(1), other) == FastPathOutcome::kGivenUp);
+}
+
+TEST_CASE("A node gives up by itself what a local rank does not bring") {
+  FastPathNodes nodes(2, 2);
+  std::uint32_t first = 0;
+  REQUIRE(nodes.Member(1, 0).Contribute(Floats(kKey, {1}), first) == FastPathOutcome::kPending);
+  CHECK(Finish(nodes.Member(1, 0), first) == FastPathOutcome::kGivenUp);
+  nodes.Member(1, 0).Depart(first);
+  std::uint32_t late = 0;
+  CHECK(nodes.Member(1, 1).Contribute(Floats(kKey, {1}), late) == FastPathOutcome::kGivenUp);
+  CHECK(CellsInUse(nodes.View(1)) == 0);
+  // Nothing has been sent.
+  DriveOnce(nodes.Member(0, 0));
+  CHECK(CellsInUse(nodes.View(0)) == 0);
+}
+
+TEST_CASE("ringd gives up what none of the root's ranks comes to") {
+  FastPathNodes nodes(2);
+  std::uint32_t other = 0;
+  REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), other) == FastPathOutcome::kPending);
+  DriveOnce(nodes.Ringd(0));
+  CHECK(CellsInUse(nodes.View(0)) == 1);
+  std::this_thread::sleep_for(FastPathExchange::kPatience + std::chrono::milliseconds(10));
+  DriveOnce(nodes.Ringd(0));
+  CHECK(Finish(nodes.Member(1), other) == FastPathOutcome::kGivenUp);
+  std::uint32_t root = 0;
+  CHECK(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == FastPathOutcome::kGivenUp);
+  CHECK(CellsInUse(nodes.View(0)) == 0);
+}
+
+TEST_CASE("Other lengths under one key are given up") {
+  FastPathNodes nodes(2);
+  std::uint32_t root = 0;
+  std::uint32_t other = 0;
+  REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1, 2}), other) == FastPathOutcome::kPending);
+  SECTION("the root's rank comes first") {
+    REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == FastPathOutcome::kPending);
+    CHECK(Finish(nodes.Member(0), root) == FastPathOutcome::kGivenUp);
+  }
+  SECTION("the root's rank comes second") {
+    DriveOnce(nodes.Member(0));
+    CHECK(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == FastPathOutcome::kGivenUp);
+  }
+  CHECK(Finish(nodes.Member(1), other) == FastPathOutcome::kGivenUp);
+}
+
+TEST_CASE("What is larger than the limit goes the other way") {
+  FastPathNodes nodes(2, 1, 4);
+  std::uint32_t cell = 0;
+  CHECK(nodes.Member(1).Contribute(Floats(kKey, {1, 2}), cell) == FastPathOutcome::kGivenUp);
+  CHECK(CellsInUse(nodes.View(1)) == 0);
+}
+
+TEST_CASE(
+    "More operations than there are cells go the other way, at the root of what it has no room "
+    "for") {
+  FastPathNodes nodes(2, 2);
+  std::uint32_t cell = 0;
+  for (std::uint64_t i = 0; i < kFastPathCells; ++i) {
+    REQUIRE(nodes.Member(0, 0).Contribute(Floats({1, i}, {1}), cell) == FastPathOutcome::kPending);
+  }
+  CHECK(nodes.Member(0, 0).Contribute(Floats({2, 0}, {1}), cell) == FastPathOutcome::kGivenUp);
+  std::uint32_t other = 0;
+  static_cast<void>(nodes.Member(1, 0).Contribute(Floats({2, 0}, {1}), other));
+  REQUIRE(nodes.Member(1, 1).Contribute(Floats({2, 0}, {1}), other) == FastPathOutcome::kPending);
+  DriveOnce(nodes.Member(0, 0));
+  DriveOnce(nodes.Member(1, 0), FastPathExchange::kTurn);
+  CHECK(nodes.Member(1, 0).Look(other) == FastPathOutcome::kGivenUp);
+}
+
+TEST_CASE("The driver is woken by what another rank of the root completes") {
+  FastPathNodes nodes(2, 2);
+  std::uint32_t cell = 0;
+  for (std::uint32_t m = 0; m < 2; ++m) {
+    REQUIRE(nodes.Member(1, m).Contribute(Floats(kKey, {1}), cell) == FastPathOutcome::kPending);
+  }
+  REQUIRE(nodes.Member(0, 0).Contribute(Floats(kKey, {1}), cell) == FastPathOutcome::kPending);
+  DriveOnce(nodes.Member(0, 0));
+  REQUIRE(nodes.Member(0, 0).BecomeDriver());
+  auto drive = std::async(std::launch::async,
+                          [&] { nodes.Member(0, 0).Drive(std::chrono::milliseconds(60'000)); });
+  CHECK(nodes.Member(0, 1).Contribute(Floats(kKey, {1}), cell) == FastPathOutcome::kCompleted);
+  CHECK(drive.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+  CHECK(nodes.Member(0, 0).Look(cell) == FastPathOutcome::kCompleted);
+}
+
+TEST_CASE("There is one driver, and the next one is woken when it stops") {
+  FastPathNodes nodes(2, 2);
+  std::uint32_t cell = 0;
+  REQUIRE(nodes.Member(1, 0).Contribute(Floats(kKey, {1}), cell) == FastPathOutcome::kPending);
+  REQUIRE(nodes.Member(1, 1).BecomeDriver());
+  CHECK_FALSE(nodes.Member(1, 0).BecomeDriver());
+  CHECK_FALSE(nodes.Ringd(1).BecomeDriver());
+  auto sleep = std::async(std::launch::async,
+                          [&] { nodes.Member(1, 0).Sleep(cell, std::chrono::seconds(60)); });
+  nodes.Member(1, 1).StopDriving();
+  CHECK(sleep.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+  CHECK(nodes.Member(1, 0).BecomeDriver());
+}
+
+TEST_CASE("A message may come in pieces, and with the next") {
+  FastPathNodes nodes(2);
+  std::uint32_t root = 0;
+  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == FastPathOutcome::kPending);
+  std::vector<std::byte> bytes;
+  for (std::uint64_t occurrence = 0; occurrence < 2; ++occurrence) {
+    FastPathMessage message{};
+    message.magic = kFastPathMessageMagic;
+    message.kind = FastPathMessageKind::kInput;
+    message.payload_bytes = 4;
+    message.signature = kKey.signature;
+    message.occurrence = occurrence;
+    const float value = 41;
+    const auto* header = reinterpret_cast<const std::byte*>(&message);
+    const auto* payload = reinterpret_cast<const std::byte*>(&value);
+    bytes.insert(bytes.end(), header, header + sizeof(message));
+    bytes.insert(bytes.end(), payload, payload + sizeof(value));
+  }
+  for (std::size_t i = 0; i < bytes.size(); i += 5) {
+    const std::size_t piece = std::min<std::size_t>(5, bytes.size() - i);
+    REQUIRE(::send(nodes.Connection(1, 0), bytes.data() + i, piece, 0) ==
+            static_cast<ssize_t>(piece));
+    DriveOnce(nodes.Member(0));
+  }
+  REQUIRE(nodes.Member(0).Look(root) == FastPathOutcome::kCompleted);
+  CHECK(ResultOf(nodes.Member(0), root, 1) == std::vector<float>{42});
+  CHECK(nodes.Member(0).Contribute(Floats({7, 1}, {1}), root) == FastPathOutcome::kCompleted);
+}
+
+TEST_CASE("Nonsense from a node ends the fast path, for the others with the root's word") {
+  FastPathNodes nodes(3);
+  FastPathMessage message{};
+  message.magic = kFastPathMessageMagic;
+  message.kind = FastPathMessageKind::kInput;
+  message.signature = kKey.signature;
+  SECTION("a wrong magic") { message.magic = 1; }
+  SECTION("too long a payload") { message.payload_bytes = kFastPathMostBytes + 1; }
+  SECTION("what only the root says") { message.kind = FastPathMessageKind::kResult; }
+  SECTION("an unknown kind") { message.kind = static_cast<FastPathMessageKind>(77); }
+  std::uint32_t root = 0;
+  std::uint32_t first = 0;
+  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == FastPathOutcome::kPending);
+  REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), first) == FastPathOutcome::kPending);
+  REQUIRE(::send(nodes.Connection(2, 0), &message, sizeof(message), 0) == sizeof(message));
+  DriveOnce(nodes.Member(0));
+  CHECK(nodes.Member(0).Look(root) == FastPathOutcome::kGivenUp);
+  CHECK(nodes.Member(0).WhyBroken().reason == FastPathBreak::Reason::kProtocol);
+  CHECK(nodes.Member(0).WhyBroken().node == 2);
+  DriveOnce(nodes.Member(1), FastPathExchange::kTurn);
+  CHECK(nodes.Member(1).Look(first) == FastPathOutcome::kGivenUp);
+  CHECK(nodes.Member(1).WhyBroken().reason == FastPathBreak::Reason::kStopped);
+  CHECK_FALSE(nodes.Member(1).Usable());
+  CHECK(nodes.Member(1).Contribute(Floats({8, 0}, {1}), first) == FastPathOutcome::kGivenUp);
+}
+
+TEST_CASE("A part that comes twice is nonsense") {
+  FastPathNodes nodes(2);
+  std::uint32_t cell = 0;
+  FastPathMessage message{};
+  message.magic = kFastPathMessageMagic;
+  message.kind = FastPathMessageKind::kInput;
+  message.signature = kKey.signature;
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE(::send(nodes.Connection(1, 0), &message, sizeof(message), 0) == sizeof(message));
+  }
+  DriveOnce(nodes.Member(0));
+  CHECK(nodes.Member(0).WhyBroken().reason == FastPathBreak::Reason::kProtocol);
+  FastPathContribution barrier;
+  barrier.key = kKey;
+  CHECK(nodes.Member(0).Contribute(barrier, cell) == FastPathOutcome::kGivenUp);
+}
+
+TEST_CASE("Without the root's word a node that has sent can't know, and says what broke") {
+  FastPathNodes nodes(2);
+  std::uint32_t cell = 0;
+  REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), cell) == FastPathOutcome::kPending);
+  REQUIRE(::shutdown(nodes.Connection(0, 1), SHUT_RDWR) == 0);
+  DriveOnce(nodes.Member(1), FastPathExchange::kTurn);
+  CHECK(nodes.Member(1).WhyBroken().reason == FastPathBreak::Reason::kConnection);
+  CHECK(nodes.Member(1).Look(cell) == FastPathOutcome::kPending);
+  CHECK(nodes.Member(1).Contribute(Floats({8, 0}, {1}), cell) == FastPathOutcome::kGivenUp);
+}
+
+TEST_CASE("A node that hangs up makes the root give up what lacks it") {
+  FastPathNodes nodes(2);
+  std::uint32_t cell = 0;
+  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), cell) == FastPathOutcome::kPending);
+  REQUIRE(::shutdown(nodes.Connection(1, 0), SHUT_RDWR) == 0);
+  DriveOnce(nodes.Member(0));
+  CHECK(nodes.Member(0).Look(cell) == FastPathOutcome::kGivenUp);
+}
+
+TEST_CASE("A connection that takes nothing more is given up, not waited for") {
+  FastPathNodes nodes(2);
+  std::vector<std::byte> full(1 << 16);
+  while (::send(nodes.Connection(1, 0), full.data(), full.size(), MSG_DONTWAIT) > 0) {
+  }
+  std::uint32_t cell = 0;
+  CHECK(nodes.Member(1).Contribute(Floats(kKey, {1}), cell) == FastPathOutcome::kGivenUp);
+  CHECK(nodes.Member(1).WhyBroken().error == ETIMEDOUT);
+}
+
+TEST_CASE("ringd does not wait for a lock that a stopped rank holds, and ranks go the other way") {
+  FastPathNodes nodes(2);
+  nodes.View(0).control().lock.store(1);
+  std::uint32_t cell = 0;
+  REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), cell) == FastPathOutcome::kPending);
+  DriveOnce(nodes.Ringd(0));
+  CHECK(CellsInUse(nodes.View(0)) == 0);
+  CHECK(nodes.Member(0).Contribute(Floats(kKey, {1}), cell) == FastPathOutcome::kGivenUp);
+  // What has come meanwhile is not lost.
+  nodes.View(0).control().lock.store(kFastPathNobody);
+  CHECK(nodes.Member(0).Contribute(Floats(kKey, {1}), cell) == FastPathOutcome::kPending);
+  DriveOnce(nodes.Ringd(0));
+  CHECK(nodes.Member(0).Look(cell) == FastPathOutcome::kCompleted);
+}
+
+}  // namespace
+}  // namespace ringd

@@ -1,0 +1,103 @@
+// Nodes of a fast path inside one process: segments on the heap, socket pairs between them.
+#ifndef RINGD_TESTS_PROTO_FAST_PATH_FAST_PATH_NODES_H_
+#define RINGD_TESTS_PROTO_FAST_PATH_FAST_PATH_NODES_H_
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "catch2/catch.hpp"
+#include "proto/fast_path/fast_path_exchange.h"
+
+namespace ringd::testing {
+
+// Every process of a node has an exchange of its own, as it would have between processes.
+class FastPathNodes {
+ public:
+  explicit FastPathNodes(std::uint32_t node_count, std::uint32_t member_count = 1,
+                         std::uint32_t limit_bytes = kFastPathMostBytes)
+      : member_count_(member_count) {
+    for (std::uint32_t n = 0; n < node_count; ++n) {
+      Node& node = nodes_.emplace_back();
+      const std::uint64_t bytes = FastPathView::SegmentBytes(member_count, node_count);
+      node.memory.reset(
+          static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4095) & ~4095UL)));
+      std::fill_n(node.memory.get(), bytes, std::byte{0});
+      node.view =
+          InitializeFastPathSegment(node.memory.get(), member_count, node_count, n, limit_bytes);
+      node.connections.resize(node_count);
+      node.connections[n] = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    }
+    for (std::uint32_t n = 1; n < node_count; ++n) {
+      int ends[2];
+      REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+      nodes_[0].connections[n] = UniqueFd(ends[0]);
+      nodes_[n].connections[0] = UniqueFd(ends[1]);
+    }
+    for (Node& node : nodes_) {
+      for (std::uint32_t m = 0; m < member_count; ++m) {
+        node.members.push_back(Exchange(node, m));
+      }
+      node.ringd = Exchange(node, kFastPathRingd);
+    }
+  }
+
+  FastPathExchange& Member(std::uint32_t node, std::uint32_t member = 0) {
+    return *nodes_[node].members[member];
+  }
+  FastPathExchange& Ringd(std::uint32_t node) { return *nodes_[node].ringd; }
+  const FastPathView& View(std::uint32_t node) const { return nodes_[node].view; }
+  // The node's end of the connection to `other`.
+  int Connection(std::uint32_t node, std::uint32_t other) const {
+    return nodes_[node].connections[other].get();
+  }
+  std::uint32_t node_count() const { return static_cast<std::uint32_t>(nodes_.size()); }
+  std::uint32_t member_count() const { return member_count_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  struct Node {
+    std::unique_ptr<std::byte, Free> memory;
+    FastPathView view;
+    std::vector<UniqueFd> connections;
+    std::vector<std::unique_ptr<FastPathExchange>> members;
+    std::unique_ptr<FastPathExchange> ringd;
+  };
+
+  static std::unique_ptr<FastPathExchange> Exchange(const Node& node, std::uint32_t self) {
+    std::vector<UniqueFd> connections;
+    for (const UniqueFd& connection : node.connections) {
+      connections.emplace_back(connection.valid() ? ::dup(connection.get()) : -1);
+    }
+    auto exchange = FastPathExchange::Create(node.view, self, std::move(connections));
+    REQUIRE(exchange.ok());
+    return *std::move(exchange);
+  }
+
+  const std::uint32_t member_count_;
+  std::vector<Node> nodes_;
+};
+
+// Float32 numbers under a key.
+inline FastPathContribution Floats(const FastPathKey& key, const std::vector<float>& values,
+                                   ReduceOp op = ReduceOp::kSum) {
+  FastPathContribution contribution;
+  contribution.key = key;
+  contribution.data_type = DataType::kFloat32;
+  contribution.op = op;
+  contribution.source = values.data();
+  contribution.element_count = values.size();
+  return contribution;
+}
+
+}  // namespace ringd::testing
+
+#endif  // RINGD_TESTS_PROTO_FAST_PATH_FAST_PATH_NODES_H_
