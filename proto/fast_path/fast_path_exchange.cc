@@ -282,7 +282,12 @@ void FastPathExchange::End(std::uint32_t cell, FastPathCellState state) noexcept
       state == FastPathCellState::kDone ? control.completed : control.given_up;
   count.fetch_add(1, std::memory_order_relaxed);
   FastPathCell& ended = view_.Cell(cell);
-  ended.state.store(state, std::memory_order_release);
+  // Stored already if the other nodes had to be told first: then all members may have left meanwhile, and the
+  // cell is free.
+  const FastPathCellState before = ended.state.load(std::memory_order_relaxed);
+  if (before == FastPathCellState::kGathers || before == FastPathCellState::kSent) {
+    ended.state.store(state, std::memory_order_release);
+  }
   ended.doorbell.Ring();
   if (!view_.is_root()) return;
   // The driver may be asleep for messages, and in this operation itself. The fence pairs with the one in
