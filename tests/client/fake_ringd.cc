@@ -100,8 +100,8 @@ struct FakeRingd::State {
                      node.segment.get());
     for (std::uint32_t other = 0; other < node.connections.size(); ++other) {
       if (!node.connections[other].valid()) continue;
-      SendNoticeWithFd(lifeline, NoticeKind::kFastPathConnection, FastPathConnectionNotice{other, 0},
-                       node.connections[other].get());
+      SendNoticeWithFd(lifeline, NoticeKind::kFastPathConnection,
+                       FastPathConnectionNotice{other, 0}, node.connections[other].get());
     }
   }
 
