@@ -137,13 +137,14 @@ class FastPathExchange {
   static constexpr std::chrono::milliseconds kLockPatience{50};
   // For a connection that takes no more: another process has stopped reading.
   static constexpr std::chrono::milliseconds kSendPatience{50};
-  class Guard;
+  static constexpr std::uint32_t kNoCell = UINT32_MAX;
 
   FastPathExchange(FastPathView view, std::uint32_t self, std::vector<UniqueFd> connections,
                    UniqueFd epoll);
 
   std::uint32_t own_name() const noexcept;
   std::uint64_t all_members() const noexcept;
+  bool IsOverdue(std::uint32_t cell, std::uint64_t now_ns) const noexcept;
   void Leave(std::uint32_t cell) noexcept;
   void End(std::uint32_t cell, FastPathCellState state) noexcept;
 
@@ -153,7 +154,6 @@ class FastPathExchange {
   void CombineMembers(std::uint32_t cell, const FastPathContribution& last) noexcept;
   void CompleteIfWhole(std::uint32_t cell) noexcept;
   void GiveUp(std::uint32_t cell) noexcept;
-  void GiveUpOld() noexcept;
   void Break(FastPathBreak why) noexcept;
   bool Send(std::uint32_t node, FastPathMessageKind kind, const FastPathKey& key,
             std::span<const std::byte> payload) noexcept;
