@@ -231,17 +231,20 @@ void FastPathExchange::CompleteIfWhole(std::uint32_t cell) noexcept {
   const FastPathKey key{whole.signature, whole.occurrence};
   whole.state.store(FastPathCellState::kDone, std::memory_order_release);
   SendToAll(FastPathMessageKind::kResult, key, {view_.Result(cell), bytes});
-  End(cell, FastPathCellState::kDone);
+  Announce(cell, FastPathCellState::kDone);
 }
 
 void FastPathExchange::End(std::uint32_t cell, FastPathCellState state) noexcept {
+  view_.Cell(cell).state.store(state, std::memory_order_release);
+  Announce(cell, state);
+}
+
+void FastPathExchange::Announce(std::uint32_t cell, FastPathCellState state) noexcept {
   FastPathControl& control = view_.control();
   std::atomic<std::uint64_t>& count =
       state == FastPathCellState::kDone ? control.completed : control.given_up;
   count.fetch_add(1, std::memory_order_relaxed);
-  FastPathCell& ended = view_.Cell(cell);
-  ended.state.store(state, std::memory_order_release);
-  ended.doorbell.Ring();
+  view_.Cell(cell).doorbell.Ring();
   if (!view_.is_root()) return;
   // The driver may be asleep for messages, and in this operation itself. The fence pairs with the one in
   // BecomeDriver: the end before, the look for a driver after.
@@ -259,7 +262,7 @@ void FastPathExchange::GiveUp(std::uint32_t cell) noexcept {
   if (view_.is_root()) {
     SendToAll(FastPathMessageKind::kGiveUp, {lost.signature, lost.occurrence}, {});
   }
-  End(cell, FastPathCellState::kGivenUp);
+  Announce(cell, FastPathCellState::kGivenUp);
 }
 
 bool FastPathExchange::IsOverdue(std::uint32_t cell, std::uint64_t now_ns) const noexcept {

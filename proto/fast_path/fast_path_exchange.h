@@ -146,9 +146,12 @@ class FastPathExchange {
   std::uint64_t all_members() const noexcept;
   bool IsOverdue(std::uint32_t cell, std::uint64_t now_ns) const noexcept;
   void Leave(std::uint32_t cell) noexcept;
-  void End(std::uint32_t cell, FastPathCellState state) noexcept;
 
   // These need the lock.
+  void End(std::uint32_t cell, FastPathCellState state) noexcept;
+  // The second half of End, for who has stored the state before it told other nodes. The members may have left
+  // meanwhile: then the cell is free, and nobody else's as long as the lock is held.
+  void Announce(std::uint32_t cell, FastPathCellState state) noexcept;
   std::uint32_t FindCell(const FastPathKey& key) const noexcept;
   std::uint32_t MakeCell(const FastPathKey& key, std::size_t bytes) noexcept;
   void CombineMembers(std::uint32_t cell, const FastPathContribution& last) noexcept;

@@ -162,9 +162,11 @@ void FastPathExchange::OnGiveUp(const FastPathKey& key) noexcept {
 // ---- the driver ----------------------------------------------------------------------------------------
 
 bool FastPathExchange::BecomeDriver() noexcept {
+  std::atomic<std::uint32_t>& driver = view_.control().driver;
   std::uint32_t nobody = kFastPathNobody;
-  if (!view_.control().driver.compare_exchange_strong(nobody, own_name(),
-                                                      std::memory_order_acquire)) {
+  // First a look: those who spin must not take the line away from the driver.
+  if (driver.load(std::memory_order_relaxed) != nobody ||
+      !driver.compare_exchange_strong(nobody, own_name(), std::memory_order_acquire)) {
     return false;
   }
   // Pairs with the fence in End: the role before, the look at one's operation after.
