@@ -180,9 +180,11 @@ std::uint32_t FastPathExchange::MakeCell(const FastPathKey& key, std::size_t byt
       found = i;
       break;
     }
-    // Those who wait in it have to see it; for those who have not come it may be forgotten.
-    const bool watched = (cell.members & ~cell.departed.load(std::memory_order_acquire)) != 0;
-    if (state != FastPathCellState::kGivenUp || watched) continue;
+    // Those who wait in it have to see it; for those who have not come it may be forgotten. If all have left,
+    // the last of them is about to free it.
+    const std::uint64_t departed = cell.departed.load(std::memory_order_acquire);
+    const bool watched = (cell.members & ~departed) != 0;
+    if (state != FastPathCellState::kGivenUp || watched || departed == all_members()) continue;
     if (found == kNoCell || cell.created_ns.load(std::memory_order_relaxed) <
                                 view_.Cell(found).created_ns.load(std::memory_order_relaxed)) {
       found = i;
