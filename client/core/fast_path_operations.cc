@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "client/core/relax.h"
+#include "client/core/spin_policy.h"
 #include "proto/base/clock.h"
 #include "proto/reduce/reduce.h"
 
@@ -56,7 +57,7 @@ FastPathOperations::FastPathOperations(std::unique_ptr<FastPathExchange> exchang
       member_(exchange_->view().Member(member)),
       job_size_(job_size),
       state_(state),
-      spin_(spin_budget) {}
+      spin_budget_(spin_budget) {}
 
 bool FastPathOperations::Offers(const Registration& registration) const noexcept {
   const CollectiveKind kind = registration.description.kind;
@@ -77,12 +78,15 @@ FastPathEnd FastPathOperations::Carry(Registration& registration, const void* so
   contribution.prescale = tensor.prescale;
   contribution.source = registration.bytes == 0 ? nullptr : source;
   contribution.element_count = registration.element_count;
+  // All ranks have completed the same operations here, and so agree on when to try which.
+  const std::uint64_t completed = member_.completed.load(std::memory_order_relaxed);
+  const Clock::time_point begin = Clock::now();
   std::uint32_t cell = 0;
   FastPathOutcome outcome = exchange_->Contribute(contribution, cell);
   const bool has_cell = outcome != FastPathOutcome::kGivenUp;
   if (outcome == FastPathOutcome::kPending) {
     Enter(cell, registration);
-    outcome = Await(cell);
+    outcome = Await(cell, trial_.Spins(completed));
     Leave(cell);
   }
   switch (outcome) {
@@ -100,17 +104,17 @@ FastPathEnd FastPathOperations::Carry(Registration& registration, const void* so
   postscale.factor = tensor.postscale;
   postscale.divisor = tensor.op == ReduceOp::kAverage ? job_size_ : 1;
   exchange_->Take(cell, tensor.data_type, destination, registration.element_count, postscale);
+  trial_.Learn(completed, Clock::now() - begin);
   registration.submissions.Completed();
   member_.bytes.fetch_add(registration.bytes, std::memory_order_relaxed);
   member_.completed.fetch_add(1, std::memory_order_relaxed);
   return FastPathEnd::kCompleted;
 }
 
-FastPathOutcome FastPathOperations::Await(std::uint32_t cell) {
+FastPathOutcome FastPathOperations::Await(std::uint32_t cell, bool spin) {
   Driver driver(*exchange_);
-  const std::chrono::nanoseconds budget = spin_.NextBudget();
-  if (budget.count() > 0) {
-    const Clock::time_point spin_end = Clock::now() + budget;
+  if (spin && spin_budget_.count() > 0) {
+    const Clock::time_point spin_end = Clock::now() + spin_budget_;
     SpinRhythm rhythm(kLooksPerClock);
     do {
       for (int looks = 0; looks < rhythm.looks();) {
@@ -121,25 +125,22 @@ FastPathOutcome FastPathOperations::Await(std::uint32_t cell) {
           Relax();
           ++looks;
         }
-        if (const FastPathOutcome outcome = exchange_->Look(cell);
-            outcome != FastPathOutcome::kPending) {
-          spin_.Learn(true);
-          return outcome;
-        }
+        const FastPathOutcome outcome = exchange_->Look(cell);
+        if (outcome != FastPathOutcome::kPending) return outcome;
       }
-      if (!state_.alive()) return FastPathOutcome::kPending;
     } while (rhythm.Yield() < spin_end);
-    spin_.Learn(false);
   }
   for (;;) {
-    if (driver.Drives()) {
+    const bool drives = driver.Drives();
+    // After the role has been taken: from then on this thread is told if another one ends the operation.
+    const FastPathOutcome outcome = exchange_->Look(cell);
+    // Unlike an operation of ringd's, this one is ended by nobody after the job's failure.
+    if (outcome != FastPathOutcome::kPending || !state_.alive()) return outcome;
+    if (drives) {
       exchange_->Drive(kLongestDrive);
     } else {
       exchange_->Sleep(cell, kLongestSleep);
     }
-    const FastPathOutcome outcome = exchange_->Look(cell);
-    // Unlike an operation of ringd's, this one is ended by nobody after the job's failure.
-    if (outcome != FastPathOutcome::kPending || !state_.alive()) return outcome;
   }
 }
 

@@ -10,7 +10,7 @@
 
 #include "client/core/registrations.h"
 #include "client/core/session_state.h"
-#include "client/core/spin_policy.h"
+#include "client/core/spin_trial.h"
 #include "proto/base/mutex.h"
 #include "proto/fast_path/fast_path_exchange.h"
 
@@ -56,7 +56,7 @@ class FastPathOperations {
   static constexpr std::chrono::milliseconds kLongestSleep{5};
 
   // kPending: the context has ended.
-  FastPathOutcome Await(std::uint32_t cell);
+  FastPathOutcome Await(std::uint32_t cell, bool spin);
   // Keeps FastPathMember up: which is the oldest operation that this process is in.
   void Enter(std::uint32_t cell, const Registration& registration);
   void Leave(std::uint32_t cell);
@@ -66,7 +66,8 @@ class FastPathOperations {
   FastPathMember& member_;
   const std::int32_t job_size_;
   const SessionState& state_;
-  SpinPolicy spin_;
+  const std::chrono::nanoseconds spin_budget_;
+  SpinTrial trial_;
   std::atomic<std::uint32_t> callers_{0};
 
   struct Stay {

@@ -19,7 +19,7 @@ namespace {
 TEST_CASE("LocalOperations: sums of every size come out at every rank") {
   const std::uint64_t count = GENERATE(0, 1, 8, 9, 200, 5000, 100'000, 1'000'000);
   LocalJob job(3);
-  std::vector<Floats> tensors(3, Floats(0, 0, count));
+  Floats tensors[] = {{0, 0, count}, {0, 0, count}, {0, 0, count}};
   std::vector<std::uint64_t> sequences;
   for (std::size_t m = 0; m < 3; ++m) {
     float* const data = job[m].At(64 * m);

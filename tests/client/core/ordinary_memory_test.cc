@@ -57,7 +57,7 @@ TEST_CASE("Ordinary memory: sums come out in place, elsewhere, and without direc
   for (auto& member : job.members) {
     member->Start(direct ? DirectReading::kIfAllowed : DirectReading::kOff);
   }
-  std::vector<Floats> tensors(3, Floats(0, 0, count));
+  Floats tensors[] = {{0, 0, count}, {0, 0, count}, {0, 0, count}};
   std::vector<std::vector<float>> sources(3, std::vector<float>(count));
   std::vector<std::vector<float>> results(3, std::vector<float>(count));
   // The first time the ranks still find out whether they may.
@@ -116,7 +116,7 @@ TEST_CASE("Ordinary memory: one rank reads directly, one copies, one has its ten
 TEST_CASE("Ordinary memory: a broadcast reaches all from its root, whose own copy comes, too") {
   SettledJob job(3);
   const std::size_t worker = GENERATE(0, 1);
-  std::vector<Floats> tensors(3, Floats(0, 0, kCount));
+  Floats tensors[] = {{0, 0, kCount}, {0, 0, kCount}, {0, 0, kCount}};
   std::vector<std::vector<float>> data(3, std::vector<float>(kCount));
   std::vector<float> source(kCount);
   Fill(source.data(), 0);
