@@ -76,8 +76,11 @@ enum { RINGD_ALLREDUCE = 0, RINGD_BROADCAST = 1, RINGD_BARRIER = 2 };
 
 typedef struct ringd_context ringd_context;
 typedef uint32_t ringd_registration;
-/* Never reused within a context. 0 is no operation. */
+/* Never reused within a context, but for RINGD_DONE. 0 is no operation. */
 typedef uint64_t ringd_operation;
+/* Since 1.2. Stands for every operation that had ended well when the call that began it returned: tests and
+ * waits succeed at once, as often as one likes. */
+#define RINGD_DONE UINT64_MAX
 
 /* Fields left 0 or NULL come from the environment, then from defaults. */
 typedef struct {
@@ -185,6 +188,16 @@ RINGD_EXPORT ringd_status ringd_submit(ringd_context* context, ringd_registratio
 RINGD_EXPORT ringd_status ringd_try_submit(ringd_context* context, ringd_registration registration,
                                            const void* source, void* destination,
                                            ringd_operation* operation);
+
+/* Since 1.2. As ringd_submit, for an operation that the caller waits for next. In a job over several nodes the
+ * ranks carry a small all-reduce or barrier out themselves inside this call, where all of them use it: then it
+ * blocks until all ranks have come, `destination` holds the result and *operation is RINGD_DONE. If somebody does
+ * not come for about 100 ms, and in all other cases, it is ringd_submit; so ranks may use either function for the
+ * same tensor, which only costs time. Either way *operation is to be waited for. If the context ends
+ * meanwhile, the call fails with the reason. */
+RINGD_EXPORT ringd_status ringd_submit_awaited(ringd_context* context,
+                                               ringd_registration registration, const void* source,
+                                               void* destination, ringd_operation* operation);
 
 /* Sets *done to 1 if the operation has ended; does not consume it, does not copy its result, does not block. */
 RINGD_EXPORT ringd_status ringd_test(ringd_context* context, ringd_operation operation,

@@ -317,9 +317,28 @@ class Context {
     return Operation(context_.get(), operation);
   }
 
+  // The same for an operation that is waited for next. Blocks while its ranks carry it out, if they do: see
+  // ringd_submit_awaited.
+  template <typename T>
+  Operation SubmitAwaited(Registration registration, std::span<const T> source,
+                          std::span<T> destination) {
+    return SubmitAwaitedRaw(registration, source.data(), destination.data());
+  }
+  template <typename T>
+  Operation SubmitAwaited(Registration registration, std::span<T> elements) {
+    static_assert(!std::is_const_v<T>, "the result is written into the elements");
+    return SubmitAwaitedRaw(registration, elements.data(), elements.data());
+  }
+  Operation SubmitAwaitedRaw(Registration registration, const void* source, void* destination) {
+    ringd_operation operation = 0;
+    ThrowIfFailed(
+        ringd_submit_awaited(context_.get(), registration.number, source, destination, &operation));
+    return Operation(context_.get(), operation);
+  }
+
   // Returns when every rank has called it with the same name.
   void Barrier(const std::string& name = "barrier") {
-    SubmitRaw(Register(ringd::Barrier(name)), nullptr, nullptr).Wait();
+    SubmitAwaitedRaw(Register(ringd::Barrier(name)), nullptr, nullptr).Wait();
   }
 
   // For calls of the C interface.

@@ -256,6 +256,15 @@ ringd_status ringd_try_submit(ringd_context* context, ringd_registration registr
   });
 }
 
+ringd_status ringd_submit_awaited(ringd_context* context, ringd_registration registration,
+                                  const void* source, void* destination,
+                                  ringd_operation* operation) {
+  if (operation == nullptr) return ReportInvalid("operation is NULL");
+  return GuardedUse(context, [&](Context& c) {
+    return c.SubmitAwaited(registration, source, destination, operation);
+  });
+}
+
 ringd_status ringd_test(ringd_context* context, ringd_operation operation, int32_t* done) {
   if (done == nullptr) return ReportInvalid("done is NULL");
   return GuardedUse(context, [&](Context& c) {

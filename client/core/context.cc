@@ -113,6 +113,12 @@ absl::Status Context::StartLifeline(const Options& options) {
   callbacks.on_member_arena = [this](const MemberArenaNotice& notice, const UniqueFd& fd) {
     job_memory_.AddArena(notice, fd);
   };
+  callbacks.on_fast_path = [this](const FastPathNotice& notice, const UniqueFd& fd) {
+    fast_path_memory_.AddSegment(notice, fd);
+  };
+  callbacks.on_fast_path_connection = [this](const FastPathConnectionNotice& notice, UniqueFd fd) {
+    fast_path_memory_.AddConnection(notice, std::move(fd));
+  };
   callbacks.on_session_ended = [this](const std::string& text) {
     state_.Lose(
         absl::UnavailableError(absl::StrCat(RingdName(), " has ended this session: ", text)));
@@ -137,7 +143,17 @@ absl::Status Context::Join(const Options& options) {
     MutexLock lock(node_name_mutex_);
     if (!joined_.node_name.empty()) node_name_ = joined_.node_name;
   }
-  return joined_.combines_locally ? UseLocalOperations(options) : absl::OkStatus();
+  if (joined_.combines_locally) return UseLocalOperations(options);
+  return joined_.fast_path_connections > 0 ? UseFastPath() : absl::OkStatus();
+}
+
+absl::Status Context::UseFastPath() {
+  absl::StatusOr<std::unique_ptr<FastPathExchange>> exchange =
+      fast_path_memory_.MakeExchange(joined_.fast_path_connections, Clock::now() + kMemoryDeadline);
+  if (!exchange.ok()) return state_.alive() ? exchange.status() : state_.status();
+  fast_path_operations_ = std::make_unique<FastPathOperations>(
+      *std::move(exchange), fast_path_memory_.member(), places_.size, state_, spin_budget_);
+  return absl::OkStatus();
 }
 
 absl::Status Context::UseLocalOperations(const Options& options) {
@@ -160,7 +176,8 @@ void Context::WakeWaiters() noexcept {
 
 bool Context::AnyWaiter() const noexcept {
   return ring_operations_.waiters() > 0 ||
-         (local_operations_ != nullptr && local_operations_->waiters() > 0);
+         (local_operations_ != nullptr && local_operations_->waiters() > 0) ||
+         (fast_path_operations_ != nullptr && fast_path_operations_->callers() > 0);
 }
 
 std::string Context::RingdName() const {
@@ -218,25 +235,60 @@ absl::Status Context::Register(const ringd_tensor* tensors, std::size_t count,
   return absl::OkStatus();
 }
 
+absl::StatusOr<Registration*> Context::FindRegistration(ringd_registration registration) {
+  Registration* tensor = registrations_.Find(registration);
+  if (tensor != nullptr) return tensor;
+  return absl::NotFoundError(absl::StrCat("there is no registration ", registration));
+}
+
 absl::Status Context::Submit(ringd_registration registration, const void* source, void* destination,
                              WhenFull when_full, ringd_operation* operation) {
-  Registration* tensor = registrations_.Find(registration);
-  if (tensor == nullptr) {
-    return absl::NotFoundError(absl::StrCat("there is no registration ", registration));
+  const absl::StatusOr<Registration*> tensor = FindRegistration(registration);
+  if (!tensor.ok()) return tensor.status();
+  absl::Status status = Enqueue(**tensor, source, destination, when_full, operation);
+  if (status.ok() && fast_path_operations_ != nullptr) (*tensor)->submissions.Accepted();
+  return status;
+}
+
+absl::Status Context::SubmitAwaited(ringd_registration registration, const void* source,
+                                    void* destination, ringd_operation* operation) {
+  const absl::StatusOr<Registration*> found = FindRegistration(registration);
+  if (!found.ok()) return found.status();
+  Registration& tensor = **found;
+  if (fast_path_operations_ == nullptr || !fast_path_operations_->Offers(tensor)) {
+    return Submit(registration, source, destination, WhenFull::kWait, operation);
   }
+  absl::Status status = Staging::CheckPointers(tensor, source, destination);
+  if (!status.ok()) return status;
+  switch (fast_path_operations_->Carry(tensor, source, destination)) {
+    case FastPathEnd::kCompleted:
+      *operation = RINGD_DONE;
+      return absl::OkStatus();
+    case FastPathEnd::kEnded:
+      return state_.status();
+    case FastPathEnd::kGivenUp:
+      break;
+  }
+  status = Enqueue(tensor, source, destination, WhenFull::kWait, operation);
+  if (!status.ok()) tensor.submissions.Refused();
+  return status;
+}
+
+absl::Status Context::Enqueue(Registration& tensor, const void* source, void* destination,
+                              WhenFull when_full, ringd_operation* operation) {
   Submission record{};
   OperationEnd end;
   const DirectUse direct =
-      local_operations_ == nullptr ? DirectUse{} : local_operations_->DirectUseOf(*tensor);
-  const bool is_inline = local_operations_ != nullptr && LocalOperations::IsInline(*tensor);
+      local_operations_ == nullptr ? DirectUse{} : local_operations_->DirectUseOf(tensor);
+  const bool is_inline = local_operations_ != nullptr && LocalOperations::IsInline(tensor);
   absl::Status status = is_inline
-                            ? Staging::CheckPointers(*tensor, source, destination)
-                            : staging_.Place(*tensor, source, destination, record, end, direct);
+                            ? Staging::CheckPointers(tensor, source, destination)
+                            : staging_.Place(tensor, source, destination, record, end, direct);
   if (!status.ok()) return status;
-  end.registration = tensor;
+  end.registration = &tensor;
   for (;;) {
     const SubmitResult result =
-        is_inline ? local_operations_->SubmitInline(*tensor, source, destination, record.sequence)
+        is_inline ? local_operations_->SubmitInline(tensor, source, destination, record.sequence)
                   : operations().TrySubmit(record, end);
     if (result == SubmitResult::kOk) {
       *operation = record.sequence + 1;
@@ -249,7 +301,7 @@ absl::Status Context::Submit(ringd_registration registration, const void* source
     staging_.Finish(end, false);
     if (result == SubmitResult::kFull && state_.alive()) {
       return absl::ResourceExhaustedError(absl::StrCat(
-          "tensor '", tensor->description.name, "': ", operations().in_flight(),
+          "tensor '", tensor.description.name, "': ", operations().in_flight(),
           " operations are in flight, all that there is room for; wait for one, or raise "
           "submission_ring_capacity in ringd.toml (RINGD_SUBMISSION_RING_CAPACITY)"));
     }
@@ -281,6 +333,10 @@ absl::Status Context::Ping(std::int64_t timeout_ms) {
 }
 
 absl::Status Context::Test(ringd_operation operation, bool& done) {
+  if (operation == RINGD_DONE) {
+    done = true;
+    return absl::OkStatus();
+  }
   const WaitResult result =
       operation == 0 ? WaitResult::kUnknown : operations().Test(operation - 1);
   if (result == WaitResult::kUnknown) {
@@ -291,6 +347,7 @@ absl::Status Context::Test(ringd_operation operation, bool& done) {
 }
 
 absl::Status Context::Wait(ringd_operation operation, std::int64_t timeout_ms) {
+  if (operation == RINGD_DONE) return absl::OkStatus();
   const WaitResult result = operation == 0
                                 ? WaitResult::kUnknown
                                 : operations().Wait(operation - 1, WaitDeadline(timeout_ms));

@@ -12,6 +12,8 @@
 #include "client/core/attachment.h"
 #include "client/core/background_helper.h"
 #include "client/core/control_channel.h"
+#include "client/core/fast_path_memory.h"
+#include "client/core/fast_path_operations.h"
 #include "client/core/fork_guard.h"
 #include "client/core/job_memory.h"
 #include "client/core/lifeline.h"
@@ -61,6 +63,8 @@ class Context {
   enum class WhenFull : bool { kWait, kFail };
   absl::Status Submit(ringd_registration registration, const void* source, void* destination,
                       WhenFull when_full, ringd_operation* operation);
+  absl::Status SubmitAwaited(ringd_registration registration, const void* source, void* destination,
+                             ringd_operation* operation);
   absl::Status Ping(std::int64_t timeout_ms);
   absl::Status Test(ringd_operation operation, bool& done);
   absl::Status Wait(ringd_operation operation, std::int64_t timeout_ms);
@@ -74,6 +78,11 @@ class Context {
   absl::Status Explain(const absl::Status& status);
   OperationQueue& operations() noexcept { return *operations_.load(std::memory_order_acquire); }
   absl::Status UseLocalOperations(const Options& options);
+  absl::Status UseFastPath();
+  absl::StatusOr<Registration*> FindRegistration(ringd_registration registration);
+  // Into the queue of operations.
+  absl::Status Enqueue(Registration& tensor, const void* source, void* destination,
+                       WhenFull when_full, ringd_operation* operation);
   void WakeWaiters() noexcept;
   bool AnyWaiter() const noexcept;
   absl::Status Conclude(std::uint64_t sequence);
@@ -100,7 +109,10 @@ class Context {
   // Of a one-node job, from the end of Open on; else null.
   std::unique_ptr<LocalOperations> local_operations_;
   std::unique_ptr<BackgroundHelper> background_helper_;  // null if there shall be none
-  // Whichever of the two carries this job's operations out.
+  FastPathMemory fast_path_memory_;
+  // Of a job over several nodes that has a fast path, from the end of Open on; else null.
+  std::unique_ptr<FastPathOperations> fast_path_operations_;
+  // Whichever of the two carries this job's operations out, but for those on the fast path.
   std::atomic<OperationQueue*> operations_{&ring_operations_};
   ForkGuard fork_guard_;
   const std::unique_ptr<ControlChannel> control_;

@@ -68,6 +68,7 @@ class GrpcControlChannel final : public ControlChannel {
     place.cross_size = reply.cross_size();
     place.homogeneous = reply.homogeneous();
     place.combines_locally = reply.combines_locally();
+    place.fast_path_connections = reply.fast_path_connections();
     place.node_name = reply.node_name();
     place.daemon_version = reply.daemon_version();
     return place;

@@ -37,6 +37,7 @@ struct JoinedPlace {
   std::int32_t cross_size = 1;
   bool homogeneous = true;
   bool combines_locally = false;
+  std::uint32_t fast_path_connections = 0;  // 0: there is no fast path
   std::string node_name;
   std::string daemon_version;
 };

@@ -131,6 +131,18 @@ bool Lifeline::HandleNotice(NoticeKind kind, const std::string& text) {
       callbacks_.on_member_arena(notice, NextFd());
       return true;
     }
+    case NoticeKind::kFastPath: {
+      FastPathNotice notice{};
+      if (!read(notice)) return false;
+      callbacks_.on_fast_path(notice, NextFd());
+      return true;
+    }
+    case NoticeKind::kFastPathConnection: {
+      FastPathConnectionNotice notice{};
+      if (!read(notice)) return false;
+      callbacks_.on_fast_path_connection(notice, NextFd());
+      return true;
+    }
   }
   return true;  // of a later release
 }

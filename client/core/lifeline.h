@@ -28,6 +28,10 @@ class Lifeline {
     // Memory of a one-node job. The descriptor is invalid if none came.
     std::function<void(const JobSegmentNotice& notice, UniqueFd fd)> on_job_segment;
     std::function<void(const MemberArenaNotice& notice, UniqueFd fd)> on_member_arena;
+    // Of a job with a fast path; likewise.
+    std::function<void(const FastPathNotice& notice, UniqueFd fd)> on_fast_path;
+    std::function<void(const FastPathConnectionNotice& notice, UniqueFd fd)>
+        on_fast_path_connection;
     // ringd has closed the connection, or speaks nonsense on it. The last callback.
     std::function<void()> on_hang_up;
   };

@@ -3,6 +3,8 @@
 #include <bit>
 #include <utility>
 
+#include "proto/fast_path/fast_path_exchange.h"
+
 namespace ringd::client {
 
 Registrations::~Registrations() {
@@ -34,6 +36,7 @@ ringd_registration Registrations::Add(TensorDescription description,
   const bool is_root = is_broadcast && description.root_rank == rank;
   registration->sends = moves && (!is_broadcast || is_root);
   registration->receives = moves && !is_root;
+  registration->signature = FastPathSignature(key);
   registration->description = std::move(description);
 
   MutexLock lock(mutex_);

@@ -10,13 +10,14 @@
 #include <unordered_map>
 #include <vector>
 
+#include "client/core/submission_count.h"
 #include "client/core/tensor_description.h"
 #include "client/ringd.h"
 #include "proto/base/mutex.h"
 
 namespace ringd::client {
 
-// Ownership: Registrations. Immutable after creation but for idle_staging.
+// Ownership: Registrations. Immutable after creation but for idle_staging and submissions.
 struct Registration {
   TensorDescription description;
   RegisteredNumbers numbers;
@@ -26,6 +27,10 @@ struct Registration {
   std::uint32_t element_bytes = 1;
   bool sends = true;     // this rank's source is read
   bool receives = true;  // this rank's destination is written
+  // The description's, on the fast path; the same at all ranks.
+  std::uint64_t signature = 0;
+  // Of jobs that have a fast path.
+  SubmissionCount submissions;
   // Arena blocks of `bytes` that wait for the next submission. Guarded by Staging's lock.
   std::vector<std::uint64_t> idle_staging;
 };

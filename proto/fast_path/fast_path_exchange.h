@@ -137,23 +137,26 @@ class FastPathExchange {
   static constexpr std::chrono::milliseconds kLockPatience{50};
   // For a connection that takes no more: another process has stopped reading.
   static constexpr std::chrono::milliseconds kSendPatience{50};
-  class Guard;
+  static constexpr std::uint32_t kNoCell = UINT32_MAX;
 
   FastPathExchange(FastPathView view, std::uint32_t self, std::vector<UniqueFd> connections,
                    UniqueFd epoll);
 
   std::uint32_t own_name() const noexcept;
   std::uint64_t all_members() const noexcept;
+  bool IsOverdue(std::uint32_t cell, std::uint64_t now_ns) const noexcept;
   void Leave(std::uint32_t cell) noexcept;
-  void End(std::uint32_t cell, FastPathCellState state) noexcept;
 
   // These need the lock.
+  void End(std::uint32_t cell, FastPathCellState state) noexcept;
+  // The second half of End, for who has stored the state before it told other nodes. The members may have left
+  // meanwhile: then the cell is free, and nobody else's as long as the lock is held.
+  void Announce(std::uint32_t cell, FastPathCellState state) noexcept;
   std::uint32_t FindCell(const FastPathKey& key) const noexcept;
   std::uint32_t MakeCell(const FastPathKey& key, std::size_t bytes) noexcept;
   void CombineMembers(std::uint32_t cell, const FastPathContribution& last) noexcept;
   void CompleteIfWhole(std::uint32_t cell) noexcept;
   void GiveUp(std::uint32_t cell) noexcept;
-  void GiveUpOld() noexcept;
   void Break(FastPathBreak why) noexcept;
   bool Send(std::uint32_t node, FastPathMessageKind kind, const FastPathKey& key,
             std::span<const std::byte> payload) noexcept;

@@ -25,6 +25,8 @@ class FakeClientService final : public v1::Client::Service {
   FakeClientService(const FakeRingdSettings& settings, FakeOperations* operations)
       : join_failure_(settings.join_failure),
         join_hangs_(settings.join_hangs),
+        fast_path_connections_(
+            settings.fast_path == nullptr ? 0 : settings.fast_path->connection_count()),
         operations_(operations) {}
 
   // A Join that hangs returns.
@@ -52,6 +54,7 @@ class FakeClientService final : public v1::Client::Service {
 
   const absl::Status join_failure_;
   const bool join_hangs_;
+  const std::uint32_t fast_path_connections_;
   FakeOperations* const operations_;
   std::atomic<bool> stopping_{false};
 

@@ -89,8 +89,29 @@ struct FakeRingd::State {
     // Known before the client is: it may act at once.
     std::lock_guard lock(mutex);
     session->Answer(reply, theirs.get());
+    if (settings.fast_path != nullptr) SendFastPath(session->lifeline());
     grpc_cuts.push_back(std::move(cut));
     sessions.push_back(std::move(session));
+  }
+
+  void SendFastPath(int lifeline) {
+    FastPathLinks::Node& node = *settings.fast_path;
+    SendNoticeWithFd(lifeline, NoticeKind::kFastPath, FastPathNotice{node.segment_bytes, 0, 0},
+                     node.segment.get());
+    for (std::uint32_t other = 0; other < node.connections.size(); ++other) {
+      if (!node.connections[other].valid()) continue;
+      SendNoticeWithFd(lifeline, NoticeKind::kFastPathConnection,
+                       FastPathConnectionNotice{other, 0}, node.connections[other].get());
+    }
+  }
+
+  template <typename Notice>
+  static void SendNoticeWithFd(int lifeline, NoticeKind kind, const Notice& notice, int fd) {
+    struct {
+      NoticeHeader header;
+      Notice notice;
+    } message{{static_cast<std::uint32_t>(kind), sizeof(Notice)}, notice};
+    (void)SendWithFds(lifeline, std::as_bytes(std::span(&message, 1)), {&fd, 1}, Soon());
   }
 
   void Die() {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cluster import Cluster
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interruptible() -> None:
+    """Programs that the tests start hear Ctrl-C, also where the tests run in a shell's background (SIGINT ignored)."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -109,31 +109,50 @@ bool CopiesMuch(const ContextObject& self, std::uint64_t registration, const voi
   return ringd_arena_contains(self.context, source, bytes[registration]) == 0;
 }
 
-PyObject* SubmitWith(PyObject* self, PyObject* const* arguments, Py_ssize_t count, bool may_wait) {
-  std::uint64_t registration = 0;
-  std::uint64_t source = 0;
-  std::uint64_t destination = 0;
-  if (!CheckCount(may_wait ? "submit" : "try_submit", count, 3, 3) ||
-      !ReadNumber(arguments[0], registration) || !ReadNumber(arguments[1], source) ||
-      !ReadNumber(arguments[2], destination)) {
-    return nullptr;
+// What a submission is called with.
+struct Submitted {
+  ringd_registration registration = 0;
+  void* source = nullptr;
+  void* destination = nullptr;
+
+  // False with a Python error set if the arguments can't be that.
+  bool Read(const char* method, PyObject* const* arguments, Py_ssize_t count) {
+    std::uint64_t number = 0;
+    std::uint64_t from = 0;
+    std::uint64_t to = 0;
+    if (!CheckCount(method, count, 3, 3) || !ReadNumber(arguments[0], number) ||
+        !ReadNumber(arguments[1], from) || !ReadNumber(arguments[2], to)) {
+      return false;
+    }
+    if (number > UINT32_MAX) {
+      RaiseStatus(RINGD_NOT_FOUND, "no registration has this number");
+      return false;
+    }
+    registration = static_cast<ringd_registration>(number);
+    source = Pointer(from);
+    destination = Pointer(to);
+    return true;
   }
-  if (registration > UINT32_MAX)
-    return RaiseStatus(RINGD_NOT_FOUND, "no registration has this number");
-  const auto number = static_cast<ringd_registration>(registration);
+};
+
+PyObject* SubmitWith(PyObject* self, PyObject* const* arguments, Py_ssize_t count, bool may_wait) {
+  Submitted what;
+  if (!what.Read(may_wait ? "submit" : "try_submit", arguments, count)) return nullptr;
   ringd_context* context = Self(self)->context;
   ringd_operation operation = 0;
   ringd_status status = RINGD_OK;
-  if (CopiesMuch(*Self(self), registration, Pointer(source))) {
+  if (CopiesMuch(*Self(self), what.registration, what.source)) {
     const WithoutGil without_gil;
-    status = ringd_try_submit(context, number, Pointer(source), Pointer(destination), &operation);
+    status =
+        ringd_try_submit(context, what.registration, what.source, what.destination, &operation);
   } else {
-    status = ringd_try_submit(context, number, Pointer(source), Pointer(destination), &operation);
+    status =
+        ringd_try_submit(context, what.registration, what.source, what.destination, &operation);
   }
   if (status == RINGD_RESOURCE_EXHAUSTED && may_wait) {
     // Only now may it block, so that the usual call keeps the GIL.
     const WithoutGil without_gil;
-    status = ringd_submit(context, number, Pointer(source), Pointer(destination), &operation);
+    status = ringd_submit(context, what.registration, what.source, what.destination, &operation);
   }
   if (status != RINGD_OK) return RaiseStatus(status);
   return PyLong_FromUnsignedLongLong(operation);
@@ -145,6 +164,21 @@ PyObject* Submit(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
 
 PyObject* TrySubmit(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   return SubmitWith(self, arguments, count, false);
+}
+
+// Blocks for FastPathExchange::kPatience or so, if at all; signals are looked at after it, and in the wait.
+PyObject* SubmitAwaited(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  Submitted what;
+  if (!what.Read("submit_awaited", arguments, count)) return nullptr;
+  ringd_operation operation = 0;
+  ringd_status status = RINGD_OK;
+  {
+    const WithoutGil without_gil;
+    status = ringd_submit_awaited(Self(self)->context, what.registration, what.source,
+                                  what.destination, &operation);
+  }
+  if (status != RINGD_OK) return RaiseStatus(status);
+  return PyLong_FromUnsignedLongLong(operation);
 }
 
 PyObject* Test(PyObject* self, PyObject* argument) {
@@ -263,6 +297,8 @@ PyObject* MakeContextType() {
       {"register", Register, METH_O, "Describes tensors; a list of registrations."},
       {"submit", Fast(Submit), METH_FASTCALL, "(registration, source, destination) -> operation"},
       {"try_submit", Fast(TrySubmit), METH_FASTCALL, "As submit, without waiting for room."},
+      {"submit_awaited", Fast(SubmitAwaited), METH_FASTCALL,
+       "As submit, for what is waited for next: small operations may be done when it returns."},
       {"test", Test, METH_O, "Whether an operation has ended."},
       {"wait", Fast(Wait), METH_FASTCALL, "(operation, timeout_ms=-1): waits and consumes it."},
       {"arena_alloc", ArenaAlloc, METH_O, "The address of zeroed memory shared with ringd."},

@@ -17,7 +17,8 @@ class Context:
     contexts, one after another or at once.
 
     Tensors are addresses here: ``submit(registration, source, destination)`` gives an operation, ``wait`` its
-    end. The memory must stay as it is until then. ``ringd.torch`` does this for PyTorch.
+    end. The memory must stay as it is until then. ``submit_awaited`` is ``submit`` for what is waited for next: over
+    several nodes small all-reduces and barriers are faster so. ``ringd.torch`` does all this for PyTorch.
 
     Thread safety: any thread may call anything.
     """
@@ -64,6 +65,7 @@ class Context:
         self.register = raw.register
         self.submit = raw.submit
         self.try_submit = raw.try_submit
+        self.submit_awaited = raw.submit_awaited
         self.test = raw.test
         self.wait = raw.wait
         self.arena_alloc = raw.arena_alloc

@@ -40,7 +40,7 @@ TRIES = """
         if trainer.rank == 0:
             try:
                 for i in range(100):
-                    operations.append(trainer.submit(f"tensor {i}", float(i), may_wait=False))
+                    operations.append(trainer.submit(f"tensor {i}", float(i), call="try_submit"))
             except ringd.ResourceExhaustedError as error:
                 say("full", accepted=len(operations), text=str(error))
             open(go, "w").close()

@@ -43,7 +43,7 @@ End Run(FastPathExchange& member, std::uint64_t step, float value, float sum) {
 
 TEST_CASE("All complete an operation, or none does") {
   constexpr std::uint64_t kSteps = 60;
-  const std::uint32_t seed = GENERATE(1U, 2U, 3U);
+  const std::uint32_t seed = GENERATE(1U, 2U, 3U, 4U);
   INFO("seed " << seed);
   std::mt19937 random(seed);
   const std::uint32_t node_count = 2 + random() % 3;
@@ -54,10 +54,11 @@ TEST_CASE("All complete an operation, or none does") {
   // What each rank does in each step: brings its part, brings it late by so many ms, or does not.
   constexpr int kNotAtAll = -1;
   std::vector<std::vector<int>> plans(ranks, std::vector<int>(kSteps, 0));
-  std::uniform_int_distribution<int> late(60, 140);
+  // Around the patience, at which nodes and root may differ.
+  std::uniform_int_distribution<int> late(80, 180);
   for (std::uint64_t step = 0; step < kSteps; ++step) {
     if (random() % 6 != 0) continue;
-    plans[random() % ranks][step] = random() % 2 == 0 ? kNotAtAll : late(random);
+    plans[random() % ranks][step] = random() % 4 == 0 ? kNotAtAll : late(random);
   }
   std::atomic<bool> stop{false};
   auto ringd = std::async(std::launch::async, [&] {
@@ -66,7 +67,7 @@ TEST_CASE("All complete an operation, or none does") {
         nodes.Ringd(0).Drive(std::chrono::milliseconds(0));
         nodes.Ringd(0).StopDriving();
       }
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::this_thread::sleep_for(std::chrono::milliseconds(70));
     }
   });
   std::vector<std::future<std::vector<End>>> running;

@@ -49,6 +49,8 @@ def _start(
     op: ReduceOp,
     prescale: float,
     postscale: float,
+    *,
+    awaited: bool = False,
 ) -> Handle:
     if prescale == 0 or postscale == 0:
         raise InvalidArgumentError("prescale_factor and postscale_factor must not be 0")
@@ -57,7 +59,7 @@ def _start(
         (allreduce_spec(source, name, op, prescale, postscale), source, destination)
         for name, source, destination in triples
     ]
-    return start(job, result, work)
+    return start(job, result, work, awaited=awaited)
 
 
 def _output_for(tensor: torch.Tensor, name: str) -> torch.Tensor:
@@ -86,6 +88,22 @@ def _start_group(
     return _start(job, names, tensors, outputs, outputs, chosen, prescale, postscale)
 
 
+def _start_one(
+    tensor: torch.Tensor,
+    name: str | None,
+    op: ReduceOp,
+    prescale: float,
+    postscale: float,
+    *,
+    in_place: bool,
+    awaited: bool,
+) -> Handle:
+    job = current()
+    whole_name = full_name(job, name)
+    output = tensor if in_place else _output_for(tensor, whole_name)
+    return _start(job, [whole_name], [tensor], [output], output, op, prescale, postscale, awaited=awaited)
+
+
 def allreduce_async(
     tensor: torch.Tensor,
     average: bool | None = None,
@@ -98,11 +116,8 @@ def allreduce_async(
 
     Each rank's tensor is multiplied by `prescale_factor` before, the result by `postscale_factor` after.
     """
-    job = current()
     chosen = chosen_op(average, op)
-    whole_name = full_name(job, name)
-    output = _output_for(tensor, whole_name)
-    return _start(job, [whole_name], [tensor], [output], output, chosen, prescale_factor, postscale_factor)
+    return _start_one(tensor, name, chosen, prescale_factor, postscale_factor, in_place=False, awaited=False)
 
 
 def allreduce_async_(
@@ -114,10 +129,8 @@ def allreduce_async_(
     postscale_factor: float = 1.0,
 ) -> Handle:
     """As ``allreduce_async``, in place."""
-    job = current()
     chosen = chosen_op(average, op)
-    whole_name = full_name(job, name)
-    return _start(job, [whole_name], [tensor], [tensor], tensor, chosen, prescale_factor, postscale_factor)
+    return _start_one(tensor, name, chosen, prescale_factor, postscale_factor, in_place=True, awaited=False)
 
 
 def allreduce(
@@ -136,12 +149,8 @@ def allreduce(
         (reduced,) = _AllReduce.apply(name, chosen, prescale_factor, postscale_factor, False, compressed)
     else:
         reduced = synchronize(
-            allreduce_async(
-                compressed,
-                name=name,
-                op=chosen,
-                prescale_factor=prescale_factor,
-                postscale_factor=postscale_factor,
+            _start_one(
+                compressed, name, chosen, prescale_factor, postscale_factor, in_place=False, awaited=True
             )
         )
     return compression.decompress(reduced, context)
@@ -156,7 +165,10 @@ def allreduce_(
     postscale_factor: float = 1.0,
 ) -> torch.Tensor:
     """Reduces `tensor` over all ranks in place and returns it."""
-    return synchronize(allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor))
+    chosen = chosen_op(average, op)
+    return synchronize(
+        _start_one(tensor, name, chosen, prescale_factor, postscale_factor, in_place=True, awaited=True)
+    )
 
 
 def grouped_allreduce_async(
@@ -243,7 +255,8 @@ class _AllReduce(torch.autograd.Function):
     ) -> tuple[torch.Tensor, ...]:
         ctx.arguments = (name, op, prescale, postscale, grouped)
         if not grouped:
-            return (synchronize(allreduce_async(tensors[0], None, name, op, prescale, postscale)),)
+            handle = _start_one(tensors[0], name, op, prescale, postscale, in_place=False, awaited=True)
+            return (synchronize(handle),)
         return tuple(synchronize(grouped_allreduce_async(tensors, None, name, op, prescale, postscale)))
 
     @staticmethod

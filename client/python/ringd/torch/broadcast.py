@@ -73,7 +73,7 @@ def barrier(name: str | None = None) -> None:
     # One barrier is as good as another: one name for all of them is learned, and registered once.
     whole_name = "barrier" if name is None else f"barrier.{name}"
     registration = job.registration(TensorSpec(whole_name, CollectiveKind.BARRIER, 0))
-    job.context.wait(job.context.submit(registration, 0, 0))
+    job.context.wait(job.context.submit_awaited(registration, 0, 0))
 
 
 def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = None) -> Any:

@@ -98,12 +98,15 @@ class Handle:
         self._lock = threading.Lock()
         job.in_flight.add(self)
 
-    def submit(self, registration: int, source: torch.Tensor, destination: torch.Tensor) -> None:
-        """Adds an operation. Both tensors are dense."""
-        self._operations.append(
-            self._job.context.submit(registration, source.data_ptr(), destination.data_ptr())
-        )
+    def submit(
+        self, registration: int, source: torch.Tensor, destination: torch.Tensor, *, awaited: bool = False
+    ) -> None:
+        """Adds an operation. Both tensors are dense. `awaited`: ``synchronize`` follows at once."""
+        # First kept: an interrupt may come between the submission and what is done with its number.
         self._kept += (source, destination)
+        context = self._job.context
+        submit = context.submit_awaited if awaited else context.submit
+        self._operations.append(submit(registration, source.data_ptr(), destination.data_ptr()))
 
     def afterwards(self, action: Callable[[], None]) -> None:
         """Runs when all operations have succeeded, in the thread that synchronizes."""
@@ -140,8 +143,13 @@ def start(
     job: Job,
     result: Any,
     work: Sequence[tuple[TensorSpec, torch.Tensor, torch.Tensor]],
+    *,
+    awaited: bool = False,
 ) -> Handle:
     """Submits all of (description, input, output) as one handle, whose result will be `result`.
+
+    `awaited`: it is only one, and ``synchronize`` follows at once. Then this may block for as long as an operation
+    that ranks carry out themselves takes.
 
     Input and output may be the same tensor. An output that isn't dense is written when the operation has ended.
     """
@@ -149,15 +157,17 @@ def start(
     handle = Handle(job, result)
     # If one is refused, those before it are on their way: the handle stays with the job and keeps their memory.
     for registration, (_, source, destination) in zip(registrations, work, strict=True):
-        _submit(handle, registration, source, destination)
+        _submit(handle, registration, source, destination, awaited)
     return handle
 
 
-def _submit(handle: Handle, registration: int, source: torch.Tensor, destination: torch.Tensor) -> None:
+def _submit(
+    handle: Handle, registration: int, source: torch.Tensor, destination: torch.Tensor, awaited: bool
+) -> None:
     in_place = source is destination
     readable = dense(source)
     writable = readable if in_place else dense(destination)
-    handle.submit(registration, readable, writable)
+    handle.submit(registration, readable, writable, awaited=awaited)
     if not in_place:
         return
     if writable.data_ptr() != destination.data_ptr():

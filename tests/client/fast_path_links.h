@@ -1,0 +1,77 @@
+// What the ringds of a job over several nodes hand to their ranks for the fast path, inside one process: sealed
+// segments, socket pairs between the nodes, and each node's eventfd.
+#ifndef RINGD_TESTS_CLIENT_FAST_PATH_LINKS_H_
+#define RINGD_TESTS_CLIENT_FAST_PATH_LINKS_H_
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <vector>
+
+#include "proto/base/memfd.h"
+#include "proto/base/memory_mapping.h"
+#include "proto/base/unique_fd.h"
+#include "proto/fast_path/fast_path_segment.h"
+
+namespace ringd {
+
+class FastPathLinks {
+ public:
+  struct Node {
+    UniqueFd segment;
+    std::uint64_t segment_bytes = 0;
+    std::vector<UniqueFd> connections;  // by node; invalid where there is none
+    MemoryMapping memory;
+    FastPathView view;
+
+    // What ringd announces in its answer to Join.
+    std::uint32_t connection_count() const {
+      std::uint32_t count = 0;
+      for (const UniqueFd& connection : connections) count += connection.valid() ? 1U : 0U;
+      return count;
+    }
+  };
+
+  explicit FastPathLinks(std::uint32_t node_count, std::uint32_t member_count = 1,
+                         std::uint32_t limit_bytes = kFastPathMostBytes)
+      : nodes_(node_count) {
+    for (std::uint32_t n = 0; n < node_count; ++n) {
+      Node& node = nodes_[n];
+      node.segment_bytes = FastPathView::SegmentBytes(member_count, node_count);
+      node.segment = Must(CreateSealedMemfd("fast-path-test", node.segment_bytes));
+      node.memory = Must(MemoryMapping::Map(node.segment.get(), node.segment_bytes));
+      node.view =
+          InitializeFastPathSegment(node.memory.data(), member_count, node_count, n, limit_bytes);
+      node.connections.resize(node_count);
+      node.connections[n] = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    }
+    for (std::uint32_t n = 1; n < node_count; ++n) {
+      int ends[2];
+      if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        throw std::runtime_error("socketpair");
+      }
+      nodes_[0].connections[n] = UniqueFd(ends[0]);
+      nodes_[n].connections[0] = UniqueFd(ends[1]);
+    }
+  }
+
+  Node& operator[](std::size_t node) { return nodes_[node]; }
+  std::size_t size() const { return nodes_.size(); }
+
+ private:
+  template <typename T>
+  static T Must(absl::StatusOr<T> value) {
+    if (!value.ok()) throw std::runtime_error(value.status().ToString());
+    return *std::move(value);
+  }
+
+  std::vector<Node> nodes_;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_TESTS_CLIENT_FAST_PATH_LINKS_H_
