@@ -26,7 +26,7 @@ struct MemberNode {
   std::string name;
   std::string transport_address;
   std::vector<MemberRank> ranks;  // by local rank
-  std::string fast_path_address;  // empty: it has no part in a fast path
+  std::string fast_path_address = {};  // empty: it has no part in a fast path
 };
 
 // How the order of the nodes came about.
