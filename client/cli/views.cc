@@ -84,9 +84,9 @@ std::string RingText(const v1::Communicator& communicator) {
 }
 
 std::string FastPathText(const v1::FastPath& path) {
-  std::string text = path.open() ? absl::StrCat("up to ", HumanBytes(static_cast<double>(
-                                                              path.limit_bytes())))
-                                 : absl::StrCat("none: ", OrDash(path.why_not()));
+  std::string text =
+      path.open() ? absl::StrCat("up to ", HumanBytes(static_cast<double>(path.limit_bytes())))
+                  : absl::StrCat("none: ", OrDash(path.why_not()));
   if (path.limit_bytes() == 0) return text;
   absl::StrAppend(&text, "; ", Count(path.completed(), "operation", "operations"), ", ",
                   path.given_up(), " given up");

@@ -10,21 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/fast_path/fast_path_socket.h"
+#include "daemon/peers/job_proof.h"
 
 namespace ringd {
-namespace {
-
-// Whoever guesses must not learn from the time how much was right.
-bool IsToken(const std::string& token, const std::byte (&shown)[kFastPathTokenBytes]) {
-  if (token.size() != kFastPathTokenBytes) return false;
-  unsigned differences = 0;
-  for (std::size_t i = 0; i < kFastPathTokenBytes; ++i) {
-    differences |= static_cast<unsigned char>(token[i]) ^ static_cast<unsigned char>(shown[i]);
-  }
-  return differences == 0;
-}
-
-}  // namespace
 
 FastPathSetup::FastPathSetup(FastPathPlan plan, FastPathListener* listener, LogFields fields,
                              Clock::time_point now)
@@ -37,7 +25,7 @@ FastPathSetup::FastPathSetup(FastPathPlan plan, FastPathListener* listener, LogF
   absl::StatusOr<UniqueFd> begun =
       BeginFastPathConnection(plan_.root_address, listener_->congestion_control());
   if (!begun.ok()) {
-    Fail(0, begun.status().message());
+    FailFor(0, begun.status().message());
     return;
   }
   connections_[0] = *std::move(begun);
@@ -53,10 +41,14 @@ void FastPathSetup::CloseAll() {
   }
 }
 
-void FastPathSetup::Fail(std::uint32_t node, absl::string_view what) {
+void FastPathSetup::Fail(absl::string_view why) {
   state_ = State::kFailed;
-  failure_ = absl::UnavailableError(absl::StrCat(plan_.node_names[node], ": ", what));
+  failure_ = absl::UnavailableError(why);
   CloseAll();
+}
+
+void FastPathSetup::FailFor(std::uint32_t node, absl::string_view what) {
+  Fail(absl::StrCat(plan_.node_names[node], ": ", what));
 }
 
 Clock::time_point FastPathSetup::Deadline() const noexcept {
@@ -84,17 +76,19 @@ FastPathSetup::State FastPathSetup::Advance(Clock::time_point now) {
       std::chrono::duration_cast<std::chrono::milliseconds>(Deadline() - began_).count();
   if (is_root()) {
     const std::string missing = DescribeMissing();
-    Fail(0, absl::StrCat("no connection came from ", missing, " within ", patience, " ms"));
+    Fail(absl::StrCat("no connection came from ", missing, " within ", patience, " ms"));
   } else {
-    Fail(0, absl::StrCat("at ", plan_.root_address,
-                         greeted_ ? " it did not open the fast path" : " it does not answer",
-                         " within ", patience, " ms"));
+    FailFor(0, absl::StrCat("at ", plan_.root_address,
+                            greeted_ ? " it did not open the fast path" : " it does not answer",
+                            " within ", patience, " ms"));
   }
   return state_;
 }
 
 absl::Status FastPathSetup::AddArrival(FastPathListener::Arrival& arrival) {
-  if (!IsToken(plan_.token, arrival.hello.token)) {
+  const absl::string_view shown(reinterpret_cast<const char*>(arrival.hello.token),
+                                kFastPathTokenBytes);
+  if (!EqualInConstantTime(shown, plan_.token)) {
     return absl::UnauthenticatedError("it does not know the job's token");
   }
   const std::uint32_t node = arrival.hello.node_index;
@@ -126,7 +120,7 @@ void FastPathSetup::CheckGathered() {
   for (std::uint32_t node = 1; node < connections_.size(); ++node) {
     if (!connections_[node].valid()) continue;
     if (absl::Status status = CheckSilent(connections_[node].get()); !status.ok()) {
-      Fail(node, status.message());
+      FailFor(node, status.message());
       return;
     }
   }
@@ -139,7 +133,7 @@ void FastPathSetup::OpenAll() {
             SendWhole(connections_[node].get(), std::as_bytes(std::span(&kOpen, 1)));
         !status.ok()) {
       // Those that have heard it find their connections closed.
-      Fail(node, status.message());
+      FailFor(node, status.message());
       return;
     }
   }
@@ -151,7 +145,7 @@ void FastPathSetup::Connect() {
   pollfd writable{fd, POLLOUT, 0};
   if (::poll(&writable, 1, 0) <= 0) return;
   if (absl::Status status = OutcomeOfConnecting(fd); !status.ok()) {
-    Fail(0, absl::StrCat("at ", plan_.root_address, ", ", status.message()));
+    FailFor(0, absl::StrCat("at ", plan_.root_address, ", ", status.message()));
     return;
   }
   FastPathHello hello{};
@@ -161,7 +155,7 @@ void FastPathSetup::Connect() {
   hello.node_index = plan_.self;
   std::memcpy(hello.token, plan_.token.data(), std::min(plan_.token.size(), kFastPathTokenBytes));
   if (absl::Status status = SendWhole(fd, std::as_bytes(std::span(&hello, 1))); !status.ok()) {
-    Fail(0, status.message());
+    FailFor(0, status.message());
     return;
   }
   greeted_ = true;
@@ -172,12 +166,12 @@ void FastPathSetup::AwaitOpen() {
   const absl::Status status =
       ReceiveSome(connections_[0].get(), std::as_writable_bytes(std::span(&open_, 1)), filled_);
   if (!status.ok()) {
-    Fail(0, absl::StrCat(status.message(), " before it opened the fast path"));
+    FailFor(0, absl::StrCat(status.message(), " before it opened the fast path"));
     return;
   }
   if (filled_ < sizeof(open_)) return;
   if (open_.magic != kFastPathMessageMagic || open_.version != kFastPathWireVersion) {
-    Fail(0, "it answered with what makes no sense");
+    FailFor(0, "it answered with what makes no sense");
     return;
   }
   state_ = State::kOpen;

@@ -67,7 +67,9 @@ class FastPathSetup {
   void OpenAll();
   void Connect();
   void AwaitOpen();
-  void Fail(std::uint32_t node, absl::string_view what);
+  void Fail(absl::string_view why);
+  // The same, because of that node.
+  void FailFor(std::uint32_t node, absl::string_view what);
   void CloseAll();
   std::string DescribeMissing() const;
 

@@ -115,11 +115,11 @@ std::vector<FastPathWait> FastPathWatch::Waiting(Clock::time_point before,
   return waiting;
 }
 
-std::vector<int> FastPathWatch::Holders(Clock::time_point now) const {
+std::vector<int> FastPathWatch::Holders() const {
   std::vector<int> members;
   for (const Holder& holder : {driver_, lock_}) {
     if (holder.who == kFastPathNobody || holder.who > view_.member_count()) continue;
-    if (now - holder.since < kStandstill) continue;
+    if (last_look_ - holder.since < kStandstill) continue;
     const int member = static_cast<int>(holder.who) - 1;
     if (std::find(members.begin(), members.end(), member) == members.end()) {
       members.push_back(member);

@@ -58,9 +58,9 @@ class FastPathWatch {
   bool late() const noexcept { return late_; }
   // What members have been in since `before` or longer.
   std::vector<FastPathWait> Waiting(Clock::time_point before, Clock::time_point now) const;
-  // Members who hold what all others need, the driver's role or the lock, and have not moved for a second: stopped,
-  // as a rule.
-  std::vector<int> Holders(Clock::time_point now) const;
+  // Members who hold what all others need, the driver's role or the lock, and had not moved for a second when Look came
+  // last: stopped, as a rule.
+  std::vector<int> Holders() const;
 
   // Why it is no longer used, once that has been so for a second: then a better cause would have come.
   std::optional<FastPathBreak> Broken(Clock::time_point now) const;

@@ -40,7 +40,7 @@ std::vector<int> JobCommunicator::MembersWithout(const std::string& tensor) cons
   for (const WaitingSubmission& wait : on_fast_path) std::erase(absent, wait.member);
   if (on_fast_path.empty()) return absent;
   // They wait for one who has submitted it, but holds what they need.
-  for (const int holder : fast_path_->Holders(Clock::now())) {
+  for (const int holder : fast_path_->Holders()) {
     if (std::find(absent.begin(), absent.end(), holder) == absent.end()) absent.push_back(holder);
   }
   std::sort(absent.begin(), absent.end());
@@ -158,12 +158,13 @@ std::vector<WaitingSubmission> JobCommunicator::Waiting(Clock::time_point before
 void JobCommunicator::AddFastPathWaits(Clock::time_point before,
                                        std::vector<WaitingSubmission>& waiting) const {
   if (fast_path_ == nullptr || failed()) return;
-  const Clock::time_point now = Clock::now();
-  const std::vector<int> holders = fast_path_->Holders(now);
-  for (const FastPathWait& wait : fast_path_->Waiting(before, now)) {
+  const std::vector<int> holders = fast_path_->Holders();
+  for (const FastPathWait& wait : fast_path_->Waiting(before, Clock::now())) {
     const Registration* const registration =
         members_[static_cast<std::size_t>(wait.member)]->FindRegistration(wait.registration);
-    if (registration == nullptr) continue;
+    // A holder waits for nobody, and others for it.
+    const bool holds = std::find(holders.begin(), holders.end(), wait.member) != holders.end();
+    if (registration == nullptr || holds) continue;
     WaitingSubmission& entry = waiting.emplace_back();
     entry.member = wait.member;
     entry.name = registration->name;
@@ -171,7 +172,6 @@ void JobCommunicator::AddFastPathWaits(Clock::time_point before,
     entry.since = wait.since;
     entry.state = TensorState::kRunning;
     entry.absent_members = holders;
-    std::erase(entry.absent_members, wait.member);
   }
 }
 

@@ -25,7 +25,7 @@ struct MemberRank {
 struct MemberNode {
   std::string name;
   std::string transport_address;
-  std::vector<MemberRank> ranks;  // by local rank
+  std::vector<MemberRank> ranks;       // by local rank
   std::string fast_path_address = {};  // empty: it has no part in a fast path
 };
 

@@ -54,7 +54,8 @@ TEST_CASE("FastPathListener: a hello may come in pieces") {
   }));
 }
 
-TEST_CASE("FastPathListener: hangs up on what is no ringd, or another version's, or says too much") {
+TEST_CASE(
+    "FastPathListener: hangs up on what is no ringd, or another version's, or says too much") {
   const auto listener = OpenListener();
   FastPathHello hello = HelloOf(1);
   bool says_more = false;

@@ -81,7 +81,7 @@ TEST_CASE("FastPathSetup: one that does not come is named, and all do without") 
   }
   CHECK(nodes.Setup(0).Advance(began + FastPathSetup::kPatience / 2) == State::kPending);
   CHECK(nodes.Setup(0).Advance(nodes.Setup(0).Deadline()) == State::kFailed);
-  CHECK_THAT(FailureOf(nodes, 0), Contains("no connection came from node-2 within 1000 ms"));
+  CHECK(FailureOf(nodes, 0) == "no connection came from node-2 within 1000 ms");
   // The other one sees that it was closed, before its own time is over.
   CHECK(Within([&] { return nodes.Setup(1).Advance(began) == State::kFailed; }));
   CHECK_THAT(FailureOf(nodes, 1), Contains("node-0: it closed the connection"));

@@ -90,8 +90,8 @@ class OpeningNodes {
   }
   void Begin(std::uint32_t node, Clock::time_point now = Clock::now()) { Begin(PlanOf(node), now); }
   void Begin(const FastPathPlan& plan, Clock::time_point now = Clock::now()) {
-    setups_[plan.self] = std::make_unique<FastPathSetup>(plan, listeners_[plan.self].get(),
-                                                         LogFields{}, now);
+    setups_[plan.self] =
+        std::make_unique<FastPathSetup>(plan, listeners_[plan.self].get(), LogFields{}, now);
   }
   void Advance(Clock::time_point now = Clock::now()) {
     for (const auto& listener : listeners_) listener->Advance(now);

@@ -1,0 +1,111 @@
+// A rank as ringd sees it, and the rank's own end: its lifeline, and the fast path that it was handed.
+#ifndef RINGD_TESTS_DAEMON_FAST_PATH_ATTACHED_RANK_H_
+#define RINGD_TESTS_DAEMON_FAST_PATH_ATTACHED_RANK_H_
+
+#include <sys/socket.h>
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "daemon/attach/session_factory.h"
+#include "daemon/sessions/session.h"
+#include "proto/attach/handshake.h"
+#include "proto/base/clock.h"
+#include "proto/base/memory_mapping.h"
+#include "proto/base/unix_socket.h"
+#include "proto/fast_path/fast_path_exchange.h"
+
+namespace ringd {
+
+struct AttachedRank {
+  AttachedRank() {
+    auto ends = UnixSocketPair();
+    REQUIRE(ends.ok());
+    own_end = std::move(ends->first);
+    PeerCredentials self;
+    self.pid = 1;
+    auto made = MakeSession(SessionId(1), {1 << 20, 16}, self, ends->second.get());
+    REQUIRE(made.ok());
+    made->resources->lifeline = std::move(ends->second);
+    session = std::make_shared<Session>(std::move(made->resources));
+  }
+
+  // True if there is a notice that was not read.
+  bool WasSentAnything() const {
+    char byte = 0;
+    return ::recv(own_end.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
+  }
+
+  // The next notice, which must be of this kind, and its descriptor.
+  template <typename Notice>
+  Notice Receive(NoticeKind kind, UniqueFd& fd) {
+    struct {
+      NoticeHeader header;
+      Notice notice;
+    } frame{};
+    auto fds = ReceiveWithFds(own_end.get(), std::as_writable_bytes(std::span(&frame, 1)),
+                              Clock::now() + std::chrono::seconds(10));
+    REQUIRE(fds.ok());
+    REQUIRE(fds->size() == 1);
+    CHECK(frame.header.kind == static_cast<std::uint32_t>(kind));
+    CHECK(frame.header.text_length == sizeof(Notice));
+    fd = std::move(fds->front());
+    return frame.notice;
+  }
+
+  // Takes over what it was sent, as the client does. Its place among the node's members.
+  std::uint32_t Attach(std::uint32_t node_count, std::uint32_t connection_count) {
+    UniqueFd fd;
+    const auto notice = Receive<FastPathNotice>(NoticeKind::kFastPath, fd);
+    auto mapped = MemoryMapping::MapSealed(fd.get(), notice.segment_bytes);
+    REQUIRE(mapped.ok());
+    segment = *std::move(mapped);
+    auto viewed = ViewFastPathSegment(segment.data(), segment.size());
+    REQUIRE(viewed.ok());
+    view = *viewed;
+    member = notice.member;
+    std::vector<UniqueFd> connections(node_count);
+    for (std::uint32_t i = 0; i < connection_count; ++i) {
+      UniqueFd connection;
+      const auto whose =
+          Receive<FastPathConnectionNotice>(NoticeKind::kFastPathConnection, connection);
+      REQUIRE(whose.node < node_count);
+      CHECK_FALSE(connections[whose.node].valid());
+      connections[whose.node] = std::move(connection);
+    }
+    auto made = FastPathExchange::Create(view, member, std::move(connections));
+    REQUIRE(made.ok());
+    exchange = *std::move(made);
+    return member;
+  }
+
+  // Brings a float, 1, of the tensor registered under this number.
+  FastPathOutcome Contribute(const FastPathKey& key, std::uint32_t registration,
+                             std::uint32_t& cell) {
+    static constexpr float kOne = 1;
+    FastPathContribution contribution;
+    contribution.key = key;
+    contribution.data_type = DataType::kFloat32;
+    contribution.source = &kOne;
+    contribution.element_count = 1;
+    FastPathMember& words = view.Member(member);
+    words.since_ns = MonotonicNanos();
+    words.registration = registration + 1;
+    return exchange->Contribute(contribution, cell);
+  }
+
+  UniqueFd own_end;
+  std::shared_ptr<Session> session;
+  MemoryMapping segment;
+  FastPathView view;
+  std::uint32_t member = 0;
+  std::unique_ptr<FastPathExchange> exchange;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_TESTS_DAEMON_FAST_PATH_ATTACHED_RANK_H_
