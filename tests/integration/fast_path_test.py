@@ -66,29 +66,29 @@ def test_ranks_add_small_numbers_themselves(cluster: Cluster, layout: list[int])
     # Whether three nodes find it worth while is measured; here it shall not depend on that.
     cluster.start_nodes(len(layout), flat_all_reduce_bytes="8KiB")
     for fast_path in run(cluster, layout):
-        assert fast_path["state"] == "open", fast_path
+        assert fast_path.get("open"), fast_path
         # On a busy machine a rank may be so late that the others don't wait for it there.
-        assert int(fast_path["completed"]) >= STEPS * 3 // 4
-        assert int(fast_path["completed"]) + int(fast_path["given_up"]) <= STEPS
+        assert int(fast_path.get("completed", 0)) >= STEPS * 3 // 4
+        assert int(fast_path.get("completed", 0)) + int(fast_path.get("given_up", 0)) <= STEPS
 
 
 def test_what_is_too_large_goes_through_ringd(cluster: Cluster) -> None:
     cluster.start_nodes(2)
     for fast_path in run(cluster, [1, 1], steps=5, count=5000):
-        assert fast_path["state"] == "open"
-        assert int(fast_path["completed"]) == 0
+        assert fast_path.get("open")
+        assert int(fast_path.get("completed", 0)) == 0
 
 
 def test_ranks_may_differ_in_the_way_they_take(cluster: Cluster) -> None:
     cluster.start_nodes(2)
     for fast_path in run(cluster, [2, 1], steps=30, mix=0.3):
-        assert int(fast_path["given_up"]) > 0
+        assert int(fast_path.get("given_up", 0)) > 0
 
 
 def test_a_node_may_be_told_to_do_without(cluster: Cluster) -> None:
     cluster.start_nodes(1)
     cluster.start_nodes(1, fast_path="false")
     for fast_path in run(cluster, [1, 1], steps=5):
-        assert fast_path["state"] != "open"
-        assert "node1" in fast_path["reason"]
+        assert not fast_path.get("open")
+        assert "node1" in fast_path["why_not"]
         assert int(fast_path.get("completed", 0)) == 0
