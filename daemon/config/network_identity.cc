@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/config/host_port.h"
@@ -138,31 +139,33 @@ absl::Status ResolveNetwork(Config& config) {
 absl::StatusOr<std::string> FindFastPathHost(const Config& config) {
   const absl::StatusOr<HostPort> peer = ParseHostPort(config.peer_address);
   if (!peer.ok()) return peer.status();
-  const std::vector<std::string> advertised = ResolveHost(config.advertised_host);
+  std::vector<std::string> candidates;
+  if (!config.data_interfaces.empty()) {
+    const absl::StatusOr<std::vector<InterfaceAddress>> addresses = ListAddresses();
+    if (!addresses.ok()) return addresses.status();
+    for (const InterfaceAddress& entry : *addresses) {
+      if (entry.interface == config.data_interfaces.front()) candidates.push_back(entry.address);
+    }
+  } else {
+    candidates = ResolveHost(config.advertised_host);
+  }
   // One with a zone ("fe80::1%eth0") means nothing elsewhere.
-  const auto fits = [&](const std::string& address) {
-    return address.find('%') == std::string::npos &&
-           (IsLoopback(peer->host) || !IsLoopback(address));
-  };
-  if (config.data_interfaces.empty()) {
-    const auto found = std::find_if(advertised.begin(), advertised.end(), fits);
-    if (found != advertised.end()) return *found;
-    return absl::NotFoundError(absl::StrCat("advertised_host '", config.advertised_host,
-                                            "' stands for no address that other nodes can reach"));
+  std::erase_if(candidates, [&](const std::string& address) {
+    return absl::StrContains(address, '%') || (IsLoopback(address) && !IsLoopback(peer->host));
+  });
+  if (candidates.size() > 1 && !config.data_interfaces.empty()) {
+    // Of several addresses of the interface, the one by which other nodes know this one.
+    const std::vector<std::string> advertised = ResolveHost(config.advertised_host);
+    const auto known = std::find_first_of(candidates.begin(), candidates.end(), advertised.begin(),
+                                          advertised.end());
+    if (known != candidates.end()) return *known;
   }
-  const absl::StatusOr<std::vector<InterfaceAddress>> addresses = ListAddresses();
-  if (!addresses.ok()) return addresses.status();
-  const std::string& interface = config.data_interfaces.front();
-  std::string chosen;
-  for (const InterfaceAddress& entry : *addresses) {
-    if (entry.interface != interface || !fits(entry.address)) continue;
-    const bool is_advertised =
-        std::find(advertised.begin(), advertised.end(), entry.address) != advertised.end();
-    if (chosen.empty() || is_advertised) chosen = entry.address;
-  }
-  if (!chosen.empty()) return chosen;
+  if (!candidates.empty()) return candidates.front();
   return absl::NotFoundError(
-      absl::StrCat("interface ", interface, " has no address that other nodes can reach"));
+      absl::StrCat(config.data_interfaces.empty()
+                       ? absl::StrCat("advertised_host '", config.advertised_host, "' stands for")
+                       : absl::StrCat("interface ", config.data_interfaces.front(), " has"),
+                   " no address that other nodes can reach"));
 }
 
 }  // namespace ringd

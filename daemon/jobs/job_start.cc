@@ -135,7 +135,11 @@ std::size_t Job::AdvanceFastPath(Clock::time_point now) {
     status = communicator_->OpenFastPath(fast_path_setup_->TakeConnections());
   }
   fast_path_setup_.reset();
-  if (!status.ok()) {
+  if (status.ok()) {
+    LogDebug(absl::StrCat("the fast path is open, for tensors of up to ",
+                          communicator_->fast_path()->limit_bytes(), " bytes"),
+             Fields());
+  } else {
     no_fast_path_ = std::string(status.message());
     LogWarning(absl::StrCat("the job does without a fast path: ", status.message()), Fields());
   }

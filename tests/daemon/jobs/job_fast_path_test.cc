@@ -215,7 +215,8 @@ struct OpenNodes : Nodes {
         loss.name = "loss";
         loss.bytes = 4;
         REQUIRE(node.job->Register(*rank.session, loss).ok());
-        CHECK(rank.session->Register(std::move(loss)).value() == 0);
+        const RegistrationId number = rank.session->Register(std::move(loss));
+        CHECK(number == RegistrationId(0));
       }
     }
   }
