@@ -83,6 +83,16 @@ std::string RingText(const v1::Communicator& communicator) {
                       more > 0 ? absl::StrCat(" > ", more, " more") : "", " > ", names.front());
 }
 
+std::string FastPathText(const v1::FastPath& path) {
+  std::string text = path.open() ? absl::StrCat("up to ", HumanBytes(static_cast<double>(
+                                                              path.limit_bytes())))
+                                 : absl::StrCat("none: ", OrDash(path.why_not()));
+  if (path.limit_bytes() == 0) return text;
+  absl::StrAppend(&text, "; ", Count(path.completed(), "operation", "operations"), ", ",
+                  path.given_up(), " given up");
+  return text;
+}
+
 std::string RenderCommunicator(const v1::Communicator& communicator, bool colours) {
   std::string out = absl::StrCat(
       Paint(absl::StrCat("job ", communicator.job_id(), ", ", communicator.name()), Colour::kBold,
@@ -117,6 +127,9 @@ std::string RenderCommunicator(const v1::Communicator& communicator, bool colour
       Line("schedule", LearnedText(communicator)));
   if (!communicator.ordinary_memory().empty()) {
     absl::StrAppend(&out, Line("outside arena", communicator.ordinary_memory()));
+  }
+  if (communicator.has_fast_path()) {
+    absl::StrAppend(&out, Line("fast path", FastPathText(communicator.fast_path())));
   }
   if (!communicator.ring().empty()) {
     absl::StrAppend(&out, Line("ring", RingText(communicator)));

@@ -83,6 +83,9 @@ struct Config {
   std::uint64_t small_all_reduce_bytes = kAutoBytes;
   std::uint64_t small_broadcast_bytes = std::uint64_t{32} << 10;
 
+  // Ranks of a job over several nodes carry small operations out between themselves (daemon/fast_path).
+  bool fast_path = true;
+
   // ---- what ringd writes ----
   std::string log_level = "info";
   std::string log_format = "text";

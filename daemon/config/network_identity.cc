@@ -135,4 +135,34 @@ absl::Status ResolveNetwork(Config& config) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> FindFastPathHost(const Config& config) {
+  const absl::StatusOr<HostPort> peer = ParseHostPort(config.peer_address);
+  if (!peer.ok()) return peer.status();
+  const std::vector<std::string> advertised = ResolveHost(config.advertised_host);
+  // One with a zone ("fe80::1%eth0") means nothing elsewhere.
+  const auto fits = [&](const std::string& address) {
+    return address.find('%') == std::string::npos &&
+           (IsLoopback(peer->host) || !IsLoopback(address));
+  };
+  if (config.data_interfaces.empty()) {
+    const auto found = std::find_if(advertised.begin(), advertised.end(), fits);
+    if (found != advertised.end()) return *found;
+    return absl::NotFoundError(absl::StrCat("advertised_host '", config.advertised_host,
+                                            "' stands for no address that other nodes can reach"));
+  }
+  const absl::StatusOr<std::vector<InterfaceAddress>> addresses = ListAddresses();
+  if (!addresses.ok()) return addresses.status();
+  const std::string& interface = config.data_interfaces.front();
+  std::string chosen;
+  for (const InterfaceAddress& entry : *addresses) {
+    if (entry.interface != interface || !fits(entry.address)) continue;
+    const bool is_advertised =
+        std::find(advertised.begin(), advertised.end(), entry.address) != advertised.end();
+    if (chosen.empty() || is_advertised) chosen = entry.address;
+  }
+  if (!chosen.empty()) return chosen;
+  return absl::NotFoundError(
+      absl::StrCat("interface ", interface, " has no address that other nodes can reach"));
+}
+
 }  // namespace ringd

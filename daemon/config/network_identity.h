@@ -2,7 +2,10 @@
 #ifndef RINGD_DAEMON_CONFIG_NETWORK_IDENTITY_H_
 #define RINGD_DAEMON_CONFIG_NETWORK_IDENTITY_H_
 
+#include <string>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "daemon/config/config.h"
 
 namespace ringd {
@@ -13,6 +16,11 @@ namespace ringd {
 //   kNotFound: peer_interface or one of data_interfaces does not exist or has no address; the message
 //   lists the interfaces there are.
 absl::Status ResolveNetwork(Config& config);
+
+// The numeric address on which other nodes reach this one's fast path: that of the first of data_interfaces, or
+// if there is none, what advertised_host stands for. `config` is complete (ResolveNetwork). May ask a name server.
+//   kNotFound: there is none that other nodes could reach.
+absl::StatusOr<std::string> FindFastPathHost(const Config& config);
 
 }  // namespace ringd
 

@@ -27,10 +27,12 @@ int ReducerThreads(const Config& config) {
 
 }  // namespace
 
-Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport, PeerNetwork* network)
+Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport,
+               std::unique_ptr<FastPathListener> fast_path, PeerNetwork* network)
     : options_(std::move(options)),
       started_(Clock::now()),
       transport_(std::move(transport)),
+      fast_path_(std::move(fast_path)),
       network_(network),
       reducers_(transport_ == nullptr ? 0 : ReducerThreads(options_.config)),
       plans_(options_.config.state_dir),
@@ -38,6 +40,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport, Peer
   events_.Add(commands_.event_fd(), EventKind::kCommands);
   if (transport_ != nullptr) events_.Add(transport_->event_fd(), EventKind::kTransport);
   events_.Add(reducers_.event_fd(), EventKind::kReducers);
+  if (fast_path_ != nullptr) events_.Add(fast_path_->event_fd(), EventKind::kFastPath);
   network_->SetEvents(this);
 }
 
@@ -118,6 +121,7 @@ std::size_t Engine::Turn(Clock::time_point now) {
   work += PollSessions(now);
   // Also without jobs: messages for one that is being formed, and connections that end, make it wake us.
   if (transport_ != nullptr) work += transport_->Progress();
+  if (std::exchange(fast_path_stirred_, false)) fast_path_->Advance(now);
   for (const auto& job : jobs_) work += job->Advance(now);
   for (const auto& coordinator : coordinators_) coordinator->Advance(now);
   if (links_->Deliver(now)) ++work;
@@ -144,6 +148,7 @@ void Engine::Sleep(Clock::time_point now) {
       until = std::min(until, std::max(*tick, now + std::chrono::milliseconds(1)));
     }
   }
+  if (fast_path_ != nullptr && fast_path_->NeedsTicks()) until = std::min(until, next_tick_);
   if (!links_->strangers().empty()) until = std::min(until, next_tick_);
   for (const auto& coordinator : coordinators_) {
     if (coordinator->NeedsTicks()) until = std::min(until, next_tick_);
@@ -168,6 +173,9 @@ void Engine::HandleEvents(std::chrono::milliseconds timeout) {
       case EventKind::kReducers:
         reducers_.DrainEventFd();  // Turn() asks again for what was not ready.
         break;
+      case EventKind::kFastPath:
+        fast_path_stirred_ = true;
+        break;
       case EventKind::kDoorbell:
         if (found != sessions_.end()) found->second.session->DrainEventFd();
         break;
@@ -183,6 +191,7 @@ void Engine::HandleEvents(std::chrono::milliseconds timeout) {
 
 void Engine::TickAll(Clock::time_point now) {
   next_tick_ = now + kTickInterval;
+  if (fast_path_ != nullptr && fast_path_->NeedsTicks()) fast_path_->Advance(now);
   for (const auto& job : jobs_) job->Tick(now);
   DropOldStrangers(now);
   links_->Deliver(now);  // What a job that is about to be swept has said last.

@@ -23,6 +23,7 @@
 #include "daemon/engine/event_poll.h"
 #include "daemon/engine/link_switch.h"
 #include "daemon/execution/reducer_pool.h"
+#include "daemon/fast_path/fast_path_listener.h"
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/job_coordinator.h"
 #include "daemon/jobs/plan_store.h"
@@ -46,7 +47,9 @@ struct EngineOptions {
 class Engine final : public EngineControl, private PeerEvents {
  public:
   // `transport` may be null: then jobs must have all their ranks on this node.
-  Engine(EngineOptions options, std::unique_ptr<Transport> transport, PeerNetwork* network);
+  // `fast_path` may be null: then no job has one.
+  Engine(EngineOptions options, std::unique_ptr<Transport> transport,
+         std::unique_ptr<FastPathListener> fast_path, PeerNetwork* network);
   ~Engine() override;
 
   void Start();
@@ -125,6 +128,8 @@ class Engine final : public EngineControl, private PeerEvents {
   EngineOptions options_;
   Clock::time_point started_;
   std::unique_ptr<Transport> transport_;
+  std::unique_ptr<FastPathListener> fast_path_;  // before the jobs that use it
+  bool fast_path_stirred_ = false;
   PeerNetwork* network_;
   CommandQueue commands_;
   EventPoll events_;

@@ -130,6 +130,7 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_poin
       OrDefault(request.operation_timeout_ms(), options_.config.operation_timeout);
   options.fusion_threshold_bytes = request.fusion_threshold_bytes();
   options.weight = JobWeightOrDefault(request.weight());
+  options.fast_path = transport_ == nullptr ? nullptr : fast_path_.get();
   options.reducers = reducers_.thread_count() > 0 ? &reducers_ : nullptr;
   const bool coordinates_here = request.size() == request.local_size() ||
                                 options.rendezvous.empty() ||
@@ -177,6 +178,7 @@ JobCoordinator* Engine::OpenCoordinator(const Job::Options& job) {
   options.communicator = job.communicator;
   const std::string random = RandomBytes(sizeof(options.wire_id));
   std::copy_n(random.data(), sizeof(options.wire_id), reinterpret_cast<char*>(&options.wire_id));
+  if (fast_path_ != nullptr) options.fast_path_token = RandomBytes(kFastPathTokenBytes);
   if (generations_.size() > kMaxGenerations) generations_.clear();
   options.generation = generations_[options.job_id]++;
   options.start_timeout = job.start_timeout;

@@ -46,7 +46,8 @@ void Engine::HandleStranger(StreamId stream, Clock::time_point now) {
   }
   const v1::Hello& hello = first.hello();
   if (hello.node_name().size() > kMaxNameBytes || hello.job_id().size() > kMaxNameBytes ||
-      hello.daemon_version().size() > kMaxNameBytes) {
+      hello.daemon_version().size() > kMaxNameBytes ||
+      hello.fast_path_address().size() > kMaxNameBytes) {
     links_->TurnAway(stream, absl::InvalidArgumentError("a name in the Hello is too long"));
     return;
   }

@@ -142,6 +142,7 @@ void Job::SendHello(const std::string& nonce) {
       std::chrono::duration_cast<std::chrono::milliseconds>(options_.start_timeout).count()));
   hello.set_fusion_threshold_bytes(options_.fusion_threshold_bytes);
   hello.set_weight(options_.weight);
+  if (options_.fast_path != nullptr) hello.set_fast_path_address(options_.fast_path->address());
   if (!nonce.empty()) {
     hello.set_proof(ComputeJobProof(options_.secret, nonce, options_.job_id, options_.node_name));
   }
@@ -179,7 +180,7 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
       OnProbe(message);
       return;
     case v1::CoordinatorMessage::kMembership:
-      OnMembership(message.membership());
+      OnMembership(message.membership(), now);
       return;
     case v1::CoordinatorMessage::kFailure: {
       const auto code = static_cast<absl::StatusCode>(message.failure().code());
@@ -218,100 +219,6 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
   }
 }
 
-bool Job::ListsOurRanks(const Membership& membership) const {
-  const auto& ranks = membership.nodes[static_cast<std::size_t>(membership.self.value())].ranks;
-  if (membership.size() != options_.size || ranks.size() != members_.size()) return false;
-  return std::equal(ranks.begin(), ranks.end(), members_.begin(),
-                    [](const MemberRank& listed, const auto& ours) {
-                      return listed.rank == ours.second.rank && listed.local_rank == ours.first &&
-                             ours.second.session != nullptr;
-                    });
-}
-
-void Job::OnMembership(const v1::Membership& message) {
-  if (state_ != State::kJoining) return;
-  absl::StatusOr<Membership> checked = FromProto(message);
-  if (checked.ok() && !ListsOurRanks(*checked)) {
-    checked = absl::InvalidArgumentError(
-        absl::StrCat("the coordinator at ", options_.rendezvous,
-                     " sent a membership that does not list the ranks of ", options_.node_name));
-  }
-  if (!checked.ok()) {
-    Fail(checked.status());
-    return;
-  }
-  EndProbe();
-  membership_ = std::make_shared<const Membership>(*std::move(checked));
-  JobCommunicator::Way way;
-  std::vector<std::shared_ptr<Session>> sessions;
-  for (const auto& [local_rank, member] : members_) sessions.push_back(member.session);
-  if (membership_->node_count() > 1) {
-    CommunicatorSpec spec;
-    spec.wire_id = membership_->wire_id;
-    spec.self = membership_->self;
-    spec.algorithms = membership_->algorithms;
-    spec.weight = options_.weight;
-    for (const MemberNode& node : membership_->nodes) {
-      spec.addresses.push_back(node.transport_address);
-      spec.node_names.push_back(node.name);
-    }
-    auto created = transport_ == nullptr
-                       ? absl::StatusOr<std::unique_ptr<Communicator>>(
-                             absl::FailedPreconditionError("this ringd has no network backend"))
-                       : transport_->CreateCommunicator(spec);
-    if (!created.ok()) {
-      Fail(absl::Status(created.status().code(), absl::StrCat("ringd on ", options_.node_name, ": ",
-                                                              created.status().message())));
-      return;
-    }
-    way.wire = *std::move(created);
-  } else {
-    std::vector<std::int32_t> ranks;
-    for (const auto& [local_rank, member] : members_) ranks.push_back(member.rank.value());
-    auto created = LocalGroup::Create(options_.job_id, ranks, sessions);
-    if (!created.ok()) {
-      Fail(absl::Status(created.status().code(), absl::StrCat("ringd on ", options_.node_name, ": ",
-                                                              created.status().message())));
-      return;
-    }
-    way.local = *std::move(created);
-  }
-  JobCommunicator::Options options;
-  options.id = options_.communicator;
-  options.job_id = options_.job_id;
-  options.reducers = options_.reducers;
-  options.scheduler.first_rank =
-      membership_->nodes[static_cast<std::size_t>(membership_->self.value())].ranks.front().rank;
-  communicator_ = std::make_unique<JobCommunicator>(
-      std::move(options), membership_, std::move(sessions), std::move(way), link_.get());
-  state_ = State::kRunning;
-  LogInfo(absl::StrCat("all ", options_.size, " ranks have joined, on ", membership_->node_count(),
-                       membership_->node_count() == 1 ? " node" : " nodes"),
-          Fields());
-  AnswerJoins(absl::OkStatus());
-}
-
-void Job::AnswerJoins(const absl::Status& status) {
-  for (auto& [local_rank, member] : members_) {
-    if (!member.done) continue;
-    v1::JoinReply reply;
-    if (status.ok()) {
-      reply.set_communicator(options_.communicator.value());
-      reply.set_generation(membership_->generation);
-      reply.set_node_count(membership_->node_count());
-      reply.set_node_index(membership_->self.value());
-      reply.set_cross_rank(membership_->CrossRank(local_rank));
-      reply.set_cross_size(membership_->CrossSize(local_rank));
-      reply.set_node_name(options_.node_name);
-      reply.set_daemon_version(options_.daemon_version);
-      reply.set_homogeneous(membership_->Homogeneous());
-      reply.set_combines_locally(communicator_->CombinesLocally());
-    }
-    const JoinCallback done = std::exchange(member.done, nullptr);
-    done(status, reply);
-  }
-}
-
 absl::Status Job::Register(const Session& session, Registration& registration) {
   if (state_ == State::kFailed) return failure_;
   if (Find(session) == nullptr || communicator_ == nullptr) {
@@ -341,7 +248,7 @@ void Job::Submit(const Session& session, const CheckedSubmission& submission,
 }
 
 std::size_t Job::Advance(Clock::time_point now) {
-  const std::size_t probed = AdvanceProbe();
+  const std::size_t probed = AdvanceProbe() + AdvanceFastPath(now);
   if (communicator_ == nullptr) return probed;
   absl::StatusOr<std::size_t> advanced = communicator_->Advance(now);
   if (!advanced.ok()) {
@@ -375,6 +282,7 @@ void Job::FailLocally(const absl::Status& cause) {
   state_ = State::kFailed;
   failure_ = cause;
   LogError(absl::StrCat("job failed: ", cause.message()), Fields());
+  fast_path_setup_.reset();
   AnswerJoins(cause);
   EndProbe();
   if (communicator_ != nullptr) communicator_->Fail(cause);

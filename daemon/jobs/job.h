@@ -13,7 +13,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "backends/backend.h"
+#include "daemon/fast_path/fast_path_listener.h"
+#include "daemon/fast_path/fast_path_setup.h"
 #include "daemon/jobs/coordinator_link.h"
 #include "daemon/jobs/job_communicator.h"
 #include "daemon/jobs/membership.h"
@@ -58,6 +61,8 @@ class Job {
     std::uint64_t fusion_threshold_bytes = 0;      // that the ranks ask for; 0: none
     std::uint32_t weight = kMinJobWeight;
     Reducers* reducers = nullptr;  // null: there are none; else must outlive the job
+    // Null: this node takes no part in a fast path; else must outlive the job.
+    FastPathListener* fast_path = nullptr;
   };
   enum class State { kJoining, kRunning, kFailed };
 
@@ -144,7 +149,13 @@ class Job {
   void SendHello(const std::string& nonce);
   void SendJoined(const Member& member);
   bool ListsOurRanks(const Membership& membership) const;
-  void OnMembership(const v1::Membership& message);
+  void OnMembership(const v1::Membership& message, Clock::time_point now);
+  absl::StatusOr<JobCommunicator::Way> MakeWay(
+      std::span<const std::shared_ptr<Session>> sessions) const;
+  void BeginFastPath(Clock::time_point now);
+  std::size_t AdvanceFastPath(Clock::time_point now);
+  void LookAtFastPath(Clock::time_point now);
+  std::string DescribeBreak(const FastPathBreak& broken) const;
   void OnProbe(const v1::CoordinatorMessage& asked);
   void BeginProbe(const v1::CoordinatorMessage& asked);
   std::size_t AdvanceProbe();
@@ -162,6 +173,7 @@ class Job {
   void DropCommunicator(Clock::time_point now);
   void DescribeMembers(v1::Communicator* out) const;
   void DescribeRing(v1::Communicator* out) const;
+  void DescribeFastPath(v1::FastPath* out) const;
 
   Options options_;
   Transport* transport_;
@@ -178,6 +190,9 @@ class Job {
   std::optional<v1::CoordinatorMessage> next_probe_;  // asked for meanwhile
   std::shared_ptr<const Membership> membership_;
   std::unique_ptr<JobCommunicator> communicator_;
+  std::unique_ptr<FastPathSetup> fast_path_setup_;  // joins are answered when it has ended
+  std::string no_fast_path_;                        // why there is none
+  bool fast_path_end_told_ = false;
   v1::Communicator last_description_;  // of communicator_, once it has been dropped
 
   // Ranks that left, here or elsewhere, and when we heard: what waits for them can't end well.

@@ -14,6 +14,9 @@ namespace {
 // something waits.
 constexpr auto kLocalLookInterval = std::chrono::milliseconds(100);
 
+// Rates need no more; looking at what ranks count takes cache lines from them.
+constexpr auto kSampleInterval = std::chrono::milliseconds(250);
+
 // Everything by which two metas differ, as a key.
 std::string MetaKey(const TensorMeta& meta) {
   std::string key = absl::StrCat(static_cast<int>(meta.kind), ",", static_cast<int>(meta.dtype),
@@ -69,11 +72,24 @@ absl::Status JobCommunicator::Number(Registration& registration) {
 
 std::optional<Clock::time_point> JobCommunicator::NextTick(Clock::time_point now) const {
   if (way_.local != nullptr) return now + kLocalLookInterval;
-  return scheduler_.NextTick();
+  const std::optional<Clock::time_point> tick = scheduler_.NextTick();
+  if (fast_path_ == nullptr) return tick;
+  const Clock::time_point look = now + FastPathWatch::kLookInterval;
+  return tick.has_value() ? std::min(*tick, look) : look;
+}
+
+absl::Status JobCommunicator::OpenFastPath(std::vector<UniqueFd> connections) {
+  auto opened =
+      FastPathWatch::Create(static_cast<std::uint32_t>(membership_->self.value()),
+                            membership_->fast_path.limit_bytes, std::move(connections), members_);
+  if (!opened.ok()) return opened.status();
+  fast_path_ = *std::move(opened);
+  return absl::OkStatus();
 }
 
 void JobCommunicator::Look(Clock::time_point now) {
   if (way_.local != nullptr) way_.local->Look(now);
+  if (fast_path_ != nullptr) fast_path_->Look(now);
 }
 
 JobCommunicator::Tensor& JobCommunicator::TensorOf(TensorHandle handle) {
@@ -151,6 +167,8 @@ absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
     work += *advanced;
     ReportMeasurements(now);
   }
+  if (now < next_sample_) return work;
+  next_sample_ = now + kSampleInterval;
   const JobCommunicatorCounters counted = counters();
   bytes_rate_.Sample(counted.payload_bytes, now);
   operations_rate_.Sample(counted.operations, now);

@@ -20,6 +20,7 @@
 #include "daemon/execution/buffer_pool.h"
 #include "daemon/execution/execution.h"
 #include "daemon/execution/reducers.h"
+#include "daemon/fast_path/fast_path_watch.h"
 #include "daemon/jobs/coordinator_link.h"
 #include "daemon/jobs/fifo_queue.h"
 #include "daemon/jobs/local_group.h"
@@ -103,6 +104,12 @@ class JobCommunicator final : private LocalRankView {
   void Settle();
   // When Advance wants to be called even if nothing happens.
   std::optional<Clock::time_point> NextTick(Clock::time_point now) const;
+  // The nodes have opened a fast path: hands it to the members. `connections` by node, the own one's place empty.
+  //   What the kernel says: then there is none.
+  absl::Status OpenFastPath(std::vector<UniqueFd> connections);
+  // Null: there is none.
+  const FastPathWatch* fast_path() const noexcept { return fast_path_.get(); }
+
   // Looks at what goes on without ringd's doing. Call it every now and then.
   void Look(Clock::time_point now);
 
@@ -115,7 +122,8 @@ class JobCommunicator final : private LocalRankView {
 
   // True if no submission is waiting and nothing touches any arena.
   bool Idle() const noexcept {
-    return Quiet() && waiting_ == 0 && (way_.local == nullptr || !way_.local->AnyInFlight());
+    return Quiet() && waiting_ == 0 && (way_.local == nullptr || !way_.local->AnyInFlight()) &&
+           (fast_path_ == nullptr || !fast_path_->late());
   }
   // True if nothing touches any arena, so that it may be destroyed.
   bool Quiet() const noexcept { return running_.empty() && released_.empty(); }
@@ -172,6 +180,8 @@ class JobCommunicator final : private LocalRankView {
   };
 
   std::vector<WaitingSubmission> LocallyWaiting(Clock::time_point before) const;
+  void AddFastPathWaits(Clock::time_point before, std::vector<WaitingSubmission>& waiting) const;
+  std::vector<int> MembersWithoutSubmission(const std::string& tensor) const;
   bool AbsentRanksAreBlocked(TensorHandle missing) const override;
   Tensor& TensorOf(TensorHandle handle);
   void ReportIfReady(TensorHandle handle, Clock::time_point now);
@@ -203,6 +213,7 @@ class JobCommunicator final : private LocalRankView {
   std::shared_ptr<const Membership> membership_;
   std::vector<std::shared_ptr<Session>> members_;
   Way way_;
+  std::unique_ptr<FastPathWatch> fast_path_;  // of several nodes; null: there is none
   CoordinatorLink* link_;
   NodeScheduler scheduler_;
   std::vector<Action> actions_;
@@ -227,6 +238,7 @@ class JobCommunicator final : private LocalRankView {
   std::size_t waiting_ = 0;  // submissions that have not ended
   JobCommunicatorCounters counters_;
   Clock::time_point busy_since_;
+  Clock::time_point next_sample_;  // of the rates
   RateWindow bytes_rate_;
   RateWindow operations_rate_;
   RateWindow busy_rate_;

@@ -25,7 +25,7 @@ LogFields JobCommunicator::Fields() const {
 }
 
 bool JobCommunicator::AbsentRanksAreBlocked(TensorHandle missing) const {
-  const auto absent = MembersWithout(scheduler_.NameOf(missing));
+  const auto absent = MembersWithoutSubmission(scheduler_.NameOf(missing));
   return std::all_of(absent.begin(), absent.end(), [this](int member) {
     return members_[static_cast<std::size_t>(member)]->ClientSleeps();
   });
@@ -33,6 +33,21 @@ bool JobCommunicator::AbsentRanksAreBlocked(TensorHandle missing) const {
 
 std::vector<int> JobCommunicator::MembersWithout(const std::string& tensor) const {
   if (way_.local != nullptr) return way_.local->MembersWithout(tensor);
+  std::vector<int> absent = MembersWithoutSubmission(tensor);
+  std::vector<WaitingSubmission> on_fast_path;
+  AddFastPathWaits(Clock::time_point::max(), on_fast_path);
+  std::erase_if(on_fast_path, [&](const auto& wait) { return wait.name != tensor; });
+  for (const WaitingSubmission& wait : on_fast_path) std::erase(absent, wait.member);
+  if (on_fast_path.empty()) return absent;
+  // They wait for one who has submitted it, but holds what they need.
+  for (const int holder : fast_path_->Holders(Clock::now())) {
+    if (std::find(absent.begin(), absent.end(), holder) == absent.end()) absent.push_back(holder);
+  }
+  std::sort(absent.begin(), absent.end());
+  return absent;
+}
+
+std::vector<int> JobCommunicator::MembersWithoutSubmission(const std::string& tensor) const {
   std::vector<int> absent;
   const TensorHandle handle = scheduler_.Lookup(tensor).tensor;
   const Tensor* known = handle.value() < tensors_.size() ? &tensors_[handle.value()] : nullptr;
@@ -46,8 +61,19 @@ std::vector<int> JobCommunicator::MembersWithout(const std::string& tensor) cons
 }
 
 JobCommunicatorCounters JobCommunicator::counters() const noexcept {
-  if (way_.local == nullptr) return counters_;
-  JobCommunicatorCounters counters;
+  if (way_.local == nullptr && fast_path_ == nullptr) return counters_;
+  JobCommunicatorCounters counters = counters_;
+  if (fast_path_ != nullptr) {
+    std::uint64_t bytes = 0;
+    for (std::size_t m = 0; m < members_.size(); ++m) {
+      const FastPathMemberCounters member = fast_path_->Counters(static_cast<int>(m));
+      counters.tensors += member.completed;
+      bytes = std::max(bytes, member.bytes);
+    }
+    counters.operations += fast_path_->completed();
+    counters.payload_bytes += bytes;
+    return counters;
+  }
   for (std::size_t m = 0; m < members_.size(); ++m) {
     const LocalMemberCounters member = way_.local->Counters(static_cast<int>(m));
     counters.tensors += member.ended - member.failed;
@@ -64,7 +90,14 @@ std::string JobCommunicator::OrdinaryMemory() const {
 LocalMemberCounters JobCommunicator::MemberCounters(int member) const noexcept {
   if (way_.local != nullptr) return way_.local->Counters(member);
   const Session& session = *members_[static_cast<std::size_t>(member)];
-  return {session.submitted(), session.completed(), session.failed(), 0};
+  LocalMemberCounters counters{session.submitted(), session.completed(), session.failed(), 0};
+  if (fast_path_ != nullptr) {
+    const FastPathMemberCounters fast = fast_path_->Counters(member);
+    counters.submitted += fast.completed;
+    counters.ended += fast.completed;
+    counters.bytes += fast.bytes;
+  }
+  return counters;
 }
 
 absl::StatusOr<std::string> JobCommunicator::DescribeMismatch(
@@ -117,8 +150,29 @@ std::vector<WaitingSubmission> JobCommunicator::Waiting(Clock::time_point before
       }
     }
   }
+  AddFastPathWaits(before, waiting);
   SortForPeople(waiting);
   return waiting;
+}
+
+void JobCommunicator::AddFastPathWaits(Clock::time_point before,
+                                       std::vector<WaitingSubmission>& waiting) const {
+  if (fast_path_ == nullptr || failed()) return;
+  const Clock::time_point now = Clock::now();
+  const std::vector<int> holders = fast_path_->Holders(now);
+  for (const FastPathWait& wait : fast_path_->Waiting(before, now)) {
+    const Registration* const registration =
+        members_[static_cast<std::size_t>(wait.member)]->FindRegistration(wait.registration);
+    if (registration == nullptr) continue;
+    WaitingSubmission& entry = waiting.emplace_back();
+    entry.member = wait.member;
+    entry.name = registration->name;
+    entry.bytes = registration->bytes;
+    entry.since = wait.since;
+    entry.state = TensorState::kRunning;
+    entry.absent_members = holders;
+    std::erase(entry.absent_members, wait.member);
+  }
 }
 
 std::string JobCommunicator::DescribeInFlight() const {

@@ -88,6 +88,7 @@ void JobCoordinator::AddNode(LinkId link, const v1::Hello& hello, Clock::time_po
   node.name = hello.node_name();
   node.transport_address = hello.transport_address();
   node.local_size = hello.local_size();
+  node.fast_path_address = hello.fast_path_address();
   nodes_.emplace(link, std::move(node));
   if (hello.size() != options_.size) {
     Fail(absl::InvalidArgumentError(absl::StrCat("job '", options_.job_id, "': the ranks on ",
@@ -189,6 +190,7 @@ void JobCoordinator::Start(const std::vector<Node*>& order, RingChoice ring) {
     order[i]->index = NodeIndex(static_cast<int>(i));
     membership.nodes.push_back(*order[i]);
   }
+  membership.fast_path = OfferFastPath(membership, options_.fast_path_token);
   StartSchedule(membership);
   v1::CoordinatorMessage message;
   *message.mutable_membership() = ToProto(membership);

@@ -123,7 +123,7 @@ void Job::OnLinkLost(const absl::Status& why) {
 }
 
 bool Job::NeedsTicks() const noexcept {
-  if (state_ == State::kJoining) return true;
+  if (state_ == State::kJoining || fast_path_setup_ != nullptr) return true;
   if (communicator_ != nullptr && !communicator_->Idle()) return true;
   return std::any_of(members_.begin(), members_.end(),
                      [](const auto& entry) { return entry.second.lost_since.has_value(); });
@@ -154,6 +154,8 @@ void Job::Tick(Clock::time_point now) {
   }
   if (state_ != State::kRunning) return;
   communicator_->Look(now);
+  LookAtFastPath(now);
+  if (state_ != State::kRunning) return;
   if (communicator_->Idle()) return;
   if (!left_ranks_.empty() && now - last_left_ >= kLeaveGrace) {
     for (const WaitingSubmission& entry : communicator_->Waiting(now - kLeaveGrace)) {

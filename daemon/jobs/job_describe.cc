@@ -117,6 +117,16 @@ void Job::DescribeRing(v1::Communicator* out) const {
   }
 }
 
+void Job::DescribeFastPath(v1::FastPath* out) const {
+  const FastPathWatch* const fast_path = communicator_->fast_path();
+  out->set_open(fast_path != nullptr && no_fast_path_.empty());
+  out->set_why_not(fast_path_setup_ == nullptr ? no_fast_path_ : "it is being opened");
+  if (fast_path == nullptr) return;
+  out->set_limit_bytes(fast_path->limit_bytes());
+  out->set_completed(fast_path->completed());
+  out->set_given_up(fast_path->given_up());
+}
+
 void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
   if (membership_ == nullptr) return;
   if (communicator_ == nullptr) {
@@ -138,7 +148,10 @@ void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
   SetName(out->mutable_backend(), membership.node_count() == 1 ? "shared memory"
                                   : transport_ == nullptr      ? "none"
                                                                : transport_->name());
-  if (membership.node_count() > 1) DescribeRing(out);
+  if (membership.node_count() > 1) {
+    DescribeRing(out);
+    DescribeFastPath(out->mutable_fast_path());
+  }
   out->set_ordinary_memory(communicator_->OrdinaryMemory());
   DescribeMembers(out);
   const CommunicatorStatistics wire = communicator_->WireStatistics();

@@ -1,5 +1,6 @@
 #include "daemon/jobs/membership.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <set>
@@ -7,6 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "daemon/fast_path/fast_path_socket.h"
+#include "proto/fast_path/fast_path_segment.h"
 
 namespace ringd {
 namespace {
@@ -59,6 +62,41 @@ RingChoice FromProto(const v1::RingChoice& message, std::size_t node_count) {
   return ring;
 }
 
+constexpr std::size_t kLongestReason = 512;
+
+// Why these nodes can have no fast path; empty if they can.
+std::string FastPathObstacle(const Membership& membership) {
+  if (membership.nodes.size() < 2) return "all ranks are on one node";
+  if (membership.nodes.size() > kFastPathMostNodes) {
+    return absl::StrCat("there are more than ", kFastPathMostNodes, " nodes");
+  }
+  for (const MemberNode& node : membership.nodes) {
+    if (node.ranks.size() > kFastPathMostMembers) {
+      return absl::StrCat(node.name, " has more than ", kFastPathMostMembers, " ranks");
+    }
+    if (node.fast_path_address.empty()) {
+      return absl::StrCat("ringd on ", node.name,
+                          " takes no part (its setting fast_path, or its log says why)");
+    }
+    if (!IsFastPathAddress(node.fast_path_address)) {
+      return absl::StrCat("ringd on ", node.name, " says no address that makes sense");
+    }
+  }
+  return "";
+}
+
+absl::Status CheckOffer(const Membership& membership) {
+  const FastPathOffer& offer = membership.fast_path;
+  std::string obstacle = FastPathObstacle(membership);
+  if (offer.token.size() != kFastPathTokenBytes) obstacle = "the token's length is wrong";
+  if (offer.limit_bytes == 0 || offer.limit_bytes > kFastPathMostBytes) {
+    obstacle = absl::StrCat("a limit of ", offer.limit_bytes, " bytes is not possible");
+  }
+  if (obstacle.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the coordinator offers a fast path, but ", obstacle));
+}
+
 }  // namespace
 
 absl::string_view Name(RingSource source) {
@@ -109,6 +147,26 @@ NodeIndex Membership::NodeOf(Rank rank) const noexcept {
   return NodeIndex(-1);
 }
 
+FastPathOffer OfferFastPath(const Membership& membership, const std::string& token) {
+  FastPathOffer offer;
+  offer.why_not = FastPathObstacle(membership);
+  if (token.empty() && offer.why_not.empty()) offer.why_not = "the coordinator offers none";
+  if (!offer.why_not.empty()) return offer;
+  // One other node sends as much either way. With more the root's line is what limits it, as it does the flat all-reduce.
+  const std::uint64_t senders = membership.nodes.size() - 1;
+  const std::uint64_t limit =
+      senders == 1 ? kFastPathMostBytes
+                   : std::min<std::uint64_t>(membership.algorithms.flat_all_reduce_bytes / senders,
+                                             kFastPathMostBytes);
+  if (limit == 0) {
+    offer.why_not = "small all-reduces go through one node up to 0 bytes (flat_all_reduce_bytes)";
+    return offer;
+  }
+  offer.token = token;
+  offer.limit_bytes = static_cast<std::uint32_t>(limit);
+  return offer;
+}
+
 v1::Membership ToProto(const Membership& membership) {
   v1::Membership message;
   message.set_wire_id(membership.wire_id);
@@ -119,10 +177,14 @@ v1::Membership ToProto(const Membership& membership) {
   message.set_small_broadcast_bytes(membership.algorithms.small_broadcast_bytes);
   message.set_chunk_bytes(membership.algorithms.chunk_bytes);
   *message.mutable_ring() = ToProto(membership.ring);
+  message.mutable_fast_path()->set_token(membership.fast_path.token);
+  message.mutable_fast_path()->set_limit_bytes(membership.fast_path.limit_bytes);
+  message.mutable_fast_path()->set_why_not(membership.fast_path.why_not);
   for (const MemberNode& node : membership.nodes) {
     v1::NodeMember* to = message.add_nodes();
     to->set_node_name(node.name);
     to->set_transport_address(node.transport_address);
+    to->set_fast_path_address(node.fast_path_address);
     for (const MemberRank& rank : node.ranks) {
       v1::RankInfo* info = to->add_ranks();
       info->set_rank(rank.rank.value());
@@ -148,6 +210,7 @@ absl::StatusOr<Membership> FromProto(const v1::Membership& message) {
     MemberNode& to = membership.nodes.emplace_back();
     to.name = node.node_name();
     to.transport_address = node.transport_address();
+    to.fast_path_address = node.fast_path_address();
     for (const v1::RankInfo& info : node.ranks()) {
       to.ranks.push_back(
           MemberRank{Rank(info.rank()), LocalRank(info.local_rank()), info.pid(), info.program()});
@@ -161,6 +224,11 @@ absl::StatusOr<Membership> FromProto(const v1::Membership& message) {
   if (!whole || message.node_index() < 0 || message.node_index() >= membership.node_count() ||
       message.chunk_bytes() == 0) {
     return absl::InvalidArgumentError("the coordinator sent a membership that makes no sense");
+  }
+  membership.fast_path = {message.fast_path().token(), message.fast_path().limit_bytes(),
+                          message.fast_path().why_not().substr(0, kLongestReason)};
+  if (!membership.fast_path.token.empty()) {
+    if (absl::Status status = CheckOffer(membership); !status.ok()) return status;
   }
   membership.ring = FromProto(message.ring(), membership.nodes.size());
   return membership;

@@ -26,6 +26,7 @@ struct MemberNode {
   std::string name;
   std::string transport_address;
   std::vector<MemberRank> ranks;  // by local rank
+  std::string fast_path_address = {};  // empty: it has no part in a fast path
 };
 
 // How the order of the nodes came about.
@@ -40,6 +41,13 @@ struct RingChoice {
   std::int64_t measured_unix_seconds = 0;
 };
 
+// Whether the nodes are to open a fast path (daemon/fast_path).
+struct FastPathOffer {
+  std::string token;  // empty: no
+  std::uint32_t limit_bytes = 0;
+  std::string why_not;  // for people
+};
+
 // Immutable. Node 0 holds rank 0. The ring passes through the nodes as they stand here.
 struct Membership {
   std::uint64_t wire_id = 0;
@@ -48,6 +56,7 @@ struct Membership {
   std::vector<MemberNode> nodes;
   AlgorithmOptions algorithms;
   RingChoice ring;
+  FastPathOffer fast_path;
 
   int node_count() const noexcept { return static_cast<int>(nodes.size()); }
   int size() const noexcept;
@@ -58,6 +67,9 @@ struct Membership {
   // The node that holds `rank`; -1 if there is none.
   NodeIndex NodeOf(Rank rank) const noexcept;
 };
+
+// What the coordinator offers to the nodes, if `token` is not empty.
+FastPathOffer OfferFastPath(const Membership& membership, const std::string& token);
 
 v1::Membership ToProto(const Membership& membership);
 // kInvalidArgument if what came makes no sense (it came over the network).

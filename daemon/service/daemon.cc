@@ -3,8 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "backends/congestion_control.h"
 #include "backends/ucx/ucx_transport.h"
 #include "daemon/config/host_port.h"
+#include "daemon/config/network_identity.h"
+#include "daemon/fast_path/fast_path_listener.h"
 #include "daemon/logging/log.h"
 #include "daemon/version.h"
 #include "proto/base/clock.h"
@@ -26,6 +29,22 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config) {
   options.log = [](const std::string& line) { LogInfo(line); };
   options.congestion_control = config.congestion_control;
   return CreateUcxTransport(options);
+}
+
+// Null: no job of this node has a fast path; the log says why.
+std::unique_ptr<FastPathListener> MakeFastPath(const Config& config) {
+  if (!config.fast_path || config.backend == "none") return nullptr;
+  const absl::StatusOr<std::string> host = FindFastPathHost(config);
+  absl::StatusOr<CongestionControl> congestion_control =
+      ChooseCongestionControl(config.congestion_control);
+  absl::Status status = host.ok() ? congestion_control.status() : host.status();
+  if (status.ok()) {
+    auto opened = FastPathListener::Open(*host, *std::move(congestion_control));
+    if (opened.ok()) return *std::move(opened);
+    status = opened.status();
+  }
+  LogWarning(absl::StrCat("jobs over several nodes do without a fast path: ", status.message()));
+  return nullptr;
 }
 
 EngineOptions MakeEngineOptions(const Config& config, const std::string& config_file,
@@ -68,7 +87,7 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   peer_address_ = FormatHostPort({config.advertised_host, peer_server_->port()});
 
   engine_ = std::make_unique<Engine>(MakeEngineOptions(config, config_file, peer_address_),
-                                     *std::move(transport), network_.get());
+                                     *std::move(transport), MakeFastPath(config), network_.get());
   engine_->Start();
 
   absl::StatusOr<std::unique_ptr<LocalServer>> local_server =

@@ -81,6 +81,10 @@ class Session {
 
   // The number for this description; the same for an equal one.
   RegistrationId Register(Registration registration);
+  // What was registered under the number; null if nothing was. Stable while the session lives.
+  const Registration* FindRegistration(std::uint32_t number) const noexcept {
+    return number < registrations_.size() ? registrations_[number].get() : nullptr;
+  }
   std::size_t registration_count() const noexcept { return registrations_.size(); }
 
   std::uint64_t submitted() const noexcept { return next_sequence_; }

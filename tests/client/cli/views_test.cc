@@ -75,6 +75,24 @@ TEST_CASE("RenderCommunicators: of ranks on one node, how they get at ordinary m
   CHECK_THAT(RenderCommunicators(reply, false), Contains("outside arena   read directly\n"));
 }
 
+TEST_CASE("RenderCommunicators: of ranks on several nodes, their fast path, or why there is none") {
+  v1::CommunicatorsReply reply = TwoNodes();
+  CHECK_THAT(RenderCommunicators(reply, false), !Contains("fast path"));
+  v1::FastPath& path = *reply.mutable_communicators(0)->mutable_fast_path();
+  path.set_why_not("ringd on node-b takes no part");
+  CHECK_THAT(RenderCommunicators(reply, false),
+             Contains("fast path       none: ringd on node-b takes no part\n"));
+  path.set_limit_bytes(8192);
+  path.set_completed(1);
+  path.set_given_up(2);
+  CHECK_THAT(RenderCommunicators(reply, false),
+             Contains("none: ringd on node-b takes no part; 1 operation, 2 given up\n"));
+  path.clear_why_not();
+  path.set_open(true);
+  CHECK_THAT(RenderCommunicators(reply, false),
+             Contains("fast path       up to 8 KiB; 1 operation, 2 given up\n"));
+}
+
 TEST_CASE("RenderStatus: says what runs where, and no word of refusals if there were none") {
   v1::StatusReply reply;
   reply.set_version("0.1.0");

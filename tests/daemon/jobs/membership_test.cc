@@ -2,6 +2,9 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <string>
+
+#include "proto/fast_path/fast_path_segment.h"
 
 namespace ringd {
 namespace {
@@ -99,6 +102,57 @@ TEST_CASE("Membership: a message that makes no sense is refused") {
   SECTION("a node without ranks") { message.mutable_nodes(1)->clear_ranks(); }
   SECTION("no nodes") { message.clear_nodes(); }
   SECTION("chunks of nothing") { message.set_chunk_bytes(0); }
+  CHECK(FromProto(message).status().code() == absl::StatusCode::kInvalidArgument);
+}
+
+// With a fast path that makes sense.
+Membership Offered() {
+  Membership membership = Uneven();
+  for (MemberNode& node : membership.nodes) node.fast_path_address = "10.0.0.1:4711";
+  membership.fast_path = {"sixteen letters!", 4096, ""};
+  return membership;
+}
+
+TEST_CASE("Membership: a message carries the offer of a fast path, or why there is none") {
+  auto copy = FromProto(ToProto(Offered()));
+  REQUIRE(copy.ok());
+  CHECK(copy->fast_path.token == "sixteen letters!");
+  CHECK(copy->fast_path.limit_bytes == 4096);
+  CHECK(copy->fast_path.why_not.empty());
+  CHECK(copy->nodes[2].fast_path_address == "10.0.0.1:4711");
+
+  Membership none = Uneven();
+  none.fast_path.why_not = std::string(5000, 'x');
+  copy = FromProto(ToProto(none));
+  REQUIRE(copy.ok());
+  CHECK(copy->fast_path.token.empty());
+  CHECK(copy->fast_path.why_not == std::string(512, 'x'));
+}
+
+TEST_CASE("Membership: an offer that makes no sense is refused") {
+  v1::Membership message = ToProto(Offered());
+  REQUIRE(FromProto(message).ok());
+  SECTION("a short token") { message.mutable_fast_path()->set_token("secret"); }
+  SECTION("a limit of nothing") { message.mutable_fast_path()->set_limit_bytes(0); }
+  SECTION("a limit past the segment's") {
+    message.mutable_fast_path()->set_limit_bytes(kFastPathMostBytes + 1);
+  }
+  SECTION("a node without an address") { message.mutable_nodes(1)->clear_fast_path_address(); }
+  SECTION("an address to be asked for") {
+    message.mutable_nodes(1)->set_fast_path_address("node-b:4711");
+  }
+  SECTION("too many nodes") {
+    for (int rank = 6; rank < 6 + static_cast<int>(kFastPathMostNodes); ++rank) {
+      v1::NodeMember& node = *message.add_nodes();
+      node.set_fast_path_address("10.0.0.1:4711");
+      node.add_ranks()->set_rank(rank);
+    }
+  }
+  SECTION("too many ranks of a node") {
+    for (int rank = 6; rank < 6 + static_cast<int>(kFastPathMostMembers); ++rank) {
+      message.mutable_nodes(2)->add_ranks()->set_rank(rank);
+    }
+  }
   CHECK(FromProto(message).status().code() == absl::StatusCode::kInvalidArgument);
 }
 

@@ -1,0 +1,159 @@
+#include "daemon/fast_path/fast_path_watch.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <utility>
+
+#include "proto/attach/handshake.h"
+#include "proto/base/errno_status.h"
+#include "proto/base/memfd.h"
+
+namespace ringd {
+namespace {
+
+// Look is called by a timer that may be early by a little.
+constexpr auto kSoonestLook = FastPathWatch::kLookInterval * 3 / 4;
+// Who has not moved for so long will not do so soon.
+constexpr auto kStandstill = std::chrono::seconds(1);
+constexpr auto kLate = 2 * FastPathExchange::kPatience;
+
+template <typename Notice>
+void Send(Session& session, NoticeKind kind, const Notice& notice, int fd) {
+  session.SendMemory(kind, std::as_bytes(std::span(&notice, 1)), fd);
+}
+
+}  // namespace
+
+FastPathWatch::FastPathWatch(MemoryMapping segment, FastPathView view,
+                             std::uint32_t connection_count,
+                             std::unique_ptr<FastPathExchange> exchange)
+    : segment_(std::move(segment)),
+      view_(view),
+      connection_count_(connection_count),
+      exchange_(std::move(exchange)) {}
+
+absl::StatusOr<std::unique_ptr<FastPathWatch>> FastPathWatch::Create(
+    std::uint32_t self, std::uint32_t limit_bytes, std::vector<UniqueFd> connections,
+    std::span<const std::shared_ptr<Session>> members) {
+  const auto member_count = static_cast<std::uint32_t>(members.size());
+  const auto node_count = static_cast<std::uint32_t>(connections.size());
+  const std::uint64_t bytes = FastPathView::SegmentBytes(member_count, node_count);
+  absl::StatusOr<UniqueFd> fd = CreateSealedMemfd("ringd-fast-path", bytes);
+  if (!fd.ok()) return fd.status();
+  absl::StatusOr<MemoryMapping> mapping = MemoryMapping::Map(fd->get(), bytes);
+  if (!mapping.ok()) return mapping.status();
+  const FastPathView view =
+      InitializeFastPathSegment(mapping->data(), member_count, node_count, self, limit_bytes);
+  connections[self] = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!connections[self].valid()) return ErrnoStatus(errno, "eventfd");
+
+  std::uint32_t count = 0;
+  for (std::uint32_t m = 0; m < member_count; ++m) {
+    Send(*members[m], NoticeKind::kFastPath, FastPathNotice{bytes, m, 0}, fd->get());
+    count = 0;
+    for (std::uint32_t node = 0; node < node_count; ++node) {
+      if (!connections[node].valid()) continue;
+      ++count;
+      Send(*members[m], NoticeKind::kFastPathConnection, FastPathConnectionNotice{node, 0},
+           connections[node].get());
+    }
+  }
+  auto exchange = FastPathExchange::Create(view, kFastPathRingd, std::move(connections));
+  if (!exchange.ok()) return exchange.status();
+  return std::unique_ptr<FastPathWatch>(
+      new FastPathWatch(*std::move(mapping), view, count, *std::move(exchange)));
+}
+
+void FastPathWatch::Look(Clock::time_point now) {
+  if (now - last_look_ < kSoonestLook) return;
+  last_look_ = now;
+  const FastPathControl& control = view_.control();
+  if (exchange_->BecomeDriver()) {
+    exchange_->Drive(std::chrono::milliseconds(0));
+    exchange_->StopDriving();
+  }
+  const std::uint32_t driver = control.driver.load(std::memory_order_relaxed);
+  const std::uint64_t turns = control.turns.load(std::memory_order_relaxed);
+  if (driver != driver_.who || turns != driver_.turns) driver_ = {driver, turns, now};
+  const std::uint32_t lock = control.lock.load(std::memory_order_relaxed);
+  if (lock != lock_.who) lock_ = {lock, 0, now};
+  if (!broken_since_.has_value() && !exchange_->Usable()) broken_since_ = now;
+  late_ = !Waiting(now - kLate, now).empty();
+}
+
+std::uint64_t FastPathWatch::MembersAtIt() const noexcept {
+  std::uint64_t bits = 0;
+  for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
+    FastPathCell& cell = view_.Cell(i);
+    const FastPathCellState state = cell.state.load(std::memory_order_acquire);
+    if (state != FastPathCellState::kGathers && state != FastPathCellState::kSent) continue;
+    // The lock may be in the hands of one that has been stopped.
+    bits |= std::atomic_ref(cell.members).load(std::memory_order_relaxed);
+  }
+  return bits;
+}
+
+std::vector<FastPathWait> FastPathWatch::Waiting(Clock::time_point before,
+                                                 Clock::time_point now) const {
+  std::vector<FastPathWait> waiting;
+  const std::uint64_t at_it = MembersAtIt();
+  for (std::uint32_t m = 0; m < view_.member_count(); ++m) {
+    if ((at_it >> m & 1) == 0) continue;
+    const FastPathMember& member = view_.Member(m);
+    const std::uint32_t named = member.registration.load(std::memory_order_acquire);
+    if (named == 0) continue;
+    const auto since_ns = static_cast<std::int64_t>(
+        std::min<std::uint64_t>(member.since_ns.load(std::memory_order_relaxed), INT64_MAX));
+    const auto since = std::min(now, Clock::time_point(std::chrono::nanoseconds(since_ns)));
+    if (since > before) continue;
+    waiting.push_back({static_cast<int>(m), named - 1, since});
+  }
+  return waiting;
+}
+
+std::vector<int> FastPathWatch::Holders(Clock::time_point now) const {
+  std::vector<int> members;
+  for (const Holder& holder : {driver_, lock_}) {
+    if (holder.who == kFastPathNobody || holder.who > view_.member_count()) continue;
+    if (now - holder.since < kStandstill) continue;
+    const int member = static_cast<int>(holder.who) - 1;
+    if (std::find(members.begin(), members.end(), member) == members.end()) {
+      members.push_back(member);
+    }
+  }
+  return members;
+}
+
+std::optional<FastPathBreak> FastPathWatch::Broken(Clock::time_point now) const {
+  if (!broken_since_.has_value() || now - *broken_since_ < kStandstill) return std::nullopt;
+  return exchange_->WhyBroken();
+}
+
+bool FastPathWatch::AwaitsRoot() const noexcept {
+  for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
+    if (view_.Cell(i).state.load(std::memory_order_acquire) == FastPathCellState::kSent) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::uint64_t FastPathWatch::completed() const noexcept {
+  return view_.control().completed.load(std::memory_order_relaxed);
+}
+
+std::uint64_t FastPathWatch::given_up() const noexcept {
+  return view_.control().given_up.load(std::memory_order_relaxed);
+}
+
+FastPathMemberCounters FastPathWatch::Counters(int member) const noexcept {
+  const FastPathMember& counted = view_.Member(static_cast<std::uint32_t>(member));
+  return {counted.completed.load(std::memory_order_relaxed),
+          counted.bytes.load(std::memory_order_relaxed)};
+}
+
+}  // namespace ringd

@@ -1,0 +1,102 @@
+// An open fast path as its ringd sees it: hands it to the node's ranks, and looks on.
+#ifndef RINGD_DAEMON_FAST_PATH_FAST_PATH_WATCH_H_
+#define RINGD_DAEMON_FAST_PATH_FAST_PATH_WATCH_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/sessions/session.h"
+#include "proto/base/clock.h"
+#include "proto/base/memory_mapping.h"
+#include "proto/base/unique_fd.h"
+#include "proto/fast_path/fast_path_exchange.h"
+#include "proto/fast_path/fast_path_segment.h"
+
+namespace ringd {
+
+// A member that is in an operation which has not ended.
+struct FastPathWait {
+  int member = 0;
+  std::uint32_t registration = 0;  // of its session, by its word: check it
+  Clock::time_point since;         // by its word; not later than now
+};
+
+struct FastPathMemberCounters {
+  std::uint64_t completed = 0;
+  std::uint64_t bytes = 0;  // of tensors completed
+};
+
+// proto/fast_path/fast_path_exchange.h has the protocol. The members do not wake ringd.
+//
+// Thread safety: none; the engine thread owns it.
+// Ownership: owns the segment and ringd's descriptors; the members keep theirs as long as they like.
+// Trust: everything read here was written by clients. It is shown, and used to tell who waits for whom;
+//   nothing is indexed by it.
+class FastPathWatch {
+ public:
+  // Makes the segment and hands it, and the connections, to the members. `connections` by node, the own node's place empty.
+  //   What the kernel says.
+  static absl::StatusOr<std::unique_ptr<FastPathWatch>> Create(
+      std::uint32_t self, std::uint32_t limit_bytes, std::vector<UniqueFd> connections,
+      std::span<const std::shared_ptr<Session>> members);
+
+  // How many descriptors each member was sent, besides the segment's (JoinReply::fast_path_connections).
+  std::uint32_t connection_count() const noexcept { return connection_count_; }
+  std::uint32_t limit_bytes() const noexcept { return view_.limit_bytes(); }
+
+  // How often Look wants to be called. It does nothing if it comes much sooner.
+  static constexpr std::chrono::milliseconds kLookInterval{100};
+  // Takes a turn as the driver, if nobody has the role, and notes what has come to stand still.
+  void Look(Clock::time_point now);
+
+  // True if an operation takes far longer than any should.
+  bool late() const noexcept { return late_; }
+  // What members have been in since `before` or longer.
+  std::vector<FastPathWait> Waiting(Clock::time_point before, Clock::time_point now) const;
+  // Members who hold what all others need, the driver's role or the lock, and have not moved for a second: stopped,
+  // as a rule.
+  std::vector<int> Holders(Clock::time_point now) const;
+
+  // Why it is no longer used, once that has been so for a second: then a better cause would have come.
+  std::optional<FastPathBreak> Broken(Clock::time_point now) const;
+  // True if a member waits for the root's word, which after a break may never come.
+  bool AwaitsRoot() const noexcept;
+
+  // Operations of this node on the fast path, and those that then went the other way.
+  std::uint64_t completed() const noexcept;
+  std::uint64_t given_up() const noexcept;
+  FastPathMemberCounters Counters(int member) const noexcept;
+
+ private:
+  // Who held something when Look came, and since when.
+  struct Holder {
+    std::uint32_t who = kFastPathNobody;
+    std::uint64_t turns = 0;
+    Clock::time_point since;
+  };
+
+  FastPathWatch(MemoryMapping segment, FastPathView view, std::uint32_t connection_count,
+                std::unique_ptr<FastPathExchange> exchange);
+
+  // Bits of members with a part in an operation that has not ended.
+  std::uint64_t MembersAtIt() const noexcept;
+
+  MemoryMapping segment_;
+  FastPathView view_;
+  std::uint32_t connection_count_;
+  std::unique_ptr<FastPathExchange> exchange_;
+  Clock::time_point last_look_;
+  Holder driver_;
+  Holder lock_;
+  bool late_ = false;
+  std::optional<Clock::time_point> broken_since_;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_FAST_PATH_FAST_PATH_WATCH_H_

@@ -1,0 +1,184 @@
+// From the membership to the answer to the joins: the communicator, and the fast path if the nodes can open one.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/jobs/job.h"
+
+namespace ringd {
+
+bool Job::ListsOurRanks(const Membership& membership) const {
+  const auto& ranks = membership.nodes[static_cast<std::size_t>(membership.self.value())].ranks;
+  if (membership.size() != options_.size || ranks.size() != members_.size()) return false;
+  return std::equal(ranks.begin(), ranks.end(), members_.begin(),
+                    [](const MemberRank& listed, const auto& ours) {
+                      return listed.rank == ours.second.rank && listed.local_rank == ours.first &&
+                             ours.second.session != nullptr;
+                    });
+}
+
+absl::StatusOr<JobCommunicator::Way> Job::MakeWay(
+    std::span<const std::shared_ptr<Session>> sessions) const {
+  JobCommunicator::Way way;
+  if (membership_->node_count() == 1) {
+    std::vector<std::int32_t> ranks;
+    for (const auto& [local_rank, member] : members_) ranks.push_back(member.rank.value());
+    auto created = LocalGroup::Create(options_.job_id, ranks, sessions);
+    if (!created.ok()) return created.status();
+    way.local = *std::move(created);
+    return way;
+  }
+  if (transport_ == nullptr) {
+    return absl::FailedPreconditionError("this ringd has no network backend");
+  }
+  CommunicatorSpec spec;
+  spec.wire_id = membership_->wire_id;
+  spec.self = membership_->self;
+  spec.algorithms = membership_->algorithms;
+  spec.weight = options_.weight;
+  for (const MemberNode& node : membership_->nodes) {
+    spec.addresses.push_back(node.transport_address);
+    spec.node_names.push_back(node.name);
+  }
+  auto created = transport_->CreateCommunicator(spec);
+  if (!created.ok()) return created.status();
+  way.wire = *std::move(created);
+  return way;
+}
+
+void Job::OnMembership(const v1::Membership& message, Clock::time_point now) {
+  if (state_ != State::kJoining) return;
+  absl::StatusOr<Membership> checked = FromProto(message);
+  if (checked.ok() && !ListsOurRanks(*checked)) {
+    checked = absl::InvalidArgumentError(
+        absl::StrCat("the coordinator at ", options_.rendezvous,
+                     " sent a membership that does not list the ranks of ", options_.node_name));
+  }
+  if (!checked.ok()) {
+    Fail(checked.status());
+    return;
+  }
+  EndProbe();
+  membership_ = std::make_shared<const Membership>(*std::move(checked));
+  std::vector<std::shared_ptr<Session>> sessions;
+  for (const auto& [local_rank, member] : members_) sessions.push_back(member.session);
+  absl::StatusOr<JobCommunicator::Way> way = MakeWay(sessions);
+  if (!way.ok()) {
+    Fail(absl::Status(way.status().code(),
+                      absl::StrCat("ringd on ", options_.node_name, ": ", way.status().message())));
+    return;
+  }
+  JobCommunicator::Options options;
+  options.id = options_.communicator;
+  options.job_id = options_.job_id;
+  options.reducers = options_.reducers;
+  options.scheduler.first_rank =
+      membership_->nodes[static_cast<std::size_t>(membership_->self.value())].ranks.front().rank;
+  communicator_ = std::make_unique<JobCommunicator>(
+      std::move(options), membership_, std::move(sessions), *std::move(way), link_.get());
+  state_ = State::kRunning;
+  LogInfo(absl::StrCat("all ", options_.size, " ranks have joined, on ", membership_->node_count(),
+                       membership_->node_count() == 1 ? " node" : " nodes"),
+          Fields());
+  BeginFastPath(now);
+  if (fast_path_setup_ == nullptr) AnswerJoins(absl::OkStatus());
+}
+
+void Job::AnswerJoins(const absl::Status& status) {
+  for (auto& [local_rank, member] : members_) {
+    if (!member.done) continue;
+    v1::JoinReply reply;
+    if (status.ok()) {
+      reply.set_communicator(options_.communicator.value());
+      reply.set_generation(membership_->generation);
+      reply.set_node_count(membership_->node_count());
+      reply.set_node_index(membership_->self.value());
+      reply.set_cross_rank(membership_->CrossRank(local_rank));
+      reply.set_cross_size(membership_->CrossSize(local_rank));
+      reply.set_node_name(options_.node_name);
+      reply.set_daemon_version(options_.daemon_version);
+      reply.set_homogeneous(membership_->Homogeneous());
+      reply.set_combines_locally(communicator_->CombinesLocally());
+      const FastPathWatch* const fast_path = communicator_->fast_path();
+      reply.set_fast_path_connections(fast_path == nullptr ? 0 : fast_path->connection_count());
+    }
+    const JoinCallback done = std::exchange(member.done, nullptr);
+    done(status, reply);
+  }
+}
+
+void Job::BeginFastPath(Clock::time_point now) {
+  const FastPathOffer& offer = membership_->fast_path;
+  no_fast_path_ = offer.why_not;
+  if (offer.token.empty() || membership_->node_count() == 1) return;
+  if (options_.fast_path == nullptr) {
+    no_fast_path_ = absl::StrCat("ringd on ", options_.node_name, " takes no part");
+    return;
+  }
+  FastPathPlan plan;
+  plan.wire_id = membership_->wire_id;
+  plan.token = offer.token;
+  plan.self = static_cast<std::uint32_t>(membership_->self.value());
+  for (const MemberNode& node : membership_->nodes) plan.node_names.push_back(node.name);
+  plan.root_address = membership_->nodes.front().fast_path_address;
+  fast_path_setup_ =
+      std::make_unique<FastPathSetup>(std::move(plan), options_.fast_path, Fields(), now);
+}
+
+std::size_t Job::AdvanceFastPath(Clock::time_point now) {
+  if (fast_path_setup_ == nullptr) return 0;
+  const FastPathSetup::State state = fast_path_setup_->Advance(now);
+  if (state == FastPathSetup::State::kPending) return 0;
+  absl::Status status = fast_path_setup_->failure();
+  if (state == FastPathSetup::State::kOpen) {
+    status = communicator_->OpenFastPath(fast_path_setup_->TakeConnections());
+  }
+  fast_path_setup_.reset();
+  if (!status.ok()) {
+    no_fast_path_ = std::string(status.message());
+    LogWarning(absl::StrCat("the job does without a fast path: ", status.message()), Fields());
+  }
+  AnswerJoins(absl::OkStatus());
+  return 1;
+}
+
+std::string Job::DescribeBreak(const FastPathBreak& broken) const {
+  const std::string where = broken.node < membership_->nodes.size()
+                                ? DescribeNode(membership_->nodes[broken.node])
+                                : absl::StrCat("node ", broken.node);
+  switch (broken.reason) {
+    case FastPathBreak::Reason::kConnection:
+      return absl::StrCat(
+          "the fast path's connection to ", where, ": ",
+          broken.error == 0 ? "the other side closed it" : std::strerror(broken.error));
+    case FastPathBreak::Reason::kProtocol:
+      return absl::StrCat("the fast path's connection to ", where, " carried what makes no sense");
+    case FastPathBreak::Reason::kStopped:
+      return absl::StrCat(membership_->nodes.front().name, " has ended the fast path");
+    case FastPathBreak::Reason::kNone:
+      break;
+  }
+  return "the fast path has ended";
+}
+
+void Job::LookAtFastPath(Clock::time_point now) {
+  const FastPathWatch* const fast_path = communicator_->fast_path();
+  if (fast_path == nullptr || fast_path_end_told_) return;
+  const std::optional<FastPathBreak> broken = fast_path->Broken(now);
+  if (!broken.has_value()) return;
+  no_fast_path_ = DescribeBreak(*broken);
+  const bool root_is_lost = broken->reason == FastPathBreak::Reason::kConnection ||
+                            broken->reason == FastPathBreak::Reason::kProtocol;
+  if (root_is_lost && fast_path->AwaitsRoot()) {
+    // Nobody can know whether other nodes have the result.
+    Fail(absl::AbortedError(absl::StrCat(no_fast_path_, " ", communicator_->DescribeInFlight())));
+    return;
+  }
+  fast_path_end_told_ = true;
+  // It breaks as well when the ranks of a node leave in order.
+  if (anyone_left_) return;
+  LogWarning(absl::StrCat("the job goes on without its fast path: ", no_fast_path_), Fields());
+}
+
+}  // namespace ringd

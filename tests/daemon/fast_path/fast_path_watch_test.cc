@@ -1,0 +1,258 @@
+// Two nodes of two ranks each: the test plays the ranks, with what ringd has handed to them.
+#include "daemon/fast_path/fast_path_watch.h"
+
+#include <sys/socket.h>
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "daemon/attach/session_factory.h"
+#include "proto/attach/handshake.h"
+#include "proto/base/unix_socket.h"
+
+namespace ringd {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::uint32_t kNodes = 2;
+constexpr std::uint32_t kMembers = 2;
+constexpr std::uint32_t kLimit = 4096;
+constexpr FastPathKey kKey{4711, 0};
+
+// A rank's end: its session at ringd, and what ringd sends it.
+struct Rank {
+  Rank() {
+    auto ends = UnixSocketPair();
+    REQUIRE(ends.ok());
+    own_end = std::move(ends->first);
+    PeerCredentials self;
+    self.pid = 1;
+    auto made = MakeSession(SessionId(1), {1 << 20, 16}, self, ends->second.get());
+    REQUIRE(made.ok());
+    made->resources->lifeline = std::move(ends->second);
+    session = std::make_shared<Session>(std::move(made->resources));
+  }
+
+  template <typename Notice>
+  Notice Receive(NoticeKind kind, UniqueFd& fd) {
+    struct {
+      NoticeHeader header;
+      Notice notice;
+    } frame{};
+    auto fds = ReceiveWithFds(own_end.get(), std::as_writable_bytes(std::span(&frame, 1)),
+                              Clock::now() + seconds(10));
+    REQUIRE(fds.ok());
+    REQUIRE(fds->size() == 1);
+    CHECK(frame.header.kind == static_cast<std::uint32_t>(kind));
+    CHECK(frame.header.text_length == sizeof(Notice));
+    fd = std::move(fds->front());
+    return frame.notice;
+  }
+
+  // Takes over what it was sent, as the client does.
+  void Attach(std::uint32_t member, std::uint32_t connection_count) {
+    UniqueFd fd;
+    const auto notice = Receive<FastPathNotice>(NoticeKind::kFastPath, fd);
+    CHECK(notice.member == member);
+    auto mapped = MemoryMapping::MapSealed(fd.get(), notice.segment_bytes);
+    REQUIRE(mapped.ok());
+    segment = *std::move(mapped);
+    auto viewed = ViewFastPathSegment(segment.data(), segment.size());
+    REQUIRE(viewed.ok());
+    view = *viewed;
+    std::vector<UniqueFd> connections(kNodes);
+    for (std::uint32_t i = 0; i < connection_count; ++i) {
+      UniqueFd connection;
+      const auto whose =
+          Receive<FastPathConnectionNotice>(NoticeKind::kFastPathConnection, connection);
+      REQUIRE(whose.node < kNodes);
+      CHECK_FALSE(connections[whose.node].valid());
+      connections[whose.node] = std::move(connection);
+    }
+    auto made = FastPathExchange::Create(view, member, std::move(connections));
+    REQUIRE(made.ok());
+    exchange = *std::move(made);
+  }
+
+  UniqueFd own_end;
+  std::shared_ptr<Session> session;
+  MemoryMapping segment;
+  FastPathView view;
+  std::unique_ptr<FastPathExchange> exchange;
+};
+
+struct Nodes {
+  Nodes() {
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    for (std::uint32_t n = 0; n < kNodes; ++n) {
+      std::vector<UniqueFd> connections(kNodes);
+      connections[1 - n] = UniqueFd(ends[n]);
+      std::vector<std::shared_ptr<Session>> sessions;
+      for (const Rank& rank : ranks[n]) sessions.push_back(rank.session);
+      auto made = FastPathWatch::Create(n, kLimit, std::move(connections), sessions);
+      REQUIRE(made.ok());
+      watches[n] = *std::move(made);
+      for (std::uint32_t m = 0; m < kMembers; ++m) {
+        ranks[n][m].Attach(m, watches[n]->connection_count());
+      }
+    }
+  }
+
+  FastPathOutcome Contribute(std::uint32_t node, std::uint32_t member, std::uint32_t& cell) {
+    static constexpr float kOne = 1;
+    FastPathContribution contribution;
+    contribution.key = kKey;
+    contribution.data_type = DataType::kFloat32;
+    contribution.source = &kOne;
+    contribution.element_count = 1;
+    FastPathMember& words = ranks[node][member].view.Member(member);
+    words.since_ns = MonotonicNanos();
+    words.registration = 5 + 1;
+    return ranks[node][member].exchange->Contribute(contribution, cell);
+  }
+  // Both ringds look, and time goes on; the ranks do nothing.
+  void Look() {
+    now += FastPathWatch::kLookInterval;
+    for (const auto& watch : watches) watch->Look(now);
+  }
+  void LookFor(milliseconds time) {
+    for (const Clock::time_point until = now + time; now < until;) Look();
+  }
+  void Hold(std::uint32_t node, std::uint32_t member) {
+    REQUIRE(ranks[node][member].exchange->BecomeDriver());
+  }
+  void CloseOf(std::uint32_t node) {
+    for (Rank& rank : ranks[node]) rank.exchange.reset();
+    watches[node].reset();
+  }
+
+  Rank ranks[kNodes][kMembers];
+  std::unique_ptr<FastPathWatch> watches[kNodes];
+  Clock::time_point now = Clock::now();
+};
+
+TEST_CASE("FastPathWatch: hands segment and connections to the members, who then need no ringd") {
+  Nodes nodes;
+  CHECK(nodes.watches[0]->connection_count() == kNodes);
+  CHECK(nodes.watches[1]->connection_count() == 2);
+  CHECK(nodes.watches[0]->limit_bytes() == kLimit);
+  CHECK(nodes.ranks[1][0].view.limit_bytes() == kLimit);
+  std::uint32_t cells[kNodes][kMembers];
+  for (std::uint32_t n = 0; n < kNodes; ++n) {
+    for (std::uint32_t m = 0; m < kMembers; ++m) {
+      REQUIRE(nodes.Contribute(n, m, cells[n][m]) != FastPathOutcome::kGivenUp);
+    }
+  }
+  CHECK(nodes.watches[0]->Waiting(Clock::time_point::max(), Clock::now()).size() == kMembers);
+  for (std::uint32_t n = 0; n < kNodes; ++n) {
+    Rank& driver = nodes.ranks[n][0];
+    REQUIRE(driver.exchange->BecomeDriver());
+    const Clock::time_point deadline = Clock::now() + seconds(20);
+    while (driver.exchange->Look(cells[n][0]) == FastPathOutcome::kPending &&
+           Clock::now() < deadline) {
+      driver.exchange->Drive(milliseconds(1));
+    }
+    driver.exchange->StopDriving();
+    for (std::uint32_t m = 0; m < kMembers; ++m) {
+      REQUIRE(nodes.ranks[n][m].exchange->Look(cells[n][m]) == FastPathOutcome::kCompleted);
+      float sum = 0;
+      nodes.ranks[n][m].exchange->Take(cells[n][m], DataType::kFloat32, &sum, 1, Scaling{});
+      CHECK(sum == kNodes * kMembers);
+    }
+    CHECK(nodes.watches[n]->completed() == 1);
+    CHECK(nodes.watches[n]->given_up() == 0);
+    CHECK(nodes.watches[n]->Waiting(Clock::time_point::max(), Clock::now()).empty());
+  }
+}
+
+TEST_CASE("FastPathWatch: takes the driver's turn, so that what one node brings alone is given up") {
+  Nodes nodes;
+  std::uint32_t cell = 0;
+  for (std::uint32_t m = 0; m < kMembers; ++m) {
+    REQUIRE(nodes.Contribute(1, m, cell) == FastPathOutcome::kPending);
+  }
+  // Only the root's word counts, and none of its ranks has come.
+  CHECK(nodes.watches[1]->AwaitsRoot());
+  FastPathExchange& rank = *nodes.ranks[1][0].exchange;
+  const Clock::time_point deadline = Clock::now() + seconds(20);
+  while (rank.Look(cell) == FastPathOutcome::kPending && Clock::now() < deadline) {
+    nodes.Look();
+    ::usleep(10'000);
+  }
+  CHECK(rank.Look(cell) == FastPathOutcome::kGivenUp);
+  CHECK(nodes.watches[1]->given_up() == 1);
+  CHECK_FALSE(nodes.watches[1]->AwaitsRoot());
+  // Members that have not departed wait for nobody.
+  nodes.Look();
+  CHECK_FALSE(nodes.watches[1]->late());
+  CHECK(nodes.watches[1]->Holders(nodes.now).empty());
+}
+
+TEST_CASE("FastPathWatch: a member that keeps the driver's role and does not move is told apart") {
+  Nodes nodes;
+  std::uint32_t cell = 0;
+  REQUIRE(nodes.Contribute(1, 0, cell) == FastPathOutcome::kPending);
+  nodes.Hold(1, 1);
+  const FastPathWatch& watch = *nodes.watches[1];
+  nodes.LookFor(milliseconds(500));
+  CHECK(watch.Holders(nodes.now).empty());
+  CHECK(watch.late());
+  nodes.LookFor(milliseconds(1000));
+  CHECK(watch.Holders(nodes.now) == std::vector<int>{1});
+  const std::vector<FastPathWait> waiting = watch.Waiting(nodes.now - seconds(1), nodes.now);
+  REQUIRE(waiting.size() == 1);
+  CHECK(waiting[0].member == 0);
+  CHECK(waiting[0].registration == 5);
+  CHECK(watch.Waiting(nodes.now - seconds(10), nodes.now).empty());
+  CHECK(nodes.watches[0]->Holders(nodes.now).empty());
+  // It moves.
+  nodes.ranks[1][1].exchange->Drive(milliseconds(0));
+  nodes.Look();
+  CHECK(watch.Holders(nodes.now).empty());
+}
+
+TEST_CASE("FastPathWatch: a lock that is held for long, and nonsense in its place") {
+  Nodes nodes;
+  FastPathControl& control = nodes.ranks[0][0].view.control();
+  std::vector<int> holders;
+  SECTION("by a member") {
+    control.lock = 2;
+    holders = {1};
+  }
+  SECTION("nonsense") { control.lock = 4711; }
+  nodes.LookFor(seconds(2));
+  CHECK(nodes.watches[0]->Holders(nodes.now) == holders);
+}
+
+TEST_CASE("FastPathWatch: tells of a broken connection after a second, and whether it hurts") {
+  Nodes nodes;
+  std::uint32_t cell = 0;
+  bool awaits = false;
+  SECTION("a node waits for the root's word") {
+    for (std::uint32_t m = 0; m < kMembers; ++m) nodes.Contribute(1, m, cell);
+    awaits = true;
+  }
+  SECTION("nobody waits") {}
+  const FastPathWatch& watch = *nodes.watches[1];
+  nodes.CloseOf(0);
+  const auto look = [&] {
+    nodes.now += FastPathWatch::kLookInterval;
+    nodes.watches[1]->Look(nodes.now);
+  };
+  look();
+  CHECK_FALSE(watch.Broken(nodes.now).has_value());
+  for (int i = 0; i < 11; ++i) look();
+  const std::optional<FastPathBreak> broken = watch.Broken(nodes.now);
+  REQUIRE(broken.has_value());
+  CHECK(broken->reason == FastPathBreak::Reason::kConnection);
+  CHECK(broken->node == 0);
+  CHECK(watch.AwaitsRoot() == awaits);
+}
+
+}  // namespace
+}  // namespace ringd
