@@ -15,10 +15,12 @@ void FastPathMemory::AddSegment(const FastPathNotice& notice, const UniqueFd& fd
 
 void FastPathMemory::AddConnection(const FastPathConnectionNotice& notice, UniqueFd fd) {
   MutexLock lock(mutex_);
-  Note(fd.valid()
-           ? KeepConnection(notice, std::move(fd))
-           : absl::InternalError(absl::StrCat("ringd sent no descriptor with node ", notice.node,
-                                              "'s connection of the fast path")));
+  if (fd.valid()) {
+    Note(KeepConnection(notice, std::move(fd)));
+  } else {
+    Note(absl::InternalError(absl::StrCat("ringd sent no descriptor with node ", notice.node,
+                                          "'s connection of the fast path")));
+  }
 }
 
 absl::Status FastPathMemory::MapSegment(const FastPathNotice& notice, const UniqueFd& fd) {

@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "client/core/fast_path_memory.h"
 #include "client/core/fast_path_operations.h"
 #include "client/core/registrations.h"
 #include "client/core/session_state.h"
@@ -24,28 +23,31 @@ namespace ringd::client {
 
 inline Clock::time_point InTenSeconds() { return Clock::now() + std::chrono::seconds(10); }
 
+// An invalid one stays that.
 inline UniqueFd Duplicate(const UniqueFd& fd) { return UniqueFd(::dup(fd.get())); }
-
-// Everything that ringd sends to one rank.
-inline void Fill(FastPathMemory& memory, FastPathLinks::Node& node, std::uint32_t member) {
-  memory.AddSegment({node.segment_bytes, member, 0}, node.segment);
-  for (std::uint32_t other = 0; other < node.connections.size(); ++other) {
-    if (node.connections[other].valid()) {
-      memory.AddConnection({other, 0}, Duplicate(node.connections[other]));
-    }
-  }
-}
 
 // One rank's process, as far as the fast path goes.
 struct FastPathRank {
-  FastPathRank(FastPathLinks::Node& node, std::uint32_t member, std::int32_t job_size,
+  FastPathRank(FastPathLinks::Node& node, std::uint32_t place, std::int32_t job_size,
                std::chrono::nanoseconds spin)
-      : view(node.view), member(node.view.Member(member)) {
-    Fill(memory, node, member);
-    auto exchange = memory.MakeExchange(node.connection_count(), InTenSeconds());
+      : view(node.view), member(node.view.Member(place)) {
+    // Not through FastPathMemory: ThreadSanitizer does not see that two mappings are the same memory.
+    std::vector<UniqueFd> connections;
+    for (const UniqueFd& fd : node.connections) connections.push_back(Duplicate(fd));
+    auto exchange = FastPathExchange::Create(node.view, place, std::move(connections));
     REQUIRE(exchange.ok());
-    operations = std::make_unique<FastPathOperations>(*std::move(exchange), memory.member(),
-                                                      job_size, state, spin);
+    operations =
+        std::make_unique<FastPathOperations>(*std::move(exchange), place, job_size, state, spin);
+  }
+
+  // Again, where a busy machine has kept somebody away for too long: then all ranks have given it up.
+  FastPathEnd CarryThrough(Registration& registration, const void* source, void* destination) {
+    constexpr int kTries = 100;
+    FastPathEnd end = FastPathEnd::kGivenUp;
+    for (int i = 0; i < kTries && end == FastPathEnd::kGivenUp; ++i) {
+      end = operations->Carry(registration, source, destination);
+    }
+    return end;
   }
 
   // `description` as every rank registers it.
@@ -55,7 +57,6 @@ struct FastPathRank {
 
   const FastPathView view;
   FastPathMember& member;
-  FastPathMemory memory;
   SessionState state;
   Registrations registrations;
   std::unique_ptr<FastPathOperations> operations;

@@ -18,6 +18,16 @@ using Catch::Matchers::Contains;
 
 Clock::time_point Now() { return Clock::now(); }
 
+// Everything that ringd sends to one rank.
+void Fill(FastPathMemory& memory, FastPathLinks::Node& node, std::uint32_t member) {
+  memory.AddSegment({node.segment_bytes, member, 0}, node.segment);
+  for (std::uint32_t other = 0; other < node.connections.size(); ++other) {
+    if (node.connections[other].valid()) {
+      memory.AddConnection({other, 0}, Duplicate(node.connections[other]));
+    }
+  }
+}
+
 // Why there is no exchange.
 absl::Status Failure(FastPathMemory& memory, std::uint32_t announced) {
   const auto exchange = memory.MakeExchange(announced, Now());

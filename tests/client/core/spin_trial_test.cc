@@ -1,8 +1,7 @@
 #include "client/core/spin_trial.h"
 
+#include <catch2/catch.hpp>
 #include <chrono>
-
-#include "catch2/catch.hpp"
 
 namespace ringd::client {
 namespace {

@@ -2,12 +2,12 @@
 // none.
 #include <algorithm>
 #include <atomic>
+#include <catch2/catch.hpp>
 #include <future>
 #include <random>
 #include <thread>
 #include <vector>
 
-#include "catch2/catch.hpp"
 #include "tests/proto/fast_path/fast_path_nodes.h"
 
 namespace ringd {

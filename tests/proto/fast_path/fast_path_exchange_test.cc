@@ -2,13 +2,13 @@
 
 #include <sys/socket.h>
 
+#include <catch2/catch.hpp>
 #include <cstring>
 #include <future>
 #include <string_view>
 #include <thread>
 #include <vector>
 
-#include "catch2/catch.hpp"
 #include "tests/proto/fast_path/fast_path_nodes.h"
 
 namespace ringd {

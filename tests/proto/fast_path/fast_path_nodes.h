@@ -6,13 +6,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <vector>
 
-#include "catch2/catch.hpp"
 #include "proto/fast_path/fast_path_exchange.h"
 
 namespace ringd::testing {

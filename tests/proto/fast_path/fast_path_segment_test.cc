@@ -1,11 +1,10 @@
 #include "proto/fast_path/fast_path_segment.h"
 
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cstddef>
 #include <string>
 #include <vector>
-
-#include "catch2/catch.hpp"
 
 namespace ringd {
 namespace {
