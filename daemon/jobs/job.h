@@ -118,6 +118,10 @@ class Job {
   bool NeedsTicks() const noexcept;
   std::optional<Clock::time_point> NextTick(Clock::time_point now) const;
 
+  // As JobCommunicator's; nullopt while the job does not run.
+  std::optional<Vigil> NextVigil() const;
+  void AnswerVigil(bool kept) { communicator_->AnswerVigil(kept); }
+
   // What ringctl shows.
   void Describe(v1::Job* out, Clock::time_point now) const;
   void Describe(v1::Communicator* out, Clock::time_point now) const;

@@ -72,6 +72,14 @@ std::optional<Clock::time_point> JobCommunicator::NextTick(Clock::time_point now
   return scheduler_.NextTick();
 }
 
+void JobCommunicator::AnswerVigil(bool kept) {
+  if (kept) {
+    scheduler_.forecast().Keep();
+  } else {
+    scheduler_.forecast().LeaveOut();
+  }
+}
+
 void JobCommunicator::Look(Clock::time_point now) {
   if (way_.local != nullptr) way_.local->Look(now);
 }
