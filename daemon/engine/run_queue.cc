@@ -40,7 +40,7 @@ bool RunQueue::IsCrowded(Clock::time_point now) noexcept {
   const ssize_t length = ::pread(file_.get(), text.data(), text.size(), 0);
   const int runnable =
       length <= 0 ? -1 : RunnableIn({text.data(), static_cast<std::size_t>(length)});
-  is_crowded_ = runnable < 0 || runnable > processors_;
+  is_crowded_ = runnable < 0 || runnable >= processors_;
   return is_crowded_;
 }
 

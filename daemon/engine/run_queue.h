@@ -21,7 +21,8 @@ class RunQueue {
   // Reads `path`, which looks like /proc/loadavg, of a machine of so many processors.
   RunQueue(const char* path, int processors);
 
-  // True if more threads than there are processors want to run, the caller's one included, or if that is unknown.
+  // False if a processor has nothing to do though the caller runs: the trainer that is waited for may be asleep, and
+  // wants one when it comes. True also if that is unknown.
   bool IsCrowded(Clock::time_point now) noexcept;
 
  private:

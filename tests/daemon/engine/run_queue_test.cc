@@ -26,12 +26,12 @@ struct LoadFile {
 
 const Clock::time_point kStart = Clock::time_point(std::chrono::seconds(1000));
 
-TEST_CASE("RunQueue: is crowded when more threads want to run than there are processors") {
+TEST_CASE("RunQueue: is crowded unless a processor is left over") {
   const LoadFile file;
   RunQueue queue(file.path, 4);
-  file.Write("0.52 0.58 0.59 4/467 12345\n");
+  file.Write("0.52 0.58 0.59 3/467 12345\n");
   CHECK_FALSE(queue.IsCrowded(kStart));
-  file.Write("0.52 0.58 0.59 5/467 12345\n");
+  file.Write("0.52 0.58 0.59 4/467 12345\n");
   CHECK(queue.IsCrowded(kStart + RunQueue::kLookInterval));
 }
 
@@ -56,7 +56,7 @@ TEST_CASE("RunQueue: what it can't read is crowded") {
 
 TEST_CASE("RunQueue: reads this machine's") {
   // This thread runs.
-  CHECK(RunQueue("/proc/loadavg", 0).IsCrowded(kStart));
+  CHECK(RunQueue("/proc/loadavg", 1).IsCrowded(kStart));
   CHECK_FALSE(RunQueue("/proc/loadavg", 1'000'000).IsCrowded(kStart));
 }
 
