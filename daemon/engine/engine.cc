@@ -52,6 +52,10 @@ void Engine::Start() {
     LogInfo(absl::StrCat(count, count == 1 ? " reducer thread sums" : " reducer threads sum",
                          " the tensors of this node's ranks"));
   }
+  if (!run_queue_.is_known()) {
+    LogWarning(
+        "/proc/loadavg can't be opened: the engine can't be awake beforehand when a step ends");
+  }
   running_ = true;
   thread_ = std::thread([this] {
     ::pthread_setname_np(::pthread_self(), "ringd-engine");

@@ -2,6 +2,8 @@
 #ifndef RINGD_DAEMON_ENGINE_RUN_QUEUE_H_
 #define RINGD_DAEMON_ENGINE_RUN_QUEUE_H_
 
+#include <chrono>
+
 #include "proto/base/clock.h"
 #include "proto/base/unique_fd.h"
 
@@ -21,6 +23,8 @@ class RunQueue {
   // Reads `path`, which looks like /proc/loadavg, of a machine of so many processors.
   RunQueue(const char* path, int processors);
 
+  // False if the file could not be opened: then it is always crowded.
+  bool is_known() const noexcept { return file_.valid(); }
   // False if a processor has nothing to do though the caller runs: the trainer that is waited for may be asleep, and
   // wants one when it comes. True also if that is unknown.
   bool IsCrowded(Clock::time_point now) noexcept;

@@ -19,6 +19,7 @@
 #include "daemon/jobs/membership.h"
 #include "daemon/jobs/start_probe.h"
 #include "daemon/logging/log.h"
+#include "daemon/schedule/wake_forecast.h"
 #include "daemon/sessions/process_state.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"

@@ -28,6 +28,7 @@
 #include "daemon/jobs/wire_meter.h"
 #include "daemon/logging/log.h"
 #include "daemon/schedule/node_scheduler.h"
+#include "daemon/schedule/wake_forecast.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"
 

@@ -51,7 +51,9 @@ TEST_CASE("RunQueue: what it can't read is crowded") {
                                     "0.52 0.58 0.59 1", "0.52 0.58 0.59 1 467");
   file.Write(text);
   CHECK(RunQueue(file.path, 4).IsCrowded(kStart));
+  CHECK(RunQueue(file.path, 4).is_known());
   CHECK(RunQueue("/nowhere/loadavg", 4).IsCrowded(kStart));
+  CHECK_FALSE(RunQueue("/nowhere/loadavg", 4).is_known());
 }
 
 TEST_CASE("RunQueue: reads this machine's") {
