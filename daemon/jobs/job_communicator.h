@@ -102,12 +102,12 @@ class JobCommunicator final : private LocalRankView {
   bool CopyPiece();
   // Waits for reducers, for a piece's pass, and completes what Fail() had to put off. For the very end.
   void Settle();
-  // When Advance wants to be called even if nothing happens.
-  std::optional<Clock::time_point> NextTick(Clock::time_point now) const;
   // When the ranks are expected to submit what they then wait for; nullopt: that is not foreseen.
   const std::optional<Vigil>& NextVigil() const noexcept { return scheduler_.forecast().next(); }
   // Its time has come, and somebody is awake from now on, or not.
   void AnswerVigil(bool kept);
+  // When Advance wants to be called even if nothing happens.
+  std::optional<Clock::time_point> NextTick(Clock::time_point now) const;
   // Looks at what goes on without ringd's doing. Call it every now and then.
   void Look(Clock::time_point now);
 
