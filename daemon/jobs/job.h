@@ -22,6 +22,7 @@
 #include "daemon/jobs/membership.h"
 #include "daemon/jobs/start_probe.h"
 #include "daemon/logging/log.h"
+#include "daemon/schedule/wake_forecast.h"
 #include "daemon/sessions/process_state.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"
@@ -122,6 +123,10 @@ class Job {
   void Tick(Clock::time_point now);
   bool NeedsTicks() const noexcept;
   std::optional<Clock::time_point> NextTick(Clock::time_point now) const;
+
+  // As JobCommunicator's; nullopt while the job does not run.
+  std::optional<Vigil> NextVigil() const;
+  void AnswerVigil(bool kept) { communicator_->AnswerVigil(kept); }
 
   // What ringctl shows.
   void Describe(v1::Job* out, Clock::time_point now) const;

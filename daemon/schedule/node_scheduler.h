@@ -34,6 +34,7 @@
 #include "daemon/schedule/node_status.h"
 #include "daemon/schedule/schedule_time.h"
 #include "daemon/schedule/tensor_meta.h"
+#include "daemon/schedule/wake_forecast.h"
 #include "proto/types/ids.h"
 
 namespace ringd {
@@ -105,6 +106,10 @@ class NodeScheduler {
   // last call; a tensor that has come into another bucket counts as changed.
   std::vector<TensorReadiness> TakeReadiness();
 
+  // When the last tensors before a wait are expected; whoever asks says whether somebody is awake then.
+  WakeForecast& forecast() { return forecast_; }
+  const WakeForecast& forecast() const { return forecast_; }
+
   // For stall reports: tensors that became ready before `ready_before` and have not ended.
   std::vector<PendingTensor> Pending(TimePoint ready_before) const;
   PendingTensor Lookup(absl::string_view name) const;
@@ -148,6 +153,7 @@ class NodeScheduler {
   std::vector<Action> actions_;
   NodeSchedulerStatus counters_;  // without buckets
   std::uint64_t messages_at_step_start_ = 0;
+  WakeForecast forecast_;
   TimePoint step_start_;  // when the first tensor of this step became ready
 };
 

@@ -11,6 +11,7 @@
 #include "daemon/schedule/messages.h"
 #include "daemon/schedule/node_actions.h"
 #include "daemon/schedule/schedule_time.h"
+#include "daemon/schedule/wake_forecast.h"
 
 namespace ringd {
 
@@ -51,6 +52,7 @@ struct NodeSchedulerStatus {
   std::uint64_t operations_learned = 0;
   std::uint64_t operations_cancelled = 0;
   std::uint64_t breaks_requested[kBreakReasonCount] = {};
+  WakeForecast::Counters vigils;
   std::vector<NodeBucketStatus> buckets;
 };
 
