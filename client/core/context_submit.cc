@@ -1,0 +1,81 @@
+// How a context's operations begin.
+#include "absl/strings/str_cat.h"
+#include "client/core/context.h"
+
+namespace ringd::client {
+
+absl::StatusOr<Registration*> Context::FindRegistration(ringd_registration registration) {
+  Registration* tensor = registrations_.Find(registration);
+  if (tensor != nullptr) return tensor;
+  return absl::NotFoundError(absl::StrCat("there is no registration ", registration));
+}
+
+absl::Status Context::Submit(ringd_registration registration, const void* source, void* destination,
+                             WhenFull when_full, ringd_operation* operation) {
+  const absl::StatusOr<Registration*> tensor = FindRegistration(registration);
+  if (!tensor.ok()) return tensor.status();
+  absl::Status status = Enqueue(**tensor, source, destination, when_full, operation);
+  if (status.ok() && fast_path_operations_ != nullptr) (*tensor)->submissions.Accepted();
+  return status;
+}
+
+absl::Status Context::SubmitAwaited(ringd_registration registration, const void* source,
+                                    void* destination, ringd_operation* operation) {
+  const absl::StatusOr<Registration*> found = FindRegistration(registration);
+  if (!found.ok()) return found.status();
+  Registration& tensor = **found;
+  if (fast_path_operations_ == nullptr || !fast_path_operations_->Offers(tensor)) {
+    return Submit(registration, source, destination, WhenFull::kWait, operation);
+  }
+  absl::Status status = Staging::CheckPointers(tensor, source, destination);
+  if (!status.ok()) return status;
+  switch (fast_path_operations_->Carry(tensor, source, destination)) {
+    case FastPathEnd::kCompleted:
+      *operation = RINGD_DONE;
+      return absl::OkStatus();
+    case FastPathEnd::kEnded:
+      return state_.status();
+    case FastPathEnd::kGivenUp:
+      break;
+  }
+  status = Enqueue(tensor, source, destination, WhenFull::kWait, operation);
+  if (!status.ok()) tensor.submissions.Refused();
+  return status;
+}
+
+absl::Status Context::Enqueue(Registration& tensor, const void* source, void* destination,
+                              WhenFull when_full, ringd_operation* operation) {
+  Submission record{};
+  OperationEnd end;
+  const DirectUse direct =
+      local_operations_ == nullptr ? DirectUse{} : local_operations_->DirectUseOf(tensor);
+  const bool is_inline = local_operations_ != nullptr && LocalOperations::IsInline(tensor);
+  absl::Status status = is_inline
+                            ? Staging::CheckPointers(tensor, source, destination)
+                            : staging_.Place(tensor, source, destination, record, end, direct);
+  if (!status.ok()) return status;
+  end.registration = &tensor;
+  for (;;) {
+    const SubmitResult result =
+        is_inline ? local_operations_->SubmitInline(tensor, source, destination, record.sequence)
+                  : operations().TrySubmit(record, end);
+    if (result == SubmitResult::kOk) {
+      *operation = record.sequence + 1;
+      return absl::OkStatus();
+    }
+    if (result == SubmitResult::kFull && when_full == WhenFull::kWait &&
+        operations().WaitForRoom(end)) {
+      continue;
+    }
+    staging_.Finish(end, false);
+    if (result == SubmitResult::kFull && state_.alive()) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "tensor '", tensor.description.name, "': ", operations().in_flight(),
+          " operations are in flight, all that there is room for; wait for one, or raise "
+          "submission_ring_capacity in ringd.toml (RINGD_SUBMISSION_RING_CAPACITY)"));
+    }
+    return state_.status();
+  }
+}
+
+}  // namespace ringd::client
