@@ -112,9 +112,14 @@ FastPathOutcome FastPathExchange::Contribute(const FastPathContribution& contrib
   if (view_.is_root()) {
     to.nodes |= 1;
     CompleteIfWhole(cell);
-  } else if (Send(0, FastPathMessageKind::kInput, contribution.key,
-                  {view_.NodePayload(cell, view_.node_index()), bytes})) {
-    to.state.store(FastPathCellState::kSent, std::memory_order_relaxed);
+  } else {
+    const FastPathBreak broken = Send(0, FastPathMessageKind::kInput, contribution.key,
+                                      {view_.NodePayload(cell, view_.node_index()), bytes});
+    if (broken.reason != FastPathBreak::Reason::kNone) {
+      Break(broken);
+    } else {
+      to.state.store(FastPathCellState::kSent, std::memory_order_relaxed);
+    }
   }
   const FastPathOutcome outcome = Look(cell);
   if (outcome == FastPathOutcome::kGivenUp) Leave(cell);  // it could not be sent
@@ -281,6 +286,10 @@ void FastPathExchange::Break(FastPathBreak why) noexcept {
     return;
   }
   if (view_.is_root()) SendToAll(FastPathMessageKind::kStop, {}, {});
+  // The other side shall not wait for an answer that nobody will send.
+  if (why.reason != FastPathBreak::Reason::kStopped) {
+    ::shutdown(connections_[why.node].get(), SHUT_RDWR);
+  }
   for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
     const FastPathCellState state = view_.Cell(i).state.load(std::memory_order_acquire);
     // What the root has not answered before it said stop, it has given up with that word.

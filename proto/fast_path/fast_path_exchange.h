@@ -158,8 +158,9 @@ class FastPathExchange {
   void CompleteIfWhole(std::uint32_t cell) noexcept;
   void GiveUp(std::uint32_t cell) noexcept;
   void Break(FastPathBreak why) noexcept;
-  bool Send(std::uint32_t node, FastPathMessageKind kind, const FastPathKey& key,
-            std::span<const std::byte> payload) noexcept;
+  // kNone: all of it. Else nothing will be sent to that node any more.
+  FastPathBreak Send(std::uint32_t node, FastPathMessageKind kind, const FastPathKey& key,
+                     std::span<const std::byte> payload) noexcept;
   void SendToAll(FastPathMessageKind kind, const FastPathKey& key,
                  std::span<const std::byte> payload) noexcept;
   void TakeMessages(std::uint32_t node) noexcept;

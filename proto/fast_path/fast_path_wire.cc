@@ -16,8 +16,9 @@ namespace ringd {
 
 // ---- the wire ------------------------------------------------------------------------------------------
 
-bool FastPathExchange::Send(std::uint32_t node, FastPathMessageKind kind, const FastPathKey& key,
-                            std::span<const std::byte> payload) noexcept {
+FastPathBreak FastPathExchange::Send(std::uint32_t node, FastPathMessageKind kind,
+                                     const FastPathKey& key,
+                                     std::span<const std::byte> payload) noexcept {
   FastPathMessage header{};
   header.magic = kFastPathMessageMagic;
   header.kind = kind;
@@ -35,7 +36,7 @@ bool FastPathExchange::Send(std::uint32_t node, FastPathMessageKind kind, const 
     const ssize_t sent = ::sendmsg(connections_[node].get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent > 0) {
       left -= static_cast<std::size_t>(sent);
-      if (left == 0) return true;
+      if (left == 0) return {};
       auto gone = static_cast<std::size_t>(sent);
       for (iovec& part : parts) {
         const std::size_t of_this = std::min(gone, part.iov_len);
@@ -50,9 +51,10 @@ bool FastPathExchange::Send(std::uint32_t node, FastPathMessageKind kind, const 
     if (deadline == Clock::time_point{}) deadline = now + kSendPatience;
     if (error == EAGAIN && now >= deadline) error = ETIMEDOUT;
     if (error != EAGAIN) {
-      Break({FastPathBreak::Reason::kConnection, static_cast<std::uint8_t>(node),
-             static_cast<std::uint16_t>(error)});
-      return false;
+      // So that the other side does not wait for what could not be sent.
+      ::shutdown(connections_[node].get(), SHUT_RDWR);
+      return {FastPathBreak::Reason::kConnection, static_cast<std::uint8_t>(node),
+              static_cast<std::uint16_t>(error)};
     }
     pollfd room{connections_[node].get(), POLLOUT, 0};
     ::poll(&room, 1, 1);
@@ -61,7 +63,13 @@ bool FastPathExchange::Send(std::uint32_t node, FastPathMessageKind kind, const 
 
 void FastPathExchange::SendToAll(FastPathMessageKind kind, const FastPathKey& key,
                                  std::span<const std::byte> payload) noexcept {
-  for (std::uint32_t node = 1; node < view_.node_count(); ++node) Send(node, kind, key, payload);
+  // What breaks is dealt with when all have got this message: the word to stop must not overtake it.
+  FastPathBreak first;
+  for (std::uint32_t node = 1; node < view_.node_count(); ++node) {
+    const FastPathBreak broken = Send(node, kind, key, payload);
+    if (first.reason == FastPathBreak::Reason::kNone) first = broken;
+  }
+  if (first.reason != FastPathBreak::Reason::kNone) Break(first);
 }
 
 void FastPathExchange::TakeMessages(std::uint32_t node) noexcept {
@@ -114,7 +122,8 @@ bool FastPathExchange::OnInput(std::uint32_t node, const FastPathKey& key,
   if (cell == kNoCell) cell = MakeCell(key, payload.size());
   if (cell == kNoCell) {
     // The others' inputs, if they find room, will lack this one.
-    Send(node, FastPathMessageKind::kGiveUp, key, {});
+    const FastPathBreak broken = Send(node, FastPathMessageKind::kGiveUp, key, {});
+    if (broken.reason != FastPathBreak::Reason::kNone) Break(broken);
     return true;
   }
   FastPathCell& to = view_.Cell(cell);

@@ -14,37 +14,13 @@
 namespace ringd {
 namespace {
 
+using testing::DriveOnce;
 using testing::FastPathNodes;
+using testing::Finish;
 using testing::Floats;
+using testing::ResultOf;
 
-constexpr std::chrono::milliseconds kNow{0};
 constexpr FastPathKey kKey{7, 0};
-
-void DriveOnce(FastPathExchange& exchange, std::chrono::milliseconds most = kNow) {
-  REQUIRE(exchange.BecomeDriver());
-  exchange.Drive(most);
-  exchange.StopDriving();
-}
-
-// Until the operation is over, for at most ten seconds.
-FastPathOutcome Finish(FastPathExchange& exchange, std::uint32_t cell) {
-  const auto end = Clock::now() + std::chrono::seconds(10);
-  while (exchange.Look(cell) == FastPathOutcome::kPending && Clock::now() < end) {
-    if (exchange.BecomeDriver()) {
-      exchange.Drive(std::chrono::milliseconds(5));
-      exchange.StopDriving();
-    } else {
-      exchange.Sleep(cell, std::chrono::milliseconds(5));
-    }
-  }
-  return exchange.Look(cell);
-}
-
-std::vector<float> ResultOf(FastPathExchange& exchange, std::uint32_t cell, std::size_t count) {
-  std::vector<float> result(count, -1);
-  exchange.Take(cell, DataType::kFloat32, result.data(), count, {});
-  return result;
-}
 
 std::size_t CellsInUse(const FastPathView& view) {
   std::size_t count = 0;
@@ -292,79 +268,6 @@ TEST_CASE("A message may come in pieces, and with the next") {
   REQUIRE(nodes.Member(0).Look(root) == FastPathOutcome::kCompleted);
   CHECK(ResultOf(nodes.Member(0), root, 1) == std::vector<float>{42});
   CHECK(nodes.Member(0).Contribute(Floats({7, 1}, {1}), root) == FastPathOutcome::kCompleted);
-}
-
-TEST_CASE("Nonsense from a node ends the fast path, for the others with the root's word") {
-  FastPathNodes nodes(3);
-  FastPathMessage message{};
-  message.magic = kFastPathMessageMagic;
-  message.kind = FastPathMessageKind::kInput;
-  message.signature = kKey.signature;
-  SECTION("a wrong magic") { message.magic = 1; }
-  SECTION("too long a payload") { message.payload_bytes = kFastPathMostBytes + 1; }
-  SECTION("what only the root says") { message.kind = FastPathMessageKind::kResult; }
-  SECTION("an unknown kind") { message.kind = static_cast<FastPathMessageKind>(77); }
-  std::uint32_t root = 0;
-  std::uint32_t first = 0;
-  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == FastPathOutcome::kPending);
-  REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), first) == FastPathOutcome::kPending);
-  REQUIRE(::send(nodes.Connection(2, 0), &message, sizeof(message), 0) == sizeof(message));
-  DriveOnce(nodes.Member(0));
-  CHECK(nodes.Member(0).Look(root) == FastPathOutcome::kGivenUp);
-  CHECK(nodes.Member(0).WhyBroken().reason == FastPathBreak::Reason::kProtocol);
-  CHECK(nodes.Member(0).WhyBroken().node == 2);
-  DriveOnce(nodes.Member(1), FastPathExchange::kTurn);
-  CHECK(nodes.Member(1).Look(first) == FastPathOutcome::kGivenUp);
-  CHECK(nodes.Member(1).WhyBroken().reason == FastPathBreak::Reason::kStopped);
-  CHECK_FALSE(nodes.Member(1).Usable());
-  CHECK(nodes.Member(1).Contribute(Floats({8, 0}, {1}), first) == FastPathOutcome::kGivenUp);
-}
-
-TEST_CASE("A part that comes twice is nonsense") {
-  FastPathNodes nodes(2);
-  std::uint32_t cell = 0;
-  FastPathMessage message{};
-  message.magic = kFastPathMessageMagic;
-  message.kind = FastPathMessageKind::kInput;
-  message.signature = kKey.signature;
-  for (int i = 0; i < 2; ++i) {
-    REQUIRE(::send(nodes.Connection(1, 0), &message, sizeof(message), 0) == sizeof(message));
-  }
-  DriveOnce(nodes.Member(0));
-  CHECK(nodes.Member(0).WhyBroken().reason == FastPathBreak::Reason::kProtocol);
-  FastPathContribution barrier;
-  barrier.key = kKey;
-  CHECK(nodes.Member(0).Contribute(barrier, cell) == FastPathOutcome::kGivenUp);
-}
-
-TEST_CASE("Without the root's word a node that has sent can't know, and says what broke") {
-  FastPathNodes nodes(2);
-  std::uint32_t cell = 0;
-  REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), cell) == FastPathOutcome::kPending);
-  REQUIRE(::shutdown(nodes.Connection(0, 1), SHUT_RDWR) == 0);
-  DriveOnce(nodes.Member(1), FastPathExchange::kTurn);
-  CHECK(nodes.Member(1).WhyBroken().reason == FastPathBreak::Reason::kConnection);
-  CHECK(nodes.Member(1).Look(cell) == FastPathOutcome::kPending);
-  CHECK(nodes.Member(1).Contribute(Floats({8, 0}, {1}), cell) == FastPathOutcome::kGivenUp);
-}
-
-TEST_CASE("A node that hangs up makes the root give up what lacks it") {
-  FastPathNodes nodes(2);
-  std::uint32_t cell = 0;
-  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), cell) == FastPathOutcome::kPending);
-  REQUIRE(::shutdown(nodes.Connection(1, 0), SHUT_RDWR) == 0);
-  DriveOnce(nodes.Member(0));
-  CHECK(nodes.Member(0).Look(cell) == FastPathOutcome::kGivenUp);
-}
-
-TEST_CASE("A connection that takes nothing more is given up, not waited for") {
-  FastPathNodes nodes(2);
-  std::vector<std::byte> full(1 << 16);
-  while (::send(nodes.Connection(1, 0), full.data(), full.size(), MSG_DONTWAIT) > 0) {
-  }
-  std::uint32_t cell = 0;
-  CHECK(nodes.Member(1).Contribute(Floats(kKey, {1}), cell) == FastPathOutcome::kGivenUp);
-  CHECK(nodes.Member(1).WhyBroken().error == ETIMEDOUT);
 }
 
 TEST_CASE("ringd does not wait for a lock that a stopped rank holds, and ranks go the other way") {

@@ -98,6 +98,34 @@ inline FastPathContribution Floats(const FastPathKey& key, const std::vector<flo
   return contribution;
 }
 
+inline void DriveOnce(FastPathExchange& exchange,
+                      std::chrono::milliseconds most = std::chrono::milliseconds(0)) {
+  REQUIRE(exchange.BecomeDriver());
+  exchange.Drive(most);
+  exchange.StopDriving();
+}
+
+// Until the operation is over, for at most ten seconds.
+inline FastPathOutcome Finish(FastPathExchange& exchange, std::uint32_t cell) {
+  const auto end = Clock::now() + std::chrono::seconds(10);
+  while (exchange.Look(cell) == FastPathOutcome::kPending && Clock::now() < end) {
+    if (exchange.BecomeDriver()) {
+      exchange.Drive(std::chrono::milliseconds(5));
+      exchange.StopDriving();
+    } else {
+      exchange.Sleep(cell, std::chrono::milliseconds(5));
+    }
+  }
+  return exchange.Look(cell);
+}
+
+inline std::vector<float> ResultOf(FastPathExchange& exchange, std::uint32_t cell,
+                                   std::size_t count) {
+  std::vector<float> result(count, -1);
+  exchange.Take(cell, DataType::kFloat32, result.data(), count, {});
+  return result;
+}
+
 }  // namespace ringd::testing
 
 #endif  // RINGD_TESTS_PROTO_FAST_PATH_FAST_PATH_NODES_H_
