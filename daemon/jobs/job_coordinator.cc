@@ -190,7 +190,9 @@ void JobCoordinator::Start(const std::vector<Node*>& order, RingChoice ring) {
     order[i]->index = NodeIndex(static_cast<int>(i));
     membership.nodes.push_back(*order[i]);
   }
-  membership.fast_path = OfferFastPath(membership, options_.fast_path_token);
+  membership.fast_path = OfferFastPath(
+      membership, options_.fast_path_token,
+      tried_.times.empty() ? options_.algorithms.flat_all_reduce_bytes : fast_path_inputs_bytes_);
   StartSchedule(membership);
   v1::CoordinatorMessage message;
   *message.mutable_membership() = ToProto(membership);

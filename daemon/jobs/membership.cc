@@ -147,19 +147,19 @@ NodeIndex Membership::NodeOf(Rank rank) const noexcept {
   return NodeIndex(-1);
 }
 
-FastPathOffer OfferFastPath(const Membership& membership, const std::string& token) {
+FastPathOffer OfferFastPath(const Membership& membership, const std::string& token,
+                            std::uint64_t inputs_bytes) {
   FastPathOffer offer;
   offer.why_not = FastPathObstacle(membership);
   if (token.empty() && offer.why_not.empty()) offer.why_not = "the coordinator offers none";
   if (!offer.why_not.empty()) return offer;
-  // One other node sends as much either way. With more the root's line is what limits it, as it does the flat all-reduce.
+  // One other node sends as much either way. With more the root's line is what limits it.
   const std::uint64_t senders = membership.nodes.size() - 1;
   const std::uint64_t limit =
       senders == 1 ? kFastPathMostBytes
-                   : std::min<std::uint64_t>(membership.algorithms.flat_all_reduce_bytes / senders,
-                                             kFastPathMostBytes);
+                   : std::min<std::uint64_t>(inputs_bytes / senders, kFastPathMostBytes);
   if (limit == 0) {
-    offer.why_not = "small all-reduces go through one node up to 0 bytes (flat_all_reduce_bytes)";
+    offer.why_not = "no all-reduce goes through one node here (flat_all_reduce_bytes, or as tried)";
     return offer;
   }
   offer.token = token;

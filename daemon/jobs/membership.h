@@ -68,8 +68,10 @@ struct Membership {
   NodeIndex NodeOf(Rank rank) const noexcept;
 };
 
-// What the coordinator offers to the nodes, if `token` is not empty.
-FastPathOffer OfferFastPath(const Membership& membership, const std::string& token);
+// What the coordinator offers to the nodes, if `token` is not empty. `inputs_bytes`: what the root may get from all other
+// nodes together; between two nodes it does not matter.
+FastPathOffer OfferFastPath(const Membership& membership, const std::string& token,
+                            std::uint64_t inputs_bytes);
 
 v1::Membership ToProto(const Membership& membership);
 // kInvalidArgument if what came makes no sense (it came over the network).

@@ -1,5 +1,7 @@
 // When the coordinator offers a fast path, and which tensors are small enough for it.
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <ctime>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,6 +71,27 @@ TEST_CASE("JobCoordinator: among more nodes the limit is what one node may recei
   const v1::FastPathOffer none = OfferTo(options, Addresses(4));
   CHECK(none.token().empty());
   CHECK_THAT(none.why_not(), Contains("flat_all_reduce_bytes"));
+}
+
+TEST_CASE(
+    "JobCoordinator: the fast path spares the daemons, and so may win where going through one node "
+    "lost") {
+  using std::chrono::microseconds;
+  JobCoordinator::Options options = OfferingOptions(4);
+  PlanStore plans("");
+  options.plans = &plans;
+  options.choose_flat_all_reduces = true;
+  options.measure_links = true;
+  options.ring_order = {"node0", "node1", "node2", "node3"};
+  StoredTrial trial;
+  trial.nodes = options.ring_order;
+  trial.unix_seconds = std::time(nullptr);
+  trial.times = {{64, microseconds(200), microseconds(180)}};
+  plans.PutTrial(trial);
+  CHECK(OfferTo(options, Addresses(4)).limit_bytes() == 3000);
+  trial.times = {{64, microseconds(200), microseconds(90)}};
+  plans.PutTrial(trial);
+  CHECK(OfferTo(options, Addresses(4)).limit_bytes() == 0);
 }
 
 TEST_CASE("JobCoordinator: offers none to some nodes, and says to all why") {

@@ -27,6 +27,19 @@ TEST_CASE("LargestFlat: one node in the middle must win by 5 %, from the smalles
   CHECK(LargestFlat(Times({{100, 200}, {100, 200}, {100, 200}, {100, 200}}), 4681) == 16384);
 }
 
+TEST_CASE("LargestOnFastPath: as LargestFlat, with 55 % of the smallest one's time less") {
+  // Lost without that, won with it; beyond it was not tried.
+  CHECK(LargestOnFastPath(Times({{200, 180}}), 4681) == 4681);
+  CHECK(LargestOnFastPath(Times({{200, 90}}), 4681) == 0);
+  // The line is slow: what the root gets takes longer and longer.
+  const auto times = Times({{200, 180}, {600, 300}, {1100, 400}});
+  const std::size_t limit = LargestOnFastPath(times, 4681);
+  CHECK(limit < 1024);
+  CHECK(limit >= 64);
+  CHECK(LargestOnFastPath(Times({{100, 100}, {100, 100}, {100, 100}, {100, 100}}), 4681) == 16384);
+  CHECK(LargestOnFastPath({}, 4681) == 4681);
+}
+
 TEST_CASE("LargestFlat: between a size that wins and one that loses lies the limit") {
   // 4 KiB gain 100 µs, the margin of 5 % taken off; 16 KiB lose 210 and what doubling takes less.
   const auto limit = [](int doubling) {
