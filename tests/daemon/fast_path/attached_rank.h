@@ -1,4 +1,4 @@
-// A rank as ringd sees it, and the rank's own end: its lifeline, and the fast path that it was handed.
+// A rank as ringd sees it, and the rank's own end: its lifeline, and what it was handed there.
 #ifndef RINGD_TESTS_DAEMON_FAST_PATH_ATTACHED_RANK_H_
 #define RINGD_TESTS_DAEMON_FAST_PATH_ATTACHED_RANK_H_
 
@@ -22,13 +22,15 @@
 namespace ringd {
 
 struct AttachedRank {
+  static constexpr std::uint64_t kArenaBytes = 1 << 20;
+
   AttachedRank() {
     auto ends = UnixSocketPair();
     REQUIRE(ends.ok());
     own_end = std::move(ends->first);
     PeerCredentials self;
     self.pid = 1;
-    auto made = MakeSession(SessionId(1), {1 << 20, 16}, self, ends->second.get());
+    auto made = MakeSession(SessionId(1), {kArenaBytes, 16}, self, ends->second.get());
     REQUIRE(made.ok());
     made->resources->lifeline = std::move(ends->second);
     session = std::make_shared<Session>(std::move(made->resources));

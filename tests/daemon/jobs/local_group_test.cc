@@ -10,58 +10,21 @@
 #include <memory>
 #include <vector>
 
-#include "daemon/attach/session_factory.h"
 #include "proto/attach/handshake.h"
 #include "proto/base/unix_socket.h"
+#include "tests/daemon/fast_path/attached_rank.h"
 
 namespace ringd {
 namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::uint64_t kArenaBytes = 1 << 20;
-
-// A rank's end: its session at ringd, and what ringd sends it.
-struct Rank {
-  Rank() {
-    auto ends = UnixSocketPair();
-    REQUIRE(ends.ok());
-    own_end = std::move(ends->first);
-    PeerCredentials self;
-    self.pid = 1;
-    auto made = MakeSession(SessionId(1), {kArenaBytes, 16}, self, ends->second.get());
-    REQUIRE(made.ok());
-    made->resources->lifeline = std::move(ends->second);
-    session = std::make_shared<Session>(std::move(made->resources));
-  }
-
-  // The next notice, which must be of this kind, and its descriptor.
-  template <typename Notice>
-  Notice Receive(NoticeKind kind, UniqueFd& fd) {
-    struct {
-      NoticeHeader header;
-      Notice notice;
-    } frame{};
-    auto fds = ReceiveWithFds(own_end.get(), std::as_writable_bytes(std::span(&frame, 1)),
-                              Clock::now() + std::chrono::seconds(10));
-    REQUIRE(fds.ok());
-    REQUIRE(fds->size() == 1);
-    CHECK(frame.header.kind == static_cast<std::uint32_t>(kind));
-    CHECK(frame.header.text_length == sizeof(Notice));
-    fd = std::move(fds->front());
-    return frame.notice;
-  }
-
-  UniqueFd own_end;
-  std::shared_ptr<Session> session;
-};
-
 struct Job {
   explicit Job(std::size_t count) {
     std::vector<std::int32_t> numbers;
     std::vector<std::shared_ptr<Session>> sessions;
     for (std::size_t m = 0; m < count; ++m) {
-      ranks.push_back(std::make_unique<Rank>());
+      ranks.push_back(std::make_unique<AttachedRank>());
       sessions.push_back(ranks.back()->session);
       numbers.push_back(static_cast<std::int32_t>(m + 20));
     }
@@ -88,7 +51,7 @@ struct Job {
     ++view.Member(member).ended;
   }
 
-  std::vector<std::unique_ptr<Rank>> ranks;
+  std::vector<std::unique_ptr<AttachedRank>> ranks;
   std::unique_ptr<LocalGroup> group;
   MemoryMapping segment;
   JobSegmentView view;
@@ -113,8 +76,8 @@ TEST_CASE("LocalGroup: every rank gets the segment and the others' arenas") {
       if (other == m) continue;
       const auto arena = job.ranks[m]->Receive<MemberArenaNotice>(NoticeKind::kMemberArena, fd);
       CHECK(arena.member == other);
-      CHECK(arena.arena_bytes == kArenaBytes);
-      CHECK(MemoryMapping::Map(fd.get(), kArenaBytes).ok());
+      CHECK(arena.arena_bytes == AttachedRank::kArenaBytes);
+      CHECK(MemoryMapping::Map(fd.get(), AttachedRank::kArenaBytes).ok());
     }
   }
 }
