@@ -51,7 +51,7 @@ class FastPathOperations {
 
  private:
   // While this sleeps nobody is noticed but what the exchange watches: not the end of the context.
-  static constexpr std::chrono::milliseconds kLongestDrive{20};
+  static constexpr std::chrono::milliseconds kLongestDrive = FastPathExchange::kTurn;
   // ... nor that the driver has died.
   static constexpr std::chrono::milliseconds kLongestSleep{5};
 

@@ -1,6 +1,5 @@
 #include "daemon/fast_path/fast_path_watch.h"
 
-#include <fcntl.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
