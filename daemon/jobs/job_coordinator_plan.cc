@@ -48,7 +48,9 @@ void JobCoordinator::StartSchedule(Membership& membership) {
     }
   }
   AlgorithmOptions& algorithms = membership.algorithms;
-  if (options_.choose_small_all_reduces && source != LinkSource::kAssumed) {
+  // Between two nodes doubling sends no more than the ring, whatever the link is.
+  const bool is_known = source != LinkSource::kAssumed || membership.node_count() == 2;
+  if (options_.choose_small_all_reduces && is_known) {
     algorithms.small_all_reduce_bytes = SmallBytesOf(config.link, algorithms.chunk_bytes);
   }
   config.link.small_bytes =

@@ -145,11 +145,12 @@ bool IsSmall(const Range& range, const LinkModel& link) {
   return link.AllReduceTime(range.bytes) < link.AllReduceTime(0) * kWorthwhile;
 }
 
-// Joins neighbours whose fixed cost is much of their cost, where that delays nothing in the end. The
-// search has no reason to: it ends each prefix as early as it can, needed or not.
+// Joins neighbours whose fixed cost is much of their cost, where that delays the end by less than all these operations
+// cost a processor, which the model does not see. The search has no reason to: it ends each prefix as early as it can,
+// needed or not.
 void JoinSmall(const std::vector<Piece>& pieces, const LinkModel& link, std::size_t max_bytes,
                std::vector<Range>& ranges) {
-  const nanoseconds end = End(ranges, link);
+  const nanoseconds latest_end = End(ranges, link) + link.operation_overhead;
   for (std::size_t i = 0; i + 1 < ranges.size();) {
     const Range& left = ranges[i];
     const Range& right = ranges[i + 1];
@@ -160,7 +161,7 @@ void JoinSmall(const std::vector<Piece>& pieces, const LinkModel& link, std::siz
       std::vector<Range> fewer = ranges;
       fewer[i] = joined;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-      if (End(fewer, link) <= end) {
+      if (End(fewer, link) <= latest_end) {
         ranges = std::move(fewer);
         continue;
       }

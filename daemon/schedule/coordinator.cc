@@ -227,7 +227,7 @@ void Coordinator::SetReadiness(
   impl_->SetReadiness(offsets);
 }
 void Coordinator::Replan() { impl_->Replan(); }
-bool Coordinator::ReplanIfBetter(double least_gain) { return impl_->ReplanIfBetter(least_gain); }
+bool Coordinator::ReplanIfBetter(const LeastGain& least) { return impl_->ReplanIfBetter(least); }
 std::vector<StalledTensor> Coordinator::Stalled(TimePoint announced_before) const {
   return impl_->Stalled(announced_before);
 }

@@ -77,6 +77,13 @@ struct CoordinatorStatus {
   LinkModel link;
 };
 
+// By how much a new plan must end the step earlier: by this share of what the step takes after its last tensor
+// is ready, which is all that it pays for its all-reduces, and by so much at least.
+struct LeastGain {
+  double share = 0.05;
+  std::chrono::nanoseconds time = std::chrono::microseconds(50);
+};
+
 class Coordinator {
  public:
   // `planner` must not be null.
@@ -100,9 +107,10 @@ class Coordinator {
   void SetReadiness(const std::unordered_map<std::string, std::chrono::nanoseconds>& offsets);
   // Retires all buckets and plans them anew.
   void Replan();
-  // The same, if a new plan would end the step earlier by at least this share of its time, or no later with
-  // half as many buckets. False: it would not, or buckets are on their way out of service already.
-  bool ReplanIfBetter(double least_gain);
+  // The same, if a new plan would end the step earlier by so much, or with half as many buckets later by no more than
+  // an operation's overhead.
+  // False: it would not, or buckets are on their way out of service already.
+  bool ReplanIfBetter(const LeastGain& least);
 
   // Tensors whose first announcement came before `announced_before` and which some nodes lack,
   // oldest first. Tensors in learned buckets are not known here: ask the nodes.

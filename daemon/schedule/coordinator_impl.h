@@ -27,7 +27,7 @@ class Coordinator::Impl {
   void SetLinkModel(const LinkModel& link);
   void SetReadiness(const std::unordered_map<std::string, std::chrono::nanoseconds>& offsets);
   void Replan();
-  bool ReplanIfBetter(double least_gain);
+  bool ReplanIfBetter(const LeastGain& least);
   std::vector<StalledTensor> Stalled(TimePoint announced_before) const {
     return negotiation_.Stalled(announced_before);
   }

@@ -1,5 +1,6 @@
 // What a Coordinator plans, when it plans anew, and what it tells about its plans.
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <utility>
 
@@ -25,6 +26,14 @@ std::vector<LearnedTensor> TensorsOf(const std::vector<PlannedBucket>& plan) {
     tensors.insert(tensors.end(), bucket.tensors.begin(), bucket.tensors.end());
   }
   return tensors;
+}
+
+nanoseconds LastReady(const std::vector<PlannedBucket>& plan) {
+  nanoseconds last{0};
+  for (const PlannedBucket& bucket : plan) {
+    for (const LearnedTensor& tensor : bucket.tensors) last = std::max(last, tensor.ready_offset);
+  }
+  return last;
 }
 
 bool CanShareBucket(const std::vector<LearnedTensor>& tensors) {
@@ -159,17 +168,20 @@ void Coordinator::Impl::RetireAll() {
   BeginRetirement(std::move(retirement));
 }
 
-bool Coordinator::Impl::ReplanIfBetter(double least_gain) {
+bool Coordinator::Impl::ReplanIfBetter(const LeastGain& least) {
   const std::vector<PlannedBucket> live = LivePlan();
   // One change at a time: what is being frozen will be planned, or negotiated, soon.
   if (live.empty() || live.size() != channels_.channels().size()) return false;
-  const auto now = static_cast<double>(planner_.StepTime(live).count());
+  const nanoseconds now = planner_.StepTime(live);
+  const auto exposed = static_cast<double>((now - LastReady(live)).count());
+  const nanoseconds least_gain =
+      std::max(least.time, nanoseconds(static_cast<std::int64_t>(exposed * least.share)));
   const auto is_better = [&](const std::vector<LearnedTensor>& tensors) {
     const std::vector<PlannedBucket> plan = planner_.Plan(tensors, config_.max_buckets);
-    const auto then = static_cast<double>(planner_.StepTime(plan).count());
-    if (then <= now * (1 - least_gain)) return true;
-    // What takes no longer with far fewer operations leaves the processors to the trainers.
-    return then <= now && 2 * plan.size() <= live.size();
+    const nanoseconds then = planner_.StepTime(plan);
+    if (then + least_gain <= now) return true;
+    // What takes hardly longer with far fewer operations leaves the processors to the trainers.
+    return then <= now + planner_.link().operation_overhead && 2 * plan.size() <= live.size();
   };
   std::vector<LearnedTensor> tensors = TensorsOf(live);
   if (is_better(tensors)) {

@@ -32,7 +32,7 @@ struct TensorReadiness {
 
 struct NodeMeasurements {
   std::vector<LinkObservation> link;       // all that is known, one per size class
-  std::vector<TensorReadiness> readiness;  // what has changed since the last time
+  std::vector<TensorReadiness> readiness;  // of all learned tensors, unless that of none has changed
 
   bool empty() const { return link.empty() && readiness.empty(); }
 };

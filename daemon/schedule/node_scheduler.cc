@@ -190,13 +190,22 @@ void NodeScheduler::TakeActions(std::vector<Action>& out) {
 }
 
 std::vector<TensorReadiness> NodeScheduler::TakeReadiness() {
-  std::vector<TensorReadiness> news;
+  std::vector<NodeTensor*> known;
+  bool is_news = false;
   for (std::uint32_t i = 0; i < tensors_.Capacity(); ++i) {
     NodeTensor& tensor = tensors_[TensorHandle(i)];
-    if (!tensor.in_use || tensor.bucket == nullptr || !tensor.ready_offset.TakeIfNews()) continue;
-    news.push_back({tensor.name, tensor.ready_offset.mean()});
+    if (!tensor.in_use || tensor.bucket == nullptr || !tensor.ready_offset.is_known()) continue;
+    known.push_back(&tensor);
+    is_news = is_news || tensor.ready_offset.IsNews();
   }
-  return news;
+  std::vector<TensorReadiness> readiness;
+  if (!is_news) return readiness;
+  // All of the same steps: plans hang on which of two tensors comes first, and by how little.
+  readiness.reserve(known.size());
+  for (NodeTensor* tensor : known) {
+    readiness.push_back({tensor->name, tensor->ready_offset.Tell()});
+  }
+  return readiness;
 }
 
 // ---- reports ----------------------------------------------------------------------------------

@@ -102,8 +102,8 @@ class NodeScheduler {
   // reported in one batch travels as one message.
   void TakeActions(std::vector<Action>& out);
 
-  // When the tensors of learned buckets become ready within the step, as far as it has changed since the
-  // last call; a tensor that has come into another bucket counts as changed.
+  // When the tensors of learned buckets become ready within the step, as far as it is known. Nothing, unless that of
+  // some tensor has changed since the last call; one that has come into another bucket counts as changed.
   std::vector<TensorReadiness> TakeReadiness();
 
   // When the last tensors before a wait are expected; whoever asks says whether somebody is awake then.

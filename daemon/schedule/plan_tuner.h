@@ -1,8 +1,8 @@
 // Turns what the nodes of a communicator measure into the link model its coordinator plans with, and
 // decides when another plan is worth the change.
 //
-// A change costs a moment in which some tensors are negotiated, so it must promise something: a
-// share of the step's time (Options::least_gain); and it comes at most every so often, ever more seldom.
+// A change costs a moment in which some tensors are negotiated, so it must promise something
+// (Options::least_gain); and it comes at most every so often, ever more seldom.
 //
 // Thread safety: none; one thread owns it, with the coordinator. Reads no clock.
 #ifndef RINGD_DAEMON_SCHEDULE_PLAN_TUNER_H_
@@ -31,7 +31,7 @@ class PlanTuner {
  public:
   struct Options {
     bool may_replan = true;
-    double least_gain = 0.05;  // of the step's predicted time
+    LeastGain least_gain;
     // Between two new plans: this long, then twice as long each time, up to the longest.
     std::chrono::nanoseconds first_pause = std::chrono::seconds(1);
     std::chrono::nanoseconds longest_pause = std::chrono::seconds(60);

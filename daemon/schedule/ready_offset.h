@@ -24,14 +24,18 @@ class ReadyOffset {
   }
   std::chrono::nanoseconds mean() const noexcept { return mean_; }
 
-  // True if it differs from what was last told by enough to matter for a plan; then that counts as told.
-  bool TakeIfNews() noexcept {
+  // Enough steps have been seen.
+  bool is_known() const noexcept { return count_ >= kNeeded; }
+  // It differs from what was last told by enough to matter for a plan.
+  bool IsNews() const noexcept {
     constexpr std::chrono::nanoseconds kLeast = std::chrono::microseconds(100);
     const std::chrono::nanoseconds change = std::chrono::abs(mean_ - told_);
-    if (count_ < kNeeded || (was_told_ && change <= std::max(kLeast, told_ / 10))) return false;
+    return is_known() && (!was_told_ || change > std::max(kLeast, told_ / 10));
+  }
+  std::chrono::nanoseconds Tell() noexcept {
     was_told_ = true;
     told_ = mean_;
-    return true;
+    return mean_;
   }
   // Tells it again next time.
   void Untell() noexcept { was_told_ = false; }

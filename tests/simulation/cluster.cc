@@ -28,7 +28,7 @@ CoordinatorConfig MakeConfig(const Scenario& scenario) {
 // Plans may follow one another so fast that the changes meet.
 PlanTuner::Options TunerOptions() {
   PlanTuner::Options options;
-  options.least_gain = 0.01;
+  options.least_gain = {0.01, nanoseconds(1)};
   options.first_pause = nanoseconds(0);
   return options;
 }

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/jobs/job_coordinator.h"
@@ -15,15 +16,21 @@ const LinkId kA(1);
 const LinkId kB(2);
 
 // Two nodes of one rank each.
+constexpr LinkId kC(77);
+
 struct World {
   explicit World(JobCoordinator::Options options = OptionsOf(2))
       : coordinator(std::move(options), &nodes, now) {}
 
-  void Start() {
-    coordinator.AddNode(kA, HelloOf("node-a", 2, 1), now);
-    coordinator.AddNode(kB, HelloOf("node-b", 2, 1), now);
-    coordinator.OnMessage(kA, RankJoinedOf(0, 0, 100), now);
-    coordinator.OnMessage(kB, RankJoinedOf(1, 0, 101), now);
+  void Start(int node_count = 2) {
+    const std::vector<std::pair<LinkId, std::string>> named = {
+        {kA, "node-a"}, {kB, "node-b"}, {kC, "node-c"}};
+    for (int i = 0; i < node_count; ++i) {
+      coordinator.AddNode(named[i].first, HelloOf(named[i].second, node_count, 1), now);
+    }
+    for (int i = 0; i < node_count; ++i) {
+      coordinator.OnMessage(named[i].first, RankJoinedOf(i, 0, 100 + i), now);
+    }
   }
   void Turn() {
     now += milliseconds(1000);
@@ -145,32 +152,43 @@ TEST_CASE("JobCoordinator: a threshold that the ranks ask for is the job's polic
   CHECK(world.PlanOf(kB).fusion() == "4096");
 }
 
-TEST_CASE("JobCoordinator: the kept link decides which all-reduces are small, unless a user does") {
+TEST_CASE(
+    "JobCoordinator: nodes or the kept link decide which all-reduces are small, unless a user "
+    "does") {
+  const int node_count = GENERATE(2, 3);
   Membership membership;
   membership.nodes = {{"node-a", "", {MemberRank{}}}, {"node-b", "", {MemberRank{}}}};
+  if (node_count == 3) membership.nodes.push_back({"node-c", "", {MemberRank{}}});
   KeptPlan kept;
   kept.link_measured = true;
   kept.latency = std::chrono::microseconds(99);
   kept.bytes_per_second = 1e9;
   PlanStore plans("");
-  JobCoordinator::Options options = OptionsOf(2);
+  JobCoordinator::Options options = OptionsOf(node_count);
   options.algorithms.small_all_reduce_bytes = 100;
   options.plans = &plans;
   options.choose_small_all_reduces = true;
-  std::uint64_t small = 100;
+  // Between two nodes doubling is never slower.
+  std::uint64_t small = node_count == 2 ? options.algorithms.chunk_bytes : 100;
   SECTION("nothing is known yet") {}
   SECTION("another user's jobs are no guide") { plans.Put(NodesKey(7, membership), kept); }
-  SECTION("known, with two nodes doubling is never slower") {
+  SECTION("the link is known") {
     plans.Put(NodesKey(0, membership), kept);
-    small = options.algorithms.chunk_bytes;
+    LinkModel link;
+    link.node_count = node_count;
+    link.latency = kept.latency;
+    link.bytes_per_second = kept.bytes_per_second;
+    small = SmallBytesOf(link, options.algorithms.chunk_bytes);
+    REQUIRE(small > 100);
   }
   SECTION("known, but the user has decided") {
     plans.Put(NodesKey(0, membership), kept);
     options.choose_small_all_reduces = false;
+    small = 100;
   }
   const bool known = !plans.Find(NodesKey(0, membership)).empty();
   World world(options);
-  world.Start();
+  world.Start(node_count);
   world.Turn();
   const v1::Membership told = world.nodes.Last(kB, &v1::CoordinatorMessage::has_membership,
                                                &v1::CoordinatorMessage::membership);

@@ -114,6 +114,22 @@ TEST_CASE("CostModelPlanner: small buckets that delay nothing are joined") {
         tensors.back().ready + milliseconds(1) + std::chrono::microseconds(100));
 }
 
+TEST_CASE("CostModelPlanner: what is as small as the last bucket waits for it") {
+  // The first two could be over before the third comes, which then would go alone; but each is an operation.
+  LinkModel link;
+  link.bytes_per_second = 1e9;
+  const nanoseconds apart = link.AllReduceTime(1024);
+  std::vector<PlanTensor> tensors = Evenly(3, 1024, apart);
+  CHECK(CostModelPlanner(64 * kMiB).Plan(tensors, link) == BucketPlan{{0, 1, 2}});
+  SECTION("not if its bytes take longer than an operation costs") {
+    for (PlanTensor& tensor : tensors) {
+      tensor.bytes = 25'000;
+      tensor.ready *= 2;
+    }
+    CHECK(CostModelPlanner(64 * kMiB).Plan(tensors, link) == BucketPlan{{0, 1}, {2}});
+  }
+}
+
 TEST_CASE("CostModelPlanner: finds what trying all plans finds") {
   LinkModel link = EasyLink();
   std::uint64_t state = 7;

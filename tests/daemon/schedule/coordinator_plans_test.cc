@@ -13,6 +13,7 @@ namespace ringd {
 namespace {
 
 using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
 
 KeptTensor Kept(const std::string& name, milliseconds ready, std::int64_t floats = 8) {
   return {name, Floats(floats), ready, false};
@@ -128,21 +129,48 @@ TEST_CASE("Coordinator: plans anew only for a gain, and not while buckets go out
   }
   two.Announce(0, "a", Floats(1 << 18));
   REQUIRE(two.FlushOne<Schedule>().buckets.size() == 1);
-  CHECK_FALSE(two.coordinator.ReplanIfBetter(0.05));
+  CHECK_FALSE(two.coordinator.ReplanIfBetter({}));
 
   LinkModel slow = fast;
   slow.bytes_per_second = 1e8;
   two.coordinator.SetLinkModel(slow);
   two.coordinator.SetReadiness(
       {{"b", milliseconds(10)}, {"c", milliseconds(20)}, {"d", milliseconds(30)}});
-  CHECK_FALSE(two.coordinator.ReplanIfBetter(0.9));
-  CHECK(two.coordinator.ReplanIfBetter(0.05));
-  CHECK_FALSE(two.coordinator.ReplanIfBetter(0.05));
+  CHECK_FALSE(two.coordinator.ReplanIfBetter({0.9, nanoseconds(0)}));
+  CHECK(two.coordinator.ReplanIfBetter({}));
+  CHECK_FALSE(two.coordinator.ReplanIfBetter({}));
   CHECK(two.FlushOne<Freeze>().channel == 1);
 }
 
+TEST_CASE("Coordinator: what counts is the time after the last tensor, not the whole step") {
+  // Both tensors in one bucket, of which all that matters could be sent during the second of computing.
+  KeptPlan kept;
+  kept.buckets.push_back({Kept("big", milliseconds(0)), Kept("last", milliseconds(1000))});
+  Two two(With({kept}), std::make_unique<CostModelPlanner>(std::size_t{64} << 20));
+  LinkModel link;
+  link.bytes_per_second = 1e5;
+  two.coordinator.SetLinkModel(link);
+  const auto messages = OneStep(two, {"big", "last"});
+  REQUIRE(messages.size() == 1);
+  REQUIRE(std::get<Schedule>(messages[0]).buckets.size() == 1);
+  const CoordinatorStatus status = two.coordinator.Status();
+  const nanoseconds exposed = status.plan.learned - status.plan.compute;
+  const nanoseconds gain = status.plan.learned - status.plan.per_tensor;
+  REQUIRE(gain < status.plan.learned / 100);
+  REQUIRE(gain > exposed / 4);
+  SECTION("though little of the step it is worth the change") {
+    CHECK(two.coordinator.ReplanIfBetter({0.05, gain}));
+  }
+  SECTION("but not if it is too little to be seen") {
+    CHECK_FALSE(two.coordinator.ReplanIfBetter({0.05, gain + nanoseconds(1)}));
+  }
+  SECTION("nor if most of what is exposed stays") {
+    CHECK_FALSE(two.coordinator.ReplanIfBetter({0.9, nanoseconds(0)}));
+  }
+}
+
 TEST_CASE("Coordinator: plans anew for half as many buckets, too, if that costs no time") {
-  // Eight tensors in eight buckets, of which a pause hides all but the last.
+  // Eight tensors in eight buckets; all together are hardly longer than the last.
   KeptPlan kept;
   std::vector<std::string> names;
   for (int i = 0; i < 8; ++i) {
@@ -153,14 +181,14 @@ TEST_CASE("Coordinator: plans anew for half as many buckets, too, if that costs 
   const auto messages = OneStep(two, names);
   REQUIRE(messages.size() == 1);
   REQUIRE(std::get<Schedule>(messages[0]).buckets.size() == 8);
-  CHECK(two.coordinator.ReplanIfBetter(0.05));
+  REQUIRE(two.coordinator.ReplanIfBetter({}));
   for (const CoordinatorMessage& message : two.Flush()) {
     for (int node = 0; node < 2; ++node) {
       two.Expect(node, Frozen{std::get<Freeze>(message).channel, 3});
     }
   }
-  CHECK(std::get<Schedule>(two.Flush().back()).buckets.size() == 2);
-  CHECK_FALSE(two.coordinator.ReplanIfBetter(0.05));
+  CHECK(std::get<Schedule>(two.Flush().back()).buckets.size() == 1);
+  CHECK_FALSE(two.coordinator.ReplanIfBetter({}));
 }
 
 TEST_CASE(
@@ -177,7 +205,7 @@ TEST_CASE(
   two.Flush();
   for (int node = 0; node < 2; ++node) two.Expect(node, Frozen{1, 0});
   REQUIRE(two.Flush().size() == 2);
-  CHECK_FALSE(two.coordinator.ReplanIfBetter(0.05));  // the separation still stands
+  CHECK_FALSE(two.coordinator.ReplanIfBetter({}));  // the separation still stands
   two.coordinator.Replan();
   two.Flush();
   // The freeze comes while a and b have had their turn in a step, and c has not.
@@ -187,18 +215,18 @@ TEST_CASE(
   }
   CHECK(std::get<Schedule>(two.Flush().back()).buckets.size() == 2);
   SECTION("between two steps they are joined") {
-    REQUIRE(two.coordinator.ReplanIfBetter(0.05));
+    REQUIRE(two.coordinator.ReplanIfBetter({}));
     REQUIRE(two.Flush().size() == 2);
     for (int node = 0; node < 2; ++node) {
       two.Expect(node, Frozen{4, 5});
       two.Expect(node, Frozen{5, 6});
     }
     CHECK(std::get<Schedule>(two.Flush().back()).buckets.size() == 1);
-    CHECK_FALSE(two.coordinator.ReplanIfBetter(0.05));
+    CHECK_FALSE(two.coordinator.ReplanIfBetter({}));
   }
   SECTION("if it always comes in the middle there is an end to trying") {
     int attempts = 0;
-    for (std::uint32_t first = 4; two.coordinator.ReplanIfBetter(0.05); first += 2) {
+    for (std::uint32_t first = 4; two.coordinator.ReplanIfBetter({}); first += 2) {
       REQUIRE(++attempts < 10);
       REQUIRE(two.Flush().size() == 2);
       for (int node = 0; node < 2; ++node) {

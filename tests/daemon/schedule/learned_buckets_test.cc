@@ -3,6 +3,7 @@
 #include <chrono>
 #include <vector>
 
+#include "daemon/schedule/ready_offset.h"
 #include "tests/daemon/schedule/scheduling_node.h"
 
 namespace ringd {
@@ -26,6 +27,35 @@ TEST_CASE("NodeScheduler: a learned bucket starts when full, each time, without 
     CHECK(start.tensors == first_list);
     node.Finish(start.operation);
   }
+}
+
+TEST_CASE("NodeScheduler: once one tensor's readiness is news, that of all is told, of the same steps") {
+  SchedulingNode node;
+  node.scheduler.Intern("a");
+  node.scheduler.Intern("b");
+  node.Receive(Bucket(1, {"a", "b"}));
+  std::uint32_t occurrence = 0;
+  const auto steps = [&](int count, milliseconds gap) {
+    for (int i = 0; i < count; ++i) {
+      node.now += std::chrono::seconds(1);
+      node.Ready("a");
+      node.now += gap;
+      node.Ready("b");
+      node.Take();
+      node.Finish({1, occurrence++});
+    }
+  };
+  steps(ReadyOffset::kNeeded - 1, milliseconds(5));
+  CHECK(node.scheduler.TakeReadiness().empty());
+  steps(1, milliseconds(5));
+  CHECK(node.scheduler.TakeReadiness().size() == 2);
+  steps(1, milliseconds(5));
+  CHECK(node.scheduler.TakeReadiness().empty());
+  steps(20, milliseconds(9));
+  const std::vector<TensorReadiness> readiness = node.scheduler.TakeReadiness();
+  REQUIRE(readiness.size() == 2);
+  CHECK(readiness[0].offset == milliseconds(0));
+  CHECK(readiness[1].offset > milliseconds(8));
 }
 
 TEST_CASE("NodeScheduler: the schedule takes over what was announced") {
