@@ -207,6 +207,13 @@ RINGD_EXPORT ringd_status ringd_test(ringd_context* context, ringd_operation ope
  * dies). RINGD_DEADLINE_EXCEEDED with the operation still in flight: wait again. */
 RINGD_EXPORT ringd_status ringd_wait(ringd_context* context, ringd_operation operation,
                                      int64_t timeout_ms);
+/* Since 1.2. As ringd_wait for each of `count` operations, in one call: for a step of hundreds of tensors that is much
+ * cheaper. Blocks until all have ended. Each that has ended well becomes RINGD_DONE in `operations`, as soon as that is
+ * seen; RINGD_DONE among them is left alone. When all have ended, those that have failed become 0, and the
+ * status and the words are those of the first of them in the order of the array. RINGD_DEADLINE_EXCEEDED: some are
+ * still in flight, and nothing has been lost; call again with the same array. */
+RINGD_EXPORT ringd_status ringd_wait_all(ringd_context* context, ringd_operation* operations,
+                                         size_t count, int64_t timeout_ms);
 
 /* Since 1.2. A round trip through ringd's engine and back, without a tensor: shows that ringd answers, and how long
  * it takes. RINGD_DEADLINE_EXCEEDED: it has not answered in time. */

@@ -202,9 +202,26 @@ class Operation {
     if (number_ != 0) ringd_wait(context_, std::exchange(number_, 0), -1);
   }
 
+  friend void WaitAll(std::span<Operation> operations);
+
   ringd_context* context_ = nullptr;
   ringd_operation number_ = 0;
 };
+
+// Waits for all of them, which are of one Context, in one call. Blocks until all have ended; throws if any has failed,
+// what the first that has failed says. Afterwards none is pending.
+inline void WaitAll(std::span<Operation> operations) {
+  ringd_context* context = nullptr;
+  std::vector<ringd_operation> numbers;
+  for (Operation& operation : operations) {
+    if (!operation.pending()) continue;
+    context = operation.context_;
+    numbers.push_back(std::exchange(operation.number_, 0));
+  }
+  if (!numbers.empty()) {
+    ThrowIfFailed(ringd_wait_all(context, numbers.data(), numbers.size(), -1));
+  }
+}
 
 // Elements in the arena.
 //

@@ -279,6 +279,14 @@ ringd_status ringd_wait(ringd_context* context, ringd_operation operation, int64
   return GuardedUse(context, [&](Context& c) { return c.Wait(operation, timeout_ms); });
 }
 
+ringd_status ringd_wait_all(ringd_context* context, ringd_operation* operations, size_t count,
+                            int64_t timeout_ms) {
+  if (operations == nullptr && count != 0) return ReportInvalid("operations is NULL");
+  return GuardedUse(context, [&](Context& c) {
+    return c.WaitAll({operations, count}, timeout_ms);
+  });
+}
+
 ringd_status ringd_ping(ringd_context* context, int64_t timeout_ms) {
   return GuardedUse(context, [&](Context& c) { return c.Ping(timeout_ms); });
 }

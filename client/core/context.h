@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
@@ -68,6 +69,7 @@ class Context {
   absl::Status Ping(std::int64_t timeout_ms);
   absl::Status Test(ringd_operation operation, bool& done);
   absl::Status Wait(ringd_operation operation, std::int64_t timeout_ms);
+  absl::Status WaitAll(std::span<ringd_operation> awaited, std::int64_t timeout_ms);
 
  private:
   Context(const Options& options, Attachment attachment);
@@ -86,6 +88,8 @@ class Context {
   void WakeWaiters() noexcept;
   bool AnyWaiter() const noexcept;
   absl::Status Conclude(std::uint64_t sequence);
+  // Of `awaited`, none of which is RINGD_DONE, the first so many have ended well, and are taken out.
+  std::size_t ConcludeSucceeded(std::span<ringd_operation* const> awaited);
   // Why the local ranks' descriptions of this tensor can't be combined.
   absl::Status DescribeMismatch(const Registration& registration,
                                 const std::vector<std::uint32_t>& metas);

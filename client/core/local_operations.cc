@@ -302,17 +302,40 @@ bool LocalOperations::Consume(std::uint64_t sequence, OperationOutcome& outcome,
   }
   outcome = std::move(operation->outcome);
   operation->outcome = {};
-  end = operation->end;
-  end.written_chunks = operation->written_chunks.load(std::memory_order_relaxed);
-  operation->word.store(Word(sequence, kFree), std::memory_order_release);
+  end = TakeOut(*operation, sequence);
+  return true;
+}
+
+std::size_t LocalOperations::ConsumeSucceeded(std::span<const std::uint64_t> sequences,
+                                              std::vector<OperationEnd>& ends) {
+  MutexLock lock(mutex_);
+  std::size_t count = 0;
+  for (; count < sequences.size(); ++count) {
+    Operation* const operation = FindLocked(sequences[count]);
+    if (operation == nullptr ||
+        (operation->word.load(std::memory_order_acquire) & 3) != kDone ||
+        operation->outcome.status != 0) {
+      break;
+    }
+    operation->outcome.completed = false;
+    const OperationEnd end = TakeOut(*operation, sequences[count]);
+    if (!end.IsNothing()) ends.push_back(end);
+  }
+  return count;
+}
+
+OperationEnd LocalOperations::TakeOut(Operation& operation, std::uint64_t sequence) {
+  OperationEnd end = operation.end;
+  end.written_chunks = operation.written_chunks.load(std::memory_order_relaxed);
+  operation.word.store(Word(sequence, kFree), std::memory_order_release);
   std::atomic<Operation*>& place = table_[sequence & table_mask_];
-  if (place.load(std::memory_order_relaxed) == operation) {
+  if (place.load(std::memory_order_relaxed) == &operation) {
     place.store(nullptr, std::memory_order_relaxed);
   } else {
     stragglers_.erase(sequence);
   }
-  free_.push_back(operation);
-  return true;
+  free_.push_back(&operation);
+  return end;
 }
 
 void LocalOperations::WakeAll() noexcept { own_state_.doorbell.Ring(); }

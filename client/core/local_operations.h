@@ -82,6 +82,8 @@ class LocalOperations final : public OperationQueue {
   WaitResult Test(std::uint64_t sequence) override;
   [[nodiscard]] bool Consume(std::uint64_t sequence, OperationOutcome& outcome,
                              OperationEnd& end) override;
+  std::size_t ConsumeSucceeded(std::span<const std::uint64_t> sequences,
+                               std::vector<OperationEnd>& ends) override;
   void WakeAll() noexcept override;
 
   // For a context that has ended: when it returns, no thread of this process writes for an operation any more, and what
@@ -145,6 +147,8 @@ class LocalOperations final : public OperationQueue {
   Operation& TakeOperation(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Operation* Find(std::uint64_t sequence);
   Operation* FindLocked(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  OperationEnd TakeOut(Operation& operation, std::uint64_t sequence)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   bool HasArrived(std::uint32_t tensor, std::uint64_t occurrence) const noexcept;
   // A look without the lock. False: Advance would find nothing to do, since some member has not submitted.

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,8 @@ struct OperationEnd {
   void* direct_destination = nullptr;
   bool split_source = false;         // some chunks of the source are only there
   std::uint32_t written_chunks = 0;  // bits of those whose result is there: they need no copying
+
+  bool IsNothing() const noexcept { return copy_from == nullptr && staging_offset == kNoStaging; }
 };
 
 // How an operation ended.
@@ -83,6 +86,11 @@ class OperationQueue {
   // outcome is not `completed`, SessionState has the reason.
   [[nodiscard]] virtual bool Consume(std::uint64_t sequence, OperationOutcome& outcome,
                                      OperationEnd& end) = 0;
+
+  // Takes out the first so many of `sequences` that have ended well, in one go; says how many. What remains to be done
+  // for them is added to `ends`, nothing for those that need nothing. Does not block.
+  virtual std::size_t ConsumeSucceeded(std::span<const std::uint64_t> sequences,
+                                       std::vector<OperationEnd>& ends) = 0;
 
   // Wakes every waiter so that it looks at SessionState again.
   virtual void WakeAll() noexcept = 0;

@@ -257,12 +257,35 @@ bool RingOperations::Consume(std::uint64_t sequence, OperationOutcome& outcome, 
   outcome = std::move(slot->outcome);
   end = slot->end;
   slot->outcome = {};
-  if (slot == &SlotOf(sequence)) {
-    slot->word.store(Word(sequence, kFree), std::memory_order_release);
+  Free(*slot, sequence);
+  return true;
+}
+
+std::size_t RingOperations::ConsumeSucceeded(std::span<const std::uint64_t> sequences,
+                                             std::vector<OperationEnd>& ends) {
+  MutexLock lock(mutex_);
+  Drain();
+  std::size_t count = 0;
+  for (; count < sequences.size(); ++count) {
+    Slot* slot = Find(sequences[count]);
+    if (slot == nullptr || (slot->word.load(std::memory_order_relaxed) & 3) != kDone ||
+        slot->outcome.status != 0) {
+      break;
+    }
+    if (!slot->end.IsNothing()) ends.push_back(slot->end);
+    Free(*slot, sequences[count]);
+  }
+  if (count > 0) seen_end_.store(true, std::memory_order_relaxed);
+  return count;
+}
+
+void RingOperations::Free(Slot& slot, std::uint64_t sequence) {
+  slot.outcome.completed = false;
+  if (&slot == &SlotOf(sequence)) {
+    slot.word.store(Word(sequence, kFree), std::memory_order_release);
   } else {
     stragglers_.erase(sequence);
   }
-  return true;
 }
 
 void RingOperations::WakeAll() noexcept { segment_.header->completions.Ring(); }

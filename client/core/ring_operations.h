@@ -44,6 +44,8 @@ class RingOperations final : public OperationQueue {
   WaitResult Test(std::uint64_t sequence) override;
   [[nodiscard]] bool Consume(std::uint64_t sequence, OperationOutcome& outcome,
                              OperationEnd& end) override;
+  std::size_t ConsumeSucceeded(std::span<const std::uint64_t> sequences,
+                               std::vector<OperationEnd>& ends) override;
   void WakeAll() noexcept override;
 
  private:
@@ -58,6 +60,7 @@ class RingOperations final : public OperationQueue {
   Slot& SlotOf(std::uint64_t sequence) noexcept { return slots_[sequence & slot_mask_]; }
   // The slot or the entry among the stragglers; null if there is no such operation.
   Slot* Find(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Free(Slot& slot, std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MakeRoomInSlot(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RingEngine() noexcept;
 

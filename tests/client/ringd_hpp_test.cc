@@ -62,6 +62,32 @@ TEST_CASE("C++ layer: ordinary vectors, source and destination apart, several at
   context.Barrier();
 }
 
+TEST_CASE("C++ layer: many operations are waited for at once, and of failures the first is thrown") {
+  FakeRingd ringd;
+  const ringd_options options = OptionsFor(ringd);
+  Context context(&options);
+  const Registration registration = context.Register(AllReduce<float>("number", {1}));
+  std::vector<float> values(50, 2.0F);
+  const auto submit = [&] {
+    std::vector<Operation> operations;
+    for (float& value : values) {
+      operations.push_back(context.Submit(registration, std::span(&value, 1)));
+    }
+    return operations;
+  };
+  std::vector<Operation> operations = submit();
+  operations.front().Wait();
+  WaitAll(operations);
+  CHECK(values == std::vector<float>(50, 4.0F));
+  for (const Operation& operation : operations) CHECK_FALSE(operation.pending());
+  WaitAll(operations);
+  WaitAll({});
+  ringd.FailOperations(absl::AbortedError("rank 3 was killed"));
+  operations = submit();
+  CHECK_THROWS_WITH(WaitAll(operations), Catch::Contains("rank 3 was killed"));
+  for (const Operation& operation : operations) CHECK_FALSE(operation.pending());
+}
+
 TEST_CASE("C++ layer: failures are thrown with code and words") {
   FakeRingd ringd;
   const ringd_options options = OptionsFor(ringd);

@@ -114,6 +114,72 @@ def test_a_forked_child_is_not_the_rank(cluster: Cluster) -> None:
     cluster.start_job(source, [2]).expect_success()
 
 
+# Rank 1 comes late: what the others had submitted before an interrupt is complete after it.
+WAIT_ALL = """
+    import signal
+
+    import ringd
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    context = ringd.Context()
+    rank = context.place.rank
+    specs = [ringd.TensorSpec(f"t{i}", data_type=ringd.DataType.UINT8, shape=(100,)) for i in range(50)]
+    buffer = context.arena_alloc(100 * len(specs))
+
+    def submit(some):
+        numbers = context.register(some)
+        return [context.submit(number, buffer + 100 * i, buffer + 100 * i) for i, number in enumerate(numbers)]
+
+    for step in range(3):
+        operations = submit(specs)
+        context.wait_all(operations)
+        assert all(context.test(operation) for operation in operations)
+        context.wait_all(operations)
+    if rank == 1:
+        signal.sigwait([signal.SIGUSR1])
+        context.wait_all(submit(specs))
+    else:
+        operations = submit(specs)
+        before = list(operations)
+        try:
+            context.wait_all(operations, 10)
+        except ringd.DeadlineExceededError as error:
+            assert "still in flight after" in str(error), error
+        assert operations == before
+        print("waiting", flush=True)
+        try:
+            context.wait_all(operations)
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        context.wait_all(operations)
+    other = ringd.TensorSpec("other", data_type=ringd.DataType.UINT8, shape=(100 + rank,))
+    operations = submit([*specs[:3], other, *specs[3:5]])
+    try:
+        context.wait_all(operations)
+    except ringd.InvalidArgumentError as error:
+        assert "other" in str(error), error
+        print("all ended:", [operation == 0 for operation in operations].index(True))
+    for wrong in [("no list",), ([1.5],), ([0],), (None,), ()]:
+        try:
+            context.wait_all(*wrong)
+        except (TypeError, ringd.NotFoundError):
+            continue
+        raise AssertionError(wrong)
+"""
+
+
+@pytest.mark.parametrize("layout", [[2], [1, 1]], ids=str)
+def test_waiting_for_a_list_survives_an_interrupt(cluster: Cluster, layout: list[int]) -> None:
+    cluster.start_nodes(len(layout))
+    job = cluster.start_job(WAIT_ALL, layout)
+    job.ranks[0].expect_output("waiting")
+    job.ranks[0].send(signal.SIGINT)
+    job.ranks[0].expect_output("interrupted")
+    job.ranks[1].send(signal.SIGUSR1)
+    job.expect_success()
+    assert all("all ended: 3" in rank.output for rank in job.ranks), job.transcript()
+
+
 def test_ctrl_c_ends_a_wait(cluster: Cluster) -> None:
     cluster.start_nodes(1)
     source = """

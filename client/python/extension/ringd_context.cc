@@ -190,14 +190,10 @@ PyObject* Test(PyObject* self, PyObject* argument) {
   return PyBool_FromLong(done);
 }
 
-PyObject* Wait(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-  std::uint64_t operation = 0;
-  if (!CheckCount("wait", count, 1, 2) || !ReadNumber(arguments[0], operation)) return nullptr;
-  long long timeout_ms = -1;
-  if (count == 2) {
-    timeout_ms = PyLong_AsLongLong(arguments[1]);
-    if (timeout_ms == -1 && PyErr_Occurred() != nullptr) return nullptr;
-  }
+// Calls wait(timeout_ms) without the GIL, again and again for `timeout_ms` (negative: no limit), and looks for signals in
+// between. False with a Python error set if there was one, and then what it waits for is still in flight.
+template <typename WaitFor>
+bool WaitInSlices(long long timeout_ms, WaitFor wait, ringd_status& status) {
   using Milliseconds = std::chrono::milliseconds;
   const auto began = std::chrono::steady_clock::now();
   for (;;) {
@@ -210,15 +206,77 @@ PyObject* Wait(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
       last = left_ms <= slice_ms;
       slice_ms = std::min(left_ms, slice_ms);
     }
-    ringd_status status = RINGD_OK;
     {
       const WithoutGil without_gil;
-      status = ringd_wait(Self(self)->context, operation, slice_ms);
+      status = wait(slice_ms);
     }
-    // This status says that the operation is still in flight, and nothing else.
-    if (status != RINGD_DEADLINE_EXCEEDED || last) return NoneOrError(status);
-    if (PyErr_CheckSignals() != 0) return nullptr;
+    // This status says that something is still in flight, and nothing else.
+    if (status != RINGD_DEADLINE_EXCEEDED || last) return true;
+    if (PyErr_CheckSignals() != 0) return false;
   }
+}
+
+// The optional second argument. False with a Python error set if it is no number.
+bool ReadTimeout(PyObject* const* arguments, Py_ssize_t count, long long& timeout_ms) {
+  timeout_ms = -1;
+  if (count < 2) return true;
+  timeout_ms = PyLong_AsLongLong(arguments[1]);
+  return timeout_ms != -1 || PyErr_Occurred() == nullptr;
+}
+
+PyObject* Wait(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  std::uint64_t operation = 0;
+  long long timeout_ms = -1;
+  if (!CheckCount("wait", count, 1, 2) || !ReadNumber(arguments[0], operation) ||
+      !ReadTimeout(arguments, count, timeout_ms)) {
+    return nullptr;
+  }
+  ringd_status status = RINGD_OK;
+  const auto wait = [&](std::int64_t slice_ms) {
+    return ringd_wait(Self(self)->context, operation, slice_ms);
+  };
+  return WaitInSlices(timeout_ms, wait, status) ? NoneOrError(status) : nullptr;
+}
+
+// Puts the numbers into the list, from which others may have taken some meanwhile. False with a Python error set.
+bool WriteNumbers(PyObject* list, const std::vector<ringd_operation>& numbers) {
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const auto place = static_cast<Py_ssize_t>(i);
+    if (place >= PyList_Size(list)) break;
+    PyObject* number = PyLong_FromUnsignedLongLong(numbers[i]);
+    if (number == nullptr || PyList_SetItem(list, place, number) != 0) return false;
+  }
+  return true;
+}
+
+PyObject* WaitAll(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  long long timeout_ms = -1;
+  if (!CheckCount("wait_all", count, 1, 2) || !ReadTimeout(arguments, count, timeout_ms)) {
+    return nullptr;
+  }
+  PyObject* const list = arguments[0];
+  if (PyList_Check(list) == 0) {
+    PyErr_Format(PyExc_TypeError, "wait_all takes a list of operations, got %R", Py_TYPE(list));
+    return nullptr;
+  }
+  std::vector<ringd_operation> operations(static_cast<std::size_t>(PyList_Size(list)));
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    if (!ReadNumber(PyList_GetItem(list, static_cast<Py_ssize_t>(i)), operations[i])) {
+      return nullptr;
+    }
+  }
+  ringd_status status = RINGD_OK;
+  const auto wait = [&](std::int64_t slice_ms) {
+    return ringd_wait_all(Self(self)->context, operations.data(), operations.size(), slice_ms);
+  };
+  const bool uninterrupted = WaitInSlices(timeout_ms, wait, status);
+  if (uninterrupted) return WriteNumbers(list, operations) ? NoneOrError(status) : nullptr;
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);  // the interrupt, which must not be lost to the list
+  if (WriteNumbers(list, operations)) PyErr_Restore(type, value, traceback);
+  return nullptr;
 }
 
 PyObject* ArenaAlloc(PyObject* self, PyObject* argument) {
@@ -301,6 +359,8 @@ PyObject* MakeContextType() {
        "As submit, for what is waited for next: small operations may be done when it returns."},
       {"test", Test, METH_O, "Whether an operation has ended."},
       {"wait", Fast(Wait), METH_FASTCALL, "(operation, timeout_ms=-1): waits and consumes it."},
+      {"wait_all", Fast(WaitAll), METH_FASTCALL,
+       "(list of operations, timeout_ms=-1): waits for all; those that ended well become done ones."},
       {"arena_alloc", ArenaAlloc, METH_O, "The address of zeroed memory shared with ringd."},
       {"arena_free", ArenaFree, METH_O, "Gives arena memory back."},
       {"arena_contains", Fast(ArenaContains), METH_FASTCALL, "(address, bytes) -> bool"},

@@ -17,7 +17,7 @@ class Context:
     contexts, one after another or at once.
 
     Tensors are addresses here: ``submit(registration, source, destination)`` gives an operation, ``wait`` its
-    end. The memory must stay as it is until then. ``submit_awaited`` is ``submit`` for what is waited for next: over
+    end, and ``wait_all`` that of a list of them, in one call. The memory must stay as it is until then. ``submit_awaited`` is ``submit`` for what is waited for next: over
     several nodes small all-reduces and barriers are faster so. ``ringd.torch`` does all this for PyTorch.
 
     Thread safety: any thread may call anything.
@@ -68,6 +68,7 @@ class Context:
         self.submit_awaited = raw.submit_awaited
         self.test = raw.test
         self.wait = raw.wait
+        self.wait_all = raw.wait_all
         self.arena_alloc = raw.arena_alloc
         self.arena_free = raw.arena_free
         self.arena_contains = raw.arena_contains

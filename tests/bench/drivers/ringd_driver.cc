@@ -242,7 +242,7 @@ class Driver {
           AwaitReady(work, start, i);
           operations_[i] = Submit(registrations_[i], tensors_[i]->address());
         }
-        for (const ringd_operation operation : operations_) Wait(operation);
+        Require(ringd_wait_all(context_, operations_.data(), operations_.size(), -1), "wait");
         return;
       case kModeBucket:
         RunBuckets(work, start);

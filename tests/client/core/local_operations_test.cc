@@ -170,6 +170,28 @@ TEST_CASE("LocalOperations: a sleeping waiter is woken by the rank that comes la
   CHECK(done);
 }
 
+TEST_CASE("LocalOperations: as many as have ended are consumed in one go, and no more") {
+  LocalJob job(2);
+  const std::uint64_t count = GENERATE(1, 5000);
+  Floats first(0, 0, count);
+  Floats second(1, 1, count);
+  std::vector<std::uint64_t> sequences;
+  for (Floats* tensor : {&first, &second}) {
+    sequences.push_back(Submit(job[0], tensor->registration, job[0].At(0)));
+  }
+  std::vector<OperationEnd> ends;
+  CHECK(job[0].operations->ConsumeSucceeded(sequences, ends) == 0);
+  Submit(job[1], first.registration, job[1].At(0));
+  REQUIRE(job[0].operations->Wait(sequences[0], InTenSeconds()) == WaitResult::kDone);
+  CHECK(job[0].operations->ConsumeSucceeded(sequences, ends) == 1);
+  CHECK(job[0].operations->Wait(sequences[0], Clock::now()) == WaitResult::kUnknown);
+  Submit(job[1], second.registration, job[1].At(0));
+  REQUIRE(job[0].operations->Wait(sequences[1], InTenSeconds()) == WaitResult::kDone);
+  CHECK(job[0].operations->ConsumeSucceeded({sequences.data() + 1, 1}, ends) == 1);
+  CHECK(job[0].operations->in_flight() == 0);
+  CHECK(ends.empty());
+}
+
 TEST_CASE("LocalOperations: when the job fails, waiters end and nothing new is taken") {
   LocalJob job(2);
   Floats tensor(0, 0, 5000);

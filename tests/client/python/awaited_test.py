@@ -45,6 +45,9 @@ class Account:
     def wait(self, operation: int, timeout_ms: int = -1) -> None:
         self.calls.append("wait done" if operation == DONE else "wait")
 
+    def wait_all(self, operations: list[int], timeout_ms: int = -1) -> None:
+        self.calls.append("wait done" if operations == [DONE] else f"wait for {len(operations)}")
+
     def _take(self, call: str, registration: int, source: int, destination: int) -> None:
         self.calls.append(call)
         spec = self._specs[registration]
@@ -109,13 +112,13 @@ def test_barriers(account: Account) -> None:
 def test_what_is_not_waited_for_at_once(account: Account) -> None:
     hvd.synchronize(hvd.allreduce_async(torch.ones(1), op=hvd.Sum, name="a"))
     hvd.synchronize(hvd.allreduce_async_(torch.ones(1), op=hvd.Sum, name="a"))
-    assert account.calls == ["submit", "wait"] * 2
+    assert account.calls == ["submit", "wait for 1"] * 2
     account.calls.clear()
     hvd.grouped_allreduce([torch.ones(1), torch.ones(2)], op=hvd.Sum, name="b")
-    assert account.calls == ["submit", "submit", "wait", "wait"]
+    assert account.calls == ["submit", "submit", "wait for 2"]
     account.calls.clear()
     hvd.broadcast_(torch.ones(1), 0, "c")
-    assert account.calls == ["submit", "wait"]
+    assert account.calls == ["submit", "wait for 1"]
 
 
 def test_an_interrupt_leaves_the_tensors_with_the_job(account: Account) -> None:
