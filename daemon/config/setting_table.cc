@@ -118,8 +118,8 @@ std::vector<Setting> MakeTable() {
        0, 256 * kKiB},
       {"small_all_reduce_bytes", Kind::kBytesOrAuto, &C::small_all_reduce_bytes,
        "other all-reduces up to this size take recursive doubling, larger ones the ring; auto: "
-       "what is faster "
-       "on the link that an earlier job has measured, 32KiB before that",
+       "between two nodes chunk_bytes; else what is faster on the link that an earlier job has "
+       "measured, 32KiB before that",
        0, 128 * kKiB},
       {"small_broadcast_bytes", Kind::kBytes, &C::small_broadcast_bytes,
        "broadcasts up to this size take the algorithm with the fewest steps", 0, 128 * kKiB},
