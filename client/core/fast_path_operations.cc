@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "client/core/presence.h"
 #include "client/core/relax.h"
 #include "client/core/spin_policy.h"
 #include "proto/base/clock.h"
@@ -14,18 +15,6 @@ namespace {
 // several, since it takes as long.
 constexpr int kLooksPerClock = 32;
 constexpr int kLooksPerDrive = 8;
-
-// Counts the calling thread while it lives.
-class Presence {
- public:
-  explicit Presence(std::atomic<std::uint32_t>& count) : count_(count) { ++count_; }
-  ~Presence() { --count_; }
-  Presence(const Presence&) = delete;
-  Presence& operator=(const Presence&) = delete;
-
- private:
-  std::atomic<std::uint32_t>& count_;
-};
 
 // The driver's role, if this thread gets it; given up at the latest when this goes.
 class Driver {

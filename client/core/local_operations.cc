@@ -186,7 +186,7 @@ bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds l
     if (done()) return true;
     Relax();
   }
-  const Presence presence(*this);
+  const Presence presence = WhileWaiting();
 
   const std::chrono::nanoseconds budget = spin_.NextBudget();
   if (budget.count() > 0) {
@@ -312,8 +312,7 @@ std::size_t LocalOperations::ConsumeSucceeded(std::span<const std::uint64_t> seq
   std::size_t count = 0;
   for (; count < sequences.size(); ++count) {
     Operation* const operation = FindLocked(sequences[count]);
-    if (operation == nullptr ||
-        (operation->word.load(std::memory_order_acquire) & 3) != kDone ||
+    if (operation == nullptr || (operation->word.load(std::memory_order_acquire) & 3) != kDone ||
         operation->outcome.status != 0) {
       break;
     }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "client/core/presence.h"
 #include "proto/base/clock.h"
 #include "proto/shm/submission.h"
 
@@ -106,17 +107,8 @@ class OperationQueue {
     return sequence << 2 | state;
   }
 
-  // Counts the calling thread among the waiters while it lives.
-  class Presence {
-   public:
-    explicit Presence(OperationQueue& queue) : count_(queue.waiters_) { ++count_; }
-    ~Presence() { --count_; }
-    Presence(const Presence&) = delete;
-    Presence& operator=(const Presence&) = delete;
-
-   private:
-    std::atomic<std::uint32_t>& count_;
-  };
+  // The calling thread among the waiters, while it lives.
+  Presence WhileWaiting() noexcept { return Presence(waiters_); }
 
   // Written under the lock of the queue at hand.
   std::atomic<std::uint32_t> in_flight_{0};

@@ -181,7 +181,7 @@ WaitResult RingOperations::WaitFor(Condition condition, Clock::time_point deadli
   DrainIfAny();
   if (const WaitResult result = condition(); result != WaitResult::kTimeout) return result;
 
-  const Presence presence(*this);
+  const Presence presence = WhileWaiting();
 
   const auto check = [&](WaitResult& result) {
     DrainIfAny();

@@ -62,7 +62,8 @@ TEST_CASE("C++ layer: ordinary vectors, source and destination apart, several at
   context.Barrier();
 }
 
-TEST_CASE("C++ layer: many operations are waited for at once, and of failures the first is thrown") {
+TEST_CASE(
+    "C++ layer: many operations are waited for at once, and of failures the first is thrown") {
   FakeRingd ringd;
   const ringd_options options = OptionsFor(ringd);
   Context context(&options);

@@ -97,9 +97,8 @@ TEST_CASE("WaitAll: of failures the first is told, after all have ended, and the
     ringd.FailOperations(absl::AbortedError(words));
     Numbers one(context, 1, true);
     std::int32_t done = 0;
-    REQUIRE(Eventually([&] {
-      return ringd_test(context, one.operations[0], &done) == RINGD_OK && done == 1;
-    }));
+    REQUIRE(Eventually(
+        [&] { return ringd_test(context, one.operations[0], &done) == RINGD_OK && done == 1; }));
     return one.operations[0];
   };
   const ringd_operation second = fail("the second");
@@ -111,8 +110,8 @@ TEST_CASE("WaitAll: of failures the first is told, after all have ended, and the
                                       late.operations[0]};
   // As long as one is in flight, failures stay to be told.
   CHECK(WaitAll(context, all, 0) == RINGD_DEADLINE_EXCEEDED);
-  CHECK(all == std::vector<ringd_operation>{RINGD_DONE, first, RINGD_DONE, second,
-                                            late.operations[0]});
+  CHECK(all ==
+        std::vector<ringd_operation>{RINGD_DONE, first, RINGD_DONE, second, late.operations[0]});
   ringd.Release();
   CHECK(WaitAll(context, all) == RINGD_ABORTED);
   CHECK(std::string(ringd_last_error()) == "the first");

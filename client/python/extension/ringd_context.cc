@@ -360,7 +360,8 @@ PyObject* MakeContextType() {
       {"test", Test, METH_O, "Whether an operation has ended."},
       {"wait", Fast(Wait), METH_FASTCALL, "(operation, timeout_ms=-1): waits and consumes it."},
       {"wait_all", Fast(WaitAll), METH_FASTCALL,
-       "(list of operations, timeout_ms=-1): waits for all; those that ended well become done ones."},
+       "(list of operations, timeout_ms=-1): waits for all; those that ended well become done "
+       "ones."},
       {"arena_alloc", ArenaAlloc, METH_O, "The address of zeroed memory shared with ringd."},
       {"arena_free", ArenaFree, METH_O, "Gives arena memory back."},
       {"arena_contains", Fast(ArenaContains), METH_FASTCALL, "(address, bytes) -> bool"},

@@ -17,8 +17,9 @@ class Context:
     contexts, one after another or at once.
 
     Tensors are addresses here: ``submit(registration, source, destination)`` gives an operation, ``wait`` its
-    end, and ``wait_all`` that of a list of them, in one call. The memory must stay as it is until then. ``submit_awaited`` is ``submit`` for what is waited for next: over
-    several nodes small all-reduces and barriers are faster so. ``ringd.torch`` does all this for PyTorch.
+    end, ``wait_all`` that of a list of them, in one call. The memory must stay as it is until then. ``submit_awaited``
+    is ``submit`` for what is waited for next: over several nodes small all-reduces and barriers are faster so.
+    ``ringd.torch`` does all this for PyTorch.
 
     Thread safety: any thread may call anything.
     """

@@ -29,7 +29,8 @@ TEST_CASE("NodeScheduler: a learned bucket starts when full, each time, without 
   }
 }
 
-TEST_CASE("NodeScheduler: once one tensor's readiness is news, that of all is told, of the same steps") {
+TEST_CASE(
+    "NodeScheduler: once one tensor's readiness is news, that of all is told, of the same steps") {
   SchedulingNode node;
   node.scheduler.Intern("a");
   node.scheduler.Intern("b");

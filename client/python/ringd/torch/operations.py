@@ -122,13 +122,13 @@ class Handle:
     def synchronize(self) -> Any:
         """Waits for all operations; raises the first failure after all have ended."""
         with self._lock:
-            try:
-                self._job.context.wait_all(self._operations)
-            except RingdError as error:
-                if self._error is None:
+            if self._operations:
+                try:
+                    self._job.context.wait_all(self._operations)
+                except RingdError as error:
                     self._error = error
-            # An interrupt (Ctrl-C) leaves what is in flight here, to be waited for again.
-            self._operations.clear()
+                # An interrupt (Ctrl-C) leaves what is in flight here, to be waited for again.
+                self._operations.clear()
             self._job.in_flight.discard(self)
             self._kept.clear()
             if self._error is not None:
