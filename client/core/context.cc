@@ -292,29 +292,39 @@ absl::Status Context::Wait(ringd_operation operation, std::int64_t timeout_ms) {
 absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t timeout_ms) {
   const Clock::time_point deadline = WaitDeadline(timeout_ms);
   std::vector<ringd_operation*> open;
+  std::vector<std::uint64_t> sequences;
   open.reserve(awaited.size());
+  sequences.reserve(awaited.size());
   for (ringd_operation& operation : awaited) {
-    if (operation != RINGD_DONE) open.push_back(&operation);
+    if (operation == RINGD_DONE) continue;
+    open.push_back(&operation);
+    sequences.push_back(operation - 1);  // of 0 a number that no operation has
   }
   std::vector<ringd_operation*> failed;
-  for (std::span<ringd_operation* const> left = open; !left.empty();) {
-    left = left.subspan(ConcludeSucceeded(left));
-    if (left.empty()) break;
-    const ringd_operation first = *left.front();
+  std::vector<OperationEnd> ends;
+  std::size_t next = 0;
+  const auto conclude_succeeded = [&](std::size_t most) {
+    ends.clear();
+    const std::size_t count =
+        operations().ConsumeSucceeded(std::span(sequences).subspan(next, most), ends);
+    for (const OperationEnd& end : ends) staging_.Finish(end, true);
+    for (const std::size_t end = next + count; next < end; ++next) *open[next] = RINGD_DONE;
+    return count;
+  };
+  for (;;) {
+    conclude_succeeded(open.size() - next);
+    if (next == open.size()) break;
+    const ringd_operation first = *open[next];
     const WaitResult result =
-        first == 0 ? WaitResult::kUnknown : operations().Wait(first - 1, deadline);
+        first == 0 ? WaitResult::kUnknown : operations().Wait(sequences[next], deadline);
     if (result == WaitResult::kTimeout) {
       return absl::DeadlineExceededError(
-          absl::StrCat("operation ", first, ", and perhaps some of the ", left.size() - 1,
+          absl::StrCat("operation ", first, ", and perhaps some of the ", open.size() - next - 1,
                        " after it, is still in flight after ", timeout_ms, " ms"));
     }
-    if (result == WaitResult::kDone && ConcludeSucceeded(left.first(1)) == 1) {
-      left = left.subspan(1);
-      continue;
-    }
-    // It waits for the others: until all have ended the caller may be told to call again.
-    failed.push_back(left.front());
-    left = left.subspan(1);
+    if (result == WaitResult::kDone && conclude_succeeded(1) == 1) continue;
+    // A failure waits for the others: until all have ended the caller may be told to call again.
+    failed.push_back(open[next++]);
   }
   absl::Status status;
   for (ringd_operation* operation : failed) {
@@ -323,18 +333,6 @@ absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t t
     if (status.ok()) status = failure;
   }
   return status;
-}
-
-std::size_t Context::ConcludeSucceeded(std::span<ringd_operation* const> awaited) {
-  std::vector<std::uint64_t> sequences;
-  sequences.reserve(awaited.size());
-  // 0 becomes a number that no operation has.
-  for (const ringd_operation* operation : awaited) sequences.push_back(*operation - 1);
-  std::vector<OperationEnd> ends;
-  const std::size_t count = operations().ConsumeSucceeded(sequences, ends);
-  for (const OperationEnd& end : ends) staging_.Finish(end, true);
-  for (ringd_operation* operation : awaited.first(count)) *operation = RINGD_DONE;
-  return count;
 }
 
 absl::Status Context::Conclude(std::uint64_t sequence) {

@@ -88,8 +88,6 @@ class Context {
   void WakeWaiters() noexcept;
   bool AnyWaiter() const noexcept;
   absl::Status Conclude(std::uint64_t sequence);
-  // Of `awaited`, none of which is RINGD_DONE, the first so many have ended well, and are taken out.
-  std::size_t ConcludeSucceeded(std::span<ringd_operation* const> awaited);
   // Why the local ranks' descriptions of this tensor can't be combined.
   absl::Status DescribeMismatch(const Registration& registration,
                                 const std::vector<std::uint32_t>& metas);

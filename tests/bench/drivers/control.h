@@ -72,6 +72,13 @@ static inline void SleepUntil(double when) {
   }
 }
 
+/* After a barrier, which lets go some ranks sooner than others: the next moment at which all begin together. All ranks
+ * run on one machine, and so by one clock. */
+static inline double NextCommonStart(void) {
+  static const double kBeat = 10e-3;
+  return (double)((long long)(NowSeconds() / kBeat) + 1) * kBeat;
+}
+
 /* Pins the calling process to a core by its rank. Called before any library starts threads. */
 static inline void PinToCore(int rank) {
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -28,8 +29,9 @@ class Work:
     ready: list[float]  # seconds; empty when everything is ready at once
 
 
-# As kSleepMargin of control.h.
+# As kSleepMargin and kBeat of control.h.
 SLEEP_MARGIN = 150e-6
+BEAT = 10e-3
 
 
 def sleep_until(when: float) -> None:
@@ -37,6 +39,11 @@ def sleep_until(when: float) -> None:
     time.sleep(max(0.0, when - time.perf_counter() - SLEEP_MARGIN))
     while time.perf_counter() < when:
         pass
+
+
+def next_common_start() -> float:
+    """After a barrier, which lets go some ranks sooner than others: the next moment at which all begin together."""
+    return (math.floor(time.perf_counter() / BEAT) + 1) * BEAT
 
 
 def pin_to_core(rank: int) -> None:

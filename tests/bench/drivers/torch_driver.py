@@ -10,7 +10,15 @@ import sys
 import time
 from datetime import timedelta
 
-from control import Channel, Work, contribution, pin_to_core, plan_buckets, sleep_until
+from control import (
+    Channel,
+    Work,
+    contribution,
+    next_common_start,
+    pin_to_core,
+    plan_buckets,
+    sleep_until,
+)
 
 RANK = int(os.environ["RANK"])
 pin_to_core(RANK)
@@ -111,6 +119,8 @@ def serve(work: Work, buffers: Buffers, channel: Channel) -> None:
     seconds: list[float] = []
     for sample in range(-work.warmup, work.samples):
         dist.barrier()
+        if work.ready:
+            sleep_until(next_common_start())
         start = time.perf_counter()
         for _ in range(work.inner):
             run_once(work, buffers)
