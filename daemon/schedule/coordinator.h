@@ -108,8 +108,7 @@ class Coordinator {
   // Retires all buckets and plans them anew.
   void Replan();
   // The same, if a new plan would end the step earlier by so much, or with half as many buckets later by no more than
-  // an operation's overhead.
-  // False: it would not, or buckets are on their way out of service already.
+  // an operation's overhead. False: it would not, or buckets are on their way out of service already.
   bool ReplanIfBetter(const LeastGain& least);
 
   // Tensors whose first announcement came before `announced_before` and which some nodes lack,

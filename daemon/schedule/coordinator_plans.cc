@@ -28,14 +28,6 @@ std::vector<LearnedTensor> TensorsOf(const std::vector<PlannedBucket>& plan) {
   return tensors;
 }
 
-nanoseconds LastReady(const std::vector<PlannedBucket>& plan) {
-  nanoseconds last{0};
-  for (const PlannedBucket& bucket : plan) {
-    for (const LearnedTensor& tensor : bucket.tensors) last = std::max(last, tensor.ready_offset);
-  }
-  return last;
-}
-
 bool CanShareBucket(const std::vector<LearnedTensor>& tensors) {
   return std::all_of(tensors.begin() + 1, tensors.end(), [&](const LearnedTensor& tensor) {
     return CanFuse(tensor.meta, tensors.front().meta);
@@ -172,8 +164,9 @@ bool Coordinator::Impl::ReplanIfBetter(const LeastGain& least) {
   const std::vector<PlannedBucket> live = LivePlan();
   // One change at a time: what is being frozen will be planned, or negotiated, soon.
   if (live.empty() || live.size() != channels_.channels().size()) return false;
-  const nanoseconds now = planner_.StepTime(live);
-  const auto exposed = static_cast<double>((now - LastReady(live)).count());
+  const PlanComparison today = planner_.Compare(live);
+  const nanoseconds now = today.learned;
+  const auto exposed = static_cast<double>((now - today.compute).count());
   const nanoseconds least_gain =
       std::max(least.time, nanoseconds(static_cast<std::int64_t>(exposed * least.share)));
   const auto is_better = [&](const std::vector<LearnedTensor>& tensors) {

@@ -31,9 +31,8 @@ struct TensorReadiness {
 };
 
 struct NodeMeasurements {
-  std::vector<LinkObservation> link;  // all that is known, one per size class
-  std::vector<TensorReadiness>
-      readiness;  // of all learned tensors, unless that of none has changed
+  std::vector<LinkObservation> link;       // all that is known, one per size class
+  std::vector<TensorReadiness> readiness;  // of all learned tensors; empty if none has changed
 
   bool empty() const { return link.empty() && readiness.empty(); }
 };

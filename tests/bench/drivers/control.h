@@ -72,11 +72,12 @@ static inline void SleepUntil(double when) {
   }
 }
 
-/* After a barrier, which lets go some ranks sooner than others: the next moment at which all begin together. All ranks
- * run on one machine, and so by one clock. */
-static inline double NextCommonStart(void) {
+/* After a barrier, which lets go some ranks sooner than others: where gradients appear over time, all begin together at
+ * the next beat. All ranks run on one machine, and so by one clock. */
+static inline void AwaitCommonStart(const Work* work) {
   static const double kBeat = 10e-3;
-  return (double)((long long)(NowSeconds() / kBeat) + 1) * kBeat;
+  if (work->ready == NULL) return;
+  SleepUntil((double)((long long)(NowSeconds() / kBeat) + 1) * kBeat);
 }
 
 /* Pins the calling process to a core by its rank. Called before any library starts threads. */

@@ -41,9 +41,10 @@ def sleep_until(when: float) -> None:
         pass
 
 
-def next_common_start() -> float:
-    """After a barrier, which lets go some ranks sooner than others: the next moment at which all begin together."""
-    return (math.floor(time.perf_counter() / BEAT) + 1) * BEAT
+def await_common_start(work: Work) -> None:
+    """After a barrier: where gradients appear over time, all ranks begin together (as AwaitCommonStart of control.h)."""
+    if work.ready:
+        sleep_until((math.floor(time.perf_counter() / BEAT) + 1) * BEAT)
 
 
 def pin_to_core(rank: int) -> None:

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from control import Channel, Work, contribution, next_common_start, pin_to_core, sleep_until
+from control import Channel, Work, await_common_start, contribution, pin_to_core, sleep_until
 
 RANK = int(os.environ["HOROVOD_RANK"])
 pin_to_core(RANK)
@@ -70,8 +70,7 @@ def serve(work: Work, channel: Channel) -> None:
     seconds: list[float] = []
     for sample in range(-work.warmup, work.samples):
         hvd.barrier()
-        if work.ready:
-            sleep_until(next_common_start())
+        await_common_start(work)
         start = time.perf_counter()
         for _ in range(work.inner):
             run_once(work, tensors)

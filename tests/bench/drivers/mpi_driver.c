@@ -222,7 +222,7 @@ static void Serve(const Work* work, Buffers* buffers, FILE* out) {
   }
   for (int sample = -work->warmup; sample < work->samples; ++sample) {
     MPI_Barrier(MPI_COMM_WORLD);
-    if (work->ready != NULL) SleepUntil(NextCommonStart());
+    AwaitCommonStart(work);
     const double start = NowSeconds();
     for (int k = 0; k < work->inner; ++k) RunOnce(work, buffers, type);
     if (sample >= 0) seconds[sample] = (NowSeconds() - start) / work->inner;

@@ -107,7 +107,7 @@ class Driver {
     std::vector<double> seconds;
     for (int sample = -work.warmup; sample < work.samples; ++sample) {
       Barrier();
-      if (work.ready != nullptr) SleepUntil(NextCommonStart());
+      AwaitCommonStart(&work);
       const double start = NowSeconds();
       for (int k = 0; k < work.inner; ++k) RunOnce(work);
       if (sample >= 0) seconds.push_back((NowSeconds() - start) / work.inner);

@@ -13,8 +13,8 @@ from datetime import timedelta
 from control import (
     Channel,
     Work,
+    await_common_start,
     contribution,
-    next_common_start,
     pin_to_core,
     plan_buckets,
     sleep_until,
@@ -119,8 +119,7 @@ def serve(work: Work, buffers: Buffers, channel: Channel) -> None:
     seconds: list[float] = []
     for sample in range(-work.warmup, work.samples):
         dist.barrier()
-        if work.ready:
-            sleep_until(next_common_start())
+        await_common_start(work)
         start = time.perf_counter()
         for _ in range(work.inner):
             run_once(work, buffers)
