@@ -9,9 +9,10 @@
 namespace ringd {
 namespace {
 
-// How firmly an iteration holds on to the result of the one before: enough to keep what nothing
-// determines where it is, too little to keep what is determined from moving.
-constexpr double kInertia = 0.02;
+// How firmly a figure is held where it was at the start, beside 1 for an observation that it alone decides; of what is
+// further away than a factor of e no more than that counts. Enough to keep what nothing determines from drifting, too
+// little to bend what is determined by more than a percent.
+constexpr double kPrior = 0.005;
 constexpr int kIterations = 40;
 // The furthest that an iteration moves a figure, as a logarithm.
 constexpr double kLongestStep = 2;
@@ -28,17 +29,19 @@ double Seconds(std::chrono::nanoseconds time) { return static_cast<double>(time.
 }  // namespace
 
 LinkModel FitLink(const std::vector<LinkObservation>& observations, const LinkModel& start) {
-  double latency = std::clamp(Seconds(start.latency), kLeastLatency, kMostLatency);
-  double per_byte = std::clamp(1 / std::max(start.bytes_per_second, 1e-3), kLeastSecondsPerByte,
-                               kMostSecondsPerByte);
+  const double start_latency = std::clamp(Seconds(start.latency), kLeastLatency, kMostLatency);
+  const double start_per_byte = std::clamp(1 / std::max(start.bytes_per_second, 1e-3),
+                                           kLeastSecondsPerByte, kMostSecondsPerByte);
+  double latency = start_latency;
+  double per_byte = start_per_byte;
   for (int i = 0; i < kIterations; ++i) {
     // Gauss-Newton in logarithms: of the figures, so that they stay positive, and of the times, so that
     // what is wrong by a factor of a thousand is as easily mended as what is wrong by two.
-    double xx = kInertia;
-    double yy = kInertia;
+    double xx = kPrior;
+    double yy = kPrior;
     double xy = 0;
-    double x1 = 0;
-    double y1 = 0;
+    double x1 = kPrior * std::clamp(std::log(start_latency / latency), -1.0, 1.0);
+    double y1 = kPrior * std::clamp(std::log(start_per_byte / per_byte), -1.0, 1.0);
     for (const LinkObservation& seen : observations) {
       if (seen.bytes == 0 || seen.time.count() <= 0) continue;
       const AllReduceShape shape = start.ShapeOf(seen.bytes);

@@ -13,7 +13,8 @@ namespace ringd {
 
 // Latency and bandwidth for which rounds x latency + line bytes / bandwidth comes nearest to the
 // observed times: least squares of their logarithms' errors, with outliers weighed down. What the
-// observations do not determine (the latency, if all operations were large) stays near `start`.
+// observations do not determine (the latency, if all operations were large) stays near `start`, which should
+// therefore be what is known from elsewhere, not the last fit: from fit to fit it would drift away.
 // All else is taken from `start`. Observations without bytes or time are ignored.
 LinkModel FitLink(const std::vector<LinkObservation>& observations, const LinkModel& start);
 

@@ -75,11 +75,17 @@ void LinkSampler::Add(Sample sample) {
 std::vector<LinkObservation> LinkSampler::Observations() const {
   std::vector<LinkObservation> observations;
   for (const SizeClass& entry : classes_) {
-    if (entry.samples.size() < kNeeded) continue;
+    if (entry.samples.empty()) continue;
     // By time per byte, since sizes differ within a class.
     std::vector<Sample> samples = entry.samples;
-    const std::size_t percentile =
-        IsSmall(samples.front().bytes) ? kSmallPercentile : kRingPercentile;
+    std::size_t percentile = IsSmall(samples.front().bytes) ? kSmallPercentile : kRingPercentile;
+    if (samples.size() < kNeeded) {
+      std::erase_if(samples, [](const Sample& sample) {
+        return sample.bytes < kLargeBytes || sample.time < kTellingTime;
+      });
+      if (samples.empty()) continue;
+      percentile = 0;
+    }
     const auto chosen =
         samples.begin() + static_cast<std::ptrdiff_t>(samples.size() * percentile / 100);
     std::nth_element(samples.begin(), chosen, samples.end(), [](const Sample& a, const Sample& b) {

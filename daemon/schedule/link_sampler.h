@@ -8,7 +8,9 @@
 //     posted: then this node was the late one, and would measure hardly anything;
 //   - operations that overlap are taken together, as one of their bytes, and only if they are large;
 //   - of each size class (a power of two) the last kKept samples are kept. The median speaks for a ring, the
-//     20th percentile for a small operation, in which waiting counts.
+//     20th percentile for a small operation, in which waiting counts;
+//   - a class says nothing before it has kNeeded samples, but for large operations of kTellingTime or more, beside which
+//     most of what disturbs is short. Until there are kNeeded the fastest of them speaks: the first have new memory to touch.
 //
 // Thread safety: none. Reads no clock.
 #ifndef RINGD_DAEMON_SCHEDULE_LINK_SAMPLER_H_
@@ -34,6 +36,7 @@ class LinkSampler {
   static constexpr std::size_t kNeeded = 4;
   // Operations that overlap must have at least this many bytes each, on average.
   static constexpr std::size_t kLargeBytes = std::size_t{512} << 10;
+  static constexpr std::chrono::nanoseconds kTellingTime = std::chrono::milliseconds(5);
 
   // Of an operation on this node. `first_received` is the epoch if no message ever came.
   struct Times {

@@ -28,6 +28,7 @@ const char* Name(LinkSource source) noexcept {
 PlanTuner::PlanTuner(const Options& options, const LinkModel& start, LinkSource source,
                      std::size_t node_count)
     : options_(options),
+      start_(start),
       link_(start),
       source_(source),
       observations_(node_count),
@@ -52,7 +53,7 @@ void PlanTuner::OnMeasurements(NodeIndex from, NodeMeasurements measured) {
 bool PlanTuner::Tune(Coordinator& coordinator, TimePoint now) {
   if (!std::exchange(dirty_, false)) return false;
   if (const auto merged = MergeObservations(observations_); !merged.empty()) {
-    link_ = FitLink(merged, link_);
+    link_ = FitLink(merged, start_);
     source_ = LinkSource::kMeasured;
     coordinator.SetLinkModel(link_);
   }

@@ -53,6 +53,7 @@ class PlanTuner {
 
  private:
   const Options options_;
+  const LinkModel start_;
   LinkModel link_;
   LinkSource source_;
   std::vector<std::vector<LinkObservation>> observations_;                            // by node

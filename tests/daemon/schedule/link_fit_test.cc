@@ -110,6 +110,21 @@ TEST_CASE("FitLink: what was not measured stays as it was") {
   }
 }
 
+TEST_CASE("FitLink: small operations that take equally long are no sign of a boundless line") {
+  // On a line of 10 Gbit/s whose shaper lets bursts of that size pass.
+  const std::vector<LinkObservation> seen = {{512, microseconds(93), 9},
+                                             {4 * kKiB, microseconds(92), 20},
+                                             {16 * kKiB, microseconds(89), 14},
+                                             {48 * kKiB, microseconds(90), 6},
+                                             {100 * kKiB, microseconds(88), 5}};
+  const LinkModel start = Link(microseconds(30), 1.25e9, 2, 128 * kKiB);
+  CHECK(FitLink(seen, start).bytes_per_second < 30e9);
+  // One large one tells what the line is like.
+  auto with_large = seen;
+  with_large.push_back({64 * kMiB, std::chrono::milliseconds(60), 1});
+  CHECK(FitLink(with_large, start).bytes_per_second == Approx(64.0 * kMiB / 60e-3).epsilon(0.3));
+}
+
 TEST_CASE("FitLink: one disturbed size among several is weighed down") {
   const LinkModel truth = Link(microseconds(50), 1e9, 4);
   auto seen = Measured(truth, {64, 4 * kKiB, 256 * kKiB, kMiB, 8 * kMiB, 64 * kMiB});

@@ -43,14 +43,35 @@ struct Sampled {
 
 TEST_CASE("LinkSampler: tells of a size once it was seen often enough") {
   Sampled sampled;
-  for (std::size_t i = 1; i < LinkSampler::kNeeded; ++i)
-    sampled.Alone(64 * kMiB, milliseconds(300));
+  for (std::size_t i = 1; i < LinkSampler::kNeeded; ++i) sampled.Alone(2 * kMiB, milliseconds(3));
   CHECK(sampled.sampler.Observations().empty());
-  sampled.Alone(64 * kMiB, milliseconds(300));
-  CHECK(sampled.Only().bytes == 64 * kMiB);
+  sampled.Alone(2 * kMiB, milliseconds(3));
+  CHECK(sampled.Only().bytes == 2 * kMiB);
   CHECK(sampled.Only().samples == LinkSampler::kNeeded);
+  CHECK(sampled.Only().time >= milliseconds(3));
+  CHECK(sampled.Only().time < milliseconds(4));
+}
+
+TEST_CASE("LinkSampler: what is large and takes long speaks at once, the fastest first") {
+  Sampled sampled;
+  sampled.Alone(64 * kMiB, milliseconds(300));
+  CHECK(sampled.Only().samples == 1);
   CHECK(sampled.Only().time >= milliseconds(300));
-  CHECK(sampled.Only().time < milliseconds(301));
+  sampled.Alone(64 * kMiB, milliseconds(60));
+  sampled.Alone(64 * kMiB, milliseconds(70));
+  CHECK(sampled.Only().samples == 3);
+  CHECK(sampled.Only().time < milliseconds(61));
+  // From then on the one in the middle.
+  sampled.Alone(64 * kMiB, milliseconds(80));
+  sampled.Alone(64 * kMiB, milliseconds(80));
+  CHECK(sampled.Only().time > milliseconds(69));
+}
+
+TEST_CASE("LinkSampler: a small operation that takes long does not speak alone") {
+  Sampled sampled;
+  sampled.Alone(256 * kKiB, milliseconds(30));
+  sampled.Alone(4 * kKiB, milliseconds(30));
+  CHECK(sampled.sampler.Observations().empty());
 }
 
 TEST_CASE("LinkSampler: waiting for a late node does not count in a ring") {
