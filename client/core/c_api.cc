@@ -244,7 +244,7 @@ ringd_status ringd_submit(ringd_context* context, ringd_registration registratio
                           const void* source, void* destination, ringd_operation* operation) {
   if (operation == nullptr) return ReportInvalid("operation is NULL");
   return GuardedUse(context, [&](Context& c) {
-    return c.Submit(registration, source, destination, Context::WhenFull::kWait, operation);
+    return c.Submit(registration, source, destination, ringd::client::WhenFull::kWait, operation);
   });
 }
 
@@ -252,7 +252,7 @@ ringd_status ringd_try_submit(ringd_context* context, ringd_registration registr
                               const void* source, void* destination, ringd_operation* operation) {
   if (operation == nullptr) return ReportInvalid("operation is NULL");
   return GuardedUse(context, [&](Context& c) {
-    return c.Submit(registration, source, destination, Context::WhenFull::kFail, operation);
+    return c.Submit(registration, source, destination, ringd::client::WhenFull::kFail, operation);
   });
 }
 

@@ -15,7 +15,6 @@ namespace {
 constexpr std::chrono::seconds kAttachDeadline{10};
 constexpr std::chrono::seconds kRegisterDeadline{30};
 constexpr std::chrono::seconds kMemoryDeadline{10};
-constexpr std::chrono::seconds kMismatchDeadline{5};
 // ringd ends the start itself; these only bound what a stopped ringd can cost.
 constexpr std::chrono::seconds kStartMargin{10};
 constexpr std::chrono::hours kLongestStart{1};
@@ -31,13 +30,6 @@ std::string HostName() {
 Clock::time_point StartDeadline(std::uint32_t start_timeout_ms) {
   if (start_timeout_ms == 0) return Clock::now() + kLongestStart;
   return Clock::now() + std::chrono::milliseconds(start_timeout_ms) + kStartMargin;
-}
-
-Clock::time_point WaitDeadline(std::int64_t timeout_ms) {
-  // Beyond this, adding would leave the clock's range; nobody waits for years.
-  constexpr std::int64_t kForeverMs = std::int64_t{10} * 365 * 24 * 3600 * 1000;
-  if (timeout_ms < 0 || timeout_ms > kForeverMs) return Clock::time_point::max();
-  return Clock::now() + std::chrono::milliseconds(timeout_ms);
 }
 
 }  // namespace
@@ -119,6 +111,9 @@ absl::Status Context::StartLifeline(const Options& options) {
   callbacks.on_fast_path_connection = [this](const FastPathConnectionNotice& notice, UniqueFd fd) {
     fast_path_memory_.AddConnection(notice, std::move(fd));
   };
+  callbacks.on_release_held = [this] {
+    if (TailOperations* tail = release_.load(std::memory_order_acquire)) tail->Release();
+  };
   callbacks.on_session_ended = [this](const std::string& text) {
     state_.Lose(
         absl::UnavailableError(absl::StrCat(RingdName(), " has ended this session: ", text)));
@@ -153,6 +148,12 @@ absl::Status Context::UseFastPath() {
   if (!exchange.ok()) return state_.alive() ? exchange.status() : state_.status();
   fast_path_operations_ = std::make_unique<FastPathOperations>(
       *std::move(exchange), fast_path_memory_.member(), places_.size, state_, spin_budget_);
+  tail_operations_ = std::make_unique<TailOperations>(
+      *fast_path_operations_, [this](Registration& tensor, const void* source, void* destination,
+                                     WhenFull when_full, bool counted, ringd_operation* operation) {
+        return EnqueueHeld(tensor, source, destination, when_full, counted, operation);
+      });
+  release_.store(tail_operations_.get(), std::memory_order_release);
   return absl::OkStatus();
 }
 
@@ -233,143 +234,6 @@ absl::Status Context::Register(const ringd_tensor* tensors, std::size_t count,
   }
   std::copy(numbers.begin(), numbers.end(), registrations);
   return absl::OkStatus();
-}
-
-absl::Status Context::Ping(std::int64_t timeout_ms) {
-  const Clock::time_point deadline = WaitDeadline(timeout_ms);
-  Submission record{};
-  record.registration = kPingRegistration;
-  switch (ring_operations_.TrySubmit(record, {})) {
-    case SubmitResult::kOk:
-      break;
-    case SubmitResult::kFull:
-      return absl::ResourceExhaustedError("the submission ring is full");
-    case SubmitResult::kEnded:
-      return state_.status();
-  }
-  if (ring_operations_.Wait(record.sequence, deadline) == WaitResult::kTimeout) {
-    // The answer may still come: the operation stays in flight.
-    return absl::DeadlineExceededError(
-        absl::StrCat(RingdName(), " has not answered within ", timeout_ms, " ms"));
-  }
-  OperationOutcome outcome;
-  OperationEnd end;
-  static_cast<void>(ring_operations_.Consume(record.sequence, outcome, end));
-  return outcome.completed ? absl::OkStatus() : state_.status();
-}
-
-absl::Status Context::Test(ringd_operation operation, bool& done) {
-  if (operation == RINGD_DONE) {
-    done = true;
-    return absl::OkStatus();
-  }
-  const WaitResult result =
-      operation == 0 ? WaitResult::kUnknown : operations().Test(operation - 1);
-  if (result == WaitResult::kUnknown) {
-    return absl::NotFoundError(absl::StrCat("operation ", operation, " does not exist (any more)"));
-  }
-  done = result != WaitResult::kTimeout;
-  return absl::OkStatus();
-}
-
-absl::Status Context::Wait(ringd_operation operation, std::int64_t timeout_ms) {
-  if (operation == RINGD_DONE) return absl::OkStatus();
-  const WaitResult result = operation == 0
-                                ? WaitResult::kUnknown
-                                : operations().Wait(operation - 1, WaitDeadline(timeout_ms));
-  switch (result) {
-    case WaitResult::kTimeout:
-      return absl::DeadlineExceededError(
-          absl::StrCat("operation ", operation, " is still in flight after ", timeout_ms, " ms"));
-    case WaitResult::kUnknown:
-      return absl::NotFoundError(
-          absl::StrCat("operation ", operation, " does not exist (any more)"));
-    default:
-      return Conclude(operation - 1);
-  }
-}
-
-absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t timeout_ms) {
-  const Clock::time_point deadline = WaitDeadline(timeout_ms);
-  std::vector<ringd_operation*> open;
-  std::vector<std::uint64_t> sequences;
-  open.reserve(awaited.size());
-  sequences.reserve(awaited.size());
-  for (ringd_operation& operation : awaited) {
-    if (operation == RINGD_DONE) continue;
-    open.push_back(&operation);
-    sequences.push_back(operation - 1);  // of 0 a number that no operation has
-  }
-  std::vector<ringd_operation*> failed;
-  std::vector<OperationEnd> ends;
-  std::size_t next = 0;
-  const auto conclude_succeeded = [&](std::size_t most) {
-    ends.clear();
-    const std::size_t count =
-        operations().ConsumeSucceeded(std::span(sequences).subspan(next, most), ends);
-    for (const OperationEnd& end : ends) staging_.Finish(end, true);
-    for (const std::size_t end = next + count; next < end; ++next) *open[next] = RINGD_DONE;
-    return count;
-  };
-  for (;;) {
-    conclude_succeeded(open.size() - next);
-    if (next == open.size()) break;
-    const ringd_operation first = *open[next];
-    const WaitResult result =
-        first == 0 ? WaitResult::kUnknown : operations().Wait(sequences[next], deadline);
-    if (result == WaitResult::kTimeout) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("operation ", first, ", and perhaps some of the ", open.size() - next - 1,
-                       " after it, is still in flight after ", timeout_ms, " ms"));
-    }
-    if (result == WaitResult::kDone && conclude_succeeded(1) == 1) continue;
-    // A failure waits for the others: until all have ended the caller may be told to call again.
-    failed.push_back(open[next++]);
-  }
-  absl::Status status;
-  for (ringd_operation* operation : failed) {
-    const absl::Status failure = Wait(*operation, 0);
-    *operation = 0;
-    if (status.ok()) status = failure;
-  }
-  return status;
-}
-
-absl::Status Context::Conclude(std::uint64_t sequence) {
-  OperationOutcome outcome;
-  OperationEnd end;
-  if (!operations().Consume(sequence, outcome, end)) {
-    return absl::NotFoundError(
-        absl::StrCat("operation ", sequence + 1, " has been waited for by another thread"));
-  }
-  // Of an operation without an end ringd may still be using the staging block: it stays taken.
-  if (!outcome.completed) return state_.status();
-  staging_.Finish(end, outcome.status == 0);
-  if (outcome.status == 0) return absl::OkStatus();
-  if (!outcome.conflicting_metas.empty()) {
-    return DescribeMismatch(*end.registration, outcome.conflicting_metas);
-  }
-  auto code = static_cast<absl::StatusCode>(outcome.status);
-  // From a wait, this code says that the operation goes on. One that ran into its own deadline has failed
-  // its job.
-  if (code == absl::StatusCode::kDeadlineExceeded) code = absl::StatusCode::kAborted;
-  if (outcome.text != nullptr && !outcome.text->empty()) return absl::Status(code, *outcome.text);
-  const absl::Status reason = state_.status();
-  return absl::Status(code,
-                      absl::StrCat("tensor '", end.registration->description.name, "': failed (",
-                                   absl::StatusCodeToString(code), ")", reason.ok() ? "" : ": ",
-                                   reason.ok() ? "" : reason.message()));
-}
-
-absl::Status Context::DescribeMismatch(const Registration& registration,
-                                       const std::vector<std::uint32_t>& metas) {
-  const absl::StatusOr<std::string> text = control_->DescribeMismatch(
-      joined_.communicator, registration.numbers.tensor, metas, Clock::now() + kMismatchDeadline);
-  if (text.ok()) return absl::InvalidArgumentError(*text);
-  const absl::Status reason = Explain(text.status());
-  return absl::InvalidArgumentError(absl::StrCat(
-      "tensor '", registration.description.name,
-      "': the ranks' descriptions differ (and ringd can't say how: ", reason.message(), ")"));
 }
 
 }  // namespace ringd::client

@@ -24,6 +24,7 @@
 #include "client/core/ring_operations.h"
 #include "client/core/session_state.h"
 #include "client/core/staging.h"
+#include "client/core/tail_operations.h"
 #include "client/ringd.h"
 #include "proto/base/mutex.h"
 
@@ -61,7 +62,6 @@ class Context {
   absl::Status Register(const ringd_tensor* tensors, std::size_t count,
                         ringd_registration* registrations);
 
-  enum class WhenFull : bool { kWait, kFail };
   absl::Status Submit(ringd_registration registration, const void* source, void* destination,
                       WhenFull when_full, ringd_operation* operation);
   absl::Status SubmitAwaited(ringd_registration registration, const void* source, void* destination,
@@ -82,6 +82,9 @@ class Context {
   absl::Status UseLocalOperations(const Options& options);
   absl::Status UseFastPath();
   absl::StatusOr<Registration*> FindRegistration(ringd_registration registration);
+  // A submission that was held back. `counted`: its turn on the fast path has been taken.
+  absl::Status EnqueueHeld(Registration& tensor, const void* source, void* destination,
+                           WhenFull when_full, bool counted, ringd_operation* operation);
   // Into the queue of operations.
   absl::Status Enqueue(Registration& tensor, const void* source, void* destination,
                        WhenFull when_full, ringd_operation* operation);
@@ -114,6 +117,8 @@ class Context {
   FastPathMemory fast_path_memory_;
   // Of a job over several nodes that has a fast path, from the end of Open on; else null.
   std::unique_ptr<FastPathOperations> fast_path_operations_;
+  std::unique_ptr<TailOperations> tail_operations_;  // likewise
+  std::atomic<TailOperations*> release_{nullptr};    // the same, for the lifeline's thread
   // Whichever of the two carries this job's operations out, but for those on the fast path.
   std::atomic<OperationQueue*> operations_{&ring_operations_};
   ForkGuard fork_guard_;

@@ -1,6 +1,8 @@
 #include "client/core/fast_path_operations.h"
 
+#include <cstring>
 #include <utility>
+#include <vector>
 
 #include "client/core/presence.h"
 #include "client/core/relax.h"
@@ -37,6 +39,45 @@ class Driver {
   bool drives_ = false;
 };
 
+using Turns = std::array<std::uint64_t, FastPathOperations::kMostParts>;
+
+// Counts the submissions, and names the operation by all of them: if a rank brings another list, or the same
+// tensors' next occurrences, that is another operation.
+FastPathKey TakeTurns(std::span<const FastPathPart> parts, Turns& turns) {
+  std::array<std::uint64_t, 2 * FastPathOperations::kMostParts> names{};
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    turns[i] = parts[i].tensor->submissions.TakeTurn();
+    names[2 * i] = parts[i].tensor->signature;
+    names[2 * i + 1] = turns[i];
+  }
+  if (parts.size() == 1) return {names[0], turns[0]};
+  const auto bytes = std::as_bytes(std::span(names).first(2 * parts.size()));
+  return {FastPathSignature({reinterpret_cast<const char*>(bytes.data()), bytes.size()}), turns[0]};
+}
+
+// Room for so many bytes, the same for each call of a thread.
+std::byte* PackingMemory(std::size_t bytes) {
+  thread_local std::vector<std::byte> memory;
+  if (memory.size() < bytes) memory.resize(bytes);
+  return memory.data();
+}
+
+const std::byte* Pack(std::span<const FastPathPart> parts, std::byte* packed) {
+  std::byte* at = packed;
+  for (const FastPathPart& part : parts) {
+    std::memcpy(at, part.source, part.tensor->bytes);
+    at += part.tensor->bytes;
+  }
+  return packed;
+}
+
+void Unpack(std::span<const FastPathPart> parts, const std::byte* packed) {
+  for (const FastPathPart& part : parts) {
+    std::memcpy(part.destination, packed, part.tensor->bytes);
+    packed += part.tensor->bytes;
+  }
+}
+
 }  // namespace
 
 FastPathOperations::FastPathOperations(std::unique_ptr<FastPathExchange> exchange,
@@ -55,27 +96,38 @@ bool FastPathOperations::Offers(const Registration& registration) const noexcept
          registration.submissions.ShouldTry() && state_.alive();
 }
 
-FastPathEnd FastPathOperations::Carry(Registration& registration, const void* source,
-                                      void* destination) {
+FastPathEnd FastPathOperations::Carry(std::span<const FastPathPart> parts, FastPathSpin spin,
+                                      const std::function<void()>& meanwhile) {
   const Presence presence(callers_);
-  const TensorDescription& tensor = registration.description;
-  const std::uint64_t turn = registration.submissions.TakeTurn();
+  const Registration& first = *parts.front().tensor;
+  const TensorDescription& tensor = first.description;
+  Turns turns;
   FastPathContribution contribution;
-  contribution.key = {registration.signature, turn};
+  contribution.key = TakeTurns(parts, turns);
   contribution.data_type = tensor.data_type;
   contribution.op = tensor.op;
   contribution.prescale = tensor.prescale;
-  contribution.source = registration.bytes == 0 ? nullptr : source;
-  contribution.element_count = registration.element_count;
+  std::uint64_t bytes = 0;
+  for (const FastPathPart& part : parts) {
+    bytes += part.tensor->bytes;
+    contribution.element_count += part.tensor->element_count;
+  }
+  std::byte* const packed = parts.size() == 1 ? nullptr : PackingMemory(bytes);
+  if (packed != nullptr) {
+    contribution.source = Pack(parts, packed);
+  } else {
+    contribution.source = bytes == 0 ? nullptr : parts.front().source;
+  }
   // All ranks have completed the same operations here, and so agree on when to try which.
   const std::uint64_t completed = member_.completed.load(std::memory_order_relaxed);
   const Clock::time_point begin = Clock::now();
   std::uint32_t cell = 0;
   FastPathOutcome outcome = exchange_->Contribute(contribution, cell);
   const bool has_cell = outcome != FastPathOutcome::kGivenUp;
+  if (meanwhile) meanwhile();
   if (outcome == FastPathOutcome::kPending) {
-    Enter(cell, registration);
-    outcome = Await(cell, trial_.Spins(completed));
+    Enter(cell, first);
+    outcome = Await(cell, spin == FastPathSpin::kAlways || trial_.Spins(completed));
     Leave(cell);
   }
   switch (outcome) {
@@ -83,7 +135,9 @@ FastPathEnd FastPathOperations::Carry(Registration& registration, const void* so
       return FastPathEnd::kEnded;
     case FastPathOutcome::kGivenUp:
       if (has_cell) exchange_->Depart(cell);
-      registration.submissions.GivenUp(turn);
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        parts[i].tensor->submissions.GivenUp(turns[i]);
+      }
       member_.given_up.fetch_add(1, std::memory_order_relaxed);
       return FastPathEnd::kGivenUp;
     case FastPathOutcome::kCompleted:
@@ -92,10 +146,12 @@ FastPathEnd FastPathOperations::Carry(Registration& registration, const void* so
   Scaling postscale;
   postscale.factor = tensor.postscale;
   postscale.divisor = tensor.op == ReduceOp::kAverage ? job_size_ : 1;
-  exchange_->Take(cell, tensor.data_type, destination, registration.element_count, postscale);
-  trial_.Learn(completed, Clock::now() - begin);
-  registration.submissions.Completed();
-  member_.bytes.fetch_add(registration.bytes, std::memory_order_relaxed);
+  exchange_->Take(cell, tensor.data_type, packed != nullptr ? packed : parts.front().destination,
+                  contribution.element_count, postscale);
+  if (packed != nullptr) Unpack(parts, packed);
+  if (spin == FastPathSpin::kByTrial) trial_.Learn(completed, Clock::now() - begin);
+  for (const FastPathPart& part : parts) part.tensor->submissions.Completed();
+  member_.bytes.fetch_add(bytes, std::memory_order_relaxed);
   member_.completed.fetch_add(1, std::memory_order_relaxed);
   return FastPathEnd::kCompleted;
 }

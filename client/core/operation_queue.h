@@ -56,6 +56,9 @@ enum class SubmitResult : std::uint8_t {
   kEnded,  // the context can't be used any more: SessionState says why
 };
 
+// What a submission does about kFull.
+enum class WhenFull : bool { kWait, kFail };
+
 enum class WaitResult : std::uint8_t {
   kDone = 0,
   kTimeout,

@@ -114,6 +114,16 @@ std::vector<FastPathWait> FastPathWatch::Waiting(Clock::time_point before,
   return waiting;
 }
 
+std::vector<int> FastPathWatch::HoldingBack(Clock::time_point before) const {
+  const auto latest = static_cast<std::uint64_t>(before.time_since_epoch().count());
+  std::vector<int> members;
+  for (std::uint32_t m = 0; m < view_.member_count(); ++m) {
+    const std::uint64_t since = view_.Member(m).held_since_ns.load(std::memory_order_relaxed);
+    if (since != 0 && since <= latest) members.push_back(static_cast<int>(m));
+  }
+  return members;
+}
+
 std::vector<int> FastPathWatch::Holders() const {
   std::vector<int> members;
   for (const Holder& holder : {driver_, lock_}) {

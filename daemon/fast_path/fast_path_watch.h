@@ -58,6 +58,8 @@ class FastPathWatch {
   bool late() const noexcept { return late_; }
   // What members have been in since `before` or longer.
   std::vector<FastPathWait> Waiting(Clock::time_point before, Clock::time_point now) const;
+  // Members that have held operations back, for a wait, since `before` or longer: other ranks may wait for them.
+  std::vector<int> HoldingBack(Clock::time_point before) const;
   // Members who hold what all others need, the driver's role or the lock, and had not moved for a second when Look came
   // last: stopped, as a rule.
   std::vector<int> Holders() const;

@@ -24,7 +24,7 @@
 namespace ringd {
 
 inline constexpr std::uint64_t kFastPathMagic = 0x31544650'44474e52;  // "RNGDPFT1"
-inline constexpr std::uint32_t kFastPathSegmentVersion = 1;
+inline constexpr std::uint32_t kFastPathSegmentVersion = 2;
 
 // A tensor's bytes on the fast path. The segment's limit is this or less.
 inline constexpr std::size_t kFastPathMostBytes = 8192;
@@ -93,6 +93,8 @@ struct FastPathMember {
   // The oldest operation that it is in: RegisteredNumbers::registration + 1 (0: none), and since when.
   std::atomic<std::uint32_t> registration;
   std::atomic<std::uint64_t> since_ns;
+  // Since when it holds back what it could submit to ringd, for a wait that has not come yet (0: it does not).
+  std::atomic<std::uint64_t> held_since_ns;
 };
 static_assert(sizeof(FastPathMember) == kCacheLineBytes);
 

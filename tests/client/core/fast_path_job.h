@@ -45,9 +45,13 @@ struct FastPathRank {
     constexpr int kTries = 100;
     FastPathEnd end = FastPathEnd::kGivenUp;
     for (int i = 0; i < kTries && end == FastPathEnd::kGivenUp; ++i) {
-      end = operations->Carry(registration, source, destination);
+      end = Carry(registration, source, destination);
     }
     return end;
+  }
+  FastPathEnd Carry(Registration& registration, const void* source, void* destination) {
+    const FastPathPart part{&registration, source, destination};
+    return operations->Carry(std::span(&part, 1), FastPathSpin::kByTrial, nullptr);
   }
 
   // `description` as every rank registers it.

@@ -198,7 +198,7 @@ TEST_CASE(
   for (std::uint32_t i = 0; i < SubmissionCount::kMostGivenUp; ++i) {
     CHECK(rank.operations->Offers(tensor));
     const Clock::time_point before = Clock::now();
-    CHECK(rank.operations->Carry(tensor, &value, &value) == FastPathEnd::kGivenUp);
+    CHECK(rank.Carry(tensor, &value, &value) == FastPathEnd::kGivenUp);
     CHECK(Clock::now() - before > FastPathExchange::kPatience / 2);
     CHECK(value == 1);
   }
@@ -230,7 +230,7 @@ TEST_CASE(
         continue;
       }
       std::int32_t value = step;
-      const FastPathEnd end = job[rank].operations->Carry(tensor, &value, &value);
+      const FastPathEnd end = job[rank].Carry(tensor, &value, &value);
       if (end == FastPathEnd::kCompleted) ++completed;
       if (value != (end == FastPathEnd::kCompleted ? 4 * step : step)) ++wrong;
     }
@@ -281,7 +281,7 @@ TEST_CASE("FastPathOperations: ringd sees the oldest operation that a rank is in
   for (std::uint32_t number : {40U, 41U}) {
     callers.emplace_back([&, number] {
       float value = 1;
-      static_cast<void>(rank.operations->Carry(tensor(number), &value, &value));
+      static_cast<void>(rank.Carry(tensor(number), &value, &value));
     });
     const Clock::time_point deadline = InTenSeconds();
     while (in_cells(rank.view) < static_cast<int>(number) - 39 && Clock::now() < deadline) {
@@ -313,7 +313,7 @@ TEST_CASE(
             Reduction("t" + std::to_string(thread), DataType::kInt32, ReduceOp::kSum, 2));
         for (std::int32_t step = 0; step < kSteps; ++step) {
           std::array<std::int32_t, 2> value = {thread, step + static_cast<std::int32_t>(rank)};
-          const auto end = job[rank].operations->Carry(tensor, value.data(), value.data());
+          const auto end = job[rank].Carry(tensor, value.data(), value.data());
           if (end != FastPathEnd::kCompleted) continue;
           ++completed;
           if (value != std::array<std::int32_t, 2>{4 * thread, 4 * step + 6}) ++wrong;

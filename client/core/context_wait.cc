@@ -1,0 +1,202 @@
+// How a context's operations end, and pings.
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/core/context.h"
+
+namespace ringd::client {
+namespace {
+
+constexpr std::chrono::seconds kMismatchDeadline{5};
+Clock::time_point WaitDeadline(std::int64_t timeout_ms) {
+  // Beyond this, adding would leave the clock's range; nobody waits for years.
+  constexpr std::int64_t kForeverMs = std::int64_t{10} * 365 * 24 * 3600 * 1000;
+  if (timeout_ms < 0 || timeout_ms > kForeverMs) return Clock::time_point::max();
+  return Clock::now() + std::chrono::milliseconds(timeout_ms);
+}
+
+// Whether the tail of a step may be carried out in such a wait.
+bool MayCarry(std::int64_t timeout_ms) {
+  return timeout_ms < 0 || timeout_ms >= FastPathExchange::kPatience.count();
+}
+
+absl::Status NoSuchOperation(ringd_operation operation) {
+  return absl::NotFoundError(absl::StrCat("operation ", operation, " does not exist (any more)"));
+}
+
+}  // namespace
+
+absl::Status Context::Ping(std::int64_t timeout_ms) {
+  const Clock::time_point deadline = WaitDeadline(timeout_ms);
+  Submission record{};
+  record.registration = kPingRegistration;
+  switch (ring_operations_.TrySubmit(record, {})) {
+    case SubmitResult::kOk:
+      break;
+    case SubmitResult::kFull:
+      return absl::ResourceExhaustedError("the submission ring is full");
+    case SubmitResult::kEnded:
+      return state_.status();
+  }
+  if (ring_operations_.Wait(record.sequence, deadline) == WaitResult::kTimeout) {
+    // The answer may still come: the operation stays in flight.
+    return absl::DeadlineExceededError(
+        absl::StrCat(RingdName(), " has not answered within ", timeout_ms, " ms"));
+  }
+  OperationOutcome outcome;
+  OperationEnd end;
+  static_cast<void>(ring_operations_.Consume(record.sequence, outcome, end));
+  return outcome.completed ? absl::OkStatus() : state_.status();
+}
+
+absl::Status Context::Test(ringd_operation operation, bool& done) {
+  if (tail_operations_ != nullptr) tail_operations_->BeginTest();
+  ringd_operation number = operation;
+  if (TailOperations::IsTicket(operation) && tail_operations_ != nullptr) {
+    const absl::StatusOr<ringd_operation> found = tail_operations_->Find(operation);
+    // What was refused has ended; a wait says how.
+    number = found.ok() ? *found : RINGD_DONE;
+  }
+  if (number == RINGD_DONE) {
+    done = true;
+    return absl::OkStatus();
+  }
+  const WaitResult result = number == 0 ? WaitResult::kUnknown : operations().Test(number - 1);
+  if (result == WaitResult::kUnknown) return NoSuchOperation(operation);
+  done = result != WaitResult::kTimeout;
+  return absl::OkStatus();
+}
+
+absl::Status Context::Wait(ringd_operation operation, std::int64_t timeout_ms) {
+  if (operation == RINGD_DONE) return absl::OkStatus();
+  const Clock::time_point deadline = WaitDeadline(timeout_ms);
+  if (tail_operations_ != nullptr) tail_operations_->BeginWait(MayCarry(timeout_ms), nullptr);
+  ringd_operation number = operation;
+  if (TailOperations::IsTicket(operation) && tail_operations_ != nullptr) {
+    const absl::StatusOr<ringd_operation> found = tail_operations_->Find(operation);
+    number = found.ok() ? *found : RINGD_DONE;
+    if (number == RINGD_DONE) {
+      tail_operations_->Forget(operation);
+      return found.status();
+    }
+  }
+  const WaitResult result =
+      number == 0 ? WaitResult::kUnknown : operations().Wait(number - 1, deadline);
+  if (result == WaitResult::kTimeout) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("operation ", operation, " is still in flight after ", timeout_ms, " ms"));
+  }
+  if (number != operation) tail_operations_->Forget(operation);
+  return result == WaitResult::kUnknown ? NoSuchOperation(operation) : Conclude(number - 1);
+}
+
+absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t timeout_ms) {
+  const Clock::time_point deadline = WaitDeadline(timeout_ms);
+  // Numbers at ringd; of 0 one that no operation has.
+  std::vector<ringd_operation*> open;
+  std::vector<std::uint64_t> sequences;
+  open.reserve(awaited.size());
+  sequences.reserve(awaited.size());
+  std::vector<ringd_operation*> tickets;
+  for (ringd_operation& operation : awaited) {
+    if (operation == RINGD_DONE) continue;
+    if (TailOperations::IsTicket(operation) && tail_operations_ != nullptr) {
+      tickets.push_back(&operation);
+      continue;
+    }
+    open.push_back(&operation);
+    sequences.push_back(operation - 1);
+  }
+  std::vector<ringd_operation*> failed;
+  std::vector<OperationEnd> ends;
+  std::size_t next = 0;
+  const auto conclude_succeeded = [&](std::size_t most) {
+    ends.clear();
+    const std::size_t count =
+        operations().ConsumeSucceeded(std::span(sequences).subspan(next, most), ends);
+    for (const OperationEnd& end : ends) staging_.Finish(end, true);
+    for (const std::size_t end = next + count; next < end; ++next) {
+      if (TailOperations::IsTicket(*open[next])) tail_operations_->Forget(*open[next]);
+      *open[next] = RINGD_DONE;
+    }
+    return count;
+  };
+  const auto conclude_all_succeeded = [&] { conclude_succeeded(open.size() - next); };
+  if (tail_operations_ != nullptr) {
+    tail_operations_->BeginWait(MayCarry(timeout_ms), conclude_all_succeeded);
+  }
+  for (ringd_operation* operation : tickets) {
+    // One that ringd refused stays a ticket, of which no operation is found: a failure among the others.
+    const ringd_operation number = tail_operations_->Find(*operation).value_or(*operation);
+    if (number == RINGD_DONE) {
+      tail_operations_->Forget(*operation);
+      *operation = RINGD_DONE;
+      continue;
+    }
+    open.push_back(operation);
+    sequences.push_back(number - 1);
+  }
+  for (;;) {
+    conclude_all_succeeded();
+    if (next == open.size()) break;
+    const ringd_operation first = *open[next];
+    const WaitResult result =
+        first == 0 ? WaitResult::kUnknown : operations().Wait(sequences[next], deadline);
+    if (result == WaitResult::kTimeout) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("operation ", first, ", and perhaps some of the ", open.size() - next - 1,
+                       " after it, is still in flight after ", timeout_ms, " ms"));
+    }
+    if (result == WaitResult::kDone && conclude_succeeded(1) == 1) continue;
+    // A failure waits for the others: until all have ended the caller may be told to call again.
+    failed.push_back(open[next++]);
+  }
+  absl::Status status;
+  std::sort(failed.begin(), failed.end());  // in the order of the array, whichever way they went
+  for (ringd_operation* operation : failed) {
+    const absl::Status failure = Wait(*operation, 0);
+    *operation = 0;
+    if (status.ok()) status = failure;
+  }
+  return status;
+}
+
+absl::Status Context::Conclude(std::uint64_t sequence) {
+  OperationOutcome outcome;
+  OperationEnd end;
+  if (!operations().Consume(sequence, outcome, end)) {
+    return absl::NotFoundError(
+        absl::StrCat("operation ", sequence + 1, " has been waited for by another thread"));
+  }
+  // Of an operation without an end ringd may still be using the staging block: it stays taken.
+  if (!outcome.completed) return state_.status();
+  staging_.Finish(end, outcome.status == 0);
+  if (outcome.status == 0) return absl::OkStatus();
+  if (!outcome.conflicting_metas.empty()) {
+    return DescribeMismatch(*end.registration, outcome.conflicting_metas);
+  }
+  auto code = static_cast<absl::StatusCode>(outcome.status);
+  // From a wait, this code says that the operation goes on. One that ran into its own deadline has failed
+  // its job.
+  if (code == absl::StatusCode::kDeadlineExceeded) code = absl::StatusCode::kAborted;
+  if (outcome.text != nullptr && !outcome.text->empty()) return absl::Status(code, *outcome.text);
+  const absl::Status reason = state_.status();
+  return absl::Status(code,
+                      absl::StrCat("tensor '", end.registration->description.name, "': failed (",
+                                   absl::StatusCodeToString(code), ")", reason.ok() ? "" : ": ",
+                                   reason.ok() ? "" : reason.message()));
+}
+
+absl::Status Context::DescribeMismatch(const Registration& registration,
+                                       const std::vector<std::uint32_t>& metas) {
+  const absl::StatusOr<std::string> text = control_->DescribeMismatch(
+      joined_.communicator, registration.numbers.tensor, metas, Clock::now() + kMismatchDeadline);
+  if (text.ok()) return absl::InvalidArgumentError(*text);
+  const absl::Status reason = Explain(text.status());
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tensor '", registration.description.name,
+      "': the ranks' descriptions differ (and ringd can't say how: ", reason.message(), ")"));
+}
+
+}  // namespace ringd::client
