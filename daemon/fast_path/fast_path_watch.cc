@@ -142,7 +142,7 @@ std::optional<FastPathBreak> FastPathWatch::Broken(Clock::time_point now) const 
   return exchange_->WhyBroken();
 }
 
-bool FastPathWatch::AwaitsRoot() const noexcept {
+bool FastPathWatch::AwaitsWord() const noexcept {
   for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
     if (view_.Cell(i).state.load(std::memory_order_acquire) == FastPathCellState::kSent) {
       return true;

@@ -66,8 +66,8 @@ class FastPathWatch {
 
   // Why it is no longer used, once that has been so for a second: then a better cause would have come.
   std::optional<FastPathBreak> Broken(Clock::time_point now) const;
-  // True if a member waits for the root's word, which after a break may never come.
-  bool AwaitsRoot() const noexcept;
+  // True if a member waits for the root's word, or the other's of a pair, which after a break may never come.
+  bool AwaitsWord() const noexcept;
 
   // Operations of this node on the fast path, and those that then went the other way.
   std::uint64_t completed() const noexcept;

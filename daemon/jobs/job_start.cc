@@ -174,7 +174,7 @@ void Job::LookAtFastPath(Clock::time_point now) {
   no_fast_path_ = DescribeBreak(*broken);
   const bool root_is_lost = broken->reason == FastPathBreak::Reason::kConnection ||
                             broken->reason == FastPathBreak::Reason::kProtocol;
-  if (root_is_lost && fast_path->AwaitsRoot()) {
+  if (root_is_lost && fast_path->AwaitsWord()) {
     // Nobody can know whether other nodes have the result.
     Fail(absl::AbortedError(absl::StrCat(no_fast_path_, " ", communicator_->DescribeInFlight())));
     return;

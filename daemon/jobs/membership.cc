@@ -157,7 +157,7 @@ FastPathOffer OfferFastPath(const Membership& membership, const std::string& tok
   const std::uint64_t senders = membership.nodes.size() - 1;
   const std::uint64_t limit =
       senders == 1 ? kFastPathMostBytes
-                   : std::min<std::uint64_t>(inputs_bytes / senders, kFastPathMostBytes);
+                   : std::min<std::uint64_t>(inputs_bytes / senders, kFastPathMostBytesOfMany);
   if (limit == 0) {
     offer.why_not = "no all-reduce goes through one node here (flat_all_reduce_bytes, or as tried)";
     return offer;

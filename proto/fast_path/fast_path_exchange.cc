@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<FastPathExchange>> FastPathExchange::Create(
     return absl::InvalidArgumentError("a connection of the fast path is missing");
   }
   UniqueFd epoll;
-  if (view.is_root()) {
+  if (view.is_root() || view.is_pair()) {
     epoll = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
     if (!epoll.valid()) return ErrnoStatus(errno, "epoll_create1");
     for (std::uint32_t node = 0; node < view.node_count(); ++node) {
@@ -109,17 +109,18 @@ FastPathOutcome FastPathExchange::Contribute(const FastPathContribution& contrib
     return FastPathOutcome::kPending;
   }
   CombineMembers(cell, contribution);
-  if (view_.is_root()) {
-    to.nodes |= 1;
-    CompleteIfWhole(cell);
-  } else {
-    const FastPathBreak broken = Send(0, FastPathMessageKind::kInput, contribution.key,
+  if (!view_.is_root() || view_.is_pair()) {
+    const FastPathBreak broken = Send(view_.other(), FastPathMessageKind::kInput, contribution.key,
                                       {view_.NodePayload(cell, view_.node_index()), bytes});
     if (broken.reason != FastPathBreak::Reason::kNone) {
       Break(broken);
     } else {
       to.state.store(FastPathCellState::kSent, std::memory_order_relaxed);
     }
+  }
+  if (Usable() && (view_.is_root() || view_.is_pair())) {
+    to.nodes |= std::uint32_t{1} << view_.node_index();
+    CompleteIfWhole(cell);
   }
   const FastPathOutcome outcome = Look(cell);
   if (outcome == FastPathOutcome::kGivenUp) Leave(cell);  // it could not be sent
@@ -234,10 +235,10 @@ void FastPathExchange::CompleteIfWhole(std::uint32_t cell) noexcept {
     ReduceMany(type, op, {sources.data(), view_.node_count()}, view_.Result(cell),
                bytes / SizeOf(type), Streaming::kCached);
   }
-  // From here on it can't be given up, not even if a connection breaks now.
+  // From here on it can't be given up, not even if a connection breaks now. Of a pair each does this by itself.
   const FastPathKey key{whole.signature, whole.occurrence};
   whole.state.store(FastPathCellState::kDone, std::memory_order_release);
-  SendToAll(FastPathMessageKind::kResult, key, {view_.Result(cell), bytes});
+  if (!view_.is_pair()) SendToAll(FastPathMessageKind::kResult, key, {view_.Result(cell), bytes});
   Announce(cell, FastPathCellState::kDone);
 }
 
@@ -252,7 +253,7 @@ void FastPathExchange::Announce(std::uint32_t cell, FastPathCellState state) noe
       state == FastPathCellState::kDone ? control.completed : control.given_up;
   count.fetch_add(1, std::memory_order_relaxed);
   view_.Cell(cell).doorbell.Ring();
-  if (!view_.is_root()) return;
+  if (!view_.is_root() && !view_.is_pair()) return;
   // The driver may be asleep for messages, and in this operation itself. The fence pairs with the one in
   // BecomeDriver: the end before, the look for a driver after.
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -266,8 +267,11 @@ void FastPathExchange::Announce(std::uint32_t cell, FastPathCellState state) noe
 void FastPathExchange::GiveUp(std::uint32_t cell) noexcept {
   FastPathCell& lost = view_.Cell(cell);
   lost.state.store(FastPathCellState::kGivenUp, std::memory_order_release);
+  const FastPathKey key{lost.signature, lost.occurrence};
   if (view_.is_root()) {
-    SendToAll(FastPathMessageKind::kGiveUp, {lost.signature, lost.occurrence}, {});
+    SendToAll(FastPathMessageKind::kGiveUp, key, {});
+  } else if (view_.is_pair()) {
+    SendGiveUp(view_.other(), key);
   }
   Announce(cell, FastPathCellState::kGivenUp);
 }

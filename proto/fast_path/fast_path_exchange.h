@@ -13,6 +13,10 @@
 //   root: when all nodes' inputs are there it combines them in the order of the nodes, and sends kResult to all:
 //        cell kDone, here and there; each member copies the result, and the last one frees the cell.
 //
+// A pair. Of two nodes each sends its input to the other, and who has sent its own and got the other's combines them:
+// the same numbers in the same order, one message's way after the later of the two. Each answers an input with its own,
+// or with kGiveUp.
+//
 // Giving up. What some rank does not bring here (it comes late, submits to ringd, is in another operation, describes
 // the tensor differently, has died) is given up after kPatience, and all ranks that have contributed submit it
 // to ringd, which knows how to wait, whom to name, and when to fail. Only the root can complete an operation of which
@@ -21,6 +25,9 @@
 //     has gone the other way never contributes to this key again; so the root can't complete it either.
 //   - After that (kSent) only the root's word counts: kResult or kGiveUp. Each cell of the root becomes one of the two,
 //     once, and what it is goes to all nodes.
+//   - Of a pair each says one of two words, once: its input or kGiveUp (which it may repeat). The operation is complete if
+//     both have said the first, and each knows that as soon as it has heard the other's; else each hears, or has said, kGiveUp.
+//     Who has sent its input has no choice any more, so none can complete what the other gives up.
 // So no operation is completed at one rank and given up at another. A node remembers what was given up until all its
 // members have come by or the cell is needed; if it has been forgotten too early, it is given up once more.
 //
@@ -30,7 +37,7 @@
 // KiB and for sending.
 //
 // A connection that breaks, or carries nonsense, ends the fast path of the job (FastPathControl::broken; the root tells
-// the other nodes by kStop). What has not been sent is given up. A node that waits for the root's word then can't
+// the other nodes by kStop). What has not been sent is given up. A node that waits for another's word (kSent) then can't
 // know it: its ringd fails the job.
 //
 // Floating-point results have the bits of the way through ringd's flat all-reduce: local ranks are combined in the order
@@ -127,8 +134,8 @@ class FastPathExchange {
   [[nodiscard]] bool BecomeDriver() noexcept;
   // Others who wait are woken, to take it.
   void StopDriving() noexcept;
-  // Takes in what has come; if nothing has, waits for it, for up to `most` (0: not at all; who is not the root waits for
-  // kTurn otherwise); gives up what is older than kPatience. True if anything has come.
+  // Takes in what has come; if nothing has, waits for it, for up to `most` (0: not at all; of more than two nodes, who is
+  // not the root waits for kTurn otherwise); gives up what is older than kPatience. True if anything has come.
   // Requirement: the driver's role.
   bool Drive(std::chrono::milliseconds most) noexcept;
   static constexpr std::chrono::milliseconds kTurn{20};
@@ -161,6 +168,7 @@ class FastPathExchange {
   // kNone: all of it. Else nothing will be sent to that node any more.
   FastPathBreak Send(std::uint32_t node, FastPathMessageKind kind, const FastPathKey& key,
                      std::span<const std::byte> payload) noexcept;
+  void SendGiveUp(std::uint32_t node, const FastPathKey& key) noexcept;
   void SendToAll(FastPathMessageKind kind, const FastPathKey& key,
                  std::span<const std::byte> payload) noexcept;
   void TakeMessages(std::uint32_t node) noexcept;
@@ -183,7 +191,7 @@ class FastPathExchange {
   const FastPathView view_;
   const std::uint32_t self_;
   const std::vector<UniqueFd> connections_;
-  const UniqueFd epoll_;  // the root's
+  const UniqueFd epoll_;  // the root's, and a pair's
 };
 
 }  // namespace ringd

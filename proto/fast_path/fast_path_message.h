@@ -11,7 +11,7 @@
 namespace ringd {
 
 inline constexpr std::uint32_t kFastPathMessageMagic = 0x31504652;  // "RFP1" in memory
-inline constexpr std::uint32_t kFastPathWireVersion = 1;
+inline constexpr std::uint32_t kFastPathWireVersion = 2;
 inline constexpr std::size_t kFastPathTokenBytes = 16;
 
 // First on a connection, from the ringd that has opened it. Whoever does not know the token, which the
@@ -35,10 +35,12 @@ struct FastPathOpen {
 static_assert(sizeof(FastPathOpen) == 8);
 
 enum class FastPathMessageKind : std::uint16_t {
-  kInput = 1,   // to the root: what all ranks of a node have contributed together
+  kInput =
+      1,  // to the root, or to the other of a pair: what all ranks of a node have contributed together
   kResult = 2,  // from the root
-  kGiveUp = 3,  // from the root: this operation has no result here, and never will
-  kStop = 4,    // from the root: nor has any other from now on
+  kGiveUp =
+      3,  // from the root, or the other of a pair: this operation has no result here, and never will
+  kStop = 4,  // from the root: nor has any other from now on
 };
 
 struct FastPathMessage {

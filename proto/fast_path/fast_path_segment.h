@@ -26,8 +26,10 @@ namespace ringd {
 inline constexpr std::uint64_t kFastPathMagic = 0x31544650'44474e52;  // "RNGDPFT1"
 inline constexpr std::uint32_t kFastPathSegmentVersion = 2;
 
-// A tensor's bytes on the fast path. The segment's limit is this or less.
-inline constexpr std::size_t kFastPathMostBytes = 8192;
+// A tensor's bytes on the fast path. The segment's limit is this or less; between more than two nodes, whose inputs and
+// results all go over one node's line, kFastPathMostBytesOfMany or less.
+inline constexpr std::size_t kFastPathMostBytes = 40960;
+inline constexpr std::size_t kFastPathMostBytesOfMany = 8192;
 // Operations of one node at a time: one for each thread that waits, more have to take the other way.
 inline constexpr std::uint32_t kFastPathCells = 8;
 inline constexpr std::uint32_t kFastPathMostMembers = 64;  // bits of a word
@@ -101,7 +103,7 @@ static_assert(sizeof(FastPathMember) == kCacheLineBytes);
 enum class FastPathCellState : std::uint32_t {
   kFree = 0,
   kGathers,  // a member is missing or, at the root, a node
-  kSent,     // not at the root: the node has contributed; only the root knows what becomes of it
+  kSent,  // the node's input has been sent; only the root, or the other of a pair, knows what becomes of it
   kDone,     // the result is there, for members that have not taken it yet
   kGivenUp,  // for members that have not seen that yet
 };
@@ -150,8 +152,12 @@ class FastPathView {
   std::uint32_t node_count() const noexcept { return node_count_; }
   std::uint32_t node_index() const noexcept { return node_index_; }
   std::uint32_t limit_bytes() const noexcept { return limit_bytes_; }
-  // Node 0 combines.
+  // Node 0 combines, and tells the others what becomes of an operation.
   bool is_root() const noexcept { return node_index_ == 0; }
+  // Two nodes: each sends the other its input, and combines.
+  bool is_pair() const noexcept { return node_count_ == 2; }
+  // To whom inputs go: the root, or the other of a pair.
+  std::uint32_t other() const noexcept { return is_root() ? 1 : 0; }
 
   FastPathControl& control() const noexcept { return At<FastPathControl>(kControlOffset); }
   FastPathMember& Member(std::uint32_t member) const noexcept {

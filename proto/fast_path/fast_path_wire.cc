@@ -76,6 +76,11 @@ void FastPathExchange::SendToAll(FastPathMessageKind kind, const FastPathKey& ke
   if (first.reason != FastPathBreak::Reason::kNone) Break(first);
 }
 
+void FastPathExchange::SendGiveUp(std::uint32_t node, const FastPathKey& key) noexcept {
+  const FastPathBreak broken = Send(node, FastPathMessageKind::kGiveUp, key, {});
+  if (broken.reason != FastPathBreak::Reason::kNone) Break(broken);
+}
+
 void FastPathExchange::TakeMessages(std::uint32_t node) noexcept {
   FastPathInbox& inbox = view_.Inbox(node);
   std::size_t filled = std::min<std::size_t>(inbox.filled, FastPathInbox::kBytes);
@@ -102,21 +107,22 @@ void FastPathExchange::TakeMessages(std::uint32_t node) noexcept {
 bool FastPathExchange::OnMessage(std::uint32_t node, const FastPathMessage& message,
                                  std::span<const std::byte> payload) noexcept {
   const FastPathKey key{message.signature, message.occurrence};
-  if (view_.is_root()) {
-    return message.kind == FastPathMessageKind::kInput && OnInput(node, key, payload);
-  }
+  const bool from_root = !view_.is_root();
   switch (message.kind) {
+    case FastPathMessageKind::kInput:
+      return (view_.is_root() || view_.is_pair()) && OnInput(node, key, payload);
     case FastPathMessageKind::kResult:
-      return OnResult(key, payload);
+      return from_root && !view_.is_pair() && OnResult(key, payload);
     case FastPathMessageKind::kGiveUp:
+      if (!from_root && !view_.is_pair()) return false;
       OnGiveUp(key);
       return true;
     case FastPathMessageKind::kStop:
+      if (!from_root) return false;
       Break({FastPathBreak::Reason::kStopped, static_cast<std::uint8_t>(node), 0});
       return true;
-    default:
-      return false;
   }
+  return false;
 }
 
 bool FastPathExchange::OnInput(std::uint32_t node, const FastPathKey& key,
@@ -126,15 +132,19 @@ bool FastPathExchange::OnInput(std::uint32_t node, const FastPathKey& key,
   if (cell == kNoCell) cell = MakeCell(key, payload.size());
   if (cell == kNoCell) {
     // The others' inputs, if they find room, will lack this one.
-    const FastPathBreak broken = Send(node, FastPathMessageKind::kGiveUp, key, {});
-    if (broken.reason != FastPathBreak::Reason::kNone) Break(broken);
+    SendGiveUp(node, key);
     return true;
   }
   FastPathCell& to = view_.Cell(cell);
   const FastPathCellState state = to.state.load(std::memory_order_relaxed);
-  if (state == FastPathCellState::kGivenUp) return true;  // as it will hear
+  if (state == FastPathCellState::kGivenUp) {
+    // A root has said so, or will, to all. Of a pair this may be because the other has said it, and then brought its
+    // input all the same.
+    if (view_.is_pair()) SendGiveUp(node, key);
+    return true;
+  }
   const std::uint32_t bit = std::uint32_t{1} << node;
-  if (state != FastPathCellState::kGathers || (to.nodes & bit) != 0) return false;
+  if (state == FastPathCellState::kDone || (to.nodes & bit) != 0) return false;
   if (to.bytes != payload.size()) {
     GiveUp(cell);
     return true;
@@ -231,8 +241,13 @@ bool FastPathExchange::AnyWork() const noexcept {
 
 FastPathExchange::Heard FastPathExchange::Receive(std::chrono::milliseconds most) noexcept {
   Heard heard;
-  if (!view_.is_root()) {
-    ReceiveFrom(0, most.count() == 0 ? MSG_DONTWAIT : 0, heard);
+  const bool glances = most.count() == 0;
+  if (!view_.is_root() && !view_.is_pair()) {
+    ReceiveFrom(view_.other(), glances ? MSG_DONTWAIT : 0, heard);
+    return heard;
+  }
+  if (view_.is_pair() && glances) {
+    ReceiveFrom(view_.other(), MSG_DONTWAIT, heard);
     return heard;
   }
   std::array<epoll_event, kFastPathMostNodes> events;

@@ -7,14 +7,20 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "proto/base/memfd.h"
 #include "proto/base/memory_mapping.h"
 #include "proto/base/unique_fd.h"
+#include "proto/fast_path/fast_path_exchange.h"
 #include "proto/fast_path/fast_path_segment.h"
 
 namespace ringd {
@@ -70,6 +76,39 @@ class FastPathLinks {
   }
 
   std::vector<Node> nodes_;
+};
+
+// What a node's ringd does besides (FastPathWatch::Look), far more often: takes in what comes, and gives up what nobody
+// else does.
+class FastPathLooker {
+ public:
+  explicit FastPathLooker(FastPathLinks::Node& node) {
+    std::vector<UniqueFd> connections;
+    for (const UniqueFd& fd : node.connections) connections.emplace_back(::dup(fd.get()));
+    auto exchange = FastPathExchange::Create(node.view, kFastPathRingd, std::move(connections));
+    if (!exchange.ok()) throw std::runtime_error(exchange.status().ToString());
+    exchange_ = *std::move(exchange);
+    thread_ = std::thread([this] {
+      while (!stopped_) {
+        if (exchange_->BecomeDriver()) {
+          exchange_->Drive(std::chrono::milliseconds(0));
+          exchange_->StopDriving();
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    });
+  }
+  ~FastPathLooker() {
+    stopped_ = true;
+    thread_.join();
+  }
+  FastPathLooker(const FastPathLooker&) = delete;
+  FastPathLooker& operator=(const FastPathLooker&) = delete;
+
+ private:
+  std::unique_ptr<FastPathExchange> exchange_;
+  std::atomic<bool> stopped_{false};
+  std::thread thread_;
 };
 
 }  // namespace ringd

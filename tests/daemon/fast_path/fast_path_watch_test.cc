@@ -107,7 +107,7 @@ TEST_CASE(
     REQUIRE(nodes.Contribute(1, m, cell) == FastPathOutcome::kPending);
   }
   // Only the root's word counts, and none of its ranks has come.
-  CHECK(nodes.watches[1]->AwaitsRoot());
+  CHECK(nodes.watches[1]->AwaitsWord());
   FastPathExchange& rank = *nodes.ranks[1][0].exchange;
   const Clock::time_point deadline = Clock::now() + seconds(20);
   while (rank.Look(cell) == FastPathOutcome::kPending && Clock::now() < deadline) {
@@ -116,7 +116,7 @@ TEST_CASE(
   }
   CHECK(rank.Look(cell) == FastPathOutcome::kGivenUp);
   CHECK(nodes.watches[1]->given_up() == 1);
-  CHECK_FALSE(nodes.watches[1]->AwaitsRoot());
+  CHECK_FALSE(nodes.watches[1]->AwaitsWord());
   // Members that have not departed wait for nobody.
   nodes.Look();
   CHECK_FALSE(nodes.watches[1]->late());
@@ -181,7 +181,7 @@ TEST_CASE("FastPathWatch: tells of a broken connection after a second, and wheth
   REQUIRE(broken.has_value());
   CHECK(broken->reason == FastPathBreak::Reason::kConnection);
   CHECK(broken->node == 0);
-  CHECK(watch.AwaitsRoot() == awaits);
+  CHECK(watch.AwaitsWord() == awaits);
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ TEST_CASE("JobCoordinator: among more nodes the limit is what one node may recei
   JobCoordinator::Options options = OfferingOptions(4);
   CHECK(OfferTo(options, Addresses(4)).limit_bytes() == 3000);
   options.algorithms.flat_all_reduce_bytes = 1 << 20;
-  CHECK(OfferTo(options, Addresses(4)).limit_bytes() == kFastPathMostBytes);
+  CHECK(OfferTo(options, Addresses(4)).limit_bytes() == kFastPathMostBytesOfMany);
   options.algorithms.flat_all_reduce_bytes = 0;
   const v1::FastPathOffer none = OfferTo(options, Addresses(4));
   CHECK(none.token().empty());

@@ -70,8 +70,19 @@ TEST_CASE("Without the root's word a node that has sent can't know, and says wha
   CHECK(nodes.Member(1).Contribute(Floats({8, 0}, {1}), cell) == FastPathOutcome::kGivenUp);
 }
 
-TEST_CASE("A node that hangs up makes the root give up what lacks it") {
+TEST_CASE("Of a pair neither knows what became of its input when the other hangs up") {
   FastPathNodes nodes(2);
+  const std::uint32_t node = GENERATE(0U, 1U);
+  std::uint32_t cell = 0;
+  REQUIRE(nodes.Member(node).Contribute(Floats(kKey, {1}), cell) == FastPathOutcome::kPending);
+  REQUIRE(::shutdown(nodes.Connection(1 - node, node), SHUT_RDWR) == 0);
+  DriveOnce(nodes.Member(node));
+  CHECK(nodes.Member(node).WhyBroken().reason == FastPathBreak::Reason::kConnection);
+  CHECK(nodes.Member(node).Look(cell) == FastPathOutcome::kPending);
+}
+
+TEST_CASE("A node that hangs up makes the root give up what lacks it") {
+  FastPathNodes nodes(3);
   std::uint32_t cell = 0;
   REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), cell) == FastPathOutcome::kPending);
   REQUIRE(::shutdown(nodes.Connection(1, 0), SHUT_RDWR) == 0);

@@ -132,7 +132,7 @@ TEST_CASE("The root gives up what a node does not bring, and the node hears of i
 }
 
 TEST_CASE("A part that crosses the root's word is not added to anything") {
-  FastPathNodes nodes(2);
+  FastPathNodes nodes(3);
   std::uint32_t root = 0;
   REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == FastPathOutcome::kPending);
   CHECK(Finish(nodes.Member(0), root) == FastPathOutcome::kGivenUp);
@@ -143,8 +143,91 @@ TEST_CASE("A part that crosses the root's word is not added to anything") {
   CHECK(Finish(nodes.Member(1), other) == FastPathOutcome::kGivenUp);
 }
 
-TEST_CASE("A node gives up by itself what a local rank does not bring") {
+TEST_CASE("Of a pair each gives up what it has not sent, and answers the other's input with that") {
   FastPathNodes nodes(2, 2);
+  const std::uint32_t node = GENERATE(0U, 1U);
+  const std::uint32_t other = 1 - node;
+  std::uint32_t alone = 0;
+  std::uint32_t cells[2] = {};
+  REQUIRE(nodes.Member(node, 0).Contribute(Floats(kKey, {1}), alone) == FastPathOutcome::kPending);
+  const auto other_sends = [&] {
+    for (std::uint32_t m = 0; m < 2; ++m) {
+      REQUIRE(nodes.Member(other, m).Contribute(Floats(kKey, {1}), cells[m]) ==
+              FastPathOutcome::kPending);
+    }
+  };
+  SECTION("which comes before") {
+    other_sends();
+    DriveOnce(nodes.Member(node));
+    CHECK(nodes.Member(node).Look(alone) == FastPathOutcome::kPending);
+    CHECK(Finish(nodes.Member(node), alone) == FastPathOutcome::kGivenUp);
+    nodes.Member(node).Depart(alone);
+  }
+  SECTION("which comes after") {
+    CHECK(Finish(nodes.Member(node), alone) == FastPathOutcome::kGivenUp);
+    other_sends();
+    nodes.Member(node).Depart(alone);
+    DriveOnce(nodes.Member(node));
+  }
+  for (std::uint32_t m = 0; m < 2; ++m) {
+    CHECK(Finish(nodes.Member(other, m), cells[m]) == FastPathOutcome::kGivenUp);
+    nodes.Member(other, m).Depart(cells[m]);
+  }
+  std::uint32_t late = 0;
+  CHECK(nodes.Member(node, 1).Contribute(Floats(kKey, {1}), late) == FastPathOutcome::kGivenUp);
+}
+
+TEST_CASE("Of a pair an input that finds no room is answered, and its key given up for good") {
+  FastPathNodes nodes(2);
+  std::uint32_t cell = 0;
+  // All cells of node 1 are in operations to which node 0 does not come.
+  for (std::uint64_t i = 0; i < kFastPathCells; ++i) {
+    REQUIRE(nodes.Member(1).Contribute(Floats({100, i}, {1}), cell) == FastPathOutcome::kPending);
+  }
+  std::uint32_t own = 0;
+  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), own) == FastPathOutcome::kPending);
+  DriveOnce(nodes.Member(1));
+  CHECK(Finish(nodes.Member(0), own) == FastPathOutcome::kGivenUp);
+  // Room again: the other's rank comes late, and must not wait for ever.
+  for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
+    CHECK(Finish(nodes.Ringd(0), own) == FastPathOutcome::kGivenUp);
+    DriveOnce(nodes.Ringd(0));
+  }
+  std::this_thread::sleep_for(FastPathExchange::kPatience + std::chrono::milliseconds(10));
+  DriveOnce(nodes.Ringd(0));
+  for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
+    CHECK(Finish(nodes.Member(1), i) == FastPathOutcome::kGivenUp);
+    nodes.Member(1).Depart(i);
+  }
+  std::uint32_t late = 0;
+  if (nodes.Member(1).Contribute(Floats(kKey, {1}), late) == FastPathOutcome::kPending) {
+    DriveOnce(nodes.Ringd(0));
+    CHECK(Finish(nodes.Member(1), late) == FastPathOutcome::kGivenUp);
+  }
+}
+
+TEST_CASE("Of a pair the driver is woken by what another rank of its node completes") {
+  FastPathNodes nodes(2, 2);
+  const std::uint32_t node = GENERATE(0U, 1U);
+  std::uint32_t cells[2] = {};
+  std::uint32_t first = 0;
+  std::uint32_t second = 0;
+  for (std::uint32_t m = 0; m < 2; ++m) {
+    static_cast<void>(nodes.Member(1 - node, m).Contribute(Floats(kKey, {1}), cells[m]));
+  }
+  REQUIRE(nodes.Member(node, 0).Contribute(Floats(kKey, {1}), first) == FastPathOutcome::kPending);
+  DriveOnce(nodes.Member(node, 0));  // the other's input is there
+  REQUIRE(nodes.Member(node, 0).BecomeDriver());
+  std::thread sleeper([&] { nodes.Member(node, 0).Drive(std::chrono::milliseconds(60'000)); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK(nodes.Member(node, 1).Contribute(Floats(kKey, {1}), second) == FastPathOutcome::kCompleted);
+  sleeper.join();
+  CHECK(nodes.Member(node, 0).Look(first) == FastPathOutcome::kCompleted);
+  CHECK(Finish(nodes.Member(1 - node, 0), cells[0]) == FastPathOutcome::kCompleted);
+}
+
+TEST_CASE("A node gives up by itself what a local rank does not bring") {
+  FastPathNodes nodes(3, 2);
   std::uint32_t first = 0;
   REQUIRE(nodes.Member(1, 0).Contribute(Floats(kKey, {1}), first) == FastPathOutcome::kPending);
   CHECK(Finish(nodes.Member(1, 0), first) == FastPathOutcome::kGivenUp);
