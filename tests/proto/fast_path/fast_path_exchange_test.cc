@@ -189,10 +189,7 @@ TEST_CASE("Of a pair an input that finds no room is answered, and its key given 
   DriveOnce(nodes.Member(1));
   CHECK(Finish(nodes.Member(0), own) == FastPathOutcome::kGivenUp);
   // Room again: the other's rank comes late, and must not wait for ever.
-  for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
-    CHECK(Finish(nodes.Ringd(0), own) == FastPathOutcome::kGivenUp);
-    DriveOnce(nodes.Ringd(0));
-  }
+  DriveOnce(nodes.Ringd(0));
   std::this_thread::sleep_for(FastPathExchange::kPatience + std::chrono::milliseconds(10));
   DriveOnce(nodes.Ringd(0));
   for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
