@@ -74,7 +74,7 @@ def test_ranks_add_small_numbers_themselves(cluster: Cluster, layout: list[int])
 
 def test_what_is_too_large_goes_through_ringd(cluster: Cluster) -> None:
     cluster.start_nodes(2)
-    for fast_path in run(cluster, [1, 1], steps=5, count=5000):
+    for fast_path in run(cluster, [1, 1], steps=5, count=20_000):
         assert fast_path.get("open")
         assert int(fast_path.get("completed", 0)) == 0
 
