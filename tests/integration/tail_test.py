@@ -228,3 +228,39 @@ DEPARTS = """
 def test_sums_are_right_when_a_rank_departs_from_its_steps(cluster: Cluster) -> None:
     cluster.start_nodes(2)
     start(cluster, [1, 1], DEPARTS).expect_success(40)
+
+
+# One late step at one rank is no reason to be slow for long.
+LATE_ONCE = """
+
+    def main():
+        steps = Steps()
+        steps.run(20)
+        steps.submit()
+        if steps.rank == int(os.environ["LATE"]):
+            time.sleep(0.4)
+        steps.wait()
+        slow = 0
+        for _ in range(40):
+            began = time.monotonic()
+            steps.run(1)
+            slow += time.monotonic() - began > 0.09
+        say("ran", slow=slow)
+        steps.wait_for_file("seen")
+
+
+    run(main)
+"""
+
+
+@pytest.mark.parametrize("late", [0, 1], ids=["root", "other node"])
+def test_one_late_wait_does_not_make_the_next_steps_slow(cluster: Cluster, late: int) -> None:
+    cluster.start_nodes(2)
+    job = start(cluster, [1, 1], LATE_ONCE, LATE=late)
+    slow = [event["slow"] for event in wait_for_all(job.ranks, "ran", 60)]
+    entries = shown(cluster, job)
+    (cluster.folder / "seen").touch()
+    job.expect_success()
+    for fast_path in entries:
+        assert int(fast_path.get("completed", 0)) >= 40, (slow, entries)
+    assert max(slow) <= 2, (slow, entries)

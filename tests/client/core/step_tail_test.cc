@@ -227,6 +227,48 @@ TEST_CASE("StepTail: what was held and is not a whole tail has to prove itself a
   CHECK(Play(tail, usual) == Whole(3));
 }
 
+TEST_CASE("StepTail: a rank that releases and one that gives up hold again in the same round") {
+  // The rounds have to be counted: each has its own tensors.
+  std::array<Tensors, 2> tensors;
+  std::array<StepTail, 2> tails = {StepTail(kLimit), StepTail(kLimit)};
+  std::array<Round, 2> rounds;
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    rounds[rank] = {&tensors[rank].Add(kLarge), &tensors[rank].Add(8)};
+  }
+  const auto count = [&](std::size_t rank) {
+    for (Registration* tensor : rounds[rank]) tensor->submissions.Accepted();
+  };
+  const auto play = [&](std::size_t rank) {
+    const Seen seen = Play(tails[rank], rounds[rank]);
+    count(rank);
+    return seen;
+  };
+  const int before = GENERATE(range(0, 8));
+  const bool looked = GENERATE(false, true);
+  for (int i = 0; i < StepTail::kAlike + before; ++i) {
+    CHECK(play(0) == play(1));
+  }
+  // Rank 0 releases what it holds, perhaps since it looks at an operation; rank 1 goes on alone.
+  REQUIRE_FALSE(tails[0].OnSubmit(*rounds[0][0]));
+  REQUIRE(tails[0].OnSubmit(*rounds[0][1]));
+  if (looked) tails[0].OnTest();
+  tails[0].OnReleased();
+  CHECK_FALSE(tails[0].OnWait());
+  count(0);
+  CHECK(play(1) == Whole(1));
+  tails[1].OnGivenUp(*rounds[1].back());
+  std::uint64_t alone = 0;
+  for (std::uint64_t i = 0; i < 2 * StepTail::kAgainAt; ++i) {
+    const std::array<Seen, 2> seen = {play(0), play(1)};
+    if (seen[0] == seen[1]) continue;
+    ++alone;
+    tails[seen[0].whole ? 0 : 1].OnGivenUp(*rounds[seen[0].whole ? 0 : 1].back());
+  }
+  CHECK(alone <= 1);
+  CHECK(play(0) == Whole(1));
+  CHECK(play(1) == Whole(1));
+}
+
 TEST_CASE("StepTail: a round without the tail's first tensor is not held, and unlearns it") {
   Tensors tensors;
   StepTail tail(kLimit);

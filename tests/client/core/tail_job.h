@@ -68,6 +68,10 @@ class TailRank {
       Wait();
     }
   }
+  // As if the others had come, so that it goes on trying.
+  void Forgive() {
+    for (const Tensor& tensor : tensors_) tensor.registration->submissions.Completed();
+  }
   bool learned_early() const { return learned_early_; }
 
   std::vector<Submitted> submitted() {
@@ -104,7 +108,7 @@ class TailRank {
       return refusal_;
     }
     if (!refusal_.ok()) --accepts_;
-    if (!counted) tensor.submissions.Accepted();
+    if (!counted) tensor.submissions.AcceptedInstead();
     submitted_.push_back({tensor.description.name, when_full, counted});
     *operation = submitted_.size();
     return absl::OkStatus();
