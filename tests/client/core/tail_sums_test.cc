@@ -43,6 +43,7 @@ void SumsAreRight(DataType type, ReduceOp op, double prescale, double postscale,
     TailRank& rank = job[r];
     std::vector<std::vector<T>> data(counts.size());
     for (std::size_t i = 0; i < counts.size(); ++i) {
+      data[i].reserve(counts[i] + 1);  // an address also for nothing
       data[i].resize(counts[i]);
       TensorDescription tensor = Reduction("t" + std::to_string(i), type, op, counts[i]);
       tensor.prescale = prescale;
