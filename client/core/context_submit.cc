@@ -28,7 +28,7 @@ absl::Status Context::Submit(ringd_registration registration, const void* source
 absl::Status Context::EnqueueHeld(Registration& tensor, const void* source, void* destination,
                                   WhenFull when_full, bool counted, ringd_operation* operation) {
   absl::Status status = Enqueue(tensor, source, destination, when_full, operation);
-  if (status.ok() && !counted) tensor.submissions.Accepted();
+  if (status.ok() && !counted) tensor.submissions.AcceptedInstead();
   if (!status.ok() && counted) tensor.submissions.Refused();
   return status;
 }

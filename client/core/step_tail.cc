@@ -25,6 +25,7 @@ bool StepTail::OnSubmit(Registration& tensor) {
   if (tested_ || before < kLeastBefore) return false;
   for (Tail& tail : tails_) {
     if (!Begins(tail, tensor)) continue;
+    tail.failed = false;
     active_ = &tail;
     held_ = 1;
     return true;
@@ -34,6 +35,7 @@ bool StepTail::OnSubmit(Registration& tensor) {
 
 bool StepTail::Begins(const Tail& tail, const Registration& tensor) const {
   return tail.alike >= kAlike && tail.tensors.front() == &tensor &&
+         (!tail.failed || tensor.submissions.count() % kAgainAt == 0) &&
          std::all_of(tail.tensors.begin(), tail.tensors.end(),
                      [](const Registration* member) { return member->submissions.ShouldTry(); });
 }
@@ -95,6 +97,7 @@ void StepTail::Learn(std::vector<Registration*>& tensors) {
       });
     }
     found->alike = 0;
+    found->failed = false;
   }
   found->last_round = rounds_;
   if (found->tensors == tensors) {
@@ -106,9 +109,21 @@ void StepTail::Learn(std::vector<Registration*>& tensors) {
 }
 
 void StepTail::OnReleased() noexcept {
-  if (active_ != nullptr) active_->alike = 0;
+  if (active_ != nullptr) {
+    active_->alike = 0;
+    active_->failed = true;
+  }
   active_ = nullptr;
   held_ = 0;
+}
+
+void StepTail::OnGivenUp(const Registration& last) noexcept {
+  for (Tail& tail : tails_) {
+    if (tail.tensors.back() != &last) continue;
+    // The round counts, as it does where it was released.
+    tail.alike = std::min(tail.alike, 1);
+    tail.failed = true;
+  }
 }
 
 }  // namespace ringd::client

@@ -24,6 +24,9 @@ class StepTail {
  public:
   // Rounds with the same tail before it is held.
   static constexpr int kAlike = 3;
+  // One that was released or given up is held again at a multiple of this (SubmissionCount::count): ranks differ in which
+  // of the two befell them, and in when, and would miss each other for long.
+  static constexpr std::uint64_t kAgainAt = 8;
   // What comes before the last tensor may be late for it only while it costs hardly anything there.
   static constexpr std::uint64_t kMostOtherBytes = 4096;
   static constexpr std::size_t kMostTensors = FastPathOperations::kMostParts;
@@ -44,13 +47,16 @@ class StepTail {
   void OnTest() noexcept { tested_ = true; }
   // What was held has been submitted after all: its tail has to prove itself again.
   void OnReleased() noexcept;
+  // The whole tail that ends with `last` was given up on the fast path: some rank has released it, or is late.
+  void OnGivenUp(const Registration& last) noexcept;
 
   std::size_t held() const noexcept { return held_; }
 
  private:
   struct Tail {
     std::vector<Registration*> tensors;
-    int alike = 0;  // rounds in a row
+    int alike = 0;        // rounds in a row
+    bool failed = false;  // since it was held last
     std::uint64_t last_round = 0;
   };
 

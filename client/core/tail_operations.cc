@@ -53,6 +53,7 @@ void TailOperations::BeginWait(bool may_carry, const std::function<void()>& mean
   for (const Held& held : under_way_) parts_.push_back(held.part);
   const FastPathEnd end = fast_path_.Carry(parts_, FastPathSpin::kAlways, meanwhile);
   MutexLock lock(mutex_);
+  if (end == FastPathEnd::kGivenUp) tail_.OnGivenUp(*parts_.back().tensor);
   for (const Held& held : under_way_) {
     switch (end) {
       case FastPathEnd::kCompleted:

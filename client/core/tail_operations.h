@@ -31,6 +31,9 @@ namespace ringd::client {
 //   - it has been held for a tenth of a second: ringd sees `held_since_ns` (FastPathMember) and says so
 //     (NoticeKind::kReleaseHeld). So no other rank waits longer for a rank that computes on, or waits for something else.
 //
+// Then some ranks submit what others have to give up. Both count it as given up (SubmissionCount), and hold that tail again
+// from the same step on (StepTail::kAgainAt): else they would miss each other, a tenth of a second each time.
+//
 // Thread safety: any thread may call anything.
 // Ownership: borrows the fast path and the tensors' memory.
 class TailOperations {

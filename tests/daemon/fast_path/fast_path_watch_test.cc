@@ -146,6 +146,32 @@ TEST_CASE("FastPathWatch: a member that keeps the driver's role and does not mov
   CHECK(watch.Holders().empty());
 }
 
+TEST_CASE("FastPathWatch: who has held operations back for so long, by its word") {
+  Nodes nodes;
+  const FastPathWatch& watch = *nodes.watches[1];
+  const auto at = [&nodes](milliseconds ago) {
+    return static_cast<std::uint64_t>((nodes.now - ago).time_since_epoch().count());
+  };
+  using Members = std::vector<int>;
+  const auto since = [&nodes](std::uint32_t m) -> auto& {
+    return nodes.ranks[1][m].view.Member(m).held_since_ns;
+  };
+  CHECK(watch.HoldingBack(nodes.now).empty());
+  since(0) = at(milliseconds(50));
+  since(1) = at(milliseconds(150));
+  CHECK(watch.HoldingBack(nodes.now) == Members{0, 1});
+  CHECK(watch.HoldingBack(nodes.now - milliseconds(50)) == Members{0, 1});
+  CHECK(watch.HoldingBack(nodes.now - milliseconds(51)) == Members{1});
+  CHECK(watch.HoldingBack(nodes.now - milliseconds(151)).empty());
+  CHECK(nodes.watches[0]->HoldingBack(nodes.now).empty());
+  // Submitted or carried out.
+  since(1) = 0;
+  CHECK(watch.HoldingBack(nodes.now) == Members{0});
+  // Of the future: nobody has waited yet.
+  since(0) = UINT64_MAX;
+  CHECK(watch.HoldingBack(nodes.now).empty());
+}
+
 TEST_CASE("FastPathWatch: a lock that is held for long, and nonsense in its place") {
   Nodes nodes;
   FastPathControl& control = nodes.ranks[0][0].view.control();

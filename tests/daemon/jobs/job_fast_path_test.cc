@@ -1,4 +1,7 @@
 // Jobs of two nodes that open a fast path: from the membership to the answer to the joins, and who is waited for.
+#include <sys/socket.h>
+
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <memory>
@@ -312,6 +315,30 @@ TEST_CASE("Job: fails if the root is lost while a rank waits for its word") {
     CHECK_FALSE(node.Shown().fast_path().open());
     CHECK_THAT(node.Shown().fast_path().why_not(), Contains("node-a (ranks 0, 1)"));
   }
+}
+
+TEST_CASE("Job: tells a rank that holds operations back for long to submit them") {
+  OpenNodes open;
+  Rank& rank = open.nodes[1].ranks[1];
+  std::atomic<std::uint64_t>& since = rank.view.Member(rank.member).held_since_ns;
+  since = static_cast<std::uint64_t>(open.now.time_since_epoch().count());
+  open.TickFor(milliseconds(100));
+  CHECK(rank.WasSentAnything());
+  for (const Rank* other :
+       {&open.nodes[0].ranks[0], &open.nodes[0].ranks[1], &open.nodes[1].ranks[0]}) {
+    CHECK_FALSE(other->WasSentAnything());
+  }
+  NoticeHeader notice{};
+  REQUIRE(::recv(rank.own_end.get(), &notice, sizeof(notice), MSG_DONTWAIT) == sizeof(notice));
+  CHECK(notice.kind == static_cast<std::uint32_t>(NoticeKind::kReleaseHeld));
+  CHECK(notice.text_length == 0);
+  CHECK_FALSE(rank.WasSentAnything());
+  // It has not been so long, or it is over.
+  since = static_cast<std::uint64_t>((open.now + milliseconds(1)).time_since_epoch().count());
+  open.TickFor(milliseconds(100));
+  since = 0;
+  open.TickFor(milliseconds(500));
+  CHECK_FALSE(rank.WasSentAnything());
 }
 
 }  // namespace
