@@ -148,7 +148,7 @@ TEST_CASE("FastPathWatch: a member that keeps the driver's role and does not mov
 
 TEST_CASE("FastPathWatch: who has held operations back for so long, by its word") {
   Nodes nodes;
-  const FastPathWatch& watch = *nodes.watches[1];
+  FastPathWatch& watch = *nodes.watches[1];
   const auto at = [&nodes](milliseconds ago) {
     return static_cast<std::uint64_t>((nodes.now - ago).time_since_epoch().count());
   };
@@ -156,20 +156,22 @@ TEST_CASE("FastPathWatch: who has held operations back for so long, by its word"
   const auto since = [&nodes](std::uint32_t m) -> auto& {
     return nodes.ranks[1][m].view.Member(m).held_since_ns;
   };
-  CHECK(watch.HoldingBack(nodes.now).empty());
-  since(0) = at(milliseconds(50));
+  CHECK(watch.TakeHoldingBack(nodes.now).empty());
+  since(0) = at(milliseconds(99));
   since(1) = at(milliseconds(150));
-  CHECK(watch.HoldingBack(nodes.now) == Members{0, 1});
-  CHECK(watch.HoldingBack(nodes.now - milliseconds(50)) == Members{0, 1});
-  CHECK(watch.HoldingBack(nodes.now - milliseconds(51)) == Members{1});
-  CHECK(watch.HoldingBack(nodes.now - milliseconds(151)).empty());
-  CHECK(nodes.watches[0]->HoldingBack(nodes.now).empty());
-  // Submitted or carried out.
+  CHECK(watch.TakeHoldingBack(nodes.now) == Members{1});
+  CHECK(nodes.watches[0]->TakeHoldingBack(nodes.now).empty());
+  // Who goes on is named again when it has lasted twice as long.
+  CHECK(watch.TakeHoldingBack(nodes.now + milliseconds(149)) == Members{0});
+  CHECK(watch.TakeHoldingBack(nodes.now + milliseconds(150)) == Members{1});
+  CHECK(watch.TakeHoldingBack(nodes.now + milliseconds(400)) == Members{0});
+  // Something else is held, or nothing any more.
+  since(0) = at(-milliseconds(310));
   since(1) = 0;
-  CHECK(watch.HoldingBack(nodes.now) == Members{0});
+  CHECK(watch.TakeHoldingBack(nodes.now + milliseconds(410)) == Members{0});
   // Of the future: nobody has waited yet.
   since(0) = UINT64_MAX;
-  CHECK(watch.HoldingBack(nodes.now).empty());
+  CHECK(watch.TakeHoldingBack(nodes.now + milliseconds(900)).empty());
 }
 
 TEST_CASE("FastPathWatch: a lock that is held for long, and nonsense in its place") {
