@@ -70,7 +70,7 @@ struct StepRank {
   std::size_t seen = 0;
 };
 
-// The root, which gives up by itself what nobody else comes for.
+// A rank to whom nobody else comes: the other node's ringd looks on and gives it up.
 struct Alone {
   Alone() { rank.Learn(); }
   // Whatever happened, both small ones have been doubled by ringd.
@@ -80,6 +80,7 @@ struct Alone {
   }
 
   FastPathLinks links{2, 1, 1024};
+  FastPathLooker looker{links[1]};
   StepRank rank{links, 0};
 };
 
