@@ -24,6 +24,8 @@ TailOperations::TailOperations(FastPathOperations& fast_path, Submit submit)
 bool TailOperations::TryHold(Registration& tensor, const void* source, void* destination,
                              ringd_operation* operation) {
   MutexLock lock(mutex_);
+  // What was released, and found no room, is no part of what begins now.
+  if (tail_.held() == 0) SubmitHeld(WhenFull::kWait);
   if (!tail_.OnSubmit(tensor)) {
     SubmitHeld(WhenFull::kWait);
     return false;
