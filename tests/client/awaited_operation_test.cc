@@ -39,7 +39,7 @@ ringd_options OptionsOf(const FakeRingd& ringd, std::int32_t rank) {
 // Two nodes with one rank each.
 struct Nodes {
   FastPathLinks links{2, 1, 1024};
-  FastPathLooker lookers[2] = {FastPathLooker(links[0]), FastPathLooker(links[1])};
+  DrivingRingd drivers[2] = {DrivingRingd(links[0]), DrivingRingd(links[1])};
   FakeRingd ringds[2] = {FakeRingd(SettingsFor(links[0])), FakeRingd(SettingsFor(links[1]))};
   TestContext contexts[2] = {TestContext(OptionsOf(ringds[0], 0)),
                              TestContext(OptionsOf(ringds[1], 1))};

@@ -78,36 +78,36 @@ class FastPathLinks {
   std::vector<Node> nodes_;
 };
 
-// What a node's ringd does besides (FastPathWatch::Look), far more often: takes in what comes, and gives up what nobody
-// else does.
-class FastPathLooker {
+// Drives for a node whose rank is not in a call, as its ringd does (FastPathWatch::Look), far more often.
+class DrivingRingd {
  public:
-  explicit FastPathLooker(FastPathLinks::Node& node) {
+  explicit DrivingRingd(FastPathLinks::Node& node) {
     std::vector<UniqueFd> connections;
     for (const UniqueFd& fd : node.connections) connections.emplace_back(::dup(fd.get()));
     auto exchange = FastPathExchange::Create(node.view, kFastPathRingd, std::move(connections));
     if (!exchange.ok()) throw std::runtime_error(exchange.status().ToString());
     exchange_ = *std::move(exchange);
     thread_ = std::thread([this] {
-      while (!stopped_) {
-        if (exchange_->BecomeDriver()) {
-          exchange_->Drive(std::chrono::milliseconds(0));
-          exchange_->StopDriving();
+      while (!stop_) {
+        if (!exchange_->BecomeDriver()) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          continue;
         }
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        exchange_->Drive(std::chrono::milliseconds(5));
+        exchange_->StopDriving();
       }
     });
   }
-  ~FastPathLooker() {
-    stopped_ = true;
+  ~DrivingRingd() {
+    stop_ = true;
     thread_.join();
   }
-  FastPathLooker(const FastPathLooker&) = delete;
-  FastPathLooker& operator=(const FastPathLooker&) = delete;
+  DrivingRingd(const DrivingRingd&) = delete;
+  DrivingRingd& operator=(const DrivingRingd&) = delete;
 
  private:
   std::unique_ptr<FastPathExchange> exchange_;
-  std::atomic<bool> stopped_{false};
+  std::atomic<bool> stop_{false};
   std::thread thread_;
 };
 

@@ -80,7 +80,7 @@ struct Alone {
   }
 
   FastPathLinks links{2, 1, 1024};
-  FastPathLooker looker{links[1]};
+  DrivingRingd driver{links[1]};
   StepRank rank{links, 0};
 };
 

@@ -94,39 +94,6 @@ struct FastPathJob {
   std::vector<std::unique_ptr<FastPathRank>> ranks;
 };
 
-// Drives for a node whose rank is not in a call, as its ringd does.
-class DrivingRingd {
- public:
-  explicit DrivingRingd(FastPathLinks::Node& node) {
-    std::vector<UniqueFd> connections;
-    for (const UniqueFd& fd : node.connections) connections.push_back(Duplicate(fd));
-    auto exchange = FastPathExchange::Create(node.view, kFastPathRingd, std::move(connections));
-    REQUIRE(exchange.ok());
-    exchange_ = *std::move(exchange);
-    thread_ = std::thread([this] {
-      while (!stop_) {
-        if (!exchange_->BecomeDriver()) {
-          std::this_thread::sleep_for(std::chrono::milliseconds(1));
-          continue;
-        }
-        exchange_->Drive(std::chrono::milliseconds(5));
-        exchange_->StopDriving();
-      }
-    });
-  }
-  ~DrivingRingd() {
-    stop_ = true;
-    thread_.join();
-  }
-  DrivingRingd(const DrivingRingd&) = delete;
-  DrivingRingd& operator=(const DrivingRingd&) = delete;
-
- private:
-  std::unique_ptr<FastPathExchange> exchange_;
-  std::atomic<bool> stop_{false};
-  std::thread thread_;
-};
-
 inline TensorDescription Reduction(const std::string& name, DataType type, ReduceOp op,
                                    std::uint64_t count) {
   TensorDescription description;
