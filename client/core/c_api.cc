@@ -103,6 +103,7 @@ using ringd::client::Context;
 using ringd::client::Guarded;
 using ringd::client::GuardedUse;
 using ringd::client::ReportInvalid;
+using ringd::client::WhenFull;
 
 extern "C" {
 
@@ -244,7 +245,7 @@ ringd_status ringd_submit(ringd_context* context, ringd_registration registratio
                           const void* source, void* destination, ringd_operation* operation) {
   if (operation == nullptr) return ReportInvalid("operation is NULL");
   return GuardedUse(context, [&](Context& c) {
-    return c.Submit(registration, source, destination, ringd::client::WhenFull::kWait, operation);
+    return c.Submit(registration, source, destination, WhenFull::kWait, operation);
   });
 }
 
@@ -252,7 +253,7 @@ ringd_status ringd_try_submit(ringd_context* context, ringd_registration registr
                               const void* source, void* destination, ringd_operation* operation) {
   if (operation == nullptr) return ReportInvalid("operation is NULL");
   return GuardedUse(context, [&](Context& c) {
-    return c.Submit(registration, source, destination, ringd::client::WhenFull::kFail, operation);
+    return c.Submit(registration, source, destination, WhenFull::kFail, operation);
   });
 }
 

@@ -88,6 +88,11 @@ class Context {
   // Into the queue of operations.
   absl::Status Enqueue(Registration& tensor, const void* source, void* destination,
                        WhenFull when_full, ringd_operation* operation);
+  // The operation's number at ringd, or RINGD_DONE, or 0 if there is none; an error: a held one was refused.
+  absl::StatusOr<ringd_operation> NumberOf(ringd_operation operation);
+  bool IsTicket(ringd_operation operation) const noexcept {
+    return tail_operations_ != nullptr && TailOperations::IsTicket(operation);
+  }
   void WakeWaiters() noexcept;
   bool AnyWaiter() const noexcept;
   absl::Status Conclude(std::uint64_t sequence);

@@ -9,6 +9,7 @@ namespace ringd::client {
 namespace {
 
 constexpr std::chrono::seconds kMismatchDeadline{5};
+
 Clock::time_point WaitDeadline(std::int64_t timeout_ms) {
   // Beyond this, adding would leave the clock's range; nobody waits for years.
   constexpr std::int64_t kForeverMs = std::int64_t{10} * 365 * 24 * 3600 * 1000;
@@ -50,14 +51,14 @@ absl::Status Context::Ping(std::int64_t timeout_ms) {
   return outcome.completed ? absl::OkStatus() : state_.status();
 }
 
+absl::StatusOr<ringd_operation> Context::NumberOf(ringd_operation operation) {
+  return IsTicket(operation) ? tail_operations_->Find(operation) : operation;
+}
+
 absl::Status Context::Test(ringd_operation operation, bool& done) {
   if (tail_operations_ != nullptr) tail_operations_->BeginTest();
-  ringd_operation number = operation;
-  if (TailOperations::IsTicket(operation) && tail_operations_ != nullptr) {
-    const absl::StatusOr<ringd_operation> found = tail_operations_->Find(operation);
-    // What was refused has ended; a wait says how.
-    number = found.ok() ? *found : RINGD_DONE;
-  }
+  // What was refused has ended; a wait says how.
+  const ringd_operation number = NumberOf(operation).value_or(RINGD_DONE);
   if (number == RINGD_DONE) {
     done = true;
     return absl::OkStatus();
@@ -72,14 +73,11 @@ absl::Status Context::Wait(ringd_operation operation, std::int64_t timeout_ms) {
   if (operation == RINGD_DONE) return absl::OkStatus();
   const Clock::time_point deadline = WaitDeadline(timeout_ms);
   if (tail_operations_ != nullptr) tail_operations_->BeginWait(MayCarry(timeout_ms), nullptr);
-  ringd_operation number = operation;
-  if (TailOperations::IsTicket(operation) && tail_operations_ != nullptr) {
-    const absl::StatusOr<ringd_operation> found = tail_operations_->Find(operation);
-    number = found.ok() ? *found : RINGD_DONE;
-    if (number == RINGD_DONE) {
-      tail_operations_->Forget(operation);
-      return found.status();
-    }
+  const absl::StatusOr<ringd_operation> found = NumberOf(operation);
+  const ringd_operation number = found.value_or(RINGD_DONE);
+  if (number == RINGD_DONE) {
+    tail_operations_->Forget(operation);
+    return found.status();
   }
   const WaitResult result =
       number == 0 ? WaitResult::kUnknown : operations().Wait(number - 1, deadline);
@@ -101,7 +99,7 @@ absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t t
   std::vector<ringd_operation*> tickets;
   for (ringd_operation& operation : awaited) {
     if (operation == RINGD_DONE) continue;
-    if (TailOperations::IsTicket(operation) && tail_operations_ != nullptr) {
+    if (IsTicket(operation)) {
       tickets.push_back(&operation);
       continue;
     }
@@ -117,7 +115,7 @@ absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t t
         operations().ConsumeSucceeded(std::span(sequences).subspan(next, most), ends);
     for (const OperationEnd& end : ends) staging_.Finish(end, true);
     for (const std::size_t end = next + count; next < end; ++next) {
-      if (TailOperations::IsTicket(*open[next])) tail_operations_->Forget(*open[next]);
+      if (IsTicket(*open[next])) tail_operations_->Forget(*open[next]);
       *open[next] = RINGD_DONE;
     }
     return count;
@@ -128,7 +126,7 @@ absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t t
   }
   for (ringd_operation* operation : tickets) {
     // One that ringd refused stays a ticket, of which no operation is found: a failure among the others.
-    const ringd_operation number = tail_operations_->Find(*operation).value_or(*operation);
+    const ringd_operation number = NumberOf(*operation).value_or(*operation);
     if (number == RINGD_DONE) {
       tail_operations_->Forget(*operation);
       *operation = RINGD_DONE;

@@ -62,13 +62,11 @@ std::byte* PackingMemory(std::size_t bytes) {
   return memory.data();
 }
 
-const std::byte* Pack(std::span<const FastPathPart> parts, std::byte* packed) {
-  std::byte* at = packed;
+void Pack(std::span<const FastPathPart> parts, std::byte* packed) {
   for (const FastPathPart& part : parts) {
-    std::memcpy(at, part.source, part.tensor->bytes);
-    at += part.tensor->bytes;
+    std::memcpy(packed, part.source, part.tensor->bytes);
+    packed += part.tensor->bytes;
   }
-  return packed;
 }
 
 void Unpack(std::span<const FastPathPart> parts, const std::byte* packed) {
@@ -114,9 +112,10 @@ FastPathEnd FastPathOperations::Carry(std::span<const FastPathPart> parts, FastP
   }
   std::byte* const packed = parts.size() == 1 ? nullptr : PackingMemory(bytes);
   if (packed != nullptr) {
-    contribution.source = Pack(parts, packed);
-  } else {
-    contribution.source = bytes == 0 ? nullptr : parts.front().source;
+    Pack(parts, packed);
+    contribution.source = packed;
+  } else if (bytes > 0) {
+    contribution.source = parts.front().source;
   }
   // All ranks have completed the same operations here, and so agree on when to try which.
   const std::uint64_t completed = member_.completed.load(std::memory_order_relaxed);

@@ -48,7 +48,7 @@ bool StepTail::OnWait() {
   }
   if (!recent_.empty()) {
     ++rounds_;
-    if (std::vector<Registration*>& tail = TailOfRound(); !tail.empty()) Learn(tail);
+    if (const auto& tail = TailOfRound(); !tail.empty()) Learn(tail);
   }
   recent_.clear();
   bytes_ = 0;
@@ -56,7 +56,7 @@ bool StepTail::OnWait() {
   return whole;
 }
 
-std::vector<Registration*>& StepTail::TailOfRound() {
+const std::vector<Registration*>& StepTail::TailOfRound() {
   scratch_.clear();
   const Registration& last = *recent_.back();
   if (tested_ || last.description.kind != CollectiveKind::kAllReduce || last.bytes == 0 ||
@@ -81,7 +81,7 @@ std::vector<Registration*>& StepTail::TailOfRound() {
   return scratch_;
 }
 
-void StepTail::Learn(std::vector<Registration*>& tensors) {
+void StepTail::Learn(const std::vector<Registration*>& tensors) {
   // Known by its last tensor.
   auto found = std::find_if(tails_.begin(), tails_.end(), [&](const Tail& tail) {
     return tail.tensors.back() == tensors.back();

@@ -60,9 +60,9 @@ class StepTail {
     std::uint64_t last_round = 0;
   };
 
-  // The tail of the round that ends now; empty if it has none.
-  std::vector<Registration*>& TailOfRound();
-  void Learn(std::vector<Registration*>& tensors);
+  // The tail of the round that ends now; empty if it has none. Valid until it is called again.
+  const std::vector<Registration*>& TailOfRound();
+  void Learn(const std::vector<Registration*>& tensors);
   bool Begins(const Tail& tail, const Registration& tensor) const;
 
   const std::uint64_t limit_bytes_;
@@ -76,7 +76,7 @@ class StepTail {
 
   Tail* active_ = nullptr;  // some of whose tensors are held
   std::size_t held_ = 0;
-  std::vector<Registration*> scratch_;
+  std::vector<Registration*> scratch_;  // of TailOfRound
 };
 
 }  // namespace ringd::client

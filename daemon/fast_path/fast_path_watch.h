@@ -83,6 +83,12 @@ class FastPathWatch {
     Clock::time_point since;
   };
 
+  // What a member showed when it was named last, and when it is to be named again.
+  struct Asked {
+    std::uint64_t since_ns = 0;
+    std::uint64_t again_ns = 0;
+  };
+
   FastPathWatch(MemoryMapping segment, FastPathView view, std::uint32_t connection_count,
                 std::unique_ptr<FastPathExchange> exchange);
 
@@ -93,12 +99,6 @@ class FastPathWatch {
   FastPathView view_;
   std::uint32_t connection_count_;
   std::unique_ptr<FastPathExchange> exchange_;
-  // What a member showed when it was named last, and when it is to be named again.
-  struct Asked {
-    std::uint64_t since_ns = 0;
-    std::uint64_t again_ns = 0;
-  };
-
   Clock::time_point last_look_;
   std::vector<Asked> asked_;  // by member
   Holder driver_;

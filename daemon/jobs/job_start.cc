@@ -172,9 +172,9 @@ void Job::LookAtFastPath(Clock::time_point now) {
   const std::optional<FastPathBreak> broken = fast_path->Broken(now);
   if (!broken.has_value()) return;
   no_fast_path_ = DescribeBreak(*broken);
-  const bool root_is_lost = broken->reason == FastPathBreak::Reason::kConnection ||
-                            broken->reason == FastPathBreak::Reason::kProtocol;
-  if (root_is_lost && fast_path->AwaitsWord()) {
+  const bool other_is_lost = broken->reason == FastPathBreak::Reason::kConnection ||
+                             broken->reason == FastPathBreak::Reason::kProtocol;
+  if (other_is_lost && fast_path->AwaitsWord()) {
     // Nobody can know whether other nodes have the result.
     Fail(absl::AbortedError(absl::StrCat(no_fast_path_, " ", communicator_->DescribeInFlight())));
     return;

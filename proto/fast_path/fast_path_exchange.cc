@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<FastPathExchange>> FastPathExchange::Create(
     return absl::InvalidArgumentError("a connection of the fast path is missing");
   }
   UniqueFd epoll;
-  if (view.is_root() || view.is_pair()) {
+  if (view.combines()) {
     epoll = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
     if (!epoll.valid()) return ErrnoStatus(errno, "epoll_create1");
     for (std::uint32_t node = 0; node < view.node_count(); ++node) {
@@ -109,7 +109,7 @@ FastPathOutcome FastPathExchange::Contribute(const FastPathContribution& contrib
     return FastPathOutcome::kPending;
   }
   CombineMembers(cell, contribution);
-  if (!view_.is_root() || view_.is_pair()) {
+  if (view_.sends_input()) {
     const FastPathBreak broken = Send(view_.other(), FastPathMessageKind::kInput, contribution.key,
                                       {view_.NodePayload(cell, view_.node_index()), bytes});
     if (broken.reason != FastPathBreak::Reason::kNone) {
@@ -118,7 +118,7 @@ FastPathOutcome FastPathExchange::Contribute(const FastPathContribution& contrib
       to.state.store(FastPathCellState::kSent, std::memory_order_relaxed);
     }
   }
-  if (Usable() && (view_.is_root() || view_.is_pair())) {
+  if (view_.combines() && Usable()) {
     to.nodes |= std::uint32_t{1} << view_.node_index();
     CompleteIfWhole(cell);
   }
@@ -253,7 +253,7 @@ void FastPathExchange::Announce(std::uint32_t cell, FastPathCellState state) noe
       state == FastPathCellState::kDone ? control.completed : control.given_up;
   count.fetch_add(1, std::memory_order_relaxed);
   view_.Cell(cell).doorbell.Ring();
-  if (!view_.is_root() && !view_.is_pair()) return;
+  if (!view_.combines()) return;
   // The driver may be asleep for messages, and in this operation itself. The fence pairs with the one in
   // BecomeDriver: the end before, the look for a driver after.
   std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -33,8 +33,8 @@
 //
 // The driver. One of those who wait takes in what arrives, and takes it away from the others' time: it receives into
 // the inboxes and advances the cells. ringd takes a turn now and then (FastPathWatch), so that operations to
-// which none of the root's ranks has come are given up, too. Cells change under one lock, held for copies of a few
-// KiB and for sending.
+// which none of the root's ranks has come are given up, too. Cells change under one lock, held for copies of a
+// tensor or two and for sending.
 //
 // A connection that breaks, or carries nonsense, ends the fast path of the job (FastPathControl::broken; the root tells
 // the other nodes by kStop). What has not been sent is given up. A node that waits for another's word (kSent) then can't

@@ -35,12 +35,11 @@ struct FastPathOpen {
 static_assert(sizeof(FastPathOpen) == 8);
 
 enum class FastPathMessageKind : std::uint16_t {
-  kInput =
-      1,  // to the root, or to the other of a pair: what all ranks of a node have contributed together
+  // "The root" stands for the other node, too, where there are two, but for kResult and kStop.
+  kInput = 1,   // to the root: what all ranks of a node have contributed together
   kResult = 2,  // from the root
-  kGiveUp =
-      3,  // from the root, or the other of a pair: this operation has no result here, and never will
-  kStop = 4,  // from the root: nor has any other from now on
+  kGiveUp = 3,  // from the root: this operation has no result here, and never will
+  kStop = 4,    // from the root: nor has any other from now on
 };
 
 struct FastPathMessage {

@@ -103,7 +103,7 @@ static_assert(sizeof(FastPathMember) == kCacheLineBytes);
 enum class FastPathCellState : std::uint32_t {
   kFree = 0,
   kGathers,  // a member is missing or, at the root, a node
-  kSent,  // the node's input has been sent; only the root, or the other of a pair, knows what becomes of it
+  kSent,  // the node's input has been sent: the root, or the other of a pair, knows what becomes of it
   kDone,     // the result is there, for members that have not taken it yet
   kGivenUp,  // for members that have not seen that yet
 };
@@ -156,6 +156,9 @@ class FastPathView {
   bool is_root() const noexcept { return node_index_ == 0; }
   // Two nodes: each sends the other its input, and combines.
   bool is_pair() const noexcept { return node_count_ == 2; }
+  // Who gets inputs and combines them, and who sends its own; of a pair each does both.
+  bool combines() const noexcept { return is_root() || is_pair(); }
+  bool sends_input() const noexcept { return !is_root() || is_pair(); }
   // To whom inputs go: the root, or the other of a pair.
   std::uint32_t other() const noexcept { return is_root() ? 1 : 0; }
 

@@ -107,18 +107,17 @@ void FastPathExchange::TakeMessages(std::uint32_t node) noexcept {
 bool FastPathExchange::OnMessage(std::uint32_t node, const FastPathMessage& message,
                                  std::span<const std::byte> payload) noexcept {
   const FastPathKey key{message.signature, message.occurrence};
-  const bool from_root = !view_.is_root();
   switch (message.kind) {
     case FastPathMessageKind::kInput:
-      return (view_.is_root() || view_.is_pair()) && OnInput(node, key, payload);
+      return view_.combines() && OnInput(node, key, payload);
     case FastPathMessageKind::kResult:
-      return from_root && !view_.is_pair() && OnResult(key, payload);
+      return !view_.combines() && OnResult(key, payload);
     case FastPathMessageKind::kGiveUp:
-      if (!from_root && !view_.is_pair()) return false;
+      if (!view_.sends_input()) return false;
       OnGiveUp(key);
       return true;
     case FastPathMessageKind::kStop:
-      if (!from_root) return false;
+      if (view_.is_root()) return false;
       Break({FastPathBreak::Reason::kStopped, static_cast<std::uint8_t>(node), 0});
       return true;
   }
@@ -242,12 +241,9 @@ bool FastPathExchange::AnyWork() const noexcept {
 FastPathExchange::Heard FastPathExchange::Receive(std::chrono::milliseconds most) noexcept {
   Heard heard;
   const bool glances = most.count() == 0;
-  if (!view_.is_root() && !view_.is_pair()) {
+  // Nothing else can come, or nothing else is looked for: no need of epoll.
+  if (!view_.combines() || (view_.is_pair() && glances)) {
     ReceiveFrom(view_.other(), glances ? MSG_DONTWAIT : 0, heard);
-    return heard;
-  }
-  if (view_.is_pair() && glances) {
-    ReceiveFrom(view_.other(), MSG_DONTWAIT, heard);
     return heard;
   }
   std::array<epoll_event, kFastPathMostNodes> events;
