@@ -56,7 +56,8 @@ class TailOperations {
   void BeginWait(bool may_carry, const std::function<void()>& meanwhile);
   // At a look at an operation.
   void BeginTest();
-  // At the latest moment to submit what is held. Never blocks.
+  // When ringd asks for what is held; on the lifeline's thread. Never blocks: what finds no room, or another thread in a
+  // call, stays, and ringd asks again.
   void Release();
 
   static constexpr bool IsTicket(ringd_operation operation) noexcept {
