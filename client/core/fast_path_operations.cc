@@ -1,8 +1,6 @@
 #include "client/core/fast_path_operations.h"
 
-#include <cstring>
 #include <utility>
-#include <vector>
 
 #include "client/core/presence.h"
 #include "client/core/relax.h"
@@ -55,27 +53,6 @@ FastPathKey TakeTurns(std::span<const FastPathPart> parts, Turns& turns) {
   return {FastPathSignature({reinterpret_cast<const char*>(bytes.data()), bytes.size()}), turns[0]};
 }
 
-// Room for so many bytes, the same for each call of a thread.
-std::byte* PackingMemory(std::size_t bytes) {
-  thread_local std::vector<std::byte> memory;
-  if (memory.size() < bytes) memory.resize(bytes);
-  return memory.data();
-}
-
-void Pack(std::span<const FastPathPart> parts, std::byte* packed) {
-  for (const FastPathPart& part : parts) {
-    std::memcpy(packed, part.source, part.tensor->bytes);
-    packed += part.tensor->bytes;
-  }
-}
-
-void Unpack(std::span<const FastPathPart> parts, const std::byte* packed) {
-  for (const FastPathPart& part : parts) {
-    std::memcpy(part.destination, packed, part.tensor->bytes);
-    packed += part.tensor->bytes;
-  }
-}
-
 }  // namespace
 
 FastPathOperations::FastPathOperations(std::unique_ptr<FastPathExchange> exchange,
@@ -105,18 +82,13 @@ FastPathEnd FastPathOperations::Carry(std::span<const FastPathPart> parts, FastP
   contribution.data_type = tensor.data_type;
   contribution.op = tensor.op;
   contribution.prescale = tensor.prescale;
-  std::uint64_t bytes = 0;
-  for (const FastPathPart& part : parts) {
-    bytes += part.tensor->bytes;
-    contribution.element_count += part.tensor->element_count;
+  std::array<FastPathSource, kMostParts> sources;
+  std::array<FastPathDestination, kMostParts> destinations;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    sources[i] = {parts[i].source, parts[i].tensor->element_count};
+    destinations[i] = {parts[i].destination, parts[i].tensor->element_count};
   }
-  std::byte* const packed = parts.size() == 1 ? nullptr : PackingMemory(bytes);
-  if (packed != nullptr) {
-    Pack(parts, packed);
-    contribution.source = packed;
-  } else if (bytes > 0) {
-    contribution.source = parts.front().source;
-  }
+  contribution.sources = std::span(sources).first(parts.size());
   // All ranks have completed the same operations here, and so agree on when to try which.
   const std::uint64_t completed = member_.completed.load(std::memory_order_relaxed);
   const Clock::time_point begin = Clock::now();
@@ -145,12 +117,10 @@ FastPathEnd FastPathOperations::Carry(std::span<const FastPathPart> parts, FastP
   Scaling postscale;
   postscale.factor = tensor.postscale;
   postscale.divisor = tensor.op == ReduceOp::kAverage ? job_size_ : 1;
-  exchange_->Take(cell, tensor.data_type, packed != nullptr ? packed : parts.front().destination,
-                  contribution.element_count, postscale);
-  if (packed != nullptr) Unpack(parts, packed);
+  exchange_->Take(cell, tensor.data_type, std::span(destinations).first(parts.size()), postscale);
   if (spin == FastPathSpin::kByTrial) trial_.Learn(completed, Clock::now() - begin);
   for (const FastPathPart& part : parts) part.tensor->submissions.Completed();
-  member_.bytes.fetch_add(bytes, std::memory_order_relaxed);
+  member_.bytes.fetch_add(contribution.bytes(), std::memory_order_relaxed);
   member_.completed.fetch_add(1, std::memory_order_relaxed);
   return FastPathEnd::kCompleted;
 }

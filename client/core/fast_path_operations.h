@@ -56,7 +56,7 @@ class FastPathOperations {
   // enough, and not one that somebody has lately kept away from here.
   bool Offers(const Registration& registration) const noexcept;
 
-  static constexpr std::size_t kMostParts = 16;
+  static constexpr std::size_t kMostParts = kFastPathMostStretches;
   // Carries the parts out as one operation: those of all ranks must be alike. Blocks until all ranks have come, the
   // operation is given up (FastPathExchange::kPatience after it was begun, or when the root says so), or the context has
   // ended (kLongestDrive later at most). Sources are read before this returns, and destinations not written

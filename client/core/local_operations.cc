@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "client/core/local_chunks.h"
+#include "client/core/prefetch.h"
 #include "client/core/relax.h"
 
 namespace ringd::client {
@@ -18,16 +19,6 @@ constexpr std::chrono::milliseconds kRoomSleep{1};
 constexpr int kQuickLooks = 128;
 // Looks between two readings of the clock.
 constexpr int kLooksPerClock = 64;
-
-// A step's operations have not been looked at since they were submitted: to end them takes about as long as memory
-// takes to bring them, unless it is asked for so many before.
-constexpr std::size_t kPrefetched = 8;
-
-template <typename T>
-void Prefetch(const T* object) noexcept {
-  const auto* const begin = reinterpret_cast<const std::byte*>(object);
-  for (std::size_t i = 0; i < sizeof(T); i += kCacheLineBytes) __builtin_prefetch(begin + i, 1);
-}
 
 }  // namespace
 
@@ -321,7 +312,7 @@ std::size_t LocalOperations::ConsumeSucceeded(std::span<const std::uint64_t> seq
   MutexLock lock(mutex_);
   std::size_t count = 0;
   for (; count < sequences.size(); ++count) {
-    if (const std::size_t later = count + kPrefetched; later < sequences.size()) {
+    if (const std::size_t later = count + kPrefetchedOperations; later < sequences.size()) {
       Prefetch(table_[sequences[later] & table_mask_].load(std::memory_order_relaxed));
     }
     Operation* const operation = FindLocked(sequences[count]);

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "client/core/prefetch.h"
 #include "client/core/relax.h"
 
 namespace ringd::client {
@@ -121,6 +122,7 @@ void RingOperations::Drain() {
       state_.Lose(absl::InternalError("ringd broke the rules of the completion ring"));
     }
     if (result != RingResult::kOk) break;
+    Prefetch(&SlotOf(record.sequence + kPrefetchedOperations));
     Accept(record);
     // Last, and one by one: a waiter that sees nothing undrained sees every outcome so far.
     drained_.store(++drained, std::memory_order_release);
@@ -267,6 +269,9 @@ std::size_t RingOperations::ConsumeSucceeded(std::span<const std::uint64_t> sequ
   Drain();
   std::size_t count = 0;
   for (; count < sequences.size(); ++count) {
+    if (const std::size_t later = count + kPrefetchedOperations; later < sequences.size()) {
+      Prefetch(&SlotOf(sequences[later]));
+    }
     Slot* slot = Find(sequences[count]);
     if (slot == nullptr || (slot->word.load(std::memory_order_relaxed) & 3) != kDone ||
         slot->outcome.status != 0) {

@@ -82,7 +82,8 @@ FastPathBreak FastPathExchange::WhyBroken() const noexcept {
 
 FastPathOutcome FastPathExchange::Contribute(const FastPathContribution& contribution,
                                              std::uint32_t& cell) {
-  const std::uint64_t bytes = contribution.element_count * SizeOf(contribution.data_type);
+  const std::uint64_t bytes = contribution.bytes();
+  if (contribution.sources.size() > kFastPathMostStretches) return FastPathOutcome::kGivenUp;
   if (bytes > view_.limit_bytes() || !Usable()) return FastPathOutcome::kGivenUp;
   const FastPathLock lock(view_.control().lock, own_name(), kLockPatience);
   // Without the lock nothing has been contributed, so this rank may go the other way.
@@ -105,13 +106,20 @@ FastPathOutcome FastPathExchange::Contribute(const FastPathContribution& contrib
   to.op = static_cast<std::uint8_t>(contribution.op);
   to.members |= own_bit;
   if (to.members != all_members()) {
-    if (bytes > 0) std::memcpy(view_.MemberPayload(cell, self_), contribution.source, bytes);
+    std::byte* payload = view_.MemberPayload(cell, self_);
+    for (const FastPathSource& source : contribution.sources) {
+      const std::size_t length = source.element_count * SizeOf(contribution.data_type);
+      if (length > 0) std::memcpy(payload, source.data, length);
+      payload += length;
+    }
     return FastPathOutcome::kPending;
   }
-  CombineMembers(cell, contribution);
+  // What needs no combining goes out from where it lies: the other waits for it, and for no copy.
+  const bool as_it_lies =
+      view_.sends_input() && view_.member_count() == 1 && contribution.prescale == 1;
+  if (!as_it_lies) CombineMembers(cell, contribution);
   if (view_.sends_input()) {
-    const FastPathBreak broken = Send(view_.other(), FastPathMessageKind::kInput, contribution.key,
-                                      {view_.NodePayload(cell, view_.node_index()), bytes});
+    const FastPathBreak broken = SendInput(cell, contribution, as_it_lies);
     if (broken.reason != FastPathBreak::Reason::kNone) {
       Break(broken);
     } else {
@@ -119,8 +127,10 @@ FastPathOutcome FastPathExchange::Contribute(const FastPathContribution& contrib
     }
   }
   if (view_.combines() && Usable()) {
-    to.nodes |= std::uint32_t{1} << view_.node_index();
-    CompleteIfWhole(cell);
+    if (as_it_lies) CombineMembers(cell, contribution);
+    const std::uint32_t own = view_.node_index();
+    to.nodes |= std::uint32_t{1} << own;
+    CompleteIfWhole(cell, own, view_.NodePayload(cell, own));
   }
   const FastPathOutcome outcome = Look(cell);
   if (outcome == FastPathOutcome::kGivenUp) Leave(cell);  // it could not be sent
@@ -139,10 +149,14 @@ FastPathOutcome FastPathExchange::Look(std::uint32_t cell) const noexcept {
   }
 }
 
-void FastPathExchange::Take(std::uint32_t cell, DataType data_type, void* destination,
-                            std::uint64_t element_count, Scaling postscale) noexcept {
-  CopyScaled(data_type, destination, view_.Result(cell), element_count, postscale,
-             Streaming::kCached);
+void FastPathExchange::Take(std::uint32_t cell, DataType data_type,
+                            std::span<const FastPathDestination> destinations,
+                            Scaling postscale) noexcept {
+  const std::byte* result = view_.Result(cell);
+  for (const FastPathDestination& to : destinations) {
+    CopyScaled(data_type, to.data, result, to.element_count, postscale, Streaming::kCached);
+    result += to.element_count * SizeOf(data_type);
+  }
   Leave(cell);
 }
 
@@ -211,35 +225,45 @@ std::uint32_t FastPathExchange::MakeCell(const FastPathKey& key, std::size_t byt
 
 void FastPathExchange::CombineMembers(std::uint32_t cell,
                                       const FastPathContribution& last) noexcept {
-  if (last.element_count == 0) return;
-  std::array<const void*, kFastPathMostMembers> sources;
-  for (std::uint32_t m = 0; m < view_.member_count(); ++m) {
-    sources[m] = m == self_ ? last.source : view_.MemberPayload(cell, m);
+  std::size_t done = 0;
+  for (const FastPathSource& own : last.sources) {
+    std::array<const void*, kFastPathMostMembers> sources;
+    for (std::uint32_t m = 0; m < view_.member_count(); ++m) {
+      sources[m] = m == self_ ? own.data : view_.MemberPayload(cell, m) + done;
+    }
+    void* const partial = view_.NodePayload(cell, view_.node_index()) + done;
+    CombineContributions(last.data_type, last.op, last.prescale, nullptr,
+                         {sources.data(), view_.member_count()}, {&partial, 1}, own.element_count,
+                         {}, Streaming::kCached);
+    done += own.element_count * SizeOf(last.data_type);
   }
-  void* const partial = view_.NodePayload(cell, view_.node_index());
-  CombineContributions(last.data_type, last.op, last.prescale, nullptr,
-                       {sources.data(), view_.member_count()}, {&partial, 1}, last.element_count,
-                       {}, Streaming::kCached);
 }
 
-void FastPathExchange::CompleteIfWhole(std::uint32_t cell) noexcept {
+bool FastPathExchange::CompleteIfWhole(std::uint32_t cell, std::uint32_t brought_by,
+                                       const void* brought) noexcept {
   FastPathCell& whole = view_.Cell(cell);
   const std::uint32_t all_nodes = (std::uint32_t{1} << view_.node_count()) - 1;
-  if (whole.nodes != all_nodes || whole.members != all_members()) return;
+  if (whole.nodes != all_nodes || whole.members != all_members()) return false;
   const auto type = static_cast<DataType>(whole.data_type);
   const auto op = static_cast<ReduceOp>(whole.op);
   const std::size_t bytes = std::min(whole.bytes, view_.limit_bytes());
   if (bytes > 0 && IsValid(type)) {
     std::array<const void*, kFastPathMostNodes> sources;
-    for (std::uint32_t n = 0; n < view_.node_count(); ++n) sources[n] = view_.NodePayload(cell, n);
+    for (std::uint32_t n = 0; n < view_.node_count(); ++n) {
+      sources[n] = n == brought_by ? brought : view_.NodePayload(cell, n);
+    }
     ReduceMany(type, op, {sources.data(), view_.node_count()}, view_.Result(cell),
                bytes / SizeOf(type), Streaming::kCached);
   }
   // From here on it can't be given up, not even if a connection breaks now. Of a pair each does this by itself.
   const FastPathKey key{whole.signature, whole.occurrence};
   whole.state.store(FastPathCellState::kDone, std::memory_order_release);
-  if (!view_.is_pair()) SendToAll(FastPathMessageKind::kResult, key, {view_.Result(cell), bytes});
+  if (!view_.is_pair()) {
+    const iovec result{view_.Result(cell), bytes};
+    SendToAll(FastPathMessageKind::kResult, key, {&result, 1});
+  }
   Announce(cell, FastPathCellState::kDone);
+  return true;
 }
 
 void FastPathExchange::End(std::uint32_t cell, FastPathCellState state) noexcept {

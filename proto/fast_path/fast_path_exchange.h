@@ -49,7 +49,10 @@
 #ifndef RINGD_PROTO_FAST_PATH_FAST_PATH_EXCHANGE_H_
 #define RINGD_PROTO_FAST_PATH_FAST_PATH_EXCHANGE_H_
 
+#include <sys/uio.h>
+
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -77,14 +80,32 @@ struct FastPathKey {
 // for each pair that is in flight at once.
 std::uint64_t FastPathSignature(std::span<const char> description) noexcept;
 
+// Where a stretch of an operation's elements lies at a member. One operation may have several, of several tensors: they
+// follow each other in its payload, without gaps. Borrows the memory.
+struct FastPathSource {
+  const void* data = nullptr;
+  std::uint64_t element_count = 0;
+};
+struct FastPathDestination {
+  void* data = nullptr;
+  std::uint64_t element_count = 0;
+};
+inline constexpr std::size_t kFastPathMostStretches = 16;
+
 // What a member brings.
 struct FastPathContribution {
   FastPathKey key;
   DataType data_type = DataType::kUint8;
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1;
-  const void* source = nullptr;     // element_count elements; null if there are none: a barrier
-  std::uint64_t element_count = 0;  // not more than limit_bytes
+  // kFastPathMostStretches at most, of limit_bytes() together; none: a barrier.
+  std::span<const FastPathSource> sources;
+
+  std::uint64_t bytes() const noexcept {
+    std::uint64_t count = 0;
+    for (const FastPathSource& source : sources) count += source.element_count;
+    return count * SizeOf(data_type);
+  }
 };
 
 enum class FastPathOutcome : std::uint8_t {
@@ -117,14 +138,15 @@ class FastPathExchange {
   bool Usable() const noexcept;
   FastPathBreak WhyBroken() const noexcept;
 
-  // Hands over this member's part; the source is copied. kPending and kCompleted: the operation is in `cell`, and
+  // Hands over this member's part; the sources are copied. kPending and kCompleted: the operation is in `cell`, and
   // Look, Take and Depart have to be called until it is over. kGivenUp: it is over already. Blocks for sending and for
   // the lock, at most kLockPatience.
   FastPathOutcome Contribute(const FastPathContribution& contribution, std::uint32_t& cell);
   FastPathOutcome Look(std::uint32_t cell) const noexcept;
-  // After kCompleted: copies the result, scaled, and ends this member's part.
-  void Take(std::uint32_t cell, DataType data_type, void* destination, std::uint64_t element_count,
-            Scaling postscale) noexcept;
+  // After kCompleted: copies the result, scaled, and ends this member's part. `destinations` have as many elements
+  // together as the sources had.
+  void Take(std::uint32_t cell, DataType data_type,
+            std::span<const FastPathDestination> destinations, Scaling postscale) noexcept;
   // After kGivenUp (as Look said): ends this member's part.
   void Depart(std::uint32_t cell) noexcept;
   // Sleeps until the cell's operation is over, there is no driver, or `most` has passed.
@@ -162,15 +184,19 @@ class FastPathExchange {
   std::uint32_t FindCell(const FastPathKey& key) const noexcept;
   std::uint32_t MakeCell(const FastPathKey& key, std::size_t bytes) noexcept;
   void CombineMembers(std::uint32_t cell, const FastPathContribution& last) noexcept;
-  void CompleteIfWhole(std::uint32_t cell) noexcept;
+  // Completes it if nobody lacks any more; false: somebody does. The input of node `brought_by` is `brought`, that of the
+  // others in the cell.
+  bool CompleteIfWhole(std::uint32_t cell, std::uint32_t brought_by, const void* brought) noexcept;
   void GiveUp(std::uint32_t cell) noexcept;
   void Break(FastPathBreak why) noexcept;
   // kNone: all of it. Else nothing will be sent to that node any more.
   FastPathBreak Send(std::uint32_t node, FastPathMessageKind kind, const FastPathKey& key,
-                     std::span<const std::byte> payload) noexcept;
+                     std::span<const iovec> payload) noexcept;
+  FastPathBreak SendInput(std::uint32_t cell, const FastPathContribution& last,
+                          bool as_it_lies) noexcept;
   void SendGiveUp(std::uint32_t node, const FastPathKey& key) noexcept;
   void SendToAll(FastPathMessageKind kind, const FastPathKey& key,
-                 std::span<const std::byte> payload) noexcept;
+                 std::span<const iovec> payload) noexcept;
   void TakeMessages(std::uint32_t node) noexcept;
   bool OnMessage(std::uint32_t node, const FastPathMessage& message,
                  std::span<const std::byte> payload) noexcept;

@@ -18,27 +18,32 @@ namespace ringd {
 
 FastPathBreak FastPathExchange::Send(std::uint32_t node, FastPathMessageKind kind,
                                      const FastPathKey& key,
-                                     std::span<const std::byte> payload) noexcept {
+                                     std::span<const iovec> payload) noexcept {
   FastPathMessage header{};
   header.magic = kFastPathMessageMagic;
   header.kind = kind;
-  header.payload_bytes = static_cast<std::uint32_t>(payload.size());
   header.signature = key.signature;
   header.occurrence = key.occurrence;
-  std::array<iovec, 2> parts{
-      {{&header, sizeof(header)}, {const_cast<std::byte*>(payload.data()), payload.size()}}};
-  std::size_t left = sizeof(header) + payload.size();
+  std::array<iovec, 1 + kFastPathMostStretches> parts;
+  std::size_t part_count = 0;
+  parts[part_count++] = {&header, sizeof(header)};
+  std::size_t left = sizeof(header);
+  for (const iovec& part : payload) {
+    parts[part_count++] = part;
+    left += part.iov_len;
+  }
+  header.payload_bytes = static_cast<std::uint32_t>(left - sizeof(header));
   Clock::time_point deadline{};
   for (;;) {
     msghdr message{};
     message.msg_iov = parts.data();
-    message.msg_iovlen = parts.size();
+    message.msg_iovlen = part_count;
     const ssize_t sent = ::sendmsg(connections_[node].get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent > 0) {
       left -= static_cast<std::size_t>(sent);
       if (left == 0) return {};
       auto gone = static_cast<std::size_t>(sent);
-      for (iovec& part : parts) {
+      for (iovec& part : std::span(parts).first(part_count)) {
         const std::size_t of_this = std::min(gone, part.iov_len);
         part.iov_base = static_cast<std::byte*>(part.iov_base) + of_this;
         part.iov_len -= of_this;
@@ -65,8 +70,23 @@ FastPathBreak FastPathExchange::Send(std::uint32_t node, FastPathMessageKind kin
   }
 }
 
+FastPathBreak FastPathExchange::SendInput(std::uint32_t cell, const FastPathContribution& last,
+                                          bool as_it_lies) noexcept {
+  if (!as_it_lies) {
+    const iovec combined{view_.NodePayload(cell, view_.node_index()), last.bytes()};
+    return Send(view_.other(), FastPathMessageKind::kInput, last.key, {&combined, 1});
+  }
+  std::array<iovec, kFastPathMostStretches> stretches;
+  for (std::size_t i = 0; i < last.sources.size(); ++i) {
+    stretches[i] = {const_cast<void*>(last.sources[i].data),
+                    last.sources[i].element_count * SizeOf(last.data_type)};
+  }
+  return Send(view_.other(), FastPathMessageKind::kInput, last.key,
+              std::span(stretches).first(last.sources.size()));
+}
+
 void FastPathExchange::SendToAll(FastPathMessageKind kind, const FastPathKey& key,
-                                 std::span<const std::byte> payload) noexcept {
+                                 std::span<const iovec> payload) noexcept {
   // What breaks is dealt with when all have got this message: the word to stop must not overtake it.
   FastPathBreak first;
   for (std::uint32_t node = 1; node < view_.node_count(); ++node) {
@@ -148,11 +168,11 @@ bool FastPathExchange::OnInput(std::uint32_t node, const FastPathKey& key,
     GiveUp(cell);
     return true;
   }
-  if (!payload.empty()) {
+  to.nodes |= bit;
+  // The last one is combined from where it has arrived.
+  if (!CompleteIfWhole(cell, node, payload.data()) && !payload.empty()) {
     std::memcpy(view_.NodePayload(cell, node), payload.data(), payload.size());
   }
-  to.nodes |= bit;
-  CompleteIfWhole(cell);
   return true;
 }
 

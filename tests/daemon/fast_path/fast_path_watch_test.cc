@@ -90,7 +90,8 @@ TEST_CASE("FastPathWatch: hands segment and connections to the members, who then
     for (std::uint32_t m = 0; m < kMembers; ++m) {
       REQUIRE(nodes.ranks[n][m].exchange->Look(cells[n][m]) == FastPathOutcome::kCompleted);
       float sum = 0;
-      nodes.ranks[n][m].exchange->Take(cells[n][m], DataType::kFloat32, &sum, 1, Scaling{});
+      const FastPathDestination destination{&sum, 1};
+      nodes.ranks[n][m].exchange->Take(cells[n][m], DataType::kFloat32, {&destination, 1}, Scaling{});
       CHECK(sum == kNodeCount * kMembers);
     }
     CHECK(nodes.watches[n]->completed() == 1);

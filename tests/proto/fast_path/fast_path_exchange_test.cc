@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <future>
@@ -65,6 +66,57 @@ TEST_CASE("Without elements it is a barrier") {
   REQUIRE(nodes.Member(1).Contribute(barrier, other) == FastPathOutcome::kPending);
   CHECK(Finish(nodes.Member(0), root) == FastPathOutcome::kCompleted);
   CHECK(Finish(nodes.Member(1), other) == FastPathOutcome::kCompleted);
+}
+
+TEST_CASE("Stretches follow each other, in whichever way a node brings them") {
+  const std::uint32_t members = GENERATE(1U, 2U);
+  const double prescale = GENERATE(1.0, 2.0);
+  FastPathNodes nodes(2, members);
+  const std::vector<float> first{1, 2, 3};
+  const std::vector<float> second{10};
+  const std::array<FastPathSource, 3> sources{
+      {{first.data(), first.size()}, {nullptr, 0}, {second.data(), second.size()}}};
+  FastPathContribution contribution;
+  contribution.key = kKey;
+  contribution.data_type = DataType::kFloat32;
+  contribution.prescale = prescale;
+  contribution.sources = sources;
+  std::uint32_t cells[2][2];
+  for (std::uint32_t n = 0; n < 2; ++n) {
+    for (std::uint32_t m = 0; m < members; ++m) {
+      REQUIRE(nodes.Member(n, m).Contribute(contribution, cells[n][m]) ==
+              FastPathOutcome::kPending);
+    }
+  }
+  const auto factor = static_cast<float>(prescale * members * 2);
+  for (std::uint32_t n = 0; n < 2; ++n) {
+    for (std::uint32_t m = 0; m < members; ++m) {
+      REQUIRE(Finish(nodes.Member(n, m), cells[n][m]) == FastPathOutcome::kCompleted);
+      // Cut differently from how they were brought, and scaled on the way out.
+      std::array<float, 1> head{};
+      std::array<float, 3> tail{};
+      const std::array<FastPathDestination, 2> destinations{
+          {{head.data(), head.size()}, {tail.data(), tail.size()}}};
+      nodes.Member(n, m).Take(cells[n][m], DataType::kFloat32, destinations, Scaling{1, 2});
+      CHECK(head == std::array<float, 1>{factor * 1 / 2});
+      CHECK(tail == std::array<float, 3>{factor * 2 / 2, factor * 3 / 2, factor * 10 / 2});
+    }
+  }
+}
+
+TEST_CASE("More stretches than there may be are given up") {
+  FastPathNodes nodes(2);
+  const float one = 1;
+  const std::vector<FastPathSource> sources(kFastPathMostStretches + 1, {&one, 1});
+  FastPathContribution contribution;
+  contribution.key = kKey;
+  contribution.data_type = DataType::kFloat32;
+  contribution.sources = sources;
+  std::uint32_t cell = 0;
+  CHECK(nodes.Member(0).Contribute(contribution, cell) == FastPathOutcome::kGivenUp);
+  CHECK(CellsInUse(nodes.View(0)) == 0);
+  contribution.sources = std::span(sources).first(kFastPathMostStretches);
+  CHECK(nodes.Member(0).Contribute(contribution, cell) == FastPathOutcome::kPending);
 }
 
 TEST_CASE("Local ranks are combined first, then nodes in their order") {

@@ -86,17 +86,21 @@ class FastPathNodes {
   std::vector<Node> nodes_;
 };
 
-// Float32 numbers under a key.
-inline FastPathContribution Floats(const FastPathKey& key, const std::vector<float>& values,
-                                   ReduceOp op = ReduceOp::kSum) {
-  FastPathContribution contribution;
-  contribution.key = key;
-  contribution.data_type = DataType::kFloat32;
-  contribution.op = op;
-  contribution.source = values.data();
-  contribution.element_count = values.size();
-  return contribution;
-}
+// Float32 numbers under a key, which they are given in one stretch.
+class Floats : public FastPathContribution {
+ public:
+  Floats(const FastPathKey& of, const std::vector<float>& values) {
+    key = of;
+    data_type = DataType::kFloat32;
+    stretch_ = {values.data(), values.size()};
+    sources = {&stretch_, 1};
+  }
+  Floats(const Floats&) = delete;
+  Floats& operator=(const Floats&) = delete;
+
+ private:
+  FastPathSource stretch_;
+};
 
 inline void DriveOnce(FastPathExchange& exchange,
                       std::chrono::milliseconds most = std::chrono::milliseconds(0)) {
@@ -122,7 +126,8 @@ inline FastPathOutcome Finish(FastPathExchange& exchange, std::uint32_t cell) {
 inline std::vector<float> ResultOf(FastPathExchange& exchange, std::uint32_t cell,
                                    std::size_t count) {
   std::vector<float> result(count, -1);
-  exchange.Take(cell, DataType::kFloat32, result.data(), count, {});
+  const FastPathDestination destination{result.data(), count};
+  exchange.Take(cell, DataType::kFloat32, {&destination, 1}, {});
   return result;
 }
 
