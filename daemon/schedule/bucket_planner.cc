@@ -15,6 +15,10 @@ using std::chrono::nanoseconds;
 // delays the step if the link disappoints, while one that ends early costs nothing.
 constexpr double kPlanningMargin = 1.1;
 
+// Buckets are joined only where that would delay the step no more on a link so many times slower: in busy nodes a bucket
+// takes up to twice as long as the link alone would, and joining gains little.
+constexpr double kJoiningMargin = 2;
+
 // A bucket is worth its fixed cost (messages, overhead) when it costs this many times as much.
 constexpr int kWorthwhile = 10;
 
@@ -146,11 +150,14 @@ bool IsSmall(const Range& range, const LinkModel& link) {
 }
 
 // Joins neighbours whose fixed cost is much of their cost, where that delays the end by less than all these operations
-// cost a processor, which the model does not see. The search has no reason to: it ends each prefix as early as it can,
-// needed or not.
+// cost a processor, which the model does not see, even if the link disappoints. The search has no reason to: it ends each
+// prefix as early as it can, needed or not.
 void JoinSmall(const std::vector<Piece>& pieces, const LinkModel& link, std::size_t max_bytes,
                std::vector<Range>& ranges) {
+  LinkModel slow = link;
+  slow.bytes_per_second /= kJoiningMargin;
   const nanoseconds latest_end = End(ranges, link) + link.operation_overhead;
+  const nanoseconds latest_slow_end = End(ranges, slow) + link.operation_overhead;
   for (std::size_t i = 0; i + 1 < ranges.size();) {
     const Range& left = ranges[i];
     const Range& right = ranges[i + 1];
@@ -161,7 +168,7 @@ void JoinSmall(const std::vector<Piece>& pieces, const LinkModel& link, std::siz
       std::vector<Range> fewer = ranges;
       fewer[i] = joined;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-      if (End(fewer, link) <= latest_end) {
+      if (End(fewer, link) <= latest_end && End(fewer, slow) <= latest_slow_end) {
         ranges = std::move(fewer);
         continue;
       }

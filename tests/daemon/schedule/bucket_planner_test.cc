@@ -114,6 +114,19 @@ TEST_CASE("CostModelPlanner: small buckets that delay nothing are joined") {
         tensors.back().ready + milliseconds(1) + std::chrono::microseconds(100));
 }
 
+TEST_CASE("CostModelPlanner: nothing is joined that a slow moment of the link would make late") {
+  // 2 MiB in 60 tensors, and 3 ms later the last one: joined they would end just before it, on the link as measured.
+  std::vector<PlanTensor> tensors = Evenly(60, 2 * kMiB / 60, milliseconds(1));
+  tensors.push_back({1024, tensors.back().ready + std::chrono::microseconds(3100), 0, false});
+  LinkModel half = EasyLink();
+  half.bytes_per_second /= 2;
+  const BucketPlan plan = CostModelPlanner(64 * kMiB).Plan(tensors, EasyLink());
+  CHECK(CoversAll(plan, tensors.size()));
+  CHECK(plan.size() < 20);
+  CHECK(PredictStepTime(tensors, plan, half) <= tensors.back().ready + milliseconds(1) +
+                                                    std::chrono::microseconds(100));
+}
+
 TEST_CASE("CostModelPlanner: what is as small as the last bucket waits for it") {
   // The first two could be over before the third comes, which then would go alone; but each is an operation.
   LinkModel link;
@@ -124,7 +137,7 @@ TEST_CASE("CostModelPlanner: what is as small as the last bucket waits for it") 
   SECTION("not if its bytes take longer than an operation costs") {
     for (PlanTensor& tensor : tensors) {
       tensor.bytes = 25'000;
-      tensor.ready *= 2;
+      tensor.ready *= 3;
     }
     CHECK(CostModelPlanner(64 * kMiB).Plan(tensors, link) == BucketPlan{{0, 1}, {2}});
   }
