@@ -23,10 +23,6 @@ using UcpConfig = std::unique_ptr<ucp_config_t, UcpConfigReleaser>;
 // Room for a whole message with UCX's own headers in one TCP segment.
 constexpr std::size_t kSegmentBytes = kMaxPayloadBytes + 1024;
 
-// What a connection may have under way: the kernel doubles it for its own use. Fills 10 Gbit/s up
-// to a round trip of half a millisecond.
-constexpr std::size_t kSocketSendBytes = 512 * 1024;
-
 std::vector<std::pair<const char*, std::string>> Settings(const TransportOptions& options) {
   std::vector<std::pair<const char*, std::string>> settings = {
       {"TLS", options.transports},
@@ -39,12 +35,6 @@ std::vector<std::pair<const char*, std::string>> Settings(const TransportOptions
     settings.emplace_back("RX_SEG_SIZE", absl::StrCat(kSegmentBytes));
     // Connecting to a host that is down must not stop this thread.
     settings.emplace_back("CONN_NB", "y");
-    // Left alone, the kernel lets megabytes wait in a socket: they leave the caches before they
-    // leave the machine, and all that is urgent queues behind them. A fast line with a long round
-    // trip needs more.
-    if (std::getenv("UCX_TCP_SNDBUF") == nullptr) {
-      settings.emplace_back("SNDBUF", absl::StrCat(kSocketSendBytes));
-    }
   }
   // Over TCP a rendezvous is a round trip that buys nothing; RDMA and shared memory choose
   // themselves.

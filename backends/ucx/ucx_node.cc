@@ -22,8 +22,10 @@ constexpr milliseconds kCloseWirePatience{1000};
 constexpr milliseconds kFlushPatience{250};
 // How long UCX may take to tear connections down: it waits for nobody, so this is never used up.
 constexpr milliseconds kClosePatience{1000};
-// What may wait in a socket while jobs share the line, with up to a segment of 64 KiB on top: less
-// than a chunk, and more than a line of 10 Gbit/s takes until this thread comes round again.
+// What may wait unsent in a socket, with up to a segment of 64 KiB on top. Alone: so much that the line goes on while this
+// thread is kept from its processor for a moment, and that urgent messages behind it wait for 2 ms at 1 Gbit/s. While jobs
+// share the line: less than a chunk, and more than a line of 10 Gbit/s takes until this thread comes round again.
+constexpr std::uint32_t kUnsentBytes = 256 * 1024;
 constexpr std::uint32_t kSharedUnsentBytes = 64 * 1024;
 
 // Drives `worker` until `done()` or the time is over.
@@ -219,10 +221,10 @@ void UcxNode::TuneSockets() noexcept {
                                   [](const auto& entry) { return entry.second->is_shared(); });
   const bool any_new = connections_ != connections_tuned_;
   if (any_new) SetCongestionControl(congestion_control_);
-  if (shared != sockets_limited_ || (shared && any_new)) {
-    LimitUnsentBytes(shared ? kSharedUnsentBytes : 0);
+  if (shared != sockets_shared_ || any_new) {
+    LimitUnsentBytes(shared ? kSharedUnsentBytes : kUnsentBytes);
   }
-  sockets_limited_ = shared;
+  sockets_shared_ = shared;
   connections_tuned_ = connections_;
 }
 

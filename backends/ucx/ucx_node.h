@@ -97,7 +97,7 @@ class UcxNode final : public Transport {
   const std::function<void(const std::string&)> log_;
   std::uint64_t connections_ = 0;        // endpoints that were ever connected
   std::uint64_t connections_tuned_ = 0;  // how many when sockets were last looked at
-  bool sockets_limited_ = false;
+  bool sockets_shared_ = false;
   Clock::time_point next_look_;  // at the peers' streams
   OrphanMessages orphans_{held_pool_};
   absl::flat_hash_map<std::string, std::shared_ptr<UcxPeer>> peers_;  // by address

@@ -15,8 +15,8 @@ namespace ringd {
 // Thread safety: any thread.
 
 // Lets no more than about `bytes` wait unsent in each connection's socket (TCP_NOTSENT_LOWAT; the
-// kernel adds up to one segment of 64 KiB). 0: the system's default, which is no limit. What is on
-// its way and not acknowledged does not count, so a long line stays full.
+// kernel adds up to one segment of 64 KiB). What is on its way and not acknowledged does not count, so a long line stays
+// full.
 int LimitUnsentBytes(std::uint32_t bytes) noexcept;
 
 int SetCongestionControl(const CongestionControl& choice) noexcept;

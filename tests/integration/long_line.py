@@ -28,12 +28,13 @@ QUEUE_S = 0.05
 
 
 class LongLine:
-    """A pair of tap interfaces between which frames take `one_way_ms`, at `rate_mbit`.
+    """A pair of tap interfaces between which frames take `one_way_ms`, at `rate_mbit`. `send_bytes` is the most that the
+    kernel there gives a connection for sending, in its own count.
 
     Ownership: owns its namespaces and the program; close() ends both. What runs inside must have ended.
     """
 
-    def __init__(self, rate_mbit: int, one_way_ms: float) -> None:
+    def __init__(self, rate_mbit: int, one_way_ms: float, send_bytes: int) -> None:
         self._names = [f"ringd-long-{os.getpid()}-{end}" for end in range(2)]
         self._program: subprocess.Popen[bytes] | None = None
         taps: list[int] = []
@@ -46,6 +47,8 @@ class LongLine:
                 ip("link", "set", interface, "netns", name)
                 ip("-n", name, "link", "set", interface, "name", "eth0", "mtu", str(MTU), "up")
                 ip("-n", name, "addr", "add", f"{self.address(end)}/24", "dev", "eth0", "noprefixroute")
+                wmem = f"net.ipv4.tcp_wmem=4096 16384 {send_bytes}"
+                ip("netns", "exec", name, "sysctl", "-qw", wmem)
                 route = [f"{NETWORK}.0/24", "dev", "eth0", "src", self.address(end), "congctl", "cubic"]
                 ip("-n", name, "route", "add", *route)
             values = [*map(str, taps), str(rate_mbit * 125_000), str(one_way_ms / 1000)]

@@ -17,7 +17,8 @@ from tests.integration.long_line import LongLine
 from tests.integration.shaped_line import ShapedLine
 
 PROGRAM = (Path(__file__).parent / "programs" / "ring.py").read_text()
-# A connection may have some 700 kB under way: in a round trip of 60 ms, a quarter of this line.
+# So a connection may have some 700 kB under way: in a round trip of 60 ms, a quarter of this line.
+LONG_SEND_BYTES = 1 << 20
 LONG_MBIT = 400
 LONG_ONE_WAY_MS = 30
 SHORT_MBIT = 400
@@ -90,7 +91,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespa
 @needs_root
 @pytest.mark.timeout(400)
 def test_a_long_line_gets_more_connections_and_still_notices_the_loss_of_a_node(start: Start) -> None:
-    cluster = start(LongLine(LONG_MBIT, LONG_ONE_WAY_MS))
+    cluster = start(LongLine(LONG_MBIT, LONG_ONE_WAY_MS, LONG_SEND_BYTES))
     # On a busy machine a trial may see nothing but noise. What is learned outlives the job.
     for attempt in range(ATTEMPTS):
         job, notes = cluster.start(mib=32, count=12)
