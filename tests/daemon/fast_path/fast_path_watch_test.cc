@@ -91,7 +91,8 @@ TEST_CASE("FastPathWatch: hands segment and connections to the members, who then
       REQUIRE(nodes.ranks[n][m].exchange->Look(cells[n][m]) == FastPathOutcome::kCompleted);
       float sum = 0;
       const FastPathDestination destination{&sum, 1};
-      nodes.ranks[n][m].exchange->Take(cells[n][m], DataType::kFloat32, {&destination, 1}, Scaling{});
+      nodes.ranks[n][m].exchange->Take(cells[n][m], DataType::kFloat32, {&destination, 1},
+                                       Scaling{});
       CHECK(sum == kNodeCount * kMembers);
     }
     CHECK(nodes.watches[n]->completed() == 1);

@@ -123,8 +123,8 @@ TEST_CASE("CostModelPlanner: nothing is joined that a slow moment of the link wo
   const BucketPlan plan = CostModelPlanner(64 * kMiB).Plan(tensors, EasyLink());
   CHECK(CoversAll(plan, tensors.size()));
   CHECK(plan.size() < 20);
-  CHECK(PredictStepTime(tensors, plan, half) <= tensors.back().ready + milliseconds(1) +
-                                                    std::chrono::microseconds(100));
+  CHECK(PredictStepTime(tensors, plan, half) <=
+        tensors.back().ready + milliseconds(1) + std::chrono::microseconds(100));
 }
 
 TEST_CASE("CostModelPlanner: what is as small as the last bucket waits for it") {
