@@ -15,6 +15,7 @@ inline constexpr std::size_t kPrefetchedOperations = 8;
 // Asks for the object's cache lines, to be written to. Null is nothing.
 template <typename T>
 void Prefetch(const T* object) noexcept {
+  if (object == nullptr) return;
   const auto* const begin = reinterpret_cast<const std::byte*>(object);
   for (std::size_t i = 0; i < sizeof(T); i += kCacheLineBytes) __builtin_prefetch(begin + i, 1);
 }
