@@ -13,8 +13,7 @@ namespace {
 using testing::DriveOnce;
 using testing::FastPathNodes;
 using testing::Floats;
-
-constexpr FastPathKey kKey{7, 0};
+using testing::kKey;
 
 TEST_CASE("Nonsense from a node ends the fast path, for the others with the root's word") {
   FastPathNodes nodes(3);

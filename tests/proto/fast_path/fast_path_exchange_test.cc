@@ -4,7 +4,6 @@
 
 #include <array>
 #include <catch2/catch.hpp>
-#include <cstring>
 #include <future>
 #include <string_view>
 #include <thread>
@@ -15,21 +14,13 @@
 namespace ringd {
 namespace {
 
+using testing::CellsInUse;
 using testing::DriveOnce;
 using testing::FastPathNodes;
 using testing::Finish;
 using testing::Floats;
+using testing::kKey;
 using testing::ResultOf;
-
-constexpr FastPathKey kKey{7, 0};
-
-std::size_t CellsInUse(const FastPathView& view) {
-  std::size_t count = 0;
-  for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
-    count += view.Cell(i).state.load() != FastPathCellState::kFree ? 1U : 0U;
-  }
-  return count;
-}
 
 TEST_CASE("Signatures are those of FNV-1a") {
   const auto signature = [](std::string_view text) { return FastPathSignature(text); };
@@ -104,21 +95,6 @@ TEST_CASE("Stretches follow each other, in whichever way a node brings them") {
   }
 }
 
-TEST_CASE("More stretches than there may be are given up") {
-  FastPathNodes nodes(2);
-  const float one = 1;
-  const std::vector<FastPathSource> sources(kFastPathMostStretches + 1, {&one, 1});
-  FastPathContribution contribution;
-  contribution.key = kKey;
-  contribution.data_type = DataType::kFloat32;
-  contribution.sources = sources;
-  std::uint32_t cell = 0;
-  CHECK(nodes.Member(0).Contribute(contribution, cell) == FastPathOutcome::kGivenUp);
-  CHECK(CellsInUse(nodes.View(0)) == 0);
-  contribution.sources = std::span(sources).first(kFastPathMostStretches);
-  CHECK(nodes.Member(0).Contribute(contribution, cell) == FastPathOutcome::kPending);
-}
-
 TEST_CASE("Local ranks are combined first, then nodes in their order") {
   // 1 + 2^-24 is 1 in float32, 2^-24 + 2^-24 is not lost: the order shows in the bits.
   constexpr float kTiny = 0x1p-24F;
@@ -165,96 +141,6 @@ TEST_CASE("Eight ranks on four nodes add, again and again") {
   for (std::uint32_t n = 0; n < kNodes; ++n) CHECK(CellsInUse(nodes.View(n)) == 0);
 }
 
-TEST_CASE("The root gives up what a node does not bring, and the node hears of it") {
-  FastPathNodes nodes(3);
-  std::uint32_t root = 0;
-  std::uint32_t first = 0;
-  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == FastPathOutcome::kPending);
-  REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), first) == FastPathOutcome::kPending);
-  CHECK(Finish(nodes.Member(0), root) == FastPathOutcome::kGivenUp);
-  CHECK(Finish(nodes.Member(1), first) == FastPathOutcome::kGivenUp);
-  nodes.Member(0).Depart(root);
-  nodes.Member(1).Depart(first);
-
-  // The late one has the word waiting, and must not bring its part.
-  std::uint32_t late = 0;
-  DriveOnce(nodes.Member(2));
-  CHECK(nodes.Member(2).Contribute(Floats(kKey, {1}), late) == FastPathOutcome::kGivenUp);
-  for (std::uint32_t n = 0; n < 3; ++n) CHECK(CellsInUse(nodes.View(n)) == 0);
-}
-
-TEST_CASE("A part that crosses the root's word is not added to anything") {
-  FastPathNodes nodes(3);
-  std::uint32_t root = 0;
-  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == FastPathOutcome::kPending);
-  CHECK(Finish(nodes.Member(0), root) == FastPathOutcome::kGivenUp);
-  std::uint32_t other = 0;
-  REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), other) == FastPathOutcome::kPending);
-  DriveOnce(nodes.Member(0));
-  CHECK(nodes.Member(0).Look(root) == FastPathOutcome::kGivenUp);
-  CHECK(Finish(nodes.Member(1), other) == FastPathOutcome::kGivenUp);
-}
-
-TEST_CASE("Of a pair each gives up what it has not sent, and answers the other's input with that") {
-  FastPathNodes nodes(2, 2);
-  const std::uint32_t node = GENERATE(0U, 1U);
-  const std::uint32_t other = 1 - node;
-  std::uint32_t alone = 0;
-  std::uint32_t cells[2] = {};
-  REQUIRE(nodes.Member(node, 0).Contribute(Floats(kKey, {1}), alone) == FastPathOutcome::kPending);
-  const auto other_sends = [&] {
-    for (std::uint32_t m = 0; m < 2; ++m) {
-      REQUIRE(nodes.Member(other, m).Contribute(Floats(kKey, {1}), cells[m]) ==
-              FastPathOutcome::kPending);
-    }
-  };
-  SECTION("which comes before") {
-    other_sends();
-    DriveOnce(nodes.Member(node));
-    CHECK(nodes.Member(node).Look(alone) == FastPathOutcome::kPending);
-    CHECK(Finish(nodes.Member(node), alone) == FastPathOutcome::kGivenUp);
-    nodes.Member(node).Depart(alone);
-  }
-  SECTION("which comes after") {
-    CHECK(Finish(nodes.Member(node), alone) == FastPathOutcome::kGivenUp);
-    other_sends();
-    nodes.Member(node).Depart(alone);
-    DriveOnce(nodes.Member(node));
-  }
-  for (std::uint32_t m = 0; m < 2; ++m) {
-    CHECK(Finish(nodes.Member(other, m), cells[m]) == FastPathOutcome::kGivenUp);
-    nodes.Member(other, m).Depart(cells[m]);
-  }
-  std::uint32_t late = 0;
-  CHECK(nodes.Member(node, 1).Contribute(Floats(kKey, {1}), late) == FastPathOutcome::kGivenUp);
-}
-
-TEST_CASE("Of a pair an input that finds no room is answered, and its key given up for good") {
-  FastPathNodes nodes(2);
-  std::uint32_t cell = 0;
-  // All cells of node 1 are in operations to which node 0 does not come.
-  for (std::uint64_t i = 0; i < kFastPathCells; ++i) {
-    REQUIRE(nodes.Member(1).Contribute(Floats({100, i}, {1}), cell) == FastPathOutcome::kPending);
-  }
-  std::uint32_t own = 0;
-  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), own) == FastPathOutcome::kPending);
-  DriveOnce(nodes.Member(1));
-  CHECK(Finish(nodes.Member(0), own) == FastPathOutcome::kGivenUp);
-  // Room again: the other's rank comes late, and must not wait for ever.
-  DriveOnce(nodes.Ringd(0));
-  std::this_thread::sleep_for(FastPathExchange::kPatience + std::chrono::milliseconds(10));
-  DriveOnce(nodes.Ringd(0));
-  for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
-    CHECK(Finish(nodes.Member(1), i) == FastPathOutcome::kGivenUp);
-    nodes.Member(1).Depart(i);
-  }
-  std::uint32_t late = 0;
-  if (nodes.Member(1).Contribute(Floats(kKey, {1}), late) == FastPathOutcome::kPending) {
-    DriveOnce(nodes.Ringd(0));
-    CHECK(Finish(nodes.Member(1), late) == FastPathOutcome::kGivenUp);
-  }
-}
-
 TEST_CASE("Of a pair the driver is woken by what another rank of its node completes") {
   FastPathNodes nodes(2, 2);
   const std::uint32_t node = GENERATE(0U, 1U);
@@ -273,74 +159,6 @@ TEST_CASE("Of a pair the driver is woken by what another rank of its node comple
   sleeper.join();
   CHECK(nodes.Member(node, 0).Look(first) == FastPathOutcome::kCompleted);
   CHECK(Finish(nodes.Member(1 - node, 0), cells[0]) == FastPathOutcome::kCompleted);
-}
-
-TEST_CASE("A node gives up by itself what a local rank does not bring") {
-  FastPathNodes nodes(3, 2);
-  std::uint32_t first = 0;
-  REQUIRE(nodes.Member(1, 0).Contribute(Floats(kKey, {1}), first) == FastPathOutcome::kPending);
-  CHECK(Finish(nodes.Member(1, 0), first) == FastPathOutcome::kGivenUp);
-  nodes.Member(1, 0).Depart(first);
-  std::uint32_t late = 0;
-  CHECK(nodes.Member(1, 1).Contribute(Floats(kKey, {1}), late) == FastPathOutcome::kGivenUp);
-  CHECK(CellsInUse(nodes.View(1)) == 0);
-  // Nothing has been sent.
-  DriveOnce(nodes.Member(0, 0));
-  CHECK(CellsInUse(nodes.View(0)) == 0);
-}
-
-TEST_CASE("ringd gives up what none of the root's ranks comes to") {
-  FastPathNodes nodes(2);
-  std::uint32_t other = 0;
-  REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), other) == FastPathOutcome::kPending);
-  DriveOnce(nodes.Ringd(0));
-  CHECK(CellsInUse(nodes.View(0)) == 1);
-  std::this_thread::sleep_for(FastPathExchange::kPatience + std::chrono::milliseconds(10));
-  DriveOnce(nodes.Ringd(0));
-  CHECK(Finish(nodes.Member(1), other) == FastPathOutcome::kGivenUp);
-  std::uint32_t root = 0;
-  CHECK(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == FastPathOutcome::kGivenUp);
-  CHECK(CellsInUse(nodes.View(0)) == 0);
-}
-
-TEST_CASE("Other lengths under one key are given up") {
-  FastPathNodes nodes(2);
-  std::uint32_t root = 0;
-  std::uint32_t other = 0;
-  REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1, 2}), other) == FastPathOutcome::kPending);
-  SECTION("the root's rank comes first") {
-    REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == FastPathOutcome::kPending);
-    CHECK(Finish(nodes.Member(0), root) == FastPathOutcome::kGivenUp);
-  }
-  SECTION("the root's rank comes second") {
-    DriveOnce(nodes.Member(0));
-    CHECK(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == FastPathOutcome::kGivenUp);
-  }
-  CHECK(Finish(nodes.Member(1), other) == FastPathOutcome::kGivenUp);
-}
-
-TEST_CASE("What is larger than the limit goes the other way") {
-  FastPathNodes nodes(2, 1, 4);
-  std::uint32_t cell = 0;
-  CHECK(nodes.Member(1).Contribute(Floats(kKey, {1, 2}), cell) == FastPathOutcome::kGivenUp);
-  CHECK(CellsInUse(nodes.View(1)) == 0);
-}
-
-TEST_CASE(
-    "More operations than there are cells go the other way, at the root of what it has no room "
-    "for") {
-  FastPathNodes nodes(2, 2);
-  std::uint32_t cell = 0;
-  for (std::uint64_t i = 0; i < kFastPathCells; ++i) {
-    REQUIRE(nodes.Member(0, 0).Contribute(Floats({1, i}, {1}), cell) == FastPathOutcome::kPending);
-  }
-  CHECK(nodes.Member(0, 0).Contribute(Floats({2, 0}, {1}), cell) == FastPathOutcome::kGivenUp);
-  std::uint32_t other = 0;
-  static_cast<void>(nodes.Member(1, 0).Contribute(Floats({2, 0}, {1}), other));
-  REQUIRE(nodes.Member(1, 1).Contribute(Floats({2, 0}, {1}), other) == FastPathOutcome::kPending);
-  DriveOnce(nodes.Member(0, 0));
-  DriveOnce(nodes.Member(1, 0), FastPathExchange::kTurn);
-  CHECK(nodes.Member(1, 0).Look(other) == FastPathOutcome::kGivenUp);
 }
 
 TEST_CASE("The driver is woken by what another rank of the root completes") {

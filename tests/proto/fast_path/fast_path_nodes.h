@@ -86,6 +86,17 @@ class FastPathNodes {
   std::vector<Node> nodes_;
 };
 
+// Of the operation that a test is about.
+inline constexpr FastPathKey kKey{7, 0};
+
+inline std::size_t CellsInUse(const FastPathView& view) {
+  std::size_t count = 0;
+  for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
+    count += view.Cell(i).state.load() != FastPathCellState::kFree ? 1U : 0U;
+  }
+  return count;
+}
+
 // Float32 numbers under a key, which they are given in one stretch.
 class Floats : public FastPathContribution {
  public:
