@@ -1,4 +1,7 @@
 // The two float8 formats: calculated with as float32, rounded once at the end.
+//
+// What float8_e4m3-inl.h can't do, and all of e5m2, goes by way of float16, whose upper byte e5m2
+// is.
 #include "proto/reduce/float8.h"
 #include "proto/reduce/pass.h"
 #include "proto/reduce/targets.h"
@@ -8,6 +11,7 @@
 #include "hwy/foreach_target.h"
 //
 #include "hwy/highway.h"
+#include "proto/reduce/float8_e4m3-inl.h"
 #include "proto/reduce/float_operators-inl.h"
 #include "proto/reduce/pass-inl.h"
 
@@ -16,18 +20,9 @@ namespace ringd::reduce_internal::HWY_NAMESPACE {
 
 namespace hn = ::hwy::HWY_NAMESPACE;
 
-// The accumulators hold the elements' values divided by this: a float8 shifted into a float16's
-// place keeps its fraction, but its exponent is read with float16's bias. Sums and comparisons
-// don't mind.
-template <class Format>
-inline constexpr float kAccumulatorUnit = static_cast<float>(1 << (15 - Format::kExponentBias));
-
-// Products do: they are calculated with the values themselves.
-enum class Accumulate { kDivided, kPlain };
-
 #if HWY_TARGET != HWY_AVX2 && HWY_TARGET != HWY_AVX3
 
-template <class Format, Accumulate>
+template <class Format>
 class Float8Codec {
  public:
   using Element = std::uint8_t;
@@ -62,12 +57,14 @@ class Float8Codec {
   float factor_;
 };
 
+using UnscaledE4M3Codec = Float8Codec<Float8E4M3>;
+
 #else
 
 // A block is one vector of bytes, taken apart into even and odd bytes, so that only the steps
 // between 16 and 32 bits move anything between lanes. The processor converts between float16 and
 // float32 (F16C).
-template <class Format, Accumulate kAccumulate>
+template <class Format>
 class Float8Codec {
  public:
   using Element = std::uint8_t;
@@ -86,29 +83,18 @@ class Float8Codec {
     const Quad<Tag> q = {
         Widen(hn::LowerHalf(HalfWordTag(), even)), Widen(hn::UpperHalf(HalfWordTag(), even)),
         Widen(hn::LowerHalf(HalfWordTag(), odd)), Widen(hn::UpperHalf(HalfWordTag(), odd))};
-    return kChangesUnit ? Multiply(Tag(), q, kAccumulatorUnit<Format>) : q;
+    return kIsE5M2 ? q : Multiply(Tag(), q, kUnit);
   }
 
   template <bool kPast>
   HWY_INLINE void Store(const Quad<Tag>& plain, Element* to) const {
-    const Quad<Tag> q =
-        kChangesUnit ? Multiply(Tag(), plain, 1.0f / kAccumulatorUnit<Format>) : plain;
+    const Quad<Tag> q = kIsE5M2 ? plain : Multiply(Tag(), plain, 1.0f / kUnit);
     const Words even = FromFloat16(Narrow(q.v0, q.v1));
     const Words odd = FromFloat16(Narrow(q.v2, q.v3));
     StoreVector<kPast>(ByteTag(), hn::BitCast(ByteTag(), hn::Or(hn::ShiftRight<8>(even), odd)), to);
   }
 
-  HWY_INLINE Quad<Tag> Scale(const Quad<Tag>& q) const {
-    const Tag d;
-    if constexpr (kAccumulate == Accumulate::kDivided && !kIsE5M2) {
-      // Of the values themselves, so that a factor overflows float32 where it does for every other
-      // type.
-      const Quad<Tag> scaled = Multiply(d, Multiply(d, q, kAccumulatorUnit<Format>), factor_);
-      return Multiply(d, scaled, 1.0f / kAccumulatorUnit<Format>);
-    } else {
-      return Multiply(d, q, factor_);
-    }
-  }
+  HWY_INLINE Quad<Tag> Scale(const Quad<Tag>& q) const { return Multiply(Tag(), q, factor_); }
 
  private:
   using ByteTag = hn::Repartition<std::uint8_t, Tag>;
@@ -117,7 +103,9 @@ class Float8Codec {
   using Words = hn::Vec<WordTag>;
 
   static constexpr bool kIsE5M2 = Format::kMantissaBits == 2;
-  static constexpr bool kChangesUnit = kAccumulate == Accumulate::kPlain && !kIsE5M2;
+  // A float8 shifted into a float16's place keeps its fraction, but its exponent is read with
+  // float16's bias: as the value divided by this.
+  static constexpr float kUnit = static_cast<float>(1 << (15 - Format::kExponentBias));
   // How far below a float16's exponent the float8's lies once its sign is in place.
   static constexpr int kShift = kIsE5M2 ? 0 : 1;
 
@@ -188,24 +176,18 @@ class Float8Codec {
   float factor_;
 };
 
+using UnscaledE4M3Codec = ShiftingE4M3Codec;
+
 #endif
 
-template <class Format>
-HWY_INLINE void RunFormat(const Pass& pass) {
-  if (pass.op == ReduceOp::kProduct) {
-    const Float8Codec<Format, Accumulate::kPlain> codec(pass.scaling);
-    PassRunner<Float8Codec<Format, Accumulate::kPlain>, FloatOps::Product>(pass, codec).Run();
-  } else {
-    RunWith<FloatOps>(pass, Float8Codec<Format, Accumulate::kDivided>(pass.scaling));
-  }
-}
-
 void Float8Pass(const Pass& pass) {
-  if (pass.type == DataType::kFloat8E4M3) {
-    RunFormat<Float8E4M3>(pass);
-  } else {
-    RunFormat<Float8E5M2>(pass);
+  if (pass.type == DataType::kFloat8E5M2) {
+    return RunWith<FloatOps>(pass, Float8Codec<Float8E5M2>(pass.scaling));
   }
+  if (pass.op != ReduceOp::kProduct && pass.scaling.IsIdentity()) {
+    return RunWith<FloatOps>(pass, UnscaledE4M3Codec(pass.scaling));
+  }
+  RunWith<FloatOps>(pass, Float8Codec<Float8E4M3>(pass.scaling));
 }
 
 }  // namespace ringd::reduce_internal::HWY_NAMESPACE

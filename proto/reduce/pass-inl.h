@@ -4,10 +4,11 @@
 // elements become vectors to calculate with and back; it has
 //   using Element, using Tag (of the vectors calculated with)
 //   static size_t BlockElements()
-//   Quad<Tag> Load(const Element*)                    a block, any alignment
-//   template <bool kPast> void Store(Quad<Tag>, Element*)   kPast: aligned, past the caches
-//   Quad<Tag> Scale(Quad<Tag>)
-// Four vectors in flight hide the latency of the narrow types' conversions.
+//   Accumulator Load(const Element*)                  a block, any alignment
+//   template <bool kPast> void Store(Accumulator, Element*)   kPast: aligned, past the caches
+//   Accumulator Scale(Accumulator)
+// where an Accumulator is a Quad<Tag>, or whatever CombineBlocks is overloaded for. Four vectors in
+// flight hide the latency of the narrow types' conversions.
 #if defined(RINGD_PROTO_REDUCE_PASS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RINGD_PROTO_REDUCE_PASS_INL_H_
 #undef RINGD_PROTO_REDUCE_PASS_INL_H_
@@ -32,6 +33,12 @@ template <class D>
 struct Quad {
   hn::Vec<D> v0, v1, v2, v3;
 };
+
+template <class Op, class D>
+HWY_INLINE Quad<D> CombineBlocks(D d, const Quad<D>& a, const Quad<D>& b) {
+  const Op op;
+  return {op(d, a.v0, b.v0), op(d, a.v1, b.v1), op(d, a.v2, b.v2), op(d, a.v3, b.v3)};
+}
 
 // Loads and stores a vector at any address (past the caches: an aligned one).
 template <class D>
@@ -110,12 +117,6 @@ class PassRunner {
     return bytes % sizeof(T) == 0 && *head <= pass_.count && *head <= Codec::BlockElements();
   }
 
-  HWY_INLINE static Quad<D> Combine(const Quad<D>& a, const Quad<D>& b) {
-    const D d;
-    const Op op;
-    return {op(d, a.v0, b.v0), op(d, a.v1, b.v1), op(d, a.v2, b.v2), op(d, a.v3, b.v3)};
-  }
-
   // Asks for what Blocks() reads soon after element `i`. May look beyond the ends: a prefetch never
   // faults.
   HWY_INLINE static void PrefetchAfter(const Pass& pass, std::size_t i, std::size_t distance) {
@@ -136,9 +137,9 @@ class PassRunner {
     const std::size_t prefetch_distance =
         std::max(kPrefetchedBytes / pass.source_count, 4 * kCacheLine);
     for (; pass.count - i >= block; i += block) {
-      Quad<D> result = codec.Load(Source(pass, 0) + i);
+      auto result = codec.Load(Source(pass, 0) + i);
       for (std::size_t s = 1; s < pass.source_count; ++s) {
-        result = Combine(result, codec.Load(Source(pass, s) + i));
+        result = CombineBlocks<Op>(D(), result, codec.Load(Source(pass, s) + i));
       }
       if (pass.prefetch) PrefetchAfter(pass, i, prefetch_distance);
       if (scaled_) result = codec.Scale(result);
@@ -156,10 +157,10 @@ class PassRunner {
     alignas(64) T buffer[Codec::kMaxBlockElements];
     std::memset(buffer, 0, sizeof(buffer));
     std::memcpy(buffer, Source(pass_, 0) + i, n * sizeof(T));
-    Quad<D> result = codec_.Load(buffer);
+    auto result = codec_.Load(buffer);
     for (std::size_t s = 1; s < pass_.source_count; ++s) {
       std::memcpy(buffer, Source(pass_, s) + i, n * sizeof(T));
-      result = Combine(result, codec_.Load(buffer));
+      result = CombineBlocks<Op>(D(), result, codec_.Load(buffer));
     }
     if (scaled_) result = codec_.Scale(result);
     codec_.template Store<false>(result, buffer);
