@@ -27,6 +27,9 @@ constexpr milliseconds kClosePatience{1000};
 // share the line: less than a chunk, and more than a line of 10 Gbit/s takes until this thread comes round again.
 constexpr std::uint32_t kUnsentBytes = 256 * 1024;
 constexpr std::uint32_t kSharedUnsentBytes = 64 * 1024;
+// How far a neighbour may be ahead of this thread's reading. At 10 Gbit/s it sends that in 14 ms: by then this thread has come
+// round from what it sends itself, also on a busy processor. The kernel's own window gets there in seconds (README.md).
+constexpr std::uint32_t kReceiveWindowBytes = 16 * 1024 * 1024;
 
 // Drives `worker` until `done()` or the time is over.
 template <typename Done>
@@ -219,11 +222,10 @@ void UcxNode::LookAtStreams(Clock::time_point now) noexcept {
 void UcxNode::TuneSockets() noexcept {
   const bool shared = std::any_of(peers_.begin(), peers_.end(),
                                   [](const auto& entry) { return entry.second->is_shared(); });
-  const bool any_new = connections_ != connections_tuned_;
-  if (any_new) SetCongestionControl(congestion_control_);
-  if (shared != sockets_shared_ || any_new) {
-    LimitUnsentBytes(shared ? kSharedUnsentBytes : kUnsentBytes);
-  }
+  if (shared == sockets_shared_ && connections_ == connections_tuned_) return;
+  TuneConnections({.congestion_control = congestion_control_,
+                   .unsent_bytes = shared ? kSharedUnsentBytes : kUnsentBytes,
+                   .receive_window_bytes = kReceiveWindowBytes});
   sockets_shared_ = shared;
   connections_tuned_ = connections_;
 }

@@ -9,27 +9,28 @@
 namespace ringd {
 namespace {
 
-// For how many of the process's TCP connections `set` is true.
-template <typename Set>
-int CountConnections(Set set) {
-  int connections = 0;
-  for (const int fd : TcpConnections()) {
-    if (set(fd)) ++connections;
-  }
-  return connections;
+bool WakeAt(int fd, std::uint32_t bytes) noexcept {
+  return ::setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes)) == 0;
+}
+
+// To wake a reader only at so many bytes, the kernel must have room for them (tcp(7), SO_RCVLOWAT),
+// and keeps it when the reader wants each byte again. SO_RCVBUF would need the administrator's
+// leave, and end the kernel's own tuning.
+void OpenReceiveWindow(int fd, std::uint32_t bytes) noexcept {
+  if (WakeAt(fd, bytes)) WakeAt(fd, 1);
 }
 
 }  // namespace
 
-int LimitUnsentBytes(std::uint32_t bytes) noexcept {
-  return CountConnections([bytes](int fd) {
-    return ::setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes)) == 0;
-  });
-}
-
-int SetCongestionControl(const CongestionControl& choice) noexcept {
-  if (choice.name.empty()) return 0;
-  return CountConnections([&choice](int fd) { return ApplyCongestionControl(fd, choice); });
+void TuneConnections(const ConnectionSettings& settings) noexcept {
+  for (const int fd : TcpConnections()) {
+    if (!settings.congestion_control.name.empty()) {
+      ApplyCongestionControl(fd, settings.congestion_control);
+    }
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &settings.unsent_bytes,
+                 sizeof(settings.unsent_bytes));
+    if (settings.receive_window_bytes > 0) OpenReceiveWindow(fd, settings.receive_window_bytes);
+  }
 }
 
 }  // namespace ringd

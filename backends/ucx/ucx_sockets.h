@@ -8,18 +8,24 @@
 
 namespace ringd {
 
-// UCX 1.13 has no such settings and does not tell its sockets, so these go by the process's list of
-// descriptors and set something for all TCP connections; gRPC's few bytes don't notice. Both return
-// how many connections have it now.
+struct ConnectionSettings {
+  CongestionControl congestion_control{};
+  // No more than about so many wait unsent in the socket (TCP_NOTSENT_LOWAT; the kernel adds up to
+  // one segment of 64 KiB). What is on its way and not acknowledged does not count, so a long line
+  // stays full. 0: no limit.
+  std::uint32_t unsent_bytes = 0;
+  // The neighbour may send so much ahead of what has been read, from now on: the receive buffer is
+  // enlarged for it, up to half of what the host allows (the last of net.ipv4.tcp_rmem), and stays
+  // the kernel's to enlarge further. 0: as it is; it never shrinks.
+  std::uint32_t receive_window_bytes = 0;
+};
+
+// UCX 1.13 has no such settings and does not tell its sockets, so this goes by the process's list of
+// descriptors and sets up all TCP connections; gRPC's few bytes don't notice. What the kernel
+// refuses stays as it was.
 //
 // Thread safety: any thread.
-
-// Lets no more than about `bytes` wait unsent in each connection's socket (TCP_NOTSENT_LOWAT; the
-// kernel adds up to one segment of 64 KiB). What is on its way and not acknowledged does not count, so a long line stays
-// full.
-int LimitUnsentBytes(std::uint32_t bytes) noexcept;
-
-int SetCongestionControl(const CongestionControl& choice) noexcept;
+void TuneConnections(const ConnectionSettings& settings) noexcept;
 
 }  // namespace ringd
 

@@ -2,11 +2,14 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -44,16 +47,35 @@ void AddOnBothNodes(BackendWorld& world) {
   CHECK(buffers[0][0] == 2.0F);
 }
 
-// For how many of the process's connections there is a limit to what waits unsent.
-int LimitedConnections() {
-  int count = 0;
-  for (const int fd : TcpConnections()) {
-    std::uint32_t bytes = 0;
-    socklen_t length = sizeof(bytes);
-    REQUIRE(::getsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, &length) == 0);
-    if (bytes > 0 && bytes < (1 << 20)) ++count;
-  }
-  return count;
+// How many of the process's connections `has` is true for.
+template <typename Has>
+int ConnectionsThat(Has has) {
+  const std::vector<int> all = TcpConnections();
+  return static_cast<int>(std::count_if(all.begin(), all.end(), has));
+}
+
+std::uint32_t UnsentLimitOf(int fd) {
+  std::uint32_t bytes = 0;
+  socklen_t length = sizeof(bytes);
+  REQUIRE(::getsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, &length) == 0);
+  return bytes;
+}
+
+int ReceiveBufferOf(int fd) {
+  int bytes = 0;
+  socklen_t length = sizeof(bytes);
+  REQUIRE(::getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, &length) == 0);
+  return bytes;
+}
+
+// The largest receive buffer that the kernel gives by itself.
+int LargestReceiveBuffer() {
+  std::ifstream file("/proc/sys/net/ipv4/tcp_rmem");
+  int least = 0;
+  int usual = 0;
+  int most = 0;
+  REQUIRE(file >> least >> usual >> most);
+  return most;
 }
 
 TEST_CASE("congestion control: as the system has it") {
@@ -61,7 +83,7 @@ TEST_CASE("congestion control: as the system has it") {
   REQUIRE(choice.ok());
   const TcpPair pair;
   const std::string before = ControlOf(pair.one.get());
-  CHECK(SetCongestionControl(*choice) == 0);
+  TuneConnections({.congestion_control = *choice});
   CHECK(ControlOf(pair.one.get()) == before);
 }
 
@@ -70,7 +92,7 @@ TEST_CASE("congestion control: one that is named gets to all connections") {
   const auto choice = ChooseCongestionControl("reno");
   REQUIRE(choice.ok());
   const TcpPair pair;
-  CHECK(SetCongestionControl(*choice) >= 2);
+  TuneConnections({.congestion_control = *choice});
   CHECK(ControlOf(pair.one.get()) == "reno");
   CHECK(ControlOf(pair.other.get()) == "reno");
 }
@@ -91,7 +113,7 @@ TEST_CASE("congestion control: by itself it only replaces BBR") {
   REQUIRE(SetControl(pair.one.get(), "reno"));
   const bool has_bbr = SetControl(pair.other.get(), "bbr");
   if (!has_bbr) WARN("this kernel has no BBR to be replaced");
-  SetCongestionControl(*choice);
+  TuneConnections({.congestion_control = *choice});
   CHECK(ControlOf(pair.one.get()) == "reno");
   if (has_bbr) CHECK(ControlOf(pair.other.get()) == choice->name);
 }
@@ -99,17 +121,51 @@ TEST_CASE("congestion control: by itself it only replaces BBR") {
 TEST_CASE("congestion control: the connections to other nodes have it") {
   BackendWorld world(BackendKind::kUcx, 2, {}, {.congestion_control = "reno"});
   AddOnBothNodes(world);
-  // Setting what all connections have already changes nothing, and counts them.
-  const int connections = SetCongestionControl({"reno", true});
-  CHECK(connections >= 2);
-  CHECK(SetCongestionControl({"reno", false}) == connections);
+  CHECK(ConnectionsThat([](int fd) { return ControlOf(fd) == "reno"; }) >= 2);
 }
 
 TEST_CASE("unsent bytes: limited in the connections to other nodes, from the start") {
-  REQUIRE(LimitedConnections() == 0);
+  const auto is_limited = [](int fd) {
+    return UnsentLimitOf(fd) > 0 && UnsentLimitOf(fd) < 1 << 20;
+  };
+  REQUIRE(ConnectionsThat(is_limited) == 0);
   BackendWorld world(BackendKind::kUcx, 2);
   AddOnBothNodes(world);
-  CHECK(LimitedConnections() >= 2);
+  CHECK(ConnectionsThat(is_limited) >= 2);
+}
+
+TEST_CASE("receive window: opened as far as asked, what has come is still told at once") {
+  const TcpPair pair;
+  const int fd = pair.one.get();
+  constexpr int kWindow = 1 << 20;
+  REQUIRE(LargestReceiveBuffer() >= 4 * kWindow);
+  REQUIRE(ReceiveBufferOf(fd) < kWindow);
+  TuneConnections({.receive_window_bytes = kWindow});
+  CHECK(ReceiveBufferOf(fd) >= kWindow);
+  const char byte = 'x';
+  REQUIRE(::send(pair.other.get(), &byte, 1, 0) == 1);
+  pollfd readable{.fd = fd, .events = POLLIN, .revents = 0};
+  CHECK(::poll(&readable, 1, 1000) == 1);
+}
+
+TEST_CASE("receive window: no further than the host allows, and never smaller") {
+  const TcpPair pair;
+  const int fd = pair.one.get();
+  TuneConnections({.receive_window_bytes = 1u << 30});
+  const int opened = ReceiveBufferOf(fd);
+  CHECK(opened >= LargestReceiveBuffer() / 2);
+  CHECK(opened <= LargestReceiveBuffer() * 2);
+  TuneConnections({.receive_window_bytes = 4096});
+  CHECK(ReceiveBufferOf(fd) == opened);
+}
+
+TEST_CASE("receive window: open in the connections to other nodes, from the start") {
+  const int open = LargestReceiveBuffer() / 2;
+  const auto is_open = [open](int fd) { return ReceiveBufferOf(fd) >= open; };
+  REQUIRE(ConnectionsThat(is_open) == 0);
+  BackendWorld world(BackendKind::kUcx, 2);
+  AddOnBothNodes(world);
+  CHECK(ConnectionsThat(is_open) >= 2);
 }
 
 }  // namespace
