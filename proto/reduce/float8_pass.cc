@@ -2,6 +2,8 @@
 //
 // What float8_e4m3-inl.h can't do, and all of e5m2, goes by way of float16, whose upper byte e5m2
 // is.
+#include <cmath>
+
 #include "proto/reduce/float8.h"
 #include "proto/reduce/pass.h"
 #include "proto/reduce/targets.h"
@@ -20,9 +22,14 @@ namespace ringd::reduce_internal::HWY_NAMESPACE {
 
 namespace hn = ::hwy::HWY_NAMESPACE;
 
+// What is calculated with. A float8 shifted into a float16's place keeps its fraction, but its
+// exponent is read with float16's bias: as the value divided by kUnit. Sums, comparisons and factors
+// up to 1 don't mind; products do, and factors that may overflow.
+enum class Values { kDivided, kThemselves };
+
 #if HWY_TARGET != HWY_AVX2 && HWY_TARGET != HWY_AVX3
 
-template <class Format>
+template <class Format, Values>
 class Float8Codec {
  public:
   using Element = std::uint8_t;
@@ -57,14 +64,14 @@ class Float8Codec {
   float factor_;
 };
 
-using UnscaledE4M3Codec = Float8Codec<Float8E4M3>;
+using UnscaledE4M3Codec = Float8Codec<Float8E4M3, Values::kDivided>;
 
 #else
 
 // A block is one vector of bytes, taken apart into even and odd bytes, so that only the steps
 // between 16 and 32 bits move anything between lanes. The processor converts between float16 and
 // float32 (F16C).
-template <class Format>
+template <class Format, Values kValues>
 class Float8Codec {
  public:
   using Element = std::uint8_t;
@@ -83,12 +90,12 @@ class Float8Codec {
     const Quad<Tag> q = {
         Widen(hn::LowerHalf(HalfWordTag(), even)), Widen(hn::UpperHalf(HalfWordTag(), even)),
         Widen(hn::LowerHalf(HalfWordTag(), odd)), Widen(hn::UpperHalf(HalfWordTag(), odd))};
-    return kIsE5M2 ? q : Multiply(Tag(), q, kUnit);
+    return kMultiplies ? Multiply(Tag(), q, kUnit) : q;
   }
 
   template <bool kPast>
-  HWY_INLINE void Store(const Quad<Tag>& plain, Element* to) const {
-    const Quad<Tag> q = kIsE5M2 ? plain : Multiply(Tag(), plain, 1.0f / kUnit);
+  HWY_INLINE void Store(const Quad<Tag>& values, Element* to) const {
+    const Quad<Tag> q = kMultiplies ? Multiply(Tag(), values, 1.0f / kUnit) : values;
     const Words even = FromFloat16(Narrow(q.v0, q.v1));
     const Words odd = FromFloat16(Narrow(q.v2, q.v3));
     StoreVector<kPast>(ByteTag(), hn::BitCast(ByteTag(), hn::Or(hn::ShiftRight<8>(even), odd)), to);
@@ -103,9 +110,8 @@ class Float8Codec {
   using Words = hn::Vec<WordTag>;
 
   static constexpr bool kIsE5M2 = Format::kMantissaBits == 2;
-  // A float8 shifted into a float16's place keeps its fraction, but its exponent is read with
-  // float16's bias: as the value divided by this.
   static constexpr float kUnit = static_cast<float>(1 << (15 - Format::kExponentBias));
+  static constexpr bool kMultiplies = kValues == Values::kThemselves && !kIsE5M2;
   // How far below a float16's exponent the float8's lies once its sign is in place.
   static constexpr int kShift = kIsE5M2 ? 0 : 1;
 
@@ -180,14 +186,20 @@ using UnscaledE4M3Codec = ShiftingE4M3Codec;
 
 #endif
 
+void E4M3Pass(const Pass& pass) {
+  const bool may_overflow = !(std::abs(ScaleFactor<float>(pass.scaling)) <= 1);
+  if (pass.op == ReduceOp::kProduct || may_overflow) {
+    RunWith<FloatOps>(pass, Float8Codec<Float8E4M3, Values::kThemselves>(pass.scaling));
+  } else if (pass.scaling.IsIdentity()) {
+    RunWith<FloatOps>(pass, UnscaledE4M3Codec(pass.scaling));
+  } else {
+    RunWith<FloatOps>(pass, Float8Codec<Float8E4M3, Values::kDivided>(pass.scaling));
+  }
+}
+
 void Float8Pass(const Pass& pass) {
-  if (pass.type == DataType::kFloat8E5M2) {
-    return RunWith<FloatOps>(pass, Float8Codec<Float8E5M2>(pass.scaling));
-  }
-  if (pass.op != ReduceOp::kProduct && pass.scaling.IsIdentity()) {
-    return RunWith<FloatOps>(pass, UnscaledE4M3Codec(pass.scaling));
-  }
-  RunWith<FloatOps>(pass, Float8Codec<Float8E4M3>(pass.scaling));
+  if (pass.type == DataType::kFloat8E4M3) return E4M3Pass(pass);
+  RunWith<FloatOps>(pass, Float8Codec<Float8E5M2, Values::kThemselves>(pass.scaling));
 }
 
 }  // namespace ringd::reduce_internal::HWY_NAMESPACE
