@@ -13,9 +13,9 @@ bool WakeAt(int fd, std::uint32_t bytes) noexcept {
   return ::setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes)) == 0;
 }
 
-// To wake a reader only at so many bytes, the kernel must have room for them (tcp(7), SO_RCVLOWAT),
-// and keeps it when the reader wants each byte again. SO_RCVBUF would need the administrator's
-// leave, and end the kernel's own tuning.
+// To wake a reader only at so many bytes the kernel needs room for them, so it enlarges the buffer
+// (Linux since 4.18, tcp_set_rcvlowat), and keeps it when the reader wants each byte again.
+// SO_RCVBUF would need net.core.rmem_max to allow it, and would end the kernel's own tuning.
 void OpenReceiveWindow(int fd, std::uint32_t bytes) noexcept {
   if (WakeAt(fd, bytes)) WakeAt(fd, 1);
 }
