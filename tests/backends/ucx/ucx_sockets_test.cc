@@ -121,7 +121,9 @@ TEST_CASE("congestion control: by itself it only replaces BBR") {
 TEST_CASE("congestion control: the connections to other nodes have it") {
   BackendWorld world(BackendKind::kUcx, 2, {}, {.congestion_control = "reno"});
   AddOnBothNodes(world);
-  CHECK(ConnectionsThat([](int fd) { return ControlOf(fd) == "reno"; }) >= 2);
+  const int with_reno = ConnectionsThat([](int fd) { return ControlOf(fd) == "reno"; });
+  CHECK(with_reno >= 2);
+  CHECK(with_reno == ConnectionsThat([](int) { return true; }));
 }
 
 TEST_CASE("unsent bytes: limited in the connections to other nodes, from the start") {
