@@ -23,6 +23,7 @@
 #include "client/core/registrations.h"
 #include "client/core/ring_operations.h"
 #include "client/core/session_state.h"
+#include "client/core/staged_copies.h"
 #include "client/core/staging.h"
 #include "client/core/tail_operations.h"
 #include "client/ringd.h"
@@ -113,6 +114,7 @@ class Context {
   SessionState state_;
   Arena arena_;
   Registrations registrations_;
+  StagedCopies staged_copies_;
   Staging staging_;
   JobMemory job_memory_;
   RingOperations ring_operations_;

@@ -61,8 +61,8 @@ absl::Status Context::Enqueue(Registration& tensor, const void* source, void* de
                               WhenFull when_full, ringd_operation* operation) {
   Submission record{};
   OperationEnd end;
-  const DirectUse direct =
-      local_operations_ == nullptr ? DirectUse{} : local_operations_->DirectUseOf(tensor);
+  const DirectUse direct = local_operations_ == nullptr ? DirectUse{.in_pieces = true}
+                                                        : local_operations_->DirectUseOf(tensor);
   const bool is_inline = local_operations_ != nullptr && LocalOperations::IsInline(tensor);
   absl::Status status = is_inline
                             ? Staging::CheckPointers(tensor, source, destination)
@@ -75,6 +75,7 @@ absl::Status Context::Enqueue(Registration& tensor, const void* source, void* de
                   : operations().TrySubmit(record, end);
     if (result == SubmitResult::kOk) {
       *operation = record.sequence + 1;
+      if (end.staged_from != nullptr) ring_operations_.CopySource(end);
       return absl::OkStatus();
     }
     if (result == SubmitResult::kFull && when_full == WhenFull::kWait &&

@@ -67,8 +67,9 @@ class LocalOperations final : public OperationQueue {
   // How the tensor may be used if it lies in ordinary memory.
   DirectUse DirectUseOf(const Registration& registration) noexcept {
     if (registration.bytes < kDirectFromBytes) return {};
-    if (!direct_reads_.Allowed()) return {true, 0};
-    return {true, HomeChunks(self_, member_count_, ChunkCount(registration.bytes))};
+    if (!direct_reads_.Allowed()) return {.by_itself = true};
+    const std::uint32_t count = ChunkCount(registration.bytes);
+    return {.by_itself = true, .kept_chunks = HomeChunks(self_, member_count_, count)};
   }
 
   // As TrySubmit, without staging. `sequence` is the operation's number.

@@ -18,12 +18,15 @@ namespace ringd::client {
 struct Registration;
 
 inline constexpr std::uint64_t kNoStaging = ~std::uint64_t{0};
+inline constexpr std::uint32_t kNoProgress = ~std::uint32_t{0};
 
 // What may be done with a tensor of ordinary memory besides copying all of it.
 struct DirectUse {
   bool by_itself = false;  // this process can read the source and write the result where they are
   // Bits of chunks (local_chunks.h) that other ranks can read where they are, and are not likely to.
   std::uint32_t kept_chunks = 0;
+  // ringd works on it while it is copied (StagedCopies).
+  bool in_pieces = false;
 };
 
 // What is left to do when an operation has ended well, and to give back in any case.
@@ -37,8 +40,15 @@ struct OperationEnd {
   void* direct_destination = nullptr;
   bool split_source = false;         // some chunks of the source are only there
   std::uint32_t written_chunks = 0;  // bits of those whose result is there: they need no copying
+  // Of a tensor that is staged in pieces: the session's record of it (StagedCopies), to be given back.
+  std::uint32_t progress = kNoProgress;
+  const void* staged_from = nullptr;  // to be copied once it is submitted; null: nothing
+  void* staged_to = nullptr;
+  std::uint64_t fetched_pieces = 0;  // bits of those that need no copying out any more
 
-  bool IsNothing() const noexcept { return copy_from == nullptr && staging_offset == kNoStaging; }
+  bool IsNothing() const noexcept {
+    return copy_from == nullptr && staging_offset == kNoStaging && progress == kNoProgress;
+  }
 };
 
 // How an operation ended.

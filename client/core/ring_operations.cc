@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -19,15 +20,21 @@ constexpr std::chrono::milliseconds kLongestSleep{100};
 // Looks between two readings of the clock while spinning.
 constexpr int kLooksPerClock = 32;
 
+bool ComesInPieces(const OperationEnd& end) noexcept {
+  return end.progress != kNoProgress && end.copy_from != nullptr;
+}
+
 }  // namespace
 
 RingOperations::RingOperations(const SessionSegmentView& segment, std::uint32_t submission_capacity,
                                std::uint32_t completion_capacity, UniqueFd engine_wakeup,
-                               SessionState& state, std::chrono::nanoseconds spin_budget)
+                               SessionState& state, StagedCopies& copies,
+                               std::chrono::nanoseconds spin_budget)
     : segment_(segment),
       capacity_(submission_capacity),
       engine_wakeup_(std::move(engine_wakeup)),
       state_(state),
+      copies_(copies),
       spin_(spin_budget),
       submissions_(segment.submission_cursors, segment.submissions, submission_capacity),
       completions_(segment.completion_cursors, segment.completions, completion_capacity),
@@ -47,7 +54,9 @@ SubmitResult RingOperations::TrySubmit(Submission& record, const OperationEnd& e
     Slot& slot = SlotOf(sequence);
     if ((slot.word.load(std::memory_order_relaxed) & 3) != kFree) MakeRoomInSlot(slot);
     record.sequence = sequence;
-    record.flags = seen_end_.load(std::memory_order_relaxed) ? std::uint32_t{kFollowsWait} : 0;
+    const bool follows_wait = seen_end_.load(std::memory_order_relaxed);
+    record.flags &= ~std::uint32_t{kFollowsWait};
+    if (follows_wait) record.flags |= kFollowsWait;
     // First the slot, then the record: the completion may come before this thread goes on.
     slot.end = end;
     slot.word.store(Word(sequence, kInFlight), std::memory_order_release);
@@ -63,12 +72,17 @@ SubmitResult RingOperations::TrySubmit(Submission& record, const OperationEnd& e
         state_.Lose(absl::InternalError("ringd broke the rules of the submission ring"));
         return SubmitResult::kEnded;
     }
-    if (record.flags != 0) seen_end_.store(false, std::memory_order_relaxed);
+    if (follows_wait) seen_end_.store(false, std::memory_order_relaxed);
     next_sequence_.store(sequence + 1, std::memory_order_release);
     in_flight_.store(in_flight_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    if (ComesInPieces(end)) in_pieces_.fetch_add(1, std::memory_order_relaxed);
   }
   RingEngine();
   return SubmitResult::kOk;
+}
+
+void RingOperations::CopySource(const OperationEnd& end) {
+  copies_.CopyIn(end, [this] { RingEngine(); });
 }
 
 void RingOperations::RingEngine() noexcept {
@@ -89,6 +103,7 @@ void RingOperations::MakeRoomInSlot(Slot& slot) {
   straggler->word.store(word, std::memory_order_relaxed);
   straggler->end = slot.end;
   straggler->outcome = slot.outcome;
+  straggler->fetching = std::exchange(slot.fetching, false);
   stragglers_.emplace(word >> 2, std::move(straggler));
   slot.outcome = {};
 }
@@ -146,6 +161,7 @@ void RingOperations::Accept(const CompletionRecord& record) {
   slot->outcome.status = record.status;
   slot->outcome.text = record.status == 0 ? nullptr : TextOf(record);
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  if (ComesInPieces(slot->end)) in_pieces_.fetch_sub(1, std::memory_order_relaxed);
   slot->word.store(Word(record.sequence, kDone), std::memory_order_release);
 }
 
@@ -236,7 +252,32 @@ bool RingOperations::WaitForRoom(const OperationEnd& /*end*/) {
 }
 
 WaitResult RingOperations::Wait(std::uint64_t sequence, Clock::time_point deadline) {
-  return WaitFor([this, sequence] { return Look(sequence); }, deadline);
+  std::optional<OperationEnd> end = BeginFetch(sequence);
+  if (!end.has_value()) return WaitFor([this, sequence] { return Look(sequence); }, deadline);
+  const auto look = [&] {
+    copies_.CopyOut(*end);
+    return Look(sequence);
+  };
+  const WaitResult result = WaitFor(look, deadline);
+  EndFetch(sequence, *end);
+  return result;
+}
+
+std::optional<OperationEnd> RingOperations::BeginFetch(std::uint64_t sequence) {
+  if (in_pieces_.load(std::memory_order_relaxed) == 0) return std::nullopt;
+  MutexLock lock(mutex_);
+  Slot* slot = Find(sequence);
+  if (slot == nullptr || slot->fetching || !ComesInPieces(slot->end)) return std::nullopt;
+  slot->fetching = true;
+  return slot->end;
+}
+
+void RingOperations::EndFetch(std::uint64_t sequence, const OperationEnd& end) {
+  MutexLock lock(mutex_);
+  // It is there: nobody consumes what is being fetched.
+  Slot* slot = Find(sequence);
+  slot->end.fetched_pieces = end.fetched_pieces;
+  slot->fetching = false;
 }
 
 WaitResult RingOperations::Test(std::uint64_t sequence) {
@@ -249,18 +290,23 @@ WaitResult RingOperations::Test(std::uint64_t sequence) {
 }
 
 bool RingOperations::Consume(std::uint64_t sequence, OperationOutcome& outcome, OperationEnd& end) {
-  MutexLock lock(mutex_);
-  Slot* slot = Find(sequence);
-  if (slot == nullptr) return false;
-  if ((slot->word.load(std::memory_order_relaxed) & 3) == kInFlight) {
-    in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  for (;; std::this_thread::yield()) {
+    MutexLock lock(mutex_);
+    Slot* slot = Find(sequence);
+    if (slot == nullptr) return false;
+    // Another thread waits for it and copies a piece. It has ended for that one, too.
+    if (slot->fetching) continue;
+    if ((slot->word.load(std::memory_order_relaxed) & 3) == kInFlight) {
+      in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+      if (ComesInPieces(slot->end)) in_pieces_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    seen_end_.store(true, std::memory_order_relaxed);
+    outcome = std::move(slot->outcome);
+    end = slot->end;
+    slot->outcome = {};
+    Free(*slot, sequence);
+    return true;
   }
-  seen_end_.store(true, std::memory_order_relaxed);
-  outcome = std::move(slot->outcome);
-  end = slot->end;
-  slot->outcome = {};
-  Free(*slot, sequence);
-  return true;
 }
 
 std::size_t RingOperations::ConsumeSucceeded(std::span<const std::uint64_t> sequences,
@@ -274,7 +320,7 @@ std::size_t RingOperations::ConsumeSucceeded(std::span<const std::uint64_t> sequ
     }
     Slot* slot = Find(sequences[count]);
     if (slot == nullptr || (slot->word.load(std::memory_order_relaxed) & 3) != kDone ||
-        slot->outcome.status != 0) {
+        slot->outcome.status != 0 || slot->fetching) {
       break;
     }
     if (!slot->end.IsNothing()) ends.push_back(slot->end);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "client/core/operation_queue.h"
 #include "client/core/session_state.h"
 #include "client/core/spin_policy.h"
+#include "client/core/staged_copies.h"
 #include "proto/base/cache_line.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
@@ -25,7 +27,7 @@ namespace ringd::client {
 //
 // Thread safety: any thread may call anything. Submitting and draining hold one lock for well under a
 //   microsecond; nobody sleeps under it.
-// Ownership: borrows segment and session state, which must outlive it.
+// Ownership: borrows segment, session state and copies, which must outlive it.
 // Invariant: at most `submission_capacity` operations are in flight, so that neither ring can be full:
 //   ringd always has room for a completion.
 // Trust: a completion for an operation that isn't in flight ends the session. The library trusts ringd
@@ -34,12 +36,16 @@ class RingOperations final : public OperationQueue {
  public:
   RingOperations(const SessionSegmentView& segment, std::uint32_t submission_capacity,
                  std::uint32_t completion_capacity, UniqueFd engine_wakeup, SessionState& state,
-                 std::chrono::nanoseconds spin_budget);
+                 StagedCopies& copies, std::chrono::nanoseconds spin_budget);
 
   // Wakes ringd if that sleeps. May allocate only if an operation has been left unconsumed for a whole turn
   // of the ring.
   SubmitResult TrySubmit(Submission& record, const OperationEnd& end) override;
+  // Of a submission whose source is to be copied in pieces: copies it. By the thread that has submitted it, before
+  // anybody else hears of the operation.
+  void CopySource(const OperationEnd& end);
   [[nodiscard]] bool WaitForRoom(const OperationEnd& end) override;
+  // Copies out what is final meanwhile of a result that comes in pieces.
   WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) override;
   WaitResult Test(std::uint64_t sequence) override;
   [[nodiscard]] bool Consume(std::uint64_t sequence, OperationOutcome& outcome,
@@ -55,12 +61,17 @@ class RingOperations final : public OperationQueue {
     std::atomic<std::uint64_t> word{0};
     OperationEnd end;
     OperationOutcome outcome;
+    bool fetching = false;  // a waiter copies pieces of the result; `end` is its, under mutex_
   };
 
   Slot& SlotOf(std::uint64_t sequence) noexcept { return slots_[sequence & slot_mask_]; }
   // The slot or the entry among the stragglers; null if there is no such operation.
   Slot* Find(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Free(Slot& slot, std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes part in the operation's result for the calling thread; null: there is nothing to take part in, or
+  // another thread does.
+  std::optional<OperationEnd> BeginFetch(std::uint64_t sequence);
+  void EndFetch(std::uint64_t sequence, const OperationEnd& end);
   void MakeRoomInSlot(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RingEngine() noexcept;
 
@@ -80,6 +91,7 @@ class RingOperations final : public OperationQueue {
   const std::uint32_t capacity_;
   const UniqueFd engine_wakeup_;
   SessionState& state_;
+  StagedCopies& copies_;
   SpinPolicy spin_;
 
   Mutex mutex_;
@@ -94,6 +106,8 @@ class RingOperations final : public OperationQueue {
 
   // An operation has been seen to end since the last submission: see kFollowsWait.
   std::atomic<bool> seen_end_{false};
+  // How many operations in flight have a result that comes in pieces. Written under mutex_.
+  std::atomic<std::uint32_t> in_pieces_{0};
 
   const std::uint64_t slot_mask_;
   std::vector<Slot> slots_;

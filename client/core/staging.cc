@@ -27,12 +27,12 @@ bool OverlapInPart(const void* a, const void* b, std::uint64_t bytes) noexcept {
   return x != y && (x < y ? y - x : x - y) < bytes;
 }
 
-// All bytes but those of `skipped` chunks.
-void CopyChunks(void* to, const void* from, std::uint64_t bytes, std::uint32_t skipped) noexcept {
-  const std::uint64_t chunk_bytes = ChunkBytes(bytes);
-  const std::uint32_t count = ChunkCount(bytes);
+// All bytes but those of `skipped` chunks, of which there are up to 64.
+void CopyChunks(void* to, const void* from, std::uint64_t bytes, std::uint64_t chunk_bytes,
+                std::uint64_t skipped) noexcept {
+  const auto count = static_cast<std::uint32_t>((bytes + chunk_bytes - 1) / chunk_bytes);
   for (std::uint32_t chunk = 0; chunk < count;) {
-    const std::uint32_t rest = skipped >> chunk;
+    const std::uint64_t rest = skipped >> chunk;
     const auto done = static_cast<std::uint32_t>(std::countr_one(rest));
     const auto missing = static_cast<std::uint32_t>(std::countr_zero(rest));
     if (done == 0) {
@@ -47,8 +47,8 @@ void CopyChunks(void* to, const void* from, std::uint64_t bytes, std::uint32_t s
 
 }  // namespace
 
-Staging::Staging(Arena& arena, Registrations& registrations)
-    : arena_(arena), registrations_(registrations) {
+Staging::Staging(Arena& arena, Registrations& registrations, StagedCopies* copies)
+    : arena_(arena), registrations_(registrations), copies_(copies) {
   arena_.set_reclaim([this] { return FreeIdleBlocks(); });
 }
 
@@ -108,15 +108,28 @@ absl::Status Staging::Place(Registration& registration, const void* source, void
   }
   // Where ringd reads: the source, or the copy of it that stands where the result will.
   const void* read = written;
-  if (registration.sends && source_inside) {
-    read = source;
-  } else if (registration.sends) {
-    CopyChunks(written, source, bytes, end.split_source ? direct.kept_chunks : 0);
-  }
   if (written != destination && (registration.receives || destination != source)) {
     end.copy_from = registration.receives ? written : source;
     end.copy_to = destination;
   }
+  const bool result_comes = end.copy_from == written;
+  if (direct.in_pieces && copies_ != nullptr && bytes >= StagedCopies::kLeastBytes &&
+      (source_outside || result_comes)) {
+    end.progress = copies_->TakeRecord();
+  }
+  const bool in_pieces = end.progress != kNoProgress;
+  if (source_inside) {
+    read = source;
+  } else if (source_outside && in_pieces) {
+    end.staged_from = source;
+    end.staged_to = written;
+  } else if (source_outside) {
+    CopyChunks(written, source, bytes, ChunkBytes(bytes),
+               end.split_source ? direct.kept_chunks : 0);
+  }
+  record.flags = (end.staged_from != nullptr ? std::uint32_t{kSourceInPieces} : 0) |
+                 (in_pieces && result_comes ? std::uint32_t{kResultInPieces} : 0);
+  record.progress = in_pieces ? end.progress : 0;
   record.source_offset = arena_.OffsetOf(read);
   record.destination_offset = arena_.OffsetOf(written);
   return absl::OkStatus();
@@ -124,8 +137,14 @@ absl::Status Staging::Place(Registration& registration, const void* source, void
 
 void Staging::Finish(const OperationEnd& end, bool succeeded) {
   if (succeeded && end.copy_from != nullptr) {
-    CopyChunks(end.copy_to, end.copy_from, end.registration->bytes, end.written_chunks);
+    const std::uint64_t bytes = end.registration->bytes;
+    if (end.progress != kNoProgress) {
+      CopyChunks(end.copy_to, end.copy_from, bytes, StagingPieceBytes(bytes), end.fetched_pieces);
+    } else {
+      CopyChunks(end.copy_to, end.copy_from, bytes, ChunkBytes(bytes), end.written_chunks);
+    }
   }
+  if (end.progress != kNoProgress) copies_->GiveBackRecord(end.progress);
   if (end.staging_offset != kNoStaging) GiveBack(*end.registration, end.staging_offset);
 }
 

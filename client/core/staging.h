@@ -8,6 +8,7 @@
 #include "client/core/arena.h"
 #include "client/core/operation_queue.h"
 #include "client/core/registrations.h"
+#include "client/core/staged_copies.h"
 #include "proto/base/mutex.h"
 #include "proto/shm/submission.h"
 
@@ -18,10 +19,11 @@ namespace ringd::client {
 // consumed, so that in the steady state nothing is allocated and the pages stay warm.
 //
 // Thread safety: any thread may call anything.
-// Ownership: borrows arena and registrations.
+// Ownership: borrows arena, registrations and copies.
 class Staging {
  public:
-  Staging(Arena& arena, Registrations& registrations);
+  // `copies` may be null where nothing is copied in pieces.
+  Staging(Arena& arena, Registrations& registrations, StagedCopies* copies);
 
   // Completes and checks the caller's pointers: a broadcast's root may leave its destination out.
   //   kInvalidArgument: a pointer is null, or source and destination overlap in part.
@@ -29,7 +31,8 @@ class Staging {
                                     void*& destination);
 
   // Fills in `record`'s registration, offsets and count, and says in `end` what remains to be done;
-  // copies the source if it lies outside the arena and is not to be read there.
+  // copies the source if it lies outside the arena and is not to be read there, nor to be copied in pieces once it is
+  // submitted.
   //   kInvalidArgument: a pointer is null, the range leaves the arena, source and destination overlap.
   //   kResourceExhausted: no room for a staging block. On failure nothing is held.
   absl::Status Place(Registration& registration, const void* source, void* destination,
@@ -46,6 +49,7 @@ class Staging {
 
   Arena& arena_;
   Registrations& registrations_;
+  StagedCopies* const copies_;
   Mutex mutex_;  // guards every Registration::idle_staging
 };
 

@@ -60,6 +60,7 @@ void Engine::EndSession(SessionId id, const std::string& reason, bool for_cause)
 
 std::size_t Engine::PollSessions(Clock::time_point now) {
   std::size_t work = 0;
+  bool staged_news = false;
   std::vector<std::pair<SessionId, absl::Status>> violators;
   for (auto& [id, entry] : sessions_) {
     for (int i = 0; i < kSubmissionsPerTurn; ++i) {
@@ -79,7 +80,13 @@ std::size_t Engine::PollSessions(Clock::time_point now) {
       // Registrations come only after a join, so there is a job.
       entry.job->Submit(*entry.session, *submission, now);
     }
+    if (entry.session->TakeStagedNews()) {
+      staged_news = true;
+      ++work;
+    }
   }
+  // What was not ready may be: executions are asked in this turn, reducers ask.
+  if (staged_news) reducers_.Tell();
   for (const auto& [id, violation] : violators) {
     EndSession(id, absl::StrCat("broke the protocol: ", violation.message()), true);
     ++work;

@@ -15,12 +15,14 @@ constexpr std::size_t kCopyBehindFromBytes = std::size_t{4} << 20;
 }  // namespace
 
 Execution::Execution(OperationId id, TensorList tensors, std::shared_ptr<const BucketLayout> layout,
-                     BucketMemory memory, Clock::time_point now)
+                     BucketMemory memory, const std::vector<StagedBuffer>& staged,
+                     Clock::time_point now)
     : id_(id),
       tensors_(std::move(tensors)),
       layout_(std::move(layout)),
       memory_(std::move(memory)),
-      started_(now) {}
+      started_(now),
+      staged_(staged.empty() ? nullptr : std::make_unique<StagedTensors>(*layout_, staged)) {}
 
 Execution::~Execution() {
   WithdrawWork();
@@ -49,13 +51,14 @@ void Execution::PrepareWork(Reducers& reducers, const RingPlace& place) {
   // To the sums of the other blocks something is added: what is sent of the own block is rounded alike.
   const bool own_block_only = !BucketMemory::SumsExactly(layout_->data_type());
   reducers_ = &reducers;
-  sums_ =
-      std::make_shared<LocalSums>(memory_, buffer_.data(), bytes, place, own_block_only, reducers);
+  sums_ = std::make_shared<LocalSums>(memory_, staged_.get(), buffer_.data(), bytes, place,
+                                      own_block_only, reducers);
   if (bytes * memory_.member_count() < kCopyBehindFromBytes) return;
   const Chunking grid(bytes, place.node_count, place.chunk_bytes);
   max_copied_bytes_ = place.chunk_bytes;
-  copies_ = std::make_shared<ResultCopies>(
-      memory_, buffer_.data(), std::size_t{place.node_count} * grid.MaxChunkCount(), reducers);
+  copies_ = std::make_shared<ResultCopies>(memory_, staged_.get(), buffer_.data(),
+                                           std::size_t{place.node_count} * grid.MaxChunkCount(),
+                                           reducers);
 }
 
 void Execution::OfferWork() {
@@ -87,6 +90,7 @@ LocalSums::Answer Execution::TakeSum(std::size_t begin, std::size_t end) noexcep
 }
 
 const std::byte* Execution::Input(std::size_t begin, std::size_t end) noexcept {
+  if (!SourcesReady(begin, end)) return nullptr;
   if (const std::byte* source = memory_.Source(begin, end)) return source;
   switch (TakeSum(begin, end)) {
     case LocalSums::Answer::kNotReady:
@@ -101,6 +105,7 @@ const std::byte* Execution::Input(std::size_t begin, std::size_t end) noexcept {
 }
 
 bool Execution::AddInput(std::size_t begin, std::size_t end, const std::byte* partial) noexcept {
+  if (!SourcesReady(begin, end)) return false;
   switch (TakeSum(begin, end)) {
     case LocalSums::Answer::kNotReady:
       return false;
@@ -116,13 +121,16 @@ bool Execution::AddInput(std::size_t begin, std::size_t end, const std::byte* pa
 
 const std::byte* Execution::AddLastInput(std::size_t begin, std::size_t end,
                                          const std::byte* partial) noexcept {
+  if (!SourcesReady(begin, end)) return nullptr;
   const LocalSums::Answer answer = TakeSum(begin, end);
   if (answer == LocalSums::Answer::kNotReady) return nullptr;
   const bool summed = answer == LocalSums::Answer::kSummed;
   std::byte* const buffer = buffer_.data();
   if (!CopiesBehind(begin, end)) {
-    return summed ? memory_.AddLastToSum(buffer, begin, end, partial)
-                  : memory_.AddLast(buffer, begin, end, partial);
+    const std::byte* const result = summed ? memory_.AddLastToSum(buffer, begin, end, partial)
+                                           : memory_.AddLast(buffer, begin, end, partial);
+    NoteResults(begin, end);
+    return result;
   }
   if (summed) {
     memory_.AddLastToSumInBuffer(buffer, begin, end, partial);
@@ -135,13 +143,16 @@ const std::byte* Execution::AddLastInput(std::size_t begin, std::size_t end,
 
 void Execution::OnCombined(std::size_t begin, std::size_t end) noexcept {
   memory_.Finish(buffer_.data(), begin, end);
+  NoteResults(begin, end);
 }
 
 const std::byte* Execution::OnResult(std::size_t begin, std::size_t end, const std::byte* result,
                                      bool keep) noexcept {
   std::byte* const buffer = buffer_.data();
   if (!CopiesBehind(begin, end)) {
-    return memory_.Distribute(buffer, begin, end, result, keep);
+    const std::byte* const kept = memory_.Distribute(buffer, begin, end, result, keep);
+    NoteResults(begin, end);
+    return kept;
   }
   if (keep) {
     if (result != buffer + begin) std::memcpy(buffer + begin, result, end - begin);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "backends/collective_request.h"
 #include "daemon/execution/bucket.h"
@@ -13,6 +14,7 @@
 #include "daemon/execution/local_sums.h"
 #include "daemon/execution/reducers.h"
 #include "daemon/execution/result_copies.h"
+#include "daemon/execution/staged_tensors.h"
 #include "daemon/schedule/node_scheduler.h"
 #include "proto/base/clock.h"
 #include "proto/types/ids.h"
@@ -33,7 +35,7 @@ namespace ringd {
 class Execution final : public BufferStages {
  public:
   Execution(OperationId id, TensorList tensors, std::shared_ptr<const BucketLayout> layout,
-            BucketMemory memory, Clock::time_point now);
+            BucketMemory memory, const std::vector<StagedBuffer>& staged, Clock::time_point now);
   // Waits for reducers unless Quiet(): for the length of one piece's pass.
   ~Execution() override;
   Execution(const Execution&) = delete;
@@ -73,6 +75,14 @@ class Execution final : public BufferStages {
                             bool keep) noexcept override;
 
  private:
+  // False: some rank has not copied its part of the range yet. The engine hears when it has.
+  bool SourcesReady(std::size_t begin, std::size_t end) const noexcept {
+    return staged_ == nullptr || staged_->SourcesReady(begin, end);
+  }
+  // All ranks have the range's result.
+  void NoteResults(std::size_t begin, std::size_t end) noexcept {
+    if (staged_ != nullptr) staged_->NoteResults(begin, end, 0, memory_.member_count());
+  }
   LocalSums::Answer TakeSum(std::size_t begin, std::size_t end) noexcept;
   // The range's result may be left in one place, to be copied behind.
   bool CopiesBehind(std::size_t begin, std::size_t end) const noexcept;
@@ -83,6 +93,7 @@ class Execution final : public BufferStages {
   BucketMemory memory_;
   Clock::time_point started_;
   PooledBuffer buffer_;
+  const std::unique_ptr<StagedTensors> staged_;  // null: no tensor is staged in pieces
   Reducers* reducers_ = nullptr;
   std::shared_ptr<LocalSums> sums_;       // null: nobody sums ahead
   std::shared_ptr<ResultCopies> copies_;  // null: results are copied as they come

@@ -10,9 +10,11 @@ constexpr std::uint32_t kLead = 1;
 
 }  // namespace
 
-LocalSums::LocalSums(const BucketMemory& memory, std::byte* buffer, std::size_t bytes,
-                     const RingPlace& place, bool own_block_only, Reducers& reducers)
+LocalSums::LocalSums(const BucketMemory& memory, const StagedTensors* staged, std::byte* buffer,
+                     std::size_t bytes, const RingPlace& place, bool own_block_only,
+                     Reducers& reducers)
     : memory_(memory),
+      staged_(staged),
       buffer_(buffer),
       place_(place),
       reducers_(reducers),
@@ -112,18 +114,38 @@ bool LocalSums::Quiet() const noexcept {
 
 std::optional<std::size_t> LocalSums::Claim() noexcept {
   for (;;) {
-    const std::uint64_t position = next_position_.fetch_add(1, std::memory_order_relaxed);
+    std::uint64_t position = next_position_.load(std::memory_order_relaxed);
     if (position >= position_count_) return std::nullopt;
     const Cell cell = CellAt(position);
-    if (cell.chunk >= grid_.ChunkCount(cell.block)) continue;
-    if (cell.chunk < engine_below_[cell.block].load(std::memory_order_relaxed)) continue;
-    State free = State::kFree;
-    // Relaxed: what the engine wrote before it offered this work is visible to who was given it.
-    if (states_[IndexOf(cell)].compare_exchange_strong(free, State::kClaimed,
-                                                       std::memory_order_relaxed)) {
-      return IndexOf(cell);
+    bool claimed = false;
+    bool ready = true;
+    if (cell.chunk < grid_.ChunkCount(cell.block) &&
+        cell.chunk >= engine_below_[cell.block].load(std::memory_order_relaxed)) {
+      State free = State::kFree;
+      // Relaxed: what the engine wrote before it offered this work is visible to who was given it.
+      claimed = states_[IndexOf(cell)].compare_exchange_strong(free, State::kClaimed,
+                                                               std::memory_order_relaxed);
+      const ByteRange range = grid_.Chunk(cell.block, cell.chunk);
+      ready = !claimed || staged_ == nullptr || staged_->SourcesReady(range.begin, range.end);
     }
+    if (!ready) {
+      GiveBack(IndexOf(cell));
+      return std::nullopt;
+    }
+    // Fails if somebody has gone on from here, since this one had the cell, or has closed.
+    next_position_.compare_exchange_strong(position, position + 1, std::memory_order_relaxed);
+    if (claimed) return IndexOf(cell);
   }
+}
+
+void LocalSums::GiveBack(std::size_t cell) noexcept {
+  State claimed = State::kClaimed;
+  if (states_[cell].compare_exchange_strong(claimed, State::kFree, std::memory_order_release)) {
+    return;
+  }
+  // Not kFree, as after Close() nobody must claim it any more.
+  states_[cell].store(State::kTaken, std::memory_order_release);
+  reducers_.WakeEngine();
 }
 
 void LocalSums::Finish(std::size_t cell) noexcept {

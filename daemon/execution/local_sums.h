@@ -11,6 +11,7 @@
 #include "backends/collectives/chunking.h"
 #include "daemon/execution/bucket.h"
 #include "daemon/execution/reducers.h"
+#include "daemon/execution/staged_tensors.h"
 
 namespace ringd {
 
@@ -31,6 +32,10 @@ struct RingPlace {
 //       └──reducer──▶ kClaimed ──reducer──▶ kSummed       the engine takes the sum from the buffer
 //                        └──engine──▶ kAwaited ──reducer──▶ kSummed, and the engine is woken
 //
+// A reducer that finds that a cell's sources are not in the arenas yet (StagedTensors) gives it back: kClaimed
+// becomes kFree, and kAwaited kTaken. It can't look before it has claimed: the memory might go. Then there is nothing
+// to claim, until the engine tells that more sources are there.
+//
 // So nobody reads the sources of a cell or writes its part of the buffer but the one who took or claimed
 // it, until kSummed hands both over to the engine. The engine never waits: of a cell that is in the
 // middle of being summed it says "not ready" to the backend, for the length of one chunk's pass.
@@ -40,8 +45,8 @@ struct RingPlace {
 // take, as it would find that claimed.
 //
 // Thread safety: Take, Close and Quiet on the engine thread; Claim and Finish on any.
-// Ownership: uses `memory` and `buffer` in Finish and nowhere else: they must live until Close() has been
-//   called and Quiet() is true. Then claims may still be tried, and fail.
+// Ownership: uses `memory`, `staged` and `buffer` of what is claimed and nowhere else: they must live until Close()
+//   has been called and Quiet() is true. Then claims may still be tried, and fail.
 class LocalSums final : public ReducerWork {
  public:
   enum class Answer : std::uint8_t {
@@ -50,9 +55,9 @@ class LocalSums final : public ReducerWork {
     kNotReady,  // part of it is being summed: ask again
   };
 
-  // With `own_block_only` the others are left to the engine.
-  LocalSums(const BucketMemory& memory, std::byte* buffer, std::size_t bytes,
-            const RingPlace& place, bool own_block_only, Reducers& reducers);
+  // With `own_block_only` the others are left to the engine. `staged` may be null.
+  LocalSums(const BucketMemory& memory, const StagedTensors* staged, std::byte* buffer,
+            std::size_t bytes, const RingPlace& place, bool own_block_only, Reducers& reducers);
 
   // The engine needs the range's input. Unless kNotReady, that is the last time for the range. A range
   // that is no cell is never kSummed, and may be asked for as well.
@@ -64,6 +69,9 @@ class LocalSums final : public ReducerWork {
 
   std::optional<std::size_t> Claim() noexcept override;
   void Finish(std::size_t cell) noexcept override;
+  bool MayGrow() const noexcept override {
+    return next_position_.load(std::memory_order_relaxed) < position_count_;
+  }
 
  private:
   enum class State : std::uint8_t { kFree = 0, kTaken, kClaimed, kAwaited, kSummed };
@@ -79,8 +87,11 @@ class LocalSums final : public ReducerWork {
   }
   std::uint32_t BlockOf(std::size_t byte) const noexcept;
   Answer TakeCell(Cell cell) noexcept;
+  // Of a claimed cell whose sources are not there.
+  void GiveBack(std::size_t cell) noexcept;
 
   const BucketMemory& memory_;
+  const StagedTensors* const staged_;
   std::byte* const buffer_;
   const RingPlace place_;
   Reducers& reducers_;

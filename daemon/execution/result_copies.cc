@@ -19,9 +19,10 @@ constexpr std::size_t PartsFor(std::size_t members) {
 
 }  // namespace
 
-ResultCopies::ResultCopies(const BucketMemory& memory, const std::byte* buffer,
-                           std::size_t max_ranges, Reducers& reducers)
+ResultCopies::ResultCopies(const BucketMemory& memory, StagedTensors* staged,
+                           const std::byte* buffer, std::size_t max_ranges, Reducers& reducers)
     : memory_(memory),
+      staged_(staged),
       buffer_(buffer),
       reducers_(reducers),
       parts_per_range_(PartsFor(memory.member_count())),
@@ -58,6 +59,7 @@ void ResultCopies::Copy(std::size_t part) const noexcept {
   const std::size_t first = part % parts_per_range_ * members_per_part_;
   const std::size_t last = std::min(first + members_per_part_, memory_.member_count());
   memory_.CopyToMembers(buffer_, range.begin, range.end, range.place, first, last);
+  if (staged_ != nullptr) staged_->NoteResults(range.begin, range.end, first, last);
 }
 
 void ResultCopies::Finish(std::size_t part) noexcept {

@@ -10,6 +10,7 @@
 
 #include "daemon/execution/bucket.h"
 #include "daemon/execution/reducers.h"
+#include "daemon/execution/staged_tensors.h"
 #include "proto/base/cache_line.h"
 
 namespace ringd {
@@ -24,7 +25,7 @@ namespace ringd {
 // nobody has begun it does itself, and for what a reducer is in the middle of it is woken.
 //
 // Thread safety: Add, CopyOne, Done, Close and Quiet on the engine thread; the rest on any.
-// Ownership: uses `memory` and `buffer` in Finish and CopyOne and nowhere else: they must live until Done()
+// Ownership: uses `memory`, `staged` and `buffer` in Finish and CopyOne and nowhere else: they must live until Done()
 //   has been true after the last Add(), or Close() has been called and Quiet() is true. Then claims may
 //   still be tried, and fail.
 // Invariant: nothing is written that was not claimed before Close(). Nothing is allocated after construction.
@@ -33,8 +34,9 @@ class ResultCopies final : public ReducerWork {
   // Ranks that one part copies to: whose results one core writes in about 50 us, for a chunk of 128 KiB.
   static constexpr std::size_t kMembersPerPart = 4;
 
-  ResultCopies(const BucketMemory& memory, const std::byte* buffer, std::size_t max_ranges,
-               Reducers& reducers);
+  // Tells `staged`, unless null, of each part that is where it belongs.
+  ResultCopies(const BucketMemory& memory, StagedTensors* staged, const std::byte* buffer,
+               std::size_t max_ranges, Reducers& reducers);
 
   // False after Close(), and when `max_ranges` have been added.
   bool HasRoom() const noexcept;
@@ -64,6 +66,7 @@ class ResultCopies final : public ReducerWork {
   void Copy(std::size_t part) const noexcept;
 
   const BucketMemory& memory_;
+  StagedTensors* const staged_;
   const std::byte* const buffer_;
   Reducers& reducers_;
   const std::size_t parts_per_range_;

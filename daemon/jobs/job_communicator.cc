@@ -48,7 +48,11 @@ JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membersh
       way_(std::move(way)),
       link_(link),
       scheduler_(options_.scheduler),
-      meter_(LinkOf(*membership_), membership_->algorithms.chunk_bytes) {}
+      meter_(LinkOf(*membership_), membership_->algorithms.chunk_bytes) {
+  const RingPosition position{.self = static_cast<std::uint32_t>(membership_->self.value()),
+                              .node_count = static_cast<std::uint32_t>(membership_->node_count())};
+  for (const auto& member : members_) member->SetRingPosition(position);
+}
 
 JobCommunicator::~JobCommunicator() {
   // The backend lets go of the buffers before the executions that own them go.
@@ -249,9 +253,18 @@ absl::Status JobCommunicator::Start(const StartOperation& start, Clock::time_poi
   std::shared_ptr<const BucketLayout> layout = LayoutOf(start);
   std::vector<TensorBuffers> memory;
   memory.reserve(start.tensors->size() * members_.size());
+  std::vector<StagedBuffer> staged;
   for (const TensorHandle handle : *start.tensors) {
     for (const auto& queue : tensors_[handle.value()].queues) {
       const CheckedSubmission& head = queue.front().submission;
+      if (head.progress != nullptr) {
+        staged.push_back({.tensor = memory.size() / members_.size(),
+                          .member = memory.size() % members_.size(),
+                          .progress = head.progress,
+                          .waiters = head.waiters,
+                          .source = head.source_in_pieces,
+                          .result = head.result_in_pieces});
+      }
       memory.push_back(TensorBuffers{head.source, head.destination});
     }
   }
@@ -266,7 +279,7 @@ absl::Status JobCommunicator::Start(const StartOperation& start, Clock::time_poi
   const int member_count = static_cast<int>(members_.size());
   auto execution = std::make_unique<Execution>(
       start.operation, start.tensors, layout,
-      BucketMemory(*layout, member_count, std::move(memory), root_member), now);
+      BucketMemory(*layout, member_count, std::move(memory), root_member), staged, now);
   if (running_.empty()) busy_since_ = now;
   running_.emplace(start.operation, Running{std::move(execution)});
   to_post_.push_back(start.operation);

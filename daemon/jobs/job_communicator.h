@@ -138,7 +138,8 @@ class JobCommunicator final : private LocalRankView {
   // "while 2 tensors were in flight ('a', 'b')", by which is meant: submitted by some local rank; or
   // "with nothing in flight".
   std::string DescribeInFlight() const;
-  // Positions of the local members that have not submitted the tensor's present occurrence.
+  // Positions of the local members that have not submitted the tensor's present occurrence, or, if all have, of those
+  // that have not copied all of it into their arenas.
   std::vector<int> MembersWithout(const std::string& tensor) const;
 
   JobCommunicatorCounters counters() const noexcept;
@@ -187,6 +188,8 @@ class JobCommunicator final : private LocalRankView {
   std::vector<WaitingSubmission> LocallyWaiting(Clock::time_point before) const;
   void AddFastPathWaits(Clock::time_point before, std::vector<WaitingSubmission>& waiting) const;
   std::vector<int> MembersWithoutSubmission(const std::string& tensor) const;
+  // Requirement: all have submitted it.
+  std::vector<int> MembersInTheMiddleOf(const std::string& tensor) const;
   bool AbsentRanksAreBlocked(TensorHandle missing) const override;
   Tensor& TensorOf(TensorHandle handle);
   void ReportIfReady(TensorHandle handle, Clock::time_point now);

@@ -34,6 +34,7 @@ bool JobCommunicator::AbsentRanksAreBlocked(TensorHandle missing) const {
 std::vector<int> JobCommunicator::MembersWithout(const std::string& tensor) const {
   if (way_.local != nullptr) return way_.local->MembersWithout(tensor);
   std::vector<int> absent = MembersWithoutSubmission(tensor);
+  if (absent.empty()) absent = MembersInTheMiddleOf(tensor);
   std::vector<WaitingSubmission> on_fast_path;
   AddFastPathWaits(Clock::time_point::max(), on_fast_path);
   std::erase_if(on_fast_path, [&](const auto& wait) { return wait.name != tensor; });
@@ -58,6 +59,15 @@ std::vector<int> JobCommunicator::MembersWithoutSubmission(const std::string& te
     }
   }
   return absent;
+}
+
+std::vector<int> JobCommunicator::MembersInTheMiddleOf(const std::string& tensor) const {
+  std::vector<int> copying;
+  const Tensor& known = tensors_[scheduler_.Lookup(tensor).tensor.value()];
+  for (std::size_t m = 0; m < members_.size(); ++m) {
+    if (!known.queues[m].front().submission.IsSourceThere()) copying.push_back(static_cast<int>(m));
+  }
+  return copying;
 }
 
 JobCommunicatorCounters JobCommunicator::counters() const noexcept {

@@ -84,11 +84,23 @@ absl::Status Session::Check(const Submission& record, CheckedSubmission& checked
     return absl::InvalidArgumentError(
         absl::StrCat("submission of '", registration.name, "': source and destination overlap"));
   }
+  const bool in_pieces = (record.flags & (kSourceInPieces | kResultInPieces)) != 0 && bytes > 0;
+  if (in_pieces && record.progress >= kStagingProgressCount) {
+    return absl::InvalidArgumentError(absl::StrCat("submission of '", registration.name,
+                                                   "' names staging progress ", record.progress,
+                                                   " of ", kStagingProgressCount));
+  }
   checked.sequence = record.sequence;
   checked.registration = &registration;
   checked.source = resources_->arena.data() + from;
   checked.destination = resources_->arena.data() + to;
   checked.follows_wait = (record.flags & kFollowsWait) != 0;
+  if (in_pieces) {
+    checked.progress = &view_.staging_progress[record.progress];
+    checked.source_in_pieces = (record.flags & kSourceInPieces) != 0;
+    checked.result_in_pieces = (record.flags & kResultInPieces) != 0;
+    checked.waiters = &view_.header->completions;
+  }
   return absl::OkStatus();
 }
 

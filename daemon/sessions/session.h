@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,8 +26,11 @@
 #include "daemon/sessions/registration.h"
 #include "daemon/sessions/session_resources.h"
 #include "proto/attach/handshake.h"
+#include "proto/base/doorbell.h"
 #include "proto/shm/completion.h"
+#include "proto/shm/session_segment.h"
 #include "proto/shm/spsc_ring.h"
+#include "proto/shm/staging_progress.h"
 #include "proto/shm/submission.h"
 
 namespace ringd {
@@ -39,6 +43,17 @@ struct CheckedSubmission {
   const std::byte* source = nullptr;
   std::byte* destination = nullptr;
   bool follows_wait = false;
+  // Of a tensor that is staged in pieces (proto/shm/staging_progress.h); else null.
+  StagingProgress* progress = nullptr;
+  bool source_in_pieces = false;
+  bool result_in_pieces = false;
+  Doorbell* waiters = nullptr;  // to be rung when a piece of the result is there
+
+  // The source is in the arena. The client's word.
+  bool IsSourceThere() const noexcept {
+    const std::uint64_t all = source_in_pieces ? AllStagingPieces(registration->bytes) : 0;
+    return all == 0 || (progress->source.load(std::memory_order_acquire) & all) == all;
+  }
 };
 
 class Session {
@@ -58,8 +73,17 @@ class Session {
   // the rules: end the session, and call nothing but Notify any more. Does not allocate.
   std::optional<CheckedSubmission> Next(absl::Status& violation) noexcept;
 
-  // True if Next would return something. For the last look before the engine sleeps.
-  bool HasWork() const noexcept { return submissions_.HasWork(); }
+  // True if Next would return something, or TakeStagedNews() true. For the last look before the engine sleeps.
+  bool HasWork() const noexcept { return submissions_.HasWork() || StagedPieces() != staged_seen_; }
+  // True if pieces of sources have come into the arena since the last call. The client's word.
+  bool TakeStagedNews() noexcept {
+    const std::uint32_t before = std::exchange(staged_seen_, StagedPieces());
+    return staged_seen_ != before;
+  }
+  // Tells the client where its node is in the job's ring.
+  void SetRingPosition(const RingPosition& position) noexcept {
+    view_.header->ring_position.store(position, std::memory_order_relaxed);
+  }
   void SetEngineSleeps(bool sleeps) noexcept;
   // True if a thread of the client sleeps until something is completed. The client's word: a hint.
   bool ClientSleeps() const noexcept {
@@ -94,6 +118,10 @@ class Session {
 
  private:
   absl::Status Check(const Submission& record, CheckedSubmission& checked) const;
+  std::uint32_t StagedPieces() const noexcept {
+    // In one order with the bits that it counts and with who looks for sleepers: see StagedCopies and ReducerPool.
+    return view_.header->staged_pieces.load(std::memory_order_seq_cst);
+  }
 
   std::unique_ptr<SessionResources> resources_;
   SessionSegmentView view_;
@@ -105,6 +133,7 @@ class Session {
   std::map<std::tuple<CommunicatorId, std::uint32_t, std::uint32_t>, RegistrationId>
       registration_numbers_;
 
+  std::uint32_t staged_seen_ = 0;
   std::uint64_t next_sequence_ = 0;
   std::uint64_t completed_ = 0;
   std::uint64_t failed_ = 0;

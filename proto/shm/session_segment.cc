@@ -17,6 +17,7 @@ void InitializeSessionSegment(std::byte* base, const SessionSegmentLayout& layou
   header.submission_ring_offset = layout.submission_ring_offset();
   header.completion_ring_offset = layout.completion_ring_offset();
   header.error_text_offset = layout.error_text_offset();
+  header.staging_progress_offset = layout.staging_progress_offset();
 }
 
 absl::Status CheckSessionSegment(const SessionHeader& header, std::uint64_t mapped_bytes) {
@@ -35,6 +36,7 @@ absl::Status CheckSessionSegment(const SessionHeader& header, std::uint64_t mapp
                     header.submission_ring_offset == layout.submission_ring_offset() &&
                     header.completion_ring_offset == layout.completion_ring_offset() &&
                     header.error_text_offset == layout.error_text_offset() &&
+                    header.staging_progress_offset == layout.staging_progress_offset() &&
                     layout.segment_bytes() <= mapped_bytes;
   if (!fits) return absl::InvalidArgumentError("the session segment's layout makes no sense");
   return absl::OkStatus();

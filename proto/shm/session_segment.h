@@ -4,6 +4,7 @@
 //   submission_ring_offset   RingCursors, then submission_capacity x Submission
 //   completion_ring_offset   RingCursors, then completion_capacity x CompletionRecord
 //   error_text_offset        kErrorTextSlots x ErrorTextSlot
+//   staging_progress_offset  kStagingProgressCount x StagingProgress
 //
 // ringd creates it, fills the header and seals it before the client sees it. ringd keeps its own copy
 // of all it needs from the header and never reads those fields back.
@@ -21,12 +22,19 @@
 #include "proto/shm/completion.h"
 #include "proto/shm/error_text.h"
 #include "proto/shm/spsc_ring.h"
+#include "proto/shm/staging_progress.h"
 #include "proto/shm/submission.h"
 
 namespace ringd {
 
 inline constexpr std::uint64_t kSessionSegmentMagic = 0x31534553'44474e52;  // "RNGDSES1"
-inline constexpr std::uint32_t kSessionSegmentVersion = 1;
+inline constexpr std::uint32_t kSessionSegmentVersion = 2;
+
+// Where the job's node is in the ring, which tells what of a tensor is needed first.
+struct RingPosition {
+  std::uint32_t self = 0;
+  std::uint32_t node_count = 0;  // 0: not known
+};
 
 struct SessionHeader {
   // Written once by ringd, before the client maps the segment.
@@ -40,17 +48,24 @@ struct SessionHeader {
   std::uint64_t submission_ring_offset;
   std::uint64_t completion_ring_offset;
   std::uint64_t error_text_offset;
+  std::uint64_t staging_progress_offset;
 
   // 1 while ringd's engine sleeps: after pushing, the client then writes the eventfd. Set and cleared
   // by ringd; the client clears it, too, when it wakes the engine, so that a burst of submissions wakes
   // it once. ringd never reads it. The fences are those of Doorbell: push, fence, look here; store
   // here, fence, look at rings.
   alignas(kCacheLineBytes) std::atomic<std::uint32_t> engine_sleeps;
+  // How many pieces of sources the client has put into the arena so far (staging_progress.h), modulo 2^32. Counted after
+  // the piece's bit was set; then engine_sleeps is looked at, as after pushing.
+  std::atomic<std::uint32_t> staged_pieces;
+  // A hint for the client, by ringd when the job's ring is known and when it changes.
+  std::atomic<RingPosition> ring_position;
 
   // Rung by ringd after it has pushed completions; the client's waiters sleep on it.
   Doorbell completions;
 };
-static_assert(sizeof(SessionHeader) == 3 * kCacheLineBytes);
+static_assert(sizeof(SessionHeader) == 4 * kCacheLineBytes);
+static_assert(std::atomic<RingPosition>::is_always_lock_free);
 
 // The sizes that ringd chooses; offsets follow from them.
 struct SessionSegmentLayout {
@@ -66,8 +81,12 @@ struct SessionSegmentLayout {
     return completion_ring_offset() + sizeof(RingCursors) +
            std::uint64_t{completion_capacity} * sizeof(CompletionRecord);
   }
+  constexpr std::uint64_t staging_progress_offset() const noexcept {
+    const std::uint64_t end = error_text_offset() + kErrorTextSlots * sizeof(ErrorTextSlot);
+    return (end + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
+  }
   constexpr std::uint64_t segment_bytes() const noexcept {
-    return error_text_offset() + kErrorTextSlots * sizeof(ErrorTextSlot);
+    return staging_progress_offset() + kStagingProgressCount * sizeof(StagingProgress);
   }
 };
 
@@ -79,6 +98,7 @@ struct SessionSegmentView {
   RingCursors* completion_cursors = nullptr;
   CompletionRecord* completions = nullptr;
   ErrorTextSlot* error_texts = nullptr;
+  StagingProgress* staging_progress = nullptr;
 };
 
 inline SessionSegmentView ViewSessionSegment(std::byte* base,
@@ -92,6 +112,8 @@ inline SessionSegmentView ViewSessionSegment(std::byte* base,
   view.completion_cursors = reinterpret_cast<RingCursors*>(completion_ring);
   view.completions = reinterpret_cast<CompletionRecord*>(completion_ring + sizeof(RingCursors));
   view.error_texts = reinterpret_cast<ErrorTextSlot*>(base + layout.error_text_offset());
+  view.staging_progress =
+      reinterpret_cast<StagingProgress*>(base + layout.staging_progress_offset());
   return view;
 }
 

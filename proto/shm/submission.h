@@ -13,6 +13,10 @@ enum SubmissionFlags : std::uint32_t {
   // that comes only after the other is done, and the two must not be made to wait for each other. A
   // hint: a wrong one costs speed, never correctness.
   kFollowsWait = 1u << 0,
+  // `progress` is valid: the source is still being copied into the arena (staging_progress.h).
+  kSourceInPieces = 1u << 1,
+  // `progress` is valid: the client wants to hear of the result's pieces.
+  kResultInPieces = 1u << 2,
 };
 
 // Stands for no tensor: ringd completes the submission at once. For finding out whether it answers.
@@ -32,7 +36,8 @@ struct alignas(kCacheLineBytes) Submission {
   std::uint64_t submitted_ns;  // CLOCK_MONOTONIC; for the record of stages only, never trusted
   std::uint32_t registration;
   std::uint32_t flags;        // SubmissionFlags; unknown bits are ignored
-  std::uint32_t reserved[4];  // zero
+  std::uint32_t progress;     // which of the session's StagingProgress; zero without the flags
+  std::uint32_t reserved[3];  // zero
 };
 static_assert(sizeof(Submission) == 64);
 

@@ -123,7 +123,7 @@ class Benchmark {
     const Stopwatch stopwatch;
     Execution execution(
         OperationId{1, 0}, nullptr, layout_,
-        BucketMemory(*layout_, static_cast<int>(tensors_.size()), std::move(buffers), -1),
+        BucketMemory(*layout_, static_cast<int>(tensors_.size()), std::move(buffers), -1), {},
         Clock::now());
     execution.UseBuffer(pool_.Acquire(bytes_));
     if (reducers.thread_count() > 0) {

@@ -89,6 +89,7 @@ void FakeSession::Run() {
         worked = true;
         submission = held_.back();
         held_.pop_back();
+        AwaitSource(submission);
         Execute(submission);
       }
     }
@@ -107,6 +108,19 @@ void FakeSession::Run() {
       }
     }
     view_.header->engine_sleeps.store(0, std::memory_order_relaxed);
+  }
+}
+
+void FakeSession::AwaitSource(const Submission& submission) {
+  if ((submission.flags & kSourceInPieces) == 0) return;
+  DataType type;
+  {
+    std::lock_guard lock(operations_->mutex);
+    type = operations_->tensors.at(submission.registration).data_type;
+  }
+  const std::uint64_t all = AllStagingPieces(submission.element_count * SizeOf(type));
+  while (!stop_ && view_.staging_progress[submission.progress].source != all) {
+    std::this_thread::yield();
   }
 }
 

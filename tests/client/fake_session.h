@@ -76,6 +76,8 @@ class FakeSession {
 
  private:
   void Run();
+  // Until all of a source that comes in pieces is there.
+  void AwaitSource(const Submission& submission);
   void Execute(const Submission& submission);
   void Compute(const Submission& submission, const FakeTensor& tensor, std::uint64_t bytes);
 

@@ -39,10 +39,11 @@ TEST_CASE("Operation: a tensor in the arena is reduced where it is") {
 TEST_CASE("Operation: every mix of arena and ordinary memory gives the same result") {
   FakeRingd ringd;
   TestContext context(ringd);
-  constexpr std::int64_t kCount = 1000;
+  // The larger one is staged in pieces.
+  const std::int64_t kCount = GENERATE(1000, 300'001);
   const ringd_registration registration = context.RegisterFloats("mixed", kCount);
-  std::vector<float> ordinary_source(kCount);
-  std::vector<float> ordinary_destination(kCount);
+  std::vector<float> ordinary_source(static_cast<std::size_t>(kCount));
+  std::vector<float> ordinary_destination(static_cast<std::size_t>(kCount));
   float* arena_source = context.Allocate<float>(kCount);
   float* arena_destination = context.Allocate<float>(kCount);
   const bool source_in_arena = GENERATE(false, true);

@@ -42,9 +42,10 @@ int Run() {
   SessionState state;
   Arena arena(Map(1 << 20));
   Registrations registrations;
-  Staging staging(arena, registrations);
+  StagedCopies copies(view);
+  Staging staging(arena, registrations, &copies);
   RingOperations operations(view, kCapacity, 2 * kCapacity, UniqueFd(::eventfd(0, 0)), state,
-                            std::chrono::microseconds(1000));
+                            copies, std::chrono::microseconds(1000));
   TensorDescription description;
   description.name = "benchmark";
   description.shape = {1024};
@@ -55,7 +56,7 @@ int Run() {
   const auto submit = [&] {
     Submission record{};
     OperationEnd end;
-    (void)staging.Place(*registrations.Find(number), data, data, record, end, {});
+    (void)staging.Place(*registrations.Find(number), data, data, record, end, {.in_pieces = true});
     if (operations.TrySubmit(record, end) != SubmitResult::kOk) std::abort();
     return record.sequence;
   };

@@ -60,7 +60,9 @@ struct Segment {
 
 struct Fixture {
   explicit Fixture(std::chrono::nanoseconds spin = std::chrono::nanoseconds(0))
-      : operations(segment.view, kCapacity, 2 * kCapacity, segment.ClientWakeup(), state, spin) {}
+      : copies(segment.view),
+        operations(segment.view, kCapacity, 2 * kCapacity, segment.ClientWakeup(), state, copies,
+                   spin) {}
 
   std::uint64_t Submit(void* mark = nullptr) {
     Submission record{};
@@ -72,6 +74,7 @@ struct Fixture {
 
   Segment segment;
   SessionState state;
+  StagedCopies copies;
   RingOperations operations;
 };
 

@@ -56,7 +56,7 @@ struct Node {
     }
     execution = std::make_unique<Execution>(
         id, nullptr, layout, BucketMemory(*layout, rank_count, std::move(buffers), root_member),
-        Clock::now());
+        std::vector<StagedBuffer>(), Clock::now());
     PooledBuffer buffer = pool.Acquire(layout->bytes());
     if (buffer.data() != nullptr) std::memset(buffer.data(), 0xEE, layout->bytes());
     execution->UseBuffer(std::move(buffer));

@@ -2,6 +2,8 @@
 #ifndef RINGD_TESTS_DAEMON_EXECUTION_HELPED_NODES_H_
 #define RINGD_TESTS_DAEMON_EXECUTION_HELPED_NODES_H_
 
+#include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -27,6 +29,7 @@ struct Job {
   std::vector<int> ranks = {3, 2};  // by node
   std::vector<TensorMeta> metas;
   bool in_place = true;
+  bool staged = false;  // every tensor in pieces: see StagedRanks
 
   int rank_count() const {
     int count = 0;
@@ -121,6 +124,68 @@ class SteppedReducers final : public Reducers {
   std::vector<Claimed> claimed_;
 };
 
+// What the ranks of a node do with tensors that are staged in pieces; buffers are counted as in Node.
+struct StagedRanks {
+  explicit StagedRanks(std::size_t buffer_count) : fetched(buffer_count) {
+    for (std::size_t i = 0; i < buffer_count; ++i) {
+      progress.push_back(std::make_unique<StagingProgress>());
+    }
+  }
+
+  // Copies a piece of a source that is not there yet; false if there is none.
+  bool StageOne(const std::vector<Bytes>& inputs, std::vector<Bytes>& sources,
+                std::mt19937& random) {
+    const std::size_t first = random() % inputs.size();
+    for (std::size_t n = 0; n < inputs.size(); ++n) {
+      const std::size_t i = (first + n) % inputs.size();
+      const std::uint64_t missing = AllStagingPieces(inputs[i].size()) & ~progress[i]->source;
+      if (missing == 0) continue;
+      int piece = static_cast<int>(random() % kMaxStagingPieces);
+      while ((missing >> piece & 1) == 0) piece = (piece + 1) % static_cast<int>(kMaxStagingPieces);
+      Copy(inputs[i], sources[i], piece);
+      progress[i]->source |= std::uint64_t{1} << piece;
+      return true;
+    }
+    return false;
+  }
+  // Copies out what is final. Returns how many pieces.
+  int Fetch(const std::vector<Bytes>& results) {
+    int pieces = 0;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      fetched[i].bytes.resize(results[i].size());
+      std::uint64_t fresh = progress[i]->result & ~fetched[i].pieces;
+      fetched[i].pieces |= fresh;
+      for (; fresh != 0; fresh &= fresh - 1, ++pieces) {
+        Copy(results[i], fetched[i].bytes, std::countr_zero(fresh));
+      }
+    }
+    return pieces;
+  }
+  // Every piece was told, when it was as it is now.
+  bool FetchedAll(const std::vector<Bytes>& results) {
+    Fetch(results);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (fetched[i].pieces != AllStagingPieces(results[i].size())) return false;
+      if (fetched[i].bytes != results[i]) return false;
+    }
+    return true;
+  }
+
+  static void Copy(const Bytes& from, Bytes& to, int piece) {
+    const std::size_t length = StagingPieceBytes(from.size());
+    const std::size_t begin = static_cast<std::size_t>(piece) * length;
+    std::memcpy(&to[begin], &from[begin], std::min(length, from.size() - begin));
+  }
+
+  struct Fetched {
+    std::uint64_t pieces = 0;
+    Bytes bytes;
+  };
+  std::vector<std::unique_ptr<StagingProgress>> progress;
+  std::vector<Fetched> fetched;
+  Doorbell bell{};
+};
+
 // A node's ranks, their memory, and the execution over it.
 struct Node {
   Node(const Job& job, int self, BufferPool& pool, Reducers* reducers, std::mt19937& random) {
@@ -138,9 +203,23 @@ struct Node {
       }
     }
     inputs = sources;
+    std::vector<StagedBuffer> in_pieces;
+    if (job.staged) {
+      staged = std::make_unique<StagedRanks>(sources.size());
+      const auto members = static_cast<std::size_t>(rank_count);
+      for (std::size_t i = 0; i < sources.size(); ++i) {
+        std::fill(sources[i].begin(), sources[i].end(), std::byte{0x3B});
+        in_pieces.push_back({.tensor = i / members,
+                             .member = i % members,
+                             .progress = staged->progress[i].get(),
+                             .waiters = &staged->bell,
+                             .source = true,
+                             .result = true});
+      }
+    }
     execution = std::make_unique<Execution>(
         OperationId{3, 0}, nullptr, layout,
-        BucketMemory(*layout, rank_count, std::move(buffers), -1), Clock::now());
+        BucketMemory(*layout, rank_count, std::move(buffers), -1), in_pieces, Clock::now());
     execution->UseBuffer(pool.Acquire(layout->bytes()));
     if (reducers != nullptr) {
       execution->PrepareWork(*reducers, {.node_count = static_cast<std::uint32_t>(job.ranks.size()),
@@ -153,6 +232,7 @@ struct Node {
   std::vector<Bytes> sources;  // tensor * ranks + rank
   std::vector<Bytes> results;  // unless in place
   std::vector<Bytes> inputs;   // what the sources were
+  std::unique_ptr<StagedRanks> staged;
   std::unique_ptr<Execution> execution;
 };
 
@@ -222,6 +302,29 @@ class World {
             i / ranks * (other.at(0).sources.size() / job_.metas.size());
         if (Results(node)[i] != other.Results(0)[first_of_tensor]) return false;
       }
+    }
+    return true;
+  }
+
+  // A piece of a source that some rank of some node has not staged yet; false if all have.
+  bool StageOne() {
+    const int first = static_cast<int>(random_() % nodes_.size());
+    for (int n = 0; n < network_.node_count(); ++n) {
+      Node& node = at((first + n) % network_.node_count());
+      if (node.staged->StageOne(node.inputs, node.sources, random_)) return true;
+    }
+    return false;
+  }
+  int Fetch() {
+    int pieces = 0;
+    for (int node = 0; node < network_.node_count(); ++node) {
+      pieces += at(node).staged->Fetch(Results(node));
+    }
+    return pieces;
+  }
+  bool FetchedAll() {
+    for (int node = 0; node < network_.node_count(); ++node) {
+      if (!at(node).staged->FetchedAll(Results(node))) return false;
     }
     return true;
   }

@@ -45,8 +45,9 @@ struct Bucket {
 
   std::unique_ptr<LocalSums> Sums(bool own_block_only = false) {
     const RingPlace place{.node_count = kNodes, .self = 1, .chunk_bytes = kChunkBytes};
-    return std::make_unique<LocalSums>(*memory, reinterpret_cast<std::byte*>(buffer.data()), kBytes,
-                                       place, own_block_only, reducers);
+    return std::make_unique<LocalSums>(*memory, nullptr,
+                                       reinterpret_cast<std::byte*>(buffer.data()), kBytes, place,
+                                       own_block_only, reducers);
   }
   bool IsSummed(std::size_t cell) const {
     for (std::size_t i = 0; i < kChunkBytes / 4; ++i) {
@@ -152,7 +153,7 @@ TEST_CASE("LocalSums: any size and any number of nodes: each cell is claimed onc
       const BucketMemory memory(layout, 2, {{tensor, tensor}, {tensor, tensor}}, -1);
       std::vector<float> buffer(bytes / 4, -1.0F);
       CountedReducers reducers;
-      LocalSums sums(memory, reinterpret_cast<std::byte*>(buffer.data()), bytes,
+      LocalSums sums(memory, nullptr, reinterpret_cast<std::byte*>(buffer.data()), bytes,
                      {.node_count = nodes, .self = nodes - 1, .chunk_bytes = kChunkBytes}, false,
                      reducers);
       const std::vector<std::size_t> cells = ClaimAll(sums);
@@ -178,8 +179,9 @@ TEST_CASE("LocalSums: engine and reducers share the cells without touching each 
     ReducerPool pool(2);
     const RingPlace place{.node_count = Bucket::kNodes, .self = 1, .chunk_bytes = kChunkBytes};
     auto* buffer = reinterpret_cast<std::byte*>(bucket.buffer.data());
-    const auto sums = std::make_shared<LocalSums>(*bucket.memory, buffer, Bucket::kBytes, place,
-                                                  /*own_block_only=*/false, pool);
+    const auto sums =
+        std::make_shared<LocalSums>(*bucket.memory, nullptr, buffer, Bucket::kBytes, place,
+                                    /*own_block_only=*/false, pool);
     pool.Offer(sums);
     for (const std::size_t cell : {3U, 0U, 4U, 1U, 5U, 2U, 9U, 10U, 11U, 6U, 7U, 8U}) {
       Answer answer = TakeCell(*sums, cell);

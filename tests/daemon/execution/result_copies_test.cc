@@ -45,7 +45,7 @@ struct Bucket {
 
   std::shared_ptr<ResultCopies> Copies(Reducers& reducers) {
     return std::make_shared<ResultCopies>(
-        *memory, reinterpret_cast<const std::byte*>(buffer.data()), kRanges, reducers);
+        *memory, nullptr, reinterpret_cast<const std::byte*>(buffer.data()), kRanges, reducers);
   }
   void Add(ResultCopies& copies, std::size_t range, bool first_member = false) {
     const std::size_t begin = range * kRangeBytes;

@@ -116,16 +116,20 @@ struct PlayedJob {
         std::move(way), &link);
     registration.name = "t";
     registration.meta.shape = {kBytes / 4};
+    registration.bytes = kBytes;
     REQUIRE(communicator->Number(registration).ok());
   }
 
-  void Submit() {
+  // The last rank's source comes in pieces, if `progress` is not null.
+  void Submit(StagingProgress* progress = nullptr) {
     for (std::size_t m = 0; m < kRanks; ++m) {
       auto* tensor = reinterpret_cast<std::byte*>(arenas[m]);
       CheckedSubmission submission;
       submission.sequence = submissions;
       submission.registration = &registration;
       submission.source = submission.destination = tensor;
+      submission.progress = m + 1 == kRanks ? progress : nullptr;
+      submission.source_in_pieces = submission.progress != nullptr;
       communicator->Submit(static_cast<int>(m), submission, Clock::now());
     }
     ++submissions;
@@ -193,6 +197,31 @@ TEST_CASE("JobCommunicator: ranks hear of a result when the last piece is in its
   while (job.Advance() > 0) {
   }
   CHECK(job.Completed(1) == 2);
+}
+
+TEST_CASE(
+    "JobCommunicator: waits for a rank that stops in the middle of copying, and says for which") {
+  PlayedJob job;
+  StagingProgress progress{};
+  CHECK(job.communicator->MembersWithout("t") == std::vector<int>{0, 1});
+  job.Submit(&progress);
+  CHECK(job.communicator->MembersWithout("t") == std::vector<int>{1});
+  job.Advance();
+  REQUIRE(job.communicator->OnMessage(Execute{job.operations++, {"t"}}, Clock::now()).ok());
+  job.Advance();
+  REQUIRE(job.wire->posted.size() == 1);
+  BufferStages& stages = *job.wire->posted.back().stages;
+  progress.source = AllStagingPieces(kBytes) / 2;
+  CHECK(stages.Input(0, kChunk) != nullptr);
+  CHECK(stages.Input(kBytes - kChunk, kBytes) == nullptr);
+  CHECK(job.communicator->MembersWithout("t") == std::vector<int>{1});
+  progress.source = AllStagingPieces(kBytes);
+  CHECK(job.communicator->MembersWithout("t").empty());
+  job.wire->RunRing(job.wire->posted.back());
+  job.Complete();
+  while (job.Advance() > 0) {
+  }
+  CHECK(job.Completed(1) == 1);
 }
 
 TEST_CASE("JobCommunicator: with nothing else to do the engine copies before the ring has ended") {

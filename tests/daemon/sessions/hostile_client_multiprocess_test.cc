@@ -116,6 +116,12 @@ TEST_CASE("A hostile client loses its session and nobody else notices") {
     record.source_offset = record.destination_offset = 2;
   }));
   CHECK(ends_after([](Submission& record, HostileTrainer&) { record.destination_offset = 64; }));
+  for (const std::uint32_t flag : {kSourceInPieces, kResultInPieces}) {
+    CHECK(ends_after([flag](Submission& record, HostileTrainer&) {
+      record.flags = flag;
+      record.progress = kStagingProgressCount;
+    }));
+  }
   CHECK(attacked([](HostileTrainer& trainer) {
     // Work is done, but where its completions go the cursor is damaged.
     trainer.view().completion_cursors->consumed.store(UINT64_MAX / 2);

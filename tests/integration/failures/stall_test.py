@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +44,39 @@ LATE = """
 
     run(main)
 """
+
+# One large tensor of ordinary memory; no rank's memory in the arena has been touched before.
+LARGE = """
+    import array
+
+    import ringd
+    from trainer import Trainer, run, say
+
+    COUNT = 32 << 20
+
+
+    def main():
+        trainer = Trainer()
+        values = array.array("f", bytes(4 * COUNT))
+        (registration,) = trainer.context.register([ringd.TensorSpec("large", shape=(COUNT,))])
+        values[0] = values[COUNT // 2] = values[-1] = trainer.rank + 1
+        assert trainer.all_reduce("warm-up") == trainer.size
+        say("submits")
+        address = values.buffer_info()[0]
+        number = trainer.context.submit(registration, address, address)
+        say("submitted")
+        trainer.context.wait(number)
+        assert values[0] == values[COUNT // 2] == values[-1] == sum(range(1, trainer.size + 1))
+        assert values[1] == values[-2] == 0
+
+
+    run(main)
+"""
+
+
+def shared_memory_mib(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"^RssShmem:\s+(\d+) kB", status, re.MULTILINE)[1]) >> 10  # type: ignore[index]
 
 
 def waits_for(cluster: Cluster, rank: Rank, tensor: str) -> str:
@@ -84,6 +119,30 @@ def test_waiting_ranks_are_warned_and_go_on(cluster: Cluster, layout: list[int],
     go.touch()
     if stopped:
         os.kill(late.pid, signal.SIGCONT)
+    job.expect_success()
+
+
+@pytest.mark.parametrize("layout", [[1, 1], [2, 2]], ids=str)
+def test_a_rank_that_stops_in_the_middle_of_copying_is_named_and_may_go_on(
+    cluster: Cluster, layout: list[int]
+) -> None:
+    nodes = cluster.start_nodes(len(layout), stall_warning="1s")
+    job = start_trainers(cluster, LARGE, layout)
+    *waiting, late = job.ranks
+    wait_for_event(late, "submits")
+    deadline = time.monotonic() + 10
+    while (
+        shared_memory_mib(late.pid) <= 24
+    ):  # Until some pieces are in the arena; it takes some 50 ms for all of them.
+        assert time.monotonic() < deadline
+    os.kill(late.pid, signal.SIGSTOP)
+    assert shared_memory_mib(late.pid) < 128
+    wait_for_all(waiting, "submitted")
+    for rank in waiting:
+        rank.expect_output("ringd: ", 10)
+        warning, *_ = [line for line in rank.output.splitlines() if line.startswith("ringd: ")]
+        expect_words(warning, f"rank {late.number}", f"pid {late.pid}", nodes[-1].name, "stopped", "'large'")
+    os.kill(late.pid, signal.SIGCONT)
     job.expect_success()
 
 

@@ -61,6 +61,16 @@ def rows() -> list[Row]:
             row(
                 topology,
                 label,
+                "64 MiB, ordinary memory",
+                one_tensor(64 * MIB),
+                [Way("learned")],
+                ONE_CALL,
+                ratio=1.0,
+                quick=False,
+            ),
+            row(
+                topology,
+                label,
                 "1,000 x 4 KiB, one call each",
                 small,
                 each,
