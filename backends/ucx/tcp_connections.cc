@@ -52,6 +52,12 @@ std::vector<int> TcpConnections() {
   return connections;
 }
 
+std::uint64_t DigestTcpConnections() {
+  std::uint64_t digest = 0;
+  for (const int fd : TcpConnections()) digest += CookieOf(fd).value_or(0);
+  return digest;
+}
+
 std::optional<TcpCounters> ReadTcpCounters(const TcpSocket& socket) noexcept {
   if (!socket.known() || CookieOf(socket.fd) != socket.cookie) return std::nullopt;
   tcp_info info{};

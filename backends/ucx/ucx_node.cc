@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "backends/ucx/tcp_connections.h"
 #include "backends/ucx/ucx_address.h"
 #include "backends/ucx/ucx_transport.h"
 #include "backends/ucx/ucx_wire.h"
@@ -30,6 +31,8 @@ constexpr std::uint32_t kSharedUnsentBytes = 64 * 1024;
 // How far a neighbour may be ahead of this thread's reading. At 10 Gbit/s it sends that in 14 ms: by then this thread has come
 // round from what it sends itself, also on a busy processor. The kernel's own window gets there in seconds (README.md).
 constexpr std::uint32_t kReceiveWindowBytes = 16 * 1024 * 1024;
+// While there is something to do, new connections are looked for this often: of those that a neighbour has opened nobody tells.
+constexpr auto kSearchInterval = std::chrono::seconds(1);
 
 // Drives `worker` until `done()` or the time is over.
 template <typename Done>
@@ -204,9 +207,20 @@ std::size_t UcxNode::Progress() noexcept {
   for (auto& [key, end] : ends_) work += end.communicator->Advance();
   // What the communicators have handed over by now takes its turn.
   for (auto& [address, peer] : peers_) work += peer->Advance();
+  if (work > 0) {
+    const Clock::time_point now = Clock::now();
+    FindNewConnections(now);
+    if (streams_.count == kAutoStreams) LookAtStreams(now);
+  }
   TuneSockets();
-  if (streams_.count == kAutoStreams && work > 0) LookAtStreams(Clock::now());
   return work;
+}
+
+void UcxNode::FindNewConnections(Clock::time_point now) noexcept {
+  if (now < next_search_) return;
+  next_search_ = now + kSearchInterval;
+  const std::uint64_t before = std::exchange(sockets_digest_, DigestTcpConnections());
+  if (sockets_digest_ != before) sockets_tuned_ = false;
 }
 
 void UcxNode::LookAtStreams(Clock::time_point now) noexcept {
@@ -222,10 +236,11 @@ void UcxNode::LookAtStreams(Clock::time_point now) noexcept {
 void UcxNode::TuneSockets() noexcept {
   const bool shared = std::any_of(peers_.begin(), peers_.end(),
                                   [](const auto& entry) { return entry.second->is_shared(); });
-  if (shared == sockets_shared_ && connections_ == connections_tuned_) return;
+  if (sockets_tuned_ && shared == sockets_shared_ && connections_ == connections_tuned_) return;
   TuneConnections({.congestion_control = congestion_control_,
                    .unsent_bytes = shared ? kSharedUnsentBytes : kUnsentBytes,
                    .receive_window_bytes = kReceiveWindowBytes});
+  sockets_tuned_ = true;
   sockets_shared_ = shared;
   connections_tuned_ = connections_;
 }

@@ -80,6 +80,8 @@ class UcxNode final : public Transport {
   void Route(const MessageHeader& header, std::span<const std::byte> payload) noexcept;
   void ReportLostPeers() noexcept;
   void ForgetClosedPeers() noexcept;
+  // Looks every now and then whether there are connections that nobody has told of.
+  void FindNewConnections(Clock::time_point now) noexcept;
   // Sets up the sockets of new connections. While communicators share a peer, little may wait where
   // their turns can't be changed any more.
   void TuneSockets() noexcept;
@@ -97,6 +99,9 @@ class UcxNode final : public Transport {
   const std::function<void(const std::string&)> log_;
   std::uint64_t connections_ = 0;        // endpoints that were ever connected
   std::uint64_t connections_tuned_ = 0;  // how many when sockets were last looked at
+  std::uint64_t sockets_digest_ = 0;  // of the process's connections, when last looked for new ones
+  Clock::time_point next_search_;
+  bool sockets_tuned_ = true;  // all that were found
   bool sockets_shared_ = false;
   Clock::time_point next_look_;  // at the peers' streams
   OrphanMessages orphans_{held_pool_};

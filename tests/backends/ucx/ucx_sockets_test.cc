@@ -36,14 +36,14 @@ bool SetControl(int fd, const std::string& name) {
 }
 
 // Connects them.
-void AddOnBothNodes(BackendWorld& world) {
+void AddOnBothNodes(BackendWorld& world, std::uint32_t sequence = 0) {
   std::vector<std::vector<float>> buffers(2, std::vector<float>(100'000, 1.0F));
   for (int node = 0; node < 2; ++node) {
     auto& buffer = buffers[static_cast<std::size_t>(node)];
-    REQUIRE(world.at(node).TryPost(
-        AllReduce({1, 0}, DataType::kFloat32, ReduceOp::kSum, buffer.data(), buffer.size())));
+    REQUIRE(world.at(node).TryPost(AllReduce({1, sequence}, DataType::kFloat32, ReduceOp::kSum,
+                                             buffer.data(), buffer.size())));
   }
-  REQUIRE(world.RunUntilCompleted(1));
+  REQUIRE(world.RunUntilCompleted(sequence + 1));
   CHECK(buffers[0][0] == 2.0F);
 }
 
@@ -168,6 +168,21 @@ TEST_CASE("receive window: open in the connections to other nodes, from the star
   BackendWorld world(BackendKind::kUcx, 2);
   AddOnBothNodes(world);
   CHECK(ConnectionsThat(is_open) >= 2);
+}
+
+TEST_CASE("receive window: open also in connections that come later, soon after there is traffic") {
+  const int open = LargestReceiveBuffer() / 2;
+  BackendWorld world(BackendKind::kUcx, 2);
+  std::uint32_t operations = 0;
+  AddOnBothNodes(world, operations++);
+  // As if a neighbour had opened one more.
+  const TcpPair later;
+  CHECK(ReceiveBufferOf(later.one.get()) < open);
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(30);
+  while (ReceiveBufferOf(later.one.get()) < open && Clock::now() < deadline) {
+    AddOnBothNodes(world, operations++);
+  }
+  CHECK(ReceiveBufferOf(later.one.get()) >= open);
 }
 
 }  // namespace
