@@ -82,7 +82,11 @@ SubmitResult RingOperations::TrySubmit(Submission& record, const OperationEnd& e
 }
 
 void RingOperations::CopySource(const OperationEnd& end) {
-  copies_.CopyIn(end, [this] { RingEngine(); });
+  copies_.CopyIn(end, [this] {
+    RingEngine();
+    // Where there are more who want to run than processors, what sends the piece goes first.
+    std::this_thread::yield();
+  });
 }
 
 void RingOperations::RingEngine() noexcept {

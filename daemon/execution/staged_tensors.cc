@@ -1,17 +1,8 @@
 #include "daemon/execution/staged_tensors.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace ringd {
-namespace {
-
-// A sleeping rank is woken for so many pieces at a time. What is final but was not told it finds when the operation has
-// ended, or when it looks because of something else.
-constexpr int kPiecesPerRing = 4;
-
-}  // namespace
-
 StagedTensors::StagedTensors(const BucketLayout& layout, const std::vector<StagedBuffer>& buffers) {
   entries_.reserve(buffers.size());
   for (const StagedBuffer& buffer : buffers) {
@@ -61,10 +52,8 @@ void StagedTensors::NoteResults(std::size_t begin, std::size_t end, std::size_t 
       // Each releases what it has written; who comes last has acquired all of it, and hands it on.
       const std::uint64_t before = entry.missing[piece].fetch_sub(part, std::memory_order_acq_rel);
       if (before != part) continue;
-      const std::uint64_t bit = std::uint64_t{1} << piece;
-      const std::uint64_t others =
-          entry.buffer.progress->result.fetch_or(bit, std::memory_order_release);
-      if (std::popcount(others | bit) % kPiecesPerRing == 0) entry.buffer.waiters->Ring();
+      entry.buffer.progress->result.fetch_or(std::uint64_t{1} << piece, std::memory_order_release);
+      entry.buffer.waiters->Ring();
     }
     return true;
   });
