@@ -38,18 +38,7 @@ TEST_CASE("Execution: whoever copies the results, all ranks of all nodes get the
   int told = 0;
   for (unsigned seed = 1; seed <= 4; ++seed) {
     INFO("seed " << seed);
-    std::mt19937 random(seed);
-    Job job;
-    job.ranks.clear();
-    for (std::size_t nodes = 2 + seed % 3; nodes > 0; --nodes) {
-      job.ranks.push_back(2 + static_cast<int>(random() % 4));
-    }
-    for (std::size_t bytes = 0; bytes < kLarge;) {
-      const std::size_t next = 4 + random() % (kLarge / 2);
-      job.metas.push_back(Meta(DataType::kFloat32, ReduceOp::kAverage, next));
-      bytes += next;
-    }
-    job.in_place = seed % 2 == 0;
+    const Job job = AnyAverages(seed, 2, kLarge);
     World alone(job, seed, nullptr);
     REQUIRE(alone.Run());
     for (const Speed speed : {Speed::kNever, Speed::kAtOnce, Speed::kRandom}) {

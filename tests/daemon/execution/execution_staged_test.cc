@@ -9,22 +9,14 @@
 namespace ringd {
 namespace {
 
-constexpr std::size_t kLarge = (std::size_t{1} << 20) + 4096;
+constexpr std::size_t kLarge = (std::size_t{2} << 20) + 8192;
 
-Job LargeJob(unsigned seed) {
-  std::mt19937 random(seed);
+// A float tensor of so many pieces, of two ranks on the first node and one on the second.
+Job StagedJob(std::size_t pieces) {
   Job job;
-  job.ranks.clear();
-  for (std::size_t nodes = 2 + seed % 3; nodes > 0; --nodes) {
-    job.ranks.push_back(1 + static_cast<int>(random() % 4));
-  }
-  for (std::size_t bytes = 0; bytes < kLarge;) {
-    const std::size_t next = 4 + random() % kLarge;
-    job.metas.push_back(Meta(DataType::kFloat32, ReduceOp::kAverage, next));
-    if (random() % 2 == 0) job.metas.back().prescale = 0.37;
-    bytes += next;
-  }
-  job.in_place = seed % 2 == 0;
+  job.ranks = {2, 1};
+  job.metas = {Meta(DataType::kFloat32, ReduceOp::kSum, pieces * kLeastStagingPieceBytes)};
+  job.staged = true;
   return job;
 }
 
@@ -34,7 +26,7 @@ TEST_CASE(
   int fetched_meanwhile = 0;
   for (unsigned seed = 1; seed <= 16; ++seed) {
     INFO("seed " << seed);
-    Job job = LargeJob(seed);
+    Job job = AnyAverages(seed, 1, kLarge);
     World at_once(job, seed, nullptr);
     REQUIRE(at_once.Run());
     job.staged = true;
@@ -58,7 +50,7 @@ TEST_CASE("Execution: sources that come in pieces, with the help of threads") {
   ReducerPool pool(2);
   for (unsigned seed = 1; seed <= 8; ++seed) {
     INFO("seed " << seed);
-    Job job = LargeJob(seed);
+    Job job = AnyAverages(seed, 1, kLarge);
     World at_once(job, seed, nullptr);
     REQUIRE(at_once.Run());
     job.staged = true;
@@ -73,10 +65,7 @@ TEST_CASE("Execution: sources that come in pieces, with the help of threads") {
 }
 
 TEST_CASE("Execution: nothing of a range is read before all its ranks' pieces are there") {
-  Job job;
-  job.ranks = {2, 1};
-  job.metas = {Meta(DataType::kFloat32, ReduceOp::kSum, std::size_t{4} * kLeastStagingPieceBytes)};
-  job.staged = true;
+  const Job job = StagedJob(4);
   World world(job, 1, nullptr);
   Execution& execution = *world.at(0).execution;
   const auto& progress = world.at(0).staged->progress;
@@ -99,10 +88,7 @@ TEST_CASE("Execution: nothing of a range is read before all its ranks' pieces ar
 }
 
 TEST_CASE("Execution: a piece is told when the last byte of it is final, of each rank its own") {
-  Job job;
-  job.ranks = {2, 1};
-  job.metas = {Meta(DataType::kFloat32, ReduceOp::kSum, std::size_t{2} * kLeastStagingPieceBytes)};
-  job.staged = true;
+  const Job job = StagedJob(2);
   World world(job, 1, nullptr);
   Execution& execution = *world.at(0).execution;
   const auto& progress = world.at(0).staged->progress;
@@ -121,10 +107,7 @@ TEST_CASE("Execution: a piece is told when the last byte of it is final, of each
 
 TEST_CASE("LocalSums: a cell whose sources are not there stays for later, and closing ends it") {
   SteppedReducers reducers(SteppedReducers::Speed::kRandom, 1);
-  Job job;
-  job.ranks = {2, 1};
-  job.metas = {Meta(DataType::kFloat32, ReduceOp::kSum, kLarge)};
-  job.staged = true;
+  const Job job = StagedJob(8);
   World world(job, 1, nullptr);
   Node& node = world.at(0);
   const BucketLayout& layout = *node.layout;

@@ -53,19 +53,7 @@ TEST_CASE("Execution: buckets of several tensors over several nodes, with the he
   ReducerPool pool(2);
   for (unsigned seed = 1; seed <= 12; ++seed) {
     INFO("seed " << seed);
-    std::mt19937 random(seed);
-    Job job;
-    job.ranks.clear();
-    for (std::size_t nodes = 2 + seed % 3; nodes > 0; --nodes) {
-      job.ranks.push_back(1 + static_cast<int>(random() % 4));
-    }
-    for (std::size_t bytes = 0; bytes < kLarge;) {
-      const std::size_t next = 4 + random() % (kLarge / 2);
-      job.metas.push_back(Meta(DataType::kFloat32, ReduceOp::kAverage, next));
-      if (random() % 2 == 0) job.metas.back().prescale = 0.37;
-      bytes += next;
-    }
-    job.in_place = seed % 2 == 0;
+    const Job job = AnyAverages(seed, 1, kLarge);
     World alone(job, seed, nullptr);
     REQUIRE(alone.Run());
     World world(job, seed, &pool);

@@ -46,6 +46,24 @@ inline TensorMeta Meta(DataType type, ReduceOp op, std::size_t bytes) {
   return meta;
 }
 
+// Averages of several tensors, of `least_bytes` together, over two to four nodes with `fewest_ranks` to three more.
+inline Job AnyAverages(unsigned seed, int fewest_ranks, std::size_t least_bytes) {
+  std::mt19937 random(seed);
+  Job job;
+  job.ranks.clear();
+  for (std::size_t nodes = 2 + seed % 3; nodes > 0; --nodes) {
+    job.ranks.push_back(fewest_ranks + static_cast<int>(random() % 4));
+  }
+  for (std::size_t bytes = 0; bytes < least_bytes;) {
+    const std::size_t next = 4 + random() % (least_bytes / 2);
+    job.metas.push_back(Meta(DataType::kFloat32, ReduceOp::kAverage, next));
+    if (random() % 2 == 0) job.metas.back().prescale = 0.37;
+    bytes += next;
+  }
+  job.in_place = seed % 2 == 0;
+  return job;
+}
+
 // Any numbers; of floats neither NaN nor infinite, nor so large that a product is: of them the top
 // bit of the exponent is 0.
 inline Bytes AnyValues(const TensorMeta& meta, std::mt19937& random) {
