@@ -36,6 +36,11 @@ def test_large_sums_of_several_ranks_on_each_node(cluster: Cluster, reducer_thre
 
 
 @pytest.mark.timeout(180)
+def test_large_sums_of_one_rank_on_each_node(cluster: Cluster) -> None:
+    run(cluster, "large_sums.py", [1, 1, 1], spin="0s")
+
+
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_broadcasts(cluster: Cluster, layout: list[int]) -> None:
     run(cluster, "broadcasts.py", layout)

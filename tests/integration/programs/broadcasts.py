@@ -40,6 +40,24 @@ def tensors() -> None:
     assert [int(hvd.synchronize(handle)) for handle in handles] == list(range(hvd.size()))
 
 
+def large_tensors() -> None:
+    """Of ordinary memory, so large that they are copied while they are on their way; at some ranks in the arena."""
+    count = 1_300_007
+    for root in range(hvd.size()):
+        expected = torch.arange(count, dtype=torch.float32) + root
+        in_arena = hvd.empty(count, dtype=torch.float32)
+        mine = in_arena if (hvd.rank() + root) % 3 == 0 else torch.empty(count)
+        for step in range(3):
+            torch.add(expected, hvd.rank() - root, out=mine)
+            handles = [hvd.broadcast_async(mine + i, root, f"large {i}") for i in range(3)]
+            for i, handle in enumerate(handles):
+                assert torch.equal(hvd.synchronize(handle), expected + i), f"from {root}, step {step}, {i}"
+            assert torch.equal(mine, expected + (hvd.rank() - root)), "input changed"
+            assert torch.equal(hvd.broadcast(mine, root, "large"), expected), f"from {root}, step {step}"
+            hvd.broadcast_(mine, root, "large, in place")
+            assert torch.equal(mine, expected), f"from {root}, step {step}, in place"
+
+
 def objects() -> None:
     for root in range(hvd.size()):
         mine = {"rank": hvd.rank(), "text": "ä" * (hvd.rank() * 5000), "nothing": None}
@@ -100,6 +118,7 @@ def main() -> None:
     torch.set_num_threads(1)
     hvd.init()
     tensors()
+    large_tensors()
     objects()
     parameters()
     optimizer_state()

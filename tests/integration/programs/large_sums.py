@@ -30,6 +30,24 @@ def in_ordinary_memory() -> None:
         assert torch.equal(largest, expected + (hvd.size() - 1)), f"{dtype} max"
 
 
+def several_in_flight_in_ordinary_memory() -> None:
+    """In place; of one name some ranks have it in the arena."""
+    sizes = [BYTES // 4 - 1001 * index for index in range(6)]
+    for step in range(STEPS):
+        tensors = []
+        for index, size in enumerate(sizes):
+            tensor = torch.empty(size) if (hvd.rank() + step) % 3 != index % 3 else hvd.empty(size)
+            tensors.append(tensor.copy_(mine(step + index, torch.float32)[:size]))
+        handles = [
+            hvd.allreduce_async_(tensor, op=hvd.Average, name=f"in flight {index}")
+            for index, tensor in enumerate(tensors)
+        ]
+        for index, handle in enumerate(handles):
+            hvd.synchronize(handle)
+            expected = average(step + index, torch.float32)[: sizes[index]]
+            assert torch.equal(tensors[index], expected), f"step {step}, {index}"
+
+
 def in_place_in_the_arena() -> None:
     tensors = [hvd.empty(BYTES // dtype.itemsize, dtype=dtype) for dtype in TYPES]
     for step in range(STEPS):
@@ -54,6 +72,7 @@ def main() -> None:
     torch.set_num_threads(1)
     hvd.init()
     in_ordinary_memory()
+    several_in_flight_in_ordinary_memory()
     in_place_in_the_arena()
     the_same_bits_every_time()
     hvd.barrier(name="end")
