@@ -68,8 +68,8 @@ class RingOperations final : public OperationQueue {
   // The slot or the entry among the stragglers; null if there is no such operation.
   Slot* Find(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Free(Slot& slot, std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Takes part in the operation's result for the calling thread; null: there is nothing to take part in, or
-  // another thread does.
+  // From here to EndFetch(), which is told what was copied, the calling thread alone copies the operation's result
+  // out, and nobody consumes it. Null: the result does not come in pieces, or another thread copies.
   std::optional<OperationEnd> BeginFetch(std::uint64_t sequence);
   void EndFetch(std::uint64_t sequence, const OperationEnd& end);
   void MakeRoomInSlot(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

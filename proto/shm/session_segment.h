@@ -58,7 +58,7 @@ struct SessionHeader {
   // How many pieces of sources the client has put into the arena so far (staging_progress.h), modulo 2^32. Counted after
   // the piece's bit was set; then engine_sleeps is looked at, as after pushing.
   std::atomic<std::uint32_t> staged_pieces;
-  // A hint for the client, by ringd when the job's ring is known and when it changes.
+  // A hint for the client, by ringd when the job begins.
   std::atomic<RingPosition> ring_position;
 
   // Rung by ringd after it has pushed completions; the client's waiters sleep on it.
