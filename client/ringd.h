@@ -71,6 +71,20 @@ enum {
   RINGD_FLOAT8_E4M3 = 13,
   RINGD_FLOAT8_E5M2 = 14
 };
+/* What the operators of an all-reduce mean. The result has the same bits on all ranks.
+ *
+ * integers     Sum and product wrap modulo 2^bits. An average is rounded down (-1 / 2 gives -1) and exact; factors
+ *              other than 1 are applied in float64, truncated toward zero and clamped to the type's range.
+ * bool         Sum and max are "or", product and min are "and"; there is no average.
+ * floats       IEEE arithmetic, rounded to nearest even; subnormals are kept. A sum's last bits depend on the order
+ *              in which the nodes' parts meet, and so on size, plan and number of nodes; float64 and float32 are
+ *              combined in their own precision, narrower ones in float32 within a node, and rounded to their own
+ *              type once for each node.
+ * overflow     gives infinity in float64, float32, float16 and bfloat16. In the float8 types a finite result too
+ *              large becomes the largest finite value, 448 or 57344 (as CUDA's conversions do); infinity stays infinity in
+ *              float8_e5m2, and is NaN in float8_e4m3, which has none. An average of finite numbers of float16 or float8 is
+ *              finite: it is divided before anything is rounded to the type.
+ * NaN          in any rank's element gives NaN, also in min and max. */
 enum { RINGD_SUM = 0, RINGD_AVERAGE = 1, RINGD_MIN = 2, RINGD_MAX = 3, RINGD_PRODUCT = 4 };
 enum { RINGD_ALLREDUCE = 0, RINGD_BROADCAST = 1, RINGD_BARRIER = 2 };
 

@@ -67,6 +67,7 @@ enum class ElementType : std::int32_t {
   kFloat8E5M2 = RINGD_FLOAT8_E5M2,
 };
 
+// ringd.h says what they mean for each type.
 enum class Reduction : std::int32_t {
   kSum = RINGD_SUM,
   kAverage = RINGD_AVERAGE,

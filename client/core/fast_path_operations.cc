@@ -6,7 +6,7 @@
 #include "client/core/relax.h"
 #include "client/core/spin_policy.h"
 #include "proto/base/clock.h"
-#include "proto/reduce/reduce.h"
+#include "proto/reduce/combine.h"
 
 namespace ringd::client {
 namespace {
@@ -81,7 +81,9 @@ FastPathEnd FastPathOperations::Carry(std::span<const FastPathPart> parts, FastP
   contribution.key = TakeTurns(parts, turns);
   contribution.data_type = tensor.data_type;
   contribution.op = tensor.op;
-  contribution.prescale = tensor.prescale;
+  const TensorScaling scaling = ScalingOf(tensor.data_type, tensor.op, tensor.prescale,
+                                          tensor.postscale, job_size_, /*several_nodes=*/true);
+  contribution.prescale = scaling.prescale;
   std::array<FastPathSource, kMostParts> sources;
   std::array<FastPathDestination, kMostParts> destinations;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -114,10 +116,8 @@ FastPathEnd FastPathOperations::Carry(std::span<const FastPathPart> parts, FastP
     case FastPathOutcome::kCompleted:
       break;
   }
-  Scaling postscale;
-  postscale.factor = tensor.postscale;
-  postscale.divisor = tensor.op == ReduceOp::kAverage ? job_size_ : 1;
-  exchange_->Take(cell, tensor.data_type, std::span(destinations).first(parts.size()), postscale);
+  exchange_->Take(cell, tensor.data_type, std::span(destinations).first(parts.size()),
+                  scaling.result);
   if (spin == FastPathSpin::kByTrial) trial_.Learn(completed, Clock::now() - begin);
   for (const FastPathPart& part : parts) part.tensor->submissions.Completed();
   member_.bytes.fetch_add(contribution.bytes(), std::memory_order_relaxed);

@@ -23,6 +23,7 @@
 #include "proto/base/cache_line.h"
 #include "proto/base/doorbell.h"
 #include "proto/base/mutex.h"
+#include "proto/reduce/combine.h"
 #include "proto/reduce/reduce.h"
 #include "proto/shm/chunk_claims.h"
 #include "proto/shm/job_segment.h"
@@ -172,7 +173,7 @@ class LocalOperations final : public OperationQueue {
   bool CauseGraceIsOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Describe(const Registration& registration, const Spoiled& spoiled) const;
   std::uint32_t MemberOf(std::int32_t rank) const noexcept;
-  Scaling PostscaleOf(const TensorDescription& tensor) const noexcept;
+  TensorScaling ScalingOf(const TensorDescription& tensor) const noexcept;
   void CombineInline(const Tensor& tensor, const Operation& operation) const;
   std::optional<Chunk> Claim(Tensor& tensor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<Chunk> ClaimLater(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -33,11 +33,9 @@ struct LocalOperations::ChunkMemory {
   Streaming streaming = Streaming::kCached;
 };
 
-Scaling LocalOperations::PostscaleOf(const TensorDescription& tensor) const noexcept {
-  Scaling scaling;
-  scaling.factor = tensor.postscale;
-  scaling.divisor = tensor.op == ReduceOp::kAverage ? member_count_ : 1;
-  return scaling;
+TensorScaling LocalOperations::ScalingOf(const TensorDescription& tensor) const noexcept {
+  return ringd::ScalingOf(tensor.data_type, tensor.op, tensor.prescale, tensor.postscale,
+                          static_cast<int>(member_count_), /*several_nodes=*/false);
 }
 
 bool LocalOperations::Locate(const Chunk& chunk, ChunkMemory& memory) {
@@ -132,17 +130,18 @@ void LocalOperations::Combine(const TensorDescription& tensor, ChunkMemory& memo
     }
     return;
   }
-  const Scaling postscale = PostscaleOf(tensor);
+  const TensorScaling scaling = ScalingOf(tensor);
   if (memory.sources[self_] != memory.destinations[self_] || !memory.in_own_memory) {
-    CombineContributions(tensor.data_type, tensor.op, tensor.prescale, nullptr,
-                         memory.sources.span(), memory.destinations.span(), elements, postscale,
-                         memory.streaming);
+    CombineContributions(tensor.data_type, tensor.op, scaling.prescale, nullptr,
+                         memory.sources.span(), memory.destinations.span(), elements,
+                         scaling.result, memory.streaming);
     return;
   }
   // In place first; what is then in the caches goes past them to the others.
   void* const result = memory.destinations[self_];
-  CombineContributions(tensor.data_type, tensor.op, tensor.prescale, nullptr, memory.sources.span(),
-                       std::span(&result, 1), elements, postscale, memory.streaming);
+  CombineContributions(tensor.data_type, tensor.op, scaling.prescale, nullptr,
+                       memory.sources.span(), std::span(&result, 1), elements, scaling.result,
+                       memory.streaming);
   for (void* const destination : memory.destinations.span()) {
     if (destination == result) continue;
     CopyScaled(tensor.data_type, destination, result, elements, {}, memory.streaming);

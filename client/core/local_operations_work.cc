@@ -187,9 +187,10 @@ void LocalOperations::CombineInline(const Tensor& tensor, const Operation& opera
   PerMember<const void*> sources(member_count_);
   for (std::uint32_t m = 0; m < member_count_; ++m) sources[m] = data(m);
   void* const destinations[] = {destination};
-  CombineContributions(description.data_type, description.op, description.prescale, nullptr,
-                       sources.span(), destinations, description.element_count,
-                       PostscaleOf(description), Streaming::kCached);
+  const TensorScaling scaling = ScalingOf(description);
+  CombineContributions(description.data_type, description.op, scaling.prescale, nullptr,
+                       sources.span(), destinations, description.element_count, scaling.result,
+                       Streaming::kCached);
 }
 
 std::optional<LocalOperations::Chunk> LocalOperations::Claim(Tensor& tensor) {

@@ -28,16 +28,15 @@ auto FirstBehind(std::span<const BucketLayout::Tensor> tensors, std::size_t begi
 
 }  // namespace
 
-BucketLayout::BucketLayout(std::span<const TensorMeta* const> metas, int rank_count)
+BucketLayout::BucketLayout(std::span<const TensorMeta* const> metas, int rank_count, int node_count)
     : kind_(metas.front()->kind), data_type_(metas.front()->dtype), op_(metas.front()->op) {
   tensors_.reserve(metas.size());
   for (const TensorMeta* meta : metas) {
     Tensor tensor;
     tensor.begin = AlignUp(bytes_, kTensorAlignment);
     tensor.bytes = ByteCount(*meta);
-    tensor.prescale = meta->prescale;
-    tensor.postscale.factor = meta->postscale;
-    tensor.postscale.divisor = op_ == ReduceOp::kAverage ? rank_count : 1;
+    tensor.scaling =
+        ScalingOf(data_type_, op_, meta->prescale, meta->postscale, rank_count, node_count > 1);
     bytes_ = tensor.begin + tensor.bytes;
     payload_bytes_ += tensor.bytes;
     tensors_.push_back(tensor);
@@ -90,13 +89,13 @@ void BucketMemory::Combine(const Piece& piece, const std::byte* partial,
   for (std::size_t m = 0; m < member_count_; ++m) {
     sources[m] = piece.members[m].source + piece.offset;
   }
-  CombineContributions(layout_.data_type(), layout_.op(), piece.tensor.prescale, partial, sources,
-                       destinations, piece.elements, scaling, streaming);
+  CombineContributions(layout_.data_type(), layout_.op(), piece.tensor.scaling.prescale, partial,
+                       sources, destinations, piece.elements, scaling, streaming);
 }
 
 void BucketMemory::CombineToAll(const Piece& piece, const std::byte* partial, std::byte* further,
                                 Streaming streaming) const noexcept {
-  const Scaling scaling = piece.tensor.postscale;
+  const Scaling scaling = piece.tensor.scaling.result;
   if (member_count_ <= kUsualMembers) {
     std::array<void*, kUsualMembers + 1> destinations;
     std::size_t count = 0;
@@ -123,7 +122,7 @@ const std::byte* BucketMemory::Source(std::size_t begin, std::size_t end) const 
   if (broadcast ? root_member_ < 0 : member_count_ != 1) return nullptr;
   const std::optional<Piece> piece = OnePiece(begin, end);
   if (!piece.has_value()) return nullptr;
-  if (!broadcast && piece->tensor.prescale != 1.0) return nullptr;
+  if (!broadcast && piece->tensor.scaling.prescale != 1.0) return nullptr;
   const auto member = broadcast ? static_cast<std::size_t>(root_member_) : 0;
   return piece->members[member].source + piece->offset;
 }
@@ -175,7 +174,7 @@ void BucketMemory::CombineWithSum(std::byte* buffer, std::size_t begin, std::siz
     const void* const sources[] = {sum, partial + (piece.begin() - begin)};
     void* const destinations[] = {sum};
     ReduceManyToMany(layout_.data_type(), layout_.op(), sources, destinations, piece.elements,
-                     last ? piece.tensor.postscale : Scaling{}, Streaming::kCached);
+                     last ? piece.tensor.scaling.result : Scaling{}, Streaming::kCached);
   });
 }
 
@@ -195,7 +194,7 @@ void BucketMemory::AddLastInBuffer(std::byte* buffer, std::size_t begin, std::si
                                    const std::byte* partial) const noexcept {
   ForEachOverlap(begin, end, [&](const Piece& piece) {
     void* const destinations[] = {buffer + piece.begin()};
-    Combine(piece, partial + (piece.begin() - begin), destinations, piece.tensor.postscale,
+    Combine(piece, partial + (piece.begin() - begin), destinations, piece.tensor.scaling.result,
             Streaming::kCached);
   });
 }
@@ -207,7 +206,7 @@ void BucketMemory::AddLastToSumInBuffer(std::byte* buffer, std::size_t begin, st
 
 void BucketMemory::Finish(std::byte* buffer, std::size_t begin, std::size_t end) const noexcept {
   ForEachOverlap(begin, end, [&](const Piece& piece) {
-    Scale(layout_.data_type(), buffer + piece.begin(), piece.elements, piece.tensor.postscale);
+    Scale(layout_.data_type(), buffer + piece.begin(), piece.elements, piece.tensor.scaling.result);
   });
   Distribute(buffer, begin, end, buffer + begin, false);
 }

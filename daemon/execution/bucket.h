@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daemon/schedule/tensor_meta.h"
+#include "proto/reduce/combine.h"
 #include "proto/reduce/reduce.h"
 #include "proto/types/collective_kind.h"
 #include "proto/types/data_type.h"
@@ -26,12 +27,12 @@ class BucketLayout {
   struct Tensor {
     std::size_t begin = 0;  // bytes from the buffer's start
     std::size_t bytes = 0;
-    double prescale = 1.0;
-    Scaling postscale;  // the division of an average included
+    TensorScaling scaling;
   };
 
-  // `metas` can be fused (CanFuse) and there is at least one. `rank_count`: of the whole communicator.
-  BucketLayout(std::span<const TensorMeta* const> metas, int rank_count);
+  // `metas` can be fused (CanFuse) and there is at least one. `rank_count` and `node_count`: of the whole
+  // communicator.
+  BucketLayout(std::span<const TensorMeta* const> metas, int rank_count, int node_count);
 
   CollectiveKind kind() const noexcept { return kind_; }
   DataType data_type() const noexcept { return data_type_; }

@@ -239,7 +239,8 @@ std::shared_ptr<const BucketLayout> JobCommunicator::LayoutOf(const StartOperati
     const auto& head = tensors_[handle.value()].queues.front().front();
     metas.push_back(&metas_[head.submission.registration->meta_id]);
   }
-  auto layout = std::make_shared<const BucketLayout>(metas, membership_->size());
+  auto layout =
+      std::make_shared<const BucketLayout>(metas, membership_->size(), membership_->node_count());
   if (learned) layouts_[start.operation.channel] = CachedLayout{start.tensors, layout};
   return layout;
 }

@@ -56,6 +56,7 @@ struct Scaling {
   static constexpr Scaling AverageOf(std::int64_t rank_count) noexcept { return {1.0, rank_count}; }
 
   constexpr bool IsIdentity() const noexcept { return factor == 1.0 && divisor == 1; }
+  bool operator==(const Scaling&) const = default;
 };
 
 // Whether the caches hold what a call reads and writes. Never changes the result.

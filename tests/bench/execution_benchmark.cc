@@ -91,7 +91,8 @@ class Benchmark {
     meta.op = ReduceOp::kAverage;
     meta.shape = {static_cast<std::int64_t>(bytes / sizeof(float))};
     const std::vector<const TensorMeta*> metas = {&meta};
-    layout_ = std::make_shared<const BucketLayout>(metas, ranks * static_cast<int>(kNodes));
+    layout_ = std::make_shared<const BucketLayout>(metas, ranks * static_cast<int>(kNodes),
+                                                   static_cast<int>(kNodes));
     for (int rank = 0; rank < ranks; ++rank) {
       tensors_.push_back(pool_.Acquire(bytes));
       std::memset(tensors_.back().data(), 0, bytes);

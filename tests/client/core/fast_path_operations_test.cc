@@ -33,22 +33,22 @@ Bytes Random(std::size_t count, std::uint32_t seed) {
 Bytes ThroughRingd(const TensorDescription& tensor, const std::vector<Bytes>& ranks,
                    std::size_t members) {
   const std::size_t nodes = ranks.size() / members;
+  const TensorScaling scaling =
+      ScalingOf(tensor.data_type, tensor.op, tensor.prescale, tensor.postscale,
+                static_cast<int>(ranks.size()), /*several_nodes=*/true);
   std::vector<Bytes> packed(nodes, Bytes(tensor.bytes()));
   std::vector<const void*> inputs;
   for (std::size_t node = 0; node < nodes; ++node) {
     std::vector<const void*> sources;
     for (std::size_t m = 0; m < members; ++m) sources.push_back(ranks[node * members + m].data());
     void* destination = packed[node].data();
-    CombineContributions(tensor.data_type, tensor.op, tensor.prescale, nullptr, sources,
+    CombineContributions(tensor.data_type, tensor.op, scaling.prescale, nullptr, sources,
                          {&destination, 1}, tensor.element_count, {}, Streaming::kCached);
     inputs.push_back(destination);
   }
   Bytes result(tensor.bytes());
   ReduceMany(tensor.data_type, tensor.op, inputs, result.data(), tensor.element_count);
-  Scaling scaling;
-  scaling.factor = tensor.postscale;
-  scaling.divisor = tensor.op == ReduceOp::kAverage ? static_cast<std::int64_t>(ranks.size()) : 1;
-  Scale(tensor.data_type, result.data(), tensor.element_count, scaling);
+  Scale(tensor.data_type, result.data(), tensor.element_count, scaling.result);
   return result;
 }
 

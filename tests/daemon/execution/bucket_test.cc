@@ -36,7 +36,7 @@ struct Tensors {
 BucketLayout LayoutOf(const std::vector<TensorMeta>& metas, int ranks) {
   std::vector<const TensorMeta*> pointers;
   for (const TensorMeta& meta : metas) pointers.push_back(&meta);
-  return BucketLayout(pointers, ranks);
+  return BucketLayout(pointers, ranks, 1);
 }
 
 bool AllEqual(const std::vector<float>& values, float expected) {

@@ -38,7 +38,8 @@ struct Node {
        BufferPool& pool) {
     std::vector<const TensorMeta*> metas;
     for (const TensorMeta& meta : job.metas) metas.push_back(&meta);
-    layout = std::make_shared<const BucketLayout>(metas, job.rank_count());
+    layout = std::make_shared<const BucketLayout>(metas, job.rank_count(),
+                                                  static_cast<int>(job.ranks.size()));
     std::vector<TensorBuffers> buffers;
     for (std::size_t t = 0; t < job.metas.size(); ++t) {
       for (int m = 0; m < rank_count; ++m) {

@@ -209,7 +209,8 @@ struct Node {
   Node(const Job& job, int self, BufferPool& pool, Reducers* reducers, std::mt19937& random) {
     std::vector<const TensorMeta*> metas;
     for (const TensorMeta& meta : job.metas) metas.push_back(&meta);
-    layout = std::make_shared<const BucketLayout>(metas, job.rank_count());
+    layout = std::make_shared<const BucketLayout>(metas, job.rank_count(),
+                                                  static_cast<int>(job.ranks.size()));
     const int rank_count = job.ranks[static_cast<std::size_t>(self)];
     std::vector<TensorBuffers> buffers;
     for (const TensorMeta& meta : job.metas) {

@@ -33,7 +33,7 @@ struct Bucket {
     TensorMeta meta;
     meta.shape = {kBytes / 4};
     const std::vector<const TensorMeta*> metas = {&meta};
-    layout = std::make_unique<BucketLayout>(metas, 8);
+    layout = std::make_unique<BucketLayout>(metas, 8, 2);
     std::vector<TensorBuffers> buffers;
     for (auto& values : tensors) {
       values.assign(kBytes / 4, static_cast<float>(1 + (&values - tensors)));
@@ -147,7 +147,7 @@ TEST_CASE("LocalSums: any size and any number of nodes: each cell is claimed onc
       TensorMeta meta;
       meta.shape = {static_cast<std::int64_t>(bytes / 4)};
       const std::vector<const TensorMeta*> metas = {&meta};
-      const BucketLayout layout(metas, 2);
+      const BucketLayout layout(metas, 2, 2);
       std::vector<float> values(bytes / 4, 1.0F);
       auto* tensor = reinterpret_cast<std::byte*>(values.data());
       const BucketMemory memory(layout, 2, {{tensor, tensor}, {tensor, tensor}}, -1);

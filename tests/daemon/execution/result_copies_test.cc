@@ -32,7 +32,7 @@ struct Bucket {
     TensorMeta meta;
     meta.shape = {kBytes / 4};
     const std::vector<const TensorMeta*> metas = {&meta};
-    layout = std::make_unique<BucketLayout>(metas, 8);
+    layout = std::make_unique<BucketLayout>(metas, 8, 2);
     tensors.assign(member_count, std::vector<float>(kBytes / 4, kNothing));
     std::vector<TensorBuffers> buffers;
     for (auto& values : tensors) {

@@ -60,6 +60,53 @@ def short_floats() -> None:
         expect(result.float(), (torch.arange(1000) % 2).float() * hvd.size(), str(dtype))
 
 
+def averages_near_the_largest_number() -> None:
+    """An average of numbers is one, also where their sum is too large for the type."""
+    for dtype in [torch.float16, *SHORT_FLOATS]:
+        largest = torch.finfo(dtype).max
+        # Through one node, by ring, and by the ranks themselves.
+        for count in (5, 1000, 400_000):
+            values = torch.tensor([largest, -largest, largest / 2, 1.0, 0.0]).repeat(count // 5).to(dtype)
+            for name, result in {
+                "at once": hvd.allreduce(values, op=hvd.Average, name=f"average {dtype} {count}"),
+                "later": hvd.synchronize(
+                    hvd.allreduce_async(values, op=hvd.Average, name=f"average {dtype} {count} later")
+                ),
+            }.items():
+                what = f"average of {count} large {dtype}, {name}: {result.float()}"
+                # Rounded once for each node.
+                close = torch.isclose(result.float(), values.float(), rtol=torch.finfo(dtype).eps, atol=0)
+                assert bool(close.all()), what
+
+
+def what_is_no_number_stays_so() -> None:
+    """What loss scalers look for: infinities and NaN of one rank reach all; overflow is what the type says."""
+    for dtype in [*FLOATS, *SHORT_FLOATS]:
+        for count in (4, 100_000):
+            mine = torch.zeros(count)
+            mine[0] = torch.nan if hvd.rank() == 0 else 1.0
+            mine[1] = torch.inf if hvd.rank() == hvd.size() - 1 else 1.0
+            for op in (hvd.Sum, hvd.Average, hvd.Min, hvd.Max, hvd.Product):
+                result = hvd.allreduce(mine.to(dtype), op=op, name=f"nan {dtype} {op.name} {count}").float()
+                assert result[0].isnan(), f"{dtype} {op.name}: {result[:4]}"
+                # float8_e4m3fn has no infinity.
+                if dtype != torch.float8_e4m3fn:
+                    assert result[1] == (1.0 if op == hvd.Min else torch.inf), (
+                        f"{dtype} {op.name}: {result[:4]}"
+                    )
+        largest = torch.finfo(dtype).max
+        sums = hvd.allreduce(
+            torch.full((3,), largest, dtype=torch.double).to(dtype), op=hvd.Sum, name=f"overflow {dtype}"
+        ).double()
+        # The shortest types stay at their largest number.
+        expected = largest if dtype in SHORT_FLOATS else torch.inf
+        assert torch.equal(sums, torch.full((3,), expected, dtype=torch.double)), f"{dtype}: {sums}"
+    wrapped = hvd.allreduce(torch.full((3,), 127, dtype=torch.int8), op=hvd.Sum, name="wraps")
+    expect(wrapped, torch.full((3,), (127 * hvd.size() + 128) % 256 - 128, dtype=torch.int8), "wraps")
+    floored = hvd.allreduce(torch.full((3,), -1 if hvd.rank() == 0 else 0), op=hvd.Average, name="floored")
+    expect(floored, torch.full((3,), -1), "an average of integers is rounded down")
+
+
 def booleans() -> None:
     mine = torch.arange(hvd.size()) == hvd.rank()
     assert hvd.allreduce(mine, op=hvd.Max, name="any").all()
@@ -205,6 +252,8 @@ def main() -> None:
     hvd.init()
     every_type_operation_and_shape()
     short_floats()
+    averages_near_the_largest_number()
+    what_is_no_number_stays_so()
     booleans()
     in_place_and_strided()
     scaled()
