@@ -206,7 +206,10 @@ std::size_t UcxNode::Progress() noexcept {
   if (!closing_.empty()) ForgetClosedPeers();
   for (auto& [key, end] : ends_) work += end.communicator->Advance();
   // What the communicators have handed over by now takes its turn.
-  for (auto& [address, peer] : peers_) work += peer->Advance();
+  for (auto& [address, peer] : peers_) {
+    work += peer->Advance();
+    if (peer->has_news()) TellNews(*peer);
+  }
   if (work > 0) {
     const Clock::time_point now = Clock::now();
     FindNewConnections(now);
@@ -228,9 +231,14 @@ void UcxNode::LookAtStreams(Clock::time_point now) noexcept {
   if (now < next_look_) return;
   next_look_ = now + StreamTuner::kLookInterval;
   for (auto& [address, peer] : peers_) {
-    const std::string news = peer->LookAtStreams(now);
-    if (!news.empty() && log_) log_(absl::StrCat("the line to ", peer->name(), " ", news));
+    peer->LookAtStreams(now);
+    if (peer->has_news()) TellNews(*peer);
   }
+}
+
+void UcxNode::TellNews(UcxPeer& peer) noexcept {
+  const std::string news = peer.TakeNews();
+  if (log_) log_(absl::StrCat("the line to ", peer.name(), " ", news));
 }
 
 void UcxNode::TuneSockets() noexcept {

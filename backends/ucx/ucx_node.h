@@ -87,6 +87,7 @@ class UcxNode final : public Transport {
   void TuneSockets() noexcept;
   // Over how many connections bulk goes follows what TCP says of them.
   void LookAtStreams(Clock::time_point now) noexcept;
+  void TellNews(UcxPeer& peer) noexcept;
 
   HeldMessagePool held_pool_;
   UcxSendPool send_pool_;

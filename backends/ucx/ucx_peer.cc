@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "backends/ucx/ucx_handles.h"
 
 namespace ringd {
@@ -34,40 +35,57 @@ void UcxPeer::Connect(absl::string_view worker_address, const Streams& streams) 
     bulk_streams_ = static_cast<std::size_t>(std::max(1, streams.count - 1));
     reason_ = streams.reason;
   }
-  if (const ucs_status_t status = AddMissingStreams(); status != UCS_OK) Fail(status);
+  AddMissingStreams();
 }
 
-ucs_status_t UcxPeer::AddMissingStreams() noexcept {
-  const std::size_t needed = first_bulk_stream() + bulk_streams_;
+void UcxPeer::AddMissingStreams() noexcept {
+  if (lost()) return;
+  const std::size_t needed = streams_needed();
   in_progress_.reserve(kPerStream * (needed + 1));
-  ucs_status_t status = lost_status_;
-  while (streams_.size() < needed && status == UCS_OK) status = AddStream();
-  return status;
+  for (std::size_t i = 0; i < needed; ++i) {
+    if (i == streams_.size()) streams_.emplace_back(static_cast<std::uint32_t>(i), connections_);
+    UcxStream& stream = streams_[i];
+    if (!stream.has_ended()) continue;
+    const ucs_status_t status = stream.Open(worker_, worker_address_, &UcxPeer::OnError, this);
+    if (i == 0) {
+      if (status != UCS_OK) return Fail(status);
+    } else if (status == UCS_OK) {
+      stream.Greet();
+    } else {
+      stream.Refuse(status);
+      return GiveUpFurtherStream(stream);
+    }
+  }
 }
 
-ucs_status_t UcxPeer::AddStream() noexcept {
-  ucp_ep_params_t params{};
-  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = reinterpret_cast<const ucp_address_t*>(worker_address_.data());
-  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-  params.err_handler.cb = &UcxPeer::OnError;
-  params.err_handler.arg = this;
-  ucp_ep_h endpoint = nullptr;
-  const ucs_status_t status = ucp_ep_create(worker_, &params, &endpoint);
-  if (status == UCS_OK) streams_.push_back({.endpoint = endpoint});
-  return status;
+void UcxPeer::CloseRefusedStreams() noexcept {
+  for (UcxStream& stream : streams_) {
+    if (stream.is_open() && stream.is_refused()) GiveUpFurtherStream(stream);
+  }
+}
+
+void UcxPeer::GiveUpFurtherStream(UcxStream& stream) noexcept {
+  stream.BeginClose();
+  news_ = absl::StrCat("got no further connection: ", ucs_status_string(stream.refusal()));
+  if (watch_ == nullptr) return;
+  watch_->GiveUpTrial();
+  bulk_streams_ = watch_->connections();
 }
 
 UcxFlow* UcxPeer::AddFlow(std::uint32_t weight) noexcept {
   UcxFlow* const flow = bulk_.AddFlow(weight);
   // Urgent messages keep the connection that there is.
-  if (const ucs_status_t status = AddMissingStreams(); status != UCS_OK) Fail(status);
+  AddMissingStreams();
   return flow;
 }
 
-void UcxPeer::OnError(void* self, ucp_ep_h /*endpoint*/, ucs_status_t status) {
-  static_cast<UcxPeer*>(self)->Fail(status);
+void UcxPeer::OnError(void* self, ucp_ep_h endpoint, ucs_status_t status) {
+  UcxPeer& peer = *static_cast<UcxPeer*>(self);
+  for (UcxStream& stream : peer.streams_) {
+    if (stream.endpoint() != endpoint) continue;
+    if (stream.index() > 0 && !stream.is_connected()) return stream.Refuse(status);
+    return peer.Fail(status);
+  }
 }
 
 void UcxPeer::Fail(ucs_status_t status) noexcept {
@@ -92,7 +110,7 @@ bool UcxPeer::Send(const void* wire, UcxFlow& flow, NodeIndex to, const MessageH
   bulk_.Push(flow, *send);
   // Who else wants the line is known when everybody has had a turn.
   if (!first || is_shared()) return false;
-  Stream* const stream = FindStream(SendPriority::kBulk);
+  UcxStream* const stream = FindStream(SendPriority::kBulk);
   if (stream == nullptr) return false;
   if (watch_ != nullptr) watch_->NoteBulk();
   if (!Start(*stream, bulk_.Pop())) return false;
@@ -102,7 +120,7 @@ bool UcxPeer::Send(const void* wire, UcxFlow& flow, NodeIndex to, const MessageH
 
 bool UcxPeer::StartOrQueueUrgent(UcxSend& send) noexcept {
   if (urgent_.head == nullptr) {
-    if (Stream* const stream = FindStream(SendPriority::kUrgent)) {
+    if (UcxStream* const stream = FindStream(SendPriority::kUrgent)) {
       if (!Start(*stream, send)) return false;
       pool_.GiveBack(&send);
       return true;
@@ -113,36 +131,46 @@ bool UcxPeer::StartOrQueueUrgent(UcxSend& send) noexcept {
   return false;
 }
 
-UcxPeer::Stream* UcxPeer::FindStream(SendPriority priority) noexcept {
+UcxStream* UcxPeer::FindStream(SendPriority priority) noexcept {
   if (priority == SendPriority::kUrgent) {
     return streams_[0].in_progress < kPerStream ? &streams_[0] : nullptr;
   }
   const std::size_t first = first_bulk_stream();
   const std::uint32_t limit = is_shared() ? kPerSharedStream : kPerStream;
+  bool any_usable = false;
   for (std::size_t tried = 0; tried < bulk_streams_; ++tried) {
-    Stream& stream = streams_[first + next_stream_++ % bulk_streams_];
-    if (stream.in_progress < limit) return &stream;
+    const std::size_t at = first + next_stream_++ % bulk_streams_;
+    if (!IsUsable(at)) continue;
+    any_usable = true;
+    if (streams_[at].in_progress < limit) return &streams_[at];
   }
-  return nullptr;
+  return !any_usable && streams_[0].in_progress < limit ? &streams_[0] : nullptr;
+}
+
+std::size_t UcxPeer::CountUsableBulkStreams() const noexcept {
+  std::size_t count = 0;
+  for (std::size_t i = first_bulk_stream(); i < streams_needed(); ++i) count += IsUsable(i) ? 1 : 0;
+  return count;
 }
 
 bool UcxPeer::HasIdleBulkStream() const noexcept {
-  const auto first = streams_.begin() + static_cast<std::ptrdiff_t>(first_bulk_stream());
-  return std::any_of(first, first + static_cast<std::ptrdiff_t>(bulk_streams_),
-                     [](const Stream& stream) { return stream.in_progress == 0; });
+  for (std::size_t i = first_bulk_stream(); i < streams_needed(); ++i) {
+    if (IsUsable(i) && streams_[i].in_progress == 0) return true;
+  }
+  return false;
 }
 
-bool UcxPeer::Start(Stream& stream, UcxSend& send) noexcept {
+bool UcxPeer::Start(UcxStream& stream, UcxSend& send) noexcept {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.send = &UcxPeer::OnSendDone;
   param.user_data = &send;
-  send.stream = static_cast<std::uint32_t>(&stream - streams_.data());
-  const bool is_tell_tale =
-      watch_ != nullptr && stream.connected && send.payload.size() >= StreamWatch::kTellingBytes;
+  send.stream = stream.index();
+  const bool is_tell_tale = watch_ != nullptr && stream.is_connected() &&
+                            send.payload.size() >= StreamWatch::kTellingBytes;
   const auto seen = is_tell_tale ? watch_->BeginWrite(send.stream) : std::nullopt;
   ucs_status_ptr_t request =
-      ucp_am_send_nbx(stream.endpoint, kUcxMessageId, &send.header, sizeof(send.header),
+      ucp_am_send_nbx(stream.endpoint(), kUcxMessageId, &send.header, sizeof(send.header),
                       send.payload.data(), send.payload.size(), &param);
   if (is_tell_tale) watch_->EndWrite(send.stream, seen);
   if (UCS_PTR_IS_ERR(request)) {
@@ -150,7 +178,7 @@ bool UcxPeer::Start(Stream& stream, UcxSend& send) noexcept {
     return true;
   }
   if (request == nullptr) {
-    NoteConnected(stream);
+    stream.NoteConnected();
     return true;
   }
   ++stream.in_progress;
@@ -162,10 +190,10 @@ void UcxPeer::OnSendDone(void* request, ucs_status_t status, void* user_data) {
   UcxSend* const send = static_cast<UcxSend*>(user_data);
   UcxPeer& peer = *send->peer;
   ucp_request_free(request);
-  Stream& stream = peer.streams_[send->stream];
+  UcxStream& stream = peer.streams_[send->stream];
   --stream.in_progress;
   if (status == UCS_OK) {
-    peer.NoteConnected(stream);
+    stream.NoteConnected();
   } else {
     peer.Fail(status);
   }
@@ -181,11 +209,6 @@ void UcxPeer::OnSendDone(void* request, ucs_status_t status, void* user_data) {
   }
 }
 
-void UcxPeer::NoteConnected(Stream& stream) noexcept {
-  if (std::exchange(stream.connected, true)) return;
-  ++connections_;
-}
-
 void UcxPeer::Finish(UcxSend& send) noexcept {
   SendObserver* const observer = send.observer;
   const NodeIndex to = send.to;
@@ -194,9 +217,10 @@ void UcxPeer::Finish(UcxSend& send) noexcept {
 }
 
 std::size_t UcxPeer::Advance() noexcept {
+  CloseRefusedStreams();
   std::size_t started = AdvanceUrgent();
   while (!bulk_.empty() && !lost()) {
-    Stream* const stream = FindStream(SendPriority::kBulk);
+    UcxStream* const stream = FindStream(SendPriority::kBulk);
     if (stream == nullptr) break;
     UcxSend& send = bulk_.Pop();
     ++started;
@@ -209,7 +233,7 @@ std::size_t UcxPeer::Advance() noexcept {
 std::size_t UcxPeer::AdvanceUrgent() noexcept {
   std::size_t started = 0;
   while (urgent_.head != nullptr && !lost()) {
-    Stream* const stream = FindStream(SendPriority::kUrgent);
+    UcxStream* const stream = FindStream(SendPriority::kUrgent);
     if (stream == nullptr) break;
     UcxSend& send = *urgent_.head;
     urgent_.head = send.next;
@@ -257,59 +281,46 @@ std::size_t UcxPeer::InProgress(const void* wire) const noexcept {
 }
 
 void UcxPeer::BeginFlush() noexcept {
-  for (Stream& stream : streams_) {
-    if (stream.endpoint == nullptr) continue;
-    ucp_request_param_t param{};
-    void* const request = ucp_ep_flush_nbx(stream.endpoint, &param);
-    stream.flushing = UCS_PTR_IS_PTR(request) ? request : nullptr;
-  }
+  for (UcxStream& stream : streams_) stream.BeginFlush();
+}
+
+bool UcxPeer::is_flushed() noexcept {
+  return in_progress_.empty() && std::all_of(streams_.begin(), streams_.end(),
+                                             [](UcxStream& stream) { return stream.is_flushed(); });
 }
 
 bool UcxPeer::is_connected() const noexcept {
-  return std::all_of(streams_.begin(), streams_.end(),
-                     [](const Stream& stream) { return stream.connected; });
+  return std::all_of(streams_.begin(), streams_.end(), [](const UcxStream& stream) {
+    return !stream.is_open() || stream.is_connected();
+  });
 }
 
 void UcxPeer::BeginClose() noexcept {
   DropWaiting([](const UcxSend&) { return true; });
-  for (Stream& stream : streams_) {
-    if (stream.endpoint == nullptr) continue;
-    ucp_request_param_t param{};
-    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-    param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    void* const request = ucp_ep_close_nbx(stream.endpoint, &param);
-    stream.endpoint = nullptr;
-    stream.closing = UCS_PTR_IS_PTR(request) ? request : nullptr;
-  }
+  for (UcxStream& stream : streams_) stream.BeginClose();
 }
 
 bool UcxPeer::is_closed() noexcept {
-  const bool open = std::any_of(streams_.begin(), streams_.end(),
-                                [](const Stream& stream) { return stream.endpoint != nullptr; });
-  return !open && Ended(&Stream::flushing) && Ended(&Stream::closing) && in_progress_.empty();
-}
-
-bool UcxPeer::Ended(void* Stream::*request) noexcept {
-  bool ended = true;
-  for (Stream& stream : streams_) {
-    void*& pending = stream.*request;
-    if (pending == nullptr) continue;
-    if (ucp_request_check_status(pending) == UCS_INPROGRESS) {
-      ended = false;
-    } else {
-      ucp_request_free(pending);
-      pending = nullptr;
-    }
-  }
-  return ended;
+  return in_progress_.empty() && std::all_of(streams_.begin(), streams_.end(),
+                                             [](UcxStream& stream) { return stream.has_ended(); });
 }
 
 NeighbourLine UcxPeer::Describe() const {
-  const bool open = !streams_.empty() && streams_[0].endpoint != nullptr && !lost();
+  const bool open = !streams_.empty() && streams_[0].is_open() && !lost();
   if (!open) return {};
-  return {DescribeUcpEndpoint(streams_[0].endpoint),
-          static_cast<int>(first_bulk_stream() + bulk_streams_), static_cast<int>(bulk_streams_),
-          watch_ != nullptr ? watch_->Reason() : reason_};
+  NeighbourLine line;
+  line.transports = DescribeUcpEndpoint(streams_[0].endpoint());
+  line.reason = watch_ != nullptr ? watch_->Reason() : reason_;
+  const auto usable = static_cast<int>(CountUsableBulkStreams());
+  line.bulk_connections = std::max(usable, 1);
+  line.connections = usable + static_cast<int>(first_bulk_stream());
+  for (std::size_t i = 1; i < streams_needed(); ++i) {
+    if (!streams_[i].is_refused()) continue;
+    absl::StrAppend(&line.reason, "; a further one was refused (",
+                    ucs_status_string(streams_[i].refusal()), ")");
+    break;
+  }
+  return line;
 }
 
 void UcxPeer::NoteIdle(Clock::time_point now) noexcept {
@@ -317,17 +328,14 @@ void UcxPeer::NoteIdle(Clock::time_point now) noexcept {
   watch_->NoteIdle(now, bulk_.empty() && HasIdleBulkStream());
 }
 
-std::string UcxPeer::LookAtStreams(Clock::time_point now) noexcept {
-  if (watch_ == nullptr || lost()) return "";
-  const bool decided = watch_->Look(now, {first_bulk_stream(), bulk_streams_, is_shared()});
-  if (const std::size_t before = bulk_streams_; watch_->connections() != before) {
-    bulk_streams_ = watch_->connections();
-    if (AddMissingStreams() != UCS_OK) {
-      watch_->GiveUpTrial();
-      bulk_streams_ = before;
-    }
+void UcxPeer::LookAtStreams(Clock::time_point now) noexcept {
+  if (watch_ == nullptr || lost()) return;
+  if (watch_->Look(now, {first_bulk_stream(), bulk_streams_, is_shared()})) {
+    news_ = watch_->DescribeTrial();
   }
-  return decided ? watch_->DescribeTrial() : "";
+  if (std::exchange(bulk_streams_, watch_->connections()) != watch_->connections()) {
+    AddMissingStreams();
+  }
 }
 
 }  // namespace ringd

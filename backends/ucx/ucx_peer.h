@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,14 +19,12 @@
 #include "backends/collectives/message_wire.h"
 #include "backends/collectives/weighted_fair_queue.h"
 #include "backends/ucx/stream_watch.h"
+#include "backends/ucx/ucx_stream.h"
 #include "proto/base/clock.h"
 
 namespace ringd {
 
 class UcxPeer;
-
-// The one active message id that all nodes use.
-inline constexpr unsigned kUcxMessageId = 1;
 
 // One message on its way, from Send() until UCX is done with it. UCX reads the header from here.
 struct UcxSend {
@@ -59,7 +58,7 @@ class UcxSendPool {
   UcxSend* free_ = nullptr;
 };
 
-// Endpoints to another worker, and the messages that wait for them. Shared by all communicators
+// The streams to another worker, and the messages that wait for them. Shared by all communicators
 // with nodes there, and kept when none is left: the next job finds it connected.
 //
 // UCX is given few messages at a time. The rest waits here, where urgent ones can overtake, those of
@@ -68,8 +67,11 @@ class UcxSendPool {
 // While several communicators share it, urgent messages have a connection to themselves, and UCX
 // gets one bulk message at a time, chosen in Advance(): when everybody has had a chance to refill.
 //
+// A further stream is used when it is connected. Until then, and where none is to be had, the first carries everything: a
+// connection that would only help can't do harm. One that has carried messages and breaks is the loss of the peer.
+//
 // Thread safety: the progress thread only. UCX calls back from inside ucp_worker_progress().
-// Ownership: owns the endpoints; payloads stay their senders'.
+// Ownership: owns the streams; payloads stay their senders'.
 // Invariant: once lost, it stays lost; what is sent to it is dropped.
 class UcxPeer {
  public:
@@ -92,7 +94,7 @@ class UcxPeer {
 
   const std::string& name() const noexcept { return name_; }
 
-  // Creates the endpoints. Does not block; that nobody is there shows later, as loss.
+  // Begins to connect. Does not block; that nobody is there shows later, as loss.
   void Connect(absl::string_view worker_address, const Streams& streams) noexcept;
 
   // Each communicator's way in. Requirement for removal: nothing of it is waiting.
@@ -122,12 +124,12 @@ class UcxPeer {
 
   // Begins to push out what was sent. Progress the worker until is_flushed().
   void BeginFlush() noexcept;
-  bool is_flushed() noexcept { return Ended(&Stream::flushing) && in_progress_.empty(); }
+  bool is_flushed() noexcept;
 
-  // Every endpoint has brought something to the other side, so UCX's own handshake is over.
+  // UCX's own handshakes are over.
   bool is_connected() const noexcept;
 
-  // Closes the endpoints as they are; begun messages end soon. Does not wait. Not before a flush
+  // Closes the streams as they are; begun messages end soon. Does not wait. Not before a flush
   // that one wants to succeed: an orderly close of UCX 1.13 can't be given up once begun.
   void BeginClose() noexcept;
   // Nothing is open or in progress any more. Progress the worker until it is so.
@@ -138,23 +140,20 @@ class UcxPeer {
   // To be called after something was done.
   void NoteIdle(Clock::time_point now) noexcept;
   // To be called every StreamTuner::kLookInterval while there is something to do. May change over
-  // how many connections bulk goes. Not empty: a line for the log.
-  std::string LookAtStreams(Clock::time_point now) noexcept;
+  // how many connections bulk goes.
+  void LookAtStreams(Clock::time_point now) noexcept;
+
+  // What became of the connections since the last call, as the end of a line of the log that begins with "the line to".
+  bool has_news() const noexcept { return !news_.empty(); }
+  std::string TakeNews() noexcept { return std::exchange(news_, {}); }
 
  private:
   struct Queue {
     UcxSend* head = nullptr;
     UcxSend* tail = nullptr;
   };
-  struct Stream {
-    ucp_ep_h endpoint = nullptr;
-    void* flushing = nullptr;       // the request of its flush
-    void* closing = nullptr;        // the request of its close
-    std::uint32_t in_progress = 0;  // messages UCX has not ended
-    bool connected = false;         // some message was sent
-  };
 
-  // Messages per endpoint that UCX has at a time: one being written, one to go on with at once.
+  // Messages per stream that UCX has at a time: one being written, one to go on with at once.
   static constexpr std::uint32_t kPerStream = 2;
   // Of bulk, while others may want to go next.
   static constexpr std::uint32_t kPerSharedStream = 1;
@@ -162,26 +161,30 @@ class UcxPeer {
   static void OnError(void* self, ucp_ep_h endpoint, ucs_status_t status);
   static void OnSendDone(void* request, ucs_status_t status, void* send);
 
-  ucs_status_t AddStream() noexcept;
-  // Adds the streams that are missing. Those that are not used any more stay open: the other side
-  // may be using them.
-  ucs_status_t AddMissingStreams() noexcept;
+  // Opens the streams that are missing, also such as were refused before. Those that are not used any more stay open: the
+  // other side may be using them.
+  void AddMissingStreams() noexcept;
+  void CloseRefusedStreams() noexcept;
+  void GiveUpFurtherStream(UcxStream& stream) noexcept;
   // Urgent messages have the first stream to themselves.
   bool urgent_are_apart() const noexcept {
     return two_or_more_ || is_shared() || bulk_streams_ > 1;
   }
   std::size_t first_bulk_stream() const noexcept { return urgent_are_apart() ? 1 : 0; }
+  std::size_t streams_needed() const noexcept { return first_bulk_stream() + bulk_streams_; }
+  // Requirement: it is one of those that are needed.
+  bool IsUsable(std::size_t stream) const noexcept {
+    return stream == 0 || (streams_[stream].is_open() && streams_[stream].is_connected());
+  }
+  std::size_t CountUsableBulkStreams() const noexcept;
   bool HasIdleBulkStream() const noexcept;
-  Stream* FindStream(SendPriority priority) noexcept;
+  UcxStream* FindStream(SendPriority priority) noexcept;
   std::size_t AdvanceUrgent() noexcept;
   // Starts it on the stream, or lets it wait with the urgent ones. As Send().
   bool StartOrQueueUrgent(UcxSend& send) noexcept;
-  void NoteConnected(Stream& stream) noexcept;
   // True: done already, or the peer was found lost.
-  bool Start(Stream& stream, UcxSend& send) noexcept;
+  bool Start(UcxStream& stream, UcxSend& send) noexcept;
   void Finish(UcxSend& send) noexcept;
-  // The requests of all streams have ended; frees those that have.
-  bool Ended(void* Stream::*request) noexcept;
   template <typename Predicate>
   void DropWaiting(Predicate predicate) noexcept;
 
@@ -195,7 +198,8 @@ class UcxPeer {
   std::size_t bulk_streams_ = 1;
   std::string reason_;                  // if not measured
   std::unique_ptr<StreamWatch> watch_;  // if measured
-  std::vector<Stream> streams_;
+  std::deque<UcxStream> streams_;
+  std::string news_;
   std::uint32_t next_stream_ = 0;
   Queue urgent_;
   WeightedFairQueue<UcxSend> bulk_;
