@@ -16,7 +16,8 @@ struct ConnectionSettings {
   std::uint32_t unsent_bytes = 0;
   // The neighbour may send so much ahead of what has been read, from now on: the receive buffer is
   // enlarged for it, up to half of what the host allows (the last of net.ipv4.tcp_rmem), and stays
-  // the kernel's to enlarge further. 0: as it is; it never shrinks.
+  // the kernel's to enlarge further. Not of sockets with a timeout for reading, on which others block. 0: as it is; it
+  // never shrinks.
   std::uint32_t receive_window_bytes = 0;
 };
 

@@ -74,8 +74,8 @@ absl::Status Context::Enqueue(Registration& tensor, const void* source, void* de
         is_inline ? local_operations_->SubmitInline(tensor, source, destination, record.sequence)
                   : operations().TrySubmit(record, end);
     if (result == SubmitResult::kOk) {
-      *operation = record.sequence + 1;
       if (end.staged_from != nullptr) ring_operations_.CopySource(end);
+      *operation = record.sequence + 1;
       return absl::OkStatus();
     }
     if (result == SubmitResult::kFull && when_full == WhenFull::kWait &&

@@ -154,7 +154,8 @@ absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t t
   std::sort(failed.begin(), failed.end());  // in the order of the array, whichever way they went
   for (ringd_operation* operation : failed) {
     const absl::Status failure = Wait(*operation, 0);
-    *operation = 0;
+    // One that has ended well stands here if another thread was just copying its result out.
+    *operation = failure.ok() ? RINGD_DONE : 0;
     if (status.ok()) status = failure;
   }
   return status;

@@ -60,6 +60,11 @@ std::uint64_t StagedCopies::BytesOf(const OperationEnd& end) noexcept {
   return end.registration->bytes;
 }
 
+RingPosition StagedCopies::PositionFor(const OperationEnd& end) const noexcept {
+  if (end.registration->description.kind == CollectiveKind::kBroadcast) return {};
+  return segment_.header->ring_position.load(std::memory_order_relaxed);
+}
+
 std::span<const std::uint8_t> StagedCopies::OrderPieces(
     std::uint64_t bytes, RingPosition position,
     std::array<std::uint8_t, kMaxStagingPieces>& order) {
@@ -103,8 +108,9 @@ void StagedCopies::CopyPieceIn(const OperationEnd& end, std::uint32_t piece) {
 
 void StagedCopies::CopyOut(OperationEnd& end) {
   const std::uint64_t final_pieces =
-      segment_.staging_progress[end.progress].result.load(std::memory_order_acquire);
-  std::uint64_t fresh = final_pieces & AllStagingPieces(BytesOf(end)) & ~end.fetched_pieces;
+      segment_.staging_progress[end.progress].result.load(std::memory_order_acquire) &
+      AllStagingPieces(BytesOf(end));
+  std::uint64_t fresh = final_pieces & ~end.fetched_pieces;
   for (; fresh != 0; fresh &= fresh - 1) {
     CopyPiece(end.copy_to, end.copy_from, BytesOf(end),
               static_cast<std::uint64_t>(std::countr_zero(fresh)));

@@ -35,12 +35,11 @@ class StagedCopies {
       std::uint64_t bytes, RingPosition position,
       std::array<std::uint8_t, kMaxStagingPieces>& order);
 
-  // Copies the source of a submitted operation; calls `tell` after each piece.
+  // Copies the source of a submitted operation, a broadcast's from the front; calls `tell` after each piece.
   template <typename Tell>
   void CopyIn(const OperationEnd& end, Tell tell) {
     std::array<std::uint8_t, kMaxStagingPieces> order;
-    const RingPosition position = segment_.header->ring_position.load(std::memory_order_relaxed);
-    for (const std::uint8_t piece : OrderPieces(BytesOf(end), position, order)) {
+    for (const std::uint8_t piece : OrderPieces(BytesOf(end), PositionFor(end), order)) {
       CopyPieceIn(end, piece);
       tell();
     }
@@ -51,6 +50,7 @@ class StagedCopies {
 
  private:
   static std::uint64_t BytesOf(const OperationEnd& end) noexcept;
+  RingPosition PositionFor(const OperationEnd& end) const noexcept;
   void CopyPieceIn(const OperationEnd& end, std::uint32_t piece);
 
   const SessionSegmentView segment_;

@@ -67,6 +67,7 @@ class LocalSums final : public ReducerWork {
   // After Close(): nobody sums. If not, the engine is woken when that changes.
   bool Quiet() const noexcept;
 
+  // A cell whose sources are not there is given back. If another reducer has passed it meanwhile, it is the engine's.
   std::optional<std::size_t> Claim() noexcept override;
   void Finish(std::size_t cell) noexcept override;
   bool MayGrow() const noexcept override {

@@ -1,5 +1,5 @@
 // The fast path: small operations of a job over several nodes that waiting ranks carry out themselves, over
-// connections that the ringds have opened and handed to them. No message passes through a daemon.
+// connections that the ringds have opened and handed to them. No daemon stands in between (ringd may take a turn as driver).
 //
 // Which operations: those that a rank is about to wait for (ringd_submit_awaited), of at most the segment's limit.
 // They are known by their key: a signature of the tensor's name and description, and the how manieth submission

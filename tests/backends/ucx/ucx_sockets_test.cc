@@ -150,6 +150,17 @@ TEST_CASE("receive window: opened as far as asked, what has come is still told a
   CHECK(::poll(&readable, 1, 1000) == 1);
 }
 
+TEST_CASE("receive window: left alone where a reader may block") {
+  const TcpPair pair;
+  const int fd = pair.one.get();
+  const timeval timeout{.tv_sec = 0, .tv_usec = 20'000};
+  REQUIRE(::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) == 0);
+  const int before = ReceiveBufferOf(fd);
+  TuneConnections({.receive_window_bytes = 1 << 20});
+  CHECK(ReceiveBufferOf(fd) == before);
+  CHECK(ReceiveBufferOf(pair.other.get()) > before);
+}
+
 TEST_CASE("receive window: no further than the host allows, and never smaller") {
   const TcpPair pair;
   const int fd = pair.one.get();

@@ -39,7 +39,7 @@ MemoryMapping Map(std::uint64_t bytes) {
 
 // A context's parts for one tensor of bytes, and ringd's end of the segment.
 struct Fixture {
-  Fixture()
+  explicit Fixture(CollectiveKind kind = CollectiveKind::kAllReduce)
       : layout{kCapacity, 2 * kCapacity},
         segment(Map(layout.segment_bytes())),
         view((InitializeSessionSegment(segment.data(), layout, 1, 0),
@@ -53,6 +53,7 @@ struct Fixture {
                    copies, std::chrono::nanoseconds(0)) {
     TensorDescription description;
     description.name = "t";
+    description.kind = kind;
     description.shape = {static_cast<std::int64_t>(kBytes)};
     description.data_type = DataType::kUint8;
     description.element_count = kBytes;
@@ -138,6 +139,33 @@ TEST_CASE(
   const std::vector<int> ascending = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   CHECK(ordered({0, 0}) == ascending);
   CHECK(ordered({0, 1}) == ascending);
+}
+
+TEST_CASE("StagedCopies: a broadcast's source is copied from the front, wherever the node is") {
+  const auto order_of = [](CollectiveKind kind) {
+    Fixture fixture(kind);
+    fixture.view.header->ring_position = RingPosition{1, 4};
+    const std::vector<unsigned char> source(kBytes, 3);
+    std::vector<unsigned char> result(kBytes, 0);
+    Submission record{};
+    OperationEnd end;
+    REQUIRE(fixture.staging
+                .Place(*fixture.registration, source.data(), result.data(), record, end,
+                       {.in_pieces = true})
+                .ok());
+    std::vector<int> order;
+    std::uint64_t before = 0;
+    fixture.copies.CopyIn(end, [&] {
+      const std::uint64_t now = fixture.view.staging_progress[record.progress].source;
+      order.push_back(std::countr_zero(now & ~before));
+      before = now;
+    });
+    CHECK(before == kAll);
+    return order;
+  };
+  CHECK(order_of(CollectiveKind::kBroadcast).front() == 0);
+  CHECK(std::ranges::is_sorted(order_of(CollectiveKind::kBroadcast)));
+  CHECK(order_of(CollectiveKind::kAllReduce).front() == 4);
 }
 
 TEST_CASE("StagedCopies: a source is copied after the submission, a result out as it comes") {
