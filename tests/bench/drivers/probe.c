@@ -1,11 +1,11 @@
 /* Probes the machine: a benchmark here means little without its state.
  *
  *   probe line CPU_A CPU_B            round trip of one cache line between two cores, ns (median of rounds)
- *   probe copy BYTES                  copies per second of a buffer cut over all cores, bytes/s, plain and
- *                                     with non-temporal stores
+ *   probe sweep RANKS BYTES          reads and writes all ranks' buffers of BYTES once, in place, on all cores: seconds
+ *                                     of the fastest sweep with plain stores (AVX2, AVX-512), then streaming ones
  *   probe burn CPU                    occupies one core until it is ended
  *
- * Prints one number (or two) on one line.
+ * Prints its numbers on one line.
  */
 #define _GNU_SOURCE
 #include <immintrin.h>
@@ -19,7 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { kRounds = 9, kTripsPerRound = 2000, kMaxThreads = 64, kCopyRounds = 7 };
+enum { kRounds = 9, kTripsPerRound = 2000, kMaxThreads = 64, kMaxRanks = 64 };
+/* Of a sweep: bytes of each rank at a time, ways to do it, and how often one is timed, large or small. */
+enum { kBlock = 256, kMostVariants = 4, kFewRounds = 2, kMostRounds = 5 };
 
 static double Now(void) {
   struct timespec now;
@@ -78,45 +80,102 @@ static int ProbeLine(int cpu_a, int cpu_b) {
   return 0;
 }
 
-typedef struct CopyTask {
-  int cpu;
-  char* source;
-  char* target;
-  size_t bytes;
-  int repeats;
-  pthread_barrier_t* barrier;
-  double plain_seconds[kCopyRounds];
-  double streaming_seconds[kCopyRounds];
-} CopyTask;
+/* What every all-reduce has to do to memory, and no more: read each rank's buffer once and write each rank's buffer once,
+ * in place, all cores at work, none waiting for another. The sum is of integers, which is free here. */
+typedef void (*SweepPart)(char* const* buffers, int ranks, size_t first, size_t end, int streaming);
 
-__attribute__((target("avx2"))) static void CopyStreaming(char* target, const char* source,
-                                                          size_t bytes) {
-  for (size_t i = 0; i + 32 <= bytes; i += 32) {
-    _mm256_stream_si256((__m256i*)(target + i), _mm256_load_si256((const __m256i*)(source + i)));
+/* Four cache lines of every rank at a time: enough loads in flight, and streaming stores fill whole lines. */
+__attribute__((target("avx2"))) static void SweepAvx2(char* const* buffers, int ranks, size_t first,
+                                                      size_t end, int streaming) {
+  enum { kVectors = kBlock / sizeof(__m256i) };
+  for (size_t at = first; at < end; at += kBlock) {
+    __m256i sum[kVectors];
+#pragma GCC unroll 8
+    for (int i = 0; i < kVectors; ++i) sum[i] = _mm256_setzero_si256();
+    for (int rank = 0; rank < ranks; ++rank) {
+      const __m256i* from = (const __m256i*)(buffers[rank] + at);
+#pragma GCC unroll 8
+      for (int i = 0; i < kVectors; ++i) sum[i] = _mm256_add_epi32(sum[i], from[i]);
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+      __m256i* to = (__m256i*)(buffers[rank] + at);
+#pragma GCC unroll 8
+      for (int i = 0; i < kVectors && streaming; ++i) _mm256_stream_si256(to + i, sum[i]);
+#pragma GCC unroll 8
+      for (int i = 0; i < kVectors && !streaming; ++i) to[i] = sum[i];
+    }
   }
   _mm_sfence();
 }
 
-static void* Copy(void* argument) {
-  CopyTask* task = (CopyTask*)argument;
+__attribute__((target("avx512f"))) static void SweepAvx512(char* const* buffers, int ranks,
+                                                           size_t first, size_t end,
+                                                           int streaming) {
+  enum { kVectors = kBlock / sizeof(__m512i) };
+  for (size_t at = first; at < end; at += kBlock) {
+    __m512i sum[kVectors];
+#pragma GCC unroll 8
+    for (int i = 0; i < kVectors; ++i) sum[i] = _mm512_setzero_si512();
+    for (int rank = 0; rank < ranks; ++rank) {
+      const __m512i* from = (const __m512i*)(buffers[rank] + at);
+#pragma GCC unroll 8
+      for (int i = 0; i < kVectors; ++i) sum[i] = _mm512_add_epi32(sum[i], from[i]);
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+      __m512i* to = (__m512i*)(buffers[rank] + at);
+#pragma GCC unroll 8
+      for (int i = 0; i < kVectors && streaming; ++i) _mm512_stream_si512(to + i, sum[i]);
+#pragma GCC unroll 8
+      for (int i = 0; i < kVectors && !streaming; ++i) to[i] = sum[i];
+    }
+  }
+  _mm_sfence();
+}
+
+/* One core's part of a sweep: [first, end) of every rank's buffer. */
+typedef struct SweepTask {
+  int cpu;
+  char* const* buffers;
+  int ranks;
+  size_t first;
+  size_t end;
+  int repeats;
+  int rounds;
+  pthread_barrier_t* barrier;
+  struct {
+    double begin;
+    double end;
+  } times[kMostVariants][kMostRounds];
+} SweepTask;
+
+/* The variants, in this order: one that streams leaves nothing in the caches, so the plain ones go first. */
+static const struct {
+  int streaming;
+  int avx512;
+} kVariants[kMostVariants] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
+
+static int CanRun(int variant) {
+  return kVariants[variant].avx512 ? __builtin_cpu_supports("avx512f")
+                                   : __builtin_cpu_supports("avx2");
+}
+
+static void* Sweep(void* argument) {
+  SweepTask* task = (SweepTask*)argument;
   Pin(task->cpu);
-  const int can_stream = __builtin_cpu_supports("avx2");
-  memset(task->source, 1, task->bytes);
-  memset(task->target, 2, task->bytes);
-  for (int round = 0; round < kCopyRounds; ++round) {
-    pthread_barrier_wait(task->barrier);
-    double start = Now();
-    for (int k = 0; k < task->repeats; ++k) {
-      memcpy(task->target, task->source, task->bytes);
-      __asm__ volatile("" ::: "memory");
+  for (int rank = 0; rank < task->ranks; ++rank) {
+    memset(task->buffers[rank] + task->first, rank, task->end - task->first);
+  }
+  for (int variant = 0; variant < kMostVariants; ++variant) {
+    if (!CanRun(variant)) continue;
+    const SweepPart part = kVariants[variant].avx512 ? SweepAvx512 : SweepAvx2;
+    for (int round = 0; round < task->rounds; ++round) {
+      pthread_barrier_wait(task->barrier);
+      task->times[variant][round].begin = Now();
+      for (int k = 0; k < task->repeats; ++k) {
+        part(task->buffers, task->ranks, task->first, task->end, kVariants[variant].streaming);
+      }
+      task->times[variant][round].end = Now();
     }
-    task->plain_seconds[round] = (Now() - start) / task->repeats;
-    pthread_barrier_wait(task->barrier);
-    start = Now();
-    for (int k = 0; k < task->repeats && can_stream; ++k) {
-      CopyStreaming(task->target, task->source, task->bytes);
-    }
-    task->streaming_seconds[round] = can_stream ? (Now() - start) / task->repeats : 1e9;
   }
   return NULL;
 }
@@ -130,51 +189,69 @@ static char* AllocateHuge(size_t bytes) {
   return memory;
 }
 
-/* A floor is what the machine can do at its best. */
-static double Fastest(const double* values) {
-  double fastest = values[0];
-  for (int i = 1; i < kCopyRounds; ++i) fastest = values[i] < fastest ? values[i] : fastest;
+/* A sweep is over when its last core is done; a floor is the fastest of all sweeps. */
+static double FastestSweep(const SweepTask* tasks, int count, int variant) {
+  double fastest = 1e9;
+  for (int round = 0; round < tasks[0].rounds; ++round) {
+    double begin = tasks[0].times[variant][round].begin;
+    double end = tasks[0].times[variant][round].end;
+    for (int i = 1; i < count; ++i) {
+      if (tasks[i].times[variant][round].begin < begin)
+        begin = tasks[i].times[variant][round].begin;
+      if (tasks[i].times[variant][round].end > end) end = tasks[i].times[variant][round].end;
+    }
+    const double seconds = (end - begin) / tasks[0].repeats;
+    if (seconds < fastest) fastest = seconds;
+  }
   return fastest;
 }
 
-static int ProbeCopy(size_t bytes) {
-  static CopyTask tasks[kMaxThreads];
+static int ProbeSweep(int ranks, size_t bytes) {
+  static SweepTask tasks[kMaxThreads];
+  static char* buffers[kMaxRanks];
   pthread_t threads[kMaxThreads];
   pthread_barrier_t barrier;
   int count = (int)sysconf(_SC_NPROCESSORS_ONLN);
   if (count > kMaxThreads) count = kMaxThreads;
-  const size_t share = (bytes / (size_t)count + 4095) / 4096 * 4096;
-  const size_t repeats = 4194304 / share; /* each timed round moves at least 4 MiB per core */
+  if (ranks < 1 || ranks > kMaxRanks || !CanRun(0)) return 1;
+  const size_t blocks = (bytes + kBlock - 1) / kBlock;
+  for (int rank = 0; rank < ranks; ++rank) {
+    buffers[rank] = AllocateHuge(blocks * kBlock);
+    if (buffers[rank] == NULL) return 1;
+  }
+  /* Each timed round moves at least 4 MiB, so that the start at the barrier does not count. */
+  const size_t working_set = (size_t)ranks * blocks * kBlock;
+  const size_t repeats = 4194304 / working_set;
   pthread_barrier_init(&barrier, NULL, (unsigned)count);
   for (int i = 0; i < count; ++i) {
     tasks[i].cpu = i;
-    tasks[i].bytes = share;
+    tasks[i].buffers = buffers;
+    tasks[i].ranks = ranks;
+    tasks[i].first = blocks * (size_t)i / (size_t)count * kBlock;
+    tasks[i].end = blocks * (size_t)(i + 1) / (size_t)count * kBlock;
     tasks[i].repeats = repeats < 1 ? 1 : (int)repeats;
+    tasks[i].rounds = working_set > 33554432 ? kFewRounds : kMostRounds;
     tasks[i].barrier = &barrier;
-    tasks[i].source = AllocateHuge(share);
-    tasks[i].target = AllocateHuge(share);
-    if (tasks[i].source == NULL || tasks[i].target == NULL) return 1;
-    if (pthread_create(&threads[i], NULL, Copy, &tasks[i]) != 0) return 1;
+    if (pthread_create(&threads[i], NULL, Sweep, &tasks[i]) != 0) return 1;
   }
-  double plain = 0;
-  double streaming = 0;
-  for (int i = 0; i < count; ++i) {
-    pthread_join(threads[i], NULL);
-    plain += (double)share / Fastest(tasks[i].plain_seconds);
-    streaming += (double)share / Fastest(tasks[i].streaming_seconds);
+  for (int i = 0; i < count; ++i) pthread_join(threads[i], NULL);
+  for (int variant = 0; variant < kMostVariants; ++variant) {
+    if (CanRun(variant)) printf("%.9g ", FastestSweep(tasks, count, variant));
   }
-  printf("%.0f %.0f\n", plain, streaming);
+  printf("\n");
   return 0;
 }
 
 int main(int argc, char** argv) {
   if (argc == 4 && strcmp(argv[1], "line") == 0) return ProbeLine(atoi(argv[2]), atoi(argv[3]));
-  if (argc == 3 && strcmp(argv[1], "copy") == 0) return ProbeCopy(strtoull(argv[2], NULL, 10));
+  if (argc == 4 && strcmp(argv[1], "sweep") == 0) {
+    return ProbeSweep(atoi(argv[2]), strtoull(argv[3], NULL, 10));
+  }
   if (argc == 3 && strcmp(argv[1], "burn") == 0) {
     Pin(atoi(argv[2]));
     for (;;) {
     }
   }
-  fprintf(stderr, "usage: %s line CPU_A CPU_B | copy BYTES | burn CPU\n", argv[0]);
+  fprintf(stderr, "usage: %s line CPU_A CPU_B | sweep RANKS BYTES | burn CPU\n", argv[0]);
   return 2;
 }

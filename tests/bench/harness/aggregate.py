@@ -11,10 +11,9 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 
+from .goals import RINGD, Judgement, Outcome
 from .machine import STATES, state_of
 from .row import Measured, Sample
-
-RINGD = "ringd"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +22,7 @@ class Verdict:
 
     state: str
     ways: dict[str, dict[str, float]]  # contestant -> way -> time
-    times: dict[str, float]  # contestant -> time of its best way
+    times: dict[str, float]  # contestant or reference -> time of its best way
     best_way: dict[str, str]
     best_peer: str | None
     ratio: float | None  # best peer's time over ringd's: above 1, ringd is faster
@@ -68,9 +67,39 @@ def judge(state: str, samples: Iterable[Sample], measured: Measured) -> Verdict:
     }
     best_way = {contestant: min(of_way, key=lambda way: of_way[way]) for contestant, of_way in ways.items()}
     times = {contestant: ways[contestant][way] for contestant, way in best_way.items()}
-    peers = {contestant: time for contestant, time in times.items() if contestant != RINGD}
+    no_peers = {RINGD, *measured.row.references}
+    peers = {contestant: time for contestant, time in times.items() if contestant not in no_peers}
     best_peer = min(peers, key=lambda contestant: peers[contestant]) if peers else None
     ratio = None
     if best_peer is not None and times.get(RINGD, 0.0) > 0.0:
         ratio = peers[best_peer] / times[RINGD]
     return Verdict(state, ways, times, best_way, best_peer, ratio)
+
+
+def judgements(measured: Measured) -> list[Judgement]:
+    """Every clause of the row's goal, judged by this run."""
+    row = measured.row
+    verdict = headline(measured)
+    times = verdict.times if verdict else {}
+    outcome = Outcome(
+        times=times,
+        of_states={state: found.times for state, found in verdicts(measured).items()},
+        floor_seconds=measured.floor_seconds,
+        elements=row.tensors.elements,
+        reference_elements={
+            name: (reference.tensors or row.tensors).elements for name, reference in row.references.items()
+        },
+        unable=frozenset(measured.unable),
+    )
+    return [clause.judge(outcome) for clause in row.goals]
+
+
+def below_floor(measured: Measured) -> list[str]:
+    """Contestants whose value is below what the row calls its floor: then the floor is none."""
+    verdict = headline(measured)
+    times = verdict.times if verdict else {}
+    return sorted(
+        name
+        for name, time in times.items()
+        if name not in measured.row.references and time < measured.floor_seconds
+    )

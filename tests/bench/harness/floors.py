@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 from .site import Topology, burst_bytes
 
+# So little takes no time to read and write, but to reach the other ranks.
+SMALL_BYTES = 4096
+
 
 def wire_floor(payload: int, nodes: int, rate_mbit: int) -> float:
     """Seconds in which a line moves what each node must send: 2(N-1)/N of the bytes."""
@@ -27,10 +30,18 @@ def replay_floor(
     return max(0.0, finish - computing_seconds)
 
 
-def host_floor(payload: int, ranks: int, copy_bytes_per_second: float, line_ns: float) -> float:
-    """Seconds in which memory can do it: every rank's buffer is read and written once, which costs what a copy
-    of them all costs; and what one rank holds has to reach another, which is half a cache line's round trip."""
-    return max(ranks * payload / copy_bytes_per_second, 0.5e-9 * line_ns)
+def host_floor(sweep_seconds: float, line_ns: float) -> float:
+    """Seconds in which memory can do it: every rank's buffer is read and written once, where it is (0 for what is too
+    small to count); and what one rank holds has to reach another, which is half a cache line's round trip."""
+    return max(sweep_seconds, 0.5e-9 * line_ns)
+
+
+def size_class(payload: int) -> int:
+    """The largest of a few sizes that is not above `payload`: a smaller one is swept no slower, byte for byte."""
+    size = SMALL_BYTES
+    while 4 * size <= payload:
+        size *= 4
+    return size
 
 
 def beats_the_line(seconds: float, payload: int, topology: Topology) -> bool:

@@ -67,9 +67,10 @@ class Probe:
             return 0.0
         return float(self._run("line", "0", "1"))
 
-    def copy_bytes_per_second(self, working_set: int) -> float:
-        """The faster of plain and non-temporal copies of so many bytes over all cores."""
-        return max(float(word) for word in self._run("copy", str(working_set)).split())
+    def sweep_seconds(self, ranks: int, payload: int) -> float:
+        """The fastest way to read and write so many bytes of each rank once, where they are, on all cores: in the
+        caches if all ranks' bytes fit there. Takes up to some 100 ms for 128 MiB, a few for 1."""
+        return min(float(word) for word in self._run("sweep", str(ranks), str(payload)).split())
 
     def burn(self, cpu: int) -> subprocess.Popen[bytes]:
         """Starts a neighbour that keeps one core busy; the caller ends it."""

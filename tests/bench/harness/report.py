@@ -5,11 +5,13 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from .aggregate import RINGD, Verdict, headline, verdicts
+from .aggregate import Verdict, below_floor, headline, judgements, verdicts
 from .floors import line_share
-from .row import Measured, Row
+from .goals import RINGD, Judgement, all_hold
+from .row import Measured
 
-SCHEMA = 1
+SCHEMA = 2
+VERDICTS = {True: "met", False: "MISSED", None: "not judged"}
 
 
 def unit_of(seconds: float) -> tuple[str, float]:
@@ -27,20 +29,25 @@ def row_json(measured: Measured) -> dict[str, Any]:
     row = measured.row
     verdict = headline(measured)
     times = verdict.times if verdict else {}
+    clauses = judgements(measured)
+    peers = [name for name in times if name != RINGD and name not in row.references]
     unit, scale = unit_of(min(times.values(), default=measured.floor_seconds))
     entry: dict[str, Any] = {
         "row": row.name,
         "metric": "time beyond computing" if row.computing_seconds else "time",
         "unit": unit,
         "ringd": rounded(times[RINGD] * scale) if RINGD in times else None,
-        "peers": {name: rounded(value * scale) for name, value in times.items() if name != RINGD},
+        "peers": {name: rounded(times[name] * scale) for name in peers},
+        "references": {name: rounded(times[name] * scale) for name in row.references if name in times},
         "best_peer": verdict.best_peer if verdict else None,
         "ratio": rounded(verdict.ratio) if verdict and verdict.ratio is not None else None,
         "floor": rounded(measured.floor_seconds * scale),
         "floor_kind": measured.floor_kind,
+        "below_floor": below_floor(measured),
         "payload_bytes": row.payload,
         "goal": row.goal,
-        "met": goal_met(row, verdict, measured.floor_seconds),
+        "met": all_hold([clause.met for clause in clauses]),
+        "clauses": [clause_json(clause) for clause in clauses],
         "notes": measured.notes,
     }
     if RINGD in times and measured.floor_seconds > 0:
@@ -83,19 +90,10 @@ def machine_json(measured: Measured) -> dict[str, Any]:
     }
 
 
-def goal_met(row: Row, verdict: Verdict | None, floor_seconds: float) -> bool | None:
-    """Whether all of the row's goals hold; None where it has none or was not measured."""
-    if verdict is None or RINGD not in verdict.times:
-        return None
-    time = verdict.times[RINGD]
-    checks = []
-    if row.goal_ratio is not None and verdict.ratio is not None:
-        checks.append(verdict.ratio >= row.goal_ratio)
-    if row.goal_line_share is not None:
-        checks.append(line_share(time, floor_seconds) >= row.goal_line_share)
-    if row.goal_seconds is not None:
-        checks.append(time <= row.goal_seconds)
-    return all(checks) if checks else None
+def clause_json(clause: Judgement) -> dict[str, Any]:
+    """`value` is a plain number: a ratio, a share of 1, or seconds."""
+    value = rounded(clause.value) if clause.value is not None else None
+    return {"clause": clause.text, "met": clause.met, "value": value, "detail": clause.detail}
 
 
 def plain_row(name: str, metric: str, unit: str, value: float, goal: str, met: bool | None) -> dict[str, Any]:
@@ -120,21 +118,38 @@ def row_text(entry: dict[str, Any]) -> str:
     unit = entry["unit"]
     lines = []
     shares = entry.get("line_share", {})
-    values = {RINGD: entry["ringd"], **dict(sorted(entry["peers"].items(), key=lambda item: item[1]))}
-    for name, value in values.items():
+    ranked = sorted(
+        {**entry["peers"], **entry.get("references", {})}.items(), key=lambda item: float(item[1])
+    )
+    for name, value in {RINGD: entry["ringd"], **dict(ranked)}.items():
         text = "not measured" if value is None else f"{value:,.4g} {unit}"
         if name in shares:
             text += f", {100 * shares[name]:.1f} % of the line"
         way = entry.get("best_way", {}).get(name)
-        lines.append(f"    {name:24} {text}" + (f"  ({way})" if way else ""))
+        reference = ", for comparison" if name in entry.get("references", {}) else ""
+        lines.append(f"    {name:24} {text}{reference}" + (f"  ({way})" if way else ""))
     if entry["floor"] is not None:
         distance = entry.get("floor_distance")
         text = f"    {'floor':24} {entry['floor']:,.4g} {unit} ({entry['floor_kind']})"
         lines.append(text + (f"; ringd takes {distance:.3g} times that" if distance else ""))
+    if below := entry.get("below_floor"):
+        lines.append(f"    {'':24} {' and '.join(below)} below {floor_owner(entry)} floor: it is none")
     if entry["ratio"] is not None:
         lines.append(f"    {'ratio':24} {entry['ratio']:.3g} to {entry['best_peer']}, state {entry['state']}")
     if entry["goal"]:
-        verdict = {True: "met", False: "MISSED", None: "not judged"}[entry["met"]]
-        lines.append(f"    {'goal':24} {entry['goal']}: {verdict}")
+        lines.append(f"    {'goal':24} {goal_text(entry, VERDICTS)}")
     lines += [f"    note: {note}" for note in entry["notes"]]
     return "\n".join(lines)
+
+
+def floor_owner(entry: dict[str, Any]) -> str:
+    """Whose the floor is, for a sentence about it."""
+    return "the line's" if entry.get("floor_kind") == "line" else "the probe's"
+
+
+def goal_text(entry: dict[str, Any], words: dict[bool | None, str]) -> str:
+    """The goal with its verdict, clause by clause with the figures where the entry has them."""
+    clauses = entry.get("clauses")
+    if not clauses:
+        return f"{entry['goal']}: {words[entry['met']]}"
+    return "; ".join(f"{one['clause']}: {words[one['met']]} ({one['detail']})" for one in clauses)

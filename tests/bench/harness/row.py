@@ -4,8 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 
+from .goals import Clause
 from .site import Topology
 from .work import TensorList, Way, payload_bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """ringd once more, taking turns in the row, for a clause that compares ringd with itself; no contestant.
+
+    What is None is the row's.
+    """
+
+    ways: list[Way]
+    tensors: TensorList | None = None
+    dtype: str | None = None
+    # Without the row's busy neighbour.
+    undisturbed: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,15 +36,19 @@ class Row:
     tensors: TensorList
     ways: dict[str, list[Way]]
     dtype: str = "f32"
-    goal: str = ""
-    # The goal as numbers: a ratio to the best peer, a part of the line, a time. All that are set must hold.
-    goal_ratio: float | None = None
-    goal_line_share: float | None = None
-    goal_seconds: float | None = None
+    # All must hold.
+    goals: tuple[Clause, ...] = ()
+    # Under names that begin with "ringd, ".
+    references: dict[str, Reference] = dataclasses.field(default_factory=dict)
     quick: bool = True
     busy_neighbour: bool = False
     # Seconds of a step's backward pass that are no communication; subtracted from the times.
     computing_seconds: float = 0.0
+
+    @property
+    def goal(self) -> str:
+        """The goal in words; empty where the row has none."""
+        return "; ".join(clause.text for clause in self.goals)
 
     @property
     def payload(self) -> int:
@@ -62,3 +81,9 @@ class Measured:
     floor_kind: str
     samples: list[Sample] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
+    # Contestants that said of a way that they cannot do this work.
+    unable: set[str] = dataclasses.field(default_factory=set)
+
+    def lower_floor(self, seconds: float) -> None:
+        """Takes one more reading: the floor is what the machine can do at its best."""
+        self.floor_seconds = min(self.floor_seconds, seconds)

@@ -10,13 +10,14 @@ from collections.abc import Callable
 
 from . import floors, pacing
 from .contestants import Contestants
+from .floor_probe import FloorProbe
 from .machine import Probe, load_average
 from .pacing import Pace
-from .row import Measured, Row, Sample
+from .row import Measured, Reference, Row, Sample
 from .session import PeerError, UnsupportedError
 from .site import Site
 from .wire_counters import bytes_sent
-from .work import WIDTHS, Batch, Way
+from .work import Batch, TensorList, Way, payload_bytes
 
 SLOW_CALL = 0.5
 # A row that moves more than this leaves no processes behind: they keep their memory.
@@ -29,6 +30,9 @@ class Turn:
 
     contestant: str
     way: Way
+    tensors: TensorList
+    dtype: str
+    busy_neighbour: bool = False
     call_seconds: float = 0.0
     broken: bool = False
     batch: Batch = dataclasses.field(default_factory=pacing.calibration)
@@ -36,6 +40,27 @@ class Turn:
     @property
     def seconds(self) -> float:
         return self.call_seconds * self.batch.inner * (self.batch.samples + self.batch.warmup)
+
+    @property
+    def payload(self) -> int:
+        """Bytes of each rank in one call."""
+        return payload_bytes(self.tensors, self.dtype)
+
+
+def turns_of(row: Row, quick: bool) -> list[Turn]:
+    """Everyone who takes turns in a row: ringd, the peers, and ringd once more for each reference."""
+    own = {name: Reference(ways) for name, ways in row.ways.items()}
+    return [
+        Turn(
+            name,
+            way,
+            work.tensors or row.tensors,
+            work.dtype or row.dtype,
+            row.busy_neighbour and not work.undisturbed,
+        )
+        for name, work in {**own, **row.references}.items()
+        for way in (work.ways[:1] if quick else work.ways)
+    ]
 
 
 class Runner:
@@ -52,7 +77,8 @@ class Runner:
 
     def measure(self, row: Row, quick: bool) -> Measured:
         """Measures one row. A contestant that breaks leaves a note and is out; the others go on."""
-        measured = Measured(row, *self._floor(row))
+        floor = FloorProbe(row, self._probe)
+        measured = Measured(row, floor.seconds(), floor.kind)
         turns = self._calibrate(row, quick, measured)
         turns = self._keep_promising(turns, measured)
         if len(row.tensors.counts) > 1:
@@ -63,39 +89,24 @@ class Runner:
         for number in range(rounds):
             start = number % max(1, len(turns))
             for turn in turns[start:] + turns[:start]:
+                if floor.beside_batches:
+                    measured.lower_floor(floor.seconds())
                 self._take(turn, row, measured)
-        # The floor is what the machine can do at its best: of two probes, the better one.
-        measured.floor_seconds = min(measured.floor_seconds, self._floor(row)[0])
+        measured.lower_floor(floor.seconds())
         if row.payload > HEAVY_BYTES:
             self._contestants.stop()
         return measured
 
-    def _floor(self, row: Row) -> tuple[float, str]:
-        floor_of, kind = self._floor_of_bytes(row)
-        if not row.tensors.ready_microseconds:
-            return floor_of(row.payload), kind
-        payloads = [count * WIDTHS[row.dtype] for count in row.tensors.counts]
-        ready = [1e-6 * moment for moment in row.tensors.ready_microseconds]
-        return floors.replay_floor(payloads, ready, row.computing_seconds, floor_of), kind
-
-    def _floor_of_bytes(self, row: Row) -> tuple[Callable[[int], float], str]:
-        topology = row.topology
-        if (rate := topology.rate_mbit) is not None:
-            return lambda payload: floors.wire_floor(payload, topology.nodes, rate), "line"
-        copy = self._probe.copy_bytes_per_second(max(8192, topology.ranks * row.payload))
-        line_ns = self._probe.line_ns()
-        return lambda payload: floors.host_floor(payload, topology.ranks, copy, line_ns), "memory"
-
     def _calibrate(self, row: Row, quick: bool, measured: Measured) -> list[Turn]:
         turns: list[Turn] = []
-        for contestant, ways in row.ways.items():
-            for way in ways[:1] if quick else ways:
-                try:
-                    turns.append(self._calibrate_one(Turn(contestant, way), row, measured))
-                except UnsupportedError as reason:
-                    measured.notes.append(f"cannot do it: {reason}")
-                except PeerError as error:
-                    self._drop(contestant, way, error, measured)
+        for turn in turns_of(row, quick):
+            try:
+                turns.append(self._calibrate_one(turn, row, measured))
+            except UnsupportedError as reason:
+                measured.notes.append(f"cannot do it: {reason}")
+                measured.unable.add(turn.contestant)
+            except PeerError as error:
+                self._drop(turn.contestant, turn.way, error, measured)
         return turns
 
     def _calibrate_one(self, turn: Turn, row: Row, measured: Measured) -> Turn:
@@ -149,10 +160,10 @@ class Runner:
         """One batch, on an otherwise idle machine or beside the busy neighbour; checked against the line."""
         limit = 60.0 + 20 * turn.seconds + 50 * measured.floor_seconds
         session = self._contestants.session(turn.contestant, turn.way.configuration)
-        neighbour = self._probe.burn(1) if row.busy_neighbour else None
+        neighbour = self._probe.burn(1) if turn.busy_neighbour else None
         sent = bytes_sent(self._site)
         try:
-            seconds = session.run(row.tensors, row.dtype, turn.way, batch, limit)
+            seconds = session.run(turn.tensors, turn.dtype, turn.way, batch, limit)
         finally:
             if neighbour is not None:
                 neighbour.kill()
@@ -167,10 +178,10 @@ class Runner:
         calls = batch.inner * (batch.samples + batch.warmup)
         # The usual call: of a single one, rank 0's clock may have started late, when the others were sending.
         usual = statistics.median(seconds)
-        if floors.beats_the_line(usual, row.payload, row.topology):
+        if floors.beats_the_line(usual, turn.payload, row.topology):
             raise PeerError(f"{label}: CHEATED, faster than the line: {usual * 1e3:.3g} ms")
         # When rank 0 has its sum, the last bytes for the others may still be in the shapers' queues.
-        if sent < 0.9 * floors.fewest_bytes_on_wire(row.payload, row.topology.nodes, calls):
+        if sent < 0.9 * floors.fewest_bytes_on_wire(turn.payload, row.topology.nodes, calls):
             raise PeerError(f"{label}: CHEATED, only {sent} bytes crossed the links in {calls} calls")
 
     def _drop(self, contestant: str, way: Way, error: PeerError, measured: Measured) -> None:

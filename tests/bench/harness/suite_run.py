@@ -103,10 +103,17 @@ class SuiteRun:
             self._say(f"{row.name}: skipped, {passed:.0f} s of {limit:.0f} s are used up")
             return
         self._say(f"{row.name}  [{passed:.0f} s]")
-        known = {name: ways for name, ways in row.ways.items() if name.split(",")[0] in self._peers}
-        entry = row_json(runner.measure(dataclasses.replace(row, ways=known), self._options.quick))
+        entry = row_json(runner.measure(self._of_the_available(row), self._options.quick))
         self.entries.append(entry)
         self._say(row_text(entry))
+
+    def _of_the_available(self, row: Row) -> Row:
+        ways = {name: ways for name, ways in row.ways.items() if self._is_there(name)}
+        references = {name: found for name, found in row.references.items() if self._is_there(name)}
+        return dataclasses.replace(row, ways=ways, references=references)
+
+    def _is_there(self, contestant: str) -> bool:
+        return contestant.split(",")[0] in self._peers
 
     def _run_idle(self) -> None:
         ringd = self._peers.get("ringd")

@@ -6,6 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from .report import floor_owner, goal_text
+
+VERDICTS = {True: "met", False: "**missed**", None: "not judged"}
+
 
 def load(paths: list[Path]) -> list[dict[str, Any]]:
     """The runs, in the order given."""
@@ -41,8 +45,9 @@ def when(run: dict[str, Any]) -> str:
 
 def render_row(entry: dict[str, Any], measured: str) -> str:
     best = entry["best_peer"]
+    references = entry.get("references", {})
     others = sorted(
-        ((name, value) for name, value in entry["peers"].items() if name != best),
+        ((name, value) for name, value in {**entry["peers"], **references}.items() if name != best),
         key=lambda item: float(item[1]),
     )
     shares = entry.get("line_share", {})
@@ -53,7 +58,7 @@ def render_row(entry: dict[str, Any], measured: str) -> str:
         f"{best} {number(entry['peers'][best])}{share(shares, best)}" if best else "",
         "; ".join(f"{name} {number(value)}" for name, value in others),
         number(entry["ratio"]),
-        number(entry["floor"]),
+        floor_cell(entry),
         str(entry.get("state", "")),
         goal_cell(entry),
         measured,
@@ -74,8 +79,11 @@ def share(shares: dict[str, float], name: str) -> str:
     return f" ({100 * shares[name]:.1f} %)" if name in shares else ""
 
 
+def floor_cell(entry: dict[str, Any]) -> str:
+    below = entry.get("below_floor")
+    text = number(entry["floor"])
+    return f"{text} ({' and '.join(below)} below {floor_owner(entry)} floor)" if below else text
+
+
 def goal_cell(entry: dict[str, Any]) -> str:
-    if not entry["goal"]:
-        return ""
-    verdict = {True: "met", False: "**missed**", None: "not judged"}[entry["met"]]
-    return f"{entry['goal']}: {verdict}"
+    return goal_text(entry, VERDICTS) if entry["goal"] else ""

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from harness.aggregate import headline, verdicts
-from harness.report import row_json
-from harness.row import Measured, Row, Sample
+from harness.goals import Ahead, Clause, ElementRate
+from harness.report import row_json, row_text
+from harness.row import Measured, Reference, Row, Sample
 from harness.site import Topology
+from harness.table import render_row
 from harness.work import Way, one_tensor
 
 NEAR, FAR = 120.0, 400.0
+NO_PEER_AHEAD = Ahead("no peer ahead", 1.0, ("openmpi",))
 
 
-def measured(*samples: Sample, computing: float = 0.0, ratio: float | None = None) -> Measured:
+def measured(*samples: Sample, computing: float = 0.0, goals: tuple[Clause, ...] = ()) -> Measured:
     row = Row(
         name="host/2 ranks/64 KiB",
         topology=Topology(1, 2),
         tensors=one_tensor(65536),
         ways={"ringd": [Way("learned")], "openmpi": [Way("sm"), Way("ucx")]},
-        goal="1.3 times" if ratio else "",
-        goal_ratio=ratio,
+        goals=goals,
         computing_seconds=computing,
     )
     return Measured(row, floor_seconds=1e-6, floor_kind="memory", samples=list(samples))
@@ -94,11 +98,71 @@ def test_nothing_measured_has_no_verdict() -> None:
 
 
 def test_a_row_in_json_has_the_documented_keys_and_judges_its_goal() -> None:
-    fast = row_json(measured(sample("ringd", "learned", 5e-6), sample("openmpi", "sm", 7e-6), ratio=1.3))
-    for key in ("row", "metric", "unit", "ringd", "peers", "best_peer", "ratio", "floor"):
+    goals = (Ahead("1.3 times", 1.3, ("openmpi",)),)
+    fast = row_json(measured(sample("ringd", "learned", 5e-6), sample("openmpi", "sm", 7e-6), goals=goals))
+    for key in ("row", "metric", "unit", "ringd", "peers", "best_peer", "ratio", "floor", "below_floor"):
         assert key in fast
     assert (fast["unit"], fast["ringd"], fast["peers"], fast["ratio"]) == ("us", 5.0, {"openmpi": 7.0}, 1.4)
     assert fast["met"] is True
+    assert fast["clauses"] == [{"clause": "1.3 times", "met": True, "value": 1.4, "detail": "1.4"}]
     assert fast["floor_distance"] == 5.0
-    slow = row_json(measured(sample("ringd", "learned", 6e-6), sample("openmpi", "sm", 7e-6), ratio=1.3))
+    slow = row_json(measured(sample("ringd", "learned", 6e-6), sample("openmpi", "sm", 7e-6), goals=goals))
     assert slow["met"] is False
+
+
+def with_f32(*samples: Sample) -> Measured:
+    """As a row of f16: a reference beside the peers, and a goal of two clauses."""
+    one = measured(*samples, goals=(ElementRate("1.8 times f32's", 1.8, "ringd, f32"), NO_PEER_AHEAD))
+    references = {"ringd, f32": Reference([Way("learned")], one_tensor(65536), "f32")}
+    row = dataclasses.replace(one.row, tensors=one_tensor(65536, "f16"), dtype="f16", references=references)
+    return dataclasses.replace(one, row=row)
+
+
+def test_a_reference_is_no_peer_and_a_clause_is_judged_by_it() -> None:
+    one = row_json(
+        with_f32(
+            sample("ringd", "learned", 5e-6),
+            sample("ringd, f32", "learned", 4e-6),
+            sample("openmpi", "sm", 6e-6),
+        )
+    )
+    assert (one["best_peer"], one["peers"], one["references"]) == (
+        "openmpi",
+        {"openmpi": 6.0},
+        {"ringd, f32": 4.0},
+    )
+    assert [clause["met"] for clause in one["clauses"]] == [False, True]
+    assert one["clauses"][0]["value"] == 1.6
+    assert one["met"] is False
+    cell = "1.8 times f32's: **missed** (1.6); no peer ahead: met (1.2)"
+    assert cell in render_row(one, "now")
+    assert "1.8 times f32's: MISSED (1.6)" in row_text(one)
+
+
+def test_without_its_reference_a_clause_is_not_judged_and_the_row_not_met() -> None:
+    one = row_json(with_f32(sample("ringd", "learned", 1e-6), sample("openmpi", "sm", 6e-6)))
+    assert [clause["met"] for clause in one["clauses"]] == [None, True]
+    assert one["met"] is None
+    assert "1.8 times f32's: not judged (no ringd, f32)" in render_row(one, "now")
+
+
+def test_the_headline_needs_the_reference_in_the_same_state() -> None:
+    chosen = headline(
+        with_f32(
+            sample("ringd", "learned", 5e-6),
+            sample("openmpi", "sm", 6e-6),
+            sample("ringd, f32", "learned", 4e-6, before=FAR, after=FAR),
+        )
+    )
+    assert chosen is not None
+    assert chosen.state == "all"
+
+
+def test_a_value_below_the_floor_is_told() -> None:
+    entry = row_json(measured(sample("ringd", "learned", 0.8e-6), sample("openmpi", "sm", 7e-6)))
+    assert entry["below_floor"] == ["ringd"]
+    assert "(ringd below the probe's floor)" in render_row(entry, "now")
+    assert "ringd below the probe's floor" in row_text(entry)
+    above = row_json(measured(sample("ringd", "learned", 1.2e-6)))
+    assert above["below_floor"] == []
+    assert "below" not in row_text(above) + render_row(above, "now")

@@ -22,8 +22,12 @@ def test_one_node_has_no_wire() -> None:
 
 
 def test_a_large_tensor_is_bound_by_memory_and_a_small_one_by_a_cache_line() -> None:
-    assert floors.host_floor(64 * MIB, 2, 2 * 64 * MIB / 0.004, 120.0) == pytest.approx(0.004)
-    assert floors.host_floor(4, 2, 1e11, 120.0) == pytest.approx(60e-9)
+    assert floors.host_floor(0.004, 120.0) == pytest.approx(0.004)
+    assert floors.host_floor(0.0, 120.0) == pytest.approx(60e-9)
+
+
+def test_a_size_stands_for_those_up_to_four_times_as_large() -> None:
+    assert [floors.size_class(size) for size in (4096, 16383, 16384, 100000)] == [4096, 4096, 16384, 65536]
 
 
 def test_faster_than_the_line_is_found_out() -> None:

@@ -6,6 +6,7 @@ what the step takes beyond computing.
 
 from __future__ import annotations
 
+from ..goals import Ahead
 from ..row import Row
 from ..site import Topology
 from ..work import Way, model_gradients
@@ -60,8 +61,7 @@ def row(where: str, topology: Topology, peers: dict[str, list[Way]], model: str)
         topology=topology,
         tensors=model_gradients(model, seconds),
         ways={"ringd": [Way("learned", "async", "arena")], **peers},
-        goal="best of all plans and peers",
-        goal_ratio=1.0,
+        goals=(Ahead("best of all plans and peers", 1.0, tuple(peers)),),
         quick=model == "inception_v3",
         computing_seconds=seconds,
     )

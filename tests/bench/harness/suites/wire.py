@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..goals import Ahead, Clause, LineShare
 from ..row import Row
 from ..site import Topology
 from ..work import KIB, MIB, TensorList, Way, equal_tensors, model_gradients, one_tensor
@@ -57,6 +58,7 @@ def rows() -> list[Row]:
                 single,
                 ONE_CALL,
                 share=0.955 if slow else 0.93,
+                ratio=1.0 if slow else None,
             ),
             row(
                 topology,
@@ -128,19 +130,18 @@ def row(
     ratio: float | None = None,
     quick: bool = True,
 ) -> Row:
-    """`share` is the goal as a part of the line, `ratio` as one to the best peer."""
-    goals = []
+    """`share` is the goal as a part of the line, `ratio` as one to the best peer; with both, both must hold."""
+    goals: list[Clause] = []
     if share is not None:
-        goals.append(f"{100 * share:g} % of the line")
+        goals.append(LineShare(f"{100 * share:g} % of the line", share))
     if ratio is not None:
-        goals.append("no peer ahead" if ratio == 1.0 else f"{ratio:.3g} times the best peer")
+        text = "no peer ahead" if ratio == 1.0 else f"{ratio:.3g} times the best peer"
+        goals.append(Ahead(text, ratio, tuple(peers)))
     return Row(
         name=f"wire/{place}/{name}",
         topology=topology,
         tensors=tensors,
         ways={"ringd": ringd, **peers},
-        goal=", ".join(goals),
-        goal_ratio=ratio,
-        goal_line_share=share,
+        goals=tuple(goals),
         quick=quick,
     )
