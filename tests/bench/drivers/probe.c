@@ -2,7 +2,8 @@
  *
  *   probe line CPU_A CPU_B            round trip of one cache line between two cores, ns (median of rounds)
  *   probe sweep RANKS BYTES          reads and writes all ranks' buffers of BYTES once, in place, on all cores: seconds
- *                                     of the fastest sweep with plain stores (AVX2, AVX-512), then streaming ones
+ *                                     of the fastest sweep with plain stores (without and with prefetching), then with
+ *                                     streaming ones
  *   probe burn CPU                    occupies one core until it is ended
  *
  * Prints its numbers on one line.
@@ -21,7 +22,7 @@
 
 enum { kRounds = 9, kTripsPerRound = 2000, kMaxThreads = 64, kMaxRanks = 64 };
 /* Of a sweep: bytes of each rank at a time, ways to do it, and how often one is timed, large or small. */
-enum { kBlock = 256, kMostVariants = 4, kFewRounds = 2, kMostRounds = 5 };
+enum { kLine = 64, kBlock = 256, kVariantCount = 4, kFewRounds = 2, kMostRounds = 5 };
 
 static double Now(void) {
   struct timespec now;
@@ -82,11 +83,19 @@ static int ProbeLine(int cpu_a, int cpu_b) {
 
 /* What every all-reduce has to do to memory, and no more: read each rank's buffer once and write each rank's buffer once,
  * in place, all cores at work, none waiting for another. The sum is of integers, which is free here. */
-typedef void (*SweepPart)(char* const* buffers, int ranks, size_t first, size_t end, int streaming);
+typedef char* Rank;
+typedef void (*SweepPart)(const Rank* buffers, int ranks, size_t first, size_t end, size_t ahead,
+                          int streaming);
+
+/* Past the end of a buffer that is harmless. */
+static inline void PrefetchBlock(const char* block) {
+  for (int line = 0; line < kBlock / kLine; ++line)
+    __builtin_prefetch(block + (size_t)line * kLine);
+}
 
 /* Four cache lines of every rank at a time: enough loads in flight, and streaming stores fill whole lines. */
-__attribute__((target("avx2"))) static void SweepAvx2(char* const* buffers, int ranks, size_t first,
-                                                      size_t end, int streaming) {
+__attribute__((target("avx2"))) static void SweepAvx2(const Rank* buffers, int ranks, size_t first,
+                                                      size_t end, size_t ahead, int streaming) {
   enum { kVectors = kBlock / sizeof(__m256i) };
   for (size_t at = first; at < end; at += kBlock) {
     __m256i sum[kVectors];
@@ -94,6 +103,7 @@ __attribute__((target("avx2"))) static void SweepAvx2(char* const* buffers, int 
     for (int i = 0; i < kVectors; ++i) sum[i] = _mm256_setzero_si256();
     for (int rank = 0; rank < ranks; ++rank) {
       const __m256i* from = (const __m256i*)(buffers[rank] + at);
+      if (ahead != 0) PrefetchBlock(buffers[rank] + at + ahead);
 #pragma GCC unroll 8
       for (int i = 0; i < kVectors; ++i) sum[i] = _mm256_add_epi32(sum[i], from[i]);
     }
@@ -108,8 +118,8 @@ __attribute__((target("avx2"))) static void SweepAvx2(char* const* buffers, int 
   _mm_sfence();
 }
 
-__attribute__((target("avx512f"))) static void SweepAvx512(char* const* buffers, int ranks,
-                                                           size_t first, size_t end,
+__attribute__((target("avx512f"))) static void SweepAvx512(const Rank* buffers, int ranks,
+                                                           size_t first, size_t end, size_t ahead,
                                                            int streaming) {
   enum { kVectors = kBlock / sizeof(__m512i) };
   for (size_t at = first; at < end; at += kBlock) {
@@ -118,6 +128,7 @@ __attribute__((target("avx512f"))) static void SweepAvx512(char* const* buffers,
     for (int i = 0; i < kVectors; ++i) sum[i] = _mm512_setzero_si512();
     for (int rank = 0; rank < ranks; ++rank) {
       const __m512i* from = (const __m512i*)(buffers[rank] + at);
+      if (ahead != 0) PrefetchBlock(buffers[rank] + at + ahead);
 #pragma GCC unroll 8
       for (int i = 0; i < kVectors; ++i) sum[i] = _mm512_add_epi32(sum[i], from[i]);
     }
@@ -135,7 +146,7 @@ __attribute__((target("avx512f"))) static void SweepAvx512(char* const* buffers,
 /* One core's part of a sweep: [first, end) of every rank's buffer. */
 typedef struct SweepTask {
   int cpu;
-  char* const* buffers;
+  const Rank* buffers;
   int ranks;
   size_t first;
   size_t end;
@@ -145,19 +156,14 @@ typedef struct SweepTask {
   struct {
     double begin;
     double end;
-  } times[kMostVariants][kMostRounds];
+  } times[kVariantCount][kMostRounds];
 } SweepTask;
 
 /* The variants, in this order: one that streams leaves nothing in the caches, so the plain ones go first. */
 static const struct {
   int streaming;
-  int avx512;
-} kVariants[kMostVariants] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
-
-static int CanRun(int variant) {
-  return kVariants[variant].avx512 ? __builtin_cpu_supports("avx512f")
-                                   : __builtin_cpu_supports("avx2");
-}
+  size_t ahead; /* bytes that are prefetched beyond those in work */
+} kVariants[kVariantCount] = {{0, 0}, {0, 1024}, {1, 0}, {1, 1024}};
 
 static void* Sweep(void* argument) {
   SweepTask* task = (SweepTask*)argument;
@@ -165,14 +171,14 @@ static void* Sweep(void* argument) {
   for (int rank = 0; rank < task->ranks; ++rank) {
     memset(task->buffers[rank] + task->first, rank, task->end - task->first);
   }
-  for (int variant = 0; variant < kMostVariants; ++variant) {
-    if (!CanRun(variant)) continue;
-    const SweepPart part = kVariants[variant].avx512 ? SweepAvx512 : SweepAvx2;
+  const SweepPart part = __builtin_cpu_supports("avx512f") ? SweepAvx512 : SweepAvx2;
+  for (int variant = 0; variant < kVariantCount; ++variant) {
     for (int round = 0; round < task->rounds; ++round) {
       pthread_barrier_wait(task->barrier);
       task->times[variant][round].begin = Now();
       for (int k = 0; k < task->repeats; ++k) {
-        part(task->buffers, task->ranks, task->first, task->end, kVariants[variant].streaming);
+        part(task->buffers, task->ranks, task->first, task->end, kVariants[variant].ahead,
+             kVariants[variant].streaming);
       }
       task->times[variant][round].end = Now();
     }
@@ -208,12 +214,12 @@ static double FastestSweep(const SweepTask* tasks, int count, int variant) {
 
 static int ProbeSweep(int ranks, size_t bytes) {
   static SweepTask tasks[kMaxThreads];
-  static char* buffers[kMaxRanks];
+  static Rank buffers[kMaxRanks];
   pthread_t threads[kMaxThreads];
   pthread_barrier_t barrier;
   int count = (int)sysconf(_SC_NPROCESSORS_ONLN);
   if (count > kMaxThreads) count = kMaxThreads;
-  if (ranks < 1 || ranks > kMaxRanks || !CanRun(0)) return 1;
+  if (ranks < 1 || ranks > kMaxRanks || !__builtin_cpu_supports("avx2")) return 1;
   const size_t blocks = (bytes + kBlock - 1) / kBlock;
   for (int rank = 0; rank < ranks; ++rank) {
     buffers[rank] = AllocateHuge(blocks * kBlock);
@@ -235,8 +241,8 @@ static int ProbeSweep(int ranks, size_t bytes) {
     if (pthread_create(&threads[i], NULL, Sweep, &tasks[i]) != 0) return 1;
   }
   for (int i = 0; i < count; ++i) pthread_join(threads[i], NULL);
-  for (int variant = 0; variant < kMostVariants; ++variant) {
-    if (CanRun(variant)) printf("%.9g ", FastestSweep(tasks, count, variant));
+  for (int variant = 0; variant < kVariantCount; ++variant) {
+    printf("%.9g ", FastestSweep(tasks, count, variant));
   }
   printf("\n");
   return 0;

@@ -18,7 +18,8 @@ from .row import Measured, Sample
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """A row's outcome in one state of the machine. Times are medians, in seconds."""
+    """A row's outcome in one state of the machine. Times are in seconds: medians, but averages beside a busy neighbour,
+    as only some calls wait for its turn to end, and a median knows nothing of them."""
 
     state: str
     ways: dict[str, dict[str, float]]  # contestant -> way -> time
@@ -56,13 +57,14 @@ def headline(measured: Measured) -> Verdict | None:
 
 
 def judge(state: str, samples: Iterable[Sample], measured: Measured) -> Verdict:
-    """Medians of these batches, the best way of each contestant, and the ratio."""
+    """Medians of these batches (or averages), the best way of each contestant, and the ratio."""
     pooled: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     computing = measured.row.computing_seconds
+    typical = statistics.fmean if measured.row.busy_neighbour else statistics.median
     for sample in samples:
         pooled[sample.contestant][sample.way] += [max(0.0, value - computing) for value in sample.seconds]
     ways = {
-        contestant: {way: statistics.median(values) for way, values in of_way.items() if values}
+        contestant: {way: typical(values) for way, values in of_way.items() if values}
         for contestant, of_way in pooled.items()
     }
     best_way = {contestant: min(of_way, key=lambda way: of_way[way]) for contestant, of_way in ways.items()}

@@ -8,7 +8,7 @@ from typing import Any
 from .aggregate import Verdict, below_floor, headline, judgements, verdicts
 from .floors import line_share
 from .goals import RINGD, Judgement, all_hold
-from .row import Measured
+from .row import Measured, Row
 
 SCHEMA = 2
 VERDICTS = {True: "met", False: "MISSED", None: "not judged"}
@@ -34,7 +34,7 @@ def row_json(measured: Measured) -> dict[str, Any]:
     unit, scale = unit_of(min(times.values(), default=measured.floor_seconds))
     entry: dict[str, Any] = {
         "row": row.name,
-        "metric": "time beyond computing" if row.computing_seconds else "time",
+        "metric": metric(row),
         "unit": unit,
         "ringd": rounded(times[RINGD] * scale) if RINGD in times else None,
         "peers": {name: rounded(times[name] * scale) for name in peers},
@@ -62,6 +62,13 @@ def row_json(measured: Measured) -> dict[str, Any]:
         entry["states"] = {state: verdict_json(found, scale) for state, found in verdicts(measured).items()}
         entry["machine"] = machine_json(measured)
     return entry
+
+
+def metric(row: Row) -> str:
+    """What the row's values are."""
+    if row.computing_seconds:
+        return "time beyond computing"
+    return "average time" if row.busy_neighbour else "time"
 
 
 def verdict_json(verdict: Verdict, scale: float) -> dict[str, Any]:

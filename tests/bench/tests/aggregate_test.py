@@ -166,3 +166,12 @@ def test_a_value_below_the_floor_is_told() -> None:
     above = row_json(measured(sample("ringd", "learned", 1.2e-6)))
     assert above["below_floor"] == []
     assert "below" not in row_text(above) + render_row(above, "now")
+
+
+def test_beside_a_busy_neighbour_the_calls_that_waited_for_it_count() -> None:
+    calls = [1e-6, 1e-6, 1e-6, 9e-6]
+    alone = measured(sample("ringd", "learned", *calls))
+    beside = dataclasses.replace(alone, row=dataclasses.replace(alone.row, busy_neighbour=True))
+    assert row_json(alone)["ringd"] == 1.0
+    assert row_json(beside)["ringd"] == 3.0
+    assert row_json(beside)["metric"] == "average time"
