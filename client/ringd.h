@@ -111,9 +111,11 @@ typedef struct {
   const char*
       rendezvous;     /* RINGD_RENDEZVOUS; else MASTER_ADDR with RINGD_PEER_PORT (default 7117) */
   const char* secret; /* RINGD_JOB_SECRET; empty is allowed */
-  uint32_t start_timeout_ms;       /* RINGD_START_TIMEOUT (seconds); default: the daemon's */
-  uint32_t operation_timeout_ms;   /* RINGD_OPERATION_TIMEOUT (seconds); default: none */
-  uint64_t fusion_threshold_bytes; /* RINGD_FUSION_THRESHOLD; default: the daemon's */
+  uint32_t start_timeout_ms;     /* RINGD_START_TIMEOUT (seconds); default: the daemon's */
+  uint32_t operation_timeout_ms; /* RINGD_OPERATION_TIMEOUT (seconds); default: none */
+  /* RINGD_FUSION: "learned", "pinned", "off", or a size such as "64MiB", up to which buckets are filled; the same on
+   * all ranks. Default: the daemon's. */
+  const char* fusion;
   /* Called with each warning (a stall, for instance) from a thread of the library; must not call the
    * library back. NULL: warnings go to standard error, one line each, prefixed "ringd: ". */
   void (*on_warning)(void* user_data, const char* text);

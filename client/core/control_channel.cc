@@ -48,7 +48,7 @@ class GrpcControlChannel final : public ControlChannel {
     request.set_secret(parameters.secret);
     request.set_start_timeout_ms(parameters.start_timeout_ms);
     request.set_operation_timeout_ms(parameters.operation_timeout_ms);
-    request.set_fusion_threshold_bytes(parameters.fusion_threshold_bytes);
+    request.set_fusion(parameters.fusion);
     request.set_weight(parameters.weight);
     request.set_library_version(kLibraryVersion);
     request.set_pid(::getpid());

@@ -24,7 +24,7 @@ struct JoinParameters {
   std::string secret;
   std::uint32_t start_timeout_ms = 0;
   std::uint32_t operation_timeout_ms = 0;
-  std::uint64_t fusion_threshold_bytes = 0;
+  std::string fusion;
   std::uint32_t weight = 0;
 };
 

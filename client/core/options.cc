@@ -16,7 +16,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "absl/types/span.h"
 #include "proto/types/job_weight.h"
 
 namespace ringd::client {
@@ -46,15 +45,12 @@ struct Unit {
   double factor;
 };
 
-// ringd.toml's units, so that one variable can serve ringd and its trainers; none: seconds, or bytes.
+// ringd.toml's units, so that one variable can serve ringd and its trainers; none: seconds.
 constexpr Unit kTimeUnits[] = {{"ms", 1e-3}, {"min", 60}, {"h", 3600}, {"s", 1}, {"", 1}};
-constexpr Unit kByteUnits[] = {{"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
-                               {"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
-                               {"B", 1},        {"", 1}};
 
-// A number with one of `units`; nothing if it is none, negative, or not finite.
-std::optional<double> Quantity(absl::string_view text, absl::Span<const Unit> units) {
-  for (const Unit& unit : units) {
+// Seconds; nothing if it is none, negative, or not finite.
+std::optional<double> Seconds(absl::string_view text) {
+  for (const Unit& unit : kTimeUnits) {
     absl::string_view number = text;
     if (!absl::ConsumeSuffix(&number, unit.name)) continue;
     double value = 0;
@@ -68,23 +64,13 @@ std::optional<double> Quantity(absl::string_view text, absl::Span<const Unit> un
 absl::StatusOr<std::uint32_t> Milliseconds(const GetEnvironment& get, const char* name) {
   const std::string text = Environment(get, name);
   if (text.empty()) return 0;
-  const std::optional<double> seconds = Quantity(text, kTimeUnits);
+  const std::optional<double> seconds = Seconds(text);
   constexpr double kMost = std::numeric_limits<std::uint32_t>::max() / 1000.0;
   if (!seconds.has_value() || *seconds > kMost) {
     return WrongVariable(name, text, "a time such as 30, 1.5s, 500ms or 10min");
   }
   // What is not 0 must not become 0, which means "the default".
   return static_cast<std::uint32_t>(std::ceil(*seconds * 1000));
-}
-
-absl::StatusOr<std::uint64_t> Bytes(const GetEnvironment& get, const char* name) {
-  const std::string text = Environment(get, name);
-  if (text.empty()) return 0;
-  const std::optional<double> bytes = Quantity(text, kByteUnits);
-  if (!bytes.has_value() || *bytes > 0x1p62 || *bytes != std::floor(*bytes)) {
-    return WrongVariable(name, text, "a number of bytes such as 67108864 or 64MiB");
-  }
-  return static_cast<std::uint64_t>(*bytes);
 }
 
 absl::StatusOr<std::uint32_t> ResolveWeight(const ringd_options& given, const GetEnvironment& get) {
@@ -178,10 +164,7 @@ absl::StatusOr<Options> ResolveOptions(const ringd_options* given_or_null,
   if (!operation_timeout.ok()) return operation_timeout.status();
   options.join.operation_timeout_ms = *operation_timeout;
 
-  absl::StatusOr<std::uint64_t> fusion_threshold = given.fusion_threshold_bytes;
-  if (*fusion_threshold == 0) fusion_threshold = Bytes(get, "RINGD_FUSION_THRESHOLD");
-  if (!fusion_threshold.ok()) return fusion_threshold.status();
-  options.join.fusion_threshold_bytes = *fusion_threshold;
+  options.join.fusion = Text(given.fusion, get, "RINGD_FUSION");
 
   const absl::StatusOr<std::uint32_t> weight = ResolveWeight(given, get);
   if (!weight.ok()) return weight.status();

@@ -115,7 +115,7 @@ class Engine final : public EngineControl, private PeerEvents {
   void EndSession(SessionId id, const std::string& reason, bool for_cause);
   SessionEntry* FindToken(absl::string_view token);
   void JoinNow(absl::string_view token, const v1::JoinRequest& request, JoinCallback done);
-  absl::Status CheckWeight(const v1::JoinRequest& request) const;
+  absl::Status CheckWishes(const v1::JoinRequest& request) const;
   Job* OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_point now);
   // A job's coordinator as long as it gathers ranks; null if there is none.
   JobCoordinator* FindCoordinator(const std::string& job_id, uid_t uid) const;

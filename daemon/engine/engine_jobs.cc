@@ -71,7 +71,7 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request, Jo
   const auto open = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& job) {
     return job->Open() && job->options().uid == uid && job->options().job_id == request.job_id();
   });
-  if (status = CheckWeight(request); !status.ok()) {
+  if (status = CheckWishes(request); !status.ok()) {
     if (JobCoordinator* coordinator = FindCoordinator(request.job_id(), uid)) {
       coordinator->NoteTurnedAway(std::string(status.message()));
     }
@@ -103,13 +103,20 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request, Jo
   HandleStrangersOf(request.job_id(), now);
 }
 
-absl::Status Engine::CheckWeight(const v1::JoinRequest& request) const {
+absl::Status Engine::CheckWishes(const v1::JoinRequest& request) const {
+  const std::string who =
+      absl::StrCat("job '", request.job_id(), "': rank ", request.rank(), " asks for ");
   const std::uint32_t weight = JobWeightOrDefault(request.weight());
-  if (weight <= options_.config.max_weight) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("job '", request.job_id(), "': rank ", request.rank(), " asks for weight ",
-                   weight, " (RINGD_WEIGHT), but ringd on ", options_.config.node_name,
-                   " allows at most ", options_.config.max_weight, " (its setting max_weight)"));
+  if (weight > options_.config.max_weight) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        who, "weight ", weight, " (RINGD_WEIGHT), but ringd on ", options_.config.node_name,
+        " allows at most ", options_.config.max_weight, " (its setting max_weight)"));
+  }
+  if (request.fusion().empty()) return absl::OkStatus();
+  const absl::Status fusion = ParseFusion(request.fusion()).status();
+  if (fusion.ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(who, "fusion '", request.fusion().substr(0, 64),
+                                                 "' (RINGD_FUSION); ", fusion.message()));
 }
 
 Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_point now) {
@@ -128,7 +135,7 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_poin
   options.stall_warning = options_.config.stall_warning;
   options.operation_timeout =
       OrDefault(request.operation_timeout_ms(), options_.config.operation_timeout);
-  options.fusion_threshold_bytes = request.fusion_threshold_bytes();
+  options.fusion = request.fusion();
   options.weight = JobWeightOrDefault(request.weight());
   options.fast_path = transport_ == nullptr ? nullptr : fast_path_.get();
   options.reducers = reducers_.thread_count() > 0 ? &reducers_ : nullptr;
@@ -184,9 +191,10 @@ JobCoordinator* Engine::OpenCoordinator(const Job::Options& job) {
   options.start_timeout = job.start_timeout;
   options.algorithms = options_.algorithms;
   options.learn = options_.config.learn_schedule;
-  options.fusion = ParseFusion(options_.config.fusion).value_or(FusionPolicy());
+  options.fusion = ParseFusion(job.fusion.empty() ? options_.config.fusion : job.fusion)
+                       .value_or(FusionPolicy());
   options.fusion_threshold_bytes = options_.config.fusion_threshold;
-  options.asked_threshold_bytes = job.fusion_threshold_bytes;
+  options.asked_fusion = job.fusion;
   options.plans = &plans_;
   options.choose_flat_all_reduces = options_.config.flat_all_reduce_bytes == kAutoBytes;
   options.choose_small_all_reduces = options_.config.small_all_reduce_bytes == kAutoBytes;

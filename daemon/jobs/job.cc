@@ -91,9 +91,9 @@ absl::Status Job::CheckJoin(const v1::JoinRequest& request) const {
         "job '", options_.job_id, "': rank ", request.rank(),
         " has another job secret than the ranks that joined before (RINGD_JOB_SECRET)"));
   }
-  if (request.fusion_threshold_bytes() != options_.fusion_threshold_bytes) {
-    return differs("fusion threshold", request.fusion_threshold_bytes(),
-                   options_.fusion_threshold_bytes);
+  if (request.fusion() != options_.fusion) {
+    return differs("RINGD_FUSION", absl::StrCat("'", request.fusion(), "'"),
+                   absl::StrCat("'", options_.fusion, "'"));
   }
   for (const auto& [local_rank, member] : members_) {
     if (member.rank.value() == request.rank() || local_rank.value() == request.local_rank()) {
@@ -140,7 +140,7 @@ void Job::SendHello(const std::string& nonce) {
   hello.set_transport_address(options_.transport_address);
   hello.set_start_timeout_ms(static_cast<std::uint32_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(options_.start_timeout).count()));
-  hello.set_fusion_threshold_bytes(options_.fusion_threshold_bytes);
+  hello.set_fusion(options_.fusion);
   hello.set_weight(options_.weight);
   if (options_.fast_path != nullptr) hello.set_fast_path_address(options_.fast_path->address());
   if (!nonce.empty()) {

@@ -59,7 +59,7 @@ class Job {
     std::chrono::nanoseconds start_timeout{};
     std::chrono::nanoseconds stall_warning{};
     std::chrono::nanoseconds operation_timeout{};  // 0: none
-    std::uint64_t fusion_threshold_bytes = 0;      // that the ranks ask for; 0: none
+    std::string fusion;                            // that the ranks ask for; empty: none
     std::uint32_t weight = kMinJobWeight;
     Reducers* reducers = nullptr;  // null: there are none; else must outlive the job
     // Null: this node takes no part in a fast path; else must outlive the job.

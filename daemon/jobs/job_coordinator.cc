@@ -96,15 +96,14 @@ void JobCoordinator::AddNode(LinkId link, const v1::Hello& hello, Clock::time_po
                                                  ", those on ", present, " said ", options_.size)));
     return;
   }
-  if (hello.fusion_threshold_bytes() != options_.asked_threshold_bytes) {
-    const auto asked = [](std::uint64_t bytes) {
-      return bytes == 0 ? std::string("no fusion threshold")
-                        : absl::StrCat("a fusion threshold of ", bytes, " bytes");
+  if (hello.fusion() != options_.asked_fusion) {
+    const auto asked = [](absl::string_view fusion) {
+      return fusion.empty() ? std::string("nothing") : absl::StrCat("'", fusion, "'");
     };
     Fail(absl::InvalidArgumentError(
         absl::StrCat("job '", options_.job_id, "': the ranks on ", hello.node_name(), " ask for ",
-                     asked(hello.fusion_threshold_bytes()), ", those on ", present, " for ",
-                     asked(options_.asked_threshold_bytes), " (RINGD_FUSION_THRESHOLD)")));
+                     asked(hello.fusion()), " as its fusion (RINGD_FUSION), those on ", present,
+                     " for ", asked(options_.asked_fusion))));
     return;
   }
   if (const std::uint32_t weight = JobWeightOrDefault(hello.weight()); weight != options_.weight) {

@@ -72,7 +72,7 @@ class JobCoordinator {
     std::size_t fusion_threshold_bytes = 0;  // the most a bucket may hold
     // The threshold that the job's ranks ask for, which then is its policy; 0: none. All nodes must say
     // the same.
-    std::size_t asked_threshold_bytes = 0;
+    std::string asked_fusion;
     LinkModel link;
     PlanStore* plans =
         nullptr;  // of earlier jobs; null: none, and nothing is kept. Must outlive this

@@ -25,9 +25,6 @@ void JobCoordinator::StartSchedule(Membership& membership) {
   CoordinatorConfig config;
   for (const MemberNode& node : membership.nodes) config.node_names.push_back(node.name);
   static_assert(CoordinatorConfig{}.max_buckets < kMaxInFlightOperations);
-  if (options_.asked_threshold_bytes > 0) {
-    options_.fusion = {FusionPolicy::Kind::kFixed, options_.asked_threshold_bytes};
-  }
   const std::size_t most = options_.fusion_threshold_bytes;
   config.learn = options_.learn;
   config.fusion_threshold_bytes = options_.fusion.NegotiatedThreshold(most);

@@ -29,7 +29,7 @@ grpc::Status FakeClientService::Join(grpc::ServerContext* context, const v1::Joi
                   request->secret(),
                   request->start_timeout_ms(),
                   request->operation_timeout_ms(),
-                  request->fusion_threshold_bytes(),
+                  request->fusion(),
                   request->weight()};
   }
   while (join_hangs_ && !context->IsCancelled() && !stopping_) {

@@ -40,7 +40,7 @@ TEST_CASE("Context: opening joins with the given place and closing leaves") {
   options.secret = "s3cret";
   options.start_timeout_ms = 1500;
   options.operation_timeout_ms = 2500;
-  options.fusion_threshold_bytes = 4096;
+  options.fusion = "4KiB";
   options.weight = 3;
   {
     TestContext context(options);
@@ -54,7 +54,7 @@ TEST_CASE("Context: opening joins with the given place and closing leaves") {
     CHECK(join.secret == "s3cret");
     CHECK(join.start_timeout_ms == 1500);
     CHECK(join.operation_timeout_ms == 2500);
-    CHECK(join.fusion_threshold_bytes == 4096);
+    CHECK(join.fusion == "4KiB");
     CHECK(join.weight == 3);
 
     ringd_place place{};

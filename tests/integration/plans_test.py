@@ -216,24 +216,31 @@ def test_fusion_is_pinned_by_a_setting(cluster: Cluster, fusion: str, buckets: i
 
 
 @pytest.mark.timeout(180)
-def test_fusion_is_pinned_by_a_job(cluster: Cluster) -> None:
-    cluster.start_nodes(2)
-    job = start(cluster, 400, RINGD_FUSION_THRESHOLD="1")
+@pytest.mark.parametrize(("asked", "buckets"), [("off", LAYERS), ("1GiB", 1)])
+def test_fusion_is_pinned_by_a_job(cluster: Cluster, asked: str, buckets: int) -> None:
+    cluster.start_nodes(2, fusion="64MiB" if asked == "off" else "off")
+    job = start(cluster, 400, RINGD_FUSION=asked)
     job.ranks[0].expect_output("under way")
-    wait_until(lambda: len(plan(cluster)["buckets"]) == LAYERS, "a bucket for each tensor")
-    assert plan(cluster)["fusion"] == "1"
+    wait_until(lambda: len(plan(cluster)["buckets"]) == buckets, f"{buckets} buckets")
+    assert plan(cluster)["fusion"] == ("off" if asked == "off" else str(1 << 30))
     job.expect_success()
 
 
-@pytest.mark.timeout(180)
-def test_ranks_that_ask_for_different_thresholds_hear_both(cluster: Cluster) -> None:
+@pytest.mark.timeout(60)
+def test_fusion_that_makes_no_sense_is_refused_with_what_is_allowed(cluster: Cluster) -> None:
     cluster.start_nodes(2)
-    source = (
-        'import os\nos.environ["RINGD_FUSION_THRESHOLD"] = str(4096 + int(os.environ["RANK"]))\n' + STEADY
-    )
+    job = start(cluster, 1, RINGD_FUSION="64 bananas")
+    assert 0 not in job.wait()
+    assert "'64 bananas' (RINGD_FUSION); allowed: learned, pinned, off, or a size" in job.transcript()
+
+
+@pytest.mark.timeout(180)
+def test_ranks_that_ask_for_different_fusion_hear_both(cluster: Cluster) -> None:
+    cluster.start_nodes(2)
+    source = 'import os\nos.environ["RINGD_FUSION"] = str(4096 + int(os.environ["RANK"]))\n' + STEADY
     job = cluster.start_job(source, [1, 1], arguments=["1"])
     assert 0 not in job.wait()
     for rank in job.ranks:
         assert "4096" in rank.output, job.transcript()
         assert "4097" in rank.output, job.transcript()
-        assert "RINGD_FUSION_THRESHOLD" in rank.output
+        assert "RINGD_FUSION" in rank.output

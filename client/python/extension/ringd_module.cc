@@ -16,22 +16,20 @@ namespace {
 PyObject* context_type = nullptr;
 
 // open(socket, job_id, rank, size, local_rank, local_size, rendezvous, secret, start_timeout_ms,
-//      operation_timeout_ms, fusion_threshold_bytes, weight) -> Context. None and -1 mean: from the environment.
+//      operation_timeout_ms, fusion, weight) -> Context. None and -1 mean: from the environment.
 PyObject* Open(PyObject* /*module*/, PyObject* arguments) {
   ringd_options options{};
   options.struct_size = sizeof(options);
   unsigned int start_timeout_ms = 0;
   unsigned int operation_timeout_ms = 0;
-  unsigned long long fusion_threshold_bytes = 0;
   unsigned int weight = 0;
   int rank = -1;
   int size = 0;
   int local_rank = 0;
   int local_size = 0;
-  if (PyArg_ParseTuple(arguments, "zziiiizzIIKI:open", &options.socket, &options.job_id, &rank,
+  if (PyArg_ParseTuple(arguments, "zziiiizzIIzI:open", &options.socket, &options.job_id, &rank,
                        &size, &local_rank, &local_size, &options.rendezvous, &options.secret,
-                       &start_timeout_ms, &operation_timeout_ms, &fusion_threshold_bytes,
-                       &weight) == 0) {
+                       &start_timeout_ms, &operation_timeout_ms, &options.fusion, &weight) == 0) {
     return nullptr;
   }
   options.rank = rank;
@@ -40,7 +38,6 @@ PyObject* Open(PyObject* /*module*/, PyObject* arguments) {
   options.local_size = local_size;
   options.start_timeout_ms = start_timeout_ms;
   options.operation_timeout_ms = operation_timeout_ms;
-  options.fusion_threshold_bytes = fusion_threshold_bytes;
   options.weight = weight;
   ringd_context* context = nullptr;
   ringd_status status = RINGD_OK;

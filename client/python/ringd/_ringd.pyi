@@ -29,7 +29,7 @@ def open(
     secret: str | None,
     start_timeout_ms: int,
     operation_timeout_ms: int,
-    fusion_threshold_bytes: int,
+    fusion: str | None,
     weight: int,
     /,
 ) -> Context: ...

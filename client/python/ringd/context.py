@@ -37,7 +37,7 @@ class Context:
         secret: str | None = None,
         start_timeout: float | None = None,
         operation_timeout: float | None = None,
-        fusion_threshold: int | None = None,
+        fusion: str | None = None,
         weight: int | None = None,
     ) -> None:
         places = (rank, size, local_rank, local_size)
@@ -56,7 +56,7 @@ class Context:
             secret,
             _milliseconds(start_timeout, "start_timeout"),
             _milliseconds(operation_timeout, "operation_timeout"),
-            fusion_threshold or 0,
+            fusion,
             _weight(weight),
         )
         self._raw = raw

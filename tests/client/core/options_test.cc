@@ -47,7 +47,7 @@ TEST_CASE("Options: the caller comes before the variables, the variables before 
                                                     {"RINGD_JOB_SECRET", "env-secret"},
                                                     {"RINGD_START_TIMEOUT", "2.5"},
                                                     {"RINGD_OPERATION_TIMEOUT", "0.0001"},
-                                                    {"RINGD_FUSION_THRESHOLD", "64MiB"},
+                                                    {"RINGD_FUSION", "64MiB"},
                                                     {"RINGD_WEIGHT", "3"},
                                                     {"RINGD_SPIN_US", "7.5"},
                                                     {"RINGD_BACKGROUND", "0"},
@@ -61,7 +61,7 @@ TEST_CASE("Options: the caller comes before the variables, the variables before 
   CHECK(from_environment->join.start_timeout_ms == 2500);
   // Not 0, which would mean none.
   CHECK(from_environment->join.operation_timeout_ms == 1);
-  CHECK(from_environment->join.fusion_threshold_bytes == 64 << 20);
+  CHECK(from_environment->join.fusion == "64MiB");
   CHECK(from_environment->join.weight == 3);
   CHECK(from_environment->spin == std::chrono::nanoseconds(7500));
   CHECK(from_environment->direct_reading == DirectReading::kAllowToAll);
@@ -81,7 +81,7 @@ TEST_CASE("Options: the caller comes before the variables, the variables before 
   given.secret = "given-secret";
   given.start_timeout_ms = 1;
   given.operation_timeout_ms = 2;
-  given.fusion_threshold_bytes = 3;
+  given.fusion = "off";
   given.weight = 4;
   environment["RANK"] = "nonsense";
   const auto from_caller = Resolve(&given, environment);
@@ -93,7 +93,7 @@ TEST_CASE("Options: the caller comes before the variables, the variables before 
   CHECK(from_caller->join.secret == "given-secret");
   CHECK(from_caller->join.start_timeout_ms == 1);
   CHECK(from_caller->join.operation_timeout_ms == 2);
-  CHECK(from_caller->join.fusion_threshold_bytes == 3);
+  CHECK(from_caller->join.fusion == "off");
   CHECK(from_caller->join.weight == 4);
 }
 
@@ -101,11 +101,11 @@ TEST_CASE("Options: a program built before there were weights has the variable's
   ringd_options given{};
   given.struct_size = offsetof(ringd_options, weight);
   given.rank = -1;
-  given.fusion_threshold_bytes = 5;
+  given.fusion = "pinned";
   given.weight = 7;  // whatever lies behind its structure
   const auto by_default = Resolve(&given, {});
   REQUIRE(by_default.ok());
-  CHECK(by_default->join.fusion_threshold_bytes == 5);
+  CHECK(by_default->join.fusion == "pinned");
   CHECK(by_default->join.weight == 0);
   CHECK(Resolve(&given, {{"RINGD_WEIGHT", "2"}})->join.weight == 2);
   given.struct_size -= 1;
@@ -157,15 +157,12 @@ TEST_CASE("Options: bad values are errors that name their variable") {
   CHECK_THAT(error("RINGD_START_TIMEOUT", "5 days"), Contains("a time such as"));
   CHECK_THAT(error("RINGD_START_TIMEOUT", "1e9"), Contains("a time such as"));
   CHECK_THAT(error("RINGD_OPERATION_TIMEOUT", "nan"), Contains("RINGD_OPERATION_TIMEOUT"));
-  CHECK_THAT(error("RINGD_FUSION_THRESHOLD", "64 bananas"), Contains("64MiB"));
-  CHECK_THAT(error("RINGD_FUSION_THRESHOLD", "0.5"), Contains("number of bytes"));
-  CHECK_THAT(error("RINGD_FUSION_THRESHOLD", "99999999999GiB"), Contains("number of bytes"));
   CHECK_THAT(error("RINGD_SPIN_US", "x"), Contains("RINGD_SPIN_US"));
   CHECK_THAT(error("RINGD_BACKGROUND", "yes"), Contains("RINGD_BACKGROUND") && Contains("0 or 1"));
   CHECK_THAT(error("RINGD_DIRECT_READ", "2"), Contains("RINGD_DIRECT_READ") && Contains("allow"));
 }
 
-TEST_CASE("Options: times and sizes may carry ringd's units") {
+TEST_CASE("Options: times may carry ringd's units") {
   const auto start = [](const char* value) {
     return Resolve(nullptr, {{"RINGD_START_TIMEOUT", value}})->join.start_timeout_ms;
   };
@@ -175,13 +172,6 @@ TEST_CASE("Options: times and sizes may carry ringd's units") {
   CHECK(start("250ms") == 250);
   CHECK(start("2min") == 120'000);
   CHECK(start("1h") == 3'600'000);
-  const auto threshold = [](const char* value) {
-    return Resolve(nullptr, {{"RINGD_FUSION_THRESHOLD", value}})->join.fusion_threshold_bytes;
-  };
-  CHECK(threshold("4096") == 4096);
-  CHECK(threshold("4096B") == 4096);
-  CHECK(threshold("1.5MiB") == 3 << 19);
-  CHECK(threshold("64 MB") == 64'000'000);
 }
 
 TEST_CASE("Options: warnings go to the caller's function with its data") {

@@ -137,21 +137,6 @@ TEST_CASE("JobCoordinator: fusion may be pinned by the daemon or by the job") {
   CHECK(plan.buckets(0).first_tensor() == "a");
 }
 
-TEST_CASE("JobCoordinator: a threshold that the ranks ask for is the job's policy") {
-  JobCoordinator::Options options = OptionsOf(2);
-  options.fusion = {FusionPolicy::Kind::kOff, 0};
-  options.asked_threshold_bytes = 4096;
-  World world(options);
-  for (const LinkId link : {kA, kB}) {
-    v1::Hello hello = HelloOf(link == kA ? "node-a" : "node-b", 2, 1);
-    hello.set_fusion_threshold_bytes(4096);
-    world.coordinator.AddNode(link, hello, world.now);
-    world.coordinator.OnMessage(link, RankJoinedOf(link == kA ? 0 : 1, 0, 100), world.now);
-  }
-  world.Turn();
-  CHECK(world.PlanOf(kB).fusion() == "4096");
-}
-
 TEST_CASE(
     "JobCoordinator: nodes or the kept link decide which all-reduces are small, unless a user "
     "does") {
@@ -252,18 +237,18 @@ TEST_CASE("JobCoordinator: the ring passes through the nodes as the user wants")
   CHECK(told.node_index() == 2);
 }
 
-TEST_CASE("JobCoordinator: nodes that ask for different thresholds hear both") {
+TEST_CASE("JobCoordinator: nodes whose ranks ask for different fusion hear both") {
   World world;
   world.coordinator.AddNode(kA, HelloOf("node-a", 2, 1), world.now);
   world.coordinator.OnMessage(kA, RankJoinedOf(0, 0, 100), world.now);
   v1::Hello other = HelloOf("node-b", 2, 1);
-  other.set_fusion_threshold_bytes(8192);
+  other.set_fusion("8KiB");
   world.coordinator.AddNode(kB, other, world.now);
   for (const LinkId link : {kA, kB}) {
     REQUIRE(world.nodes.FailuresOf(link).size() == 1);
-    CHECK_THAT(world.nodes.FailuresOf(link)[0], Contains("node-b") && Contains("8192 bytes") &&
-                                                    Contains("no fusion threshold") &&
-                                                    Contains("RINGD_FUSION_THRESHOLD"));
+    CHECK_THAT(world.nodes.FailuresOf(link)[0], Contains("node-b") && Contains("'8KiB'") &&
+                                                    Contains("nothing") &&
+                                                    Contains("RINGD_FUSION"));
   }
 }
 
