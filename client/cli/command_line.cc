@@ -4,6 +4,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -134,6 +136,15 @@ absl::Status TakeCommand(RunOptions& options, std::vector<std::string> unknown,
         "--nodes starts private ringds and --socket names a running one: give one of them");
   }
   options.command = std::move(rest);
+  // ringd takes no relative path: it has no working directory that anybody knows.
+  if (!options.state_folder.empty()) {
+    std::error_code error;
+    options.state_folder = std::filesystem::absolute(options.state_folder, error).string();
+    if (error) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--state-dir: no working directory: ", error.message()));
+    }
+  }
   return absl::OkStatus();
 }
 

@@ -23,6 +23,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/guardian.h"
 #include "client/cli/job_environment.h"
+#include "client/cli/made_folders.h"
 #include "client/cli/private_daemon.h"
 #include "client/cli/query_command.h"
 #include "client/cli/run_summary.h"
@@ -66,6 +67,10 @@ absl::StatusOr<int> FreePort() {
   return ntohs(address.sin_port);
 }
 
+std::string StateFolder(const RunOptions& options, int node) {
+  return absl::StrCat(options.state_folder, "/node-", node);
+}
+
 // The ringds of a run that are its own, and their folder.
 //
 // Ownership: the destructor stops them all and removes the folder unless it is kept.
@@ -90,7 +95,7 @@ class PrivateNodes {
     guardian_.ForgetFolder(folder_);
   }
 
-  // `count` ringds; 0: one, with the host's name.
+  // options.nodes ringds; 0: one, with the host's name.
   absl::Status Start(const RunOptions& options) {
     const absl::StatusOr<std::string> binary = FindDaemonBinary(options.ringd_binary);
     if (!binary.ok()) return binary.status();
@@ -105,9 +110,8 @@ class PrivateNodes {
       if (options.nodes > 0) daemon.node_name = absl::StrCat("node-", node);
       const std::string& logs = options.log_folder.empty() ? folder_ : options.log_folder;
       daemon.log_file = absl::StrCat(logs, "/ringd-", node, ".log");
-      daemon.state_folder = options.state_folder.empty()
-                                ? absl::StrCat(daemon.folder, "/state")
-                                : absl::StrCat(options.state_folder, "/node-", node);
+      daemon.state_folder = options.state_folder.empty() ? absl::StrCat(daemon.folder, "/state")
+                                                         : StateFolder(options, node);
       for (const std::string& needed : {daemon.folder, daemon.state_folder}) {
         std::error_code error;
         std::filesystem::create_directories(needed, error);
@@ -166,8 +170,17 @@ absl::StatusOr<NodeAddress> RunningDaemon(const std::string& socket) {
   return NodeAddress{socket, status->peer_address()};
 }
 
+// The folder that an option names. The result is kDone, or what to end with.
+int ProvideFolder(absl::string_view option, const std::string& folder, MadeFolders& folders) {
+  const absl::Status status = folders.Make(folder);
+  if (status.ok()) return kDone;
+  std::fprintf(stderr, "ringctl: %s\n", absl::StrCat(option, ": ", status.message()).c_str());
+  return kUsage;
+}
+
 // Fills plan.nodes. The result is kDone, or what to end with.
-int ProvideNodes(const RunOptions& options, PrivateNodes& private_nodes, JobPlan& plan) {
+int ProvideNodes(const RunOptions& options, MadeFolders& folders, PrivateNodes& private_nodes,
+                 JobPlan& plan) {
   if (options.nodes == 0) {
     const std::string socket = ChooseSocket(options.socket);
     absl::StatusOr<NodeAddress> running = RunningDaemon(socket);
@@ -183,6 +196,12 @@ int ProvideNodes(const RunOptions& options, PrivateNodes& private_nodes, JobPlan
       std::fprintf(stderr, "ringctl: %s\n", ExplainUnreachable(socket, running.status()).c_str());
       return kUnreachable;
     }
+  }
+  // Whoever names a folder wants what is learned to be there after the run: better no run than hours of one that
+  // keeps nothing.
+  for (int node = 0; node < std::max(options.nodes, 1) && !options.state_folder.empty(); ++node) {
+    const int code = ProvideFolder("--state-dir", StateFolder(options, node), folders);
+    if (code != kDone) return code;
   }
   if (const absl::Status status = private_nodes.Start(options); !status.ok()) {
     std::fprintf(stderr, "ringctl: %s\n", std::string(status.message()).c_str());
@@ -263,14 +282,10 @@ int RunJob(const RunOptions& options, const JobPlan& plan, Guardian& guardian,
 }  // namespace
 
 int RunCommand(const RunOptions& options) {
+  MadeFolders folders;
   if (!options.log_folder.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(options.log_folder, error);
-    if (error) {
-      std::fprintf(stderr, "ringctl: %s: %s\n", options.log_folder.c_str(),
-                   error.message().c_str());
-      return kUsage;
-    }
+    const int code = ProvideFolder("--log-dir", options.log_folder, folders);
+    if (code != kDone) return code;
   }
   PrepareSignals();
   absl::StatusOr<std::unique_ptr<Guardian>> guardian = Guardian::Start();
@@ -288,7 +303,8 @@ int RunCommand(const RunOptions& options) {
   plan.start_timeout_seconds = options.start_timeout_seconds;
   plan.weight = options.weight;
   PrivateNodes private_nodes(**guardian, options.keep);
-  if (const int code = ProvideNodes(options, private_nodes, plan); code != kDone) return code;
+  const int code = ProvideNodes(options, folders, private_nodes, plan);
+  if (code != kDone) return code;
   return RunJob(options, plan, **guardian, private_nodes);
 }
 

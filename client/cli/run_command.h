@@ -17,7 +17,8 @@ struct RunOptions {
   double grace_seconds = 5;
   std::string socket;  // empty: RINGD_SOCKET, or the default if a ringd answers there
   std::string log_folder;
-  std::string state_folder;  // where private ringds keep what they learn; empty: nowhere
+  // Where private ringds keep what they learn, an absolute path; empty: nowhere.
+  std::string state_folder;
   bool prefix = true;
   bool keep = false;  // the private ringds' folder
   std::string ringd_binary;

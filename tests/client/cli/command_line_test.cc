@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -53,9 +54,10 @@ TEST_CASE("ringctl's command line: run takes all that follows as the command") {
   CHECK(line->run.ranks_per_node == 4);
   CHECK(line->run.nodes == 2);
   CHECK_FALSE(line->run.prefix);
-  CHECK(line->run.state_folder == "learned");
+  CHECK(line->run.state_folder == std::filesystem::current_path() / "learned");
   CHECK(line->run.command ==
         std::vector<std::string>{"python", "train.py", "--json", "-n", "--", "x"});
+  CHECK(Parse({"run", "--state-dir", "/learned", "true"})->run.state_folder == "/learned");
   const absl::StatusOr<CommandLine> bare = Parse({"run", "-n", "2", "python", "x.py", "--lr", "1"});
   REQUIRE(bare.ok());
   CHECK(bare->run.ranks_per_node == 2);

@@ -165,6 +165,48 @@ TEST_CASE("ringctl run: a ringd that can't start is shown with its last words") 
   CHECK_THAT(result.err, Contains("while it started") && Contains("pigeons"));
 }
 
+TEST_CASE("ringctl run --state-dir: a relative path is one from here") {
+  const Workplace place;
+  const std::string learned = std::filesystem::relative(place.folder + "/learned").string();
+  REQUIRE(learned.front() != '/');
+  const Result result = place.Ringctl("run --nodes 2 --state-dir " + learned +
+                                      " -- sh -c '\"$RINGCTL\" status >/dev/null && touch " +
+                                      place.folder + "/learned/node-$RANK/kept'");
+  CHECK(result.err == "");
+  CHECK(result.exit_code == 0);
+  CHECK(std::filesystem::exists(place.folder + "/learned/node-0/kept"));
+  CHECK(std::filesystem::exists(place.folder + "/learned/node-1/kept"));
+}
+
+TEST_CASE("ringctl run: a folder that can't be written is named before anything is started") {
+  const Workplace place;
+  std::ofstream(place.folder + "/plain") << "a file";
+  for (const std::string option : {"--state-dir", "--log-dir"}) {
+    const Result result = place.Ringctl("run --nodes 2 " + option + " " + place.folder +
+                                        "/plain/learned -- touch " + place.folder + "/ran");
+    CHECK(result.exit_code == 2);
+    CHECK(result.err == "ringctl: " + option + ": '" + place.folder +
+                            "/plain' can't be written: Not a directory\n");
+    CHECK_FALSE(std::filesystem::exists(place.folder + "/ran"));
+  }
+}
+
+TEST_CASE("ringctl run: a run that fails leaves no empty folders behind") {
+  const Workplace place;
+  std::filesystem::create_directory(place.folder + "/before");
+  const std::string state = "--state-dir " + place.folder + "/before/state/here";
+  // The folder for logs is made first.
+  std::ofstream(place.folder + "/plain") << "a file";
+  CHECK(place
+            .Ringctl("run --log-dir " + place.folder + "/logs --state-dir " + place.folder +
+                     "/plain -- true")
+            .exit_code == 2);
+  CHECK_FALSE(std::filesystem::exists(place.folder + "/logs"));
+  CHECK(place.Ringctl("run --nodes 2 --ringd /no/such/ringd " + state + " -- true").exit_code == 3);
+  CHECK(place.Ringctl("run --nodes 2 --grace 0 " + state + " -- false").exit_code == 1);
+  CHECK(std::filesystem::is_empty(place.folder + "/before"));
+}
+
 TEST_CASE("ringctl run: nothing outlives a killed ringctl") {
   const Workplace place;
   const std::string script = "echo $$ >" + place.folder + "/rank; echo $RINGD_SOCKET >" +
