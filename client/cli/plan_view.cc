@@ -175,6 +175,9 @@ std::string RenderPlan(const v1::Communicator& communicator, bool colours) {
     if (link.connections() > 0) absl::StrAppend(&out, Label("to node", DescribeConnections(link)));
   }
   absl::StrAppend(&out, Label("ring", DescribeRing(communicator)));
+  if (!communicator.ring_misfit().empty()) {
+    absl::StrAppend(&out, Label("ring_order", communicator.ring_misfit()));
+  }
   if (!communicator.measured_links().empty()) {
     absl::StrAppend(&out, LinkTable(communicator, colours));
   }

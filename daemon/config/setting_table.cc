@@ -69,7 +69,7 @@ std::vector<Setting> MakeTable() {
       {"drain_timeout", Kind::kDuration, &C::drain_timeout,
        "how long SIGTERM lets running jobs go on; 0: until they end", 0, Nanos(hours(24 * 7))},
 
-      {"ring_order", Kind::kList, &C::ring_order,
+      {"ring_order", Kind::kOrder, &C::ring_order,
        "names of nodes in the order in which a job's ring is to pass through them; others come "
        "behind"},
       {"measure_links", Kind::kSwitch, &C::measure_links,

@@ -21,6 +21,7 @@ enum class SettingKind : std::uint8_t {
   kText,
   kChoice,       // one of `choices`
   kList,         // texts, separated by commas
+  kOrder,        // the same, none of them twice
   kAddress,      // host:port
   kFusion,       // learned, pinned, off or a size
   kPath,         // an absolute path or nothing

@@ -1,5 +1,6 @@
 // One setting's value: from text, to text, and what is allowed.
 #include <cstdio>
+#include <set>
 #include <type_traits>
 
 #include "absl/algorithm/container.h"
@@ -78,6 +79,15 @@ absl::Status CheckText(const Setting& setting, absl::string_view text) {
   }
 }
 
+// An item that is there before, too; null if there is none.
+const std::string* FindTwice(const std::vector<std::string>& items) {
+  std::set<absl::string_view> seen;
+  for (const std::string& item : items) {
+    if (!seen.insert(item).second) return &item;
+  }
+  return nullptr;
+}
+
 bool IsAuto(const Setting& setting, std::uint64_t value) {
   return (setting.kind == SettingKind::kBytesOrAuto && value == kAutoBytes) ||
          (setting.kind == SettingKind::kCountOrAuto && value == kAutoCount);
@@ -120,6 +130,8 @@ std::string AllowedValues(const Setting& setting) {
       return absl::StrCat("one of ", absl::StrJoin(setting.choices, ", "));
     case SettingKind::kList:
       return "a list of names, such as [\"a\", \"b\"] in the file and \"a,b\" elsewhere";
+    case SettingKind::kOrder:
+      return "a list of names, each once, such as [\"a\", \"b\"] in the file and \"a,b\" elsewhere";
     case SettingKind::kAddress:
       return "host:port";
     case SettingKind::kFusion:
@@ -164,6 +176,12 @@ absl::Status AssignSetting(const Setting& setting, absl::string_view text, Confi
             std::vector<std::string> items;
             for (const absl::string_view item : absl::StrSplit(text, ',', absl::SkipWhitespace())) {
               items.emplace_back(absl::StripAsciiWhitespace(item));
+            }
+            if (setting.kind == SettingKind::kOrder) {
+              if (const std::string* twice = FindTwice(items); twice != nullptr) {
+                return absl::InvalidArgumentError(
+                    absl::StrCat("'", *twice, "' is there twice; ", Refuse(setting).message()));
+              }
             }
             config.*field = std::move(items);
             return absl::OkStatus();

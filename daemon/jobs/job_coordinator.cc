@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "daemon/jobs/ring_order.h"
 #include "daemon/peers/measurement_conversion.h"
 #include "daemon/peers/schedule_conversion.h"
 
@@ -182,6 +183,10 @@ void JobCoordinator::Start(const std::vector<Node*>& order, RingChoice ring) {
   state_ = State::kRunning;
   Membership membership;
   membership.ring = std::move(ring);
+  membership.ring.misfit = DescribeMisfit(options_.ring_order, NamesOf(order));
+  if (!membership.ring.misfit.empty()) {
+    LogWarning(absl::StrCat("ring_order ", membership.ring.misfit), Fields());
+  }
   membership.wire_id = options_.wire_id;
   membership.generation = options_.generation;
   membership.algorithms = options_.algorithms;

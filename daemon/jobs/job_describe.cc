@@ -102,6 +102,7 @@ void Job::DescribeRing(v1::Communicator* out) const {
   const RingChoice& ring = membership_->ring;
   for (const MemberNode& node : nodes) out->add_ring(node.name);
   SetName(out->mutable_ring_source(), Name(ring.source));
+  SetName(out->mutable_ring_misfit(), ring.misfit);
   out->set_links_measured_unix_seconds(static_cast<std::uint64_t>(ring.measured_unix_seconds));
   for (std::size_t from = 0; from < ring.links.node_count(); ++from) {
     for (std::size_t to = 0; to < ring.links.node_count(); ++to) {

@@ -21,6 +21,8 @@ bool HasLocalRank(const MemberNode& node, LocalRank local_rank) {
   return false;
 }
 
+constexpr std::size_t kLongestMisfit = 4096;
+
 constexpr RingSource kRingSources[] = {RingSource::kRanks, RingSource::kMeasured,
                                        RingSource::kSetting};
 
@@ -28,6 +30,7 @@ v1::RingChoice ToProto(const RingChoice& ring) {
   v1::RingChoice message;
   message.set_source(std::string(Name(ring.source)));
   message.set_measured_unix_seconds(static_cast<std::uint64_t>(ring.measured_unix_seconds));
+  message.set_misfit(ring.misfit);
   for (std::size_t from = 0; from < ring.links.node_count(); ++from) {
     for (std::size_t to = 0; to < ring.links.node_count(); ++to) {
       const MeasuredLink& link = ring.links.at(from, to);
@@ -44,6 +47,7 @@ RingChoice FromProto(const v1::RingChoice& message, std::size_t node_count) {
   for (const RingSource source : kRingSources) {
     if (message.source() == Name(source)) ring.source = source;
   }
+  ring.misfit = message.misfit().substr(0, kLongestMisfit);
   const auto links = static_cast<int>(node_count * node_count);
   if (message.latency_us_size() != links || message.gbit_per_second_size() != links) return ring;
   LinkMatrix matrix(node_count);

@@ -39,6 +39,7 @@ struct RingChoice {
   RingSource source = RingSource::kRanks;
   LinkMatrix links;  // by the nodes' places in the ring; empty if they were not measured
   std::int64_t measured_unix_seconds = 0;
+  std::string misfit;  // how the setting ring_order does not fit the job, for people; mostly empty
 };
 
 // Whether the nodes are to open a fast path (daemon/fast_path).

@@ -24,6 +24,12 @@ void OrderRing(const std::vector<std::string>& wanted, std::vector<NodePointer>&
   std::rotate(nodes.begin(), std::find(nodes.begin(), nodes.end(), first), nodes.end());
 }
 
+// What people should know of a job of these nodes where they have set `wanted`, behind the setting's name: "does not
+// name node-c, ...". Empty if all is in order: a list for a whole cluster names many nodes that a job has not, but it
+// should name all those that the job has.
+std::string DescribeMisfit(const std::vector<std::string>& wanted,
+                           const std::vector<std::string>& nodes);
+
 }  // namespace ringd
 
 #endif  // RINGD_DAEMON_JOBS_RING_ORDER_H_

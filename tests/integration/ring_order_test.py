@@ -182,6 +182,16 @@ def test_nothing_is_measured_where_it_is_switched_off_or_the_user_has_fixed_the_
     cluster = two_racks(**settings)
     shown, _ = cluster.run()
     assert ring_of(shown) == expected
+    misfit = "does not name node0, node2, which" if "ring_order" in settings else ""
+    assert all(misfit in entry["ring_misfit"] for entry in shown)
+    assert bool(shown[0]["ring_misfit"]) == bool(misfit)
+    assert misfit in cluster.text
+    assert [node.output.count("ring_order does not name") for node in cluster.nodes] == [
+        bool(misfit),
+        0,
+        0,
+        0,
+    ]
     assert shown[0]["ring_source"] == source
     assert shown[0]["measured_links"] == []
     assert "IN THE RING" not in cluster.text

@@ -112,6 +112,10 @@ TEST_CASE(
   CHECK_THAT(RenderPlans(reply, false), !Contains("GBIT/S"));
   communicator.set_ring_source("setting");
   CHECK_THAT(RenderPlans(reply, false), Contains("in the order of the setting ring_order\n"));
+  CHECK_THAT(RenderPlans(reply, false), !Contains("does not name"));
+  communicator.set_ring_misfit("does not name node-c, so it comes last");
+  CHECK_THAT(RenderPlans(reply, false),
+             Contains("  ring_order      does not name node-c, so it comes last\n"));
 
   communicator.set_ring_source("measured");
   communicator.set_links_measured_unix_seconds(1'790'000'000);

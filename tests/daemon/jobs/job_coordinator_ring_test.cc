@@ -196,4 +196,32 @@ TEST_CASE("JobCoordinator: an order that names none of the job's nodes fixes not
   CHECK(world.ProbeOf(0).node_names_size() == 4);
 }
 
+TEST_CASE("JobCoordinator: all nodes hear that an order does not fit the job") {
+  JobCoordinator::Options options = OptionsOf(4);
+  std::string misfit;
+  SECTION("no order") {}
+  SECTION("one for the whole cluster") {
+    options.ring_order = {"other", "node3", "node2", "node1", "node0", "another"};
+  }
+  SECTION("a name is wrong") {
+    options.ring_order = {"node3", "node2", "nodel", "node0"};
+    misfit =
+        "does not name node1, which the ring takes behind the nodes that it names; no nodes of the "
+        "job are nodel";
+  }
+  SECTION("all names are wrong") {
+    options.ring_order = {"elsewhere"};
+    misfit =
+        "names none of the job's nodes (node0, node1, node2, node3) and is not followed; it names "
+        "elsewhere";
+  }
+  World world(options);
+  REQUIRE(world.Started());
+  for (int node = 0; node < 4; ++node) {
+    const absl::StatusOr<Membership> told = FromProto(world.MembershipOf(node));
+    REQUIRE(told.ok());
+    CHECK(told->ring.misfit == misfit);
+  }
+}
+
 }  // namespace ringd
