@@ -109,6 +109,17 @@ int Serve(LoadedConfig loaded) {
   return kExitDone;
 }
 
+// What only this machine knows: its interfaces, what UCX and its kernel have. It may change, so it is no
+// wrong configuration: the code is that of a start that fails for it.
+int CheckOnThisMachine(LoadedConfig loaded) {
+  absl::Status status = ResolveNetwork(loaded.config);
+  if (status.ok()) status = Daemon::CheckTransport(loaded.config);
+  if (!status.ok()) return Complain(kExitFailed, status);
+  std::printf("the configuration is good (file: %s)\n",
+              loaded.file.empty() ? "none" : loaded.file.c_str());
+  return kExitDone;
+}
+
 int Main(std::span<const char* const> arguments) {
   absl::StatusOr<CommandLine> line = ParseCommandLine(arguments);
   if (!line.ok()) return Complain(kExitUsage, line.status());
@@ -128,11 +139,9 @@ int Main(std::span<const char* const> arguments) {
   }
   if (line->action == CommandLineAction::kPrintConfig) {
     std::fputs(PrintConfig(*loaded).c_str(), stdout);
-  } else {
-    std::printf("the configuration is good (file: %s)\n",
-                loaded->file.empty() ? "none" : loaded->file.c_str());
+    return kExitDone;
   }
-  return kExitDone;
+  return CheckOnThisMachine(*std::move(loaded));
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
   bool help = false, version = false, check = false, print = false;
   app.add_flag("-h,--help", help, "print this");
   app.add_flag("--version", version, "print the version");
-  app.add_flag("--check-config", check, "say whether the configuration is good");
+  app.add_flag("--check-config", check, "say whether the configuration is good, on this machine");
   app.add_flag("--print-config", print, "print all settings, and where each comes from");
   app.add_option("--config", line.config_file,
                  absl::StrCat("configuration file [default ", kDefaultConfigFile,

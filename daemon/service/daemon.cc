@@ -67,6 +67,8 @@ EngineOptions MakeEngineOptions(const Config& config, const std::string& config_
 
 }  // namespace
 
+absl::Status Daemon::CheckTransport(const Config& config) { return MakeTransport(config).status(); }
+
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
                                                       const std::string& config_file) {
   std::unique_ptr<Daemon> daemon(new Daemon);

@@ -22,6 +22,10 @@ namespace ringd {
 //   earlier ones, so that they are stopped and destroyed in reverse.
 class Daemon {
  public:
+  // Says what Start would say of transports, interfaces and congestion control, and starts nothing. `config` is complete
+  // (ResolveNetwork).
+  static absl::Status CheckTransport(const Config& config);
+
   // Serves when it returns. `config` is complete (ResolveNetwork).
   //   What the part that failed says, which names the setting concerned.
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(const Config& config,

@@ -111,6 +111,35 @@ TEST_CASE("ringd: the example configuration is good") {
   CHECK_THAT(ringd.log(), Contains("the configuration is good"));
 }
 
+TEST_CASE(
+    "ringd: names that the kernel, UCX or the machine do not know are told by the check, too") {
+  struct Case {
+    const char* flag;
+    const char* value;
+    const char* message;
+  };
+  for (const Case& wrong : {
+           Case{"--congestion-control", "nonsense", "does not let this process use 'nonsense'"},
+           Case{"--transports", "rubbish", "UCX finds no way to send: transports \"rubbish\""},
+           Case{"--data-interfaces", "nowhere0", "no interface 'nowhere0'"},
+       }) {
+    INFO(wrong.flag);
+    RingdProcess check;
+    check.Run({"daemon/ringd", "--config", "/dev/null", "--check-config", wrong.flag, wrong.value});
+    CHECK(check.WaitForExit() == kExitFailed);
+    CHECK_THAT(check.log(), Contains(wrong.message) && !Contains("is good"));
+
+    RingdProcess start;
+    start.Start({wrong.flag, wrong.value});
+    CHECK(start.WaitForExit() == kExitFailed);
+    CHECK_THAT(start.log(), Contains(wrong.message));
+  }
+  RingdProcess unused;
+  unused.Run({"daemon/ringd", "--config", "/dev/null", "--check-config", "--backend", "none",
+              "--transports", "rubbish"});
+  CHECK(unused.WaitForExit() == kExitDone);
+}
+
 TEST_CASE("ringd: an idle one uses next to no processor time") {
   RingdProcess ringd;
   ringd.Start();
