@@ -20,8 +20,10 @@ Settings come from their defaults, the configuration file, the environment and t
 ones win. Exit codes: 0 ended in order, 1 failed, 2 wrong usage or configuration.)";
 
 std::string OptionHelp(const Setting& setting) {
-  return absl::StrCat(setting.help, "\n[", AllowedValues(setting), "; default ",
-                      FormatSetting(setting, Config{}), "; ", VariableOf(setting), "]");
+  return absl::StrCat(setting.help,
+                      setting.job_wide ? "; that of the ringd on rank 0's node counts" : "", "\n[",
+                      AllowedValues(setting), "; default ", FormatSetting(setting, Config{}), "; ",
+                      VariableOf(setting), "]");
 }
 
 // The flag that an unknown argument was probably meant to be.

@@ -1,6 +1,7 @@
 #include "daemon/config/setting_table.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,17 @@ constexpr std::uint64_t kTiB = std::uint64_t{1} << 40;
 constexpr std::uint64_t Nanos(nanoseconds duration) {
   return static_cast<std::uint64_t>(duration.count());
 }
+
+// What goes into JobCoordinator::Options (engine_jobs.cc), and comes to the nodes with their membership.
+constexpr absl::string_view kJobWide[] = {"ring_order",
+                                          "measure_links",
+                                          "fusion",
+                                          "fusion_threshold",
+                                          "learn_schedule",
+                                          "chunk_bytes",
+                                          "flat_all_reduce_bytes",
+                                          "small_all_reduce_bytes",
+                                          "small_broadcast_bytes"};
 
 std::vector<Setting> MakeTable() {
   using Kind = SettingKind;
@@ -161,7 +173,14 @@ std::size_t EditDistance(absl::string_view a, absl::string_view b) {
 }  // namespace
 
 std::span<const Setting> AllSettings() {
-  static const std::vector<Setting>& table = *new std::vector<Setting>(MakeTable());
+  static const std::vector<Setting>& table = *new std::vector<Setting>([] {
+    std::vector<Setting> settings = MakeTable();
+    for (Setting& setting : settings) {
+      setting.job_wide =
+          std::find(std::begin(kJobWide), std::end(kJobWide), setting.key) != std::end(kJobWide);
+    }
+    return settings;
+  }());
   return table;
 }
 

@@ -49,6 +49,8 @@ struct Setting {
   std::uint64_t minimum = 0;
   std::uint64_t maximum = 0;
   std::vector<absl::string_view> choices = {};
+  // The job's coordinator decides with its own ringd's setting, for all the job's nodes.
+  bool job_wide = false;
 };
 
 // In the order of --help.

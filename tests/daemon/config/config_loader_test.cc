@@ -194,5 +194,20 @@ TEST_CASE("ParseCommandLine: help names every setting with its variable") {
   }
 }
 
+TEST_CASE("ParseCommandLine: help says of which settings rank 0's ringd decides for the job") {
+  const std::string help = ParseCommandLine(std::vector<const char*>{"--help"})->help;
+  const auto of = [&help](const std::string& flag) {
+    const std::size_t begin = help.find("\n  " + flag + " ");
+    REQUIRE(begin != std::string::npos);
+    return help.substr(begin, help.find("\n  --", begin + 1) - begin);
+  };
+  for (const char* flag : {"--ring-order", "--measure-links", "--fusion", "--fusion-threshold",
+                           "--learn-schedule", "--chunk-bytes", "--flat-all-reduce-bytes",
+                           "--small-all-reduce-bytes", "--small-broadcast-bytes"}) {
+    CHECK_THAT(of(flag), Contains("that of the ringd on rank 0's node counts"));
+  }
+  CHECK_THAT(of("--transports"), !Contains("rank 0"));
+}
+
 }  // namespace
 }  // namespace ringd
