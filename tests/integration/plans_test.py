@@ -12,7 +12,9 @@ import pytest
 from tests.integration.cluster import Cluster, JobRun, Node, binary, python, wait_until
 
 STEADY = (Path(__file__).parent / "programs" / "steady.py").read_text()
+UNTIL_TOLD = (Path(__file__).parent / "programs" / "until_told.py").read_text()
 LAYERS = 8
+STEADY_STEPS = 50
 
 
 def communicator(cluster: Cluster, node: Node | None = None) -> dict[str, Any]:
@@ -79,10 +81,38 @@ def test_the_link_is_measured_and_every_node_shows_the_plan(cluster: Cluster) ->
     job = start(cluster, 800)
     for node in nodes:
         check_plan_of(cluster, node)
-    wait_until(
-        lambda: not job.ranks[0].running() or communicator(cluster)["negotiation_messages_per_step"] == 0,
-        "a step without a message",
-    )
+    job.expect_success()
+
+
+@pytest.mark.timeout(180)
+def test_the_steady_state_needs_no_messages(cluster: Cluster) -> None:
+    nodes = cluster.start_nodes(2)
+    notes = cluster.folder / "notes"
+    notes.mkdir()
+    job = cluster.start_job(UNTIL_TOLD, [1, 1], arguments=[str(notes), "2"])
+    steps = [notes / f"steps{rank}" for rank in range(len(nodes))]
+
+    def done() -> int:
+        """Steps that both ranks have done."""
+        assert all(rank.running() for rank in job.ranks), job.transcript()
+        return min(note.stat().st_size if note.exists() else 0 for note in steps)
+
+    def messages() -> list[int]:
+        return [int(communicator(cluster, node)["negotiation_messages"]) for node in nodes]
+
+    def is_steady() -> bool:
+        """Nothing is said in this many steps; not while a plan is learned, or another takes its place."""
+        before, began = messages(), done()
+        wait_until(lambda: done() >= began + STEADY_STEPS, f"{STEADY_STEPS} more steps")
+        per_step = [communicator(cluster, node)["negotiation_messages_per_step"] for node in nodes]
+        after = messages()
+        print(began, before, after, per_step)
+        return after == before and per_step == [0, 0]
+
+    wait_until(lambda: done() > 0, "a step")
+    assert all(count > 0 for count in messages()), "the first steps are negotiated"
+    wait_until(is_steady, f"{STEADY_STEPS} steps without a message")
+    (notes / "end").touch()
     job.expect_success()
 
 
