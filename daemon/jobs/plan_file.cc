@@ -178,32 +178,34 @@ std::string FormatState(const KeptState& state) {
   return json + "\n";
 }
 
-absl::StatusOr<KeptState> ParseState(absl::string_view text) {
+absl::StatusOr<ParsedState> ParseState(absl::string_view text) {
   v1::KeptPlans file;
-  const auto parsed = google::protobuf::util::JsonStringToMessage(
+  const auto json = google::protobuf::util::JsonStringToMessage(
       google::protobuf::StringPiece(text.data(), text.size()), &file);
-  if (!parsed.ok()) return Malformed("no such JSON as ringd writes");
+  if (!json.ok()) return Malformed("no such JSON as ringd writes");
   if (file.version() != kVersion) {
     return Malformed(absl::StrCat("version ", file.version(), ", not ", kVersion));
   }
-  KeptState state;
+  ParsedState parsed;
+  const auto is_sound = [&parsed](const absl::Status& read) {
+    if (!read.ok()) parsed.left_out.emplace_back(read.message());
+    return read.ok();
+  };
   for (const v1::KeptPlan& plan : file.plans()) {
     absl::StatusOr<KeptPlan> read = Read(plan);
-    if (!read.ok()) return read.status();
-    state.plans.push_back(
+    if (!is_sound(read.status())) continue;
+    parsed.state.plans.push_back(
         {plan.nodes(), plan.tensors(), std::make_shared<const KeptPlan>(*std::move(read))});
   }
   for (const v1::KeptNodeLink& link : file.links()) {
     absl::StatusOr<StoredLink> read = Read(link);
-    if (!read.ok()) return read.status();
-    state.links.push_back(*std::move(read));
+    if (is_sound(read.status())) parsed.state.links.push_back(*std::move(read));
   }
   for (const v1::KeptTrial& trial : file.trials()) {
     absl::StatusOr<StoredTrial> read = Read(trial);
-    if (!read.ok()) return read.status();
-    state.trials.push_back(*std::move(read));
+    if (is_sound(read.status())) parsed.state.trials.push_back(*std::move(read));
   }
-  return state;
+  return parsed;
 }
 
 }  // namespace ringd

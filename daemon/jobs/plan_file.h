@@ -48,6 +48,12 @@ struct KeptState {
   std::vector<StoredTrial> trials;  // the last first
 };
 
+struct ParsedState {
+  KeptState state;
+  // Entries that no sound ringd has written, and are not in `state`: what is wrong, one each.
+  std::vector<std::string> left_out;
+};
+
 // Hashes of 16 hexadecimal digits; equal for equal input in every build.
 std::string HashText(absl::string_view text);
 // Of the tensors' names and descriptions, in whatever buckets they are.
@@ -57,8 +63,9 @@ std::size_t TensorCount(const KeptPlan& plan);
 
 // JSON as proto/rpc/kept_plans.proto describes it.
 std::string FormatState(const KeptState& state);
-//   kInvalidArgument: no such JSON, another version, or something that no sound ringd has written.
-absl::StatusOr<KeptState> ParseState(absl::string_view text);
+// One bad entry is no reason to measure and learn all others again.
+//   kInvalidArgument: no such JSON, or another version.
+absl::StatusOr<ParsedState> ParseState(absl::string_view text);
 
 }  // namespace ringd
 

@@ -1,5 +1,6 @@
 #include "daemon/jobs/plan_store.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/logging/log.h"
 #include "proto/base/errno_status.h"
+#include "proto/base/unique_fd.h"
 
 namespace ringd {
 namespace {
@@ -29,10 +31,10 @@ bool IsFresh(std::int64_t measured, std::int64_t now) {
   return measured > now - PlanStore::kMeasuredLasts.count() && measured <= now;
 }
 
-absl::StatusOr<KeptState> ReadState(const std::string& path) {
+absl::StatusOr<ParsedState> ReadState(const std::string& path) {
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
-  if (error == std::errc::no_such_file_or_directory) return KeptState();
+  if (error == std::errc::no_such_file_or_directory) return ParsedState();
   if (error) return absl::UnavailableError(error.message());
   if (size > PlanStore::kMaxFileBytes) {
     return absl::InvalidArgumentError(absl::StrCat("it has ", size, " bytes"));
@@ -43,16 +45,26 @@ absl::StatusOr<KeptState> ReadState(const std::string& path) {
   return ParseState(text);
 }
 
+// False: errno says why.
+bool WriteAll(int fd, absl::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno != EINTR) return false;
+    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
 absl::Status ReplaceFile(const std::string& folder, const std::string& text) {
   if (::mkdir(folder.c_str(), 0750) != 0 && errno != EEXIST) {
     return ErrnoStatus(errno, absl::StrCat("make ", folder));
   }
   const std::string path = FileIn(folder);
   const std::string draft = absl::StrCat(path, ".", ::getpid());
-  std::ofstream file(draft, std::ios::trunc | std::ios::binary);
-  file << text;
-  file.close();
-  if (!file || std::rename(draft.c_str(), path.c_str()) != 0) {
+  // Without fsync the name may be on the disk before the bytes are.
+  const UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file.valid() || !WriteAll(file.get(), text) || ::fsync(file.get()) != 0 ||
+      std::rename(draft.c_str(), path.c_str()) != 0) {
     const int error = errno;
     ::unlink(draft.c_str());
     return ErrnoStatus(error, absl::StrCat("write ", path));
@@ -64,14 +76,19 @@ absl::Status ReplaceFile(const std::string& folder, const std::string& text) {
 
 PlanStore::PlanStore(std::string folder) : folder_(std::move(folder)) {
   if (folder_.empty()) return;
-  absl::StatusOr<KeptState> state = ReadState(FileIn(folder_));
-  if (!state.ok()) {
+  absl::StatusOr<ParsedState> read = ReadState(FileIn(folder_));
+  if (!read.ok()) {
     LogWarning(absl::StrCat("what was learned about earlier jobs is not used: ", FileIn(folder_),
-                            ": ", state.status().message()));
+                            ": ", read.status().message()));
     return;
   }
+  if (!read->left_out.empty()) {
+    LogWarning(absl::StrCat("a part of what was learned about earlier jobs is not used: ",
+                            FileIn(folder_), ": entries that can't be: ", read->left_out.size(),
+                            "; of the first: ", read->left_out.front()));
+  }
   MutexLock lock(mutex_);
-  state_ = *std::move(state);
+  state_ = std::move(read->state);
   TrimLocked();
 }
 

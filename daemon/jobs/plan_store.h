@@ -31,13 +31,13 @@ struct KnownLinks {
   std::int64_t unix_seconds = 0;  // when the oldest of them was measured
 };
 
-// All is in memory; the file <folder>/plans.json is read once and replaced as a whole, by rename, after a
-// change. What has not been used for longest goes when there is too much.
+// All is in memory; the file <folder>/plans.json is read once and replaced as a whole, by rename of one that is on the
+// disk, after a change. What has not been used for longest goes when there is too much.
 //
 // Thread safety: any thread. Nothing but Open and the destructor touches the disk on the caller's thread:
 //   a thread that lives only as long as there is something to write does.
-// Invariant: the file is always complete, of some moment. A file that can't be understood is left alone
-//   until there is something to write.
+// Invariant: the file is always complete, of some moment, also after the machine has lost its power. A file that can't be
+//   understood is left alone until there is something to write.
 class PlanStore {
  public:
   static constexpr std::size_t kMaxPlans = 32;
@@ -52,7 +52,8 @@ class PlanStore {
 
   // Nothing in it, and nothing is written.
   PlanStore() = default;
-  // Reads what there is; a file that can't be used is named in a warning, and the store begins empty. An
+  // Reads what there is; a file that can't be used is named in a warning, and the store begins empty. Of a file with
+  // entries that can't be, the others are used; a warning has their number and what is wrong with the first. An
   // empty `folder` keeps nothing beyond this object.
   explicit PlanStore(std::string folder);
   // Waits until all is written.

@@ -1,6 +1,8 @@
 #include "daemon/jobs/plan_store.h"
 
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -8,11 +10,30 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 namespace ringd {
 namespace {
 
 using std::chrono::microseconds;
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream stream(path);
+  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
+// A file that was brought to the disk: its name and content then, and those of what it is to replace.
+struct Synced {
+  std::string path;
+  std::string text;
+  std::string file_then;
+};
+std::vector<Synced> synced;
+
+void NoteSync(int fd) {
+  const std::string path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd));
+  synced.push_back({path, ReadAll(path), ReadAll(path.substr(0, path.rfind('.')))});
+}
 
 // A folder of its own, gone at the end.
 struct Folder {
@@ -27,10 +48,7 @@ struct Folder {
   }
   std::string state() const { return path + "/state"; }
   std::string file() const { return state() + "/plans.json"; }
-  std::string Read() const {
-    std::ifstream stream(file());
-    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  }
+  std::string Read() const { return ReadAll(file()); }
   void Write(const std::string& text) const {
     std::filesystem::create_directories(state());
     std::ofstream(file()) << text;
@@ -124,14 +142,7 @@ TEST_CASE("PlanStore: the number of tensors is bounded, too") {
 
 TEST_CASE("PlanStore: a file that can't be understood is not used, and written anew") {
   const Folder folder;
-  {
-    PlanStore store(folder.state());
-    LinkMatrix links(2);
-    links.at(0, 1) = links.at(1, 0) = {microseconds(77), 3.25e8};
-    store.PutLinks({"x", "y"}, links, 1'790'000'000);
-    store.PutTrial({{"v", "w"}, {{64, microseconds(606), microseconds(707)}}, 1'790'000'000});
-    store.Put("nodes", Plan());
-  }
+  PlanStore(folder.state()).Put("nodes", Plan());
   std::string text = folder.Read();
   SECTION("rubbish") { text = "\x01\x02{{{"; }
   SECTION("half of it") { text.resize(text.size() / 2); }
@@ -140,15 +151,6 @@ TEST_CASE("PlanStore: a file that can't be understood is not used, and written a
   SECTION("an unknown field") {
     text.replace(text.find("\"version\":1"), 11, "\"version\":1,\"x\":3");
   }
-  SECTION("a tensor twice") { text.replace(text.find("\"b\""), 3, "\"a\""); }
-  SECTION("a negative shape") { text.replace(text.find("\"8\""), 3, "\"-8\""); }
-  SECTION("a time that can't be") { text.replace(text.find("1234"), 4, "-1e9"); }
-  SECTION("a link that takes no bytes") { text.replace(text.find("325000000"), 9, "0"); }
-  SECTION("a link of a node to itself") { text.replace(text.find("\"x\""), 3, "\"y\""); }
-  SECTION("an all-reduce of another size") { text.replace(text.find("\"64\""), 4, "\"65\""); }
-  SECTION("an all-reduce without time") { text.replace(text.find("606"), 3, "0"); }
-  SECTION("a node without a name") { text.replace(text.find("\"v\""), 3, "\"\""); }
-  SECTION("an endless bandwidth") { text.replace(text.find("117000000"), 9, "\"Infinity\""); }
   folder.Write(text);
   CHECK_FALSE(ParseState(text).ok());
   {
@@ -157,7 +159,62 @@ TEST_CASE("PlanStore: a file that can't be understood is not used, and written a
     CHECK(folder.Read() == text);
     store.Put("nodes", Plan("new"));
   }
-  CHECK(ParseState(folder.Read()).value().plans.size() == 1);
+  CHECK(ParseState(folder.Read()).value().state.plans.size() == 1);
+}
+
+TEST_CASE("PlanStore: an entry that can't be is left out, and all others are used") {
+  const Folder folder;
+  constexpr std::int64_t kNow = 1'790'000'000;
+  {
+    PlanStore store(folder.state());
+    LinkMatrix links(2);
+    links.at(0, 1) = links.at(1, 0) = {microseconds(55), 1.25e8};
+    store.PutLinks({"p", "q"}, links, kNow);
+    links.at(0, 1) = links.at(1, 0) = {microseconds(77), 3.25e8};
+    store.PutLinks({"x", "y"}, links, kNow);
+    store.PutTrial({{"t", "u"}, {}, kNow});
+    store.PutTrial({{"v", "w"}, {{64, microseconds(606), microseconds(707)}}, kNow});
+    store.Put("others", Plan("good"));
+    store.Put("nodes", Plan());
+  }
+  std::string text = folder.Read();
+  // What is said last comes first.
+  const auto replace = [&text](const std::string& what, const std::string& with) {
+    REQUIRE(text.find(what) != std::string::npos);
+    text.replace(text.find(what), what.size(), with);
+  };
+  bool plan = true, link = true, trial = true;
+  SECTION("a tensor twice") { replace("\"b\"", "\"a\""), plan = false; }
+  SECTION("a negative shape") { replace("\"8\"", "\"-8\""), plan = false; }
+  SECTION("a time that can't be") { replace("1234", "-1e9"), plan = false; }
+  SECTION("an endless bandwidth") { replace("117000000", "\"Infinity\""), plan = false; }
+  SECTION("a link that takes no bytes") { replace("325000000", "0"), link = false; }
+  SECTION("a link of a node to itself") { replace("\"x\"", "\"y\""), link = false; }
+  SECTION("an all-reduce of another size") { replace("\"64\"", "\"65\""), trial = false; }
+  SECTION("an all-reduce without time") { replace("606", "0"), trial = false; }
+  SECTION("a node without a name") { replace("\"v\"", "\"\""), trial = false; }
+  folder.Write(text);
+  REQUIRE(ParseState(text).ok());
+  CHECK(ParseState(text)->left_out.size() == 1);
+  const PlanStore store(folder.state());
+  CHECK(store.Find("nodes").size() == (plan ? 1 : 0));
+  CHECK(store.Find("others").size() == 1);
+  CHECK(store.FindLinks({"x", "y"}, kNow).has_value() == link);
+  CHECK(store.FindLinks({"p", "q"}, kNow).has_value());
+  CHECK(store.FindTrial({"v", "w"}, kNow).has_value() == trial);
+  CHECK(store.FindTrial({"t", "u"}, kNow).has_value());
+}
+
+TEST_CASE("PlanStore: what takes the file's place is on the disk before it does") {
+  const Folder folder;
+  PlanStore(folder.state()).Put("nodes", Plan());
+  const std::string first = folder.Read();
+  synced.clear();
+  PlanStore(folder.state()).Put("others", Plan());
+  REQUIRE(synced.size() == 1);
+  CHECK(synced[0].path.find(folder.file() + ".") == 0);
+  CHECK(synced[0].text == folder.Read());
+  CHECK(synced[0].file_then == first);
 }
 
 TEST_CASE("PlanStore: a folder that can't be written costs only the keeping") {
@@ -184,7 +241,7 @@ TEST_CASE("PlanStore: leaves no drafts beside the file") {
     for (int i = 0; i < 20; ++i) store.Put("nodes", Plan("t" + std::to_string(i)));
   }
   CHECK(std::distance(std::filesystem::directory_iterator(folder.state()), {}) == 1);
-  CHECK(ParseState(folder.Read()).value().plans.size() == 20);
+  CHECK(ParseState(folder.Read()).value().state.plans.size() == 20);
 }
 
 TEST_CASE("PlanStore: links between nodes are found again, in whatever order, until they are old") {
@@ -245,7 +302,7 @@ TEST_CASE("PlanStore: a trial is found again by its nodes, in their order, until
     store.PutTrial(undecided);
   }
   const PlanStore store(folder.state());
-  CHECK(ParseState(folder.Read()).value().trials.size() == 2);
+  CHECK(ParseState(folder.Read()).value().state.trials.size() == 2);
   CHECK(store.FindTrial({"a", "b", "c"}, kNow + kDay - 1) == trial);
   CHECK(store.FindTrial({"a", "c", "b"}, kNow) == undecided);
   CHECK_FALSE(store.FindTrial({"a", "b", "c"}, kNow + kDay).has_value());
@@ -286,3 +343,9 @@ TEST_CASE("NodesKey: users, nodes, their order and their ranks all count") {
 }
 
 }  // namespace ringd
+
+// In place of the C library's, which no test could tell from none.
+extern "C" int fsync(int fd) {
+  ringd::NoteSync(fd);
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
