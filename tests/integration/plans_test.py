@@ -89,7 +89,7 @@ def test_the_steady_state_needs_no_messages(cluster: Cluster) -> None:
     nodes = cluster.start_nodes(2)
     notes = cluster.folder / "notes"
     notes.mkdir()
-    job = cluster.start_job(UNTIL_TOLD, [1, 1], arguments=[str(notes), "2"])
+    job = cluster.start_job(UNTIL_TOLD, [1, 1], arguments=[str(notes), "2", "0.5"])
     steps = [notes / f"steps{rank}" for rank in range(len(nodes))]
 
     def done() -> int:

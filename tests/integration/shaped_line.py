@@ -63,6 +63,12 @@ class ShapedLine:
         """What is put before a command to run it at this end."""
         return ["ip", "netns", "exec", self._names[end]]
 
+    def set_rate(self, rate_mbit: int) -> None:
+        """From now on; connections stay."""
+        self.rate_mbit = rate_mbit
+        for name in self._names:
+            shape(name, "eth0", rate_mbit)
+
     def close(self) -> None:
         for name in self._names:
             ip("netns", "del", name, check=False)

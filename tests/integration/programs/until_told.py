@@ -1,7 +1,7 @@
 """Some layers' gradients, step after step, each ready a little after the one before, until told to end.
 
-until_told.py NOTES MIB: the folder of this job's notes, and what all gradients together hold. Each rank's note `steps<rank>`
-grows by a byte with each step; all end in the same step once there is the note `end`.
+until_told.py NOTES MIB MS: the folder of this job's notes, what the gradients hold together, and the time from one to the
+next. Each rank's note `steps<rank>` grows by a byte with each step; all end in the same step once there is the note `end`.
 """
 
 import sys
@@ -12,14 +12,13 @@ import ringd.torch as hvd
 import torch
 
 PATIENCE_S = 120.0
-# Of all gradients, as in the program steady.
-SHARES = [4_000, 40_000, 1_000, 200_000, 90_000, 500, 64_000, 120_000]
+LAYERS = 8
 
 hvd.init()
 notes = Path(sys.argv[1])
-elements = float(sys.argv[2]) * 2**20 / 4
-sizes = [max(1, int(elements * share / sum(SHARES))) for share in SHARES]
-gradients = [torch.full((size,), float(hvd.rank() + 1)) for size in sizes]
+elements = int(float(sys.argv[2]) * 2**20 / 4 / LAYERS)
+between_s = float(sys.argv[3]) / 1000
+gradients = [torch.full((elements,), float(hvd.rank() + 1)) for _ in range(LAYERS)]
 expected = sum(range(1, hvd.size() + 1)) / hvd.size()
 end = torch.zeros(1)
 deadline = time.monotonic() + PATIENCE_S
@@ -30,7 +29,7 @@ with (notes / f"steps{hvd.rank()}").open("wb", buffering=0) as steps:
         handles = [hvd.allreduce_async(end, name="end")]
         for layer, gradient in enumerate(gradients):
             handles.append(hvd.allreduce_async(gradient, name=f"layer{layer}"))
-            time.sleep(0.0005)
+            time.sleep(between_s)
         is_end = bool(hvd.synchronize(handles[0]))
         for handle in handles[1:]:
             result = hvd.synchronize(handle)
