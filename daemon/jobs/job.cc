@@ -214,13 +214,13 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
   }
   if (status.ok()) status = communicator_->OnMessage(*scheduling, now);
   if (!status.ok()) {
-    Fail(absl::InternalError(absl::StrCat("the coordinator at ", options_.rendezvous,
-                                          " broke the protocol: ", status.message())));
+    Propose(absl::InternalError(absl::StrCat("the coordinator at ", options_.rendezvous,
+                                             " broke the protocol: ", status.message())));
   }
 }
 
 absl::Status Job::Register(const Session& session, Registration& registration) {
-  if (state_ == State::kFailed) return failure_;
+  if (state_ == State::kFailed) return failure();
   if (Find(session) == nullptr || communicator_ == nullptr) {
     return absl::FailedPreconditionError("this process has not joined a job that runs");
   }
@@ -241,7 +241,7 @@ void Job::Submit(const Session& session, const CheckedSubmission& submission,
                  Clock::time_point now) {
   if (communicator_ == nullptr) {
     // The job failed; there is only this answer left. Whoever completes also wakes, at the turn's end.
-    const_cast<Session&>(session).Complete(submission.sequence, failure_);
+    const_cast<Session&>(session).Complete(submission.sequence, failure());
     return;
   }
   communicator_->Submit(PositionOf(*Find(session)), submission, now);
@@ -249,10 +249,10 @@ void Job::Submit(const Session& session, const CheckedSubmission& submission,
 
 std::size_t Job::Advance(Clock::time_point now) {
   const std::size_t probed = AdvanceProbe() + AdvanceFastPath(now);
-  if (communicator_ == nullptr) return probed;
+  if (communicator_ == nullptr || agreed_.pending()) return probed;
   absl::StatusOr<std::size_t> advanced = communicator_->Advance(now);
   if (!advanced.ok()) {
-    Fail(advanced.status());
+    Propose(advanced.status());
     return 1;
   }
   return *advanced + probed;
@@ -266,21 +266,34 @@ void Job::Settle() {
   }
 }
 
+void Job::TellCoordinator(const absl::Status& cause) {
+  if (link_ == nullptr || !greeted_) return;
+  v1::NodeMessage message;
+  message.mutable_failure()->set_code(static_cast<int>(cause.code()));
+  message.mutable_failure()->set_text(std::string(cause.message()));
+  link_->Send(std::move(message));
+}
+
+void Job::Propose(const absl::Status& cause) {
+  const bool others_may_know_more =
+      state_ == State::kRunning && link_ != nullptr && membership_->node_count() > 1;
+  if (!others_may_know_more) {
+    Fail(cause);
+  } else if (agreed_.Propose(cause)) {
+    TellCoordinator(cause);
+  }
+}
+
 void Job::Fail(const absl::Status& cause) {
   if (state_ == State::kFailed) return;
-  if (link_ != nullptr && greeted_) {
-    v1::NodeMessage message;
-    message.mutable_failure()->set_code(static_cast<int>(cause.code()));
-    message.mutable_failure()->set_text(std::string(cause.message()));
-    link_->Send(std::move(message));
-  }
+  // A proposal has told it already.
+  if (!agreed_.pending()) TellCoordinator(cause);
   FailLocally(cause);
 }
 
 void Job::FailLocally(const absl::Status& cause) {
-  if (state_ == State::kFailed) return;
+  if (!agreed_.Decide(cause)) return;
   state_ = State::kFailed;
-  failure_ = cause;
   LogError(absl::StrCat("job failed: ", cause.message()), Fields());
   fast_path_setup_.reset();
   AnswerJoins(cause);

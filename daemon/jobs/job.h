@@ -17,6 +17,7 @@
 #include "backends/backend.h"
 #include "daemon/fast_path/fast_path_listener.h"
 #include "daemon/fast_path/fast_path_setup.h"
+#include "daemon/jobs/agreed_cause.h"
 #include "daemon/jobs/coordinator_link.h"
 #include "daemon/jobs/job_communicator.h"
 #include "daemon/jobs/membership.h"
@@ -39,7 +40,8 @@ using JoinCallback = std::function<void(const absl::Status&, const v1::JoinReply
 // Ownership: holds its sessions and its communicator; `transport` must outlive it.
 // Invariants:
 //   1. Each join is answered exactly once.
-//   2. The first cause of a failure is the one that every local rank hears.
+//   2. The cause of a failure is the same for every local rank; and for all nodes' ranks, as long as the
+//      coordinator's word reaches them (AgreedCause).
 //   3. Once a rank has left or the job has failed, nobody joins any more: a rank that comes back starts
 //      the job's next incarnation.
 class Job {
@@ -73,7 +75,7 @@ class Job {
 
   const Options& options() const noexcept { return options_; }
   State state() const noexcept { return state_; }
-  const absl::Status& failure() const noexcept { return failure_; }
+  const absl::Status& failure() const noexcept { return agreed_.cause(); }
   // False once no further rank may join.
   bool Open() const noexcept { return state_ == State::kJoining && !anyone_left_; }
   // True when it can be destroyed: no sessions, nothing in flight.
@@ -110,7 +112,7 @@ class Job {
   // A launcher's word of how a rank ended. False: no such rank here.
   bool OnExitReport(Rank rank, const ProcessExit& exit);
 
-  // Ends the job here with `cause`, and tells the coordinator.
+  // Ends the job here with `cause` at once, and tells the coordinator: where nobody's answer can be waited for.
   void Fail(const absl::Status& cause);
 
   // As JobCommunicator's.
@@ -173,6 +175,9 @@ class Job {
   void CheckStalls(Clock::time_point now);
   std::chrono::nanoseconds NextReportAfter(const v1::StallVerdict& verdict,
                                            Clock::time_point now) const;
+  // This node has seen why the job can't go on: it ends when the coordinator has answered.
+  void Propose(const absl::Status& cause);
+  void TellCoordinator(const absl::Status& cause);
   void FailLocally(const absl::Status& cause);
   std::string StateOf(const Member& member) const;
   void DropCommunicator(Clock::time_point now);
@@ -183,7 +188,7 @@ class Job {
   Options options_;
   Transport* transport_;
   State state_ = State::kJoining;
-  absl::Status failure_;
+  AgreedCause agreed_;
   Clock::time_point created_;
   Clock::time_point start_deadline_;
   std::unique_ptr<CoordinatorLink> link_;

@@ -174,8 +174,11 @@ absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
     if (const auto tick = scheduler_.NextTick(); tick.has_value() && *tick <= now) {
       scheduler_.OnTick(now, *this);
     }
-    while (TakeActions(now)) ++work;
-    if (failed()) return failure_;
+    for (;; ++work) {
+      const absl::StatusOr<bool> taken = TakeActions(now);
+      if (!taken.ok()) return taken.status();
+      if (!*taken) break;
+    }
   }
   if (way_.wire != nullptr) {
     absl::StatusOr<std::size_t> advanced = AdvanceWire(now);
@@ -192,16 +195,15 @@ absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
   return work;
 }
 
-bool JobCommunicator::TakeActions(Clock::time_point now) {
+absl::StatusOr<bool> JobCommunicator::TakeActions(Clock::time_point now) {
   actions_.clear();
   scheduler_.TakeActions(actions_);
   for (const Action& action : actions_) {
-    if (failed()) return false;
     if (const auto* send = std::get_if<SendToCoordinator>(&action)) {
       v1::NodeMessage message = ToProto(send->message);
       link_->Send(std::move(message));
     } else if (const auto* start = std::get_if<StartOperation>(&action)) {
-      if (absl::Status status = Start(*start, now); !status.ok()) Fail(status);
+      if (absl::Status status = Start(*start, now); !status.ok()) return status;
     } else if (const auto* cancel = std::get_if<CancelOperation>(&action)) {
       Cancel(cancel->operation);
     } else if (const auto* failure = std::get_if<TensorFailed>(&action)) {

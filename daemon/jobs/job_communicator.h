@@ -193,7 +193,8 @@ class JobCommunicator final : private LocalRankView {
   bool AbsentRanksAreBlocked(TensorHandle missing) const override;
   Tensor& TensorOf(TensorHandle handle);
   void ReportIfReady(TensorHandle handle, Clock::time_point now);
-  bool TakeActions(Clock::time_point now);
+  // False: there were none.
+  absl::StatusOr<bool> TakeActions(Clock::time_point now);
   absl::Status Start(const StartOperation& start, Clock::time_point now);
   void Cancel(OperationId id);
   void Release(OperationId id, std::unique_ptr<Execution> execution, bool by_backend);

@@ -93,7 +93,7 @@ void Job::AnnounceDeath(Member& member) {
     absl::StrAppend(&text, " ", communicator_->DescribeInFlight());
   }
   LogWarning(text, Fields(member.rank));
-  Fail(absl::AbortedError(text));
+  Propose(absl::AbortedError(text));
 }
 
 void Job::OnLinkLost(const absl::Status& why) {
@@ -103,7 +103,7 @@ void Job::OnLinkLost(const absl::Status& why) {
   if (state_ == State::kFailed) return;
   const bool all_left = std::all_of(members_.begin(), members_.end(),
                                     [](const auto& entry) { return entry.second.left; });
-  if (all_left) return;
+  if (all_left && !agreed_.pending()) return;
   // gRPC's words are for whoever looks into the network; other errors are a ringd's own.
   const bool lost = absl::IsUnavailable(why) || why.ok();
   if (lost) LogInfo(absl::StrCat("the coordinator's stream ended: ", why.message()), Fields());
@@ -123,14 +123,16 @@ void Job::OnLinkLost(const absl::Status& why) {
 }
 
 bool Job::NeedsTicks() const noexcept {
-  if (state_ == State::kJoining || fast_path_setup_ != nullptr) return true;
+  if (state_ == State::kJoining || fast_path_setup_ != nullptr || agreed_.pending()) return true;
   if (communicator_ != nullptr && !communicator_->Idle()) return true;
   return std::any_of(members_.begin(), members_.end(),
                      [](const auto& entry) { return entry.second.lost_since.has_value(); });
 }
 
 std::optional<Clock::time_point> Job::NextTick(Clock::time_point now) const {
-  if (communicator_ == nullptr || state_ == State::kFailed) return std::nullopt;
+  if (communicator_ == nullptr || state_ == State::kFailed || agreed_.pending()) {
+    return std::nullopt;
+  }
   return communicator_->NextTick(now);
 }
 
@@ -157,18 +159,19 @@ void Job::Tick(Clock::time_point now) {
                      options_.rendezvous, " has not answered; on ", options_.node_name, " ",
                      members_.size(), " of ", options_.local_size, " local ranks joined")));
   }
-  if (state_ != State::kRunning) return;
+  if (const auto unanswered = agreed_.Unanswered(now)) FailLocally(*unanswered);
+  if (state_ != State::kRunning || agreed_.pending()) return;
   communicator_->Look(now);
   LookAtFastPath(now);
-  if (state_ != State::kRunning) return;
+  if (state_ != State::kRunning || agreed_.pending()) return;
   if (communicator_->Idle()) return;
   if (!left_ranks_.empty() && now - last_left_ >= kLeaveGrace) {
     for (const WaitingSubmission& entry : communicator_->Waiting(now - kLeaveGrace)) {
       if (entry.state == TensorState::kRunning && now - entry.since < kRunningGrace) continue;
-      Fail(absl::AbortedError(absl::StrCat(left_ranks_.size() == 1 ? "rank " : "ranks ",
-                                           absl::StrJoin(left_ranks_, ", "), " left job '",
-                                           options_.job_id, "' (shutdown), but tensor '",
-                                           entry.name, "' waits for all ranks")));
+      Propose(absl::AbortedError(absl::StrCat(left_ranks_.size() == 1 ? "rank " : "ranks ",
+                                              absl::StrJoin(left_ranks_, ", "), " left job '",
+                                              options_.job_id, "' (shutdown), but tensor '",
+                                              entry.name, "' waits for all ranks")));
       return;
     }
   }

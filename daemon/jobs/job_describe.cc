@@ -49,7 +49,7 @@ void Job::Describe(v1::Job* out, Clock::time_point now) const {
   out->set_node_count(membership_ == nullptr ? 0 : membership_->node_count());
   out->set_age_seconds(Seconds(now - created_));
   out->set_rendezvous(options_.rendezvous);
-  out->set_failure(std::string(failure_.message()));
+  out->set_failure(std::string(failure().message()));
   for (const auto& [local_rank, member] : members_) {
     v1::Member* shown = out->add_local_members();
     shown->set_rank(member.rank.value());
@@ -141,7 +141,7 @@ void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
   out->set_name("world");
   out->set_generation(membership.generation);
   SetName(out->mutable_state(), Name(state_));
-  out->set_failure(std::string(failure_.message()));
+  out->set_failure(std::string(failure().message()));
   out->set_size(membership.size());
   out->set_node_count(membership.node_count());
   out->set_node_index(membership.self.value());

@@ -33,7 +33,7 @@ void Job::CheckStalls(Clock::time_point now) {
 
   if (deadline.count() > 0 && now - oldest >= deadline) {
     const bool known = verdict_at_ >= oldest;
-    Fail(absl::DeadlineExceededError(absl::StrCat(
+    Propose(absl::DeadlineExceededError(absl::StrCat(
         "tensor '", waiting.front().name, "' did not complete within the operation timeout of ",
         std::chrono::duration<double>(deadline).count(), " s: ",
         known ? verdict_.text() : std::string("the coordinator could not say for whom it waits"))));

@@ -176,7 +176,8 @@ void Job::LookAtFastPath(Clock::time_point now) {
                              broken->reason == FastPathBreak::Reason::kProtocol;
   if (other_is_lost && fast_path->AwaitsWord()) {
     // Nobody can know whether other nodes have the result.
-    Fail(absl::AbortedError(absl::StrCat(no_fast_path_, " ", communicator_->DescribeInFlight())));
+    Propose(
+        absl::AbortedError(absl::StrCat(no_fast_path_, " ", communicator_->DescribeInFlight())));
     return;
   }
   fast_path_end_told_ = true;
