@@ -1,7 +1,6 @@
 #include "tests/simulation/cluster.h"
 
 #include <algorithm>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -33,23 +32,25 @@ PlanTuner::Options TunerOptions() {
   return options;
 }
 
-int RankCount(const Scenario& scenario) {
-  return std::accumulate(scenario.ranks_on_node.begin(), scenario.ranks_on_node.end(), 0);
-}
-
 }  // namespace
 
 Cluster::Cluster(const Scenario& scenario)
     : scenario_(scenario),
       random_(scenario.seed * 2 + 1),
-      ledger_(RankCount(scenario)),
+      story_(events_),
+      ledger_(scenario.ranks_on_node),
+      network_(scenario, events_, random_.Fork()),
       data_plane_(static_cast<int>(scenario.ranks_on_node.size()), ledger_,
                   [this](OperationId operation) { OnStartedEverywhere(operation); }),
       coordinator_(MakeConfig(scenario),
                    std::make_unique<CostModelPlanner>(scenario.max_bucket_bytes)),
       tuner_(TunerOptions(), LinkModel(), LinkSource::kAssumed, scenario.ranks_on_node.size()),
-      last_to_coordinator_(scenario.ranks_on_node.size()),
-      last_from_coordinator_(scenario.ranks_on_node.size()),
+      losses_({scenario, events_, network_, ledger_, story_, nodes_,
+               [this] {
+                 for (std::size_t kind = 0; kind < scenario_.programs.size(); ++kind) {
+                   OpenBarriers(kind);
+                 }
+               }}),
       loop_awake_(scenario.ranks_on_node.size(), false) {
   int rank = 0;
   for (int node = 0; node < static_cast<int>(scenario.ranks_on_node.size()); ++node) {
@@ -59,7 +60,8 @@ Cluster::Cluster(const Scenario& scenario)
       SendToCoordinator(node, std::move(message));
     };
     wiring.wake_ranks = [this, node] {
-      AtNode(node, Upto(scenario_.loop_delay), [this, node] { AdvanceNode(node); });
+      network_.AtNode(node, network_.Upto(scenario_.loop_delay),
+                      [this, node] { AdvanceNode(node); });
     };
     nodes_.push_back(std::make_unique<SimulatedNode>(node, Rank(rank), count, scenario_,
                                                      data_plane_, ledger_, std::move(wiring)));
@@ -76,10 +78,12 @@ Cluster::~Cluster() = default;
 
 Outcome Cluster::Run() {
   for (Thread& thread : threads_) {
-    AtNode(thread.node, Upto(std::chrono::milliseconds(5)), [&] { AdvanceThread(thread); });
+    network_.AtNode(thread.node, network_.Upto(std::chrono::milliseconds(5)),
+                    [&] { AdvanceThread(thread); });
   }
   for (nanoseconds at : scenario_.replans) {
     events_.After(at, [this] {
+      story_.Tell("the coordinator plans anew");
       coordinator_.Replan();
       WakeCoordinator();
     });
@@ -87,7 +91,7 @@ Outcome Cluster::Run() {
   for (const Scenario::LinkChange& change : scenario_.link_changes) {
     events_.After(change.at, [this, &change] { Measure(change); });
   }
-  if (scenario_.loss) events_.After(scenario_.loss->at, [this] { LoseNode(); });
+  losses_.Begin();
   const TimePoint limit = events_.now() + kTimeLimit;
   while (!AllEnded() && events_.now() < limit && ledger_.findings().empty()) {
     if (!events_.RunOne()) break;
@@ -104,7 +108,7 @@ void Cluster::AdvanceNode(int node) {
 }
 
 void Cluster::AdvanceThread(Thread& thread) {
-  if (thread.busy || thread.at_barrier) return;
+  if (thread.busy || thread.at_barrier || IsGone(thread)) return;
   for (;;) {
     const RankThread::Step step = thread.program.Next();
     WatchForSilence();
@@ -113,7 +117,7 @@ void Cluster::AdvanceThread(Thread& thread) {
         return;
       case RankThread::Need::kCompute:
         thread.busy = true;
-        AtNode(thread.node, step.compute, [this, &thread] {
+        network_.AtNode(thread.node, step.compute, [this, &thread] {
           thread.busy = false;
           AdvanceThread(thread);
         });
@@ -123,7 +127,6 @@ void Cluster::AdvanceThread(Thread& thread) {
         OpenBarriers(thread.kind);
         return;
       case RankThread::Need::kSubmission:
-        ++submissions_;
         ledger_.OnSubmitted(*step.submission);
         nodes_[static_cast<std::size_t>(thread.node)]->Submit(
             *step.submission, thread.program.TakeWaited(), events_.now());
@@ -133,18 +136,20 @@ void Cluster::AdvanceThread(Thread& thread) {
   }
 }
 
-// Lets go of the threads whose phase all others of their kind have reached.
+// Lets go of the threads whose phase all others of their kind have reached. Whoever is lost is not waited for:
+// the ranks notice that outside of ringd, too.
 void Cluster::OpenBarriers(std::size_t kind) {
   std::size_t reached = SIZE_MAX;
   for (const Thread& thread : threads_) {
-    if (thread.kind == kind && thread.node != lost_node_) {
+    if (thread.kind == kind && !IsGone(thread)) {
       reached = std::min(reached, thread.program.phase());
     }
   }
   for (Thread& thread : threads_) {
     if (thread.kind != kind || !thread.at_barrier || thread.program.phase() > reached) continue;
     thread.at_barrier = false;
-    AtNode(thread.node, Upto(scenario_.message_delay), [this, &thread] { AdvanceThread(thread); });
+    network_.AtNode(thread.node, network_.Upto(scenario_.message_delay),
+                    [this, &thread] { AdvanceThread(thread); });
   }
 }
 
@@ -153,7 +158,7 @@ void Cluster::WatchForSilence() {
   const bool reached = std::all_of(threads_.begin(), threads_.end(), [&](const Thread& thread) {
     return thread.program.phase() >= *scenario_.silent_from_phase;
   });
-  if (reached) messages_when_silent_ = messages_;
+  if (reached) messages_when_silent_ = network_.messages();
 }
 
 // ---- nodes ------------------------------------------------------------------------------------
@@ -162,34 +167,24 @@ void Cluster::WakeLoop(int node) {
   const auto index = static_cast<std::size_t>(node);
   if (loop_awake_[index]) return;
   loop_awake_[index] = true;
-  AtNode(node, Upto(scenario_.loop_delay), [this, node, index] {
+  network_.AtNode(node, network_.Upto(scenario_.loop_delay), [this, node, index] {
     loop_awake_[index] = false;
     nodes_[index]->RunLoop(events_.now());
     const std::optional<TimePoint> tick = nodes_[index]->NextTick();
-    if (tick && !failed_) {
-      AtNode(node, std::max(*tick - events_.now(), nanoseconds(0)),
-             [this, node] { WakeLoop(node); });
+    if (tick && !nodes_[index]->ended() && !nodes_[index]->pending()) {
+      network_.AtNode(node, std::max(*tick - events_.now(), nanoseconds(0)),
+                      [this, node] { WakeLoop(node); });
     }
   });
 }
 
 void Cluster::OnStartedEverywhere(OperationId operation) {
   for (int node = 0; node < static_cast<int>(nodes_.size()); ++node) {
-    AtNode(node, Upto(scenario_.transfer_delay), [this, node, operation] {
+    network_.AtNode(node, network_.Upto(scenario_.transfer_delay), [this, node, operation] {
       nodes_[static_cast<std::size_t>(node)]->Complete(operation, events_.now());
       WakeLoop(node);
     });
   }
-}
-
-void Cluster::LoseNode() {
-  lost_node_ = scenario_.loss->node;
-  events_.After(scenario_.loss->duration, [this] {
-    failed_ = true;
-    const std::string cause = "node-" + std::to_string(lost_node_) + " was lost";
-    for (auto& node : nodes_) node->Fail(cause);
-    for (std::size_t kind = 0; kind < scenario_.programs.size(); ++kind) OpenBarriers(kind);
-  });
 }
 
 // What all nodes would have measured of this link, and how the coordinator takes it.
@@ -205,7 +200,7 @@ void Cluster::Measure(const Scenario::LinkChange& change) {
     }
     for (const auto& bucket : coordinator_.Status().buckets) {
       for (const std::string& tensor : bucket.tensors) {
-        measured.readiness.push_back({tensor, Upto(std::chrono::milliseconds(5))});
+        measured.readiness.push_back({tensor, network_.Upto(std::chrono::milliseconds(5))});
       }
     }
     tuner_.OnMeasurements(NodeIndex(node), std::move(measured));
@@ -217,11 +212,8 @@ void Cluster::Measure(const Scenario::LinkChange& change) {
 // ---- the network ------------------------------------------------------------------------------
 
 void Cluster::SendToCoordinator(int node, NodeMessage message) {
-  ++messages_;
-  TimePoint& last = last_to_coordinator_[static_cast<std::size_t>(node)];
-  last = std::max(last, events_.now() + Upto(scenario_.message_delay));
-  AtNode(0, last - events_.now(), [this, node, message = std::move(message)] {
-    if (failed_) return;
+  network_.ToCoordinator(node, [this, node, message = std::move(message)] {
+    if (losses_.told()) return;
     const absl::Status status = coordinator_.OnMessage(NodeIndex(node), message, events_.now());
     if (!status.ok()) ledger_.Report("coordinator: " + std::string(status.message()));
     WakeCoordinator();
@@ -231,8 +223,9 @@ void Cluster::SendToCoordinator(int node, NodeMessage message) {
 void Cluster::WakeCoordinator() {
   if (coordinator_awake_) return;
   coordinator_awake_ = true;
-  AtNode(0, Upto(scenario_.loop_delay), [this] {
+  network_.AtNode(0, network_.Upto(scenario_.loop_delay), [this] {
     coordinator_awake_ = false;
+    if (losses_.told()) return;
     std::vector<CoordinatorMessage> messages;
     coordinator_.Flush(events_.now(), messages);
     Broadcast(messages);
@@ -241,11 +234,9 @@ void Cluster::WakeCoordinator() {
 
 void Cluster::Broadcast(const std::vector<CoordinatorMessage>& messages) {
   for (const CoordinatorMessage& message : messages) {
-    messages_ += nodes_.size();
+    Tell(message);
     for (int node = 0; node < static_cast<int>(nodes_.size()); ++node) {
-      TimePoint& last = last_from_coordinator_[static_cast<std::size_t>(node)];
-      last = std::max(last, events_.now() + Upto(scenario_.message_delay));
-      AtNode(node, last - events_.now(), [this, node, message] {
+      network_.ToNode(node, [this, node, message] {
         nodes_[static_cast<std::size_t>(node)]->Receive(message, events_.now());
         WakeLoop(node);
       });
@@ -253,74 +244,72 @@ void Cluster::Broadcast(const std::vector<CoordinatorMessage>& messages) {
   }
 }
 
-void Cluster::AtNode(int node, nanoseconds delay, std::function<void()> action) {
-  events_.After(delay, [this, node, action = std::move(action)]() mutable {
-    if (node == lost_node_) return;
-    const std::optional<TimePoint> resume = ResumeTime(node);
-    if (resume) {
-      AtNode(node, *resume - events_.now(), std::move(action));
-    } else {
-      action();
-    }
-  });
-}
-
-std::optional<TimePoint> Cluster::ResumeTime(int node) const {
-  for (const Pause& pause : scenario_.pauses) {
-    const TimePoint begin = TimePoint() + pause.at;
-    if (pause.node == node && events_.now() >= begin && events_.now() < begin + pause.duration) {
-      return begin + pause.duration;
-    }
+void Cluster::Tell(const CoordinatorMessage& message) {
+  if (const auto* schedule = std::get_if<Schedule>(&message)) {
+    std::size_t tensors = 0;
+    for (const ScheduledBucket& bucket : schedule->buckets) tensors += bucket.tensors.size();
+    story_.Tell("learned: " + std::to_string(tensors) + " tensors in " +
+                std::to_string(schedule->buckets.size()) + " buckets");
+  } else if (const auto* freeze = std::get_if<Freeze>(&message)) {
+    story_.Tell("channel " + std::to_string(freeze->channel) + " is taken out of service");
+  } else if (const auto* failure = std::get_if<FailTensor>(&message)) {
+    story_.Tell("an operation fails: " + failure->error);
   }
-  return std::nullopt;
 }
-
-nanoseconds Cluster::Upto(nanoseconds limit) { return random_.Duration(nanoseconds(0), limit); }
 
 // ---- the end ----------------------------------------------------------------------------------
 
+bool Cluster::IsGone(const Thread& thread) const {
+  return network_.IsLost(thread.node) || losses_.IsLost(thread.program.rank());
+}
+
 bool Cluster::AllEnded() const {
-  if (failed_ || lost_node_ >= 0) {
-    // The lost node's submissions are gone with it.
-    return failed_ && std::all_of(threads_.begin(), threads_.end(), [&](const Thread& thread) {
-             return thread.node == lost_node_ || thread.program.done();
-           });
+  // What was submitted on a lost node is gone with it; a lost rank's node still owes it an end.
+  for (int node = 0; node < static_cast<int>(nodes_.size()); ++node) {
+    if (!network_.IsLost(node) && ledger_.Open(node) > 0) return false;
   }
-  return ledger_.ended() == submissions_ &&
-         std::all_of(threads_.begin(), threads_.end(),
-                     [](const Thread& thread) { return thread.program.done(); });
+  const bool all_done = std::all_of(threads_.begin(), threads_.end(), [this](const Thread& thread) {
+    return IsGone(thread) || thread.program.done();
+  });
+  return all_done && losses_.AllHaveHeard();
 }
 
 Outcome Cluster::Conclude() {
   Outcome outcome;
   if (ledger_.findings().empty() && !AllEnded()) {
     std::string text = "hangs after " + std::to_string(ledger_.ended()) + " of " +
-                       std::to_string(submissions_) + " submissions:\n";
+                       std::to_string(ledger_.submitted()) + " submissions:\n";
     for (const auto& node : nodes_) text += node->DescribePending();
     ledger_.Report(text);
   }
-  if (ledger_.findings().empty() && !failed_) data_plane_.ReportLeftovers();
+  if (ledger_.findings().empty() && losses_.count() == 0) data_plane_.ReportLeftovers();
   const CoordinatorStatus status = coordinator_.Status();
   for (std::uint64_t breaks : status.breaks) outcome.breaks += breaks;
   outcome.breaks -= status.breaks[static_cast<int>(BreakReason::kReplan)];
   if (scenario_.expect_no_breaks && outcome.breaks > 0) {
     ledger_.Report("broke " + std::to_string(outcome.breaks) + " buckets without need");
   }
-  if (messages_when_silent_ && *messages_when_silent_ != messages_) {
-    ledger_.Report("sent " + std::to_string(messages_ - *messages_when_silent_) +
+  if (messages_when_silent_ && *messages_when_silent_ != network_.messages()) {
+    ledger_.Report("sent " + std::to_string(network_.messages() - *messages_when_silent_) +
                    " messages in the steady state");
   }
   for (const auto& node : nodes_) {
     outcome.learned_operations += node->Status().operations_learned;
     outcome.cancelled_operations += node->Status().operations_cancelled;
+    outcome.unsent_operations += node->unsent_operations();
   }
   outcome.findings = ledger_.findings();
-  outcome.submissions = submissions_;
-  outcome.messages = messages_;
+  outcome.submissions = ledger_.submitted();
+  outcome.messages = network_.messages();
   outcome.schedules = status.schedules_sent;
   outcome.replans = status.replans;
   outcome.origin = status.origin;
   outcome.learned = coordinator_.Learned();
+  outcome.losses = losses_.count();
+  outcome.overruled = losses_.overruled();
+  outcome.buckets = status.buckets.size();
+  outcome.cause = ledger_.cause();
+  outcome.story = story_.lines();
   outcome.duration = events_.now() - TimePoint();
   return outcome;
 }

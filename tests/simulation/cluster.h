@@ -1,4 +1,5 @@
-// Runs one scenario from start to end: the real scheduling code over a simulated network.
+// Runs one scenario from start to end: the real scheduling code, and the real code for the job's early end, over
+// a simulated network.
 #ifndef RINGD_TESTS_SIMULATION_CLUSTER_H_
 #define RINGD_TESTS_SIMULATION_CLUSTER_H_
 
@@ -15,10 +16,13 @@
 #include "tests/simulation/data_plane.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/ledger.h"
+#include "tests/simulation/losses.h"
+#include "tests/simulation/network.h"
 #include "tests/simulation/random.h"
 #include "tests/simulation/rank_thread.h"
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/simulated_node.h"
+#include "tests/simulation/story.h"
 
 namespace ringd::simulation {
 
@@ -32,8 +36,14 @@ struct Outcome {
   std::uint64_t schedules = 0;
   std::uint64_t replans = 0;
   PlanOrigin origin = PlanOrigin::kNone;
-  KeptPlan learned;  // for another run of the same job
+  KeptPlan learned;                     // for another run of the same job
+  std::size_t losses = 0;               // that came before the job's end
+  std::size_t overruled = 0;            // nodes that had seen a loss, and heard of another cause
+  std::uint64_t unsent_operations = 0;  // that had no content, over all nodes
+  std::size_t buckets = 0;              // in service at the end
+  std::string cause;  // why the job ended early; empty: it did not, or nobody waited for it
   std::chrono::nanoseconds duration{0};
+  std::vector<std::string> story;  // schedules, misfortunes and what followed, each with its time
 };
 
 // Thread safety: none. Ownership: the scenario must outlive it.
@@ -62,34 +72,28 @@ class Cluster {
   void WakeCoordinator();
   void Broadcast(const std::vector<CoordinatorMessage>& messages);
   void OnStartedEverywhere(OperationId operation);
-  void LoseNode();
   void Measure(const Scenario::LinkChange& change);
+  void Tell(const CoordinatorMessage& message);
 
-  // Runs `action` at `node` after `delay`, later if the node is paused then, never if it is lost.
-  void AtNode(int node, std::chrono::nanoseconds delay, std::function<void()> action);
-  std::chrono::nanoseconds Upto(std::chrono::nanoseconds limit);
-  std::optional<TimePoint> ResumeTime(int node) const;
+  bool IsGone(const Thread& thread) const;
   bool AllEnded() const;
   Outcome Conclude();
 
   const Scenario& scenario_;
   Random random_;
   EventQueue events_;
+  Story story_;
   Ledger ledger_;
+  Network network_;
   DataPlane data_plane_;
   Coordinator coordinator_;
   PlanTuner tuner_;
   std::vector<std::unique_ptr<SimulatedNode>> nodes_;
   std::deque<Thread> threads_;
+  Losses losses_;
 
-  std::vector<TimePoint> last_to_coordinator_;  // by node, keeps each channel in order
-  std::vector<TimePoint> last_from_coordinator_;
   std::vector<bool> loop_awake_;  // by node
   bool coordinator_awake_ = false;
-  int lost_node_ = -1;
-  bool failed_ = false;
-  std::uint64_t submissions_ = 0;
-  std::uint64_t messages_ = 0;
   std::optional<std::uint64_t> messages_when_silent_;
 };
 

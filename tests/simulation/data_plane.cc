@@ -1,5 +1,6 @@
 #include "tests/simulation/data_plane.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace ringd::simulation {
@@ -24,9 +25,14 @@ void DataPlane::Start(int node, OperationId id, const std::vector<Contribution>&
     operation.contributions = contributions;
     for (Contribution& contribution : operation.contributions) contribution.sum = 0;
     operation.running.assign(static_cast<std::size_t>(node_count_), false);
+    operation.begun = operation.running;
+    operation.is_sent = id.channel != 0 || std::any_of(contributions.begin(), contributions.end(),
+                                                       [](const Contribution& contribution) {
+                                                         return ByteCount(contribution.meta) > 0;
+                                                       });
   }
   const auto index = static_cast<std::size_t>(node);
-  if (operation.running[index] || operation.completed > 0) {
+  if (operation.begun[index] || (operation.is_sent && operation.completed > 0)) {
     ledger_.Report(Describe(node, id) + ": started twice");
     return;
   }
@@ -39,7 +45,11 @@ void DataPlane::Start(int node, OperationId id, const std::vector<Contribution>&
   }
   if (!same) ledger_.Report(Describe(node, id) + ": nodes started different tensors");
   operation.running[index] = true;
-  if (++operation.started == node_count_ && !operation.cancelled) on_started_everywhere_(id);
+  operation.begun[index] = true;
+  ++operation.started;
+  if (operation.is_sent && operation.started == node_count_ && !operation.cancelled) {
+    on_started_everywhere_(id);
+  }
 }
 
 void DataPlane::Cancel(int node, OperationId id) {
@@ -58,6 +68,9 @@ void DataPlane::Cancel(int node, OperationId id) {
 std::vector<std::int64_t> DataPlane::Complete(int node, OperationId id) {
   Operation& operation = operations_[id];
   operation.running[static_cast<std::size_t>(node)] = false;
+  if (operation.is_sent && operation.started != node_count_) {
+    ledger_.Report(Describe(node, id) + ": completed before all nodes had started it");
+  }
   std::vector<std::int64_t> sums;
   for (const Contribution& contribution : operation.contributions) sums.push_back(contribution.sum);
   if (++operation.completed == node_count_) operations_.erase(id);

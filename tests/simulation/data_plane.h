@@ -22,12 +22,13 @@ struct Contribution {
   std::int64_t sum = 0;  // of the node's ranks
 };
 
-// An operation completes only after all nodes have started it with the same list of tensors.
+// An operation completes only after all nodes have started it with the same list of tensors; but a node
+// sends nothing for one without content that all have negotiated, and is done with it at once.
 //
 // Thread safety: none.
 class DataPlane {
  public:
-  // `on_started_everywhere(operation)` is called when the last node starts it.
+  // `on_started_everywhere(operation)` is called when the last node starts one that is sent.
   DataPlane(int node_count, Ledger& ledger, std::function<void(OperationId)> on_started_everywhere);
 
   void Start(int node, OperationId operation, const std::vector<Contribution>& contributions);
@@ -35,6 +36,8 @@ class DataPlane {
   // Notes that the node is done, and returns the sums, one per tensor.
   std::vector<std::int64_t> Complete(int node, OperationId operation);
   bool IsRunningAt(int node, OperationId operation) const;
+  // False: the node completes it by itself.
+  bool IsSent(OperationId operation) const { return operations_.at(operation).is_sent; }
   // Operations that nodes began and neither completed nor took back. Call it when the job is over.
   void ReportLeftovers();
 
@@ -42,8 +45,10 @@ class DataPlane {
   struct Operation {
     std::vector<Contribution> contributions;  // of the first node; sums of all
     std::vector<bool> running;                // by node
+    std::vector<bool> begun;                  // by node, also when it is over
     int started = 0;
     int completed = 0;
+    bool is_sent = true;
     bool cancelled = false;
   };
 

@@ -1,5 +1,7 @@
 #include "tests/simulation/ledger.h"
 
+#include <algorithm>
+
 namespace ringd::simulation {
 namespace {
 
@@ -8,7 +10,19 @@ std::string Describe(const Submission& submission) {
          ", occurrence " + std::to_string(submission.occurrence);
 }
 
+std::string Quote(const std::string& outcome) {
+  return outcome.empty() ? "success" : "'" + outcome + "'";
+}
+
 }  // namespace
+
+Ledger::Ledger(const std::vector<int>& ranks_on_node)
+    : open_(ranks_on_node.size(), 0), job_ended_(ranks_on_node.size(), false) {
+  for (std::size_t node = 0; node < ranks_on_node.size(); ++node) {
+    node_of_rank_.insert(node_of_rank_.end(), static_cast<std::size_t>(ranks_on_node[node]),
+                         static_cast<int>(node));
+  }
+}
 
 void Ledger::OnSubmitted(const Submission& submission) {
   Occurrence& occurrence = Find(submission);
@@ -18,46 +32,73 @@ void Ledger::OnSubmitted(const Submission& submission) {
     occurrence.disagree = true;
   }
   occurrence.sum += submission.value;
+  ++submitted_;
+  ++open_[static_cast<std::size_t>(NodeOf(submission))];
 }
 
 void Ledger::OnSucceeded(Submission& submission, std::int64_t sum) {
   Occurrence& occurrence = Find(submission);
-  if (occurrence.submitted != rank_count_) {
+  if (occurrence.submitted != static_cast<int>(node_of_rank_.size())) {
     Report(Describe(submission) + ": succeeded before all ranks had submitted it");
   } else if (occurrence.disagree) {
     Report(Describe(submission) + ": succeeded although the ranks disagree");
   } else if (sum != occurrence.sum) {
     Report(Describe(submission) + ": wrong sum");
   }
-  End(submission, occurrence, "");
+  Decide(submission, occurrence, "");
 }
 
-void Ledger::OnFailed(Submission& submission, const std::string& error, bool is_job_error) {
+void Ledger::OnFailed(Submission& submission, const std::string& error) {
   Occurrence& occurrence = Find(submission);
-  submission.error = error;
-  if (is_job_error) {
-    if (submission.ended) Report(Describe(submission) + ": ended twice");
-    submission.ended = true;
-    ++ended_;
-    return;
-  }
   if (!occurrence.disagree) Report(Describe(submission) + ": failed without cause: " + error);
   if (error.find("'" + submission.name + "'") == std::string::npos) {
     Report(Describe(submission) + ": the error does not name the tensor: " + error);
   }
-  End(submission, occurrence, error);
+  Decide(submission, occurrence, error);
 }
 
-void Ledger::End(Submission& submission, Occurrence& occurrence, const std::string& outcome) {
-  if (submission.ended) Report(Describe(submission) + ": ended twice");
-  submission.ended = true;
-  ++ended_;
+void Ledger::OnJobFailed(Submission& submission, const std::string& cause) {
+  if (cause_.empty()) {
+    cause_ = cause;
+    const bool is_allowed =
+        std::any_of(allowed_.begin(), allowed_.end(),
+                    [&](const std::string& allowed) { return cause.starts_with(allowed); });
+    if (!is_allowed) Report("the job ended with what has not happened: " + Quote(cause));
+  } else if (cause != cause_) {
+    Report(Describe(submission) + ": the job ended with " + Quote(cause) + ", elsewhere with " +
+           Quote(cause_));
+  }
+  job_ended_[static_cast<std::size_t>(NodeOf(submission))] = true;
+  End(submission, Find(submission), cause);
+}
+
+void Ledger::Decide(Submission& submission, Occurrence& occurrence, const std::string& outcome) {
+  if (job_ended_[static_cast<std::size_t>(NodeOf(submission))]) {
+    Report(Describe(submission) + ": ended with " + Quote(outcome) + " after the job's end");
+  }
   if (occurrence.decided && occurrence.outcome != outcome) {
-    Report(Describe(submission) + ": ended as '" + outcome + "', elsewhere as '" +
-           occurrence.outcome + "'");
+    Report(Describe(submission) + ": ended with " + Quote(outcome) + ", elsewhere with " +
+           Quote(occurrence.outcome));
   }
   occurrence.decided = true;
   occurrence.outcome = outcome;
+  End(submission, occurrence, outcome);
+}
+
+void Ledger::End(Submission& submission, Occurrence& occurrence, const std::string& outcome) {
+  if (submission.ended) {
+    Report(Describe(submission) + ": ended twice");
+    return;
+  }
+  submission.ended = true;
+  submission.error = outcome;
+  ++ended_;
+  --open_[static_cast<std::size_t>(NodeOf(submission))];
+  const auto [first, is_first] = occurrence.at_node.try_emplace(NodeOf(submission), outcome);
+  if (!is_first && first->second != outcome) {
+    Report(Describe(submission) + ": ended with " + Quote(outcome) + ", for another rank of its " +
+           "node with " + Quote(first->second));
+  }
 }
 
 }  // namespace ringd::simulation

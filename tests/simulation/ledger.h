@@ -19,26 +19,45 @@ struct Submission {
   int occurrence = 0;
   int rank = 0;
   TensorMeta meta;
-  std::int64_t value = 0;  // stands for the tensor's content
+  std::int64_t value = 0;  // stands for the tensor's content; 0 if it has none
 
   bool ended = false;
   std::string error;  // empty: success
 };
 
+// What it holds against a job:
+//   - a submission that ends twice, or (Open) not at all;
+//   - a success with a wrong sum, of tensors that differ, or before all ranks had submitted;
+//   - an operation that ends well on one rank and with an error of its own on another, or with two errors;
+//   - a job that ends with two causes, or with one that is none of what has happened to it (Allow);
+//   - a node that has ended the job and where something still succeeds, or whose ranks are told different
+//     things of one operation. Different nodes may be: the job's end may overtake a result on one of them.
+//
 // Thread safety: none. Every finding is a text for a person; no finding, no fault.
 class Ledger {
  public:
-  explicit Ledger(int rank_count) : rank_count_(rank_count) {}
+  // Ranks count through the nodes.
+  explicit Ledger(const std::vector<int>& ranks_on_node);
 
   void OnSubmitted(const Submission& submission);
   // `sum` is what the rank was given as the result.
   void OnSucceeded(Submission& submission, std::int64_t sum);
-  // `is_job_error`: the whole job failed, so that other ranks may have had success.
-  void OnFailed(Submission& submission, const std::string& error, bool is_job_error);
+  // The operation alone has failed.
+  void OnFailed(Submission& submission, const std::string& error);
+  // The whole job has ended.
+  void OnJobFailed(Submission& submission, const std::string& cause);
+
+  // Something has happened from which the job may end, with a cause that begins so.
+  void Allow(const std::string& cause) { allowed_.push_back(cause); }
 
   void Report(std::string finding) { findings_.push_back(std::move(finding)); }
   const std::vector<std::string>& findings() const { return findings_; }
+  std::uint64_t submitted() const { return submitted_; }
   std::uint64_t ended() const { return ended_; }
+  // Submissions of the node's ranks that have not ended.
+  std::uint64_t Open(int node) const { return open_[static_cast<std::size_t>(node)]; }
+  // The cause with which the job has ended; empty if it has not.
+  const std::string& cause() const { return cause_; }
 
  private:
   struct Occurrence {
@@ -47,16 +66,26 @@ class Ledger {
     TensorMeta meta;
     bool disagree = false;
     bool decided = false;
-    std::string outcome;  // of the first rank that ended
+    std::string outcome;                 // of the first rank that ended, the job's end apart
+    std::map<int, std::string> at_node;  // of the node's first rank that ended
   };
 
   Occurrence& Find(const Submission& submission) {
     return occurrences_[{submission.name, submission.occurrence}];
   }
+  int NodeOf(const Submission& submission) const {
+    return node_of_rank_[static_cast<std::size_t>(submission.rank)];
+  }
+  void Decide(Submission& submission, Occurrence& occurrence, const std::string& outcome);
   void End(Submission& submission, Occurrence& occurrence, const std::string& outcome);
 
-  const int rank_count_;
+  std::vector<int> node_of_rank_;
+  std::vector<std::uint64_t> open_;  // by node
+  std::vector<bool> job_ended_;      // by node
+  std::uint64_t submitted_ = 0;
   std::uint64_t ended_ = 0;
+  std::vector<std::string> allowed_;
+  std::string cause_;
   std::map<std::pair<std::string, int>, Occurrence> occurrences_;
   std::vector<std::string> findings_;
 };

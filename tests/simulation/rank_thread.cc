@@ -84,7 +84,7 @@ Submission& RankThread::MakeSubmission() {
   submission.occurrence = occurrences_[tensor.name]++;
   submission.rank = rank_;
   submission.meta = tensor.deviating_rank == rank_ ? tensor.deviating_meta : tensor.meta;
-  submission.value = ValueOf(submission);
+  submission.value = ByteCount(submission.meta) > 0 ? ValueOf(submission) : 0;
   if (phase.wait_for_all || random_.Chance(20)) to_wait_.push_back(&submission);
   return submission;
 }

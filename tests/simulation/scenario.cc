@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 
 #include "tests/simulation/random.h"
@@ -13,21 +14,26 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-TensorMeta RandomMeta(Random& random) {
+// `may_be_empty`: one in ten or so has an extent of 0.
+TensorMeta RandomMeta(Random& random, bool may_be_empty) {
   constexpr std::array kTypes = {DataType::kFloat32, DataType::kFloat32, DataType::kFloat32,
                                  DataType::kBfloat16, DataType::kInt64};
   TensorMeta meta;
   meta.dtype = kTypes[static_cast<std::size_t>(random.Int(0, 4))];
   meta.op = random.Chance(80) ? ReduceOp::kAverage : ReduceOp::kSum;
   const int dimensions = random.Int(0, 3);
-  for (int i = 0; i < dimensions; ++i) meta.shape.push_back(random.Int(1, 200));
+  for (int i = 0; i < dimensions; ++i) {
+    meta.shape.push_back(may_be_empty && random.Chance(7) ? 0 : random.Int(1, 200));
+  }
   return meta;
 }
 
-std::vector<PhaseTensor> MakeTensors(Random& random, const std::string& prefix, int count) {
+std::vector<PhaseTensor> MakeTensors(Random& random, const std::string& prefix, int count,
+                                     bool may_be_empty) {
   std::vector<PhaseTensor> tensors;
   for (int i = 0; i < count; ++i) {
-    tensors.push_back({prefix + std::to_string(i), RandomMeta(random), std::nullopt, {}});
+    tensors.push_back(
+        {prefix + std::to_string(i), RandomMeta(random, may_be_empty), std::nullopt, {}});
   }
   return tensors;
 }
@@ -42,9 +48,9 @@ PhaseTensor Special(const std::string& name, CollectiveKind kind) {
 // The pieces from which programs are made; each appends one training step.
 class ProgramMaker {
  public:
-  ProgramMaker(Random random, std::string prefix, int ranks, int tensor_count)
-      : random_(random), prefix_(std::move(prefix)), ranks_(ranks) {
-    tensors_ = MakeTensors(random_, prefix_ + "w", tensor_count);
+  ProgramMaker(Random random, std::string prefix, int ranks, int tensor_count, bool may_be_empty)
+      : random_(random), prefix_(std::move(prefix)), ranks_(ranks), may_be_empty_(may_be_empty) {
+    tensors_ = MakeTensors(random_, prefix_ + "w", tensor_count, may_be_empty_);
     compute_ = random_.Duration(microseconds(0), milliseconds(3));
     own_order_ = random_.Chance(50);
   }
@@ -100,7 +106,7 @@ class ProgramMaker {
 
   void ShapeChange(int percent) {
     for (PhaseTensor& tensor : tensors_) {
-      if (random_.Chance(percent)) tensor.meta = RandomMeta(random_);
+      if (random_.Chance(percent)) tensor.meta = RandomMeta(random_, may_be_empty_);
     }
     Regular();
   }
@@ -110,7 +116,7 @@ class ProgramMaker {
     for (PhaseTensor& tensor : phase.tensors) {
       if (!random_.Chance(percent)) continue;
       tensor.deviating_rank = random_.Int(0, ranks_ - 1);
-      tensor.deviating_meta = RandomMeta(random_);
+      tensor.deviating_meta = RandomMeta(random_, may_be_empty_);
     }
   }
 
@@ -118,7 +124,9 @@ class ProgramMaker {
     if (random_.Chance(30)) {
       const int count = random_.Int(1, 4);
       const std::string prefix = prefix_ + "n" + std::to_string(program_.size()) + ".";
-      for (PhaseTensor& tensor : MakeTensors(random_, prefix, count)) tensors_.push_back(tensor);
+      for (PhaseTensor& tensor : MakeTensors(random_, prefix, count, may_be_empty_)) {
+        tensors_.push_back(tensor);
+      }
     }
     if (random_.Chance(30) && tensors_.size() > 3) {
       tensors_.erase(tensors_.begin() + random_.Int(0, static_cast<int>(tensors_.size()) - 1));
@@ -130,7 +138,7 @@ class ProgramMaker {
   void UniqueNames() {
     std::vector<PhaseTensor> tensors = tensors_;
     tensors.push_back({prefix_ + "noname." + std::to_string(program_.size()),
-                       RandomMeta(random_),
+                       RandomMeta(random_, may_be_empty_),
                        std::nullopt,
                        {}});
     Add(std::move(tensors));
@@ -149,16 +157,17 @@ class ProgramMaker {
   Random random_;
   const std::string prefix_;
   const int ranks_;
+  const bool may_be_empty_;
   std::vector<PhaseTensor> tensors_;
   nanoseconds compute_{0};
   bool own_order_ = false;
   Program program_;
 };
 
-constexpr std::array<const char*, 15> kKinds = {
-    "regular",  "one_by_one", "mixed",        "unused_branches", "shape_changes",
-    "mismatch", "gan",        "accumulation", "new_tensors",     "unique_names",
-    "threads",  "mixture",    "pauses",       "node_loss",       "drift"};
+constexpr std::array<const char*, kKindCount> kKinds = {
+    "regular", "one_by_one",   "mixed",       "unused_branches", "shape_changes", "mismatch",
+    "gan",     "accumulation", "new_tensors", "unique_names",    "threads",       "mixture",
+    "pauses",  "node_loss",    "drift",       "rank_loss",       "two_losses"};
 
 void AddStep(const std::string& kind, int step, ProgramMaker& maker) {
   if (kind == "one_by_one") return maker.OneByOne();
@@ -196,9 +205,40 @@ void AddStep(const std::string& kind, int step, ProgramMaker& maker) {
   }
 }
 
+// A rank, or a node with all its ranks.
+Loss PickLoss(Random& random, const Scenario& scenario, bool is_node, nanoseconds at) {
+  Loss loss;
+  loss.node = random.Int(0, static_cast<int>(scenario.ranks_on_node.size()) - 1);
+  loss.at = at;
+  if (is_node) {
+    loss.noticed_within = milliseconds(random.Int(1, 500));
+    return loss;
+  }
+  const auto node = scenario.ranks_on_node.begin() + loss.node;
+  loss.rank = std::accumulate(scenario.ranks_on_node.begin(), node, 0) + random.Int(0, *node - 1);
+  loss.noticed_within = milliseconds(random.Int(1, 150));
+  return loss;
+}
+
+// On two nodes, and so close to each other that word of the one may cross word of the other. Of two nodes one
+// stays.
+void AddTwoLosses(Random& random, Scenario& scenario, nanoseconds at) {
+  const Loss first = PickLoss(random, scenario, random.Chance(50), at);
+  const bool many = scenario.ranks_on_node.size() > 2;
+  Loss second;
+  do {
+    second = PickLoss(random, scenario, many && random.Chance(50),
+                      at + random.Duration(nanoseconds(0), 2 * scenario.message_delay));
+  } while (second.node == first.node);
+  scenario.losses = {first, second};
+  for (Loss& loss : scenario.losses) loss.noticed_within = 2 * scenario.message_delay;
+}
+
 void PlanMisfortunes(Random& random, Scenario& scenario) {
   const int nodes = static_cast<int>(scenario.ranks_on_node.size());
   const auto moment = [&] { return random.Duration(milliseconds(0), milliseconds(200)); };
+  // Most jobs are still under way.
+  const auto early = [&] { return random.Duration(milliseconds(0), milliseconds(120)); };
   if (scenario.kind == "pauses") {
     for (int i = random.Int(1, 3); i > 0; --i) {
       scenario.pauses.push_back({random.Int(0, nodes - 1), moment(),
@@ -206,8 +246,12 @@ void PlanMisfortunes(Random& random, Scenario& scenario) {
     }
   }
   if (scenario.kind == "node_loss") {
-    scenario.loss = Pause{random.Int(0, nodes - 1), moment(), milliseconds(random.Int(1, 500))};
+    scenario.losses.push_back(PickLoss(random, scenario, true, early()));
   }
+  if (scenario.kind == "rank_loss") {
+    scenario.losses.push_back(PickLoss(random, scenario, false, early()));
+  }
+  if (scenario.kind == "two_losses") AddTwoLosses(random, scenario, early());
   if (scenario.kind == "mixture" || scenario.kind == "pauses" || scenario.kind == "threads") {
     for (int i = random.Int(0, 2); i > 0; --i) scenario.replans.push_back(moment());
   }
@@ -232,11 +276,13 @@ int PickNodeCount(Random& random) {
 
 }  // namespace
 
+const char* KindOf(std::uint64_t seed) { return kKinds[seed % kKindCount]; }
+
 Scenario MakeScenario(std::uint64_t seed, int nodes) {
   Random random(seed);
   Scenario scenario;
   scenario.seed = seed;
-  scenario.kind = kKinds[seed % kKinds.size()];
+  scenario.kind = KindOf(seed);
   const int picked = PickNodeCount(random);
   const int node_count = nodes > 0 ? nodes : picked;
   int ranks = 0;
@@ -259,10 +305,13 @@ Scenario MakeScenario(std::uint64_t seed, int nodes) {
   }
   const int tensor_count = random.Int(1, node_count > 12 ? 8 : 14);
   const int steps = exact ? 20 : scenario.kind == "drift" ? 40 : random.Int(6, 14);
+  scenario.steps = steps;
   const int threads = scenario.kind == "threads" ? random.Int(2, 3) : 1;
   for (int thread = 0; thread < threads; ++thread) {
     const std::string prefix = threads > 1 ? "t" + std::to_string(thread) + "." : "";
-    ProgramMaker maker(random.Fork(), prefix, ranks, tensor_count + (scenario.kind == "gan"));
+    // An empty tensor is negotiated each time, so these would not be silent.
+    ProgramMaker maker(random.Fork(), prefix, ranks, tensor_count + (scenario.kind == "gan"),
+                       /*may_be_empty=*/!exact);
     if (scenario.kind == "one_by_one" || scenario.kind == "gan") maker.SetOwnOrder(false);
     if (random.Chance(50)) maker.InitialBroadcast();
     for (int step = 0; step < steps; ++step) AddStep(scenario.kind, step, maker);

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/schedule/coordinator.h"
 #include "daemon/schedule/kept_plan.h"
 #include "daemon/schedule/tensor_meta.h"
 
@@ -47,19 +48,29 @@ struct Pause {
   std::chrono::nanoseconds duration{0};
 };
 
+// A node is lost with its ranks, or one rank alone; neither comes back.
+struct Loss {
+  int node = 0;
+  std::optional<int> rank;  // on that node
+  std::chrono::nanoseconds at{0};
+  std::chrono::nanoseconds noticed_within{
+      0};  // by whoever can notice it, each at a time of its own
+};
+
 struct Scenario {
   std::string kind;
   std::uint64_t seed = 0;
   std::vector<int> ranks_on_node;  // one entry per node
   // One per thread of a rank; the threads' tensors have different names.
   std::vector<Program> programs;
+  int steps = 0;  // of training, of which a program's phases are parts
 
   WaitKnowledge wait_knowledge = WaitKnowledge::kFollowsWait;
   bool blocked_ranks_visible = true;
   bool learn = true;
   std::size_t fusion_threshold_bytes = std::size_t{64} << 20;
   std::size_t max_bucket_bytes = std::size_t{64} << 20;
-  std::size_t max_buckets = 192;
+  std::size_t max_buckets = CoordinatorConfig{}.max_buckets;
 
   std::chrono::nanoseconds message_delay = std::chrono::microseconds(100);   // up to
   std::chrono::nanoseconds transfer_delay = std::chrono::microseconds(500);  // up to
@@ -76,13 +87,17 @@ struct Scenario {
   std::vector<LinkChange> link_changes;
   // What an earlier run of this job has learned; null if there was none.
   std::shared_ptr<const KeptPlan> kept_plan;
-  std::optional<Pause> loss;  // the node never comes back; `duration` passes until others know
+  std::vector<Loss> losses;
 
   // From this phase of the first program on, not one message may be sent.
   std::optional<std::size_t> silent_from_phase;
   // No bucket may be broken.
   bool expect_no_breaks = false;
 };
+
+// The kind of a seed's scenario: one of kKindCount, one after the other.
+inline constexpr std::uint64_t kKindCount = 17;
+const char* KindOf(std::uint64_t seed);
 
 // The scenario of a seed. `nodes` overrides the number of nodes if positive.
 Scenario MakeScenario(std::uint64_t seed, int nodes);

@@ -28,7 +28,7 @@ SimulatedNode::SimulatedNode(int index, Rank first_rank, int rank_count, const S
       scheduler_(MakeConfig(first_rank)) {}
 
 void SimulatedNode::Submit(Submission& submission, bool follows_wait, TimePoint now) {
-  if (!failure_.empty()) return ledger_.OnFailed(submission, failure_, true);
+  if (ended()) return ledger_.OnJobFailed(submission, std::string(agreed_.cause().message()));
   Tensor& tensor = tensors_[submission.name];
   if (tensor.queue.empty()) {
     tensor.queue.resize(static_cast<std::size_t>(rank_count_));
@@ -63,7 +63,7 @@ void SimulatedNode::ReportIfReady(Tensor& tensor, TimePoint now) {
 }
 
 void SimulatedNode::Receive(const CoordinatorMessage& message, TimePoint now) {
-  if (!failure_.empty()) return;
+  if (ended()) return;
   const absl::Status status = scheduler_.OnMessage(message, now);
   if (!status.ok()) {
     ledger_.Report("node " + std::to_string(index_) + ": " + std::string(status.message()));
@@ -71,7 +71,7 @@ void SimulatedNode::Receive(const CoordinatorMessage& message, TimePoint now) {
 }
 
 void SimulatedNode::Complete(OperationId operation, TimePoint now) {
-  if (!failure_.empty()) return;
+  if (!goes_on()) return;
   if (running_.count(operation) == 0 || !data_plane_.IsRunningAt(index_, operation)) {
     return ledger_.Report("node " + std::to_string(index_) + ": completed what is not running");
   }
@@ -97,7 +97,7 @@ void SimulatedNode::EndOccurrence(Tensor& tensor, const std::function<void(Submi
 }
 
 void SimulatedNode::RunLoop(TimePoint now) {
-  if (!failure_.empty()) return;
+  if (!goes_on()) return;
   scheduler_.OnTick(now, *this);
   // A failed tensor's next occurrence may be ready at once, which makes new actions.
   for (;;) {
@@ -105,12 +105,22 @@ void SimulatedNode::RunLoop(TimePoint now) {
     scheduler_.TakeActions(actions);
     if (actions.empty()) return;
     for (const Action& action : actions) Apply(action);
+    CompleteUnsent(actions, now);
     for (const Action& action : actions) {
       if (const auto* failed = std::get_if<TensorFailed>(&action)) {
         ReportIfReady(tensors_.at(scheduler_.NameOf(failed->tensor)), now);
         wiring_.wake_ranks();
       }
     }
+  }
+}
+
+void SimulatedNode::CompleteUnsent(const std::vector<Action>& actions, TimePoint now) {
+  for (const Action& action : actions) {
+    const auto* start = std::get_if<StartOperation>(&action);
+    if (start == nullptr || data_plane_.IsSent(start->operation)) continue;
+    ++unsent_operations_;
+    Complete(start->operation, now);
   }
 }
 
@@ -126,7 +136,7 @@ void SimulatedNode::Apply(const Action& action) {
   } else if (const auto* failed = std::get_if<TensorFailed>(&action)) {
     const std::string error(failed->status.message());
     EndOccurrence(tensors_.at(scheduler_.NameOf(failed->tensor)),
-                  [&](Submission& s) { ledger_.OnFailed(s, error, false); });
+                  [&](Submission& s) { ledger_.OnFailed(s, error); });
   }
 }
 
@@ -148,15 +158,19 @@ void SimulatedNode::Start(const StartOperation& start) {
   data_plane_.Start(index_, start.operation, contributions);
 }
 
-void SimulatedNode::Fail(const std::string& cause) {
-  failure_ = cause;
+bool SimulatedNode::Decide(const absl::Status& cause) {
+  if (!agreed_.Decide(cause)) return false;
   for (auto& [name, tensor] : tensors_) {
     for (std::deque<Submission*>& queue : tensor.queue) {
-      for (Submission* submission : queue) ledger_.OnFailed(*submission, cause, true);
+      for (Submission* submission : queue) {
+        ledger_.OnJobFailed(*submission, std::string(cause.message()));
+      }
       queue.clear();
     }
   }
+  in_flight_ = 0;
   wiring_.wake_ranks();
+  return true;
 }
 
 bool SimulatedNode::AbsentRanksAreBlocked(TensorHandle missing) const {

@@ -3,13 +3,17 @@
 #define RINGD_TESTS_SIMULATION_SIMULATED_NODE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "daemon/jobs/agreed_cause.h"
 #include "daemon/schedule/node_scheduler.h"
 #include "tests/simulation/data_plane.h"
 #include "tests/simulation/ledger.h"
@@ -34,14 +38,25 @@ class SimulatedNode final : public LocalRankView {
 
   void Submit(Submission& submission, bool follows_wait, TimePoint now);
   void Receive(const CoordinatorMessage& message, TimePoint now);
-  // An operation is done at this node.
+  // An operation that was sent is done at this node.
   void Complete(OperationId operation, TimePoint now);
   // One turn of the engine's loop: patience, then actions.
   void RunLoop(TimePoint now);
   std::optional<TimePoint> NextTick() const { return scheduler_.NextTick(); }
 
-  // The job has failed: ends everything, now and from now on.
-  void Fail(const std::string& cause);
+  // This node has seen why the job can't go on: as Job, it tells the coordinator (if true) and goes on with
+  // nothing until that has answered.
+  bool Propose(const absl::Status& cause) { return agreed_.Propose(cause); }
+  std::optional<absl::Status> Unanswered(TimePoint now) { return agreed_.Unanswered(now); }
+  // Ends everything, now and from now on. False: that has happened.
+  bool Decide(const absl::Status& cause);
+  bool pending() const { return agreed_.pending(); }
+  bool ended() const { return agreed_.decided(); }
+
+  Rank first_rank() const { return first_rank_; }
+  int rank_count() const { return rank_count_; }
+  std::size_t in_flight() const { return in_flight_; }  // submissions
+  std::uint64_t unsent_operations() const { return unsent_operations_; }
 
   NodeSchedulerStatus Status() const { return scheduler_.Status(); }
   // What is stuck, for a person.
@@ -57,7 +72,10 @@ class SimulatedNode final : public LocalRankView {
     std::vector<std::deque<Submission*>> queue;  // by local rank
   };
 
+  bool goes_on() const { return !pending() && !ended(); }
   void ReportIfReady(Tensor& tensor, TimePoint now);
+  // What nobody sends is done as soon as it has begun.
+  void CompleteUnsent(const std::vector<Action>& actions, TimePoint now);
   void Apply(const Action& action);
   void Start(const StartOperation& start);
   void EndOccurrence(Tensor& tensor, const std::function<void(Submission&)>& end);
@@ -77,8 +95,9 @@ class SimulatedNode final : public LocalRankView {
   std::map<std::string, Tensor> tensors_;
   std::unordered_map<OperationId, TensorList> running_;
   std::map<TensorHandle, bool> follows_wait_;
-  std::size_t in_flight_ = 0;  // submissions
-  std::string failure_;
+  std::size_t in_flight_ = 0;
+  std::uint64_t unsent_operations_ = 0;
+  AgreedCause agreed_;
 };
 
 }  // namespace ringd::simulation

@@ -1,0 +1,56 @@
+#include "tests/simulation/network.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ringd::simulation {
+
+using std::chrono::nanoseconds;
+
+Network::Network(const Scenario& scenario, EventQueue& events, Random random)
+    : scenario_(scenario),
+      events_(events),
+      random_(random),
+      last_to_coordinator_(scenario.ranks_on_node.size()),
+      last_to_node_(scenario.ranks_on_node.size()),
+      lost_(scenario.ranks_on_node.size(), false) {}
+
+void Network::AtNode(int node, nanoseconds delay, Action action) {
+  events_.After(delay, [this, node, action = std::move(action)]() mutable {
+    if (IsLost(node)) return;
+    const std::optional<TimePoint> resume = ResumeTime(node);
+    if (resume) {
+      AtNode(node, *resume - events_.now(), std::move(action));
+    } else {
+      action();
+    }
+  });
+}
+
+void Network::ToCoordinator(int node, Action action, nanoseconds least) {
+  Deliver(0, last_to_coordinator_[static_cast<std::size_t>(node)], std::move(action), least);
+}
+
+void Network::ToNode(int node, Action action, nanoseconds least) {
+  Deliver(node, last_to_node_[static_cast<std::size_t>(node)], std::move(action), least);
+}
+
+void Network::Deliver(int node, TimePoint& last, Action action, nanoseconds least) {
+  ++messages_;
+  last = std::max(last, events_.now() + std::max(least, Upto(scenario_.message_delay)));
+  AtNode(node, last - events_.now(), std::move(action));
+}
+
+std::optional<TimePoint> Network::ResumeTime(int node) const {
+  for (const Pause& pause : scenario_.pauses) {
+    const TimePoint begin = TimePoint() + pause.at;
+    if (pause.node == node && events_.now() >= begin && events_.now() < begin + pause.duration) {
+      return begin + pause.duration;
+    }
+  }
+  return std::nullopt;
+}
+
+nanoseconds Network::Upto(nanoseconds limit) { return random_.Duration(nanoseconds(0), limit); }
+
+}  // namespace ringd::simulation
