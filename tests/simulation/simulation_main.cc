@@ -100,11 +100,10 @@ int Run(const Options& options) {
 }  // namespace ringd::simulation
 
 int main(int argc, char** argv) {
-  using namespace ringd::simulation;
-  const auto options = ParseOptions(std::vector<std::string>(argv + 1, argv + argc));
+  const auto options = ringd::simulation::ParseOptions({argv + 1, argv + argc});
   if (!options.has_value()) {
-    std::fprintf(stderr, "usage: %s %s\n", argv[0], kUsage);
+    std::fprintf(stderr, "usage: %s %s\n", argv[0], ringd::simulation::kUsage);
     return 2;
   }
-  return Run(*options);
+  return ringd::simulation::Run(*options);
 }
