@@ -54,16 +54,23 @@ void LinkSampler::EndOne() {
   burst_ = Burst();
   if (burst.spoiled || burst.bytes == 0) return;
   if (burst.operations == 1) {
-    if (const auto time = TimeAlone(burst); time.has_value()) Add({burst.bytes, *time});
+    if (const auto time = TimeAlone(burst); time.has_value())
+      Add({burst.bytes, *time}, burst.finished);
   } else if (burst.bytes / burst.operations >= kLargeBytes) {
-    Add({burst.bytes, burst.finished - burst.began});
+    Add({burst.bytes, burst.finished - burst.began}, burst.finished);
   }
 }
 
-void LinkSampler::Add(Sample sample) {
+void LinkSampler::Add(Sample sample, TimePoint at) {
   if (sample.time.count() <= 0) return;
   SizeClass& entry = classes_[static_cast<std::size_t>(std::bit_width(sample.bytes) - 1)];
   ++sample_count_;
+  if (!IsSmall(sample.bytes)) {
+    ++ring_count_;
+    last_ring_at_ = at;
+  }
+  entry.newest = ring_count_;
+  entry.newest_at = at;
   if (entry.samples.size() < kKept) {
     entry.samples.push_back(sample);
     return;
@@ -78,7 +85,11 @@ std::vector<LinkObservation> LinkSampler::Observations() const {
     if (entry.samples.empty()) continue;
     // By time per byte, since sizes differ within a class.
     std::vector<Sample> samples = entry.samples;
-    std::size_t percentile = IsSmall(samples.front().bytes) ? kSmallPercentile : kRingPercentile;
+    const bool small = IsSmall(samples.front().bytes);
+    const bool stale = ring_count_ - entry.newest >= kStaleSamples &&
+                       last_ring_at_ - entry.newest_at >= kStaleTime;
+    if (!small && stale) continue;
+    std::size_t percentile = small ? kSmallPercentile : kRingPercentile;
     if (samples.size() < kNeeded) {
       std::erase_if(samples, [](const Sample& sample) {
         return sample.bytes < kLargeBytes || sample.time < kTellingTime;

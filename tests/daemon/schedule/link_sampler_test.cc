@@ -67,6 +67,32 @@ TEST_CASE("LinkSampler: what is large and takes long speaks at once, the fastest
   CHECK(sampled.Only().time > milliseconds(69));
 }
 
+TEST_CASE(
+    "LinkSampler: what single buckets took counts no more once they have overlapped for long") {
+  Sampled sampled;
+  for (int i = 0; i < 8; ++i) sampled.Alone(1 * kMiB, milliseconds(10));
+  for (int i = 0; i < 8; ++i) sampled.Alone(4 * kKiB, microseconds(1), microseconds(80));
+  REQUIRE(sampled.sampler.Observations().size() == 2);
+  const auto overlap = [&](std::uint64_t times, std::chrono::nanoseconds time) {
+    for (std::uint64_t i = 0; i < times; ++i) sampled.Alone(8 * kMiB, time);
+  };
+  SECTION("long ago, many others since") {
+    overlap(LinkSampler::kStaleSamples, milliseconds(800));
+    const auto seen = sampled.sampler.Observations();
+    REQUIRE(seen.size() == 2);
+    CHECK(seen[0].bytes == 4 * kKiB);
+    CHECK(seen[1].bytes == 8 * kMiB);
+  }
+  SECTION("many others, in no time") {
+    overlap(LinkSampler::kStaleSamples, milliseconds(8));
+    CHECK(sampled.sampler.Observations().size() == 3);
+  }
+  SECTION("long ago, few others since") {
+    overlap(LinkSampler::kStaleSamples - 1, milliseconds(800));
+    CHECK(sampled.sampler.Observations().size() == 3);
+  }
+}
+
 TEST_CASE("LinkSampler: a small operation that takes long does not speak alone") {
   Sampled sampled;
   sampled.Alone(256 * kKiB, milliseconds(30));
