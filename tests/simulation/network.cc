@@ -41,14 +41,21 @@ void Network::Deliver(int node, TimePoint& last, Action action, nanoseconds leas
   AtNode(node, last - events_.now(), std::move(action));
 }
 
+// Of pauses that overlap the last end counts, for whatever falls into any of them: so its order stays.
 std::optional<TimePoint> Network::ResumeTime(int node) const {
-  for (const Pause& pause : scenario_.pauses) {
-    const TimePoint begin = TimePoint() + pause.at;
-    if (pause.node == node && events_.now() >= begin && events_.now() < begin + pause.duration) {
-      return begin + pause.duration;
+  std::optional<TimePoint> resume;
+  for (bool moved = true; moved;) {
+    moved = false;
+    const TimePoint time = resume.value_or(events_.now());
+    for (const Pause& pause : scenario_.pauses) {
+      const TimePoint begin = TimePoint() + pause.at;
+      if (pause.node != node || time < begin || time >= begin + pause.duration) continue;
+      resume = begin + pause.duration;
+      moved = true;
+      break;
     }
   }
-  return std::nullopt;
+  return resume;
 }
 
 nanoseconds Network::Upto(nanoseconds limit) { return random_.Duration(nanoseconds(0), limit); }

@@ -7,7 +7,10 @@
 
 #include "tests/simulation/cluster.h"
 #include "tests/simulation/data_plane.h"
+#include "tests/simulation/event_queue.h"
 #include "tests/simulation/ledger.h"
+#include "tests/simulation/network.h"
+#include "tests/simulation/random.h"
 #include "tests/simulation/scenario.h"
 
 namespace ringd::simulation {
@@ -252,6 +255,24 @@ TEST_CASE("Ledger: a job's end that nodes or ranks see differently is found") {
     ledger.OnSucceeded(ranks.submissions[2], 7);
   }
   CHECK(ledger.findings().size() == 1);
+}
+
+TEST_CASE("Network: messages stay in order through pauses that overlap, and stop at a loss") {
+  using std::chrono::milliseconds;
+  Scenario scenario;
+  scenario.ranks_on_node = {1, 1};
+  scenario.message_delay = std::chrono::nanoseconds(0);
+  scenario.pauses = {{1, milliseconds(3), milliseconds(10)}, {1, milliseconds(1), milliseconds(4)}};
+  EventQueue events;
+  Network network(scenario, events, Random(1));
+  std::vector<int> arrived;
+  for (int i = 0; i < 6; ++i) {
+    events.After(milliseconds(i), [&, i] { network.ToNode(1, [&, i] { arrived.push_back(i); }); });
+  }
+  events.After(milliseconds(20), [&] { network.Lose(1); });
+  events.After(milliseconds(21), [&] { network.ToNode(1, [&] { arrived.push_back(6); }); });
+  while (events.RunOne()) continue;
+  CHECK(arrived == std::vector<int>{0, 1, 2, 3, 4, 5});
 }
 
 TEST_CASE("DataPlane: what has no content is done at once, unless it is learned") {
