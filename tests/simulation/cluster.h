@@ -38,7 +38,7 @@ struct Outcome {
   PlanOrigin origin = PlanOrigin::kNone;
   KeptPlan learned;                     // for another run of the same job
   std::size_t losses = 0;               // that came before the job's end
-  std::size_t overruled = 0;            // nodes that had seen a loss, and heard of another cause
+  std::size_t overruled = 0;            // nodes that had seen one loss, and heard of another
   std::uint64_t unsent_operations = 0;  // that had no content, over all nodes
   std::size_t buckets = 0;              // in service at the end
   std::string cause;  // why the job ended early; empty: it did not, or nobody waited for it

@@ -40,10 +40,6 @@ void QuietLog() {
   static_cast<void>(is_quiet);
 }
 
-std::string InFlight(const SimulatedNode& node) {
-  return " while " + std::to_string(node.in_flight()) + " submissions were in flight";
-}
-
 }  // namespace
 
 Losses::Losses(World world)
@@ -122,9 +118,7 @@ void Losses::LoseNode(const Loss& loss) {
     // A neighbour's backend sees a connection break, perhaps before anybody sees the stream end.
     const bool is_neighbour = noticed() < loss.noticed_within / 2;
     if (!is_neighbour) continue;
-    world_.network.AtNode(node, noticed(), [this, node, cause] {
-      Propose(node, cause + InFlight(*world_.nodes[static_cast<std::size_t>(node)]));
-    });
+    world_.network.AtNode(node, noticed(), [this, node, cause] { Propose(node, cause); });
   }
 }
 
@@ -137,15 +131,17 @@ void Losses::LoseRank(const Loss& loss) {
   world_.ledger.Allow(cause);
   rank_lost_[static_cast<std::size_t>(rank)] = true;
   const nanoseconds delay = world_.network.Upto(loss.noticed_within);
-  world_.network.AtNode(loss.node, delay, [this, index = loss.node, cause] {
-    Propose(index, cause + InFlight(*world_.nodes[static_cast<std::size_t>(index)]));
-  });
+  world_.network.AtNode(loss.node, delay,
+                        [this, index = loss.node, cause] { Propose(index, cause); });
 }
 
-void Losses::Propose(int node, const std::string& cause) {
-  if (!world_.nodes[static_cast<std::size_t>(node)]->Propose(absl::AbortedError(cause))) return;
+void Losses::Propose(int node, const std::string& loss) {
+  SimulatedNode& simulated = *world_.nodes[static_cast<std::size_t>(node)];
+  const std::string cause =
+      loss + " while " + std::to_string(simulated.in_flight()) + " submissions were in flight";
+  if (!simulated.Propose(absl::AbortedError(cause))) return;
   world_.story.Tell("node-" + std::to_string(node) + " to the coordinator: " + cause);
-  proposals_[static_cast<std::size_t>(node)] = cause;
+  proposals_[static_cast<std::size_t>(node)] = loss;
   v1::NodeMessage message;
   message.mutable_failure()->set_code(static_cast<int>(absl::StatusCode::kAborted));
   message.mutable_failure()->set_text(cause);
@@ -166,8 +162,7 @@ void Losses::Tick(int node) {
 void Losses::Decide(int node, const std::string& cause) {
   if (!world_.nodes[static_cast<std::size_t>(node)]->Decide(absl::AbortedError(cause))) return;
   world_.story.Tell("node-" + std::to_string(node) + " ends the job: " + cause);
-  const std::string& proposal = proposals_[static_cast<std::size_t>(node)];
-  if (!proposal.empty() && proposal != cause) ++overruled_;
+  if (!cause.starts_with(proposals_[static_cast<std::size_t>(node)])) ++overruled_;
   world_.changed();
 }
 

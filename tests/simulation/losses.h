@@ -46,7 +46,7 @@ class Losses final : public NodeSender {
   bool told() const { return told_; }
   // How many of the scenario's losses have happened.
   std::size_t count() const { return count_; }
-  // Nodes that had seen something, and ended the job with another cause.
+  // Nodes that had seen one loss, and ended the job because of another.
   std::size_t overruled() const { return overruled_; }
   bool IsLost(int rank) const { return rank_lost_[static_cast<std::size_t>(rank)]; }
   // Nothing was lost, or every node that is left has ended the job.
@@ -59,7 +59,7 @@ class Losses final : public NodeSender {
   void LoseNode(const Loss& loss);
   void LoseRank(const Loss& loss);
   // The node has seen it.
-  void Propose(int node, const std::string& cause);
+  void Propose(int node, const std::string& loss);
   void Tick(int node);
   void Decide(int node, const std::string& cause);
   MemberNode Describe(int node) const;
@@ -67,7 +67,7 @@ class Losses final : public NodeSender {
   const World world_;
   JobCoordinator coordinator_;
   std::vector<bool> rank_lost_;
-  std::vector<std::string> proposals_;  // by node
+  std::vector<std::string> proposals_;  // by node: the loss that it has seen; empty: none
   std::size_t count_ = 0;
   std::size_t overruled_ = 0;
   bool told_ = false;
