@@ -99,7 +99,7 @@ void JobCoordinator::AddNode(LinkId link, const v1::Hello& hello, Clock::time_po
   }
   if (hello.fusion() != options_.asked_fusion) {
     const auto asked = [](absl::string_view fusion) {
-      return fusion.empty() ? std::string("nothing") : absl::StrCat("'", fusion, "'");
+      return fusion.empty() ? std::string("nothing") : absl::StrCat("'", fusion.substr(0, 64), "'");
     };
     Fail(absl::InvalidArgumentError(
         absl::StrCat("job '", options_.job_id, "': the ranks on ", hello.node_name(), " ask for ",

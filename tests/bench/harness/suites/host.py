@@ -164,12 +164,21 @@ def beside_a_neighbour() -> list[Row]:
     """The same with a busy process on one of the cores, and ringd also without it."""
     undisturbed = "ringd, undisturbed"
     by_share = Slowdown("degrades by the core's share", CORE_SHARE, undisturbed)
+    gradients = model_gradients("resnet101")
     made = []
-    for label, size in (("64 KiB", 64 * KIB), ("1 MiB", MIB), ("64 MiB", 64 * MIB)):
-        peers = SMALL_PEERS if size == 64 * KIB else LARGE_PEERS
-        name = f"{label}, arena, beside a busy process"
-        base = row(name, one_tensor(size), ARENA, peers, by_share, no_peer_ahead(peers), quick=False)
-        references = {undisturbed: Reference(ARENA, undisturbed=True)}
+    for label, tensors, ways, peers in (
+        ("4 B, spinning", one_tensor(4), SPINNING, SMALL_PEERS),
+        ("64 KiB, arena", one_tensor(64 * KIB), ARENA, SMALL_PEERS),
+        ("1 MiB, arena", one_tensor(MIB), ARENA, LARGE_PEERS),
+        ("16 MiB, arena", one_tensor(16 * MIB), ARENA, LARGE_PEERS),
+        ("64 MiB, arena", one_tensor(64 * MIB), ARENA, LARGE_PEERS),
+        ("64 MiB, ordinary memory", one_tensor(64 * MIB), ORDINARY, LARGE_PEERS),
+        ("ResNet-101, one call each", gradients, [Way("learned", "async", "arena")], LIST_PEERS),
+    ):
+        name = f"{label}, beside a busy process"
+        ahead = [no_peer_ahead(peers)] if label.endswith("arena") else []
+        base = row(name, tensors, ways, peers, by_share, *ahead, quick=False)
+        references = {undisturbed: Reference(ways, undisturbed=True)}
         made.append(dataclasses.replace(base, busy_neighbour=True, references=references))
     return made
 
