@@ -41,7 +41,8 @@ int Job::PositionOf(const Member& member) const {
 }
 
 bool Job::Finished() const {
-  const bool quiet = probe_ == nullptr && (communicator_ == nullptr || communicator_->Quiet());
+  const bool quiet = probe_ == nullptr && !agreed_.pending() &&
+                     (communicator_ == nullptr || communicator_->Quiet());
   return quiet && std::all_of(members_.begin(), members_.end(), [](const auto& entry) {
            return entry.second.session == nullptr && !entry.second.lost_since.has_value();
          });

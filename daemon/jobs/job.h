@@ -78,7 +78,7 @@ class Job {
   const absl::Status& failure() const noexcept { return agreed_.cause(); }
   // False once no further rank may join.
   bool Open() const noexcept { return state_ == State::kJoining && !anyone_left_; }
-  // True when it can be destroyed: no sessions, nothing in flight.
+  // True when it can be destroyed: no sessions, nothing in flight, and what this node has seen is answered.
   bool Finished() const;
 
   // What a line of the log about this job names; with a rank, a line about that one. Valid as long as

@@ -149,5 +149,11 @@ def test_a_line_that_becomes_slower_is_noticed(ends: TwoEnds, rates: tuple[int, 
     # Whether another plan is worth it then is the model's business: on a full line it hardly matters.
     training = Training(ends, rates[0])
     ends.line.set_rate(rates[1])
-    wait_until(lambda: is_near(training.plan_after_steps(1), rates[1]), "a slower line", NOTICED_WITHIN_S)
+
+    def is_noticed() -> bool:
+        plan = training.plan_after_steps(1)
+        print("after", training.steps(), plan["link"]["gbit_per_second"], plan["link"]["samples"])
+        return is_near(plan, rates[1])
+
+    wait_until(is_noticed, "a slower line", NOTICED_WITHIN_S)
     training.end()

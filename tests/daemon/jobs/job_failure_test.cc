@@ -73,14 +73,14 @@ struct Node {
 };
 
 struct World {
-  World() : coordinator(OptionsOf(2), &to_nodes, now) {
+  explicit World(bool in_flight = true) : coordinator(OptionsOf(2), &to_nodes, now) {
     CarryToCoordinator(0);
     CarryToCoordinator(1);
     CarryToNode(0);
     CarryToNode(1);
     for (Node& node : nodes) {
       REQUIRE(node.job->state() == Job::State::kRunning);
-      node.Submit(now);
+      if (in_flight) node.Submit(now);
     }
   }
 
@@ -131,6 +131,15 @@ TEST_CASE("Job: a rank's death is told to the coordinator, and to ranks when it 
     CHECK_THAT(world.CauseAt(node), StartsWith("rank 1, pid 1 on node1"));
   }
   CHECK(world.CauseAt(0) == world.CauseAt(1));
+}
+
+TEST_CASE("Job: one without ranks that waits for the coordinator's answer is not over") {
+  World world(/*in_flight=*/false);
+  world.KillRank(1);
+  CHECK_FALSE(world.nodes[1].job->Finished());
+  world.CarryToCoordinator(1);
+  world.CarryToNode(1);
+  CHECK(world.nodes[1].job->Finished());
 }
 
 TEST_CASE("Job: of two deaths on two nodes all hear the one that the coordinator heard of first") {
