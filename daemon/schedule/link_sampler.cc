@@ -55,28 +55,32 @@ void LinkSampler::EndOne() {
   if (burst.spoiled || burst.bytes == 0) return;
   if (burst.operations == 1) {
     if (const auto time = TimeAlone(burst); time.has_value())
-      Add({burst.bytes, *time}, burst.finished);
+      Add({burst.bytes, *time, burst.finished});
   } else if (burst.bytes / burst.operations >= kLargeBytes) {
-    Add({burst.bytes, burst.finished - burst.began}, burst.finished);
+    Add({burst.bytes, burst.finished - burst.began, burst.finished});
   }
 }
 
-void LinkSampler::Add(Sample sample, TimePoint at) {
+void LinkSampler::Add(Sample sample) {
   if (sample.time.count() <= 0) return;
   SizeClass& entry = classes_[static_cast<std::size_t>(std::bit_width(sample.bytes) - 1)];
   ++sample_count_;
   if (!IsSmall(sample.bytes)) {
     ++ring_count_;
-    last_ring_at_ = at;
+    last_ring_at_ = sample.at;
   }
-  entry.newest = ring_count_;
-  entry.newest_at = at;
+  sample.ring_count = ring_count_;
   if (entry.samples.size() < kKept) {
     entry.samples.push_back(sample);
     return;
   }
   entry.samples[entry.next] = sample;
   entry.next = (entry.next + 1) % kKept;
+}
+
+bool LinkSampler::IsStale(const Sample& sample) const {
+  return ring_count_ - sample.ring_count >= kStaleSamples &&
+         last_ring_at_ - sample.at >= kStaleTime;
 }
 
 std::vector<LinkObservation> LinkSampler::Observations() const {
@@ -86,9 +90,8 @@ std::vector<LinkObservation> LinkSampler::Observations() const {
     // By time per byte, since sizes differ within a class.
     std::vector<Sample> samples = entry.samples;
     const bool small = IsSmall(samples.front().bytes);
-    const bool stale = ring_count_ - entry.newest >= kStaleSamples &&
-                       last_ring_at_ - entry.newest_at >= kStaleTime;
-    if (!small && stale) continue;
+    if (!small) std::erase_if(samples, [this](const Sample& sample) { return IsStale(sample); });
+    if (samples.empty()) continue;
     std::size_t percentile = small ? kSmallPercentile : kRingPercentile;
     if (samples.size() < kNeeded) {
       std::erase_if(samples, [](const Sample& sample) {

@@ -9,8 +9,8 @@
 //   - operations that overlap are taken together, as one of their bytes, and only if they are large;
 //   - of each size class (a power of two) the last kKept samples are kept. The median speaks for a ring, the
 //     20th percentile for a small operation, in which waiting counts;
-//   - a class of rings that has had none for kStaleTime, and kStaleSamples of other rings, says nothing any more: when a
-//     line becomes slower buckets begin to overlap on it, and what each took alone before would count for ever;
+//   - a ring's sample counts no more when it is older than kStaleTime and than kStaleSamples of other rings: when a line
+//     becomes slower buckets begin to overlap on it, and what each took alone before would count for ever;
 //   - a class says nothing before it has kNeeded samples, but for large operations of kTellingTime or more, beside which
 //     most of what disturbs is short. Until there are kNeeded the fastest of them speaks: the first have new memory to touch.
 //
@@ -40,7 +40,7 @@ class LinkSampler {
   static constexpr std::size_t kLargeBytes = std::size_t{512} << 10;
   static constexpr std::chrono::nanoseconds kTellingTime = std::chrono::milliseconds(5);
   static constexpr std::uint64_t kStaleSamples = 2 * kKept;
-  static constexpr std::chrono::nanoseconds kStaleTime = std::chrono::seconds(5);
+  static constexpr std::chrono::nanoseconds kStaleTime = std::chrono::seconds(10);
 
   // Of an operation on this node. `first_received` is the epoch if no message ever came.
   struct Times {
@@ -69,13 +69,12 @@ class LinkSampler {
   struct Sample {
     std::size_t bytes = 0;
     std::chrono::nanoseconds time{0};
+    TimePoint at{};                // when it ended
+    std::uint64_t ring_count = 0;  // ring_count_ then
   };
   struct SizeClass {
     std::vector<Sample> samples;  // a circle once it is full
     std::size_t next = 0;
-    // When the newest came, by count and by time.
-    std::uint64_t newest = 0;
-    TimePoint newest_at;
   };
   // Operations without a moment in which none was on the wire.
   struct Burst {
@@ -91,7 +90,8 @@ class LinkSampler {
   void EndOne();
   // What one operation that nothing overlapped with says.
   std::optional<std::chrono::nanoseconds> TimeAlone(const Burst& burst) const;
-  void Add(Sample sample, TimePoint at);
+  void Add(Sample sample);
+  bool IsStale(const Sample& sample) const;
 
   const LinkModel link_;
   const std::size_t chunk_bytes_;

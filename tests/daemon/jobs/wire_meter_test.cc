@@ -127,6 +127,21 @@ TEST_CASE("WireMeter: a changed link is told about in the steady state, too") {
   CHECK_FALSE(metered.meter.TakeReport(1, metered.now).empty());
 }
 
+TEST_CASE("WireMeter: that a size counts no more is told about in the steady state, too") {
+  Metered metered;
+  const auto run_large = [&](std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      metered.Run(1, milliseconds(0), seconds(1), CollectiveKind::kAllReduce, 8 << 20);
+    }
+  };
+  metered.RunSome();
+  run_large(LinkSampler::kNeeded);
+  for (int i = 0; i < 12; ++i) metered.meter.TakeReport(1, metered.now);
+  CHECK(metered.meter.TakeReport(1, metered.now).empty());
+  run_large(LinkSampler::kStaleSamples);
+  CHECK(metered.meter.TakeReport(1, metered.now).size() == 1);
+}
+
 TEST_CASE("WireMeter: a job that is never idle reports all the same, later") {
   Metered metered;
   metered.RunSome();

@@ -83,6 +83,16 @@ TEST_CASE(
     CHECK(seen[0].bytes == 4 * kKiB);
     CHECK(seen[1].bytes == 8 * kMiB);
   }
+  SECTION("but for one now and then, as slow as all are now") {
+    for (int i = 0; i < 8; ++i) {
+      overlap(LinkSampler::kStaleSamples / 4, milliseconds(800));
+      sampled.Alone(1 * kMiB, milliseconds(100));
+    }
+    const auto seen = sampled.sampler.Observations();
+    REQUIRE(seen.size() == 3);
+    CHECK(seen[1].bytes == 1 * kMiB);
+    CHECK(seen[1].time > milliseconds(99));
+  }
   SECTION("many others, in no time") {
     overlap(LinkSampler::kStaleSamples, milliseconds(8));
     CHECK(sampled.sampler.Observations().size() == 3);
