@@ -73,10 +73,10 @@ std::vector<LinkObservation> WireMeter::TakeReport(Epoch epoch, Clock::time_poin
   // While all is young there is something to tell each time: whatever follows from it may wait for it.
   const bool young = interval_ < kLongestInterval;
   // That a size counts no more is news, too.
-  const bool news =
-      young || seen.size() != reported_.size() ||
-      std::any_of(seen.begin(), seen.end(),
-                  [this](const LinkObservation& entry) { return IsNews(entry, reported_); });
+  const bool news = young || seen.size() != reported_.size() ||
+                    std::any_of(seen.begin(), seen.end(), [this](const LinkObservation& entry) {
+                      return IsNews(entry, reported_);
+                    });
   if (!news) return {};
   reported_ = seen;
   return seen;
