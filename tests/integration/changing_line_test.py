@@ -89,11 +89,12 @@ def ends(rates: tuple[int, int]) -> Iterator[TwoEnds]:
 class Training:
     """A job in its steady state."""
 
-    def __init__(self, ends: TwoEnds, mbit: int) -> None:
+    def __init__(self, ends: TwoEnds, mbit: int, **environment: str) -> None:
         self.ends = ends
         self.notes = ends.folder / "notes"
         self.notes.mkdir()
-        self.job = ends.start_job(PROGRAM, [1, 1], arguments=[str(self.notes), str(MIB), str(BETWEEN_MS)])
+        arguments = [str(self.notes), str(MIB), str(BETWEEN_MS)]
+        self.job = ends.start_job(PROGRAM, [1, 1], arguments=arguments, environment=environment)
         wait_until(self._is_settled, "a plan that stays")
         self.plan_before = ends.plan()
         assert sum(tensors(self.plan_before)) == TENSORS, self.plan_before
@@ -156,4 +157,17 @@ def test_a_line_that_becomes_slower_is_noticed(ends: TwoEnds, rates: tuple[int, 
         return is_near(plan, rates[1])
 
     wait_until(is_noticed, "a slower line", NOTICED_WITHIN_S)
+    training.end()
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("rates", [(SLOW_MBIT, FAST_MBIT)], indirect=True)
+def test_a_pinned_plan_stays(ends: TwoEnds, rates: tuple[int, int]) -> None:
+    training = Training(ends, rates[0], RINGD_FUSION="pinned")
+    ends.line.set_rate(rates[1])
+    wait_until(lambda: is_near(training.plan_after_steps(1), rates[1]), "a faster line", NOTICED_WITHIN_S)
+    plan = training.plan_after_steps(SETTLED_STEPS)
+    assert plan["fusion"] == "pinned"
+    assert tensors(plan) == tensors(training.plan_before)
+    assert plan["replans"] == training.plan_before["replans"]
     training.end()
