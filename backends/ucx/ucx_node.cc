@@ -207,6 +207,7 @@ std::size_t UcxNode::Progress() noexcept {
   for (auto& [key, end] : ends_) work += end.communicator->Advance();
   // What the communicators have handed over by now takes its turn.
   for (auto& [address, peer] : peers_) {
+    peer->CloseRefusedStreams();
     work += peer->Advance();
     if (peer->has_news()) TellNews(*peer);
   }

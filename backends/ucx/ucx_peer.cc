@@ -40,9 +40,9 @@ void UcxPeer::Connect(absl::string_view worker_address, const Streams& streams) 
 
 void UcxPeer::AddMissingStreams() noexcept {
   if (lost()) return;
-  const std::size_t needed = streams_needed();
-  in_progress_.reserve(kPerStream * (needed + 1));
-  for (std::size_t i = 0; i < needed; ++i) {
+  in_progress_.reserve(kPerStream * (streams_needed() + 1));
+  // Fewer are needed when one is given up.
+  for (std::size_t i = 0; i < streams_needed(); ++i) {
     if (i == streams_.size()) streams_.emplace_back(static_cast<std::uint32_t>(i), connections_);
     UcxStream& stream = streams_[i];
     if (!stream.has_ended()) continue;
@@ -53,7 +53,7 @@ void UcxPeer::AddMissingStreams() noexcept {
       stream.Greet();
     } else {
       stream.Refuse(status);
-      return GiveUpFurtherStream(stream);
+      GiveUpFurtherStream(stream);
     }
   }
 }
@@ -217,7 +217,6 @@ void UcxPeer::Finish(UcxSend& send) noexcept {
 }
 
 std::size_t UcxPeer::Advance() noexcept {
-  CloseRefusedStreams();
   std::size_t started = AdvanceUrgent();
   while (!bulk_.empty() && !lost()) {
     UcxStream* const stream = FindStream(SendPriority::kBulk);

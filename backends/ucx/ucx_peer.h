@@ -112,6 +112,8 @@ class UcxPeer {
   // Messages of `wire` that UCX has begun and not ended.
   std::size_t InProgress(const void* wire) const noexcept;
 
+  // Gives up further streams that were refused. Not from inside ucp_worker_progress().
+  void CloseRefusedStreams() noexcept;
   // Hands waiting messages to UCX; returns how many.
   std::size_t Advance() noexcept;
   // Advance() would do something now.
@@ -164,7 +166,6 @@ class UcxPeer {
   // Opens the streams that are missing, also such as were refused before. Those that are not used any more stay open: the
   // other side may be using them.
   void AddMissingStreams() noexcept;
-  void CloseRefusedStreams() noexcept;
   void GiveUpFurtherStream(UcxStream& stream) noexcept;
   // Urgent messages have the first stream to themselves.
   bool urgent_are_apart() const noexcept {

@@ -70,8 +70,8 @@ class JobCoordinator {
     bool learn = true;
     FusionPolicy fusion;
     std::size_t fusion_threshold_bytes = 0;  // the most a bucket may hold
-    // The threshold that the job's ranks ask for, which then is its policy; 0: none. All nodes must say
-    // the same.
+    // What the job's ranks ask for, in their words, which `fusion` follows then; empty: nothing. All nodes must
+    // say the same.
     std::string asked_fusion;
     LinkModel link;
     PlanStore* plans =

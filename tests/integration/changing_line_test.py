@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import Cluster, Node, wait_until
+from tests.integration.cluster import wait_until
 from tests.integration.shaped_line import ShapedLine
+from tests.integration.two_ends import TwoEnds
 
 PROGRAM = (Path(__file__).parent / "programs" / "until_told.py").read_text()
 # A layer's gradient is ready every 5 ms, and takes 42 ms on the first line: while one is under way the others become ready, and
@@ -31,18 +32,8 @@ SETTLED_STEPS = 20
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces, which needs root")
 
 
-class TwoEnds(Cluster):
-    """Two ringds at the ends of a line."""
-
-    def __init__(self, folder: Path, line: ShapedLine) -> None:
-        super().__init__(folder)
-        self.line = line
-        self.start_nodes(2, streams_per_neighbour=1)
-
-    def _start(self, name: str, settings: dict[str, object]) -> Node:
-        end = int(name.removeprefix("node"))
-        address = {"peer_address": f"{self.line.address(end)}:0"}
-        return Node(name, self.folder, settings | address, self.line.inside(end))
+class Ends(TwoEnds[ShapedLine]):
+    """Two ringds, and what the first one shows of a plan."""
 
     def plan(self) -> dict[str, Any]:
         """What the first node shows; empty while it knows of none."""
@@ -72,10 +63,10 @@ def rates(request: pytest.FixtureRequest) -> tuple[int, int]:
 
 
 @pytest.fixture
-def ends(rates: tuple[int, int]) -> Iterator[TwoEnds]:
+def ends(rates: tuple[int, int]) -> Iterator[Ends]:
     folder = Path(tempfile.mkdtemp(prefix="ringd-", dir="/tmp"))
     line = ShapedLine(rates[0])
-    cluster = TwoEnds(folder, line)
+    cluster = Ends(folder, line, streams_per_neighbour=1)
     try:
         yield cluster
     finally:
@@ -89,7 +80,7 @@ def ends(rates: tuple[int, int]) -> Iterator[TwoEnds]:
 class Training:
     """A job in its steady state."""
 
-    def __init__(self, ends: TwoEnds, mbit: int, **environment: str) -> None:
+    def __init__(self, ends: Ends, mbit: int, **environment: str) -> None:
         self.ends = ends
         self.notes = ends.folder / "notes"
         self.notes.mkdir()
@@ -124,7 +115,7 @@ class Training:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("rates", [(SLOW_MBIT, FAST_MBIT)], indirect=True)
-def test_a_line_that_becomes_faster_is_planned_for(ends: TwoEnds, rates: tuple[int, int]) -> None:
+def test_a_line_that_becomes_faster_is_planned_for(ends: Ends, rates: tuple[int, int]) -> None:
     training = Training(ends, rates[0])
 
     def is_replanned() -> bool:
@@ -146,7 +137,7 @@ def test_a_line_that_becomes_faster_is_planned_for(ends: TwoEnds, rates: tuple[i
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("rates", [(FAST_MBIT, SLOW_MBIT)], indirect=True)
-def test_a_line_that_becomes_slower_is_noticed(ends: TwoEnds, rates: tuple[int, int]) -> None:
+def test_a_line_that_becomes_slower_is_noticed(ends: Ends, rates: tuple[int, int]) -> None:
     # Whether another plan is worth it then is the model's business: on a full line it hardly matters.
     training = Training(ends, rates[0])
     ends.line.set_rate(rates[1])
@@ -162,7 +153,7 @@ def test_a_line_that_becomes_slower_is_noticed(ends: TwoEnds, rates: tuple[int, 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("rates", [(SLOW_MBIT, FAST_MBIT)], indirect=True)
-def test_a_pinned_plan_stays(ends: TwoEnds, rates: tuple[int, int]) -> None:
+def test_a_pinned_plan_stays(ends: Ends, rates: tuple[int, int]) -> None:
     training = Training(ends, rates[0], RINGD_FUSION="pinned")
     ends.line.set_rate(rates[1])
     wait_until(lambda: is_near(training.plan_after_steps(1), rates[1]), "a faster line", NOTICED_WITHIN_S)

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import Cluster, JobRun, Node, wait_until
+from tests.integration.cluster import JobRun, wait_until
 from tests.integration.shaped_line import ShapedLine
+from tests.integration.two_ends import TwoEnds
 
 PROGRAM = (Path(__file__).parent / "programs" / "sharing.py").read_text()
 CHUNK_BYTES = 128 * 1024
@@ -22,23 +23,12 @@ CHUNK_BYTES = 128 * 1024
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces, which needs root")
 
 
-class Line(Cluster):
-    """Two ringds at the ends of a line."""
+class Line(TwoEnds[ShapedLine]):
+    """Two ringds that share a line of their own between jobs."""
 
     def __init__(self, folder: Path, rate_mbit: int) -> None:
-        super().__init__(folder)
-        self.line = ShapedLine(rate_mbit)
         # Each tensor is an operation of its own.
-        self.start_nodes(2, fusion="off")
-
-    def _start(self, name: str, settings: dict[str, object]) -> Node:
-        end = int(name.removeprefix("node"))
-        return Node(
-            name,
-            self.folder,
-            settings | {"peer_address": f"{self.line.address(end)}:0"},
-            self.line.inside(end),
-        )
+        super().__init__(folder, ShapedLine(rate_mbit), fusion="off")
 
     def end(self) -> None:
         try:

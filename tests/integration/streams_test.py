@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import Cluster, JobRun, Node, wait_until
+from tests.integration.cluster import JobRun, wait_until
 from tests.integration.long_line import LongLine
 from tests.integration.shaped_line import ShapedLine
+from tests.integration.two_ends import TwoEnds
 
 PROGRAM = (Path(__file__).parent / "programs" / "ring.py").read_text()
 # So a connection may have some 700 kB under way: in a round trip of 60 ms, a quarter of this line.
@@ -25,18 +26,8 @@ SHORT_MBIT = 400
 ATTEMPTS = 3
 
 
-class TwoEnds(Cluster):
-    """Two ringds at the ends of a line."""
-
-    def __init__(self, folder: Path, line: LongLine | ShapedLine, **settings: object) -> None:
-        super().__init__(folder)
-        self.line = line
-        self.start_nodes(2, **settings)
-
-    def _start(self, name: str, settings: dict[str, object]) -> Node:
-        end = int(name.removeprefix("node"))
-        address = {"peer_address": f"{self.line.address(end)}:0"}
-        return Node(name, self.folder, settings | address, self.line.inside(end))
+class Streams(TwoEnds[LongLine | ShapedLine]):
+    """Two ringds, and what they do with the line between them."""
 
     def start(self, mib: int, count: int) -> tuple[JobRun, Path]:
         """A job that does all-reduces of some size, and stays until its folder has the note `end`."""
@@ -59,18 +50,18 @@ class TwoEnds(Cluster):
         return dict(link)
 
 
-Start = Callable[..., TwoEnds]
+Start = Callable[..., Streams]
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
     folder = Path(tempfile.mkdtemp(prefix="ringd-", dir="/tmp"))
     lines: list[LongLine | ShapedLine] = []
-    clusters: list[TwoEnds] = []
+    clusters: list[Streams] = []
 
-    def make(line: LongLine | ShapedLine, **settings: object) -> TwoEnds:
+    def make(line: LongLine | ShapedLine, **settings: object) -> Streams:
         lines.append(line)
-        clusters.append(TwoEnds(folder, line, **settings))
+        clusters.append(Streams(folder, line, **settings))
         return clusters[-1]
 
     try:

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/ucx/tcp_connections.h"
 #include "tests/backends/backend_world.h"
+#include "tests/backends/ucx/two_nodes.h"
 
 namespace ringd {
 namespace {
@@ -90,19 +90,9 @@ struct TwoJobs {
   std::vector<std::unique_ptr<Communicator>> second;
 };
 
-void AddInFirst(BackendWorld& world, std::uint32_t sequence) {
-  std::vector<std::vector<float>> buffers(2, std::vector<float>(500'000, 1.0F));
-  for (int node = 0; node < 2; ++node) {
-    auto& buffer = buffers[static_cast<std::size_t>(node)];
-    REQUIRE(world.at(node).TryPost(AllReduce({1, sequence}, DataType::kFloat32, ReduceOp::kSum,
-                                             buffer.data(), buffer.size())));
-  }
-  REQUIRE(world.RunUntilCompleted(sequence + 1));
-}
-
 TEST_CASE("further connections: jobs that share a line have one for what is urgent") {
   BackendWorld world(BackendKind::kUcx, 2);
-  AddInFirst(world, 0);
+  AddOnBothNodes(world, 0, 500'000);
   TwoJobs jobs(world);
   jobs.Begin();
   for (std::uint32_t sequence = 1; sequence < 20; ++sequence) jobs.AddInBoth(sequence);
@@ -112,7 +102,7 @@ TEST_CASE("further connections: jobs that share a line have one for what is urge
 
 TEST_CASE("further connections: one that the neighbour refuses harms nobody") {
   BackendWorld world(BackendKind::kUcx, 2);
-  AddInFirst(world, 0);
+  AddOnBothNodes(world, 0, 500'000);
   RefuseConnections();
   TwoJobs jobs(world);
   jobs.Begin();

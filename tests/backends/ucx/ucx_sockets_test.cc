@@ -17,6 +17,7 @@
 #include "backends/ucx/ucx_transport.h"
 #include "tests/backends/backend_world.h"
 #include "tests/backends/ucx/tcp_pair.h"
+#include "tests/backends/ucx/two_nodes.h"
 
 namespace ringd {
 namespace {
@@ -33,18 +34,6 @@ std::string ControlOf(int fd) {
 bool SetControl(int fd, const std::string& name) {
   return ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(),
                       static_cast<socklen_t>(name.size())) == 0;
-}
-
-// Connects them.
-void AddOnBothNodes(BackendWorld& world, std::uint32_t sequence = 0) {
-  std::vector<std::vector<float>> buffers(2, std::vector<float>(100'000, 1.0F));
-  for (int node = 0; node < 2; ++node) {
-    auto& buffer = buffers[static_cast<std::size_t>(node)];
-    REQUIRE(world.at(node).TryPost(AllReduce({1, sequence}, DataType::kFloat32, ReduceOp::kSum,
-                                             buffer.data(), buffer.size())));
-  }
-  REQUIRE(world.RunUntilCompleted(sequence + 1));
-  CHECK(buffers[0][0] == 2.0F);
 }
 
 // How many of the process's connections `has` is true for.

@@ -139,11 +139,10 @@ class ElementRate:
     reference: str
 
     def judge(self, outcome: Outcome) -> Judgement:
-        pair = with_reference(outcome, self.reference)
-        if pair is None:
+        slowdown = slowdown_beside(outcome, self.reference)
+        if slowdown is None:
             return Judgement(self.text, None, None, f"no {self.reference}")
-        own, reference = pair
-        value = outcome.elements / own * reference / outcome.reference_elements[self.reference]
+        value = outcome.elements / outcome.reference_elements[self.reference] / slowdown
         return Judgement(self.text, value >= self.times, value, figure(value))
 
 
@@ -156,17 +155,16 @@ class Slowdown:
     reference: str
 
     def judge(self, outcome: Outcome) -> Judgement:
-        pair = with_reference(outcome, self.reference)
-        if pair is None:
+        slowdown = slowdown_beside(outcome, self.reference)
+        if slowdown is None:
             return Judgement(self.text, None, None, f"no {self.reference}")
-        own, reference = pair
-        return Judgement(self.text, own <= self.most * reference, own / reference, figure(own / reference))
+        return Judgement(self.text, slowdown <= self.most, slowdown, figure(slowdown))
 
 
-def with_reference(outcome: Outcome, reference: str) -> tuple[float, float] | None:
-    """ringd's time and the reference's; None unless this run has both."""
+def slowdown_beside(outcome: Outcome, reference: str) -> float | None:
+    """ringd's time over the reference's; None unless this run has both."""
     own, other = outcome.times.get(RINGD, 0.0), outcome.times.get(reference, 0.0)
-    return (own, other) if own > 0 and other > 0 else None
+    return own / other if own > 0 and other > 0 else None
 
 
 def all_hold(verdicts: Sequence[bool | None]) -> bool | None:

@@ -1,0 +1,26 @@
+"""Two ringds whose only way to each other is a line that the test has made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from tests.integration.cluster import Cluster, Node
+from tests.integration.long_line import LongLine
+from tests.integration.shaped_line import ShapedLine
+
+LineT = TypeVar("LineT", bound=LongLine | ShapedLine)
+
+
+class TwoEnds(Cluster, Generic[LineT]):
+    """Two ringds at the ends of a line, which is its maker's to close, after the cluster has ended."""
+
+    def __init__(self, folder: Path, line: LineT, **settings: object) -> None:
+        super().__init__(folder)
+        self.line: LineT = line
+        self.start_nodes(2, **settings)
+
+    def _start(self, name: str, settings: dict[str, object]) -> Node:
+        end = int(name.removeprefix("node"))
+        address = {"peer_address": f"{self.line.address(end)}:0"}
+        return Node(name, self.folder, settings | address, self.line.inside(end))
