@@ -80,6 +80,7 @@ SubmitResult LocalOperations::Post(Registration& registration, const OperationEn
     operation->written_chunks.store(0, std::memory_order_relaxed);
     operation->registration = &registration;
     operation->inline_destination = inline_destination;
+    operation->leaves_nothing = end.IsNothing();
     operation->end = end;
     operation->word.store(Word(sequence, kInFlight), std::memory_order_release);
     tensor.pending[occurrence % kOccurrencesInFlight] = operation;
@@ -150,7 +151,7 @@ LocalOperations::Operation* LocalOperations::Find(std::uint64_t sequence) {
   Operation* const operation = table_[sequence & table_mask_].load(std::memory_order_acquire);
   if (operation != nullptr) {
     const std::uint64_t word = operation->word.load(std::memory_order_acquire);
-    if (word >> 2 == sequence && (word & 3) != kFree) return operation;
+    if (word >> 2 == sequence && StateOf(word) != kFree) return operation;
   }
   MutexLock lock(mutex_);
   return FindLocked(sequence);
@@ -160,7 +161,7 @@ LocalOperations::Operation* LocalOperations::FindLocked(std::uint64_t sequence) 
   Operation* const operation = table_[sequence & table_mask_].load(std::memory_order_relaxed);
   if (operation != nullptr) {
     const std::uint64_t word = operation->word.load(std::memory_order_relaxed);
-    if (word >> 2 == sequence && (word & 3) != kFree) return operation;
+    if (word >> 2 == sequence && StateOf(word) != kFree) return operation;
   }
   const auto straggler = stragglers_.find(sequence);
   return straggler == stragglers_.end() ? nullptr : straggler->second;
@@ -171,7 +172,7 @@ LocalOperations::Operation* LocalOperations::FindLocked(std::uint64_t sequence) 
 WaitResult LocalOperations::Look(const Operation& operation,
                                  std::uint64_t sequence) const noexcept {
   const std::uint64_t word = operation.word.load(std::memory_order_acquire);
-  if (word == Word(sequence, kDone)) return WaitResult::kDone;
+  if (word >> 2 == sequence && HasEnded(word)) return WaitResult::kDone;
   return word == Word(sequence, kInFlight) ? WaitResult::kTimeout : WaitResult::kUnknown;
 }
 
@@ -293,7 +294,7 @@ bool LocalOperations::Consume(std::uint64_t sequence, OperationOutcome& outcome,
   MutexLock lock(mutex_);
   Operation* const operation = FindLocked(sequence);
   if (operation == nullptr) return false;
-  if ((operation->word.load(std::memory_order_relaxed) & 3) == kInFlight) {
+  if (StateOf(operation->word.load(std::memory_order_relaxed)) == kInFlight) {
     // The context has ended: the operation stays pending for its tensor, and is used no more.
     outcome = {};
     end = operation->end;
@@ -303,7 +304,8 @@ bool LocalOperations::Consume(std::uint64_t sequence, OperationOutcome& outcome,
   }
   outcome = std::move(operation->outcome);
   operation->outcome = {};
-  end = TakeOut(*operation, sequence);
+  end = EndOf(*operation);
+  Free(*operation, sequence);
   return true;
 }
 
@@ -316,20 +318,25 @@ std::size_t LocalOperations::ConsumeSucceeded(std::span<const std::uint64_t> seq
       Prefetch(table_[sequences[later] & table_mask_].load(std::memory_order_relaxed));
     }
     Operation* const operation = FindLocked(sequences[count]);
-    if (operation == nullptr || (operation->word.load(std::memory_order_acquire) & 3) != kDone ||
-        operation->outcome.status != 0) {
-      break;
+    if (operation == nullptr) break;
+    const State state = StateOf(operation->word.load(std::memory_order_acquire));
+    if (state != kSettled) {
+      if (state != kDone || operation->outcome.status != 0) break;
+      operation->outcome.completed = false;
+      ends.push_back(EndOf(*operation));
     }
-    operation->outcome.completed = false;
-    const OperationEnd end = TakeOut(*operation, sequences[count]);
-    if (!end.IsNothing()) ends.push_back(end);
+    Free(*operation, sequences[count]);
   }
   return count;
 }
 
-OperationEnd LocalOperations::TakeOut(Operation& operation, std::uint64_t sequence) {
+OperationEnd LocalOperations::EndOf(const Operation& operation) noexcept {
   OperationEnd end = operation.end;
   end.written_chunks = operation.written_chunks.load(std::memory_order_relaxed);
+  return end;
+}
+
+void LocalOperations::Free(Operation& operation, std::uint64_t sequence) {
   operation.word.store(Word(sequence, kFree), std::memory_order_release);
   std::atomic<Operation*>& place = table_[sequence & table_mask_];
   if (place.load(std::memory_order_relaxed) == &operation) {
@@ -338,7 +345,6 @@ OperationEnd LocalOperations::TakeOut(Operation& operation, std::uint64_t sequen
     stragglers_.erase(sequence);
   }
   free_.push_back(&operation);
-  return end;
 }
 
 void LocalOperations::WakeAll() noexcept { own_state_.doorbell.Ring(); }

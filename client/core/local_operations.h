@@ -118,6 +118,7 @@ class LocalOperations final : public OperationQueue {
     // The rest is guarded by mutex_.
     Registration* registration = nullptr;
     void* inline_destination = nullptr;
+    bool leaves_nothing = false;  // `end` is nothing
     OperationEnd end;
     OperationOutcome outcome;
   };
@@ -149,8 +150,8 @@ class LocalOperations final : public OperationQueue {
   Operation& TakeOperation(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Operation* Find(std::uint64_t sequence);
   Operation* FindLocked(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  OperationEnd TakeOut(Operation& operation, std::uint64_t sequence)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Free(Operation& operation, std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static OperationEnd EndOf(const Operation& operation) noexcept;
 
   bool HasArrived(std::uint32_t tensor, std::uint64_t occurrence) const noexcept;
   // A look without the lock. False: Advance would find nothing to do, since some member has not submitted.

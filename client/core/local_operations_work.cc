@@ -116,7 +116,8 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
   segment_.Ended(tensor.number, self_).store(occurrence + 1, std::memory_order_release);
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   const std::uint64_t sequence = operation.word.load(std::memory_order_relaxed) >> 2;
-  operation.word.store(Word(sequence, kDone), std::memory_order_release);
+  const bool settled = outcome.status == 0 && operation.leaves_nothing;
+  operation.word.store(Word(sequence, settled ? kSettled : kDone), std::memory_order_release);
   return true;
 }
 

@@ -115,10 +115,21 @@ class OperationQueue {
 
  protected:
   // An operation's number and state in one word, so that a waiter sees both with one load.
-  enum State : std::uint64_t { kFree = 0, kInFlight = 1, kDone = 2 };
+  enum State : std::uint64_t {
+    kFree = 0,
+    kInFlight = 1,
+    kDone = 2,
+    // Has ended well, and its OperationEnd is nothing: all that there is to know stands in the word, so that whoever takes
+    // a step's operations out touches one cache line of each.
+    kSettled = 3,
+  };
   static constexpr std::uint64_t Word(std::uint64_t sequence, State state) noexcept {
     return sequence << 2 | state;
   }
+  static constexpr State StateOf(std::uint64_t word) noexcept {
+    return static_cast<State>(word & 3);
+  }
+  static constexpr bool HasEnded(std::uint64_t word) noexcept { return StateOf(word) >= kDone; }
 
   // The calling thread among the waiters, while it lives.
   Presence WhileWaiting() noexcept { return Presence(waiters_); }

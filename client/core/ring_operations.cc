@@ -52,13 +52,14 @@ SubmitResult RingOperations::TrySubmit(Submission& record, const OperationEnd& e
     }
     const std::uint64_t sequence = next_sequence_.load(std::memory_order_relaxed);
     Slot& slot = SlotOf(sequence);
-    if ((slot.word.load(std::memory_order_relaxed) & 3) != kFree) MakeRoomInSlot(slot);
+    if (StateOf(slot.word.load(std::memory_order_relaxed)) != kFree) MakeRoomInSlot(slot);
     record.sequence = sequence;
     const bool follows_wait = seen_end_.load(std::memory_order_relaxed);
     record.flags &= ~std::uint32_t{kFollowsWait};
     if (follows_wait) record.flags |= kFollowsWait;
     // First the slot, then the record: the completion may come before this thread goes on.
     slot.end = end;
+    slot.leaves_nothing = end.IsNothing();
     slot.word.store(Word(sequence, kInFlight), std::memory_order_release);
     switch (submissions_.TryPush(record)) {
       case RingResult::kOk:
@@ -105,6 +106,7 @@ void RingOperations::MakeRoomInSlot(Slot& slot) {
   const std::uint64_t word = slot.word.load(std::memory_order_relaxed);
   auto straggler = std::make_unique<Slot>();
   straggler->word.store(word, std::memory_order_relaxed);
+  straggler->leaves_nothing = slot.leaves_nothing;
   straggler->end = slot.end;
   straggler->outcome = slot.outcome;
   straggler->fetching = std::exchange(slot.fetching, false);
@@ -115,7 +117,7 @@ void RingOperations::MakeRoomInSlot(Slot& slot) {
 RingOperations::Slot* RingOperations::Find(std::uint64_t sequence) {
   Slot& slot = SlotOf(sequence);
   const std::uint64_t word = slot.word.load(std::memory_order_relaxed);
-  if (word >> 2 == sequence && (word & 3) != kFree) return &slot;
+  if (word >> 2 == sequence && StateOf(word) != kFree) return &slot;
   const auto straggler = stragglers_.find(sequence);
   return straggler == stragglers_.end() ? nullptr : straggler->second.get();
 }
@@ -161,10 +163,14 @@ void RingOperations::Accept(const CompletionRecord& record) {
     }
     return;
   }
+  in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  if (record.status == 0 && slot->leaves_nothing) {
+    slot->word.store(Word(record.sequence, kSettled), std::memory_order_release);
+    return;
+  }
   slot->outcome.completed = true;
   slot->outcome.status = record.status;
   slot->outcome.text = record.status == 0 ? nullptr : TextOf(record);
-  in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   if (ComesInPieces(slot->end)) in_pieces_.fetch_sub(1, std::memory_order_relaxed);
   slot->word.store(Word(record.sequence, kDone), std::memory_order_release);
 }
@@ -186,14 +192,14 @@ std::shared_ptr<const std::string> RingOperations::TextOf(const CompletionRecord
 
 WaitResult RingOperations::Look(std::uint64_t sequence) {
   const std::uint64_t word = SlotOf(sequence).word.load(std::memory_order_acquire);
-  if (word == Word(sequence, kDone)) return WaitResult::kDone;
+  if (word >> 2 == sequence && HasEnded(word)) return WaitResult::kDone;
   if (word == Word(sequence, kInFlight)) return WaitResult::kTimeout;
   if (sequence >= next_sequence_.load(std::memory_order_acquire)) return WaitResult::kUnknown;
   MutexLock lock(mutex_);
   const Slot* slot = Find(sequence);
   if (slot == nullptr) return WaitResult::kUnknown;
-  return (slot->word.load(std::memory_order_relaxed) & 3) == kDone ? WaitResult::kDone
-                                                                   : WaitResult::kTimeout;
+  return HasEnded(slot->word.load(std::memory_order_relaxed)) ? WaitResult::kDone
+                                                              : WaitResult::kTimeout;
 }
 
 // `condition` says kTimeout for "not yet"; anything else ends the wait with that result.
@@ -300,12 +306,14 @@ bool RingOperations::Consume(std::uint64_t sequence, OperationOutcome& outcome, 
     if (slot == nullptr) return false;
     // Another thread waits for it and copies a piece. It has ended for that one, too.
     if (slot->fetching) continue;
-    if ((slot->word.load(std::memory_order_relaxed) & 3) == kInFlight) {
+    const State state = StateOf(slot->word.load(std::memory_order_relaxed));
+    if (state == kInFlight) {
       in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
       if (ComesInPieces(slot->end)) in_pieces_.fetch_sub(1, std::memory_order_relaxed);
     }
     seen_end_.store(true, std::memory_order_relaxed);
     outcome = std::move(slot->outcome);
+    if (state == kSettled) outcome.completed = true;
     end = slot->end;
     slot->outcome = {};
     Free(*slot, sequence);
@@ -323,11 +331,13 @@ std::size_t RingOperations::ConsumeSucceeded(std::span<const std::uint64_t> sequ
       Prefetch(&SlotOf(sequences[later]));
     }
     Slot* slot = Find(sequences[count]);
-    if (slot == nullptr || (slot->word.load(std::memory_order_relaxed) & 3) != kDone ||
-        slot->outcome.status != 0 || slot->fetching) {
-      break;
+    if (slot == nullptr) break;
+    const State state = StateOf(slot->word.load(std::memory_order_relaxed));
+    if (state != kSettled) {
+      if (state != kDone || slot->outcome.status != 0 || slot->fetching) break;
+      slot->outcome.completed = false;
+      ends.push_back(slot->end);
     }
-    if (!slot->end.IsNothing()) ends.push_back(slot->end);
     Free(*slot, sequences[count]);
   }
   if (count > 0) seen_end_.store(true, std::memory_order_relaxed);
@@ -335,7 +345,6 @@ std::size_t RingOperations::ConsumeSucceeded(std::span<const std::uint64_t> sequ
 }
 
 void RingOperations::Free(Slot& slot, std::uint64_t sequence) {
-  slot.outcome.completed = false;
   if (&slot == &SlotOf(sequence)) {
     slot.word.store(Word(sequence, kFree), std::memory_order_release);
   } else {

@@ -34,6 +34,12 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--peers", default="", metavar="A,B", help="only these contestants (ringd is one)")
     made.add_argument(
+        "--before",
+        type=Path,
+        metavar="FOLDER",
+        help="also another build of ringd, as a contestant: ringd, ringctl and ringd_driver are there",
+    )
+    made.add_argument(
         "--no-install", action="store_true", help="install and build nothing; use what is there"
     )
     made.add_argument("--limit", type=float, metavar="SECONDS", help="start no row after so long")
@@ -58,9 +64,15 @@ def main(arguments: list[str]) -> int:
     # starts with interrupts ignored.
     for ending in (signal.SIGTERM, signal.SIGINT):
         signal.signal(ending, interrupt)
-    return measure(
-        choice, [name for name in options.peers.split(",") if name], not options.no_install, options.json
-    )
+    wanted = [name for name in options.peers.split(",") if name]
+    try:
+        probe = Probe()
+        probe.build()
+        peers = install_all(wanted, say, not options.no_install, options.before)
+    except Unavailable as reason:
+        print(f"{PROGRAM}: {reason}", file=sys.stderr)
+        return NOTHING_MEASURED
+    return measure(SuiteRun(choice, peers, probe, say), options.json)
 
 
 def interrupt(*_: object) -> None:
@@ -70,14 +82,7 @@ def interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def measure(choice: Options, wanted: list[str], may_install: bool, target: Path | None) -> int:
-    probe = Probe()
-    try:
-        probe.build()
-    except Unavailable as reason:
-        print(f"{PROGRAM}: {reason}", file=sys.stderr)
-        return NOTHING_MEASURED
-    run = SuiteRun(choice, install_all(wanted, say, may_install), probe, say)
+def measure(run: SuiteRun, target: Path | None) -> int:
     try:
         run.run()
     except KeyboardInterrupt:

@@ -16,12 +16,15 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 from .site import PREFIX
 from .work import Batch, TensorList, Way, work_line
+
+LAUNCHER = Path(__file__).with_name("launcher.py")
 
 # How much of a failed process's output is shown.
 LAST_LINES = 6
@@ -45,7 +48,7 @@ class Launch:
 
 
 class Session:
-    """Starts the processes on construction; ready() waits for them.
+    """Starts the processes on construction, in one Unix session; ready() waits for them.
 
     With `freeze` they are stopped while they have no work.
     """
@@ -59,21 +62,29 @@ class Session:
         self.folder = folder
         self._next_id = 1
         self._received = b""
+        self._statuses = b""
         self._out = os.open(folder / "out", os.O_RDWR | os.O_NONBLOCK)
         # Opened for both directions, so that neither side has to wait for the other one's open().
         self._in = [os.open(folder / f"in.{rank}", os.O_RDWR) for rank in range(ranks)]
         self._log = (folder / "log").open("wb")
-        self._processes = [self._start(launch) for launch in launches]
+        self._launcher = self._launch(launches)
 
-    def _start(self, launch: Launch) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            launch.argv,
-            env={**os.environ, **launch.environment},
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
+    def _launch(self, launches: list[Launch]) -> subprocess.Popen[bytes]:
+        log = self._log.fileno()
+        launcher = subprocess.Popen(
+            [sys.executable, str(LAUNCHER), str(log)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            pass_fds=[log],
             start_new_session=True,
         )
+        assert launcher.stdin is not None
+        assert launcher.stdout is not None
+        launcher.stdin.write(json.dumps([dataclasses.asdict(launch) for launch in launches]).encode())
+        launcher.stdin.close()
+        os.set_blocking(launcher.stdout.fileno(), False)
+        return launcher
 
     def ready(self, seconds: float) -> None:
         """Waits until rank 0 has reported. Raises PeerError."""
@@ -97,11 +108,19 @@ class Session:
         return [float(value) for value in values]
 
     def _signal_all(self, what: signal.Signals) -> None:
-        if not self._freeze:
-            return
-        for process in self._processes:
-            if process.poll() is None:
-                os.killpg(process.pid, what)
+        if self._freeze:
+            self._signal(what)
+
+    def _signal(self, what: signal.Signals) -> None:
+        # The group's number is nobody else's before the launcher has been waited for.
+        if self._launcher.returncode is None:
+            os.killpg(self._launcher.pid, what)
+
+    def _ended(self) -> str:
+        """The exit statuses of processes that have ended; empty if all run."""
+        assert self._launcher.stdout is not None
+        self._statuses += self._launcher.stdout.read() or b""
+        return ", ".join(self._statuses.decode().split())
 
     def _receive(self, identity: int, seconds: float) -> dict[str, object]:
         deadline = time.monotonic() + seconds
@@ -122,9 +141,8 @@ class Session:
         if readable:
             self._received += os.read(self._out, 65536)
             return
-        ended = [process.returncode for process in self._processes if process.poll() is not None]
-        if ended:
-            raise PeerError(f"{self.label}: a process ended with {ended[0]}: {self.log_tail()}")
+        if ended := self._ended():
+            raise PeerError(f"{self.label}: a process ended with {ended}: {self.log_tail()}")
         if time.monotonic() > deadline:
             raise PeerError(f"{self.label}: no answer in time: {self.log_tail()}")
 
@@ -142,24 +160,20 @@ class Session:
         for descriptor in self._in:
             os.write(descriptor, b"quit\n")
         self._signal_all(signal.SIGCONT)
-        deadline = time.monotonic() + 5
-        for process in self._processes:
-            self._end(process, deadline)
-        for descriptor in [*self._in, self._out]:
-            os.close(descriptor)
-        self._log.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    @staticmethod
-    def _end(process: subprocess.Popen[bytes], deadline: float) -> None:
-        for ending in (None, signal.SIGTERM, signal.SIGKILL):
-            if ending is not None and process.poll() is None:
-                os.killpg(process.pid, ending)
+        for ending, seconds in ((None, 5.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
+            if ending is not None:
+                self._signal(ending)
             try:
-                process.wait(timeout=max(0.5, deadline - time.monotonic()))
-                return
+                self._launcher.wait(timeout=seconds)
+                break
             except subprocess.TimeoutExpired:
                 continue
+        for descriptor in [*self._in, self._out]:
+            os.close(descriptor)
+        if self._launcher.stdout is not None:
+            self._launcher.stdout.close()
+        self._log.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def control_folder(ranks: int) -> Path:

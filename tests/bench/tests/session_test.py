@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -59,9 +60,13 @@ def session(tmp_path: Path):  # type: ignore[no-untyped-def]
     assert not made.folder.exists()
 
 
+def pids_of(tmp_path: Path) -> list[int]:
+    return [int(pid) for pid in (tmp_path / "pids").read_text(encoding="ascii").split()]
+
+
 def are_stopped(tmp_path: Path) -> bool:
     """Within a second: a signal takes a moment to arrive."""
-    pids = (tmp_path / "pids").read_text(encoding="ascii").split()
+    pids = pids_of(tmp_path)
     for _ in range(100):
         states = [
             Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")")[1].split()[0] for pid in pids
@@ -91,6 +96,40 @@ def test_a_wrong_sum_is_a_failure(session: Session) -> None:
 def test_a_process_that_dies_is_reported_with_what_it_printed(session: Session) -> None:
     with pytest.raises(PeerError, match=r"ended with 3.*about to die"):
         session.run(TENSOR, "f32", Way("x", "bucket"), BATCH, 20)
+
+
+def test_the_processes_yield_to_each_other_alone(session: Session, tmp_path: Path) -> None:
+    # That is, they are of one Unix session, and the harness of another.
+    del session
+    sessions = {os.getsid(pid) for pid in pids_of(tmp_path)}
+    assert len(sessions) == 1
+    assert os.getsid(0) not in sessions
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    folder = control_folder(1)
+    session = Session("test", folder, 1, [Launch(["/nowhere/driver"])])
+    try:
+        with pytest.raises(PeerError, match=r"ended with 127.*/nowhere/driver"):
+            session.ready(20)
+    finally:
+        session.stop()
+
+
+def test_who_leaves_processes_behind_is_ended_all_the_same(tmp_path: Path) -> None:
+    folder = control_folder(1)
+    script = f"trap '' TERM; echo $$ > {tmp_path}/pids; while :; do sleep 1; done"
+    session = Session("test", folder, 1, [Launch(["/bin/sh", "-c", script])])
+    for _ in range(200):
+        if (tmp_path / "pids").exists() and pids_of(tmp_path):
+            break
+        time.sleep(0.01)
+    session.stop()
+    for _ in range(100):  # nobody but init waits for it
+        if not any(Path(f"/proc/{pid}").exists() for pid in pids_of(tmp_path)):
+            return
+        time.sleep(0.01)
+    raise AssertionError("still there")
 
 
 def test_a_hanging_driver_is_given_up_and_ended(session: Session) -> None:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from .horovod import Horovod
 from .intelmpi import IntelMpi
 from .mpich import Mpich
 from .openmpi import OpenMpi
 from .peer import Peer, Say, Unavailable
-from .ringd import Ringd
+from .ringd import Ringd, RingdBefore
 from .torch_gloo import TorchGloo
 
 
-def install_all(wanted: list[str], say: Say, may_install: bool) -> dict[str, Peer]:
-    """The peers that are usable, made so where need be. One that is not is named, with the reason."""
+def install_all(
+    wanted: list[str], say: Say, may_install: bool, before: Path | None = None
+) -> dict[str, Peer]:
+    """The peers that are usable, made so where need be. One that is not is named, with the reason. `before`: a folder
+    with another build of ringd, which is one of them; if it is of no use, raises Unavailable."""
     usable: dict[str, Peer] = {}
+    if before is not None:
+        other = RingdBefore(before)
+        other.install(say, may_install)
+        usable[other.name] = other
     everyone: list[Peer] = [Ringd(), OpenMpi(), Mpich(), IntelMpi(), TorchGloo(), Horovod()]
     for peer in everyone:
         if wanted and peer.name not in wanted:

@@ -34,11 +34,12 @@ CONFIGURATIONS: dict[str, dict[str, str]] = {
 class Ringd(Peer):
     """Configurations: see CONFIGURATIONS. Neither the daemon nor the ranks are told anything about the row."""
 
-    name = "ringd"
-
-    daemon = paths.BINARIES / "ringd"
-    control_tool = paths.BINARIES / "ringctl"
-    driver = paths.BINARIES / "ringd_driver"
+    def __init__(self, name: str = "ringd", binaries: Path = paths.BINARIES) -> None:
+        """`binaries` has the programs of TARGETS."""
+        self.name = name
+        self.daemon = binaries / "ringd"
+        self.control_tool = binaries / "ringctl"
+        self.driver = binaries / "ringd_driver"
 
     def install(self, say: Say, may_install: bool) -> None:
         """Builds, and keeps copies: the next build must not change what a long run measures."""
@@ -49,6 +50,9 @@ class Ringd(Peer):
                 fresh = paths.BINARIES / f"{name}.new"
                 shutil.copy2(built / target.replace(":", "/"), fresh)
                 fresh.rename(paths.BINARIES / name)
+        self._check()
+
+    def _check(self) -> None:
         for binary in (self.daemon, self.driver):
             if not os.access(binary, os.X_OK):
                 raise Unavailable(f"{binary} is not built")
@@ -93,6 +97,17 @@ class Ringd(Peer):
             "--arena-bytes=8GiB",
             "--log-level=warning",
         ]
+
+
+class RingdBefore(Ringd):
+    """Another build of ringd, which takes turns with the present one."""
+
+    def __init__(self, binaries: Path) -> None:
+        super().__init__("before", binaries.resolve())
+
+    def install(self, say: Say, may_install: bool) -> None:
+        """Takes what is there."""
+        self._check()
 
 
 def socket_path(control: Path, node: int) -> str:
