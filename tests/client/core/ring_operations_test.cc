@@ -10,10 +10,12 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "proto/base/memfd.h"
 #include "proto/base/memory_mapping.h"
 
@@ -99,6 +101,49 @@ TEST_CASE("Operations: sequences have no gap and each carries its own end") {
     CHECK_FALSE(fixture.operations.Consume(static_cast<std::uint64_t>(i), outcome, end));
   }
   CHECK(fixture.operations.in_flight() == 0);
+}
+
+TEST_CASE("Operations: what ended well is taken out in one go, up to what did not") {
+  Fixture fixture;
+  int mark = 0;
+  // Twice, so that slots are used again after each way of ending.
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::uint64_t> sequences;
+    for (std::uint32_t i = 0; i < kCapacity; ++i) {
+      Submission record{};
+      OperationEnd end;
+      if (i % 3 == 1) end.copy_from = end.copy_to = &mark;  // else it is nothing
+      REQUIRE(fixture.operations.TrySubmit(record, end) == SubmitResult::kOk);
+      sequences.push_back(record.sequence);
+      Submission taken;
+      REQUIRE(fixture.segment.submissions.TryPop(taken) == RingResult::kOk);
+    }
+    constexpr std::size_t kFailed = 9;
+    const auto status = static_cast<std::int32_t>(absl::StatusCode::kAborted);
+    for (std::size_t i = 0; i + 1 < kCapacity; ++i) {
+      fixture.segment.Complete(sequences[i], i == kFailed ? status : 0);
+    }
+    std::vector<OperationEnd> ends;
+    CHECK(fixture.operations.ConsumeSucceeded(sequences, ends) == kFailed);
+    CHECK(ends.size() == 3);
+    for (const OperationEnd& end : ends) CHECK(end.copy_from == &mark);
+    OperationOutcome outcome;
+    OperationEnd end;
+    CHECK_FALSE(fixture.operations.Consume(sequences[0], outcome, end));
+    REQUIRE(fixture.operations.Consume(sequences[kFailed], outcome, end));
+    CHECK(outcome.status == status);
+    ends.clear();
+    const auto rest = std::span(sequences).subspan(kFailed + 1);
+    CHECK(fixture.operations.ConsumeSucceeded(rest, ends) == rest.size() - 1);
+    CHECK(ends.size() == 2);
+    CHECK(fixture.operations.in_flight() == 1);
+    fixture.segment.Complete(sequences.back());
+    REQUIRE(fixture.operations.Wait(sequences.back(), InTenSeconds()) == WaitResult::kDone);
+    REQUIRE(fixture.operations.Consume(sequences.back(), outcome, end));
+    CHECK(outcome.completed);
+    CHECK(outcome.status == 0);
+    CHECK(outcome.text == nullptr);
+  }
 }
 
 TEST_CASE("Operations: a full ring is reported and a refused submission leaves no gap") {
