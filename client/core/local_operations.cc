@@ -141,7 +141,7 @@ LocalOperations::Operation& LocalOperations::TakeOperation(std::uint64_t sequenc
   free_.pop_back();
   std::atomic<Operation*>& place = table_[sequence & table_mask_];
   if (Operation* const before = place.load(std::memory_order_relaxed); before != nullptr) {
-    stragglers_.emplace(before->word.load(std::memory_order_relaxed) >> 2, before);
+    stragglers_.emplace(SequenceOf(before->word.load(std::memory_order_relaxed)), before);
   }
   place.store(operation, std::memory_order_release);
   return *operation;
@@ -151,7 +151,7 @@ LocalOperations::Operation* LocalOperations::Find(std::uint64_t sequence) {
   Operation* const operation = table_[sequence & table_mask_].load(std::memory_order_acquire);
   if (operation != nullptr) {
     const std::uint64_t word = operation->word.load(std::memory_order_acquire);
-    if (word >> 2 == sequence && StateOf(word) != kFree) return operation;
+    if (ResultOf(word, sequence) != WaitResult::kUnknown) return operation;
   }
   MutexLock lock(mutex_);
   return FindLocked(sequence);
@@ -161,7 +161,7 @@ LocalOperations::Operation* LocalOperations::FindLocked(std::uint64_t sequence) 
   Operation* const operation = table_[sequence & table_mask_].load(std::memory_order_relaxed);
   if (operation != nullptr) {
     const std::uint64_t word = operation->word.load(std::memory_order_relaxed);
-    if (word >> 2 == sequence && StateOf(word) != kFree) return operation;
+    if (ResultOf(word, sequence) != WaitResult::kUnknown) return operation;
   }
   const auto straggler = stragglers_.find(sequence);
   return straggler == stragglers_.end() ? nullptr : straggler->second;
@@ -171,9 +171,7 @@ LocalOperations::Operation* LocalOperations::FindLocked(std::uint64_t sequence) 
 
 WaitResult LocalOperations::Look(const Operation& operation,
                                  std::uint64_t sequence) const noexcept {
-  const std::uint64_t word = operation.word.load(std::memory_order_acquire);
-  if (word >> 2 == sequence && HasEnded(word)) return WaitResult::kDone;
-  return word == Word(sequence, kInFlight) ? WaitResult::kTimeout : WaitResult::kUnknown;
+  return ResultOf(operation.word.load(std::memory_order_acquire), sequence);
 }
 
 // Calls work() again and again, which says whether it found something to do, until done(), the end of the
@@ -270,7 +268,7 @@ bool LocalOperations::WaitForRoom(const OperationEnd& end) {
         operation = OldestInFlight(oldest);
       }
       if (operation == nullptr) return false;
-      oldest = operation->word.load(std::memory_order_relaxed) >> 2;
+      oldest = SequenceOf(operation->word.load(std::memory_order_relaxed));
     }
     return MayAdvance(*operation) && Advance(*operation, oldest);
   };

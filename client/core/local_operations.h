@@ -118,7 +118,7 @@ class LocalOperations final : public OperationQueue {
     // The rest is guarded by mutex_.
     Registration* registration = nullptr;
     void* inline_destination = nullptr;
-    bool leaves_nothing = false;  // `end` is nothing
+    bool leaves_nothing = false;  // `end` is nothing; told here, on the first cache line
     OperationEnd end;
     OperationOutcome outcome;
   };

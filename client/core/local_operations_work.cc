@@ -60,7 +60,7 @@ bool LocalOperations::WorkInBackground(std::uint64_t& oldest) {
       oldest = next_sequence_;
       return false;
     }
-    oldest = operation->word.load(std::memory_order_relaxed) >> 2;
+    oldest = SequenceOf(operation->word.load(std::memory_order_relaxed));
     std::tie(ended, chunk) = EndOrClaim(*operation, oldest);
   }
   if (ended) own_state_.doorbell.Ring();
@@ -115,7 +115,7 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
   tensor.ended.store(occurrence + 1, std::memory_order_relaxed);
   segment_.Ended(tensor.number, self_).store(occurrence + 1, std::memory_order_release);
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
-  const std::uint64_t sequence = operation.word.load(std::memory_order_relaxed) >> 2;
+  const std::uint64_t sequence = SequenceOf(operation.word.load(std::memory_order_relaxed));
   const bool settled = outcome.status == 0 && operation.leaves_nothing;
   operation.word.store(Word(sequence, settled ? kSettled : kDone), std::memory_order_release);
   return true;

@@ -126,10 +126,15 @@ class OperationQueue {
   static constexpr std::uint64_t Word(std::uint64_t sequence, State state) noexcept {
     return sequence << 2 | state;
   }
+  static constexpr std::uint64_t SequenceOf(std::uint64_t word) noexcept { return word >> 2; }
   static constexpr State StateOf(std::uint64_t word) noexcept {
     return static_cast<State>(word & 3);
   }
-  static constexpr bool HasEnded(std::uint64_t word) noexcept { return StateOf(word) >= kDone; }
+  // What the word says of an operation: kDone, kTimeout (in flight), or kUnknown, if it is not that one's.
+  static constexpr WaitResult ResultOf(std::uint64_t word, std::uint64_t sequence) noexcept {
+    if (SequenceOf(word) != sequence || StateOf(word) == kFree) return WaitResult::kUnknown;
+    return StateOf(word) == kInFlight ? WaitResult::kTimeout : WaitResult::kDone;
+  }
 
   // The calling thread among the waiters, while it lives.
   Presence WhileWaiting() noexcept { return Presence(waiters_); }

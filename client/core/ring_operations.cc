@@ -110,14 +110,14 @@ void RingOperations::MakeRoomInSlot(Slot& slot) {
   straggler->end = slot.end;
   straggler->outcome = slot.outcome;
   straggler->fetching = std::exchange(slot.fetching, false);
-  stragglers_.emplace(word >> 2, std::move(straggler));
+  stragglers_.emplace(SequenceOf(word), std::move(straggler));
   slot.outcome = {};
 }
 
 RingOperations::Slot* RingOperations::Find(std::uint64_t sequence) {
   Slot& slot = SlotOf(sequence);
   const std::uint64_t word = slot.word.load(std::memory_order_relaxed);
-  if (word >> 2 == sequence && StateOf(word) != kFree) return &slot;
+  if (ResultOf(word, sequence) != WaitResult::kUnknown) return &slot;
   const auto straggler = stragglers_.find(sequence);
   return straggler == stragglers_.end() ? nullptr : straggler->second.get();
 }
@@ -192,14 +192,13 @@ std::shared_ptr<const std::string> RingOperations::TextOf(const CompletionRecord
 
 WaitResult RingOperations::Look(std::uint64_t sequence) {
   const std::uint64_t word = SlotOf(sequence).word.load(std::memory_order_acquire);
-  if (word >> 2 == sequence && HasEnded(word)) return WaitResult::kDone;
-  if (word == Word(sequence, kInFlight)) return WaitResult::kTimeout;
+  const WaitResult result = ResultOf(word, sequence);
+  if (result != WaitResult::kUnknown) return result;
   if (sequence >= next_sequence_.load(std::memory_order_acquire)) return WaitResult::kUnknown;
   MutexLock lock(mutex_);
   const Slot* slot = Find(sequence);
   if (slot == nullptr) return WaitResult::kUnknown;
-  return HasEnded(slot->word.load(std::memory_order_relaxed)) ? WaitResult::kDone
-                                                              : WaitResult::kTimeout;
+  return ResultOf(slot->word.load(std::memory_order_relaxed), sequence);
 }
 
 // `condition` says kTimeout for "not yet"; anything else ends the wait with that result.

@@ -59,7 +59,7 @@ class RingOperations final : public OperationQueue {
     // Sequence and State. Written under mutex_; the release store of kDone and kSettled pairs with the acquire
     // load of waiters without the lock.
     std::atomic<std::uint64_t> word{0};
-    bool leaves_nothing = false;  // `end` is nothing
+    bool leaves_nothing = false;  // `end` is nothing; told here, on the first cache line
     OperationEnd end;
     OperationOutcome outcome;
     bool fetching = false;  // a waiter copies pieces of the result; `end` is its, under mutex_

@@ -12,7 +12,7 @@ from .contestants import Contestants
 from .machine import Probe, describe
 from .pacing import Pace
 from .peers.peer import Peer
-from .peers.ringd import Ringd
+from .peers.ringd import BEFORE, Ringd
 from .report import SCHEMA, row_json, row_text
 from .row import Row
 from .runner import Runner
@@ -142,7 +142,7 @@ def of_the_available(row: Row, peers: Container[str]) -> Row:
         return contestant.split(",")[0] in peers
 
     # Another build does what this one does; no goal is about it.
-    everybody = {**row.ways, "before": row.ways["ringd"]}
+    everybody = {**row.ways, BEFORE: row.ways["ringd"]}
     ways = {name: ways for name, ways in everybody.items() if is_there(name)}
     references = {name: found for name, found in row.references.items() if is_there(name)}
     return dataclasses.replace(row, ways=ways, references=references)

@@ -18,6 +18,9 @@ TARGETS = {
     "ringd_driver": "tests/bench:ringd_driver",
 }
 
+# The contestant that is another build.
+BEFORE = "before"
+
 # What a configuration adds to the daemon's and the ranks' environment.
 CONFIGURATIONS: dict[str, dict[str, str]] = {
     "learned": {},
@@ -103,7 +106,7 @@ class RingdBefore(Ringd):
     """Another build of ringd, which takes turns with the present one."""
 
     def __init__(self, binaries: Path) -> None:
-        super().__init__("before", binaries.resolve())
+        super().__init__(BEFORE, binaries.resolve())
 
     def install(self, say: Say, may_install: bool) -> None:
         """Takes what is there."""
