@@ -88,6 +88,10 @@ std::string FastPathText(const v1::FastPath& path) {
       path.open() ? absl::StrCat("up to ", HumanBytes(static_cast<double>(path.limit_bytes())))
                   : absl::StrCat("none: ", OrDash(path.why_not()));
   if (path.limit_bytes() == 0) return text;
+  if (path.open() && path.flat_bytes() > 0 && path.flat_bytes() < path.limit_bytes()) {
+    absl::StrAppend(&text, ", by a tree of nodes from ",
+                    HumanBytes(static_cast<double>(path.flat_bytes())), " on");
+  }
   absl::StrAppend(&text, "; ", Count(path.completed(), "operation", "operations"), ", ",
                   path.given_up(), " given up");
   return text;

@@ -54,7 +54,7 @@ absl::Status FastPathMemory::KeepConnection(const FastPathConnectionNotice& noti
 bool FastPathMemory::Expects(std::uint32_t node) const noexcept {
   // Before the segment has come there are no places.
   if (node >= connections_.size()) return false;
-  return view_.is_root() || node == 0 || node == view_.node_index();
+  return ((view_.Neighbours() | NodeBit(view_.node_index())) & NodeBit(node)) != 0;
 }
 
 bool FastPathMemory::HasAll() const noexcept {

@@ -21,15 +21,26 @@ FastPathSetup::FastPathSetup(FastPathPlan plan, FastPathListener* listener, LogF
       fields_(fields),
       began_(now),
       connections_(plan_.node_names.size()) {
-  if (is_root()) return;
-  absl::StatusOr<UniqueFd> begun =
-      BeginFastPathConnection(plan_.root_address, listener_->congestion_control());
-  if (!begun.ok()) {
-    FailFor(0, begun.status().message());
-    return;
+  const auto node_count = static_cast<std::uint32_t>(connections_.size());
+  for (FastPathNodeSet left = NeighboursOf(plan_.self, node_count, plan_.knomial); left != 0;) {
+    const std::uint32_t node = TakeLowest(left);
+    (node < plan_.self ? parents_ : children_) |= NodeBit(node);
   }
-  connections_[0] = *std::move(begun);
-  listener_->Watch(connections_[0].get(), /*writable=*/true);
+  for (FastPathNodeSet left = parents_; left != 0;) {
+    if (!BeginConnecting(TakeLowest(left))) return;
+  }
+}
+
+bool FastPathSetup::BeginConnecting(std::uint32_t parent) {
+  absl::StatusOr<UniqueFd> begun =
+      BeginFastPathConnection(plan_.addresses[parent], listener_->congestion_control());
+  if (!begun.ok()) {
+    FailFor(parent, begun.status().message());
+    return false;
+  }
+  connections_[parent] = *std::move(begun);
+  listener_->Watch(connections_[parent].get(), /*writable=*/true);
+  return true;
 }
 
 FastPathSetup::~FastPathSetup() { CloseAll(); }
@@ -57,32 +68,51 @@ Clock::time_point FastPathSetup::Deadline() const noexcept {
 
 std::string FastPathSetup::DescribeMissing() const {
   std::vector<std::string> missing;
-  for (std::size_t node = 1; node < connections_.size(); ++node) {
+  for (FastPathNodeSet left = children_; left != 0;) {
+    const std::uint32_t node = TakeLowest(left);
     if (!connections_[node].valid()) missing.push_back(plan_.node_names[node]);
   }
   return absl::StrJoin(missing, ", ");
 }
 
 FastPathSetup::State FastPathSetup::Advance(Clock::time_point now) {
+  constexpr FastPathNodeSet kRoot = NodeBit(0);
   if (state_ != State::kPending) return state_;
-  if (is_root()) {
-    Gather();
-  } else if (!greeted_) {
-    Connect();
+  Gather();
+  for (FastPathNodeSet left = parents_ & ~connected_; left != 0 && state_ == State::kPending;) {
+    FinishConnecting(TakeLowest(left));
   }
-  if (state_ == State::kPending && greeted_) AwaitOpen();
-  if (state_ != State::kPending || now < Deadline()) return state_;
+  for (FastPathNodeSet left = connected_ & ~greeted_ & ~kRoot;
+       left != 0 && state_ == State::kPending;) {
+    Greet(TakeLowest(left));
+  }
+  if (state_ == State::kPending) CheckSilence();
+  if (state_ != State::kPending) return state_;
+  const bool is_ready = (parents_ & ~greeted_ & ~kRoot) == 0 && DescribeMissing().empty();
+  if (is_ready && is_root()) {
+    OpenAll();
+  } else if (is_ready && !reported() && (connected_ & kRoot) != 0) {
+    Greet(0);
+  }
+  if (state_ == State::kPending && reported()) AwaitOpen();
+  if (state_ == State::kPending && now >= Deadline()) FailForTime();
+  return state_;
+}
+
+void FastPathSetup::FailForTime() {
   const auto patience =
       std::chrono::duration_cast<std::chrono::milliseconds>(Deadline() - began_).count();
-  if (is_root()) {
-    const std::string missing = DescribeMissing();
+  const std::string missing = DescribeMissing();
+  if (!missing.empty()) {
     Fail(absl::StrCat("no connection came from ", missing, " within ", patience, " ms"));
-  } else {
-    FailFor(0, absl::StrCat("at ", plan_.root_address,
-                            greeted_ ? " it did not open the fast path" : " it does not answer",
-                            " within ", patience, " ms"));
+    return;
   }
-  return state_;
+  FastPathNodeSet unconnected = parents_ & ~connected_;
+  const std::uint32_t parent = unconnected == 0 ? 0 : TakeLowest(unconnected);
+  FailFor(parent,
+          absl::StrCat("at ", plan_.addresses[parent],
+                       reported() ? " it did not open the fast path" : " it does not answer",
+                       " within ", patience, " ms"));
 }
 
 absl::Status FastPathSetup::AddArrival(FastPathListener::Arrival& arrival) {
@@ -92,8 +122,8 @@ absl::Status FastPathSetup::AddArrival(FastPathListener::Arrival& arrival) {
     return absl::UnauthenticatedError("it does not know the job's token");
   }
   const std::uint32_t node = arrival.hello.node_index;
-  if (node == 0 || node >= connections_.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("the job has no other node ", node));
+  if (node >= connections_.size() || (children_ & NodeBit(node)) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("no node ", node, " of the job connects here"));
   }
   if (connections_[node].valid()) {
     return absl::AlreadyExistsError(absl::StrCat(plan_.node_names[node], " has come before"));
@@ -112,17 +142,20 @@ void FastPathSetup::Gather() {
                  fields_);
     }
   }
-  CheckGathered();
-  if (state_ == State::kPending && DescribeMissing().empty()) OpenAll();
 }
 
-void FastPathSetup::CheckGathered() {
-  for (std::uint32_t node = 1; node < connections_.size(); ++node) {
+void FastPathSetup::CheckSilence() {
+  FastPathNodeSet others = children_ | connected_;
+  // The root's answer is taken in by AwaitOpen.
+  if (reported()) others &= ~NodeBit(0);
+  while (others != 0) {
+    const std::uint32_t node = TakeLowest(others);
     if (!connections_[node].valid()) continue;
-    if (absl::Status status = CheckSilent(connections_[node].get()); !status.ok()) {
-      FailFor(node, status.message());
-      return;
-    }
+    const absl::Status status = CheckSilent(connections_[node].get());
+    // As soon as the root knows of all, the ranks of other nodes may begin.
+    if (status.ok() || (reported() && absl::IsInvalidArgument(status))) continue;
+    FailFor(node, status.message());
+    return;
   }
 }
 
@@ -140,26 +173,32 @@ void FastPathSetup::OpenAll() {
   state_ = State::kOpen;
 }
 
-void FastPathSetup::Connect() {
-  const int fd = connections_[0].get();
+void FastPathSetup::FinishConnecting(std::uint32_t parent) {
+  const int fd = connections_[parent].get();
   pollfd writable{fd, POLLOUT, 0};
   if (::poll(&writable, 1, 0) <= 0) return;
   if (absl::Status status = OutcomeOfConnecting(fd); !status.ok()) {
-    FailFor(0, absl::StrCat("at ", plan_.root_address, ", ", status.message()));
+    FailFor(parent, absl::StrCat("at ", plan_.addresses[parent], ", ", status.message()));
     return;
   }
+  connected_ |= NodeBit(parent);
+  listener_->Watch(fd, /*writable=*/false);
+}
+
+void FastPathSetup::Greet(std::uint32_t parent) {
   FastPathHello hello{};
   hello.magic = kFastPathMessageMagic;
   hello.version = kFastPathWireVersion;
   hello.wire_id = plan_.wire_id;
   hello.node_index = plan_.self;
   std::memcpy(hello.token, plan_.token.data(), std::min(plan_.token.size(), kFastPathTokenBytes));
-  if (absl::Status status = SendWhole(fd, std::as_bytes(std::span(&hello, 1))); !status.ok()) {
-    FailFor(0, status.message());
+  if (absl::Status status =
+          SendWhole(connections_[parent].get(), std::as_bytes(std::span(&hello, 1)));
+      !status.ok()) {
+    FailFor(parent, status.message());
     return;
   }
-  greeted_ = true;
-  listener_->Watch(fd, /*writable=*/false);
+  greeted_ |= NodeBit(parent);
 }
 
 void FastPathSetup::AwaitOpen() {

@@ -17,6 +17,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/unique_fd.h"
 #include "proto/fast_path/fast_path_message.h"
+#include "proto/fast_path/fast_path_tree.h"
 
 namespace ringd {
 
@@ -26,11 +27,13 @@ struct FastPathPlan {
   std::string token;  // kFastPathTokenBytes
   std::uint32_t self = 0;
   std::vector<std::string> node_names;  // by node; the messages name them
-  std::string root_address;             // "host:port"
+  std::vector<std::string> addresses;   // by node, "host:port"
+  bool knomial = false;  // that tree is wanted, too (proto/fast_path/fast_path_tree.h)
 };
 
 //   node 0, the root: takes the connections of all others; when the last has come, says FastPathOpen to all.
-//   the others: connect to the root, say FastPathHello, wait for FastPathOpen.
+//   the others: connect to their parents and say FastPathHello, to the root last: when that to the other parent is
+//       said and all children have come. Then they wait for FastPathOpen.
 //
 // Gives up as a whole: if a node does not come within kPatience, the root hangs up on the others.
 //
@@ -61,12 +64,18 @@ class FastPathSetup {
 
  private:
   bool is_root() const noexcept { return plan_.self == 0; }
+  // Whether the root has been told that all is ready here.
+  bool reported() const noexcept { return (greeted_ & NodeBit(0)) != 0; }
   void Gather();
   absl::Status AddArrival(FastPathListener::Arrival& arrival);
-  void CheckGathered();
   void OpenAll();
-  void Connect();
+  bool BeginConnecting(std::uint32_t parent);
+  void FinishConnecting(std::uint32_t parent);
+  void Greet(std::uint32_t parent);
+  // Those on which nothing is to come yet.
+  void CheckSilence();
   void AwaitOpen();
+  void FailForTime();
   void Fail(absl::string_view why);
   // The same, because of that node.
   void FailFor(std::uint32_t node, absl::string_view what);
@@ -79,8 +88,11 @@ class FastPathSetup {
   const Clock::time_point began_;
   State state_ = State::kPending;
   absl::Status failure_;
+  FastPathNodeSet children_ = 0;       // who connects to this node
+  FastPathNodeSet parents_ = 0;        // to whom it connects
+  FastPathNodeSet connected_ = 0;      // ... and has
+  FastPathNodeSet greeted_ = 0;        // ... and has said hello
   std::vector<UniqueFd> connections_;  // by node
-  bool greeted_ = false;               // not the root: the hello is sent
   std::size_t filled_ = 0;             // bytes of
   FastPathOpen open_{};
 };

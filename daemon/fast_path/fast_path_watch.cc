@@ -18,7 +18,6 @@ namespace {
 constexpr auto kSoonestLook = FastPathWatch::kLookInterval * 3 / 4;
 // Who has not moved for so long will not do so soon.
 constexpr auto kStandstill = std::chrono::seconds(1);
-constexpr auto kLate = 2 * FastPathExchange::kPatience;
 
 template <typename Notice>
 void Send(Session& session, NoticeKind kind, const Notice& notice, int fd) {
@@ -36,25 +35,24 @@ FastPathWatch::FastPathWatch(MemoryMapping segment, FastPathView view,
       exchange_(std::move(exchange)) {}
 
 absl::StatusOr<std::unique_ptr<FastPathWatch>> FastPathWatch::Create(
-    std::uint32_t self, std::uint32_t limit_bytes, std::vector<UniqueFd> connections,
+    const FastPathGeometry& geometry, std::vector<UniqueFd> connections,
     std::span<const std::shared_ptr<Session>> members) {
-  const auto member_count = static_cast<std::uint32_t>(members.size());
-  const auto node_count = static_cast<std::uint32_t>(connections.size());
-  const std::uint64_t bytes = FastPathView::SegmentBytes(member_count, node_count);
+  const std::uint64_t bytes =
+      FastPathView::SegmentBytes(geometry.member_count, geometry.node_count);
   absl::StatusOr<UniqueFd> fd = CreateSealedMemfd("ringd-fast-path", bytes);
   if (!fd.ok()) return fd.status();
   absl::StatusOr<MemoryMapping> mapping = MemoryMapping::Map(fd->get(), bytes);
   if (!mapping.ok()) return mapping.status();
-  const FastPathView view =
-      InitializeFastPathSegment(mapping->data(), member_count, node_count, self, limit_bytes);
-  connections[self] = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!connections[self].valid()) return ErrnoStatus(errno, "eventfd");
+  const FastPathView view = InitializeFastPathSegment(mapping->data(), geometry);
+  UniqueFd& wakes = connections[geometry.node_index];
+  wakes = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wakes.valid()) return ErrnoStatus(errno, "eventfd");
 
   std::uint32_t count = 0;
-  for (std::uint32_t m = 0; m < member_count; ++m) {
+  for (std::uint32_t m = 0; m < geometry.member_count; ++m) {
     Send(*members[m], NoticeKind::kFastPath, FastPathNotice{bytes, m, 0}, fd->get());
     count = 0;
-    for (std::uint32_t node = 0; node < node_count; ++node) {
+    for (std::uint32_t node = 0; node < geometry.node_count; ++node) {
       if (!connections[node].valid()) continue;
       ++count;
       Send(*members[m], NoticeKind::kFastPathConnection, FastPathConnectionNotice{node, 0},
@@ -81,7 +79,9 @@ void FastPathWatch::Look(Clock::time_point now) {
   const std::uint32_t lock = control.lock.load(std::memory_order_relaxed);
   if (lock != lock_.who) lock_ = {lock, 0, now};
   if (!broken_since_.has_value() && !exchange_->Usable()) broken_since_ = now;
-  late_ = !Waiting(now - kLate, now).empty();
+  // A node that lacks somebody gives up in its time, and then the next above it.
+  const auto late = (view_.Depth() + 1) * FastPathExchange::kPatience;
+  late_ = !Waiting(now - late, now).empty();
 }
 
 std::uint64_t FastPathWatch::MembersAtIt() const noexcept {
@@ -149,11 +149,13 @@ std::optional<FastPathBreak> FastPathWatch::Broken(Clock::time_point now) const 
   return exchange_->WhyBroken();
 }
 
-bool FastPathWatch::AwaitsWord() const noexcept {
+bool FastPathWatch::LacksWord() const noexcept {
+  const FastPathNodeSet closed = view_.control().closed.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
-    if (view_.Cell(i).state.load(std::memory_order_acquire) == FastPathCellState::kSent) {
-      return true;
-    }
+    FastPathCell& cell = view_.Cell(i);
+    if (cell.state.load(std::memory_order_acquire) != FastPathCellState::kSent) continue;
+    // The lock may be in the hands of one that has been stopped.
+    if ((std::atomic_ref(cell.awaits).load(std::memory_order_relaxed) & closed) != 0) return true;
   }
   return false;
 }

@@ -42,12 +42,13 @@ class FastPathWatch {
   // Makes the segment and hands it, and the connections, to the members. `connections` by node, the own node's place empty.
   //   What the kernel says.
   static absl::StatusOr<std::unique_ptr<FastPathWatch>> Create(
-      std::uint32_t self, std::uint32_t limit_bytes, std::vector<UniqueFd> connections,
+      const FastPathGeometry& geometry, std::vector<UniqueFd> connections,
       std::span<const std::shared_ptr<Session>> members);
 
   // How many descriptors each member was sent, besides the segment's (JoinReply::fast_path_connections).
   std::uint32_t connection_count() const noexcept { return connection_count_; }
   std::uint32_t limit_bytes() const noexcept { return view_.limit_bytes(); }
+  std::uint32_t flat_bytes() const noexcept { return view_.flat_bytes(); }
 
   // How often Look wants to be called. It does nothing if it comes much sooner.
   static constexpr std::chrono::milliseconds kLookInterval{100};
@@ -67,8 +68,9 @@ class FastPathWatch {
 
   // Why it is no longer used, once that has been so for a second: then a better cause would have come.
   std::optional<FastPathBreak> Broken(Clock::time_point now) const;
-  // True if a member waits for the root's word, or the other's of a pair, which after a break may never come.
-  bool AwaitsWord() const noexcept;
+  // True if a member waits for the parent's word, or the other's of a pair, and the connection over which it would come
+  // has ended.
+  bool LacksWord() const noexcept;
 
   // Operations of this node on the fast path, and those that then went the other way.
   std::uint64_t completed() const noexcept;

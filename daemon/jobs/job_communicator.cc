@@ -83,9 +83,12 @@ std::optional<Clock::time_point> JobCommunicator::NextTick(Clock::time_point now
 }
 
 absl::Status JobCommunicator::OpenFastPath(std::vector<UniqueFd> connections) {
-  auto opened =
-      FastPathWatch::Create(static_cast<std::uint32_t>(membership_->self.value()),
-                            membership_->fast_path.limit_bytes, std::move(connections), members_);
+  const FastPathGeometry geometry{static_cast<std::uint32_t>(members_.size()),
+                                  static_cast<std::uint32_t>(membership_->nodes.size()),
+                                  static_cast<std::uint32_t>(membership_->self.value()),
+                                  membership_->fast_path.limit_bytes,
+                                  membership_->fast_path.flat_bytes};
+  auto opened = FastPathWatch::Create(geometry, std::move(connections), members_);
   if (!opened.ok()) return opened.status();
   fast_path_ = *std::move(opened);
   return absl::OkStatus();

@@ -194,9 +194,10 @@ void JobCoordinator::Start(const std::vector<Node*>& order, RingChoice ring) {
     order[i]->index = NodeIndex(static_cast<int>(i));
     membership.nodes.push_back(*order[i]);
   }
-  membership.fast_path = OfferFastPath(
-      membership, options_.fast_path_token,
-      tried_.times.empty() ? options_.algorithms.flat_all_reduce_bytes : fast_path_inputs_bytes_);
+  if (tried_.times.empty() && order.size() > 1) {
+    fast_path_sizes_.flat = options_.algorithms.flat_all_reduce_bytes / (order.size() - 1);
+  }
+  membership.fast_path = OfferFastPath(membership, options_.fast_path_token, fast_path_sizes_);
   StartSchedule(membership);
   v1::CoordinatorMessage message;
   *message.mutable_membership() = ToProto(membership);

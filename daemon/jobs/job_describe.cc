@@ -124,6 +124,7 @@ void Job::DescribeFastPath(v1::FastPath* out) const {
   out->set_why_not(fast_path_setup_ == nullptr ? no_fast_path_ : "it is being opened");
   if (fast_path == nullptr) return;
   out->set_limit_bytes(fast_path->limit_bytes());
+  out->set_flat_bytes(fast_path->flat_bytes());
   out->set_completed(fast_path->completed());
   out->set_given_up(fast_path->given_up());
 }

@@ -120,8 +120,11 @@ void Job::BeginFastPath(Clock::time_point now) {
   plan.wire_id = membership_->wire_id;
   plan.token = offer.token;
   plan.self = static_cast<std::uint32_t>(membership_->self.value());
-  for (const MemberNode& node : membership_->nodes) plan.node_names.push_back(node.name);
-  plan.root_address = membership_->nodes.front().fast_path_address;
+  plan.knomial = offer.has_knomial();
+  for (const MemberNode& node : membership_->nodes) {
+    plan.node_names.push_back(node.name);
+    plan.addresses.push_back(node.fast_path_address);
+  }
   fast_path_setup_ =
       std::make_unique<FastPathSetup>(std::move(plan), options_.fast_path, Fields(), now);
 }
@@ -159,7 +162,7 @@ std::string Job::DescribeBreak(const FastPathBreak& broken) const {
     case FastPathBreak::Reason::kProtocol:
       return absl::StrCat("the fast path's connection to ", where, " carried what makes no sense");
     case FastPathBreak::Reason::kStopped:
-      return absl::StrCat(membership_->nodes.front().name, " has ended the fast path");
+      return absl::StrCat(where, " has ended the fast path");
     case FastPathBreak::Reason::kNone:
       break;
   }
@@ -168,18 +171,17 @@ std::string Job::DescribeBreak(const FastPathBreak& broken) const {
 
 void Job::LookAtFastPath(Clock::time_point now) {
   const FastPathWatch* const fast_path = communicator_->fast_path();
-  if (fast_path == nullptr || fast_path_end_told_) return;
+  if (fast_path == nullptr) return;
   const std::optional<FastPathBreak> broken = fast_path->Broken(now);
   if (!broken.has_value()) return;
   no_fast_path_ = DescribeBreak(*broken);
-  const bool other_is_lost = broken->reason == FastPathBreak::Reason::kConnection ||
-                             broken->reason == FastPathBreak::Reason::kProtocol;
-  if (other_is_lost && fast_path->AwaitsWord()) {
+  if (fast_path->LacksWord()) {
     // Nobody can know whether other nodes have the result.
     Propose(
         absl::AbortedError(absl::StrCat(no_fast_path_, " ", communicator_->DescribeInFlight())));
     return;
   }
+  if (fast_path_end_told_) return;
   fast_path_end_told_ = true;
   // It breaks as well when the ranks of a node leave in order.
   if (anyone_left_) return;

@@ -96,6 +96,10 @@ absl::Status CheckOffer(const Membership& membership) {
   if (offer.limit_bytes == 0 || offer.limit_bytes > kFastPathMostBytes) {
     obstacle = absl::StrCat("a limit of ", offer.limit_bytes, " bytes is not possible");
   }
+  if (offer.flat_bytes > offer.limit_bytes ||
+      (offer.has_knomial() && membership.nodes.size() == 2)) {
+    obstacle = absl::StrCat("another tree beyond ", offer.flat_bytes, " bytes is not possible");
+  }
   if (obstacle.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("the coordinator offers a fast path, but ", obstacle));
@@ -152,22 +156,25 @@ NodeIndex Membership::NodeOf(Rank rank) const noexcept {
 }
 
 FastPathOffer OfferFastPath(const Membership& membership, const std::string& token,
-                            std::uint64_t inputs_bytes) {
+                            const FastPathSizes& sizes) {
   FastPathOffer offer;
   offer.why_not = FastPathObstacle(membership);
   if (token.empty() && offer.why_not.empty()) offer.why_not = "the coordinator offers none";
   if (!offer.why_not.empty()) return offer;
   // One other node sends as much either way. With more the root's line is what limits it.
-  const std::uint64_t senders = membership.nodes.size() - 1;
-  const std::uint64_t limit =
-      senders == 1 ? kFastPathMostBytes
-                   : std::min<std::uint64_t>(inputs_bytes / senders, kFastPathMostBytesOfMany);
+  const bool is_pair = membership.nodes.size() == 2;
+  const auto most = [&](std::size_t bytes) {
+    return is_pair ? kFastPathMostBytes : std::min(bytes, kFastPathMostBytesOfMany);
+  };
+  const std::size_t flat = most(sizes.flat);
+  const std::size_t limit = std::max(flat, most(sizes.knomial));
   if (limit == 0) {
     offer.why_not = "no all-reduce goes through one node here (flat_all_reduce_bytes, or as tried)";
     return offer;
   }
   offer.token = token;
   offer.limit_bytes = static_cast<std::uint32_t>(limit);
+  offer.flat_bytes = static_cast<std::uint32_t>(flat);
   return offer;
 }
 
@@ -183,6 +190,7 @@ v1::Membership ToProto(const Membership& membership) {
   *message.mutable_ring() = ToProto(membership.ring);
   message.mutable_fast_path()->set_token(membership.fast_path.token);
   message.mutable_fast_path()->set_limit_bytes(membership.fast_path.limit_bytes);
+  message.mutable_fast_path()->set_flat_bytes(membership.fast_path.flat_bytes);
   message.mutable_fast_path()->set_why_not(membership.fast_path.why_not);
   for (const MemberNode& node : membership.nodes) {
     v1::NodeMember* to = message.add_nodes();
@@ -230,6 +238,7 @@ absl::StatusOr<Membership> FromProto(const v1::Membership& message) {
     return absl::InvalidArgumentError("the coordinator sent a membership that makes no sense");
   }
   membership.fast_path = {message.fast_path().token(), message.fast_path().limit_bytes(),
+                          message.fast_path().flat_bytes(),
                           message.fast_path().why_not().substr(0, kLongestReason)};
   if (!membership.fast_path.token.empty()) {
     if (absl::Status status = CheckOffer(membership); !status.ok()) return status;

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "backends/communicator.h"
+#include "daemon/schedule/all_reduce_times.h"
 #include "daemon/schedule/link_matrix.h"
 #include "proto/rpc/peer.pb.h"
 #include "proto/types/ids.h"
@@ -46,7 +47,10 @@ struct RingChoice {
 struct FastPathOffer {
   std::string token;  // empty: no
   std::uint32_t limit_bytes = 0;
-  std::string why_not;  // for people
+  std::uint32_t flat_bytes = 0;  // larger ones take the k-nomial tree; limit_bytes at most
+  std::string why_not;           // for people
+
+  bool has_knomial() const noexcept { return flat_bytes < limit_bytes; }
 };
 
 // Immutable. Node 0 holds rank 0. The ring passes through the nodes as they stand here.
@@ -69,10 +73,10 @@ struct Membership {
   NodeIndex NodeOf(Rank rank) const noexcept;
 };
 
-// What the coordinator offers to the nodes, if `token` is not empty. `inputs_bytes`: what the root may get from all other
-// nodes together; between two nodes it does not matter.
+// What the coordinator offers to the nodes, if `token` is not empty. `sizes`: what each tree is good for; between two
+// nodes it does not matter.
 FastPathOffer OfferFastPath(const Membership& membership, const std::string& token,
-                            std::uint64_t inputs_bytes);
+                            const FastPathSizes& sizes);
 
 v1::Membership ToProto(const Membership& membership);
 // kInvalidArgument if what came makes no sense (it came over the network).

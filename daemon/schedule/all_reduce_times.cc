@@ -2,20 +2,18 @@
 
 #include <algorithm>
 
+#include "proto/fast_path/fast_path_tree.h"
+
 namespace ringd {
 namespace {
 
 constexpr double kMargin = 1.05;
 constexpr double kShareOfDaemons = 0.55;
 
-// The largest buffer for which going through one node, in `spared_ns` less than was tried, wins.
+// The largest buffer with `gain` (in nanoseconds) above 0.
+template <typename Gain>
 std::size_t Largest(std::span<const AllReduceTimes> times, std::size_t assumed,
-                    double spared_ns) noexcept {
-  // What it saves; negative if it costs.
-  const auto gain = [spared_ns](const AllReduceTimes& tried) {
-    return static_cast<double>(tried.doubling.count()) -
-           kMargin * (static_cast<double>(tried.flat.count()) - spared_ns);
-  };
+                    const Gain& gain) noexcept {
   const auto lost = std::find_if(times.begin(), times.end(),
                                  [&](const AllReduceTimes& tried) { return gain(tried) < 0; });
   if (lost == times.end()) {
@@ -28,15 +26,59 @@ std::size_t Largest(std::span<const AllReduceTimes> times, std::size_t assumed,
   return won.bytes + static_cast<std::size_t>(share * static_cast<double>(lost->bytes - won.bytes));
 }
 
+// What a byte costs where the line of the node in the middle is full: by the largest two buffers that were tried.
+double LineNanosPerByte(std::span<const AllReduceTimes> times) noexcept {
+  if (times.size() < 2) return 0;
+  const AllReduceTimes& last = times.back();
+  const AllReduceTimes& before = times[times.size() - 2];
+  return std::max(0.0, static_cast<double>((last.flat - before.flat).count()) /
+                           static_cast<double>(last.bytes - before.bytes));
+}
+
+double Nanos(std::chrono::nanoseconds time) noexcept { return static_cast<double>(time.count()); }
+
 }  // namespace
 
 std::size_t LargestFlat(std::span<const AllReduceTimes> times, std::size_t assumed) noexcept {
-  return Largest(times, assumed, 0);
+  return Largest(times, assumed, [](const AllReduceTimes& tried) {
+    return Nanos(tried.doubling) - kMargin * Nanos(tried.flat);
+  });
 }
 
-std::size_t LargestOnFastPath(std::span<const AllReduceTimes> times, std::size_t assumed) noexcept {
-  if (times.empty()) return assumed;
-  return Largest(times, assumed, kShareOfDaemons * static_cast<double>(times.front().flat.count()));
+FastPathSizes SizesOnFastPath(std::span<const AllReduceTimes> times, std::size_t node_count,
+                              std::size_t assumed) noexcept {
+  if (times.empty()) return {assumed, 0};
+  const auto nodes = static_cast<std::uint32_t>(node_count);
+  const double share = static_cast<double>(LoadOf(FastPathTree::kKnomial, nodes)) /
+                       LoadOf(FastPathTree::kFlat, nodes);
+  const double depth = DepthOf(FastPathTree::kKnomial, nodes);
+  const double smallest = Nanos(times.front().flat);
+  const double base = (1 - kShareOfDaemons) * smallest;
+  const double per_byte = LineNanosPerByte(times);
+  // What the bytes cost as tried, and the least they can where the line is full.
+  const auto bytes = [&](const AllReduceTimes& tried) { return Nanos(tried.flat) - smallest; };
+  const auto line = [&](const AllReduceTimes& tried) {
+    return per_byte * static_cast<double>(tried.bytes);
+  };
+  const auto flat = [&](const AllReduceTimes& tried) {
+    return std::max(base + bytes(tried), line(tried));
+  };
+  const auto knomial = [&](const AllReduceTimes& tried) {
+    return std::max(depth * base + share * bytes(tried), share * line(tried));
+  };
+  // Of few nodes it is the flat tree.
+  const bool has_knomial = share < 1;
+  FastPathSizes sizes;
+  sizes.flat = Largest(times, assumed, [&](const AllReduceTimes& tried) {
+    const double doubling = Nanos(tried.doubling);
+    const double other = has_knomial ? std::min(doubling, knomial(tried)) : doubling;
+    return other - kMargin * flat(tried);
+  });
+  if (!has_knomial) return sizes;
+  sizes.knomial = Largest(times, 0, [&](const AllReduceTimes& tried) {
+    return Nanos(tried.doubling) - kMargin * knomial(tried);
+  });
+  return sizes;
 }
 
 }  // namespace ringd

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -28,19 +29,20 @@ std::uint64_t FastPathSignature(std::span<const char> description) noexcept {
 
 absl::StatusOr<std::unique_ptr<FastPathExchange>> FastPathExchange::Create(
     FastPathView view, std::uint32_t self, std::vector<UniqueFd> connections) {
-  const std::uint32_t expected = view.is_root() ? view.node_count() : 1;
-  bool complete = connections.size() == view.node_count();
-  for (std::uint32_t node = 0; complete && node < expected; ++node) {
-    complete = connections[node].valid();
+  const FastPathNodeSet neighbours = view.Neighbours();
+  const FastPathNodeSet expected = neighbours | NodeBit(view.node_index());
+  FastPathNodeSet missing = connections.size() == view.node_count() ? 0 : expected;
+  for (std::uint32_t node = 0; missing == 0 && node < view.node_count(); ++node) {
+    if (!connections[node].valid()) missing = expected & NodeBit(node);
   }
-  if (!complete || !connections[view.node_index()].valid()) {
-    return absl::InvalidArgumentError("a connection of the fast path is missing");
-  }
+  if (missing != 0) return absl::InvalidArgumentError("a connection of the fast path is missing");
   UniqueFd epoll;
-  if (view.combines()) {
+  // Who may be told by several, or by local ranks that end operations while it waits.
+  if (view.is_root() || view.is_pair() || std::popcount(neighbours) > 1) {
     epoll = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
     if (!epoll.valid()) return ErrnoStatus(errno, "epoll_create1");
-    for (std::uint32_t node = 0; node < view.node_count(); ++node) {
+    for (FastPathNodeSet left = expected; left != 0;) {
+      const std::uint32_t node = TakeLowest(left);
       epoll_event event{};
       event.events = EPOLLIN;
       event.data.u32 = node;
@@ -112,26 +114,31 @@ FastPathOutcome FastPathExchange::Contribute(const FastPathContribution& contrib
       if (length > 0) std::memcpy(payload, source.data, length);
       payload += length;
     }
+    ShowAwaited();
     return FastPathOutcome::kPending;
   }
+  const FastPathTree tree = view_.TreeOf(bytes);
+  const bool is_leaf = !view_.is_pair() && view_.Children(tree) == 0;
   // What needs no combining goes out from where it lies: the other waits for it, and for no copy.
   const bool as_it_lies =
-      view_.sends_input() && view_.member_count() == 1 && contribution.prescale == 1;
+      (is_leaf || view_.is_pair()) && view_.member_count() == 1 && contribution.prescale == 1;
   if (!as_it_lies) CombineMembers(cell, contribution);
-  if (view_.sends_input()) {
-    const FastPathBreak broken = SendInput(cell, contribution, as_it_lies);
+  if (is_leaf || view_.is_pair()) {
+    const std::uint32_t receiver = is_leaf ? view_.Parent(tree) : view_.other_of_pair();
+    const FastPathBreak broken = SendInput(receiver, cell, contribution, as_it_lies);
     if (broken.reason != FastPathBreak::Reason::kNone) {
       Break(broken);
     } else {
+      if (is_leaf) to.awaits = NodeBit(receiver);
       to.state.store(FastPathCellState::kSent, std::memory_order_relaxed);
     }
   }
-  if (view_.combines() && Usable()) {
+  if (!is_leaf && Usable()) {
     if (as_it_lies) CombineMembers(cell, contribution);
     const std::uint32_t own = view_.node_index();
-    to.nodes |= std::uint32_t{1} << own;
-    CompleteIfWhole(cell, own, view_.NodePayload(cell, own));
+    ForwardIfWhole(cell, own, view_.NodePayload(cell, own));
   }
+  ShowAwaited();
   const FastPathOutcome outcome = Look(cell);
   if (outcome == FastPathOutcome::kGivenUp) Leave(cell);  // it could not be sent
   return outcome;
@@ -218,7 +225,8 @@ std::uint32_t FastPathExchange::MakeCell(const FastPathKey& key, std::size_t byt
   cell.occurrence = key.occurrence;
   cell.created_ns.store(MonotonicNanos(), std::memory_order_relaxed);
   cell.members = 0;
-  cell.nodes = 0;
+  cell.awaits =
+      view_.is_pair() ? NodeBit(view_.other_of_pair()) : view_.Children(view_.TreeOf(bytes));
   cell.state.store(FastPathCellState::kGathers, std::memory_order_release);
   return found;
 }
@@ -239,29 +247,43 @@ void FastPathExchange::CombineMembers(std::uint32_t cell,
   }
 }
 
-bool FastPathExchange::CompleteIfWhole(std::uint32_t cell, std::uint32_t brought_by,
-                                       const void* brought) noexcept {
+bool FastPathExchange::ForwardIfWhole(std::uint32_t cell, std::uint32_t brought_by,
+                                      const void* brought) noexcept {
   FastPathCell& whole = view_.Cell(cell);
-  const std::uint32_t all_nodes = (std::uint32_t{1} << view_.node_count()) - 1;
-  if (whole.nodes != all_nodes || whole.members != all_members()) return false;
+  if (whole.awaits != 0 || whole.members != all_members()) return false;
   const auto type = static_cast<DataType>(whole.data_type);
   const auto op = static_cast<ReduceOp>(whole.op);
   const std::size_t bytes = std::min(whole.bytes, view_.limit_bytes());
+  const FastPathTree tree = view_.TreeOf(bytes);
+  const FastPathNodeSet children = view_.Children(tree);
   if (bytes > 0 && IsValid(type)) {
     std::array<const void*, kFastPathMostNodes> sources;
-    for (std::uint32_t n = 0; n < view_.node_count(); ++n) {
-      sources[n] = n == brought_by ? brought : view_.NodePayload(cell, n);
+    std::size_t count = 0;
+    FastPathNodeSet nodes =
+        NodeBit(view_.node_index()) | (view_.is_pair() ? NodeBit(view_.other_of_pair()) : children);
+    while (nodes != 0) {
+      const std::uint32_t node = TakeLowest(nodes);
+      sources[count++] = node == brought_by ? brought : view_.NodePayload(cell, node);
     }
-    ReduceMany(type, op, {sources.data(), view_.node_count()}, view_.Result(cell),
-               bytes / SizeOf(type), Streaming::kCached);
+    ReduceMany(type, op, {sources.data(), count}, view_.Result(cell), bytes / SizeOf(type),
+               Streaming::kCached);
+  }
+  const FastPathKey key{whole.signature, whole.occurrence};
+  const iovec combined{view_.Result(cell), bytes};
+  if (!view_.is_pair() && !view_.is_root()) {
+    const std::uint32_t parent = view_.Parent(tree);
+    const FastPathBreak broken = Send(parent, FastPathMessageKind::kInput, key, {&combined, 1});
+    if (broken.reason != FastPathBreak::Reason::kNone) {
+      Break(broken);
+    } else {
+      whole.awaits = NodeBit(parent);
+      whole.state.store(FastPathCellState::kSent, std::memory_order_relaxed);
+    }
+    return true;
   }
   // From here on it can't be given up, not even if a connection breaks now. Of a pair each does this by itself.
-  const FastPathKey key{whole.signature, whole.occurrence};
   whole.state.store(FastPathCellState::kDone, std::memory_order_release);
-  if (!view_.is_pair()) {
-    const iovec result{view_.Result(cell), bytes};
-    SendToAll(FastPathMessageKind::kResult, key, {&result, 1});
-  }
+  if (!view_.is_pair()) SendTo(children, FastPathMessageKind::kResult, key, {&combined, 1});
   Announce(cell, FastPathCellState::kDone);
   return true;
 }
@@ -277,7 +299,7 @@ void FastPathExchange::Announce(std::uint32_t cell, FastPathCellState state) noe
       state == FastPathCellState::kDone ? control.completed : control.given_up;
   count.fetch_add(1, std::memory_order_relaxed);
   view_.Cell(cell).doorbell.Ring();
-  if (!view_.combines()) return;
+  if (!epoll_.valid()) return;
   // The driver may be asleep for messages, and in this operation itself. The fence pairs with the one in
   // BecomeDriver: the end before, the look for a driver after.
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -288,43 +310,11 @@ void FastPathExchange::Announce(std::uint32_t cell, FastPathCellState state) noe
       ::write(connections_[view_.node_index()].get(), &one, sizeof(one));
 }
 
-void FastPathExchange::GiveUp(std::uint32_t cell) noexcept {
-  FastPathCell& lost = view_.Cell(cell);
-  lost.state.store(FastPathCellState::kGivenUp, std::memory_order_release);
-  const FastPathKey key{lost.signature, lost.occurrence};
-  if (view_.is_root()) {
-    SendToAll(FastPathMessageKind::kGiveUp, key, {});
-  } else if (view_.is_pair()) {
-    SendGiveUp(view_.other(), key);
-  }
-  Announce(cell, FastPathCellState::kGivenUp);
-}
-
 bool FastPathExchange::IsOverdue(std::uint32_t cell, std::uint64_t now_ns) const noexcept {
   constexpr auto kOld = static_cast<std::uint64_t>(std::chrono::nanoseconds(kPatience).count());
   const FastPathCell& looked_at = view_.Cell(cell);
   return looked_at.state.load(std::memory_order_acquire) == FastPathCellState::kGathers &&
          now_ns - looked_at.created_ns.load(std::memory_order_relaxed) > kOld;
-}
-
-void FastPathExchange::Break(FastPathBreak why) noexcept {
-  std::uint32_t unbroken = 0;
-  if (!view_.control().broken.compare_exchange_strong(unbroken, why.ToWord(),
-                                                      std::memory_order_acq_rel)) {
-    return;
-  }
-  if (view_.is_root()) SendToAll(FastPathMessageKind::kStop, {}, {});
-  // The other side shall not wait for an answer that nobody will send.
-  if (why.reason != FastPathBreak::Reason::kStopped) {
-    ::shutdown(connections_[why.node].get(), SHUT_RDWR);
-  }
-  for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
-    const FastPathCellState state = view_.Cell(i).state.load(std::memory_order_acquire);
-    // What the root has not answered before it said stop, it has given up with that word.
-    const bool stopped =
-        why.reason == FastPathBreak::Reason::kStopped && state == FastPathCellState::kSent;
-    if (state == FastPathCellState::kGathers || stopped) End(i, FastPathCellState::kGivenUp);
-  }
 }
 
 }  // namespace ringd

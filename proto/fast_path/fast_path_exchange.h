@@ -8,10 +8,15 @@
 // and is where a rank goes when the fast path *gives the operation up*.
 //
 //   members of a node ──▶ cell ──▶ the last one combines them
-//        not the root: sends kInput to node 0, the root           ┐ cell kGathers ─▶ kSent
-//        the root: its own input                                  ┘
-//   root: when all nodes' inputs are there it combines them in the order of the nodes, and sends kResult to all:
-//        cell kDone, here and there; each member copies the result, and the last one frees the cell.
+//   a node whose members and children (fast_path_tree.h) are all there combines its own input and theirs, in the
+//   order of the nodes:
+//        not the root: sends kInput to its parent               cell kGathers ─▶ kSent
+//        the root: has the result                                    kGathers ─▶ kDone
+//   kResult: from the root down the tree                                 kSent ─▶ kDone
+//   each member copies the result, and the last one frees the cell.
+//
+// Which tree: the flat one up to the segment's flat_bytes, the binomial one beyond. It follows from the operation's bytes
+// at each node for itself; nodes that differ in those find out by what they bring.
 //
 // A pair. Of two nodes each sends its input to the other, and who has sent its own and got the other's combines them:
 // the same numbers in the same order, one message's way after the later of the two. Each answers an input with its own,
@@ -21,10 +26,12 @@
 // the tensor differently, has died) is given up after kPatience, and all ranks that have contributed submit it
 // to ringd, which knows how to wait, whom to name, and when to fail. Only the root can complete an operation of which
 // a node's input has been sent; so:
-//   - Before its input is sent (kGathers) a node gives up by itself. It then never sends it, since a rank that
-//     has gone the other way never contributes to this key again; so the root can't complete it either.
-//   - After that (kSent) only the root's word counts: kResult or kGiveUp. Each cell of the root becomes one of the two,
-//     once, and what it is goes to all nodes.
+//   - Before its input is sent (kGathers) a node gives up by itself, and tells its children. It then never sends it, since
+//     a rank that has gone the other way never contributes to this key again; so neither its parent nor the root can
+//     complete it.
+//   - After that (kSent) only the parent's word counts: kResult or kGiveUp. A parent that has sent its own input has no
+//     choice either, and passes on what it hears. So each cell becomes one of the two, once, and what it is
+//     goes to all children; what comes too late for that, or found no room, is answered with kGiveUp.
 //   - Of a pair each says one of two words, once: its input or kGiveUp (which it may repeat). The operation is complete if
 //     both have said the first, and each knows that as soon as it has heard the other's; else each hears, or has said, kGiveUp.
 //     Who has sent its input has no choice any more, so none can complete what the other gives up.
@@ -36,12 +43,15 @@
 // which none of the root's ranks has come are given up, too. Cells change under one lock, held for copies of a
 // tensor or two and for sending.
 //
-// A connection that breaks, or carries nonsense, ends the fast path of the job (FastPathControl::broken; the root tells
-// the other nodes by kStop). What has not been sent is given up. A node that waits for another's word (kSent) then can't
-// know it: its ringd fails the job.
+// A connection that breaks, or carries nonsense, ends the fast path of the job (FastPathControl::broken): whoever sees it
+// says kStop to the root, and the root to all. Nothing begins any more, what has not been sent is given up, and
+// what has been is still decided by the parent's word, as ever; with its kStop the root gives up what it has not answered.
+// A node whose parent is lost can't know that word, nor tell it: it hangs up on its children, so that they know that, too,
+// and its ringd, which sees it wait (kSent), fails the job.
 //
-// Floating-point results have the bits of the way through ringd's flat all-reduce: local ranks are combined in the order
-// of their local ranks, then nodes in their order; types of 16 and 8 bits are rounded once in each.
+// Floating-point results: local ranks are combined in the order of their local ranks, then nodes in theirs, and types of
+// 16 and 8 bits are rounded once in each. That gives the bits of the way through ringd's flat all-reduce. In the k-nomial
+// tree each child stands for all below it, rounded once more.
 //
 // Trust: the members of a node are one user's processes with one job secret. Each, and ringd, checks what leads anywhere
 // (indices, lengths) before it is used; what another process can write besides is numbers to be added. ringd
@@ -124,9 +134,8 @@ class FastPathExchange {
   // shorter than anybody wants to wait before he hears of a stall.
   static constexpr std::chrono::milliseconds kPatience{100};
 
-  // `self`: the member, or kFastPathRingd. `connections` by node, connected TCP sockets: not the root: only that to node
-  // 0; the root: all but its own. In the place of the own node: an eventfd, the same for all processes of
-  // the node, by which members wake the driver.
+  // `self`: the member, or kFastPathRingd. `connections` by node, connected TCP sockets: those to FastPathView::Neighbours.
+  // In the place of the own node: an eventfd, the same for all processes of the node, by which members wake the driver.
   //   kInvalidArgument: a connection is missing. kInternal: the kernel refuses an epoll descriptor.
   static absl::StatusOr<std::unique_ptr<FastPathExchange>> Create(
       FastPathView view, std::uint32_t self, std::vector<UniqueFd> connections);
@@ -156,8 +165,9 @@ class FastPathExchange {
   [[nodiscard]] bool BecomeDriver() noexcept;
   // Others who wait are woken, to take it.
   void StopDriving() noexcept;
-  // Takes in what has come; if nothing has, waits for it, for up to `most` (0: not at all; of more than two nodes, who is
-  // not the root waits for kTurn otherwise); gives up what is older than kPatience. True if anything has come.
+  // Takes in what has come; if nothing has, waits for it, for up to `most` (a node with one neighbour, of more than two
+  // nodes, for kTurn); gives up what is older than kPatience. True if anything has come.
+  // 0: does not wait, and a member takes in only what is waited for in some cell.
   // Requirement: the driver's role.
   bool Drive(std::chrono::milliseconds most) noexcept;
   static constexpr std::chrono::milliseconds kTurn{20};
@@ -184,26 +194,34 @@ class FastPathExchange {
   std::uint32_t FindCell(const FastPathKey& key) const noexcept;
   std::uint32_t MakeCell(const FastPathKey& key, std::size_t bytes) noexcept;
   void CombineMembers(std::uint32_t cell, const FastPathContribution& last) noexcept;
-  // Completes it if nobody lacks any more; false: somebody does. The input of node `brought_by` is `brought`, that of the
-  // others in the cell.
-  bool CompleteIfWhole(std::uint32_t cell, std::uint32_t brought_by, const void* brought) noexcept;
+  // If nobody lacks any more: combines what is there, and completes it or sends it on. False: somebody does. The input
+  // of node `brought_by` is `brought`, that of the others in the cell.
+  bool ForwardIfWhole(std::uint32_t cell, std::uint32_t brought_by, const void* brought) noexcept;
+  // ... and tells the children, or the other of a pair.
   void GiveUp(std::uint32_t cell) noexcept;
   void Break(FastPathBreak why) noexcept;
+  // What the root's kStop says of operations that have been sent to it.
+  void GiveUpUnanswered() noexcept;
+  void HangUp(std::uint32_t node) noexcept;
+  // Keeps FastPathControl::awaited up, after the cells have changed.
+  void ShowAwaited() noexcept;
   // kNone: all of it. Else nothing will be sent to that node any more.
   FastPathBreak Send(std::uint32_t node, FastPathMessageKind kind, const FastPathKey& key,
                      std::span<const iovec> payload) noexcept;
-  FastPathBreak SendInput(std::uint32_t cell, const FastPathContribution& last,
+  FastPathBreak SendInput(std::uint32_t to, std::uint32_t cell, const FastPathContribution& last,
                           bool as_it_lies) noexcept;
-  void SendGiveUp(std::uint32_t node, const FastPathKey& key) noexcept;
-  void SendToAll(FastPathMessageKind kind, const FastPathKey& key,
-                 std::span<const iovec> payload) noexcept;
+  // To all of them to whom there still is a connection.
+  void SendTo(FastPathNodeSet nodes, FastPathMessageKind kind, const FastPathKey& key,
+              std::span<const iovec> payload) noexcept;
   void TakeMessages(std::uint32_t node) noexcept;
   bool OnMessage(std::uint32_t node, const FastPathMessage& message,
                  std::span<const std::byte> payload) noexcept;
   bool OnInput(std::uint32_t node, const FastPathKey& key,
                std::span<const std::byte> payload) noexcept;
-  bool OnResult(const FastPathKey& key, std::span<const std::byte> payload) noexcept;
-  void OnGiveUp(const FastPathKey& key) noexcept;
+  bool OnResult(std::uint32_t node, const FastPathKey& key,
+                std::span<const std::byte> payload) noexcept;
+  bool OnGiveUp(std::uint32_t node, const FastPathKey& key) noexcept;
+  bool OnStop(std::uint32_t node) noexcept;
 
   // These need the driver's role.
   struct Heard {
@@ -211,13 +229,19 @@ class FastPathExchange {
     FastPathBreak end;  // of a connection
   };
   Heard Receive(std::chrono::milliseconds most) noexcept;
+  void ReceiveFromAny(std::chrono::milliseconds most, Heard& heard) noexcept;
   void ReceiveFrom(std::uint32_t node, int flags, Heard& heard) noexcept;
   bool AnyWork() const noexcept;
+  // From whom some cell lacks a message that can still come.
+  FastPathNodeSet Awaited() const noexcept;
+  // Once it is broken: whether this node still waits for a word, or may be asked for one.
+  bool MayBeAsked() const noexcept;
 
   const FastPathView view_;
   const std::uint32_t self_;
   const std::vector<UniqueFd> connections_;
-  const UniqueFd epoll_;  // the root's, and a pair's
+  const UniqueFd
+      epoll_;  // not of a node with one neighbour, unless it is one of a pair or the root
 };
 
 }  // namespace ringd

@@ -6,18 +6,17 @@
 
 namespace ringd {
 
-FastPathView InitializeFastPathSegment(std::byte* base, std::uint32_t member_count,
-                                       std::uint32_t node_count, std::uint32_t node_index,
-                                       std::uint32_t limit_bytes) noexcept {
+FastPathView InitializeFastPathSegment(std::byte* base, const FastPathGeometry& geometry) noexcept {
   auto* header = new (base) FastPathHeader{};
   header->magic = kFastPathMagic;
   header->version = kFastPathSegmentVersion;
-  header->member_count = member_count;
-  header->node_count = node_count;
-  header->node_index = node_index;
-  header->segment_bytes = FastPathView::SegmentBytes(member_count, node_count);
-  header->limit_bytes = limit_bytes;
-  return FastPathView(base, member_count, node_count, node_index, limit_bytes);
+  header->member_count = geometry.member_count;
+  header->node_count = geometry.node_count;
+  header->node_index = geometry.node_index;
+  header->segment_bytes = FastPathView::SegmentBytes(geometry.member_count, geometry.node_count);
+  header->limit_bytes = geometry.limit_bytes;
+  header->flat_bytes = geometry.flat_bytes;
+  return FastPathView(base, geometry);
 }
 
 absl::StatusOr<FastPathView> ViewFastPathSegment(std::byte* base, std::uint64_t mapped_bytes) {
@@ -38,11 +37,14 @@ absl::StatusOr<FastPathView> ViewFastPathSegment(std::byte* base, std::uint64_t 
       header.member_count >= 1 && header.member_count <= kFastPathMostMembers &&
       header.node_count >= 2 && header.node_count <= kFastPathMostNodes &&
       header.node_index < header.node_count && header.limit_bytes <= kFastPathMostBytes &&
+      header.flat_bytes <= header.limit_bytes &&
+      (header.node_count > 2 || header.flat_bytes == header.limit_bytes) &&
       header.segment_bytes == FastPathView::SegmentBytes(header.member_count, header.node_count) &&
       header.segment_bytes <= mapped_bytes;
   if (!sensible) return absl::InvalidArgumentError("ringd's fast path segment makes no sense");
-  return FastPathView(base, header.member_count, header.node_count, header.node_index,
-                      static_cast<std::uint32_t>(header.limit_bytes));
+  return FastPathView(base, {header.member_count, header.node_count, header.node_index,
+                             static_cast<std::uint32_t>(header.limit_bytes),
+                             static_cast<std::uint32_t>(header.flat_bytes)});
 }
 
 }  // namespace ringd

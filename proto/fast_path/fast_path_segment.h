@@ -12,6 +12,7 @@
 #ifndef RINGD_PROTO_FAST_PATH_FAST_PATH_SEGMENT_H_
 #define RINGD_PROTO_FAST_PATH_FAST_PATH_SEGMENT_H_
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -20,14 +21,15 @@
 #include "proto/base/cache_line.h"
 #include "proto/base/doorbell.h"
 #include "proto/fast_path/fast_path_message.h"
+#include "proto/fast_path/fast_path_tree.h"
 
 namespace ringd {
 
 inline constexpr std::uint64_t kFastPathMagic = 0x31544650'44474e52;  // "RNGDPFT1"
-inline constexpr std::uint32_t kFastPathSegmentVersion = 2;
+inline constexpr std::uint32_t kFastPathSegmentVersion = 3;
 
-// A tensor's bytes on the fast path. The segment's limit is this or less; between more than two nodes, whose inputs and
-// results all go over one node's line, kFastPathMostBytesOfMany or less.
+// A tensor's bytes on the fast path. The segment's limit is this or less; between more than two nodes, where inputs and
+// results of several go over one node's line, kFastPathMostBytesOfMany or less.
 inline constexpr std::size_t kFastPathMostBytes = 40960;
 inline constexpr std::size_t kFastPathMostBytesOfMany = 8192;
 // Operations of one node at a time: one for each thread that waits, more have to take the other way.
@@ -44,7 +46,8 @@ struct FastPathHeader {
   std::uint32_t node_index;
   std::uint64_t segment_bytes;
   std::uint64_t limit_bytes;  // of a tensor: larger ones don't take the fast path
-  std::uint64_t reserved[3];
+  std::uint64_t flat_bytes;   // ... and those take the k-nomial tree; limit_bytes: none does
+  std::uint64_t reserved[2];
 };
 static_assert(sizeof(FastPathHeader) == kCacheLineBytes);
 
@@ -56,8 +59,10 @@ struct FastPathControl {
   alignas(kCacheLineBytes) std::atomic<std::uint32_t> lock;  // who holds it
   // 0, or FastPathBreak::ToWord: nothing begins any more.
   std::atomic<std::uint32_t> broken;
+  std::atomic<std::uint32_t> closed;  // FastPathNodeSet: to whom the connection has ended
   alignas(kCacheLineBytes) std::atomic<std::uint32_t> driver;  // who takes in what arrives
-  std::uint32_t reserved;
+  // From whom some cell lacks a message (FastPathNodeSet). Written under the lock.
+  std::atomic<std::uint32_t> awaited;
   std::atomic<std::uint64_t> turns;  // of drivers: grows as long as they live
   // Operations of this node that ended well, and that went the other way. Written under the lock.
   std::atomic<std::uint64_t> completed;
@@ -71,7 +76,7 @@ struct FastPathBreak {
     kNone = 0,
     kConnection,  // `error` with the node; 0: it hung up
     kProtocol,    // the node has sent what makes no sense
-    kStopped,     // the root has said so
+    kStopped,     // the node has said so
   };
   Reason reason = Reason::kNone;
   std::uint8_t node = 0;
@@ -102,8 +107,8 @@ static_assert(sizeof(FastPathMember) == kCacheLineBytes);
 
 enum class FastPathCellState : std::uint32_t {
   kFree = 0,
-  kGathers,  // a member is missing or, at the root, a node
-  kSent,  // the node's input has been sent: the root, or the other of a pair, knows what becomes of it
+  kGathers,  // a member is missing, or a child
+  kSent,     // the input has been sent: the parent, or the other of a pair, says what becomes of it
   kDone,     // the result is there, for members that have not taken it yet
   kGivenUp,  // for members that have not seen that yet
 };
@@ -119,7 +124,9 @@ struct FastPathCell {
   std::uint64_t occurrence;
   std::atomic<std::uint64_t> created_ns;
   std::uint64_t members;  // bits of those that have contributed
-  std::uint32_t nodes;    // the root's: bits of nodes that have
+  // From whom a message is missing (FastPathNodeSet): the children's inputs, the parent's word; of a pair the
+  // other's input.
+  FastPathNodeSet awaits;
   std::uint8_t data_type;
   std::uint8_t op;
   std::uint16_t reserved;
@@ -133,53 +140,73 @@ struct FastPathInbox {
   alignas(kCacheLineBytes) std::byte data[kBytes];
 };
 
+// What the header says.
+struct FastPathGeometry {
+  std::uint32_t member_count = 0;  // 1 to kFastPathMostMembers
+  std::uint32_t node_count = 0;    // 2 to kFastPathMostNodes
+  std::uint32_t node_index = 0;
+  std::uint32_t limit_bytes = 0;  // kFastPathMostBytes at most
+  std::uint32_t flat_bytes = 0;   // limit_bytes at most, and that of two nodes
+};
+
 // The way to everything behind the header. Does not own the memory.
 //
 // Thread safety: immutable; what it leads to is told above.
 class FastPathView {
  public:
   FastPathView() noexcept = default;
-  FastPathView(std::byte* base, std::uint32_t member_count, std::uint32_t node_count,
-               std::uint32_t node_index, std::uint32_t limit_bytes) noexcept
+  FastPathView(std::byte* base, const FastPathGeometry& geometry) noexcept
       : base_(base),
-        member_count_(member_count),
-        node_count_(node_count),
-        node_index_(node_index),
-        limit_bytes_(limit_bytes) {}
+        geometry_(geometry),
+        children_{ChildrenIn(FastPathTree::kFlat, geometry.node_index, geometry.node_count),
+                  ChildrenIn(FastPathTree::kKnomial, geometry.node_index, geometry.node_count)} {}
 
   // What the header said when it was checked: what others write there later is not looked at.
-  std::uint32_t member_count() const noexcept { return member_count_; }
-  std::uint32_t node_count() const noexcept { return node_count_; }
-  std::uint32_t node_index() const noexcept { return node_index_; }
-  std::uint32_t limit_bytes() const noexcept { return limit_bytes_; }
-  // Node 0 combines, and tells the others what becomes of an operation.
-  bool is_root() const noexcept { return node_index_ == 0; }
+  std::uint32_t member_count() const noexcept { return geometry_.member_count; }
+  std::uint32_t node_count() const noexcept { return geometry_.node_count; }
+  std::uint32_t node_index() const noexcept { return geometry_.node_index; }
+  std::uint32_t limit_bytes() const noexcept { return geometry_.limit_bytes; }
+  std::uint32_t flat_bytes() const noexcept { return geometry_.flat_bytes; }
+  // Node 0 combines what comes last, and tells the others what becomes of an operation.
+  bool is_root() const noexcept { return node_index() == 0; }
   // Two nodes: each sends the other its input, and combines.
-  bool is_pair() const noexcept { return node_count_ == 2; }
-  // Who gets inputs and combines them, and who sends its own; of a pair each does both.
-  bool combines() const noexcept { return is_root() || is_pair(); }
-  bool sends_input() const noexcept { return !is_root() || is_pair(); }
-  // To whom inputs go: the root, or the other of a pair.
-  std::uint32_t other() const noexcept { return is_root() ? 1 : 0; }
+  bool is_pair() const noexcept { return node_count() == 2; }
+  std::uint32_t other_of_pair() const noexcept { return is_root() ? 1 : 0; }
+
+  // The trees of more than two nodes. Which one an operation takes follows from its bytes.
+  bool has_knomial() const noexcept { return flat_bytes() < limit_bytes(); }
+  FastPathTree TreeOf(std::uint64_t bytes) const noexcept {
+    return bytes <= flat_bytes() ? FastPathTree::kFlat : FastPathTree::kKnomial;
+  }
+  std::uint32_t Parent(FastPathTree tree) const noexcept { return ParentIn(tree, node_index()); }
+  FastPathNodeSet Children(FastPathTree tree) const noexcept {
+    return children_[static_cast<std::size_t>(tree)];
+  }
+  // To whom this node has a connection.
+  FastPathNodeSet Neighbours() const noexcept {
+    return NeighboursOf(node_index(), node_count(), has_knomial());
+  }
+  // The most messages that follow each other from a node to the root.
+  std::uint32_t Depth() const noexcept { return DepthOf(TreeOf(limit_bytes()), node_count()); }
 
   FastPathControl& control() const noexcept { return At<FastPathControl>(kControlOffset); }
   FastPathMember& Member(std::uint32_t member) const noexcept {
     return At<FastPathMember>(kMembersOffset + member * sizeof(FastPathMember));
   }
   FastPathCell& Cell(std::uint32_t cell) const noexcept {
-    return At<FastPathCell>(CellsOffset(member_count_) + cell * sizeof(FastPathCell));
+    return At<FastPathCell>(CellsOffset(member_count()) + cell * sizeof(FastPathCell));
   }
   FastPathInbox& Inbox(std::uint32_t node) const noexcept {
-    return At<FastPathInbox>(InboxesOffset(member_count_) + node * sizeof(FastPathInbox));
+    return At<FastPathInbox>(InboxesOffset(member_count()) + node * sizeof(FastPathInbox));
   }
   std::byte* MemberPayload(std::uint32_t cell, std::uint32_t member) const noexcept {
     return Payload(cell, member);
   }
   std::byte* NodePayload(std::uint32_t cell, std::uint32_t node) const noexcept {
-    return Payload(cell, member_count_ + node);
+    return Payload(cell, member_count() + node);
   }
   std::byte* Result(std::uint32_t cell) const noexcept {
-    return Payload(cell, member_count_ + node_count_);
+    return Payload(cell, member_count() + node_count());
   }
 
   static constexpr std::uint64_t SegmentBytes(std::uint32_t member_count,
@@ -202,8 +229,8 @@ class FastPathView {
     return InboxesOffset(member_count) + std::uint64_t{node_count} * sizeof(FastPathInbox);
   }
   std::byte* Payload(std::uint32_t cell, std::uint32_t index) const noexcept {
-    const std::uint64_t per_cell = member_count_ + node_count_ + 1;
-    return base_ + PayloadsOffset(member_count_, node_count_) +
+    const std::uint64_t per_cell = member_count() + node_count() + 1;
+    return base_ + PayloadsOffset(member_count(), node_count()) +
            (cell * per_cell + index) * kFastPathMostBytes;
   }
   template <typename T>
@@ -212,18 +239,13 @@ class FastPathView {
   }
 
   std::byte* base_ = nullptr;
-  std::uint32_t member_count_ = 0;
-  std::uint32_t node_count_ = 0;
-  std::uint32_t node_index_ = 0;
-  std::uint32_t limit_bytes_ = 0;
+  FastPathGeometry geometry_;
+  std::array<FastPathNodeSet, 2> children_{};  // by FastPathTree
 };
 
 // Writes the header into a zeroed segment of FastPathView::SegmentBytes. ringd only.
-// Requirement: 1 <= member_count <= kFastPathMostMembers, 2 <= node_count <= kFastPathMostNodes, node_index <
-// node_count, limit_bytes <= kFastPathMostBytes.
-FastPathView InitializeFastPathSegment(std::byte* base, std::uint32_t member_count,
-                                       std::uint32_t node_count, std::uint32_t node_index,
-                                       std::uint32_t limit_bytes) noexcept;
+// Requirement: the geometry is within its limits.
+FastPathView InitializeFastPathSegment(std::byte* base, const FastPathGeometry& geometry) noexcept;
 
 // Checks what a member was handed, and makes the view of it.
 //   kFailedPrecondition: the versions differ (both are named). kInvalidArgument: it makes no sense.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -70,35 +71,32 @@ FastPathBreak FastPathExchange::Send(std::uint32_t node, FastPathMessageKind kin
   }
 }
 
-FastPathBreak FastPathExchange::SendInput(std::uint32_t cell, const FastPathContribution& last,
+FastPathBreak FastPathExchange::SendInput(std::uint32_t to, std::uint32_t cell,
+                                          const FastPathContribution& last,
                                           bool as_it_lies) noexcept {
   if (!as_it_lies) {
     const iovec combined{view_.NodePayload(cell, view_.node_index()), last.bytes()};
-    return Send(view_.other(), FastPathMessageKind::kInput, last.key, {&combined, 1});
+    return Send(to, FastPathMessageKind::kInput, last.key, {&combined, 1});
   }
   std::array<iovec, kFastPathMostStretches> stretches;
   for (std::size_t i = 0; i < last.sources.size(); ++i) {
     stretches[i] = {const_cast<void*>(last.sources[i].data),
                     last.sources[i].element_count * SizeOf(last.data_type)};
   }
-  return Send(view_.other(), FastPathMessageKind::kInput, last.key,
+  return Send(to, FastPathMessageKind::kInput, last.key,
               std::span(stretches).first(last.sources.size()));
 }
 
-void FastPathExchange::SendToAll(FastPathMessageKind kind, const FastPathKey& key,
-                                 std::span<const iovec> payload) noexcept {
+void FastPathExchange::SendTo(FastPathNodeSet nodes, FastPathMessageKind kind,
+                              const FastPathKey& key, std::span<const iovec> payload) noexcept {
+  nodes &= ~view_.control().closed.load(std::memory_order_relaxed);
   // What breaks is dealt with when all have got this message: the word to stop must not overtake it.
   FastPathBreak first;
-  for (std::uint32_t node = 1; node < view_.node_count(); ++node) {
-    const FastPathBreak broken = Send(node, kind, key, payload);
+  while (nodes != 0) {
+    const FastPathBreak broken = Send(TakeLowest(nodes), kind, key, payload);
     if (first.reason == FastPathBreak::Reason::kNone) first = broken;
   }
   if (first.reason != FastPathBreak::Reason::kNone) Break(first);
-}
-
-void FastPathExchange::SendGiveUp(std::uint32_t node, const FastPathKey& key) noexcept {
-  const FastPathBreak broken = Send(node, FastPathMessageKind::kGiveUp, key, {});
-  if (broken.reason != FastPathBreak::Reason::kNone) Break(broken);
 }
 
 void FastPathExchange::TakeMessages(std::uint32_t node) noexcept {
@@ -129,55 +127,58 @@ bool FastPathExchange::OnMessage(std::uint32_t node, const FastPathMessage& mess
   const FastPathKey key{message.signature, message.occurrence};
   switch (message.kind) {
     case FastPathMessageKind::kInput:
-      return view_.combines() && OnInput(node, key, payload);
+      return OnInput(node, key, payload);
     case FastPathMessageKind::kResult:
-      return !view_.combines() && OnResult(key, payload);
+      return OnResult(node, key, payload);
     case FastPathMessageKind::kGiveUp:
-      if (!view_.sends_input()) return false;
-      OnGiveUp(key);
-      return true;
+      return OnGiveUp(node, key);
     case FastPathMessageKind::kStop:
-      if (view_.is_root()) return false;
-      Break({FastPathBreak::Reason::kStopped, static_cast<std::uint8_t>(node), 0});
-      return true;
+      return OnStop(node);
   }
   return false;
 }
 
 bool FastPathExchange::OnInput(std::uint32_t node, const FastPathKey& key,
                                std::span<const std::byte> payload) noexcept {
-  if (!Usable()) return true;  // it has been told so
+  const FastPathNodeSet bit = NodeBit(node);
+  if (!view_.is_pair() && (view_.Children(view_.TreeOf(payload.size())) & bit) == 0) return false;
   std::uint32_t cell = FindCell(key);
+  if (!Usable() && cell == kNoCell) {
+    // The root has told all by its kStop.
+    if (!view_.is_root()) SendTo(bit, FastPathMessageKind::kGiveUp, key, {});
+    return true;
+  }
   if (cell == kNoCell) cell = MakeCell(key, payload.size());
   if (cell == kNoCell) {
     // The others' inputs, if they find room, will lack this one.
-    SendGiveUp(node, key);
+    SendTo(bit, FastPathMessageKind::kGiveUp, key, {});
     return true;
   }
   FastPathCell& to = view_.Cell(cell);
+  const bool fits = to.bytes == payload.size();
   const FastPathCellState state = to.state.load(std::memory_order_relaxed);
-  if (state == FastPathCellState::kGivenUp) {
-    // A root has said so, or will, to all. Of a pair this may be because the other has said it, and then brought its
-    // input all the same.
-    if (view_.is_pair()) SendGiveUp(node, key);
+  // Of a pair both find that out, each by the other's input.
+  const bool decides = state == FastPathCellState::kGathers ||
+                       (view_.is_pair() && state == FastPathCellState::kSent);
+  if (!fits && decides) GiveUp(cell);
+  if (!fits || state == FastPathCellState::kGivenUp) {
+    // The word has crossed this input, or found no room there.
+    SendTo(bit, FastPathMessageKind::kGiveUp, key, {});
     return true;
   }
-  const std::uint32_t bit = std::uint32_t{1} << node;
-  if (state == FastPathCellState::kDone || (to.nodes & bit) != 0) return false;
-  if (to.bytes != payload.size()) {
-    GiveUp(cell);
-    return true;
-  }
-  to.nodes |= bit;
+  if ((to.awaits & bit) == 0) return false;
+  to.awaits &= ~bit;
   // The last one is combined from where it has arrived.
-  if (!CompleteIfWhole(cell, node, payload.data()) && !payload.empty()) {
+  if (!ForwardIfWhole(cell, node, payload.data()) && !payload.empty()) {
     std::memcpy(view_.NodePayload(cell, node), payload.data(), payload.size());
   }
   return true;
 }
 
-bool FastPathExchange::OnResult(const FastPathKey& key,
+bool FastPathExchange::OnResult(std::uint32_t node, const FastPathKey& key,
                                 std::span<const std::byte> payload) noexcept {
+  const FastPathTree tree = view_.TreeOf(payload.size());
+  if (view_.is_pair() || view_.is_root() || node != view_.Parent(tree)) return false;
   const std::uint32_t cell = FindCell(key);
   if (cell == kNoCell) return false;
   FastPathCell& to = view_.Cell(cell);
@@ -186,19 +187,44 @@ bool FastPathExchange::OnResult(const FastPathKey& key,
     return false;
   }
   if (!payload.empty()) std::memcpy(view_.Result(cell), payload.data(), payload.size());
-  End(cell, FastPathCellState::kDone);
+  to.state.store(FastPathCellState::kDone, std::memory_order_release);
+  const iovec result{const_cast<std::byte*>(payload.data()), payload.size()};
+  SendTo(view_.Children(tree), FastPathMessageKind::kResult, key, {&result, 1});
+  Announce(cell, FastPathCellState::kDone);
   return true;
 }
 
-void FastPathExchange::OnGiveUp(const FastPathKey& key) noexcept {
-  std::uint32_t cell = FindCell(key);
-  // Members that come later have to know.
-  if (cell == kNoCell) cell = MakeCell(key, 0);
-  if (cell == kNoCell) return;
-  const FastPathCellState state = view_.Cell(cell).state.load(std::memory_order_relaxed);
-  if (state == FastPathCellState::kGathers || state == FastPathCellState::kSent) {
-    End(cell, FastPathCellState::kGivenUp);
+bool FastPathExchange::OnGiveUp(std::uint32_t node, const FastPathKey& key) noexcept {
+  if (!view_.is_pair() && (view_.is_root() || (node != view_.Parent(FastPathTree::kFlat) &&
+                                               node != view_.Parent(FastPathTree::kKnomial)))) {
+    return false;
   }
+  std::uint32_t cell = FindCell(key);
+  if (cell == kNoCell) {
+    // Members that come later have to know, if there is room. Else they hear it when they ask.
+    cell = MakeCell(key, 0);
+    if (cell != kNoCell) End(cell, FastPathCellState::kGivenUp);
+    return true;
+  }
+  const FastPathCell& given_up = view_.Cell(cell);
+  const FastPathCellState state = given_up.state.load(std::memory_order_relaxed);
+  // Who has sent its input to another one is told by that.
+  const bool decides = state == FastPathCellState::kGathers ||
+                       (state == FastPathCellState::kSent &&
+                        (view_.is_pair() || node == view_.Parent(view_.TreeOf(given_up.bytes))));
+  if (!decides) return true;
+  if (view_.is_pair()) {
+    End(cell, FastPathCellState::kGivenUp);
+  } else {
+    GiveUp(cell);
+  }
+  return true;
+}
+
+bool FastPathExchange::OnStop(std::uint32_t node) noexcept {
+  if (view_.is_root() ? view_.is_pair() : node != 0) return false;
+  Break({FastPathBreak::Reason::kStopped, static_cast<std::uint8_t>(node), 0});
+  return true;
 }
 
 // ---- the driver ----------------------------------------------------------------------------------------
@@ -228,7 +254,7 @@ void FastPathExchange::StopDriving() noexcept {
 
 bool FastPathExchange::Drive(std::chrono::milliseconds most) noexcept {
   view_.control().turns.fetch_add(1, std::memory_order_relaxed);
-  if (!Usable()) {
+  if (!Usable() && !MayBeAsked()) {
     if (most.count() > 0) ::poll(nullptr, 0, static_cast<int>(most.count()));
     return false;
   }
@@ -244,6 +270,7 @@ bool FastPathExchange::Drive(std::chrono::milliseconds most) noexcept {
   for (std::uint32_t cell = 0; cell < kFastPathCells; ++cell) {
     if (IsOverdue(cell, now)) GiveUp(cell);
   }
+  ShowAwaited();
   return heard.anything;
 }
 
@@ -258,27 +285,66 @@ bool FastPathExchange::AnyWork() const noexcept {
   return false;
 }
 
+void FastPathExchange::ShowAwaited() noexcept {
+  FastPathNodeSet awaited = 0;
+  for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
+    const FastPathCell& cell = view_.Cell(i);
+    const FastPathCellState state = cell.state.load(std::memory_order_acquire);
+    if (state == FastPathCellState::kGathers || state == FastPathCellState::kSent) {
+      awaited |= cell.awaits;
+    }
+  }
+  view_.control().awaited.store(awaited, std::memory_order_relaxed);
+}
+
+FastPathNodeSet FastPathExchange::Awaited() const noexcept {
+  const FastPathControl& control = view_.control();
+  return control.awaited.load(std::memory_order_relaxed) &
+         ~control.closed.load(std::memory_order_relaxed);
+}
+
+bool FastPathExchange::MayBeAsked() const noexcept {
+  if (Awaited() != 0) return true;
+  if (view_.is_root() || !view_.has_knomial()) return false;
+  const FastPathNodeSet closed = view_.control().closed.load(std::memory_order_relaxed);
+  return (view_.Children(FastPathTree::kKnomial) & ~closed) != 0;
+}
+
 FastPathExchange::Heard FastPathExchange::Receive(std::chrono::milliseconds most) noexcept {
+  // Up to so many are asked one by one sooner than by epoll.
+  constexpr int kFew = 2;
   Heard heard;
   const bool glances = most.count() == 0;
-  // Nothing else can come, or nothing else is looked for: no need of epoll.
-  if (!view_.combines() || (view_.is_pair() && glances)) {
-    ReceiveFrom(view_.other(), glances ? MSG_DONTWAIT : 0, heard);
+  if (!epoll_.valid()) {
+    ReceiveFrom(0, glances ? MSG_DONTWAIT : 0, heard);
     return heard;
   }
+  FastPathNodeSet awaited = glances && self_ != kFastPathRingd ? Awaited() : 0;
+  if (awaited == 0 || std::popcount(awaited) > kFew) {
+    ReceiveFromAny(most, heard);
+    return heard;
+  }
+  while (awaited != 0) ReceiveFrom(TakeLowest(awaited), MSG_DONTWAIT, heard);
+  return heard;
+}
+
+void FastPathExchange::ReceiveFromAny(std::chrono::milliseconds most, Heard& heard) noexcept {
   std::array<epoll_event, kFastPathMostNodes> events;
   const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                  static_cast<int>(most.count()));
+  const FastPathNodeSet closed = view_.control().closed.load(std::memory_order_relaxed);
   for (int i = 0; i < count; ++i) {
     const std::uint32_t node = events[static_cast<std::size_t>(i)].data.u32;
-    if (node != view_.node_index()) {
+    if ((closed & NodeBit(node)) != 0) {
+      // It would be readable for ever.
+      ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connections_[node].get(), nullptr);
+    } else if (node != view_.node_index()) {
       ReceiveFrom(node, MSG_DONTWAIT, heard);
-      continue;
+    } else {
+      std::uint64_t wakes = 0;
+      [[maybe_unused]] const ssize_t read = ::read(connections_[node].get(), &wakes, sizeof(wakes));
     }
-    std::uint64_t wakes = 0;
-    [[maybe_unused]] const ssize_t read = ::read(connections_[node].get(), &wakes, sizeof(wakes));
   }
-  return heard;
 }
 
 void FastPathExchange::ReceiveFrom(std::uint32_t node, int flags, Heard& heard) noexcept {

@@ -50,8 +50,8 @@ class FastPathLinks {
       node.segment_bytes = FastPathView::SegmentBytes(member_count, node_count);
       node.segment = Must(CreateSealedMemfd("fast-path-test", node.segment_bytes));
       node.memory = Must(MemoryMapping::Map(node.segment.get(), node.segment_bytes));
-      node.view =
-          InitializeFastPathSegment(node.memory.data(), member_count, node_count, n, limit_bytes);
+      node.view = InitializeFastPathSegment(
+          node.memory.data(), {member_count, node_count, n, limit_bytes, limit_bytes});
       node.connections.resize(node_count);
       node.connections[n] = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     }

@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.cluster import Cluster
 from tests.integration.failures.events import start_trainers, wait_for_all
+from tests.integration.kept_trial import start_nodes_of_a_tree
 
 STEPS = 200
 
@@ -61,15 +62,29 @@ def run(
     return shown
 
 
-@pytest.mark.parametrize("layout", [[1, 1], [2, 1], [2, 2], [1, 1, 1]], ids=str)
-def test_ranks_add_small_numbers_themselves(cluster: Cluster, layout: list[int]) -> None:
-    # Whether three nodes find it worth while is measured; here it shall not depend on that.
-    cluster.start_nodes(len(layout), flat_all_reduce_bytes="8KiB")
-    for fast_path in run(cluster, layout):
+def expect_most_on(shown: list[dict[str, Any]]) -> None:
+    for fast_path in shown:
         assert fast_path.get("open"), fast_path
         # On a busy machine a rank may be so late that the others don't wait for it there.
         assert int(fast_path.get("completed", 0)) >= STEPS * 3 // 4
         assert int(fast_path.get("completed", 0)) + int(fast_path.get("given_up", 0)) <= STEPS
+
+
+@pytest.mark.parametrize("layout", [[1, 1], [2, 1], [2, 2], [1, 1, 1]], ids=str)
+def test_ranks_add_small_numbers_themselves(cluster: Cluster, layout: list[int]) -> None:
+    # Whether three nodes find it worth while is measured; here it shall not depend on that.
+    cluster.start_nodes(len(layout), flat_all_reduce_bytes="8KiB")
+    expect_most_on(run(cluster, layout))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("count", [4, 1000])
+def test_ranks_of_many_nodes_add_small_numbers_by_a_tree(cluster: Cluster, count: int) -> None:
+    start_nodes_of_a_tree(cluster)
+    shown = run(cluster, [1, 1, 1, 1, 2, 1], count=count)
+    expect_most_on(shown)
+    # One number goes through one node, a thousand don't.
+    assert all(64 <= int(entry["flat_bytes"]) < 4000 <= int(entry["limit_bytes"]) for entry in shown), shown
 
 
 def test_what_is_too_large_goes_through_ringd(cluster: Cluster) -> None:

@@ -91,6 +91,13 @@ TEST_CASE("RenderCommunicators: of ranks on several nodes, their fast path, or w
   path.set_open(true);
   CHECK_THAT(RenderCommunicators(reply, false),
              Contains("fast path       up to 8 KiB; 1 operation, 2 given up\n"));
+  path.set_flat_bytes(8192);
+  CHECK_THAT(RenderCommunicators(reply, false),
+             Contains("fast path       up to 8 KiB; 1 operation, 2 given up\n"));
+  path.set_flat_bytes(2500);
+  CHECK_THAT(
+      RenderCommunicators(reply, false),
+      Contains("fast path       up to 8 KiB, by a tree of nodes from 2.4 KiB on; 1 operation"));
 }
 
 TEST_CASE("RenderStatus: says what runs where, and no word of refusals if there were none") {

@@ -99,17 +99,110 @@ TEST_CASE("FastPathSetup: a root that never answers, and one that is not there")
   }
   SECTION("nobody listens") {
     FastPathPlan plan = nodes.PlanOf(1);
-    plan.root_address = OpenListener()->address();  // closed at once
+    plan.addresses[0] = OpenListener()->address();  // closed at once
     nodes.Begin(plan, began);
     CHECK(Within([&] { return nodes.Setup(1).Advance(began) == State::kFailed; }));
     CHECK_THAT(FailureOf(nodes, 1), Contains("node-0") && Contains("Connection refused"));
   }
   SECTION("the address makes no sense") {
     FastPathPlan plan = nodes.PlanOf(1);
-    plan.root_address = "node-0";
+    plan.addresses[0] = "node-0";
     nodes.Begin(plan, began);
     CHECK(nodes.Setup(1).Advance(began) == State::kFailed);
   }
+}
+
+TEST_CASE(
+    "FastPathSetup: with the k-nomial tree each node is connected to its neighbours there, too") {
+  constexpr std::uint32_t kCount = 8;
+  OpeningNodes nodes(kCount, /*knomial=*/true);
+  // Node 4's children are faster than it is, and it can't be done without.
+  for (const std::uint32_t node : {5, 7, 0, 1, 2, 3, 6}) nodes.Begin(node);
+  for (int turn = 0; turn < 20; ++turn) {
+    nodes.Advance();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  CHECK(nodes.Setup(0).Advance(Clock::now()) == State::kPending);
+  CHECK(nodes.Setup(7).Advance(Clock::now()) == State::kPending);
+  nodes.Begin(4);
+  REQUIRE(nodes.All(State::kOpen));
+
+  std::vector<std::vector<UniqueFd>> connections;
+  for (std::uint32_t node = 0; node < kCount; ++node) {
+    connections.push_back(nodes.Setup(node).TakeConnections());
+  }
+  for (std::uint32_t node = 0; node < kCount; ++node) {
+    const FastPathNodeSet neighbours = NeighboursOf(node, kCount, true);
+    for (std::uint32_t other = 0; other < kCount; ++other) {
+      const bool is_neighbour = (neighbours & NodeBit(other)) != 0;
+      REQUIRE(connections[node][other].valid() == is_neighbour);
+      if (!is_neighbour) continue;
+      const std::array<char, 2> said{static_cast<char>(node), static_cast<char>(other)};
+      REQUIRE(::send(connections[node][other].get(), said.data(), said.size(), 0) == 2);
+      std::array<char, 2> heard{};
+      REQUIRE(::recv(connections[other][node].get(), heard.data(), 2, MSG_WAITALL) == 2);
+      CHECK(heard == said);
+    }
+  }
+}
+
+TEST_CASE("FastPathSetup: of the k-nomial tree, too, one that does not come is named") {
+  OpeningNodes nodes(8, /*knomial=*/true);
+  const Clock::time_point began = Clock::now();
+  for (const std::uint32_t node : {0, 1, 2, 3, 4, 5, 7}) nodes.Begin(node, began);
+  for (int turn = 0; turn < 20; ++turn) {
+    nodes.Advance(began);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  SECTION("by the root, with the one that waits for it") {
+    CHECK(nodes.Setup(0).Advance(nodes.Setup(0).Deadline()) == State::kFailed);
+    CHECK(FailureOf(nodes, 0) == "no connection came from node-4, node-6 within 1000 ms");
+    // The others hear of it before their time is over.
+    for (const std::uint32_t node : {1, 2, 3, 4, 5, 7}) {
+      CHECK(Within([&] {
+        nodes.Advance(began);
+        return nodes.Setup(node).Advance(began) == State::kFailed;
+      }));
+    }
+  }
+  SECTION("by its parent, if the root says nothing") {
+    CHECK(nodes.Setup(4).Advance(began + kLongAfter) == State::kFailed);
+    CHECK(FailureOf(nodes, 4) == "no connection came from node-6 within 1500 ms");
+  }
+}
+
+TEST_CASE("FastPathSetup: of the k-nomial tree, a parent that hangs up, or is not there") {
+  OpeningNodes nodes(8, /*knomial=*/true);
+  const Clock::time_point began = Clock::now();
+  SECTION("hangs up") {
+    for (const std::uint32_t node : {4, 5}) nodes.Begin(node, began);
+    for (int turn = 0; turn < 20; ++turn) {
+      nodes.Advance(began);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    CHECK(nodes.Setup(5).Advance(began) == State::kPending);
+    CHECK(nodes.Setup(4).Advance(began + kLongAfter) == State::kFailed);
+    CHECK(Within([&] { return nodes.Setup(5).Advance(began) == State::kFailed; }));
+    CHECK(FailureOf(nodes, 5) == "node-4: it closed the connection");
+  }
+  SECTION("nobody listens") {
+    FastPathPlan plan = nodes.PlanOf(5);
+    plan.addresses[4] = OpenListener()->address();
+    nodes.Begin(plan, began);
+    CHECK(Within([&] { return nodes.Setup(5).Advance(began) == State::kFailed; }));
+    CHECK_THAT(FailureOf(nodes, 5), Contains("node-4") && Contains("Connection refused"));
+  }
+}
+
+TEST_CASE("FastPathSetup: a node takes only its children's connections") {
+  OpeningNodes nodes(8, /*knomial=*/true);
+  nodes.Begin(4);
+  Stranger stranger(nodes.Listener(4));
+  stranger.Say(BytesOf(HelloOf(GENERATE(3U, 4U, 8U))));
+  CHECK(Within([&] {
+    nodes.Advance();
+    return stranger.HungUpOn();
+  }));
 }
 
 TEST_CASE("FastPathSetup: strangers are hung up on, and the job's own nodes come all the same") {

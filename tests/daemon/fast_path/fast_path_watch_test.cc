@@ -32,7 +32,8 @@ struct Nodes {
       connections[1 - n] = UniqueFd(ends[n]);
       std::vector<std::shared_ptr<Session>> sessions;
       for (const AttachedRank& rank : ranks[n]) sessions.push_back(rank.session);
-      auto made = FastPathWatch::Create(n, kLimit, std::move(connections), sessions);
+      auto made = FastPathWatch::Create({kMembers, kNodeCount, n, kLimit, kLimit},
+                                        std::move(connections), sessions);
       REQUIRE(made.ok());
       watches[n] = *std::move(made);
       for (std::uint32_t m = 0; m < kMembers; ++m) {
@@ -108,8 +109,8 @@ TEST_CASE(
   for (std::uint32_t m = 0; m < kMembers; ++m) {
     REQUIRE(nodes.Contribute(1, m, cell) == FastPathOutcome::kPending);
   }
-  // Only the root's word counts, and none of its ranks has come.
-  CHECK(nodes.watches[1]->AwaitsWord());
+  // Only the other's word counts, and none of its ranks has come; it can still come.
+  CHECK_FALSE(nodes.watches[1]->LacksWord());
   FastPathExchange& rank = *nodes.ranks[1][0].exchange;
   const Clock::time_point deadline = Clock::now() + seconds(20);
   while (rank.Look(cell) == FastPathOutcome::kPending && Clock::now() < deadline) {
@@ -118,7 +119,6 @@ TEST_CASE(
   }
   CHECK(rank.Look(cell) == FastPathOutcome::kGivenUp);
   CHECK(nodes.watches[1]->given_up() == 1);
-  CHECK_FALSE(nodes.watches[1]->AwaitsWord());
   // Members that have not departed wait for nobody.
   nodes.Look();
   CHECK_FALSE(nodes.watches[1]->late());
@@ -211,7 +211,7 @@ TEST_CASE("FastPathWatch: tells of a broken connection after a second, and wheth
   REQUIRE(broken.has_value());
   CHECK(broken->reason == FastPathBreak::Reason::kConnection);
   CHECK(broken->node == 0);
-  CHECK(watch.AwaitsWord() == awaits);
+  CHECK(watch.LacksWord() == awaits);
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ class Stranger {
 // All nodes of a job, each with its own listener.
 class OpeningNodes {
  public:
-  explicit OpeningNodes(std::uint32_t count) {
+  explicit OpeningNodes(std::uint32_t count, bool knomial = false) : knomial_(knomial) {
     for (std::uint32_t node = 0; node < count; ++node) {
       listeners_.push_back(OpenListener());
       names_.push_back("node-" + std::to_string(node));
@@ -86,7 +86,9 @@ class OpeningNodes {
   }
 
   FastPathPlan PlanOf(std::uint32_t node) const {
-    return {kWireId, kToken, node, names_, listeners_[0]->address()};
+    std::vector<std::string> addresses;
+    for (const auto& listener : listeners_) addresses.push_back(listener->address());
+    return {kWireId, kToken, node, names_, addresses, knomial_};
   }
   void Begin(std::uint32_t node, Clock::time_point now = Clock::now()) { Begin(PlanOf(node), now); }
   void Begin(const FastPathPlan& plan, Clock::time_point now = Clock::now()) {
@@ -114,6 +116,7 @@ class OpeningNodes {
   FastPathListener& Listener(std::uint32_t node) { return *listeners_[node]; }
 
  private:
+  const bool knomial_;
   std::vector<std::unique_ptr<FastPathListener>> listeners_;
   std::vector<std::string> names_;
   std::vector<std::unique_ptr<FastPathSetup>> setups_;

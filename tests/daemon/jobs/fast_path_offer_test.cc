@@ -94,6 +94,30 @@ TEST_CASE(
   CHECK(OfferTo(options, Addresses(4)).limit_bytes() == 0);
 }
 
+TEST_CASE("JobCoordinator: among many nodes the k-nomial tree goes on where it was tried to win") {
+  using std::chrono::microseconds;
+  JobCoordinator::Options options = OfferingOptions(8);
+  PlanStore plans("");
+  options.plans = &plans;
+  options.choose_flat_all_reduces = true;
+  options.measure_links = true;
+  for (int node = 0; node < 8; ++node) options.ring_order.push_back("node" + std::to_string(node));
+  CHECK(OfferTo(OfferingOptions(8), Addresses(8)).flat_bytes() ==
+        OfferTo(OfferingOptions(8), Addresses(8)).limit_bytes());
+  StoredTrial trial;
+  trial.nodes = options.ring_order;
+  trial.unix_seconds = std::time(nullptr);
+  trial.times = {{64, microseconds(160), microseconds(230)},
+                 {1024, microseconds(165), microseconds(250)},
+                 {4096, microseconds(230), microseconds(330)},
+                 {16384, microseconds(970), microseconds(430)}};
+  plans.PutTrial(trial);
+  const v1::FastPathOffer offer = OfferTo(options, Addresses(8));
+  CHECK(offer.limit_bytes() == kFastPathMostBytesOfMany);
+  CHECK(offer.flat_bytes() > 1024);
+  CHECK(offer.flat_bytes() < 4096);
+}
+
 TEST_CASE("JobCoordinator: offers none to some nodes, and says to all why") {
   JobCoordinator::Options options = OfferingOptions(2);
   std::vector<std::string> addresses = Addresses(2);

@@ -93,6 +93,7 @@ struct Nodes {
     membership.set_node_index(index);
     membership.mutable_fast_path()->set_token("sixteen letters!");
     membership.mutable_fast_path()->set_limit_bytes(4096);
+    membership.mutable_fast_path()->set_flat_bytes(4096);
     for (int n = 0; n < 2; ++n) {
       v1::NodeMember& node = *membership.add_nodes();
       node.set_node_name(n == 0 ? "node-a" : "node-b");

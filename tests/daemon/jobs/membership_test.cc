@@ -109,7 +109,7 @@ TEST_CASE("Membership: a message that makes no sense is refused") {
 Membership Offered() {
   Membership membership = Uneven();
   for (MemberNode& node : membership.nodes) node.fast_path_address = "10.0.0.1:4711";
-  membership.fast_path = {"sixteen letters!", 4096, ""};
+  membership.fast_path = {"sixteen letters!", 4096, 1024, ""};
   return membership;
 }
 
@@ -118,6 +118,7 @@ TEST_CASE("Membership: a message carries the offer of a fast path, or why there 
   REQUIRE(copy.ok());
   CHECK(copy->fast_path.token == "sixteen letters!");
   CHECK(copy->fast_path.limit_bytes == 4096);
+  CHECK(copy->fast_path.flat_bytes == 1024);
   CHECK(copy->fast_path.why_not.empty());
   CHECK(copy->nodes[2].fast_path_address == "10.0.0.1:4711");
 
@@ -137,6 +138,10 @@ TEST_CASE("Membership: an offer that makes no sense is refused") {
   SECTION("a limit past the segment's") {
     message.mutable_fast_path()->set_limit_bytes(kFastPathMostBytes + 1);
   }
+  SECTION("another tree from beyond the limit") {
+    message.mutable_fast_path()->set_flat_bytes(4097);
+  }
+  SECTION("another tree of two nodes") { message.mutable_nodes()->RemoveLast(); }
   SECTION("a node without an address") { message.mutable_nodes(1)->clear_fast_path_address(); }
   SECTION("an address to be asked for") {
     message.mutable_nodes(1)->set_fast_path_address("node-b:4711");

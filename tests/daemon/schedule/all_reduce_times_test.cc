@@ -27,17 +27,48 @@ TEST_CASE("LargestFlat: one node in the middle must win by 5 %, from the smalles
   CHECK(LargestFlat(Times({{100, 200}, {100, 200}, {100, 200}, {100, 200}}), 4681) == 16384);
 }
 
-TEST_CASE("LargestOnFastPath: as LargestFlat, with 55 % of the smallest one's time less") {
+TEST_CASE("SizesOnFastPath: flat as LargestFlat, with 55 % of the smallest one's time less") {
+  const auto flat = [](const std::vector<AllReduceTimes>& times) {
+    const FastPathSizes sizes = SizesOnFastPath(times, 4, 4681);
+    // The other tree of four nodes is the same.
+    CHECK(sizes.knomial == 0);
+    return sizes.flat;
+  };
   // Lost without that, won with it; beyond it was not tried.
-  CHECK(LargestOnFastPath(Times({{200, 180}}), 4681) == 4681);
-  CHECK(LargestOnFastPath(Times({{200, 90}}), 4681) == 0);
+  CHECK(flat(Times({{200, 180}})) == 4681);
+  CHECK(flat(Times({{200, 90}})) == 0);
   // The line is slow: what the root gets takes longer and longer.
   const auto times = Times({{200, 180}, {600, 300}, {1100, 400}});
-  const std::size_t limit = LargestOnFastPath(times, 4681);
-  CHECK(limit < 1024);
-  CHECK(limit >= 64);
-  CHECK(LargestOnFastPath(Times({{100, 100}, {100, 100}, {100, 100}, {100, 100}}), 4681) == 16384);
-  CHECK(LargestOnFastPath({}, 4681) == 4681);
+  CHECK(flat(times) < 1024);
+  CHECK(flat(times) >= 64);
+  CHECK(flat(Times({{100, 100}, {100, 100}, {100, 100}, {100, 100}})) == 16384);
+  CHECK(flat({}) == 4681);
+}
+
+TEST_CASE("SizesOnFastPath: nothing is faster than the root's line, however short the trial was") {
+  // 4 KiB went through in 160 µs; but 12 KiB more take 740, so that 4 KiB keep the line for 247.
+  const auto times = Times({{150, 200}, {150, 210}, {160, 230}, {900, 450}});
+  const FastPathSizes sizes = SizesOnFastPath(times, 4, 4681);
+  CHECK(sizes.flat > 2048);
+  CHECK(sizes.flat < 4096);
+}
+
+TEST_CASE("SizesOnFastPath: the k-nomial tree takes over where the root's line is what limits") {
+  // 8 nodes at 1 Gbit/s: its fullest line carries 4 of 7 messages.
+  const auto times = Times({{160, 230}, {165, 250}, {230, 330}, {970, 430}});
+  const FastPathSizes sizes = SizesOnFastPath(times, 8, 4681);
+  CHECK(sizes.flat > 1024);
+  CHECK(sizes.flat < 4096);
+  CHECK(sizes.knomial > 8192);
+  CHECK(sizes.knomial < 16384);
+  // A faster line: two levels cost more than they save.
+  const auto fast = Times({{160, 230}, {165, 250}, {170, 330}, {180, 430}});
+  CHECK(SizesOnFastPath(fast, 8, 4681).flat == 16384);
+  // Not tried: the smallest only, or nothing.
+  CHECK(SizesOnFastPath(Times({{160, 230}}), 8, 4681).flat == 4681);
+  CHECK(SizesOnFastPath(Times({{160, 230}}), 8, 4681).knomial <= 4681);
+  CHECK(SizesOnFastPath({}, 8, 4681).flat == 4681);
+  CHECK(SizesOnFastPath({}, 8, 4681).knomial == 0);
 }
 
 TEST_CASE("LargestFlat: between a size that wins and one that loses lies the limit") {

@@ -17,6 +17,7 @@ from tests.integration.failures.events import (
     wait_for_all,
     wait_for_event,
 )
+from tests.integration.kept_trial import INNER, LEAF, NODES, start_nodes_of_a_tree
 
 # All add again and again; rank ODD does so until the test's word, and then does what it was told.
 STEADY = """
@@ -37,7 +38,7 @@ STEADY = """
                     time.sleep(float(os.environ["FOR"]))
                 elif os.environ["DOES"] == "dies":
                     os.kill(os.getpid(), signal.SIGKILL)
-            assert trainer.all_reduce_awaited("loss", step) == trainer.size * step
+            assert trainer.all_reduce_awaited("loss", step, count=int(os.environ["COUNT"])) == trainer.size * step
             if step == 99:
                 say("under way")
 
@@ -46,8 +47,10 @@ STEADY = """
 """
 
 
-def environment(odd: int, does: str, seconds: float = 0, steps: int = 200) -> dict[str, str]:
-    return {"ODD": str(odd), "DOES": does, "FOR": str(seconds), "STEPS": str(steps)}
+def environment(
+    odd: int, does: str, seconds: float = 0, *, steps: int = 200, count: int = 4
+) -> dict[str, str]:
+    return {"ODD": str(odd), "DOES": does, "FOR": str(seconds), "STEPS": str(steps), "COUNT": str(count)}
 
 
 @pytest.mark.parametrize("odd", [0, 1, 2], ids=["root", "other rank of the root's node", "other node"])
@@ -107,3 +110,68 @@ def test_a_killed_ringd_ends_its_job_everywhere(cluster: Cluster, victim: int) -
     nodes[victim].kill()
     died = time.monotonic()
     expect_within(wait_for_all(job.ranks, "error"), died, 5)
+
+
+# ---- by a tree of six nodes, with a rank on each; of these 4 is node 5's parent ------------------------------------------
+
+COUNT = 1000
+ALONE = [1] * NODES
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("odd", [0, INNER, LEAF], ids=["root", "inner node", "leaf"])
+def test_by_a_tree_a_late_rank_is_waited_for_and_named(cluster: Cluster, odd: int) -> None:
+    start_nodes_of_a_tree(cluster, stall_warning="500ms")
+    job = start_trainers(cluster, STEADY, ALONE, environment=environment(odd, "sleeps", 3, count=COUNT))
+    late = job.ranks[odd]
+    for rank in job.ranks:
+        if rank is not late:
+            rank.expect_output("ringd: ", 20)
+            warning = next(line for line in rank.output.splitlines() if line.startswith("ringd: "))
+            expect_words(warning, f"rank {odd}, pid {late.pid}", late.node.name, "'loss'")
+    job.expect_success(30)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("odd", [0, INNER, LEAF], ids=["root", "inner node", "leaf"])
+def test_by_a_tree_a_killed_rank_is_named_at_once(cluster: Cluster, odd: int) -> None:
+    start_nodes_of_a_tree(cluster)
+    job = start_trainers(cluster, STEADY, ALONE, environment=environment(odd, "dies", count=COUNT))
+    killed = job.ranks[odd]
+    died = wait_for_event(killed, "at it")["at"]
+    others = [rank for rank in job.ranks if rank is not killed]
+    errors = wait_for_all(others, "error")
+    expect_words(the_same_text(errors), f"rank {odd}, pid {killed.pid}", killed.node.name)
+    expect_within(errors, died, 2)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("victim", [0, INNER, LEAF], ids=["root", "inner node", "leaf"])
+def test_by_a_tree_a_killed_ringd_ends_its_job_everywhere(cluster: Cluster, victim: int) -> None:
+    nodes = start_nodes_of_a_tree(cluster)
+    steady = environment(-1, "", steps=1_000_000, count=COUNT)
+    job = start_trainers(cluster, STEADY, ALONE, environment=steady)
+    wait_for_all(job.ranks, "under way")
+    nodes[victim].kill()
+    died = time.monotonic()
+    expect_within(wait_for_all(job.ranks, "error"), died, 5)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("odd", [0, INNER, LEAF], ids=["root", "inner node", "leaf"])
+def test_by_a_tree_a_stopped_rank_is_named(cluster: Cluster, odd: int) -> None:
+    start_nodes_of_a_tree(cluster, stall_warning="1s")
+    steady = environment(-1, "", steps=1_000_000, count=COUNT)
+    job = start_trainers(cluster, STEADY, ALONE, environment=steady)
+    stopped = job.ranks[odd]
+    wait_for_all(job.ranks, "under way")
+    os.kill(stopped.pid, signal.SIGSTOP)
+    try:
+        for rank in job.ranks:
+            if rank is not stopped:
+                rank.expect_output(f"rank {odd}, pid {stopped.pid}", 20)
+                expect_words(rank.output, "stopped", stopped.node.name, "'loss'")
+    finally:
+        os.kill(stopped.pid, signal.SIGCONT)
+    time.sleep(0.3)
+    assert all(rank.running() for rank in job.ranks), job.transcript()

@@ -1,5 +1,7 @@
 // Whatever the ranks leave out or bring late: an operation is completed by all that have brought their part, or by
 // none.
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -18,11 +20,12 @@ using testing::Floats;
 
 enum class End : char { kWentTheOtherWay = 'o', kCompleted = 'c', kWrongSum = 'w', kHung = 'h' };
 
-End Run(FastPathExchange& member, std::uint64_t step, float value, float sum) {
+End Run(FastPathExchange& member, std::uint64_t step, float value, float sum,
+        std::chrono::seconds patience = std::chrono::seconds(20)) {
   std::uint32_t cell = 0;
   FastPathOutcome outcome = member.Contribute(Floats({1, step}, {value}), cell);
   if (outcome == FastPathOutcome::kGivenUp) return End::kWentTheOtherWay;
-  const auto end = Clock::now() + std::chrono::seconds(20);
+  const auto end = Clock::now() + patience;
   while ((outcome = member.Look(cell)) == FastPathOutcome::kPending) {
     if (Clock::now() > end) return End::kHung;
     if (member.BecomeDriver()) {
@@ -44,13 +47,16 @@ End Run(FastPathExchange& member, std::uint64_t step, float value, float sum) {
 
 TEST_CASE("All complete an operation, or none does") {
   constexpr std::uint64_t kSteps = 60;
-  const std::uint32_t seed = GENERATE(1U, 2U, 3U, 4U, 5U, 6U);
+  const std::uint32_t seed = GENERATE(1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U);
   INFO("seed " << seed);
   std::mt19937 random(seed);
-  const std::uint32_t node_count = 2 + seed % 3;
+  // The last two by the k-nomial tree.
+  const bool knomial = seed > 6;
+  const std::uint32_t node_count = knomial ? seed : 2 + seed % 3;
   const std::uint32_t member_count = 1 + random() % 2;
   const std::uint32_t ranks = node_count * member_count;
-  FastPathNodes nodes(node_count, member_count);
+  FastPathNodes nodes(node_count, member_count, kFastPathMostBytesOfMany,
+                      knomial ? 0U : static_cast<std::uint32_t>(kFastPathMostBytesOfMany));
 
   // What each rank does in each step: brings its part, brings it late by so many ms, or does not.
   constexpr int kNotAtAll = -1;
@@ -106,6 +112,86 @@ TEST_CASE("All complete an operation, or none does") {
     completed += done ? 1U : 0U;
   }
   CHECK(completed > kSteps / 3);
+}
+
+// Who can't know what became of an operation if the node has lost its parent.
+FastPathNodeSet Below(std::uint32_t node, std::uint32_t node_count) {
+  FastPathNodeSet below = NodeBit(node);
+  FastPathNodeSet children = ChildrenIn(FastPathTree::kKnomial, node, node_count);
+  while (children != 0) below |= Below(TakeLowest(children), node_count);
+  return below;
+}
+
+TEST_CASE("Wherever a connection ends, nobody gives up what another one has completed") {
+  constexpr std::uint64_t kSteps = 3000;
+  constexpr std::uint32_t kNodeCount = 8;
+  const std::uint32_t seed = GENERATE(range(1U, 13U));
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  // One number takes the k-nomial tree or the flat one.
+  FastPathNodes nodes(kNodeCount, 1, kFastPathMostBytesOfMany, seed % 2 == 0 ? 0U : 4U);
+  const std::uint32_t lower = 1 + random() % (kNodeCount - 1);
+  const bool to_root = random() % 2 == 0;
+  const std::uint32_t upper = to_root ? 0 : ParentIn(FastPathTree::kKnomial, lower);
+  const bool upper_cuts = random() % 2 == 0;
+  const auto after = std::chrono::microseconds(1000 + random() % 20'000);
+
+  std::atomic<bool> stop{false};
+  auto ringd = std::async(std::launch::async, [&] {
+    while (!stop) {
+      for (std::uint32_t node = 0; node < kNodeCount; ++node) {
+        if (!nodes.Ringd(node).BecomeDriver()) continue;
+        nodes.Ringd(node).Drive(std::chrono::milliseconds(0));
+        nodes.Ringd(node).StopDriving();
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
+  std::vector<std::future<std::vector<End>>> running;
+  for (std::uint32_t node = 0; node < kNodeCount; ++node) {
+    running.push_back(std::async(std::launch::async, [&nodes, node] {
+      std::vector<End> ends;
+      for (std::uint64_t step = 0; step < kSteps; ++step) {
+        ends.push_back(Run(nodes.Member(node), step, static_cast<float>(node + 1), 36,
+                           std::chrono::seconds(1)));
+        if (ends.back() != End::kCompleted) break;
+      }
+      return ends;
+    }));
+  }
+  std::this_thread::sleep_for(after);
+  const int cut = upper_cuts ? nodes.Connection(upper, lower) : nodes.Connection(lower, upper);
+  ::shutdown(cut, SHUT_RDWR);
+  std::vector<std::vector<End>> ends;
+  for (auto& node : running) ends.push_back(node.get());
+  // All hear of the end.
+  const auto until = Clock::now() + std::chrono::seconds(20);
+  for (std::uint32_t node = 0; node < kNodeCount; ++node) {
+    while (nodes.Member(node).Usable() && Clock::now() < until) std::this_thread::yield();
+    CHECK_FALSE(nodes.Member(node).Usable());
+  }
+  stop = true;
+  ringd.get();
+
+  std::size_t longest = 0;
+  for (const auto& of_node : ends) longest = std::max(longest, of_node.size());
+  REQUIRE(longest < kSteps);
+  const FastPathNodeSet unknowing = Below(lower, kNodeCount);
+  for (std::uint64_t step = 0; step < longest; ++step) {
+    INFO("step " << step);
+    bool completed = false;
+    bool given_up = false;
+    for (std::uint32_t node = 0; node < kNodeCount; ++node) {
+      if (step >= ends[node].size()) continue;
+      INFO("node " << node);
+      const End end = ends[node][step];
+      CHECK(end != End::kWrongSum);
+      if (end == End::kHung) CHECK((unknowing & NodeBit(node)) != 0);
+      completed = completed || end == End::kCompleted;
+      given_up = given_up || end == End::kWentTheOtherWay;
+    }
+    CHECK_FALSE((completed && given_up));
+  }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "proto/fast_path/fast_path_exchange.h"
@@ -21,24 +22,31 @@ namespace ringd::testing {
 class FastPathNodes {
  public:
   explicit FastPathNodes(std::uint32_t node_count, std::uint32_t member_count = 1,
-                         std::uint32_t limit_bytes = kFastPathMostBytes)
+                         std::uint32_t limit_bytes = kFastPathMostBytes,
+                         std::optional<std::uint32_t> flat_bytes = std::nullopt)
       : member_count_(member_count) {
+    const std::uint32_t flat = flat_bytes.value_or(limit_bytes);
     for (std::uint32_t n = 0; n < node_count; ++n) {
       Node& node = nodes_.emplace_back();
       const std::uint64_t bytes = FastPathView::SegmentBytes(member_count, node_count);
       node.memory.reset(
           static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4095) & ~4095UL)));
       std::fill_n(node.memory.get(), bytes, std::byte{0});
-      node.view =
-          InitializeFastPathSegment(node.memory.get(), member_count, node_count, n, limit_bytes);
+      node.view = InitializeFastPathSegment(node.memory.get(),
+                                            {member_count, node_count, n, limit_bytes, flat});
       node.connections.resize(node_count);
       node.connections[n] = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     }
-    for (std::uint32_t n = 1; n < node_count; ++n) {
-      int ends[2];
-      REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
-      nodes_[0].connections[n] = UniqueFd(ends[0]);
-      nodes_[n].connections[0] = UniqueFd(ends[1]);
+    for (std::uint32_t n = 0; n < node_count; ++n) {
+      FastPathNodeSet neighbours = NeighboursOf(n, node_count, flat < limit_bytes);
+      while (neighbours != 0) {
+        const std::uint32_t other = TakeLowest(neighbours);
+        if (other < n) continue;
+        int ends[2];
+        REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+        nodes_[n].connections[other] = UniqueFd(ends[0]);
+        nodes_[other].connections[n] = UniqueFd(ends[1]);
+      }
     }
     for (Node& node : nodes_) {
       for (std::uint32_t m = 0; m < member_count; ++m) {

@@ -20,20 +20,24 @@ std::vector<Line> Memory(std::uint32_t members, std::uint32_t nodes) {
 TEST_CASE("A member sees what ringd has laid out") {
   std::vector<Line> memory = Memory(3, 4);
   std::byte* const base = memory.front().bytes;
-  InitializeFastPathSegment(base, 3, 4, 2, 4096);
+  InitializeFastPathSegment(base, {3, 4, 2, 4096, 1024});
   const auto view = ViewFastPathSegment(base, FastPathView::SegmentBytes(3, 4));
   REQUIRE(view.ok());
   CHECK(view->member_count() == 3);
   CHECK(view->node_count() == 4);
   CHECK(view->node_index() == 2);
   CHECK(view->limit_bytes() == 4096);
+  CHECK(view->flat_bytes() == 1024);
+  CHECK(view->TreeOf(1024) == FastPathTree::kFlat);
+  CHECK(view->TreeOf(1025) == FastPathTree::kKnomial);
   CHECK_FALSE(view->is_root());
 }
 
 TEST_CASE("Nothing overlaps, and nothing lies outside") {
   std::vector<Line> memory = Memory(3, 4);
   std::byte* const base = memory.front().bytes;
-  const FastPathView view = InitializeFastPathSegment(base, 3, 4, 0, kFastPathMostBytes);
+  const FastPathView view =
+      InitializeFastPathSegment(base, {3, 4, 0, kFastPathMostBytes, kFastPathMostBytes});
   std::vector<int> owners(FastPathView::SegmentBytes(3, 4), 0);
   const auto claim = [&](const void* begin, std::size_t bytes) {
     const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(begin) - base);
@@ -67,12 +71,14 @@ TEST_CASE("What makes no sense is refused") {
       Wrong{"nodes", [](Header& header) { header.node_count = kFastPathMostNodes + 1; }},
       Wrong{"node index", [](Header& header) { header.node_index = 2; }},
       Wrong{"limit", [](Header& header) { header.limit_bytes = kFastPathMostBytes + 1; }},
+      Wrong{"flat tree beyond the limit", [](Header& header) { header.flat_bytes = 65; }},
+      Wrong{"another tree of two nodes", [](Header& header) { header.flat_bytes = 63; }},
       Wrong{"size", [](Header& header) { header.segment_bytes -= 64; }});
   INFO(wrong.what);
   std::vector<Line> memory = Memory(2, 2);
   std::byte* const base = memory.front().bytes;
   const std::uint64_t bytes = FastPathView::SegmentBytes(2, 2);
-  InitializeFastPathSegment(base, 2, 2, 0, 64);
+  InitializeFastPathSegment(base, {2, 2, 0, 64, 64});
   REQUIRE(ViewFastPathSegment(base, bytes).ok());
   wrong.spoil(*reinterpret_cast<Header*>(base));
   CHECK(ViewFastPathSegment(base, bytes).status().code() == absl::StatusCode::kInvalidArgument);
@@ -81,7 +87,7 @@ TEST_CASE("What makes no sense is refused") {
 TEST_CASE("A mapping that is shorter than the segment is refused") {
   std::vector<Line> memory = Memory(2, 2);
   std::byte* const base = memory.front().bytes;
-  InitializeFastPathSegment(base, 2, 2, 0, 64);
+  InitializeFastPathSegment(base, {2, 2, 0, 64, 64});
   CHECK_FALSE(ViewFastPathSegment(base, FastPathView::SegmentBytes(2, 2) - 1).ok());
   CHECK_FALSE(ViewFastPathSegment(base, sizeof(FastPathHeader) - 1).ok());
 }
@@ -89,7 +95,7 @@ TEST_CASE("A mapping that is shorter than the segment is refused") {
 TEST_CASE("Another version is named") {
   std::vector<Line> memory = Memory(2, 2);
   std::byte* const base = memory.front().bytes;
-  InitializeFastPathSegment(base, 2, 2, 0, 64);
+  InitializeFastPathSegment(base, {2, 2, 0, 64, 64});
   reinterpret_cast<FastPathHeader*>(base)->version = 99;
   const auto view = ViewFastPathSegment(base, FastPathView::SegmentBytes(2, 2));
   CHECK(view.status().code() == absl::StatusCode::kFailedPrecondition);
