@@ -62,6 +62,30 @@ TEST_CASE("A part that crosses the root's word is not added to anything") {
   CHECK(Finish(nodes.Member(1), other) == FastPathOutcome::kGivenUp);
 }
 
+TEST_CASE("Who had no room for the root's word hears it again when it asks") {
+  FastPathNodes nodes(3);
+  std::uint32_t root = 0;
+  std::uint32_t cell = 0;
+  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == FastPathOutcome::kPending);
+  for (std::uint64_t i = 0; i < kFastPathCells; ++i) {
+    REQUIRE(nodes.Member(1).Contribute(Floats({100, i}, {1}), cell) == FastPathOutcome::kPending);
+  }
+  CHECK(Finish(nodes.Member(0), root) == FastPathOutcome::kGivenUp);
+  DriveOnce(nodes.Member(1), FastPathExchange::kTurn);  // the word: all cells are taken
+  // Then there is room again.
+  DriveOnce(nodes.Ringd(0));
+  std::this_thread::sleep_for(FastPathExchange::kPatience + std::chrono::milliseconds(10));
+  DriveOnce(nodes.Ringd(0));
+  for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
+    CHECK(Finish(nodes.Member(1), i) == FastPathOutcome::kGivenUp);
+    nodes.Member(1).Depart(i);
+  }
+  std::uint32_t late = 0;
+  REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), late) == FastPathOutcome::kPending);
+  DriveOnce(nodes.Ringd(0));
+  CHECK(Finish(nodes.Member(1), late) == FastPathOutcome::kGivenUp);
+}
+
 TEST_CASE("Of a pair each gives up what it has not sent, and answers the other's input with that") {
   FastPathNodes nodes(2, 2);
   const std::uint32_t node = GENERATE(0U, 1U);
