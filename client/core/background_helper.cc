@@ -35,13 +35,17 @@ void BackgroundHelper::Run() {
 
 void BackgroundHelper::Help() {
   std::chrono::nanoseconds pause = kLeastPause;
+  bool listens = false;
   for (int idle = 0; idle < kIdlePauses && !stopping();) {
-    FutexWait(stopping_, 0, pause);
-    pause = std::min<std::chrono::nanoseconds>(2 * pause, kLongestPause);
+    const bool called =
+        listens && operations_.AwaitLargeSubmission(pause, [this] { return stopping(); });
+    if (called || !listens) FutexWait(stopping_, 0, called ? kLeastPause : pause);
     idle = operations_.in_flight() == 0 ? idle + 1 : 0;
-    while (!stopping() && operations_.WorkInBackground(oldest_)) {
-      pause = kLeastPause;
-    }
+    bool worked = false;
+    while (!stopping() && operations_.WorkInBackground(oldest_)) worked = true;
+    // Who waits for what he has submitted needs nobody, and is not made to call again.
+    listens = worked || (listens && !called);
+    pause = worked ? kPause : std::min<std::chrono::nanoseconds>(2 * pause, kLongestPause);
   }
 }
 

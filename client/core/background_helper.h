@@ -13,15 +13,18 @@
 namespace ringd::client {
 
 // Runs the thread "ringd-helper", which does what waiters would do, when there are none in its process. It
-// looks for work every kLeastPause to kLongestPause while operations are in flight, sooner again when it
-// found some, and so never gets in the way of who submits and waits at once. Without operations it soon
-// sleeps, until a large one is submitted.
+// looks for work every kPause to kLongestPause while operations are in flight, sooner again when it found some. A large
+// submission ends such a pause, but for kLeastPause: whoever submits and waits at once needs no helper, and where
+// that has left it nothing to do it listens no more until it finds work by itself. Without
+// operations it soon sleeps, until a large one is submitted.
 //
 // Thread safety: Start, then Stop, from one thread; Stop is idempotent.
 // Ownership: borrows the operations, which must outlive it.
 class BackgroundHelper {
  public:
-  static constexpr std::chrono::milliseconds kLeastPause{1};
+  // From a submission to the look; a waiter has come long before.
+  static constexpr std::chrono::microseconds kLeastPause{250};
+  static constexpr std::chrono::milliseconds kPause{1};
   static constexpr std::chrono::milliseconds kLongestPause{4};
   // Without any operation in flight, before it sleeps.
   static constexpr int kIdlePauses = 16;

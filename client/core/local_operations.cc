@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "client/core/local_chunks.h"
-#include "client/core/prefetch.h"
 #include "client/core/relax.h"
 
 namespace ringd::client {
@@ -25,7 +24,8 @@ constexpr int kLooksPerClock = 64;
 LocalOperations::LocalOperations(const JobMemory& memory, std::uint32_t capacity,
                                  SessionState& state, std::chrono::nanoseconds spin_budget,
                                  DirectReading reading)
-    : memory_(memory),
+    : OperationQueue(capacity),
+      memory_(memory),
       segment_(memory.segment()),
       self_(memory.self()),
       member_count_(memory.segment().member_count()),
@@ -80,9 +80,8 @@ SubmitResult LocalOperations::Post(Registration& registration, const OperationEn
     operation->written_chunks.store(0, std::memory_order_relaxed);
     operation->registration = &registration;
     operation->inline_destination = inline_destination;
-    operation->leaves_nothing = end.IsNothing();
     operation->end = end;
-    operation->word.store(Word(sequence, kInFlight), std::memory_order_release);
+    PlaceOf(sequence).store(Word(sequence, kInFlight, end.IsNothing()), std::memory_order_release);
     tensor.pending[occurrence % kOccurrencesInFlight] = operation;
     tensor.posted = occurrence + 1;
 
@@ -141,27 +140,30 @@ LocalOperations::Operation& LocalOperations::TakeOperation(std::uint64_t sequenc
   free_.pop_back();
   std::atomic<Operation*>& place = table_[sequence & table_mask_];
   if (Operation* const before = place.load(std::memory_order_relaxed); before != nullptr) {
-    stragglers_.emplace(SequenceOf(before->word.load(std::memory_order_relaxed)), before);
+    // Who sees the place with its next word finds the one before there.
+    before->word.store(PlaceOf(sequence).load(std::memory_order_relaxed),
+                       std::memory_order_release);
+    stragglers_.emplace(before->sequence.load(std::memory_order_relaxed), before);
   }
+  operation->sequence.store(sequence, std::memory_order_relaxed);
   place.store(operation, std::memory_order_release);
   return *operation;
 }
 
 LocalOperations::Operation* LocalOperations::Find(std::uint64_t sequence) {
   Operation* const operation = table_[sequence & table_mask_].load(std::memory_order_acquire);
-  if (operation != nullptr) {
-    const std::uint64_t word = operation->word.load(std::memory_order_acquire);
-    if (ResultOf(word, sequence) != WaitResult::kUnknown) return operation;
+  if (operation != nullptr && operation->sequence.load(std::memory_order_relaxed) == sequence &&
+      ResultOf(WordOf(*operation, sequence), sequence) != WaitResult::kUnknown) {
+    return operation;
   }
   MutexLock lock(mutex_);
   return FindLocked(sequence);
 }
 
 LocalOperations::Operation* LocalOperations::FindLocked(std::uint64_t sequence) {
-  Operation* const operation = table_[sequence & table_mask_].load(std::memory_order_relaxed);
-  if (operation != nullptr) {
-    const std::uint64_t word = operation->word.load(std::memory_order_relaxed);
-    if (ResultOf(word, sequence) != WaitResult::kUnknown) return operation;
+  const std::uint64_t word = PlaceOf(sequence).load(std::memory_order_relaxed);
+  if (ResultOf(word, sequence) != WaitResult::kUnknown) {
+    return table_[sequence & table_mask_].load(std::memory_order_relaxed);
   }
   const auto straggler = stragglers_.find(sequence);
   return straggler == stragglers_.end() ? nullptr : straggler->second;
@@ -171,7 +173,7 @@ LocalOperations::Operation* LocalOperations::FindLocked(std::uint64_t sequence) 
 
 WaitResult LocalOperations::Look(const Operation& operation,
                                  std::uint64_t sequence) const noexcept {
-  return ResultOf(operation.word.load(std::memory_order_acquire), sequence);
+  return ResultOf(WordOf(operation, sequence), sequence);
 }
 
 // Calls work() again and again, which says whether it found something to do, until done(), the end of the
@@ -268,7 +270,7 @@ bool LocalOperations::WaitForRoom(const OperationEnd& end) {
         operation = OldestInFlight(oldest);
       }
       if (operation == nullptr) return false;
-      oldest = SequenceOf(operation->word.load(std::memory_order_relaxed));
+      oldest = operation->sequence.load(std::memory_order_relaxed);
     }
     return MayAdvance(*operation) && Advance(*operation, oldest);
   };
@@ -278,10 +280,8 @@ bool LocalOperations::WaitForRoom(const OperationEnd& end) {
 LocalOperations::Operation* LocalOperations::OldestInFlight(std::uint64_t from) {
   if (next_sequence_ > capacity_) from = std::max(from, next_sequence_ - capacity_);
   for (std::uint64_t sequence = from; sequence < next_sequence_; ++sequence) {
-    Operation* const operation = table_[sequence & table_mask_].load(std::memory_order_relaxed);
-    if (operation != nullptr &&
-        operation->word.load(std::memory_order_relaxed) == Word(sequence, kInFlight)) {
-      return operation;
+    if (IsInFlight(PlaceOf(sequence).load(std::memory_order_relaxed), sequence)) {
+      return table_[sequence & table_mask_].load(std::memory_order_relaxed);
     }
   }
   return nullptr;
@@ -290,13 +290,17 @@ LocalOperations::Operation* LocalOperations::OldestInFlight(std::uint64_t from) 
 bool LocalOperations::Consume(std::uint64_t sequence, OperationOutcome& outcome,
                               OperationEnd& end) {
   MutexLock lock(mutex_);
+  if (ConsumePlain({&sequence, 1}, [this](std::uint64_t plain) { ReleasePlace(plain); }) == 1) {
+    outcome.completed = true;
+    return true;
+  }
   Operation* const operation = FindLocked(sequence);
   if (operation == nullptr) return false;
-  if (StateOf(operation->word.load(std::memory_order_relaxed)) == kInFlight) {
+  if (IsInFlight(WordOf(*operation, sequence), sequence)) {
     // The context has ended: the operation stays pending for its tensor, and is used no more.
     outcome = {};
     end = operation->end;
-    operation->word.store(Word(sequence, kFree), std::memory_order_release);
+    SetWord(*operation, Word(sequence, kFree));
     in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
     return true;
   }
@@ -311,19 +315,20 @@ std::size_t LocalOperations::ConsumeSucceeded(std::span<const std::uint64_t> seq
                                               std::vector<OperationEnd>& ends) {
   MutexLock lock(mutex_);
   std::size_t count = 0;
-  for (; count < sequences.size(); ++count) {
-    if (const std::size_t later = count + kPrefetchedOperations; later < sequences.size()) {
-      Prefetch(table_[sequences[later] & table_mask_].load(std::memory_order_relaxed));
-    }
-    Operation* const operation = FindLocked(sequences[count]);
-    if (operation == nullptr) break;
-    const State state = StateOf(operation->word.load(std::memory_order_acquire));
-    if (state != kSettled) {
-      if (state != kDone || operation->outcome.status != 0) break;
+  for (;;) {
+    count += ConsumePlain(sequences.subspan(count),
+                          [this](std::uint64_t sequence) { ReleasePlace(sequence); });
+    if (count == sequences.size()) break;
+    const std::uint64_t sequence = sequences[count];
+    Operation* const operation = FindLocked(sequence);
+    if (operation == nullptr || IsInFlight(WordOf(*operation, sequence), sequence)) break;
+    if (!IsPlain(WordOf(*operation, sequence))) {
+      if (operation->outcome.status != 0) break;
       operation->outcome.completed = false;
       ends.push_back(EndOf(*operation));
     }
-    Free(*operation, sequences[count]);
+    Free(*operation, sequence);
+    ++count;
   }
   return count;
 }
@@ -334,15 +339,33 @@ OperationEnd LocalOperations::EndOf(const Operation& operation) noexcept {
   return end;
 }
 
+std::uint64_t LocalOperations::WordOf(const Operation& operation,
+                                      std::uint64_t sequence) const noexcept {
+  const std::uint64_t word = PlaceOf(sequence).load(std::memory_order_acquire);
+  return SequenceOf(word) == sequence ? word : operation.word.load(std::memory_order_acquire);
+}
+
+void LocalOperations::SetWord(Operation& operation, std::uint64_t word) {
+  const std::uint64_t sequence = SequenceOf(word);
+  const bool in_place =
+      table_[sequence & table_mask_].load(std::memory_order_relaxed) == &operation;
+  (in_place ? PlaceOf(sequence) : operation.word).store(word, std::memory_order_release);
+}
+
 void LocalOperations::Free(Operation& operation, std::uint64_t sequence) {
-  operation.word.store(Word(sequence, kFree), std::memory_order_release);
-  std::atomic<Operation*>& place = table_[sequence & table_mask_];
-  if (place.load(std::memory_order_relaxed) == &operation) {
-    place.store(nullptr, std::memory_order_relaxed);
+  SetWord(operation, Word(sequence, kFree));
+  if (table_[sequence & table_mask_].load(std::memory_order_relaxed) == &operation) {
+    ReleasePlace(sequence);
   } else {
     stragglers_.erase(sequence);
+    free_.push_back(&operation);
   }
-  free_.push_back(&operation);
+}
+
+void LocalOperations::ReleasePlace(std::uint64_t sequence) {
+  std::atomic<Operation*>& place = table_[sequence & table_mask_];
+  free_.push_back(place.load(std::memory_order_relaxed));
+  place.store(nullptr, std::memory_order_relaxed);
 }
 
 void LocalOperations::WakeAll() noexcept { own_state_.doorbell.Ring(); }

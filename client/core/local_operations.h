@@ -102,14 +102,23 @@ class LocalOperations final : public OperationQueue {
   void AwaitBackgroundWork(Ended ended) {
     submitted_.Wait(std::chrono::seconds(1), [&] { return ended() || in_flight() > 0; });
   }
+  // Blocks until one of kBackgroundFromBytes or more is submitted, or until `ended()`; `most` at most. True: it was.
+  template <typename Ended>
+  bool AwaitLargeSubmission(std::chrono::nanoseconds most, Ended ended) {
+    const std::uint32_t seen = submitted_.rings.load(std::memory_order_relaxed);
+    submitted_.Wait(most, ended);
+    return submitted_.rings.load(std::memory_order_relaxed) != seen;
+  }
   void WakeBackground() noexcept { submitted_.Ring(); }
 
  private:
   struct Tensor;
   // One operation. Never freed, used again.
   struct alignas(kCacheLineBytes) Operation {
-    std::atomic<std::uint64_t> word{0};  // sequence and State; written under mutex_
-    // What a spinning waiter looks at without the lock; for an operation that is in flight they stand.
+    std::atomic<std::uint64_t> word{
+        0};  // of a straggler; else its place has it. Written under mutex_
+    // What is looked at without the lock; for an operation that is in flight they stand.
+    std::atomic<std::uint64_t> sequence{0};
     std::atomic<Tensor*> tensor{nullptr};
     std::atomic<std::uint64_t> occurrence{0};
     std::atomic<std::uint32_t> chunk_count{0};  // 0: inline
@@ -118,7 +127,6 @@ class LocalOperations final : public OperationQueue {
     // The rest is guarded by mutex_.
     Registration* registration = nullptr;
     void* inline_destination = nullptr;
-    bool leaves_nothing = false;  // `end` is nothing; told here, on the first cache line
     OperationEnd end;
     OperationOutcome outcome;
   };
@@ -150,7 +158,11 @@ class LocalOperations final : public OperationQueue {
   Operation& TakeOperation(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Operation* Find(std::uint64_t sequence);
   Operation* FindLocked(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of one that was found, as Find: with the lock or without.
+  std::uint64_t WordOf(const Operation& operation, std::uint64_t sequence) const noexcept;
+  void SetWord(Operation& operation, std::uint64_t word) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Free(Operation& operation, std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReleasePlace(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static OperationEnd EndOf(const Operation& operation) noexcept;
 
   bool HasArrived(std::uint32_t tensor, std::uint64_t occurrence) const noexcept;

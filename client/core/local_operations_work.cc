@@ -40,7 +40,7 @@ bool LocalOperations::Advance(Operation& operation, std::uint64_t sequence) {
   std::optional<Chunk> chunk;
   {
     MutexLock lock(mutex_);
-    if (operation.word.load(std::memory_order_relaxed) != Word(sequence, kInFlight)) return false;
+    if (!IsInFlight(WordOf(operation, sequence), sequence)) return false;
     std::tie(ended, chunk) = EndOrClaim(operation, sequence);
   }
   // It may be another thread's operation.
@@ -60,7 +60,7 @@ bool LocalOperations::WorkInBackground(std::uint64_t& oldest) {
       oldest = next_sequence_;
       return false;
     }
-    oldest = SequenceOf(operation->word.load(std::memory_order_relaxed));
+    oldest = operation->sequence.load(std::memory_order_relaxed);
     std::tie(ended, chunk) = EndOrClaim(*operation, oldest);
   }
   if (ended) own_state_.doorbell.Ring();
@@ -115,9 +115,9 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
   tensor.ended.store(occurrence + 1, std::memory_order_relaxed);
   segment_.Ended(tensor.number, self_).store(occurrence + 1, std::memory_order_release);
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
-  const std::uint64_t sequence = SequenceOf(operation.word.load(std::memory_order_relaxed));
-  const bool settled = outcome.status == 0 && operation.leaves_nothing;
-  operation.word.store(Word(sequence, settled ? kSettled : kDone), std::memory_order_release);
+  const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
+  const bool plain = outcome.status == 0 && IsPlain(WordOf(operation, sequence));
+  SetWord(operation, Word(sequence, kDone, plain));
   return true;
 }
 
@@ -212,11 +212,8 @@ std::optional<LocalOperations::Chunk> LocalOperations::Claim(Tensor& tensor) {
 std::optional<LocalOperations::Chunk> LocalOperations::ClaimLater(std::uint64_t sequence) {
   const std::uint64_t end = std::min(next_sequence_, sequence + 1 + kLookAhead);
   for (std::uint64_t later = sequence + 1; later < end; ++later) {
+    if (!IsInFlight(PlaceOf(later).load(std::memory_order_relaxed), later)) continue;
     const Operation* const operation = table_[later & table_mask_].load(std::memory_order_relaxed);
-    if (operation == nullptr ||
-        operation->word.load(std::memory_order_relaxed) != Word(later, kInFlight)) {
-      continue;
-    }
     std::optional<Chunk> chunk = Claim(*operation->tensor.load(std::memory_order_relaxed));
     if (chunk.has_value()) return chunk;
   }

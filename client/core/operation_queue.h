@@ -96,8 +96,8 @@ class OperationQueue {
   // As Wait, without blocking: kTimeout means that it is still in flight.
   virtual WaitResult Test(std::uint64_t sequence) = 0;
 
-  // Takes the operation out. False if somebody else has. Call after Wait gave kDone or kEnded; if the
-  // outcome is not `completed`, SessionState has the reason.
+  // Takes the operation out. False if somebody else has. Call after Wait gave kDone or kEnded, with a new `outcome` and
+  // `end`; if the outcome is not `completed`, SessionState has the reason.
   [[nodiscard]] virtual bool Consume(std::uint64_t sequence, OperationOutcome& outcome,
                                      OperationEnd& end) = 0;
 
@@ -114,21 +114,25 @@ class OperationQueue {
   std::uint32_t in_flight() const noexcept { return in_flight_.load(std::memory_order_acquire); }
 
  protected:
+  // At most `capacity` (a power of two) operations are in flight.
+  explicit OperationQueue(std::uint32_t capacity) : words_(capacity) {}
+
   // An operation's number and state in one word, so that a waiter sees both with one load.
-  enum State : std::uint64_t {
-    kFree = 0,
-    kInFlight = 1,
-    kDone = 2,
-    // Has ended well, and its OperationEnd is nothing: all that there is to know stands in the word, so that whoever takes
-    // a step's operations out touches one cache line of each.
-    kSettled = 3,
-  };
-  static constexpr std::uint64_t Word(std::uint64_t sequence, State state) noexcept {
-    return sequence << 2 | state;
+  enum State : std::uint64_t { kFree = 0, kInFlight = 1, kDone = 2 };
+  // Its OperationEnd is nothing, and if it is done it has ended well: all that there is to know stands in the word. Words
+  // stand side by side, so that whoever takes a step's operations out touches few cache lines.
+  static constexpr std::uint64_t kPlain = 4;
+  static constexpr std::uint64_t Word(std::uint64_t sequence, State state,
+                                      bool plain = false) noexcept {
+    return sequence << 3 | (plain ? kPlain : 0) | state;
   }
-  static constexpr std::uint64_t SequenceOf(std::uint64_t word) noexcept { return word >> 2; }
+  static constexpr std::uint64_t SequenceOf(std::uint64_t word) noexcept { return word >> 3; }
   static constexpr State StateOf(std::uint64_t word) noexcept {
     return static_cast<State>(word & 3);
+  }
+  static constexpr bool IsPlain(std::uint64_t word) noexcept { return (word & kPlain) != 0; }
+  static constexpr bool IsInFlight(std::uint64_t word, std::uint64_t sequence) noexcept {
+    return (word | kPlain) == Word(sequence, kInFlight, true);
   }
   // What the word says of an operation: kDone, kTimeout (in flight), or kUnknown, if it is not that one's.
   static constexpr WaitResult ResultOf(std::uint64_t word, std::uint64_t sequence) noexcept {
@@ -139,11 +143,34 @@ class OperationQueue {
   // The calling thread among the waiters, while it lives.
   Presence WhileWaiting() noexcept { return Presence(waiters_); }
 
+  // The word of the latest operation that has this place: sequences that differ by the capacity share it. Written under
+  // the lock of the queue at hand; the release store of kDone pairs with the acquire load of waiters
+  // without the lock.
+  std::atomic<std::uint64_t>& PlaceOf(std::uint64_t sequence) noexcept {
+    return words_[sequence & (words_.size() - 1)];
+  }
+  const std::atomic<std::uint64_t>& PlaceOf(std::uint64_t sequence) const noexcept {
+    return words_[sequence & (words_.size() - 1)];
+  }
+  // Takes out, under the lock, the first so many of `sequences` that are plain, done, and in their places.
+  template <typename Freed>
+  std::size_t ConsumePlain(std::span<const std::uint64_t> sequences, Freed freed) noexcept {
+    std::size_t count = 0;
+    for (; count < sequences.size(); ++count) {
+      std::atomic<std::uint64_t>& word = PlaceOf(sequences[count]);
+      if (word.load(std::memory_order_relaxed) != Word(sequences[count], kDone, true)) break;
+      word.store(Word(sequences[count], kFree), std::memory_order_release);
+      freed(sequences[count]);
+    }
+    return count;
+  }
+
   // Written under the lock of the queue at hand.
   std::atomic<std::uint32_t> in_flight_{0};
 
  private:
   std::atomic<std::uint32_t> waiters_{0};
+  std::vector<std::atomic<std::uint64_t>> words_;
 };
 
 }  // namespace ringd::client

@@ -9,7 +9,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "client/core/prefetch.h"
 #include "client/core/relax.h"
 
 namespace ringd::client {
@@ -30,7 +29,8 @@ RingOperations::RingOperations(const SessionSegmentView& segment, std::uint32_t 
                                std::uint32_t completion_capacity, UniqueFd engine_wakeup,
                                SessionState& state, StagedCopies& copies,
                                std::chrono::nanoseconds spin_budget)
-    : segment_(segment),
+    : OperationQueue(submission_capacity),
+      segment_(segment),
       capacity_(submission_capacity),
       engine_wakeup_(std::move(engine_wakeup)),
       state_(state),
@@ -52,24 +52,26 @@ SubmitResult RingOperations::TrySubmit(Submission& record, const OperationEnd& e
     }
     const std::uint64_t sequence = next_sequence_.load(std::memory_order_relaxed);
     Slot& slot = SlotOf(sequence);
-    if (StateOf(slot.word.load(std::memory_order_relaxed)) != kFree) MakeRoomInSlot(slot);
+    std::atomic<std::uint64_t>& word = PlaceOf(sequence);
+    if (StateOf(word.load(std::memory_order_relaxed)) != kFree) {
+      MakeRoomInSlot(slot, word.load(std::memory_order_relaxed));
+    }
     record.sequence = sequence;
     const bool follows_wait = seen_end_.load(std::memory_order_relaxed);
     record.flags &= ~std::uint32_t{kFollowsWait};
     if (follows_wait) record.flags |= kFollowsWait;
     // First the slot, then the record: the completion may come before this thread goes on.
     slot.end = end;
-    slot.leaves_nothing = end.IsNothing();
-    slot.word.store(Word(sequence, kInFlight), std::memory_order_release);
+    word.store(Word(sequence, kInFlight, end.IsNothing()), std::memory_order_release);
     switch (submissions_.TryPush(record)) {
       case RingResult::kOk:
         break;
       case RingResult::kFull:
         // ringd has completed what it never took from the ring: not by the rules, but harmless.
-        slot.word.store(Word(sequence, kFree), std::memory_order_release);
+        word.store(Word(sequence, kFree), std::memory_order_release);
         return SubmitResult::kFull;
       default:
-        slot.word.store(Word(sequence, kFree), std::memory_order_release);
+        word.store(Word(sequence, kFree), std::memory_order_release);
         state_.Lose(absl::InternalError("ringd broke the rules of the submission ring"));
         return SubmitResult::kEnded;
     }
@@ -102,11 +104,9 @@ void RingOperations::RingEngine() noexcept {
   [[maybe_unused]] const ssize_t written = ::write(engine_wakeup_.get(), &one, sizeof(one));
 }
 
-void RingOperations::MakeRoomInSlot(Slot& slot) {
-  const std::uint64_t word = slot.word.load(std::memory_order_relaxed);
+void RingOperations::MakeRoomInSlot(Slot& slot, std::uint64_t word) {
   auto straggler = std::make_unique<Slot>();
-  straggler->word.store(word, std::memory_order_relaxed);
-  straggler->leaves_nothing = slot.leaves_nothing;
+  straggler->word = word;
   straggler->end = slot.end;
   straggler->outcome = slot.outcome;
   straggler->fetching = std::exchange(slot.fetching, false);
@@ -115,11 +115,24 @@ void RingOperations::MakeRoomInSlot(Slot& slot) {
 }
 
 RingOperations::Slot* RingOperations::Find(std::uint64_t sequence) {
-  Slot& slot = SlotOf(sequence);
-  const std::uint64_t word = slot.word.load(std::memory_order_relaxed);
-  if (ResultOf(word, sequence) != WaitResult::kUnknown) return &slot;
+  const std::uint64_t word = PlaceOf(sequence).load(std::memory_order_relaxed);
+  if (ResultOf(word, sequence) != WaitResult::kUnknown) return &SlotOf(sequence);
   const auto straggler = stragglers_.find(sequence);
   return straggler == stragglers_.end() ? nullptr : straggler->second.get();
+}
+
+std::uint64_t RingOperations::WordOf(const Slot& slot, std::uint64_t sequence) const {
+  const std::uint64_t word = PlaceOf(sequence).load(std::memory_order_relaxed);
+  return SequenceOf(word) == sequence ? word : slot.word;
+}
+
+void RingOperations::SetWord(Slot& slot, std::uint64_t word) {
+  const std::uint64_t sequence = SequenceOf(word);
+  if (&slot == &SlotOf(sequence)) {
+    PlaceOf(sequence).store(word, std::memory_order_release);
+  } else {
+    slot.word = word;
+  }
 }
 
 bool RingOperations::HasUndrained() const noexcept {
@@ -143,7 +156,6 @@ void RingOperations::Drain() {
       state_.Lose(absl::InternalError("ringd broke the rules of the completion ring"));
     }
     if (result != RingResult::kOk) break;
-    Prefetch(&SlotOf(record.sequence + kPrefetchedOperations));
     Accept(record);
     // Last, and one by one: a waiter that sees nothing undrained sees every outcome so far.
     drained_.store(++drained, std::memory_order_release);
@@ -154,8 +166,8 @@ void RingOperations::Accept(const CompletionRecord& record) {
   Slot* slot = record.sequence < next_sequence_.load(std::memory_order_relaxed)
                    ? Find(record.sequence)
                    : nullptr;
-  if (slot == nullptr ||
-      slot->word.load(std::memory_order_relaxed) != Word(record.sequence, kInFlight)) {
+  const std::uint64_t word = slot == nullptr ? 0 : WordOf(*slot, record.sequence);
+  if (slot == nullptr || !IsInFlight(word, record.sequence)) {
     // After a failure a waiter may have given up on an operation whose end comes only now.
     if (state_.alive()) {
       state_.Lose(absl::InternalError(
@@ -164,15 +176,15 @@ void RingOperations::Accept(const CompletionRecord& record) {
     return;
   }
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
-  if (record.status == 0 && slot->leaves_nothing) {
-    slot->word.store(Word(record.sequence, kSettled), std::memory_order_release);
+  if (record.status == 0 && IsPlain(word)) {
+    SetWord(*slot, Word(record.sequence, kDone, true));
     return;
   }
   slot->outcome.completed = true;
   slot->outcome.status = record.status;
   slot->outcome.text = record.status == 0 ? nullptr : TextOf(record);
   if (ComesInPieces(slot->end)) in_pieces_.fetch_sub(1, std::memory_order_relaxed);
-  slot->word.store(Word(record.sequence, kDone), std::memory_order_release);
+  SetWord(*slot, Word(record.sequence, kDone));
 }
 
 std::shared_ptr<const std::string> RingOperations::TextOf(const CompletionRecord& record) {
@@ -191,14 +203,14 @@ std::shared_ptr<const std::string> RingOperations::TextOf(const CompletionRecord
 }
 
 WaitResult RingOperations::Look(std::uint64_t sequence) {
-  const std::uint64_t word = SlotOf(sequence).word.load(std::memory_order_acquire);
+  const std::uint64_t word = PlaceOf(sequence).load(std::memory_order_acquire);
   const WaitResult result = ResultOf(word, sequence);
   if (result != WaitResult::kUnknown) return result;
   if (sequence >= next_sequence_.load(std::memory_order_acquire)) return WaitResult::kUnknown;
   MutexLock lock(mutex_);
   const Slot* slot = Find(sequence);
   if (slot == nullptr) return WaitResult::kUnknown;
-  return ResultOf(slot->word.load(std::memory_order_relaxed), sequence);
+  return ResultOf(WordOf(*slot, sequence), sequence);
 }
 
 // `condition` says kTimeout for "not yet"; anything else ends the wait with that result.
@@ -305,14 +317,14 @@ bool RingOperations::Consume(std::uint64_t sequence, OperationOutcome& outcome, 
     if (slot == nullptr) return false;
     // Another thread waits for it and copies a piece. It has ended for that one, too.
     if (slot->fetching) continue;
-    const State state = StateOf(slot->word.load(std::memory_order_relaxed));
-    if (state == kInFlight) {
+    const std::uint64_t word = WordOf(*slot, sequence);
+    if (IsInFlight(word, sequence)) {
       in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
       if (ComesInPieces(slot->end)) in_pieces_.fetch_sub(1, std::memory_order_relaxed);
     }
     seen_end_.store(true, std::memory_order_relaxed);
     outcome = std::move(slot->outcome);
-    if (state == kSettled) outcome.completed = true;
+    if (word == Word(sequence, kDone, true)) outcome.completed = true;
     end = slot->end;
     slot->outcome = {};
     Free(*slot, sequence);
@@ -325,19 +337,19 @@ std::size_t RingOperations::ConsumeSucceeded(std::span<const std::uint64_t> sequ
   MutexLock lock(mutex_);
   Drain();
   std::size_t count = 0;
-  for (; count < sequences.size(); ++count) {
-    if (const std::size_t later = count + kPrefetchedOperations; later < sequences.size()) {
-      Prefetch(&SlotOf(sequences[later]));
-    }
-    Slot* slot = Find(sequences[count]);
-    if (slot == nullptr) break;
-    const State state = StateOf(slot->word.load(std::memory_order_relaxed));
-    if (state != kSettled) {
-      if (state != kDone || slot->outcome.status != 0 || slot->fetching) break;
+  for (;;) {
+    count += ConsumePlain(sequences.subspan(count), [](std::uint64_t) {});
+    if (count == sequences.size()) break;
+    const std::uint64_t sequence = sequences[count];
+    Slot* slot = Find(sequence);
+    if (slot == nullptr || IsInFlight(WordOf(*slot, sequence), sequence)) break;
+    if (!IsPlain(WordOf(*slot, sequence))) {
+      if (slot->outcome.status != 0 || slot->fetching) break;
       slot->outcome.completed = false;
       ends.push_back(slot->end);
     }
-    Free(*slot, sequences[count]);
+    Free(*slot, sequence);
+    ++count;
   }
   if (count > 0) seen_end_.store(true, std::memory_order_relaxed);
   return count;
@@ -345,7 +357,7 @@ std::size_t RingOperations::ConsumeSucceeded(std::span<const std::uint64_t> sequ
 
 void RingOperations::Free(Slot& slot, std::uint64_t sequence) {
   if (&slot == &SlotOf(sequence)) {
-    slot.word.store(Word(sequence, kFree), std::memory_order_release);
+    PlaceOf(sequence).store(Word(sequence, kFree), std::memory_order_release);
   } else {
     stragglers_.erase(sequence);
   }

@@ -56,10 +56,7 @@ class RingOperations final : public OperationQueue {
 
  private:
   struct alignas(kCacheLineBytes) Slot {
-    // Sequence and State. Written under mutex_; the release store of kDone and kSettled pairs with the acquire
-    // load of waiters without the lock.
-    std::atomic<std::uint64_t> word{0};
-    bool leaves_nothing = false;  // `end` is nothing; told here, on the first cache line
+    std::uint64_t word = 0;  // of a straggler; else its place has it
     OperationEnd end;
     OperationOutcome outcome;
     bool fetching = false;  // a waiter copies pieces of the result; `end` is its, under mutex_
@@ -68,12 +65,17 @@ class RingOperations final : public OperationQueue {
   Slot& SlotOf(std::uint64_t sequence) noexcept { return slots_[sequence & slot_mask_]; }
   // The slot or the entry among the stragglers; null if there is no such operation.
   Slot* Find(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of one that was found.
+  std::uint64_t WordOf(const Slot& slot, std::uint64_t sequence) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetWord(Slot& slot, std::uint64_t word) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Free(Slot& slot, std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // From here to EndFetch(), which is told what was copied, the calling thread alone copies the operation's result
   // out, and nobody consumes it. Null: the result does not come in pieces, or another thread copies.
   std::optional<OperationEnd> BeginFetch(std::uint64_t sequence);
   void EndFetch(std::uint64_t sequence, const OperationEnd& end);
-  void MakeRoomInSlot(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of the operation of this word, which has not been consumed.
+  void MakeRoomInSlot(Slot& slot, std::uint64_t word) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RingEngine() noexcept;
 
   bool HasUndrained() const noexcept;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <random>
 #include <thread>
@@ -190,6 +191,64 @@ TEST_CASE("LocalOperations: as many as have ended are consumed in one go, and no
   CHECK(job[0].operations->ConsumeSucceeded({sequences.data() + 1, 1}, ends) == 1);
   CHECK(job[0].operations->in_flight() == 0);
   CHECK(ends.empty());
+}
+
+TEST_CASE("LocalOperations: one whose place is needed again is kept, whatever has become of it") {
+  LocalJob job(2);
+  const std::uint64_t count = GENERATE(1, 5000);
+  Floats done(0, 0, count);
+  Floats late(1, 1, count);
+  Floats other(2, 2, 1);
+  LocalOperations& operations = *job[0].operations;
+  const std::uint64_t well = Submit(job[0], done.registration, job[0].At(0));
+  Submit(job[1], done.registration, job[1].At(0));
+  REQUIRE(operations.Wait(well, InTenSeconds()) == WaitResult::kDone);
+  const std::uint64_t awaited = Submit(job[0], late.registration, job[0].At(1 << 16));
+  float value[2] = {1, 2};
+  for (std::uint32_t i = 0; i < 2 * kCapacity; ++i) {
+    const std::uint64_t mine = Submit(job[0], other.registration, &value[0]);
+    const std::uint64_t its = Submit(job[1], other.registration, &value[1]);
+    CHECK(Finish(job[0], mine).status == 0);
+    CHECK(Finish(job[1], its).status == 0);
+  }
+  CHECK(operations.Test(well) == WaitResult::kDone);
+  CHECK(operations.Test(awaited) == WaitResult::kTimeout);
+  std::thread waiter([&] { CHECK(operations.Wait(awaited, InTenSeconds()) == WaitResult::kDone); });
+  while (operations.waiters() == 0) std::this_thread::yield();
+  Submit(job[1], late.registration, job[1].At(1 << 16));
+  waiter.join();
+  std::vector<OperationEnd> ends;
+  const std::vector<std::uint64_t> both{well, awaited};
+  CHECK(operations.ConsumeSucceeded(both, ends) == 2);
+  for (const std::uint64_t gone : both) CHECK(operations.Test(gone) == WaitResult::kUnknown);
+}
+
+TEST_CASE("LocalOperations: a large submission calls who waits for one, a small one does not") {
+  LocalJob job(2);
+  LocalOperations& operations = *job[0].operations;
+  const bool large = GENERATE(true, false);
+  Floats tensor(0, 0, LocalOperations::kBackgroundFromBytes / sizeof(float) - (large ? 0 : 1));
+  std::atomic<bool> ended{false};
+  auto called = std::async(std::launch::async, [&] {
+    return operations.AwaitLargeSubmission(std::chrono::seconds(60), [&] { return ended.load(); });
+  });
+  // It may not sleep yet, and then hears nothing of the first ones.
+  const Clock::time_point deadline = InTenSeconds();
+  do {
+    const std::uint64_t first = Submit(job[0], tensor.registration, job[0].At(0));
+    const std::uint64_t second = Submit(job[1], tensor.registration, job[1].At(0));
+    Finish(job[0], first);
+    Finish(job[1], second);
+    if (!large && called.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout) {
+      ended = true;
+      operations.WakeBackground();
+    }
+  } while (called.wait_for(std::chrono::milliseconds(1)) == std::future_status::timeout &&
+           Clock::now() < deadline);
+  CHECK(Clock::now() < deadline);
+  // Who ends the wait by WakeBackground calls, too.
+  CHECK((called.get() || ended) == true);
+  CHECK(ended == !large);
 }
 
 TEST_CASE("LocalOperations: when the job fails, waiters end and nothing new is taken") {

@@ -146,6 +146,49 @@ TEST_CASE("Operations: what ended well is taken out in one go, up to what did no
   }
 }
 
+TEST_CASE("Operations: one whose slot is needed again is kept, whatever has become of it") {
+  Fixture fixture;
+  int mark = 0;
+  const auto submit = [&](bool plain) {
+    Submission record{};
+    OperationEnd end;
+    if (!plain) end.copy_from = end.copy_to = &mark;
+    REQUIRE(fixture.operations.TrySubmit(record, end) == SubmitResult::kOk);
+    Submission taken;
+    REQUIRE(fixture.segment.submissions.TryPop(taken) == RingResult::kOk);
+    return record.sequence;
+  };
+  const auto status = static_cast<std::int32_t>(absl::StatusCode::kAborted);
+  const bool plain = GENERATE(true, false);
+  const std::uint64_t well = submit(plain);
+  const std::uint64_t ill = submit(plain);
+  const std::uint64_t late = submit(plain);
+  fixture.segment.Complete(well);
+  fixture.segment.Complete(ill, status);
+  std::vector<OperationEnd> ends;
+  for (std::uint32_t i = 0; i < 2 * kCapacity; ++i) {
+    const std::uint64_t other = submit(i % 2 == 0);
+    fixture.segment.Complete(other);
+    CHECK(fixture.operations.ConsumeSucceeded({&other, 1}, ends) == 1);
+  }
+  CHECK(fixture.operations.Test(well) == WaitResult::kDone);
+  CHECK(fixture.operations.Test(ill) == WaitResult::kDone);
+  CHECK(fixture.operations.Test(late) == WaitResult::kTimeout);
+  fixture.segment.Complete(late);
+  CHECK(fixture.operations.Wait(late, InTenSeconds()) == WaitResult::kDone);
+  ends.clear();
+  const std::vector<std::uint64_t> all{well, late, ill};
+  CHECK(fixture.operations.ConsumeSucceeded(all, ends) == 2);
+  CHECK(ends.size() == (plain ? 0 : 2));
+  OperationOutcome outcome;
+  OperationEnd end;
+  REQUIRE(fixture.operations.Consume(ill, outcome, end));
+  CHECK(outcome.status == status);
+  for (const std::uint64_t gone : all) {
+    CHECK(fixture.operations.Test(gone) == WaitResult::kUnknown);
+  }
+}
+
 TEST_CASE("Operations: a full ring is reported and a refused submission leaves no gap") {
   Fixture fixture;
   for (std::uint32_t i = 0; i < kCapacity; ++i) fixture.Submit();
