@@ -22,6 +22,24 @@ bool MayCarry(std::int64_t timeout_ms) {
   return timeout_ms < 0 || timeout_ms >= FastPathExchange::kPatience.count();
 }
 
+// What WaitAll sorts its operations into. A thread keeps it from call to call: at the end of a step the allocator's
+// code and data are cold.
+struct WaitLists {
+  std::vector<ringd_operation*> open;    // what is not done, and ...
+  std::vector<std::uint64_t> sequences;  // ... its numbers; of 0 one that no operation has
+  std::vector<ringd_operation*> tickets;
+  std::vector<ringd_operation*> failed;
+  std::vector<OperationEnd> ends;
+
+  void Clear() noexcept {
+    open.clear();
+    sequences.clear();
+    tickets.clear();
+    failed.clear();
+    ends.clear();
+  }
+};
+
 absl::Status NoSuchOperation(ringd_operation operation) {
   return absl::NotFoundError(absl::StrCat("operation ", operation, " does not exist (any more)"));
 }
@@ -91,29 +109,26 @@ absl::Status Context::Wait(ringd_operation operation, std::int64_t timeout_ms) {
 
 absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t timeout_ms) {
   const Clock::time_point deadline = WaitDeadline(timeout_ms);
-  // Numbers at ringd; of 0 one that no operation has.
-  std::vector<ringd_operation*> open;
-  std::vector<std::uint64_t> sequences;
-  open.reserve(awaited.size());
-  sequences.reserve(awaited.size());
-  std::vector<ringd_operation*> tickets;
+  static thread_local WaitLists lists;
+  lists.Clear();
+  std::vector<ringd_operation*>& open = lists.open;
+  std::vector<std::uint64_t>& sequences = lists.sequences;
+  std::vector<ringd_operation*>& failed = lists.failed;
   for (ringd_operation& operation : awaited) {
     if (operation == RINGD_DONE) continue;
     if (IsTicket(operation)) {
-      tickets.push_back(&operation);
+      lists.tickets.push_back(&operation);
       continue;
     }
     open.push_back(&operation);
     sequences.push_back(operation - 1);
   }
-  std::vector<ringd_operation*> failed;
-  std::vector<OperationEnd> ends;
   std::size_t next = 0;
   const auto conclude_succeeded = [&](std::size_t most) {
-    ends.clear();
+    lists.ends.clear();
     const std::size_t count =
-        operations().ConsumeSucceeded(std::span(sequences).subspan(next, most), ends);
-    for (const OperationEnd& end : ends) staging_.Finish(end, true);
+        operations().ConsumeSucceeded(std::span(sequences).subspan(next, most), lists.ends);
+    for (const OperationEnd& end : lists.ends) staging_.Finish(end, true);
     for (const std::size_t end = next + count; next < end; ++next) {
       if (IsTicket(*open[next])) tail_operations_->Forget(*open[next]);
       *open[next] = RINGD_DONE;
@@ -124,7 +139,7 @@ absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t t
   if (tail_operations_ != nullptr) {
     tail_operations_->BeginWait(MayCarry(timeout_ms), conclude_all_succeeded);
   }
-  for (ringd_operation* operation : tickets) {
+  for (ringd_operation* operation : lists.tickets) {
     // One that ringd refused stays a ticket, of which no operation is found: a failure among the others.
     const ringd_operation number = NumberOf(*operation).value_or(*operation);
     if (number == RINGD_DONE) {
