@@ -57,6 +57,10 @@ def main(arguments: list[str]) -> int:
         for row in selected(choice) if options.suite in ROWS else []:
             print(row.name)
         return 0
+    if options.suite in ROWS and not selected(choice):
+        fewer = ", of which --quick leaves out some" if options.quick else ""
+        print(f"{PROGRAM}: no row matches '{options.row}' (--list names them{fewer})", file=sys.stderr)
+        return USAGE_ERROR
     if os.geteuid() != 0:
         print(f"{PROGRAM}: needs root, for network namespaces", file=sys.stderr)
         return USAGE_ERROR

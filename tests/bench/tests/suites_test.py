@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from harness import table
 from harness.aggregate import RINGD
-from harness.command_line import parser
+from harness.command_line import main, parser
 from harness.peers.ringd import CONFIGURATIONS
 from harness.report import plain_row, row_text
 from harness.row import Row
@@ -96,3 +96,13 @@ def test_a_row_without_peers_can_be_shown() -> None:
     entry = plain_row("idle/x", "cpu", "% of a core", 0.25, "below 0.5 %", True)
     assert "met" in row_text(entry)
     assert table.render_row(entry, "now").startswith("| x | % of a core | 0.25 |")
+
+
+@pytest.mark.parametrize(("arguments", "hint"), [([], ""), (["--quick"], "--quick leaves out some")])
+def test_a_pattern_that_no_row_matches_is_said(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], hint: str
+) -> None:
+    assert main(["wire", "--row", "nonsense", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert "no row matches 'nonsense'" in said
+    assert hint in said
