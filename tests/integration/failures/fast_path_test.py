@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import Any
 
 import pytest
 
-from tests.integration.cluster import Cluster
+from tests.integration.cluster import Cluster, JobRun
 from tests.integration.failures.events import (
     expect_within,
     expect_words,
@@ -47,29 +48,56 @@ STEADY = """
 """
 
 
-def environment(
-    odd: int, does: str, seconds: float = 0, *, steps: int = 200, count: int = 4
-) -> dict[str, str]:
-    return {"ODD": str(odd), "DOES": does, "FOR": str(seconds), "STEPS": str(steps), "COUNT": str(count)}
+#: Who is odd: of two nodes, rank 0 and 1 on the first, 2 on the other; or of a tree of nodes with a rank on each.
+PAIR = [(False, 0, "root"), (False, 1, "other rank of the root's node"), (False, 2, "other node")]
+TREE = [(True, 0, "root"), (True, INNER, "inner node"), (True, LEAF, "leaf")]
 
 
-@pytest.mark.parametrize("odd", [0, 1, 2], ids=["root", "other rank of the root's node", "other node"])
-def test_a_late_rank_is_waited_for_and_named(cluster: Cluster, odd: int) -> None:
-    cluster.start_nodes(2, stall_warning="500ms")
-    job = start_trainers(cluster, STEADY, [2, 1], environment=environment(odd, "sleeps", 2.5))
+def places(cases: list[tuple[bool, int, str]]) -> list[Any]:
+    return [pytest.param(tree, odd, id=f"{'tree' if tree else 'pair'}, {name}") for tree, odd, name in cases]
+
+
+def start(
+    cluster: Cluster,
+    tree: bool,
+    *,
+    odd: int = -1,
+    does: str = "",
+    seconds: float = 0,
+    steps: int = 200,
+    **settings: object,
+) -> JobRun:
+    """Nodes with these settings, and ranks that add a number, or in a tree some kilobytes."""
+    if tree:
+        start_nodes_of_a_tree(cluster, **settings)
+    else:
+        cluster.start_nodes(2, **settings)
+    environment = {"ODD": odd, "DOES": does, "FOR": seconds, "STEPS": steps, "COUNT": 1000 if tree else 4}
+    return start_trainers(
+        cluster,
+        STEADY,
+        [1] * NODES if tree else [2, 1],
+        environment={name: str(value) for name, value in environment.items()},
+    )
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("tree", "odd"), places(PAIR + TREE))
+def test_a_late_rank_is_waited_for_and_named(cluster: Cluster, tree: bool, odd: int) -> None:
+    job = start(cluster, tree, odd=odd, does="sleeps", seconds=2.5, stall_warning="500ms")
     late = job.ranks[odd]
     for rank in job.ranks:
         if rank is not late:
             rank.expect_output("ringd: ", 20)
             warning = next(line for line in rank.output.splitlines() if line.startswith("ringd: "))
             expect_words(warning, f"rank {odd}, pid {late.pid}", late.node.name, "'loss'")
-    job.expect_success()
+    job.expect_success(30)
 
 
-@pytest.mark.parametrize("odd", [0, 1, 2], ids=["root", "other rank of the root's node", "other node"])
-def test_a_killed_rank_is_named_at_once(cluster: Cluster, odd: int) -> None:
-    cluster.start_nodes(2)
-    job = start_trainers(cluster, STEADY, [2, 1], environment=environment(odd, "dies"))
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("tree", "odd"), places(PAIR + TREE))
+def test_a_killed_rank_is_named_at_once(cluster: Cluster, tree: bool, odd: int) -> None:
+    job = start(cluster, tree, odd=odd, does="dies")
     killed = job.ranks[odd]
     died = wait_for_event(killed, "at it")["at"]
     others = [rank for rank in job.ranks if rank is not killed]
@@ -78,10 +106,10 @@ def test_a_killed_rank_is_named_at_once(cluster: Cluster, odd: int) -> None:
     expect_within(errors, died, 2)
 
 
-@pytest.mark.parametrize("odd", [0, 2], ids=["root", "other node"])
-def test_a_stopped_rank_is_named_wherever_it_was_stopped(cluster: Cluster, odd: int) -> None:
-    cluster.start_nodes(2, stall_warning="1s")
-    job = start_trainers(cluster, STEADY, [2, 1], environment=environment(-1, "", steps=1_000_000))
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("tree", "odd"), places([PAIR[0], PAIR[2], *TREE]))
+def test_a_stopped_rank_is_named_wherever_it_was_stopped(cluster: Cluster, tree: bool, odd: int) -> None:
+    job = start(cluster, tree, steps=1_000_000, stall_warning="1s")
     stopped = job.ranks[odd]
     wait_for_all(job.ranks, "under way")
     for attempt in range(3):
@@ -102,76 +130,11 @@ def test_a_stopped_rank_is_named_wherever_it_was_stopped(cluster: Cluster, odd: 
     assert all(rank.running() for rank in job.ranks), job.transcript()
 
 
-@pytest.mark.parametrize("victim", [0, 1], ids=["the root's node", "other node"])
-def test_a_killed_ringd_ends_its_job_everywhere(cluster: Cluster, victim: int) -> None:
-    nodes = cluster.start_nodes(2)
-    job = start_trainers(cluster, STEADY, [1, 1], environment=environment(-1, "", steps=1_000_000))
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("tree", "odd"), places([PAIR[0], PAIR[2], *TREE]))
+def test_a_killed_ringd_ends_its_job_everywhere(cluster: Cluster, tree: bool, odd: int) -> None:
+    job = start(cluster, tree, steps=1_000_000)
     wait_for_all(job.ranks, "under way")
-    nodes[victim].kill()
+    job.ranks[odd].node.kill()
     died = time.monotonic()
     expect_within(wait_for_all(job.ranks, "error"), died, 5)
-
-
-# ---- by a tree of six nodes, with a rank on each; of these 4 is node 5's parent ------------------------------------------
-
-COUNT = 1000
-ALONE = [1] * NODES
-
-
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("odd", [0, INNER, LEAF], ids=["root", "inner node", "leaf"])
-def test_by_a_tree_a_late_rank_is_waited_for_and_named(cluster: Cluster, odd: int) -> None:
-    start_nodes_of_a_tree(cluster, stall_warning="500ms")
-    job = start_trainers(cluster, STEADY, ALONE, environment=environment(odd, "sleeps", 3, count=COUNT))
-    late = job.ranks[odd]
-    for rank in job.ranks:
-        if rank is not late:
-            rank.expect_output("ringd: ", 20)
-            warning = next(line for line in rank.output.splitlines() if line.startswith("ringd: "))
-            expect_words(warning, f"rank {odd}, pid {late.pid}", late.node.name, "'loss'")
-    job.expect_success(30)
-
-
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("odd", [0, INNER, LEAF], ids=["root", "inner node", "leaf"])
-def test_by_a_tree_a_killed_rank_is_named_at_once(cluster: Cluster, odd: int) -> None:
-    start_nodes_of_a_tree(cluster)
-    job = start_trainers(cluster, STEADY, ALONE, environment=environment(odd, "dies", count=COUNT))
-    killed = job.ranks[odd]
-    died = wait_for_event(killed, "at it")["at"]
-    others = [rank for rank in job.ranks if rank is not killed]
-    errors = wait_for_all(others, "error")
-    expect_words(the_same_text(errors), f"rank {odd}, pid {killed.pid}", killed.node.name)
-    expect_within(errors, died, 2)
-
-
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("victim", [0, INNER, LEAF], ids=["root", "inner node", "leaf"])
-def test_by_a_tree_a_killed_ringd_ends_its_job_everywhere(cluster: Cluster, victim: int) -> None:
-    nodes = start_nodes_of_a_tree(cluster)
-    steady = environment(-1, "", steps=1_000_000, count=COUNT)
-    job = start_trainers(cluster, STEADY, ALONE, environment=steady)
-    wait_for_all(job.ranks, "under way")
-    nodes[victim].kill()
-    died = time.monotonic()
-    expect_within(wait_for_all(job.ranks, "error"), died, 5)
-
-
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("odd", [0, INNER, LEAF], ids=["root", "inner node", "leaf"])
-def test_by_a_tree_a_stopped_rank_is_named(cluster: Cluster, odd: int) -> None:
-    start_nodes_of_a_tree(cluster, stall_warning="1s")
-    steady = environment(-1, "", steps=1_000_000, count=COUNT)
-    job = start_trainers(cluster, STEADY, ALONE, environment=steady)
-    stopped = job.ranks[odd]
-    wait_for_all(job.ranks, "under way")
-    os.kill(stopped.pid, signal.SIGSTOP)
-    try:
-        for rank in job.ranks:
-            if rank is not stopped:
-                rank.expect_output(f"rank {odd}, pid {stopped.pid}", 20)
-                expect_words(rank.output, "stopped", stopped.node.name, "'loss'")
-    finally:
-        os.kill(stopped.pid, signal.SIGCONT)
-    time.sleep(0.3)
-    assert all(rank.running() for rank in job.ranks), job.transcript()
