@@ -13,7 +13,7 @@
 namespace ringd::client {
 
 // Runs the thread "ringd-helper", which does what waiters would do, when there are none in its process. It
-// looks for work every kPause to kLongestPause while operations are in flight, sooner again when it found some. A large
+// looks for work every kPause to kLongestPause while operations are in flight, sooner at first and when it found some. A large
 // submission ends such a pause, but for kLeastPause: whoever submits and waits at once needs no helper, and where
 // that has left it nothing to do it listens no more until it finds work by itself. Without
 // operations it soon sleeps, until a large one is submitted.

@@ -26,6 +26,7 @@
 #include "client/core/staged_copies.h"
 #include "client/core/staging.h"
 #include "client/core/tail_operations.h"
+#include "client/core/wait_lists.h"
 #include "client/ringd.h"
 #include "proto/base/mutex.h"
 
@@ -128,6 +129,7 @@ class Context {
   std::atomic<TailOperations*> release_{nullptr};    // the same, for the lifeline's thread
   // Whichever of the two carries this job's operations out, but for those on the fast path.
   std::atomic<OperationQueue*> operations_{&ring_operations_};
+  KeptWaitLists wait_lists_;
   ForkGuard fork_guard_;
   const std::unique_ptr<ControlChannel> control_;
   // Its thread uses what stands above, and stops first.

@@ -22,24 +22,6 @@ bool MayCarry(std::int64_t timeout_ms) {
   return timeout_ms < 0 || timeout_ms >= FastPathExchange::kPatience.count();
 }
 
-// What WaitAll sorts its operations into. A thread keeps it from call to call: at the end of a step the allocator's
-// code and data are cold.
-struct WaitLists {
-  std::vector<ringd_operation*> open;    // what is not done, and ...
-  std::vector<std::uint64_t> sequences;  // ... its numbers; of 0 one that no operation has
-  std::vector<ringd_operation*> tickets;
-  std::vector<ringd_operation*> failed;
-  std::vector<OperationEnd> ends;
-
-  void Clear() noexcept {
-    open.clear();
-    sequences.clear();
-    tickets.clear();
-    failed.clear();
-    ends.clear();
-  }
-};
-
 absl::Status NoSuchOperation(ringd_operation operation) {
   return absl::NotFoundError(absl::StrCat("operation ", operation, " does not exist (any more)"));
 }
@@ -109,8 +91,8 @@ absl::Status Context::Wait(ringd_operation operation, std::int64_t timeout_ms) {
 
 absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t timeout_ms) {
   const Clock::time_point deadline = WaitDeadline(timeout_ms);
-  static thread_local WaitLists lists;
-  lists.Clear();
+  const KeptWaitLists::Loan loan(wait_lists_);
+  WaitLists& lists = *loan;
   std::vector<ringd_operation*>& open = lists.open;
   std::vector<std::uint64_t>& sequences = lists.sequences;
   std::vector<ringd_operation*>& failed = lists.failed;

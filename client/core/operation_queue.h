@@ -132,7 +132,7 @@ class OperationQueue {
   }
   static constexpr bool IsPlain(std::uint64_t word) noexcept { return (word & kPlain) != 0; }
   static constexpr bool IsInFlight(std::uint64_t word, std::uint64_t sequence) noexcept {
-    return (word | kPlain) == Word(sequence, kInFlight, true);
+    return SequenceOf(word) == sequence && StateOf(word) == kInFlight;
   }
   // What the word says of an operation: kDone, kTimeout (in flight), or kUnknown, if it is not that one's.
   static constexpr WaitResult ResultOf(std::uint64_t word, std::uint64_t sequence) noexcept {
@@ -158,7 +158,9 @@ class OperationQueue {
     std::size_t count = 0;
     for (; count < sequences.size(); ++count) {
       std::atomic<std::uint64_t>& word = PlaceOf(sequences[count]);
-      if (word.load(std::memory_order_relaxed) != Word(sequences[count], kDone, true)) break;
+      const std::uint64_t seen = word.load(std::memory_order_relaxed);
+      // Numbers that no operation has may be among them, longer than a word's.
+      if (SequenceOf(seen) != sequences[count] || StateOf(seen) != kDone || !IsPlain(seen)) break;
       word.store(Word(sequences[count], kFree), std::memory_order_release);
       freed(sequences[count]);
     }

@@ -153,7 +153,12 @@ void FastPathSetup::CheckSilence() {
     if (!connections_[node].valid()) continue;
     const absl::Status status = CheckSilent(connections_[node].get());
     // As soon as the root knows of all, the ranks of other nodes may begin.
-    if (status.ok() || (reported() && absl::IsInvalidArgument(status))) continue;
+    if (status.ok()) continue;
+    if (reported() && absl::IsInvalidArgument(status)) {
+      // What they have said stays there, and would wake the engine for as long.
+      listener_->Unwatch(connections_[node].get());
+      continue;
+    }
     FailFor(node, status.message());
     return;
   }

@@ -69,15 +69,16 @@ FastPathSizes SizesOnFastPath(std::span<const AllReduceTimes> times, std::size_t
   // Of few nodes it is the flat tree.
   const bool has_knomial = share < 1;
   FastPathSizes sizes;
-  sizes.flat = Largest(times, assumed, [&](const AllReduceTimes& tried) {
-    const double doubling = Nanos(tried.doubling);
-    const double other = has_knomial ? std::min(doubling, knomial(tried)) : doubling;
-    return other - kMargin * flat(tried);
-  });
-  if (!has_knomial) return sizes;
-  sizes.knomial = Largest(times, 0, [&](const AllReduceTimes& tried) {
+  const auto knomial_gain = [&](const AllReduceTimes& tried) {
     return Nanos(tried.doubling) - kMargin * knomial(tried);
+  };
+  sizes.flat = Largest(times, assumed, [&](const AllReduceTimes& tried) {
+    const double gain = Nanos(tried.doubling) - kMargin * flat(tried);
+    if (!has_knomial || knomial_gain(tried) < 0) return gain;
+    // The k-nomial tree must win by as much, to be worth its connections' messages.
+    return std::min(gain, kMargin * knomial(tried) - flat(tried));
   });
+  if (has_knomial) sizes.knomial = Largest(times, 0, knomial_gain);
   return sizes;
 }
 

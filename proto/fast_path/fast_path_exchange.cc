@@ -62,7 +62,11 @@ absl::StatusOr<std::unique_ptr<FastPathExchange>> FastPathExchange::Create(
 
 FastPathExchange::FastPathExchange(FastPathView view, std::uint32_t self,
                                    std::vector<UniqueFd> connections, UniqueFd epoll)
-    : view_(view), self_(self), connections_(std::move(connections)), epoll_(std::move(epoll)) {}
+    : view_(view),
+      self_(self),
+      neighbours_(view.Neighbours()),
+      connections_(std::move(connections)),
+      epoll_(std::move(epoll)) {}
 
 std::uint32_t FastPathExchange::own_name() const noexcept {
   return self_ == kFastPathRingd ? kFastPathRingd : self_ + 1;
@@ -101,6 +105,10 @@ FastPathOutcome FastPathExchange::Contribute(const FastPathContribution& contrib
   }
   if (to.state.load(std::memory_order_relaxed) != FastPathCellState::kGathers ||
       (to.members & own_bit) != 0) {
+    // A word that came before any member.
+    const bool counts = to.members == 0 && to.departed.load(std::memory_order_relaxed) == 0 &&
+                        to.state.load(std::memory_order_relaxed) == FastPathCellState::kGivenUp;
+    if (counts) view_.control().given_up.fetch_add(1, std::memory_order_relaxed);
     Leave(cell);
     return FastPathOutcome::kGivenUp;
   }

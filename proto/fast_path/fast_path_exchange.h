@@ -15,7 +15,7 @@
 //   kResult: from the root down the tree                                 kSent ─▶ kDone
 //   each member copies the result, and the last one frees the cell.
 //
-// Which tree: the flat one up to the segment's flat_bytes, the binomial one beyond. It follows from the operation's bytes
+// Which tree: the flat one up to the segment's flat_bytes, the k-nomial one beyond. It follows from the operation's bytes
 // at each node for itself; nodes that differ in those find out by what they bring.
 //
 // A pair. Of two nodes each sends its input to the other, and who has sent its own and got the other's combines them:
@@ -239,6 +239,7 @@ class FastPathExchange {
 
   const FastPathView view_;
   const std::uint32_t self_;
+  const FastPathNodeSet neighbours_;
   const std::vector<UniqueFd> connections_;
   const UniqueFd
       epoll_;  // not of a node with one neighbour, unless it is one of a pair or the root

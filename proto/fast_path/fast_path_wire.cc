@@ -203,7 +203,10 @@ bool FastPathExchange::OnGiveUp(std::uint32_t node, const FastPathKey& key) noex
   if (cell == kNoCell) {
     // Members that come later have to know, if there is room. Else they hear it when they ask.
     cell = MakeCell(key, 0);
-    if (cell != kNoCell) End(cell, FastPathCellState::kGivenUp);
+    // Nobody waits there. Who comes first counts it: it may have been here before, and be told again.
+    if (cell != kNoCell) {
+      view_.Cell(cell).state.store(FastPathCellState::kGivenUp, std::memory_order_release);
+    }
     return true;
   }
   const FastPathCell& given_up = view_.Cell(cell);
@@ -299,7 +302,7 @@ void FastPathExchange::ShowAwaited() noexcept {
 
 FastPathNodeSet FastPathExchange::Awaited() const noexcept {
   const FastPathControl& control = view_.control();
-  return control.awaited.load(std::memory_order_relaxed) &
+  return control.awaited.load(std::memory_order_relaxed) & neighbours_ &
          ~control.closed.load(std::memory_order_relaxed);
 }
 

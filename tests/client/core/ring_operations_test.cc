@@ -146,6 +146,22 @@ TEST_CASE("Operations: what ended well is taken out in one go, up to what did no
   }
 }
 
+TEST_CASE("Operations: a number that no operation has takes none out, however long it is") {
+  Fixture fixture;
+  Submission record{};
+  REQUIRE(fixture.operations.TrySubmit(record, {}) == SubmitResult::kOk);
+  Submission taken;
+  REQUIRE(fixture.segment.submissions.TryPop(taken) == RingResult::kOk);
+  fixture.segment.Complete(record.sequence);
+  CHECK(fixture.operations.Test(record.sequence) == WaitResult::kDone);
+  std::vector<OperationEnd> ends;
+  for (const int bit : {32, 60, 61, 62, 63}) {
+    const std::uint64_t longer = record.sequence + (std::uint64_t{1} << bit);
+    CHECK(fixture.operations.ConsumeSucceeded({&longer, 1}, ends) == 0);
+  }
+  CHECK(fixture.operations.ConsumeSucceeded({&record.sequence, 1}, ends) == 1);
+}
+
 TEST_CASE("Operations: one whose slot is needed again is kept, whatever has become of it") {
   Fixture fixture;
   int mark = 0;

@@ -64,6 +64,9 @@ TEST_CASE("SizesOnFastPath: the k-nomial tree takes over where the root's line i
   // A faster line: two levels cost more than they save.
   const auto fast = Times({{160, 230}, {165, 250}, {170, 330}, {180, 430}});
   CHECK(SizesOnFastPath(fast, 8, 4681).flat == 16384);
+  // The tree would win over the node in the middle by less than 5 %, and not over doubling.
+  const auto close = Times({{100, 107}, {100, 107}, {100, 107}, {100, 107}});
+  CHECK(SizesOnFastPath(close, 8, 4681).flat == 16384);
   // Not tried: the smallest only, or nothing.
   CHECK(SizesOnFastPath(Times({{160, 230}}), 8, 4681).flat == 4681);
   CHECK(SizesOnFastPath(Times({{160, 230}}), 8, 4681).knomial <= 4681);

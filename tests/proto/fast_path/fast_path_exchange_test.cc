@@ -220,6 +220,19 @@ TEST_CASE("A message may come in pieces, and with the next") {
   CHECK(nodes.Member(0).Contribute(Floats({7, 1}, {1}), root) == FastPathOutcome::kCompleted);
 }
 
+TEST_CASE("What another process writes of who is awaited leads nowhere") {
+  FastPathNodes nodes(3);
+  std::uint32_t cell = 0;
+  REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), cell) == FastPathOutcome::kPending);
+  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), cell) == FastPathOutcome::kPending);
+  nodes.View(0).control().awaited.store(NodeBit(0) | NodeBit(31));
+  DriveOnce(nodes.Member(0));
+  CHECK(nodes.Member(0).Usable());
+  std::uint32_t last = 0;
+  REQUIRE(nodes.Member(2).Contribute(Floats(kKey, {1}), last) == FastPathOutcome::kPending);
+  CHECK(Finish(nodes.Member(0), cell) == FastPathOutcome::kCompleted);
+}
+
 TEST_CASE("ringd does not wait for a lock that a stopped rank holds, and ranks go the other way") {
   FastPathNodes nodes(2);
   nodes.View(0).control().lock.store(1);
