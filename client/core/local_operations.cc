@@ -290,7 +290,8 @@ LocalOperations::Operation* LocalOperations::OldestInFlight(std::uint64_t from) 
 bool LocalOperations::Consume(std::uint64_t sequence, OperationOutcome& outcome,
                               OperationEnd& end) {
   MutexLock lock(mutex_);
-  if (ConsumePlain({&sequence, 1}, [this](std::uint64_t plain) { ReleasePlace(plain); }) == 1) {
+  if (ConsumePlain({&sequence, 1}) == 1) {
+    ReleasePlace(sequence);
     outcome.completed = true;
     return true;
   }
@@ -316,8 +317,10 @@ std::size_t LocalOperations::ConsumeSucceeded(std::span<const std::uint64_t> seq
   MutexLock lock(mutex_);
   std::size_t count = 0;
   for (;;) {
-    count += ConsumePlain(sequences.subspan(count),
-                          [this](std::uint64_t sequence) { ReleasePlace(sequence); });
+    const std::span<const std::uint64_t> left = sequences.subspan(count);
+    const std::span<const std::uint64_t> plain = left.first(ConsumePlain(left));
+    for (const std::uint64_t sequence : plain) ReleasePlace(sequence);
+    count += plain.size();
     if (count == sequences.size()) break;
     const std::uint64_t sequence = sequences[count];
     Operation* const operation = FindLocked(sequence);

@@ -152,9 +152,9 @@ class OperationQueue {
   const std::atomic<std::uint64_t>& PlaceOf(std::uint64_t sequence) const noexcept {
     return words_[sequence & (words_.size() - 1)];
   }
-  // Takes out, under the lock, the first so many of `sequences` that are plain, done, and in their places.
-  template <typename Freed>
-  std::size_t ConsumePlain(std::span<const std::uint64_t> sequences, Freed freed) noexcept {
+  // Takes out, under the lock, the first so many of `sequences` that are plain, done, and in their places: their words say
+  // kFree then, the rest is the caller's.
+  std::size_t ConsumePlain(std::span<const std::uint64_t> sequences) noexcept {
     std::size_t count = 0;
     for (; count < sequences.size(); ++count) {
       std::atomic<std::uint64_t>& word = PlaceOf(sequences[count]);
@@ -162,7 +162,6 @@ class OperationQueue {
       // Numbers that no operation has may be among them, longer than a word's.
       if (SequenceOf(seen) != sequences[count] || StateOf(seen) != kDone || !IsPlain(seen)) break;
       word.store(Word(sequences[count], kFree), std::memory_order_release);
-      freed(sequences[count]);
     }
     return count;
   }

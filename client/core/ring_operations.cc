@@ -338,7 +338,7 @@ std::size_t RingOperations::ConsumeSucceeded(std::span<const std::uint64_t> sequ
   Drain();
   std::size_t count = 0;
   for (;;) {
-    count += ConsumePlain(sequences.subspan(count), [](std::uint64_t) {});
+    count += ConsumePlain(sequences.subspan(count));
     if (count == sequences.size()) break;
     const std::uint64_t sequence = sequences[count];
     Slot* slot = Find(sequence);
