@@ -115,8 +115,8 @@ class LocalOperations final : public OperationQueue {
   struct Tensor;
   // One operation. Never freed, used again.
   struct alignas(kCacheLineBytes) Operation {
-    std::atomic<std::uint64_t> word{
-        0};  // of a straggler; else its place has it. Written under mutex_
+    // Of a straggler; else its place has it. Written under mutex_.
+    std::atomic<std::uint64_t> word{0};
     // What is looked at without the lock; for an operation that is in flight they stand.
     std::atomic<std::uint64_t> sequence{0};
     std::atomic<Tensor*> tensor{nullptr};

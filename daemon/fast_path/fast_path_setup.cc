@@ -66,13 +66,21 @@ Clock::time_point FastPathSetup::Deadline() const noexcept {
   return began_ + kPatience + (is_root() ? std::chrono::milliseconds(0) : kGrace);
 }
 
-std::string FastPathSetup::DescribeMissing() const {
-  std::vector<std::string> missing;
+FastPathNodeSet FastPathSetup::Missing() const noexcept {
+  FastPathNodeSet missing = 0;
   for (FastPathNodeSet left = children_; left != 0;) {
     const std::uint32_t node = TakeLowest(left);
-    if (!connections_[node].valid()) missing.push_back(plan_.node_names[node]);
+    if (!connections_[node].valid()) missing |= NodeBit(node);
   }
-  return absl::StrJoin(missing, ", ");
+  return missing;
+}
+
+std::string FastPathSetup::DescribeMissing() const {
+  std::vector<std::string> names;
+  for (FastPathNodeSet left = Missing(); left != 0;) {
+    names.push_back(plan_.node_names[TakeLowest(left)]);
+  }
+  return absl::StrJoin(names, ", ");
 }
 
 FastPathSetup::State FastPathSetup::Advance(Clock::time_point now) {
@@ -88,7 +96,7 @@ FastPathSetup::State FastPathSetup::Advance(Clock::time_point now) {
   }
   if (state_ == State::kPending) CheckSilence();
   if (state_ != State::kPending) return state_;
-  const bool is_ready = (parents_ & ~greeted_ & ~kRoot) == 0 && DescribeMissing().empty();
+  const bool is_ready = (parents_ & ~greeted_ & ~kRoot) == 0 && Missing() == 0;
   if (is_ready && is_root()) {
     OpenAll();
   } else if (is_ready && !reported() && (connected_ & kRoot) != 0) {
@@ -102,9 +110,8 @@ FastPathSetup::State FastPathSetup::Advance(Clock::time_point now) {
 void FastPathSetup::FailForTime() {
   const auto patience =
       std::chrono::duration_cast<std::chrono::milliseconds>(Deadline() - began_).count();
-  const std::string missing = DescribeMissing();
-  if (!missing.empty()) {
-    Fail(absl::StrCat("no connection came from ", missing, " within ", patience, " ms"));
+  if (Missing() != 0) {
+    Fail(absl::StrCat("no connection came from ", DescribeMissing(), " within ", patience, " ms"));
     return;
   }
   FastPathNodeSet unconnected = parents_ & ~connected_;

@@ -80,6 +80,8 @@ class FastPathSetup {
   // The same, because of that node.
   void FailFor(std::uint32_t node, absl::string_view what);
   void CloseAll();
+  // Children that have not come.
+  FastPathNodeSet Missing() const noexcept;
   std::string DescribeMissing() const;
 
   const FastPathPlan plan_;

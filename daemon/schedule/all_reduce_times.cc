@@ -75,7 +75,7 @@ FastPathSizes SizesOnFastPath(std::span<const AllReduceTimes> times, std::size_t
   sizes.flat = Largest(times, assumed, [&](const AllReduceTimes& tried) {
     const double gain = Nanos(tried.doubling) - kMargin * flat(tried);
     if (!has_knomial || knomial_gain(tried) < 0) return gain;
-    // The k-nomial tree must win by as much, to be worth its connections' messages.
+    // The k-nomial tree must win by as much.
     return std::min(gain, kMargin * knomial(tried) - flat(tried));
   });
   if (has_knomial) sizes.knomial = Largest(times, 0, knomial_gain);

@@ -8,8 +8,7 @@ namespace ringd {
 void FastPathExchange::GiveUp(std::uint32_t cell) noexcept {
   FastPathCell& lost = view_.Cell(cell);
   const FastPathKey key{lost.signature, lost.occurrence};
-  const FastPathNodeSet told =
-      view_.is_pair() ? NodeBit(view_.other_of_pair()) : view_.Children(view_.TreeOf(lost.bytes));
+  const FastPathNodeSet told = view_.Children(view_.TreeOf(lost.bytes));
   lost.state.store(FastPathCellState::kGivenUp, std::memory_order_release);
   SendTo(told, FastPathMessageKind::kGiveUp, key, {});
   Announce(cell, FastPathCellState::kGivenUp);

@@ -31,11 +31,11 @@ absl::StatusOr<std::unique_ptr<FastPathExchange>> FastPathExchange::Create(
     FastPathView view, std::uint32_t self, std::vector<UniqueFd> connections) {
   const FastPathNodeSet neighbours = view.Neighbours();
   const FastPathNodeSet expected = neighbours | NodeBit(view.node_index());
-  FastPathNodeSet missing = connections.size() == view.node_count() ? 0 : expected;
-  for (std::uint32_t node = 0; missing == 0 && node < view.node_count(); ++node) {
-    if (!connections[node].valid()) missing = expected & NodeBit(node);
+  bool complete = connections.size() == view.node_count();
+  for (FastPathNodeSet left = expected; complete && left != 0;) {
+    complete = connections[TakeLowest(left)].valid();
   }
-  if (missing != 0) return absl::InvalidArgumentError("a connection of the fast path is missing");
+  if (!complete) return absl::InvalidArgumentError("a connection of the fast path is missing");
   UniqueFd epoll;
   // Who may be told by several, or by local ranks that end operations while it waits.
   if (view.is_root() || view.is_pair() || std::popcount(neighbours) > 1) {
@@ -132,7 +132,7 @@ FastPathOutcome FastPathExchange::Contribute(const FastPathContribution& contrib
       (is_leaf || view_.is_pair()) && view_.member_count() == 1 && contribution.prescale == 1;
   if (!as_it_lies) CombineMembers(cell, contribution);
   if (is_leaf || view_.is_pair()) {
-    const std::uint32_t receiver = is_leaf ? view_.Parent(tree) : view_.other_of_pair();
+    const std::uint32_t receiver = view_.Parent(tree);
     const FastPathBreak broken = SendInput(receiver, cell, contribution, as_it_lies);
     if (broken.reason != FastPathBreak::Reason::kNone) {
       Break(broken);
@@ -233,8 +233,7 @@ std::uint32_t FastPathExchange::MakeCell(const FastPathKey& key, std::size_t byt
   cell.occurrence = key.occurrence;
   cell.created_ns.store(MonotonicNanos(), std::memory_order_relaxed);
   cell.members = 0;
-  cell.awaits =
-      view_.is_pair() ? NodeBit(view_.other_of_pair()) : view_.Children(view_.TreeOf(bytes));
+  cell.awaits = view_.Children(view_.TreeOf(bytes));
   cell.state.store(FastPathCellState::kGathers, std::memory_order_release);
   return found;
 }
@@ -267,8 +266,7 @@ bool FastPathExchange::ForwardIfWhole(std::uint32_t cell, std::uint32_t brought_
   if (bytes > 0 && IsValid(type)) {
     std::array<const void*, kFastPathMostNodes> sources;
     std::size_t count = 0;
-    FastPathNodeSet nodes =
-        NodeBit(view_.node_index()) | (view_.is_pair() ? NodeBit(view_.other_of_pair()) : children);
+    FastPathNodeSet nodes = NodeBit(view_.node_index()) | children;
     while (nodes != 0) {
       const std::uint32_t node = TakeLowest(nodes);
       sources[count++] = node == brought_by ? brought : view_.NodePayload(cell, node);

@@ -156,10 +156,12 @@ class FastPathView {
  public:
   FastPathView() noexcept = default;
   FastPathView(std::byte* base, const FastPathGeometry& geometry) noexcept
-      : base_(base),
-        geometry_(geometry),
-        children_{ChildrenIn(FastPathTree::kFlat, geometry.node_index, geometry.node_count),
-                  ChildrenIn(FastPathTree::kKnomial, geometry.node_index, geometry.node_count)} {}
+      : base_(base), geometry_(geometry), children_{} {
+    for (const FastPathTree tree : {FastPathTree::kFlat, FastPathTree::kKnomial}) {
+      children_[static_cast<std::size_t>(tree)] =
+          is_pair() ? NodeBit(1 - node_index()) : ChildrenIn(tree, node_index(), node_count());
+    }
+  }
 
   // What the header said when it was checked: what others write there later is not looked at.
   std::uint32_t member_count() const noexcept { return geometry_.member_count; }
@@ -169,16 +171,18 @@ class FastPathView {
   std::uint32_t flat_bytes() const noexcept { return geometry_.flat_bytes; }
   // Node 0 combines what comes last, and tells the others what becomes of an operation.
   bool is_root() const noexcept { return node_index() == 0; }
-  // Two nodes: each sends the other its input, and combines.
+  // Two nodes: each sends the other its input, and combines. So each is the other's parent and child.
   bool is_pair() const noexcept { return node_count() == 2; }
-  std::uint32_t other_of_pair() const noexcept { return is_root() ? 1 : 0; }
 
-  // The trees of more than two nodes. Which one an operation takes follows from its bytes.
+  // Which tree an operation takes follows from its bytes.
   bool has_knomial() const noexcept { return flat_bytes() < limit_bytes(); }
   FastPathTree TreeOf(std::uint64_t bytes) const noexcept {
     return bytes <= flat_bytes() ? FastPathTree::kFlat : FastPathTree::kKnomial;
   }
-  std::uint32_t Parent(FastPathTree tree) const noexcept { return ParentIn(tree, node_index()); }
+  // Requirement: not of the root, but for a pair's.
+  std::uint32_t Parent(FastPathTree tree) const noexcept {
+    return is_pair() ? 1 - node_index() : ParentIn(tree, node_index());
+  }
   FastPathNodeSet Children(FastPathTree tree) const noexcept {
     return children_[static_cast<std::size_t>(tree)];
   }

@@ -141,7 +141,7 @@ bool FastPathExchange::OnMessage(std::uint32_t node, const FastPathMessage& mess
 bool FastPathExchange::OnInput(std::uint32_t node, const FastPathKey& key,
                                std::span<const std::byte> payload) noexcept {
   const FastPathNodeSet bit = NodeBit(node);
-  if (!view_.is_pair() && (view_.Children(view_.TreeOf(payload.size())) & bit) == 0) return false;
+  if ((view_.Children(view_.TreeOf(payload.size())) & bit) == 0) return false;
   std::uint32_t cell = FindCell(key);
   if (!Usable() && cell == kNoCell) {
     // The root has told all by its kStop.
@@ -195,8 +195,9 @@ bool FastPathExchange::OnResult(std::uint32_t node, const FastPathKey& key,
 }
 
 bool FastPathExchange::OnGiveUp(std::uint32_t node, const FastPathKey& key) noexcept {
-  if (!view_.is_pair() && (view_.is_root() || (node != view_.Parent(FastPathTree::kFlat) &&
-                                               node != view_.Parent(FastPathTree::kKnomial)))) {
+  const bool has_parent = !view_.is_root() || view_.is_pair();
+  if (!has_parent ||
+      (node != view_.Parent(FastPathTree::kFlat) && node != view_.Parent(FastPathTree::kKnomial))) {
     return false;
   }
   std::uint32_t cell = FindCell(key);
@@ -212,9 +213,9 @@ bool FastPathExchange::OnGiveUp(std::uint32_t node, const FastPathKey& key) noex
   const FastPathCell& given_up = view_.Cell(cell);
   const FastPathCellState state = given_up.state.load(std::memory_order_relaxed);
   // Who has sent its input to another one is told by that.
-  const bool decides = state == FastPathCellState::kGathers ||
-                       (state == FastPathCellState::kSent &&
-                        (view_.is_pair() || node == view_.Parent(view_.TreeOf(given_up.bytes))));
+  const bool decides =
+      state == FastPathCellState::kGathers ||
+      (state == FastPathCellState::kSent && node == view_.Parent(view_.TreeOf(given_up.bytes)));
   if (!decides) return true;
   if (view_.is_pair()) {
     End(cell, FastPathCellState::kGivenUp);

@@ -17,6 +17,25 @@ using testing::Finish;
 using testing::Floats;
 using testing::kKey;
 
+// All cells of node 1 are in operations to which nobody else comes.
+void TakeAllCells(FastPathNodes& nodes) {
+  std::uint32_t cell = 0;
+  for (std::uint64_t i = 0; i < kFastPathCells; ++i) {
+    REQUIRE(nodes.Member(1).Contribute(Floats({100, i}, {1}), cell) == FastPathOutcome::kPending);
+  }
+}
+
+// These have been given up, and left.
+void FreeAllCells(FastPathNodes& nodes) {
+  DriveOnce(nodes.Ringd(0));
+  std::this_thread::sleep_for(FastPathExchange::kPatience + std::chrono::milliseconds(10));
+  DriveOnce(nodes.Ringd(0));
+  for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
+    CHECK(Finish(nodes.Member(1), i) == FastPathOutcome::kGivenUp);
+    nodes.Member(1).Depart(i);
+  }
+}
+
 TEST_CASE("More stretches than there may be are given up") {
   FastPathNodes nodes(2);
   const float one = 1;
@@ -65,21 +84,12 @@ TEST_CASE("A part that crosses the root's word is not added to anything") {
 TEST_CASE("Who had no room for the root's word hears it again when it asks") {
   FastPathNodes nodes(3);
   std::uint32_t root = 0;
-  std::uint32_t cell = 0;
   REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == FastPathOutcome::kPending);
-  for (std::uint64_t i = 0; i < kFastPathCells; ++i) {
-    REQUIRE(nodes.Member(1).Contribute(Floats({100, i}, {1}), cell) == FastPathOutcome::kPending);
-  }
+  TakeAllCells(nodes);
   CHECK(Finish(nodes.Member(0), root) == FastPathOutcome::kGivenUp);
   DriveOnce(nodes.Member(1), FastPathExchange::kTurn);  // the word: all cells are taken
   // Then there is room again.
-  DriveOnce(nodes.Ringd(0));
-  std::this_thread::sleep_for(FastPathExchange::kPatience + std::chrono::milliseconds(10));
-  DriveOnce(nodes.Ringd(0));
-  for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
-    CHECK(Finish(nodes.Member(1), i) == FastPathOutcome::kGivenUp);
-    nodes.Member(1).Depart(i);
-  }
+  FreeAllCells(nodes);
   std::uint32_t late = 0;
   REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), late) == FastPathOutcome::kPending);
   DriveOnce(nodes.Ringd(0));
@@ -122,23 +132,14 @@ TEST_CASE("Of a pair each gives up what it has not sent, and answers the other's
 
 TEST_CASE("Of a pair an input that finds no room is answered, and its key given up for good") {
   FastPathNodes nodes(2);
-  std::uint32_t cell = 0;
   // All cells of node 1 are in operations to which node 0 does not come.
-  for (std::uint64_t i = 0; i < kFastPathCells; ++i) {
-    REQUIRE(nodes.Member(1).Contribute(Floats({100, i}, {1}), cell) == FastPathOutcome::kPending);
-  }
+  TakeAllCells(nodes);
   std::uint32_t own = 0;
   REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), own) == FastPathOutcome::kPending);
   DriveOnce(nodes.Member(1));
   CHECK(Finish(nodes.Member(0), own) == FastPathOutcome::kGivenUp);
   // Room again: the other's rank comes late, and must not wait for ever.
-  DriveOnce(nodes.Ringd(0));
-  std::this_thread::sleep_for(FastPathExchange::kPatience + std::chrono::milliseconds(10));
-  DriveOnce(nodes.Ringd(0));
-  for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
-    CHECK(Finish(nodes.Member(1), i) == FastPathOutcome::kGivenUp);
-    nodes.Member(1).Depart(i);
-  }
+  FreeAllCells(nodes);
   std::uint32_t late = 0;
   if (nodes.Member(1).Contribute(Floats(kKey, {1}), late) == FastPathOutcome::kPending) {
     DriveOnce(nodes.Ringd(0));

@@ -47,6 +47,17 @@ class Tree {
       for (std::uint32_t node = 0; node < kNodes; ++node) Drive(node);
     }
   }
+  // For ten seconds at most.
+  template <typename Condition>
+  bool DriveUntil(Condition condition) {
+    const auto end = Clock::now() + std::chrono::seconds(10);
+    while (!condition()) {
+      if (Clock::now() >= end) return false;
+      DriveAll();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return true;
+  }
   void Cut(std::uint32_t node, std::uint32_t other) {
     REQUIRE(::shutdown(nodes.Connection(node, other), SHUT_RDWR) == 0);
   }
@@ -132,17 +143,12 @@ TEST_CASE("k-nomial: what any one node does not bring is given up by all") {
   const std::uint32_t missing = GENERATE(0U, 2U, kInner, 6U);
   Tree tree;
   tree.BringAllBut(missing);
-  const auto end = Clock::now() + std::chrono::seconds(10);
-  const auto pending = [&] {
+  CHECK(tree.DriveUntil([&] {
     for (std::uint32_t node = 0; node < kNodes; ++node) {
-      if (node != missing && tree.Look(node) == FastPathOutcome::kPending) return true;
+      if (node != missing && tree.Look(node) == FastPathOutcome::kPending) return false;
     }
-    return false;
-  };
-  while (pending() && Clock::now() < end) {
-    tree.DriveAll();
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+    return true;
+  }));
   for (std::uint32_t node = 0; node < kNodes; ++node) {
     if (node == missing) continue;
     CHECK(tree.Look(node) == FastPathOutcome::kGivenUp);
@@ -150,11 +156,7 @@ TEST_CASE("k-nomial: what any one node does not bring is given up by all") {
   }
   // And by that one, when it comes; it may have forgotten it, or never have been asked.
   if (tree.Bring(missing) == FastPathOutcome::kPending) {
-    const auto until = Clock::now() + std::chrono::seconds(10);
-    while (tree.Look(missing) == FastPathOutcome::kPending && Clock::now() < until) {
-      tree.DriveAll();
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
+    CHECK(tree.DriveUntil([&] { return tree.Look(missing) != FastPathOutcome::kPending; }));
     CHECK(tree.Look(missing) == FastPathOutcome::kGivenUp);
   }
   for (std::uint32_t node = 0; node < kNodes; ++node) CHECK(tree.nodes.Member(node).Usable());
