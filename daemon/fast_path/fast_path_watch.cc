@@ -14,8 +14,10 @@
 namespace ringd {
 namespace {
 
-// Look is called by a timer that may be early by a little.
-constexpr auto kSoonestLook = FastPathWatch::kLookInterval * 3 / 4;
+// The kernel's time-outs, after which it takes an idle connection's window down, are 200 ms and more.
+constexpr auto kIdle = std::chrono::milliseconds(100);
+// After the last operation that needed it. In longer steps the round trip that is saved is nothing.
+constexpr auto kPadFor = std::chrono::seconds(10);
 // Who has not moved for so long will not do so soon.
 constexpr auto kStandstill = std::chrono::seconds(1);
 
@@ -66,13 +68,15 @@ absl::StatusOr<std::unique_ptr<FastPathWatch>> FastPathWatch::Create(
 }
 
 void FastPathWatch::Look(Clock::time_point now) {
-  if (now - last_look_ < kSoonestLook) return;
+  // It is called by a timer that may be early by a little.
+  if (now - last_look_ < LookInterval() * 3 / 4) return;
   last_look_ = now;
   const FastPathControl& control = view_.control();
   if (exchange_->BecomeDriver()) {
     exchange_->Drive(std::chrono::milliseconds(0));
     exchange_->StopDriving();
   }
+  Pad(now);
   const std::uint32_t driver = control.driver.load(std::memory_order_relaxed);
   const std::uint64_t turns = control.turns.load(std::memory_order_relaxed);
   if (driver != driver_.who || turns != driver_.turns) driver_ = {driver, turns, now};
@@ -82,6 +86,18 @@ void FastPathWatch::Look(Clock::time_point now) {
   // A node that lacks somebody gives up in its time, and then the next above it.
   const auto late = (view_.Depth() + 1) * FastPathExchange::kPatience;
   late_ = !Waiting(now - late, now).empty();
+}
+
+void FastPathWatch::Pad(Clock::time_point now) {
+  const std::uint32_t largest =
+      std::min(view_.control().largest.exchange(0, std::memory_order_relaxed), limit_bytes());
+  if (largest > 0 && exchange_->NeedsPadding(largest, std::chrono::milliseconds(0))) {
+    padded_bytes_ = largest;
+    padded_until_ = now + kPadFor;
+  }
+  if (now >= padded_until_) padded_bytes_ = 0;
+  if (padded_bytes_ == 0 || !exchange_->NeedsPadding(padded_bytes_, kIdle)) return;
+  if (exchange_->Pad(padded_bytes_)) padding_bytes_ += padded_bytes_;
 }
 
 std::uint64_t FastPathWatch::MembersAtIt() const noexcept {

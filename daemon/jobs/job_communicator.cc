@@ -77,7 +77,7 @@ std::optional<Clock::time_point> JobCommunicator::NextTick(Clock::time_point now
   if (way_.local != nullptr) return now + kLocalLookInterval;
   const std::optional<Clock::time_point> tick = scheduler_.NextTick();
   if (fast_path_ == nullptr) return tick;
-  const Clock::time_point look = now + FastPathWatch::kLookInterval;
+  const Clock::time_point look = now + fast_path_->LookInterval();
   return tick.has_value() ? std::min(*tick, look) : look;
 }
 

@@ -49,6 +49,11 @@
 // A node whose parent is lost can't know that word, nor tell it: it hangs up on its children, so that they know that, too,
 // and its ringd, which sees it wait (kSent), fails the job.
 //
+// Padding. The kernel takes the congestion window of a connection down that has sent nothing for a time-out of 0.2 s
+// (RFC 2861; `tcp_slow_start_after_idle`), so the tail of a step, which comes after a pause of a whole step, would take
+// one more round trip. So the ringds of a pair send each other what is as long and says nothing (kPadding); whoever
+// drives drops it.
+//
 // Floating-point results: local ranks are combined in the order of their local ranks, then nodes in theirs, and types of
 // 16 and 8 bits are rounded once in each. That gives the bits of the way through ringd's flat all-reduce. In the k-nomial
 // tree each child stands for all below it, rounded once more.
@@ -172,6 +177,15 @@ class FastPathExchange {
   bool Drive(std::chrono::milliseconds most) noexcept;
   static constexpr std::chrono::milliseconds kTurn{20};
 
+  // Of a pair, and ringd's: what keeps the connection's congestion window open.
+  // True if a message of `bytes` to the other would have to wait for acknowledgements, had nothing been sent for much
+  // longer than `idle`: the connection has sent nothing for so long, and its first window (TCP's, of ten segments:
+  // RFC 6928) is smaller.
+  bool NeedsPadding(std::uint64_t bytes, std::chrono::milliseconds idle) const noexcept;
+  // Sends `bytes` (limit_bytes() at most) that the other drops. Not before it has taken in the padding before, so that
+  // it never fills a connection from which nobody reads. False: nothing was sent. Does not block.
+  bool Pad(std::uint64_t bytes) noexcept;
+
  private:
   static constexpr std::chrono::milliseconds kLockPatience{50};
   // For a connection that takes no more: another process has stopped reading.
@@ -222,6 +236,7 @@ class FastPathExchange {
                 std::span<const std::byte> payload) noexcept;
   bool OnGiveUp(std::uint32_t node, const FastPathKey& key) noexcept;
   bool OnStop(std::uint32_t node) noexcept;
+  bool OnPadding() noexcept;
 
   // These need the driver's role.
   struct Heard {
@@ -239,6 +254,7 @@ class FastPathExchange {
 
   const FastPathView view_;
   const std::uint32_t self_;
+  std::uint32_t paddings_sent_ = 0;  // under the lock
   const FastPathNodeSet neighbours_;
   const std::vector<UniqueFd> connections_;
   const UniqueFd

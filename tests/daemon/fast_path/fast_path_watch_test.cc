@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/daemon/fast_path/attached_rank.h"
+#include "tests/proto/fast_path/fast_path_nodes.h"
 
 namespace ringd {
 namespace {
@@ -22,11 +23,13 @@ constexpr std::uint32_t kMembers = 2;
 constexpr std::uint32_t kLimit = 4096;
 constexpr FastPathKey kKey{4711, 0};
 constexpr std::uint32_t kRegistration = 5;
+// Of TCP's segments: ten are less than the limit.
+constexpr int kSegmentBytes = 300;
 
 struct Nodes {
   Nodes() {
     int ends[2];
-    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    testing::ConnectByTcp(kSegmentBytes, ends);
     for (std::uint32_t n = 0; n < kNodeCount; ++n) {
       std::vector<UniqueFd> connections(kNodeCount);
       connections[1 - n] = UniqueFd(ends[n]);
@@ -212,6 +215,42 @@ TEST_CASE("FastPathWatch: tells of a broken connection after a second, and wheth
   CHECK(broken->reason == FastPathBreak::Reason::kConnection);
   CHECK(broken->node == 0);
   CHECK(watch.LacksWord() == awaits);
+}
+
+TEST_CASE("FastPathWatch: pads the connection between long operations, and for a while only") {
+  Nodes nodes;
+  const auto padded = [&](std::uint32_t n) { return nodes.watches[n]->padding_bytes(); };
+  std::uint64_t expected = 0;
+  SECTION("long ones") {
+    expected = kLimit;
+    for (const auto& rank : nodes.ranks) rank[0].view.control().largest = kLimit;
+  }
+  SECTION("by a client's word, longer than any can be") {
+    expected = kLimit;
+    for (const auto& rank : nodes.ranks) rank[0].view.control().largest = UINT32_MAX;
+  }
+  SECTION("short ones") {
+    for (const auto& rank : nodes.ranks) rank[0].view.control().largest = 1000;
+  }
+  SECTION("none") {}
+  nodes.Look();
+  // The kernel's clock, not the test's, says how long the connection has been idle.
+  CHECK(padded(0) + padded(1) == 0);
+  ::usleep(120'000);
+  for (int i = 0; i < 5; ++i) nodes.Look();
+  for (std::uint32_t n = 0; n < kNodeCount; ++n) {
+    CHECK(padded(n) == expected);
+    CHECK(nodes.watches[n]->LookInterval() ==
+          (expected > 0 ? FastPathWatch::kPaddingInterval : FastPathWatch::kLookInterval));
+    CHECK(nodes.ranks[n][0].view.control().paddings == (expected > 0 ? 1 : 0));
+  }
+  nodes.LookFor(seconds(11));
+  ::usleep(120'000);
+  nodes.Look();
+  for (std::uint32_t n = 0; n < kNodeCount; ++n) {
+    CHECK(padded(n) == expected);
+    CHECK(nodes.watches[n]->LookInterval() == FastPathWatch::kLookInterval);
+  }
 }
 
 }  // namespace

@@ -68,14 +68,15 @@ TEST_CASE("All complete an operation, or none does") {
     plans[random() % ranks][step] = random() % 4 == 0 ? kNotAtAll : late(random);
   }
   std::atomic<bool> stop{false};
-  auto ringd = std::async(std::launch::async, [&] {
+  auto ringd = std::async(std::launch::async, [&, padding = std::mt19937(seed)]() mutable {
     while (!stop) {
       for (std::uint32_t node = 0; node < node_count; ++node) {
+        nodes.Ringd(node).Pad(padding() % kFastPathMostBytesOfMany);
         if (!nodes.Ringd(node).BecomeDriver()) continue;
         nodes.Ringd(node).Drive(std::chrono::milliseconds(0));
         nodes.Ringd(node).StopDriving();
       }
-      std::this_thread::sleep_for(std::chrono::milliseconds(70));
+      std::this_thread::sleep_for(std::chrono::milliseconds(7));
     }
   });
   std::vector<std::future<std::vector<End>>> running;
@@ -112,6 +113,9 @@ TEST_CASE("All complete an operation, or none does") {
     completed += done ? 1U : 0U;
   }
   CHECK(completed > kSteps / 3);
+  for (std::uint32_t node = 0; node < node_count; ++node) {
+    CHECK((nodes.View(node).control().paddings > 0) == (node_count == 2));
+  }
 }
 
 // Who can't know what became of an operation if the node has lost its parent.
