@@ -58,7 +58,7 @@ Context::Context(const Options& options, Attachment attachment)
       segment_(std::move(attachment.segment)),
       arena_(std::move(attachment.arena)),
       staged_copies_(ViewSessionSegment(segment_.data(), attachment.layout)),
-      staging_(arena_, registrations_, &staged_copies_),
+      staging_(arena_, &staged_copies_),
       job_memory_(arena_.AtOffset(0), arena_.size()),
       ring_operations_(ViewSessionSegment(segment_.data(), attachment.layout), submission_capacity_,
                        attachment.layout.completion_capacity, std::move(attachment.engine_wakeup),

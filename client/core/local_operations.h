@@ -52,9 +52,9 @@ class LocalOperations final : public OperationQueue {
   static constexpr std::chrono::milliseconds kQuietDeadline{100};
   static constexpr std::chrono::seconds kCauseGrace{1};
   // Smaller tensors of ordinary memory are copied: they stay in the caches, where copies cost less than
-  // asking the kernel. Two ranks, all copied against this, in µs: 64 KiB 5.2 and 6.9, 256 KiB 15.8 and 17.2, 512 KiB 31.4 and
-  // 30.3, 1 MiB 57 and 50 (medians beside each other on the development machine, busy).
-  static constexpr std::uint64_t kDirectFromBytes = 512 * 1024;
+  // asking the kernel. Two ranks, all copied against this, in µs: 64 KiB 5.4 and 6.5, 128 KiB 8.9 and 9.6, 256 KiB 9.8 and
+  // 9.2, 384 KiB 14.3 and 12.5, 1 MiB 41 and 31 (medians in turns, AMD EPYC, 2026-11-23).
+  static constexpr std::uint64_t kDirectFromBytes = 256 * 1024;
 
   // At most `capacity` (a power of two) operations are in flight.
   LocalOperations(const JobMemory& memory, std::uint32_t capacity, SessionState& state,

@@ -28,7 +28,6 @@ struct LocalOperations::ChunkMemory {
   // Its address in the other process; only where there is one.
   std::optional<PerMember<std::optional<std::uint64_t>>> elsewhere;
   std::uint32_t elsewhere_count = 0;
-  bool in_own_memory = false;  // this process's source or destination is ordinary memory
   std::uint64_t bytes = 0;
   Streaming streaming = Streaming::kCached;
 };
@@ -43,8 +42,6 @@ bool LocalOperations::Locate(const Chunk& chunk, ChunkMemory& memory) {
   const std::uint64_t bytes = chunk.registration->bytes;
   const std::uint64_t begin = ChunkBytes(bytes) * static_cast<std::uint64_t>(chunk.chunk);
   memory.bytes = std::min(ChunkBytes(bytes), bytes - begin);
-  memory.streaming =
-      bytes * member_count_ >= kStreamFromBytes ? Streaming::kPast : Streaming::kCached;
   const bool broadcast = description.kind == CollectiveKind::kBroadcast;
   const std::uint32_t root = broadcast ? MemberOf(description.root_rank) : 0;
   // This process's own addresses come from its own memory, never from the slot, where others can write.
@@ -76,7 +73,6 @@ bool LocalOperations::Locate(const Chunk& chunk, ChunkMemory& memory) {
       memory.sources[m] = arena.base + from + begin;
     } else if (m == self_) {
       memory.sources[m] = static_cast<const std::byte*>(own.direct_source) + begin;
-      memory.in_own_memory = true;
     } else {
       if (memory.elsewhere_count == 0) memory.elsewhere.emplace(member_count_);
       (*memory.elsewhere)[m] = slot.ordinary_source + begin;
@@ -85,8 +81,11 @@ bool LocalOperations::Locate(const Chunk& chunk, ChunkMemory& memory) {
   }
   if (own.direct_destination != nullptr) {
     memory.destinations[self_] = static_cast<std::byte*>(own.direct_destination) + begin;
-    memory.in_own_memory = true;
   }
+  // Where this member's tensor lies in ordinary memory the others' do as a rule, which then copy the result out of their blocks.
+  const bool copied_next = own.direct_source != nullptr || own.direct_destination != nullptr;
+  const bool past = bytes * member_count_ >= kStreamFromBytes && !copied_next;
+  memory.streaming = past ? Streaming::kPast : Streaming::kCached;
   return true;
 }
 
@@ -100,7 +99,7 @@ void LocalOperations::Reduce(const Chunk& chunk) {
   // Once one source could not be read there is no result any more.
   if (!SpoiledOf(chunk.tensor, chunk.occurrence).has_value()) {
     std::optional<Spoiled> spoiled;
-    if (memory.elsewhere_count == 0 && !memory.in_own_memory) {
+    if (memory.elsewhere_count == 0) {
       Combine(chunk.registration->description, memory);
     } else {
       spoiled = CombineByPieces(chunk, memory);
@@ -131,33 +130,19 @@ void LocalOperations::Combine(const TensorDescription& tensor, ChunkMemory& memo
     return;
   }
   const TensorScaling scaling = ScalingOf(tensor);
-  if (memory.sources[self_] != memory.destinations[self_] || !memory.in_own_memory) {
-    CombineContributions(tensor.data_type, tensor.op, scaling.prescale, nullptr,
-                         memory.sources.span(), memory.destinations.span(), elements,
-                         scaling.result, memory.streaming);
-    return;
-  }
-  // In place first; what is then in the caches goes past them to the others.
-  void* const result = memory.destinations[self_];
   CombineContributions(tensor.data_type, tensor.op, scaling.prescale, nullptr,
-                       memory.sources.span(), std::span(&result, 1), elements, scaling.result,
+                       memory.sources.span(), memory.destinations.span(), elements, scaling.result,
                        memory.streaming);
-  for (void* const destination : memory.destinations.span()) {
-    if (destination == result) continue;
-    CopyScaled(tensor.data_type, destination, result, elements, {}, memory.streaming);
-  }
 }
 
 std::optional<Spoiled> LocalOperations::CombineByPieces(const Chunk& chunk,
                                                         const ChunkMemory& memory) {
-  std::unique_ptr<std::byte[]> scratch;
-  if (memory.elsewhere_count > 0) scratch = TakeScratch();
-  const std::uint64_t piece_bytes = PieceBytes(std::max(memory.elsewhere_count, 1U));
+  std::unique_ptr<std::byte[]> scratch = TakeScratch();
+  const std::uint64_t piece_bytes = PieceBytes(memory.elsewhere_count);
   std::optional<Spoiled> spoiled;
   for (std::uint64_t at = 0; at < memory.bytes && !spoiled.has_value(); at += piece_bytes) {
     ChunkMemory piece(member_count_);
     piece.bytes = std::min(piece_bytes, memory.bytes - at);
-    piece.in_own_memory = memory.in_own_memory;
     piece.streaming = memory.streaming;
     std::byte* room = scratch.get();
     for (std::uint32_t m = 0; m < member_count_ && !spoiled.has_value(); ++m) {
@@ -179,10 +164,8 @@ std::optional<Spoiled> LocalOperations::CombineByPieces(const Chunk& chunk,
     }
     if (!spoiled.has_value()) Combine(chunk.registration->description, piece);
   }
-  if (scratch != nullptr) {
-    MutexLock lock(mutex_);
-    idle_scratch_.push_back(std::move(scratch));
-  }
+  MutexLock lock(mutex_);
+  idle_scratch_.push_back(std::move(scratch));
   return spoiled;
 }
 

@@ -8,7 +8,6 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "client/core/submission_count.h"
 #include "client/core/tensor_description.h"
@@ -17,7 +16,7 @@
 
 namespace ringd::client {
 
-// Ownership: Registrations. Immutable after creation but for idle_staging and submissions.
+// Ownership: Registrations. Immutable after creation but for submissions.
 struct Registration {
   TensorDescription description;
   RegisteredNumbers numbers;
@@ -31,8 +30,6 @@ struct Registration {
   std::uint64_t signature = 0;
   // Of jobs that have a fast path.
   SubmissionCount submissions;
-  // Arena blocks of `bytes` that wait for the next submission. Guarded by Staging's lock.
-  std::vector<std::uint64_t> idle_staging;
 };
 
 // Numbers registrations 1, 2, ... in the order in which they became known, and finds them by number
@@ -57,13 +54,6 @@ class Registrations {
 
   // Null if there is no such number.
   Registration* Find(ringd_registration number) noexcept;
-
-  // Calls `visit` for each registration.
-  template <typename Visit>
-  void ForEach(Visit visit) {
-    const std::uint32_t count = count_.load(std::memory_order_acquire);
-    for (std::uint32_t number = 1; number <= count; ++number) visit(*Find(number));
-  }
 
  private:
   // Chunk k holds kFirstChunk << k entries, so that nothing ever moves and a number's place is

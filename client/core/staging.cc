@@ -16,6 +16,12 @@ absl::Status Wrong(const Registration& registration, absl::string_view problem) 
       absl::StrCat("tensor '", registration.description.name, "': ", problem));
 }
 
+// Of a block for a tensor of so many: rounded up by an eighth at most.
+constexpr std::uint64_t BlockBytes(std::uint64_t bytes) noexcept {
+  const std::uint64_t step = std::max<std::uint64_t>(std::bit_ceil(bytes) / 16, 1);
+  return (bytes + step - 1) / step * step;
+}
+
 // Past the caches where the tensor would only push everything else out of them.
 void CopyBytes(void* to, const void* from, std::uint64_t bytes) noexcept {
   CopyScaled(DataType::kUint8, to, from, bytes, {}, Streaming::kAuto);
@@ -47,8 +53,7 @@ void CopyChunks(void* to, const void* from, std::uint64_t bytes, std::uint64_t c
 
 }  // namespace
 
-Staging::Staging(Arena& arena, Registrations& registrations, StagedCopies* copies)
-    : arena_(arena), registrations_(registrations), copies_(copies) {
+Staging::Staging(Arena& arena, StagedCopies* copies) : arena_(arena), copies_(copies) {
   arena_.set_reclaim([this] { return FreeIdleBlocks(); });
 }
 
@@ -148,16 +153,18 @@ void Staging::Finish(const OperationEnd& end, bool succeeded) {
   if (end.staging_offset != kNoStaging) GiveBack(*end.registration, end.staging_offset);
 }
 
-absl::StatusOr<std::uint64_t> Staging::TakeBlock(Registration& registration) {
+absl::StatusOr<std::uint64_t> Staging::TakeBlock(const Registration& registration) {
+  const std::uint64_t block_bytes = BlockBytes(registration.bytes);
   {
     MutexLock lock(mutex_);
-    if (!registration.idle_staging.empty()) {
-      const std::uint64_t offset = registration.idle_staging.back();
-      registration.idle_staging.pop_back();
+    std::vector<std::uint64_t>& idle = idle_[block_bytes];
+    if (!idle.empty()) {
+      const std::uint64_t offset = idle.back();
+      idle.pop_back();
       return offset;
     }
   }
-  absl::StatusOr<std::uint64_t> offset = arena_.AllocateOffset(registration.bytes);
+  absl::StatusOr<std::uint64_t> offset = arena_.AllocateOffset(block_bytes);
   if (!offset.ok()) {
     return absl::Status(
         offset.status().code(),
@@ -166,19 +173,19 @@ absl::StatusOr<std::uint64_t> Staging::TakeBlock(Registration& registration) {
   return offset;
 }
 
-void Staging::GiveBack(Registration& registration, std::uint64_t offset) {
+void Staging::GiveBack(const Registration& registration, std::uint64_t offset) {
   MutexLock lock(mutex_);
-  registration.idle_staging.push_back(offset);
+  idle_[BlockBytes(registration.bytes)].push_back(offset);
 }
 
 bool Staging::FreeIdleBlocks() {
   bool freed = false;
   MutexLock lock(mutex_);
-  registrations_.ForEach([&](Registration& registration) {
-    for (const std::uint64_t offset : registration.idle_staging) arena_.FreeOffset(offset);
-    freed |= !registration.idle_staging.empty();
-    registration.idle_staging.clear();
-  });
+  for (auto& [bytes, offsets] : idle_) {
+    for (const std::uint64_t offset : offsets) arena_.FreeOffset(offset);
+    freed |= !offsets.empty();
+    offsets.clear();
+  }
   return freed;
 }
 

@@ -3,8 +3,11 @@
 #define RINGD_CLIENT_CORE_STAGING_H_
 
 #include <cstdint>
+#include <unordered_map>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "client/core/arena.h"
 #include "client/core/operation_queue.h"
 #include "client/core/registrations.h"
@@ -15,15 +18,16 @@
 namespace ringd::client {
 
 // Places each tensor in the arena: one that is there already stays, others get a staging block and are
-// copied, unless their memory is used directly. A block goes back to its registration when the operation is
-// consumed, so that in the steady state nothing is allocated and the pages stay warm.
+// copied, unless their memory is used directly. Blocks are kept when their operations have been consumed, so that in the
+// steady state nothing is allocated and the pages stay warm; tensors of about the same size share them, and who needs
+// one gets the one that was used last: operations that are waited for one by one find theirs in the caches.
 //
 // Thread safety: any thread may call anything.
-// Ownership: borrows arena, registrations and copies.
+// Ownership: borrows arena and copies.
 class Staging {
  public:
   // `copies` may be null where nothing is copied in pieces.
-  Staging(Arena& arena, Registrations& registrations, StagedCopies* copies);
+  Staging(Arena& arena, StagedCopies* copies);
 
   // Completes and checks the caller's pointers: a broadcast's root may leave its destination out.
   //   kInvalidArgument: a pointer is null, or source and destination overlap in part.
@@ -43,14 +47,15 @@ class Staging {
   void Finish(const OperationEnd& end, bool succeeded);
 
  private:
-  absl::StatusOr<std::uint64_t> TakeBlock(Registration& registration);
-  void GiveBack(Registration& registration, std::uint64_t offset);
+  absl::StatusOr<std::uint64_t> TakeBlock(const Registration& registration);
+  void GiveBack(const Registration& registration, std::uint64_t offset);
   bool FreeIdleBlocks();
 
   Arena& arena_;
-  Registrations& registrations_;
   StagedCopies* const copies_;
-  Mutex mutex_;  // guards every Registration::idle_staging
+  Mutex mutex_;
+  // Offsets of blocks that wait for the next submission, by their bytes; last in, first out.
+  std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> idle_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ringd::client

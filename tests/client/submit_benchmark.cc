@@ -43,7 +43,7 @@ int Run() {
   Arena arena(Map(1 << 20));
   Registrations registrations;
   StagedCopies copies(view);
-  Staging staging(arena, registrations, &copies);
+  Staging staging(arena, &copies);
   RingOperations operations(view, kCapacity, 2 * kCapacity, UniqueFd(::eventfd(0, 0)), state,
                             copies, std::chrono::microseconds(1000));
   TensorDescription description;

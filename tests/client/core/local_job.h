@@ -29,7 +29,7 @@ struct Member {
   Member(MemoryMapping mapping, std::chrono::nanoseconds spin)
       : allocator(std::move(mapping)),
         arena(allocator.AtOffset(0)),
-        staging(allocator, registrations, nullptr),
+        staging(allocator, nullptr),
         memory(arena, kArenaBytes),
         spin_budget(spin) {}
 

@@ -68,9 +68,6 @@ TEST_CASE("Registrations: thousands stay where they are while others are added a
   reader.join();
   CHECK(wrong == 0);
   CHECK(registrations.Find(1) == first);
-  int visited = 0;
-  registrations.ForEach([&](Registration&) { ++visited; });
-  CHECK(visited == kCount);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ struct Fixture {
         completions(view.completion_cursors, view.completions, 2 * kCapacity),
         arena(Map(8 * kBytes)),
         copies(view),
-        staging(arena, registrations, &copies),
+        staging(arena, &copies),
         operations(view, kCapacity, 2 * kCapacity, UniqueFd(::eventfd(0, EFD_NONBLOCK)), state,
                    copies, std::chrono::nanoseconds(0)) {
     TensorDescription description;

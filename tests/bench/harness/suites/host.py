@@ -101,6 +101,14 @@ def single_calls() -> list[Row]:
             Ahead("4 times torch", 4.0, ("torch",)),
         ),
         row(
+            "4 MiB, ordinary memory",
+            one_tensor(4 * MIB),
+            ORDINARY,
+            LARGE_PEERS,
+            no_peer_ahead(LARGE_PEERS),
+            quick=False,
+        ),
+        row(
             "64 MiB, ordinary memory, peers' defaults",
             one_tensor(64 * MIB),
             ORDINARY,
@@ -135,7 +143,7 @@ def lists() -> list[Row]:
         row(
             "ResNet-101, one call each, ordinary memory",
             model_gradients("resnet101"),
-            [Way("learned", "async"), Way("huge-heap", "async")],
+            [Way("learned", "async"), Way("huge-heap", "async"), Way("learned"), Way("huge-heap")],
             LIST_PEERS,
             quick=False,
         ),
