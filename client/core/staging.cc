@@ -16,9 +16,10 @@ absl::Status Wrong(const Registration& registration, absl::string_view problem) 
       absl::StrCat("tensor '", registration.description.name, "': ", problem));
 }
 
-// Of a block for a tensor of so many: rounded up by an eighth at most.
+// Of a block for a tensor of so many: rounded up by an eighth at most, and not by much where caches hold little of it.
 constexpr std::uint64_t BlockBytes(std::uint64_t bytes) noexcept {
-  const std::uint64_t step = std::max<std::uint64_t>(std::bit_ceil(bytes) / 16, 1);
+  constexpr std::uint64_t kMostStep = std::uint64_t{256} << 10;
+  const std::uint64_t step = std::clamp<std::uint64_t>(std::bit_ceil(bytes) / 16, 1, kMostStep);
   return (bytes + step - 1) / step * step;
 }
 

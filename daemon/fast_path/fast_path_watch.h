@@ -103,6 +103,7 @@ class FastPathWatch {
 
   // As long as the longest operation lately, where that needs it; a pair's only.
   void Pad(Clock::time_point now);
+  std::uint32_t LongestLately(Clock::time_point now) noexcept;
   // Bits of members with a part in an operation that has not ended.
   std::uint64_t MembersAtIt() const noexcept;
 
@@ -115,8 +116,12 @@ class FastPathWatch {
   Holder driver_;
   Holder lock_;
   bool late_ = false;
+  const bool idle_shrinks_window_;
+  // The longest operation of the period that goes on, and of the one before.
+  std::uint32_t longest_now_ = 0;
+  std::uint32_t longest_before_ = 0;
+  Clock::time_point period_end_;
   std::uint32_t padded_bytes_ = 0;  // 0: it is not padded
-  Clock::time_point padded_until_;
   std::uint64_t padding_bytes_ = 0;
   std::optional<Clock::time_point> broken_since_;
 };

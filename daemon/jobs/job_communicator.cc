@@ -172,6 +172,7 @@ absl::Status JobCommunicator::OnMessage(const CoordinatorMessage& message, Clock
 
 absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
   std::size_t work = 0;
+  if (fast_path_ != nullptr) fast_path_->Look(now);  // more often than ticks come, while it pads
   if (!failed()) {
     if (const auto tick = scheduler_.NextTick(); tick.has_value() && *tick <= now) {
       scheduler_.OnTick(now, *this);

@@ -51,7 +51,7 @@
 //
 // Padding. The kernel takes the congestion window of a connection down that has sent nothing for a time-out of 0.2 s
 // (RFC 2861; `tcp_slow_start_after_idle`), so the tail of a step, which comes after a pause of a whole step, would take
-// one more round trip. So the ringds of a pair send each other what is as long and says nothing (kPadding); whoever
+// round trips more. So the ringds of a pair send each other what is as long and says nothing (kPadding); whoever
 // drives drops it.
 //
 // Floating-point results: local ranks are combined in the order of their local ranks, then nodes in theirs, and types of
@@ -177,14 +177,17 @@ class FastPathExchange {
   bool Drive(std::chrono::milliseconds most) noexcept;
   static constexpr std::chrono::milliseconds kTurn{20};
 
-  // Of a pair, and ringd's: what keeps the connection's congestion window open.
-  // True if a message of `bytes` to the other would have to wait for acknowledgements, had nothing been sent for much
-  // longer than `idle`: the connection has sent nothing for so long, and its first window (TCP's, of ten segments:
-  // RFC 6928) is smaller.
-  bool NeedsPadding(std::uint64_t bytes, std::chrono::milliseconds idle) const noexcept;
-  // Sends `bytes` (limit_bytes() at most) that the other drops. Not before it has taken in the padding before, so that
-  // it never fills a connection from which nobody reads. False: nothing was sent. Does not block.
-  bool Pad(std::uint64_t bytes) noexcept;
+  // Of a pair, and ringd's: what keeps the connection's congestion window open. One thread; nothing blocks.
+  // True if a message of `bytes` has no room in the window that an idle connection is left with: TCP's first, of ten
+  // segments (RFC 6928).
+  bool ExceedsFirstWindow(std::uint64_t bytes) const noexcept;
+  // Sends `bytes` (limit_bytes() at most) that the other drops, if the connection has sent nothing for `idle` and nothing
+  // is under way, behind which it would only queue. Each padding stands for having taken in one of the other's; without
+  // that no second one follows, so that it never fills a connection from which nobody reads (one of either may lie there,
+  // and one more of who began). False: nothing was sent.
+  bool Pad(std::uint64_t bytes, std::chrono::milliseconds idle) noexcept;
+  // The other waits for a padding from here before it sends one more.
+  bool OwesPadding() const noexcept;
 
  private:
   static constexpr std::chrono::milliseconds kLockPatience{50};
@@ -237,6 +240,8 @@ class FastPathExchange {
   bool OnGiveUp(std::uint32_t node, const FastPathKey& key) noexcept;
   bool OnStop(std::uint32_t node) noexcept;
   bool OnPadding() noexcept;
+  // Paddings sent that the other has not answered; below 0: that it waits for.
+  std::int32_t PaddingsAhead() const noexcept;
 
   // These need the driver's role.
   struct Heard {

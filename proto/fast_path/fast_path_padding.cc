@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "proto/fast_path/fast_path_exchange.h"
 #include "proto/fast_path/fast_path_lock.h"
@@ -14,34 +15,47 @@ namespace {
 
 constexpr std::uint64_t kFirstWindowSegments = 10;
 
-}  // namespace
-
-bool FastPathExchange::NeedsPadding(std::uint64_t bytes,
-                                    std::chrono::milliseconds idle) const noexcept {
-  if (!view_.is_pair() || !Usable()) return false;
+std::optional<tcp_info> InfoOf(int connection) noexcept {
   tcp_info info{};
   socklen_t length = sizeof(info);
-  const int connection = connections_[1 - view_.node_index()].get();
-  if (::getsockopt(connection, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
-  const std::uint64_t first_window = kFirstWindowSegments * info.tcpi_snd_mss;
-  return bytes + sizeof(FastPathMessage) > first_window &&
-         std::chrono::milliseconds(info.tcpi_last_data_sent) >= idle;
+  if (::getsockopt(connection, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return std::nullopt;
+  return info;
 }
 
-bool FastPathExchange::Pad(std::uint64_t bytes) noexcept {
+}  // namespace
+
+bool FastPathExchange::ExceedsFirstWindow(std::uint64_t bytes) const noexcept {
+  if (bytes == 0 || !view_.is_pair()) return false;
+  const std::optional<tcp_info> info = InfoOf(connections_[1 - view_.node_index()].get());
+  return info.has_value() &&
+         bytes + sizeof(FastPathMessage) > kFirstWindowSegments * info->tcpi_snd_mss;
+}
+
+bool FastPathExchange::Pad(std::uint64_t bytes, std::chrono::milliseconds idle) noexcept {
   static constexpr std::array<std::byte, kFastPathMostBytes> kNothing{};
   if (!view_.is_pair() || !Usable()) return false;
+  const std::optional<tcp_info> info = InfoOf(connections_[1 - view_.node_index()].get());
+  // A connection that is stuck has sent nothing for long, either.
+  if (!info.has_value() || info->tcpi_unacked > 0 || info->tcpi_notsent_bytes > 0) return false;
+  if (std::chrono::milliseconds(info->tcpi_last_data_sent) < idle) return false;
   // Somebody may be in the middle of sending a message.
   const FastPathLock lock(view_.control().lock, own_name(), std::chrono::nanoseconds(0));
   if (!lock.held()) return false;
-  // The other sends as many as this one, so that each is the other's acknowledgement: two that nobody has read at most.
-  const std::uint32_t taken = view_.control().paddings.load(std::memory_order_relaxed);
-  if (static_cast<std::int32_t>(paddings_sent_ - taken) > 0) return false;
+  if (PaddingsAhead() > 0) return false;
   ++paddings_sent_;
   const iovec padding{const_cast<std::byte*>(kNothing.data()),
                       std::min<std::uint64_t>(bytes, view_.limit_bytes())};
   SendTo(NodeBit(1 - view_.node_index()), FastPathMessageKind::kPadding, {}, {&padding, 1});
-  return true;
+  return Usable();
+}
+
+bool FastPathExchange::OwesPadding() const noexcept {
+  return view_.is_pair() && Usable() && PaddingsAhead() < 0;
+}
+
+std::int32_t FastPathExchange::PaddingsAhead() const noexcept {
+  return static_cast<std::int32_t>(paddings_sent_ -
+                                   view_.control().paddings.load(std::memory_order_relaxed));
 }
 
 bool FastPathExchange::OnPadding() noexcept {

@@ -67,7 +67,8 @@ struct FastPathControl {
   // Operations of this node that ended well, and that went the other way. Written under the lock.
   std::atomic<std::uint64_t> completed;
   std::atomic<std::uint64_t> given_up;
-  // Of those that ended well since ringd looked the largest, in bytes; and how many paddings have come. Written under the lock.
+  // Of those that ended well the largest, in bytes, since ringd looked, which clears it; and how many paddings have come.
+  // Else written under the lock.
   std::atomic<std::uint32_t> largest;
   std::atomic<std::uint32_t> paddings;
 };
