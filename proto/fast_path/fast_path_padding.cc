@@ -26,7 +26,8 @@ std::optional<tcp_info> InfoOf(int connection) noexcept {
 
 bool FastPathExchange::ExceedsFirstWindow(std::uint64_t bytes) const noexcept {
   if (bytes == 0 || !view_.is_pair()) return false;
-  const std::optional<tcp_info> info = InfoOf(connections_[1 - view_.node_index()].get());
+  const std::optional<tcp_info> info =
+      InfoOf(connections_[view_.Parent(FastPathTree::kFlat)].get());
   return info.has_value() &&
          bytes + sizeof(FastPathMessage) > kFirstWindowSegments * info->tcpi_snd_mss;
 }
@@ -34,7 +35,8 @@ bool FastPathExchange::ExceedsFirstWindow(std::uint64_t bytes) const noexcept {
 bool FastPathExchange::Pad(std::uint64_t bytes, std::chrono::milliseconds idle) noexcept {
   static constexpr std::array<std::byte, kFastPathMostBytes> kNothing{};
   if (!view_.is_pair() || !Usable()) return false;
-  const std::optional<tcp_info> info = InfoOf(connections_[1 - view_.node_index()].get());
+  const std::optional<tcp_info> info =
+      InfoOf(connections_[view_.Parent(FastPathTree::kFlat)].get());
   // A connection that is stuck has sent nothing for long, either.
   if (!info.has_value() || info->tcpi_unacked > 0 || info->tcpi_notsent_bytes > 0) return false;
   if (std::chrono::milliseconds(info->tcpi_last_data_sent) < idle) return false;
@@ -45,7 +47,7 @@ bool FastPathExchange::Pad(std::uint64_t bytes, std::chrono::milliseconds idle) 
   ++paddings_sent_;
   const iovec padding{const_cast<std::byte*>(kNothing.data()),
                       std::min<std::uint64_t>(bytes, view_.limit_bytes())};
-  SendTo(NodeBit(1 - view_.node_index()), FastPathMessageKind::kPadding, {}, {&padding, 1});
+  SendTo(view_.Children(FastPathTree::kFlat), FastPathMessageKind::kPadding, {}, {&padding, 1});
   return Usable();
 }
 

@@ -65,15 +65,13 @@ def rates(request: pytest.FixtureRequest) -> tuple[int, int]:
 @pytest.fixture
 def ends(rates: tuple[int, int]) -> Iterator[Ends]:
     folder = Path(tempfile.mkdtemp(prefix="ringd-", dir="/tmp"))
-    line = ShapedLine(rates[0])
-    cluster = Ends(folder, line, streams_per_neighbour=1)
+    cluster = Ends(folder, ShapedLine(rates[0]), streams_per_neighbour=1)
     try:
         yield cluster
     finally:
         try:
             cluster.end()
         finally:
-            line.close()
             shutil.rmtree(folder, ignore_errors=True)
 
 

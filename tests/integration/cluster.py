@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 # For whatever should take a second: other tests may be using all processors.
@@ -276,6 +277,15 @@ class Cluster:
                 Rank(number, node, command, clean_environment() | texts | (environment or {}), log)
             )
         return job
+
+    def fast_paths(self, job: JobRun) -> list[dict[str, Any]]:
+        """What `ringctl comms` says of the job's fast path on each node."""
+        replies = [json.loads(self.ringctl("comms", "--json", node=node).stdout) for node in self.nodes]
+        entries = [
+            entry for reply in replies for entry in reply["communicators"] if entry["job_id"] == job.job_id
+        ]
+        assert len(entries) == len(self.nodes)
+        return [entry["fast_path"] for entry in entries]
 
     def ringctl(
         self, *arguments: str | Path, node: Node | None = None, timeout_s: float = PATIENCE_S

@@ -30,12 +30,6 @@ class Line(TwoEnds[ShapedLine]):
         # Each tensor is an operation of its own.
         super().__init__(folder, ShapedLine(rate_mbit), fusion="off")
 
-    def end(self) -> None:
-        try:
-            super().end()
-        finally:
-            self.line.close()
-
     @property
     def bytes_per_second(self) -> float:
         return self.line.rate_mbit * 125_000.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -52,10 +51,7 @@ def run(
     environment = {"STEPS": str(steps), "COUNT": str(count), "MIX": str(mix), "END": str(end)}
     job = start_trainers(cluster, SUMS, layout, environment=environment)
     wait_for_all(job.ranks, "summed", 60)
-    shown = []
-    for node in cluster.nodes:
-        reply = json.loads(cluster.ringctl("comms", "--json", node=node).stdout)
-        shown += [entry["fast_path"] for entry in reply["communicators"] if entry["job_id"] == job.job_id]
+    shown = cluster.fast_paths(job)
     end.touch()
     job.expect_success()
     assert len(shown) == len(layout)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import statistics
@@ -50,12 +49,6 @@ SUMS = """
 
 
 class Ends(TwoEnds[ShapedLine]):
-    def end(self) -> None:
-        try:
-            super().end()
-        finally:
-            self.line.close()
-
     def windows(self, end: int) -> list[tuple[int, int]]:
         """Of each connection to the other end: its congestion window in segments, and the ms since it sent anything."""
         command = [*self.line.inside(end), "ss", "-Htin", "dst", self.line.address(1 - end)]
@@ -87,19 +80,13 @@ def ends(tmp_path: Path) -> Iterator[Ends]:
         ends.end()
 
 
-def fast_paths(cluster: Cluster) -> list[dict[str, Any]]:
-    """What `ringctl comms` says of it on each node."""
-    replies = [json.loads(cluster.ringctl("comms", "--json", node=node).stdout) for node in cluster.nodes]
-    return [entry["fast_path"] for reply in replies for entry in reply["communicators"]]
-
-
 @contextlib.contextmanager
 def running(cluster: Cluster, count: int) -> Iterator[list[dict[str, Any]]]:
     """The fast path of both nodes while a job is in its steady state, which then ends."""
     end = cluster.folder / "end"
     job = start_trainers(cluster, SUMS, [1, 1], environment={"COUNT": str(count), "END": str(end)})
     wait_for_all(job.ranks, "summed", 60)
-    yield fast_paths(cluster)
+    yield cluster.fast_paths(job)
     end.touch()
     job.expect_success()
 

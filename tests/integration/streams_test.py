@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -56,24 +57,19 @@ Start = Callable[..., Streams]
 @pytest.fixture
 def start() -> Iterator[Start]:
     folder = Path(tempfile.mkdtemp(prefix="ringd-", dir="/tmp"))
-    lines: list[LongLine | ShapedLine] = []
     clusters: list[Streams] = []
 
     def make(line: LongLine | ShapedLine, **settings: object) -> Streams:
-        lines.append(line)
         clusters.append(Streams(folder, line, **settings))
         return clusters[-1]
 
     try:
         yield make
     finally:
-        try:
+        with contextlib.ExitStack() as ends:
+            ends.callback(shutil.rmtree, folder, ignore_errors=True)
             for cluster in clusters:
-                cluster.end()
-        finally:
-            for line in lines:
-                line.close()
-            shutil.rmtree(folder, ignore_errors=True)
+                ends.callback(cluster.end)
 
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces, which needs root")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
 
 import pytest
 
@@ -79,16 +78,6 @@ def start(cluster: Cluster, layout: list[int], main: str, **variables: int) -> J
     return start_trainers(cluster, STEPS + main, layout, environment=environment)
 
 
-def shown(cluster: Cluster, job: JobRun) -> list[dict[str, Any]]:
-    """What `ringctl comms` says of the fast path on each node."""
-    entries = []
-    for node in cluster.nodes:
-        reply = json.loads(cluster.ringctl("comms", "--json", node=node).stdout)
-        entries += [entry["fast_path"] for entry in reply["communicators"] if entry["job_id"] == job.job_id]
-    assert len(entries) == len(cluster.nodes)
-    return entries
-
-
 COUNTED = """
 
     def main():
@@ -112,7 +101,7 @@ def test_the_tail_of_each_step_is_one_operation_of_the_ranks(cluster: Cluster, l
     for part, count in enumerate((50, 100)):
         wait_for_all(job.ranks, f"part {part}", 60)
         steps += count
-        for node, fast_path in enumerate(shown(cluster, job)):
+        for node, fast_path in enumerate(cluster.fast_paths(job)):
             completed = int(fast_path.get("completed", 0))
             given_up = int(fast_path.get("given_up", 0))
             # On a busy machine a rank may be so late that the others don't wait for it there.
@@ -258,7 +247,7 @@ def test_one_late_wait_does_not_make_the_next_steps_slow(cluster: Cluster, late:
     cluster.start_nodes(2)
     job = start(cluster, [1, 1], LATE_ONCE, LATE=late)
     slow = [event["slow"] for event in wait_for_all(job.ranks, "ran", 60)]
-    entries = shown(cluster, job)
+    entries = cluster.fast_paths(job)
     (cluster.folder / "seen").touch()
     job.expect_success()
     for fast_path in entries:

@@ -13,12 +13,22 @@ LineT = TypeVar("LineT", bound=LongLine | ShapedLine)
 
 
 class TwoEnds(Cluster, Generic[LineT]):
-    """Two ringds at the ends of a line, which is its maker's to close, after the cluster has ended."""
+    """Two ringds at the ends of a line, which is theirs: it is closed when they have ended."""
 
     def __init__(self, folder: Path, line: LineT, **settings: object) -> None:
         super().__init__(folder)
         self.line: LineT = line
-        self.start_nodes(2, **settings)
+        try:
+            self.start_nodes(2, **settings)
+        except BaseException:
+            self.end()
+            raise
+
+    def end(self) -> None:
+        try:
+            super().end()
+        finally:
+            self.line.close()
 
     def _start(self, name: str, settings: dict[str, object]) -> Node:
         end = int(name.removeprefix("node"))
