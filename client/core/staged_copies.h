@@ -20,7 +20,7 @@ namespace ringd::client {
 // Ownership: borrows the session segment.
 class StagedCopies {
  public:
-  // Below this there is nothing to gain: 1 MiB takes the same time either way (tests/bench/TRIALS.md).
+  // Below this there is nothing to gain: 1 MiB takes the same time either way (tests/bench/PEER_TRIALS.md).
   static constexpr std::uint64_t kLeastBytes = std::uint64_t{1} << 20;
 
   explicit StagedCopies(const SessionSegmentView& segment);
