@@ -9,7 +9,7 @@
 #include "client/cli/admin_client.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/query_command.h"
-#include "client/core/library_version.h"
+#include "client/core/attach/library_version.h"
 
 namespace ringd::cli {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "client/core/attach/library_version.h"
 #include "client/core/context.h"
-#include "client/core/library_version.h"
 #include "client/core/options.h"
 #include "client/ringd.h"
 

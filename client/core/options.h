@@ -8,9 +8,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "client/core/control_channel.h"
-#include "client/core/direct_reads.h"
-#include "client/core/launcher_environment.h"
+#include "client/core/attach/control_channel.h"
+#include "client/core/attach/launcher_environment.h"
+#include "client/core/tensors/direct_reads.h"
 #include "client/ringd.h"
 
 namespace ringd::client {

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "client/core/relax.h"
+#include "client/core/waiting/relax.h"
 
 namespace ringd::client {
 namespace {

@@ -10,10 +10,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "client/core/operation_queue.h"
-#include "client/core/session_state.h"
-#include "client/core/spin_policy.h"
-#include "client/core/staged_copies.h"
+#include "client/core/attach/session_state.h"
+#include "client/core/tensors/staged_copies.h"
+#include "client/core/waiting/operation_queue.h"
+#include "client/core/waiting/spin_policy.h"
 #include "proto/base/cache_line.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"

@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "client/core/registrations.h"
 #include "client/core/ring_operations.h"
-#include "client/core/staging.h"
+#include "client/core/tensors/registrations.h"
+#include "client/core/tensors/staging.h"
 #include "proto/base/memfd.h"
 #include "proto/base/memory_mapping.h"
 

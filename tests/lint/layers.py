@@ -23,6 +23,16 @@ ALLOWED = {
     "tests": {"proto", "backends", "daemon", "client", "tests"},
 }
 
+# What the folders of client/core may include from client/core, besides themselves; what stands in it directly may all.
+CORE = "client/core/"
+CORE_ALLOWED = {
+    "waiting": set[str](),
+    "tensors": {"waiting"},
+    "attach": {"waiting", "tensors"},
+    "local": {"waiting", "tensors", "attach"},
+    "fast_path": {"waiting", "tensors", "attach"},
+}
+
 # Headers of a vendor, and the folders that may include them (tests always may).
 VENDORS = (
     (re.compile(r"^(ucp|ucs|uct|ucm)/"), ("backends/ucx/",)),
@@ -35,7 +45,10 @@ VENDORS = (
 
 # gRPC is for the edges: what moves, reduces or schedules data doesn't know of it.
 GRPC = re.compile(r"^(grpc|grpcpp)/|\.grpc\.pb\.h$")
-NO_GRPC = ("proto/", "backends/", "daemon/schedule/", "daemon/engine/", "daemon/config/", "daemon/logging/")
+NO_GRPC = (
+    *("proto/", "backends/", "daemon/schedule/", "daemon/engine/", "daemon/config/", "daemon/logging/"),
+    *(f"{CORE}{folder}/" for folder in CORE_ALLOWED if folder != "attach"),
+)
 
 # The schedule is pure, so that it can be simulated: no clocks, sockets or threads.
 IMPURE = re.compile(
@@ -73,6 +86,15 @@ def check_include(path: str, target: str) -> str | None:
         return f'{layer}/ must not include "{target}": it may use {", ".join(sorted(ALLOWED[layer]))} only'
     if layer == "tests":
         return None
+    room = _room_of(path)
+    if (
+        room in CORE_ALLOWED
+        and target.startswith(CORE)
+        and _room_of(target) not in {room, *CORE_ALLOWED[room]}
+    ):
+        return (
+            f'{CORE}{room}/ must not include "{target}": client/core/README.md says in which order they stand'
+        )
     for vendor, folders in VENDORS:
         if vendor.search(target) and not path.startswith(folders):
             return f"{target} is for {', '.join(folders)} only"
@@ -81,6 +103,12 @@ def check_include(path: str, target: str) -> str | None:
     if path.startswith(PURE) and IMPURE.search(target):
         return f"{target}: {PURE} is pure, without clocks, sockets or threads"
     return None
+
+
+def _room_of(path: str) -> str | None:
+    """The folder of client/core; None outside of those."""
+    parts = path.removeprefix(CORE).split("/")
+    return parts[0] if path.startswith(CORE) and len(parts) > 1 else None
 
 
 def _check_exists(tree: SourceTree, path: Path, target: str) -> str | None:

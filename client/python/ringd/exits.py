@@ -17,16 +17,21 @@ import os
 import sys
 import weakref
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from ringd.context import Context
 
-_contexts: weakref.WeakSet[Context] = weakref.WeakSet()
+class Place(Protocol):
+    """What of ringd.Context is needed here."""
+
+    def abandon(self) -> None: ...
+    def close(self) -> None: ...
+
+
+_contexts: weakref.WeakSet[Place] = weakref.WeakSet()
 _watching_process = 0
 
 
-def watch(context: Context) -> None:
+def watch(context: Place) -> None:
     """Ends `context` as the process ends, if nobody has before."""
     global _watching_process
     _contexts.add(context)

@@ -39,7 +39,7 @@ def test_every_status_of_the_header_has_its_error() -> None:
 
 
 def test_the_package_has_the_release_of_the_library() -> None:
-    text = (ROOT / "client/core/library_version.h").read_text()
+    text = (ROOT / "client/core/attach/library_version.h").read_text()
     assert f'"{ringd.__version__}"' in text
 
 

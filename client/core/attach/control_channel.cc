@@ -1,0 +1,172 @@
+#include "client/core/attach/control_channel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel_posix.h>
+#include <grpcpp/support/channel_arguments.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/core/attach/library_version.h"
+#include "proto/attach/handshake.h"
+#include "proto/rpc/client.grpc.pb.h"
+#include "proto/rpc/client.pb.h"
+
+namespace ringd::client {
+namespace {
+
+// A registration's message is kept below HTTP/2's first window of 64 KiB, so that it never waits in the middle
+// for leave to go on: gRPC 1.51 has been seen to sleep there until its pollers' 10 s were over.
+constexpr std::size_t kRegisterMessageBytes = 48 * 1024;
+
+absl::Status FromGrpc(const grpc::Status& status) {
+  // The numbers are the same.
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+class GrpcControlChannel final : public ControlChannel {
+ public:
+  GrpcControlChannel(std::shared_ptr<grpc::Channel> channel, std::string token)
+      : channel_(std::move(channel)),
+        stub_(v1::Client::NewStub(channel_)),
+        token_(std::move(token)) {}
+
+  absl::StatusOr<JoinedPlace> Join(const JoinParameters& parameters,
+                                   Clock::time_point deadline) override {
+    v1::JoinRequest request;
+    request.set_job_id(parameters.job_id);
+    request.set_rank(parameters.places.rank);
+    request.set_size(parameters.places.size);
+    request.set_local_rank(parameters.places.local_rank);
+    request.set_local_size(parameters.places.local_size);
+    request.set_rendezvous(parameters.rendezvous);
+    request.set_secret(parameters.secret);
+    request.set_start_timeout_ms(parameters.start_timeout_ms);
+    request.set_operation_timeout_ms(parameters.operation_timeout_ms);
+    request.set_fusion(parameters.fusion);
+    request.set_weight(parameters.weight);
+    request.set_library_version(kLibraryVersion);
+    request.set_pid(::getpid());
+    request.set_program(program_invocation_short_name);
+
+    v1::JoinReply reply;
+    grpc::ClientContext context;
+    Prepare(context, deadline);
+    const grpc::Status status = stub_->Join(&context, request, &reply);
+    if (!status.ok()) return FromGrpc(status);
+    JoinedPlace place;
+    place.communicator = reply.communicator();
+    place.generation = reply.generation();
+    place.node_count = reply.node_count();
+    place.node_index = reply.node_index();
+    place.cross_rank = reply.cross_rank();
+    place.cross_size = reply.cross_size();
+    place.homogeneous = reply.homogeneous();
+    place.combines_locally = reply.combines_locally();
+    place.fast_path_connections = reply.fast_path_connections();
+    place.node_name = reply.node_name();
+    place.daemon_version = reply.daemon_version();
+    return place;
+  }
+
+  absl::StatusOr<std::vector<RegisteredNumbers>> Register(
+      std::uint32_t communicator, std::span<const TensorDescription> tensors,
+      Clock::time_point deadline) override {
+    std::vector<RegisteredNumbers> numbers;
+    numbers.reserve(tensors.size());
+    while (!tensors.empty()) {
+      v1::RegisterTensorsRequest request;
+      std::size_t message_bytes = 0;
+      std::size_t count = 0;
+      do {
+        v1::TensorDescription& message = *request.add_tensors();
+        Fill(message, communicator, tensors[count]);
+        message_bytes += message.ByteSizeLong();
+      } while (++count < tensors.size() && message_bytes < kRegisterMessageBytes);
+      tensors = tensors.subspan(count);
+      v1::RegisterTensorsReply reply;
+      grpc::ClientContext context;
+      Prepare(context, deadline);
+      const grpc::Status status = stub_->RegisterTensors(&context, request, &reply);
+      if (!status.ok()) return FromGrpc(status);
+      const auto answered = static_cast<std::size_t>(reply.registrations_size());
+      if (answered != count || reply.tensors_size() != reply.registrations_size() ||
+          reply.metas_size() != reply.registrations_size()) {
+        return absl::InternalError(
+            absl::StrCat("ringd answered ", answered, " registrations to ", count));
+      }
+      for (int i = 0; i < reply.registrations_size(); ++i) {
+        numbers.push_back({reply.registrations(i), reply.tensors(i), reply.metas(i)});
+      }
+    }
+    return numbers;
+  }
+
+  absl::StatusOr<std::string> DescribeMismatch(std::uint32_t communicator, std::uint32_t tensor,
+                                               std::span<const std::uint32_t> metas,
+                                               Clock::time_point deadline) override {
+    v1::DescribeMismatchRequest request;
+    request.set_communicator(communicator);
+    request.set_tensor(tensor);
+    request.mutable_metas()->Add(metas.begin(), metas.end());
+    grpc::ClientContext context;
+    Prepare(context, deadline);
+    v1::DescribeMismatchReply reply;
+    const grpc::Status status = stub_->DescribeMismatch(&context, request, &reply);
+    if (!status.ok()) return FromGrpc(status);
+    return reply.text();
+  }
+
+  absl::Status Leave(Clock::time_point deadline) override {
+    grpc::ClientContext context;
+    Prepare(context, deadline);
+    v1::LeaveReply reply;
+    return FromGrpc(stub_->Leave(&context, v1::LeaveRequest(), &reply));
+  }
+
+ private:
+  void Prepare(grpc::ClientContext& context, Clock::time_point deadline) const {
+    context.AddMetadata(kSessionTokenKey, token_);
+    context.set_deadline(
+        std::chrono::system_clock::now() +
+        std::chrono::duration_cast<std::chrono::system_clock::duration>(deadline - Clock::now()));
+  }
+
+  static void Fill(v1::TensorDescription& message, std::uint32_t communicator,
+                   const TensorDescription& tensor) {
+    message.set_communicator(communicator);
+    message.set_name(tensor.name);
+    message.set_kind(static_cast<std::uint32_t>(tensor.kind));
+    message.set_data_type(static_cast<std::uint32_t>(tensor.data_type));
+    message.set_op(static_cast<std::uint32_t>(tensor.op));
+    for (const std::int64_t extent : tensor.shape) message.add_shape(extent);
+    message.set_prescale(tensor.prescale);
+    message.set_postscale(tensor.postscale);
+    message.set_root_rank(tensor.root_rank);
+  }
+
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::Client::Stub> stub_;
+  const std::string token_;
+};
+
+}  // namespace
+
+std::unique_ptr<ControlChannel> ControlChannel::Create(UniqueFd socket, const std::string& token) {
+  // gRPC wants its sockets non-blocking, and closes them itself.
+  const int flags = ::fcntl(socket.get(), F_GETFL);
+  ::fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK);
+  grpc::ChannelArguments arguments;
+  // One short conversation with one local peer: no subchannels shared with the program's own gRPC, no
+  // proxies, no balancing.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return std::make_unique<GrpcControlChannel>(
+      grpc::CreateCustomInsecureChannelFromFd("ringd", socket.Release(), arguments), token);
+}
+
+}  // namespace ringd::client

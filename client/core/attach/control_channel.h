@@ -1,0 +1,71 @@
+// The calls to ringd: gRPC on the socket that the attach handed over.
+#ifndef RINGD_CLIENT_CORE_ATTACH_CONTROL_CHANNEL_H_
+#define RINGD_CLIENT_CORE_ATTACH_CONTROL_CHANNEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/core/attach/launcher_environment.h"
+#include "client/core/tensors/tensor_description.h"
+#include "proto/base/clock.h"
+#include "proto/base/unique_fd.h"
+
+namespace ringd::client {
+
+struct JoinParameters {
+  std::string job_id;
+  Places places;
+  std::string rendezvous;
+  std::string secret;
+  std::uint32_t start_timeout_ms = 0;
+  std::uint32_t operation_timeout_ms = 0;
+  std::string fusion;
+  std::uint32_t weight = 0;
+};
+
+struct JoinedPlace {
+  std::uint32_t communicator = 0;
+  std::uint32_t generation = 0;
+  std::int32_t node_count = 1;
+  std::int32_t node_index = 0;
+  std::int32_t cross_rank = 0;
+  std::int32_t cross_size = 1;
+  bool homogeneous = true;
+  bool combines_locally = false;
+  std::uint32_t fast_path_connections = 0;  // 0: there is no fast path
+  std::string node_name;
+  std::string daemon_version;
+};
+
+// Thread safety: any thread may call anything.
+// Blocking: each call blocks until its deadline at most; when ringd dies, all return kUnavailable.
+// Errors: as proto/rpc/client.proto gives them, with ringd's words.
+class ControlChannel {
+ public:
+  // Takes the connected socket. `token` goes with every call.
+  static std::unique_ptr<ControlChannel> Create(UniqueFd socket, const std::string& token);
+
+  virtual ~ControlChannel() = default;
+
+  virtual absl::StatusOr<JoinedPlace> Join(const JoinParameters& parameters,
+                                           Clock::time_point deadline) = 0;
+  // ringd's numbers, in the order of `tensors`.
+  virtual absl::StatusOr<std::vector<RegisteredNumbers>> Register(
+      std::uint32_t communicator, std::span<const TensorDescription> tensors,
+      Clock::time_point deadline) = 0;
+  // In what the local ranks' descriptions of a tensor differ; `metas` by local rank.
+  virtual absl::StatusOr<std::string> DescribeMismatch(std::uint32_t communicator,
+                                                       std::uint32_t tensor,
+                                                       std::span<const std::uint32_t> metas,
+                                                       Clock::time_point deadline) = 0;
+  virtual absl::Status Leave(Clock::time_point deadline) = 0;
+};
+
+}  // namespace ringd::client
+
+#endif  // RINGD_CLIENT_CORE_ATTACH_CONTROL_CHANNEL_H_

@@ -1,0 +1,72 @@
+// The attach connection after the attach: ringd's notices, and the certain sign of its death.
+#ifndef RINGD_CLIENT_CORE_ATTACH_LIFELINE_H_
+#define RINGD_CLIENT_CORE_ATTACH_LIFELINE_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/attach/handshake.h"
+#include "proto/base/unique_fd.h"
+
+namespace ringd::client {
+
+// Runs the thread "ringd-notices", which sleeps in poll(2) until ringd speaks or its end of the connection
+// closes; it costs nothing otherwise.
+//
+// Thread safety: Start, then Stop, each once, from one thread. The callbacks run on the thread.
+class Lifeline {
+ public:
+  struct Callbacks {
+    std::function<void(const std::string& text)> on_warning;
+    std::function<void(const std::string& text)> on_failure;
+    std::function<void(const std::string& text)> on_session_ended;
+    // Memory of a one-node job. The descriptor is invalid if none came.
+    std::function<void(const JobSegmentNotice& notice, UniqueFd fd)> on_job_segment;
+    std::function<void(const MemberArenaNotice& notice, UniqueFd fd)> on_member_arena;
+    // Of a job with a fast path; likewise.
+    std::function<void(const FastPathNotice& notice, UniqueFd fd)> on_fast_path;
+    std::function<void(const FastPathConnectionNotice& notice, UniqueFd fd)>
+        on_fast_path_connection;
+    std::function<void()> on_release_held;
+    // ringd has closed the connection, or speaks nonsense on it. The last callback.
+    std::function<void()> on_hang_up;
+  };
+
+  explicit Lifeline(UniqueFd connection);
+  ~Lifeline();
+  Lifeline(const Lifeline&) = delete;
+  Lifeline& operator=(const Lifeline&) = delete;
+
+  absl::Status Start(Callbacks callbacks);
+  // Ends the thread and waits for it; afterwards no callback runs. Idempotent.
+  void Stop();
+  // Ends the connection, which tells ringd that this process is done. After Stop. The descriptor stays, so
+  // that its number means nothing else while a fork handler may close it.
+  void Hang() noexcept;
+
+  int fd() const noexcept { return connection_.get(); }
+
+ private:
+  void Run();
+  // Reads what is there and handles whole notices. False when the connection is at its end.
+  bool Receive();
+  bool HandleBuffered();
+  bool HandleNotice(NoticeKind kind, const std::string& text);
+  UniqueFd NextFd();
+
+  UniqueFd connection_;
+  UniqueFd stop_;
+  Callbacks callbacks_;
+  std::vector<char> buffer_;  // of the thread: bytes not yet handled
+  std::deque<UniqueFd> fds_;  // of the thread: descriptors in the order of their notices
+  std::thread thread_;
+};
+
+}  // namespace ringd::client
+
+#endif  // RINGD_CLIENT_CORE_ATTACH_LIFELINE_H_

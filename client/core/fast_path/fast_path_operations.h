@@ -1,0 +1,110 @@
+// Operations of a job over several nodes that their ranks carry out themselves, on the fast path.
+#ifndef RINGD_CLIENT_CORE_FAST_PATH_FAST_PATH_OPERATIONS_H_
+#define RINGD_CLIENT_CORE_FAST_PATH_FAST_PATH_OPERATIONS_H_
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "client/core/attach/session_state.h"
+#include "client/core/tensors/registrations.h"
+#include "client/core/waiting/spin_trial.h"
+#include "proto/base/mutex.h"
+#include "proto/fast_path/fast_path_exchange.h"
+
+namespace ringd::client {
+
+enum class FastPathEnd : std::uint8_t {
+  kCompleted,  // the result is in the destination
+  kGivenUp,    // it is to be submitted to ringd, and has been counted already
+  kEnded,      // the context came to its end meanwhile: SessionState says why
+};
+
+// A tensor and where it lies. The pointers are as after Staging::CheckPointers.
+struct FastPathPart {
+  Registration* tensor = nullptr;
+  const void* source = nullptr;
+  void* destination = nullptr;
+};
+
+// Whether a wait on the fast path begins with a spin.
+enum class FastPathSpin : bool {
+  kByTrial,  // for operations of which there may be many in a row (SpinTrial)
+  kAlways,   // for one in a step: what it burns is little, whoever's it is
+};
+
+// From contribution to result, in one call. Whoever waits for its operation drives the exchange, or, if
+// another rank or thread of the node does, sleeps: there is no thread for it.
+//
+// Thread safety: any thread may call anything.
+// Ownership: owns the exchange; borrows its segment and the session state, which must outlive it.
+class FastPathOperations {
+ public:
+  // `member`: this process's place among the node's ranks. `job_size`: what an average divides by.
+  FastPathOperations(std::unique_ptr<FastPathExchange> exchange, std::uint32_t member,
+                     std::int32_t job_size, SessionState& state,
+                     std::chrono::nanoseconds spin_budget);
+  FastPathOperations(const FastPathOperations&) = delete;
+  FastPathOperations& operator=(const FastPathOperations&) = delete;
+
+  // Whether the next submission of `registration` should be tried here: an all-reduce or barrier that is small
+  // enough, and not one that somebody has lately kept away from here.
+  bool Offers(const Registration& registration) const noexcept;
+
+  static constexpr std::size_t kMostParts = kFastPathMostStretches;
+  // Carries the parts out as one operation: those of all ranks must be alike. Blocks until all ranks have come, the
+  // operation is given up (FastPathExchange::kPatience after it was begun, or when the root says so), or the context has
+  // ended (kLongestDrive later at most). Sources are read before this returns, and destinations not written
+  // after, nor before the operation is complete. `meanwhile` (null: nothing) is called when this rank's part is on its
+  // way, and should take no longer than that may take.
+  // Requirement: 1 to kMostParts parts; several are all-reduces of one data type, operator and scaling, and have
+  // limit_bytes() together at most.
+  FastPathEnd Carry(std::span<const FastPathPart> parts, FastPathSpin spin,
+                    const std::function<void()>& meanwhile);
+
+  std::uint64_t limit_bytes() const noexcept { return exchange_->view().limit_bytes(); }
+  // For ringd: since when operations are held here that could be submitted (MonotonicNanos; 0: none).
+  void ShowHeld(std::uint64_t since_ns) noexcept {
+    member_.held_since_ns.store(since_ns, std::memory_order_relaxed);
+  }
+
+  // How many threads are in Carry right now.
+  std::uint32_t callers() const noexcept { return callers_.load(std::memory_order_acquire); }
+
+ private:
+  // While this sleeps nobody is noticed but what the exchange watches: not the end of the context.
+  static constexpr std::chrono::milliseconds kLongestDrive = FastPathExchange::kTurn;
+  // ... nor that the driver has died.
+  static constexpr std::chrono::milliseconds kLongestSleep{5};
+
+  // kPending: the context has ended.
+  FastPathOutcome Await(std::uint32_t cell, bool spin);
+  // Keeps FastPathMember up: which is the oldest operation that this process is in.
+  void Enter(std::uint32_t cell, const Registration& registration);
+  void Leave(std::uint32_t cell);
+  void ShowOldest() noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::unique_ptr<FastPathExchange> exchange_;
+  FastPathMember& member_;
+  const std::int32_t job_size_;
+  const SessionState& state_;
+  const std::chrono::nanoseconds spin_budget_;
+  SpinTrial trial_;
+  std::atomic<std::uint32_t> callers_{0};
+
+  struct Stay {
+    std::uint64_t since_ns = 0;  // 0: this process is not in that cell
+    std::uint32_t registration = 0;
+  };
+  Mutex mutex_;
+  std::array<Stay, kFastPathCells> stays_ ABSL_GUARDED_BY(mutex_);  // by cell
+};
+
+}  // namespace ringd::client
+
+#endif  // RINGD_CLIENT_CORE_FAST_PATH_FAST_PATH_OPERATIONS_H_

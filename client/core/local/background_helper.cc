@@ -1,0 +1,52 @@
+#include "client/core/local/background_helper.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "client/core/waiting/quiet_thread.h"
+#include "proto/base/futex.h"
+
+namespace ringd::client {
+
+BackgroundHelper::~BackgroundHelper() { Stop(); }
+
+absl::Status BackgroundHelper::Start() {
+  absl::StatusOr<std::thread> thread = StartQuietThread("ringd-helper", [this] { Run(); });
+  if (!thread.ok()) return thread.status();
+  thread_ = *std::move(thread);
+  return absl::OkStatus();
+}
+
+void BackgroundHelper::Stop() {
+  if (!thread_.joinable()) return;
+  stopping_.store(1, std::memory_order_release);
+  FutexWakeAll(stopping_);
+  operations_.WakeBackground();
+  thread_.join();
+}
+
+void BackgroundHelper::Run() {
+  while (!stopping()) {
+    operations_.AwaitBackgroundWork([this] { return stopping(); });
+    if (operations_.in_flight() > 0) Help();
+  }
+}
+
+void BackgroundHelper::Help() {
+  std::chrono::nanoseconds pause = kLeastPause;
+  bool listens = false;
+  for (int idle = 0; idle < kIdlePauses && !stopping();) {
+    const bool called =
+        listens && operations_.AwaitLargeSubmission(pause, [this] { return stopping(); });
+    if (called || !listens) FutexWait(stopping_, 0, called ? kLeastPause : pause);
+    idle = operations_.in_flight() == 0 ? idle + 1 : 0;
+    bool worked = false;
+    while (!stopping() && operations_.WorkInBackground(oldest_)) worked = true;
+    // Who waits for what he has submitted needs nobody, and is not made to call again.
+    listens = worked || (listens && !called);
+    pause = worked ? kPause : std::min<std::chrono::nanoseconds>(2 * pause, kLongestPause);
+  }
+}
+
+}  // namespace ringd::client

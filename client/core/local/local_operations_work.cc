@@ -1,0 +1,260 @@
+// LocalOperations' work: finding out what has arrived, ending it, and reducing chunks.
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "client/core/local/local_operations.h"
+#include "client/core/local/per_member.h"
+#include "client/core/tensors/local_chunks.h"
+#include "proto/reduce/combine.h"
+
+namespace ringd::client {
+namespace {
+
+// How far beyond the operation that is waited for work is looked for.
+constexpr std::uint64_t kLookAhead = 32;
+// Occurrences that are spoiled within so long of each other have one cause.
+constexpr std::chrono::seconds kSameCause{5};
+
+}  // namespace
+
+bool LocalOperations::HasArrived(std::uint32_t tensor, std::uint64_t occurrence) const noexcept {
+  for (std::uint32_t m = 0; m < member_count_; ++m) {
+    const SubmissionSlot& slot = segment_.Slot(tensor, m, occurrence);
+    if (slot.occurrence.load(std::memory_order_acquire) != occurrence + 1) return false;
+  }
+  return true;
+}
+
+bool LocalOperations::MayAdvance(const Operation& operation) const noexcept {
+  const Tensor& tensor = *operation.tensor.load(std::memory_order_relaxed);
+  return HasArrived(tensor.number, tensor.ended.load(std::memory_order_relaxed));
+}
+
+bool LocalOperations::Advance(Operation& operation, std::uint64_t sequence) {
+  bool ended = false;
+  std::optional<Chunk> chunk;
+  {
+    MutexLock lock(mutex_);
+    if (!IsInFlight(WordOf(operation, sequence), sequence)) return false;
+    std::tie(ended, chunk) = EndOrClaim(operation, sequence);
+  }
+  // It may be another thread's operation.
+  if (ended && waiters() > 0) own_state_.doorbell.Ring();
+  if (chunk.has_value()) Reduce(*chunk);
+  return ended || chunk.has_value();
+}
+
+bool LocalOperations::WorkInBackground(std::uint64_t& oldest) {
+  if (waiters() > 0 || !state_.alive()) return false;
+  bool ended = false;
+  std::optional<Chunk> chunk;
+  {
+    MutexLock lock(mutex_);
+    const Operation* const operation = OldestInFlight(oldest);
+    if (operation == nullptr) {
+      oldest = next_sequence_;
+      return false;
+    }
+    oldest = operation->sequence.load(std::memory_order_relaxed);
+    std::tie(ended, chunk) = EndOrClaim(*operation, oldest);
+  }
+  if (ended) own_state_.doorbell.Ring();
+  if (chunk.has_value()) Reduce(*chunk);
+  return ended || chunk.has_value();
+}
+
+std::pair<bool, std::optional<LocalOperations::Chunk>> LocalOperations::EndOrClaim(
+    const Operation& operation, std::uint64_t sequence) {
+  Tensor& tensor = *operation.tensor.load(std::memory_order_relaxed);
+  if (EndInOrder(tensor)) return {true, std::nullopt};
+  std::optional<Chunk> chunk = Claim(tensor);
+  if (!chunk.has_value()) chunk = ClaimLater(sequence);
+  return {false, chunk};
+}
+
+bool LocalOperations::EndInOrder(Tensor& tensor) {
+  for (bool ended = false;; ended = true) {
+    const std::uint64_t head = tensor.ended.load(std::memory_order_relaxed);
+    if (head == tensor.posted) return ended;
+    if (!TryEnd(tensor, *tensor.pending[head % kOccurrencesInFlight])) return ended;
+  }
+}
+
+bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
+  const std::uint64_t occurrence = operation.occurrence.load(std::memory_order_relaxed);
+  if (!HasArrived(tensor.number, occurrence)) return false;
+  const std::uint32_t chunks = operation.chunk_count.load(std::memory_order_relaxed);
+  OperationOutcome& outcome = operation.outcome;
+  if (Conflicts(tensor, occurrence, &outcome.conflicting_metas)) {
+    outcome.status = static_cast<std::int32_t>(absl::StatusCode::kInvalidArgument);
+  } else if (chunks == 0) {
+    CombineInline(tensor, operation);
+  } else if (!ChunkClaims(segment_.Tensor(tensor.number), occurrence, chunks).Finished()) {
+    return false;
+  } else if (const std::optional<Spoiled> spoiled = SpoiledOf(tensor.number, occurrence)) {
+    if (!CauseGraceIsOver()) return false;
+    outcome.status = static_cast<std::int32_t>(absl::StatusCode::kAborted);
+    outcome.text = std::make_shared<const std::string>(Describe(*operation.registration, *spoiled));
+  }
+  static_cast<void>(reducers_.load(std::memory_order_acquire));
+  outcome.completed = true;
+  const auto add = [](std::atomic<std::uint64_t>& counter, std::uint64_t amount) {
+    counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+  };
+  if (outcome.status == 0) {
+    add(own_state_.bytes, operation.registration->bytes);
+  } else {
+    add(own_state_.failed, 1);
+  }
+  add(own_state_.ended, 1);
+  tensor.ended.store(occurrence + 1, std::memory_order_relaxed);
+  segment_.Ended(tensor.number, self_).store(occurrence + 1, std::memory_order_release);
+  in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
+  const bool plain = outcome.status == 0 && IsPlain(WordOf(operation, sequence));
+  SetWord(operation, Word(sequence, kDone, plain));
+  return true;
+}
+
+bool LocalOperations::Conflicts(const Tensor& tensor, std::uint64_t occurrence,
+                                std::vector<std::uint32_t>* metas) const {
+  const std::uint32_t own = segment_.Slot(tensor.number, self_, occurrence).meta_id;
+  bool conflict = false;
+  for (std::uint32_t m = 0; m < member_count_; ++m) {
+    conflict = conflict || segment_.Slot(tensor.number, m, occurrence).meta_id != own;
+  }
+  if (conflict && metas != nullptr) {
+    for (std::uint32_t m = 0; m < member_count_; ++m) {
+      metas->push_back(segment_.Slot(tensor.number, m, occurrence).meta_id);
+    }
+  }
+  return conflict;
+}
+
+std::optional<Spoiled> LocalOperations::SpoiledOf(std::uint32_t tensor,
+                                                  std::uint64_t occurrence) const noexcept {
+  const std::uint64_t word =
+      segment_.Tensor(tensor).spoiled[occurrence % kOccurrencesInFlight].load(
+          std::memory_order_acquire);
+  if (word == 0) return std::nullopt;
+  const Spoiled spoiled = Spoiled::FromWord(word);
+  return spoiled.occurrence == occurrence ? std::optional(spoiled) : std::nullopt;
+}
+
+bool LocalOperations::CauseGraceIsOver() {
+  const Clock::time_point now = Clock::now();
+  if (now - last_spoiled_ > kSameCause) first_spoiled_ = now;
+  last_spoiled_ = now;
+  return now - first_spoiled_ >= kCauseGrace;
+}
+
+std::string LocalOperations::Describe(const Registration& registration,
+                                      const Spoiled& spoiled) const {
+  const std::string who = spoiled.member < member_count_
+                              ? absl::StrCat("rank ", segment_.Member(spoiled.member).rank)
+                              : "a rank";
+  const std::string why =
+      spoiled.error == 0 ? absl::StrCat(who, " left the job before the others had read its part")
+                         : absl::StrCat("the other ranks can't read the memory of ", who,
+                                        " any more (", std::strerror(spoiled.error),
+                                        "): it must stay as it is until the operation has ended");
+  return absl::StrCat("tensor '", registration.description.name, "': ", why);
+}
+
+std::uint32_t LocalOperations::MemberOf(std::int32_t rank) const noexcept {
+  for (std::uint32_t m = 0; m < member_count_; ++m) {
+    if (segment_.Member(m).rank == rank) return m;
+  }
+  return 0;
+}
+
+void LocalOperations::CombineInline(const Tensor& tensor, const Operation& operation) const {
+  const TensorDescription& description = operation.registration->description;
+  void* const destination = operation.inline_destination;
+  if (destination == nullptr) return;
+  const std::uint64_t occurrence = operation.occurrence.load(std::memory_order_relaxed);
+  const auto data = [&](std::uint32_t m) -> const void* {
+    return segment_.Slot(tensor.number, m, occurrence).data;
+  };
+  if (description.kind == CollectiveKind::kBroadcast) {
+    std::memcpy(destination, data(MemberOf(description.root_rank)), operation.registration->bytes);
+    return;
+  }
+  PerMember<const void*> sources(member_count_);
+  for (std::uint32_t m = 0; m < member_count_; ++m) sources[m] = data(m);
+  void* const destinations[] = {destination};
+  const TensorScaling scaling = ScalingOf(description);
+  CombineContributions(description.data_type, description.op, scaling.prescale, nullptr,
+                       sources.span(), destinations, description.element_count, scaling.result,
+                       Streaming::kCached);
+}
+
+std::optional<LocalOperations::Chunk> LocalOperations::Claim(Tensor& tensor) {
+  if (!state_.alive()) return std::nullopt;
+  const std::uint64_t head = tensor.ended.load(std::memory_order_relaxed);
+  if (head == tensor.posted || !HasArrived(tensor.number, head)) return std::nullopt;
+  Operation& operation = *tensor.pending[head % kOccurrencesInFlight];
+  const std::uint32_t chunks = operation.chunk_count.load(std::memory_order_relaxed);
+  if (chunks == 0 || Conflicts(tensor, head, nullptr)) return std::nullopt;
+  ChunkClaims claims(segment_.Tensor(tensor.number), head, chunks);
+  // Each member begins in a part of its own, so that two rarely meet and caches keep what they have.
+  const int claimed = claims.Claim(FirstHomeChunk(self_, member_count_, chunks));
+  if (claimed == kNoChunk) return std::nullopt;
+  reducers_.fetch_add(1, std::memory_order_relaxed);
+  return Chunk{operation.registration, tensor.number, head, chunks, claimed, &operation};
+}
+
+std::optional<LocalOperations::Chunk> LocalOperations::ClaimLater(std::uint64_t sequence) {
+  const std::uint64_t end = std::min(next_sequence_, sequence + 1 + kLookAhead);
+  for (std::uint64_t later = sequence + 1; later < end; ++later) {
+    if (!IsInFlight(PlaceOf(later).load(std::memory_order_relaxed), later)) continue;
+    const Operation* const operation = table_[later & table_mask_].load(std::memory_order_relaxed);
+    std::optional<Chunk> chunk = Claim(*operation->tensor.load(std::memory_order_relaxed));
+    if (chunk.has_value()) return chunk;
+  }
+  return std::nullopt;
+}
+
+// Of this process, too: another of its threads may wait for what this one did. After a fence that stands
+// behind what was published.
+void LocalOperations::RingSleepers() noexcept {
+  for (std::uint32_t m = 0; m < member_count_; ++m) {
+    Doorbell& doorbell = segment_.Member(m).doorbell;
+    if (doorbell.sleepers.load(std::memory_order_relaxed) != 0) doorbell.Ring();
+  }
+}
+
+bool LocalOperations::StopReducing() noexcept {
+  direct_reads_.Withdraw();
+  // Who claims after this sees that the context has ended.
+  { const MutexLock lock(mutex_); }
+  return reducers_.load(std::memory_order_acquire) == 0;
+}
+
+void LocalOperations::GiveUp() noexcept {
+  while (!StopReducing()) ::sched_yield();
+}
+
+void LocalOperations::Quieten(Operation& operation) {
+  // Without a deadline: these are this process's own threads, and each is about its last chunk.
+  GiveUp();
+  // Others write into the staging block only, which is not used again.
+  if (operation.end.staging_offset != kNoStaging) return;
+  const Tensor& tensor = *operation.tensor.load(std::memory_order_relaxed);
+  const std::uint64_t occurrence = operation.occurrence.load(std::memory_order_relaxed);
+  const std::uint32_t chunks = operation.chunk_count.load(std::memory_order_relaxed);
+  if (chunks == 0 || tensor.ended.load(std::memory_order_relaxed) != occurrence ||
+      !HasArrived(tensor.number, occurrence)) {
+    return;
+  }
+  ChunkClaims claims(segment_.Tensor(tensor.number), occurrence, chunks);
+  const Clock::time_point deadline = Clock::now() + kQuietDeadline;
+  while (!claims.Finished() && !claims.Stop() && Clock::now() < deadline) ::sched_yield();
+}
+
+}  // namespace ringd::client

@@ -1,0 +1,164 @@
+#include "client/core/tensors/tensor_description.h"
+
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace ringd::client {
+namespace {
+
+// Elements and bytes are counted in 64 bits; one bit is kept so that signed arithmetic is safe too.
+constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 62;
+
+// Whether `text` is well-formed UTF-8 (RFC 3629): the name travels in protobuf strings, which insist.
+bool IsUtf8(absl::string_view text) noexcept {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  for (std::size_t i = 0; i < text.size();) {
+    const unsigned char lead = byte(i);
+    std::size_t continuation = 0;
+    if (lead < 0x80) {
+      ++i;
+      continue;
+    }
+    if (lead >= 0xc2 && lead <= 0xdf) {
+      continuation = 1;
+    } else if ((lead & 0xf0) == 0xe0) {
+      continuation = 2;
+    } else if (lead >= 0xf0 && lead <= 0xf4) {
+      continuation = 3;
+    } else {
+      return false;
+    }
+    if (text.size() - i <= continuation) return false;
+    for (std::size_t k = 1; k <= continuation; ++k) {
+      if ((byte(i + k) & 0xc0) != 0x80) return false;
+    }
+    // Overlong forms, surrogates, and what lies beyond U+10FFFF.
+    if ((lead == 0xe0 && byte(i + 1) < 0xa0) || (lead == 0xed && byte(i + 1) > 0x9f) ||
+        (lead == 0xf0 && byte(i + 1) < 0x90) || (lead == 0xf4 && byte(i + 1) > 0x8f)) {
+      return false;
+    }
+    i += continuation + 1;
+  }
+  return true;
+}
+
+absl::Status Wrong(absl::string_view name, absl::string_view problem) {
+  return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "': ", problem));
+}
+
+absl::StatusOr<std::uint64_t> CountElements(const TensorDescription& description) {
+  std::uint64_t count = 1;
+  bool overflow = false;
+  bool empty = false;
+  for (std::size_t i = 0; i < description.shape.size(); ++i) {
+    const std::int64_t extent = description.shape[i];
+    if (extent < 0) {
+      return Wrong(description.name,
+                   absl::StrCat("dimension ", i, " is ", extent, "; it must be 0 or more"));
+    }
+    empty |= extent == 0;
+    overflow |= __builtin_mul_overflow(count, static_cast<std::uint64_t>(extent), &count);
+  }
+  // A tensor without elements is one, whatever its other dimensions multiply to.
+  if (empty) return 0;
+  if (overflow || count > kMaxBytes / SizeOf(description.data_type)) {
+    return Wrong(description.name, "its shape multiplies to more elements than can be counted");
+  }
+  return count;
+}
+
+absl::Status CheckAllReduce(const ringd_tensor& tensor, TensorDescription& description) {
+  if (tensor.op < 0 || tensor.op >= kReduceOpCount) {
+    return Wrong(description.name, absl::StrCat("op is ", tensor.op, "; it must be 0 (sum) to ",
+                                                kReduceOpCount - 1, " (product)"));
+  }
+  description.op = static_cast<ReduceOp>(tensor.op);
+  if (description.op == ReduceOp::kAverage && description.data_type == DataType::kBool) {
+    return Wrong(description.name, "bool has no average; use max for 'any' or min for 'all'");
+  }
+  if (!std::isfinite(tensor.prescale) || !std::isfinite(tensor.postscale)) {
+    return Wrong(description.name, "prescale and postscale must be finite");
+  }
+  description.prescale = tensor.prescale == 0.0 ? 1.0 : tensor.prescale;
+  description.postscale = tensor.postscale == 0.0 ? 1.0 : tensor.postscale;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string TensorDescription::Key() const {
+  std::string key = name;
+  const auto append = [&key](const auto& value) {
+    char bytes[sizeof(value)];
+    std::memcpy(bytes, &value, sizeof(value));
+    key.append(bytes, sizeof(value));
+  };
+  key.push_back('\0');
+  append(kind);
+  append(data_type);
+  append(op);
+  append(root_rank);
+  append(prescale);
+  append(postscale);
+  for (const std::int64_t extent : shape) append(extent);
+  return key;
+}
+
+absl::StatusOr<TensorDescription> DescribeTensor(const ringd_tensor& tensor, std::int32_t size) {
+  TensorDescription description;
+  if (tensor.name == nullptr || tensor.name[0] == '\0') {
+    return absl::InvalidArgumentError("a tensor has no name");
+  }
+  const std::size_t name_bytes = ::strnlen(tensor.name, kMaxTensorNameBytes + 1);
+  description.name.assign(tensor.name, name_bytes);
+  if (name_bytes > kMaxTensorNameBytes) {
+    return Wrong(description.name.substr(0, 64) + "...",
+                 absl::StrCat("its name is longer than ", kMaxTensorNameBytes, " bytes"));
+  }
+  if (!IsUtf8(description.name)) {
+    return absl::InvalidArgumentError("a tensor's name is not valid UTF-8");
+  }
+  if (tensor.kind < 0 || tensor.kind >= kCollectiveKindCount) {
+    return Wrong(description.name, absl::StrCat("kind is ", tensor.kind, "; it must be 0 to ",
+                                                kCollectiveKindCount - 1));
+  }
+  description.kind = static_cast<CollectiveKind>(tensor.kind);
+  if (description.kind == CollectiveKind::kBarrier) {
+    if (tensor.dimensions != 0) return Wrong(description.name, "a barrier has no dimensions");
+    description.data_type = DataType::kUint8;
+    return description;
+  }
+  if (tensor.data_type < 0 || tensor.data_type >= kDataTypeCount) {
+    return Wrong(description.name, absl::StrCat("data_type is ", tensor.data_type,
+                                                "; it must be 0 to ", kDataTypeCount - 1));
+  }
+  description.data_type = static_cast<DataType>(tensor.data_type);
+  if (tensor.dimensions < 0 || tensor.dimensions > kMaxTensorDimensions) {
+    return Wrong(description.name, absl::StrCat("it has ", tensor.dimensions, " dimensions; 0 to ",
+                                                kMaxTensorDimensions, " are allowed"));
+  }
+  if (tensor.dimensions > 0) {
+    if (tensor.shape == nullptr) return Wrong(description.name, "shape is NULL");
+    description.shape.assign(tensor.shape, tensor.shape + tensor.dimensions);
+  }
+  if (description.kind == CollectiveKind::kAllReduce) {
+    if (absl::Status status = CheckAllReduce(tensor, description); !status.ok()) return status;
+  } else {
+    if (tensor.root_rank < 0 || tensor.root_rank >= size) {
+      return Wrong(description.name,
+                   absl::StrCat("root_rank is ", tensor.root_rank, "; it must be 0 to ", size - 1));
+    }
+    description.root_rank = tensor.root_rank;
+  }
+  const absl::StatusOr<std::uint64_t> count = CountElements(description);
+  if (!count.ok()) return count.status();
+  description.element_count = *count;
+  return description;
+}
+
+}  // namespace ringd::client

@@ -1,0 +1,49 @@
+#include "client/core/attach/session_state.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <thread>
+
+namespace ringd::client {
+namespace {
+
+TEST_CASE("SessionState: the first cause wins") {
+  SessionState state;
+  CHECK(state.alive());
+  CHECK(state.status().ok());
+  CHECK_FALSE(state.GivenUp());
+  state.Lose(absl::UnavailableError("first"));
+  state.Lose(absl::InternalError("second"));
+  state.Fail("third");
+  CHECK(state.status() == absl::UnavailableError("first"));
+  CHECK(state.GivenUp());
+}
+
+TEST_CASE("SessionState: a failure's cause stays when ringd goes, and waits its grace") {
+  SessionState state;
+  state.Fail("rank 3 was killed");
+  CHECK_FALSE(state.alive());
+  CHECK_FALSE(state.GivenUp());
+  CHECK(state.status() == absl::AbortedError("rank 3 was killed"));
+  state.Lose(absl::UnavailableError("ringd has gone"));
+  CHECK(state.GivenUp());
+  CHECK(state.status() == absl::AbortedError("rank 3 was killed"));
+}
+
+TEST_CASE("SessionState: after the grace a failure gives up by itself") {
+  SessionState state;
+  state.Fail("rank 3 was killed");
+  std::this_thread::sleep_for(SessionState::kFailureGrace + std::chrono::milliseconds(50));
+  CHECK(state.GivenUp());
+}
+
+TEST_CASE("SessionState: closing cancels, whatever was before") {
+  SessionState state;
+  state.Lose(absl::UnavailableError("gone"));
+  state.Close();
+  CHECK(absl::IsCancelled(state.status()));
+  CHECK(state.GivenUp());
+}
+
+}  // namespace
+}  // namespace ringd::client

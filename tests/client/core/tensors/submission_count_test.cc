@@ -1,0 +1,74 @@
+#include "client/core/tensors/submission_count.h"
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+
+namespace ringd::client {
+namespace {
+
+TEST_CASE("SubmissionCount: both ways are counted by one count") {
+  SubmissionCount count;
+  CHECK(count.TakeTurn() == 0);
+  count.Accepted();
+  count.Accepted();
+  CHECK(count.TakeTurn() == 3);
+}
+
+TEST_CASE("SubmissionCount: a turn that ringd then refused is the next submission's") {
+  SubmissionCount count;
+  CHECK(count.TakeTurn() == 0);
+  count.Refused();
+  // Its key is used up on the fast path.
+  CHECK_FALSE(count.ShouldTry());
+  count.Accepted();
+  CHECK(count.ShouldTry());
+  CHECK(count.TakeTurn() == 1);
+}
+
+TEST_CASE("SubmissionCount: three given up in a row keep the next thousand away") {
+  SubmissionCount count;
+  for (std::uint32_t i = 0; i < SubmissionCount::kMostGivenUp; ++i) {
+    REQUIRE(count.ShouldTry());
+    count.GivenUp(count.TakeTurn());
+  }
+  for (std::uint64_t i = 0; i < SubmissionCount::kLeftOut; ++i) {
+    REQUIRE_FALSE(count.ShouldTry());
+    count.Accepted();
+  }
+  REQUIRE(count.ShouldTry());
+  CHECK(count.TakeTurn() == SubmissionCount::kMostGivenUp + SubmissionCount::kLeftOut);
+}
+
+TEST_CASE("SubmissionCount: one withdrawn counts like the others' that are given up for it") {
+  SubmissionCount own;
+  SubmissionCount other;
+  for (std::uint32_t i = 0; i < SubmissionCount::kMostGivenUp; ++i) {
+    REQUIRE(own.ShouldTry());
+    own.AcceptedInstead();
+    other.GivenUp(other.TakeTurn());
+    CHECK(own.count() == other.count());
+  }
+  for (std::uint64_t i = 0; i < SubmissionCount::kLeftOut; ++i) {
+    REQUIRE_FALSE(own.ShouldTry());
+    REQUIRE_FALSE(other.ShouldTry());
+    own.Accepted();
+    other.Accepted();
+  }
+  CHECK(own.ShouldTry());
+  CHECK(other.ShouldTry());
+}
+
+TEST_CASE("SubmissionCount: what is completed between them begins anew") {
+  SubmissionCount count;
+  for (int i = 0; i < 10; ++i) {
+    for (std::uint32_t k = 1; k < SubmissionCount::kMostGivenUp; ++k) {
+      count.GivenUp(count.TakeTurn());
+    }
+    count.TakeTurn();
+    count.Completed();
+    REQUIRE(count.ShouldTry());
+  }
+}
+
+}  // namespace
+}  // namespace ringd::client
