@@ -163,7 +163,8 @@ absl::Status Context::UseLocalOperations(const Options& options) {
     return state_.alive() ? status : state_.status();
   }
   local_operations_ = std::make_unique<LocalOperations>(job_memory_, submission_capacity_, state_,
-                                                        spin_budget_, options.direct_reading);
+                                                        spin_budget_, options.direct_reading,
+                                                        options.background ? &staging_ : nullptr);
   operations_.store(local_operations_.get(), std::memory_order_release);
   if (!options.background) return absl::OkStatus();
   background_helper_ = std::make_unique<BackgroundHelper>(*local_operations_);

@@ -39,14 +39,16 @@ class ChunkClaims {
     return (word == 0 || Owns(word)) && Free(word) != 0;
   }
 
-  // Takes a chunk that nobody has: the first free one from `preferred` on, round and round. kNoChunk: there
-  // is none, or another occurrence has not quite ended. Requirement: the caller's member has ended
-  // the occurrence before this one, and found this one arrived.
-  int Claim(std::uint32_t preferred) noexcept {
+  static constexpr std::uint64_t kAnyChunk = ~std::uint64_t{0};
+
+  // Takes a chunk that nobody has: the first free one from `preferred` on, round and round, of those whose bits are in
+  // `among`. kNoChunk: there is none, or another occurrence has not quite ended. Requirement: the caller's member has
+  // ended the occurrence before this one, and found this one arrived.
+  int Claim(std::uint32_t preferred, std::uint64_t among = kAnyChunk) noexcept {
     std::uint64_t word = state_.work.load(std::memory_order_acquire);
     for (;;) {
       if (word != 0 && !Owns(word)) return kNoChunk;
-      const std::uint64_t free = Free(word);
+      const std::uint64_t free = Free(word) & among;
       if (free == 0) return kNoChunk;
       const std::uint64_t later = free >> preferred << preferred;
       const int chunk = std::countr_zero(later != 0 ? later : free);

@@ -36,13 +36,17 @@ void BackgroundHelper::Run() {
 void BackgroundHelper::Help() {
   std::chrono::nanoseconds pause = kLeastPause;
   bool listens = false;
+  std::uint64_t consumed = operations_.consumed();
   for (int idle = 0; idle < kIdlePauses && !stopping();) {
     const bool called =
         listens && operations_.AwaitLargeSubmission(pause, [this] { return stopping(); });
     if (called || !listens) FutexWait(stopping_, 0, called ? kLeastPause : pause);
     idle = operations_.in_flight() == 0 ? idle + 1 : 0;
     bool worked = false;
-    while (!stopping() && operations_.WorkInBackground(oldest_)) worked = true;
+    const auto keeps_out = [&] { return stopping() || operations_.consumed() != consumed; };
+    while (!keeps_out() && operations_.WorkInBackground(oldest_)) worked = true;
+    if (!worked && !keeps_out() && operations_.waiters() == 0) operations_.WidenStagedWindow();
+    consumed = operations_.consumed();
     // Who waits for what he has submitted needs nobody, and is not made to call again.
     listens = worked || (listens && !called);
     pause = worked ? kPause : std::min<std::chrono::nanoseconds>(2 * pause, kLongestPause);

@@ -12,7 +12,8 @@
 
 namespace ringd::client {
 
-// Runs the thread "ringd-helper", which does what waiters would do, when there are none in its process. It
+// Runs the thread "ringd-helper", which does what waiters would do, when there are none in its process, nor have taken
+// anything out since its last look: between two waits a thread copies results, and needs its processor and caches. It
 // looks for work every kPause to kLongestPause while operations are in flight, sooner at first and when it found some. A large
 // submission ends such a pause, but for kLeastPause: whoever submits and waits at once needs no helper, and where
 // that has left it nothing to do it listens no more until it finds work by itself. Without

@@ -1,10 +1,8 @@
 #include "client/core/local/local_operations.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
-#include "client/core/tensors/local_chunks.h"
 #include "client/core/waiting/relax.h"
 
 namespace ringd::client {
@@ -14,6 +12,10 @@ namespace {
 constexpr std::chrono::milliseconds kLongestSleep{100};
 // Nobody rings for room.
 constexpr std::chrono::milliseconds kRoomSleep{1};
+// From when on a wait takes foreign chunks: by then the rank that has them at hand is not at work.
+constexpr std::chrono::microseconds kForeignPatience{200};
+// Before more is placed than the window allows: the others may wait for it, and nobody rings for that.
+constexpr std::chrono::milliseconds kPlaceSleep{1};
 // Looks before the clock is read for the first time: about two microseconds.
 constexpr int kQuickLooks = 128;
 // Looks between two readings of the clock.
@@ -23,7 +25,7 @@ constexpr int kLooksPerClock = 64;
 
 LocalOperations::LocalOperations(const JobMemory& memory, std::uint32_t capacity,
                                  SessionState& state, std::chrono::nanoseconds spin_budget,
-                                 DirectReading reading)
+                                 DirectReading reading, Staging* staging)
     : OperationQueue(capacity),
       memory_(memory),
       segment_(memory.segment()),
@@ -36,119 +38,10 @@ LocalOperations::LocalOperations(const JobMemory& memory, std::uint32_t capacity
       direct_reads_(segment_, self_, reading),
       table_mask_(capacity - 1),
       table_(capacity),
+      staging_(staging),
       scratch_bytes_(ScratchBytes(member_count_)) {}
 
 LocalOperations::~LocalOperations() = default;
-
-// ---- submitting
-
-SubmitResult LocalOperations::SubmitInline(Registration& registration, const void* source,
-                                           void* destination, std::uint64_t& sequence) {
-  OperationEnd end;
-  end.registration = &registration;
-  // The root of a broadcast gets its own values, too, unless they are there already.
-  const bool writes = registration.receives || destination != source;
-  return Post(registration, end, registration.sends ? source : nullptr,
-              writes ? destination : nullptr, Submission{}, sequence);
-}
-
-SubmitResult LocalOperations::TrySubmit(Submission& record, const OperationEnd& end) {
-  return Post(*end.registration, end, nullptr, nullptr, record, record.sequence);
-}
-
-SubmitResult LocalOperations::Post(Registration& registration, const OperationEnd& end,
-                                   const void* inline_source, void* inline_destination,
-                                   const Submission& record, std::uint64_t& sequence) {
-  if (!state_.alive()) return SubmitResult::kEnded;
-  const std::uint32_t number = registration.numbers.tensor;
-  const bool is_inline = IsInline(registration);
-  std::uint64_t occurrence = 0;
-  Operation* operation = nullptr;
-  {
-    MutexLock lock(mutex_);
-    Tensor& tensor = TensorOf(number);
-    if (in_flight_.load(std::memory_order_relaxed) >= capacity_ || !HasRoom(tensor)) {
-      return SubmitResult::kFull;
-    }
-    occurrence = tensor.posted;
-    sequence = next_sequence_++;
-    operation = &TakeOperation(sequence);
-    operation->tensor.store(&tensor, std::memory_order_relaxed);
-    operation->occurrence.store(occurrence, std::memory_order_relaxed);
-    operation->chunk_count.store(is_inline ? 0 : ChunkCount(registration.bytes),
-                                 std::memory_order_relaxed);
-    operation->written_chunks.store(0, std::memory_order_relaxed);
-    operation->registration = &registration;
-    operation->inline_destination = inline_destination;
-    operation->end = end;
-    PlaceOf(sequence).store(Word(sequence, kInFlight, end.IsNothing()), std::memory_order_release);
-    tensor.pending[occurrence % kOccurrencesInFlight] = operation;
-    tensor.posted = occurrence + 1;
-
-    SubmissionSlot& slot = segment_.Slot(number, self_, occurrence);
-    slot.source_offset = record.source_offset;
-    slot.source_place = end.split_source ? SourcePlace::kSplit : SourcePlace::kArena;
-    if (end.split_source) {
-      slot.ordinary_source = reinterpret_cast<std::uintptr_t>(end.direct_source);
-    }
-    slot.destination_offset = record.destination_offset;
-    slot.meta_id = registration.numbers.meta;
-    if (is_inline && inline_source != nullptr) {
-      std::memcpy(slot.data, inline_source, registration.bytes);
-    }
-    // From here on the others may read the slot and the tensor.
-    slot.occurrence.store(occurrence + 1, std::memory_order_release);
-    own_state_.posted.store(own_state_.posted.load(std::memory_order_relaxed) + 1,
-                            std::memory_order_relaxed);
-    in_flight_.store(in_flight_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  }
-  // Pairs with the fence of a sleeping waiter: our slot before, the looks at the others after.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (HasArrived(number, occurrence)) {
-    if (!is_inline && registration.bytes <= kAtOnceBytes) Advance(*operation, sequence);
-    RingSleepers();
-  }
-  if (registration.bytes >= kBackgroundFromBytes &&
-      submitted_.sleepers.load(std::memory_order_relaxed) != 0) {
-    WakeBackground();
-  }
-  return SubmitResult::kOk;
-}
-
-LocalOperations::Tensor& LocalOperations::TensorOf(std::uint32_t number) {
-  if (number >= tensors_.size()) tensors_.resize(number + 1);
-  std::unique_ptr<Tensor>& tensor = tensors_[number];
-  if (tensor == nullptr) tensor = std::make_unique<Tensor>(number);
-  return *tensor;
-}
-
-bool LocalOperations::HasRoom(Tensor& tensor) {
-  if (tensor.posted < tensor.room_until) return true;
-  EndInOrder(tensor);
-  std::uint64_t ended = tensor.ended.load(std::memory_order_relaxed);
-  for (std::uint32_t m = 0; m < member_count_; ++m) {
-    if (m == self_) continue;
-    ended = std::min(ended, segment_.Ended(tensor.number, m).load(std::memory_order_acquire));
-  }
-  tensor.room_until = ended + kOccurrencesInFlight;
-  return tensor.posted < tensor.room_until;
-}
-
-LocalOperations::Operation& LocalOperations::TakeOperation(std::uint64_t sequence) {
-  if (free_.empty()) free_.push_back(&operations_.emplace_back());
-  Operation* const operation = free_.back();
-  free_.pop_back();
-  std::atomic<Operation*>& place = table_[sequence & table_mask_];
-  if (Operation* const before = place.load(std::memory_order_relaxed); before != nullptr) {
-    // Who sees the place with its next word finds the one before there.
-    before->word.store(PlaceOf(sequence).load(std::memory_order_relaxed),
-                       std::memory_order_release);
-    stragglers_.emplace(before->sequence.load(std::memory_order_relaxed), before);
-  }
-  operation->sequence.store(sequence, std::memory_order_relaxed);
-  place.store(operation, std::memory_order_release);
-  return *operation;
-}
 
 LocalOperations::Operation* LocalOperations::Find(std::uint64_t sequence) {
   Operation* const operation = table_[sequence & table_mask_].load(std::memory_order_acquire);
@@ -169,22 +62,22 @@ LocalOperations::Operation* LocalOperations::FindLocked(std::uint64_t sequence) 
   return straggler == stragglers_.end() ? nullptr : straggler->second;
 }
 
-// ---- waiting
-
 WaitResult LocalOperations::Look(const Operation& operation,
                                  std::uint64_t sequence) const noexcept {
   return ResultOf(WordOf(operation, sequence), sequence);
 }
 
-// Calls work() again and again, which says whether it found something to do, until done(), the end of the
-// context, or `deadline`: false. Spins first, then sleeps at most `longest_sleep` at a time.
+// Calls work(foreign) again and again, which says whether it found something to do, until done(), the end of the
+// context, or `deadline`: false. Spins first, then sleeps at most `first_sleep`, if that is not 0, and until then leaves
+// foreign chunks; then `longest_sleep` at a time.
 template <typename Done, typename Work>
-bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds longest_sleep,
+bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds first_sleep,
+                                std::chrono::nanoseconds longest_sleep,
                                 Clock::time_point deadline) {
   // The common case costs no clock and tells nobody.
   const int quick_looks = spin_.enabled() ? kQuickLooks : 1;
   for (int i = 0; i < quick_looks; ++i) {
-    work();
+    work(Foreign::kLeave);
     if (done()) return true;
     Relax();
   }
@@ -198,7 +91,7 @@ bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds l
     do {
       bool worked = false;
       for (int i = 0; i < rhythm.looks(); ++i) {
-        worked = work() || worked;
+        worked = work(Foreign::kLeave) || worked;
         if (done()) {
           spin_.Learn(true);
           return true;
@@ -211,14 +104,24 @@ bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds l
     } while (now < spin_end);
     spin_.Learn(false);
   }
+  Foreign foreign = first_sleep.count() > 0 ? Foreign::kLeave : Foreign::kTake;
   for (;;) {
-    while (work()) {
-    }
+    bool worked = false;
+    while (work(foreign)) worked = true;
     if (done()) return true;
     const Clock::time_point now = Clock::now();
     if (!state_.alive() || now >= deadline) return false;
-    own_state_.doorbell.Wait(std::min<std::chrono::nanoseconds>(longest_sleep, deadline - now),
-                             [&] { return work() || done() || !state_.alive(); });
+    const bool may_place = put_off_count_.load(std::memory_order_relaxed) != 0;
+    const std::chrono::nanoseconds most = foreign == Foreign::kLeave ? first_sleep
+                                          : may_place                ? kPlaceSleep
+                                                                     : longest_sleep;
+    own_state_.doorbell.Wait(std::min<std::chrono::nanoseconds>(most, deadline - now), [&] {
+      worked = work(foreign) || worked;
+      return worked || done() || !state_.alive();
+    });
+    if (worked) continue;
+    if (may_place && foreign == Foreign::kTake) WidenStagedWindow();
+    foreign = Foreign::kTake;
   }
 }
 
@@ -230,21 +133,28 @@ WaitResult LocalOperations::Wait(std::uint64_t sequence, Clock::time_point deadl
     result = Look(*operation, sequence);
     return result != WaitResult::kTimeout;
   };
-  const auto work = [&] {
-    if (Look(*operation, sequence) != WaitResult::kTimeout || !MayAdvance(*operation)) return false;
-    return Advance(*operation, sequence);
+  const auto work = [&](Foreign foreign) {
+    if (Look(*operation, sequence) != WaitResult::kTimeout) return false;
+    return (MayAdvance(*operation) && Advance(*operation, sequence, foreign)) ||
+           PlaceNext(sequence);
   };
-  if (done() || WaitUntil(done, work, kLongestSleep, deadline)) return result;
+  if (done()) return result;
+  const bool split = operation->split_source.load(std::memory_order_relaxed);
+  const std::chrono::nanoseconds first_sleep =
+      split ? kForeignPatience : std::chrono::nanoseconds(0);
+  if (WaitUntil(done, work, first_sleep, kLongestSleep, deadline)) return result;
   if (state_.alive()) return WaitResult::kTimeout;
   Quieten(*operation);
-  work();  // It may have come to its end after all.
+  work(Foreign::kTake);  // It may have come to its end after all.
   return done() ? result : WaitResult::kEnded;
 }
 
 WaitResult LocalOperations::Test(std::uint64_t sequence) {
   Operation* const operation = Find(sequence);
   if (operation == nullptr) return WaitResult::kUnknown;
-  if (MayAdvance(*operation)) Advance(*operation, sequence);
+  if (!MayAdvance(*operation) || !Advance(*operation, sequence, Foreign::kTake)) {
+    PlaceNext(sequence);
+  }
   const WaitResult result = Look(*operation, sequence);
   if (result != WaitResult::kTimeout || state_.alive()) return result;
   return StopReducing() ? WaitResult::kEnded : result;
@@ -258,7 +168,7 @@ bool LocalOperations::WaitForRoom(const OperationEnd& end) {
   };
   // The oldest operations end here, too: nobody else may be waiting for them.
   std::uint64_t oldest = 0;
-  const auto work = [&] {
+  const auto work = [&](Foreign foreign) {
     Operation* operation = nullptr;
     {
       MutexLock lock(mutex_);
@@ -272,9 +182,10 @@ bool LocalOperations::WaitForRoom(const OperationEnd& end) {
       if (operation == nullptr) return false;
       oldest = operation->sequence.load(std::memory_order_relaxed);
     }
-    return MayAdvance(*operation) && Advance(*operation, oldest);
+    return (MayAdvance(*operation) && Advance(*operation, oldest, foreign)) || PlaceNext(oldest);
   };
-  return done() || WaitUntil(done, work, kRoomSleep, Clock::time_point::max());
+  return done() ||
+         WaitUntil(done, work, std::chrono::nanoseconds(0), kRoomSleep, Clock::time_point::max());
 }
 
 LocalOperations::Operation* LocalOperations::OldestInFlight(std::uint64_t from) {
@@ -290,6 +201,7 @@ LocalOperations::Operation* LocalOperations::OldestInFlight(std::uint64_t from) 
 bool LocalOperations::Consume(std::uint64_t sequence, OperationOutcome& outcome,
                               OperationEnd& end) {
   MutexLock lock(mutex_);
+  CountConsumed(1);
   if (ConsumePlain({&sequence, 1}) == 1) {
     ReleasePlace(sequence);
     outcome.completed = true;
@@ -333,7 +245,12 @@ std::size_t LocalOperations::ConsumeSucceeded(std::span<const std::uint64_t> seq
     Free(*operation, sequence);
     ++count;
   }
+  CountConsumed(count);
   return count;
+}
+
+void LocalOperations::CountConsumed(std::uint64_t count) noexcept {
+  consumed_.store(consumed_.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
 }
 
 OperationEnd LocalOperations::EndOf(const Operation& operation) noexcept {

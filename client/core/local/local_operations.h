@@ -18,6 +18,7 @@
 #include "client/core/tensors/direct_reads.h"
 #include "client/core/tensors/local_chunks.h"
 #include "client/core/tensors/registrations.h"
+#include "client/core/tensors/staging.h"
 #include "client/core/waiting/operation_queue.h"
 #include "client/core/waiting/spin_policy.h"
 #include "proto/base/cache_line.h"
@@ -55,10 +56,13 @@ class LocalOperations final : public OperationQueue {
   // asking the kernel. Two ranks, all copied against this, in µs: 64 KiB 5.4 and 6.5, 128 KiB 8.9 and 9.6, 256 KiB 9.8 and
   // 9.2, 384 KiB 14.3 and 12.5, 1 MiB 41 and 31 (medians in turns, AMD EPYC, 2026-11-23).
   static constexpr std::uint64_t kDirectFromBytes = 256 * 1024;
+  // Beyond so many bytes in staging blocks, of operations that have not ended, submissions are put off.
+  static constexpr std::uint64_t kStagedWindowBytes = std::uint64_t{1} << 20;
 
-  // At most `capacity` (a power of two) operations are in flight.
+  // At most `capacity` (a power of two) operations are in flight. `staging` places tensors whose submission is put
+  // off; null: none is, as where no background helper would make up for it.
   LocalOperations(const JobMemory& memory, std::uint32_t capacity, SessionState& state,
-                  std::chrono::nanoseconds spin_budget, DirectReading reading);
+                  std::chrono::nanoseconds spin_budget, DirectReading reading, Staging* staging);
   ~LocalOperations() override;
 
   // True if the tensor travels in its slot, from and to memory of any kind: then SubmitInline.
@@ -77,6 +81,23 @@ class LocalOperations final : public OperationQueue {
   SubmitResult SubmitInline(Registration& registration, const void* source, void* destination,
                             std::uint64_t& sequence);
 
+  bool MayPutOff() const noexcept { return staging_ != nullptr; }
+  // Whether PutOff is the way for a tensor (not inline), which is `staged` or not.
+  bool PutsOff(const Registration& registration, bool staged) const noexcept {
+    if (!MayPutOff()) return false;
+    if (put_off_count_.load(std::memory_order_relaxed) != 0) return true;
+    const std::uint64_t before = staged_bytes_.load(std::memory_order_relaxed);
+    return staged && before != 0 && before + registration.bytes > kStagedWindowBytes;
+  }
+  // As TrySubmit, but the tensor is placed, copied and shown to the others later, in the order of submission: by who
+  // waits and has nothing else to do, or by the background helper. So a burst of submissions goes through a few staging
+  // blocks that stay in the caches. The pointers have been checked. If there is no room in the arena when its
+  // turn comes, the operation ends with kResourceExhausted, and the others never see it.
+  SubmitResult PutOff(Registration& registration, const void* source, void* destination,
+                      std::uint64_t& sequence);
+  // For the background helper, where it has found nothing to do: lets more be placed.
+  void WidenStagedWindow();
+
   SubmitResult TrySubmit(Submission& record, const OperationEnd& end) override;
   [[nodiscard]] bool WaitForRoom(const OperationEnd& end) override;
   WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) override;
@@ -92,10 +113,12 @@ class LocalOperations final : public OperationQueue {
   // others read of its ordinary memory comes to nothing. Blocks for one chunk of a tensor at most.
   void GiveUp() noexcept;
 
-  // Ends an operation or reduces one chunk, the oldest operation's first. False if there is nothing to do,
-  // or if a thread of this process waits, which will do it. `oldest`: 0 at first, then what the
+  // Ends an operation or reduces one chunk, the oldest operation's first, or places what was put off. False if there is
+  // nothing to do, or if a thread of this process waits, which will do it. `oldest`: 0 at first, then what the
   // call before left there.
   bool WorkInBackground(std::uint64_t& oldest);
+  // Grows as operations are taken out, that is, while a thread of this process waits for one after the other.
+  std::uint64_t consumed() const noexcept { return consumed_.load(std::memory_order_relaxed); }
   // Blocks until an operation of kBackgroundFromBytes or more has been submitted and something is in flight, or
   // until `ended()`, which WakeBackground lets it look at; a second at most.
   template <typename Ended>
@@ -122,11 +145,15 @@ class LocalOperations final : public OperationQueue {
     std::atomic<Tensor*> tensor{nullptr};
     std::atomic<std::uint64_t> occurrence{0};
     std::atomic<std::uint32_t> chunk_count{0};  // 0: inline
+    std::atomic<bool> split_source{false};      // that of `end`
     // Bits of chunks whose result this process wrote into the direct destination.
     std::atomic<std::uint32_t> written_chunks{0};
     // The rest is guarded by mutex_.
     Registration* registration = nullptr;
     void* inline_destination = nullptr;
+    // Of one that was put off, until it is placed.
+    const void* source = nullptr;
+    void* destination = nullptr;
     OperationEnd end;
     OperationOutcome outcome;
   };
@@ -136,7 +163,7 @@ class LocalOperations final : public OperationQueue {
     const std::uint32_t number;
     std::atomic<std::uint64_t> ended{0};  // written under mutex_
     // The rest is guarded by mutex_.
-    std::uint64_t posted = 0;
+    std::uint64_t posted = 0;      // what was put off counts, too
     std::uint64_t room_until = 0;  // occurrences below this may be posted
     std::array<Operation*, kOccurrencesInFlight> pending{};
   };
@@ -153,6 +180,22 @@ class LocalOperations final : public OperationQueue {
 
   SubmitResult Post(Registration& registration, const OperationEnd& end, const void* inline_source,
                     void* inline_destination, const Submission& record, std::uint64_t& sequence);
+  // Makes it an operation, of which the others know nothing yet; null: there is no room.
+  Operation* Enlist(Registration& registration, const OperationEnd& end, std::uint64_t& sequence)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Shows it to the others: what has been enlisted last of its tensor, or put off first. Its occurrence.
+  std::uint64_t Publish(Operation& operation, const Submission& record, const void* inline_source)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // To be called next, without the lock. By now the operation may have ended, and its place be another's.
+  void Announce(Operation& operation, std::uint64_t sequence, const Registration& registration,
+                std::uint64_t occurrence);
+  void AddStagedBytes(std::uint64_t bytes) noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Places what was put off first, if it may: up to operation `wanted` in any case, beyond it as far as the window
+  // allows. False if it did nothing.
+  bool PlaceNext(std::uint64_t wanted);
+  Operation& TakeFirstPutOff() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of what was put off first: ends it with the error, as if it had never been submitted.
+  void Refuse(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Tensor& TensorOf(std::uint32_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasRoom(Tensor& tensor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Operation& TakeOperation(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -162,6 +205,7 @@ class LocalOperations final : public OperationQueue {
   std::uint64_t WordOf(const Operation& operation, std::uint64_t sequence) const noexcept;
   void SetWord(Operation& operation, std::uint64_t word) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Free(Operation& operation, std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountConsumed(std::uint64_t count) noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReleasePlace(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static OperationEnd EndOf(const Operation& operation) noexcept;
 
@@ -170,11 +214,14 @@ class LocalOperations final : public OperationQueue {
   bool MayAdvance(const Operation& operation) const noexcept;
   // Ends what can be ended, or reduces one chunk, of this operation's tensor or of later operations.
   // False if there was nothing to do.
-  bool Advance(Operation& operation, std::uint64_t sequence);
+  // Chunks whose sources others keep in their ordinary memory: reading them there costs more than they do, so who waits
+  // leaves them for a while.
+  enum class Foreign : bool { kLeave, kTake };
+  bool Advance(Operation& operation, std::uint64_t sequence, Foreign foreign);
   // One piece of work for the operation's tensor, or a chunk of a later one: true if any operation has
   // ended, else what is to be reduced.
   std::pair<bool, std::optional<Chunk>> EndOrClaim(const Operation& operation,
-                                                   std::uint64_t sequence)
+                                                   std::uint64_t sequence, Foreign foreign)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // True if any operation has ended.
   bool EndInOrder(Tensor& tensor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -188,8 +235,9 @@ class LocalOperations final : public OperationQueue {
   std::uint32_t MemberOf(std::int32_t rank) const noexcept;
   TensorScaling ScalingOf(const TensorDescription& tensor) const noexcept;
   void CombineInline(const Tensor& tensor, const Operation& operation) const;
-  std::optional<Chunk> Claim(Tensor& tensor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::optional<Chunk> ClaimLater(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<Chunk> Claim(Tensor& tensor, Foreign foreign) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<Chunk> ClaimLater(std::uint64_t sequence, Foreign foreign)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Reduce(const Chunk& chunk);
   // False if another member broke the protocol: the context has ended.
   [[nodiscard]] bool Locate(const Chunk& chunk, ChunkMemory& memory);
@@ -207,8 +255,8 @@ class LocalOperations final : public OperationQueue {
   WaitResult Look(const Operation& operation, std::uint64_t sequence) const noexcept;
   Operation* OldestInFlight(std::uint64_t from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   template <typename Done, typename Work>
-  bool WaitUntil(Done done, Work work, std::chrono::nanoseconds longest_sleep,
-                 Clock::time_point deadline);
+  bool WaitUntil(Done done, Work work, std::chrono::nanoseconds first_sleep,
+                 std::chrono::nanoseconds longest_sleep, Clock::time_point deadline);
 
   const JobMemory& memory_;
   const JobSegmentView segment_;
@@ -234,6 +282,15 @@ class LocalOperations final : public OperationQueue {
   std::vector<std::atomic<Operation*>> table_;
   std::unordered_map<std::uint64_t, Operation*> stragglers_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::atomic<std::uint64_t> consumed_{0};  // written under mutex_
+  // What was put off, in order. Looked at without the lock for its number, and for the bytes of staging blocks in
+  // operations that have not ended; both written under it.
+  Staging* const staging_;
+  std::deque<Operation*> put_off_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<std::uint32_t> put_off_count_{0};
+  std::atomic<std::uint64_t> staged_bytes_{0};
+  std::uint64_t staged_window_ ABSL_GUARDED_BY(mutex_) = kStagedWindowBytes;
+  bool placing_ ABSL_GUARDED_BY(mutex_) = false;  // a thread is in PlaceNext, without the lock
   // For what is read from other processes; one per thread that reduces at the same time.
   const std::size_t scratch_bytes_;
   std::vector<std::unique_ptr<std::byte[]>> idle_scratch_ ABSL_GUARDED_BY(mutex_);

@@ -35,13 +35,13 @@ bool LocalOperations::MayAdvance(const Operation& operation) const noexcept {
   return HasArrived(tensor.number, tensor.ended.load(std::memory_order_relaxed));
 }
 
-bool LocalOperations::Advance(Operation& operation, std::uint64_t sequence) {
+bool LocalOperations::Advance(Operation& operation, std::uint64_t sequence, Foreign foreign) {
   bool ended = false;
   std::optional<Chunk> chunk;
   {
     MutexLock lock(mutex_);
     if (!IsInFlight(WordOf(operation, sequence), sequence)) return false;
-    std::tie(ended, chunk) = EndOrClaim(operation, sequence);
+    std::tie(ended, chunk) = EndOrClaim(operation, sequence, foreign);
   }
   // It may be another thread's operation.
   if (ended && waiters() > 0) own_state_.doorbell.Ring();
@@ -61,19 +61,19 @@ bool LocalOperations::WorkInBackground(std::uint64_t& oldest) {
       return false;
     }
     oldest = operation->sequence.load(std::memory_order_relaxed);
-    std::tie(ended, chunk) = EndOrClaim(*operation, oldest);
+    std::tie(ended, chunk) = EndOrClaim(*operation, oldest, Foreign::kTake);
   }
   if (ended) own_state_.doorbell.Ring();
   if (chunk.has_value()) Reduce(*chunk);
-  return ended || chunk.has_value();
+  return ended || chunk.has_value() || PlaceNext(0);
 }
 
 std::pair<bool, std::optional<LocalOperations::Chunk>> LocalOperations::EndOrClaim(
-    const Operation& operation, std::uint64_t sequence) {
+    const Operation& operation, std::uint64_t sequence, Foreign foreign) {
   Tensor& tensor = *operation.tensor.load(std::memory_order_relaxed);
   if (EndInOrder(tensor)) return {true, std::nullopt};
-  std::optional<Chunk> chunk = Claim(tensor);
-  if (!chunk.has_value()) chunk = ClaimLater(sequence);
+  std::optional<Chunk> chunk = Claim(tensor, foreign);
+  if (!chunk.has_value()) chunk = ClaimLater(sequence, foreign);
   return {false, chunk};
 }
 
@@ -115,6 +115,8 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
   tensor.ended.store(occurrence + 1, std::memory_order_relaxed);
   segment_.Ended(tensor.number, self_).store(occurrence + 1, std::memory_order_release);
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  // Wraps around to less.
+  if (operation.end.staging_offset != kNoStaging) AddStagedBytes(-operation.registration->bytes);
   const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
   const bool plain = outcome.status == 0 && IsPlain(WordOf(operation, sequence));
   SetWord(operation, Word(sequence, kDone, plain));
@@ -194,7 +196,7 @@ void LocalOperations::CombineInline(const Tensor& tensor, const Operation& opera
                        Streaming::kCached);
 }
 
-std::optional<LocalOperations::Chunk> LocalOperations::Claim(Tensor& tensor) {
+std::optional<LocalOperations::Chunk> LocalOperations::Claim(Tensor& tensor, Foreign foreign) {
   if (!state_.alive()) return std::nullopt;
   const std::uint64_t head = tensor.ended.load(std::memory_order_relaxed);
   if (head == tensor.posted || !HasArrived(tensor.number, head)) return std::nullopt;
@@ -203,18 +205,23 @@ std::optional<LocalOperations::Chunk> LocalOperations::Claim(Tensor& tensor) {
   if (chunks == 0 || Conflicts(tensor, head, nullptr)) return std::nullopt;
   ChunkClaims claims(segment_.Tensor(tensor.number), head, chunks);
   // Each member begins in a part of its own, so that two rarely meet and caches keep what they have.
-  const int claimed = claims.Claim(FirstHomeChunk(self_, member_count_, chunks));
+  const bool leaves =
+      foreign == Foreign::kLeave && operation.split_source.load(std::memory_order_relaxed);
+  const int claimed =
+      claims.Claim(FirstHomeChunk(self_, member_count_, chunks),
+                   leaves ? HomeChunks(self_, member_count_, chunks) : ChunkClaims::kAnyChunk);
   if (claimed == kNoChunk) return std::nullopt;
   reducers_.fetch_add(1, std::memory_order_relaxed);
   return Chunk{operation.registration, tensor.number, head, chunks, claimed, &operation};
 }
 
-std::optional<LocalOperations::Chunk> LocalOperations::ClaimLater(std::uint64_t sequence) {
+std::optional<LocalOperations::Chunk> LocalOperations::ClaimLater(std::uint64_t sequence,
+                                                                  Foreign foreign) {
   const std::uint64_t end = std::min(next_sequence_, sequence + 1 + kLookAhead);
   for (std::uint64_t later = sequence + 1; later < end; ++later) {
     if (!IsInFlight(PlaceOf(later).load(std::memory_order_relaxed), later)) continue;
     const Operation* const operation = table_[later & table_mask_].load(std::memory_order_relaxed);
-    std::optional<Chunk> chunk = Claim(*operation->tensor.load(std::memory_order_relaxed));
+    std::optional<Chunk> chunk = Claim(*operation->tensor.load(std::memory_order_relaxed), foreign);
     if (chunk.has_value()) return chunk;
   }
   return std::nullopt;

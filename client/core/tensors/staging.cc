@@ -72,6 +72,34 @@ absl::Status Staging::CheckPointers(const Registration& registration, const void
   return absl::OkStatus();
 }
 
+absl::StatusOr<Staging::Inside> Staging::Locate(const Registration& registration,
+                                                const void*& source, void*& destination) const {
+  absl::Status status = CheckPointers(registration, source, destination);
+  if (!status.ok()) return status;
+  const std::uint64_t bytes = registration.bytes;
+  bool straddles = false;
+  const auto usable = [&](const void* address) {
+    const Arena::Position position = arena_.Locate(address, bytes);
+    straddles |= position == Arena::Position::kStraddling;
+    // ringd wants elements aligned; a view that is not goes the way of ordinary memory.
+    return position == Arena::Position::kInside &&
+           reinterpret_cast<std::uintptr_t>(address) % registration.element_bytes == 0;
+  };
+  const Inside inside{.source = usable(source), .destination = usable(destination)};
+  if (straddles) {
+    return Wrong(registration, absl::StrCat("its ", bytes, " bytes reach beyond the arena"));
+  }
+  return inside;
+}
+
+absl::StatusOr<bool> Staging::IsStaged(const Registration& registration, const void*& source,
+                                       void*& destination) const {
+  if (!registration.sends && !registration.receives) return false;
+  const absl::StatusOr<Inside> inside = Locate(registration, source, destination);
+  if (!inside.ok()) return inside.status();
+  return (registration.sends && !inside->source) || (registration.receives && !inside->destination);
+}
+
 absl::Status Staging::Place(Registration& registration, const void* source, void* destination,
                             Submission& record, OperationEnd& end, DirectUse direct) {
   record.registration = registration.numbers.registration;
@@ -79,22 +107,10 @@ absl::Status Staging::Place(Registration& registration, const void* source, void
   end.registration = &registration;
   if (!registration.sends && !registration.receives) return absl::OkStatus();
   const std::uint64_t bytes = registration.bytes;
-  absl::Status status = CheckPointers(registration, source, destination);
-  if (!status.ok()) return status;
-  const auto usable = [&](const void* address, bool& straddles) {
-    const Arena::Position position = arena_.Locate(address, bytes);
-    straddles |= position == Arena::Position::kStraddling;
-    // ringd wants elements aligned; a view that is not goes the way of ordinary memory.
-    return position == Arena::Position::kInside &&
-           reinterpret_cast<std::uintptr_t>(address) % registration.element_bytes == 0;
-  };
-  bool straddles = false;
-  const bool source_inside = usable(source, straddles);
-  const bool destination_inside = usable(destination, straddles);
-  if (straddles) {
-    return Wrong(registration, absl::StrCat("its ", bytes, " bytes reach beyond the arena"));
-  }
-
+  const absl::StatusOr<Inside> inside = Locate(registration, source, destination);
+  if (!inside.ok()) return inside.status();
+  const bool source_inside = inside->source;
+  const bool destination_inside = inside->destination;
   const bool source_outside = registration.sends && !source_inside;
   end.split_source =
       source_outside && direct.kept_chunks != 0 && DirectReads::IsReadable(source, bytes);
@@ -162,6 +178,7 @@ absl::StatusOr<std::uint64_t> Staging::TakeBlock(const Registration& registratio
     if (!idle.empty()) {
       const std::uint64_t offset = idle.back();
       idle.pop_back();
+      ++blocks_in_use_;
       return offset;
     }
   }
@@ -171,12 +188,20 @@ absl::StatusOr<std::uint64_t> Staging::TakeBlock(const Registration& registratio
         offset.status().code(),
         absl::StrCat("tensor '", registration.description.name, "': ", offset.status().message()));
   }
+  MutexLock lock(mutex_);
+  ++blocks_in_use_;
   return offset;
 }
 
 void Staging::GiveBack(const Registration& registration, std::uint64_t offset) {
   MutexLock lock(mutex_);
   idle_[BlockBytes(registration.bytes)].push_back(offset);
+  --blocks_in_use_;
+}
+
+bool Staging::AnyBlockInUse() const {
+  MutexLock lock(mutex_);
+  return blocks_in_use_ != 0;
 }
 
 bool Staging::FreeIdleBlocks() {

@@ -2,6 +2,7 @@
 #ifndef RINGD_CLIENT_CORE_TENSORS_STAGING_H_
 #define RINGD_CLIENT_CORE_TENSORS_STAGING_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -34,6 +35,11 @@ class Staging {
   static absl::Status CheckPointers(const Registration& registration, const void*& source,
                                     void*& destination);
 
+  // Whether Place would take a staging block for the tensor, or copy it. Completes and checks the pointers as CheckPointers.
+  //   kInvalidArgument: also if the range leaves the arena.
+  absl::StatusOr<bool> IsStaged(const Registration& registration, const void*& source,
+                                void*& destination) const;
+
   // Fills in `record`'s registration, offsets and count, and says in `end` what remains to be done;
   // copies the source if it lies outside the arena and is not to be read there, nor to be copied in pieces once it is
   // submitted.
@@ -46,14 +52,25 @@ class Staging {
   // back.
   void Finish(const OperationEnd& end, bool succeeded);
 
+  // Of operations that have not been taken out.
+  bool AnyBlockInUse() const;
+
  private:
+  // What of the tensor can be used in the arena.
+  struct Inside {
+    bool source = false;
+    bool destination = false;
+  };
+  absl::StatusOr<Inside> Locate(const Registration& registration, const void*& source,
+                                void*& destination) const;
   absl::StatusOr<std::uint64_t> TakeBlock(const Registration& registration);
   void GiveBack(const Registration& registration, std::uint64_t offset);
   bool FreeIdleBlocks();
 
   Arena& arena_;
   StagedCopies* const copies_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
+  std::size_t blocks_in_use_ ABSL_GUARDED_BY(mutex_) = 0;
   // Offsets of blocks that wait for the next submission, by their bytes; last in, first out.
   std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> idle_ ABSL_GUARDED_BY(mutex_);
 };

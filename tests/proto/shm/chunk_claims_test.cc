@@ -30,6 +30,16 @@ TEST_CASE("ChunkClaims: each chunk is claimed once, the preferred ones first") {
   CHECK(claims.Claim(0) == kNoChunk);
 }
 
+TEST_CASE("ChunkClaims: only some may be claimed, too, from the preferred one on") {
+  Tensor tensor;
+  ChunkClaims claims(tensor.state, 0, 8);
+  CHECK(claims.Claim(4, 0b0011'0010) == 4);
+  CHECK(claims.Claim(4, 0b0011'0010) == 5);
+  CHECK(claims.Claim(4, 0b0011'0010) == 1);
+  CHECK(claims.Claim(4, 0b0011'0010) == kNoChunk);
+  CHECK(claims.Claim(4) == 6);
+}
+
 TEST_CASE("ChunkClaims: the last chunk done finishes the occurrence and frees the word") {
   Tensor tensor;
   ChunkClaims claims(tensor.state, 7, 2);

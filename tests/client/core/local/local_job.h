@@ -33,9 +33,10 @@ struct Member {
         memory(arena, kArenaBytes),
         spin_budget(spin) {}
 
-  void Start(DirectReading reading) {
+  void Start(DirectReading reading, bool puts_off = false) {
     REQUIRE(memory.Await(InTenSeconds()).ok());
-    operations = std::make_unique<LocalOperations>(memory, kCapacity, state, spin_budget, reading);
+    operations = std::make_unique<LocalOperations>(memory, kCapacity, state, spin_budget, reading,
+                                                   puts_off ? &staging : nullptr);
   }
 
   float* At(std::uint64_t offset) const { return reinterpret_cast<float*>(arena + offset); }
@@ -121,27 +122,43 @@ inline std::uint64_t Submit(Member& member, Registration& registration, float* d
   return record.sequence;
 }
 
+// Without assertions, for threads and children: Catch's are for the test's own thread. Whether the operation has been
+// taken out, and `outcome` says how it ended.
+inline bool TryFinish(Member& member, std::uint64_t sequence, OperationOutcome& outcome) {
+  OperationEnd end;
+  if (member.operations->Wait(sequence, InTenSeconds()) != WaitResult::kDone ||
+      !member.operations->Consume(sequence, outcome, end) || !outcome.completed) {
+    return false;
+  }
+  member.staging.Finish(end, outcome.status == 0);
+  return true;
+}
+
 inline OperationOutcome Finish(Member& member, std::uint64_t sequence) {
   OperationOutcome outcome;
-  OperationEnd end;
-  REQUIRE(member.operations->Wait(sequence, InTenSeconds()) == WaitResult::kDone);
-  REQUIRE(member.operations->Consume(sequence, outcome, end));
-  CHECK(outcome.completed);
-  member.staging.Finish(end, outcome.status == 0);
+  REQUIRE(TryFinish(member, sequence, outcome));
   return outcome;
 }
 
-// A tensor anywhere: through `staging`, as a context submits.
-inline std::uint64_t SubmitAnywhere(Member& member, Registration& registration, const void* source,
-                                    void* destination) {
+// A tensor anywhere: through `staging`, as a context submits. Without assertions.
+inline bool TrySubmitAnywhere(Member& member, Registration& registration, const void* source,
+                              void* destination, std::uint64_t& sequence) {
   Submission record{};
   OperationEnd end;
-  REQUIRE(member.staging
-              .Place(registration, source, destination, record, end,
-                     member.operations->DirectUseOf(registration))
-              .ok());
-  REQUIRE(member.operations->TrySubmit(record, end) == SubmitResult::kOk);
-  return record.sequence;
+  const bool submitted = member.staging
+                             .Place(registration, source, destination, record, end,
+                                    member.operations->DirectUseOf(registration))
+                             .ok() &&
+                         member.operations->TrySubmit(record, end) == SubmitResult::kOk;
+  sequence = record.sequence;
+  return submitted;
+}
+
+inline std::uint64_t SubmitAnywhere(Member& member, Registration& registration, const void* source,
+                                    void* destination) {
+  std::uint64_t sequence = 0;
+  REQUIRE(TrySubmitAnywhere(member, registration, source, destination, sequence));
+  return sequence;
 }
 
 }  // namespace ringd::client

@@ -204,6 +204,7 @@ TEST_CASE("LocalOperations: one whose place is needed again is kept, whatever ha
   Submit(job[1], done.registration, job[1].At(0));
   REQUIRE(operations.Wait(well, InTenSeconds()) == WaitResult::kDone);
   const std::uint64_t awaited = Submit(job[0], late.registration, job[0].At(1 << 16));
+  CHECK(operations.consumed() == 0);
   float value[2] = {1, 2};
   for (std::uint32_t i = 0; i < 2 * kCapacity; ++i) {
     const std::uint64_t mine = Submit(job[0], other.registration, &value[0]);
@@ -213,13 +214,17 @@ TEST_CASE("LocalOperations: one whose place is needed again is kept, whatever ha
   }
   CHECK(operations.Test(well) == WaitResult::kDone);
   CHECK(operations.Test(awaited) == WaitResult::kTimeout);
-  std::thread waiter([&] { CHECK(operations.Wait(awaited, InTenSeconds()) == WaitResult::kDone); });
+  WaitResult result = WaitResult::kUnknown;
+  std::thread waiter([&] { result = operations.Wait(awaited, InTenSeconds()); });
   while (operations.waiters() == 0) std::this_thread::yield();
   Submit(job[1], late.registration, job[1].At(1 << 16));
   waiter.join();
+  CHECK(result == WaitResult::kDone);
   std::vector<OperationEnd> ends;
   const std::vector<std::uint64_t> both{well, awaited};
+  CHECK(operations.consumed() == 2 * kCapacity);
   CHECK(operations.ConsumeSucceeded(both, ends) == 2);
+  CHECK(operations.consumed() == 2 * kCapacity + 2);
   for (const std::uint64_t gone : both) CHECK(operations.Test(gone) == WaitResult::kUnknown);
 }
 

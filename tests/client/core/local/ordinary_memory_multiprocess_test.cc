@@ -72,19 +72,6 @@ bool Settle(Member& member, Registration& registration, const JobSegmentView& se
   });
 }
 
-bool TrySubmitAnywhere(Member& member, Registration& registration, float* data,
-                       std::uint64_t& sequence) {
-  Submission record{};
-  OperationEnd end;
-  const bool submitted = member.staging
-                             .Place(registration, data, data, record, end,
-                                    member.operations->DirectUseOf(registration))
-                             .ok() &&
-                         member.operations->TrySubmit(record, end) == SubmitResult::kOk;
-  sequence = record.sequence;
-  return submitted;
-}
-
 // Whether the sum of two members, who gave 1 and 2, has come.
 bool AwaitSum(Member& member, std::uint64_t sequence, const std::vector<float>& data) {
   OperationOutcome outcome;
@@ -104,11 +91,11 @@ bool AwaitSum(Member& member, std::uint64_t sequence, const std::vector<float>& 
 int SecondMember(LocalJob& job, Registration& registration, DirectReading reading) {
   Member& member = job[1];
   member.operations = std::make_unique<LocalOperations>(member.memory, kCapacity, member.state,
-                                                        member.spin_budget, reading);
+                                                        member.spin_budget, reading, nullptr);
   std::vector<float> data(kCount, 2.0F);
   std::uint64_t sequence = 0;
   if (!Settle(member, registration, member.memory.segment()) ||
-      !TrySubmitAnywhere(member, registration, data.data(), sequence)) {
+      !TrySubmitAnywhere(member, registration, data.data(), data.data(), sequence)) {
     return 1;
   }
   return AwaitSum(member, sequence, data) ? 0 : 2;
@@ -130,7 +117,7 @@ struct TwoProcesses {
   std::uint64_t SubmitSecond() {
     REQUIRE(Soon([&] { return job[0].memory.segment().Slot(0, 1, 0).occurrence.load() == 1; }));
     std::uint64_t sequence = 0;
-    REQUIRE(TrySubmitAnywhere(job[0], tensor.registration, data.data(), sequence));
+    REQUIRE(TrySubmitAnywhere(job[0], tensor.registration, data.data(), data.data(), sequence));
     return sequence;
   }
 
@@ -201,7 +188,7 @@ int RefusedReading() {
   Member& first = job[0];
   if (!first.memory.Await(InTenSeconds()).ok()) return 12;
   first.operations = std::make_unique<LocalOperations>(
-      first.memory, kCapacity, first.state, first.spin_budget, DirectReading::kIfAllowed);
+      first.memory, kCapacity, first.state, first.spin_budget, DirectReading::kIfAllowed, nullptr);
   const JobSegmentView& segment = first.memory.segment();
   if (!Settle(first, tensor.registration, segment)) return 13;
   const Reach reach = Reach::FromWord(segment.Member(0).reach.load());
@@ -209,7 +196,7 @@ int RefusedReading() {
   if (first.operations->DirectUseOf(tensor.registration).kept_chunks != 0) return 15;
   std::vector<float> data(kCount, 1.0F);
   std::uint64_t sequence = 0;
-  if (!TrySubmitAnywhere(first, tensor.registration, data.data(), sequence)) return 16;
+  if (!TrySubmitAnywhere(first, tensor.registration, data.data(), data.data(), sequence)) return 16;
   if (!AwaitSum(first, sequence, data)) return 17;
   int status = 0;
   if (::waitpid(second, &status, 0) != second || status != 0) return 18;

@@ -288,28 +288,16 @@ TEST_CASE("Ordinary memory: ranks that race through tensors anywhere get every s
                                                                        : mine[t].result.data();
           }
           Fill(source, m + static_cast<std::size_t>(step), counts[t]);
-          Submission record{};
-          OperationEnd end;
+          std::uint64_t sequence = 0;
           Registration& registration = mine[t].tensor->registration;
-          if (!member.staging
-                   .Place(registration, source, destination, record, end,
-                          member.operations->DirectUseOf(registration))
-                   .ok() ||
-              member.operations->TrySubmit(record, end) != SubmitResult::kOk) {
-            ++wrong;
-          }
-          sent.push_back({t, record.sequence, destination});
+          if (!TrySubmitAnywhere(member, registration, source, destination, sequence)) ++wrong;
+          sent.push_back({t, sequence, destination});
         }
         if (in_background) std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
         std::shuffle(sent.begin(), sent.end(), random);
         for (const Sent& one : sent) {
           OperationOutcome outcome;
-          OperationEnd end;
-          if (member.operations->Wait(one.sequence, InTenSeconds()) != WaitResult::kDone ||
-              !member.operations->Consume(one.sequence, outcome, end) || outcome.status != 0) {
-            ++wrong;
-          }
-          member.staging.Finish(end, true);
+          if (!TryFinish(member, one.sequence, outcome) || outcome.status != 0) ++wrong;
           const auto offset = static_cast<float>(static_cast<int>(kMembers) * step);
           for (std::uint64_t i = 0; i < counts[one.tensor]; ++i) {
             if (one.destination[i] != SumOf(kMembers, i) + offset) ++wrong;
