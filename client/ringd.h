@@ -197,8 +197,6 @@ RINGD_EXPORT ringd_status ringd_register(ringd_context* context, const ringd_ten
  * not otherwise overlap. That holds for memory of any kind: outside the arena, too, the node's other ranks may read
  * `source` until then. After a failure `destination`, and a `source` that is the same, may hold parts of the
  * result. Broadcast reads `source` on the root only. Barrier takes NULL.
- * In a job on one node a burst of tensors outside the arena is copied there bit by bit, also during waits. One that then
- * finds no room ends with RINGD_RESOURCE_EXHAUSTED, as if it had never been submitted; a submission's own code otherwise.
  * In a job over several nodes a small tensor that steps have ended with, right before a wait, may be held by the
  * library until that wait, and be carried out by the ranks themselves; ringd gets it at once if the program does
  * anything else, and after a tenth of a second in any case. */

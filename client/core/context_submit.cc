@@ -61,36 +61,22 @@ absl::Status Context::Enqueue(Registration& tensor, const void* source, void* de
                               WhenFull when_full, ringd_operation* operation) {
   Submission record{};
   OperationEnd end;
-  end.registration = &tensor;
+  const DirectUse direct = local_operations_ == nullptr ? DirectUse{.in_pieces = true}
+                                                        : local_operations_->DirectUseOf(tensor);
   const bool is_inline = local_operations_ != nullptr && LocalOperations::IsInline(tensor);
-  bool puts_off = false;
-  absl::Status status;
-  if (is_inline) {
-    status = Staging::CheckPointers(tensor, source, destination);
-  } else {
-    if (local_operations_ != nullptr && local_operations_->PutsOff(tensor, /*staged=*/true)) {
-      const absl::StatusOr<bool> staged = staging_.IsStaged(tensor, source, destination);
-      if (!staged.ok()) return staged.status();
-      puts_off = local_operations_->PutsOff(tensor, *staged);
-    }
-    const DirectUse direct = local_operations_ == nullptr ? DirectUse{.in_pieces = true}
-                                                          : local_operations_->DirectUseOf(tensor);
-    if (!puts_off) status = staging_.Place(tensor, source, destination, record, end, direct);
-    // Waits for those that have the blocks will make room.
-    if (absl::IsResourceExhausted(status) && local_operations_ != nullptr &&
-        local_operations_->MayPutOff() && staging_.AnyBlockInUse()) {
-      puts_off = true;
-      status = absl::OkStatus();
-    }
-  }
+  absl::Status status = is_inline
+                            ? Staging::CheckPointers(tensor, source, destination)
+                            : staging_.Place(tensor, source, destination, record, end, direct);
   if (!status.ok()) return status;
+  end.registration = &tensor;
   for (;;) {
     const SubmitResult result =
-        is_inline  ? local_operations_->SubmitInline(tensor, source, destination, record.sequence)
-        : puts_off ? local_operations_->PutOff(tensor, source, destination, record.sequence)
-                   : operations().TrySubmit(record, end);
+        is_inline ? local_operations_->SubmitInline(tensor, source, destination, record.sequence)
+                  : operations().TrySubmit(record, end);
     if (result == SubmitResult::kOk) {
-      if (end.staged_from != nullptr) ring_operations_.CopySource(end);
+      if (end.staged_from != nullptr && local_operations_ == nullptr) {
+        ring_operations_.CopySource(end);
+      }
       *operation = record.sequence + 1;
       return absl::OkStatus();
     }

@@ -37,12 +37,19 @@ void BackgroundHelper::Help() {
   std::chrono::nanoseconds pause = kLeastPause;
   bool listens = false;
   std::uint64_t consumed = operations_.consumed();
+  int looks_kept_out = 0;
   for (int idle = 0; idle < kIdlePauses && !stopping();) {
     const bool called =
         listens && operations_.AwaitLargeSubmission(pause, [this] { return stopping(); });
     if (called || !listens) FutexWait(stopping_, 0, called ? kLeastPause : pause);
     idle = operations_.in_flight() == 0 ? idle + 1 : 0;
     bool worked = false;
+    // Not for ever: it may be small ones that are waited for all the time.
+    looks_kept_out = operations_.consumed() != consumed ? looks_kept_out + 1 : 0;
+    if (looks_kept_out > kLooksToKeepOut) {
+      looks_kept_out = 0;
+      consumed = operations_.consumed();
+    }
     const auto keeps_out = [&] { return stopping() || operations_.consumed() != consumed; };
     while (!keeps_out() && operations_.WorkInBackground(oldest_)) worked = true;
     if (!worked && !keeps_out() && operations_.waiters() == 0) operations_.WidenStagedWindow();

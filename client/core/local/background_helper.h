@@ -17,7 +17,7 @@ namespace ringd::client {
 // looks for work every kPause to kLongestPause while operations are in flight, sooner at first and when it found some. A large
 // submission ends such a pause, but for kLeastPause: whoever submits and waits at once needs no helper, and where
 // that has left it nothing to do it listens no more until it finds work by itself. Without
-// operations it soon sleeps, until a large one is submitted.
+// operations it soon sleeps, until a large one is submitted, or one is put off.
 //
 // Thread safety: Start, then Stop, from one thread; Stop is idempotent.
 // Ownership: borrows the operations, which must outlive it.
@@ -27,6 +27,8 @@ class BackgroundHelper {
   static constexpr std::chrono::microseconds kLeastPause{250};
   static constexpr std::chrono::milliseconds kPause{1};
   static constexpr std::chrono::milliseconds kLongestPause{4};
+  // In a row, because of who takes operations out one after the other.
+  static constexpr int kLooksToKeepOut = 2;
   // Without any operation in flight, before it sleeps.
   static constexpr int kIdlePauses = 16;
 

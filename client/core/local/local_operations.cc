@@ -14,8 +14,8 @@ constexpr std::chrono::milliseconds kLongestSleep{100};
 constexpr std::chrono::milliseconds kRoomSleep{1};
 // From when on a wait takes foreign chunks: by then the rank that has them at hand is not at work.
 constexpr std::chrono::microseconds kForeignPatience{200};
-// Before more is placed than the window allows: the others may wait for it, and nobody rings for that.
-constexpr std::chrono::milliseconds kPlaceSleep{1};
+// Before more is published than the window allows: the others may wait for it, and nobody rings for that.
+constexpr std::chrono::milliseconds kPublishSleep{1};
 // Looks before the clock is read for the first time: about two microseconds.
 constexpr int kQuickLooks = 128;
 // Looks between two readings of the clock.
@@ -107,20 +107,27 @@ bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds f
   Foreign foreign = first_sleep.count() > 0 ? Foreign::kLeave : Foreign::kTake;
   for (;;) {
     bool worked = false;
-    while (work(foreign)) worked = true;
+    Clock::time_point now;
+    do {
+      const bool found = work(foreign);
+      now = Clock::now();
+      if (!found) break;
+      worked = true;
+    } while (now < deadline);
     if (done()) return true;
-    const Clock::time_point now = Clock::now();
-    if (!state_.alive() || now >= deadline) return false;
-    const bool may_place = put_off_count_.load(std::memory_order_relaxed) != 0;
+    if (!state_.alive()) return false;
+    // Who only glances takes them, too: they might never be taken.
+    if (now >= deadline) return foreign == Foreign::kLeave && work(Foreign::kTake) && done();
+    const bool may_publish = put_off_count_.load(std::memory_order_relaxed) != 0;
     const std::chrono::nanoseconds most = foreign == Foreign::kLeave ? first_sleep
-                                          : may_place                ? kPlaceSleep
+                                          : may_publish              ? kPublishSleep
                                                                      : longest_sleep;
     own_state_.doorbell.Wait(std::min<std::chrono::nanoseconds>(most, deadline - now), [&] {
       worked = work(foreign) || worked;
       return worked || done() || !state_.alive();
     });
     if (worked) continue;
-    if (may_place && foreign == Foreign::kTake) WidenStagedWindow();
+    if (may_publish && foreign == Foreign::kTake) WidenStagedWindow();
     foreign = Foreign::kTake;
   }
 }
@@ -133,16 +140,18 @@ WaitResult LocalOperations::Wait(std::uint64_t sequence, Clock::time_point deadl
     result = Look(*operation, sequence);
     return result != WaitResult::kTimeout;
   };
+  // Of a burst: the other ranks, too, have others to go on with.
+  const bool leaves = in_flight() > 1;
   const auto work = [&](Foreign foreign) {
     if (Look(*operation, sequence) != WaitResult::kTimeout) return false;
-    return (MayAdvance(*operation) && Advance(*operation, sequence, foreign)) ||
-           PlaceNext(sequence);
+    return (MayAdvance(*operation) &&
+            Advance(*operation, sequence, leaves ? foreign : Foreign::kTake)) ||
+           PublishNextFor(*operation, sequence);
   };
-  if (done()) return result;
-  const bool split = operation->split_source.load(std::memory_order_relaxed);
-  const std::chrono::nanoseconds first_sleep =
-      split ? kForeignPatience : std::chrono::nanoseconds(0);
-  if (WaitUntil(done, work, first_sleep, kLongestSleep, deadline)) return result;
+  if (done() || WaitUntil(done, work, leaves ? kForeignPatience : std::chrono::microseconds(0),
+                          kLongestSleep, deadline)) {
+    return result;
+  }
   if (state_.alive()) return WaitResult::kTimeout;
   Quieten(*operation);
   work(Foreign::kTake);  // It may have come to its end after all.
@@ -153,7 +162,7 @@ WaitResult LocalOperations::Test(std::uint64_t sequence) {
   Operation* const operation = Find(sequence);
   if (operation == nullptr) return WaitResult::kUnknown;
   if (!MayAdvance(*operation) || !Advance(*operation, sequence, Foreign::kTake)) {
-    PlaceNext(sequence);
+    PublishNextFor(*operation, sequence);
   }
   const WaitResult result = Look(*operation, sequence);
   if (result != WaitResult::kTimeout || state_.alive()) return result;
@@ -170,19 +179,21 @@ bool LocalOperations::WaitForRoom(const OperationEnd& end) {
   std::uint64_t oldest = 0;
   const auto work = [&](Foreign foreign) {
     Operation* operation = nullptr;
+    std::uint64_t sequence = 0;
     {
       MutexLock lock(mutex_);
       Tensor& tensor = TensorOf(number);
       const std::uint64_t head = tensor.ended.load(std::memory_order_relaxed);
       if (head < tensor.posted) {
         operation = tensor.pending[head % kOccurrencesInFlight];
-      } else {
-        operation = OldestInFlight(oldest);
+        sequence = operation->sequence.load(std::memory_order_relaxed);
+      } else if (operation = OldestInFlight(oldest); operation != nullptr) {
+        sequence = oldest = operation->sequence.load(std::memory_order_relaxed);
       }
-      if (operation == nullptr) return false;
-      oldest = operation->sequence.load(std::memory_order_relaxed);
     }
-    return (MayAdvance(*operation) && Advance(*operation, oldest, foreign)) || PlaceNext(oldest);
+    if (operation == nullptr) return PublishNext(0);
+    return (MayAdvance(*operation) && Advance(*operation, sequence, foreign)) ||
+           PublishNextFor(*operation, sequence);
   };
   return done() ||
          WaitUntil(done, work, std::chrono::nanoseconds(0), kRoomSleep, Clock::time_point::max());

@@ -56,11 +56,15 @@ class LocalOperations final : public OperationQueue {
   // asking the kernel. Two ranks, all copied against this, in µs: 64 KiB 5.4 and 6.5, 128 KiB 8.9 and 9.6, 256 KiB 9.8 and
   // 9.2, 384 KiB 14.3 and 12.5, 1 MiB 41 and 31 (medians in turns, AMD EPYC, 2026-11-23).
   static constexpr std::uint64_t kDirectFromBytes = 256 * 1024;
-  // Beyond so many bytes in staging blocks, of operations that have not ended, submissions are put off.
+  // Beyond so many bytes in staging blocks, of operations that have not ended, submissions are put off: they are copied
+  // and shown to the others later, in their order, by who waits and has nothing else to do, or by the background helper.
+  // So a burst of submissions goes through a few blocks that stay in the caches.
   static constexpr std::uint64_t kStagedWindowBytes = std::uint64_t{1} << 20;
+  // Larger ones are copied at once, so that nobody who looks in between is kept for long.
+  static constexpr std::uint64_t kPutOffMostBytes = std::uint64_t{16} << 20;
 
-  // At most `capacity` (a power of two) operations are in flight. `staging` places tensors whose submission is put
-  // off; null: none is, as where no background helper would make up for it.
+  // At most `capacity` (a power of two) operations are in flight. `staging` copies what is put off;
+  // null: nothing is, as where no background helper would make up for it.
   LocalOperations(const JobMemory& memory, std::uint32_t capacity, SessionState& state,
                   std::chrono::nanoseconds spin_budget, DirectReading reading, Staging* staging);
   ~LocalOperations() override;
@@ -71,37 +75,24 @@ class LocalOperations final : public OperationQueue {
   }
   // How the tensor may be used if it lies in ordinary memory.
   DirectUse DirectUseOf(const Registration& registration) noexcept {
-    if (registration.bytes < kDirectFromBytes) return {};
-    if (!direct_reads_.Allowed()) return {.by_itself = true};
-    const std::uint32_t count = ChunkCount(registration.bytes);
-    return {.by_itself = true, .kept_chunks = HomeChunks(self_, member_count_, count)};
+    DirectUse use{.put_off = PutsOff(registration)};
+    if (registration.bytes < kDirectFromBytes) return use;
+    use.by_itself = true;
+    if (direct_reads_.Allowed()) use.kept_chunks = KeptChunks(registration);
+    return use;
   }
 
   // As TrySubmit, without staging. `sequence` is the operation's number.
   SubmitResult SubmitInline(Registration& registration, const void* source, void* destination,
                             std::uint64_t& sequence);
 
-  bool MayPutOff() const noexcept { return staging_ != nullptr; }
-  // Whether PutOff is the way for a tensor (not inline), which is `staged` or not.
-  bool PutsOff(const Registration& registration, bool staged) const noexcept {
-    if (!MayPutOff()) return false;
-    if (put_off_count_.load(std::memory_order_relaxed) != 0) return true;
-    const std::uint64_t before = staged_bytes_.load(std::memory_order_relaxed);
-    return staged && before != 0 && before + registration.bytes > kStagedWindowBytes;
-  }
-  // As TrySubmit, but the tensor is placed, copied and shown to the others later, in the order of submission: by who
-  // waits and has nothing else to do, or by the background helper. So a burst of submissions goes through a few staging
-  // blocks that stay in the caches. The pointers have been checked. If there is no room in the arena when its
-  // turn comes, the operation ends with kResourceExhausted, and the others never see it.
-  SubmitResult PutOff(Registration& registration, const void* source, void* destination,
-                      std::uint64_t& sequence);
   // For the background helper, where it has found nothing to do: lets more be placed.
   void WidenStagedWindow();
 
   SubmitResult TrySubmit(Submission& record, const OperationEnd& end) override;
   [[nodiscard]] bool WaitForRoom(const OperationEnd& end) override;
   WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) override;
-  // May combine one chunk of what all ranks have submitted.
+  // May combine one chunk of what all ranks have submitted, or copy a tensor of kPutOffMostBytes at most.
   WaitResult Test(std::uint64_t sequence) override;
   [[nodiscard]] bool Consume(std::uint64_t sequence, OperationOutcome& outcome,
                              OperationEnd& end) override;
@@ -119,7 +110,7 @@ class LocalOperations final : public OperationQueue {
   bool WorkInBackground(std::uint64_t& oldest);
   // Grows as operations are taken out, that is, while a thread of this process waits for one after the other.
   std::uint64_t consumed() const noexcept { return consumed_.load(std::memory_order_relaxed); }
-  // Blocks until an operation of kBackgroundFromBytes or more has been submitted and something is in flight, or
+  // Blocks until an operation of kBackgroundFromBytes or more has been submitted, or one put off, and something is in flight, or
   // until `ended()`, which WakeBackground lets it look at; a second at most.
   template <typename Ended>
   void AwaitBackgroundWork(Ended ended) {
@@ -135,6 +126,16 @@ class LocalOperations final : public OperationQueue {
   void WakeBackground() noexcept { submitted_.Ring(); }
 
  private:
+  bool PutsOff(const Registration& registration) const noexcept {
+    if (staging_ == nullptr || registration.bytes > kPutOffMostBytes) return false;
+    if (put_off_count_.load(std::memory_order_relaxed) != 0) return true;
+    const std::uint64_t before = staged_bytes_.load(std::memory_order_relaxed);
+    return before != 0 && before + registration.bytes > kStagedWindowBytes;
+  }
+  std::uint32_t KeptChunks(const Registration& registration) const noexcept {
+    return HomeChunks(self_, member_count_, ChunkCount(registration.bytes));
+  }
+
   struct Tensor;
   // One operation. Never freed, used again.
   struct alignas(kCacheLineBytes) Operation {
@@ -146,14 +147,15 @@ class LocalOperations final : public OperationQueue {
     std::atomic<std::uint64_t> occurrence{0};
     std::atomic<std::uint32_t> chunk_count{0};  // 0: inline
     std::atomic<bool> split_source{false};      // that of `end`
+    std::atomic<bool> put_off{false};           // the others do not know of it yet
     // Bits of chunks whose result this process wrote into the direct destination.
     std::atomic<std::uint32_t> written_chunks{0};
     // The rest is guarded by mutex_.
     Registration* registration = nullptr;
     void* inline_destination = nullptr;
-    // Of one that was put off, until it is placed.
-    const void* source = nullptr;
-    void* destination = nullptr;
+    // Of one that was put off.
+    const void* inline_source = nullptr;
+    Submission record;
     OperationEnd end;
     OperationOutcome outcome;
   };
@@ -163,7 +165,8 @@ class LocalOperations final : public OperationQueue {
     const std::uint32_t number;
     std::atomic<std::uint64_t> ended{0};  // written under mutex_
     // The rest is guarded by mutex_.
-    std::uint64_t posted = 0;      // what was put off counts, too
+    std::uint64_t posted = 0;  // what was put off counts, too
+    std::uint32_t put_off = 0;
     std::uint64_t room_until = 0;  // occurrences below this may be posted
     std::array<Operation*, kOccurrencesInFlight> pending{};
   };
@@ -190,12 +193,15 @@ class LocalOperations final : public OperationQueue {
   void Announce(Operation& operation, std::uint64_t sequence, const Registration& registration,
                 std::uint64_t occurrence);
   void AddStagedBytes(std::uint64_t bytes) noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Places what was put off first, if it may: up to operation `wanted` in any case, beyond it as far as the window
-  // allows. False if it did nothing.
-  bool PlaceNext(std::uint64_t wanted);
-  Operation& TakeFirstPutOff() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of what was put off first: ends it with the error, as if it had never been submitted.
-  void Refuse(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PutOff(Operation& operation, const Submission& record, const void* inline_source)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Copies and publishes what was put off first, if it may: up to operation `wanted` in any case, beyond it as far as the
+  // window allows. False if it did nothing. Blocks for the copy of a tensor of kPutOffMostBytes at most.
+  bool PublishNext(std::uint64_t wanted);
+  // For the wait for an operation: up to it, if it is put off.
+  bool PublishNextFor(const Operation& operation, std::uint64_t sequence) {
+    return PublishNext(operation.put_off.load(std::memory_order_relaxed) ? sequence : 0);
+  }
   Tensor& TensorOf(std::uint32_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasRoom(Tensor& tensor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Operation& TakeOperation(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -212,11 +218,11 @@ class LocalOperations final : public OperationQueue {
   bool HasArrived(std::uint32_t tensor, std::uint64_t occurrence) const noexcept;
   // A look without the lock. False: Advance would find nothing to do, since some member has not submitted.
   bool MayAdvance(const Operation& operation) const noexcept;
-  // Ends what can be ended, or reduces one chunk, of this operation's tensor or of later operations.
-  // False if there was nothing to do.
   // Chunks whose sources others keep in their ordinary memory: reading them there costs more than they do, so who waits
   // leaves them for a while.
   enum class Foreign : bool { kLeave, kTake };
+  // Ends what can be ended, or reduces one chunk, of this operation's tensor or of later operations.
+  // False if there was nothing to do.
   bool Advance(Operation& operation, std::uint64_t sequence, Foreign foreign);
   // One piece of work for the operation's tensor, or a chunk of a later one: true if any operation has
   // ended, else what is to be reduced.
@@ -290,7 +296,7 @@ class LocalOperations final : public OperationQueue {
   std::atomic<std::uint32_t> put_off_count_{0};
   std::atomic<std::uint64_t> staged_bytes_{0};
   std::uint64_t staged_window_ ABSL_GUARDED_BY(mutex_) = kStagedWindowBytes;
-  bool placing_ ABSL_GUARDED_BY(mutex_) = false;  // a thread is in PlaceNext, without the lock
+  bool copying_ ABSL_GUARDED_BY(mutex_) = false;  // a thread is in PublishNext, without the lock
   // For what is read from other processes; one per thread that reduces at the same time.
   const std::size_t scratch_bytes_;
   std::vector<std::unique_ptr<std::byte[]>> idle_scratch_ ABSL_GUARDED_BY(mutex_);

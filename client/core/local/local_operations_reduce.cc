@@ -114,7 +114,7 @@ void LocalOperations::Reduce(const Chunk& chunk) {
   reducers_.fetch_sub(1, std::memory_order_release);
   ChunkClaims claims(segment_.Tensor(chunk.tensor), chunk.occurrence, chunk.chunk_count);
   if (!claims.Done(chunk.chunk)) return;
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // as in Post
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // as in Announce
   RingSleepers();
 }
 

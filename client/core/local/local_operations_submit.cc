@@ -27,12 +27,26 @@ SubmitResult LocalOperations::Post(Registration& registration, const OperationEn
   if (!state_.alive()) return SubmitResult::kEnded;
   Operation* operation = nullptr;
   std::uint64_t occurrence = 0;
+  bool put_off = end.staged_from != nullptr;
   {
     MutexLock lock(mutex_);
     operation = Enlist(registration, end, sequence);
     if (operation == nullptr) return SubmitResult::kFull;
     operation->inline_destination = inline_destination;
-    occurrence = Publish(*operation, record, inline_source);
+    // The others see the occurrences of one name in their order.
+    put_off = put_off || operation->tensor.load(std::memory_order_relaxed)->put_off != 0;
+    if (put_off) {
+      PutOff(*operation, record, inline_source);
+    } else {
+      occurrence = Publish(*operation, record, inline_source);
+    }
+  }
+  if (put_off) {
+    // Who waits, or the helper, may have nothing else to do; both look once more before they sleep.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (waiters() > 0) own_state_.doorbell.Ring();
+    if (submitted_.sleepers.load(std::memory_order_relaxed) != 0) WakeBackground();
+    return SubmitResult::kOk;
   }
   Announce(*operation, sequence, registration, occurrence);
   return SubmitResult::kOk;
@@ -66,6 +80,7 @@ std::uint64_t LocalOperations::Publish(Operation& operation, const Submission& r
   const Registration& registration = *operation.registration;
   const OperationEnd& end = operation.end;
   const std::uint64_t occurrence = operation.occurrence.load(std::memory_order_relaxed);
+  operation.put_off.store(false, std::memory_order_relaxed);
   if (end.staging_offset != kNoStaging) AddStagedBytes(registration.bytes);
   SubmissionSlot& slot = segment_.Slot(registration.numbers.tensor, self_, occurrence);
   slot.source_offset = record.source_offset;

@@ -56,16 +56,15 @@ bool LocalOperations::WorkInBackground(std::uint64_t& oldest) {
   {
     MutexLock lock(mutex_);
     const Operation* const operation = OldestInFlight(oldest);
-    if (operation == nullptr) {
-      oldest = next_sequence_;
-      return false;
+    oldest =
+        operation == nullptr ? next_sequence_ : operation->sequence.load(std::memory_order_relaxed);
+    if (operation != nullptr) {
+      std::tie(ended, chunk) = EndOrClaim(*operation, oldest, Foreign::kTake);
     }
-    oldest = operation->sequence.load(std::memory_order_relaxed);
-    std::tie(ended, chunk) = EndOrClaim(*operation, oldest, Foreign::kTake);
   }
   if (ended) own_state_.doorbell.Ring();
   if (chunk.has_value()) Reduce(*chunk);
-  return ended || chunk.has_value() || PlaceNext(0);
+  return ended || chunk.has_value() || PublishNext(0);
 }
 
 std::pair<bool, std::optional<LocalOperations::Chunk>> LocalOperations::EndOrClaim(
@@ -116,7 +115,10 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
   segment_.Ended(tensor.number, self_).store(occurrence + 1, std::memory_order_release);
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   // Wraps around to less.
-  if (operation.end.staging_offset != kNoStaging) AddStagedBytes(-operation.registration->bytes);
+  if (operation.end.staging_offset != kNoStaging) {
+    AddStagedBytes(-operation.registration->bytes);
+    staged_window_ = std::max(staged_window_ / 2, kStagedWindowBytes);
+  }
   const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
   const bool plain = outcome.status == 0 && IsPlain(WordOf(operation, sequence));
   SetWord(operation, Word(sequence, kDone, plain));

@@ -72,34 +72,6 @@ absl::Status Staging::CheckPointers(const Registration& registration, const void
   return absl::OkStatus();
 }
 
-absl::StatusOr<Staging::Inside> Staging::Locate(const Registration& registration,
-                                                const void*& source, void*& destination) const {
-  absl::Status status = CheckPointers(registration, source, destination);
-  if (!status.ok()) return status;
-  const std::uint64_t bytes = registration.bytes;
-  bool straddles = false;
-  const auto usable = [&](const void* address) {
-    const Arena::Position position = arena_.Locate(address, bytes);
-    straddles |= position == Arena::Position::kStraddling;
-    // ringd wants elements aligned; a view that is not goes the way of ordinary memory.
-    return position == Arena::Position::kInside &&
-           reinterpret_cast<std::uintptr_t>(address) % registration.element_bytes == 0;
-  };
-  const Inside inside{.source = usable(source), .destination = usable(destination)};
-  if (straddles) {
-    return Wrong(registration, absl::StrCat("its ", bytes, " bytes reach beyond the arena"));
-  }
-  return inside;
-}
-
-absl::StatusOr<bool> Staging::IsStaged(const Registration& registration, const void*& source,
-                                       void*& destination) const {
-  if (!registration.sends && !registration.receives) return false;
-  const absl::StatusOr<Inside> inside = Locate(registration, source, destination);
-  if (!inside.ok()) return inside.status();
-  return (registration.sends && !inside->source) || (registration.receives && !inside->destination);
-}
-
 absl::Status Staging::Place(Registration& registration, const void* source, void* destination,
                             Submission& record, OperationEnd& end, DirectUse direct) {
   record.registration = registration.numbers.registration;
@@ -107,10 +79,22 @@ absl::Status Staging::Place(Registration& registration, const void* source, void
   end.registration = &registration;
   if (!registration.sends && !registration.receives) return absl::OkStatus();
   const std::uint64_t bytes = registration.bytes;
-  const absl::StatusOr<Inside> inside = Locate(registration, source, destination);
-  if (!inside.ok()) return inside.status();
-  const bool source_inside = inside->source;
-  const bool destination_inside = inside->destination;
+  absl::Status status = CheckPointers(registration, source, destination);
+  if (!status.ok()) return status;
+  const auto usable = [&](const void* address, bool& straddles) {
+    const Arena::Position position = arena_.Locate(address, bytes);
+    straddles |= position == Arena::Position::kStraddling;
+    // ringd wants elements aligned; a view that is not goes the way of ordinary memory.
+    return position == Arena::Position::kInside &&
+           reinterpret_cast<std::uintptr_t>(address) % registration.element_bytes == 0;
+  };
+  bool straddles = false;
+  const bool source_inside = usable(source, straddles);
+  const bool destination_inside = usable(destination, straddles);
+  if (straddles) {
+    return Wrong(registration, absl::StrCat("its ", bytes, " bytes reach beyond the arena"));
+  }
+
   const bool source_outside = registration.sends && !source_inside;
   end.split_source =
       source_outside && direct.kept_chunks != 0 && DirectReads::IsReadable(source, bytes);
@@ -123,7 +107,7 @@ absl::Status Staging::Place(Registration& registration, const void* source, void
   // the source; a staging block where those are not in the arena.
   void* written = registration.receives ? destination : const_cast<void*>(source);
   if (!(registration.receives ? destination_inside : source_inside)) {
-    const absl::StatusOr<std::uint64_t> block = TakeBlock(registration);
+    const absl::StatusOr<std::uint64_t> block = TakeBlock(registration, /*warm=*/!direct.put_off);
     if (!block.ok()) return block.status();
     end.staging_offset = *block;
     written = arena_.AtOffset(*block);
@@ -142,19 +126,33 @@ absl::Status Staging::Place(Registration& registration, const void* source, void
   const bool in_pieces = end.progress != kNoProgress;
   if (source_inside) {
     read = source;
-  } else if (source_outside && in_pieces) {
+  } else if (source_outside && (in_pieces || direct.put_off)) {
     end.staged_from = source;
     end.staged_to = written;
   } else if (source_outside) {
     CopyChunks(written, source, bytes, ChunkBytes(bytes),
                end.split_source ? direct.kept_chunks : 0);
   }
-  record.flags = (end.staged_from != nullptr ? std::uint32_t{kSourceInPieces} : 0) |
+  record.flags = (in_pieces && source_outside ? std::uint32_t{kSourceInPieces} : 0) |
                  (in_pieces && result_comes ? std::uint32_t{kResultInPieces} : 0);
   record.progress = in_pieces ? end.progress : 0;
   record.source_offset = arena_.OffsetOf(read);
   record.destination_offset = arena_.OffsetOf(written);
   return absl::OkStatus();
+}
+
+void Staging::CopyPutOff(std::uint32_t kept_chunks, Submission& record, OperationEnd& end) {
+  const Registration& registration = *end.registration;
+  if (end.staging_offset != kNoStaging) {
+    const void* const before = end.staged_to;
+    end.staging_offset = Exchange(registration, end.staging_offset);
+    end.staged_to = arena_.AtOffset(end.staging_offset);
+    if (end.copy_from == before) end.copy_from = end.staged_to;
+    record.source_offset = record.destination_offset = end.staging_offset;
+  }
+  CopyChunks(end.staged_to, end.staged_from, registration.bytes, ChunkBytes(registration.bytes),
+             end.split_source ? kept_chunks : 0);
+  end.staged_from = nullptr;
 }
 
 void Staging::Finish(const OperationEnd& end, bool succeeded) {
@@ -170,15 +168,14 @@ void Staging::Finish(const OperationEnd& end, bool succeeded) {
   if (end.staging_offset != kNoStaging) GiveBack(*end.registration, end.staging_offset);
 }
 
-absl::StatusOr<std::uint64_t> Staging::TakeBlock(const Registration& registration) {
+absl::StatusOr<std::uint64_t> Staging::TakeBlock(const Registration& registration, bool warm) {
   const std::uint64_t block_bytes = BlockBytes(registration.bytes);
   {
     MutexLock lock(mutex_);
-    std::vector<std::uint64_t>& idle = idle_[block_bytes];
+    std::deque<std::uint64_t>& idle = idle_[block_bytes];
     if (!idle.empty()) {
-      const std::uint64_t offset = idle.back();
-      idle.pop_back();
-      ++blocks_in_use_;
+      const std::uint64_t offset = warm ? idle.back() : idle.front();
+      warm ? idle.pop_back() : idle.pop_front();
       return offset;
     }
   }
@@ -188,20 +185,21 @@ absl::StatusOr<std::uint64_t> Staging::TakeBlock(const Registration& registratio
         offset.status().code(),
         absl::StrCat("tensor '", registration.description.name, "': ", offset.status().message()));
   }
-  MutexLock lock(mutex_);
-  ++blocks_in_use_;
   return offset;
+}
+
+std::uint64_t Staging::Exchange(const Registration& registration, std::uint64_t offset) {
+  MutexLock lock(mutex_);
+  std::deque<std::uint64_t>& idle = idle_[BlockBytes(registration.bytes)];
+  idle.push_front(offset);
+  const std::uint64_t warmest = idle.back();
+  idle.pop_back();
+  return warmest;
 }
 
 void Staging::GiveBack(const Registration& registration, std::uint64_t offset) {
   MutexLock lock(mutex_);
   idle_[BlockBytes(registration.bytes)].push_back(offset);
-  --blocks_in_use_;
-}
-
-bool Staging::AnyBlockInUse() const {
-  MutexLock lock(mutex_);
-  return blocks_in_use_ != 0;
 }
 
 bool Staging::FreeIdleBlocks() {

@@ -2,10 +2,9 @@
 #ifndef RINGD_CLIENT_CORE_TENSORS_STAGING_H_
 #define RINGD_CLIENT_CORE_TENSORS_STAGING_H_
 
-#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <unordered_map>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -35,11 +34,6 @@ class Staging {
   static absl::Status CheckPointers(const Registration& registration, const void*& source,
                                     void*& destination);
 
-  // Whether Place would take a staging block for the tensor, or copy it. Completes and checks the pointers as CheckPointers.
-  //   kInvalidArgument: also if the range leaves the arena.
-  absl::StatusOr<bool> IsStaged(const Registration& registration, const void*& source,
-                                void*& destination) const;
-
   // Fills in `record`'s registration, offsets and count, and says in `end` what remains to be done;
   // copies the source if it lies outside the arena and is not to be read there, nor to be copied in pieces once it is
   // submitted.
@@ -48,31 +42,26 @@ class Staging {
   absl::Status Place(Registration& registration, const void* source, void* destination,
                      Submission& record, OperationEnd& end, DirectUse direct);
 
+  // Copies the source of a tensor that was placed to be put off (`record` and `end` are of that), into a block that was
+  // used lately, if there is one: its own is then kept for later. `kept_chunks`: the DirectUse's.
+  void CopyPutOff(std::uint32_t kept_chunks, Submission& record, OperationEnd& end);
+
   // Copies out what is not there yet of the result, if the operation has succeeded, and takes its staging block
   // back.
   void Finish(const OperationEnd& end, bool succeeded);
 
-  // Of operations that have not been taken out.
-  bool AnyBlockInUse() const;
-
  private:
-  // What of the tensor can be used in the arena.
-  struct Inside {
-    bool source = false;
-    bool destination = false;
-  };
-  absl::StatusOr<Inside> Locate(const Registration& registration, const void*& source,
-                                void*& destination) const;
-  absl::StatusOr<std::uint64_t> TakeBlock(const Registration& registration);
+  // `warm`: the one that was used last, else the one that was not for longest.
+  absl::StatusOr<std::uint64_t> TakeBlock(const Registration& registration, bool warm);
+  std::uint64_t Exchange(const Registration& registration, std::uint64_t offset);
   void GiveBack(const Registration& registration, std::uint64_t offset);
   bool FreeIdleBlocks();
 
   Arena& arena_;
   StagedCopies* const copies_;
-  mutable Mutex mutex_;
-  std::size_t blocks_in_use_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Offsets of blocks that wait for the next submission, by their bytes; last in, first out.
-  std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> idle_ ABSL_GUARDED_BY(mutex_);
+  Mutex mutex_;
+  // Offsets of blocks that wait for the next submission, by their bytes; used last, last.
+  std::unordered_map<std::uint64_t, std::deque<std::uint64_t>> idle_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ringd::client

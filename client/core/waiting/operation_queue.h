@@ -27,6 +27,8 @@ struct DirectUse {
   std::uint32_t kept_chunks = 0;
   // ringd works on it while it is copied (StagedCopies).
   bool in_pieces = false;
+  // The source is copied when the submission's turn comes (LocalOperations).
+  bool put_off = false;
 };
 
 // What is left to do when an operation has ended well, and to give back in any case.
@@ -42,7 +44,8 @@ struct OperationEnd {
   std::uint32_t written_chunks = 0;  // bits of those whose result is there: they need no copying
   // Of a tensor that is staged in pieces: the session's record of it (StagedCopies), to be given back.
   std::uint32_t progress = kNoProgress;
-  const void* staged_from = nullptr;  // to be copied once it is submitted; null: nothing
+  // Of that, or of one whose copy is put off: to be copied once it is submitted; null: nothing.
+  const void* staged_from = nullptr;
   void* staged_to = nullptr;
   std::uint64_t fetched_pieces = 0;  // bits of those that need no copying out any more
 

@@ -1,4 +1,4 @@
-// Bursts of tensors of ordinary memory in a one-node job: more than the arena, or the caches, would hold at once.
+// Bursts of tensors of ordinary memory in a one-node job.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -18,23 +18,9 @@ namespace {
 constexpr std::uint64_t kLarge = 300'000;  // elements; 1.2 MB
 constexpr std::uint64_t kWindow = LocalOperations::kStagedWindowBytes;
 
-// As a context submits. Without assertions, as what follows: Catch's are for the test's own thread.
-bool TrySubmitOrPutOff(Member& member, Registration& registration, float* data,
-                       std::uint64_t& sequence) {
-  const void* source = data;
-  void* destination = data;
-  const auto staged = member.staging.IsStaged(registration, source, destination);
-  if (!staged.ok()) return false;
-  if (!member.operations->PutsOff(registration, *staged)) {
-    return TrySubmitAnywhere(member, registration, source, destination, sequence);
-  }
-  return member.operations->PutOff(registration, source, destination, sequence) ==
-         SubmitResult::kOk;
-}
-
 float SumOfTwo(std::size_t i) { return static_cast<float>(i + 1) + static_cast<float>(i + 2); }
 
-// One rank's tensors and what it has submitted.
+// One rank's tensors and what it has submitted. Without assertions, for threads.
 struct Burst {
   explicit Burst(std::size_t rank_number) : rank(rank_number) {}
   Burst(std::size_t rank_number, std::size_t tensors, std::uint64_t count) : Burst(rank_number) {
@@ -52,7 +38,8 @@ struct Burst {
     std::fill(data[i].begin(), data[i].end(), static_cast<float>(rank + i + 1) + offset);
   }
   bool Submit(Member& member, std::size_t i) {
-    return TrySubmitOrPutOff(member, names[i]->registration, data[i].data(), sequences[i]);
+    return TrySubmitAnywhere(member, names[i]->registration, data[i].data(), data[i].data(),
+                             sequences[i]);
   }
   bool Is(std::size_t i, float value) const {
     return std::all_of(data[i].begin(), data[i].end(), [&](float is) { return is == value; });
@@ -92,23 +79,77 @@ void RunRanks(Part part) {
   CHECK(failures == 0);
 }
 
-TEST_CASE("Put off: a burst larger than the arena goes through a few blocks of it") {
-  constexpr std::size_t kTensors = 20;
-  static_assert(kTensors * kLarge * sizeof(float) > 2 * kArenaBytes);
+TEST_CASE("Put off: a burst goes through one block, in the order of submission") {
+  constexpr std::size_t kTensors = 6;
+  static_assert(kLarge * sizeof(float) > kWindow &&
+                kTensors * kLarge * sizeof(float) < kArenaBytes);
   PuttingOffJob job;
-  RunRanks([&](std::size_t rank, std::atomic<int>& failures) {
-    Burst burst(rank, kTensors, kLarge);
-    for (int step = 0; step < 3; ++step) {
-      const auto offset = static_cast<float>(step);
+  const JobSegmentView& segment = job[0].memory.segment();
+  Burst bursts[] = {{0, kTensors, kLarge}, {1, kTensors, kLarge}};
+  const auto slot_of = [&](std::size_t rank, std::size_t i, int step) -> const SubmissionSlot& {
+    return segment.Slot(static_cast<std::uint32_t>(i), rank, static_cast<std::uint64_t>(step));
+  };
+  const auto is_published = [&](std::size_t rank, std::size_t i, int step) {
+    return slot_of(rank, i, step).occurrence.load() == static_cast<std::uint64_t>(step) + 1;
+  };
+  for (int step = 0; step < 3; ++step) {
+    const auto offset = static_cast<float>(step);
+    for (Burst& burst : bursts) {
       for (std::size_t i = 0; i < kTensors; ++i) {
         burst.Fill(i, offset);
-        if (!burst.Submit(job[rank], i)) ++failures;
-      }
-      for (std::size_t i = 0; i < kTensors; ++i) {
-        if (!burst.IsRight(job[rank], i, offset)) ++failures;
+        REQUIRE(burst.Submit(job[burst.rank], i));
+        CHECK(is_published(burst.rank, i, step) == (i == 0));
       }
     }
+    // Tests only, in which nothing is let through before its time.
+    const Clock::time_point deadline = InTenSeconds();
+    for (std::size_t i = 0; i < kTensors; ++i) {
+      const auto ended = [&](const Burst& burst) {
+        return job[burst.rank].operations->Test(burst.sequences[i]) == WaitResult::kDone;
+      };
+      for (bool first = false, second = false; !first || !second;) {
+        REQUIRE(Clock::now() < deadline);
+        first = ended(bursts[0]);
+        second = ended(bursts[1]);
+        if (i + 1 < kTensors && !first) CHECK_FALSE(is_published(0, i + 1, step));
+      }
+      for (Burst& burst : bursts) {
+        CHECK(burst.IsRight(job[burst.rank], i, offset));
+        CHECK(slot_of(burst.rank, i, step).source_offset ==
+              slot_of(burst.rank, 0, step).source_offset);
+      }
+    }
+  }
+}
+
+TEST_CASE("Put off: the occurrences of one name are seen in their order, wherever they lie") {
+  Burst bursts[] = {{0, 2, kLarge}, {1, 2, kLarge}};
+  PuttingOffJob job;
+  std::uint64_t again[2] = {};
+  float* in_arena[2] = {};
+  for (Burst& burst : bursts) {
+    Member& member = job[burst.rank];
+    const auto block = member.allocator.AllocateZeroed(kLarge * sizeof(float));
+    REQUIRE(block.ok());
+    in_arena[burst.rank] = static_cast<float*>(*block);
+    for (std::size_t i = 0; i < 2; ++i) REQUIRE(burst.Submit(member, i));
+    in_arena[burst.rank][kLarge - 1] = 5;
+    again[burst.rank] = SubmitAnywhere(member, burst.names[1]->registration, in_arena[burst.rank],
+                                       in_arena[burst.rank]);
+    CHECK(member.memory.segment().Slot(1, burst.rank, 0).occurrence.load() == 0);
+    CHECK(member.memory.segment().Slot(1, burst.rank, 1).occurrence.load() == 0);
+  }
+  bool right = true;
+  std::thread other([&] {
+    OperationOutcome outcome;
+    for (std::size_t i = 0; i < 2; ++i) right &= bursts[1].IsRight(job[1], i);
+    right &= TryFinish(job[1], again[1], outcome) && outcome.status == 0;
   });
+  for (std::size_t i = 0; i < 2; ++i) CHECK(bursts[0].IsRight(job[0], i));
+  CHECK(Finish(job[0], again[0]).status == 0);
+  other.join();
+  CHECK(right);
+  for (const float* const result : in_arena) CHECK(result[kLarge - 1] == 10.0F);
 }
 
 TEST_CASE("Put off: ranks may submit and wait in any order") {
@@ -147,29 +188,7 @@ TEST_CASE("Put off: who computes and does not wait keeps nobody waiting") {
   for (std::size_t i = 0; i < kTensors; ++i) CHECK(computing.IsRight(job[0], i));
 }
 
-TEST_CASE("Put off: what is tested only is placed, too") {
-  constexpr std::size_t kTensors = 6;
-  PuttingOffJob job;
-  Burst bursts[] = {{0, kTensors, kLarge}, {1, kTensors, kLarge}};
-  for (Burst& burst : bursts) {
-    for (std::size_t i = 0; i < kTensors; ++i) REQUIRE(burst.Submit(job[burst.rank], i));
-  }
-  const Clock::time_point deadline = InTenSeconds();
-  std::vector<bool> ended(2 * kTensors);
-  while (std::find(ended.begin(), ended.end(), false) != ended.end()) {
-    REQUIRE(Clock::now() < deadline);
-    for (std::size_t k = 0; k < 2 * kTensors; ++k) {
-      Burst& burst = bursts[k % 2];
-      Member& member = job[burst.rank];
-      const std::uint64_t sequence = burst.sequences[k / 2];
-      if (ended[k] || member.operations->Test(sequence) == WaitResult::kTimeout) continue;
-      CHECK(burst.IsRight(member, k / 2));
-      ended[k] = true;
-    }
-  }
-}
-
-TEST_CASE("Put off: many threads, orders and sizes, with helpers") {
+TEST_CASE("Put off: any order and size, with helpers") {
   constexpr std::size_t kTensors = 40;
   Burst bursts[] = {Burst(0), Burst(1)};
   PuttingOffJob job;
@@ -198,48 +217,6 @@ TEST_CASE("Put off: many threads, orders and sizes, with helpers") {
   });
 }
 
-TEST_CASE("Put off: what finds no room ends with the reason, and the next of its name moves up") {
-  static_assert(kLarge * sizeof(float) > kWindow);
-  PuttingOffJob job;
-  Burst first(0, 2, kLarge);
-  Burst second(1, 2, kLarge);
-  Registration& put_off = first.names[1]->registration;
-  REQUIRE(first.Submit(job[0], 0));
-  CHECK(job[0].operations->PutsOff(put_off, /*staged=*/true));
-  CHECK_FALSE(job[0].operations->PutsOff(put_off, /*staged=*/false));
-  std::vector<std::uint64_t> taken;
-  for (;;) {
-    const auto block = job[0].allocator.AllocateOffset(64 << 10);
-    if (!block.ok()) break;
-    taken.push_back(*block);
-  }
-  std::vector<float> again(kLarge, 7.0F);
-  std::uint64_t next = 0;
-  REQUIRE(first.Submit(job[0], 1));
-  REQUIRE(TrySubmitOrPutOff(job[0], put_off, again.data(), next));
-
-  const OperationOutcome refused = Finish(job[0], first.sequences[1]);
-  CHECK(refused.status == static_cast<std::int32_t>(absl::StatusCode::kResourceExhausted));
-  REQUIRE(refused.text != nullptr);
-  CHECK(refused.text->find("'t1'") != std::string::npos);
-  CHECK(refused.text->find("arena") != std::string::npos);
-  CHECK(first.Is(1, 2.0F));  // untouched
-
-  for (const std::uint64_t offset : taken) job[0].allocator.FreeOffset(offset);
-  bool right = true;
-  std::thread other([&] {
-    for (std::size_t i = 0; i < 2; ++i) right &= second.Submit(job[1], i);
-    OperationOutcome outcome;
-    for (std::size_t i = 0; i < 2; ++i) right &= TryFinish(job[1], second.sequences[i], outcome);
-  });
-  CHECK(first.IsRight(job[0], 0));
-  CHECK(Finish(job[0], next).status == 0);
-  other.join();
-  CHECK(right);
-  CHECK(std::all_of(again.begin(), again.end(), [](float value) { return value == 10.0F; }));
-  CHECK(second.Is(1, 10.0F));
-}
-
 TEST_CASE("Put off: when the context ends so do they") {
   PuttingOffJob job;
   Burst burst(0, 6, kLarge);
@@ -251,9 +228,7 @@ TEST_CASE("Put off: when the context ends so do they") {
   OperationEnd end;
   CHECK(job[0].operations->Consume(burst.sequences[5], outcome, end));
   CHECK_FALSE(outcome.completed);
-  std::uint64_t sequence = 0;
-  CHECK_FALSE(
-      TrySubmitOrPutOff(job[0], burst.names[0]->registration, burst.data[0].data(), sequence));
+  CHECK_FALSE(burst.Submit(job[0], 0));
 }
 
 }  // namespace
