@@ -44,15 +44,14 @@ void BackgroundHelper::Help() {
     if (called || !listens) FutexWait(stopping_, 0, called ? kLeastPause : pause);
     idle = operations_.in_flight() == 0 ? idle + 1 : 0;
     bool worked = false;
-    // Not for ever: it may be small ones that are waited for all the time.
-    looks_kept_out = operations_.consumed() != consumed ? looks_kept_out + 1 : 0;
-    if (looks_kept_out > kLooksToKeepOut) {
-      looks_kept_out = 0;
-      consumed = operations_.consumed();
-    }
+    // Somebody takes operations out; but not for ever: it may be small ones, waited for all the time.
+    const bool insists = looks_kept_out == kLooksToKeepOut;
+    looks_kept_out = insists || operations_.consumed() == consumed ? 0 : looks_kept_out + 1;
+    if (insists) consumed = operations_.consumed();
     const auto keeps_out = [&] { return stopping() || operations_.consumed() != consumed; };
     while (!keeps_out() && operations_.WorkInBackground(oldest_)) worked = true;
-    if (!worked && !keeps_out() && operations_.waiters() == 0) operations_.WidenStagedWindow();
+    // What was put off has nobody else, then.
+    if (insists || (!keeps_out() && operations_.waiters() == 0)) operations_.WidenStagedWindow();
     consumed = operations_.consumed();
     // Who waits for what he has submitted needs nobody, and is not made to call again.
     listens = worked || (listens && !called);

@@ -39,7 +39,7 @@ class BackgroundHelper {
 
   // kResourceExhausted: there is no thread to be had.
   absl::Status Start();
-  // Blocks until the thread has ended: for one chunk of a tensor at most.
+  // Blocks until the thread has ended: for one chunk of a tensor at most, or for the copy of one that was put off.
   void Stop();
 
  private:

@@ -74,11 +74,16 @@ template <typename Done, typename Work>
 bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds first_sleep,
                                 std::chrono::nanoseconds longest_sleep,
                                 Clock::time_point deadline) {
+  // To be asked after work that has taken its time.
+  const auto is_late = [&] {
+    return deadline != Clock::time_point::max() && Clock::now() >= deadline;
+  };
   // The common case costs no clock and tells nobody.
   const int quick_looks = spin_.enabled() ? kQuickLooks : 1;
   for (int i = 0; i < quick_looks; ++i) {
-    work(Foreign::kLeave);
+    const bool worked = work(Foreign::kLeave);
     if (done()) return true;
+    if (worked && is_late()) break;
     Relax();
   }
   const Presence presence = WhileWaiting();
@@ -91,11 +96,13 @@ bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds f
     do {
       bool worked = false;
       for (int i = 0; i < rhythm.looks(); ++i) {
-        worked = work(Foreign::kLeave) || worked;
+        const bool found = work(Foreign::kLeave);
         if (done()) {
           spin_.Learn(true);
           return true;
         }
+        worked = worked || found;
+        if (found && is_late()) break;
         Relax();
       }
       if (!state_.alive()) return false;
@@ -105,30 +112,37 @@ bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds f
     spin_.Learn(false);
   }
   Foreign foreign = first_sleep.count() > 0 ? Foreign::kLeave : Foreign::kTake;
+  Clock::time_point idle_since = Clock::now();
   for (;;) {
     bool worked = false;
-    Clock::time_point now;
     do {
-      const bool found = work(foreign);
-      now = Clock::now();
-      if (!found) break;
+      if (!work(foreign)) break;
       worked = true;
-    } while (now < deadline);
+    } while (!is_late());
     if (done()) return true;
     if (!state_.alive()) return false;
+    const Clock::time_point now = Clock::now();
     // Who only glances takes them, too: they might never be taken.
     if (now >= deadline) return foreign == Foreign::kLeave && work(Foreign::kTake) && done();
+    if (worked) idle_since = now;
     const bool may_publish = put_off_count_.load(std::memory_order_relaxed) != 0;
-    const std::chrono::nanoseconds most = foreign == Foreign::kLeave ? first_sleep
-                                          : may_publish              ? kPublishSleep
-                                                                     : longest_sleep;
+    const std::chrono::nanoseconds patience =
+        foreign == Foreign::kLeave ? first_sleep : kPublishSleep;
+    const std::chrono::nanoseconds most =
+        foreign == Foreign::kLeave || may_publish ? patience : longest_sleep;
+    bool found = false;
     own_state_.doorbell.Wait(std::min<std::chrono::nanoseconds>(most, deadline - now), [&] {
-      worked = work(foreign) || worked;
-      return worked || done() || !state_.alive();
+      found = work(foreign);
+      return found || done() || !state_.alive() ||
+             (!may_publish && put_off_count_.load(std::memory_order_relaxed) != 0);
     });
-    if (worked) continue;
+    const Clock::time_point awake = Clock::now();
+    if (found) idle_since = awake;
+    // Somebody may have rung long before.
+    if (awake - idle_since < patience) continue;
     if (may_publish && foreign == Foreign::kTake) WidenStagedWindow();
     foreign = Foreign::kTake;
+    idle_since = awake;
   }
 }
 
@@ -161,7 +175,8 @@ WaitResult LocalOperations::Wait(std::uint64_t sequence, Clock::time_point deadl
 WaitResult LocalOperations::Test(std::uint64_t sequence) {
   Operation* const operation = Find(sequence);
   if (operation == nullptr) return WaitResult::kUnknown;
-  if (!MayAdvance(*operation) || !Advance(*operation, sequence, Foreign::kTake)) {
+  if (Look(*operation, sequence) == WaitResult::kTimeout &&
+      (!MayAdvance(*operation) || !Advance(*operation, sequence, Foreign::kTake))) {
     PublishNextFor(*operation, sequence);
   }
   const WaitResult result = Look(*operation, sequence);

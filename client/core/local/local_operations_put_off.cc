@@ -54,8 +54,13 @@ bool LocalOperations::PublishNext(std::uint64_t wanted) {
     }
   }
   reducers_.fetch_sub(1, std::memory_order_release);
-  if (published) Announce(*operation, sequence, registration, occurrence);
-  return published;
+  if (!published) return false;
+  Announce(*operation, sequence, registration, occurrence);
+  // Another thread may have wanted the next one meanwhile.
+  if (waiters() > 0 && put_off_count_.load(std::memory_order_relaxed) != 0) {
+    own_state_.doorbell.Ring();
+  }
+  return true;
 }
 
 void LocalOperations::WidenStagedWindow() {

@@ -115,10 +115,7 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
   segment_.Ended(tensor.number, self_).store(occurrence + 1, std::memory_order_release);
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   // Wraps around to less.
-  if (operation.end.staging_offset != kNoStaging) {
-    AddStagedBytes(-operation.registration->bytes);
-    staged_window_ = std::max(staged_window_ / 2, kStagedWindowBytes);
-  }
+  if (operation.end.staging_offset != kNoStaging) AddStagedBytes(-operation.registration->bytes);
   const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
   const bool plain = outcome.status == 0 && IsPlain(WordOf(operation, sequence));
   SetWord(operation, Word(sequence, kDone, plain));
@@ -250,7 +247,7 @@ void LocalOperations::GiveUp() noexcept {
 }
 
 void LocalOperations::Quieten(Operation& operation) {
-  // Without a deadline: these are this process's own threads, and each is about its last chunk.
+  // Without a deadline: these are this process's own threads, and each is about its last chunk, or copy.
   GiveUp();
   // Others write into the staging block only, which is not used again.
   if (operation.end.staging_offset != kNoStaging) return;

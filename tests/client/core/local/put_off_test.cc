@@ -122,6 +122,53 @@ TEST_CASE("Put off: a burst goes through one block, in the order of submission")
   }
 }
 
+TEST_CASE("Put off: results come out of place, in the arena, and of a broadcast's root") {
+  const std::uint32_t kind = GENERATE(0, 1, 2);
+  Burst bursts[] = {{0, 1, kLarge}, {1, 1, kLarge}};
+  Floats tensors[] = {{1, 1, kLarge}, {1, 1, kLarge}};
+  const std::vector<float> sources[] = {std::vector<float>(kLarge, 1),
+                                        std::vector<float>(kLarge, 2)};
+  std::vector<float> ordinary[] = {std::vector<float>(kLarge), std::vector<float>(kLarge)};
+  PuttingOffJob job;
+  float* results[2] = {};
+  std::uint64_t sequences[2] = {};
+  for (std::size_t m = 0; m < 2; ++m) {
+    Registration& registration = tensors[m].registration;
+    results[m] = ordinary[m].data();
+    const void* source = sources[m].data();
+    if (kind == 1) {
+      const auto block = job[m].allocator.AllocateZeroed(kLarge * sizeof(float));
+      REQUIRE(block.ok());
+      results[m] = static_cast<float*>(*block);
+    } else if (kind == 2) {
+      registration.description.kind = CollectiveKind::kBroadcast;
+      registration.description.root_rank = 10;
+      registration.sends = m == 0;
+      registration.receives = m != 0;
+      if (m == 1) source = nullptr;
+    }
+    REQUIRE(bursts[m].Submit(job[m], 0));
+    sequences[m] = SubmitAnywhere(job[m], registration, source, results[m]);
+    // A receiver of a broadcast has nothing to copy.
+    const SubmissionSlot& slot = job[m].memory.segment().Slot(1, static_cast<std::uint32_t>(m), 0);
+    CHECK((slot.occurrence.load() == 0) == (kind != 2 || m == 0));
+  }
+  bool right = true;
+  std::thread other([&] {
+    OperationOutcome outcome;
+    right = bursts[1].IsRight(job[1], 0) && TryFinish(job[1], sequences[1], outcome) &&
+            outcome.status == 0;
+  });
+  CHECK(bursts[0].IsRight(job[0], 0));
+  CHECK(Finish(job[0], sequences[0]).status == 0);
+  other.join();
+  CHECK(right);
+  const float expected = kind == 2 ? 1.0F : 3.0F;
+  for (const float* const result : results) {
+    CHECK(std::count(result, result + kLarge, expected) == static_cast<std::ptrdiff_t>(kLarge));
+  }
+}
+
 TEST_CASE("Put off: the occurrences of one name are seen in their order, wherever they lie") {
   Burst bursts[] = {{0, 2, kLarge}, {1, 2, kLarge}};
   PuttingOffJob job;
@@ -224,6 +271,9 @@ TEST_CASE("Put off: when the context ends so do they") {
   job[0].state.Lose(absl::AbortedError("over"));
   job[0].operations->GiveUp();
   CHECK(job[0].operations->Wait(burst.sequences[5], InTenSeconds()) == WaitResult::kEnded);
+  for (std::uint32_t i = 1; i < 6; ++i) {
+    CHECK(job[0].memory.segment().Slot(i, 0, 0).occurrence.load() == 0);
+  }
   OperationOutcome outcome;
   OperationEnd end;
   CHECK(job[0].operations->Consume(burst.sequences[5], outcome, end));
