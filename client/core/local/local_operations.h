@@ -101,7 +101,8 @@ class LocalOperations final : public OperationQueue {
   void WakeAll() noexcept override;
 
   // For a context that has ended: when it returns, no thread of this process writes for an operation any more, and what
-  // others read of its ordinary memory comes to nothing. Blocks for one chunk of a tensor at most, or for the copy of one that was put off.
+  // others read of its ordinary memory comes to nothing. Blocks for one chunk of a tensor at most, or for the copy of one
+  // that was put off.
   void GiveUp() noexcept;
 
   // Ends an operation or reduces one chunk, the oldest operation's first, or places what was put off. False if there is
@@ -116,7 +117,8 @@ class LocalOperations final : public OperationQueue {
   void AwaitBackgroundWork(Ended ended) {
     submitted_.Wait(std::chrono::seconds(1), [&] { return ended() || in_flight() > 0; });
   }
-  // Blocks until one of kBackgroundFromBytes or more is submitted, or one put off, or until `ended()`; `most` at most. True: it was.
+  // Blocks until one of kBackgroundFromBytes or more is submitted, or one put off, or until `ended()`; `most` at most.
+  // True: it was.
   template <typename Ended>
   bool AwaitLargeSubmission(std::chrono::nanoseconds most, Ended ended) {
     const std::uint32_t seen = submitted_.rings.load(std::memory_order_relaxed);
@@ -273,7 +275,8 @@ class LocalOperations final : public OperationQueue {
   SpinPolicy spin_;
   SharedMember& own_state_;
   DirectReads direct_reads_;
-  // Threads of this process that are in Reduce, or copy in PublishNext. Grows under mutex_, and not once the context has ended. What they have
+  // Threads of this process that are in Reduce, or copy in PublishNext. Grows under mutex_, and not once the context has
+  // ended. What they have
   // reduced comes before they leave, and that before its end: `finished` in the segment says so too, but not
   // to ThreadSanitizer, which takes each mapping of the segment for other memory.
   std::atomic<std::uint32_t> reducers_{0};
