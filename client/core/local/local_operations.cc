@@ -157,10 +157,8 @@ WaitResult LocalOperations::Wait(std::uint64_t sequence, Clock::time_point deadl
   // Of a burst: the other ranks, too, have others to go on with.
   const bool leaves = in_flight() > 1;
   const auto work = [&](Foreign foreign) {
-    if (Look(*operation, sequence) != WaitResult::kTimeout) return false;
-    return (MayAdvance(*operation) &&
-            Advance(*operation, sequence, leaves ? foreign : Foreign::kTake)) ||
-           PublishNextFor(*operation, sequence);
+    return Look(*operation, sequence) == WaitResult::kTimeout &&
+           WorkFor(*operation, sequence, leaves ? foreign : Foreign::kTake);
   };
   if (done() || WaitUntil(done, work, leaves ? kForeignPatience : std::chrono::microseconds(0),
                           kLongestSleep, deadline)) {
@@ -175,9 +173,8 @@ WaitResult LocalOperations::Wait(std::uint64_t sequence, Clock::time_point deadl
 WaitResult LocalOperations::Test(std::uint64_t sequence) {
   Operation* const operation = Find(sequence);
   if (operation == nullptr) return WaitResult::kUnknown;
-  if (Look(*operation, sequence) == WaitResult::kTimeout &&
-      (!MayAdvance(*operation) || !Advance(*operation, sequence, Foreign::kTake))) {
-    PublishNextFor(*operation, sequence);
+  if (Look(*operation, sequence) == WaitResult::kTimeout) {
+    WorkFor(*operation, sequence, Foreign::kTake);
   }
   const WaitResult result = Look(*operation, sequence);
   if (result != WaitResult::kTimeout || state_.alive()) return result;
@@ -206,9 +203,7 @@ bool LocalOperations::WaitForRoom(const OperationEnd& end) {
         sequence = oldest = operation->sequence.load(std::memory_order_relaxed);
       }
     }
-    if (operation == nullptr) return PublishNext(0);
-    return (MayAdvance(*operation) && Advance(*operation, sequence, foreign)) ||
-           PublishNextFor(*operation, sequence);
+    return operation != nullptr ? WorkFor(*operation, sequence, foreign) : PublishNext(0);
   };
   return done() ||
          WaitUntil(done, work, std::chrono::nanoseconds(0), kRoomSleep, Clock::time_point::max());

@@ -38,7 +38,7 @@ namespace ringd::client {
 //
 // Thread safety: any thread may call anything. The lock is held for well under a microsecond; nobody
 //   sleeps or combines more than kInlineBytes under it.
-// Ownership: borrows the job's memory, the session's state and the registrations, which must outlive it.
+// Ownership: borrows the job's memory, the session's state, the staging and the registrations, which must outlive it.
 // Invariants: occurrences of one tensor end in order. Results have the same bits on all ranks: the
 //   contributions are combined in the order of the local ranks, whoever does it.
 // Failure: when the context has ended, waiters first see to it that no thread of this process reduces any more,
@@ -148,7 +148,6 @@ class LocalOperations final : public OperationQueue {
     std::atomic<Tensor*> tensor{nullptr};
     std::atomic<std::uint64_t> occurrence{0};
     std::atomic<std::uint32_t> chunk_count{0};  // 0: inline
-    std::atomic<bool> split_source{false};      // that of `end`
     std::atomic<bool> put_off{false};           // the others do not know of it yet
     // Bits of chunks whose result this process wrote into the direct destination.
     std::atomic<std::uint32_t> written_chunks{0};
@@ -200,10 +199,6 @@ class LocalOperations final : public OperationQueue {
   // Copies and publishes what was put off first, if it may: up to operation `wanted` in any case, beyond it as far as the
   // window allows. False if it did nothing. Blocks for the copy of a tensor of kPutOffMostBytes at most.
   bool PublishNext(std::uint64_t wanted);
-  // For the wait for an operation: up to it, if it is put off.
-  bool PublishNextFor(const Operation& operation, std::uint64_t sequence) {
-    return PublishNext(operation.put_off.load(std::memory_order_relaxed) ? sequence : 0);
-  }
   Tensor& TensorOf(std::uint32_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasRoom(Tensor& tensor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Operation& TakeOperation(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -226,6 +221,9 @@ class LocalOperations final : public OperationQueue {
   // Ends what can be ended, or reduces one chunk, of this operation's tensor or of later operations.
   // False if there was nothing to do.
   bool Advance(Operation& operation, std::uint64_t sequence, Foreign foreign);
+  // What a look of who is interested in the operation does: Advance, else PublishNext, up to it if it is put off. False if
+  // there was nothing to do.
+  bool WorkFor(Operation& operation, std::uint64_t sequence, Foreign foreign);
   // One piece of work for the operation's tensor, or a chunk of a later one: true if any operation has
   // ended, else what is to be reduced.
   std::pair<bool, std::optional<Chunk>> EndOrClaim(const Operation& operation,

@@ -64,7 +64,6 @@ LocalOperations::Operation* LocalOperations::Enlist(Registration& registration,
   operation.occurrence.store(occurrence, std::memory_order_relaxed);
   operation.chunk_count.store(IsInline(registration) ? 0 : ChunkCount(registration.bytes),
                               std::memory_order_relaxed);
-  operation.split_source.store(end.split_source, std::memory_order_relaxed);
   operation.written_chunks.store(0, std::memory_order_relaxed);
   operation.registration = &registration;
   operation.end = end;

@@ -49,6 +49,11 @@ bool LocalOperations::Advance(Operation& operation, std::uint64_t sequence, Fore
   return ended || chunk.has_value();
 }
 
+bool LocalOperations::WorkFor(Operation& operation, std::uint64_t sequence, Foreign foreign) {
+  if (MayAdvance(operation) && Advance(operation, sequence, foreign)) return true;
+  return PublishNext(operation.put_off.load(std::memory_order_relaxed) ? sequence : 0);
+}
+
 bool LocalOperations::WorkInBackground(std::uint64_t& oldest) {
   if (waiters() > 0 || !state_.alive()) return false;
   bool ended = false;
@@ -204,8 +209,7 @@ std::optional<LocalOperations::Chunk> LocalOperations::Claim(Tensor& tensor, For
   if (chunks == 0 || Conflicts(tensor, head, nullptr)) return std::nullopt;
   ChunkClaims claims(segment_.Tensor(tensor.number), head, chunks);
   // Each member begins in a part of its own, so that two rarely meet and caches keep what they have.
-  const bool leaves =
-      foreign == Foreign::kLeave && operation.split_source.load(std::memory_order_relaxed);
+  const bool leaves = foreign == Foreign::kLeave && operation.end.split_source;
   const int claimed =
       claims.Claim(FirstHomeChunk(self_, member_count_, chunks),
                    leaves ? HomeChunks(self_, member_count_, chunks) : ChunkClaims::kAnyChunk);

@@ -75,12 +75,7 @@ bool Settle(Member& member, Registration& registration, const JobSegmentView& se
 // Whether the sum of two members, who gave 1 and 2, has come.
 bool AwaitSum(Member& member, std::uint64_t sequence, const std::vector<float>& data) {
   OperationOutcome outcome;
-  OperationEnd end;
-  if (member.operations->Wait(sequence, InTenSeconds()) != WaitResult::kDone ||
-      !member.operations->Consume(sequence, outcome, end) || outcome.status != 0) {
-    return false;
-  }
-  member.staging.Finish(end, true);
+  if (!TryFinish(member, sequence, outcome) || outcome.status != 0) return false;
   for (const float value : data) {
     if (value != 3.0F) return false;
   }
