@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "daemon/schedule/fusion_policy.h"
+#include "daemon/schedule/planning/fusion_policy.h"
 
 namespace ringd {
 

@@ -14,9 +14,9 @@
 #include <variant>
 #include <vector>
 
-#include "daemon/jobs/coordinator_link.h"
+#include "daemon/jobs/coordinator/job_coordinator.h"
 #include "daemon/jobs/job.h"
-#include "daemon/jobs/job_coordinator.h"
+#include "daemon/jobs/membership/coordinator_link.h"
 #include "daemon/peers/peer_network.h"
 #include "proto/base/clock.h"
 

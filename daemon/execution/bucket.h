@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "daemon/schedule/tensor_meta.h"
+#include "daemon/schedule/protocol/tensor_meta.h"
 #include "proto/reduce/combine.h"
 #include "proto/reduce/reduce.h"
 #include "proto/types/collective_kind.h"

@@ -15,7 +15,7 @@
 #include "daemon/execution/reducers.h"
 #include "daemon/execution/result_copies.h"
 #include "daemon/execution/staged_tensors.h"
-#include "daemon/schedule/node_scheduler.h"
+#include "daemon/schedule/node/node_scheduler.h"
 #include "proto/base/clock.h"
 #include "proto/types/ids.h"
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "daemon/jobs/protocol_version.h"
+#include "daemon/jobs/membership/protocol_version.h"
 #include "daemon/peers/job_proof.h"
 #include "daemon/peers/schedule_conversion.h"
 

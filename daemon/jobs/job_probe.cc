@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/jobs/all_reduce_prober.h"
 #include "daemon/jobs/job.h"
-#include "daemon/jobs/link_prober.h"
+#include "daemon/jobs/measuring/all_reduce_prober.h"
+#include "daemon/jobs/measuring/link_prober.h"
 
 namespace ringd {
 

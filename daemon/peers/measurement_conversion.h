@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/schedule/all_reduce_times.h"
-#include "daemon/schedule/measurements.h"
+#include "daemon/schedule/link/measurements.h"
+#include "daemon/schedule/routes/all_reduce_times.h"
 #include "proto/rpc/peer.pb.h"
 #include "proto/rpc/plan.pb.h"
 

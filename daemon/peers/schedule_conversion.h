@@ -7,8 +7,8 @@
 #define RINGD_DAEMON_PEERS_SCHEDULE_CONVERSION_H_
 
 #include "absl/status/statusor.h"
-#include "daemon/schedule/messages.h"
-#include "daemon/schedule/tensor_meta.h"
+#include "daemon/schedule/protocol/messages.h"
+#include "daemon/schedule/protocol/tensor_meta.h"
 #include "proto/rpc/peer.pb.h"
 
 namespace ringd {

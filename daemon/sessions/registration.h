@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "daemon/schedule/tensor_meta.h"
+#include "daemon/schedule/protocol/tensor_meta.h"
 #include "proto/rpc/client.pb.h"
 #include "proto/types/ids.h"
 

@@ -23,14 +23,31 @@ ALLOWED = {
     "tests": {"proto", "backends", "daemon", "client", "tests"},
 }
 
-# What the folders of client/core may include from client/core, besides themselves; what stands in it directly may all.
+# Folders with rooms, and what their rooms may include from them, besides themselves; what stands in a folder directly may all.
 CORE = "client/core/"
-CORE_ALLOWED = {
-    "waiting": set[str](),
-    "tensors": {"waiting"},
-    "attach": {"waiting", "tensors"},
-    "local": {"waiting", "tensors", "attach"},
-    "fast_path": {"waiting", "tensors", "attach"},
+ROOMS: dict[str, dict[str, set[str]]] = {
+    CORE: {
+        "waiting": set(),
+        "tensors": {"waiting"},
+        "attach": {"waiting", "tensors"},
+        "local": {"waiting", "tensors", "attach"},
+        "fast_path": {"waiting", "tensors", "attach"},
+    },
+    "daemon/jobs/": {
+        "membership": set(),
+        "measuring": set(),
+        "plans": {"membership"},
+        "coordinator": {"membership", "measuring", "plans"},
+        "communicator": {"membership"},
+    },
+    "daemon/schedule/": {
+        "protocol": set(),
+        "link": {"protocol"},
+        "routes": {"protocol"},
+        "planning": {"protocol", "link"},
+        "coordinator": {"protocol", "link", "planning"},
+        "node": {"protocol", "link"},
+    },
 }
 
 # Headers of a vendor, and the folders that may include them (tests always may).
@@ -47,7 +64,7 @@ VENDORS = (
 GRPC = re.compile(r"^(grpc|grpcpp)/|\.grpc\.pb\.h$")
 NO_GRPC = (
     *("proto/", "backends/", "daemon/schedule/", "daemon/engine/", "daemon/config/", "daemon/logging/"),
-    *(f"{CORE}{folder}/" for folder in CORE_ALLOWED if folder != "attach"),
+    *(f"{CORE}{room}/" for room in ROOMS[CORE] if room != "attach"),
 )
 
 # The schedule is pure, so that it can be simulated: no clocks, sockets or threads.
@@ -86,15 +103,14 @@ def check_include(path: str, target: str) -> str | None:
         return f'{layer}/ must not include "{target}": it may use {", ".join(sorted(ALLOWED[layer]))} only'
     if layer == "tests":
         return None
-    room = _room_of(path)
-    if (
-        room in CORE_ALLOWED
-        and target.startswith(CORE)
-        and _room_of(target) not in {room, *CORE_ALLOWED[room]}
-    ):
-        return (
-            f'{CORE}{room}/ must not include "{target}": client/core/README.md says in which order they stand'
-        )
+    for folder, rooms in ROOMS.items():
+        room, other = _room_of(folder, path), _room_of(folder, target)
+        if room is None or (other == room and room in rooms):
+            continue
+        if room not in rooms:
+            return f"{folder}{room}/ is not among the rooms of {folder}: say in tests/lint/layers.py which it may use"
+        if target.startswith(folder) and other not in rooms[room]:
+            return f'{folder}{room}/ must not include "{target}": {folder}README.md says in which order they stand'
     for vendor, folders in VENDORS:
         if vendor.search(target) and not path.startswith(folders):
             return f"{target} is for {', '.join(folders)} only"
@@ -105,10 +121,10 @@ def check_include(path: str, target: str) -> str | None:
     return None
 
 
-def _room_of(path: str) -> str | None:
-    """The folder of client/core; None outside of those."""
-    parts = path.removeprefix(CORE).split("/")
-    return parts[0] if path.startswith(CORE) and len(parts) > 1 else None
+def _room_of(folder: str, path: str) -> str | None:
+    """The room of `folder` in which `path` is; None outside of those."""
+    parts = path.removeprefix(folder).split("/")
+    return parts[0] if path.startswith(folder) and len(parts) > 1 else None
 
 
 def _check_exists(tree: SourceTree, path: Path, target: str) -> str | None:

@@ -181,6 +181,7 @@ void Cluster::WakeLoop(int node) {
 void Cluster::OnStartedEverywhere(OperationId operation) {
   for (int node = 0; node < static_cast<int>(nodes_.size()); ++node) {
     network_.AtNode(node, network_.Upto(scenario_.transfer_delay), [this, node, operation] {
+      if (network_.lost_a_host() && random_.Chance(50)) return;  // it had not passed on its part
       nodes_[static_cast<std::size_t>(node)]->Complete(operation, events_.now());
       WakeLoop(node);
     });
@@ -309,6 +310,7 @@ Outcome Cluster::Conclude() {
   outcome.overruled = losses_.overruled();
   outcome.buckets = status.buckets.size();
   outcome.cause = ledger_.cause();
+  outcome.is_divided = ledger_.is_divided();
   outcome.story = story_.lines();
   outcome.duration = events_.now() - TimePoint();
   return outcome;

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "daemon/schedule/coordinator.h"
-#include "daemon/schedule/plan_tuner.h"
+#include "daemon/schedule/coordinator/coordinator.h"
+#include "daemon/schedule/coordinator/plan_tuner.h"
 #include "tests/simulation/data_plane.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/ledger.h"
@@ -41,7 +41,8 @@ struct Outcome {
   std::size_t overruled = 0;            // nodes that had seen one loss, and heard of another
   std::uint64_t unsent_operations = 0;  // that had no content, over all nodes
   std::size_t buckets = 0;              // in service at the end
-  std::string cause;  // why the job ended early; empty: it did not, or nobody waited for it
+  std::string cause;        // why the job ended early; empty: it did not, or nobody waited for it
+  bool is_divided = false;  // two causes: the coordinator went with its host amid its word
   std::chrono::nanoseconds duration{0};
   std::vector<std::string> story;  // schedules, misfortunes and what followed, each with its time
 };

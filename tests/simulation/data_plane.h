@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/schedule/tensor_meta.h"
+#include "daemon/schedule/protocol/tensor_meta.h"
 #include "proto/types/ids.h"
 #include "tests/simulation/ledger.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/schedule/schedule_time.h"
+#include "daemon/schedule/protocol/schedule_time.h"
 
 namespace ringd::simulation {
 

@@ -17,7 +17,9 @@ std::string Quote(const std::string& outcome) {
 }  // namespace
 
 Ledger::Ledger(const std::vector<int>& ranks_on_node)
-    : open_(ranks_on_node.size(), 0), job_ended_(ranks_on_node.size(), false) {
+    : open_(ranks_on_node.size(), 0),
+      job_ended_(ranks_on_node.size(), false),
+      cause_at_(ranks_on_node.size(), 0) {
   for (std::size_t node = 0; node < ranks_on_node.size(); ++node) {
     node_of_rank_.insert(node_of_rank_.end(), static_cast<std::size_t>(ranks_on_node[node]),
                          static_cast<int>(node));
@@ -58,18 +60,33 @@ void Ledger::OnFailed(Submission& submission, const std::string& error) {
 }
 
 void Ledger::OnJobFailed(Submission& submission, const std::string& cause) {
-  if (cause_.empty()) {
-    cause_ = cause;
+  const auto known = std::find(causes_.begin(), causes_.end(), cause);
+  const auto node = static_cast<std::size_t>(NodeOf(submission));
+  const auto is = static_cast<std::size_t>(known - causes_.begin());
+  if (known == causes_.end()) {
     const bool is_allowed =
         std::any_of(allowed_.begin(), allowed_.end(),
                     [&](const std::string& allowed) { return cause.starts_with(allowed); });
     if (!is_allowed) Report("the job ended with what has not happened: " + Quote(cause));
-  } else if (cause != cause_) {
-    Report(Describe(submission) + ": the job ended with " + Quote(cause) + ", elsewhere with " +
-           Quote(cause_));
+    if (!causes_.empty() && !MayDivide(cause)) {
+      Report(Describe(submission) + ": the job ended with " + Quote(cause) + ", elsewhere with " +
+             Quote(causes_.front()));
+    }
+    causes_.push_back(cause);
   }
-  job_ended_[static_cast<std::size_t>(NodeOf(submission))] = true;
+  if (job_ended_[node] && cause_at_[node] != is) {
+    Report(Describe(submission) + ": the job ended with " + Quote(cause) +
+           ", for another rank of its node with " + Quote(causes_[cause_at_[node]]));
+  }
+  cause_at_[node] = is;
+  job_ended_[node] = true;
   End(submission, Find(submission), cause);
+}
+
+bool Ledger::MayDivide(const std::string& cause) const {
+  if (where_none_was_heard_.empty() || causes_.size() > 1) return false;
+  return cause.starts_with(where_none_was_heard_) ||
+         causes_.front().starts_with(where_none_was_heard_);
 }
 
 void Ledger::Decide(Submission& submission, Occurrence& occurrence, const std::string& outcome) {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/schedule/tensor_meta.h"
+#include "daemon/schedule/protocol/tensor_meta.h"
 
 namespace ringd::simulation {
 
@@ -29,7 +29,8 @@ struct Submission {
 //   - a submission that ends twice, or (Open) not at all;
 //   - a success with a wrong sum, of tensors that differ, or before all ranks had submitted;
 //   - an operation that ends well on one rank and with an error of its own on another, or with two errors;
-//   - a job that ends with two causes, or with one that is none of what has happened to it (Allow);
+//   - a job that ends with two causes, or with one that is none of what has happened to it (Allow); if the coordinator
+//     has gone amid its word, two, of which one is that;
 //   - a node that has ended the job and where something still succeeds, or whose ranks are told different
 //     things of one operation. Different nodes may be: the job's end may overtake a result on one of them.
 //
@@ -49,6 +50,9 @@ class Ledger {
 
   // Something has happened from which the job may end, with a cause that begins so.
   void Allow(const std::string& cause) { allowed_.push_back(cause); }
+  // The coordinator has gone amid its word: nodes that did not hear it end with a cause that begins so, as the others
+  // may with what they heard.
+  void AllowWhereNoneWasHeard(const std::string& cause) { where_none_was_heard_ = cause; }
 
   void Report(std::string finding) { findings_.push_back(std::move(finding)); }
   const std::vector<std::string>& findings() const { return findings_; }
@@ -56,8 +60,10 @@ class Ledger {
   std::uint64_t ended() const { return ended_; }
   // Submissions of the node's ranks that have not ended.
   std::uint64_t Open(int node) const { return open_[static_cast<std::size_t>(node)]; }
-  // The cause with which the job has ended; empty if it has not.
-  const std::string& cause() const { return cause_; }
+  // The cause with which the job has ended first; empty if it has not.
+  const std::string& cause() const { return causes_.empty() ? none_ : causes_.front(); }
+  // Some nodes have heard of a cause, others only that the coordinator is gone.
+  bool is_divided() const { return causes_.size() > 1; }
 
  private:
   struct Occurrence {
@@ -76,6 +82,7 @@ class Ledger {
   int NodeOf(const Submission& submission) const {
     return node_of_rank_[static_cast<std::size_t>(submission.rank)];
   }
+  bool MayDivide(const std::string& cause) const;
   void Decide(Submission& submission, Occurrence& occurrence, const std::string& outcome);
   void End(Submission& submission, Occurrence& occurrence, const std::string& outcome);
 
@@ -85,7 +92,11 @@ class Ledger {
   std::uint64_t submitted_ = 0;
   std::uint64_t ended_ = 0;
   std::vector<std::string> allowed_;
-  std::string cause_;
+  std::string where_none_was_heard_;  // empty: all must end with one cause
+  std::vector<std::string>
+      causes_;  // with which the job has ended, in the order in which they came
+  std::vector<std::size_t> cause_at_;  // by node: which of them
+  const std::string none_;
   std::map<std::pair<std::string, int>, Occurrence> occurrences_;
   std::vector<std::string> findings_;
 };

@@ -96,9 +96,15 @@ MemberNode Losses::Describe(int node) const {
 
 void Losses::LoseNode(const Loss& loss) {
   const std::string cause = DescribeLostNode(Describe(loss.node));
-  world_.story.Tell("lost: node-" + std::to_string(loss.node));
+  world_.story.Tell("lost: node-" + std::to_string(loss.node) +
+                    (loss.with_host ? " and its host" : ""));
   world_.ledger.Allow(cause);
-  world_.network.Lose(loss.node);
+  if (loss.with_host) {
+    world_.network.LoseHost(loss.node);
+    if (loss.node == 0) world_.ledger.AllowWhereNoneWasHeard(cause);
+  } else {
+    world_.network.Lose(loss.node);
+  }
   const auto noticed = [&] { return world_.network.Upto(loss.noticed_within); };
   const int node_count = static_cast<int>(world_.nodes.size());
   if (loss.node != 0) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/jobs/job_coordinator.h"
+#include "daemon/jobs/coordinator/job_coordinator.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/ledger.h"
 #include "tests/simulation/network.h"

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "daemon/schedule/schedule_time.h"
+#include "daemon/schedule/protocol/schedule_time.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/random.h"
 #include "tests/simulation/scenario.h"
@@ -18,8 +18,8 @@ namespace ringd::simulation {
 // Each node has a stream to the coordinator, which is on node 0, and one back.
 //
 // Thread safety: none. Ownership: scenario and events must outlive it.
-// Invariant: what is sent on a stream arrives in its order, also what a node has sent before it was lost;
-//   at a lost node nothing happens any more.
+// Invariant: what is sent on a stream arrives in its order, also what a node has sent before it was lost, unless its
+//   host is lost: then what it has sent last may not arrive. At a lost node nothing happens any more.
 class Network {
  public:
   using Action = std::function<void()>;
@@ -34,6 +34,9 @@ class Network {
   void ToNode(int node, Action action, std::chrono::nanoseconds least = {});
 
   void Lose(int node) { lost_[static_cast<std::size_t>(node)] = true; }
+  // As Lose; of what is on its way from the node only the first part arrives, on each stream another.
+  void LoseHost(int node);
+  bool lost_a_host() const { return lost_a_host_; }
   bool IsLost(int node) const { return lost_[static_cast<std::size_t>(node)]; }
 
   // Anything up to `limit`.
@@ -41,15 +44,23 @@ class Network {
   std::uint64_t messages() const { return messages_; }
 
  private:
-  void Deliver(int node, TimePoint& last, Action action, std::chrono::nanoseconds least);
+  struct Stream {
+    TimePoint last;  // keeps it in order
+    TimePoint cut_off =
+        TimePoint::max();  // what was sent before the sender's loss arrives until then
+  };
+
+  void Deliver(int sender, int receiver, Stream& stream, Action action,
+               std::chrono::nanoseconds least);
   std::optional<TimePoint> ResumeTime(int node) const;
 
   const Scenario& scenario_;
   EventQueue& events_;
   Random random_;
-  std::vector<TimePoint> last_to_coordinator_;  // by node, keeps each stream in order
-  std::vector<TimePoint> last_to_node_;
+  std::vector<Stream> to_coordinator_;  // by node
+  std::vector<Stream> to_node_;
   std::vector<bool> lost_;
+  bool lost_a_host_ = false;
   std::uint64_t messages_ = 0;
 };
 

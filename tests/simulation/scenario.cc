@@ -167,7 +167,7 @@ class ProgramMaker {
 constexpr std::array<const char*, kKindCount> kKinds = {
     "regular", "one_by_one",   "mixed",       "unused_branches", "shape_changes", "mismatch",
     "gan",     "accumulation", "new_tensors", "unique_names",    "threads",       "mixture",
-    "pauses",  "node_loss",    "drift",       "rank_loss",       "two_losses"};
+    "pauses",  "node_loss",    "drift",       "rank_loss",       "two_losses",    "host_loss"};
 
 void AddStep(const std::string& kind, int step, ProgramMaker& maker) {
   if (kind == "one_by_one") return maker.OneByOne();
@@ -234,6 +234,20 @@ void AddTwoLosses(Random& random, Scenario& scenario, nanoseconds at) {
   for (Loss& loss : scenario.losses) loss.noticed_within = 2 * scenario.message_delay;
 }
 
+// Mostly the coordinator's host, and often amid its telling of another loss.
+void AddHostLoss(Random& random, Scenario& scenario, nanoseconds at) {
+  Loss host = PickLoss(random, scenario, true, at);
+  if (random.Chance(60)) host.node = 0;
+  host.with_host = true;
+  if (random.Chance(50)) {
+    Loss first = PickLoss(random, scenario, false, at);
+    first.noticed_within = scenario.message_delay;
+    host.at += random.Duration(nanoseconds(0), 3 * scenario.message_delay);
+    scenario.losses.push_back(first);
+  }
+  scenario.losses.push_back(host);
+}
+
 void PlanMisfortunes(Random& random, Scenario& scenario) {
   const int nodes = static_cast<int>(scenario.ranks_on_node.size());
   const auto moment = [&] { return random.Duration(milliseconds(0), milliseconds(200)); };
@@ -252,6 +266,7 @@ void PlanMisfortunes(Random& random, Scenario& scenario) {
     scenario.losses.push_back(PickLoss(random, scenario, false, early()));
   }
   if (scenario.kind == "two_losses") AddTwoLosses(random, scenario, early());
+  if (scenario.kind == "host_loss") AddHostLoss(random, scenario, early());
   if (scenario.kind == "mixture" || scenario.kind == "pauses" || scenario.kind == "threads") {
     for (int i = random.Int(0, 2); i > 0; --i) scenario.replans.push_back(moment());
   }

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "daemon/schedule/coordinator.h"
-#include "daemon/schedule/kept_plan.h"
-#include "daemon/schedule/tensor_meta.h"
+#include "daemon/schedule/coordinator/coordinator.h"
+#include "daemon/schedule/planning/kept_plan.h"
+#include "daemon/schedule/protocol/tensor_meta.h"
 
 namespace ringd::simulation {
 
@@ -52,6 +52,9 @@ struct Pause {
 struct Loss {
   int node = 0;
   std::optional<int> rank;  // on that node
+  // The node goes with its host: of what it has sent, on each stream, only the first part arrives, and
+  // transfers in which it took part end on some nodes and not on others.
+  bool with_host = false;
   std::chrono::nanoseconds at{0};
   std::chrono::nanoseconds noticed_within{
       0};  // by whoever can notice it, each at a time of its own
@@ -96,7 +99,7 @@ struct Scenario {
 };
 
 // The kind of a seed's scenario: one of kKindCount, one after the other.
-inline constexpr std::uint64_t kKindCount = 17;
+inline constexpr std::uint64_t kKindCount = 18;
 const char* KindOf(std::uint64_t seed);
 
 // The scenario of a seed. `nodes` overrides the number of nodes if positive.

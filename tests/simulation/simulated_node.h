@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "daemon/jobs/agreed_cause.h"
-#include "daemon/schedule/node_scheduler.h"
+#include "daemon/jobs/membership/agreed_cause.h"
+#include "daemon/schedule/node/node_scheduler.h"
 #include "tests/simulation/data_plane.h"
 #include "tests/simulation/ledger.h"
 #include "tests/simulation/rank_thread.h"

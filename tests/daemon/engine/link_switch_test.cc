@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <memory>
 
-#include "daemon/jobs/protocol_version.h"
+#include "daemon/jobs/membership/protocol_version.h"
 #include "tests/daemon/engine/fake_peer_network.h"
 
 namespace ringd {

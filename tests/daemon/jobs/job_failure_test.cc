@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "backends/loopback/loopback_hub.h"
+#include "daemon/jobs/coordinator/job_coordinator.h"
 #include "daemon/jobs/job.h"
-#include "daemon/jobs/job_coordinator.h"
 #include "tests/daemon/fast_path/attached_rank.h"
-#include "tests/daemon/jobs/recorded_nodes.h"
+#include "tests/daemon/jobs/coordinator/recorded_nodes.h"
 
 namespace ringd {
 namespace {

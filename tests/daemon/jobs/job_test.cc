@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backends/loopback/loopback_hub.h"
-#include "daemon/jobs/all_reduce_prober.h"
+#include "daemon/jobs/measuring/all_reduce_prober.h"
 
 namespace ringd {
 namespace {

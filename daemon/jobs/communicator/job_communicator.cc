@@ -1,0 +1,315 @@
+#include "daemon/jobs/communicator/job_communicator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/peers/schedule_conversion.h"
+
+namespace ringd {
+namespace {
+
+// How often a job whose ranks need no ringd is looked at: what bounds how exactly ringd knows since when
+// something waits.
+constexpr auto kLocalLookInterval = std::chrono::milliseconds(100);
+
+// Rates need no more; looking at what ranks count takes cache lines from them.
+constexpr auto kSampleInterval = std::chrono::milliseconds(250);
+
+// Everything by which two metas differ, as a key.
+std::string MetaKey(const TensorMeta& meta) {
+  std::string key = absl::StrCat(static_cast<int>(meta.kind), ",", static_cast<int>(meta.dtype),
+                                 ",", static_cast<int>(meta.op), ",", meta.root_rank.value(), ",");
+  key.append(reinterpret_cast<const char*>(&meta.prescale), sizeof(meta.prescale));
+  key.append(reinterpret_cast<const char*>(&meta.postscale), sizeof(meta.postscale));
+  for (const std::int64_t extent : meta.shape) absl::StrAppend(&key, ",", extent);
+  return key;
+}
+
+// What the meter wants to know of the link before it has measured anything.
+LinkModel LinkOf(const Membership& membership) {
+  LinkModel link;
+  link.node_count = membership.node_count();
+  link.small_bytes = std::min<std::size_t>(membership.algorithms.small_all_reduce_bytes,
+                                           membership.algorithms.chunk_bytes);
+  link.flat_bytes = membership.algorithms.flat_all_reduce_bytes;
+  return link;
+}
+
+}  // namespace
+
+JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membership> membership,
+                                 std::vector<std::shared_ptr<Session>> members, Way way,
+                                 CoordinatorLink* link)
+    : options_(std::move(options)),
+      membership_(std::move(membership)),
+      members_(std::move(members)),
+      way_(std::move(way)),
+      link_(link),
+      scheduler_(options_.scheduler),
+      meter_(LinkOf(*membership_), membership_->algorithms.chunk_bytes) {
+  const RingPosition position{.self = static_cast<std::uint32_t>(membership_->self.value()),
+                              .node_count = static_cast<std::uint32_t>(membership_->node_count())};
+  for (const auto& member : members_) member->SetRingPosition(position);
+}
+
+JobCommunicator::~JobCommunicator() {
+  // The backend lets go of the buffers before the executions that own them go.
+  way_.wire.reset();
+}
+
+absl::Status JobCommunicator::Number(Registration& registration) {
+  if (way_.local == nullptr) {
+    registration.tensor = scheduler_.Intern(registration.name).value();
+  } else {
+    const absl::StatusOr<std::uint32_t> number = way_.local->Number(registration.name);
+    if (!number.ok()) return number.status();
+    registration.tensor = *number;
+  }
+  const auto [entry, added] =
+      meta_ids_.try_emplace(MetaKey(registration.meta), static_cast<std::uint32_t>(metas_.size()));
+  if (added) metas_.push_back(registration.meta);
+  registration.meta_id = entry->second;
+  return absl::OkStatus();
+}
+
+std::optional<Clock::time_point> JobCommunicator::NextTick(Clock::time_point now) const {
+  if (way_.local != nullptr) return now + kLocalLookInterval;
+  const std::optional<Clock::time_point> tick = scheduler_.NextTick();
+  if (fast_path_ == nullptr) return tick;
+  const Clock::time_point look = now + fast_path_->LookInterval();
+  return tick.has_value() ? std::min(*tick, look) : look;
+}
+
+absl::Status JobCommunicator::OpenFastPath(std::vector<UniqueFd> connections) {
+  const FastPathGeometry geometry{static_cast<std::uint32_t>(members_.size()),
+                                  static_cast<std::uint32_t>(membership_->nodes.size()),
+                                  static_cast<std::uint32_t>(membership_->self.value()),
+                                  membership_->fast_path.limit_bytes,
+                                  membership_->fast_path.flat_bytes};
+  auto opened = FastPathWatch::Create(geometry, std::move(connections), members_);
+  if (!opened.ok()) return opened.status();
+  fast_path_ = *std::move(opened);
+  return absl::OkStatus();
+}
+
+void JobCommunicator::AnswerVigil(bool kept) {
+  if (kept) {
+    scheduler_.forecast().Keep();
+  } else {
+    scheduler_.forecast().LeaveOut();
+  }
+}
+
+void JobCommunicator::Look(Clock::time_point now) {
+  if (way_.local != nullptr) way_.local->Look(now);
+  if (fast_path_ == nullptr) return;
+  fast_path_->Look(now);
+  for (const int member : fast_path_->TakeHoldingBack(now)) {
+    members_[static_cast<std::size_t>(member)]->Notify(NoticeKind::kReleaseHeld, "");
+  }
+}
+
+JobCommunicator::Tensor& JobCommunicator::TensorOf(TensorHandle handle) {
+  if (handle.value() >= tensors_.size()) tensors_.resize(handle.value() + 1);
+  Tensor& tensor = tensors_[handle.value()];
+  if (tensor.queues.empty()) tensor.queues.resize(members_.size());
+  return tensor;
+}
+
+void JobCommunicator::Submit(int member, const CheckedSubmission& submission,
+                             Clock::time_point now) {
+  if (failed()) {
+    members_[static_cast<std::size_t>(member)]->Complete(submission.sequence, failure_);
+    return;
+  }
+  if (way_.local != nullptr) {
+    members_[static_cast<std::size_t>(member)]->Complete(
+        submission.sequence, absl::FailedPreconditionError(
+                                 "the ranks of a one-node job combine their tensors themselves"));
+    return;
+  }
+  const TensorHandle handle(submission.registration->tensor);
+  Tensor& tensor = TensorOf(handle);
+  auto& queue = tensor.queues[static_cast<std::size_t>(member)];
+  const bool was_empty = queue.empty();
+  queue.push(Queued{submission, now});
+  ++waiting_;
+  if (was_empty) {
+    ++tensor.members_ready;
+    ReportIfReady(handle, now);
+  }
+}
+
+void JobCommunicator::ReportIfReady(TensorHandle handle, Clock::time_point now) {
+  Tensor& tensor = tensors_[handle.value()];
+  if (tensor.outstanding || tensor.members_ready != static_cast<int>(members_.size())) return;
+  tensor.outstanding = true;
+  bool agree = true;
+  bool follows_wait = false;
+  const std::uint32_t meta_id = tensor.queues.front().front().submission.registration->meta_id;
+  for (const auto& queue : tensor.queues) {
+    const CheckedSubmission& head = queue.front().submission;
+    agree = agree && head.registration->meta_id == meta_id;
+    follows_wait = follows_wait || head.follows_wait;
+  }
+  if (agree) {
+    scheduler_.OnLocallyReady(handle, metas_[meta_id], follows_wait, now);
+    return;
+  }
+  std::vector<RankMeta> reports;
+  const auto& ranks = membership_->nodes[static_cast<std::size_t>(membership_->self.value())].ranks;
+  for (std::size_t m = 0; m < members_.size(); ++m) {
+    const Registration& registration = *tensor.queues[m].front().submission.registration;
+    reports.push_back(RankMeta{ranks[m].rank, registration.meta});
+  }
+  scheduler_.OnLocalMismatch(handle, std::move(reports), now);
+}
+
+absl::Status JobCommunicator::OnMessage(const CoordinatorMessage& message, Clock::time_point now) {
+  return failed() ? absl::OkStatus() : scheduler_.OnMessage(message, now);
+}
+
+absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
+  std::size_t work = 0;
+  if (fast_path_ != nullptr) fast_path_->Look(now);  // more often than ticks come, while it pads
+  if (!failed()) {
+    if (const auto tick = scheduler_.NextTick(); tick.has_value() && *tick <= now) {
+      scheduler_.OnTick(now, *this);
+    }
+    for (;; ++work) {
+      const absl::StatusOr<bool> taken = TakeActions(now);
+      if (!taken.ok()) return taken.status();
+      if (!*taken) break;
+    }
+  }
+  if (way_.wire != nullptr) {
+    absl::StatusOr<std::size_t> advanced = AdvanceWire(now);
+    if (!advanced.ok()) return advanced.status();
+    work += *advanced;
+    ReportMeasurements(now);
+  }
+  if (now < next_sample_) return work;
+  next_sample_ = now + kSampleInterval;
+  const JobCommunicatorCounters counted = counters();
+  bytes_rate_.Sample(counted.payload_bytes, now);
+  operations_rate_.Sample(counted.operations, now);
+  busy_rate_.Sample(counted.busy_ns, now);
+  return work;
+}
+
+absl::StatusOr<bool> JobCommunicator::TakeActions(Clock::time_point now) {
+  actions_.clear();
+  scheduler_.TakeActions(actions_);
+  for (const Action& action : actions_) {
+    if (const auto* send = std::get_if<SendToCoordinator>(&action)) {
+      v1::NodeMessage message = ToProto(send->message);
+      link_->Send(std::move(message));
+    } else if (const auto* start = std::get_if<StartOperation>(&action)) {
+      if (absl::Status status = Start(*start, now); !status.ok()) return status;
+    } else if (const auto* cancel = std::get_if<CancelOperation>(&action)) {
+      Cancel(cancel->operation);
+    } else if (const auto* failure = std::get_if<TensorFailed>(&action)) {
+      CompleteTensor(failure->tensor, failure->status);
+      ReportIfReady(failure->tensor, now);
+    } else if (const auto* retired = std::get_if<ChannelRetired>(&action)) {
+      Retire(retired->channel);
+    }
+  }
+  return !actions_.empty();
+}
+
+void JobCommunicator::Retire(std::uint32_t channel) {
+  layouts_.erase(channel);
+  meter_.Forget(channel);
+  // What has been started but not posted must still find the messages that came early for it.
+  const bool unposted = std::any_of(to_post_.begin(), to_post_.end(),
+                                    [channel](OperationId id) { return id.channel == channel; });
+  // Nothing of the channel will be posted again: the last number marks all that is not in flight.
+  if (!unposted) way_.wire->Cancel(OperationId{channel, UINT32_MAX});
+}
+
+std::shared_ptr<const BucketLayout> JobCommunicator::LayoutOf(const StartOperation& start) {
+  // A negotiated operation's list differs each time, a learned bucket's stays.
+  std::vector<const TensorMeta*> metas;
+  metas.reserve(start.tensors->size());
+  const bool learned = start.operation.channel != 0;
+  if (learned) {
+    const auto cached = layouts_.find(start.operation.channel);
+    if (cached != layouts_.end() && cached->second.tensors == start.tensors) {
+      return cached->second.layout;
+    }
+  }
+  for (const TensorHandle handle : *start.tensors) {
+    const auto& head = tensors_[handle.value()].queues.front().front();
+    metas.push_back(&metas_[head.submission.registration->meta_id]);
+  }
+  auto layout =
+      std::make_shared<const BucketLayout>(metas, membership_->size(), membership_->node_count());
+  if (learned) layouts_[start.operation.channel] = CachedLayout{start.tensors, layout};
+  return layout;
+}
+
+absl::Status JobCommunicator::Start(const StartOperation& start, Clock::time_point now) {
+  if (start.tensors->empty()) return absl::InternalError("an operation without tensors");
+  if (start.operation.sequence == UINT32_MAX) {
+    // Numbers of a channel only grow; the backend takes a smaller one for a late message.
+    return absl::ResourceExhaustedError("2^32 operations were run: start the job anew");
+  }
+  std::shared_ptr<const BucketLayout> layout = LayoutOf(start);
+  std::vector<TensorBuffers> memory;
+  memory.reserve(start.tensors->size() * members_.size());
+  std::vector<StagedBuffer> staged;
+  for (const TensorHandle handle : *start.tensors) {
+    for (const auto& queue : tensors_[handle.value()].queues) {
+      const CheckedSubmission& head = queue.front().submission;
+      if (head.progress != nullptr) {
+        staged.push_back({.tensor = memory.size() / members_.size(),
+                          .member = memory.size() % members_.size(),
+                          .progress = head.progress,
+                          .waiters = head.waiters,
+                          .source = head.source_in_pieces,
+                          .result = head.result_in_pieces});
+      }
+      memory.push_back(TensorBuffers{head.source, head.destination});
+    }
+  }
+  const Registration& first =
+      *tensors_[start.tensors->front().value()].queues.front().front().submission.registration;
+  const Rank root = first.meta.root_rank;
+  int root_member = -1;
+  const auto& ranks = membership_->nodes[static_cast<std::size_t>(membership_->self.value())].ranks;
+  for (std::size_t m = 0; m < ranks.size(); ++m) {
+    if (ranks[m].rank == root) root_member = static_cast<int>(m);
+  }
+  const int member_count = static_cast<int>(members_.size());
+  auto execution = std::make_unique<Execution>(
+      start.operation, start.tensors, layout,
+      BucketMemory(*layout, member_count, std::move(memory), root_member), staged, now);
+  if (running_.empty()) busy_since_ = now;
+  running_.emplace(start.operation, Running{std::move(execution)});
+  to_post_.push_back(start.operation);
+  return absl::OkStatus();
+}
+
+void JobCommunicator::Cancel(OperationId id) {
+  const auto found = running_.find(id);
+  if (found == running_.end()) return;
+  to_post_.remove(id);
+  if (found->second.posted) {
+    if (id.channel == 0) negotiated_bytes_ -= found->second.execution->layout().bytes();
+    way_.wire->Cancel(id);
+    Release(id, std::move(found->second.execution), /*by_backend=*/found->second.landing);
+    std::erase_if(landing_, [id](const Landing& landing) { return landing.id == id; });
+  }
+  running_.erase(found);
+}
+
+void JobCommunicator::CountBusy(Clock::time_point now) noexcept {
+  if (busy_since_ == Clock::time_point() || now < busy_since_) return;
+  counters_.busy_ns += static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(now - busy_since_).count());
+  busy_since_ = running_.empty() ? Clock::time_point() : now;
+}
+
+}  // namespace ringd

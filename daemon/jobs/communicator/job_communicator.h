@@ -1,0 +1,258 @@
+// This node's part in one communicator. Of several nodes: takes the local ranks' submissions, lets the
+// scheduler decide, executes, and completes every submission exactly once. Of one node: the ranks do all
+// that themselves (LocalGroup); what is left is names, counting, and knowing who waits for whom.
+#ifndef RINGD_DAEMON_JOBS_COMMUNICATOR_JOB_COMMUNICATOR_H_
+#define RINGD_DAEMON_JOBS_COMMUNICATOR_JOB_COMMUNICATOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "backends/communicator.h"
+#include "daemon/execution/buffer_pool.h"
+#include "daemon/execution/execution.h"
+#include "daemon/execution/reducers.h"
+#include "daemon/fast_path/fast_path_watch.h"
+#include "daemon/jobs/communicator/fifo_queue.h"
+#include "daemon/jobs/communicator/local_group.h"
+#include "daemon/jobs/communicator/rate_window.h"
+#include "daemon/jobs/communicator/wire_meter.h"
+#include "daemon/jobs/membership/coordinator_link.h"
+#include "daemon/jobs/membership/membership.h"
+#include "daemon/logging/log.h"
+#include "daemon/schedule/node/node_scheduler.h"
+#include "daemon/schedule/node/wake_forecast.h"
+#include "daemon/sessions/session.h"
+#include "proto/base/clock.h"
+
+namespace ringd {
+
+// What people and the stall inquiry ask about.
+struct WaitingSubmission {
+  int member = 0;  // position among the local members
+  std::string name;
+  std::uint64_t bytes = 0;
+  Clock::time_point since;
+  TensorState state = TensorState::kIdle;  // kIdle: other local ranks have not submitted it
+  std::vector<int> absent_members;         // positions of local members that have not
+};
+
+struct JobCommunicatorCounters {
+  std::uint64_t tensors = 0;        // submissions completed well
+  std::uint64_t operations = 0;     // collectives finished well
+  std::uint64_t payload_bytes = 0;  // of those, once per node
+  std::uint64_t busy_ns = 0;        // time with at least one operation under way
+};
+
+// Thread safety: none; the engine thread owns it.
+// Ownership: holds the sessions as long as an execution may touch their arenas.
+// Invariants:
+//   1. A submission accepted by Submit ends in exactly one Session::Complete.
+//   2. After Fail(), everything in flight has been completed with its status, and so is whatever comes
+//      later; memory stays mapped until the backend has let go of it (see Idle). If a reducer is amid a piece
+//      just then, that is when it has ended: nothing is written to a rank that has heard of the failure.
+class JobCommunicator final : private LocalRankView {
+ public:
+  struct Options {
+    CommunicatorId id;
+    std::string job_id;  // for the log
+    NodeSchedulerConfig scheduler;
+    Reducers* reducers = nullptr;  // null: there are none; else must outlive this
+  };
+
+  // How the ranks' data comes together: exactly one is not null.
+  struct Way {
+    std::unique_ptr<Communicator> wire;  // several nodes
+    std::unique_ptr<LocalGroup> local;   // all ranks are on this node
+  };
+
+  // `members` by local rank. `link` must outlive this.
+  JobCommunicator(Options options, std::shared_ptr<const Membership> membership,
+                  std::vector<std::shared_ptr<Session>> members, Way way, CoordinatorLink* link);
+  ~JobCommunicator() override;
+
+  CommunicatorId id() const noexcept { return options_.id; }
+  const Membership& membership() const noexcept { return *membership_; }
+
+  // Completes a checked description with this communicator's numbers for its name and meta.
+  //   kResourceExhausted: there are no numbers left.
+  absl::Status Number(Registration& registration);
+
+  // In what the members' descriptions of a tensor differ; `metas` by member, as the members say.
+  absl::StatusOr<std::string> DescribeMismatch(std::uint32_t tensor,
+                                               std::span<const std::uint32_t> metas) const;
+
+  // From local member number `member`. Never blocks.
+  void Submit(int member, const CheckedSubmission& submission, Clock::time_point now);
+
+  // A scheduling message of the coordinator. An error means the communicator must fail.
+  absl::Status OnMessage(const CoordinatorMessage& message, Clock::time_point now);
+
+  // Advances everything a bit; returns the amount of work done. An error means it must fail.
+  absl::StatusOr<std::size_t> Advance(Clock::time_point now);
+  // Copies a piece of a result to its ranks, in place of a reducer: for whoever has nothing else to do.
+  // False if there is none.
+  bool CopyPiece();
+  // Waits for reducers, for a piece's pass, and completes what Fail() had to put off. For the very end.
+  void Settle();
+  // When the ranks are expected to submit what they then wait for; nullopt: that is not foreseen.
+  const std::optional<Vigil>& NextVigil() const noexcept { return scheduler_.forecast().next(); }
+  // Its time has come, and somebody is awake from now on, or not.
+  void AnswerVigil(bool kept);
+  // When Advance wants to be called even if nothing happens.
+  std::optional<Clock::time_point> NextTick(Clock::time_point now) const;
+  // The nodes have opened a fast path: hands it to the members. `connections` by node, the own one's place empty.
+  //   What the kernel says: then there is none.
+  absl::Status OpenFastPath(std::vector<UniqueFd> connections);
+  // Null: there is none.
+  const FastPathWatch* fast_path() const noexcept { return fast_path_.get(); }
+
+  // Looks at what goes on without ringd's doing. Call it every now and then.
+  void Look(Clock::time_point now);
+
+  // Ends all that is in flight, and all to come, with `cause`. Idempotent: the first cause stays.
+  void Fail(const absl::Status& cause);
+  bool failed() const noexcept { return !failure_.ok(); }
+
+  // The member leaves: its submissions that are not being executed end with kCancelled.
+  void Leave(int member);
+
+  // True if no submission is waiting and nothing touches any arena.
+  bool Idle() const noexcept {
+    return Quiet() && waiting_ == 0 && (way_.local == nullptr || !way_.local->AnyInFlight()) &&
+           (fast_path_ == nullptr || !fast_path_->late());
+  }
+  // True if nothing touches any arena, so that it may be destroyed.
+  bool Quiet() const noexcept { return running_.empty() && released_.empty(); }
+
+  // All submissions that came before `before` and have not ended, oldest first for each member.
+  std::vector<WaitingSubmission> Waiting(Clock::time_point before) const;
+  // "while 2 tensors were in flight ('a', 'b')", by which is meant: submitted by some local rank; or
+  // "with nothing in flight".
+  std::string DescribeInFlight() const;
+  // Positions of the local members that have not submitted the tensor's present occurrence, or, if all have, of those
+  // that have not copied all of it into their arenas.
+  std::vector<int> MembersWithout(const std::string& tensor) const;
+
+  JobCommunicatorCounters counters() const noexcept;
+  // How a one-node job's ranks get at each other's ordinary memory; else empty.
+  std::string OrdinaryMemory() const;
+  // Of one member's submissions.
+  LocalMemberCounters MemberCounters(int member) const noexcept;
+  bool CombinesLocally() const noexcept { return way_.local != nullptr; }
+  NodeSchedulerStatus SchedulerStatus() const { return scheduler_.Status(); }
+  CommunicatorStatistics WireStatistics() const;
+  WireMeter::ChannelTime TimeOf(std::uint32_t channel) const { return meter_.TimeOf(channel); }
+  double BytesPerSecond(Clock::time_point now) const;
+  double OperationsPerSecond(Clock::time_point now) const;
+  double BusyShare(Clock::time_point now) const;
+
+ private:
+  struct Queued {
+    CheckedSubmission submission;
+    Clock::time_point since;
+  };
+  struct Tensor {
+    std::vector<FifoQueue<Queued>> queues;  // by member
+    int members_ready = 0;                  // queues that are not empty
+    bool outstanding = false;               // reported to the scheduler, not ended
+  };
+  struct Running {
+    std::unique_ptr<Execution> execution;
+    bool has_buffer = false;
+    bool posted = false;
+    bool landing = false;  // completed by the backend; results are still on their way to the ranks
+  };
+  struct Landing {
+    OperationId id;
+    Clock::time_point arrived;  // when the backend had completed it
+  };
+  // Memory that nobody's result will be in, until nobody uses it.
+  struct Released {
+    std::unique_ptr<Execution> execution;
+    bool by_backend = false;  // it has let go
+  };
+  struct CachedLayout {
+    TensorList tensors;  // compared by pointer: the scheduler hands out the same list for a bucket
+    std::shared_ptr<const BucketLayout> layout;
+  };
+
+  std::vector<WaitingSubmission> LocallyWaiting(Clock::time_point before) const;
+  void AddFastPathWaits(Clock::time_point before, std::vector<WaitingSubmission>& waiting) const;
+  std::vector<int> MembersWithoutSubmission(const std::string& tensor) const;
+  // Requirement: all have submitted it.
+  std::vector<int> MembersInTheMiddleOf(const std::string& tensor) const;
+  bool AbsentRanksAreBlocked(TensorHandle missing) const override;
+  Tensor& TensorOf(TensorHandle handle);
+  void ReportIfReady(TensorHandle handle, Clock::time_point now);
+  // False: there were none.
+  absl::StatusOr<bool> TakeActions(Clock::time_point now);
+  absl::Status Start(const StartOperation& start, Clock::time_point now);
+  void Cancel(OperationId id);
+  void Release(OperationId id, std::unique_ptr<Execution> execution, bool by_backend);
+  void DropReleased();
+  // A reducer is amid a piece of an operation that was given up: it still reads tensors of which another
+  // operation may be about to write the results, or writes results of which nobody must hear any more.
+  bool ReducersLinger() const noexcept;
+  // Ends all submissions with the failure, unless reducers linger: until they don't.
+  void CompleteFailed();
+  // Copies a piece of what waits for nothing else, and finishes what is in place. Returns the work done.
+  std::size_t Land();
+  void Retire(std::uint32_t channel);
+  std::shared_ptr<const BucketLayout> LayoutOf(const StartOperation& start);
+  void CompleteTensor(TensorHandle handle, const absl::Status& status);
+  void Finish(const Execution& execution, Clock::time_point now);
+  absl::StatusOr<std::size_t> PostToWire(Clock::time_point now);
+  absl::StatusOr<std::size_t> AdvanceWire(Clock::time_point now);
+  LogFields Fields() const;
+  absl::Status DescribeHealth() const;
+  absl::Status DescribeOutcome(const Completion& completion) const;
+  void CountBusy(Clock::time_point now) noexcept;
+  void ReportMeasurements(Clock::time_point now);
+
+  Options options_;
+  std::shared_ptr<const Membership> membership_;
+  std::vector<std::shared_ptr<Session>> members_;
+  Way way_;
+  std::unique_ptr<FastPathWatch> fast_path_;  // of several nodes; null: there is none
+  CoordinatorLink* link_;
+  NodeScheduler scheduler_;
+  std::vector<Action> actions_;
+
+  std::vector<TensorMeta> metas_;  // by meta id
+  std::unordered_map<std::string, std::uint32_t> meta_ids_;
+  std::vector<Tensor> tensors_;                              // by TensorHandle
+  std::unordered_map<std::uint32_t, CachedLayout> layouts_;  // by channel
+
+  BufferPool buffers_;  // before those who borrow from it
+  std::unordered_map<OperationId, Running> running_;
+  std::list<OperationId> to_post_;  // in the order in which they were started
+  // Cancelled or failed, but the backend or reducers may still read or write its memory.
+  std::unordered_map<OperationId, Released> released_;
+  std::vector<Landing> landing_;  // of running_, the oldest first
+
+  std::size_t negotiated_bytes_ = 0;  // fusion buffers of posted operations of channel 0
+
+  WireMeter meter_;
+
+  absl::Status failure_;
+  std::size_t waiting_ = 0;  // submissions that have not ended
+  JobCommunicatorCounters counters_;
+  Clock::time_point busy_since_;
+  Clock::time_point next_sample_;  // of the rates
+  RateWindow bytes_rate_;
+  RateWindow operations_rate_;
+  RateWindow busy_rate_;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_JOBS_COMMUNICATOR_JOB_COMMUNICATOR_H_

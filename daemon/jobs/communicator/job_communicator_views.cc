@@ -1,0 +1,217 @@
+// What JobCommunicator shows of itself; nothing here changes anything.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/jobs/communicator/job_communicator.h"
+
+namespace ringd {
+namespace {
+
+constexpr std::size_t kTensorsNamed = 3;
+
+void SortForPeople(std::vector<WaitingSubmission>& waiting) {
+  std::stable_sort(waiting.begin(), waiting.end(), [](const auto& a, const auto& b) {
+    return a.member != b.member ? a.member < b.member : a.since < b.since;
+  });
+}
+
+}  // namespace
+
+LogFields JobCommunicator::Fields() const {
+  return {.job = options_.job_id,
+          .communicator = options_.id.value(),
+          .generation = membership_->generation};
+}
+
+bool JobCommunicator::AbsentRanksAreBlocked(TensorHandle missing) const {
+  const auto absent = MembersWithoutSubmission(scheduler_.NameOf(missing));
+  return std::all_of(absent.begin(), absent.end(), [this](int member) {
+    return members_[static_cast<std::size_t>(member)]->ClientSleeps();
+  });
+}
+
+std::vector<int> JobCommunicator::MembersWithout(const std::string& tensor) const {
+  if (way_.local != nullptr) return way_.local->MembersWithout(tensor);
+  std::vector<int> absent = MembersWithoutSubmission(tensor);
+  if (absent.empty()) absent = MembersInTheMiddleOf(tensor);
+  std::vector<WaitingSubmission> on_fast_path;
+  AddFastPathWaits(Clock::time_point::max(), on_fast_path);
+  std::erase_if(on_fast_path, [&](const auto& wait) { return wait.name != tensor; });
+  for (const WaitingSubmission& wait : on_fast_path) std::erase(absent, wait.member);
+  if (on_fast_path.empty()) return absent;
+  // They wait for one who has submitted it, but holds what they need.
+  for (const int holder : fast_path_->Holders()) {
+    if (std::find(absent.begin(), absent.end(), holder) == absent.end()) absent.push_back(holder);
+  }
+  std::sort(absent.begin(), absent.end());
+  return absent;
+}
+
+std::vector<int> JobCommunicator::MembersWithoutSubmission(const std::string& tensor) const {
+  std::vector<int> absent;
+  const TensorHandle handle = scheduler_.Lookup(tensor).tensor;
+  const Tensor* known = handle.value() < tensors_.size() ? &tensors_[handle.value()] : nullptr;
+  if (known != nullptr && scheduler_.NameOf(handle) != tensor) known = nullptr;
+  for (std::size_t m = 0; m < members_.size(); ++m) {
+    if (known == nullptr || known->queues.empty() || known->queues[m].empty()) {
+      absent.push_back(static_cast<int>(m));
+    }
+  }
+  return absent;
+}
+
+std::vector<int> JobCommunicator::MembersInTheMiddleOf(const std::string& tensor) const {
+  std::vector<int> copying;
+  const Tensor& known = tensors_[scheduler_.Lookup(tensor).tensor.value()];
+  for (std::size_t m = 0; m < members_.size(); ++m) {
+    if (!known.queues[m].front().submission.IsSourceThere()) copying.push_back(static_cast<int>(m));
+  }
+  return copying;
+}
+
+JobCommunicatorCounters JobCommunicator::counters() const noexcept {
+  if (way_.local == nullptr && fast_path_ == nullptr) return counters_;
+  JobCommunicatorCounters counters = counters_;
+  if (fast_path_ != nullptr) {
+    std::uint64_t bytes = 0;
+    for (std::size_t m = 0; m < members_.size(); ++m) {
+      const FastPathMemberCounters member = fast_path_->Counters(static_cast<int>(m));
+      counters.tensors += member.completed;
+      bytes = std::max(bytes, member.bytes);
+    }
+    counters.operations += fast_path_->completed();
+    counters.payload_bytes += bytes;
+    return counters;
+  }
+  for (std::size_t m = 0; m < members_.size(); ++m) {
+    const LocalMemberCounters member = way_.local->Counters(static_cast<int>(m));
+    counters.tensors += member.ended - member.failed;
+    counters.operations = std::max(counters.operations, member.ended - member.failed);
+    counters.payload_bytes = std::max(counters.payload_bytes, member.bytes);
+  }
+  return counters;
+}
+
+std::string JobCommunicator::OrdinaryMemory() const {
+  return way_.local == nullptr ? "" : way_.local->OrdinaryMemory();
+}
+
+LocalMemberCounters JobCommunicator::MemberCounters(int member) const noexcept {
+  if (way_.local != nullptr) return way_.local->Counters(member);
+  const Session& session = *members_[static_cast<std::size_t>(member)];
+  LocalMemberCounters counters{session.submitted(), session.completed(), session.failed(), 0};
+  if (fast_path_ != nullptr) {
+    const FastPathMemberCounters fast = fast_path_->Counters(member);
+    counters.submitted += fast.completed;
+    counters.ended += fast.completed;
+    counters.bytes += fast.bytes;
+  }
+  return counters;
+}
+
+absl::StatusOr<std::string> JobCommunicator::DescribeMismatch(
+    std::uint32_t tensor, std::span<const std::uint32_t> metas) const {
+  const auto& node = membership_->nodes[static_cast<std::size_t>(membership_->self.value())];
+  const std::optional<std::string> name =
+      way_.local == nullptr ? std::nullopt : way_.local->NameOf(tensor);
+  const bool known = name.has_value() && metas.size() == node.ranks.size() &&
+                     std::all_of(metas.begin(), metas.end(),
+                                 [this](std::uint32_t meta) { return meta < metas_.size(); });
+  if (!known) return absl::InvalidArgumentError("no such tensor or description");
+  std::vector<LocatedRankMeta> reports;
+  for (std::size_t m = 0; m < metas.size(); ++m) {
+    reports.push_back({RankMeta{node.ranks[m].rank, metas_[metas[m]]}, node.name});
+  }
+  return ringd::DescribeMismatch(*name, reports);
+}
+
+std::vector<WaitingSubmission> JobCommunicator::LocallyWaiting(Clock::time_point before) const {
+  std::vector<WaitingSubmission> waiting;
+  for (LocalWait& wait : way_.local->Waiting(before, Clock::now())) {
+    WaitingSubmission& entry = waiting.emplace_back();
+    entry.member = wait.member;
+    entry.name = std::move(wait.tensor);
+    entry.bytes = wait.meta_id < metas_.size() ? ByteCount(metas_[wait.meta_id]) : 0;
+    entry.since = wait.since;
+    entry.state = wait.arrived ? TensorState::kRunning : TensorState::kIdle;
+    entry.absent_members = std::move(wait.absent);
+  }
+  SortForPeople(waiting);
+  return waiting;
+}
+
+std::vector<WaitingSubmission> JobCommunicator::Waiting(Clock::time_point before) const {
+  if (way_.local != nullptr) return LocallyWaiting(before);
+  std::vector<WaitingSubmission> waiting;
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    const Tensor& tensor = tensors_[t];
+    for (std::size_t m = 0; m < tensor.queues.size(); ++m) {
+      if (tensor.queues[m].empty() || tensor.queues[m].front().since > before) continue;
+      const auto& head = tensor.queues[m].front();
+      WaitingSubmission& entry = waiting.emplace_back();
+      entry.member = static_cast<int>(m);
+      entry.name = head.submission.registration->name;
+      entry.bytes = head.submission.registration->bytes;
+      entry.since = head.since;
+      if (tensor.outstanding) entry.state = scheduler_.Lookup(entry.name).state;
+      for (std::size_t other = 0; other < tensor.queues.size(); ++other) {
+        if (tensor.queues[other].empty()) entry.absent_members.push_back(static_cast<int>(other));
+      }
+    }
+  }
+  AddFastPathWaits(before, waiting);
+  SortForPeople(waiting);
+  return waiting;
+}
+
+void JobCommunicator::AddFastPathWaits(Clock::time_point before,
+                                       std::vector<WaitingSubmission>& waiting) const {
+  if (fast_path_ == nullptr || failed()) return;
+  const std::vector<int> holders = fast_path_->Holders();
+  for (const FastPathWait& wait : fast_path_->Waiting(before, Clock::now())) {
+    const Registration* const registration =
+        members_[static_cast<std::size_t>(wait.member)]->FindRegistration(wait.registration);
+    // A holder waits for nobody, and others for it.
+    const bool holds = std::find(holders.begin(), holders.end(), wait.member) != holders.end();
+    if (registration == nullptr || holds) continue;
+    WaitingSubmission& entry = waiting.emplace_back();
+    entry.member = wait.member;
+    entry.name = registration->name;
+    entry.bytes = registration->bytes;
+    entry.since = wait.since;
+    entry.state = TensorState::kRunning;
+    entry.absent_members = holders;
+  }
+}
+
+std::string JobCommunicator::DescribeInFlight() const {
+  std::vector<std::string> tensors;
+  for (const WaitingSubmission& waiting : Waiting(Clock::time_point::max())) {
+    const std::string name = absl::StrCat("'", waiting.name, "'");
+    if (std::find(tensors.begin(), tensors.end(), name) == tensors.end()) tensors.push_back(name);
+  }
+  if (tensors.empty()) return "with nothing in flight";
+  const std::size_t count = tensors.size();
+  tensors.resize(std::min(count, kTensorsNamed));
+  return absl::StrCat("while ", count, count == 1 ? " tensor was" : " tensors were", " in flight (",
+                      absl::StrJoin(tensors, ", "), count > kTensorsNamed ? ", ...)" : ")");
+}
+
+CommunicatorStatistics JobCommunicator::WireStatistics() const {
+  return way_.wire == nullptr ? CommunicatorStatistics{} : way_.wire->Statistics();
+}
+
+double JobCommunicator::BytesPerSecond(Clock::time_point now) const {
+  return bytes_rate_.PerSecond(counters().payload_bytes, now);
+}
+
+double JobCommunicator::OperationsPerSecond(Clock::time_point now) const {
+  return operations_rate_.PerSecond(counters().operations, now);
+}
+
+double JobCommunicator::BusyShare(Clock::time_point now) const {
+  return busy_rate_.PerSecond(counters().busy_ns, now) / 1e9;
+}
+
+}  // namespace ringd

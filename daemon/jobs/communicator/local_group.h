@@ -1,0 +1,108 @@
+// The ranks of a one-node job, who combine their tensors themselves: ringd lays out their memory and looks on.
+#ifndef RINGD_DAEMON_JOBS_COMMUNICATOR_LOCAL_GROUP_H_
+#define RINGD_DAEMON_JOBS_COMMUNICATOR_LOCAL_GROUP_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/sessions/session.h"
+#include "proto/base/clock.h"
+#include "proto/base/memory_mapping.h"
+#include "proto/base/unique_fd.h"
+#include "proto/shm/job_segment.h"
+
+namespace ringd {
+
+// A submission that has not ended because of another member.
+struct LocalWait {
+  int member = 0;
+  std::string tensor;
+  std::uint32_t meta_id = 0;  // the member's word: check it
+  Clock::time_point since;
+  bool arrived = false;     // all have submitted it; `absent` then holds who reduces a part of it
+  std::vector<int> absent;  // members for whom it waits
+};
+
+struct LocalMemberCounters {
+  std::uint64_t submitted = 0;
+  std::uint64_t ended = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t bytes = 0;  // of tensors that ended well
+};
+
+// proto/shm/job_segment.h has the protocol; this class only reads. The members do not wake ringd, so what
+// it knows of times is as exact as the calls of Look are frequent.
+//
+// Thread safety: none; the engine thread owns it.
+// Ownership: owns the segment; the members keep theirs mapped as long as they like.
+// Trust: everything read here was written by clients. It is shown, and used to tell who waits for whom;
+//   nothing is indexed by it.
+class LocalGroup {
+ public:
+  // Makes the segment and hands it, and each other's arenas, to the members. `ranks` by member.
+  static absl::StatusOr<std::unique_ptr<LocalGroup>> Create(
+      const std::string& job_id, std::span<const std::int32_t> ranks,
+      std::span<const std::shared_ptr<Session>> members);
+
+  // The number of a tensor's name in the segment, the same each time.
+  //   kResourceExhausted: there are no numbers left.
+  absl::StatusOr<std::uint32_t> Number(const std::string& name);
+  // Nothing if there is no such number.
+  std::optional<std::string> NameOf(std::uint32_t tensor) const;
+
+  // Notes since when submissions wait.
+  void Look(Clock::time_point now);
+
+  // True if some submission has not ended.
+  bool AnyInFlight() const noexcept;
+  LocalMemberCounters Counters(int member) const noexcept;
+  // Whether the members read each other's ordinary memory, and if not, why, in words.
+  std::string OrdinaryMemory() const;
+
+  // What has waited since `before` or longer.
+  std::vector<LocalWait> Waiting(Clock::time_point before, Clock::time_point now) const;
+  // The members for whom the tensor's oldest occurrence in flight waits; all, if nobody has submitted it.
+  std::vector<int> MembersWithout(const std::string& tensor) const;
+
+ private:
+  LocalGroup(MemoryMapping segment, std::uint32_t member_count)
+      : segment_(std::move(segment)), view_(segment_.data(), member_count) {}
+
+  struct Head {
+    std::uint64_t occurrence = 0;  // the oldest that has not ended at the member
+    std::uint32_t meta_id = 0;
+    std::uint64_t posted = 0;  // occurrences that the member has submitted
+  };
+  // Nothing if the member has nothing in flight for the tensor.
+  std::optional<Head> HeadOf(std::uint32_t tensor, std::uint32_t member) const noexcept;
+  std::uint64_t Posted(std::uint32_t tensor, std::uint32_t member) const noexcept;
+  // For whom the occurrence waits. `arrived` is set if all have submitted it.
+  std::vector<int> Absent(std::uint32_t tensor, std::uint64_t occurrence, bool& arrived) const;
+  std::uint64_t Progress() const noexcept;
+
+  struct Seen {
+    std::uint64_t occurrence = 0;
+    Clock::time_point since;
+  };
+
+  MemoryMapping segment_;
+  JobSegmentView view_;
+  std::vector<std::string> names_;  // by number
+  std::unordered_map<std::string, std::uint32_t> numbers_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Seen> seen_;  // by tensor and member
+  std::uint64_t last_progress_ = 0;
+  Clock::time_point last_look_;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_JOBS_COMMUNICATOR_LOCAL_GROUP_H_

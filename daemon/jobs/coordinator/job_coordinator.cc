@@ -1,0 +1,349 @@
+#include "daemon/jobs/coordinator/job_coordinator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/jobs/coordinator/ring_order.h"
+#include "daemon/peers/measurement_conversion.h"
+#include "daemon/peers/schedule_conversion.h"
+
+namespace ringd {
+namespace {
+
+// Who is turned away may come again and again.
+constexpr std::size_t kTurnedAwayNamed = 3;
+
+// What was learned is also kept while a job runs: its end may be that of ringd.
+constexpr std::chrono::nanoseconds kBetweenKeepings = std::chrono::minutes(1);
+
+v1::CoordinatorMessage FailureMessage(const absl::Status& cause, bool node_lost = false) {
+  v1::CoordinatorMessage message;
+  message.mutable_failure()->set_node_lost(node_lost);
+  message.mutable_failure()->set_code(static_cast<int>(cause.code()));
+  message.mutable_failure()->set_text(std::string(cause.message()));
+  return message;
+}
+
+absl::Status ToStatus(const v1::Failure& failure) {
+  const auto code = static_cast<absl::StatusCode>(failure.code());
+  return absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kAborted : code,
+                      failure.text().substr(0, 4096));
+}
+
+}  // namespace
+
+JobCoordinator::JobCoordinator(Options options, NodeSender* sender, Clock::time_point now)
+    : options_(std::move(options)),
+      sender_(sender),
+      start_deadline_(now + options_.start_timeout) {}
+
+LogFields JobCoordinator::Fields() const {
+  return {.job = options_.job_id,
+          .communicator = options_.communicator.value(),
+          .generation = options_.generation};
+}
+
+std::string JobCoordinator::DescribePresent() const {
+  std::vector<std::string> parts;
+  for (const auto& [link, node] : nodes_) {
+    if (!node.ranks.empty()) parts.push_back(DescribeNode(node));
+  }
+  return parts.empty() ? "nobody" : absl::StrJoin(parts, ", ");
+}
+
+std::vector<int> JobCoordinator::MissingRanks() const {
+  std::vector<bool> present(static_cast<std::size_t>(options_.size), false);
+  for (const auto& [link, node] : nodes_) {
+    for (const MemberRank& member : node.ranks) {
+      present[static_cast<std::size_t>(member.rank.value())] = true;
+    }
+  }
+  std::vector<int> missing;
+  for (int rank = 0; rank < options_.size; ++rank) {
+    if (!present[static_cast<std::size_t>(rank)]) missing.push_back(rank);
+  }
+  return missing;
+}
+
+void JobCoordinator::Refuse(LinkId link, const absl::Status& reason) {
+  sender_->SendToNode(link, FailureMessage(reason));
+  sender_->CloseNode(link, reason);
+  const auto found = nodes_.find(link);
+  if (found == nodes_.end()) return;
+  ranks_present_ -= found->second.ranks.size();
+  nodes_.erase(found);
+}
+
+void JobCoordinator::AddNode(LinkId link, const v1::Hello& hello, Clock::time_point now) {
+  if (state_ != State::kJoining) {
+    Refuse(link, state_ == State::kFailed
+                     ? failure_
+                     : absl::FailedPreconditionError(absl::StrCat(
+                           "job '", options_.job_id, "' has started without ", hello.node_name())));
+    return;
+  }
+  const std::string present = DescribePresent();
+  Node node;
+  node.name = hello.node_name();
+  node.transport_address = hello.transport_address();
+  node.local_size = hello.local_size();
+  node.fast_path_address = hello.fast_path_address();
+  nodes_.emplace(link, std::move(node));
+  if (hello.size() != options_.size) {
+    Fail(absl::InvalidArgumentError(absl::StrCat("job '", options_.job_id, "': the ranks on ",
+                                                 hello.node_name(), " say size ", hello.size(),
+                                                 ", those on ", present, " said ", options_.size)));
+    return;
+  }
+  if (hello.fusion() != options_.asked_fusion) {
+    const auto asked = [](absl::string_view fusion) {
+      return fusion.empty() ? std::string("nothing") : absl::StrCat("'", fusion.substr(0, 64), "'");
+    };
+    Fail(absl::InvalidArgumentError(
+        absl::StrCat("job '", options_.job_id, "': the ranks on ", hello.node_name(), " ask for ",
+                     asked(hello.fusion()), " as its fusion (RINGD_FUSION), those on ", present,
+                     " for ", asked(options_.asked_fusion))));
+    return;
+  }
+  if (const std::uint32_t weight = JobWeightOrDefault(hello.weight()); weight != options_.weight) {
+    Fail(absl::InvalidArgumentError(absl::StrCat(
+        "job '", options_.job_id, "': the ranks on ", hello.node_name(), " say weight ", weight,
+        ", those on ", present, " said ", options_.weight, " (RINGD_WEIGHT)")));
+    return;
+  }
+  if (hello.start_timeout_ms() > 0) {
+    // The most patient node decides: it may know that a slow one is coming.
+    start_deadline_ =
+        std::max(start_deadline_, now + std::chrono::milliseconds(hello.start_timeout_ms()));
+  }
+}
+
+void JobCoordinator::AddRank(LinkId link, const v1::RankInfo& info) {
+  Node& node = nodes_.at(link);
+  if (state_ != State::kJoining) {
+    // A node that takes part already; it would fail for itself, and leave the others waiting.
+    Fail(absl::InvalidArgumentError(absl::StrCat("rank ", info.rank(), " joined job '",
+                                                 options_.job_id, "' on ", node.name,
+                                                 " after all ranks had joined")));
+    return;
+  }
+  if (info.rank() < 0 || info.rank() >= options_.size ||
+      static_cast<int>(node.ranks.size()) >= node.local_size) {
+    Refuse(link,
+           absl::InvalidArgumentError(absl::StrCat("rank ", info.rank(), " does not fit job '",
+                                                   options_.job_id, "' of ", options_.size)));
+    return;
+  }
+  for (const auto& [other, holder] : nodes_) {
+    for (const MemberRank& member : holder.ranks) {
+      if (member.rank.value() != info.rank()) continue;
+      Fail(absl::AlreadyExistsError(absl::StrCat(
+          "two processes claim rank ", info.rank(), " of job '", options_.job_id, "': pid ",
+          member.pid, " on ", holder.name, " and pid ", info.pid(), " on ", node.name)));
+      return;
+    }
+  }
+  node.ranks.push_back(
+      MemberRank{Rank(info.rank()), LocalRank(info.local_rank()), info.pid(), info.program()});
+  ++ranks_present_;
+}
+
+void JobCoordinator::StartIfComplete(Clock::time_point now) {
+  if (state_ != State::kJoining || static_cast<int>(ranks_present_) != options_.size) return;
+  // Nodes by their lowest rank, so that node 0 holds rank 0.
+  std::vector<Node*> order;
+  for (auto& [link, node] : nodes_) {
+    std::sort(node.ranks.begin(), node.ranks.end(),
+              [](const MemberRank& a, const MemberRank& b) { return a.local_rank < b.local_rank; });
+    order.push_back(&node);
+  }
+  const auto lowest = [](const Node* node) {
+    return std::min_element(node->ranks.begin(), node->ranks.end(),
+                            [](const auto& a, const auto& b) { return a.rank < b.rank; })
+        ->rank;
+  };
+  for (auto it = nodes_.begin(); it != nodes_.end();) {
+    const auto next = std::next(it);
+    if (it->second.ranks.empty()) {
+      std::erase(order, &it->second);
+      Refuse(it->first,
+             absl::InvalidArgumentError(absl::StrCat("job '", options_.job_id,
+                                                     "' has started without a rank of this node")));
+    }
+    it = next;
+  }
+  std::sort(order.begin(), order.end(),
+            [&](const Node* a, const Node* b) { return lowest(a) < lowest(b); });
+  ChooseRing(std::move(order), now);
+}
+
+void JobCoordinator::Start(const std::vector<Node*>& order, RingChoice ring) {
+  state_ = State::kRunning;
+  Membership membership;
+  membership.ring = std::move(ring);
+  membership.ring.misfit = DescribeMisfit(options_.ring_order, NamesOf(order));
+  if (!membership.ring.misfit.empty()) {
+    LogWarning(absl::StrCat("ring_order ", membership.ring.misfit), Fields());
+  }
+  membership.wire_id = options_.wire_id;
+  membership.generation = options_.generation;
+  membership.algorithms = options_.algorithms;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    order[i]->index = NodeIndex(static_cast<int>(i));
+    membership.nodes.push_back(*order[i]);
+  }
+  if (tried_.times.empty() && order.size() > 1) {
+    fast_path_sizes_.flat = options_.algorithms.flat_all_reduce_bytes / (order.size() - 1);
+  }
+  membership.fast_path = OfferFastPath(membership, options_.fast_path_token, fast_path_sizes_);
+  StartSchedule(membership);
+  v1::CoordinatorMessage message;
+  *message.mutable_membership() = ToProto(membership);
+  for (const auto& [link, node] : nodes_) {
+    message.mutable_membership()->set_node_index(node.index.value());
+    sender_->SendToNode(link, message);
+  }
+}
+
+void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Clock::time_point now) {
+  const auto found = nodes_.find(link);
+  if (found == nodes_.end() || state_ == State::kFailed) return;
+  Node& node = found->second;
+  switch (message.body_case()) {
+    case v1::NodeMessage::kRankJoined:
+      AddRank(link, message.rank_joined().rank());
+      StartIfComplete(now);
+      return;
+    case v1::NodeMessage::kLinkReport:
+      OnLinkReport(link, message.link_report(), now);
+      return;
+    case v1::NodeMessage::kTrialReport:
+      OnTrialReport(link, message.trial_report());
+      return;
+    case v1::NodeMessage::kFailure:
+      Fail(ToStatus(message.failure()));
+      return;
+    case v1::NodeMessage::kRanksLeft: {
+      if (message.ranks_left().ranks_size() > node.local_size) return;
+      // Before their tensors go, and with them the buckets.
+      KeepPlan();
+      node.left += static_cast<std::size_t>(message.ranks_left().ranks_size());
+      v1::CoordinatorMessage relay;
+      *relay.mutable_ranks_left() = message.ranks_left();
+      BroadcastExcept(link, relay);
+      return;
+    }
+    case v1::NodeMessage::kStallReport:
+      if (state_ == State::kRunning) OnStallReport(message.stall_report(), now);
+      return;
+    case v1::NodeMessage::kStallAnswer:
+      if (inquiry_.open && message.stall_answer().inquiry() == inquiry_.number) {
+        inquiry_.answers[link] = message.stall_answer();
+        if (inquiry_.answers.size() == nodes_.size()) Conclude(now);
+      }
+      return;
+    default:
+      break;
+  }
+  absl::Status status;
+  if (schedule_ == nullptr) {
+    status = absl::FailedPreconditionError("a scheduling message before the job has started");
+  } else if (message.has_measurements()) {
+    absl::StatusOr<NodeMeasurements> measured = FromProto(message.measurements());
+    status = measured.status();
+    if (status.ok()) tuner_->OnMeasurements(node.index, *std::move(measured));
+  } else {
+    absl::StatusOr<NodeMessage> scheduling = FromProto(message);
+    status = scheduling.status();
+    if (status.ok()) status = schedule_->OnMessage(node.index, *scheduling, now);
+  }
+  if (!status.ok()) {
+    Fail(absl::InternalError(
+        absl::StrCat("ringd on ", node.name, " broke the protocol: ", status.message())));
+    return;
+  }
+  schedule_dirty_ = true;
+}
+
+void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why) {
+  const auto found = nodes_.find(link);
+  if (found == nodes_.end()) return;
+  const Node node = std::move(found->second);
+  nodes_.erase(found);
+  if (state_ == State::kJoining) {
+    ranks_present_ -= node.ranks.size();
+    if (nodes_.empty()) state_ = State::kFailed;
+    return;
+  }
+  if (node.left == node.ranks.size()) return;
+  // What isn't a lost connection's is a ringd's own word.
+  const bool lost = absl::IsUnavailable(why) || why.ok();
+  if (lost) LogInfo(absl::StrCat("the stream of ", node.name, " ended: ", why.message()), Fields());
+  FailWith(absl::AbortedError(
+               lost ? DescribeLostNode(node)
+                    : absl::StrCat("ringd on ", DescribeNode(node), " has gone: ", why.message())),
+           lost);
+}
+
+void JobCoordinator::NoteTurnedAway(const std::string& why) {
+  const bool known = std::find(turned_away_.begin(), turned_away_.end(), why) != turned_away_.end();
+  if (!known && turned_away_.size() < kTurnedAwayNamed) turned_away_.push_back(why);
+}
+
+void JobCoordinator::Advance(Clock::time_point now) {
+  if (state_ == State::kJoining && now >= start_deadline_) {
+    const std::vector<int> missing = MissingRanks();
+    Fail(absl::DeadlineExceededError(absl::StrCat(
+        "job '", options_.job_id, "' could not start within ",
+        std::chrono::duration_cast<std::chrono::milliseconds>(options_.start_timeout).count() / 1e3,
+        " s: ", missing.size() == 1 ? "rank " : "ranks ", absl::StrJoin(missing, ", "),
+        " did not join; present: ", DescribePresent(),
+        turned_away_.empty() ? "" : "; turned away: ", absl::StrJoin(turned_away_, "; "))));
+  }
+  EndLateMeasuring(now);
+  if (state_ != State::kRunning) return;
+  if (inquiry_.open && now - inquiry_.asked > std::chrono::seconds(1)) Conclude(now);
+  if (schedule_dirty_) {
+    schedule_dirty_ = false;
+    const bool tuned = tuner_->Tune(*schedule_, now);
+    outgoing_.clear();
+    schedule_->Flush(now, outgoing_);
+    for (const CoordinatorMessage& message : outgoing_) {
+      plan_untold_ = plan_untold_ || std::holds_alternative<Schedule>(message) ||
+                     std::holds_alternative<Retire>(message);
+      Broadcast(ToProto(message));
+    }
+    plan_untold_ = plan_untold_ || tuned;
+    if (tuned && now >= next_keeping_) {
+      next_keeping_ = now + kBetweenKeepings;
+      KeepPlan();
+    }
+  }
+  if (plan_untold_ && now >= next_telling_) TellPlan(now);
+}
+
+void JobCoordinator::Broadcast(const v1::CoordinatorMessage& message) {
+  for (const auto& [link, node] : nodes_) sender_->SendToNode(link, message);
+}
+
+void JobCoordinator::BroadcastExcept(LinkId but, const v1::CoordinatorMessage& message) {
+  for (const auto& [link, node] : nodes_) {
+    if (link != but) sender_->SendToNode(link, message);
+  }
+}
+
+void JobCoordinator::Fail(const absl::Status& cause) { FailWith(cause, /*node_lost=*/false); }
+
+void JobCoordinator::FailWith(const absl::Status& cause, bool node_lost) {
+  if (state_ == State::kFailed) return;
+  KeepPlan();
+  survey_.reset();
+  trial_.reset();
+  state_ = State::kFailed;
+  failure_ = cause;
+  Broadcast(FailureMessage(cause, node_lost));
+}
+
+}  // namespace ringd

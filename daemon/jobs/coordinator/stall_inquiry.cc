@@ -1,0 +1,88 @@
+// JobCoordinator's answer to "who are we waiting for?": ask every node, then tell every node.
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/jobs/coordinator/job_coordinator.h"
+#include "daemon/sessions/registration.h"
+
+namespace ringd {
+namespace {
+
+constexpr std::size_t kTensorsAskedFor = 16;
+constexpr std::size_t kTensorsNamed = 3;
+
+std::string NameSome(const std::vector<std::string>& tensors) {
+  std::vector<std::string> named;
+  for (std::size_t i = 0; i < std::min(tensors.size(), kTensorsNamed); ++i) {
+    named.push_back(absl::StrCat("'", tensors[i], "'"));
+  }
+  std::string text = absl::StrJoin(named, ", ");
+  if (tensors.size() > kTensorsNamed) {
+    absl::StrAppend(&text, " and ", tensors.size() - kTensorsNamed, " more");
+  }
+  return text;
+}
+
+}  // namespace
+
+void JobCoordinator::OnStallReport(const v1::StallReport& report, Clock::time_point now) {
+  if (inquiry_.open || report.tensors().empty()) return;
+  inquiry_.open = true;
+  ++inquiry_.number;
+  inquiry_.asked = now;
+  inquiry_.waiting_seconds = report.waiting_seconds();
+  inquiry_.tensors.clear();
+  for (const std::string& tensor : report.tensors()) {
+    if (inquiry_.tensors.size() == kTensorsAskedFor) break;
+    if (tensor.size() <= kMaxTensorNameBytes) inquiry_.tensors.push_back(tensor);
+  }
+  inquiry_.answers.clear();
+  v1::CoordinatorMessage message;
+  message.mutable_stall_inquiry()->set_inquiry(inquiry_.number);
+  for (const std::string& tensor : inquiry_.tensors) {
+    message.mutable_stall_inquiry()->add_tensors(tensor);
+  }
+  Broadcast(message);
+}
+
+void JobCoordinator::Conclude(Clock::time_point now) {
+  inquiry_.open = false;
+  v1::CoordinatorMessage message;
+  v1::StallVerdict& verdict = *message.mutable_stall_verdict();
+  std::map<std::string, std::vector<std::string>> waits_for;
+  std::vector<std::string> sentences;
+  for (const auto& [link, node] : nodes_) {
+    const auto answer = inquiry_.answers.find(link);
+    if (answer == inquiry_.answers.end()) {
+      sentences.push_back(absl::StrCat("ringd on ", DescribeNode(node), " does not answer"));
+      for (const std::string& tensor : inquiry_.tensors) waits_for[tensor].push_back(node.name);
+      continue;
+    }
+    for (const v1::MissingRank& missing : answer->second.missing()) {
+      std::string who = DescribeRank(Rank(missing.rank()), missing.pid(), node.name);
+      if (missing.state() != "running") absl::StrAppend(&who, " (", missing.state(), ")");
+      const std::vector<std::string> tensors(missing.tensors().begin(), missing.tensors().end());
+      sentences.push_back(absl::StrCat(who, " has not submitted ", NameSome(tensors)));
+      for (const std::string& tensor : tensors) waits_for[tensor].push_back(who);
+    }
+  }
+  char waited[32];
+  const double seconds =
+      inquiry_.waiting_seconds + std::chrono::duration<double>(now - inquiry_.asked).count();
+  std::snprintf(waited, sizeof(waited), "%.1f s", seconds);
+  if (sentences.empty()) {
+    sentences.push_back(absl::StrCat("every rank has submitted ", NameSome(inquiry_.tensors),
+                                     ", but the data between the nodes does not arrive"));
+  }
+  verdict.set_text(absl::StrCat("waiting since ", waited, ": ", absl::StrJoin(sentences, "; ")));
+  for (const std::string& tensor : inquiry_.tensors) {
+    v1::StalledTensor* stalled = verdict.add_tensors();
+    stalled->set_name(tensor);
+    for (const std::string& who : waits_for[tensor]) stalled->add_waits_for(who);
+  }
+  Broadcast(message);
+}
+
+}  // namespace ringd

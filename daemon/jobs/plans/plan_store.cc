@@ -1,0 +1,244 @@
+#include "daemon/jobs/plans/plan_store.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/logging/log.h"
+#include "proto/base/errno_status.h"
+#include "proto/base/unique_fd.h"
+
+namespace ringd {
+namespace {
+
+constexpr std::size_t kMaxUnmeasured = 256;
+
+std::string FileIn(const std::string& folder) { return absl::StrCat(folder, "/plans.json"); }
+
+bool IsFresh(std::int64_t measured, std::int64_t now) {
+  return measured > now - PlanStore::kMeasuredLasts.count() && measured <= now;
+}
+
+absl::StatusOr<ParsedState> ReadState(const std::string& path) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  if (error == std::errc::no_such_file_or_directory) return ParsedState();
+  if (error) return absl::UnavailableError(error.message());
+  if (size > PlanStore::kMaxFileBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("it has ", size, " bytes"));
+  }
+  std::ifstream file(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file.is_open() || file.bad()) return absl::UnavailableError("it can't be read");
+  return ParseState(text);
+}
+
+// False: errno says why.
+bool WriteAll(int fd, absl::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno != EINTR) return false;
+    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+absl::Status ReplaceFile(const std::string& folder, const std::string& text) {
+  if (::mkdir(folder.c_str(), 0750) != 0 && errno != EEXIST) {
+    return ErrnoStatus(errno, absl::StrCat("make ", folder));
+  }
+  const std::string path = FileIn(folder);
+  const std::string draft = absl::StrCat(path, ".", ::getpid());
+  // Without fsync the name may be on the disk before the bytes are.
+  const UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file.valid() || !WriteAll(file.get(), text) || ::fsync(file.get()) != 0 ||
+      std::rename(draft.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(draft.c_str());
+    return ErrnoStatus(error, absl::StrCat("write ", path));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+PlanStore::PlanStore(std::string folder) : folder_(std::move(folder)) {
+  if (folder_.empty()) return;
+  absl::StatusOr<ParsedState> read = ReadState(FileIn(folder_));
+  if (!read.ok()) {
+    LogWarning(absl::StrCat("what was learned about earlier jobs is not used: ", FileIn(folder_),
+                            ": ", read.status().message()));
+    return;
+  }
+  if (!read->left_out.empty()) {
+    LogWarning(absl::StrCat("a part of what was learned about earlier jobs is not used: ",
+                            FileIn(folder_), ": entries that can't be: ", read->left_out.size(),
+                            "; of the first: ", read->left_out.front()));
+  }
+  MutexLock lock(mutex_);
+  state_ = std::move(read->state);
+  TrimLocked();
+}
+
+PlanStore::~PlanStore() {
+  std::thread writer;
+  {
+    MutexLock lock(mutex_);
+    writer = std::move(writer_);
+  }
+  if (writer.joinable()) writer.join();
+}
+
+std::vector<std::shared_ptr<const KeptPlan>> PlanStore::Find(const std::string& nodes) const {
+  MutexLock lock(mutex_);
+  std::vector<std::shared_ptr<const KeptPlan>> found;
+  for (const StoredPlan& stored : state_.plans) {
+    if (stored.nodes == nodes) found.push_back(stored.plan);
+  }
+  return found;
+}
+
+void PlanStore::Put(const std::string& nodes, KeptPlan plan) {
+  StoredPlan stored{nodes, TensorsKey(plan), nullptr};
+  stored.plan = std::make_shared<const KeptPlan>(std::move(plan));
+  MutexLock lock(mutex_);
+  std::erase_if(state_.plans, [&](const StoredPlan& other) {
+    return other.nodes == stored.nodes && other.tensors == stored.tensors;
+  });
+  state_.plans.insert(state_.plans.begin(), std::move(stored));
+  KeepLocked();
+}
+
+std::optional<KnownLinks> PlanStore::FindLinks(const std::vector<std::string>& names,
+                                               std::int64_t unix_seconds) const {
+  KnownLinks known{LinkMatrix(names.size()), unix_seconds};
+  std::size_t missing = names.size() * (names.size() - 1);
+  std::map<std::string, std::size_t> places;
+  for (std::size_t i = 0; i < names.size(); ++i) places.emplace(names[i], i);
+  MutexLock lock(mutex_);
+  for (const StoredLink& stored : state_.links) {
+    const auto from = places.find(stored.from);
+    const auto to = places.find(stored.to);
+    const bool fresh = IsFresh(stored.unix_seconds, unix_seconds);
+    if (!fresh || from == places.end() || to == places.end()) continue;
+    MeasuredLink& link = known.links.at(from->second, to->second);
+    if (link.bytes_per_second > 0) continue;
+    link = stored.link;
+    known.unix_seconds = std::min(known.unix_seconds, stored.unix_seconds);
+    --missing;
+  }
+  if (missing > 0) return std::nullopt;
+  return known;
+}
+
+void PlanStore::PutLinks(const std::vector<std::string>& names, const LinkMatrix& links,
+                         std::int64_t unix_seconds) {
+  const std::set<std::string> these(names.begin(), names.end());
+  std::vector<StoredLink> all;
+  for (std::size_t from = 0; from < names.size(); ++from) {
+    for (std::size_t to = 0; to < names.size(); ++to) {
+      if (from != to) all.push_back({names[from], names[to], links.at(from, to), unix_seconds});
+    }
+  }
+  MutexLock lock(mutex_);
+  for (StoredLink& other : state_.links) {
+    if (!these.contains(other.from) || !these.contains(other.to)) all.push_back(std::move(other));
+  }
+  state_.links = std::move(all);
+  KeepLocked();
+}
+
+std::optional<StoredTrial> PlanStore::FindTrial(const std::vector<std::string>& names,
+                                                std::int64_t unix_seconds) const {
+  MutexLock lock(mutex_);
+  for (const StoredTrial& stored : state_.trials) {
+    if (stored.nodes == names && IsFresh(stored.unix_seconds, unix_seconds)) return stored;
+  }
+  return std::nullopt;
+}
+
+void PlanStore::PutTrial(StoredTrial trial) {
+  MutexLock lock(mutex_);
+  std::erase_if(state_.trials,
+                [&](const StoredTrial& other) { return other.nodes == trial.nodes; });
+  state_.trials.insert(state_.trials.begin(), std::move(trial));
+  KeepLocked();
+}
+
+void PlanStore::NoteUnmeasured(const std::vector<std::string>& names, std::int64_t unix_seconds) {
+  MutexLock lock(mutex_);
+  if (unmeasured_.size() >= kMaxUnmeasured) unmeasured_.clear();
+  unmeasured_[names] = unix_seconds;
+}
+
+bool PlanStore::IsWorthMeasuring(const std::vector<std::string>& names,
+                                 std::int64_t unix_seconds) const {
+  MutexLock lock(mutex_);
+  const auto found = unmeasured_.find(names);
+  return found == unmeasured_.end() || unix_seconds - found->second >= kRetryAfter.count();
+}
+
+void PlanStore::KeepLocked() {
+  TrimLocked();
+  if (folder_.empty()) return;
+  dirty_ = true;
+  if (writing_) return;
+  if (writer_.joinable()) writer_.join();  // it is past its last look at our members
+  writing_ = true;
+  writer_ = std::thread([this] { Write(); });
+  ::pthread_setname_np(writer_.native_handle(), "ringd-plans");
+}
+
+void PlanStore::TrimLocked() {
+  std::size_t tensors = 0;
+  std::size_t kept = 0;
+  for (; kept < std::min(state_.plans.size(), kMaxPlans); ++kept) {
+    tensors += TensorCount(*state_.plans[kept].plan);
+    if (tensors > kMaxTensors) break;
+  }
+  state_.plans.resize(kept);
+  state_.links.resize(std::min(state_.links.size(), kMaxLinks));
+  state_.trials.resize(std::min(state_.trials.size(), kMaxTrials));
+}
+
+void PlanStore::Write() {
+  for (;;) {
+    KeptState state;
+    {
+      MutexLock lock(mutex_);
+      if (!std::exchange(dirty_, false)) {
+        writing_ = false;
+        return;
+      }
+      state = state_;
+    }
+    const absl::Status written = ReplaceFile(folder_, FormatState(state));
+    MutexLock lock(mutex_);
+    if (!written.ok() && !std::exchange(has_complained_, true)) {
+      LogWarning(
+          absl::StrCat("what is learned about jobs is not kept (state_dir): ", written.message()));
+    }
+  }
+}
+
+std::string NodesKey(uid_t uid, const Membership& membership) {
+  std::string text = absl::StrCat("uid ", uid);
+  for (const MemberNode& node : membership.nodes) {
+    absl::StrAppend(&text, ";", node.name.size(), ":", node.name, " x ", node.ranks.size());
+  }
+  return HashText(text);
+}
+
+}  // namespace ringd

@@ -1,0 +1,262 @@
+#include "daemon/schedule/node/node_scheduler.h"
+
+#include <algorithm>
+#include <cassert>
+#include <functional>
+#include <iterator>
+#include <utility>
+#include <variant>
+
+#include "daemon/schedule/node/node_bucket.h"
+#include "daemon/schedule/node/tensor_table.h"
+
+namespace ringd {
+
+// ---- tensors ----------------------------------------------------------------------------------
+
+NodeScheduler::NodeScheduler(NodeSchedulerConfig config)
+    : config_(config), table_(std::make_unique<TensorTable>()), tensors_(*table_) {}
+
+NodeScheduler::~NodeScheduler() = default;
+
+TensorHandle NodeScheduler::Intern(absl::string_view name) {
+  const TensorHandle handle = tensors_.Insert(std::string(name));
+  tensors_[handle].wanted = true;
+  return handle;
+}
+
+const std::string& NodeScheduler::NameOf(TensorHandle tensor) const {
+  return tensors_[tensor].name;
+}
+
+void NodeScheduler::EraseIfUnused(TensorHandle handle) {
+  const NodeTensor& tensor = tensors_[handle];
+  if (!tensor.wanted && tensor.bucket == nullptr && tensor.state == TensorState::kIdle) {
+    tensors_.Erase(handle);
+    forecast_.Forget(handle.value());
+  }
+}
+
+bool NodeScheduler::AsScheduled(const NodeTensor& tensor) const {
+  return tensor.reports.empty() && tensor.meta == tensor.bucket->meta(tensor.position);
+}
+
+// ---- what the engine reports -------------------------------------------------------------------
+
+void NodeScheduler::OnLocallyReady(TensorHandle tensor, const TensorMeta& meta, bool follows_wait,
+                                   TimePoint now) {
+  OnReady(tensor, &meta, {}, follows_wait, now);
+}
+
+void NodeScheduler::OnLocalMismatch(TensorHandle tensor, std::vector<RankMeta> reports,
+                                    TimePoint now) {
+  OnReady(tensor, nullptr, std::move(reports), /*follows_wait=*/false, now);
+}
+
+void NodeScheduler::OnReady(TensorHandle handle, const TensorMeta* meta,
+                            std::vector<RankMeta> reports, bool follows_wait, TimePoint now) {
+  NodeTensor& tensor = tensors_[handle];
+  assert(tensor.in_use && tensor.state == TensorState::kIdle);
+  CountStep(tensor, now);
+  forecast_.OnReady(handle.value(), tensor.bucket != nullptr, follows_wait, now);
+  // Descriptions rarely change: comparing is cheaper than copying the shape each time.
+  if (meta != nullptr && tensor.meta != *meta) tensor.meta = *meta;
+  tensor.reports = std::move(reports);
+  tensor.follows_wait = follows_wait;
+  tensor.since = now;
+  Place(handle, now);
+}
+
+// Puts a ready tensor where its name belongs now: into its bucket, or among the announced ones.
+void NodeScheduler::Place(TensorHandle handle, TimePoint now) {
+  NodeTensor& tensor = tensors_[handle];
+  if (tensor.bucket != nullptr) {
+    tensor.state = TensorState::kHeld;
+    if (AsScheduled(tensor)) {
+      tensor.bucket->Fill(tensor.position, now);
+      StartIfFull(*tensor.bucket, now);
+    } else {
+      RequestBreak(*tensor.bucket, BreakReason::kMeta, {handle});
+    }
+  } else {
+    Announce(handle);
+  }
+}
+
+void NodeScheduler::Announce(TensorHandle handle) {
+  NodeTensor& tensor = tensors_[handle];
+  tensor.state = TensorState::kAnnounced;
+  tensor.announced = false;
+  to_announce_.push_back(handle);
+}
+
+void NodeScheduler::StartIfFull(NodeBucket& bucket, TimePoint now) {
+  if (!bucket.full() || bucket.frozen()) return;
+  const std::uint32_t occurrence = bucket.Start(now);
+  Start({bucket.channel(), occurrence}, bucket.tensors());
+}
+
+void NodeScheduler::Start(OperationId operation, const TensorList& tensors) {
+  for (TensorHandle handle : *tensors) {
+    NodeTensor& tensor = tensors_[handle];
+    tensor.state = TensorState::kRunning;
+    tensor.operation = operation;
+  }
+  ++(operation.channel == 0 ? counters_.operations_negotiated : counters_.operations_learned);
+  running_.emplace(operation, tensors);
+  actions_.push_back(StartOperation{operation, tensors});
+}
+
+void NodeScheduler::OnFinished(OperationId operation, TimePoint /*now*/) {
+  const auto found = running_.find(operation);
+  assert(found != running_.end());
+  if (found == running_.end()) return;
+  const TensorList tensors = std::move(found->second);
+  running_.erase(found);
+  for (TensorHandle handle : *tensors) tensors_[handle].state = TensorState::kIdle;
+}
+
+void NodeScheduler::FailTensorNow(TensorHandle handle, absl::string_view error) {
+  tensors_[handle].state = TensorState::kIdle;
+  actions_.push_back(TensorFailed{handle, absl::InvalidArgumentError(error)});
+}
+
+void NodeScheduler::CountStep(NodeTensor& tensor, TimePoint now) {
+  if (step_start_ == TimePoint()) step_start_ = now;
+  if (tensor.last_step == counters_.steps + 1) {
+    const std::uint64_t messages = counters_.messages_sent + counters_.messages_received;
+    counters_.messages_last_step = messages - messages_at_step_start_;
+    messages_at_step_start_ = messages;
+    ++counters_.steps;
+    step_start_ = now;
+  }
+  tensor.last_step = counters_.steps + 1;
+  tensor.ready_offset.Add(now - step_start_);
+}
+
+// ---- patience ---------------------------------------------------------------------------------
+
+void NodeScheduler::OnTick(TimePoint now, const LocalRankView& ranks) {
+  const std::function<bool(TensorHandle)> is_blocked = [&ranks](TensorHandle missing) {
+    return ranks.AbsentRanksAreBlocked(missing);
+  };
+  for (auto& [channel, bucket] : buckets_) {
+    const std::optional<BreakReason> reason = bucket->Overdue(now, config_, is_blocked);
+    if (reason) RequestBreak(*bucket, *reason, bucket->Missing());
+  }
+}
+
+std::optional<TimePoint> NodeScheduler::NextTick() const {
+  std::optional<TimePoint> next;
+  for (const auto& [channel, bucket] : buckets_) {
+    const std::optional<TimePoint> check = bucket->NextCheck(config_);
+    if (check && (!next || *check < *next)) next = check;
+  }
+  return next;
+}
+
+void NodeScheduler::RequestBreak(NodeBucket& bucket, BreakReason reason,
+                                 const std::vector<TensorHandle>& tensors) {
+  if (bucket.frozen() || bucket.break_sent()) return;
+  bucket.MarkBreakSent();
+  ++counters_.breaks_requested[static_cast<int>(reason)];
+  Break message{bucket.channel(), reason, bucket.started(), {}};
+  for (TensorHandle handle : tensors) message.tensors.push_back(NameOf(handle));
+  Send(std::move(message));
+}
+
+// ---- what goes out ----------------------------------------------------------------------------
+
+void NodeScheduler::Send(NodeMessage message) {
+  ++counters_.messages_sent;
+  actions_.push_back(SendToCoordinator{std::move(message)});
+}
+
+void NodeScheduler::TakeActions(std::vector<Action>& out) {
+  Ready ready{counters_.epoch, {}};
+  for (TensorHandle handle : to_announce_) {
+    NodeTensor& tensor = tensors_[handle];
+    if (tensor.state != TensorState::kAnnounced || tensor.announced) continue;
+    tensor.announced = true;
+    std::vector<RankMeta> reports = tensor.reports;
+    if (reports.empty()) reports.push_back({config_.first_rank, tensor.meta});
+    ready.tensors.push_back({tensor.name, std::move(reports), tensor.follows_wait});
+  }
+  to_announce_.clear();
+  if (!ready.tensors.empty()) Send(std::move(ready));
+  out.insert(out.end(), std::make_move_iterator(actions_.begin()),
+             std::make_move_iterator(actions_.end()));
+  actions_.clear();
+}
+
+std::vector<TensorReadiness> NodeScheduler::TakeReadiness() {
+  std::vector<NodeTensor*> known;
+  bool is_news = false;
+  for (std::uint32_t i = 0; i < tensors_.Capacity(); ++i) {
+    NodeTensor& tensor = tensors_[TensorHandle(i)];
+    if (!tensor.in_use || tensor.bucket == nullptr || !tensor.ready_offset.is_known()) continue;
+    known.push_back(&tensor);
+    is_news = is_news || tensor.ready_offset.IsNews();
+  }
+  std::vector<TensorReadiness> readiness;
+  if (!is_news) return readiness;
+  // All of the same steps: plans hang on which of two tensors comes first, and by how little.
+  readiness.reserve(known.size());
+  for (NodeTensor* tensor : known) {
+    readiness.push_back({tensor->name, tensor->ready_offset.Tell()});
+  }
+  return readiness;
+}
+
+// ---- reports ----------------------------------------------------------------------------------
+
+PendingTensor NodeScheduler::Describe(TensorHandle handle) const {
+  const NodeTensor& tensor = tensors_[handle];
+  PendingTensor pending;
+  pending.tensor = handle;
+  pending.state = tensor.state;
+  pending.since = tensor.since;
+  if (tensor.state == TensorState::kRunning) pending.channel = tensor.operation.channel;
+  if (tensor.state == TensorState::kHeld) {
+    pending.channel = tensor.bucket->channel();
+    pending.missing = tensor.bucket->Missing();
+  }
+  return pending;
+}
+
+std::vector<PendingTensor> NodeScheduler::Pending(TimePoint ready_before) const {
+  std::vector<PendingTensor> pending;
+  for (std::uint32_t i = 0; i < tensors_.Capacity(); ++i) {
+    const NodeTensor& tensor = tensors_[TensorHandle(i)];
+    if (tensor.in_use && tensor.state != TensorState::kIdle && tensor.since < ready_before) {
+      pending.push_back(Describe(TensorHandle(i)));
+    }
+  }
+  return pending;
+}
+
+PendingTensor NodeScheduler::Lookup(absl::string_view name) const {
+  TensorHandle handle;
+  return tensors_.Find(std::string(name), handle) ? Describe(handle) : PendingTensor();
+}
+
+NodeSchedulerStatus NodeScheduler::Status() const {
+  NodeSchedulerStatus status = counters_;
+  status.vigils = forecast_.counters();
+  for (const auto& [channel, bucket] : buckets_) {
+    NodeBucketStatus entry;
+    entry.channel = channel;
+    entry.bytes = bucket->bytes();
+    entry.occurrences = bucket->started();
+    entry.filled = bucket->filled();
+    entry.frozen = bucket->frozen();
+    for (TensorHandle handle : *bucket->tensors()) {
+      entry.tensors.push_back(NameOf(handle));
+      entry.ready_offset = std::max(entry.ready_offset, tensors_[handle].ready_offset.mean());
+    }
+    status.buckets.push_back(std::move(entry));
+  }
+  return status;
+}
+
+}  // namespace ringd

@@ -1,0 +1,86 @@
+#include "daemon/schedule/protocol/tensor_meta.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace ringd {
+namespace {
+
+// Which fields a description has to mention because the reports disagree on them.
+struct Differences {
+  bool kind = false;
+  bool op = false;
+  bool prescale = false;
+  bool postscale = false;
+  bool root_rank = false;
+};
+
+Differences FindDifferences(const std::vector<LocatedRankMeta>& reports) {
+  Differences found;
+  const TensorMeta& first = reports.front().report.meta;
+  for (const LocatedRankMeta& located : reports) {
+    const TensorMeta& meta = located.report.meta;
+    found.kind |= meta.kind != first.kind;
+    found.op |= meta.op != first.op;
+    found.prescale |= meta.prescale != first.prescale;
+    found.postscale |= meta.postscale != first.postscale;
+    found.root_rank |= meta.root_rank != first.root_rank;
+  }
+  return found;
+}
+
+std::string Describe(const TensorMeta& meta, const Differences& differences) {
+  std::string text;
+  if (differences.kind) absl::StrAppend(&text, Name(meta.kind), " ");
+  if (differences.op) absl::StrAppend(&text, Name(meta.op), " ");
+  absl::StrAppend(&text, Name(meta.dtype), " [", absl::StrJoin(meta.shape, ", "), "]");
+  if (differences.prescale) absl::StrAppend(&text, " prescale ", meta.prescale);
+  if (differences.postscale) absl::StrAppend(&text, " postscale ", meta.postscale);
+  if (differences.root_rank) absl::StrAppend(&text, " root rank ", meta.root_rank.value());
+  return text;
+}
+
+}  // namespace
+
+std::size_t ElementCount(const TensorMeta& meta) noexcept {
+  std::size_t count = 1;
+  for (std::int64_t dimension : meta.shape) count *= static_cast<std::size_t>(dimension);
+  return count;
+}
+
+std::size_t ByteCount(const TensorMeta& meta) noexcept {
+  return meta.kind == CollectiveKind::kBarrier ? 0 : ElementCount(meta) * SizeOf(meta.dtype);
+}
+
+bool CanFuse(const TensorMeta& a, const TensorMeta& b) noexcept {
+  if (a.kind == CollectiveKind::kBarrier || a.kind != b.kind || a.dtype != b.dtype) return false;
+  return a.kind == CollectiveKind::kBroadcast ? a.root_rank == b.root_rank : a.op == b.op;
+}
+
+bool CanLearn(const TensorMeta& meta) noexcept {
+  if (meta.kind == CollectiveKind::kBarrier) return true;
+  return meta.kind == CollectiveKind::kAllReduce && ByteCount(meta) > 0;
+}
+
+std::string DescribeMismatch(const std::string& tensor_name,
+                             const std::vector<LocatedRankMeta>& reports) {
+  std::vector<LocatedRankMeta> sorted = reports;
+  std::sort(sorted.begin(), sorted.end(), [](const LocatedRankMeta& a, const LocatedRankMeta& b) {
+    return a.report.rank < b.report.rank;
+  });
+  const Differences differences = FindDifferences(sorted);
+  std::vector<std::string> seen;
+  std::string text = absl::StrCat("tensor '", tensor_name, "':");
+  for (const LocatedRankMeta& located : sorted) {
+    std::string description = Describe(located.report.meta, differences);
+    if (std::find(seen.begin(), seen.end(), description) != seen.end()) continue;
+    absl::StrAppend(&text, seen.empty() ? " " : ", ", "rank ", located.report.rank.value(), " on ",
+                    located.node_name, " submitted ", description);
+    seen.push_back(std::move(description));
+  }
+  return text;
+}
+
+}  // namespace ringd

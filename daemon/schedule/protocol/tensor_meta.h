@@ -1,0 +1,65 @@
+// What all ranks must say alike about a tensor before it may be reduced.
+#ifndef RINGD_DAEMON_SCHEDULE_PROTOCOL_TENSOR_META_H_
+#define RINGD_DAEMON_SCHEDULE_PROTOCOL_TENSOR_META_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "proto/types/collective_kind.h"
+#include "proto/types/data_type.h"
+#include "proto/types/ids.h"
+#include "proto/types/reduce_op.h"
+
+namespace ringd {
+
+struct TensorMeta {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  DataType dtype = DataType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  std::vector<std::int64_t> shape;
+  double prescale = 1.0;   // applied to each rank's elements before they are combined
+  double postscale = 1.0;  // applied to the result
+  Rank root_rank{0};       // meaningful for kBroadcast only
+
+  friend bool operator==(const TensorMeta&, const TensorMeta&) = default;
+};
+
+// One rank's description of a tensor, kept with the rank so that an error can name it.
+struct RankMeta {
+  Rank rank;
+  TensorMeta meta;
+
+  friend bool operator==(const RankMeta&, const RankMeta&) = default;
+};
+
+// Product of the dimensions (1 for a scalar). Dimensions are not negative and were checked for
+// overflow when the tensor was registered.
+std::size_t ElementCount(const TensorMeta& meta) noexcept;
+
+// Bytes that travel: 0 for a barrier.
+std::size_t ByteCount(const TensorMeta& meta) noexcept;
+
+// True if the two may share a bucket: they are moved and combined alike. Scales and shapes may
+// differ, they are applied per tensor while packing and unpacking.
+bool CanFuse(const TensorMeta& a, const TensorMeta& b) noexcept;
+
+// True if the collective completes nowhere before every node has started it. Only such a
+// collective can be learned: see "Departures" in daemon/schedule/README.md. A broadcast's root may
+// be done before the others begin, and for an empty tensor nothing is sent at all.
+bool CanLearn(const TensorMeta& meta) noexcept;
+
+// One sentence that names the tensor and, for each differing description, the first rank that gave
+// it and its node: "tensor 'x': rank 0 on node-a submitted float64 [3, 4], rank 1 on node-b
+// submitted float32 [3, 4]". Fields in which the reports agree are left out, except type and shape.
+struct LocatedRankMeta {
+  RankMeta report;
+  std::string node_name;
+};
+std::string DescribeMismatch(const std::string& tensor_name,
+                             const std::vector<LocatedRankMeta>& reports);
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_SCHEDULE_PROTOCOL_TENSOR_META_H_

@@ -1,0 +1,131 @@
+#include <catch2/catch.hpp>
+
+#include "daemon/jobs/coordinator/job_coordinator.h"
+#include "tests/daemon/jobs/coordinator/recorded_nodes.h"
+
+namespace ringd {
+namespace {
+
+using Catch::Matchers::Contains;
+using std::chrono::milliseconds;
+
+const LinkId kA(1);
+const LinkId kB(2);
+
+// Two nodes with a rank each, of which one reports that it waits.
+struct StalledWorld {
+  StalledWorld() : coordinator(OptionsOf(2), &nodes, begin) {
+    coordinator.AddNode(kA, HelloOf("node-a", 2, 1), begin);
+    coordinator.AddNode(kB, HelloOf("node-b", 2, 1), begin);
+    coordinator.OnMessage(kA, RankJoinedOf(0, 0, 100), begin);
+    coordinator.OnMessage(kB, RankJoinedOf(1, 0, 101), begin);
+  }
+
+  void Report(const std::vector<std::string>& tensors) {
+    v1::NodeMessage message;
+    for (const std::string& tensor : tensors) message.mutable_stall_report()->add_tensors(tensor);
+    message.mutable_stall_report()->set_waiting_seconds(5.0);
+    coordinator.OnMessage(kA, message, begin);
+  }
+  std::uint32_t Inquiry(LinkId link) {
+    return nodes
+        .Last(link, &v1::CoordinatorMessage::has_stall_inquiry,
+              &v1::CoordinatorMessage::stall_inquiry)
+        .inquiry();
+  }
+  void Answer(LinkId link, std::uint32_t inquiry, const std::string& state = "",
+              const std::vector<std::string>& tensors = {}) {
+    v1::NodeMessage message;
+    message.mutable_stall_answer()->set_inquiry(inquiry);
+    if (!state.empty()) {
+      v1::MissingRank& missing = *message.mutable_stall_answer()->add_missing();
+      missing.set_rank(1);
+      missing.set_pid(101);
+      missing.set_state(state);
+      for (const std::string& tensor : tensors) missing.add_tensors(tensor);
+    }
+    coordinator.OnMessage(link, message, begin + milliseconds(250));
+  }
+  const v1::StallVerdict& Verdict(LinkId link) {
+    return nodes.Last(link, &v1::CoordinatorMessage::has_stall_verdict,
+                      &v1::CoordinatorMessage::stall_verdict);
+  }
+
+  const Clock::time_point begin = Clock::now();
+  RecordedNodes nodes;
+  JobCoordinator coordinator;
+};
+
+TEST_CASE(
+    "Stall inquiry: every node is asked, and the verdict names who is waited for, everywhere") {
+  StalledWorld world;
+  world.Report({"gradient", "loss"});
+  CHECK(world.Inquiry(kA) == world.Inquiry(kB));
+  world.Answer(kA, world.Inquiry(kA));
+  CHECK(world.Verdict(kA).text().empty());
+  world.Answer(kB, world.Inquiry(kB), "stopped", {"gradient", "loss"});
+  for (const LinkId link : {kA, kB}) {
+    CHECK(world.Verdict(link).text() ==
+          "waiting since 5.2 s: rank 1, pid 101 on node-b (stopped) has not submitted 'gradient', "
+          "'loss'");
+    REQUIRE(world.Verdict(link).tensors_size() == 2);
+    CHECK(world.Verdict(link).tensors(0).name() == "gradient");
+    REQUIRE(world.Verdict(link).tensors(0).waits_for_size() == 1);
+    CHECK(world.Verdict(link).tensors(0).waits_for(0) == "rank 1, pid 101 on node-b (stopped)");
+  }
+}
+
+TEST_CASE("Stall inquiry: a rank that runs is named without a state, and few of many tensors are") {
+  StalledWorld world;
+  world.Report({"t1", "t2", "t3", "t4", "t5"});
+  world.Answer(kA, world.Inquiry(kA));
+  world.Answer(kB, world.Inquiry(kB), "running", {"t1", "t2", "t3", "t4", "t5"});
+  CHECK_THAT(world.Verdict(kA).text(),
+             Contains("rank 1, pid 101 on node-b has not submitted 't1'"));
+  CHECK_THAT(world.Verdict(kA).text(), Contains("'t3' and 2 more"));
+}
+
+TEST_CASE("Stall inquiry: a ringd that doesn't answer within a second is named itself") {
+  StalledWorld world;
+  world.Report({"gradient"});
+  world.Answer(kA, world.Inquiry(kA));
+  world.coordinator.Advance(world.begin + milliseconds(999));
+  CHECK(world.Verdict(kA).text().empty());
+  world.coordinator.Advance(world.begin + milliseconds(1001));
+  CHECK_THAT(world.Verdict(kA).text(), Contains("ringd on node-b (rank 1) does not answer"));
+  REQUIRE(world.Verdict(kA).tensors_size() == 1);
+  CHECK(world.Verdict(kA).tensors(0).waits_for(0) == "node-b");
+}
+
+TEST_CASE("Stall inquiry: if nobody is missing the network is to blame") {
+  StalledWorld world;
+  world.Report({"gradient"});
+  world.Answer(kA, world.Inquiry(kA));
+  world.Answer(kB, world.Inquiry(kB));
+  CHECK_THAT(world.Verdict(kB).text(), Contains("every rank has submitted 'gradient'"));
+  CHECK_THAT(world.Verdict(kB).text(), Contains("data between the nodes does not arrive"));
+}
+
+TEST_CASE("Stall inquiry: one at a time, and an answer to a former one is ignored") {
+  StalledWorld world;
+  world.Report({"gradient"});
+  const std::uint32_t first = world.Inquiry(kA);
+  world.Report({"other"});
+  CHECK(world.Inquiry(kA) == first);
+  world.Answer(kA, first);
+  world.Answer(kB, first);
+  world.nodes.Clear();
+
+  world.Report({"other"});
+  const std::uint32_t second = world.Inquiry(kA);
+  CHECK(second != first);
+  world.Answer(kA, first);
+  world.Answer(kB, first, "stopped", {"gradient"});
+  CHECK(world.Verdict(kA).text().empty());
+  world.Answer(kA, second);
+  world.Answer(kB, second, "running", {"other"});
+  CHECK_THAT(world.Verdict(kA).text(), Contains("'other'") && !Contains("gradient"));
+}
+
+}  // namespace
+}  // namespace ringd

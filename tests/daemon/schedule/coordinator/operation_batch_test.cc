@@ -1,0 +1,58 @@
+#include "daemon/schedule/coordinator/operation_batch.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+namespace ringd {
+namespace {
+
+using Operations = std::vector<std::vector<std::string>>;
+
+TensorMeta Floats(std::int64_t count, DataType dtype = DataType::kFloat32) {
+  TensorMeta meta;
+  meta.dtype = dtype;
+  meta.shape = {count};
+  return meta;
+}
+
+}  // namespace
+
+TEST_CASE("OperationBatch: fuses what fits together, up to the threshold") {
+  OperationBatch batch(100);
+  batch.Add("a", Floats(10));
+  batch.Add("b", Floats(15));
+  batch.Add("c", Floats(1));  // 104 bytes would be too many
+  CHECK(batch.Take() == Operations{{"a", "b"}, {"c"}});
+  CHECK(batch.Take().empty());
+}
+
+TEST_CASE("OperationBatch: a full operation is not filled up by later tensors") {
+  OperationBatch batch(100);
+  batch.Add("a", Floats(20));
+  batch.Add("b", Floats(20));
+  batch.Add("c", Floats(5));
+  CHECK(batch.Take() == Operations{{"a"}, {"b", "c"}});
+}
+
+TEST_CASE("OperationBatch: a tensor beyond the threshold travels alone") {
+  OperationBatch batch(100);
+  batch.Add("big", Floats(1000));
+  batch.Add("small", Floats(1));
+  CHECK(batch.Take() == Operations{{"big"}, {"small"}});
+}
+
+TEST_CASE("OperationBatch: interleaved types are sorted apart, barriers stay alone") {
+  OperationBatch batch(1000);
+  TensorMeta barrier;
+  barrier.kind = CollectiveKind::kBarrier;
+  batch.Add("f1", Floats(1));
+  batch.Add("d1", Floats(1, DataType::kFloat64));
+  batch.Add("stop", barrier);
+  batch.Add("f2", Floats(1));
+  batch.Add("stop2", barrier);
+  batch.Add("d2", Floats(1, DataType::kFloat64));
+  CHECK(batch.Take() == Operations{{"f1", "f2"}, {"d1", "d2"}, {"stop"}, {"stop2"}});
+}
+
+}  // namespace ringd

@@ -1,0 +1,79 @@
+#include "daemon/schedule/protocol/tensor_meta.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+namespace ringd {
+namespace {
+
+TensorMeta Meta(DataType dtype, std::vector<std::int64_t> shape) {
+  TensorMeta meta;
+  meta.dtype = dtype;
+  meta.shape = std::move(shape);
+  return meta;
+}
+
+LocatedRankMeta At(int rank, const std::string& node, TensorMeta meta) {
+  return {{Rank(rank), std::move(meta)}, node};
+}
+
+}  // namespace
+
+TEST_CASE("TensorMeta: counts elements and bytes") {
+  CHECK(ElementCount(Meta(DataType::kFloat64, {})) == 1);
+  CHECK(ByteCount(Meta(DataType::kFloat64, {3, 4})) == 96);
+  CHECK(ByteCount(Meta(DataType::kFloat64, {3, 0})) == 0);
+  TensorMeta barrier;
+  barrier.kind = CollectiveKind::kBarrier;
+  CHECK(ByteCount(barrier) == 0);
+}
+
+TEST_CASE("CanFuse: shape and scale may differ, type, operation and root may not") {
+  const TensorMeta a = Meta(DataType::kFloat32, {3});
+  TensorMeta b = Meta(DataType::kFloat32, {4, 4});
+  b.prescale = 0.5;
+  CHECK(CanFuse(a, b));
+  b.op = ReduceOp::kMax;
+  CHECK_FALSE(CanFuse(a, b));
+  CHECK_FALSE(CanFuse(a, Meta(DataType::kFloat64, {3})));
+  TensorMeta broadcast = a;
+  broadcast.kind = CollectiveKind::kBroadcast;
+  CHECK_FALSE(CanFuse(a, broadcast));
+  TensorMeta other_root = broadcast;
+  other_root.root_rank = Rank(1);
+  CHECK(CanFuse(broadcast, broadcast));
+  CHECK_FALSE(CanFuse(broadcast, other_root));
+  TensorMeta barrier;
+  barrier.kind = CollectiveKind::kBarrier;
+  CHECK_FALSE(CanFuse(barrier, barrier));
+}
+
+TEST_CASE("CanLearn: only all-reduces that move something") {
+  CHECK(CanLearn(Meta(DataType::kFloat32, {3})));
+  CHECK_FALSE(CanLearn(Meta(DataType::kFloat32, {0})));
+  TensorMeta broadcast = Meta(DataType::kFloat32, {3});
+  broadcast.kind = CollectiveKind::kBroadcast;
+  CHECK_FALSE(CanLearn(broadcast));
+}
+
+TEST_CASE("DescribeMismatch: names the first rank of each description, in rank order") {
+  const TensorMeta small = Meta(DataType::kFloat64, {3, 4});
+  const TensorMeta large = Meta(DataType::kFloat32, {3, 4});
+  CHECK(DescribeMismatch(
+            "x", {At(1, "node-b", large), At(2, "node-c", small), At(0, "node-a", small)}) ==
+        "tensor 'x': rank 0 on node-a submitted float64 [3, 4], rank 1 on node-b submitted "
+        "float32 [3, 4]");
+}
+
+TEST_CASE("DescribeMismatch: mentions what differs beside type and shape") {
+  TensorMeta sum = Meta(DataType::kFloat32, {2});
+  TensorMeta scaled = sum;
+  scaled.op = ReduceOp::kAverage;
+  scaled.prescale = 0.5;
+  CHECK(DescribeMismatch("y", {At(0, "a", sum), At(1, "b", scaled)}) ==
+        "tensor 'y': rank 0 on a submitted sum float32 [2] prescale 1, rank 1 on b submitted "
+        "average float32 [2] prescale 0.5");
+}
+
+}  // namespace ringd
