@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "proto/reduce/combine.h"
+#include "proto/reduce/reduce.h"
 
 namespace ringd {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "daemon/schedule/protocol/tensor_meta.h"
-#include "proto/reduce/combine.h"
 #include "proto/reduce/reduce.h"
+#include "proto/reduce/tensor_scaling.h"
 #include "proto/types/collective_kind.h"
 #include "proto/types/data_type.h"
 #include "proto/types/reduce_op.h"

@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "proto/base/errno_status.h"
 #include "proto/fast_path/fast_path_lock.h"
-#include "proto/reduce/combine.h"
+#include "proto/reduce/reduce.h"
 
 namespace ringd {
 

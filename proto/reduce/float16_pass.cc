@@ -154,9 +154,9 @@ class Bfloat16Codec : public Float16CodecBase {
 
 void Float16Pass(const Pass& pass) {
   if (pass.type == DataType::kFloat16) {
-    RunWith<FloatOps>(pass, Float16Codec(pass.scaling));
+    RunWith<FloatOps, Float16Codec>(pass);
   } else {
-    RunWith<FloatOps>(pass, Bfloat16Codec(pass.scaling));
+    RunWith<FloatOps, Bfloat16Codec>(pass);
   }
 }
 

@@ -187,19 +187,22 @@ using UnscaledE4M3Codec = ShiftingE4M3Codec;
 #endif
 
 void E4M3Pass(const Pass& pass) {
-  const bool may_overflow = !(std::abs(ScaleFactor<float>(pass.scaling)) <= 1);
-  if (pass.op == ReduceOp::kProduct || may_overflow) {
-    RunWith<FloatOps>(pass, Float8Codec<Float8E4M3, Values::kThemselves>(pass.scaling));
-  } else if (pass.scaling.IsIdentity()) {
-    RunWith<FloatOps>(pass, UnscaledE4M3Codec(pass.scaling));
+  const auto may_overflow = [](const Scaling& scaling) {
+    return !(std::abs(ScaleFactor<float>(scaling)) <= 1);
+  };
+  const Scaling prescaling = {pass.prescale, 1};
+  if (pass.op == ReduceOp::kProduct || may_overflow(prescaling) || may_overflow(pass.scaling)) {
+    RunWith<FloatOps, Float8Codec<Float8E4M3, Values::kThemselves>>(pass);
+  } else if (prescaling.IsIdentity() && pass.scaling.IsIdentity()) {
+    RunWith<FloatOps, UnscaledE4M3Codec>(pass);
   } else {
-    RunWith<FloatOps>(pass, Float8Codec<Float8E4M3, Values::kDivided>(pass.scaling));
+    RunWith<FloatOps, Float8Codec<Float8E4M3, Values::kDivided>>(pass);
   }
 }
 
 void Float8Pass(const Pass& pass) {
   if (pass.type == DataType::kFloat8E4M3) return E4M3Pass(pass);
-  RunWith<FloatOps>(pass, Float8Codec<Float8E5M2, Values::kThemselves>(pass.scaling));
+  RunWith<FloatOps, Float8Codec<Float8E5M2, Values::kThemselves>>(pass);
 }
 
 }  // namespace ringd::reduce_internal::HWY_NAMESPACE

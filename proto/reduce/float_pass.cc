@@ -51,9 +51,9 @@ class FloatCodec {
 
 void FloatPass(const Pass& pass) {
   if (pass.type == DataType::kFloat32) {
-    RunWith<FloatOps>(pass, FloatCodec<float>(pass.scaling));
+    RunWith<FloatOps, FloatCodec<float>>(pass);
   } else {
-    RunWith<FloatOps>(pass, FloatCodec<double>(pass.scaling));
+    RunWith<FloatOps, FloatCodec<double>>(pass);
   }
 }
 

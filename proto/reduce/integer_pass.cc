@@ -129,7 +129,7 @@ class IntegerCodec {
 // Any byte but 0 is true.
 class BoolCodec : public IntegerCodec<std::uint8_t> {
  public:
-  BoolCodec() : IntegerCodec(Scaling{}) {}
+  explicit BoolCodec(const Scaling&) : IntegerCodec(Scaling{}) {}
 
   HWY_INLINE Quad<Tag> Load(const std::uint8_t* from) const {
     const auto one = hn::Set(Tag(), 1);
@@ -143,23 +143,23 @@ class BoolCodec : public IntegerCodec<std::uint8_t> {
 void IntegerPass(const Pass& pass) {
   switch (pass.type) {
     case DataType::kUint8:
-      return RunWith<IntegerOps>(pass, IntegerCodec<std::uint8_t>(pass.scaling));
+      return RunWith<IntegerOps, IntegerCodec<std::uint8_t>>(pass);
     case DataType::kInt8:
-      return RunWith<IntegerOps>(pass, IntegerCodec<std::int8_t>(pass.scaling));
+      return RunWith<IntegerOps, IntegerCodec<std::int8_t>>(pass);
     case DataType::kUint16:
-      return RunWith<IntegerOps>(pass, IntegerCodec<std::uint16_t>(pass.scaling));
+      return RunWith<IntegerOps, IntegerCodec<std::uint16_t>>(pass);
     case DataType::kInt16:
-      return RunWith<IntegerOps>(pass, IntegerCodec<std::int16_t>(pass.scaling));
+      return RunWith<IntegerOps, IntegerCodec<std::int16_t>>(pass);
     case DataType::kUint32:
-      return RunWith<IntegerOps>(pass, IntegerCodec<std::uint32_t>(pass.scaling));
+      return RunWith<IntegerOps, IntegerCodec<std::uint32_t>>(pass);
     case DataType::kInt32:
-      return RunWith<IntegerOps>(pass, IntegerCodec<std::int32_t>(pass.scaling));
+      return RunWith<IntegerOps, IntegerCodec<std::int32_t>>(pass);
     case DataType::kUint64:
-      return RunWith<IntegerOps>(pass, IntegerCodec<std::uint64_t>(pass.scaling));
+      return RunWith<IntegerOps, IntegerCodec<std::uint64_t>>(pass);
     case DataType::kInt64:
-      return RunWith<IntegerOps>(pass, IntegerCodec<std::int64_t>(pass.scaling));
+      return RunWith<IntegerOps, IntegerCodec<std::int64_t>>(pass);
     default:
-      return RunWith<BoolOps>(pass, BoolCodec());
+      return RunWith<BoolOps, BoolCodec>(pass);
   }
 }
 

@@ -6,7 +6,7 @@
 //   static size_t BlockElements()
 //   Accumulator Load(const Element*)                  a block, any alignment
 //   template <bool kPast> void Store(Accumulator, Element*)   kPast: aligned, past the caches
-//   Accumulator Scale(Accumulator)
+//   explicit Codec(Scaling), Accumulator Scale(Accumulator)
 // where an Accumulator is a Quad<Tag>, or whatever CombineBlocks is overloaded for. Four vectors in
 // flight hide the latency of the narrow types' conversions.
 #if defined(RINGD_PROTO_REDUCE_PASS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -73,20 +73,24 @@ class PassRunner {
   using D = typename Codec::Tag;
 
  public:
-  PassRunner(const Pass& pass, const Codec& codec)
-      : pass_(pass), codec_(codec), scaled_(!pass.scaling.IsIdentity()) {}
+  explicit PassRunner(const Pass& pass)
+      : pass_(pass),
+        codec_(pass.scaling),
+        prescaler_(Scaling{pass.prescale, 1}),
+        scaled_(!pass.scaling.IsIdentity()),
+        prescaled_(pass.prescale != 1.0) {}
 
   void Run() const {
     std::size_t done = 0;
     std::size_t head = 0;
     if (pass_.past_caches && FindCommonHead(&head)) {
-      Partial(0, head);
+      Rest(0, head);
       done = Blocks<true>(head);
       hwy::FlushStream();
     } else {
       done = Blocks<false>(0);
     }
-    Partial(done, pass_.count - done);
+    Rest(done, pass_.count - done);
   }
 
  private:
@@ -99,6 +103,10 @@ class PassRunner {
   static const T* Source(const Pass& pass, std::size_t i) {
     return static_cast<const T*>(pass.sources[i]);
   }
+  static std::size_t InputCount(const Pass& pass) {
+    return pass.source_count + (pass.partial != nullptr ? 1 : 0);
+  }
+  static const T* Partial(const Pass& pass) { return static_cast<const T*>(pass.partial); }
   static T* Destination(const Pass& pass, std::size_t i) {
     return static_cast<T*>(pass.destinations[i]);
   }
@@ -120,11 +128,15 @@ class PassRunner {
   // Asks for what Blocks() reads soon after element `i`. May look beyond the ends: a prefetch never
   // faults.
   HWY_INLINE static void PrefetchAfter(const Pass& pass, std::size_t i, std::size_t distance) {
-    for (std::size_t s = 0; s < pass.source_count; ++s) {
-      const auto address = reinterpret_cast<std::uintptr_t>(Source(pass, s) + i) + distance;
-      for (std::size_t line = 0; line < Codec::BlockElements() * sizeof(T); line += kCacheLine) {
-        hwy::Prefetch(reinterpret_cast<const char*>(address + line));
-      }
+    for (std::size_t s = 0; s < pass.source_count; ++s)
+      PrefetchBlock(Source(pass, s) + i, distance);
+    if (pass.partial != nullptr) PrefetchBlock(Partial(pass) + i, distance);
+  }
+
+  HWY_INLINE static void PrefetchBlock(const T* element, std::size_t distance) {
+    const auto address = reinterpret_cast<std::uintptr_t>(element) + distance;
+    for (std::size_t line = 0; line < Codec::BlockElements() * sizeof(T); line += kCacheLine) {
+      hwy::Prefetch(reinterpret_cast<const char*>(address + line));
     }
   }
 
@@ -134,12 +146,19 @@ class PassRunner {
     const std::size_t block = Codec::BlockElements();
     const Pass pass = pass_;
     const Codec codec = codec_;
+    const Codec prescaler = prescaler_;
     const std::size_t prefetch_distance =
-        std::max(kPrefetchedBytes / pass.source_count, 4 * kCacheLine);
+        std::max(kPrefetchedBytes / InputCount(pass), 4 * kCacheLine);
     for (; pass.count - i >= block; i += block) {
       auto result = codec.Load(Source(pass, 0) + i);
+      if (prescaled_) result = prescaler.Scale(result);
       for (std::size_t s = 1; s < pass.source_count; ++s) {
-        result = CombineBlocks<Op>(D(), result, codec.Load(Source(pass, s) + i));
+        auto next = codec.Load(Source(pass, s) + i);
+        if (prescaled_) next = prescaler.Scale(next);
+        result = CombineBlocks<Op>(D(), result, next);
+      }
+      if (pass.partial != nullptr) {
+        result = CombineBlocks<Op>(D(), result, codec.Load(Partial(pass) + i));
       }
       if (pass.prefetch) PrefetchAfter(pass, i, prefetch_distance);
       if (scaled_) result = codec.Scale(result);
@@ -152,16 +171,22 @@ class PassRunner {
 
   // `n` elements from `i`, at most a block: through a buffer, with the same instructions as whole
   // blocks.
-  void Partial(std::size_t i, std::size_t n) const {
+  void Rest(std::size_t i, std::size_t n) const {
     if (n == 0) return;
     alignas(64) T buffer[Codec::kMaxBlockElements];
     std::memset(buffer, 0, sizeof(buffer));
-    std::memcpy(buffer, Source(pass_, 0) + i, n * sizeof(T));
-    auto result = codec_.Load(buffer);
+    const auto load = [&](const T* from) {
+      std::memcpy(buffer, from + i, n * sizeof(T));
+      return codec_.Load(buffer);
+    };
+    auto result = load(Source(pass_, 0));
+    if (prescaled_) result = prescaler_.Scale(result);
     for (std::size_t s = 1; s < pass_.source_count; ++s) {
-      std::memcpy(buffer, Source(pass_, s) + i, n * sizeof(T));
-      result = CombineBlocks<Op>(D(), result, codec_.Load(buffer));
+      auto next = load(Source(pass_, s));
+      if (prescaled_) next = prescaler_.Scale(next);
+      result = CombineBlocks<Op>(D(), result, next);
     }
+    if (pass_.partial != nullptr) result = CombineBlocks<Op>(D(), result, load(Partial(pass_)));
     if (scaled_) result = codec_.Scale(result);
     codec_.template Store<false>(result, buffer);
     for (std::size_t t = 0; t < pass_.destination_count; ++t) {
@@ -171,22 +196,24 @@ class PassRunner {
 
   const Pass& pass_;
   const Codec codec_;
+  const Codec prescaler_;
   const bool scaled_;
+  const bool prescaled_;
 };
 
 // Runs `pass` with the operation it names, of those that an OpSet offers.
 template <class OpSet, class Codec>
-HWY_INLINE void RunWith(const Pass& pass, const Codec& codec) {
+HWY_INLINE void RunWith(const Pass& pass) {
   switch (pass.op) {
     case ReduceOp::kSum:
     case ReduceOp::kAverage:
-      return PassRunner<Codec, typename OpSet::Sum>(pass, codec).Run();
+      return PassRunner<Codec, typename OpSet::Sum>(pass).Run();
     case ReduceOp::kMin:
-      return PassRunner<Codec, typename OpSet::Min>(pass, codec).Run();
+      return PassRunner<Codec, typename OpSet::Min>(pass).Run();
     case ReduceOp::kMax:
-      return PassRunner<Codec, typename OpSet::Max>(pass, codec).Run();
+      return PassRunner<Codec, typename OpSet::Max>(pass).Run();
     case ReduceOp::kProduct:
-      return PassRunner<Codec, typename OpSet::Product>(pass, codec).Run();
+      return PassRunner<Codec, typename OpSet::Product>(pass).Run();
   }
 }
 

@@ -11,13 +11,15 @@
 
 namespace ringd::reduce_internal {
 
-// Invariants: type and op are valid; there is a source; destinations are each a source or apart
-// from all.
+// Invariants: type and op are valid; there is a source; destinations are each a source, `partial`, or
+// apart from all.
 struct Pass {
   DataType type;
   ReduceOp op;
   const void* const* sources;
   std::size_t source_count;
+  double prescale;      // of each source
+  const void* partial;  // comes last, as it is; may be null
   void* const* destinations;
   std::size_t destination_count;
   std::size_t count;

@@ -23,12 +23,12 @@ bool IsLarge(Streaming streaming, std::size_t touched_bytes) noexcept {
 // for them early gains up to a third; else storing past the caches saves reading the destination,
 // and only many sources are too much for the processor's own prefetching.
 void ChooseMemoryPath(Pass& pass) noexcept {
-  bool in_place = false;
+  bool in_place = pass.partial == pass.destinations[0];
   for (std::size_t i = 0; i < pass.source_count && !in_place; ++i) {
     in_place = pass.sources[i] == pass.destinations[0];
   }
   pass.past_caches = !in_place;
-  pass.prefetch = in_place || pass.source_count > 2;
+  pass.prefetch = in_place || pass.source_count + (pass.partial != nullptr ? 1 : 0) > 2;
 }
 
 void Run(const Pass& pass) noexcept {
@@ -50,17 +50,34 @@ void Run(const Pass& pass) noexcept {
 
 }  // namespace
 
+void CombineContributions(DataType type, ReduceOp op, double prescale, const void* partial,
+                          std::span<const void* const> sources, std::span<void* const> destinations,
+                          std::size_t count, Scaling postscale, Streaming streaming) noexcept {
+  if (!IsValid(type) || !IsValid(op) || sources.empty() || destinations.empty() || count == 0)
+    return;
+  const std::size_t buffers = sources.size() + (partial != nullptr ? 1 : 0) + destinations.size();
+  Pass pass{
+      .type = type,
+      .op = op,
+      .sources = sources.data(),
+      .source_count = sources.size(),
+      .prescale = prescale,
+      .partial = partial,
+      .destinations = destinations.data(),
+      .destination_count = destinations.size(),
+      .count = count,
+      .scaling = postscale,
+      .past_caches = false,
+      .prefetch = false,
+  };
+  if (IsLarge(streaming, count * SizeOf(type) * buffers)) ChooseMemoryPath(pass);
+  Run(pass);
+}
+
 void ReduceManyToMany(DataType type, ReduceOp op, std::span<const void* const> sources,
                       std::span<void* const> destinations, std::size_t count, Scaling scaling,
                       Streaming streaming) noexcept {
-  if (!IsValid(type) || !IsValid(op) || sources.empty() || destinations.empty() || count == 0)
-    return;
-  const std::size_t touched = count * SizeOf(type) * (sources.size() + destinations.size());
-  Pass pass{
-      type,  op,      sources.data(), sources.size(), destinations.data(), destinations.size(),
-      count, scaling, false,          false};
-  if (IsLarge(streaming, touched)) ChooseMemoryPath(pass);
-  Run(pass);
+  CombineContributions(type, op, 1.0, nullptr, sources, destinations, count, scaling, streaming);
 }
 
 void ReduceMany(DataType type, ReduceOp op, std::span<const void* const> sources, void* destination,

@@ -224,6 +224,17 @@ class Benchmark {
                        ReduceMany(type, ReduceOp::kSum, sources, buffers_[4] + begin, n / size,
                                   streaming());
                      }});
+    // What a node with one rank makes of another's message.
+    for (const double prescale : {1.0, 0.5}) {
+      rows_.push_back({label + " partial, prescale " + (prescale == 1.0 ? "1" : "1/2"), 3 * bytes_,
+                       elements, "memcpy",
+                       [this, type, size, prescale](std::size_t begin, std::size_t n) {
+                         const void* const sources[] = {buffers_[0] + begin};
+                         void* const destinations[] = {buffers_[4] + begin};
+                         CombineContributions(type, ReduceOp::kSum, prescale, buffers_[1] + begin,
+                                              sources, destinations, n / size, {}, streaming());
+                       }});
+    }
     rows_.push_back({label + " CopyScaled 1/3", 2 * bytes_, elements, "memcpy",
                      [this, type, size](std::size_t begin, std::size_t n) {
                        CopyScaled(type, buffers_[4] + begin, buffers_[0] + begin, n / size,

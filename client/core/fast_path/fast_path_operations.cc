@@ -6,7 +6,7 @@
 #include "client/core/waiting/relax.h"
 #include "client/core/waiting/spin_policy.h"
 #include "proto/base/clock.h"
-#include "proto/reduce/combine.h"
+#include "proto/reduce/tensor_scaling.h"
 
 namespace ringd::client {
 namespace {

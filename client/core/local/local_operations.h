@@ -24,8 +24,8 @@
 #include "proto/base/cache_line.h"
 #include "proto/base/doorbell.h"
 #include "proto/base/mutex.h"
-#include "proto/reduce/combine.h"
 #include "proto/reduce/reduce.h"
+#include "proto/reduce/tensor_scaling.h"
 #include "proto/shm/chunk_claims.h"
 #include "proto/shm/job_segment.h"
 

@@ -8,7 +8,7 @@
 #include "client/core/local/local_operations.h"
 #include "client/core/local/per_member.h"
 #include "client/core/tensors/local_chunks.h"
-#include "proto/reduce/combine.h"
+#include "proto/reduce/tensor_scaling.h"
 
 namespace ringd::client {
 namespace {

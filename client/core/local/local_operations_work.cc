@@ -10,7 +10,7 @@
 #include "client/core/local/local_operations.h"
 #include "client/core/local/per_member.h"
 #include "client/core/tensors/local_chunks.h"
-#include "proto/reduce/combine.h"
+#include "proto/reduce/reduce.h"
 
 namespace ringd::client {
 namespace {

@@ -77,6 +77,8 @@ struct Shape {
   bool in_place;        // destinations are the first sources
   std::size_t offset;   // of the first buffer from a cache line
   std::size_t stagger;  // added for each further buffer
+  double prescale = 1.0;
+  bool partial = false;  // the last destination is a partial result, too
 };
 
 template <typename Format>
@@ -100,14 +102,23 @@ void CheckShape(DataType type, ReduceOp op, const Shape& shape, const Scaling& s
       destination_pointers.push_back(extra.back()->data());
     }
   }
+  Buffer& last = extra.empty() ? *sources[shape.destination_count - 1] : *extra.back();
+  if (shape.partial) Fill<Format>(last.data(), shape.count, random);
   std::vector<S> expected(shape.count), elements(shape.source_count);
   for (std::size_t i = 0; i < shape.count; ++i) {
     for (std::size_t s = 0; s < shape.source_count; ++s) elements[s] = At<S>(sources[s]->data(), i);
-    expected[i] = reference::Reduce<Format>(op, elements, scaling);
+    const S partial = At<S>(last.data(), i);
+    expected[i] = reference::Reduce<Format>(op, elements, scaling, shape.prescale,
+                                            shape.partial ? &partial : nullptr);
   }
 
-  ReduceManyToMany(type, op, source_pointers, destination_pointers, shape.count, scaling,
-                   streaming);
+  if (shape.partial || shape.prescale != 1.0) {
+    CombineContributions(type, op, shape.prescale, shape.partial ? last.data() : nullptr,
+                         source_pointers, destination_pointers, shape.count, scaling, streaming);
+  } else {
+    ReduceManyToMany(type, op, source_pointers, destination_pointers, shape.count, scaling,
+                     streaming);
+  }
 
   for (const void* destination : destination_pointers) {
     for (std::size_t i = 0; i < shape.count; ++i) {
@@ -188,6 +199,35 @@ TEST_CASE("ReduceManyToMany: scales as the reference does") {
         });
       });
     }
+  });
+}
+
+TEST_CASE("CombineContributions: equals the reference with prescales and partial results") {
+  ForEachInstructionSet([] {
+    std::mt19937_64 random(6);
+    const Shape kShapes[] = {
+        {1000, 1, 1, false, 0, 0}, {1001, 1, 2, true, 8, 0}, {777, 3, 3, false, 24, 64},
+        {650, 17, 18, true, 0, 0}, {40, 2, 3, true, 56, 0},
+    };
+    ForEachTypeAndOp([&](DataType type, ReduceOp op) {
+      reference::WithFormat(type, [&](auto format) {
+        for (Shape shape : kShapes) {
+          for (const double prescale : {1.0, 0.125, -0.37, 2.5}) {
+            for (const bool partial : {false, true}) {
+              for (const Streaming streaming : {Streaming::kCached, Streaming::kPast}) {
+                INFO(shape.count << " elements, " << shape.source_count << " to "
+                                 << shape.destination_count << " prescale " << prescale
+                                 << (partial ? " and a partial result" : ""));
+                shape.prescale = prescale;
+                shape.partial = partial;
+                CheckShape<decltype(format)>(type, op, shape, {}, streaming, random);
+                CheckShape<decltype(format)>(type, op, shape, Scaling{4.0, 3}, streaming, random);
+              }
+            }
+          }
+        }
+      });
+    });
   });
 }
 

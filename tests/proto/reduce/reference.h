@@ -145,13 +145,18 @@ C ScaleOne(C value, const Scaling& scaling) {
   }
 }
 
-// Computes one element from those of all sources.
+// Computes one element from those of all sources, and from the partial result's unless that is null.
 template <typename Format>
 typename Format::Stored Reduce(ReduceOp op, std::span<const typename Format::Stored> elements,
-                               const Scaling& scaling = {}) {
-  auto result = Format::Decode(elements[0]);
+                               const Scaling& scaling = {}, double prescale = 1.0,
+                               const typename Format::Stored* partial = nullptr) {
+  const auto decode = [&](typename Format::Stored element) {
+    return ScaleOne(Format::Decode(element), Scaling{prescale, 1});
+  };
+  auto result = decode(elements[0]);
   for (std::size_t i = 1; i < elements.size(); ++i)
-    result = Combine(op, result, Format::Decode(elements[i]));
+    result = Combine(op, result, decode(elements[i]));
+  if (partial != nullptr) result = Combine(op, result, Format::Decode(*partial));
   return Format::Encode(ScaleOne(result, scaling));
 }
 

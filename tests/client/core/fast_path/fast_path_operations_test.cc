@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "proto/reduce/combine.h"
+#include "proto/reduce/tensor_scaling.h"
 #include "tests/client/core/fast_path/fast_path_job.h"
 
 namespace ringd::client {

@@ -1,10 +1,12 @@
-#include "proto/reduce/combine.h"
-
+// What a node makes of a tensor's contributions: the order, the bits, and how averages are scaled.
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <random>
 #include <vector>
+
+#include "proto/reduce/reduce.h"
+#include "proto/reduce/tensor_scaling.h"
 
 namespace ringd {
 namespace {
