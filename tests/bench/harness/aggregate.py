@@ -1,7 +1,7 @@
 """From batches to one value for each contestant. Pure.
 
 Like is compared with like: values come from one state of the machine, the one in which the row has most
-complete data; only when no state covers every contestant are all batches taken together ("mixed").
+complete data; only when no state has enough of every contestant are all batches taken together ("all").
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from collections.abc import Iterable
 from .goals import RINGD, Judgement, Outcome
 from .machine import STATES, state_of
 from .row import Measured, Sample
+
+
+# A state with fewer calls of a contestant says little: of long calls a row has a few in all.
+LEAST_CALLS = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,16 +45,23 @@ def verdicts(measured: Measured) -> dict[str, Verdict]:
 
 
 def headline(measured: Measured) -> Verdict | None:
-    """The verdict that stands for the row: of the states in which every contestant was measured the one with
-    most batches, else all batches together."""
+    """The verdict that stands for the row: of the states in which every contestant was measured often enough the one
+    with most batches, else all batches together."""
     found = verdicts(measured)
     if not found:
         return None
-    everyone = set(found["all"].times)
     batches: dict[str, int] = defaultdict(int)
+    calls: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for sample in measured.samples:
-        batches[state_of(sample.before_ns, sample.after_ns)] += 1
-    complete = [state for state in ("near", "far") if state in found and set(found[state].times) == everyone]
+        state = state_of(sample.before_ns, sample.after_ns)
+        batches[state] += 1
+        calls[state][sample.contestant] += len(sample.seconds)
+    everyone = found["all"].times
+    complete = [
+        state
+        for state in ("near", "far")
+        if state in found and min(calls[state][contestant] for contestant in everyone) >= LEAST_CALLS
+    ]
     if not complete:
         return found["all"]
     return found[max(complete, key=lambda state: batches[state])]

@@ -16,6 +16,8 @@ RINGD = "ringd"
 # needs it all the same.
 OPTIONAL_PEERS = frozenset({"horovod"})
 EITHER = ("near", "far")
+# What is behind by less is level: two copies of one build in one run differ by as much.
+LEVEL = 0.001
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Clause(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Ahead:
-    """ringd is so many times as fast as the best of these peers: below 1, it may be that much behind.
+    """ringd is so many times as fast as the best of these peers, or level with that: below 1, it may be that much behind.
 
     With `either_state` that holds near and far, each by itself, and a run that saw only one of them does not judge.
     """
@@ -95,7 +97,7 @@ class Ahead:
         missing = [name for name in self.of if name not in times and name not in unable]
         if len(self.of) > 1:
             missing = [name for name in missing if name not in OPTIONAL_PEERS]
-        if best < self.times * times[RINGD]:
+        if best < self.times * times[RINGD] * (1 - LEVEL):
             return False, value, detail
         if missing:
             return None, value, f"{detail} without {' and '.join(missing)}"

@@ -9,6 +9,7 @@ from .work import Batch
 
 # A timed sample shorter than this is several calls: the clock itself costs 25 ns.
 SHORTEST_SAMPLE = 0.001
+LONG_SAMPLE = 1.0
 MOST_CALLS = 10_000
 MOST_SAMPLES = 200
 
@@ -43,8 +44,9 @@ def plan_batch(call_seconds: float, pace: Pace) -> Batch:
     call = max(call_seconds, 1e-8)
     inner = min(MOST_CALLS, max(1, math.ceil(SHORTEST_SAMPLE / call)))
     samples = max(1, min(MOST_SAMPLES, round(pace.batch_seconds / (inner * call))))
-    # Whoever ran before has filled the caches: the first sample is dropped, unless it is a long one.
-    return Batch(inner=inner, samples=samples, warmup=1 if inner * call < 0.3 else 0)
+    # Whoever ran before has filled the caches, and TCP's windows have shrunk since: the first sample is dropped, unless it is
+    # a long one.
+    return Batch(inner=inner, samples=samples, warmup=1 if inner * call < LONG_SAMPLE else 0)
 
 
 def plan_rounds(batch_seconds: list[float], pace: Pace) -> int:

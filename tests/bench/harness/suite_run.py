@@ -30,7 +30,7 @@ PACES = {
     (False, True): Pace(rounds=4, batch_seconds=0.1, row_seconds=6.0),
     (False, False): Pace(rounds=11, batch_seconds=0.25, row_seconds=25.0),
     (True, True): Pace(rounds=3, batch_seconds=0.3, row_seconds=9.0),
-    (True, False): Pace(rounds=5, batch_seconds=1.0, row_seconds=45.0),
+    (True, False): Pace(rounds=5, batch_seconds=1.0, row_seconds=90.0),
 }
 
 

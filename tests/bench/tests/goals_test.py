@@ -43,6 +43,12 @@ def test_without_one_of_the_peers_nobody_knows_the_best_but_who_is_ahead_is_ahea
     assert clause.judge(outcome({"ringd": 25e-3, "openmpi": 20e-3})).met is False
 
 
+def test_who_is_level_with_the_best_peer_has_none_ahead() -> None:
+    clause = Ahead("no peer ahead", 1.0, ("torch",))
+    assert clause.judge(outcome({"ringd": 842.9e-3, "torch": 842.7e-3})).met is True
+    assert clause.judge(outcome({"ringd": 845.4e-3, "torch": 843.5e-3})).met is False
+
+
 def test_a_peer_that_cannot_do_the_work_is_not_missed() -> None:
     clause = Ahead("no peer ahead", 1.0, MPIS)
     times = {"ringd": 8e-3, "openmpi": 20e-3, "mpich": 30e-3}

@@ -19,9 +19,11 @@ def test_long_calls_are_timed_one_by_one_and_at_least_once() -> None:
     assert (batch.inner, batch.samples, batch.warmup) == (1, 1, 0)
 
 
-def test_calls_of_a_few_milliseconds_have_a_dropped_first_sample() -> None:
+def test_calls_of_up_to_a_second_have_a_dropped_first_sample() -> None:
     batch = plan_batch(0.010, PACE)
     assert (batch.inner, batch.samples, batch.warmup) == (1, 25, 1)
+    batch = plan_batch(0.845, PACE)
+    assert (batch.inner, batch.samples, batch.warmup) == (1, 1, 1)
 
 
 def test_rounds_fit_the_rows_time_but_there_is_always_one() -> None:
