@@ -15,7 +15,6 @@ from .goals import RINGD, Judgement, Outcome
 from .machine import STATES, state_of
 from .row import Measured, Sample
 
-
 # A state with fewer calls of a contestant says little: of long calls a row has a few in all.
 LEAST_CALLS = 4
 
