@@ -78,10 +78,12 @@ struct CoordinatorStatus {
 };
 
 // By how much a new plan must end the step earlier: by this share of what the step takes after its last tensor
-// is ready, which is all that it pays for its all-reduces, and by so much at least.
+// is ready, which is all that it pays for its all-reduces, and by so much at least. `enough` is worth a change whatever
+// the step takes: where the line is busy for a second, a first bucket that comes late costs some milliseconds of each.
 struct LeastGain {
   double share = 0.05;
   std::chrono::nanoseconds time = std::chrono::microseconds(50);
+  std::chrono::nanoseconds enough = std::chrono::milliseconds(2);
 };
 
 class Coordinator {

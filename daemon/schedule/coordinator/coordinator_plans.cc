@@ -167,8 +167,8 @@ bool Coordinator::Impl::ReplanIfBetter(const LeastGain& least) {
   const PlanComparison today = planner_.Compare(live);
   const nanoseconds now = today.learned;
   const auto exposed = static_cast<double>((now - today.compute).count());
-  const nanoseconds least_gain =
-      std::max(least.time, nanoseconds(static_cast<std::int64_t>(exposed * least.share)));
+  const auto share = nanoseconds(static_cast<std::int64_t>(exposed * least.share));
+  const nanoseconds least_gain = std::max(least.time, std::min(share, least.enough));
   const auto is_better = [&](const std::vector<LearnedTensor>& tensors) {
     const std::vector<PlannedBucket> plan = planner_.Plan(tensors, config_.max_buckets);
     const nanoseconds then = planner_.StepTime(plan);

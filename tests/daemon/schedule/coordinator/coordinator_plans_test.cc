@@ -136,7 +136,7 @@ TEST_CASE("Coordinator: plans anew only for a gain, and not while buckets go out
   two.coordinator.SetLinkModel(slow);
   two.coordinator.SetReadiness(
       {{"b", milliseconds(10)}, {"c", milliseconds(20)}, {"d", milliseconds(30)}});
-  CHECK_FALSE(two.coordinator.ReplanIfBetter({0.9, nanoseconds(0)}));
+  CHECK_FALSE(two.coordinator.ReplanIfBetter({0.9, nanoseconds(0), nanoseconds::max()}));
   CHECK(two.coordinator.ReplanIfBetter({}));
   CHECK_FALSE(two.coordinator.ReplanIfBetter({}));
   CHECK(two.FlushOne<Freeze>().channel == 1);
@@ -165,8 +165,27 @@ TEST_CASE("Coordinator: what counts is the time after the last tensor, not the w
     CHECK_FALSE(two.coordinator.ReplanIfBetter({0.05, gain + nanoseconds(1)}));
   }
   SECTION("nor if most of what is exposed stays") {
-    CHECK_FALSE(two.coordinator.ReplanIfBetter({0.9, nanoseconds(0)}));
+    CHECK_FALSE(two.coordinator.ReplanIfBetter({0.9, nanoseconds(0), nanoseconds::max()}));
   }
+}
+
+TEST_CASE("Coordinator: some milliseconds are worth a new plan, however long the line is busy") {
+  // A bucket that waits for 20 ms, and then travels for seconds.
+  KeptPlan kept;
+  kept.buckets.push_back({Kept("first", milliseconds(0)), Kept("last", milliseconds(20))});
+  Two two(With({kept}), std::make_unique<CostModelPlanner>(std::size_t{64} << 20));
+  LinkModel link;
+  link.bytes_per_second = 10;
+  two.coordinator.SetLinkModel(link);
+  const auto messages = OneStep(two, {"first", "last"});
+  REQUIRE(messages.size() == 1);
+  const CoordinatorStatus status = two.coordinator.Status();
+  const nanoseconds exposed = status.plan.learned - status.plan.compute;
+  const nanoseconds gain = status.plan.learned - status.plan.per_tensor;
+  REQUIRE(exposed > std::chrono::seconds(1));
+  REQUIRE(gain < exposed / 50);
+  CHECK_FALSE(two.coordinator.ReplanIfBetter({0.05, nanoseconds(0), 2 * gain}));
+  CHECK(two.coordinator.ReplanIfBetter({}));
 }
 
 TEST_CASE("Coordinator: plans anew for half as many buckets, too, if that costs no time") {
