@@ -15,8 +15,8 @@ from .goals import RINGD, Judgement, Outcome
 from .machine import STATES, state_of
 from .row import Measured, Sample
 
-# A state with fewer calls of a contestant says little: of long calls a row has a few in all.
-LEAST_CALLS = 4
+# A state with fewer calls of a contestant's best way says little: of long calls a row has a few in all.
+LEAST_CALLS = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,17 +50,20 @@ def headline(measured: Measured) -> Verdict | None:
     if not found:
         return None
     batches: dict[str, int] = defaultdict(int)
-    calls: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    calls: dict[tuple[str, str, str], int] = defaultdict(int)
     for sample in measured.samples:
         state = state_of(sample.before_ns, sample.after_ns)
         batches[state] += 1
-        calls[state][sample.contestant] += len(sample.seconds)
-    everyone = found["all"].times
-    complete = [
-        state
-        for state in ("near", "far")
-        if state in found and min(calls[state][contestant] for contestant in everyone) >= LEAST_CALLS
-    ]
+        calls[state, sample.contestant, sample.way] += len(sample.seconds)
+
+    def has_enough(state: str) -> bool:
+        best = found[state].best_way
+        return all(
+            contestant in best and calls[state, contestant, best[contestant]] >= LEAST_CALLS
+            for contestant in found["all"].times
+        )
+
+    complete = [state for state in ("near", "far") if state in found and has_enough(state)]
     if not complete:
         return found["all"]
     return found[max(complete, key=lambda state: batches[state])]

@@ -9,7 +9,10 @@ from .work import Batch
 
 # A timed sample shorter than this is several calls: the clock itself costs 25 ns.
 SHORTEST_SAMPLE = 0.001
-LONG_SAMPLE = 1.0
+LONG_SAMPLE = 3.0
+SETTLING_SECONDS = 12.0
+# Where calls take longer, starting the contestants anew takes too long.
+LONG_TO_START = 1.0
 MOST_CALLS = 10_000
 MOST_SAMPLES = 200
 
@@ -21,6 +24,7 @@ class Pace:
     rounds: int
     batch_seconds: float  # how long one contestant runs before the next one has its turn
     row_seconds: float  # what a row may take after calibration
+    starts: int = 1  # how often the contestants are started, with as many rounds each
 
 
 def calibration() -> Batch:
@@ -33,10 +37,12 @@ def calibration_for_slow_work() -> Batch:
     return Batch(inner=1, samples=1, warmup=0, verify=True)
 
 
-def settling() -> Batch:
+def settling(call_seconds: float) -> Batch:
     """Untimed calls of a list of tensors by every way that stays: what is measured is a training's steady state, and
     libraries learn sizes, buffers and plans in its first steps."""
-    return Batch(inner=1, samples=4, warmup=0)
+    return Batch(
+        inner=1, samples=max(4, min(10, round(SETTLING_SECONDS / max(call_seconds, 1e-8)))), warmup=0
+    )
 
 
 def plan_batch(call_seconds: float, pace: Pace) -> Batch:
@@ -55,6 +61,13 @@ def plan_rounds(batch_seconds: list[float], pace: Pace) -> int:
     if one_round <= 0:
         return pace.rounds
     return max(1, min(pace.rounds, int(pace.row_seconds / one_round)))
+
+
+def starts_anew(number: int, rounds: int, call_seconds: list[float], pace: Pace) -> bool:
+    """Whether all contestants are started anew before this round, the first of which is 0."""
+    if number == 0 or max(call_seconds, default=0.0) >= LONG_TO_START:
+        return False
+    return number % math.ceil(rounds / pace.starts) == 0
 
 
 def worth_repeating(call_seconds: dict[str, float], slower_than_best: float = 1.6) -> set[str]:

@@ -87,6 +87,8 @@ class Runner:
             turn.batch = pacing.plan_batch(turn.call_seconds, self._pace)
         rounds = pacing.plan_rounds([turn.seconds for turn in turns], self._pace)
         for number in range(rounds):
+            if pacing.starts_anew(number, rounds, [turn.call_seconds for turn in turns], self._pace):
+                turns = self._start_anew(turns, row, measured)
             start = number % max(1, len(turns))
             for turn in turns[start:] + turns[:start]:
                 if floor.beside_batches:
@@ -120,9 +122,14 @@ class Runner:
         self._say(f"    {turn.contestant} {turn.way.label()}: about {turn.call_seconds * 1e6:,.1f} us")
         return turn
 
+    def _start_anew(self, turns: list[Turn], row: Row, measured: Measured) -> list[Turn]:
+        """Where processes and their memory lie differs from start to start, and so do times."""
+        self._contestants.stop()
+        return [turn for turn in turns if turn.broken or self._settles(turn, row, measured)]
+
     def _settles(self, turn: Turn, row: Row, measured: Measured) -> bool:
         try:
-            turn.call_seconds = min(self._batch(turn, row, pacing.settling(), measured))
+            turn.call_seconds = min(self._batch(turn, row, pacing.settling(turn.call_seconds), measured))
         except PeerError as error:
             self._drop(turn.contestant, turn.way, error, measured)
             return False

@@ -59,6 +59,7 @@ class FakeContestants:
         self._probe = probe
         self._contestant = ""
         self.done: list[tuple[str, str, int, bool]] = []
+        self.stops = 0
 
     def session(self, contestant: str, configuration: str) -> Session:
         self._contestant = contestant
@@ -76,16 +77,16 @@ class FakeContestants:
         pass
 
     def stop(self) -> None:
-        pass
+        self.stops += 1
 
 
 def row_named(part: str) -> Row:
     return next(row for row in host.rows() if part in row.name)
 
 
-def runner(probe: FakeProbe, contestants: FakeContestants, said: list[str]) -> Runner:
+def runner(probe: FakeProbe, contestants: FakeContestants, said: list[str], pace: Pace = PACE) -> Runner:
     site = Site(Topology(1, 2))  # not entered: nothing is made
-    return Runner(site, cast(Contestants, contestants), cast(Probe, probe), PACE, said.append)
+    return Runner(site, cast(Contestants, contestants), cast(Probe, probe), pace, said.append)
 
 
 def measure(row: Row) -> tuple[FakeProbe, FakeContestants, dict[str, Sequence[float]]]:
@@ -113,6 +114,16 @@ def test_beside_a_busy_process_the_reference_is_undisturbed_and_nobody_else() ->
         "intelmpi",
         "horovod",
     }
+
+
+def test_contestants_may_be_started_anew_between_rounds() -> None:
+    probe = FakeProbe()
+    contestants = FakeContestants(probe)
+    pace = dataclasses.replace(PACE, rounds=6, starts=3)
+    measured = runner(probe, contestants, [], pace).measure(row_named("1 MiB, arena"), quick=True)
+    assert contestants.stops == 2
+    own = [sample for sample in measured.samples if sample.contestant == "ringd"]
+    assert len(own) == 6
 
 
 def test_who_cannot_do_the_work_is_told_from_who_broke() -> None:
