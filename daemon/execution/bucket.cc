@@ -1,17 +1,15 @@
 #include "daemon/execution/bucket.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <vector>
 
+#include "proto/base/per_member.h"
 #include "proto/reduce/reduce.h"
 
 namespace ringd {
 namespace {
 
-// For more local ranks than this the passes allocate.
-constexpr std::size_t kUsualMembers = 16;
 // From this size on a bucket's results would only push each other out of the caches.
 constexpr std::size_t kStreamFromBytes = std::size_t{4} << 20;
 
@@ -82,39 +80,22 @@ std::optional<BucketMemory::Piece> BucketMemory::OnePiece(std::size_t begin,
 void BucketMemory::Combine(const Piece& piece, const std::byte* partial,
                            std::span<void* const> destinations, Scaling scaling,
                            Streaming streaming) const noexcept {
-  std::array<const void*, kUsualMembers> few;
-  std::vector<const void*> many;
-  if (member_count_ > kUsualMembers) many.resize(member_count_);
-  const std::span<const void*> sources(many.empty() ? few.data() : many.data(), member_count_);
+  PerMember<const void*> sources(member_count_);
   for (std::size_t m = 0; m < member_count_; ++m) {
     sources[m] = piece.members[m].source + piece.offset;
   }
   CombineContributions(layout_.data_type(), layout_.op(), piece.tensor.scaling.prescale, partial,
-                       sources, destinations, piece.elements, scaling, streaming);
+                       sources.span(), destinations, piece.elements, scaling, streaming);
 }
 
 void BucketMemory::CombineToAll(const Piece& piece, const std::byte* partial, std::byte* further,
                                 Streaming streaming) const noexcept {
-  const Scaling scaling = piece.tensor.scaling.result;
-  if (member_count_ <= kUsualMembers) {
-    std::array<void*, kUsualMembers + 1> destinations;
-    std::size_t count = 0;
-    for (std::size_t m = 0; m < member_count_; ++m) {
-      destinations[count++] = piece.members[m].destination + piece.offset;
-    }
-    if (further != nullptr) destinations[count++] = further;
-    Combine(piece, partial, std::span(destinations.data(), count), scaling, streaming);
-    return;
+  PerMember<void*> destinations(member_count_ + (further != nullptr ? 1 : 0));
+  for (std::size_t m = 0; m < member_count_; ++m) {
+    destinations[m] = piece.members[m].destination + piece.offset;
   }
-  // No member's source is read after the first destination was written.
-  std::byte* const first = piece.members[0].destination + piece.offset;
-  void* const destinations[] = {first};
-  Combine(piece, partial, destinations, scaling, streaming);
-  const auto copy = [&](std::byte* to) {
-    CopyScaled(layout_.data_type(), to, first, piece.elements, {}, streaming);
-  };
-  for (std::size_t m = 1; m < member_count_; ++m) copy(piece.members[m].destination + piece.offset);
-  if (further != nullptr) copy(further);
+  if (further != nullptr) destinations[member_count_] = further;
+  Combine(piece, partial, destinations.span(), piece.tensor.scaling.result, streaming);
 }
 
 const std::byte* BucketMemory::Source(std::size_t begin, std::size_t end) const noexcept {

@@ -175,7 +175,7 @@ class PassRunner {
     if (n == 0) return;
     alignas(64) T buffer[Codec::kMaxBlockElements];
     std::memset(buffer, 0, sizeof(buffer));
-    const auto load = [&](const T* from) {
+    const auto load = [&](const T* from) HWY_ATTR {
       std::memcpy(buffer, from + i, n * sizeof(T));
       return codec_.Load(buffer);
     };

@@ -32,10 +32,10 @@ from tests.lint.source_tree import SourceTree
         ("daemon/jobs/job.cc", "cuda_runtime.h"),
         ("daemon/engine/engine.cc", "grpcpp/grpcpp.h"),
         ("backends/ucx/worker.cc", "proto/rpc/peer.grpc.pb.h"),
-        ("daemon/schedule/planner.cc", "thread"),
-        ("daemon/schedule/planner.h", "proto/base/mutex.h"),
-        ("daemon/schedule/planner.cc", "sys/socket.h"),
-        ("daemon/schedule/planner.cc", "../jobs/job.h"),
+        ("daemon/schedule/planning/bucket_planner.cc", "thread"),
+        ("daemon/schedule/planning/bucket_planner.h", "proto/base/mutex.h"),
+        ("daemon/schedule/planning/bucket_planner.cc", "sys/socket.h"),
+        ("daemon/schedule/planning/bucket_planner.cc", "../jobs/job.h"),
     ],
 )
 def test_an_include_across_a_border_is_named(path: str, target: str) -> None:
@@ -55,7 +55,7 @@ def test_an_include_across_a_border_is_named(path: str, target: str) -> None:
         ("client/core/local/job_memory.h", "client/core/tensors/arena.h"),
         ("client/core/attach/control_channel.cc", "grpcpp/grpcpp.h"),
         ("client/cli/main.cc", "client/core/attach/library_version.h"),
-        ("daemon/schedule/planner.cc", "vector"),
+        ("daemon/schedule/planning/bucket_planner.cc", "vector"),
         ("daemon/jobs/job.cc", "daemon/jobs/coordinator/job_coordinator.h"),
         ("daemon/jobs/plans/plan_store.h", "daemon/jobs/membership/membership.h"),
         ("tests/daemon/engine/engine_test.cc", "daemon/engine/engine.h"),

@@ -101,7 +101,7 @@ void Losses::LoseNode(const Loss& loss) {
   world_.ledger.Allow(cause);
   if (loss.with_host) {
     world_.network.LoseHost(loss.node);
-    if (loss.node == 0) world_.ledger.AllowWhereNoneWasHeard(cause);
+    if (loss.node == 0 && told_) world_.ledger.AllowWhereNoneWasHeard(cause);
   } else {
     world_.network.Lose(loss.node);
   }

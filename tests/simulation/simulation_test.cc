@@ -66,6 +66,7 @@ TEST_CASE("Scheduler: the same holds while the measured link changes again and a
     CHECK(outcome.findings == std::vector<std::string>());
     replans += outcome.replans;
   }
+  // 103 to 159 in eleven such sets of seeds.
   CHECK(replans > 75);
 }
 
@@ -275,8 +276,11 @@ TEST_CASE("Ledger: two causes are one too many, unless the coordinator went amid
     CHECK(ledger.findings().empty());
   }
   SECTION("on one node") {
-    ledger.OnJobFailed(ranks.submissions[1], "node-0 went");
-    CHECK_FALSE(ledger.findings().empty());
+    Submission another = MakeSubmission(1, 0);
+    another.occurrence = 1;
+    ledger.OnSubmitted(another);
+    ledger.OnJobFailed(another, "node-0 went");
+    CHECK(ledger.findings().size() == 1);
   }
   SECTION("neither of which is that") {
     ledger.OnJobFailed(ranks.submissions[2], "node-2 was lost");

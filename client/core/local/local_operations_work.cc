@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/core/local/local_operations.h"
-#include "client/core/local/per_member.h"
 #include "client/core/tensors/local_chunks.h"
+#include "proto/base/per_member.h"
 #include "proto/reduce/reduce.h"
 
 namespace ringd::client {

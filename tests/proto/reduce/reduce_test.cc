@@ -78,7 +78,7 @@ struct Shape {
   std::size_t offset;   // of the first buffer from a cache line
   std::size_t stagger;  // added for each further buffer
   double prescale = 1.0;
-  bool partial = false;  // the last destination is a partial result, too
+  enum class Partial { kNone, kLastDestination, kApart } partial = Partial::kNone;
 };
 
 template <typename Format>
@@ -102,18 +102,22 @@ void CheckShape(DataType type, ReduceOp op, const Shape& shape, const Scaling& s
       destination_pointers.push_back(extra.back()->data());
     }
   }
+  using Partial = Shape::Partial;
+  Buffer apart(bytes, (shape.offset + 5) % 64);
   Buffer& last = extra.empty() ? *sources[shape.destination_count - 1] : *extra.back();
-  if (shape.partial) Fill<Format>(last.data(), shape.count, random);
+  Buffer& partial = shape.partial == Partial::kApart ? apart : last;
+  if (shape.partial != Partial::kNone) Fill<Format>(partial.data(), shape.count, random);
   std::vector<S> expected(shape.count), elements(shape.source_count);
   for (std::size_t i = 0; i < shape.count; ++i) {
     for (std::size_t s = 0; s < shape.source_count; ++s) elements[s] = At<S>(sources[s]->data(), i);
-    const S partial = At<S>(last.data(), i);
+    const S element = At<S>(partial.data(), i);
     expected[i] = reference::Reduce<Format>(op, elements, scaling, shape.prescale,
-                                            shape.partial ? &partial : nullptr);
+                                            shape.partial == Partial::kNone ? nullptr : &element);
   }
 
-  if (shape.partial || shape.prescale != 1.0) {
-    CombineContributions(type, op, shape.prescale, shape.partial ? last.data() : nullptr,
+  if (shape.partial != Partial::kNone || shape.prescale != 1.0) {
+    CombineContributions(type, op, shape.prescale,
+                         shape.partial == Partial::kNone ? nullptr : partial.data(),
                          source_pointers, destination_pointers, shape.count, scaling, streaming);
   } else {
     ReduceManyToMany(type, op, source_pointers, destination_pointers, shape.count, scaling,
@@ -212,16 +216,18 @@ TEST_CASE("CombineContributions: equals the reference with prescales and partial
     ForEachTypeAndOp([&](DataType type, ReduceOp op) {
       reference::WithFormat(type, [&](auto format) {
         for (Shape shape : kShapes) {
-          for (const double prescale : {1.0, 0.125, -0.37, 2.5}) {
-            for (const bool partial : {false, true}) {
+          for (const double prescale : {1.0, 0.125, -0.37, 2.5, 0.0}) {
+            for (const auto partial : {Shape::Partial::kNone, Shape::Partial::kLastDestination,
+                                       Shape::Partial::kApart}) {
               for (const Streaming streaming : {Streaming::kCached, Streaming::kPast}) {
                 INFO(shape.count << " elements, " << shape.source_count << " to "
                                  << shape.destination_count << " prescale " << prescale
-                                 << (partial ? " and a partial result" : ""));
+                                 << ", partial result " << static_cast<int>(partial));
                 shape.prescale = prescale;
                 shape.partial = partial;
                 CheckShape<decltype(format)>(type, op, shape, {}, streaming, random);
                 CheckShape<decltype(format)>(type, op, shape, Scaling{4.0, 3}, streaming, random);
+                CheckShape<decltype(format)>(type, op, shape, Scaling{1.0, 3}, streaming, random);
               }
             }
           }

@@ -1,13 +1,13 @@
-// Arrays with one thing per member of a one-node job.
-#ifndef RINGD_CLIENT_CORE_LOCAL_PER_MEMBER_H_
-#define RINGD_CLIENT_CORE_LOCAL_PER_MEMBER_H_
+// Arrays with one thing per member: per rank of a job on one node.
+#ifndef RINGD_PROTO_BASE_PER_MEMBER_H_
+#define RINGD_PROTO_BASE_PER_MEMBER_H_
 
 #include <array>
 #include <cstddef>
 #include <span>
 #include <vector>
 
-namespace ringd::client {
+namespace ringd {
 
 // One small thing of each member, without allocation for the usual number of members.
 template <typename T>
@@ -30,6 +30,6 @@ class PerMember {
   std::vector<T> many_;
 };
 
-}  // namespace ringd::client
+}  // namespace ringd
 
-#endif  // RINGD_CLIENT_CORE_LOCAL_PER_MEMBER_H_
+#endif  // RINGD_PROTO_BASE_PER_MEMBER_H_
