@@ -1,4 +1,4 @@
-// Arrays with one thing per member: per rank of a job on one node.
+// Arrays with one thing per member: per rank that a job has on this node.
 #ifndef RINGD_PROTO_BASE_PER_MEMBER_H_
 #define RINGD_PROTO_BASE_PER_MEMBER_H_
 

@@ -142,50 +142,52 @@ TEST_CASE("Coordinator: plans anew only for a gain, and not while buckets go out
   CHECK(two.FlushOne<Freeze>().channel == 1);
 }
 
+// A job that has begun with one bucket of two tensors, the second of which comes `later`.
+struct OneBucket {
+  OneBucket(milliseconds later, double bytes_per_second)
+      : two(With({{.buckets = {{Kept("first", milliseconds(0)), Kept("last", later)}}}}),
+            std::make_unique<CostModelPlanner>(std::size_t{64} << 20)) {
+    LinkModel link;
+    link.bytes_per_second = bytes_per_second;
+    two.coordinator.SetLinkModel(link);
+    const auto messages = OneStep(two, {"first", "last"});
+    REQUIRE(messages.size() == 1);
+    REQUIRE(std::get<Schedule>(messages[0]).buckets.size() == 1);
+    const PlanComparison plan = two.coordinator.Status().plan;
+    step = plan.learned;
+    exposed = plan.learned - plan.compute;
+    gain = plan.learned - plan.per_tensor;
+  }
+
+  Two two;
+  nanoseconds step;
+  nanoseconds exposed;  // what the step takes after its last tensor
+  nanoseconds gain;     // of two buckets
+};
+
 TEST_CASE("Coordinator: what counts is the time after the last tensor, not the whole step") {
   // Both tensors in one bucket, of which all that matters could be sent during the second of computing.
-  KeptPlan kept;
-  kept.buckets.push_back({Kept("big", milliseconds(0)), Kept("last", milliseconds(1000))});
-  Two two(With({kept}), std::make_unique<CostModelPlanner>(std::size_t{64} << 20));
-  LinkModel link;
-  link.bytes_per_second = 1e5;
-  two.coordinator.SetLinkModel(link);
-  const auto messages = OneStep(two, {"big", "last"});
-  REQUIRE(messages.size() == 1);
-  REQUIRE(std::get<Schedule>(messages[0]).buckets.size() == 1);
-  const CoordinatorStatus status = two.coordinator.Status();
-  const nanoseconds exposed = status.plan.learned - status.plan.compute;
-  const nanoseconds gain = status.plan.learned - status.plan.per_tensor;
-  REQUIRE(gain < status.plan.learned / 100);
-  REQUIRE(gain > exposed / 4);
+  OneBucket job(milliseconds(1000), 1e5);
+  REQUIRE(job.gain < job.step / 100);
+  REQUIRE(job.gain > job.exposed / 4);
   SECTION("though little of the step it is worth the change") {
-    CHECK(two.coordinator.ReplanIfBetter({0.05, gain}));
+    CHECK(job.two.coordinator.ReplanIfBetter({0.05, job.gain}));
   }
   SECTION("but not if it is too little to be seen") {
-    CHECK_FALSE(two.coordinator.ReplanIfBetter({0.05, gain + nanoseconds(1)}));
+    CHECK_FALSE(job.two.coordinator.ReplanIfBetter({0.05, job.gain + nanoseconds(1)}));
   }
   SECTION("nor if most of what is exposed stays") {
-    CHECK_FALSE(two.coordinator.ReplanIfBetter({0.9, nanoseconds(0), nanoseconds::max()}));
+    CHECK_FALSE(job.two.coordinator.ReplanIfBetter({0.9, nanoseconds(0), nanoseconds::max()}));
   }
 }
 
 TEST_CASE("Coordinator: some milliseconds are worth a new plan, however long the line is busy") {
   // A bucket that waits for 20 ms, and then travels for seconds.
-  KeptPlan kept;
-  kept.buckets.push_back({Kept("first", milliseconds(0)), Kept("last", milliseconds(20))});
-  Two two(With({kept}), std::make_unique<CostModelPlanner>(std::size_t{64} << 20));
-  LinkModel link;
-  link.bytes_per_second = 10;
-  two.coordinator.SetLinkModel(link);
-  const auto messages = OneStep(two, {"first", "last"});
-  REQUIRE(messages.size() == 1);
-  const CoordinatorStatus status = two.coordinator.Status();
-  const nanoseconds exposed = status.plan.learned - status.plan.compute;
-  const nanoseconds gain = status.plan.learned - status.plan.per_tensor;
-  REQUIRE(exposed > std::chrono::seconds(1));
-  REQUIRE(gain < exposed / 50);
-  CHECK_FALSE(two.coordinator.ReplanIfBetter({0.05, nanoseconds(0), 2 * gain}));
-  CHECK(two.coordinator.ReplanIfBetter({}));
+  OneBucket job(milliseconds(20), 10);
+  REQUIRE(job.exposed > std::chrono::seconds(1));
+  REQUIRE(job.gain < job.exposed / 50);
+  CHECK_FALSE(job.two.coordinator.ReplanIfBetter({0.05, nanoseconds(0), 2 * job.gain}));
+  CHECK(job.two.coordinator.ReplanIfBetter({}));
 }
 
 TEST_CASE("Coordinator: plans anew for half as many buckets, too, if that costs no time") {
