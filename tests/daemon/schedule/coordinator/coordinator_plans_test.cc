@@ -160,9 +160,9 @@ struct OneBucket {
   }
 
   Two two;
-  nanoseconds step;
-  nanoseconds exposed;  // what the step takes after its last tensor
-  nanoseconds gain;     // of two buckets
+  nanoseconds step{0};
+  nanoseconds exposed{0};  // what the step takes after its last tensor
+  nanoseconds gain{0};     // of two buckets
 };
 
 TEST_CASE("Coordinator: what counts is the time after the last tensor, not the whole step") {
