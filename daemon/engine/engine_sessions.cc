@@ -55,7 +55,7 @@ void Engine::EndSession(SessionId id, const std::string& reason, bool for_cause)
   session.Notify(NoticeKind::kSessionEnded, reason);
   // The client hears the end now, also if its job holds the session's memory for a while.
   ::shutdown(session.lifeline(), SHUT_RDWR);
-  if (entry.job != nullptr) entry.job->OnSessionLost(session, reason, Clock::now());
+  if (entry.job != nullptr) entry.job->OnSessionLost(session, reason, for_cause, Clock::now());
 }
 
 std::size_t Engine::PollSessions(Clock::time_point now) {

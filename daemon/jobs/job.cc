@@ -121,7 +121,7 @@ void Job::Join(std::shared_ptr<Session> session, const v1::JoinRequest& request,
   member.rank = Rank(request.rank());
   member.local_rank = LocalRank(request.local_rank());
   member.pid = session->peer().pid != 0 ? session->peer().pid : request.pid();
-  member.program = request.program().substr(0, 256);
+  member.program = PrintableProgram(request.program());
   member.session = std::move(session);
   member.done = std::move(done);
   const auto entry = members_.emplace(member.local_rank, std::move(member)).first;
@@ -208,6 +208,8 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
     default:
       break;
   }
+  // The membership came for a rank that had died meanwhile: its end is about to be told.
+  if (communicator_ == nullptr && FirstLost() != nullptr) return;
   absl::StatusOr<CoordinatorMessage> scheduling = FromProto(message);
   absl::Status status = scheduling.status();
   if (status.ok() && communicator_ == nullptr) {

@@ -24,7 +24,7 @@
 #include "daemon/jobs/membership/membership.h"
 #include "daemon/logging/log.h"
 #include "daemon/schedule/node/wake_forecast.h"
-#include "daemon/sessions/process_state.h"
+#include "daemon/sessions/process_exit.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"
 #include "proto/rpc/admin.pb.h"
@@ -106,9 +106,10 @@ class Job {
 
   // The session left in order. False: it was no member.
   bool Leave(const Session& session, Clock::time_point now);
-  // The session's process is gone, or ringd ended the session for `reason`. Waits a moment for word of
-  // how the process ended.
-  void OnSessionLost(const Session& session, const std::string& reason, Clock::time_point now);
+  // The session's process is gone, or ringd ended the session for `reason`; then `for_cause` is true, and the
+  // reason is what the others hear. Else Tick waits a moment for word of how the process ended.
+  void OnSessionLost(const Session& session, const std::string& reason, bool for_cause,
+                     Clock::time_point now);
   // A launcher's word of how a rank ended. False: no such rank here.
   bool OnExitReport(Rank rank, const ProcessExit& exit);
 
@@ -144,9 +145,10 @@ class Job {
     std::shared_ptr<Session> session;  // null once it has gone
     JoinCallback done;                 // while joining
     bool left = false;
-    std::optional<ProcessExit> exit;
+    std::optional<ProcessExit> exit;              // as its launcher says
     std::string lost_reason;                      // not empty: it died
     std::optional<Clock::time_point> lost_since;  // told to nobody yet
+    std::optional<ExitInquiry> inquiry;           // from then on, unless ringd ended the session
   };
 
   Member* Find(const Session& session);
@@ -171,7 +173,11 @@ class Job {
   void OnStallInquiry(const v1::StallInquiry& inquiry);
   void OnStallVerdict(const v1::StallVerdict& verdict, Clock::time_point now);
   void AnswerJoins(const absl::Status& status);
-  void AnnounceDeath(Member& member);
+  Member* FirstLost();
+  void TellDeaths(Clock::time_point now);
+  void AnnounceDeath(Member& member, const std::string& end);
+  // How far a job had come that did not run yet, as a clause.
+  std::string DescribeStart() const;
   void CheckStalls(Clock::time_point now);
   std::chrono::nanoseconds NextReportAfter(const v1::StallVerdict& verdict,
                                            Clock::time_point now) const;

@@ -1,8 +1,5 @@
 // How ranks go: in order, by death, or by ringd's decision; and what the others are told.
-#include <signal.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +12,11 @@ namespace {
 // A dead trainer's launcher usually knows within milliseconds how it died; the others can wait so long
 // for a better word.
 constexpr auto kExitReportGrace = std::chrono::milliseconds(150);
+// Where only the trainer's parent can make it visible, by reaping (torchrun looks every 100 ms); and a
+// trainer whose connection has ended is given so long to end itself. Less than a second: other nodes and
+// ranks wait so long before they tell what they have seen of the death themselves, and the ranks are to
+// know within a second.
+constexpr auto kExitGrace = std::chrono::milliseconds(800);
 // After a rank has left, what it took part in is still on its way to the others for a moment.
 constexpr auto kLeaveGrace = std::chrono::seconds(1);
 constexpr auto kRunningGrace = std::chrono::seconds(10);
@@ -30,7 +32,7 @@ bool Job::Leave(const Session& session, Clock::time_point now) {
   if (state_ == State::kJoining) {
     Fail(absl::AbortedError(
         absl::StrCat(DescribeRank(member->rank, member->pid, options_.node_name), " left job '",
-                     options_.job_id, "' before all ranks had joined")));
+                     options_.job_id, "' ", DescribeStart())));
     return true;
   }
   if (communicator_ != nullptr) communicator_->Leave(PositionOf(*member));
@@ -52,7 +54,8 @@ void Job::OnRanksLeft(const v1::RanksLeft& message, Clock::time_point now) {
   last_left_ = now;
 }
 
-void Job::OnSessionLost(const Session& session, const std::string& reason, Clock::time_point now) {
+void Job::OnSessionLost(const Session& session, const std::string& reason, bool for_cause,
+                        Clock::time_point now) {
   Member* member = Find(session);
   if (member == nullptr) return;
   anyone_left_ = true;
@@ -60,40 +63,77 @@ void Job::OnSessionLost(const Session& session, const std::string& reason, Clock
   if (!in_order) {
     member->lost_reason = reason;
     member->lost_since = now;
-    if (!member->exit.has_value()) member->exit = ReadExit(member->pid);
-    if (member->exit.has_value()) AnnounceDeath(*member);
+    if (!for_cause) member->inquiry.emplace(session.peer().pid, session.pidfd());
   }
   if (member->done) std::exchange(member->done, nullptr)(absl::AbortedError(reason), {});
   member->session = nullptr;
+  TellDeaths(now);
 }
 
 bool Job::OnExitReport(Rank rank, const ProcessExit& exit) {
   for (auto& [local_rank, member] : members_) {
     if (member.rank != rank) continue;
     member.exit = exit;
-    if (member.lost_since.has_value()) AnnounceDeath(member);
+    TellDeaths(Clock::now());
     return true;
   }
   return false;
 }
 
-void Job::AnnounceDeath(Member& member) {
+Job::Member* Job::FirstLost() {
+  Member* first = nullptr;
+  for (auto& [local_rank, member] : members_) {
+    if (!member.lost_since.has_value()) continue;
+    if (first == nullptr || *member.lost_since < *first->lost_since) first = &member;
+  }
+  return first;
+}
+
+// In the order in which they died: a launcher that has found a dead rank ends the others, and how those
+// ended may be visible earlier.
+void Job::TellDeaths(Clock::time_point now) {
+  while (Member* const member = FirstLost()) {
+    std::string end = member->lost_reason;
+    if (!member->exit.has_value() && member->inquiry.has_value()) {
+      const ExitInquiry::State state = member->inquiry->Look();
+      const auto grace = state == ExitInquiry::State::kHidden ? kExitReportGrace : kExitGrace;
+      if (state == ExitInquiry::State::kKnown) {
+        member->exit = member->inquiry->exit();
+      } else if (now - *member->lost_since < grace) {
+        return;
+      } else if (state != ExitInquiry::State::kRuns) {
+        end = "ended; how is not visible to ringd,";
+      }
+    }
+    AnnounceDeath(*member, member->exit.has_value() ? DescribeExit(*member->exit) : end);
+  }
+}
+
+void Job::AnnounceDeath(Member& member, const std::string& end) {
   member.lost_since.reset();
   std::string text = DescribeRank(member.rank, member.pid, options_.node_name);
   if (!member.program.empty()) absl::StrAppend(&text, " (", member.program, ")");
-  const bool ended = ::kill(member.pid, 0) != 0 && errno == ESRCH;
-  absl::StrAppend(&text, ", ",
-                  member.exit.has_value() ? DescribeExit(*member.exit)
-                  : ended                 ? std::string("has ended; its launcher did not say how")
-                                          : member.lost_reason);
-  if (communicator_ == nullptr) {
-    absl::StrAppend(&text, " before all ranks had joined");
-  } else {
+  absl::StrAppend(&text, ", ", end);
+  if (communicator_ != nullptr) {
     // What this rank or another of its node had submitted, and what therefore never completes.
     absl::StrAppend(&text, " ", communicator_->DescribeInFlight());
+  } else if (state_ == State::kJoining) {
+    absl::StrAppend(&text, " ", DescribeStart());
+  } else {
+    absl::StrAppend(&text, " about when job '", options_.job_id, "' failed");
   }
+  member.inquiry.reset();
   LogWarning(text, Fields(member.rank));
   Propose(absl::AbortedError(text));
+}
+
+std::string Job::DescribeStart() const {
+  // This node hears a moment later than others that the job runs. It can be sure that it does not only
+  // while one of its own ranks is missing.
+  if (static_cast<int>(members_.size()) < options_.local_size) {
+    return "before all ranks had joined";
+  }
+  return absl::StrCat("while job '", options_.job_id, "' was starting");
 }
 
 void Job::OnLinkLost(const absl::Status& why) {
@@ -115,7 +155,7 @@ void Job::OnLinkLost(const absl::Status& why) {
   } else if (lost) {
     FailLocally(absl::UnavailableError(
         absl::StrCat("the ringd at ", options_.rendezvous, ", which gathers job '", options_.job_id,
-                     "', ended or lost its connection before all ranks had joined")));
+                     "', ended or lost its connection ", DescribeStart())));
   } else {
     FailLocally(absl::Status(why.code(), absl::StrCat("the ringd at ", options_.rendezvous,
                                                       " can't be reached: ", why.message())));
@@ -146,13 +186,7 @@ void Job::Tick(Clock::time_point now) {
   if (state_ == State::kFailed && communicator_ != nullptr && communicator_->Quiet()) {
     DropCommunicator(now);
   }
-  for (auto& [local_rank, member] : members_) {
-    if (!member.lost_since.has_value()) continue;
-    if (!member.exit.has_value()) member.exit = ReadExit(member.pid);
-    if (member.exit.has_value() || now - *member.lost_since >= kExitReportGrace) {
-      AnnounceDeath(member);
-    }
-  }
+  TellDeaths(now);
   if (state_ == State::kJoining && now >= start_deadline_) {
     Fail(absl::DeadlineExceededError(
         absl::StrCat("job '", options_.job_id, "' could not start: the coordinator at ",

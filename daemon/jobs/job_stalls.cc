@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/jobs/job.h"
+#include "daemon/sessions/proc_stat.h"
 
 namespace ringd {
 namespace {
@@ -67,7 +68,7 @@ std::chrono::nanoseconds Job::NextReportAfter(const v1::StallVerdict& verdict,
 std::string Job::StateOf(const Member& member) const {
   if (member.left) return "left";
   if (member.session == nullptr) return "dead";
-  return IsStopped(member.pid) ? "stopped" : "running";
+  return IsStopped(member.session->peer().pid) ? "stopped" : "running";
 }
 
 void Job::OnStallInquiry(const v1::StallInquiry& inquiry) {

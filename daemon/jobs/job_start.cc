@@ -49,6 +49,8 @@ absl::StatusOr<JobCommunicator::Way> Job::MakeWay(
 
 void Job::OnMembership(const v1::Membership& message, Clock::time_point now) {
   if (state_ != State::kJoining) return;
+  // Sent before the coordinator could know of a death here: TellDeaths says soon why the job ends.
+  if (FirstLost() != nullptr) return;
   absl::StatusOr<Membership> checked = FromProto(message);
   if (checked.ok() && !ListsOurRanks(*checked)) {
     checked = absl::InvalidArgumentError(

@@ -1,6 +1,5 @@
 #include "client/core/attach/control_channel.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
@@ -13,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/core/attach/library_version.h"
+#include "client/core/attach/program_name.h"
 #include "proto/attach/handshake.h"
 #include "proto/rpc/client.grpc.pb.h"
 #include "proto/rpc/client.pb.h"
@@ -52,7 +52,7 @@ class GrpcControlChannel final : public ControlChannel {
     request.set_weight(parameters.weight);
     request.set_library_version(kLibraryVersion);
     request.set_pid(::getpid());
-    request.set_program(program_invocation_short_name);
+    request.set_program(OwnProgramName());
 
     v1::JoinReply reply;
     grpc::ClientContext context;

@@ -146,7 +146,8 @@ void JobCoordinator::AddRank(LinkId link, const v1::RankInfo& info) {
     }
   }
   node.ranks.push_back(
-      MemberRank{Rank(info.rank()), LocalRank(info.local_rank()), info.pid(), info.program()});
+      MemberRank{Rank(info.rank()), LocalRank(info.local_rank()), info.pid(),
+                                  PrintableProgram(info.program())});
   ++ranks_present_;
 }
 

@@ -224,8 +224,8 @@ absl::StatusOr<Membership> FromProto(const v1::Membership& message) {
     to.transport_address = node.transport_address();
     to.fast_path_address = node.fast_path_address();
     for (const v1::RankInfo& info : node.ranks()) {
-      to.ranks.push_back(
-          MemberRank{Rank(info.rank()), LocalRank(info.local_rank()), info.pid(), info.program()});
+      to.ranks.push_back(MemberRank{Rank(info.rank()), LocalRank(info.local_rank()), info.pid(),
+                                    PrintableProgram(info.program())});
       seen.insert(info.rank());
     }
     if (node.ranks().empty()) return absl::InvalidArgumentError("a member node without ranks");
@@ -245,6 +245,18 @@ absl::StatusOr<Membership> FromProto(const v1::Membership& message) {
   }
   membership.ring = FromProto(message.ring(), membership.nodes.size());
   return membership;
+}
+
+std::string PrintableProgram(absl::string_view name) {
+  constexpr std::size_t kMaxNameBytes = 64;
+  if (const std::size_t slash = name.rfind('/'); slash != absl::string_view::npos) {
+    name.remove_prefix(slash + 1);
+  }
+  std::string text(name.substr(0, kMaxNameBytes));
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return text;
 }
 
 std::string DescribeRank(Rank rank, int pid, absl::string_view node_name) {

@@ -3,6 +3,9 @@
 #define RINGD_TESTS_DAEMON_FAST_PATH_ATTACHED_RANK_H_
 
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -24,15 +27,19 @@ namespace ringd {
 struct AttachedRank {
   static constexpr std::uint64_t kArenaBytes = 1 << 20;
 
-  AttachedRank() {
+  // `process`: a child's id; else nobody can say what the rank's process does.
+  explicit AttachedRank(pid_t process = 0) {
     auto ends = UnixSocketPair();
     REQUIRE(ends.ok());
     own_end = std::move(ends->first);
     PeerCredentials self;
-    self.pid = 1;
+    self.pid = process > 0 ? process : 1;
     auto made = MakeSession(SessionId(1), {kArenaBytes, 16}, self, ends->second.get());
     REQUIRE(made.ok());
     made->resources->lifeline = std::move(ends->second);
+    if (process > 0) {
+      made->resources->pidfd.Reset(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+    }
     session = std::make_shared<Session>(std::move(made->resources));
   }
 

@@ -103,7 +103,7 @@ struct World {
   // Its node has seen the end, and says no more of how it ended.
   void KillRank(int index) {
     const std::shared_ptr<Session> session = nodes[index].rank.session;
-    nodes[index].job->OnSessionLost(*session, "has gone", now);
+    nodes[index].job->OnSessionLost(*session, "has gone", /*for_cause=*/false, now);
     nodes[index].job->Tick(now + std::chrono::seconds(1));
   }
   bool Ended(int index) { return nodes[index].rank.session->completed() == 1; }

@@ -1,0 +1,25 @@
+// The kernel's line about a process, /proc/PID/stat; see proc(5).
+#ifndef RINGD_DAEMON_SESSIONS_PROC_STAT_H_
+#define RINGD_DAEMON_SESSIONS_PROC_STAT_H_
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace ringd {
+
+// Where in ReadProcStat's result these are.
+inline constexpr std::size_t kProcStatState = 0;  // field 3 of proc(5)
+inline constexpr std::size_t kProcStatExitCode = 52 - 3;
+
+// The fields from the state on; empty if they can't be read.
+std::vector<std::string> ReadProcStat(pid_t pid);
+
+// True if the process exists and is stopped (SIGSTOP, a debugger).
+bool IsStopped(pid_t pid);
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_SESSIONS_PROC_STAT_H_
