@@ -30,9 +30,9 @@ bool Job::Leave(const Session& session, Clock::time_point now) {
   anyone_left_ = true;
   LogInfo(absl::StrCat("pid ", member->pid, " leaves"), Fields(member->rank));
   if (state_ == State::kJoining) {
-    Fail(absl::AbortedError(
-        absl::StrCat(DescribeRank(member->rank, member->pid, options_.node_name), " left job '",
-                     options_.job_id, "' ", DescribeStart())));
+    Fail(
+        absl::AbortedError(absl::StrCat(DescribeRank(member->rank, member->pid, options_.node_name),
+                                        " left job '", options_.job_id, "' ", DescribeStart())));
     return true;
   }
   if (communicator_ != nullptr) communicator_->Leave(PositionOf(*member));

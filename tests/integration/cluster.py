@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,23 @@ PATIENCE_S = 60.0
 # Of launchers, and of ringd itself: what runs the tests must not place their ranks.
 FOREIGN_VARIABLES = ("RINGD_", "OMPI_", "PMI", "SLURM_", "TORCHELASTIC_", "MPI_")
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+#: A user of nothing else, for ringd alone.
+RINGD_UID = 54_321
+# Runs a program, which may lie where only we may look, as a user without any rights: UID PROGRAM ARGUMENTS.
+_BECOME = """
+import os, sys
+
+uid = int(sys.argv[1])
+program = os.open(sys.argv[2], os.O_RDONLY)
+os.set_inheritable(program, True)
+os.setgroups([])
+os.setresgid(uid, uid, uid)
+os.setresuid(uid, uid, uid)
+os.execve(program, sys.argv[2:], os.environ)
+"""
+# torchrun looks for dead ranks this often.
+_REAP_INTERVAL_S = 0.1
 
 _job_numbers = itertools.count(1)
 
@@ -55,6 +73,12 @@ def clean_environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(FOREIGN_VARIABLES) and name not in LAUNCHER_VARIABLES
     } | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+
+
+def kernel_shows_exits() -> bool:
+    """Whether others than a process's user learn how it ended, once it is reaped."""
+    major, minor = os.uname().release.split(".")[:2]
+    return (int(major), int("".join(itertools.takewhile(str.isdigit, minor)))) >= (6, 15)
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
@@ -182,6 +206,7 @@ class JobRun:
     """The ranks of one job."""
 
     job_id: str
+    program: Path
     ranks: list[Rank] = field(default_factory=list)
 
     def wait(self, timeout_s: float = PATIENCE_S) -> list[int]:
@@ -212,6 +237,27 @@ class Cluster:
         self.folder = folder
         self.nodes: list[Node] = []
         self.jobs: list[JobRun] = []
+        self._ringd_uid: int | None = None
+        self._ended = threading.Event()
+        self._reaper: threading.Thread | None = None
+
+    def run_ringd_as(self, uid: int) -> None:
+        """Nodes that are started from now on belong to this user, trainers still to ours. Needs root."""
+        self._ringd_uid = uid
+        self.folder.chmod(0o755)
+        os.chown(self.folder, uid, uid)
+
+    def reap_as_launchers_do(self) -> None:
+        """Ranks that have died don't stay zombies for longer than with torchrun, as their parent is this process."""
+
+        def reap() -> None:
+            while not self._ended.wait(_REAP_INTERVAL_S):
+                for job in list(self.jobs):
+                    for rank in list(job.ranks):
+                        rank.running()
+
+        self._reaper = threading.Thread(target=reap, daemon=True)
+        self._reaper.start()
 
     def start_nodes(self, count: int, **settings: object) -> list[Node]:
         """Starts ringds with these settings (``spin="0s"``) and waits until they serve."""
@@ -230,7 +276,10 @@ class Cluster:
         return successor
 
     def _start(self, name: str, settings: dict[str, object]) -> Node:
-        return Node(name, self.folder, settings)
+        inside: list[str] = []
+        if self._ringd_uid is not None:
+            inside = [sys.executable, "-c", _BECOME, str(self._ringd_uid)]
+        return Node(name, self.folder, settings, inside)
 
     def start_job(
         self,
@@ -247,9 +296,10 @@ class Cluster:
 
         only_ranks: the others are never started.
         """
-        job = JobRun(job_id or f"job{next(_job_numbers)}")
+        name = job_id or f"job{next(_job_numbers)}"
+        program = self.folder / f"{name}-{len(self.jobs) + 1}.py"
+        job = JobRun(name, program)
         self.jobs.append(job)
-        program = self.folder / f"{job.job_id}-{len(self.jobs)}.py"
         program.write_text(textwrap.dedent(source))
         places = [
             (node, local_rank, local_size)
@@ -307,6 +357,9 @@ class Cluster:
 
     def end(self) -> None:
         """Ends every process, then fails if a ringd had ended by itself or doesn't end when told to."""
+        self._ended.set()
+        if self._reaper is not None:
+            self._reaper.join()
         for job in self.jobs:
             for rank in job.ranks:
                 rank.destroy()

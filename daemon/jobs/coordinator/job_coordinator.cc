@@ -145,8 +145,7 @@ void JobCoordinator::AddRank(LinkId link, const v1::RankInfo& info) {
       return;
     }
   }
-  node.ranks.push_back(
-      MemberRank{Rank(info.rank()), LocalRank(info.local_rank()), info.pid(),
+  node.ranks.push_back(MemberRank{Rank(info.rank()), LocalRank(info.local_rank()), info.pid(),
                                   PrintableProgram(info.program())});
   ++ranks_present_;
 }

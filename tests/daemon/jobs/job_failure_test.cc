@@ -1,7 +1,12 @@
 // Jobs of two nodes and their coordinator that lose ranks or each other: what all ranks hear in the end. The
 // test plays the network, and decides what arrives first.
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -73,15 +78,19 @@ struct Node {
 };
 
 struct World {
-  explicit World(bool in_flight = true) : coordinator(OptionsOf(2), &to_nodes, now) {
-    CarryToCoordinator(0);
-    CarryToCoordinator(1);
+  explicit World(bool in_flight = true) : World(kGathered) {
     CarryToNode(0);
     CarryToNode(1);
     for (Node& node : nodes) {
       REQUIRE(node.job->state() == Job::State::kRunning);
       if (in_flight) node.Submit(now);
     }
+  }
+  // The coordinator knows all ranks, and no node knows that yet.
+  enum Gathered { kGathered };
+  explicit World(Gathered) : coordinator(OptionsOf(2), &to_nodes, now) {
+    CarryToCoordinator(0);
+    CarryToCoordinator(1);
   }
 
   void CarryToCoordinator(int index) {
@@ -197,6 +206,111 @@ TEST_CASE("Job: one that must end at once does so, and tells the coordinator onc
   world.CarryToCoordinator(1);
   world.CarryToNode(0);
   CHECK_THAT(world.CauseAt(0), StartsWith(knows ? "rank 1, pid 1" : "ringd on node1 was stopped"));
+}
+
+TEST_CASE("Job: a rank that dies while the word is on its way that the job runs is the cause") {
+  World world(World::kGathered);
+  world.CarryToNode(0);
+  REQUIRE(world.nodes[0].job->state() == Job::State::kRunning);
+  Node& node = world.nodes[1];
+  node.job->OnSessionLost(*node.rank.session, "has gone", /*for_cause=*/false, world.now);
+  world.CarryToNode(1);
+  // Nor does what the job that runs elsewhere does look like a mistake.
+  v1::CoordinatorMessage schedule;
+  schedule.mutable_schedule();
+  node.job->OnCoordinatorMessage(schedule, world.now);
+  CHECK(node.job->state() == Job::State::kJoining);
+  node.job->Tick(world.now + std::chrono::seconds(1));
+  world.CarryToCoordinator(1);
+  world.CarryToNode(0);
+  for (int index = 0; index < 2; ++index) {
+    CHECK(world.CauseAt(index) == "rank 1, pid 1 on node1, has gone while job 'job' was starting");
+  }
+}
+
+// A child that does nothing, until it is killed.
+struct Child {
+  Child() : pid(::fork()) {
+    while (pid == 0) ::pause();
+  }
+  ~Child() {
+    Kill();
+    ::waitpid(pid, nullptr, 0);
+  }
+  // Until all can see it.
+  void Kill() const {
+    ::kill(pid, SIGKILL);
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT);
+  }
+
+  pid_t pid;
+};
+
+// One node's job, whose third rank is missing.
+struct Gathering {
+  Gathering() {
+    Job::Options options;
+    options.job_id = "job";
+    options.size = options.local_size = 3;
+    options.node_name = "node";
+    options.start_timeout = std::chrono::seconds(100);
+    job = std::make_unique<Job>(options, nullptr, now);
+    for (int rank = 0; rank < 2; ++rank) {
+      v1::JoinRequest request;
+      request.set_rank(rank);
+      request.set_size(3);
+      request.set_local_rank(rank);
+      request.set_local_size(3);
+      request.set_program("/home/me/train.py\n");
+      job->Join(ranks[rank].session, request, [](const absl::Status&, const v1::JoinReply&) {});
+    }
+  }
+
+  std::string Cause() const { return std::string(job->failure().message()); }
+
+  Clock::time_point now = Clock::now();
+  Child children[2];
+  AttachedRank ranks[2] = {AttachedRank(children[0].pid), AttachedRank(children[1].pid)};
+  std::unique_ptr<Job> job;
+};
+
+TEST_CASE("Job: the first of two deaths is told, also if it is known later how it came") {
+  Gathering world;
+  world.children[1].Kill();
+  // Its connection has ended, and it is still about to end itself.
+  world.job->OnSessionLost(*world.ranks[0].session, "has gone", /*for_cause=*/false, world.now);
+  world.job->OnSessionLost(*world.ranks[1].session, "has gone", /*for_cause=*/false,
+                           world.now + milliseconds(1));
+  world.job->Tick(world.now + milliseconds(500));
+  CHECK(world.job->state() == Job::State::kJoining);
+  world.children[0].Kill();
+  world.job->Tick(world.now + milliseconds(550));
+  CHECK(world.Cause() == "rank 0, pid " + std::to_string(world.children[0].pid) +
+                             " on node (train.py?), was killed by signal 9 (Killed)"
+                             " before all ranks had joined");
+}
+
+TEST_CASE("Job: a launcher's word of how a rank ended is told at once") {
+  Gathering world;
+  world.job->OnSessionLost(*world.ranks[0].session, "has gone", /*for_cause=*/false, world.now);
+  CHECK(world.job->OnExitReport(Rank(0), {.exit_code = 0, .signal = 0}));
+  CHECK_THAT(world.Cause(), Contains("(train.py?), exited with code 0 before"));
+}
+
+TEST_CASE("Job: why ringd has ended a session is told at once, however its process ends") {
+  Gathering world;
+  world.children[0].Kill();
+  world.job->OnSessionLost(*world.ranks[0].session, "broke the protocol", /*for_cause=*/true,
+                           world.now);
+  CHECK_THAT(world.Cause(), Contains("(train.py?), broke the protocol before"));
+}
+
+TEST_CASE("Job: a process that has only closed its connection is not said to have ended") {
+  Gathering world;
+  world.job->OnSessionLost(*world.ranks[0].session, "closed it", /*for_cause=*/false, world.now);
+  world.job->Tick(world.now + std::chrono::seconds(1));
+  CHECK_THAT(world.Cause(), Contains("(train.py?), closed it before"));
 }
 
 }  // namespace

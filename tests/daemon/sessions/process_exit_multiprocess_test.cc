@@ -1,5 +1,3 @@
-#include "daemon/sessions/process_exit.h"
-
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -12,6 +10,7 @@
 #include <functional>
 #include <thread>
 
+#include "daemon/sessions/process_exit.h"
 #include "proto/base/clock.h"
 
 namespace ringd {
@@ -52,7 +51,8 @@ void ExpectExit(ExitInquiry& inquiry, const ProcessExit& expected) {
 }
 
 TEST_CASE("ExitInquiry: how a process of the same user ended is known before it is reaped") {
-  const auto [exit_code, signal] = GENERATE(std::pair(0, 0), std::pair(7, 0), std::pair(0, SIGKILL));
+  const auto [exit_code, signal] =
+      GENERATE(std::pair(0, 0), std::pair(7, 0), std::pair(0, SIGKILL));
   const pid_t child = Fork([&] {
     if (signal != 0) ::raise(signal);
     ::_exit(exit_code);
@@ -73,7 +73,9 @@ TEST_CASE("ExitInquiry: a process that runs has not ended, and none that nobody 
   CHECK(ExitInquiry(child, -1).Look() == State::kRuns);
 }
 
-TEST_CASE("ExitInquiry: a process that was reaped before the first look is known by its pidfd, or never") {
+TEST_CASE(
+    "ExitInquiry: a process that was reaped before the first look is known by its pidfd, or "
+    "never") {
   const pid_t child = Fork([] { ::_exit(3); });
   const UniqueFd pidfd = PidFd(child);
   ::waitpid(child, nullptr, 0);
@@ -100,7 +102,8 @@ TEST_CASE("ExitInquiry: of another user's process nothing is believed before it 
     WARN("needs root, which can become another user");
     return;
   }
-  const auto [exit_code, signal] = GENERATE(std::pair(0, 0), std::pair(7, 0), std::pair(0, SIGKILL));
+  const auto [exit_code, signal] =
+      GENERATE(std::pair(0, 0), std::pair(7, 0), std::pair(0, SIGKILL));
   void* const shared =
       ::mmap(nullptr, sizeof(Sightings), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   REQUIRE(shared != MAP_FAILED);

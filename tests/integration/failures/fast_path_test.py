@@ -81,6 +81,7 @@ def start(
     )
 
 
+@pytest.mark.one_user
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("tree", "odd"), places(PAIR + TREE))
 def test_a_late_rank_is_waited_for_and_named(cluster: Cluster, tree: bool, odd: int) -> None:

@@ -7,6 +7,8 @@ import pytest
 from tests.integration.cluster import Cluster
 from tests.integration.failures.events import expect_words, start_trainers, wait_for_all, wait_for_event
 
+pytestmark = pytest.mark.one_user
+
 FLOODS = """
     from trainer import Trainer, run
 

@@ -13,6 +13,8 @@ import pytest
 from tests.integration.cluster import Cluster, Node, wait_until
 from tests.integration.failures.undisturbed import UndisturbedJob
 
+pytestmark = pytest.mark.one_user
+
 CONNECTIONS = 10_000
 # Open at once: more than ringd lets wait for the rest of their handshake.
 BATCH = 500

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import Cluster, python, wait_until
+from tests.integration.cluster import RINGD_UID, Cluster, python, wait_until
 from tests.integration.failures.events import (
     WITH_TRAINER,
     expect_within,
@@ -21,6 +21,7 @@ from tests.integration.failures.events import (
     start_trainers,
     the_same_text,
     wait_for_all,
+    wait_for_event,
 )
 from tests.integration.failures.undisturbed import UndisturbedJob
 
@@ -69,18 +70,124 @@ def test_all_other_ranks_hear_of_a_killed_one(cluster: Cluster, layout: list[int
     wait_for_all(job.ranks, "in flight")
     time.sleep(0.1)
     killed = time.monotonic()
-    # Not Rank.send: nobody reaps the process, as with a launcher that is busy.
+    # Not Rank.send: nobody reaps the process at once, as with a launcher that is busy.
     os.kill(job.ranks[victim].pid, signal.SIGKILL)
     survivors = [rank for rank in job.ranks if rank.number != victim]
     errors = wait_for_all(survivors, "error")
     expect_within(errors, killed, 1.0)
     text = the_same_text(errors)
     home = nodes[0 if victim < layout[0] else 1]
-    expect_words(text, f"rank {victim}", f"pid {job.ranks[victim].pid}", home.name, "signal 9", "in flight")
+    # The script's name, and not Python's.
+    name = f"pid {job.ranks[victim].pid} on {home.name} ({job.program.name})"
+    expect_words(text, f"rank {victim}", name, "was killed by signal 9 (Killed)", "in flight")
     assert re.search(r"'(gradient \d|loss)'", text), text
     assert {error["kind"] for error in errors} == {"JobFailedError"}
     assert [rank.wait(10) for rank in survivors] == [3] * len(survivors)
     undisturbed.finish()
+
+
+@pytest.mark.one_user
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("layout", [[3], [1, 2]], ids=str)
+def test_a_death_that_nobody_makes_visible_is_not_told_as_an_exit(
+    cluster: Cluster, layout: list[int]
+) -> None:
+    cluster.run_ringd_as(RINGD_UID)
+    cluster.start_nodes(len(layout))
+    job = start_trainers(cluster, WAITS_FOR_VICTIM, layout, environment={"VICTIM": "1"})
+    wait_for_all(job.ranks, "in flight")
+    killed = time.monotonic()
+    os.kill(job.ranks[1].pid, signal.SIGKILL)  # and nobody reaps it
+    errors = wait_for_all([job.ranks[0], job.ranks[2]], "error")
+    expect_within(errors, killed, 1.5)
+    text = the_same_text(errors)
+    expect_words(text, "rank 1", f"pid {job.ranks[1].pid}", "ended; how is not visible to ringd, while")
+    assert "exited" not in text, text
+
+
+EXITS_IN_THE_MIDDLE = """
+    import os
+    import time
+
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        assert trainer.all_reduce("warm-up") == trainer.size
+        if trainer.rank == 1:
+            say("in flight")
+            os._exit(int(os.environ["CODE"]))
+        trainer.all_reduce("gradient")
+
+
+    run(main)
+"""
+
+
+@pytest.mark.parametrize("code", [0, 5])
+def test_an_exit_code_is_told_where_it_is_proved(cluster: Cluster, code: int) -> None:
+    cluster.start_nodes(1)
+    job = start_trainers(cluster, EXITS_IN_THE_MIDDLE, [3], environment={"CODE": str(code)})
+    errors = wait_for_all([job.ranks[0], job.ranks[2]], "error")
+    expect_words(the_same_text(errors), "rank 1", f"exited with code {code}", "in flight")
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_launcher_that_ends_the_other_ranks_does_not_become_the_cause(
+    cluster: Cluster, victim: int
+) -> None:
+    (node,) = cluster.start_nodes(1)
+    job = start_trainers(cluster, WAITS_FOR_VICTIM, [3], environment={"VICTIM": str(victim)})
+    wait_for_all(job.ranks, "in flight")
+    os.kill(job.ranks[victim].pid, signal.SIGKILL)
+    # As torchrun does: it finds one dead, and ends the rest.
+    wait_until(lambda: not job.ranks[victim].running(), "the victim is reaped")
+    for rank in job.ranks:
+        rank.send(signal.SIGTERM)
+    job.wait()
+    node.expect_output("job ended", 10)
+    told = [line for line in node.output.splitlines() if "job failed: " in line]
+    assert len(told) == 1, node.output
+    expect_words(told[0], f"rank {victim}, pid {job.ranks[victim].pid}", "signal 9", "in flight")
+    assert "before all ranks had joined" not in node.output, node.output
+
+
+# Rank 1 becomes another program: its connection ends, its process does not.
+BECOMES_ANOTHER = """
+    import os
+    import time
+
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        assert trainer.all_reduce("warm-up") == trainer.size
+        if trainer.rank != 0:
+            say("in flight")
+        if trainer.rank == 1:
+            time.sleep(0.3)
+            say("execs")
+            os.execv("/bin/sleep", ["sleep", "60"])
+        trainer.all_reduce("gradient")
+
+
+    run(main)
+"""
+
+
+def test_a_death_that_waits_for_its_word_is_not_told_as_one_before_the_start(cluster: Cluster) -> None:
+    (node,) = cluster.start_nodes(1)
+    job = start_trainers(cluster, BECOMES_ANOTHER, [3])
+    wait_for_event(job.ranks[1], "execs")
+    os.kill(job.ranks[2].pid, signal.SIGKILL)  # while ringd still waits for what became of rank 1
+    error = wait_for_event(job.ranks[0], "error")
+    expect_words(error["text"], "closed its connection to ringd without leaving the job while", "in flight")
+    expect_words(error["text"], "rank 1, ")
+    job.ranks[1].send(signal.SIGKILL)
+    node.expect_output("job ended", 10)
+    assert "before all ranks had joined" not in node.output, node.output
 
 
 # Tensors of 4 MiB, four in flight, STEPS times.
@@ -133,6 +240,7 @@ def test_a_killed_rank_s_tensors_may_be_at_reducer_threads(cluster: Cluster, vic
     again.expect_success()
 
 
+@pytest.mark.one_user
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_ringctl_run_says_how_a_rank_was_killed(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, nodes: int
@@ -149,7 +257,8 @@ def test_ringctl_run_says_how_a_rank_was_killed(
     errors = parse_events(output, "error")
     assert len(errors) == nodes * 2 - 1, output
     expect_within(errors, death["at"], 1.0)
-    expect_words(the_same_text(errors), "rank 1", f"pid {death['pid']}", "signal 9", "in flight")
+    words = ("rank 1", f"pid {death['pid']}", "(program.py)", "signal 9", "in flight")
+    expect_words(the_same_text(errors), *words)
 
 
 STAYS_AFTER_THE_FAILURE = """

@@ -19,7 +19,10 @@ from tests.integration.failures.events import (
     wait_until_joining,
 )
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user"),
+    pytest.mark.one_user,
+]
 
 # The imports come first: the other user need not be able to read the installation.
 BECOME_NOBODY = """

@@ -34,8 +34,10 @@ TEST_CASE("ProgramName: or by its module") {
   CHECK(NameOf("python3 -um pkg.mod") == "pkg.mod");
 }
 
-TEST_CASE("ProgramName: a Python whose code has no name is called by its own, and code is never told") {
-  CHECK(ProgramName(std::vector<std::string>{"/usr/bin/python3", "-c", "secret = 'abc'"}) == "python3");
+TEST_CASE(
+    "ProgramName: a Python whose code has no name is called by its own, and code is never told") {
+  CHECK(ProgramName(std::vector<std::string>{"/usr/bin/python3", "-c", "secret = 'abc'"}) ==
+        "python3");
   CHECK(ProgramName(std::vector<std::string>{"python", "-uc", "secret"}) == "python");
   CHECK(ProgramName(std::vector<std::string>{"python", "-csecret"}) == "python");
   CHECK(NameOf("python - secret") == "python");
