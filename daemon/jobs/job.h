@@ -106,8 +106,8 @@ class Job {
 
   // The session left in order. False: it was no member.
   bool Leave(const Session& session, Clock::time_point now);
-  // The session's process is gone, or ringd ended the session for `reason`; then `for_cause` is true, and the
-  // reason is what the others hear. Else Tick waits a moment for word of how the process ended.
+  // The session's process is gone; Tick then waits a moment for word of how it ended. Or ringd has ended
+  // the session, `for_cause`: then `reason` is what the others hear.
   void OnSessionLost(const Session& session, const std::string& reason, bool for_cause,
                      Clock::time_point now);
   // A launcher's word of how a rank ended. False: no such rank here.
@@ -145,7 +145,7 @@ class Job {
     std::shared_ptr<Session> session;  // null once it has gone
     JoinCallback done;                 // while joining
     bool left = false;
-    std::optional<ProcessExit> exit;              // as its launcher says
+    std::optional<ProcessExit> exit;              // as its launcher says, else the kernel
     std::string lost_reason;                      // not empty: it died
     std::optional<Clock::time_point> lost_since;  // told to nobody yet
     std::optional<ExitInquiry> inquiry;           // from then on, unless ringd ended the session

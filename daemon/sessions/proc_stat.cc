@@ -11,7 +11,7 @@ namespace ringd {
 std::vector<std::string> ReadProcStat(pid_t pid) {
   if (pid <= 0) return {};
   std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  // The command name may hold spaces, parentheses and line ends, so the fields begin after the last ')'.
+  // The command's name may hold spaces, parentheses and line ends: the fields begin after the last ')'.
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   const std::size_t end = text.rfind(')');
   if (end == std::string::npos) return {};

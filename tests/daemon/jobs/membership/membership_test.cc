@@ -161,6 +161,21 @@ TEST_CASE("Membership: an offer that makes no sense is refused") {
   CHECK(FromProto(message).status().code() == absl::StatusCode::kInvalidArgument);
 }
 
+TEST_CASE(
+    "Membership: a program's name from outside has no folder, is bounded, and can be printed") {
+  CHECK(PrintableProgram("train.py") == "train.py");
+  CHECK(PrintableProgram("/home/me/secret/my train.py") == "my train.py");
+  CHECK(PrintableProgram("a\nb\x1b[31m\xd1\x82") == "a?b?[31m??");
+  CHECK(PrintableProgram(std::string(1000, 'x')) == std::string(64, 'x'));
+  CHECK(PrintableProgram("") == "");
+
+  v1::Membership message = ToProto(Uneven());
+  message.mutable_nodes(0)->mutable_ranks(0)->set_program("x/a\n");
+  const absl::StatusOr<Membership> membership = FromProto(message);
+  REQUIRE(membership.ok());
+  CHECK(membership->nodes[0].ranks[0].program == "a?");
+}
+
 TEST_CASE("Membership: ranks and nodes are named in one way") {
   const Membership membership = Uneven();
   CHECK(DescribeRank(Rank(3), 4711, "node-b") == "rank 3, pid 4711 on node-b");
