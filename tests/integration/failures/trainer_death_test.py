@@ -8,6 +8,7 @@ import re
 import signal
 import textwrap
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,7 +100,7 @@ def test_a_death_that_nobody_makes_visible_is_not_told_as_an_exit(
     killed = time.monotonic()
     os.kill(job.ranks[1].pid, signal.SIGKILL)  # and nobody reaps it
     errors = wait_for_all([job.ranks[0], job.ranks[2]], "error")
-    expect_within(errors, killed, 1.5)
+    expect_within(errors, killed, 2.5)
     text = the_same_text(errors)
     expect_words(text, "rank 1", f"pid {job.ranks[1].pid}", "ended; how is not visible to ringd, while")
     assert "exited" not in text, text
@@ -168,7 +169,6 @@ BECOMES_ANOTHER = """
             say("in flight")
         if trainer.rank == 1:
             time.sleep(0.3)
-            say("execs")
             os.execv("/bin/sleep", ["sleep", "60"])
         trainer.all_reduce("gradient")
 
@@ -180,7 +180,8 @@ BECOMES_ANOTHER = """
 def test_a_death_that_waits_for_its_word_is_not_told_as_one_before_the_start(cluster: Cluster) -> None:
     (node,) = cluster.start_nodes(1)
     job = start_trainers(cluster, BECOMES_ANOTHER, [3])
-    wait_for_event(job.ranks[1], "execs")
+    stat = Path(f"/proc/{job.ranks[1].pid}/stat")
+    wait_until(lambda: "(sleep) S" in stat.read_text(), "rank 1 is another program, and has come to sleep")
     os.kill(job.ranks[2].pid, signal.SIGKILL)  # while ringd still waits for what became of rank 1
     error = wait_for_event(job.ranks[0], "error")
     expect_words(error["text"], "closed its connection to ringd without leaving the job while", "in flight")
