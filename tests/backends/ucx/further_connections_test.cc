@@ -1,15 +1,19 @@
-// A further connection to a neighbour carries messages once there is one. Until then, and where there will be none,
-// everything goes over the first.
-#include <sys/resource.h>
+// A further connection to a neighbour carries messages once there is one. Until then, and where there
+// will be none, everything goes over the first.
+#include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "proto/base/unique_fd.h"
 #include "tests/backends/backend_world.h"
 #include "tests/backends/ucx/two_nodes.h"
 
@@ -18,26 +22,32 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-// This process's sockets that take connections.
-std::vector<int> Listeners() {
-  std::vector<int> found;
-  const int end = static_cast<int>(::sysconf(_SC_OPEN_MAX));
-  for (int fd = 0; fd < end; ++fd) {
-    int listens = 0;
-    socklen_t length = sizeof(listens);
-    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0 && listens != 0) {
-      found.push_back(fd);
-    }
+// A port of this host that refuses whoever connects: bound, so that nobody else listens there, and
+// not listening itself.
+class RefusingPort {
+ public:
+  RefusingPort() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    socklen_t length = sizeof(address);
+    REQUIRE(::bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
+    REQUIRE(::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &length) == 0);
+    instead = address.sin_port;
   }
-  return found;
-}
+  RefusingPort(const RefusingPort&) = delete;
+  RefusingPort& operator=(const RefusingPort&) = delete;
+  ~RefusingPort() { instead = 0; }
 
-// From now on whoever connects is refused; what is connected stays so.
-void RefuseConnections() {
-  const std::vector<int> listeners = Listeners();
-  REQUIRE_FALSE(listeners.empty());
-  for (const int fd : listeners) REQUIRE(::shutdown(fd, SHUT_RD) == 0);
-}
+  // In network order; 0: there is none. Read by UCX's own thread, too.
+  static std::atomic<in_port_t> instead;
+  static std::atomic<int> taken;  // connections that went there
+
+ private:
+  UniqueFd socket_;
+};
+
+std::atomic<in_port_t> RefusingPort::instead{0};
+std::atomic<int> RefusingPort::taken{0};
 
 // Two communicators between two nodes, so that both want the lines.
 struct TwoJobs {
@@ -103,13 +113,30 @@ TEST_CASE("further connections: jobs that share a line have one for what is urge
 TEST_CASE("further connections: one that the neighbour refuses harms nobody") {
   BackendWorld world(BackendKind::kUcx, 2);
   AddOnBothNodes(world, 0, 500'000);
-  RefuseConnections();
+  const RefusingPort port;
   TwoJobs jobs(world);
   jobs.Begin();
   for (std::uint32_t sequence = 1; sequence < 20; ++sequence) jobs.AddInBoth(sequence);
+  CHECK(RefusingPort::taken > 0);
   CHECK(jobs.Line().connections == 1);
   CHECK_THAT(jobs.Line().reason, Contains("refused"));
 }
 
 }  // namespace
+
+// UCX's connect(), in place of the C library's. While there is a refusing port, connections go
+// there: the kernel refuses them as a neighbour's would, and UCX's own listener stays as it is. UCX
+// 1.13 may abort when that is shut down.
+extern "C" int connect(int fd, const sockaddr* address, socklen_t length) {
+  sockaddr_in elsewhere{};
+  const in_port_t port = RefusingPort::instead;
+  if (port != 0 && address->sa_family == AF_INET && length >= sizeof(elsewhere)) {
+    std::memcpy(&elsewhere, address, sizeof(elsewhere));
+    elsewhere.sin_port = port;
+    ++RefusingPort::taken;
+    address = reinterpret_cast<const sockaddr*>(&elsewhere);
+  }
+  return static_cast<int>(::syscall(SYS_connect, fd, address, length));
+}
+
 }  // namespace ringd
