@@ -1,9 +1,16 @@
 #include "backends/collectives/held_messages.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
 namespace ringd {
+namespace {
+
+// What malloc puts before a block.
+constexpr std::uint32_t kAllocatorBytes = 16;
+
+}  // namespace
 
 HeldMessagePool::~HeldMessagePool() {
   for (HeldMessage* message : free_) {
@@ -15,13 +22,24 @@ HeldMessagePool::~HeldMessagePool() {
   }
 }
 
+std::uint32_t HeldMessagePool::SizeClassOf(std::size_t payload_bytes) noexcept {
+  const auto fitting = std::lower_bound(kPayloadBytes.begin(), kPayloadBytes.end(), payload_bytes);
+  return static_cast<std::uint32_t>(fitting - kPayloadBytes.begin());
+}
+
+std::size_t HeldMessagePool::TakenBytes(std::size_t payload_bytes) noexcept {
+  return kAllocatorBytes + sizeof(HeldMessage) + kPayloadBytes[SizeClassOf(payload_bytes)];
+}
+
 HeldMessage* HeldMessagePool::Take(const MessageHeader& header, std::size_t payload_bytes) {
-  const std::uint32_t size_class = payload_bytes <= kPayloadBytes[0] ? 0 : 1;
+  const std::uint32_t size_class = SizeClassOf(payload_bytes);
   HeldMessage* message = free_[size_class];
   if (message != nullptr) {
     free_[size_class] = message->next;
+    spare_bytes_ -= message->taken_bytes;
   } else {
     message = new (::operator new(sizeof(HeldMessage) + kPayloadBytes[size_class])) HeldMessage;
+    message->taken_bytes = static_cast<std::uint32_t>(TakenBytes(payload_bytes));
   }
   message->next = nullptr;
   message->header = header;
@@ -38,6 +56,11 @@ HeldMessage* HeldMessagePool::Copy(const MessageHeader& header,
 }
 
 void HeldMessagePool::GiveBack(HeldMessage* message) noexcept {
+  if (spare_bytes_ + message->taken_bytes > kMaxSpareBytes) {
+    ::operator delete(message);
+    return;
+  }
+  spare_bytes_ += message->taken_bytes;
   message->next = free_[message->size_class];
   free_[message->size_class] = message;
 }

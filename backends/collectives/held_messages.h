@@ -18,18 +18,25 @@ struct HeldMessage {
   MessageHeader header;
   std::uint32_t payload_bytes = 0;
   std::uint32_t size_class = 0;
+  std::uint32_t taken_bytes = 0;  // of memory, this head and the allocator's included
 
   std::byte* data() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
   std::span<const std::byte> payload() noexcept { return {data(), payload_bytes}; }
 };
 
-// Memory for held messages, of two sizes, allocated when first needed and kept for reuse: in the
-// steady state nothing is allocated and no page is touched for the first time.
+// Memory for held messages, of a few sizes, allocated when first needed and kept for reuse, up to
+// kMaxSpareBytes: in the steady state nothing is allocated and no page is touched for the first time.
+//
+// A message takes up to eight times its payload, and 336 bytes if it is a short one. Whoever bounds
+// what others may make it hold counts HeldMessage::taken_bytes, not payloads.
 //
 // Thread safety: the progress thread only.
 // Ownership: owns every message's memory; all must have been given back before it goes.
 class HeldMessagePool {
  public:
+  // More than a burst among correct nodes leaves behind; a flood's memory goes back to the system.
+  static constexpr std::size_t kMaxSpareBytes = std::size_t{64} << 20;
+
   HeldMessagePool() = default;
   HeldMessagePool(const HeldMessagePool&) = delete;
   HeldMessagePool& operator=(const HeldMessagePool&) = delete;
@@ -44,10 +51,20 @@ class HeldMessagePool {
 
   void GiveBack(HeldMessage* message) noexcept;
 
- private:
-  static constexpr std::array<std::size_t, 2> kPayloadBytes = {2048, kMaxPayloadBytes};
+  // What a message with such a payload takes: HeldMessage::taken_bytes.
+  static std::size_t TakenBytes(std::size_t payload_bytes) noexcept;
 
-  std::array<HeldMessage*, 2> free_ = {};
+  // What is kept for reuse.
+  std::size_t spare_bytes() const noexcept { return spare_bytes_; }
+
+ private:
+  static std::uint32_t SizeClassOf(std::size_t payload_bytes) noexcept;
+
+  static constexpr std::array<std::uint32_t, 4> kPayloadBytes = {256, 2048, 16384,
+                                                                 kMaxPayloadBytes};
+
+  std::array<HeldMessage*, kPayloadBytes.size()> free_ = {};
+  std::size_t spare_bytes_ = 0;
 };
 
 // A first-in, first-out list of held messages.
@@ -57,12 +74,15 @@ class HeldMessageList {
  public:
   bool empty() const noexcept { return head_ == nullptr; }
   std::size_t size() const noexcept { return size_; }
+  // The memory that the messages take.
+  std::size_t taken_bytes() const noexcept { return taken_bytes_; }
 
   void PushBack(HeldMessage* message) noexcept {
     message->next = nullptr;
     (head_ == nullptr ? head_ : tail_->next) = message;
     tail_ = message;
     ++size_;
+    taken_bytes_ += message->taken_bytes;
   }
 
   HeldMessage* PopFront() noexcept {
@@ -70,6 +90,7 @@ class HeldMessageList {
     if (first != nullptr) {
       head_ = first->next;
       --size_;
+      taken_bytes_ -= first->taken_bytes;
     }
     return first;
   }
@@ -82,6 +103,7 @@ class HeldMessageList {
   HeldMessage* head_ = nullptr;
   HeldMessage* tail_ = nullptr;
   std::size_t size_ = 0;
+  std::size_t taken_bytes_ = 0;
 };
 
 }  // namespace ringd

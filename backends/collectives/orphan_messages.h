@@ -35,8 +35,13 @@ struct WireKey {
 //
 // Thread safety: the progress thread only.
 // Ownership: of the messages it holds.
+// Invariant: the messages take at most kMaxBytes of memory, whatever they carry.
 class OrphanMessages {
  public:
+  static constexpr std::size_t kMaxBytes = std::size_t{256} << 20;
+  // Bounds the communicators, too: some 150 bytes for each of which there is a message.
+  static constexpr std::size_t kMaxMessages = 64 * 1024;
+
   explicit OrphanMessages(HeldMessagePool& pool) : pool_(pool) {}
   OrphanMessages(const OrphanMessages&) = delete;
   OrphanMessages& operator=(const OrphanMessages&) = delete;
@@ -50,24 +55,22 @@ class OrphanMessages {
   // The communicator is gone for good: what still comes for it is dropped at once.
   void Retire(const WireKey& key);
 
+  // The memory that the messages take.
+  std::size_t taken_bytes() const noexcept { return taken_bytes_; }
+
  private:
-  static constexpr std::size_t kMaxBytes = std::size_t{256} << 20;
-  static constexpr std::size_t kMaxMessages = 64 * 1024;
   static constexpr std::size_t kMaxRemembered = 4096;
 
-  struct Orphan {
-    HeldMessageList messages;
-    std::size_t bytes = 0;
-  };
-
+  // Makes room for a message of `key` that takes `taken_bytes`. False if that cost `key` its own.
+  [[nodiscard]] bool MakeRoom(const WireKey& key, std::size_t taken_bytes);
   void Forget(const WireKey& key);
   static void Remember(const WireKey& key, absl::flat_hash_set<WireKey>& set,
                        std::deque<WireKey>& order);
 
   HeldMessagePool& pool_;
-  absl::flat_hash_map<WireKey, Orphan> orphans_;
+  absl::flat_hash_map<WireKey, HeldMessageList> orphans_;
   std::deque<WireKey> oldest_first_;  // of orphans_; may name some that are gone
-  std::size_t bytes_ = 0;
+  std::size_t taken_bytes_ = 0;
   std::size_t message_count_ = 0;
   absl::flat_hash_set<WireKey> retired_;
   std::deque<WireKey> retired_order_;

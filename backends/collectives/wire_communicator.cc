@@ -112,6 +112,7 @@ bool WireCommunicator::TryPost(const CollectiveRequest& request) noexcept {
     HeldMessageList messages = found->second;
     early_.erase(found);
     early_count_ -= messages.size();
+    early_bytes_ -= messages.taken_bytes();
     while (HeldMessage* message = messages.PopFront()) {
       if (!operation.Deliver(message->header, message->payload())) {
         operation.Fail(CollectiveOutcome::kDisagreement, NodeIndex(message->header.source));
@@ -242,7 +243,7 @@ bool WireCommunicator::IsLate(OperationId id) const noexcept {
 
 void WireCommunicator::HoldEarly(const MessageHeader& header,
                                  std::span<const std::byte> payload) noexcept {
-  if (early_count_ >= kMaxEarlyMessages) {
+  if (early_count_ >= kMaxEarlyMessages || early_bytes_ >= kMaxEarlyBytes) {
     const NodeIndex source(header.source);
     FailAll(
         CollectiveOutcome::kDisagreement, source,
@@ -251,7 +252,9 @@ void WireCommunicator::HoldEarly(const MessageHeader& header,
   }
   ++early_count_;
   ++totals_.messages_early;
-  early_[header.operation].PushBack(pool_.Copy(header, payload));
+  HeldMessage* const message = pool_.Copy(header, payload);
+  early_bytes_ += message->taken_bytes;
+  early_[header.operation].PushBack(message);
 }
 
 void WireCommunicator::RetireEarlyUpTo(OperationId id) noexcept {
@@ -259,6 +262,7 @@ void WireCommunicator::RetireEarlyUpTo(OperationId id) noexcept {
     const bool retired = it->first.channel == id.channel && it->first.sequence <= id.sequence;
     if (retired) {
       early_count_ -= it->second.size();
+      early_bytes_ -= it->second.taken_bytes();
       totals_.messages_discarded += it->second.size();
       it->second.Clear(pool_);
       early_.erase(it++);
@@ -278,6 +282,7 @@ void WireCommunicator::FailAll(CollectiveOutcome outcome, NodeIndex culprit,
   for (auto& [id, messages] : early_) messages.Clear(pool_);
   early_.clear();
   early_count_ = 0;
+  early_bytes_ = 0;
   for (Operation* operation : active_) operation->Fail(outcome, culprit);
   // What is still being sent completes in Advance().
   for (std::size_t i = active_.size(); i-- > 0;) CompleteIfFinished(*active_[i]);

@@ -69,8 +69,10 @@ class WireCommunicator final : public Communicator {
 
   // Of flows, in one turn, the last message whole: as much as one arriving message brings along.
   static constexpr std::size_t kTurnBytes = kMaxPayloadBytes;
-  // Early messages of all operations together; a correct set of peers stays far below it.
+  // Early messages of all operations together, and the memory that they take; a correct set of peers
+  // stays far below. A ring's neighbour that is ahead by all operations in flight sends 512 MiB.
   static constexpr std::size_t kMaxEarlyMessages = 16 * 1024;
+  static constexpr std::size_t kMaxEarlyBytes = std::size_t{768} << 20;
 
   bool IsLate(OperationId id) const noexcept;
   void HoldEarly(const MessageHeader& header, std::span<const std::byte> payload) noexcept;
@@ -93,6 +95,7 @@ class WireCommunicator final : public Communicator {
   absl::flat_hash_map<OperationId, Operation*> in_flight_;  // those of them that take messages
   absl::flat_hash_map<OperationId, HeldMessageList> early_;
   std::size_t early_count_ = 0;
+  std::size_t early_bytes_ = 0;  // taken
   // By channel: one more than the last sequence posted or given up; 64 bits, so that it has room.
   absl::flat_hash_map<std::uint32_t, std::uint64_t> next_sequence_;
 

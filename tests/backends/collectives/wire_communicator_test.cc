@@ -280,6 +280,28 @@ TEST_CASE("WireCommunicator: messages of an operation that was cancelled or skip
   CHECK((c == a));
 }
 
+TEST_CASE("WireCommunicator: a flood of messages ahead fails before it takes a gigabyte") {
+  // One byte more than fits a small block.
+  const std::size_t payload_bytes = GENERATE(std::size_t{0}, std::size_t{16385});
+  CAPTURE(payload_bytes);
+  FakeNetwork network(2, {}, 1);
+  const std::vector<std::byte> payload(payload_bytes);
+  MessageHeader header;
+  header.wire_id = 7;
+  header.source = 0;
+  header.destination = 1;
+  std::size_t taken = 0;
+  while (network.at(1).health().ok() && taken < (std::size_t{2} << 30)) {
+    header.operation.sequence += 1;
+    network.at(1).OnMessage(header, payload);
+    taken += HeldMessagePool::TakenBytes(payload.size());
+  }
+  CHECK_FALSE(network.at(1).health().ok());
+  CHECK_THAT(std::string(network.at(1).health().message()),
+             Catch::Matchers::Contains("more ahead than it may"));
+  CHECK(taken < (std::size_t{1} << 30));
+}
+
 TEST_CASE("WireCommunicator: whatever a node sends, nothing is written outside of the buffer") {
   for (unsigned seed = 1; seed <= 200; ++seed) {
     std::mt19937 random(seed);
