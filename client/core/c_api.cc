@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/core/attach/library_version.h"
+#include "client/core/caller_structure.h"
 #include "client/core/context.h"
 #include "client/core/options.h"
 #include "client/ringd.h"
@@ -94,6 +95,23 @@ void CopyText(char (&target)[kSize], const std::string& text) noexcept {
   const std::size_t length = std::min(text.size(), kSize - 1);
   std::memcpy(target, text.data(), length);
   target[length] = '\0';
+}
+
+ringd_place PlaceOf(Context& context) noexcept {
+  ringd_place place{};
+  place.rank = context.places().rank;
+  place.size = context.places().size;
+  place.local_rank = context.places().local_rank;
+  place.local_size = context.places().local_size;
+  place.cross_rank = context.joined().cross_rank;
+  place.cross_size = context.joined().cross_size;
+  place.node_count = context.joined().node_count;
+  place.node_index = context.joined().node_index;
+  place.homogeneous = context.joined().homogeneous ? 1 : 0;
+  place.generation = context.joined().generation;
+  CopyText(place.node_name, context.joined().node_name);
+  CopyText(place.daemon_version, context.joined().daemon_version);
+  return place;
 }
 
 }  // namespace
@@ -187,22 +205,10 @@ ringd_status ringd_abandon(ringd_context* context) {
 ringd_status ringd_get_place(ringd_context* context, ringd_place* place) {
   if (place == nullptr) return ReportInvalid("place is NULL");
   return GuardedUse(context, [&](Context& c) -> absl::Status {
-    if (place->struct_size < sizeof(ringd_place)) {
-      return absl::InvalidArgumentError("ringd_place.struct_size must be sizeof(ringd_place)");
-    }
-    place->rank = c.places().rank;
-    place->size = c.places().size;
-    place->local_rank = c.places().local_rank;
-    place->local_size = c.places().local_size;
-    place->cross_rank = c.joined().cross_rank;
-    place->cross_size = c.joined().cross_size;
-    place->node_count = c.joined().node_count;
-    place->node_index = c.joined().node_index;
-    place->homogeneous = c.joined().homogeneous ? 1 : 0;
-    place->generation = c.joined().generation;
-    ringd::client::CopyText(place->node_name, c.joined().node_name);
-    ringd::client::CopyText(place->daemon_version, c.joined().daemon_version);
-    return absl::OkStatus();
+    const std::size_t given_bytes = place->struct_size;
+    absl::Status status = ringd::client::CheckStructureBytes<ringd_place>(given_bytes);
+    if (status.ok()) ringd::client::ToCaller(ringd::client::PlaceOf(c), place, given_bytes);
+    return status;
   });
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/core/caller_structure.h"
 
 namespace ringd::client {
 namespace {
@@ -203,18 +204,16 @@ absl::Status Context::Register(const ringd_tensor* tensors, std::size_t count,
   std::vector<TensorDescription> unknown;
   std::vector<std::size_t> unknown_positions;
   std::vector<ringd_registration> numbers(count);
-  // A caller built with a later header has longer structures.
+  // The caller's structures are as long as in the header that it was built with.
   const std::size_t stride = count == 0 ? sizeof(ringd_tensor) : tensors->struct_size;
-  if (stride < sizeof(ringd_tensor)) {
-    return absl::InvalidArgumentError("ringd_tensor.struct_size must be sizeof(ringd_tensor)");
-  }
+  if (absl::Status status = CheckStructureBytes<ringd_tensor>(stride); !status.ok()) return status;
   for (std::size_t i = 0; i < count; ++i) {
-    const auto* tensor = reinterpret_cast<const ringd_tensor*>(
-        reinterpret_cast<const std::byte*>(tensors) + i * stride);
-    if (tensor->struct_size != stride) {
+    const auto tensor =
+        FromCaller<ringd_tensor>(reinterpret_cast<const std::byte*>(tensors) + i * stride, stride);
+    if (tensor.struct_size != stride) {
       return absl::InvalidArgumentError("all ringd_tensor.struct_size of one call must be equal");
     }
-    absl::StatusOr<TensorDescription> description = DescribeTensor(*tensor, places_.size);
+    absl::StatusOr<TensorDescription> description = DescribeTensor(tensor, places_.size);
     if (!description.ok()) return description.status();
     numbers[i] = registrations_.FindEqual(description->Key());
     if (numbers[i] == 0) {

@@ -1,11 +1,9 @@
 #include "client/core/options.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <limits>
 #include <optional>
 
@@ -16,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "client/core/caller_structure.h"
 #include "proto/types/job_weight.h"
 
 namespace ringd::client {
@@ -23,8 +22,6 @@ namespace {
 
 constexpr char kDefaultSocket[] = "/run/ringd/ringd.sock";
 constexpr char kDefaultPeerPort[] = "7117";
-// ringd_options of version 1.0 and 1.1.
-constexpr std::size_t kOldestOptionsBytes = offsetof(ringd_options, weight);
 
 std::string Environment(const GetEnvironment& get, const char* name) {
   const char* value = get(name);
@@ -131,11 +128,10 @@ absl::StatusOr<Options> ResolveOptions(const ringd_options* given_or_null,
   ringd_options given{};
   given.rank = -1;
   if (given_or_null != nullptr) {
-    if (given_or_null->struct_size < kOldestOptionsBytes) {
-      return absl::InvalidArgumentError("ringd_options.struct_size must be sizeof(ringd_options)");
-    }
-    // A program built with an older header has fewer fields: those behind stay 0.
-    std::memcpy(&given, given_or_null, std::min(given_or_null->struct_size, sizeof(given)));
+    const std::size_t given_bytes = given_or_null->struct_size;
+    absl::Status status = CheckStructureBytes<ringd_options>(given_bytes);
+    if (!status.ok()) return status;
+    given = FromCaller<ringd_options>(given_or_null, given_bytes);
   }
 
   Options options;

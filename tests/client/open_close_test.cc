@@ -237,6 +237,25 @@ TEST_CASE("Context: places that contradict each other are refused before ringd i
   CHECK(ringd.join_calls() == 0);
 }
 
+TEST_CASE("Context: a place of another version's size is filled as far as both know it") {
+  FakeRingd ringd;
+  const TestContext context(ringd);
+  struct Later {
+    ringd_place place;
+    std::int64_t addition;
+  };
+  Later later{};
+  later.place.struct_size = sizeof(later);
+  later.addition = 5;
+  REQUIRE(ringd_get_place(context, &later.place) == RINGD_OK);
+  CHECK(later.place.struct_size == sizeof(later));
+  CHECK(later.place.size == 1);
+  CHECK(later.addition == 0);
+  later.place.struct_size = 8;
+  CHECK(ringd_get_place(context, &later.place) == RINGD_INVALID_ARGUMENT);
+  CHECK_THAT(ringd_last_error(), Contains("ringd_place.struct_size is 8"));
+}
+
 TEST_CASE("C interface: null pointers are errors, and closing null is allowed") {
   CHECK(ringd_open(nullptr, nullptr) == RINGD_INVALID_ARGUMENT);
   CHECK(ringd_get_place(nullptr, nullptr) == RINGD_INVALID_ARGUMENT);

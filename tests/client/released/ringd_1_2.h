@@ -1,0 +1,245 @@
+/* libringd: the C interface through which a trainer uses the ringd of its node.
+ *
+ * A process opens one context, which takes one rank of one job; registers tensors; submits them, each
+ * submission giving an operation; waits for operations. All buffers are host memory.
+ *
+ * Thread safety: every function may be called from any thread at any time, except that ringd_close must
+ *   be the last call on its context. Operations may be submitted in any order on different ranks; they
+ *   are matched by tensor name.
+ * Blocking: only functions that say so block; each has a deadline. None holds a lock while it sleeps.
+ * Errors: functions return a ringd_status; 0 is success, the other values are those of gRPC and
+ *   absl::StatusCode. ringd_last_error() then gives this thread's explanation in words, naming rank, pid,
+ *   host and tensor where they matter. A failed call changes nothing unless it says otherwise.
+ * After fork(): the child must not use the context. While its parent had one open it can't open one of its own
+ *   either, because gRPC does not survive a fork; RINGD_FAILED_PRECONDITION says so. Fork first, or spawn.
+ * Versions: RINGD_API_VERSION grows when something is added, and nothing is taken away or changed within
+ *   one major version. Structures begin with struct_size, to be set to sizeof by the caller.
+ */
+#ifndef RINGD_CLIENT_RINGD_H_
+#define RINGD_CLIENT_RINGD_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define RINGD_EXPORT __attribute__((visibility("default")))
+#else
+#define RINGD_EXPORT
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RINGD_API_VERSION_MAJOR 1
+#define RINGD_API_VERSION_MINOR 2
+#define RINGD_API_VERSION ((RINGD_API_VERSION_MAJOR << 16) | RINGD_API_VERSION_MINOR)
+
+typedef int32_t ringd_status;
+enum {
+  RINGD_OK = 0,
+  RINGD_CANCELLED = 1,         /* the context was closed while the operation was in flight */
+  RINGD_INVALID_ARGUMENT = 3,  /* wrong input, or ranks that disagree; the job goes on */
+  RINGD_DEADLINE_EXCEEDED = 4, /* a wait or the start took too long */
+  RINGD_NOT_FOUND = 5,         /* no such registration, operation, or no ringd at the socket */
+  RINGD_ALREADY_EXISTS = 6,    /* another process holds this rank */
+  RINGD_PERMISSION_DENIED = 7, /* this user may not attach */
+  RINGD_RESOURCE_EXHAUSTED =
+      8, /* arena or ring full; the message names the limit and its setting */
+  RINGD_FAILED_PRECONDITION = 9, /* versions differ; not joined; ringd is draining */
+  RINGD_ABORTED = 10,            /* the job has failed: the message is its root cause */
+  RINGD_INTERNAL = 13,
+  RINGD_UNAVAILABLE = 14,    /* ringd can't be reached, or has died */
+  RINGD_UNAUTHENTICATED = 16 /* the job secret is wrong */
+};
+
+/* Numbers as in proto/types. */
+enum {
+  RINGD_UINT8 = 0,
+  RINGD_INT8 = 1,
+  RINGD_UINT16 = 2,
+  RINGD_INT16 = 3,
+  RINGD_UINT32 = 4,
+  RINGD_INT32 = 5,
+  RINGD_UINT64 = 6,
+  RINGD_INT64 = 7,
+  RINGD_FLOAT16 = 8,
+  RINGD_BFLOAT16 = 9,
+  RINGD_FLOAT32 = 10,
+  RINGD_FLOAT64 = 11,
+  RINGD_BOOL = 12,
+  RINGD_FLOAT8_E4M3 = 13,
+  RINGD_FLOAT8_E5M2 = 14
+};
+/* What the operators of an all-reduce mean. The result has the same bits on all ranks.
+ *
+ * integers     Sum and product wrap modulo 2^bits. An average is rounded down (-1 / 2 gives -1) and exact; factors
+ *              other than 1 are applied in float64, truncated toward zero and clamped to the type's range.
+ * bool         Sum and max are "or", product and min are "and"; there is no average.
+ * floats       IEEE arithmetic, rounded to nearest even; subnormals are kept. A sum's last bits depend on the order
+ *              in which the nodes' parts meet, and so on size, plan and number of nodes; float64 and float32 are
+ *              combined in their own precision, narrower ones in float32 within a node, and rounded to their own
+ *              type once for each node.
+ * overflow     gives infinity in float64, float32, float16 and bfloat16. In the float8 types a finite result too
+ *              large becomes the largest finite value, 448 or 57344 (as CUDA's conversions do); infinity stays infinity in
+ *              float8_e5m2, and is NaN in float8_e4m3, which has none. An average of finite numbers of float16 or float8 is
+ *              finite: it is divided before anything is rounded to the type.
+ * NaN          in any rank's element gives NaN, also in min and max. */
+enum { RINGD_SUM = 0, RINGD_AVERAGE = 1, RINGD_MIN = 2, RINGD_MAX = 3, RINGD_PRODUCT = 4 };
+enum { RINGD_ALLREDUCE = 0, RINGD_BROADCAST = 1, RINGD_BARRIER = 2 };
+
+typedef struct ringd_context ringd_context;
+typedef uint32_t ringd_registration;
+/* Never reused within a context, but for RINGD_DONE. 0 is no operation. */
+typedef uint64_t ringd_operation;
+/* Since 1.2. Stands for every operation that had ended well when the call that began it returned: tests and
+ * waits succeed at once, as often as one likes. */
+#define RINGD_DONE UINT64_MAX
+
+/* Fields left 0 or NULL come from the environment, then from defaults. */
+typedef struct {
+  size_t struct_size;
+  const char* socket; /* RINGD_SOCKET; default /run/ringd/ringd.sock */
+  const char*
+      job_id; /* RINGD_JOB_ID, TORCHELASTIC_RUN_ID, SLURM_JOB_ID, PMI/OMPI job ids; else "default" */
+  /* rank < 0 or size 0: all four places from the launcher's environment: torchrun (RANK, WORLD_SIZE,
+   * LOCAL_RANK, LOCAL_WORLD_SIZE), Slurm, Open MPI, PMI; without any, one rank alone. */
+  int32_t rank;
+  int32_t size;
+  int32_t local_rank;
+  int32_t local_size;
+  const char*
+      rendezvous;     /* RINGD_RENDEZVOUS; else MASTER_ADDR with RINGD_PEER_PORT (default 7117) */
+  const char* secret; /* RINGD_JOB_SECRET; empty is allowed */
+  uint32_t start_timeout_ms;     /* RINGD_START_TIMEOUT (seconds); default: the daemon's */
+  uint32_t operation_timeout_ms; /* RINGD_OPERATION_TIMEOUT (seconds); default: none */
+  /* RINGD_FUSION: "learned", "pinned", "off", or a size such as "64MiB", up to which buckets are filled; the same on
+   * all ranks. Default: the daemon's. */
+  const char* fusion;
+  /* Called with each warning (a stall, for instance) from a thread of the library; must not call the
+   * library back. NULL: warnings go to standard error, one line each, prefixed "ringd: ". */
+  void (*on_warning)(void* user_data, const char* text);
+  void* user_data;
+  /* Since 1.2. RINGD_WEIGHT; default 1. 1 to 100, the same on all ranks: while several jobs want the line to
+   * one node, each gets a share of it in proportion to its weight. ringd's setting max_weight limits it. */
+  uint32_t weight;
+} ringd_options;
+
+typedef struct {
+  size_t struct_size;
+  int32_t rank;
+  int32_t size;
+  int32_t local_rank;
+  int32_t local_size;
+  int32_t cross_rank; /* this node's place among the nodes that have this local rank */
+  int32_t cross_size;
+  int32_t node_count;
+  int32_t node_index;
+  int32_t homogeneous; /* 1 if every node has equally many ranks */
+  uint32_t generation;
+  char node_name[64];
+  char daemon_version[32];
+} ringd_place;
+
+typedef struct {
+  size_t struct_size;
+  const char* name; /* 1 to 512 bytes of UTF-8; the same on all ranks */
+  int32_t kind;
+  int32_t data_type;
+  int32_t op;           /* allreduce only */
+  int32_t dimensions;   /* 0 to 32 */
+  const int64_t* shape; /* dimensions entries, each >= 0 */
+  double prescale;      /* 0 counts as 1 */
+  double postscale;     /* 0 counts as 1 */
+  int32_t root_rank;    /* broadcast only */
+} ringd_tensor;
+
+/* RINGD_API_VERSION of the library that is running (compare it with the header's), and its release. */
+RINGD_EXPORT uint32_t ringd_api_version(void);
+RINGD_EXPORT const char* ringd_version(void);
+
+/* What went wrong in this thread's last failed call. Valid until its next call; never NULL. */
+RINGD_EXPORT const char* ringd_last_error(void);
+/* "RINGD_ABORTED" and so on; never NULL. */
+RINGD_EXPORT const char* ringd_status_name(ringd_status status);
+
+/* Attaches to ringd and takes a place in the job. Blocks until all ranks have joined, at most the start
+ * timeout. `options` may be NULL. */
+RINGD_EXPORT ringd_status ringd_open(const ringd_options* options, ringd_context** context);
+/* Leaves the job and frees everything, arena memory included. Blocks 2 s at most. NULL is allowed. */
+RINGD_EXPORT void ringd_close(ringd_context* context);
+/* Since 1.1. The first half of ringd_close, for when other threads may still be in calls, or arena memory is still
+ * to be read: leaves the job; calls under way return at once and later ones fail, both with RINGD_CANCELLED; arena
+ * memory stays until ringd_close. Blocks 2 s at most. */
+RINGD_EXPORT ringd_status ringd_leave(ringd_context* context);
+/* Since 1.1. As ringd_leave, but for a rank that has failed: all other ranks of the job are told, as if this
+ * process had died. */
+RINGD_EXPORT ringd_status ringd_abandon(ringd_context* context);
+RINGD_EXPORT ringd_status ringd_get_place(ringd_context* context, ringd_place* place);
+
+/* Arena memory: shared with ringd, so that tensors in it are reduced where they are, without a copy. Zeroed,
+ * aligned to 64 bytes. RINGD_RESOURCE_EXHAUSTED: the arena is full; the message names limit and setting. */
+RINGD_EXPORT ringd_status ringd_arena_alloc(ringd_context* context, size_t bytes, void** address);
+/* Must not be in use by an operation. NULL is allowed. */
+RINGD_EXPORT void ringd_arena_free(ringd_context* context, void* address);
+/* 1 if the whole range lies in the arena. */
+RINGD_EXPORT int32_t ringd_arena_contains(ringd_context* context, const void* address,
+                                          size_t bytes);
+
+/* Describes `count` tensors at once (a call to ringd, about 0.1 ms). Describing a tensor again in the same way
+ * gives the same number, without a call. */
+RINGD_EXPORT ringd_status ringd_register(ringd_context* context, const ringd_tensor* tensors,
+                                         size_t count, ringd_registration* registrations);
+
+/* Hands a tensor to ringd and returns at once, unless the ring is full: then waits until there is room, while
+ * the job lives. `source` and `destination` hold the tensor's elements, contiguous, and stay the caller's to
+ * keep unchanged (source) and untouched (destination) until the operation has been seen to end; they may be equal,
+ * not otherwise overlap. That holds for memory of any kind: outside the arena, too, the node's other ranks may read
+ * `source` until then. After a failure `destination`, and a `source` that is the same, may hold parts of the
+ * result. Broadcast reads `source` on the root only. Barrier takes NULL.
+ * In a job over several nodes a small tensor that steps have ended with, right before a wait, may be held by the
+ * library until that wait, and be carried out by the ranks themselves; ringd gets it at once if the program does
+ * anything else, and after a tenth of a second in any case. */
+RINGD_EXPORT ringd_status ringd_submit(ringd_context* context, ringd_registration registration,
+                                       const void* source, void* destination,
+                                       ringd_operation* operation);
+/* The same, but RINGD_RESOURCE_EXHAUSTED instead of waiting for room. */
+RINGD_EXPORT ringd_status ringd_try_submit(ringd_context* context, ringd_registration registration,
+                                           const void* source, void* destination,
+                                           ringd_operation* operation);
+
+/* Since 1.2. As ringd_submit, for an operation that the caller waits for next. In a job over several nodes the
+ * ranks carry a small all-reduce or barrier out themselves inside this call, where all of them use it: then it
+ * blocks until all ranks have come, `destination` holds the result and *operation is RINGD_DONE. If somebody does
+ * not come for about 100 ms, and in all other cases, it is ringd_submit; so ranks may use either function for the
+ * same tensor, which only costs time. Either way *operation is to be waited for. If the context ends
+ * meanwhile, the call fails with the reason. */
+RINGD_EXPORT ringd_status ringd_submit_awaited(ringd_context* context,
+                                               ringd_registration registration, const void* source,
+                                               void* destination, ringd_operation* operation);
+
+/* Sets *done to 1 if the operation has ended; does not consume it, does not copy its result, does not block. */
+RINGD_EXPORT ringd_status ringd_test(ringd_context* context, ringd_operation operation,
+                                     int32_t* done);
+/* Blocks until the operation has ended and consumes it: afterwards the result is in `destination`, or the
+ * returned status says how it failed. timeout_ms < 0: no limit of its own (it still ends when the job fails or ringd
+ * dies). RINGD_DEADLINE_EXCEEDED with the operation still in flight: wait again. */
+RINGD_EXPORT ringd_status ringd_wait(ringd_context* context, ringd_operation operation,
+                                     int64_t timeout_ms);
+/* Since 1.2. As ringd_wait for each of `count` operations, in one call: for a step of hundreds of tensors that is much
+ * cheaper. Blocks until all have ended. Each that has ended well becomes RINGD_DONE in `operations`, as soon as that is
+ * seen; RINGD_DONE among them is left alone. When all have ended, those that have failed become 0, and the
+ * status and the words are those of the first of them in the order of the array. RINGD_DEADLINE_EXCEEDED: some are
+ * still in flight, and nothing has been lost; call again with the same array. */
+RINGD_EXPORT ringd_status ringd_wait_all(ringd_context* context, ringd_operation* operations,
+                                         size_t count, int64_t timeout_ms);
+
+/* Since 1.2. A round trip through ringd's engine and back, without a tensor: shows that ringd answers, and how long
+ * it takes. RINGD_DEADLINE_EXCEEDED: it has not answered in time. */
+RINGD_EXPORT ringd_status ringd_ping(ringd_context* context, int64_t timeout_ms);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* RINGD_CLIENT_RINGD_H_ */
