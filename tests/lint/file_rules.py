@@ -51,9 +51,15 @@ def check_file(path: Path, text: str) -> Iterator[str]:
         yield from _check_guard(path, lines)
 
 
+# Copies of headers as they were released, which keep their guards.
+RELEASED = Path("tests/client/released")
+
+
 def _check_guard(path: Path, lines: list[str]) -> Iterator[str]:
     if path.stem.endswith("-inl"):
         return  # included several times on purpose (Google Highway)
+    if path.parent == RELEASED:
+        return
     guard = "RINGD_" + re.sub(r"[^A-Za-z0-9]", "_", path.as_posix()).upper() + "_"
     directives = [line.strip() for line in lines if line.lstrip().startswith("#")]
     if directives[:2] != [f"#ifndef {guard}", f"#define {guard}"]:

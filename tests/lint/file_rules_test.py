@@ -19,6 +19,10 @@ def test_a_good_header_passes() -> None:
     assert complaints("proto/a.h", "// What it is.\n" + GUARDED) == []
 
 
+def test_a_released_header_keeps_its_guard() -> None:
+    assert complaints("tests/client/released/ringd_1_2.h", GUARDED) == []
+
+
 @pytest.mark.parametrize(
     ("path", "text", "expected"),
     [

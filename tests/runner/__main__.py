@@ -6,17 +6,28 @@ import argparse
 import fnmatch
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.runner import cpp_suite, lint_suite, python_suite
+from tests.runner.conditions import Conditions
 from tests.runner.report import Report
+from tests.runner.tally import Tally
 
 DESCRIPTION = """Installs what is missing, builds, and runs every test that needs no GPU: lint, C++ tests, Python
 and integration tests. Shows each outcome as it comes and the log of each failure. The last line
-is `N passed, N failed`; the exit code is 0 only if none failed."""
+is `N passed, N failed`; the exit code is 0 only if none failed.
+
+With --repeat, runs C++, Python and integration tests again and again, to find those that depend on timing:
+
+    tests/run --repeat 100 --only _multiprocess_test --one-core --busy
+
+Shows the log of each failure and, every few seconds, how far it is; ends with how many runs of each test
+failed, and `N passed, N failed` counts runs. Ctrl-C ends it with what is known by then."""
+INTERRUPTED = 130  # as of a process that SIGINT has ended
 
 
-def parse_arguments() -> argparse.Namespace:
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="tests/run", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -33,22 +44,64 @@ def parse_arguments() -> argparse.Namespace:
         help="run the C++ tests, built with this sanitizer",
     )
     parser.add_argument("--list", action="store_true", help="list the tests and end")
-    return parser.parse_args()
+    parser.add_argument(
+        "--repeat", type=positive, metavar="N", help="run each test N times, whatever has passed before"
+    )
+    parser.add_argument("--one-core", action="store_true", help="with --repeat: all on one processor")
+    parser.add_argument(
+        "--busy",
+        action="store_true",
+        help="with --repeat: beside a process for each processor that never sleeps",
+    )
+    options = parser.parse_args(arguments)
+    if options.repeat is None and (options.one_core or options.busy):
+        parser.error("--one-core and --busy go with --repeat")
+    return options
+
+
+def positive(text: str) -> int:
+    """A whole number above 0; argparse tells of the ValueError."""
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
 
 
 def is_selected(name: str, patterns: list[str]) -> bool:
     return not patterns or any(pattern in name or fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
+def repeat(
+    root: Path, cpp: Sequence[str], python: Sequence[str], sanitizer: str | None, conditions: Conditions
+) -> int:
+    """Runs the tests under `conditions`, as often as these say; the exit code."""
+    begin = time.monotonic()
+    tally = Tally([*cpp, *python], conditions.runs)
+    interrupted = False
+    with conditions.beside():
+        try:
+            if cpp:
+                tally.begin(cpp, conditions.runs)
+                cpp_suite.run(root, cpp, sanitizer, tally, conditions)
+            for _ in range(conditions.runs if python else 0):
+                tally.begin(python, 1)
+                python_suite.run(root, python, tally, conditions.prefix)
+        except KeyboardInterrupt:
+            interrupted = True
+    code = tally.finish(time.monotonic() - begin, interrupted)
+    return INTERRUPTED if interrupted else code
+
+
 def main() -> int:
-    options = parse_arguments()
+    options = parse_arguments(sys.argv[1:])
     root = Path(__file__).resolve().parents[2]
     begin = time.monotonic()
 
     def select(names: list[str]) -> list[str]:
         return [name for name in names if is_selected(name, options.only)]
 
-    lint = [] if options.sanitizer else select(lint_suite.names())
+    # Lint finds the same each time.
+    lint = [] if options.sanitizer or options.repeat else select(lint_suite.names())
     cpp = select(cpp_suite.names(root, options.sanitizer))
     python = [] if options.sanitizer else select(python_suite.names(root))
     everything = [*lint, *cpp, *python]
@@ -61,6 +114,9 @@ def main() -> int:
             f"tests/run: no test matches {' or '.join(options.only)} (see tests/run --list)", file=sys.stderr
         )
         return 2
+    if options.repeat:
+        conditions = Conditions(options.repeat, options.one_core, options.busy)
+        return repeat(root, cpp, python, options.sanitizer, conditions)
 
     report = Report(everything)
     if lint:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import time
 import xml.etree.ElementTree as ElementTree
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
-from tests.runner.report import Outcome, Report, Verdict
+from tests.runner.conditions import Conditions
+from tests.runner.report import Outcome, OutcomeSink, Verdict
 
 HEARTBEAT_S = 20
 POLL_S = 0.3
@@ -34,8 +36,15 @@ def names(root: Path, sanitizer: str | None) -> list[str]:
     return sorted(result.stdout.split())
 
 
-def run(root: Path, selected: Sequence[str], sanitizer: str | None, report: Report) -> None:
-    """Runs the selected programs; those that don't build count as failed."""
+def run(
+    root: Path,
+    selected: Sequence[str],
+    sanitizer: str | None,
+    report: OutcomeSink,
+    conditions: Conditions | None = None,
+) -> None:
+    """Runs the selected programs; those that don't build count as failed. Without conditions: once, unless
+    nothing has changed since they passed."""
     state = root / ".cache" / "tests"
     state.mkdir(parents=True, exist_ok=True)
     events = state / "bazel-events.json"
@@ -48,8 +57,13 @@ def run(root: Path, selected: Sequence[str], sanitizer: str | None, report: Repo
         options.append(f"--config={sanitizer}")
     # Building first and testing on half of the processors keeps the clocks of tests honest: compilers and other
     # tests would make a process late that must answer within a second.
-    jobs = max(1, len(os.sched_getaffinity(0)) // 2)
+    cores = conditions.cores if conditions else os.sched_getaffinity(0)
+    jobs = max(1, len(cores) // 2)
     test_options = ["--test_output=summary", f"--local_test_jobs={jobs}", f"--build_event_json_file={events}"]
+    if conditions:
+        test_options += ["--nocache_test_results", f"--runs_per_test={conditions.runs}"]
+        if conditions.prefix:
+            test_options.append(f"--run_under={shlex.join(conditions.prefix)}")
     with log.open("w") as log_file:
         for command in (["build", *options], ["test", *options, *test_options]):
             process = subprocess.Popen(

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.runner.report import Report, Verdict, single
+from tests.runner.report import OutcomeSink, Verdict, single
 
 POLL_S = 0.3
 # All of them together; each has its own limit in pyproject.toml.
 SUITE_TIMEOUT_S = 25 * 60
+# For what has been interrupted to end what it has started.
+END_TIMEOUT_S = 20
 ARGUMENTS = ("-m", "pytest", "-m", "not gpu", "-p", "tests.runner.pytest_events")
 LEFT_OUT = "--ignore=tests/gpu"
 
@@ -47,7 +50,8 @@ def names(root: Path) -> list[str]:
     return tests + broken
 
 
-def run(root: Path, selected: Sequence[str], report: Report) -> None:
+def run(root: Path, selected: Sequence[str], report: OutcomeSink, prefix: Sequence[str] = ()) -> None:
+    """Runs the selected tests once, by a command that begins with `prefix`."""
     state = root / ".cache" / "tests"
     state.mkdir(parents=True, exist_ok=True)
     events = state / "pytest-events.json"
@@ -55,7 +59,8 @@ def run(root: Path, selected: Sequence[str], report: Report) -> None:
     log = state / "pytest.log"
     chosen = state / "pytest-arguments.txt"
     chosen.write_text("".join(f"{name}\n" for name in selected))
-    command = [sys.executable, *ARGUMENTS, "--tb=short", "--continue-on-collection-errors", f"@{chosen}"]
+    options = ("--tb=short", "--continue-on-collection-errors", f"@{chosen}")
+    command = [*prefix, sys.executable, *ARGUMENTS, *options]
     environment = _environment(root) | {"RINGD_TEST_EVENTS": str(events)}
 
     with log.open("w") as log_file:
@@ -66,18 +71,29 @@ def run(root: Path, selected: Sequence[str], report: Report) -> None:
             stdin=subprocess.DEVNULL,
             stdout=log_file,
             stderr=subprocess.STDOUT,
+            # A Ctrl-C reaches it through _end() alone: a second one would cut short how it ends its ringds.
+            process_group=0,
         )
         try:
             reason = _follow(process, events, report)
         finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+            _end(process)
     tail = log.read_text(errors="replace").splitlines()[-80:]
     report.fail_missing(selected, "\n".join([reason, *tail]))
 
 
-def _follow(process: subprocess.Popen[bytes], events: Path, report: Report) -> str:
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends pytest, if it has not ended, and what its fixtures have started."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    try:
+        process.wait(END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _follow(process: subprocess.Popen[bytes], events: Path, report: OutcomeSink) -> str:
     """Reports outcomes until pytest ends; what to say of those that never came."""
     deadline = time.monotonic() + SUITE_TIMEOUT_S
     with events.open(encoding="utf-8") as file:

@@ -6,6 +6,7 @@ import enum
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 LOG_LINES_SHOWN = 150
 
@@ -38,6 +39,26 @@ def single(name: str, verdict: Verdict, seconds: float, log: str = "") -> Outcom
     )
 
 
+class OutcomeSink(Protocol):
+    """Where a suite hands its outcomes."""
+
+    def add(self, outcome: Outcome) -> None:
+        """Takes an outcome as soon as it is known."""
+
+    def fail_missing(self, names: Sequence[str], reason: str) -> None:
+        """Counts those of `names` as failed whose outcome never came."""
+
+
+def print_log(log: str) -> None:
+    """The end of a test's log, indented."""
+    lines = log.rstrip().splitlines()
+    if len(lines) > LOG_LINES_SHOWN:
+        print(f"    ... {len(lines) - LOG_LINES_SHOWN} lines before")
+    for line in lines[-LOG_LINES_SHOWN:]:
+        print(f"    {line}")
+    sys.stdout.flush()
+
+
 class Report:
     """Invariant: a test counts as passed only if its outcome arrived and said so."""
 
@@ -61,12 +82,7 @@ class Report:
             flush=True,
         )
         if outcome.verdict is not Verdict.PASSED and outcome.log:
-            lines = outcome.log.rstrip().splitlines()
-            if len(lines) > LOG_LINES_SHOWN:
-                print(f"    ... {len(lines) - LOG_LINES_SHOWN} lines before")
-            for line in lines[-LOG_LINES_SHOWN:]:
-                print(f"    {line}")
-            sys.stdout.flush()
+            print_log(outcome.log)
 
     def fail_missing(self, names: Sequence[str], reason: str) -> None:
         """Counts those of `names` as failed whose outcome never came."""
