@@ -17,10 +17,11 @@ from tests.runner.conditions import Conditions
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 30
 
-# Starts them, tells their pids, and waits to be ended.
+# Starts them, tells their pids, and waits to be ended. Hears Ctrl-C also in a shell's background.
 STARTER = """
-import sys, time
+import signal, sys, time
 from tests.runner.conditions import Conditions
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with Conditions(busy=True).beside() as pids:
     print(*pids, flush=True)
     time.sleep(600)

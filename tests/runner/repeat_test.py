@@ -40,11 +40,13 @@ def test_slow(cluster):
     Path(__file__).with_name("begun").touch()
     time.sleep(600)
 """
+# Hears Ctrl-C also in a shell's background.
 LOOP = """
-import sys
+import signal, sys
 from pathlib import Path
 from tests.runner.__main__ import repeat
 from tests.runner.conditions import Conditions
+signal.signal(signal.SIGINT, signal.default_int_handler)
 names = ["tests/test_sample.py::test_slow"]
 sys.exit(repeat(Path(sys.argv[1]), [], names, None, Conditions(runs=2, busy=True)))
 """
