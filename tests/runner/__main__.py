@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ With --repeat, runs C++, Python and integration tests again and again, to find t
     tests/run --repeat 100 --only _multiprocess_test --one-core --busy
 
 Shows the log of each failure and, every few seconds, how far it is; ends with how many runs of each test
-failed, and `N passed, N failed` counts runs. Ctrl-C ends it with what is known by then."""
+failed, and `N passed, N failed` counts runs. Ctrl-C and SIGTERM end it with what is known by then."""
 INTERRUPTED = 130  # as of a process that SIGINT has ended
 
 
@@ -115,6 +116,8 @@ def main() -> int:
         )
         return 2
     if options.repeat:
+        # Also who is told to end by `timeout` or `kill` says what is known, and leaves nothing behind.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         conditions = Conditions(options.repeat, options.one_core, options.busy)
         return repeat(root, cpp, python, options.sanitizer, conditions)
 
