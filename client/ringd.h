@@ -13,9 +13,10 @@
  * After fork(): the child must not use the context. While its parent had one open it can't open one of its own
  *   either, because gRPC does not survive a fork; RINGD_FAILED_PRECONDITION says so. Fork first, or spawn.
  * Versions: RINGD_API_VERSION grows when something is added, and nothing is taken away or changed within
- *   one major version. Structures begin with struct_size, to be set to sizeof by the caller; they only grow, at
- *   their end. A program built with an older header works: fields that it lacks count as 0. Fields that an older
- *   library does not know it ignores, and sets to 0 in what it fills in: compare ringd_api_version().
+ *   one major version. Structures begin with struct_size, to be set to sizeof by the caller, and
+ *   only grow, at their end. A program built with an older header works: the fields that it lacks
+ *   count as 0. A library ignores fields that are newer than itself, and sets them to 0 in what it
+ *   fills in: compare ringd_api_version().
  */
 #ifndef RINGD_CLIENT_RINGD_H_
 #define RINGD_CLIENT_RINGD_H_

@@ -25,7 +25,8 @@ struct HeldMessage {
 };
 
 // Memory for held messages, of a few sizes, allocated when first needed and kept for reuse, up to
-// kMaxSpareBytes: in the steady state nothing is allocated and no page is touched for the first time.
+// kMaxSpareBytes: in the steady state nothing is allocated and no page is touched for the first
+// time.
 //
 // A message takes up to eight times its payload, and 336 bytes if it is a short one. Whoever bounds
 // what others may make it hold counts HeldMessage::taken_bytes, not payloads.

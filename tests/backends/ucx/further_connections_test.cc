@@ -1,5 +1,5 @@
-// A further connection to a neighbour carries messages once there is one. Until then, and where there
-// will be none, everything goes over the first.
+// A further connection to a neighbour carries messages once there is one. Until then, and where
+// there will be none, everything goes over the first.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>

@@ -1,5 +1,5 @@
-// A structure of ringd.h that has grown, as later versions will have, between programs and libraries
-// of both ages.
+// A structure of ringd.h that has grown, as later versions' will have, between programs and
+// libraries of both ages.
 #include "client/core/caller_structure.h"
 
 #include <catch2/catch.hpp>

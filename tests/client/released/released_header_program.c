@@ -1,5 +1,6 @@
-/* A C11 program built with the header of ringd 1.2 as it was released: it must go on to work with today's library.
- * It is one rank of a job of one, and passes every structure of the interface. `ringctl run` starts it. */
+/* A C11 program built with the header of ringd 1.2 as it was released: it must go on to work with
+ * today's library. It is one rank of a job of one, and passes every structure of the interface.
+ * `ringctl run` starts it. */
 #include <stdio.h>
 #include <string.h>
 

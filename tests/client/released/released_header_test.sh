@@ -1,5 +1,6 @@
 #!/bin/sh
-# A program built with a released header runs as the one rank of a real job, on today's ringd and library.
+# A program built with a released header runs as the one rank of a real job, on today's ringd and
+# library.
 set -eu
 ringctl="$1"
 ringd="$2"
