@@ -141,15 +141,6 @@ std::string LinkTable(const v1::Communicator& communicator, bool colours) {
   return absl::StrCat("\n", table.Render(colours, "  "));
 }
 
-// "for 1,204 of 1,210 foreseen ends of steps, rightly for 1,190".
-std::string DescribeVigils(const v1::Communicator& communicator) {
-  if (communicator.vigils_foreseen() == 0) return "no end of a step has been foreseen";
-  return absl::StrCat("for ", HumanCount(communicator.vigils_kept()), " of ",
-                      HumanCount(communicator.vigils_foreseen()),
-                      " foreseen ends of steps, rightly for ",
-                      HumanCount(communicator.vigils_rewarded()));
-}
-
 std::string RenderPlan(const v1::Communicator& communicator, bool colours) {
   const v1::Plan& plan = communicator.plan();
   std::string out =
@@ -185,7 +176,6 @@ std::string RenderPlan(const v1::Communicator& communicator, bool colours) {
   absl::StrAppend(
       &out, communicator.measured_links().empty() ? "" : "\n",
       Label("last tensor", absl::StrCat("ready after ", HumanMilliseconds(plan.last_ready_ms()))),
-      Label("ringd awake", DescribeVigils(communicator)),
       Label("this plan", StepText(plan.predicted_ms(), plan)),
       Label("64 MiB buckets", StepText(plan.predicted_fixed_64mib_ms(), plan)),
       Label("no fusion", StepText(plan.predicted_per_tensor_ms(), plan)), "\n",

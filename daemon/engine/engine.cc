@@ -36,8 +36,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport,
       network_(network),
       reducers_(transport_ == nullptr ? 0 : ReducerThreads(options_.config)),
       plans_(options_.config.state_dir),
-      links_(std::make_unique<LinkSwitch>(network)),
-      vigil_budget_(started_) {
+      links_(std::make_unique<LinkSwitch>(network)) {
   events_.Add(commands_.event_fd(), EventKind::kCommands);
   if (transport_ != nullptr) events_.Add(transport_->event_fd(), EventKind::kTransport);
   events_.Add(reducers_.event_fd(), EventKind::kReducers);
@@ -54,10 +53,6 @@ void Engine::Start() {
   if (const int count = reducers_.thread_count(); count > 0) {
     LogInfo(absl::StrCat(count, count == 1 ? " reducer thread sums" : " reducer threads sum",
                          " the tensors of this node's ranks"));
-  }
-  if (!run_queue_.is_known()) {
-    LogWarning(
-        "/proc/loadavg can't be opened: the engine can't be awake beforehand when a step ends");
   }
   running_ = true;
   thread_ = std::thread([this] {
@@ -110,7 +105,7 @@ void Engine::Run() {
     }
     if (Turn(now) > 0) {
       busy_until_ = Clock::now() + options_.config.spin;
-    } else if (now < busy_until_ || KeepsVigil(now)) {
+    } else if (now < busy_until_) {
       // Whoever we wait for may want this processor.
       ::sched_yield();
     } else {
@@ -145,37 +140,6 @@ bool Engine::AnythingToDo() const {
                      [](const auto& entry) { return entry.second.session->HasWork(); });
 }
 
-void Engine::BeginVigils(Clock::time_point now) {
-  for (const auto& job : jobs_) {
-    const std::optional<Vigil> vigil = job->NextVigil();
-    if (!vigil.has_value() || vigil->begin > now) continue;
-    const bool keep = now < vigil->end && !run_queue_.IsCrowded(now) &&
-                      vigil_budget_.TrySpend(vigil->end - now, now);
-    job->AnswerVigil(keep);
-    if (keep) vigil_until_ = std::max(vigil_until_, vigil->end);
-  }
-}
-
-// True if it is foreseen that being awake is of use now.
-bool Engine::KeepsVigil(Clock::time_point now) {
-  if (options_.config.spin.count() == 0) return false;
-  BeginVigils(now);
-  if (now >= vigil_until_) return false;
-  // A trainer may have begun to compute meanwhile.
-  if (run_queue_.IsCrowded(now)) vigil_until_ = now;
-  return now < vigil_until_;
-}
-
-std::optional<Clock::time_point> Engine::NextVigilBegins() const {
-  std::optional<Clock::time_point> next;
-  if (options_.config.spin.count() == 0) return next;
-  for (const auto& job : jobs_) {
-    const std::optional<Vigil> vigil = job->NextVigil();
-    if (vigil.has_value() && (!next.has_value() || vigil->begin < *next)) next = vigil->begin;
-  }
-  return next;
-}
-
 void Engine::Sleep(Clock::time_point now) {
   Clock::time_point until = now + kIdleInterval;
   for (const auto& job : jobs_) {
@@ -193,7 +157,6 @@ void Engine::Sleep(Clock::time_point now) {
   // Pairs with the fence in the client's submission: our word before, the look at the rings after.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!AnythingToDo() && (transport_ == nullptr || transport_->Arm())) {
-    events_.WakeAt(NextVigilBegins());
     HandleEvents(std::max(std::chrono::milliseconds(1),
                           std::chrono::ceil<std::chrono::milliseconds>(until - now)));
   }
@@ -207,8 +170,6 @@ void Engine::HandleEvents(std::chrono::milliseconds timeout) {
       case EventKind::kCommands:
       case EventKind::kTransport:
         break;  // Turn() looks at both.
-      case EventKind::kAlarm:
-        break;  // KeepsVigil() asks what for.
       case EventKind::kReducers:
         reducers_.DrainEventFd();  // Turn() asks again for what was not ready.
         break;

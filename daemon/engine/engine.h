@@ -10,7 +10,6 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -23,8 +22,6 @@
 #include "daemon/engine/engine_control.h"
 #include "daemon/engine/event_poll.h"
 #include "daemon/engine/link_switch.h"
-#include "daemon/engine/run_queue.h"
-#include "daemon/engine/vigil_budget.h"
 #include "daemon/execution/reducer_pool.h"
 #include "daemon/fast_path/fast_path_listener.h"
 #include "daemon/jobs/coordinator/job_coordinator.h"
@@ -103,9 +100,6 @@ class Engine final : public EngineControl, private PeerEvents {
   void Run();
   std::size_t Turn(Clock::time_point now);
   void Sleep(Clock::time_point now);
-  void BeginVigils(Clock::time_point now);
-  bool KeepsVigil(Clock::time_point now);
-  std::optional<Clock::time_point> NextVigilBegins() const;
   bool AnythingToDo() const;
   void HandleEvents(std::chrono::milliseconds timeout);
   std::size_t PollSessions(Clock::time_point now);
@@ -159,10 +153,7 @@ class Engine final : public EngineControl, private PeerEvents {
   std::uint32_t next_communicator_ = 1;
   std::uint64_t sessions_ended_for_cause_ = 0;
   Clock::time_point next_tick_;
-  Clock::time_point busy_until_;   // keeps spinning until then
-  Clock::time_point vigil_until_;  // the same, as long as nobody lacks the processor
-  VigilBudget vigil_budget_;
-  RunQueue run_queue_;
+  Clock::time_point busy_until_;  // keeps spinning until then
 };
 
 }  // namespace ringd

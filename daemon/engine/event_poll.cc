@@ -1,18 +1,12 @@
 #include "daemon/engine/event_poll.h"
 
 #include <sys/epoll.h>
-#include <sys/timerfd.h>
 
-#include <algorithm>
 #include <array>
 
 namespace ringd {
 
-EventPoll::EventPoll()
-    : epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
-  Add(timer_.get(), EventKind::kAlarm);
-}
+EventPoll::EventPoll() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
 
 void EventPoll::Add(int fd, EventKind kind, SessionId session) {
   if (fd < 0) return;
@@ -27,21 +21,6 @@ void EventPoll::Remove(int fd) {
   if (fd >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
-void EventPoll::WakeAt(std::optional<Clock::time_point> when) {
-  if (when == alarm_ || !timer_.valid()) return;
-  alarm_ = when;
-  itimerspec setting{};  // All 0 is off.
-  if (when.has_value()) {
-    using std::chrono::nanoseconds;
-    // A time that has passed is one, too.
-    const nanoseconds time = std::max(nanoseconds(1), nanoseconds(when->time_since_epoch()));
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
-    setting.it_value.tv_sec = seconds.count();
-    setting.it_value.tv_nsec = (time - seconds).count();
-  }
-  ::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &setting, nullptr);
-}
-
 const std::vector<EngineEvent>& EventPoll::Wait(std::chrono::milliseconds timeout) {
   std::array<epoll_event, 64> ready;
   const int count = ::epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()),
@@ -51,8 +30,6 @@ const std::vector<EngineEvent>& EventPoll::Wait(std::chrono::milliseconds timeou
     const std::uint64_t data = ready[static_cast<std::size_t>(i)].data.u64;
     events_.push_back(EngineEvent{static_cast<EventKind>(data >> 32),
                                   SessionId(static_cast<std::uint32_t>(data))});
-    // It would stay readable.
-    if (events_.back().kind == EventKind::kAlarm) WakeAt(std::nullopt);
   }
   return events_;
 }

@@ -4,10 +4,8 @@
 
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
-#include "proto/base/clock.h"
 #include "proto/base/unique_fd.h"
 #include "proto/types/ids.h"
 
@@ -21,7 +19,6 @@ enum class EventKind : std::uint8_t {
   kDoorbell,      // a client rang for the sleeping engine
   kHangUp,        // a client's connection ended
   kProcessEnd,    // a client's process ended
-  kAlarm,         // the time has come that WakeAt() names
 };
 
 struct EngineEvent {
@@ -29,7 +26,7 @@ struct EngineEvent {
   SessionId session;
 };
 
-// One epoll instance, and an alarm clock. Thread safety: the engine thread only.
+// One epoll instance. Thread safety: the engine thread only.
 class EventPoll {
  public:
   EventPoll();
@@ -38,18 +35,12 @@ class EventPoll {
   void Add(int fd, EventKind kind, SessionId session = {});
   void Remove(int fd);
 
-  // Ends a wait at `when`, once, and to the microsecond: a timeout is rounded to milliseconds, and the kernel adds
-  // a thousandth of it. nullopt: not any more. Without a timer (out of descriptors) nothing ends the wait.
-  void WakeAt(std::optional<Clock::time_point> when);
-
   // Waits at most `timeout` (0: just looks) and returns what happened. The reference holds until the
   // next call.
   const std::vector<EngineEvent>& Wait(std::chrono::milliseconds timeout);
 
  private:
   UniqueFd epoll_;
-  UniqueFd timer_;
-  std::optional<Clock::time_point> alarm_;
   std::vector<EngineEvent> events_;
 };
 

@@ -23,7 +23,6 @@
 #include "daemon/jobs/membership/coordinator_link.h"
 #include "daemon/jobs/membership/membership.h"
 #include "daemon/logging/log.h"
-#include "daemon/schedule/node/wake_forecast.h"
 #include "daemon/sessions/process_exit.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"
@@ -126,10 +125,6 @@ class Job {
   void Tick(Clock::time_point now);
   bool NeedsTicks() const noexcept;
   std::optional<Clock::time_point> NextTick(Clock::time_point now) const;
-
-  // As JobCommunicator's; nullopt while the job does not run.
-  std::optional<Vigil> NextVigil() const;
-  void AnswerVigil(bool kept) { communicator_->AnswerVigil(kept); }
 
   // What ringctl shows.
   void Describe(v1::Job* out, Clock::time_point now) const;

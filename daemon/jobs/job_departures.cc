@@ -176,11 +176,6 @@ std::optional<Clock::time_point> Job::NextTick(Clock::time_point now) const {
   return communicator_->NextTick(now);
 }
 
-std::optional<Vigil> Job::NextVigil() const {
-  if (communicator_ == nullptr || state_ == State::kFailed) return std::nullopt;
-  return communicator_->NextVigil();
-}
-
 void Job::Tick(Clock::time_point now) {
   // Nothing will come of it any more: give the memory of those who have gone back.
   if (state_ == State::kFailed && communicator_ != nullptr && communicator_->Quiet()) {

@@ -189,9 +189,6 @@ void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
   std::uint64_t departures = 0;
   for (const std::uint64_t breaks : schedule.breaks_requested) departures += breaks;
   out->set_schedule_departures(departures);
-  out->set_vigils_foreseen(schedule.vigils.foreseen);
-  out->set_vigils_kept(schedule.vigils.kept);
-  out->set_vigils_rewarded(schedule.vigils.rewarded);
   for (const NodeBucketStatus& bucket : schedule.buckets) {
     v1::Bucket* shown = out->add_buckets();
     shown->set_channel(bucket.channel);

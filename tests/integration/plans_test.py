@@ -138,40 +138,6 @@ def test_the_next_job_begins_with_the_kept_plan_even_of_a_new_ringd(cluster: Clu
 
 
 @pytest.mark.timeout(120)
-def test_the_ends_of_steps_are_foreseen(cluster: Cluster) -> None:
-    nodes = cluster.start_nodes(2)
-    source = """
-        import time
-        import ringd.torch as hvd
-        import torch
-        hvd.init()
-        gradients = [torch.ones(1000) for _ in range(3)]
-        for step in range(100):
-            handles = []
-            for layer, gradient in enumerate(gradients):
-                handles.append(hvd.allreduce_async(gradient, name=f"layer{layer}"))
-                time.sleep(0.005)
-            for handle in handles:
-                hvd.synchronize(handle)
-            time.sleep(0.01)
-        print("under way", flush=True)
-        time.sleep(3)
-        hvd.shutdown()
-        """
-    job = cluster.start_job(source, [1, 1])
-    job.ranks[0].expect_output("under way")
-    for node in nodes:
-        shown = communicator(cluster, node)
-        foreseen, kept, rewarded = (int(shown[f"vigils_{what}"]) for what in ("foreseen", "kept", "rewarded"))
-        # How many are kept, and come true, depends on what else the machine does.
-        assert foreseen > 0, shown
-        assert foreseen >= kept >= rewarded, shown
-        assert foreseen <= 100, shown
-        assert "ringd awake" in cluster.ringctl("comms", "--plan", node=node).stdout
-    job.expect_success()
-
-
-@pytest.mark.timeout(120)
 def test_unnamed_barriers_are_learned(cluster: Cluster) -> None:
     # Otherwise the ranks wait for each other by themselves.
     cluster.start_nodes(2, fast_path="false")

@@ -93,14 +93,6 @@ absl::Status JobCommunicator::OpenFastPath(std::vector<UniqueFd> connections) {
   return absl::OkStatus();
 }
 
-void JobCommunicator::AnswerVigil(bool kept) {
-  if (kept) {
-    scheduler_.forecast().Keep();
-  } else {
-    scheduler_.forecast().LeaveOut();
-  }
-}
-
 void JobCommunicator::Look(Clock::time_point now) {
   if (way_.local != nullptr) way_.local->Look(now);
   if (fast_path_ == nullptr) return;

@@ -29,7 +29,6 @@
 #include "daemon/jobs/membership/membership.h"
 #include "daemon/logging/log.h"
 #include "daemon/schedule/node/node_scheduler.h"
-#include "daemon/schedule/node/wake_forecast.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"
 
@@ -103,10 +102,6 @@ class JobCommunicator final : private LocalRankView {
   bool CopyPiece();
   // Waits for reducers, for a piece's pass, and completes what Fail() had to put off. For the very end.
   void Settle();
-  // When the ranks are expected to submit what they then wait for; nullopt: that is not foreseen.
-  const std::optional<Vigil>& NextVigil() const noexcept { return scheduler_.forecast().next(); }
-  // Its time has come, and somebody is awake from now on, or not.
-  void AnswerVigil(bool kept);
   // When Advance wants to be called even if nothing happens.
   std::optional<Clock::time_point> NextTick(Clock::time_point now) const;
   // The nodes have opened a fast path: hands it to the members. `connections` by node, the own one's place empty.

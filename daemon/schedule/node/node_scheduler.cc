@@ -33,7 +33,6 @@ void NodeScheduler::EraseIfUnused(TensorHandle handle) {
   const NodeTensor& tensor = tensors_[handle];
   if (!tensor.wanted && tensor.bucket == nullptr && tensor.state == TensorState::kIdle) {
     tensors_.Erase(handle);
-    forecast_.Forget(handle.value());
   }
 }
 
@@ -58,7 +57,6 @@ void NodeScheduler::OnReady(TensorHandle handle, const TensorMeta* meta,
   NodeTensor& tensor = tensors_[handle];
   assert(tensor.in_use && tensor.state == TensorState::kIdle);
   CountStep(tensor, now);
-  forecast_.OnReady(handle.value(), tensor.bucket != nullptr, follows_wait, now);
   // Descriptions rarely change: comparing is cheaper than copying the shape each time.
   if (meta != nullptr && tensor.meta != *meta) tensor.meta = *meta;
   tensor.reports = std::move(reports);
@@ -242,7 +240,6 @@ PendingTensor NodeScheduler::Lookup(absl::string_view name) const {
 
 NodeSchedulerStatus NodeScheduler::Status() const {
   NodeSchedulerStatus status = counters_;
-  status.vigils = forecast_.counters();
   for (const auto& [channel, bucket] : buckets_) {
     NodeBucketStatus entry;
     entry.channel = channel;

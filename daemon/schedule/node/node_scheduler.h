@@ -31,7 +31,6 @@
 #include "daemon/schedule/link/measurements.h"
 #include "daemon/schedule/node/node_actions.h"
 #include "daemon/schedule/node/node_status.h"
-#include "daemon/schedule/node/wake_forecast.h"
 #include "daemon/schedule/protocol/messages.h"
 #include "daemon/schedule/protocol/schedule_time.h"
 #include "daemon/schedule/protocol/tensor_meta.h"
@@ -106,10 +105,6 @@ class NodeScheduler {
   // some tensor has changed since the last call; one that has come into another bucket counts as changed.
   std::vector<TensorReadiness> TakeReadiness();
 
-  // When the last tensors before a wait are expected; whoever asks says whether somebody is awake then.
-  WakeForecast& forecast() { return forecast_; }
-  const WakeForecast& forecast() const { return forecast_; }
-
   // For stall reports: tensors that became ready before `ready_before` and have not ended.
   std::vector<PendingTensor> Pending(TimePoint ready_before) const;
   PendingTensor Lookup(absl::string_view name) const;
@@ -153,7 +148,6 @@ class NodeScheduler {
   std::vector<Action> actions_;
   NodeSchedulerStatus counters_;  // without buckets
   std::uint64_t messages_at_step_start_ = 0;
-  WakeForecast forecast_;
   TimePoint step_start_;  // when the first tensor of this step became ready
 };
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "daemon/schedule/node/node_actions.h"
-#include "daemon/schedule/node/wake_forecast.h"
 #include "daemon/schedule/protocol/messages.h"
 #include "daemon/schedule/protocol/schedule_time.h"
 
@@ -52,7 +51,6 @@ struct NodeSchedulerStatus {
   std::uint64_t operations_learned = 0;
   std::uint64_t operations_cancelled = 0;
   std::uint64_t breaks_requested[kBreakReasonCount] = {};
-  WakeForecast::Counters vigils;
   std::vector<NodeBucketStatus> buckets;
 };
 

@@ -62,17 +62,6 @@ TEST_CASE("RenderPlans: shows the link, the plans beside each other, and each bu
   CHECK_THAT(text,
              Contains("34.1 ms") && Contains("36.2 ms") && Contains("7.77 ms") && Contains("123"));
   CHECK_THAT(text, Contains("fc.weight") && Contains("conv1.weight"));
-  CHECK_THAT(text, Contains("ringd awake     no end of a step has been foreseen"));
-}
-
-TEST_CASE("RenderPlans: tells how often ringd was awake for a step's end, and how often rightly") {
-  v1::CommunicatorsReply reply = Planned();
-  reply.mutable_communicators(0)->set_vigils_foreseen(1210);
-  reply.mutable_communicators(0)->set_vigils_kept(1204);
-  reply.mutable_communicators(0)->set_vigils_rewarded(1190);
-  CHECK_THAT(
-      RenderPlans(reply, false),
-      Contains("ringd awake     for 1,204 of 1,210 foreseen ends of steps, rightly for 1,190"));
 }
 
 TEST_CASE("RenderPlans: names the algorithms that are in use") {

@@ -91,34 +91,5 @@ TEST_CASE("EventPoll: no descriptor is no event, and a wait ends in time") {
   CHECK(took < kLong);
 }
 
-TEST_CASE("EventPoll: an alarm ends a wait at its time, once") {
-  EventPoll poll;
-  const Clock::time_point when = Clock::now() + milliseconds(20);
-  poll.WakeAt(when);
-  const auto events = poll.Wait(kLong);
-  const Clock::time_point woken = Clock::now();
-  REQUIRE(events.size() == 1);
-  CHECK(events[0].kind == EventKind::kAlarm);
-  CHECK(woken >= when);
-  CHECK(woken < when + kLong);
-  CHECK(poll.Wait(milliseconds(30)).empty());
-}
-
-TEST_CASE("EventPoll: an alarm can be put off, taken back, and be in the past") {
-  EventPoll poll;
-  poll.WakeAt(Clock::now() + milliseconds(5));
-  poll.WakeAt(Clock::now() + kLong);
-  CHECK(poll.Wait(milliseconds(30)).empty());
-  poll.WakeAt(Clock::now() + milliseconds(5));
-  poll.WakeAt(std::nullopt);
-  CHECK(poll.Wait(milliseconds(30)).empty());
-  poll.WakeAt(Clock::now() - kLong);
-  CHECK(poll.Wait(kLong).size() == 1);
-  // The same time again is another alarm: the first has rung.
-  poll.WakeAt(Clock::time_point());
-  CHECK(poll.Wait(kLong).size() == 1);
-  CHECK(poll.Wait(kLook).empty());
-}
-
 }  // namespace
 }  // namespace ringd

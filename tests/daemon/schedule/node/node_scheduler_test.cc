@@ -123,33 +123,5 @@ TEST_CASE("NodeScheduler: counts the messages of a step") {
   CHECK(node.scheduler.Status().buckets.at(0).occurrences == 4);
 }
 
-TEST_CASE("NodeScheduler: foresees the last tensor of what it has learned, and of nothing else") {
-  using std::chrono::milliseconds;
-  SchedulingNode node;
-  node.scheduler.Intern("a");
-  node.scheduler.Intern("b");
-  const bool learned = GENERATE(true, false);
-  if (learned) node.Receive(Bucket(1, {"a", "b"}));
-  for (std::uint32_t step = 0; step < 8; ++step) {
-    node.Ready("a");
-    node.now += milliseconds(10);
-    node.Ready("b");
-    if (!learned) {
-      node.Take();
-      node.Receive(Execute{step, {"a", "b"}});
-    }
-    node.Finish(node.TakeOne<StartOperation>().operation);
-    node.now += milliseconds(50);
-  }
-  node.Ready("a");
-  const std::optional<Vigil>& vigil = node.scheduler.forecast().next();
-  REQUIRE(vigil.has_value() == learned);
-  if (!learned) return;
-  CHECK(vigil->begin < node.now + milliseconds(10));
-  CHECK(vigil->end > node.now + milliseconds(10));
-  node.scheduler.forecast().Keep();
-  CHECK(node.scheduler.Status().vigils.kept == 1);
-}
-
 }  // namespace
 }  // namespace ringd
