@@ -94,10 +94,6 @@ std::string FastPathText(const v1::FastPath& path) {
   }
   absl::StrAppend(&text, "; ", Count(path.completed(), "operation", "operations"), ", ",
                   path.given_up(), " given up");
-  if (path.padding_bytes() > 0) {
-    absl::StrAppend(&text, ", ", HumanBytes(static_cast<double>(path.padding_bytes())),
-                    " of padding");
-  }
   return text;
 }
 

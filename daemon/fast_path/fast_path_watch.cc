@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <fstream>
 #include <utility>
 
 #include "proto/attach/handshake.h"
@@ -15,19 +14,8 @@
 namespace ringd {
 namespace {
 
-// The kernel's time-outs, after which it takes an idle connection's window down, are 200 ms and more.
-constexpr auto kIdle = std::chrono::milliseconds(100);
-// For one to two of these after the last operation that needed it. In longer steps the round trip that is saved is nothing.
-constexpr auto kPeriod = std::chrono::seconds(10);
 // Who has not moved for so long will not do so soon.
 constexpr auto kStandstill = std::chrono::seconds(1);
-
-// Whether this network namespace's TCP takes the window of idle connections down. If nobody can tell, it does.
-bool IdleShrinksWindow() {
-  std::ifstream setting("/proc/sys/net/ipv4/tcp_slow_start_after_idle");
-  int value = 1;
-  return !(setting >> value) || value != 0;
-}
 
 template <typename Notice>
 void Send(Session& session, NoticeKind kind, const Notice& notice, int fd) {
@@ -42,8 +30,7 @@ FastPathWatch::FastPathWatch(MemoryMapping segment, FastPathView view,
     : segment_(std::move(segment)),
       view_(view),
       connection_count_(connection_count),
-      exchange_(std::move(exchange)),
-      idle_shrinks_window_(IdleShrinksWindow()) {}
+      exchange_(std::move(exchange)) {}
 
 absl::StatusOr<std::unique_ptr<FastPathWatch>> FastPathWatch::Create(
     const FastPathGeometry& geometry, std::vector<UniqueFd> connections,
@@ -78,14 +65,13 @@ absl::StatusOr<std::unique_ptr<FastPathWatch>> FastPathWatch::Create(
 
 void FastPathWatch::Look(Clock::time_point now) {
   // It is called by a timer that may be early by a little.
-  if (now - last_look_ < LookInterval() * 3 / 4) return;
+  if (now - last_look_ < kLookInterval * 3 / 4) return;
   last_look_ = now;
   const FastPathControl& control = view_.control();
   if (exchange_->BecomeDriver()) {
     exchange_->Drive(std::chrono::milliseconds(0));
     exchange_->StopDriving();
   }
-  Pad(now);
   const std::uint32_t driver = control.driver.load(std::memory_order_relaxed);
   const std::uint64_t turns = control.turns.load(std::memory_order_relaxed);
   if (driver != driver_.who || turns != driver_.turns) driver_ = {driver, turns, now};
@@ -95,30 +81,6 @@ void FastPathWatch::Look(Clock::time_point now) {
   // A node that lacks somebody gives up in its time, and then the next above it.
   const auto late = (view_.Depth() + 1) * FastPathExchange::kPatience;
   late_ = !Waiting(now - late, now).empty();
-}
-
-std::uint32_t FastPathWatch::LongestLately(Clock::time_point now) noexcept {
-  if (now >= period_end_) {
-    // Of a period that ended long ago nothing is left.
-    longest_before_ = now < period_end_ + kPeriod ? longest_now_ : 0;
-    longest_now_ = 0;
-    period_end_ = now + kPeriod;
-  }
-  const std::uint32_t longest = view_.control().largest.exchange(0, std::memory_order_relaxed);
-  longest_now_ = std::max(longest_now_, std::min(longest, limit_bytes()));
-  return std::max(longest_now_, longest_before_);
-}
-
-void FastPathWatch::Pad(Clock::time_point now) {
-  const std::uint32_t longest = LongestLately(now);
-  const bool is_needed = idle_shrinks_window_ && exchange_->ExceedsFirstWindow(longest);
-  padded_bytes_ = is_needed ? longest : 0;
-  if (is_needed) {
-    if (exchange_->Pad(longest, kIdle)) padding_bytes_ += longest;
-  } else if (exchange_->OwesPadding()) {
-    // The other may have segments of another size.
-    exchange_->Pad(0, std::chrono::milliseconds(0));
-  }
 }
 
 std::uint64_t FastPathWatch::MembersAtIt() const noexcept {

@@ -50,14 +50,9 @@ class FastPathWatch {
   std::uint32_t limit_bytes() const noexcept { return view_.limit_bytes(); }
   std::uint32_t flat_bytes() const noexcept { return view_.flat_bytes(); }
 
-  // How often Look wants to be called: every kLookInterval, and kPaddingInterval while the connection is being padded, so that
-  // what comes is out of the way when it is needed. It does nothing if it comes much sooner.
+  // How often Look wants to be called. It does nothing if it comes much sooner.
   static constexpr std::chrono::milliseconds kLookInterval{100};
-  static constexpr std::chrono::milliseconds kPaddingInterval{10};
-  std::chrono::milliseconds LookInterval() const noexcept {
-    return padded_bytes_ > 0 ? kPaddingInterval : kLookInterval;
-  }
-  // Takes a turn as the driver, if nobody has the role, notes what has come to stand still, and pads the connection.
+  // Takes a turn as the driver, if nobody has the role, and notes what has come to stand still.
   void Look(Clock::time_point now);
 
   // True if an operation takes far longer than any should.
@@ -80,8 +75,6 @@ class FastPathWatch {
   // Operations of this node on the fast path, and those that then went the other way.
   std::uint64_t completed() const noexcept;
   std::uint64_t given_up() const noexcept;
-  // Bytes sent by this node to keep the connection's congestion window open.
-  std::uint64_t padding_bytes() const noexcept { return padding_bytes_; }
   FastPathMemberCounters Counters(int member) const noexcept;
 
  private:
@@ -101,9 +94,6 @@ class FastPathWatch {
   FastPathWatch(MemoryMapping segment, FastPathView view, std::uint32_t connection_count,
                 std::unique_ptr<FastPathExchange> exchange);
 
-  // As long as the longest operation lately, where that needs it; a pair's only.
-  void Pad(Clock::time_point now);
-  std::uint32_t LongestLately(Clock::time_point now) noexcept;
   // Bits of members with a part in an operation that has not ended.
   std::uint64_t MembersAtIt() const noexcept;
 
@@ -116,13 +106,6 @@ class FastPathWatch {
   Holder driver_;
   Holder lock_;
   bool late_ = false;
-  const bool idle_shrinks_window_;
-  // The longest operation of the period that goes on, and of the one before.
-  std::uint32_t longest_now_ = 0;
-  std::uint32_t longest_before_ = 0;
-  Clock::time_point period_end_;
-  std::uint32_t padded_bytes_ = 0;  // 0: it is not padded
-  std::uint64_t padding_bytes_ = 0;
   std::optional<Clock::time_point> broken_since_;
 };
 

@@ -127,7 +127,6 @@ void Job::DescribeFastPath(v1::FastPath* out) const {
   out->set_flat_bytes(fast_path->flat_bytes());
   out->set_completed(fast_path->completed());
   out->set_given_up(fast_path->given_up());
-  out->set_padding_bytes(fast_path->padding_bytes());
 }
 
 void Job::Describe(v1::Communicator* out, Clock::time_point now) const {

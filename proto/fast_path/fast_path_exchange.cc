@@ -304,11 +304,6 @@ void FastPathExchange::Announce(std::uint32_t cell, FastPathCellState state) noe
   std::atomic<std::uint64_t>& count =
       state == FastPathCellState::kDone ? control.completed : control.given_up;
   count.fetch_add(1, std::memory_order_relaxed);
-  const std::uint32_t bytes = view_.Cell(cell).bytes;
-  if (state == FastPathCellState::kDone &&
-      bytes > control.largest.load(std::memory_order_relaxed)) {
-    control.largest.store(bytes, std::memory_order_relaxed);
-  }
   view_.Cell(cell).doorbell.Ring();
   if (!epoll_.valid()) return;
   // The driver may be asleep for messages, and in this operation itself. The fence pairs with the one in

@@ -49,11 +49,6 @@
 // A node whose parent is lost can't know that word, nor tell it: it hangs up on its children, so that they know that, too,
 // and its ringd, which sees it wait (kSent), fails the job.
 //
-// Padding. The kernel takes the congestion window of a connection down that has sent nothing for a time-out of 0.2 s
-// (RFC 2861; `tcp_slow_start_after_idle`), so the tail of a step, which comes after a pause of a whole step, would take
-// round trips more. So the ringds of a pair send each other what is as long and says nothing (kPadding); whoever
-// drives drops it.
-//
 // Floating-point results: local ranks are combined in the order of their local ranks, then nodes in theirs, and types of
 // 16 and 8 bits are rounded once in each. That gives the bits of the way through ringd's flat all-reduce. In the k-nomial
 // tree each child stands for all below it, rounded once more.
@@ -177,18 +172,6 @@ class FastPathExchange {
   bool Drive(std::chrono::milliseconds most) noexcept;
   static constexpr std::chrono::milliseconds kTurn{20};
 
-  // Of a pair, and ringd's: what keeps the connection's congestion window open. One thread; nothing blocks.
-  // True if a message of `bytes` has no room in the window that an idle connection is left with: TCP's first, of ten
-  // segments (RFC 6928).
-  bool ExceedsFirstWindow(std::uint64_t bytes) const noexcept;
-  // Sends `bytes` (limit_bytes() at most) that the other drops, if the connection has sent nothing for `idle` and nothing
-  // is under way, behind which it would only queue. Each padding stands for having taken in one of the other's; without
-  // that no second one follows, so that it never fills a connection from which nobody reads (one of either may lie there,
-  // and one more of who began). False: nothing was sent.
-  bool Pad(std::uint64_t bytes, std::chrono::milliseconds idle) noexcept;
-  // The other waits for a padding from here before it sends one more.
-  bool OwesPadding() const noexcept;
-
  private:
   static constexpr std::chrono::milliseconds kLockPatience{50};
   // For a connection that takes no more: another process has stopped reading.
@@ -239,9 +222,6 @@ class FastPathExchange {
                 std::span<const std::byte> payload) noexcept;
   bool OnGiveUp(std::uint32_t node, const FastPathKey& key) noexcept;
   bool OnStop(std::uint32_t node) noexcept;
-  bool OnPadding() noexcept;
-  // Paddings sent that the other has not answered; below 0: that it waits for.
-  std::int32_t PaddingsAhead() const noexcept;
 
   // These need the driver's role.
   struct Heard {
@@ -259,7 +239,6 @@ class FastPathExchange {
 
   const FastPathView view_;
   const std::uint32_t self_;
-  std::uint32_t paddings_sent_ = 0;  // under the lock
   const FastPathNodeSet neighbours_;
   const std::vector<UniqueFd> connections_;
   const UniqueFd

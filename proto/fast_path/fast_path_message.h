@@ -11,7 +11,7 @@
 namespace ringd {
 
 inline constexpr std::uint32_t kFastPathMessageMagic = 0x31504652;  // "RFP1" in memory
-inline constexpr std::uint32_t kFastPathWireVersion = 4;
+inline constexpr std::uint32_t kFastPathWireVersion = 5;
 inline constexpr std::size_t kFastPathTokenBytes = 16;
 
 // First on a connection, from the ringd that has opened it. Whoever does not know the token, which the
@@ -38,10 +38,9 @@ enum class FastPathMessageKind : std::uint16_t {
   // Of two nodes each is the other's parent and child, but gets no kResult.
   kInput =
       1,  // to the parent: what the ranks of a node, and of all below it, have contributed together
-  kResult = 2,   // from the parent
-  kGiveUp = 3,   // from the parent: this operation has no result here, and never will
-  kStop = 4,     // from the root: nor has any other from now on; to the root: it shall say so
-  kPadding = 5,  // of a pair, between the ringds: says nothing (FastPathExchange::Pad)
+  kResult = 2,  // from the parent
+  kGiveUp = 3,  // from the parent: this operation has no result here, and never will
+  kStop = 4,    // from the root: nor has any other from now on; to the root: it shall say so
 };
 
 struct FastPathMessage {

@@ -26,7 +26,7 @@
 namespace ringd {
 
 inline constexpr std::uint64_t kFastPathMagic = 0x31544650'44474e52;  // "RNGDPFT1"
-inline constexpr std::uint32_t kFastPathSegmentVersion = 4;
+inline constexpr std::uint32_t kFastPathSegmentVersion = 5;
 
 // A tensor's bytes on the fast path. The segment's limit is this or less; between more than two nodes, where inputs and
 // results of several go over one node's line, kFastPathMostBytesOfMany or less.
@@ -67,10 +67,6 @@ struct FastPathControl {
   // Operations of this node that ended well, and that went the other way. Written under the lock.
   std::atomic<std::uint64_t> completed;
   std::atomic<std::uint64_t> given_up;
-  // Of those that ended well the largest, in bytes, since ringd looked, which clears it; and how many paddings have come.
-  // Else written under the lock.
-  std::atomic<std::uint32_t> largest;
-  std::atomic<std::uint32_t> paddings;
 };
 static_assert(sizeof(FastPathControl) == 2 * kCacheLineBytes);
 

@@ -134,8 +134,6 @@ bool FastPathExchange::OnMessage(std::uint32_t node, const FastPathMessage& mess
       return OnGiveUp(node, key);
     case FastPathMessageKind::kStop:
       return OnStop(node);
-    case FastPathMessageKind::kPadding:
-      return OnPadding();
   }
   return false;
 }

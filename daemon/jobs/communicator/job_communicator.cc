@@ -77,7 +77,7 @@ std::optional<Clock::time_point> JobCommunicator::NextTick(Clock::time_point now
   if (way_.local != nullptr) return now + kLocalLookInterval;
   const std::optional<Clock::time_point> tick = scheduler_.NextTick();
   if (fast_path_ == nullptr) return tick;
-  const Clock::time_point look = now + fast_path_->LookInterval();
+  const Clock::time_point look = now + FastPathWatch::kLookInterval;
   return tick.has_value() ? std::min(*tick, look) : look;
 }
 
@@ -164,7 +164,6 @@ absl::Status JobCommunicator::OnMessage(const CoordinatorMessage& message, Clock
 
 absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
   std::size_t work = 0;
-  if (fast_path_ != nullptr) fast_path_->Look(now);  // more often than ticks come, while it pads
   if (!failed()) {
     if (const auto tick = scheduler_.NextTick(); tick.has_value() && *tick <= now) {
       scheduler_.OnTick(now, *this);

@@ -91,10 +91,6 @@ TEST_CASE("RenderCommunicators: of ranks on several nodes, their fast path, or w
   path.set_open(true);
   CHECK_THAT(RenderCommunicators(reply, false),
              Contains("fast path       up to 8 KiB; 1 operation, 2 given up\n"));
-  path.set_padding_bytes(64 << 10);
-  CHECK_THAT(RenderCommunicators(reply, false),
-             Contains("1 operation, 2 given up, 64 KiB of padding\n"));
-  path.clear_padding_bytes();
   path.set_flat_bytes(8192);
   CHECK_THAT(RenderCommunicators(reply, false),
              Contains("fast path       up to 8 KiB; 1 operation, 2 given up\n"));

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <fstream>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -24,13 +23,11 @@ constexpr std::uint32_t kMembers = 2;
 constexpr std::uint32_t kLimit = 4096;
 constexpr FastPathKey kKey{4711, 0};
 constexpr std::uint32_t kRegistration = 5;
-// Of TCP's segments: ten are less than the limit.
-constexpr int kSegmentBytes = 300;
 
 struct Nodes {
   Nodes() {
     int ends[2];
-    testing::ConnectByTcp(kSegmentBytes, ends);
+    testing::ConnectByTcp(ends);
     for (std::uint32_t n = 0; n < kNodeCount; ++n) {
       std::vector<UniqueFd> connections(kNodeCount);
       connections[1 - n] = UniqueFd(ends[n]);
@@ -216,67 +213,6 @@ TEST_CASE("FastPathWatch: tells of a broken connection after a second, and wheth
   CHECK(broken->reason == FastPathBreak::Reason::kConnection);
   CHECK(broken->node == 0);
   CHECK(watch.LacksWord() == awaits);
-}
-
-bool IdleShrinksWindow() {
-  int value = 1;
-  std::ifstream("/proc/sys/net/ipv4/tcp_slow_start_after_idle") >> value;
-  return value != 0;
-}
-
-TEST_CASE("FastPathWatch: pads the connection between long operations, and for a while only") {
-  Nodes nodes;
-  const auto end_one_of = [&](std::uint32_t bytes) {
-    for (const auto& rank : nodes.ranks) rank[0].view.control().largest = bytes;
-  };
-  std::uint64_t expected = IdleShrinksWindow() ? kLimit : 0;
-  SECTION("long ones") { end_one_of(kLimit); }
-  SECTION("long ones of several lengths: as the longest") {
-    end_one_of(kLimit);
-    nodes.Look();
-    end_one_of(3000);
-  }
-  SECTION("by a client's word, longer than any can be") { end_one_of(UINT32_MAX); }
-  SECTION("short ones") {
-    end_one_of(1000);
-    expected = 0;
-  }
-  SECTION("none") { expected = 0; }
-  // The kernel's clock, not the test's, says how long the connection has been idle: there may be several by now.
-  const auto padded_as_expected = [&](std::uint32_t n) {
-    const std::uint64_t bytes = nodes.watches[n]->padding_bytes();
-    return expected == 0 ? bytes == 0 : bytes > 0 && bytes % expected == 0;
-  };
-  const Clock::time_point deadline = Clock::now() + seconds(20);
-  do {
-    ::usleep(120'000);
-    for (int i = 0; i < 5; ++i) nodes.Look();
-  } while (!(padded_as_expected(0) && padded_as_expected(1)) && Clock::now() < deadline);
-  for (std::uint32_t n = 0; n < kNodeCount; ++n) {
-    CHECK(padded_as_expected(n));
-    CHECK(nodes.watches[n]->LookInterval() ==
-          (expected > 0 ? FastPathWatch::kPaddingInterval : FastPathWatch::kLookInterval));
-  }
-  nodes.LookFor(seconds(25));
-  const std::uint64_t before = nodes.watches[0]->padding_bytes();
-  ::usleep(120'000);
-  nodes.Look();
-  CHECK(nodes.watches[0]->padding_bytes() == before);
-  CHECK(nodes.watches[0]->LookInterval() == FastPathWatch::kLookInterval);
-}
-
-TEST_CASE("FastPathWatch: answers the padding of a node that needs some by an empty one") {
-  Nodes nodes;
-  nodes.ranks[0][0].view.control().largest = kLimit;
-  const std::uint64_t wanted = IdleShrinksWindow() ? 3 * kLimit : 0;
-  const Clock::time_point deadline = Clock::now() + seconds(20);
-  while (nodes.watches[0]->padding_bytes() < wanted && Clock::now() < deadline) {
-    ::usleep(20'000);
-    nodes.Look();
-    nodes.ranks[0][0].view.control().largest = kLimit;
-  }
-  CHECK(nodes.watches[0]->padding_bytes() >= wanted);
-  CHECK(nodes.watches[1]->padding_bytes() == 0);
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
-// Nodes of a fast path inside one process: segments on the heap, socket pairs between them (or TCP connections).
+// Nodes of a fast path inside one process: segments on the heap, socket pairs between them.
 #ifndef RINGD_TESTS_PROTO_FAST_PATH_FAST_PATH_NODES_H_
 #define RINGD_TESTS_PROTO_FAST_PATH_FAST_PATH_NODES_H_
 
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -20,16 +19,14 @@
 
 namespace ringd::testing {
 
-// The two ends of a TCP connection over the loopback interface, with segments of at most so many bytes.
-inline void ConnectByTcp(int segment_bytes, int (&ends)[2]) {
+// The two ends of a TCP connection over the loopback interface, as the ringds open it.
+inline void ConnectByTcp(int (&ends)[2]) {
   const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   auto* const any = reinterpret_cast<sockaddr*>(&address);
   socklen_t length = sizeof(address);
-  REQUIRE(::setsockopt(listener.get(), IPPROTO_TCP, TCP_MAXSEG, &segment_bytes,
-                       sizeof(segment_bytes)) == 0);
   REQUIRE(::bind(listener.get(), any, length) == 0);
   REQUIRE(::listen(listener.get(), 1) == 0);
   REQUIRE(::getsockname(listener.get(), any, &length) == 0);
@@ -44,8 +41,7 @@ class FastPathNodes {
  public:
   explicit FastPathNodes(std::uint32_t node_count, std::uint32_t member_count = 1,
                          std::uint32_t limit_bytes = kFastPathMostBytes,
-                         std::optional<std::uint32_t> flat_bytes = std::nullopt,
-                         std::optional<int> tcp_segment_bytes = std::nullopt)
+                         std::optional<std::uint32_t> flat_bytes = std::nullopt)
       : member_count_(member_count) {
     const std::uint32_t flat = flat_bytes.value_or(limit_bytes);
     for (std::uint32_t n = 0; n < node_count; ++n) {
@@ -65,11 +61,7 @@ class FastPathNodes {
         const std::uint32_t other = TakeLowest(neighbours);
         if (other < n) continue;
         int ends[2];
-        if (tcp_segment_bytes.has_value()) {
-          ConnectByTcp(*tcp_segment_bytes, ends);
-        } else {
-          REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
-        }
+        REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
         nodes_[n].connections[other] = UniqueFd(ends[0]);
         nodes_[other].connections[n] = UniqueFd(ends[1]);
       }
