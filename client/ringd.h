@@ -199,10 +199,7 @@ RINGD_EXPORT ringd_status ringd_register(ringd_context* context, const ringd_ten
  * keep unchanged (source) and untouched (destination) until the operation has been seen to end; they may be equal,
  * not otherwise overlap. That holds for memory of any kind: outside the arena, too, the node's other ranks may read
  * `source` until then. After a failure `destination`, and a `source` that is the same, may hold parts of the
- * result. Broadcast reads `source` on the root only. Barrier takes NULL.
- * In a job over several nodes a small tensor that steps have ended with, right before a wait, may be held by the
- * library until that wait, and be carried out by the ranks themselves; ringd gets it at once if the program does
- * anything else, and after a tenth of a second in any case. */
+ * result. Broadcast reads `source` on the root only. Barrier takes NULL. */
 RINGD_EXPORT ringd_status ringd_submit(ringd_context* context, ringd_registration registration,
                                        const void* source, void* destination,
                                        ringd_operation* operation);

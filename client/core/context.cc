@@ -113,9 +113,6 @@ absl::Status Context::StartLifeline(const Options& options) {
   callbacks.on_fast_path_connection = [this](const FastPathConnectionNotice& notice, UniqueFd fd) {
     fast_path_memory_.AddConnection(notice, std::move(fd));
   };
-  callbacks.on_release_held = [this] {
-    if (TailOperations* tail = release_.load(std::memory_order_acquire)) tail->Release();
-  };
   callbacks.on_session_ended = [this](const std::string& text) {
     state_.Lose(
         absl::UnavailableError(absl::StrCat(RingdName(), " has ended this session: ", text)));
@@ -150,12 +147,6 @@ absl::Status Context::UseFastPath() {
   if (!exchange.ok()) return state_.alive() ? exchange.status() : state_.status();
   fast_path_operations_ = std::make_unique<FastPathOperations>(
       *std::move(exchange), fast_path_memory_.member(), places_.size, state_, spin_budget_);
-  tail_operations_ = std::make_unique<TailOperations>(
-      *fast_path_operations_, [this](Registration& tensor, const void* source, void* destination,
-                                     WhenFull when_full, bool counted, ringd_operation* operation) {
-        return EnqueueHeld(tensor, source, destination, when_full, counted, operation);
-      });
-  release_.store(tail_operations_.get(), std::memory_order_release);
   return absl::OkStatus();
 }
 

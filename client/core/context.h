@@ -16,7 +16,6 @@
 #include "client/core/attach/session_state.h"
 #include "client/core/fast_path/fast_path_memory.h"
 #include "client/core/fast_path/fast_path_operations.h"
-#include "client/core/fast_path/tail_operations.h"
 #include "client/core/local/background_helper.h"
 #include "client/core/local/job_memory.h"
 #include "client/core/local/local_operations.h"
@@ -84,17 +83,9 @@ class Context {
   absl::Status UseLocalOperations(const Options& options);
   absl::Status UseFastPath();
   absl::StatusOr<Registration*> FindRegistration(ringd_registration registration);
-  // A submission that was held back. `counted`: its turn on the fast path has been taken.
-  absl::Status EnqueueHeld(Registration& tensor, const void* source, void* destination,
-                           WhenFull when_full, bool counted, ringd_operation* operation);
   // Into the queue of operations.
   absl::Status Enqueue(Registration& tensor, const void* source, void* destination,
                        WhenFull when_full, ringd_operation* operation);
-  // The operation's number at ringd, or RINGD_DONE, or 0 if there is none; an error: a held one was refused.
-  absl::StatusOr<ringd_operation> NumberOf(ringd_operation operation);
-  bool IsTicket(ringd_operation operation) const noexcept {
-    return tail_operations_ != nullptr && TailOperations::IsTicket(operation);
-  }
   void WakeWaiters() noexcept;
   bool AnyWaiter() const noexcept;
   absl::Status Conclude(std::uint64_t sequence);
@@ -125,8 +116,6 @@ class Context {
   FastPathMemory fast_path_memory_;
   // Of a job over several nodes that has a fast path, from the end of Open on; else null.
   std::unique_ptr<FastPathOperations> fast_path_operations_;
-  std::unique_ptr<TailOperations> tail_operations_;  // likewise
-  std::atomic<TailOperations*> release_{nullptr};    // the same, for the lifeline's thread
   // Whichever of the two carries this job's operations out, but for those on the fast path.
   std::atomic<OperationQueue*> operations_{&ring_operations_};
   KeptWaitLists wait_lists_;

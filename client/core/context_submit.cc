@@ -14,22 +14,8 @@ absl::Status Context::Submit(ringd_registration registration, const void* source
                              WhenFull when_full, ringd_operation* operation) {
   const absl::StatusOr<Registration*> tensor = FindRegistration(registration);
   if (!tensor.ok()) return tensor.status();
-  absl::Status status;
-  if (tail_operations_ != nullptr) {
-    status = Staging::CheckPointers(**tensor, source, destination);
-    if (!status.ok()) return status;
-    if (tail_operations_->TryHold(**tensor, source, destination, operation)) return status;
-  }
-  status = Enqueue(**tensor, source, destination, when_full, operation);
+  absl::Status status = Enqueue(**tensor, source, destination, when_full, operation);
   if (status.ok() && fast_path_operations_ != nullptr) (*tensor)->submissions.Accepted();
-  return status;
-}
-
-absl::Status Context::EnqueueHeld(Registration& tensor, const void* source, void* destination,
-                                  WhenFull when_full, bool counted, ringd_operation* operation) {
-  absl::Status status = Enqueue(tensor, source, destination, when_full, operation);
-  if (status.ok() && !counted) tensor.submissions.AcceptedInstead();
-  if (!status.ok() && counted) tensor.submissions.Refused();
   return status;
 }
 
@@ -38,14 +24,12 @@ absl::Status Context::SubmitAwaited(ringd_registration registration, const void*
   const absl::StatusOr<Registration*> found = FindRegistration(registration);
   if (!found.ok()) return found.status();
   Registration& tensor = **found;
-  if (tail_operations_ != nullptr) tail_operations_->BeginWait(/*may_carry=*/true, nullptr);
   if (fast_path_operations_ == nullptr || !fast_path_operations_->Offers(tensor)) {
     return Submit(registration, source, destination, WhenFull::kWait, operation);
   }
   absl::Status status = Staging::CheckPointers(tensor, source, destination);
   if (!status.ok()) return status;
-  const FastPathPart part{&tensor, source, destination};
-  switch (fast_path_operations_->Carry(std::span(&part, 1), FastPathSpin::kByTrial, nullptr)) {
+  switch (fast_path_operations_->Carry(tensor, source, destination)) {
     case FastPathEnd::kCompleted:
       *operation = RINGD_DONE;
       return absl::OkStatus();
@@ -54,7 +38,9 @@ absl::Status Context::SubmitAwaited(ringd_registration registration, const void*
     case FastPathEnd::kGivenUp:
       break;
   }
-  return EnqueueHeld(tensor, source, destination, WhenFull::kWait, /*counted=*/true, operation);
+  status = Enqueue(tensor, source, destination, WhenFull::kWait, operation);
+  if (!status.ok()) tensor.submissions.Refused();
+  return status;
 }
 
 absl::Status Context::Enqueue(Registration& tensor, const void* source, void* destination,

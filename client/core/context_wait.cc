@@ -1,5 +1,4 @@
 // How a context's operations end, and pings.
-#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,11 +14,6 @@ Clock::time_point WaitDeadline(std::int64_t timeout_ms) {
   constexpr std::int64_t kForeverMs = std::int64_t{10} * 365 * 24 * 3600 * 1000;
   if (timeout_ms < 0 || timeout_ms > kForeverMs) return Clock::time_point::max();
   return Clock::now() + std::chrono::milliseconds(timeout_ms);
-}
-
-// Whether the tail of a step may be carried out in such a wait.
-bool MayCarry(std::int64_t timeout_ms) {
-  return timeout_ms < 0 || timeout_ms >= FastPathExchange::kPatience.count();
 }
 
 absl::Status NoSuchOperation(ringd_operation operation) {
@@ -51,19 +45,13 @@ absl::Status Context::Ping(std::int64_t timeout_ms) {
   return outcome.completed ? absl::OkStatus() : state_.status();
 }
 
-absl::StatusOr<ringd_operation> Context::NumberOf(ringd_operation operation) {
-  return IsTicket(operation) ? tail_operations_->Find(operation) : operation;
-}
-
 absl::Status Context::Test(ringd_operation operation, bool& done) {
-  if (tail_operations_ != nullptr) tail_operations_->BeginTest();
-  // What was refused has ended; a wait says how.
-  const ringd_operation number = NumberOf(operation).value_or(RINGD_DONE);
-  if (number == RINGD_DONE) {
+  if (operation == RINGD_DONE) {
     done = true;
     return absl::OkStatus();
   }
-  const WaitResult result = number == 0 ? WaitResult::kUnknown : operations().Test(number - 1);
+  const WaitResult result =
+      operation == 0 ? WaitResult::kUnknown : operations().Test(operation - 1);
   if (result == WaitResult::kUnknown) return NoSuchOperation(operation);
   done = result != WaitResult::kTimeout;
   return absl::OkStatus();
@@ -72,21 +60,13 @@ absl::Status Context::Test(ringd_operation operation, bool& done) {
 absl::Status Context::Wait(ringd_operation operation, std::int64_t timeout_ms) {
   if (operation == RINGD_DONE) return absl::OkStatus();
   const Clock::time_point deadline = WaitDeadline(timeout_ms);
-  if (tail_operations_ != nullptr) tail_operations_->BeginWait(MayCarry(timeout_ms), nullptr);
-  const absl::StatusOr<ringd_operation> found = NumberOf(operation);
-  const ringd_operation number = found.value_or(RINGD_DONE);
-  if (number == RINGD_DONE) {
-    tail_operations_->Forget(operation);
-    return found.status();
-  }
   const WaitResult result =
-      number == 0 ? WaitResult::kUnknown : operations().Wait(number - 1, deadline);
+      operation == 0 ? WaitResult::kUnknown : operations().Wait(operation - 1, deadline);
   if (result == WaitResult::kTimeout) {
     return absl::DeadlineExceededError(
         absl::StrCat("operation ", operation, " is still in flight after ", timeout_ms, " ms"));
   }
-  if (number != operation) tail_operations_->Forget(operation);
-  return result == WaitResult::kUnknown ? NoSuchOperation(operation) : Conclude(number - 1);
+  return result == WaitResult::kUnknown ? NoSuchOperation(operation) : Conclude(operation - 1);
 }
 
 absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t timeout_ms) {
@@ -98,10 +78,6 @@ absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t t
   std::vector<ringd_operation*>& failed = lists.failed;
   for (ringd_operation& operation : awaited) {
     if (operation == RINGD_DONE) continue;
-    if (IsTicket(operation)) {
-      lists.tickets.push_back(&operation);
-      continue;
-    }
     open.push_back(&operation);
     sequences.push_back(operation - 1);
   }
@@ -111,29 +87,11 @@ absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t t
     const std::size_t count =
         operations().ConsumeSucceeded(std::span(sequences).subspan(next, most), lists.ends);
     for (const OperationEnd& end : lists.ends) staging_.Finish(end, true);
-    for (const std::size_t end = next + count; next < end; ++next) {
-      if (IsTicket(*open[next])) tail_operations_->Forget(*open[next]);
-      *open[next] = RINGD_DONE;
-    }
+    for (const std::size_t end = next + count; next < end; ++next) *open[next] = RINGD_DONE;
     return count;
   };
-  const auto conclude_all_succeeded = [&] { conclude_succeeded(open.size() - next); };
-  if (tail_operations_ != nullptr) {
-    tail_operations_->BeginWait(MayCarry(timeout_ms), conclude_all_succeeded);
-  }
-  for (ringd_operation* operation : lists.tickets) {
-    // One that ringd refused stays a ticket, of which no operation is found: a failure among the others.
-    const ringd_operation number = NumberOf(*operation).value_or(*operation);
-    if (number == RINGD_DONE) {
-      tail_operations_->Forget(*operation);
-      *operation = RINGD_DONE;
-      continue;
-    }
-    open.push_back(operation);
-    sequences.push_back(number - 1);
-  }
   for (;;) {
-    conclude_all_succeeded();
+    conclude_succeeded(open.size() - next);
     if (next == open.size()) break;
     const ringd_operation first = *open[next];
     const WaitResult result =
@@ -148,7 +106,6 @@ absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t t
     failed.push_back(open[next++]);
   }
   absl::Status status;
-  std::sort(failed.begin(), failed.end());  // in the order of the array, whichever way they went
   for (ringd_operation* operation : failed) {
     const absl::Status failure = Wait(*operation, 0);
     // One that has ended well stands here if another thread was just copying its result out.

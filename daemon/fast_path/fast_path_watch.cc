@@ -113,23 +113,6 @@ std::vector<FastPathWait> FastPathWatch::Waiting(Clock::time_point before,
   return waiting;
 }
 
-std::vector<int> FastPathWatch::TakeHoldingBack(Clock::time_point now) {
-  constexpr auto kLeast =
-      static_cast<std::uint64_t>(std::chrono::nanoseconds(kLookInterval).count());
-  const auto now_ns = static_cast<std::uint64_t>(now.time_since_epoch().count());
-  asked_.resize(view_.member_count());
-  std::vector<int> members;
-  for (std::uint32_t m = 0; m < view_.member_count(); ++m) {
-    const std::uint64_t since = view_.Member(m).held_since_ns.load(std::memory_order_relaxed);
-    if (since == 0 || since > now_ns || now_ns - since < kLeast) continue;
-    Asked& asked = asked_[m];
-    if (asked.since_ns == since && now_ns < asked.again_ns) continue;
-    asked = {since, now_ns + (now_ns - since)};
-    members.push_back(static_cast<int>(m));
-  }
-  return members;
-}
-
 std::vector<int> FastPathWatch::Holders() const {
   std::vector<int> members;
   for (const Holder& holder : {driver_, lock_}) {

@@ -59,9 +59,6 @@ class FastPathWatch {
   bool late() const noexcept { return late_; }
   // What members have been in since `before` or longer.
   std::vector<FastPathWait> Waiting(Clock::time_point before, Clock::time_point now) const;
-  // Members to be asked for what they have held back, for a wait, for kLookInterval or longer: other ranks may wait for
-  // it. One that goes on is named again when the time has doubled: it may have been stopped, and read nothing.
-  std::vector<int> TakeHoldingBack(Clock::time_point now);
   // Members who hold what all others need, the driver's role or the lock, and had not moved for a second when Look came
   // last: stopped, as a rule.
   std::vector<int> Holders() const;
@@ -85,12 +82,6 @@ class FastPathWatch {
     Clock::time_point since;
   };
 
-  // What a member showed when it was named last, and when it is to be named again.
-  struct Asked {
-    std::uint64_t since_ns = 0;
-    std::uint64_t again_ns = 0;
-  };
-
   FastPathWatch(MemoryMapping segment, FastPathView view, std::uint32_t connection_count,
                 std::unique_ptr<FastPathExchange> exchange);
 
@@ -102,7 +93,6 @@ class FastPathWatch {
   std::uint32_t connection_count_;
   std::unique_ptr<FastPathExchange> exchange_;
   Clock::time_point last_look_;
-  std::vector<Asked> asked_;  // by member
   Holder driver_;
   Holder lock_;
   bool late_ = false;

@@ -65,7 +65,7 @@ enum class NoticeKind : std::uint32_t {
   // Jobs over several nodes that have a fast path, before Join is answered (JoinReply::fast_path_connections).
   kFastPath = 6,            // FastPathNotice; memfd, sealed: FastPathHeader and what follows it
   kFastPathConnection = 7,  // FastPathConnectionNotice; a connected socket, or the node's eventfd
-  kReleaseHeld = 8,  // submit what is held back for a wait (FastPathMember::held_since_ns); no text
+  // 8 was another's once: it stays free.
 };
 
 struct JobSegmentNotice {

@@ -89,7 +89,6 @@ FastPathBreak FastPathExchange::WhyBroken() const noexcept {
 FastPathOutcome FastPathExchange::Contribute(const FastPathContribution& contribution,
                                              std::uint32_t& cell) {
   const std::uint64_t bytes = contribution.bytes();
-  if (contribution.sources.size() > kFastPathMostStretches) return FastPathOutcome::kGivenUp;
   if (bytes > view_.limit_bytes() || !Usable()) return FastPathOutcome::kGivenUp;
   const FastPathLock lock(view_.control().lock, own_name(), kLockPatience);
   // Without the lock nothing has been contributed, so this rank may go the other way.
@@ -116,12 +115,7 @@ FastPathOutcome FastPathExchange::Contribute(const FastPathContribution& contrib
   to.op = static_cast<std::uint8_t>(contribution.op);
   to.members |= own_bit;
   if (to.members != all_members()) {
-    std::byte* payload = view_.MemberPayload(cell, self_);
-    for (const FastPathSource& source : contribution.sources) {
-      const std::size_t length = source.element_count * SizeOf(contribution.data_type);
-      if (length > 0) std::memcpy(payload, source.data, length);
-      payload += length;
-    }
+    if (bytes > 0) std::memcpy(view_.MemberPayload(cell, self_), contribution.source, bytes);
     ShowAwaited();
     return FastPathOutcome::kPending;
   }
@@ -164,14 +158,10 @@ FastPathOutcome FastPathExchange::Look(std::uint32_t cell) const noexcept {
   }
 }
 
-void FastPathExchange::Take(std::uint32_t cell, DataType data_type,
-                            std::span<const FastPathDestination> destinations,
-                            Scaling postscale) noexcept {
-  const std::byte* result = view_.Result(cell);
-  for (const FastPathDestination& to : destinations) {
-    CopyScaled(data_type, to.data, result, to.element_count, postscale, Streaming::kCached);
-    result += to.element_count * SizeOf(data_type);
-  }
+void FastPathExchange::Take(std::uint32_t cell, DataType data_type, void* destination,
+                            std::uint64_t element_count, Scaling postscale) noexcept {
+  CopyScaled(data_type, destination, view_.Result(cell), element_count, postscale,
+             Streaming::kCached);
   Leave(cell);
 }
 
@@ -240,18 +230,14 @@ std::uint32_t FastPathExchange::MakeCell(const FastPathKey& key, std::size_t byt
 
 void FastPathExchange::CombineMembers(std::uint32_t cell,
                                       const FastPathContribution& last) noexcept {
-  std::size_t done = 0;
-  for (const FastPathSource& own : last.sources) {
-    std::array<const void*, kFastPathMostMembers> sources;
-    for (std::uint32_t m = 0; m < view_.member_count(); ++m) {
-      sources[m] = m == self_ ? own.data : view_.MemberPayload(cell, m) + done;
-    }
-    void* const partial = view_.NodePayload(cell, view_.node_index()) + done;
-    CombineContributions(last.data_type, last.op, last.prescale, nullptr,
-                         {sources.data(), view_.member_count()}, {&partial, 1}, own.element_count,
-                         {}, Streaming::kCached);
-    done += own.element_count * SizeOf(last.data_type);
+  std::array<const void*, kFastPathMostMembers> sources;
+  for (std::uint32_t m = 0; m < view_.member_count(); ++m) {
+    sources[m] = m == self_ ? last.source : view_.MemberPayload(cell, m);
   }
+  void* const partial = view_.NodePayload(cell, view_.node_index());
+  CombineContributions(last.data_type, last.op, last.prescale, nullptr,
+                       {sources.data(), view_.member_count()}, {&partial, 1}, last.element_count,
+                       {}, Streaming::kCached);
 }
 
 bool FastPathExchange::ForwardIfWhole(std::uint32_t cell, std::uint32_t brought_by,
@@ -278,7 +264,7 @@ bool FastPathExchange::ForwardIfWhole(std::uint32_t cell, std::uint32_t brought_
   const iovec combined{view_.Result(cell), bytes};
   if (!view_.is_pair() && !view_.is_root()) {
     const std::uint32_t parent = view_.Parent(tree);
-    const FastPathBreak broken = Send(parent, FastPathMessageKind::kInput, key, {&combined, 1});
+    const FastPathBreak broken = Send(parent, FastPathMessageKind::kInput, key, combined);
     if (broken.reason != FastPathBreak::Reason::kNone) {
       Break(broken);
     } else {
@@ -289,7 +275,7 @@ bool FastPathExchange::ForwardIfWhole(std::uint32_t cell, std::uint32_t brought_
   }
   // From here on it can't be given up, not even if a connection breaks now. Of a pair each does this by itself.
   whole.state.store(FastPathCellState::kDone, std::memory_order_release);
-  if (!view_.is_pair()) SendTo(children, FastPathMessageKind::kResult, key, {&combined, 1});
+  if (!view_.is_pair()) SendTo(children, FastPathMessageKind::kResult, key, combined);
   Announce(cell, FastPathCellState::kDone);
   return true;
 }

@@ -90,32 +90,17 @@ struct FastPathKey {
 // for each pair that is in flight at once.
 std::uint64_t FastPathSignature(std::span<const char> description) noexcept;
 
-// Where a stretch of an operation's elements lies at a member. One operation may have several, of several tensors: they
-// follow each other in its payload, without gaps. Borrows the memory.
-struct FastPathSource {
-  const void* data = nullptr;
-  std::uint64_t element_count = 0;
-};
-struct FastPathDestination {
-  void* data = nullptr;
-  std::uint64_t element_count = 0;
-};
-inline constexpr std::size_t kFastPathMostStretches = 16;
-
 // What a member brings.
 struct FastPathContribution {
   FastPathKey key;
   DataType data_type = DataType::kUint8;
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1;
-  // kFastPathMostStretches at most, of limit_bytes() together; none: a barrier.
-  std::span<const FastPathSource> sources;
+  // limit_bytes() at most; no elements: a barrier. Borrows the memory.
+  const void* source = nullptr;
+  std::uint64_t element_count = 0;
 
-  std::uint64_t bytes() const noexcept {
-    std::uint64_t count = 0;
-    for (const FastPathSource& source : sources) count += source.element_count;
-    return count * SizeOf(data_type);
-  }
+  std::uint64_t bytes() const noexcept { return element_count * SizeOf(data_type); }
 };
 
 enum class FastPathOutcome : std::uint8_t {
@@ -147,15 +132,14 @@ class FastPathExchange {
   bool Usable() const noexcept;
   FastPathBreak WhyBroken() const noexcept;
 
-  // Hands over this member's part; the sources are copied. kPending and kCompleted: the operation is in `cell`, and
+  // Hands over this member's part; the source is copied. kPending and kCompleted: the operation is in `cell`, and
   // Look, Take and Depart have to be called until it is over. kGivenUp: it is over already. Blocks for sending and for
   // the lock, at most kLockPatience.
   FastPathOutcome Contribute(const FastPathContribution& contribution, std::uint32_t& cell);
   FastPathOutcome Look(std::uint32_t cell) const noexcept;
-  // After kCompleted: copies the result, scaled, and ends this member's part. `destinations` have as many elements
-  // together as the sources had.
-  void Take(std::uint32_t cell, DataType data_type,
-            std::span<const FastPathDestination> destinations, Scaling postscale) noexcept;
+  // After kCompleted: copies the result, of as many elements as were brought, scaled, and ends this member's part.
+  void Take(std::uint32_t cell, DataType data_type, void* destination, std::uint64_t element_count,
+            Scaling postscale) noexcept;
   // After kGivenUp (as Look said): ends this member's part.
   void Depart(std::uint32_t cell) noexcept;
   // Sleeps until the cell's operation is over, there is no driver, or `most` has passed.
@@ -207,12 +191,12 @@ class FastPathExchange {
   void ShowAwaited() noexcept;
   // kNone: all of it. Else nothing will be sent to that node any more.
   FastPathBreak Send(std::uint32_t node, FastPathMessageKind kind, const FastPathKey& key,
-                     std::span<const iovec> payload) noexcept;
+                     const iovec& payload) noexcept;
   FastPathBreak SendInput(std::uint32_t to, std::uint32_t cell, const FastPathContribution& last,
                           bool as_it_lies) noexcept;
   // To all of them to whom there still is a connection.
   void SendTo(FastPathNodeSet nodes, FastPathMessageKind kind, const FastPathKey& key,
-              std::span<const iovec> payload) noexcept;
+              const iovec& payload) noexcept;
   void TakeMessages(std::uint32_t node) noexcept;
   bool OnMessage(std::uint32_t node, const FastPathMessage& message,
                  std::span<const std::byte> payload) noexcept;

@@ -26,7 +26,7 @@
 namespace ringd {
 
 inline constexpr std::uint64_t kFastPathMagic = 0x31544650'44474e52;  // "RNGDPFT1"
-inline constexpr std::uint32_t kFastPathSegmentVersion = 5;
+inline constexpr std::uint32_t kFastPathSegmentVersion = 6;
 
 // A tensor's bytes on the fast path. The segment's limit is this or less; between more than two nodes, where inputs and
 // results of several go over one node's line, kFastPathMostBytesOfMany or less.
@@ -100,8 +100,6 @@ struct FastPathMember {
   // The oldest operation that it is in: RegisteredNumbers::registration + 1 (0: none), and since when.
   std::atomic<std::uint32_t> registration;
   std::atomic<std::uint64_t> since_ns;
-  // Since when it holds back what it could submit to ringd, for a wait that has not come yet (0: it does not).
-  std::atomic<std::uint64_t> held_since_ns;
 };
 static_assert(sizeof(FastPathMember) == kCacheLineBytes);
 

@@ -18,33 +18,26 @@ namespace ringd {
 // ---- the wire ------------------------------------------------------------------------------------------
 
 FastPathBreak FastPathExchange::Send(std::uint32_t node, FastPathMessageKind kind,
-                                     const FastPathKey& key,
-                                     std::span<const iovec> payload) noexcept {
+                                     const FastPathKey& key, const iovec& payload) noexcept {
   FastPathMessage header{};
   header.magic = kFastPathMessageMagic;
   header.kind = kind;
   header.signature = key.signature;
   header.occurrence = key.occurrence;
-  std::array<iovec, 1 + kFastPathMostStretches> parts;
-  std::size_t part_count = 0;
-  parts[part_count++] = {&header, sizeof(header)};
-  std::size_t left = sizeof(header);
-  for (const iovec& part : payload) {
-    parts[part_count++] = part;
-    left += part.iov_len;
-  }
-  header.payload_bytes = static_cast<std::uint32_t>(left - sizeof(header));
+  header.payload_bytes = static_cast<std::uint32_t>(payload.iov_len);
+  std::array<iovec, 2> parts{{{&header, sizeof(header)}, payload}};
+  std::size_t left = sizeof(header) + payload.iov_len;
   Clock::time_point deadline{};
   for (;;) {
     msghdr message{};
     message.msg_iov = parts.data();
-    message.msg_iovlen = part_count;
+    message.msg_iovlen = parts.size();
     const ssize_t sent = ::sendmsg(connections_[node].get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent > 0) {
       left -= static_cast<std::size_t>(sent);
       if (left == 0) return {};
       auto gone = static_cast<std::size_t>(sent);
-      for (iovec& part : std::span(parts).first(part_count)) {
+      for (iovec& part : parts) {
         const std::size_t of_this = std::min(gone, part.iov_len);
         part.iov_base = static_cast<std::byte*>(part.iov_base) + of_this;
         part.iov_len -= of_this;
@@ -74,21 +67,13 @@ FastPathBreak FastPathExchange::Send(std::uint32_t node, FastPathMessageKind kin
 FastPathBreak FastPathExchange::SendInput(std::uint32_t to, std::uint32_t cell,
                                           const FastPathContribution& last,
                                           bool as_it_lies) noexcept {
-  if (!as_it_lies) {
-    const iovec combined{view_.NodePayload(cell, view_.node_index()), last.bytes()};
-    return Send(to, FastPathMessageKind::kInput, last.key, {&combined, 1});
-  }
-  std::array<iovec, kFastPathMostStretches> stretches;
-  for (std::size_t i = 0; i < last.sources.size(); ++i) {
-    stretches[i] = {const_cast<void*>(last.sources[i].data),
-                    last.sources[i].element_count * SizeOf(last.data_type)};
-  }
-  return Send(to, FastPathMessageKind::kInput, last.key,
-              std::span(stretches).first(last.sources.size()));
+  void* const input =
+      as_it_lies ? const_cast<void*>(last.source) : view_.NodePayload(cell, view_.node_index());
+  return Send(to, FastPathMessageKind::kInput, last.key, {input, last.bytes()});
 }
 
 void FastPathExchange::SendTo(FastPathNodeSet nodes, FastPathMessageKind kind,
-                              const FastPathKey& key, std::span<const iovec> payload) noexcept {
+                              const FastPathKey& key, const iovec& payload) noexcept {
   nodes &= ~view_.control().closed.load(std::memory_order_relaxed);
   // What breaks is dealt with when all have got this message: the word to stop must not overtake it.
   FastPathBreak first;
@@ -189,7 +174,7 @@ bool FastPathExchange::OnResult(std::uint32_t node, const FastPathKey& key,
   if (!payload.empty()) std::memcpy(view_.Result(cell), payload.data(), payload.size());
   to.state.store(FastPathCellState::kDone, std::memory_order_release);
   const iovec result{const_cast<std::byte*>(payload.data()), payload.size()};
-  SendTo(view_.Children(tree), FastPathMessageKind::kResult, key, {&result, 1});
+  SendTo(view_.Children(tree), FastPathMessageKind::kResult, key, result);
   Announce(cell, FastPathCellState::kDone);
   return true;
 }

@@ -143,9 +143,6 @@ bool Lifeline::HandleNotice(NoticeKind kind, const std::string& text) {
       callbacks_.on_fast_path_connection(notice, NextFd());
       return true;
     }
-    case NoticeKind::kReleaseHeld:
-      callbacks_.on_release_held();
-      return true;
   }
   return true;  // of a later release
 }

@@ -32,7 +32,6 @@ class Lifeline {
     std::function<void(const FastPathNotice& notice, UniqueFd fd)> on_fast_path;
     std::function<void(const FastPathConnectionNotice& notice, UniqueFd fd)>
         on_fast_path_connection;
-    std::function<void()> on_release_held;
     // ringd has closed the connection, or speaks nonsense on it. The last callback.
     std::function<void()> on_hang_up;
   };

@@ -37,22 +37,6 @@ class Driver {
   bool drives_ = false;
 };
 
-using Turns = std::array<std::uint64_t, FastPathOperations::kMostParts>;
-
-// Counts the submissions, and names the operation by all of them: if a rank brings another list, or the same
-// tensors' next occurrences, that is another operation.
-FastPathKey TakeTurns(std::span<const FastPathPart> parts, Turns& turns) {
-  std::array<std::uint64_t, 2 * FastPathOperations::kMostParts> names{};
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    turns[i] = parts[i].tensor->submissions.TakeTurn();
-    names[2 * i] = parts[i].tensor->signature;
-    names[2 * i + 1] = turns[i];
-  }
-  if (parts.size() == 1) return {names[0], turns[0]};
-  const auto bytes = std::as_bytes(std::span(names).first(2 * parts.size()));
-  return {FastPathSignature({reinterpret_cast<const char*>(bytes.data()), bytes.size()}), turns[0]};
-}
-
 }  // namespace
 
 FastPathOperations::FastPathOperations(std::unique_ptr<FastPathExchange> exchange,
@@ -71,36 +55,29 @@ bool FastPathOperations::Offers(const Registration& registration) const noexcept
          registration.submissions.ShouldTry() && state_.alive();
 }
 
-FastPathEnd FastPathOperations::Carry(std::span<const FastPathPart> parts, FastPathSpin spin,
-                                      const std::function<void()>& meanwhile) {
+FastPathEnd FastPathOperations::Carry(Registration& tensor, const void* source, void* destination) {
   const Presence presence(callers_);
-  const Registration& first = *parts.front().tensor;
-  const TensorDescription& tensor = first.description;
-  Turns turns;
+  const TensorDescription& description = tensor.description;
+  const std::uint64_t turn = tensor.submissions.TakeTurn();
   FastPathContribution contribution;
-  contribution.key = TakeTurns(parts, turns);
-  contribution.data_type = tensor.data_type;
-  contribution.op = tensor.op;
-  const TensorScaling scaling = ScalingOf(tensor.data_type, tensor.op, tensor.prescale,
-                                          tensor.postscale, job_size_, /*several_nodes=*/true);
+  contribution.key = {tensor.signature, turn};
+  contribution.data_type = description.data_type;
+  contribution.op = description.op;
+  const TensorScaling scaling =
+      ScalingOf(description.data_type, description.op, description.prescale, description.postscale,
+                job_size_, /*several_nodes=*/true);
   contribution.prescale = scaling.prescale;
-  std::array<FastPathSource, kMostParts> sources;
-  std::array<FastPathDestination, kMostParts> destinations;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    sources[i] = {parts[i].source, parts[i].tensor->element_count};
-    destinations[i] = {parts[i].destination, parts[i].tensor->element_count};
-  }
-  contribution.sources = std::span(sources).first(parts.size());
+  contribution.source = source;
+  contribution.element_count = tensor.element_count;
   // All ranks have completed the same operations here, and so agree on when to try which.
   const std::uint64_t completed = member_.completed.load(std::memory_order_relaxed);
   const Clock::time_point begin = Clock::now();
   std::uint32_t cell = 0;
   FastPathOutcome outcome = exchange_->Contribute(contribution, cell);
   const bool has_cell = outcome != FastPathOutcome::kGivenUp;
-  if (meanwhile) meanwhile();
   if (outcome == FastPathOutcome::kPending) {
-    Enter(cell, first);
-    outcome = Await(cell, spin == FastPathSpin::kAlways || trial_.Spins(completed));
+    Enter(cell, tensor);
+    outcome = Await(cell, trial_.Spins(completed));
     Leave(cell);
   }
   switch (outcome) {
@@ -108,18 +85,15 @@ FastPathEnd FastPathOperations::Carry(std::span<const FastPathPart> parts, FastP
       return FastPathEnd::kEnded;
     case FastPathOutcome::kGivenUp:
       if (has_cell) exchange_->Depart(cell);
-      for (std::size_t i = 0; i < parts.size(); ++i) {
-        parts[i].tensor->submissions.GivenUp(turns[i]);
-      }
+      tensor.submissions.GivenUp(turn);
       member_.given_up.fetch_add(1, std::memory_order_relaxed);
       return FastPathEnd::kGivenUp;
     case FastPathOutcome::kCompleted:
       break;
   }
-  exchange_->Take(cell, tensor.data_type, std::span(destinations).first(parts.size()),
-                  scaling.result);
-  if (spin == FastPathSpin::kByTrial) trial_.Learn(completed, Clock::now() - begin);
-  for (const FastPathPart& part : parts) part.tensor->submissions.Completed();
+  exchange_->Take(cell, description.data_type, destination, tensor.element_count, scaling.result);
+  trial_.Learn(completed, Clock::now() - begin);
+  tensor.submissions.Completed();
   member_.bytes.fetch_add(contribution.bytes(), std::memory_order_relaxed);
   member_.completed.fetch_add(1, std::memory_order_relaxed);
   return FastPathEnd::kCompleted;

@@ -5,11 +5,8 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <span>
 
 #include "client/core/attach/session_state.h"
 #include "client/core/tensors/registrations.h"
@@ -23,19 +20,6 @@ enum class FastPathEnd : std::uint8_t {
   kCompleted,  // the result is in the destination
   kGivenUp,    // it is to be submitted to ringd, and has been counted already
   kEnded,      // the context came to its end meanwhile: SessionState says why
-};
-
-// A tensor and where it lies. The pointers are as after Staging::CheckPointers.
-struct FastPathPart {
-  Registration* tensor = nullptr;
-  const void* source = nullptr;
-  void* destination = nullptr;
-};
-
-// Whether a wait on the fast path begins with a spin.
-enum class FastPathSpin : bool {
-  kByTrial,  // for operations of which there may be many in a row (SpinTrial)
-  kAlways,   // for one in a step: what it burns is little, whoever's it is
 };
 
 // From contribution to result, in one call. Whoever waits for its operation drives the exchange, or, if
@@ -56,22 +40,11 @@ class FastPathOperations {
   // enough, and not one that somebody has lately kept away from here.
   bool Offers(const Registration& registration) const noexcept;
 
-  static constexpr std::size_t kMostParts = kFastPathMostStretches;
-  // Carries the parts out as one operation: those of all ranks must be alike. Blocks until all ranks have come, the
+  // Carries out one submission. The pointers are as after Staging::CheckPointers. Blocks until all ranks have come, the
   // operation is given up (FastPathExchange::kPatience after it was begun, or when the root says so), or the context has
-  // ended (kLongestDrive later at most). Sources are read before this returns, and destinations not written
-  // after, nor before the operation is complete. `meanwhile` (null: nothing) is called when this rank's part is on its
-  // way, and should take no longer than that may take.
-  // Requirement: 1 to kMostParts parts; several are all-reduces of one data type, operator and scaling, and have
-  // limit_bytes() together at most.
-  FastPathEnd Carry(std::span<const FastPathPart> parts, FastPathSpin spin,
-                    const std::function<void()>& meanwhile);
-
-  std::uint64_t limit_bytes() const noexcept { return exchange_->view().limit_bytes(); }
-  // For ringd: since when operations are held here that could be submitted (MonotonicNanos; 0: none).
-  void ShowHeld(std::uint64_t since_ns) noexcept {
-    member_.held_since_ns.store(since_ns, std::memory_order_relaxed);
-  }
+  // ended (kLongestDrive later at most). The source is read before this returns, and the destination not written
+  // after, nor before the operation is complete.
+  FastPathEnd Carry(Registration& tensor, const void* source, void* destination);
 
   // How many threads are in Carry right now.
   std::uint32_t callers() const noexcept { return callers_.load(std::memory_order_acquire); }

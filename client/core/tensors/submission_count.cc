@@ -10,12 +10,6 @@ void SubmissionCount::Accepted() noexcept {
   next_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void SubmissionCount::AcceptedInstead() noexcept {
-  const std::uint64_t turn = count();
-  Accepted();
-  GivenUp(turn);
-}
-
 void SubmissionCount::GivenUp(std::uint64_t turn) noexcept {
   if (given_up_in_row_.fetch_add(1, std::memory_order_relaxed) + 1 < kMostGivenUp) return;
   given_up_in_row_.store(0, std::memory_order_relaxed);

@@ -30,14 +30,10 @@ class SubmissionCount {
     return refused_.load(std::memory_order_relaxed) == 0 &&
            next_.load(std::memory_order_relaxed) >= resume_at_.load(std::memory_order_relaxed);
   }
-  // How many have been counted.
-  std::uint64_t count() const noexcept { return next_.load(std::memory_order_relaxed); }
   // Counts a submission that will try it; the number of those before.
   std::uint64_t TakeTurn() noexcept { return next_.fetch_add(1, std::memory_order_relaxed); }
   // Counts one that has not tried it, and that has been accepted.
   void Accepted() noexcept;
-  // Likewise, of one that was to try it: those who do have to give it up, and count it so. So does this.
-  void AcceptedInstead() noexcept;
   // The one that took a turn, and was given up, has been refused.
   void Refused() noexcept { refused_.fetch_add(1, std::memory_order_relaxed); }
 

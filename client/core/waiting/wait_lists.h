@@ -15,7 +15,6 @@ namespace ringd::client {
 struct WaitLists {
   std::vector<ringd_operation*> open;    // what is not done, and ...
   std::vector<std::uint64_t> sequences;  // ... its numbers; of 0 one that no operation has
-  std::vector<ringd_operation*> tickets;
   std::vector<ringd_operation*> failed;
   std::vector<OperationEnd> ends;
 };
@@ -40,7 +39,6 @@ class KeptWaitLists {
     ~Loan() {
       lists_->open.clear();
       lists_->sequences.clear();
-      lists_->tickets.clear();
       lists_->failed.clear();
       lists_->ends.clear();
       delete owner_.kept_.exchange(lists_.release(), std::memory_order_acq_rel);

@@ -95,11 +95,7 @@ absl::Status JobCommunicator::OpenFastPath(std::vector<UniqueFd> connections) {
 
 void JobCommunicator::Look(Clock::time_point now) {
   if (way_.local != nullptr) way_.local->Look(now);
-  if (fast_path_ == nullptr) return;
-  fast_path_->Look(now);
-  for (const int member : fast_path_->TakeHoldingBack(now)) {
-    members_[static_cast<std::size_t>(member)]->Notify(NoticeKind::kReleaseHeld, "");
-  }
+  if (fast_path_ != nullptr) fast_path_->Look(now);
 }
 
 JobCommunicator::Tensor& JobCommunicator::TensorOf(TensorHandle handle) {

@@ -60,12 +60,15 @@ class Ahead:
     """ringd is so many times as fast as the best of these peers, or level with that: below 1, it may be that much behind.
 
     With `either_state` that holds near and far, each by itself, and a run that saw only one of them does not judge.
+    `besides` is what each call takes of everybody beside what was measured: of a replayed step the computing. With it
+    the whole is compared.
     """
 
     text: str
     times: float
     of: tuple[str, ...]
     either_state: bool = False
+    besides: float = 0.0  # seconds
 
     def judge(self, outcome: Outcome) -> Judgement:
         if not self.either_state:
@@ -91,13 +94,14 @@ class Ahead:
         present = [name for name in self.of if name in times]
         if RINGD not in times or not present:
             return None, None, f"no {' or '.join(self.of)}" if RINGD in times else "no ringd"
-        best = min(times[name] for name in present)
-        value = best / times[RINGD] if times[RINGD] > 0 else None
+        best = min(times[name] for name in present) + self.besides
+        own = times[RINGD] + self.besides
+        value = best / own if own > 0 else None
         detail = figure(value) if value is not None else "nothing to wait for"
         missing = [name for name in self.of if name not in times and name not in unable]
         if len(self.of) > 1:
             missing = [name for name in missing if name not in OPTIONAL_PEERS]
-        if best < self.times * times[RINGD] * (1 - LEVEL):
+        if best < self.times * own * (1 - LEVEL):
             return False, value, detail
         if missing:
             return None, value, f"{detail} without {' and '.join(missing)}"

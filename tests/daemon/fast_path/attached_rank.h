@@ -96,11 +96,11 @@ struct AttachedRank {
   FastPathOutcome Contribute(const FastPathKey& key, std::uint32_t registration,
                              std::uint32_t& cell) {
     static constexpr float kOne = 1;
-    const FastPathSource source{&kOne, 1};
     FastPathContribution contribution;
     contribution.key = key;
     contribution.data_type = DataType::kFloat32;
-    contribution.sources = {&source, 1};
+    contribution.source = &kOne;
+    contribution.element_count = 1;
     FastPathMember& words = view.Member(member);
     words.since_ns = MonotonicNanos();
     words.registration = registration + 1;

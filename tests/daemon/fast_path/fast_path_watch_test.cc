@@ -92,9 +92,7 @@ TEST_CASE("FastPathWatch: hands segment and connections to the members, who then
     for (std::uint32_t m = 0; m < kMembers; ++m) {
       REQUIRE(nodes.ranks[n][m].exchange->Look(cells[n][m]) == FastPathOutcome::kCompleted);
       float sum = 0;
-      const FastPathDestination destination{&sum, 1};
-      nodes.ranks[n][m].exchange->Take(cells[n][m], DataType::kFloat32, {&destination, 1},
-                                       Scaling{});
+      nodes.ranks[n][m].exchange->Take(cells[n][m], DataType::kFloat32, &sum, 1, Scaling{});
       CHECK(sum == kNodeCount * kMembers);
     }
     CHECK(nodes.watches[n]->completed() == 1);
@@ -147,34 +145,6 @@ TEST_CASE("FastPathWatch: a member that keeps the driver's role and does not mov
   nodes.ranks[1][1].exchange->Drive(milliseconds(0));
   nodes.Look();
   CHECK(watch.Holders().empty());
-}
-
-TEST_CASE("FastPathWatch: who has held operations back for so long, by its word") {
-  Nodes nodes;
-  FastPathWatch& watch = *nodes.watches[1];
-  const auto at = [&nodes](milliseconds ago) {
-    return static_cast<std::uint64_t>((nodes.now - ago).time_since_epoch().count());
-  };
-  using Members = std::vector<int>;
-  const auto since = [&nodes](std::uint32_t m) -> auto& {
-    return nodes.ranks[1][m].view.Member(m).held_since_ns;
-  };
-  CHECK(watch.TakeHoldingBack(nodes.now).empty());
-  since(0) = at(milliseconds(99));
-  since(1) = at(milliseconds(150));
-  CHECK(watch.TakeHoldingBack(nodes.now) == Members{1});
-  CHECK(nodes.watches[0]->TakeHoldingBack(nodes.now).empty());
-  // Who goes on is named again when it has lasted twice as long.
-  CHECK(watch.TakeHoldingBack(nodes.now + milliseconds(149)) == Members{0});
-  CHECK(watch.TakeHoldingBack(nodes.now + milliseconds(150)) == Members{1});
-  CHECK(watch.TakeHoldingBack(nodes.now + milliseconds(400)) == Members{0});
-  // Something else is held, or nothing any more.
-  since(0) = at(-milliseconds(310));
-  since(1) = 0;
-  CHECK(watch.TakeHoldingBack(nodes.now + milliseconds(410)) == Members{0});
-  // Of the future: nobody has waited yet.
-  since(0) = UINT64_MAX;
-  CHECK(watch.TakeHoldingBack(nodes.now + milliseconds(900)).empty());
 }
 
 TEST_CASE("FastPathWatch: a lock that is held for long, and nonsense in its place") {

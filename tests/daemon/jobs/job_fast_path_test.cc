@@ -322,29 +322,5 @@ TEST_CASE("Job: wants to fail if the root is lost while a rank waits for its wor
   }
 }
 
-TEST_CASE("Job: tells a rank that holds operations back for long to submit them") {
-  OpenNodes open;
-  Rank& rank = open.nodes[1].ranks[1];
-  std::atomic<std::uint64_t>& since = rank.view.Member(rank.member).held_since_ns;
-  since = static_cast<std::uint64_t>(open.now.time_since_epoch().count());
-  open.TickFor(milliseconds(100));
-  CHECK(rank.WasSentAnything());
-  for (const Rank* other :
-       {&open.nodes[0].ranks[0], &open.nodes[0].ranks[1], &open.nodes[1].ranks[0]}) {
-    CHECK_FALSE(other->WasSentAnything());
-  }
-  NoticeHeader notice{};
-  REQUIRE(::recv(rank.own_end.get(), &notice, sizeof(notice), MSG_DONTWAIT) == sizeof(notice));
-  CHECK(notice.kind == static_cast<std::uint32_t>(NoticeKind::kReleaseHeld));
-  CHECK(notice.text_length == 0);
-  CHECK_FALSE(rank.WasSentAnything());
-  // It has not been so long, or it is over.
-  since = static_cast<std::uint64_t>((open.now + milliseconds(1)).time_since_epoch().count());
-  open.TickFor(milliseconds(100));
-  since = 0;
-  open.TickFor(milliseconds(500));
-  CHECK_FALSE(rank.WasSentAnything());
-}
-
 }  // namespace
 }  // namespace ringd

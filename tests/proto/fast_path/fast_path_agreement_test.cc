@@ -40,8 +40,7 @@ End Run(FastPathExchange& member, std::uint64_t step, float value, float sum,
     return End::kWentTheOtherWay;
   }
   float result = 0;
-  const FastPathDestination destination{&result, 1};
-  member.Take(cell, DataType::kFloat32, {&destination, 1}, {});
+  member.Take(cell, DataType::kFloat32, &result, 1, {});
   return result == sum ? End::kCompleted : End::kWrongSum;
 }
 

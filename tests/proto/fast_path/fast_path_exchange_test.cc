@@ -59,42 +59,6 @@ TEST_CASE("Without elements it is a barrier") {
   CHECK(Finish(nodes.Member(1), other) == FastPathOutcome::kCompleted);
 }
 
-TEST_CASE("Stretches follow each other, in whichever way a node brings them") {
-  const std::uint32_t members = GENERATE(1U, 2U);
-  const double prescale = GENERATE(1.0, 2.0);
-  FastPathNodes nodes(2, members);
-  const std::vector<float> first{1, 2, 3};
-  const std::vector<float> second{10};
-  const std::array<FastPathSource, 3> sources{
-      {{first.data(), first.size()}, {nullptr, 0}, {second.data(), second.size()}}};
-  FastPathContribution contribution;
-  contribution.key = kKey;
-  contribution.data_type = DataType::kFloat32;
-  contribution.prescale = prescale;
-  contribution.sources = sources;
-  std::uint32_t cells[2][2];
-  for (std::uint32_t n = 0; n < 2; ++n) {
-    for (std::uint32_t m = 0; m < members; ++m) {
-      REQUIRE(nodes.Member(n, m).Contribute(contribution, cells[n][m]) ==
-              FastPathOutcome::kPending);
-    }
-  }
-  const auto factor = static_cast<float>(prescale * members * 2);
-  for (std::uint32_t n = 0; n < 2; ++n) {
-    for (std::uint32_t m = 0; m < members; ++m) {
-      REQUIRE(Finish(nodes.Member(n, m), cells[n][m]) == FastPathOutcome::kCompleted);
-      // Cut differently from how they were brought, and scaled on the way out.
-      std::array<float, 1> head{};
-      std::array<float, 3> tail{};
-      const std::array<FastPathDestination, 2> destinations{
-          {{head.data(), head.size()}, {tail.data(), tail.size()}}};
-      nodes.Member(n, m).Take(cells[n][m], DataType::kFloat32, destinations, Scaling{1, 2});
-      CHECK(head == std::array<float, 1>{factor * 1 / 2});
-      CHECK(tail == std::array<float, 3>{factor * 2 / 2, factor * 3 / 2, factor * 10 / 2});
-    }
-  }
-}
-
 TEST_CASE("Local ranks are combined first, then nodes in their order") {
   // 1 + 2^-24 is 1 in float32, 2^-24 + 2^-24 is not lost: the order shows in the bits.
   constexpr float kTiny = 0x1p-24F;

@@ -36,21 +36,6 @@ void FreeAllCells(FastPathNodes& nodes) {
   }
 }
 
-TEST_CASE("More stretches than there may be are given up") {
-  FastPathNodes nodes(2);
-  const float one = 1;
-  const std::vector<FastPathSource> sources(kFastPathMostStretches + 1, {&one, 1});
-  FastPathContribution contribution;
-  contribution.key = kKey;
-  contribution.data_type = DataType::kFloat32;
-  contribution.sources = sources;
-  std::uint32_t cell = 0;
-  CHECK(nodes.Member(0).Contribute(contribution, cell) == FastPathOutcome::kGivenUp);
-  CHECK(CellsInUse(nodes.View(0)) == 0);
-  contribution.sources = std::span(sources).first(kFastPathMostStretches);
-  CHECK(nodes.Member(0).Contribute(contribution, cell) == FastPathOutcome::kPending);
-}
-
 TEST_CASE("The root gives up what a node does not bring, and the node hears of it") {
   FastPathNodes nodes(3);
   std::uint32_t root = 0;

@@ -123,20 +123,15 @@ inline std::size_t CellsInUse(const FastPathView& view) {
   return count;
 }
 
-// Float32 numbers under a key, which they are given in one stretch.
+// Float32 numbers under a key.
 class Floats : public FastPathContribution {
  public:
   Floats(const FastPathKey& of, const std::vector<float>& values) {
     key = of;
     data_type = DataType::kFloat32;
-    stretch_ = {values.data(), values.size()};
-    sources = {&stretch_, 1};
+    source = values.data();
+    element_count = values.size();
   }
-  Floats(const Floats&) = delete;
-  Floats& operator=(const Floats&) = delete;
-
- private:
-  FastPathSource stretch_;
 };
 
 inline void DriveOnce(FastPathExchange& exchange,
@@ -163,8 +158,7 @@ inline FastPathOutcome Finish(FastPathExchange& exchange, std::uint32_t cell) {
 inline std::vector<float> ResultOf(FastPathExchange& exchange, std::uint32_t cell,
                                    std::size_t count) {
   std::vector<float> result(count, -1);
-  const FastPathDestination destination{result.data(), count};
-  exchange.Take(cell, DataType::kFloat32, {&destination, 1}, {});
+  exchange.Take(cell, DataType::kFloat32, result.data(), count, {});
   return result;
 }
 

@@ -51,8 +51,7 @@ struct FastPathRank {
     return end;
   }
   FastPathEnd Carry(Registration& registration, const void* source, void* destination) {
-    const FastPathPart part{&registration, source, destination};
-    return operations->Carry(std::span(&part, 1), FastPathSpin::kByTrial, nullptr);
+    return operations->Carry(registration, source, destination);
   }
 
   // `description` as every rank registers it.

@@ -39,36 +39,5 @@ TEST_CASE("SubmissionCount: three given up in a row keep the next thousand away"
   CHECK(count.TakeTurn() == SubmissionCount::kMostGivenUp + SubmissionCount::kLeftOut);
 }
 
-TEST_CASE("SubmissionCount: one withdrawn counts like the others' that are given up for it") {
-  SubmissionCount own;
-  SubmissionCount other;
-  for (std::uint32_t i = 0; i < SubmissionCount::kMostGivenUp; ++i) {
-    REQUIRE(own.ShouldTry());
-    own.AcceptedInstead();
-    other.GivenUp(other.TakeTurn());
-    CHECK(own.count() == other.count());
-  }
-  for (std::uint64_t i = 0; i < SubmissionCount::kLeftOut; ++i) {
-    REQUIRE_FALSE(own.ShouldTry());
-    REQUIRE_FALSE(other.ShouldTry());
-    own.Accepted();
-    other.Accepted();
-  }
-  CHECK(own.ShouldTry());
-  CHECK(other.ShouldTry());
-}
-
-TEST_CASE("SubmissionCount: what is completed between them begins anew") {
-  SubmissionCount count;
-  for (int i = 0; i < 10; ++i) {
-    for (std::uint32_t k = 1; k < SubmissionCount::kMostGivenUp; ++k) {
-      count.GivenUp(count.TakeTurn());
-    }
-    count.TakeTurn();
-    count.Completed();
-    REQUIRE(count.ShouldTry());
-  }
-}
-
 }  // namespace
 }  // namespace ringd::client
