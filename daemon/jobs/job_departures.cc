@@ -194,7 +194,8 @@ void Job::Tick(Clock::time_point now) {
   LookAtFastPath(now);
   if (state_ != State::kRunning || agreed_.pending()) return;
   if (communicator_->Idle()) return;
-  if (!left_ranks_.empty() && now - last_left_ >= kLeaveGrace) {
+  if (!left_ranks_.empty() && now - last_left_ >= kLeaveGrace &&
+      communicator_->WaitingSince(now - kLeaveGrace).has_value()) {
     for (const WaitingSubmission& entry : communicator_->Waiting(now - kLeaveGrace)) {
       if (entry.state == TensorState::kRunning && now - entry.since < kRunningGrace) continue;
       Propose(absl::AbortedError(absl::StrCat(left_ranks_.size() == 1 ? "rank " : "ranks ",

@@ -24,15 +24,19 @@ void Job::CheckStalls(Clock::time_point now) {
     if (report_after.count() <= 0 || early < report_after) report_after = early;
   }
   if (report_after.count() <= 0) return;
-  const auto waiting = communicator_->Waiting(now - report_after);
-  if (waiting.empty()) {
+  const std::optional<Clock::time_point> since = communicator_->WaitingSince(now - report_after);
+  if (!since.has_value()) {
     next_stall_report_ = report_after;
     return;
   }
-  Clock::time_point oldest = now;
-  for (const WaitingSubmission& entry : waiting) oldest = std::min(oldest, entry.since);
-
-  if (deadline.count() > 0 && now - oldest >= deadline) {
+  const Clock::time_point oldest = *since;
+  const bool too_late = deadline.count() > 0 && now - oldest >= deadline;
+  // A first warning after the warning time, then when twice as much has passed, and so on.
+  if (!too_late && (now - oldest < next_stall_report_ || link_ == nullptr)) return;
+  // Only now: where much waits, this takes its time.
+  const auto waiting = communicator_->Waiting(now - report_after);
+  if (waiting.empty()) return;
+  if (too_late) {
     const bool known = verdict_at_ >= oldest;
     Propose(absl::DeadlineExceededError(absl::StrCat(
         "tensor '", waiting.front().name, "' did not complete within the operation timeout of ",
@@ -40,8 +44,6 @@ void Job::CheckStalls(Clock::time_point now) {
         known ? verdict_.text() : std::string("the coordinator could not say for whom it waits"))));
     return;
   }
-  // A first warning after the warning time, then when twice as much has passed, and so on.
-  if (now - oldest < next_stall_report_ || link_ == nullptr) return;
   next_stall_report_ = 2 * (now - oldest);
   v1::NodeMessage message;
   std::set<std::string> named;

@@ -68,6 +68,10 @@ class Session {
   int event_fd() const noexcept { return resources_->event_fd.get(); }
   int arena_fd() const noexcept { return resources_->arena_fd.get(); }
   std::uint64_t arena_bytes() const noexcept { return resources_->arena_bytes; }
+  // The most that the client may have in flight.
+  std::uint32_t submission_capacity() const noexcept {
+    return resources_->layout.submission_capacity;
+  }
 
   // The next submission, or nothing. A status other than OK in `violation` means that the client broke
   // the rules: end the session, and call nothing but Notify any more. Does not allocate.

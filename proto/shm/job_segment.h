@@ -3,6 +3,7 @@
 //
 //   JobSegmentHeader
 //   SharedMember      x members
+//   for each member: word x kMaxLocalTensors, what it has in flight (in_flight_index.h)
 //   for each tensor: SharedTensor, then for each member: ended counter, SubmissionSlot x kOccurrencesInFlight
 //
 // Members are the ranks in the order of their local ranks. Tensors are numbered by ringd, by name
@@ -40,7 +41,9 @@
 // Trust: the members are one user's processes with one job secret, and can already write each other's
 // gradients. Each still checks offsets against the arenas before use, and hands other members' addresses only to
 // process_vm_readv, which reads what the kernel lets one of the user's processes read of another (as ptrace does).
-// ringd only reads, and believes nothing: what it reads it shows to people and uses to attribute stalls.
+// ringd only reads, and believes nothing: what it reads it shows to people and uses to attribute stalls. It goes by
+// what the members say they have in flight, and maps no tensor: of those that are named there it reads copies, so that a
+// tensor that no member has touched stays a hole whatever the members say.
 #ifndef RINGD_PROTO_SHM_JOB_SEGMENT_H_
 #define RINGD_PROTO_SHM_JOB_SEGMENT_H_
 
@@ -56,7 +59,7 @@
 namespace ringd {
 
 inline constexpr std::uint64_t kJobSegmentMagic = 0x31424f4a'44474e52;  // "RNGDJOB1"
-inline constexpr std::uint32_t kJobSegmentVersion = 2;
+inline constexpr std::uint32_t kJobSegmentVersion = 3;
 
 // Submissions of one tensor by one member that have not ended everywhere; one more waits for room.
 inline constexpr std::uint64_t kOccurrencesInFlight = 4;
@@ -94,8 +97,10 @@ struct SharedMember {
   std::uint64_t token;
   std::int32_t pid;                  // as the member itself sees it
   std::atomic<std::uint32_t> reach;  // Reach::ToWord
+  // How many places of its in-flight words the member has used so far.
+  alignas(kCacheLineBytes) std::atomic<std::uint32_t> in_flight_places;
 };
-static_assert(sizeof(SharedMember) == 2 * kCacheLineBytes);
+static_assert(sizeof(SharedMember) == 3 * kCacheLineBytes);
 
 // Whether a member can read the ordinary memory of the others.
 struct Reach {
@@ -167,6 +172,58 @@ struct SubmissionSlot {
 };
 static_assert(sizeof(SubmissionSlot) == kCacheLineBytes);
 
+// Where a submission's tensor is, read once: the member may write into its slot at any time, so that what was checked
+// is not what a second look finds.
+struct SlotPlaces {
+  std::uint64_t source_offset;
+  std::uint64_t destination_offset;
+  std::uint64_t ordinary_source;
+  SourcePlace source_place;
+};
+
+// Each is loaded exactly once, as the compiler would not promise of an ordinary read.
+inline SlotPlaces CopyPlaces(const SubmissionSlot& slot) noexcept {
+  SlotPlaces copy{};
+  copy.source_offset = __atomic_load_n(&slot.source_offset, __ATOMIC_RELAXED);
+  copy.destination_offset = __atomic_load_n(&slot.destination_offset, __ATOMIC_RELAXED);
+  copy.ordinary_source = __atomic_load_n(&slot.ordinary_source, __ATOMIC_RELAXED);
+  __atomic_load(&slot.source_place, &copy.source_place, __ATOMIC_RELAXED);
+  return copy;
+}
+inline std::uint32_t CopyMetaId(const SubmissionSlot& slot) noexcept {
+  return __atomic_load_n(&slot.meta_id, __ATOMIC_RELAXED);
+}
+
+// What all members' submissions of one tensor need. Does not own the memory: the segment's, or a copy.
+//
+// Thread safety: immutable; the objects it leads to are atomics or guarded by them.
+class TensorView {
+ public:
+  explicit TensorView(std::byte* base) noexcept : base_(base) {}
+
+  static constexpr std::uint64_t Bytes(std::uint32_t member_count) noexcept {
+    return sizeof(SharedTensor) + member_count * kMemberStride;
+  }
+
+  SharedTensor& State() const noexcept { return *reinterpret_cast<SharedTensor*>(base_); }
+  // How many occurrences of the tensor have ended at the member; written by that member.
+  std::atomic<std::uint64_t>& Ended(std::size_t member) const noexcept {
+    return *reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + MemberOffset(member));
+  }
+  SubmissionSlot& Slot(std::size_t member, std::uint64_t occurrence) const noexcept {
+    return *reinterpret_cast<SubmissionSlot*>(
+        base_ + MemberOffset(member) + (1 + occurrence % kOccurrencesInFlight) * kCacheLineBytes);
+  }
+
+ private:
+  static constexpr std::uint64_t kMemberStride = (1 + kOccurrencesInFlight) * kCacheLineBytes;
+  static constexpr std::uint64_t MemberOffset(std::size_t member) noexcept {
+    return sizeof(SharedTensor) + member * kMemberStride;
+  }
+
+  std::byte* base_;
+};
+
 // The way to everything behind the header. Does not own the memory.
 //
 // Thread safety: immutable; the objects it leads to are atomics or guarded by them.
@@ -174,55 +231,58 @@ class JobSegmentView {
  public:
   JobSegmentView() noexcept = default;
   JobSegmentView(std::byte* base, std::uint32_t member_count) noexcept
-      : base_(base), member_count_(member_count), tensor_stride_(TensorStride(member_count)) {}
+      : base_(base), member_count_(member_count) {}
 
   std::uint32_t member_count() const noexcept { return member_count_; }
 
   SharedMember& Member(std::size_t member) const noexcept {
-    return At<SharedMember>(sizeof(JobSegmentHeader) + member * sizeof(SharedMember));
+    return *reinterpret_cast<SharedMember*>(base_ + sizeof(JobSegmentHeader) +
+                                            member * sizeof(SharedMember));
   }
-  // Requirement: tensor < kMaxLocalTensors, member < member_count().
-  SharedTensor& Tensor(std::uint32_t tensor) const noexcept {
-    return At<SharedTensor>(TensorOffset(tensor));
+  // Requirement: place < kMaxLocalTensors.
+  std::atomic<std::uint64_t>& InFlight(std::size_t member, std::uint32_t place) const noexcept {
+    return *reinterpret_cast<std::atomic<std::uint64_t>*>(
+        base_ + InFlightOffset(member_count_) + (member * kMaxLocalTensors + place) * kWordBytes);
   }
-  // How many occurrences of the tensor have ended at the member; written by that member.
+
+  // Requirement of what follows: tensor < kMaxLocalTensors, member < member_count().
+  SharedTensor& Tensor(std::uint32_t tensor) const noexcept { return Of(tensor).State(); }
   std::atomic<std::uint64_t>& Ended(std::uint32_t tensor, std::size_t member) const noexcept {
-    return At<std::atomic<std::uint64_t>>(MemberOffset(tensor, member));
+    return Of(tensor).Ended(member);
   }
   SubmissionSlot& Slot(std::uint32_t tensor, std::size_t member,
                        std::uint64_t occurrence) const noexcept {
-    return At<SubmissionSlot>(MemberOffset(tensor, member) +
-                              (1 + occurrence % kOccurrencesInFlight) * kCacheLineBytes);
+    return Of(tensor).Slot(member, occurrence);
   }
 
+  // Where the tensors begin: what stands before is all that ringd maps.
+  static constexpr std::uint64_t TensorsOffset(std::uint32_t member_count) noexcept {
+    return InFlightOffset(member_count) +
+           std::uint64_t{member_count} * kMaxLocalTensors * kWordBytes;
+  }
+  static constexpr std::uint64_t TensorOffset(std::uint32_t tensor,
+                                              std::uint32_t member_count) noexcept {
+    return TensorsOffset(member_count) + tensor * TensorView::Bytes(member_count);
+  }
   static constexpr std::uint64_t SegmentBytes(std::uint32_t member_count) noexcept {
-    return sizeof(JobSegmentHeader) + member_count * sizeof(SharedMember) +
-           std::uint64_t{kMaxLocalTensors} * TensorStride(member_count);
+    return TensorOffset(kMaxLocalTensors, member_count);
   }
 
  private:
-  static constexpr std::uint64_t kMemberStride = (1 + kOccurrencesInFlight) * kCacheLineBytes;
-  static constexpr std::uint64_t TensorStride(std::uint32_t member_count) noexcept {
-    return sizeof(SharedTensor) + member_count * kMemberStride;
+  static constexpr std::uint64_t kWordBytes = sizeof(std::atomic<std::uint64_t>);
+  static constexpr std::uint64_t InFlightOffset(std::uint32_t member_count) noexcept {
+    return sizeof(JobSegmentHeader) + member_count * sizeof(SharedMember);
   }
-  std::uint64_t TensorOffset(std::uint32_t tensor) const noexcept {
-    return sizeof(JobSegmentHeader) + member_count_ * sizeof(SharedMember) +
-           tensor * tensor_stride_;
-  }
-  std::uint64_t MemberOffset(std::uint32_t tensor, std::size_t member) const noexcept {
-    return TensorOffset(tensor) + sizeof(SharedTensor) + member * kMemberStride;
-  }
-  template <typename T>
-  T& At(std::uint64_t offset) const noexcept {
-    return *reinterpret_cast<T*>(base_ + offset);
+  TensorView Of(std::uint32_t tensor) const noexcept {
+    return TensorView(base_ + TensorOffset(tensor, member_count_));
   }
 
   std::byte* base_ = nullptr;
   std::uint32_t member_count_ = 0;
-  std::uint64_t tensor_stride_ = 0;
 };
 
-// Writes the header and the members' ranks into a zeroed segment of SegmentBytes(ranks.size()). ringd only.
+// Writes the header and the members' ranks into a zeroed segment of SegmentBytes(ranks.size()), of which as much as
+// TensorsOffset is mapped. ringd only.
 void InitializeJobSegment(std::byte* base, std::span<const std::int32_t> ranks) noexcept;
 
 // Checks what a member was handed.

@@ -21,6 +21,14 @@ constexpr int kQuickLooks = 128;
 // Looks between two readings of the clock.
 constexpr int kLooksPerClock = 64;
 
+std::vector<std::int32_t> RanksOf(const JobSegmentView& segment) {
+  std::vector<std::int32_t> ranks;
+  for (std::uint32_t m = 0; m < segment.member_count(); ++m) {
+    ranks.push_back(segment.Member(m).rank);
+  }
+  return ranks;
+}
+
 }  // namespace
 
 LocalOperations::LocalOperations(const JobMemory& memory, std::uint32_t capacity,
@@ -34,8 +42,10 @@ LocalOperations::LocalOperations(const JobMemory& memory, std::uint32_t capacity
       capacity_(capacity),
       state_(state),
       spin_(spin_budget),
+      ranks_(RanksOf(segment_)),
       own_state_(segment_.Member(self_)),
       direct_reads_(segment_, self_, reading),
+      in_flight_index_(segment_, self_),
       table_mask_(capacity - 1),
       table_(capacity),
       staging_(staging),

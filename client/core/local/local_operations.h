@@ -27,6 +27,7 @@
 #include "proto/reduce/reduce.h"
 #include "proto/reduce/tensor_scaling.h"
 #include "proto/shm/chunk_claims.h"
+#include "proto/shm/in_flight_index.h"
 #include "proto/shm/job_segment.h"
 
 namespace ringd::client {
@@ -167,6 +168,8 @@ class LocalOperations final : public OperationQueue {
     std::atomic<std::uint64_t> ended{0};  // written under mutex_
     // The rest is guarded by mutex_.
     std::uint64_t posted = 0;  // what was put off counts, too
+    std::uint64_t published = 0;  // of these, what the others can see
+    std::uint32_t in_flight_place = InFlightIndex::kNoPlace;
     std::uint32_t put_off = 0;
     std::uint64_t room_until = 0;  // occurrences below this may be posted
     std::array<Operation*, kOccurrencesInFlight> pending{};
@@ -239,6 +242,7 @@ class LocalOperations final : public OperationQueue {
   bool CauseGraceIsOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Describe(const Registration& registration, const Spoiled& spoiled) const;
   std::uint32_t MemberOf(std::int32_t rank) const noexcept;
+  void CountEnd(Tensor& tensor, const Operation& operation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   TensorScaling ScalingOf(const TensorDescription& tensor) const noexcept;
   void CombineInline(const Tensor& tensor, const Operation& operation) const;
   std::optional<Chunk> Claim(Tensor& tensor, Foreign foreign) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -271,6 +275,8 @@ class LocalOperations final : public OperationQueue {
   const std::uint32_t capacity_;
   SessionState& state_;
   SpinPolicy spin_;
+  // By member; copied, since other members can write into the segment.
+  const std::vector<std::int32_t> ranks_;
   SharedMember& own_state_;
   DirectReads direct_reads_;
   // Threads of this process that are in Reduce, or copy in PublishNext. Grows under mutex_, and not once the context has
@@ -282,6 +288,7 @@ class LocalOperations final : public OperationQueue {
 
   Mutex mutex_;
   std::vector<std::unique_ptr<Tensor>> tensors_ ABSL_GUARDED_BY(mutex_);  // by number
+  InFlightIndex in_flight_index_ ABSL_GUARDED_BY(mutex_);
   std::deque<Operation> operations_ ABSL_GUARDED_BY(mutex_);
   std::vector<Operation*> free_ ABSL_GUARDED_BY(mutex_);
   // By sequence, the low bits; who is not consumed before his place is needed moves to the stragglers.

@@ -47,7 +47,7 @@ bool LocalOperations::Locate(const Chunk& chunk, ChunkMemory& memory) {
   // This process's own addresses come from its own memory, never from the slot, where others can write.
   const OperationEnd& own = chunk.operation->end;
   for (std::uint32_t m = 0; m < member_count_; ++m) {
-    const SubmissionSlot& slot = segment_.Slot(chunk.tensor, m, chunk.occurrence);
+    const SlotPlaces slot = CopyPlaces(segment_.Slot(chunk.tensor, m, chunk.occurrence));
     const JobMemory::MemberArena& arena = memory_.arenas()[m];
     const auto in_arena = [&](std::uint64_t offset) {
       return bytes <= arena.bytes && offset <= arena.bytes - bytes;
@@ -62,7 +62,7 @@ bool LocalOperations::Locate(const Chunk& chunk, ChunkMemory& memory) {
     const bool direct = m == self_ ? own.direct_source != nullptr
                                    : slot.source_place == SourcePlace::kSplit && is_home();
     if ((is_read && !direct && !in_arena(from)) || (is_written && !in_arena(to))) {
-      state_.Lose(absl::InternalError(absl::StrCat("rank ", segment_.Member(m).rank,
+      state_.Lose(absl::InternalError(absl::StrCat("rank ", ranks_[m],
                                                    " broke the protocol: its tensor '",
                                                    description.name, "' lies outside its arena")));
       return false;

@@ -94,6 +94,11 @@ std::uint64_t LocalOperations::Publish(Operation& operation, const Submission& r
   slot.occurrence.store(occurrence + 1, std::memory_order_release);
   own_state_.posted.store(own_state_.posted.load(std::memory_order_relaxed) + 1,
                           std::memory_order_relaxed);
+  Tensor& tensor = *operation.tensor.load(std::memory_order_relaxed);
+  tensor.published = occurrence + 1;
+  if (tensor.in_flight_place == InFlightIndex::kNoPlace) {
+    tensor.in_flight_place = in_flight_index_.Begin({tensor.number, occurrence});
+  }
   return occurrence;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <tuple>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -107,17 +108,7 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
   }
   static_cast<void>(reducers_.load(std::memory_order_acquire));
   outcome.completed = true;
-  const auto add = [](std::atomic<std::uint64_t>& counter, std::uint64_t amount) {
-    counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
-  };
-  if (outcome.status == 0) {
-    add(own_state_.bytes, operation.registration->bytes);
-  } else {
-    add(own_state_.failed, 1);
-  }
-  add(own_state_.ended, 1);
-  tensor.ended.store(occurrence + 1, std::memory_order_relaxed);
-  segment_.Ended(tensor.number, self_).store(occurrence + 1, std::memory_order_release);
+  CountEnd(tensor, operation);
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   // Wraps around to less.
   if (operation.end.staging_offset != kNoStaging) AddStagedBytes(-operation.registration->bytes);
@@ -127,17 +118,37 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
   return true;
 }
 
+void LocalOperations::CountEnd(Tensor& tensor, const Operation& operation) {
+  const std::uint64_t occurrence = operation.occurrence.load(std::memory_order_relaxed);
+  const auto add = [](std::atomic<std::uint64_t>& counter, std::uint64_t amount) {
+    counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+  };
+  if (operation.outcome.status == 0) {
+    add(own_state_.bytes, operation.registration->bytes);
+  } else {
+    add(own_state_.failed, 1);
+  }
+  add(own_state_.ended, 1);
+  tensor.ended.store(occurrence + 1, std::memory_order_relaxed);
+  segment_.Ended(tensor.number, self_).store(occurrence + 1, std::memory_order_release);
+  if (tensor.published > occurrence + 1) {
+    in_flight_index_.Move(tensor.in_flight_place, {tensor.number, occurrence + 1});
+  } else {
+    in_flight_index_.End(std::exchange(tensor.in_flight_place, InFlightIndex::kNoPlace));
+  }
+}
+
 bool LocalOperations::Conflicts(const Tensor& tensor, std::uint64_t occurrence,
                                 std::vector<std::uint32_t>* metas) const {
-  const std::uint32_t own = segment_.Slot(tensor.number, self_, occurrence).meta_id;
+  const auto said = [&](std::uint32_t m) {
+    return CopyMetaId(segment_.Slot(tensor.number, m, occurrence));
+  };
+  const std::uint32_t own = said(self_);
   bool conflict = false;
-  for (std::uint32_t m = 0; m < member_count_; ++m) {
-    conflict = conflict || segment_.Slot(tensor.number, m, occurrence).meta_id != own;
-  }
+  for (std::uint32_t m = 0; m < member_count_; ++m) conflict = conflict || said(m) != own;
   if (conflict && metas != nullptr) {
-    for (std::uint32_t m = 0; m < member_count_; ++m) {
-      metas->push_back(segment_.Slot(tensor.number, m, occurrence).meta_id);
-    }
+    // What a member may have changed meanwhile is only shown.
+    for (std::uint32_t m = 0; m < member_count_; ++m) metas->push_back(said(m));
   }
   return conflict;
 }
@@ -162,7 +173,7 @@ bool LocalOperations::CauseGraceIsOver() {
 std::string LocalOperations::Describe(const Registration& registration,
                                       const Spoiled& spoiled) const {
   const std::string who = spoiled.member < member_count_
-                              ? absl::StrCat("rank ", segment_.Member(spoiled.member).rank)
+                              ? absl::StrCat("rank ", ranks_[spoiled.member])
                               : "a rank";
   const std::string why =
       spoiled.error == 0 ? absl::StrCat(who, " left the job before the others had read its part")
@@ -174,7 +185,7 @@ std::string LocalOperations::Describe(const Registration& registration,
 
 std::uint32_t LocalOperations::MemberOf(std::int32_t rank) const noexcept {
   for (std::uint32_t m = 0; m < member_count_; ++m) {
-    if (segment_.Member(m).rank == rank) return m;
+    if (ranks_[m] == rank) return m;
   }
   return 0;
 }

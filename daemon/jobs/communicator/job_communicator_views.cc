@@ -1,5 +1,6 @@
 // What JobCommunicator shows of itself; nothing here changes anything.
 #include <algorithm>
+#include <unordered_set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -141,6 +142,18 @@ std::vector<WaitingSubmission> JobCommunicator::LocallyWaiting(Clock::time_point
   return waiting;
 }
 
+std::optional<Clock::time_point> JobCommunicator::WaitingSince(Clock::time_point before) const {
+  std::optional<Clock::time_point> since;
+  if (way_.local != nullptr) {
+    since = way_.local->WaitingSince();
+    return since.has_value() && *since <= before ? since : std::nullopt;
+  }
+  for (const WaitingSubmission& entry : Waiting(before)) {
+    since = std::min(since.value_or(entry.since), entry.since);
+  }
+  return since;
+}
+
 std::vector<WaitingSubmission> JobCommunicator::Waiting(Clock::time_point before) const {
   if (way_.local != nullptr) return LocallyWaiting(before);
   std::vector<WaitingSubmission> waiting;
@@ -187,13 +200,13 @@ void JobCommunicator::AddFastPathWaits(Clock::time_point before,
 
 std::string JobCommunicator::DescribeInFlight() const {
   std::vector<std::string> tensors;
+  std::unordered_set<std::string> names;
   for (const WaitingSubmission& waiting : Waiting(Clock::time_point::max())) {
-    const std::string name = absl::StrCat("'", waiting.name, "'");
-    if (std::find(tensors.begin(), tensors.end(), name) == tensors.end()) tensors.push_back(name);
+    if (!names.insert(waiting.name).second || tensors.size() == kTensorsNamed) continue;
+    tensors.push_back(absl::StrCat("'", waiting.name, "'"));
   }
   if (tensors.empty()) return "with nothing in flight";
-  const std::size_t count = tensors.size();
-  tensors.resize(std::min(count, kTensorsNamed));
+  const std::size_t count = names.size();
   return absl::StrCat("while ", count, count == 1 ? " tensor was" : " tensors were", " in flight (",
                       absl::StrJoin(tensors, ", "), count > kTensorsNamed ? ", ...)" : ")");
 }

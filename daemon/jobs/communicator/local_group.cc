@@ -2,19 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "proto/attach/handshake.h"
 #include "proto/base/memfd.h"
 
 namespace ringd {
-namespace {
-
-// While tensors are combined all is well, mostly; looking takes cache lines from those who do it.
-constexpr auto kLookInterval = std::chrono::seconds(1);
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(
     const std::string& job_id, std::span<const std::int32_t> ranks,
     std::span<const std::shared_ptr<Session>> members) {
@@ -27,9 +22,12 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(
   const std::uint64_t bytes = JobSegmentView::SegmentBytes(count);
   absl::StatusOr<UniqueFd> fd = CreateSealedMemfd("ringd-job", bytes);
   if (!fd.ok()) return fd.status();
-  absl::StatusOr<MemoryMapping> mapping = MemoryMapping::Map(fd->get(), bytes);
+  absl::StatusOr<MemoryMapping> mapping =
+      MemoryMapping::Map(fd->get(), JobSegmentView::TensorsOffset(count));
   if (!mapping.ok()) return mapping.status();
   InitializeJobSegment(mapping->data(), ranks);
+  std::vector<std::uint32_t> capacities;
+  for (const auto& member : members) capacities.push_back(member->submission_capacity());
   for (std::uint32_t m = 0; m < count; ++m) {
     const JobSegmentNotice segment{bytes, count, m};
     members[m]->SendMemory(NoticeKind::kJobSegment, std::as_bytes(std::span(&segment, 1)),
@@ -41,7 +39,7 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(
                              members[other]->arena_fd());
     }
   }
-  return std::unique_ptr<LocalGroup>(new LocalGroup(*std::move(mapping), count));
+  return std::unique_ptr<LocalGroup>(new LocalGroup(*std::move(mapping), *std::move(fd), std::move(capacities)));
 }
 
 absl::StatusOr<std::uint32_t> LocalGroup::Number(const std::string& name) {
@@ -61,69 +59,6 @@ absl::StatusOr<std::uint32_t> LocalGroup::Number(const std::string& name) {
 std::optional<std::string> LocalGroup::NameOf(std::uint32_t tensor) const {
   if (tensor >= names_.size()) return std::nullopt;
   return names_[tensor];
-}
-
-std::uint64_t LocalGroup::Posted(std::uint32_t tensor, std::uint32_t member) const noexcept {
-  std::uint64_t posted = 0;
-  for (std::uint64_t i = 0; i < kOccurrencesInFlight; ++i) {
-    posted =
-        std::max(posted, view_.Slot(tensor, member, i).occurrence.load(std::memory_order_acquire));
-  }
-  return posted;
-}
-
-std::optional<LocalGroup::Head> LocalGroup::HeadOf(std::uint32_t tensor,
-                                                   std::uint32_t member) const noexcept {
-  const std::uint64_t ended = view_.Ended(tensor, member).load(std::memory_order_acquire);
-  const std::uint64_t posted = Posted(tensor, member);
-  if (posted <= ended) return std::nullopt;
-  return Head{ended, view_.Slot(tensor, member, ended).meta_id, posted};
-}
-
-std::vector<int> LocalGroup::Absent(std::uint32_t tensor, std::uint64_t occurrence,
-                                    bool& arrived) const {
-  std::vector<int> absent;
-  for (std::uint32_t m = 0; m < view_.member_count(); ++m) {
-    if (Posted(tensor, m) <= occurrence) absent.push_back(static_cast<int>(m));
-  }
-  arrived = absent.empty();
-  if (!arrived) return absent;
-  // A member may have been stopped while it reduced a part.
-  if (view_.Tensor(tensor).finished.load(std::memory_order_acquire) > occurrence) return absent;
-  for (std::uint32_t m = 0; m < view_.member_count(); ++m) {
-    if (view_.Member(m).reducing.load(std::memory_order_relaxed) == tensor + 1) {
-      absent.push_back(static_cast<int>(m));
-    }
-  }
-  return absent;
-}
-
-std::uint64_t LocalGroup::Progress() const noexcept {
-  std::uint64_t sum = 0;
-  for (std::uint32_t m = 0; m < view_.member_count(); ++m) {
-    const SharedMember& member = view_.Member(m);
-    sum += member.posted.load(std::memory_order_relaxed) +
-           member.ended.load(std::memory_order_relaxed);
-  }
-  return sum;
-}
-
-void LocalGroup::Look(Clock::time_point now) {
-  const std::uint64_t progress = Progress();
-  const bool moved = std::exchange(last_progress_, progress) != progress;
-  if (moved && now - last_look_ < kLookInterval) return;
-  last_look_ = now;
-  for (std::uint32_t t = 0; t < names_.size(); ++t) {
-    for (std::uint32_t m = 0; m < view_.member_count(); ++m) {
-      const std::optional<Head> head = HeadOf(t, m);
-      const auto found = seen_.find({t, m});
-      if (!head.has_value()) {
-        if (found != seen_.end()) seen_.erase(found);
-      } else if (found == seen_.end() || found->second.occurrence != head->occurrence) {
-        seen_[{t, m}] = {head->occurrence, now};
-      }
-    }
-  }
 }
 
 bool LocalGroup::AnyInFlight() const noexcept {
@@ -168,44 +103,27 @@ std::string LocalGroup::OrdinaryMemory() const {
   return all ? "read directly" : "copied: not all ranks have tried to read the others so far";
 }
 
-std::vector<LocalWait> LocalGroup::Waiting(Clock::time_point before, Clock::time_point now) const {
+std::vector<LocalWait> LocalGroup::Waiting(Clock::time_point before, Clock::time_point now) {
   std::vector<LocalWait> waiting;
   if (!AnyInFlight()) return waiting;
-  for (std::uint32_t t = 0; t < names_.size(); ++t) {
-    for (std::uint32_t m = 0; m < view_.member_count(); ++m) {
-      const std::optional<Head> head = HeadOf(t, m);
-      if (!head.has_value()) continue;
-      const auto found = seen_.find({t, m});
-      const bool known = found != seen_.end() && found->second.occurrence == head->occurrence;
-      LocalWait wait;
-      wait.since = known ? found->second.since : now;
-      if (wait.since > before) continue;
-      wait.member = static_cast<int>(m);
-      wait.tensor = names_[t];
-      wait.meta_id = head->meta_id;
-      wait.absent = Absent(t, head->occurrence, wait.arrived);
-      // All have submitted it and nobody is at it: whoever waits for it next will find it, at once.
-      if (wait.absent.empty()) continue;
-      waiting.push_back(std::move(wait));
-    }
+  for (LocalWaits::Wait& found : waits_.Waiting(before, now, tensor_count())) {
+    LocalWait& wait = waiting.emplace_back();
+    wait.member = static_cast<int>(found.member);
+    wait.tensor = names_[found.tensor.tensor];
+    wait.meta_id = found.verdict.meta_ids[found.member];
+    wait.since = found.since;
+    wait.arrived = found.verdict.arrived;
+    wait.absent = std::move(found.verdict.absent);
   }
   return waiting;
 }
 
-std::vector<int> LocalGroup::MembersWithout(const std::string& tensor) const {
+std::vector<int> LocalGroup::MembersWithout(const std::string& tensor) {
   const auto found = numbers_.find(tensor);
-  std::vector<int> all;
-  std::optional<std::uint64_t> oldest;
-  for (std::uint32_t m = 0; m < view_.member_count(); ++m) {
-    all.push_back(static_cast<int>(m));
-    if (found == numbers_.end()) continue;
-    const std::optional<Head> head = HeadOf(found->second, m);
-    if (!head.has_value()) continue;
-    oldest = std::min(oldest.value_or(head->occurrence), head->occurrence);
-  }
-  if (!oldest.has_value()) return all;
-  bool arrived = false;
-  return Absent(found->second, *oldest, arrived);
+  if (found != numbers_.end()) return waits_.MembersWithout(found->second);
+  std::vector<int> all(view_.member_count());
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
 }  // namespace ringd

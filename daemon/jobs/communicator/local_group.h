@@ -3,17 +3,16 @@
 #define RINGD_DAEMON_JOBS_COMMUNICATOR_LOCAL_GROUP_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/jobs/communicator/local_waits.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"
 #include "proto/base/memory_mapping.h"
@@ -59,8 +58,8 @@ class LocalGroup {
   // Nothing if there is no such number.
   std::optional<std::string> NameOf(std::uint32_t tensor) const;
 
-  // Notes since when submissions wait.
-  void Look(Clock::time_point now);
+  // Notes since when submissions wait. Reads a bounded amount (LocalWaits).
+  void Look(Clock::time_point now) { waits_.Look(now, tensor_count()); }
 
   // True if some submission has not ended.
   bool AnyInFlight() const noexcept;
@@ -68,39 +67,30 @@ class LocalGroup {
   // Whether the members read each other's ordinary memory, and if not, why, in words.
   std::string OrdinaryMemory() const;
 
-  // What has waited since `before` or longer.
-  std::vector<LocalWait> Waiting(Clock::time_point before, Clock::time_point now) const;
+  // Since when the longest wait for a member lasts, as the last looks have found. At once.
+  std::optional<Clock::time_point> WaitingSince() const noexcept {
+    return AnyInFlight() ? waits_.WaitingSince() : std::nullopt;
+  }
+  // What has waited since `before` or longer for a member. Takes time where much is in flight.
+  std::vector<LocalWait> Waiting(Clock::time_point before, Clock::time_point now);
   // The members for whom the tensor's oldest occurrence in flight waits; all, if nobody has submitted it.
-  std::vector<int> MembersWithout(const std::string& tensor) const;
+  std::vector<int> MembersWithout(const std::string& tensor);
+  // What has been read of the members' words and slots so far.
+  const LocalWaits::Work& work() const noexcept { return waits_.work(); }
 
  private:
-  LocalGroup(MemoryMapping segment, std::uint32_t member_count)
-      : segment_(std::move(segment)), view_(segment_.data(), member_count) {}
+  LocalGroup(MemoryMapping mapping, UniqueFd fd, std::vector<std::uint32_t> capacities)
+      : segment_(std::move(mapping)),
+        view_(segment_.data(), static_cast<std::uint32_t>(capacities.size())),
+        waits_(view_, std::move(fd), std::move(capacities)) {}
 
-  struct Head {
-    std::uint64_t occurrence = 0;  // the oldest that has not ended at the member
-    std::uint32_t meta_id = 0;
-    std::uint64_t posted = 0;  // occurrences that the member has submitted
-  };
-  // Nothing if the member has nothing in flight for the tensor.
-  std::optional<Head> HeadOf(std::uint32_t tensor, std::uint32_t member) const noexcept;
-  std::uint64_t Posted(std::uint32_t tensor, std::uint32_t member) const noexcept;
-  // For whom the occurrence waits. `arrived` is set if all have submitted it.
-  std::vector<int> Absent(std::uint32_t tensor, std::uint64_t occurrence, bool& arrived) const;
-  std::uint64_t Progress() const noexcept;
+  std::uint32_t tensor_count() const noexcept { return static_cast<std::uint32_t>(names_.size()); }
 
-  struct Seen {
-    std::uint64_t occurrence = 0;
-    Clock::time_point since;
-  };
-
-  MemoryMapping segment_;
+  MemoryMapping segment_;  // what stands before the tensors
   JobSegmentView view_;
   std::vector<std::string> names_;  // by number
   std::unordered_map<std::string, std::uint32_t> numbers_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, Seen> seen_;  // by tensor and member
-  std::uint64_t last_progress_ = 0;
-  Clock::time_point last_look_;
+  LocalWaits waits_;
 };
 
 }  // namespace ringd

@@ -9,7 +9,7 @@ namespace {
 
 // As much of a segment as its header and members take.
 struct Segment {
-  explicit Segment(std::uint32_t members) : lines(1 + 2 * members) {
+  explicit Segment(std::uint32_t members) : lines(1 + 3 * members) {
     const std::vector<std::int32_t> ranks(members, 7);
     InitializeJobSegment(reinterpret_cast<std::byte*>(lines.data()), ranks);
   }
@@ -54,6 +54,26 @@ TEST_CASE("Reach: what was said comes back") {
   CHECK(reach.state == Reach::State::kCannot);
   CHECK(reach.error == 1);
   CHECK(reach.member == 191);
+}
+
+TEST_CASE("JobSegment: its parts follow each other and do not meet") {
+  constexpr std::uint32_t kMembers = 3;
+  std::byte* const base = nullptr;
+  const JobSegmentView view(base, kMembers);
+  const auto offset = [&](const auto& object) {
+    return static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(&object) - base);
+  };
+  CHECK(offset(view.InFlight(0, 0)) == offset(view.Member(kMembers - 1)) + sizeof(SharedMember));
+  CHECK(offset(view.InFlight(1, 0)) == offset(view.InFlight(0, kMaxLocalTensors - 1)) + 8);
+  const std::uint64_t tensors = JobSegmentView::TensorsOffset(kMembers);
+  CHECK(tensors == offset(view.InFlight(kMembers - 1, kMaxLocalTensors - 1)) + 8);
+  CHECK(tensors % kCacheLineBytes == 0);
+  CHECK(offset(view.Tensor(0)) == tensors);
+  CHECK(offset(view.Tensor(1)) ==
+        offset(view.Slot(0, kMembers - 1, kOccurrencesInFlight - 1)) + sizeof(SubmissionSlot));
+  CHECK(JobSegmentView::SegmentBytes(kMembers) ==
+        offset(view.Slot(kMaxLocalTensors - 1, kMembers - 1, kOccurrencesInFlight - 1)) +
+            sizeof(SubmissionSlot));
 }
 
 }  // namespace

@@ -3,15 +3,22 @@
 #include "daemon/jobs/communicator/local_group.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <cstring>
+#include <deque>
+#include <fstream>
+#include <map>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "proto/attach/handshake.h"
 #include "proto/base/unix_socket.h"
+#include "proto/shm/in_flight_index.h"
 #include "tests/daemon/fast_path/attached_rank.h"
 
 namespace ringd {
@@ -37,25 +44,57 @@ struct Job {
     REQUIRE(mapped.ok());
     segment = *std::move(mapped);
     view = JobSegmentView(segment.data(), notice.member_count);
+    for (std::uint32_t m = 0; m < notice.member_count; ++m) indexes.emplace_back(view, m);
+    memory = std::move(fd);
   }
 
   void Post(std::uint32_t tensor, std::size_t member, std::uint64_t occurrence,
-            std::uint32_t meta = 0) const {
+            std::uint32_t meta = 0) {
     SubmissionSlot& slot = view.Slot(tensor, member, occurrence);
     slot.meta_id = meta;
     slot.occurrence.store(occurrence + 1);
     ++view.Member(member).posted;
+    const auto [place, added] = places.try_emplace({tensor, member});
+    if (added) place->second = indexes[member].Begin({tensor, occurrence});
   }
-  void End(std::uint32_t tensor, std::size_t member, std::uint64_t occurrence) const {
+  // Of a tensor of which nothing else is in flight.
+  void End(std::uint32_t tensor, std::size_t member, std::uint64_t occurrence) {
     view.Ended(tensor, member).store(occurrence + 1);
     ++view.Member(member).ended;
+    indexes[member].End(places.at({tensor, member}));
+    places.erase({tensor, member});
+  }
+  void NameTensors(std::uint32_t count) const {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      if (!group->Number(std::to_string(i)).ok()) FAIL("name " << i);
+    }
+  }
+  // All that anybody has touched of it.
+  std::uint64_t TouchedBytes() const {
+    struct stat state {};
+    REQUIRE(::fstat(memory.get(), &state) == 0);
+    return static_cast<std::uint64_t>(state.st_blocks) * 512;
   }
 
   std::vector<std::unique_ptr<AttachedRank>> ranks;
   std::unique_ptr<LocalGroup> group;
   MemoryMapping segment;
+  UniqueFd memory;
   JobSegmentView view;
+  std::deque<InFlightIndex> indexes;
+  std::map<std::pair<std::uint32_t, std::size_t>, std::uint32_t> places;
 };
+
+// Of this process, from /proc/self/status.
+std::uint64_t SharedResidentKilobytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    std::uint64_t kilobytes = 0;
+    if (word == "RssShmem:" && status >> kilobytes) return kilobytes;
+  }
+  FAIL("no RssShmem");
+  return 0;
+}
 
 const Clock::time_point kStart = Clock::now();
 
@@ -157,6 +196,96 @@ TEST_CASE(
   CHECK(job.group->MembersWithout("a") == std::vector<int>{1});
   job.view.Tensor(0).finished = 1;
   CHECK(job.group->Waiting(kStart, kStart).empty());
+}
+
+TEST_CASE("LocalGroup: a wait is known at once when the looks have found it twice") {
+  Job job(2);
+  job.NameTensors(2);
+  job.Post(1, 0, 0);
+  job.group->Look(kStart);
+  CHECK_FALSE(job.group->WaitingSince().has_value());
+  job.group->Look(kStart + milliseconds(100));
+  CHECK(job.group->WaitingSince() == kStart);
+  const LocalWaits::Work before = job.group->work();
+  CHECK(job.group->WaitingSince() == kStart);
+  CHECK(job.group->work().words == before.words);
+  job.Post(1, 1, 0);
+  job.group->Look(kStart + milliseconds(1100));
+  CHECK_FALSE(job.group->WaitingSince().has_value());
+}
+
+TEST_CASE("LocalGroup: looks read what is in flight, not what there is") {
+  Job job(8);
+  job.NameTensors(kMaxLocalTensors);
+  for (std::uint32_t t = 0; t < 100; ++t) {
+    job.Post(t, 0, 0);
+    job.End(t, 0, 0);
+  }
+  job.Post(40'000, 0, 0);
+  job.Post(40'000, 3, 0);
+  for (int i = 0; i < 10; ++i) job.group->Look(kStart + milliseconds(100 * i));
+  CHECK(job.group->WaitingSince() == kStart);
+  CHECK(job.group->work().words == 2 * 10);
+  CHECK(job.group->work().tensors <= 9);  // once a look from the second on
+  const auto waiting = job.group->Waiting(kStart, kStart + milliseconds(1000));
+  REQUIRE(waiting.size() == 2);
+  CHECK(waiting[0].tensor == "40000");
+  CHECK(waiting[0].absent == std::vector<int>{1, 2, 4, 5, 6, 7});
+  CHECK(job.group->work().tensors <= 10);
+}
+
+TEST_CASE("LocalGroup: one look reads a bounded amount, and the next ones go on") {
+  constexpr std::size_t kMembers = 40;
+  Job job(kMembers);
+  job.NameTensors(kMaxLocalTensors);
+  // Each says that it has as much in flight as it may, and each names other tensors.
+  constexpr std::uint32_t kCapacity = 16;  // of AttachedRank
+  for (std::uint32_t m = 0; m < kMembers; ++m) {
+    job.view.Member(m).posted = 1;
+    job.view.Member(m).in_flight_places = ~0U;
+    for (std::uint32_t p = 0; p < kCapacity; ++p) {
+      job.view.InFlight(m, p) = InFlightTensor{m * kCapacity + p, 0}.ToWord();
+    }
+  }
+  std::uint64_t most = 0;
+  int looks = 0;
+  for (; !job.group->WaitingSince().has_value() && looks < 1000; ++looks) {
+    const LocalWaits::Work before = job.group->work();
+    job.group->Look(kStart + milliseconds(100 * looks));
+    CHECK(job.group->work().words - before.words <= kMembers * kCapacity);
+    most = std::max(most, job.group->work().tensors - before.tensors);
+  }
+  // The first pass examines nothing.
+  CHECK(looks == 3);
+  CHECK((most - 1) * TensorView::Bytes(kMembers) <= LocalWaits::kBytesPerLook);
+  CHECK(job.group->work().tensors == kMembers * kCapacity);
+  CHECK(job.group->Waiting(kStart, kStart + milliseconds(1000)).size() == kMembers * kCapacity);
+}
+
+TEST_CASE("LocalGroup: looking at tensors that nobody has touched makes no memory") {
+  Job job(8);
+  job.NameTensors(kMaxLocalTensors);
+  const auto say = [&](std::uint32_t first) {
+    for (std::uint32_t p = 0; p < 16; ++p) {
+      job.view.InFlight(5, p) = InFlightTensor{first + p, 0}.ToWord();
+    }
+    job.view.Member(5).in_flight_places = 16;
+    ++job.view.Member(5).posted;
+  };
+  say(0);
+  job.group->Look(kStart);
+  const std::uint64_t touched = job.TouchedBytes();
+  const std::uint64_t resident = SharedResidentKilobytes();
+  for (std::uint32_t first = 0; first < kMaxLocalTensors; first += 16) {
+    say(first);
+    const auto now = kStart + milliseconds(2000) * (first + 1);
+    job.group->Look(now);
+    job.group->Look(now + milliseconds(100));
+    if (job.group->Waiting(now, now + milliseconds(100)).size() != 16) FAIL("tensor " << first);
+    static_cast<void>(job.group->MembersWithout(std::to_string(first)));
+  }
+  CHECK(job.TouchedBytes() == touched);
+  CHECK(SharedResidentKilobytes() <= resident + 64);
 }
 
 TEST_CASE("LocalGroup: ranks that write nonsense are shown, not believed") {
