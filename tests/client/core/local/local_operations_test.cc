@@ -66,6 +66,62 @@ TEST_CASE("LocalOperations: averages, prescales and broadcasts mean what they sa
   }
 }
 
+TEST_CASE("LocalOperations: who is the root is known beforehand, whatever is written into the segment") {
+  const std::uint64_t count = GENERATE(4, 3000);
+  LocalJob job(2);
+  Floats weights(0, 0, count);
+  weights.registration.description.kind = CollectiveKind::kBroadcast;
+  weights.registration.description.root_rank = 11;
+  for (std::size_t m = 0; m < 2; ++m) {
+    std::fill_n(job[m].At(0), count, static_cast<float>(m + 7));
+    job[0].memory.segment().Member(m).rank = -5;
+  }
+  weights.registration.sends = false;
+  const std::uint64_t first = Submit(job[0], weights.registration, job[0].At(0));
+  weights.registration.sends = true;
+  weights.registration.receives = false;
+  const std::uint64_t second = Submit(job[1], weights.registration, job[1].At(0));
+  CHECK(Finish(job[0], first).status == 0);
+  CHECK(Finish(job[1], second).status == 0);
+  CHECK(job[0].At(0)[count - 1] == 8.0F);
+  CHECK(job[1].At(0)[count - 1] == 8.0F);
+}
+
+TEST_CASE("LocalOperations: what is in flight can be seen, and with its end it goes") {
+  LocalJob job(2);
+  const JobSegmentView& segment = job[0].memory.segment();
+  const auto words = [&](std::size_t member) {
+    std::vector<std::uint64_t> found;
+    for (std::uint32_t p = 0; p < segment.Member(member).in_flight_places; ++p) {
+      if (segment.InFlight(member, p) != 0) found.push_back(segment.InFlight(member, p));
+    }
+    return found;
+  };
+  const auto word = [](std::uint32_t tensor, std::uint64_t occurrence) {
+    return InFlightTensor{tensor, occurrence}.ToWord();
+  };
+  Floats small(3, 0, 4);
+  Floats large(500, 1, 3000);
+  std::vector<std::uint64_t> first = {Submit(job[0], small.registration, job[0].At(0)),
+                                      Submit(job[0], large.registration, job[0].At(4096)),
+                                      Submit(job[0], small.registration, job[0].At(64))};
+  CHECK(words(0) == std::vector{word(3, 0), word(500, 0)});
+  CHECK(words(1).empty());
+  const std::uint64_t second = Submit(job[1], small.registration, job[1].At(0));
+  Finish(job[0], first[0]);
+  Finish(job[1], second);
+  CHECK(words(0) == std::vector{word(3, 1), word(500, 0)});
+  CHECK(words(1).empty());
+  std::vector<std::uint64_t> rest = {Submit(job[1], large.registration, job[1].At(4096)),
+                                     Submit(job[1], small.registration, job[1].At(64))};
+  Finish(job[0], first[1]);
+  Finish(job[0], first[2]);
+  for (const std::uint64_t sequence : rest) Finish(job[1], sequence);
+  CHECK(words(0).empty());
+  CHECK(words(1).empty());
+  CHECK(segment.Member(0).in_flight_places == 2);
+}
+
 TEST_CASE("LocalOperations: a broadcast's root may have its values in another place, too") {
   LocalJob job(2);
   Floats value(0, 0, 1);
