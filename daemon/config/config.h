@@ -74,6 +74,8 @@ struct Config {
   // Empty: lo if peer_address is a loopback address, else the interface that has the address;
   // ResolveNetwork fills it, and leaves it empty (all interfaces) for a wildcard address.
   std::vector<std::string> data_interfaces;
+  // For carrier and address of the interfaces above, when ringd starts.
+  std::chrono::nanoseconds link_timeout = std::chrono::seconds(30);
   std::uint64_t streams_per_neighbour = kAutoCount;
   std::string congestion_control = "auto";  // of TCP between nodes; see TransportOptions
   std::uint64_t chunk_bytes = std::uint64_t{128} << 10;

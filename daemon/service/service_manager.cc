@@ -27,6 +27,8 @@ ServiceManager::ServiceManager() {
   }
 }
 
+void ServiceManager::Status(absl::string_view status) { Notify(absl::StrCat("STATUS=", status)); }
+
 void ServiceManager::Ready(absl::string_view status) {
   Notify(absl::StrCat("READY=1\nSTATUS=", status));
 }

@@ -21,6 +21,8 @@ class ServiceManager {
  public:
   ServiceManager();
 
+  // What ringd does just now, for people who ask systemd.
+  void Status(absl::string_view status);
   void Ready(absl::string_view status);
   void Stopping(absl::string_view status);
 

@@ -1,0 +1,104 @@
+"""ringd starts before its interface has a carrier: it waits, says so, and takes it when it comes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cluster import Cluster, Node, wait_until
+from tests.integration.shaped_line import ShapedLine, ip
+
+PROGRAM = """
+    import sys
+    from pathlib import Path
+
+    import ringd
+
+    context = ringd.Context()
+    import array
+
+    values = array.array("f", [1.0] * 1024)
+    (registration,) = context.register([ringd.TensorSpec("sum", shape=(1024,))])
+    address = values.buffer_info()[0]
+    context.wait(context.submit(registration, address, address))
+    assert values[0] == context.place.size
+    print("summed", flush=True)
+"""
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")
+
+
+@pytest.fixture
+def line() -> Iterator[ShapedLine]:
+    line = ShapedLine(1000)
+    yield line
+    line.close()
+
+
+def namespace(line: ShapedLine, end: int) -> str:
+    return line.inside(end)[-1]
+
+
+def set_carrier(line: ShapedLine, end: int, state: str) -> None:
+    """A veth has a carrier while the other end is up."""
+    ip("-n", namespace(line, 1 - end), "link", "set", "eth0", state)
+    if state == "up":
+        network = line.address(0).rpartition(".")[0] + ".0/24"
+        route = [network, "dev", "eth0", "src", line.address(1 - end), "congctl", "cubic"]
+        ip("-n", namespace(line, 1 - end), "route", "replace", *route)
+    # The kernel looks after a link's changes once a second at most.
+    show = ["ip", "-n", namespace(line, end), "link", "show", "eth0"]
+    wait_until(
+        lambda: ("NO-CARRIER" in subprocess.check_output(show, text=True)) == (state == "down"),
+        f"the carrier is {state}",
+    )
+
+
+def start(line: ShapedLine, end: int, folder: Path, **settings: object) -> Node:
+    own = {"peer_address": ":7117", "peer_interface": "eth0"}
+    return Node(f"node{end}", folder, own | settings, line.inside(end))
+
+
+def run_job(cluster: Cluster) -> None:
+    cluster.start_job(PROGRAM, [1, 1]).expect_success()
+
+
+def test_a_carrier_that_comes_soon_is_waited_for(cluster: Cluster, line: ShapedLine) -> None:
+    set_carrier(line, 0, "down")
+    first = start(line, 0, cluster.folder)
+    cluster.nodes.append(first)
+    first.expect_output("waiting for interfaces: eth0 has no carrier")
+    time.sleep(0.5)
+    assert "serves" not in first.output
+    set_carrier(line, 0, "up")
+    first.wait_until_ready()
+    first.expect_output("interfaces are ready: eth0")
+    cluster.nodes.append(start(line, 1, cluster.folder))
+    cluster.nodes[1].wait_until_ready()
+    run_job(cluster)
+
+
+def test_a_carrier_that_comes_late_is_taken(cluster: Cluster, line: ShapedLine) -> None:
+    set_carrier(line, 0, "down")
+    first = start(line, 0, cluster.folder, link_timeout="300ms")
+    cluster.nodes.append(first)
+    first.wait_until_ready()
+    first.expect_output("eth0 has no carrier, also after link_timeout")
+    set_carrier(line, 0, "up")
+    first.expect_output("interfaces are ready: eth0")
+    first.expect_output("the transport has been opened anew")
+    cluster.nodes.append(start(line, 1, cluster.folder))
+    cluster.nodes[1].wait_until_ready()
+    run_job(cluster)
+
+
+def test_a_ringd_that_waits_for_a_carrier_ends_when_it_is_told_to(cluster: Cluster, line: ShapedLine) -> None:
+    set_carrier(line, 0, "down")
+    first = start(line, 0, cluster.folder)
+    first.expect_output("waiting for interfaces: eth0 has no carrier")
+    assert first.terminate() == 0
