@@ -18,11 +18,14 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/config/command_line.h"
 #include "daemon/config/config_loader.h"
+#include "daemon/config/link_state.h"
 #include "daemon/config/network_identity.h"
 #include "daemon/logging/log.h"
 #include "daemon/logging/log_setup.h"
 #include "daemon/service/daemon.h"
+#include "daemon/service/engine_watchdog.h"
 #include "daemon/service/exit_code.h"
+#include "daemon/service/link_wait.h"
 #include "daemon/service/process_signals.h"
 #include "daemon/service/ready_file.h"
 #include "daemon/service/service_manager.h"
@@ -53,14 +56,45 @@ void RaiseDescriptorLimit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Waits until the interfaces can carry data, for link_timeout at most. False: ringd was told to stop.
+bool AwaitLinks(LinkWait& links, const Config& config, const ProcessSignals& signals,
+                ServiceManager& manager) {
+  const Clock::time_point deadline = Clock::now() + config.link_timeout;
+  for (;;) {
+    if (const auto word = links.Look()) {
+      LogInfo(*word);
+      manager.Status(*word);
+    }
+    if (links.Ready() || Clock::now() >= deadline) return true;
+    const int signal = signals.Wait(kLook);
+    if (signal == SIGTERM || signal == SIGINT) return false;
+  }
+}
+
+// Takes the interfaces that carry data only now.
+void TakeLinks(LinkWait& links, Daemon& daemon, const Config& config) {
+  if (links.Ready()) return;
+  const auto word = links.Look();
+  if (word.has_value()) LogInfo(*word);
+  if (!links.Ready()) return;
+  const absl::Status status = daemon.ReopenTransport(config);
+  if (!status.ok()) LogError(absl::StrCat("opening the transport anew: ", status.message()));
+}
+
 // Returns when it is time to stop: after a drain, or at once.
 void RunUntilStopped(Daemon& daemon, const Config& config, const ProcessSignals& signals,
-                     ServiceManager& manager) {
+                     ServiceManager& manager, LinkWait& links) {
   Clock::time_point drain_deadline = Clock::time_point::max();
   bool draining = false;
+  EngineWatchdog watchdog;
   for (;;) {
     const int signal = signals.Wait(kLook);
-    manager.Watch(daemon.heartbeat(), Clock::now());
+    const Clock::time_point now = Clock::now();
+    manager.Watch(daemon.heartbeat(), now);
+    if (const auto word = watchdog.Look(daemon.heartbeat(), daemon.activity(), now)) {
+      LogWarning(word->text, {.communicator = word->communicator});
+    }
+    TakeLinks(links, daemon, config);
     if (signal == SIGHUP) LogInfo("SIGHUP is ignored: settings are read at the start only");
     if (signal == SIGINT || (signal == SIGTERM && draining)) {
       LogInfo("stopping at once");
@@ -90,7 +124,18 @@ int Serve(LoadedConfig loaded) {
   RaiseDescriptorLimit();
   absl::StatusOr<ProcessSignals> signals = ProcessSignals::Take();
   if (!signals.ok()) return Fail(signals.status());
+  ServiceManager manager;
+  // Without an address there is nothing to resolve.
+  LinkWait named(LinksOf(config), DescribeUnreadyLinks);
+  if (!AwaitLinks(named, config, *signals, manager)) return kExitDone;
   if (absl::Status status = ResolveNetwork(config); !status.ok()) return Fail(status);
+  LinkWait links(LinksOf(config), DescribeUnreadyLinks);
+  if (named.Ready() && !AwaitLinks(links, config, *signals, manager)) return kExitDone;
+  static_cast<void>(links.Look());
+  if (!links.Ready()) {
+    LogWarning(absl::StrCat(links.problems(), ", also after link_timeout: ringd serves without, and ",
+                            "takes them when they are ready; until then jobs over several nodes fail"));
+  }
   absl::StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(config, loaded.file);
   if (!daemon.ok()) return Fail(daemon.status());
   const std::string& peer_address = (*daemon)->peer_address();
@@ -98,11 +143,10 @@ int Serve(LoadedConfig loaded) {
       ReadyFile::Write(config.ready_file, config.socket, peer_address, config.node_name);
   if (!ready.ok()) return Fail(ready.status());
 
-  ServiceManager manager;
   LogInfo(absl::StrCat("ringd ", kRingdVersion, " serves ", config.socket, " on node ",
                        config.node_name, ", other ringds at ", peer_address));
   manager.Ready(absl::StrCat("serving ", config.socket, ", other ringds at ", peer_address));
-  RunUntilStopped(**daemon, config, *signals, manager);
+  RunUntilStopped(**daemon, config, *signals, manager, links);
   manager.Stopping("stopping");
   (*daemon)->Stop();
   LogInfo("stopped");

@@ -19,8 +19,6 @@ constexpr std::chrono::seconds kMemoryDeadline{10};
 // ringd ends the start itself; these only bound what a stopped ringd can cost.
 constexpr std::chrono::seconds kStartMargin{10};
 constexpr std::chrono::hours kLongestStart{1};
-// How long the lifeline may take to tell of a death that a call has noticed already.
-constexpr std::chrono::milliseconds kLossDelay{300};
 
 std::string HostName() {
   char name[256] = "this node";
@@ -95,6 +93,7 @@ void Context::EndPart(Farewell farewell) {
 }
 
 absl::Status Context::StartLifeline(const Options& options) {
+  on_warning_ = options.on_warning;
   Lifeline::Callbacks callbacks;
   callbacks.on_warning = options.on_warning;
   callbacks.on_failure = [this](const std::string& text) {
@@ -118,6 +117,7 @@ absl::Status Context::StartLifeline(const Options& options) {
         absl::UnavailableError(absl::StrCat(RingdName(), " has ended this session: ", text)));
     WakeWaiters();
   };
+  callbacks.on_look = [this](Clock::time_point now) { WatchRingd(now); };
   callbacks.on_hang_up = [this] {
     state_.Lose(absl::UnavailableError(absl::StrCat(
         RingdName(),
@@ -129,10 +129,12 @@ absl::Status Context::StartLifeline(const Options& options) {
 }
 
 absl::Status Context::Join(const Options& options) {
+  const Presence presence(calls_);
   absl::StatusOr<JoinedPlace> joined =
       control_->Join(options.join, StartDeadline(options.join.start_timeout_ms));
   if (!joined.ok()) return Explain(joined.status());
   joined_ = *std::move(joined);
+  operation_timeout_ms_.store(joined_.operation_timeout_ms, std::memory_order_relaxed);
   {
     MutexLock lock(node_name_mutex_);
     if (!joined_.node_name.empty()) node_name_ = joined_.node_name;
@@ -147,6 +149,7 @@ absl::Status Context::UseFastPath() {
   if (!exchange.ok()) return state_.alive() ? exchange.status() : state_.status();
   fast_path_operations_ = std::make_unique<FastPathOperations>(
       *std::move(exchange), fast_path_memory_.member(), places_.size, state_, spin_budget_);
+  watched_fast_path_.store(fast_path_operations_.get(), std::memory_order_release);
   return absl::OkStatus();
 }
 
@@ -157,6 +160,7 @@ absl::Status Context::UseLocalOperations(const Options& options) {
   local_operations_ = std::make_unique<LocalOperations>(job_memory_, submission_capacity_, state_,
                                                         spin_budget_, options.direct_reading,
                                                         options.background ? &staging_ : nullptr);
+  watched_local_.store(local_operations_.get(), std::memory_order_release);
   operations_.store(local_operations_.get(), std::memory_order_release);
   if (!options.background) return absl::OkStatus();
   background_helper_ = std::make_unique<BackgroundHelper>(*local_operations_);
@@ -167,27 +171,6 @@ absl::Status Context::UseLocalOperations(const Options& options) {
 void Context::WakeWaiters() noexcept {
   ring_operations_.WakeAll();
   if (&operations() != &ring_operations_) operations().WakeAll();
-}
-
-bool Context::AnyWaiter() const noexcept {
-  return ring_operations_.waiters() > 0 ||
-         (local_operations_ != nullptr && local_operations_->waiters() > 0) ||
-         (fast_path_operations_ != nullptr && fast_path_operations_->callers() > 0);
-}
-
-std::string Context::RingdName() const {
-  MutexLock lock(node_name_mutex_);
-  if (ringd_pid_ == 0) return absl::StrCat("ringd on ", node_name_);
-  return absl::StrCat("ringd (pid ", ringd_pid_, ") on ", node_name_);
-}
-
-absl::Status Context::Explain(const absl::Status& status) {
-  if (!absl::IsUnavailable(status)) return status;
-  const Clock::time_point deadline = Clock::now() + kLossDelay;
-  while (state_.alive() && Clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return state_.alive() ? status : state_.status();
 }
 
 absl::Status Context::Register(const ringd_tensor* tensors, std::size_t count,
@@ -214,6 +197,7 @@ absl::Status Context::Register(const ringd_tensor* tensors, std::size_t count,
   }
   if (!unknown.empty()) {
     if (!state_.alive()) return state_.status();
+    const Presence presence(calls_);
     const absl::StatusOr<std::vector<RegisteredNumbers>> ringd_numbers =
         control_->Register(joined_.communicator, unknown, Clock::now() + kRegisterDeadline);
     if (!ringd_numbers.ok()) return Explain(ringd_numbers.status());

@@ -3,6 +3,7 @@
 #define RINGD_CLIENT_CORE_CONTEXT_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,6 +14,7 @@
 #include "client/core/attach/control_channel.h"
 #include "client/core/attach/fork_guard.h"
 #include "client/core/attach/lifeline.h"
+#include "client/core/attach/ringd_watch.h"
 #include "client/core/attach/session_state.h"
 #include "client/core/fast_path/fast_path_memory.h"
 #include "client/core/fast_path/fast_path_operations.h"
@@ -77,7 +79,7 @@ class Context {
 
   absl::Status Join(const Options& options);
   absl::Status StartLifeline(const Options& options);
-  // `status` of a call, or, if the session has ended meanwhile, the reason for that.
+  // `status` of a call, or, if the session has ended meanwhile or ringd is silent, the reason for that.
   absl::Status Explain(const absl::Status& status);
   OperationQueue& operations() noexcept { return *operations_.load(std::memory_order_acquire); }
   absl::Status UseLocalOperations(const Options& options);
@@ -87,13 +89,19 @@ class Context {
   absl::Status Enqueue(Registration& tensor, const void* source, void* destination,
                        WhenFull when_full, ringd_operation* operation);
   void WakeWaiters() noexcept;
+  // Whether some thread waits for an operation. Any thread.
   bool AnyWaiter() const noexcept;
+  // Once a second, on the lifeline's thread: says it when ringd is silent and somebody waits.
+  void WatchRingd(Clock::time_point now);
   absl::Status Conclude(std::uint64_t sequence);
   // Why the local ranks' descriptions of this tensor can't be combined.
   absl::Status DescribeMismatch(const Registration& registration,
                                 const std::vector<std::uint32_t>& metas);
   std::string RingdName() const;
+  // "ringd (pid 7) on node-a has not answered for 3 s (its engine is stopped)".
+  std::string DescribeSilence(std::int64_t seconds) const;
 
+  std::function<void(const std::string& text)> on_warning_;  // written before the lifeline's thread runs
   const Places places_;
   const std::int32_t ringd_pid_;
   const std::chrono::nanoseconds spin_budget_;
@@ -118,6 +126,13 @@ class Context {
   std::unique_ptr<FastPathOperations> fast_path_operations_;
   // Whichever of the two carries this job's operations out, but for those on the fast path.
   std::atomic<OperationQueue*> operations_{&ring_operations_};
+  // The same two, for the lifeline's thread, which runs before they are there.
+  std::atomic<const LocalOperations*> watched_local_{nullptr};
+  std::atomic<const FastPathOperations*> watched_fast_path_{nullptr};
+  std::atomic<std::uint32_t> calls_{0};  // threads that wait for ringd's answer to a call
+  std::atomic<std::uint32_t> operation_timeout_ms_{0};
+  std::atomic<std::int64_t> silence_s_{0};  // ringd's, where it is long
+  RingdWatch watch_;                        // of the lifeline's thread
   KeptWaitLists wait_lists_;
   ForkGuard fork_guard_;
   const std::unique_ptr<ControlChannel> control_;

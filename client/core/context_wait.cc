@@ -143,6 +143,7 @@ absl::Status Context::Conclude(std::uint64_t sequence) {
 
 absl::Status Context::DescribeMismatch(const Registration& registration,
                                        const std::vector<std::uint32_t>& metas) {
+  const Presence presence(calls_);
   const absl::StatusOr<std::string> text = control_->DescribeMismatch(
       joined_.communicator, registration.numbers.tensor, metas, Clock::now() + kMismatchDeadline);
   if (text.ok()) return absl::InvalidArgumentError(*text);

@@ -16,6 +16,8 @@ namespace {
 constexpr auto kTickInterval = std::chrono::milliseconds(50);
 // An idle engine still shows that it is alive.
 constexpr auto kIdleInterval = std::chrono::milliseconds(1000);
+// A busy one shows that this often to the ranks, whose memory that touches.
+constexpr auto kBeatInterval = std::chrono::milliseconds(200);
 // While it spins, the engine looks at its descriptors this often.
 constexpr auto kLookInterval = std::chrono::microseconds(500);
 
@@ -81,6 +83,24 @@ void Engine::Stop() {
   commands_.RunAll();
 }
 
+void Engine::ReplaceTransport(std::unique_ptr<Transport> transport) {
+  // std::function needs something copyable.
+  auto shared = std::make_shared<std::unique_ptr<Transport>>(std::move(transport));
+  commands_.Post([this, shared] {
+    next_transport_ = std::move(*shared);
+    TakeNextTransport();
+  });
+}
+
+void Engine::TakeNextTransport() {
+  // Jobs use the one with which they began.
+  if (next_transport_ == nullptr || !jobs_.empty()) return;
+  events_.Remove(transport_->event_fd());
+  transport_ = std::move(next_transport_);
+  events_.Add(transport_->event_fd(), EventKind::kTransport);
+  LogInfo("the transport has been opened anew, on all its interfaces");
+}
+
 void Engine::Drain() {
   draining_ = true;
   commands_.Post([this] {
@@ -99,6 +119,7 @@ void Engine::Run() {
   while (!stopping_) {
     Clock::time_point now = Clock::now();
     heartbeat_.fetch_add(1, std::memory_order_relaxed);
+    if (now >= next_beat_) ShowHeartbeat(now);
     if (now - last_look >= kLookInterval) {
       HandleEvents(std::chrono::milliseconds(0));
       last_look = now;
@@ -115,16 +136,31 @@ void Engine::Run() {
   }
 }
 
+void Engine::ShowHeartbeat(Clock::time_point now) {
+  next_beat_ = now + kBeatInterval;
+  for (auto& [id, entry] : sessions_) entry.session->ShowHeartbeat(heartbeat());
+}
+
 std::size_t Engine::Turn(Clock::time_point now) {
+  activity_.Set(EngineDoing::kCommands);
   std::size_t work = commands_.RunAll() ? 1 : 0;
   if (stopping_) return work;
+  activity_.Set(EngineDoing::kSubmissions);
   work += PollSessions(now);
   // Also without jobs: messages for one that is being formed, and connections that end, make it wake us.
+  activity_.Set(EngineDoing::kTransport);
   if (transport_ != nullptr) work += transport_->Progress();
+  activity_.Set(EngineDoing::kFastPath);
   if (std::exchange(fast_path_stirred_, false)) fast_path_->Advance(now);
-  for (const auto& job : jobs_) work += job->Advance(now);
+  for (const auto& job : jobs_) {
+    activity_.Set(EngineDoing::kJob, job->options().communicator.value());
+    work += job->Advance(now);
+  }
+  activity_.Set(EngineDoing::kCoordinating);
   for (const auto& coordinator : coordinators_) coordinator->Advance(now);
+  activity_.Set(EngineDoing::kMessages);
   if (links_->Deliver(now)) ++work;
+  activity_.Set(EngineDoing::kCompletions);
   for (auto& [id, entry] : sessions_) entry.session->FlushCompletions();
   // With nothing else to do, what reducers have not come to.
   if (work == 0) {
@@ -157,6 +193,7 @@ void Engine::Sleep(Clock::time_point now) {
   // Pairs with the fence in the client's submission: our word before, the look at the rings after.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!AnythingToDo() && (transport_ == nullptr || transport_->Arm())) {
+    activity_.Set(EngineDoing::kSleeping);
     HandleEvents(std::max(std::chrono::milliseconds(1),
                           std::chrono::ceil<std::chrono::milliseconds>(until - now)));
   }
@@ -164,7 +201,9 @@ void Engine::Sleep(Clock::time_point now) {
 }
 
 void Engine::HandleEvents(std::chrono::milliseconds timeout) {
-  for (const EngineEvent& event : events_.Wait(timeout)) {
+  const std::vector<EngineEvent>& events = events_.Wait(timeout);
+  activity_.Set(EngineDoing::kEvents);
+  for (const EngineEvent& event : events) {
     const auto found = sessions_.find(event.session);
     switch (event.kind) {
       case EventKind::kCommands:
@@ -192,7 +231,10 @@ void Engine::HandleEvents(std::chrono::milliseconds timeout) {
 void Engine::TickAll(Clock::time_point now) {
   next_tick_ = now + kTickInterval;
   if (fast_path_ != nullptr && fast_path_->NeedsTicks()) fast_path_->Advance(now);
-  for (const auto& job : jobs_) job->Tick(now);
+  for (const auto& job : jobs_) {
+    activity_.Set(EngineDoing::kTick, job->options().communicator.value());
+    job->Tick(now);
+  }
   DropOldStrangers(now);
   links_->Deliver(now);  // What a job that is about to be swept has said last.
   Sweep();
@@ -216,6 +258,7 @@ void Engine::Sweep() {
     links_->Forget(it->get());
     it = coordinators_.erase(it);
   }
+  TakeNextTransport();
 }
 
 }  // namespace ringd

@@ -19,6 +19,7 @@
 #include "backends/backend.h"
 #include "daemon/config/config.h"
 #include "daemon/engine/command_queue.h"
+#include "daemon/engine/engine_activity.h"
 #include "daemon/engine/engine_control.h"
 #include "daemon/engine/event_poll.h"
 #include "daemon/engine/link_switch.h"
@@ -61,12 +62,17 @@ class Engine final : public EngineControl, private PeerEvents {
   void Attach(std::unique_ptr<SessionResources> resources);
   void Detach(SessionId session);
 
+  // Uses this transport for the jobs to come, as soon as there is none. Requirement: there was a transport before.
+  void ReplaceTransport(std::unique_ptr<Transport> transport);
+
   // Refuses new jobs from now on.
   void Drain();
   // True when no trainer is attached.
   bool Idle() const noexcept { return session_count_.load(std::memory_order_relaxed) == 0; }
   // Grows at least once a second while the engine is alive.
   std::uint64_t heartbeat() const noexcept { return heartbeat_.load(std::memory_order_relaxed); }
+  // What it does just now.
+  EngineActivity::Moment activity() const noexcept { return activity_.Get(); }
   void CountRefusedAttach() noexcept { attaches_refused_.fetch_add(1, std::memory_order_relaxed); }
 
   absl::Status Join(absl::string_view token, const v1::JoinRequest& request, v1::JoinReply* reply,
@@ -98,6 +104,8 @@ class Engine final : public EngineControl, private PeerEvents {
 
   // ---- on the engine thread ----
   void Run();
+  // Shows the ranks that the engine is alive, every now and then.
+  void ShowHeartbeat(Clock::time_point now);
   std::size_t Turn(Clock::time_point now);
   void Sleep(Clock::time_point now);
   bool AnythingToDo() const;
@@ -105,6 +113,7 @@ class Engine final : public EngineControl, private PeerEvents {
   std::size_t PollSessions(Clock::time_point now);
   void TickAll(Clock::time_point now);
   void Sweep();
+  void TakeNextTransport();
 
   void EndSession(SessionId id, const std::string& reason, bool for_cause);
   SessionEntry* FindToken(absl::string_view token);
@@ -128,6 +137,7 @@ class Engine final : public EngineControl, private PeerEvents {
   EngineOptions options_;
   Clock::time_point started_;
   std::unique_ptr<Transport> transport_;
+  std::unique_ptr<Transport> next_transport_;    // takes over when there is no job; null: there is none
   std::unique_ptr<FastPathListener> fast_path_;  // before the jobs that use it
   bool fast_path_stirred_ = false;
   PeerNetwork* network_;
@@ -140,6 +150,7 @@ class Engine final : public EngineControl, private PeerEvents {
   std::atomic<bool> running_{false};
   std::atomic<bool> draining_{false};
   std::atomic<std::uint64_t> heartbeat_{0};
+  EngineActivity activity_;
   std::atomic<std::size_t> session_count_{0};
   std::atomic<std::uint64_t> attaches_refused_{0};
 
@@ -153,6 +164,7 @@ class Engine final : public EngineControl, private PeerEvents {
   std::uint32_t next_communicator_ = 1;
   std::uint64_t sessions_ended_for_cause_ = 0;
   Clock::time_point next_tick_;
+  Clock::time_point next_beat_;   // shown to the ranks
   Clock::time_point busy_until_;  // keeps spinning until then
 };
 

@@ -1,6 +1,7 @@
 // From the membership to the answer to the joins: the communicator, and the fast path if the nodes can open one.
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -98,6 +99,9 @@ void Job::AnswerJoins(const absl::Status& status) {
       reply.set_node_index(membership_->self.value());
       reply.set_cross_rank(membership_->CrossRank(local_rank));
       reply.set_cross_size(membership_->CrossSize(local_rank));
+      const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(options_.operation_timeout);
+      reply.set_operation_timeout_ms(static_cast<std::uint32_t>(
+          std::min<std::int64_t>(timeout.count(), std::numeric_limits<std::uint32_t>::max())));
       reply.set_node_name(options_.node_name);
       reply.set_daemon_version(options_.daemon_version);
       reply.set_homogeneous(membership_->Homogeneous());

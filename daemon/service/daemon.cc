@@ -110,6 +110,13 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
 
 Daemon::~Daemon() { Stop(); }
 
+absl::Status Daemon::ReopenTransport(const Config& config) {
+  absl::StatusOr<std::unique_ptr<Transport>> transport = MakeTransport(config);
+  if (!transport.ok()) return transport.status();
+  if (*transport != nullptr) engine_->ReplaceTransport(*std::move(transport));
+  return absl::OkStatus();
+}
+
 void Daemon::Drain() {
   listener_->Drain();
   engine_->Drain();

@@ -35,12 +35,18 @@ class Daemon {
   // Where other ringds reach this one, with the real port.
   const std::string& peer_address() const noexcept { return peer_address_; }
 
+  // Opens the transport anew, since more of its interfaces carry data than before. Takes effect when this node has no job.
+  // An error leaves the one that there is.
+  absl::Status ReopenTransport(const Config& config);
+
   // Refuses trainers and jobs from now on; those there are go on.
   void Drain();
   // True when no trainer is attached.
   bool Idle() const noexcept { return engine_->Idle(); }
   // Grows while the engine is alive, at least once a second.
   std::uint64_t heartbeat() const noexcept { return engine_->heartbeat(); }
+  // What the engine does just now.
+  EngineActivity::Moment activity() const noexcept { return engine_->activity(); }
 
   // Ends what still runs, telling everybody concerned why. Takes a few seconds at most. Idempotent.
   void Stop();

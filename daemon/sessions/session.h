@@ -89,6 +89,10 @@ class Session {
     view_.header->ring_position.store(position, std::memory_order_relaxed);
   }
   void SetEngineSleeps(bool sleeps) noexcept;
+  // Tells the client that the engine is alive, by a number that grows.
+  void ShowHeartbeat(std::uint64_t heartbeat) noexcept {
+    view_.header->heartbeat.store(heartbeat, std::memory_order_relaxed);
+  }
   // True if a thread of the client sleeps until something is completed. The client's word: a hint.
   bool ClientSleeps() const noexcept {
     return view_.header->completions.sleepers.load(std::memory_order_relaxed) != 0;

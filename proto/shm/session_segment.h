@@ -28,7 +28,7 @@
 namespace ringd {
 
 inline constexpr std::uint64_t kSessionSegmentMagic = 0x31534553'44474e52;  // "RNGDSES1"
-inline constexpr std::uint32_t kSessionSegmentVersion = 2;
+inline constexpr std::uint32_t kSessionSegmentVersion = 3;
 
 // Where the job's node is in the ring, which tells what of a tensor is needed first.
 struct RingPosition {
@@ -60,6 +60,9 @@ struct SessionHeader {
   std::atomic<std::uint32_t> staged_pieces;
   // A hint for the client, by ringd when the job begins.
   std::atomic<RingPosition> ring_position;
+  // Grows while ringd's engine is alive: at least once a second, by ringd. A client that waits and sees it stand still
+  // knows that ringd hangs, or was stopped. A count, since the clocks of containers may differ.
+  std::atomic<std::uint64_t> heartbeat;
 
   // Rung by ringd after it has pushed completions; the client's waiters sleep on it.
   Doorbell completions;

@@ -69,6 +69,7 @@ class GrpcControlChannel final : public ControlChannel {
     place.homogeneous = reply.homogeneous();
     place.combines_locally = reply.combines_locally();
     place.fast_path_connections = reply.fast_path_connections();
+    place.operation_timeout_ms = reply.operation_timeout_ms();
     place.node_name = reply.node_name();
     place.daemon_version = reply.daemon_version();
     return place;

@@ -38,6 +38,7 @@ struct JoinedPlace {
   bool homogeneous = true;
   bool combines_locally = false;
   std::uint32_t fast_path_connections = 0;  // 0: there is no fast path
+  std::uint32_t operation_timeout_ms = 0;   // 0: there is none
   std::string node_name;
   std::string daemon_version;
 };

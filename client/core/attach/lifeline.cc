@@ -60,9 +60,16 @@ void Lifeline::Stop() {
 void Lifeline::Hang() noexcept { ::shutdown(connection_.get(), SHUT_RDWR); }
 
 void Lifeline::Run() {
+  Clock::time_point next_look = Clock::now() + kLookInterval;
   for (;;) {
+    const Clock::time_point now = Clock::now();
+    if (now >= next_look) {
+      next_look = now + kLookInterval;
+      callbacks_.on_look(now);
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_look - now);
     pollfd entries[2] = {{connection_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
-    if (::poll(entries, 2, -1) < 0 && errno != EINTR) break;
+    if (::poll(entries, 2, static_cast<int>(left.count())) < 0 && errno != EINTR) break;
     if (entries[1].revents != 0) return;
     if (entries[0].revents != 0 && !Receive()) break;
   }

@@ -2,6 +2,7 @@
 #ifndef RINGD_CLIENT_CORE_ATTACH_LIFELINE_H_
 #define RINGD_CLIENT_CORE_ATTACH_LIFELINE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -10,13 +11,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "client/core/attach/ringd_watch.h"
 #include "proto/attach/handshake.h"
+#include "proto/base/clock.h"
 #include "proto/base/unique_fd.h"
 
 namespace ringd::client {
 
 // Runs the thread "ringd-notices", which sleeps in poll(2) until ringd speaks or its end of the connection
-// closes; it costs nothing otherwise.
+// closes; and wakes once a second for a look at whether ringd is alive.
 //
 // Thread safety: Start, then Stop, each once, from one thread. The callbacks run on the thread.
 class Lifeline {
@@ -32,9 +35,13 @@ class Lifeline {
     std::function<void(const FastPathNotice& notice, UniqueFd fd)> on_fast_path;
     std::function<void(const FastPathConnectionNotice& notice, UniqueFd fd)>
         on_fast_path_connection;
+    // Called every kLookInterval.
+    std::function<void(Clock::time_point now)> on_look;
     // ringd has closed the connection, or speaks nonsense on it. The last callback.
     std::function<void()> on_hang_up;
   };
+
+  static constexpr std::chrono::milliseconds kLookInterval = RingdWatch::kInterval;
 
   explicit Lifeline(UniqueFd connection);
   ~Lifeline();

@@ -46,6 +46,10 @@ class FastPathOperations {
   // after, nor before the operation is complete.
   FastPathEnd Carry(Registration& tensor, const void* source, void* destination);
 
+  // How many of this process's operations have been completed here.
+  std::uint64_t completed() const noexcept {
+    return member_.completed.load(std::memory_order_relaxed);
+  }
   // How many threads are in Carry right now.
   std::uint32_t callers() const noexcept { return callers_.load(std::memory_order_acquire); }
 

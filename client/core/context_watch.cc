@@ -1,0 +1,79 @@
+// How a context finds out that ringd has gone, or hangs, and what it says of that.
+#include <algorithm>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "client/core/attach/ringd_process.h"
+#include "client/core/context.h"
+#include "proto/shm/session_segment.h"
+
+namespace ringd::client {
+namespace {
+
+// How long the lifeline may take to tell of a death that a call has noticed already.
+constexpr std::chrono::milliseconds kLossDelay{300};
+
+}  // namespace
+
+bool Context::AnyWaiter() const noexcept {
+  const LocalOperations* const local = watched_local_.load(std::memory_order_acquire);
+  const FastPathOperations* const fast_path = watched_fast_path_.load(std::memory_order_acquire);
+  return ring_operations_.waiters() > 0 || (local != nullptr && local->waiters() > 0) ||
+         (fast_path != nullptr && fast_path->callers() > 0);
+}
+
+void Context::WatchRingd(Clock::time_point now) {
+  if (!state_.alive()) return;
+  const LocalOperations* const local = watched_local_.load(std::memory_order_acquire);
+  const FastPathOperations* const fast_path = watched_fast_path_.load(std::memory_order_acquire);
+  const auto& header = *reinterpret_cast<const SessionHeader*>(segment_.data());
+  RingdWatch::Sight sight;
+  sight.heartbeat = header.heartbeat.load(std::memory_order_relaxed);
+  sight.in_operation = AnyWaiter();
+  sight.anybody_waits = sight.in_operation || calls_.load(std::memory_order_relaxed) > 0;
+  sight.progress = (local == nullptr ? 0 : local->consumed()) +
+                   (fast_path == nullptr ? 0 : fast_path->completed());
+  const std::uint32_t timeout_ms = operation_timeout_ms_.load(std::memory_order_relaxed);
+  sight.operation_timeout = std::chrono::milliseconds(timeout_ms);
+  const RingdWatch::Verdict verdict = watch_.Look(sight, now);
+  const bool long_silence = verdict.silence >= RingdWatch::kPatience;
+  silence_s_.store(long_silence ? verdict.silence.count() : 0, std::memory_order_relaxed);
+  if (verdict.warn) {
+    on_warning_(absl::StrCat("rank ", places_.rank, " is waiting, and ",
+                             DescribeSilence(verdict.silence.count()),
+                             ": what needs it goes on when it does"));
+  }
+  if (!verdict.timed_out) return;
+  state_.Lose(absl::AbortedError(
+      absl::StrCat("an operation did not complete within the operation timeout of ",
+                   static_cast<double>(timeout_ms) / 1000, " s: ",
+                   DescribeSilence(verdict.silence.count()))));
+  WakeWaiters();
+}
+
+std::string Context::DescribeSilence(std::int64_t seconds) const {
+  const std::string state = DescribeRingdProcess(ringd_pid_);
+  return absl::StrCat(RingdName(), " has not answered for ", seconds, " s",
+                      state.empty() ? "" : absl::StrCat(" (its engine is ", state, ")"));
+}
+
+std::string Context::RingdName() const {
+  MutexLock lock(node_name_mutex_);
+  if (ringd_pid_ == 0) return absl::StrCat("ringd on ", node_name_);
+  return absl::StrCat("ringd (pid ", ringd_pid_, ") on ", node_name_);
+}
+
+absl::Status Context::Explain(const absl::Status& status) {
+  if (absl::IsDeadlineExceeded(status)) {
+    const std::int64_t silence = silence_s_.load(std::memory_order_relaxed);
+    return silence == 0 ? status : absl::DeadlineExceededError(DescribeSilence(silence));
+  }
+  if (!absl::IsUnavailable(status)) return status;
+  const Clock::time_point deadline = Clock::now() + kLossDelay;
+  while (state_.alive() && Clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return state_.alive() ? status : state_.status();
+}
+
+}  // namespace ringd::client

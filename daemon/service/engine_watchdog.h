@@ -1,0 +1,43 @@
+// Notices that the engine stands still, and says in the log what it was doing.
+#ifndef RINGD_DAEMON_SERVICE_ENGINE_WATCHDOG_H_
+#define RINGD_DAEMON_SERVICE_ENGINE_WATCHDOG_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "daemon/engine/engine_activity.h"
+#include "proto/base/clock.h"
+
+namespace ringd {
+
+// The main thread asks it several times a second. Times that nobody asked for do not count: then this whole process was
+// stopped, or had no processor, and the engine is not to blame.
+//
+// Thread safety: one thread at a time.
+class EngineWatchdog {
+ public:
+  // An idle engine's heartbeat grows once a second.
+  static constexpr std::chrono::seconds kPatience{2};
+  // Between two looks: more of it is said, and counts as this much.
+  static constexpr std::chrono::milliseconds kLongestLook{500};
+
+  struct Word {
+    std::string text;
+    std::optional<std::uint32_t> communicator;  // of the job concerned
+  };
+  // What is to be logged now, if anything: once when the engine has stood still for kPatience, and once when it goes on.
+  std::optional<Word> Look(std::uint64_t heartbeat, EngineActivity::Moment activity,
+                           Clock::time_point now);
+
+ private:
+  std::optional<Clock::time_point> last_look_;
+  std::uint64_t heartbeat_ = 0;
+  Clock::duration still_{0};
+  bool told_ = false;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_SERVICE_ENGINE_WATCHDOG_H_

@@ -1,0 +1,216 @@
+"""ringd hangs: its ranks are told so, whatever they wait for, and go on when it does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.integration.cluster import Cluster, Node, Rank, wait_until
+from tests.integration.failures.events import (
+    expect_words,
+    start_trainers,
+    wait_for_all,
+    wait_for_event,
+    wait_until_joining,
+)
+
+# The ranks but the last wait for the last, which waits for the test's word; CALL is how they submit.
+WAITS = """
+    import os
+    import time
+
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        reduce = getattr(trainer, os.environ["CALL"])
+        for _ in range(3):
+            assert reduce("gradient") == trainer.size
+        if trainer.rank == trainer.size - 1:
+            say("late")
+            while not os.path.exists(os.environ["GO"]):
+                time.sleep(0.01)
+        else:
+            say("waits")
+        assert reduce("gradient") == trainer.size
+
+
+    run(main)
+"""
+
+# Nobody waits for anything.
+COMPUTES = """
+    import os
+    import time
+
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        assert trainer.all_reduce("gradient") == trainer.size
+        say("computes")
+        while not os.path.exists(os.environ["GO"]):
+            time.sleep(0.01)
+        assert trainer.all_reduce("gradient") == trainer.size
+
+
+    run(main)
+"""
+
+# Says what it describes to ringd, after a word of the test's.
+REGISTERS = """
+    import os
+    import time
+
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        say("joined all")
+        while not os.path.exists(os.environ["GO"]):
+            time.sleep(0.01)
+        assert trainer.all_reduce("gradient") == trainer.size
+
+
+    run(main)
+"""
+
+# README: within 5 s, and a second for a machine that has other things to do.
+TOLD_WITHIN_S = 6.0
+
+
+def warnings(rank: Rank) -> list[str]:
+    return [line for line in rank.output.splitlines() if "has not answered" in line]
+
+
+def expect_warning(rank: Rank, began: float) -> None:
+    """The rank is told once that its ringd, which is stopped, does not answer."""
+    wait_until(lambda: bool(warnings(rank)), f"{rank} is told that ringd hangs", 15)
+    assert time.monotonic() - began < TOLD_WITHIN_S
+    words = [f"rank {rank.number} is waiting", f"pid {rank.node.pid}", rank.node.name, "stopped"]
+    expect_words(warnings(rank)[0], *words)
+
+
+Stop = Callable[[Node], float]
+
+
+@pytest.fixture
+def stop() -> Iterator[Stop]:
+    """Stops a ringd; all that were stopped go on when the test ends, and so can end."""
+    stopped: list[Node] = []
+
+    def stop_node(node: Node) -> float:
+        node.send(signal.SIGSTOP)
+        stopped.append(node)
+        return time.monotonic()
+
+    yield stop_node
+    for node in stopped:
+        node.send(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("call", ["all_reduce", "all_reduce_awaited"])
+@pytest.mark.parametrize("layout", [[3], [2, 1], [1, 1]], ids=str)
+def test_ranks_that_wait_are_told_and_go_on(
+    cluster: Cluster, stop: Stop, layout: list[int], call: str
+) -> None:
+    nodes = cluster.start_nodes(len(layout), stall_warning="60s")
+    go = cluster.folder / "go"
+    job = start_trainers(cluster, WAITS, layout, environment={"GO": str(go), "CALL": call})
+    *waiting, late = job.ranks
+    wait_for_event(late, "late")
+    wait_for_all(waiting, "waits")
+    time.sleep(0.2)  # until they do
+    # Of a job over two nodes also the one whose ranks wait for another node's.
+    began = stop(nodes[0])
+    for rank in waiting:
+        if rank.node is nodes[0]:
+            expect_warning(rank, began)
+    assert not warnings(late)
+    time.sleep(3)
+    nodes[0].send(signal.SIGCONT)
+    assert all(len(warnings(rank)) == 1 for rank in waiting if rank.node is nodes[0])
+    go.touch()
+    if len(layout) > 1:
+        # The other node may have taken it for dead; then that is so for all ranks.
+        codes = job.wait()
+        assert codes in ([0] * len(codes), [3] * len(codes)), job.transcript()
+        return
+    job.expect_success()
+    nodes[0].expect_output("ringd has not run for", 10)
+
+
+def test_a_short_halt_of_ringd_is_told_to_nobody(cluster: Cluster, stop: Stop) -> None:
+    (node,) = cluster.start_nodes(1)
+    go = cluster.folder / "go"
+    job = start_trainers(cluster, WAITS, [2], environment={"GO": str(go), "CALL": "all_reduce"})
+    wait_for_event(job.ranks[1], "late")
+    wait_for_event(job.ranks[0], "waits")
+    stop(node)
+    time.sleep(1)
+    node.send(signal.SIGCONT)
+    time.sleep(4)
+    go.touch()
+    job.expect_success()
+    assert not any(warnings(rank) for rank in job.ranks)
+
+
+def test_ranks_that_compute_hear_nothing(cluster: Cluster, stop: Stop) -> None:
+    (node,) = cluster.start_nodes(1)
+    go = cluster.folder / "go"
+    job = start_trainers(cluster, COMPUTES, [2], environment={"GO": str(go)})
+    wait_for_all(job.ranks, "computes")
+    stop(node)
+    time.sleep(6)
+    # They need no ringd for this.
+    go.touch()
+    wait_for_all(job.ranks, "done")
+    node.send(signal.SIGCONT)
+    job.expect_success()
+    assert not any(warnings(rank) for rank in job.ranks)
+
+
+@pytest.mark.parametrize("layout", [[2], [1, 1]], ids=str)
+def test_ranks_that_wait_for_the_answer_to_a_call_are_told(
+    cluster: Cluster, stop: Stop, layout: list[int]
+) -> None:
+    nodes = cluster.start_nodes(len(layout))
+    go = cluster.folder / "go"
+    job = start_trainers(cluster, REGISTERS, layout, environment={"GO": str(go)})
+    wait_for_all(job.ranks, "joined all")
+    began = stop(nodes[0])
+    go.touch()
+    expect_warning(job.ranks[0], began)
+    nodes[0].send(signal.SIGCONT)
+    if len(layout) == 1:
+        job.expect_success()
+
+
+def test_a_rank_that_joins_is_told(cluster: Cluster, stop: Stop) -> None:
+    (node,) = cluster.start_nodes(1)
+    job = start_trainers(cluster, REGISTERS, [2], environment={"GO": os.devnull}, only_ranks=[0])
+    (first,) = job.ranks
+    wait_until_joining(cluster, first)
+    expect_warning(first, stop(node))
+
+
+@pytest.mark.parametrize("call", ["all_reduce", "all_reduce_awaited"])
+def test_an_operation_timeout_holds_also_while_ringd_hangs(cluster: Cluster, stop: Stop, call: str) -> None:
+    (node,) = cluster.start_nodes(1, operation_timeout="6s", stall_warning="60s")
+    job = start_trainers(cluster, WAITS, [3], environment={"GO": str(cluster.folder / "go"), "CALL": call})
+    *waiting, late = job.ranks
+    wait_for_event(late, "late")
+    wait_for_all(waiting, "waits")
+    began = stop(node)
+    errors = wait_for_all(waiting, "error")
+    for error in errors:
+        assert 3 < error["at"] - began < 10
+        words = ["operation timeout of 6 s", f"pid {node.pid}", node.name, "has not answered", "stopped"]
+        expect_words(error["text"], *words)
