@@ -56,7 +56,8 @@ void RaiseDescriptorLimit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Waits until the interfaces can carry data, for link_timeout at most. False: ringd was told to stop.
+// Waits until the interfaces can carry data, for link_timeout at most. False: ringd was told to
+// stop.
 bool AwaitLinks(LinkWait& links, const Config& config, const ProcessSignals& signals,
                 ServiceManager& manager) {
   const Clock::time_point deadline = Clock::now() + config.link_timeout;
@@ -133,8 +134,9 @@ int Serve(LoadedConfig loaded) {
   if (named.Ready() && !AwaitLinks(links, config, *signals, manager)) return kExitDone;
   static_cast<void>(links.Look());
   if (!links.Ready()) {
-    LogWarning(absl::StrCat(links.problems(), ", also after link_timeout: ringd serves without, and ",
-                            "takes them when they are ready; until then jobs over several nodes fail"));
+    LogWarning(
+        absl::StrCat(links.problems(), ", also after link_timeout: ringd serves without, and ",
+                     "takes them when they are ready; until then jobs over several nodes fail"));
   }
   absl::StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(config, loaded.file);
   if (!daemon.ok()) return Fail(daemon.status());

@@ -79,7 +79,7 @@ class Context {
 
   absl::Status Join(const Options& options);
   absl::Status StartLifeline(const Options& options);
-  // `status` of a call, or, if the session has ended meanwhile or ringd is silent, the reason for that.
+  // `status` of a call; if the session has ended meanwhile, or ringd is silent, the reason for it.
   absl::Status Explain(const absl::Status& status);
   OperationQueue& operations() noexcept { return *operations_.load(std::memory_order_acquire); }
   absl::Status UseLocalOperations(const Options& options);
@@ -101,7 +101,8 @@ class Context {
   // "ringd (pid 7) on node-a has not answered for 3 s (its engine is stopped)".
   std::string DescribeSilence(std::int64_t seconds) const;
 
-  std::function<void(const std::string& text)> on_warning_;  // written before the lifeline's thread runs
+  // Written before the lifeline's thread runs.
+  std::function<void(const std::string& text)> on_warning_;
   const Places places_;
   const std::int32_t ringd_pid_;
   const std::chrono::nanoseconds spin_budget_;

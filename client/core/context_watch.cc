@@ -44,10 +44,9 @@ void Context::WatchRingd(Clock::time_point now) {
                              ": what needs it goes on when it does"));
   }
   if (!verdict.timed_out) return;
-  state_.Lose(absl::AbortedError(
-      absl::StrCat("an operation did not complete within the operation timeout of ",
-                   static_cast<double>(timeout_ms) / 1000, " s: ",
-                   DescribeSilence(verdict.silence.count()))));
+  state_.Lose(absl::AbortedError(absl::StrCat(
+      "an operation did not complete within the operation timeout of ",
+      static_cast<double>(timeout_ms) / 1000, " s: ", DescribeSilence(verdict.silence.count()))));
   WakeWaiters();
 }
 

@@ -9,12 +9,14 @@
 
 namespace ringd {
 
-// The interfaces on which other nodes are reached: peer_interface and data_interfaces, without the loopback one. Before
-// ResolveNetwork the ones that are named; after it also what stands for peer_address.
+// The interfaces on which other nodes are reached: peer_interface and data_interfaces, without the
+// loopback one. Before ResolveNetwork the ones that are named; after it also what stands for
+// peer_address.
 std::vector<std::string> LinksOf(const Config& config);
 
-// What keeps interfaces from carrying data, in words: "eth1 has no carrier; eth2 is down". Empty: nothing. One that does
-// not exist is left to ResolveNetwork, which lists those that do. Does not block.
+// What keeps interfaces from carrying data, in words: "eth1 has no carrier; eth2 is down". Empty:
+// nothing. One that does not exist is left to ResolveNetwork, which lists those that do. Does not
+// block.
 std::string DescribeUnreadyLinks(const std::vector<std::string>& interfaces);
 
 }  // namespace ringd

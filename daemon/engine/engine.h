@@ -62,7 +62,8 @@ class Engine final : public EngineControl, private PeerEvents {
   void Attach(std::unique_ptr<SessionResources> resources);
   void Detach(SessionId session);
 
-  // Uses this transport for the jobs to come, as soon as there is none. Requirement: there was a transport before.
+  // Uses this transport for the jobs to come, as soon as there is none. Requirement: there was a
+  // transport before.
   void ReplaceTransport(std::unique_ptr<Transport> transport);
 
   // Refuses new jobs from now on.
@@ -137,7 +138,8 @@ class Engine final : public EngineControl, private PeerEvents {
   EngineOptions options_;
   Clock::time_point started_;
   std::unique_ptr<Transport> transport_;
-  std::unique_ptr<Transport> next_transport_;    // takes over when there is no job; null: there is none
+  // Takes over when there is no job; null: there is none.
+  std::unique_ptr<Transport> next_transport_;
   std::unique_ptr<FastPathListener> fast_path_;  // before the jobs that use it
   bool fast_path_stirred_ = false;
   PeerNetwork* network_;

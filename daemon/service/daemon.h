@@ -35,8 +35,8 @@ class Daemon {
   // Where other ringds reach this one, with the real port.
   const std::string& peer_address() const noexcept { return peer_address_; }
 
-  // Opens the transport anew, since more of its interfaces carry data than before. Takes effect when this node has no job.
-  // An error leaves the one that there is.
+  // Opens the transport anew, since more of its interfaces carry data than before. Takes effect
+  // when this node has no job. An error leaves the one that there is.
   absl::Status ReopenTransport(const Config& config);
 
   // Refuses trainers and jobs from now on; those there are go on.

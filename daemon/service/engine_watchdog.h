@@ -12,8 +12,8 @@
 
 namespace ringd {
 
-// The main thread asks it several times a second. Times that nobody asked for do not count: then this whole process was
-// stopped, or had no processor, and the engine is not to blame.
+// The main thread asks it several times a second. Times that nobody asked for do not count: then
+// this whole process was stopped, or had no processor, and the engine is not to blame.
 //
 // Thread safety: one thread at a time.
 class EngineWatchdog {
@@ -27,7 +27,8 @@ class EngineWatchdog {
     std::string text;
     std::optional<std::uint32_t> communicator;  // of the job concerned
   };
-  // What is to be logged now, if anything: once when the engine has stood still for kPatience, and once when it goes on.
+  // What is to be logged now, if anything: once when the engine has stood still for kPatience, and
+  // once when it goes on.
   std::optional<Word> Look(std::uint64_t heartbeat, EngineActivity::Moment activity,
                            Clock::time_point now);
 

@@ -1,4 +1,4 @@
-// Interfaces that have no carrier when ringd starts: they are waited for, and taken when they come later.
+// Interfaces without a carrier when ringd starts: waited for, and taken when they come later.
 #ifndef RINGD_DAEMON_SERVICE_LINK_WAIT_H_
 #define RINGD_DAEMON_SERVICE_LINK_WAIT_H_
 
@@ -10,7 +10,8 @@
 
 namespace ringd {
 
-// The transport takes the interfaces that carry something when it is opened, and no others afterwards.
+// The transport takes the interfaces that carry something when it is opened, and no others
+// afterwards.
 //
 // Thread safety: one thread at a time. Does not block; its owner asks it several times a second.
 class LinkWait {
@@ -21,7 +22,8 @@ class LinkWait {
   LinkWait(std::vector<std::string> interfaces, Describe describe)
       : interfaces_(std::move(interfaces)), describe_(std::move(describe)) {}
 
-  // What is to be said now: when something keeps them that did not before, and when nothing does any more.
+  // What is to be said now: when something keeps them that did not before, and when nothing does
+  // any more.
   std::optional<std::string> Look();
   bool Ready() const noexcept { return problems_.empty(); }
   // As of the last look.

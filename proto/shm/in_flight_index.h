@@ -1,8 +1,9 @@
-// Which tensors a member of a one-node job has in flight, a word for each: so that whoever looks on reads as much as is
-// in flight, not as much as there is.
+// Which tensors a member of a one-node job has in flight, a word for each: so that whoever looks on
+// reads as much as is in flight, not as much as there is.
 //
-// A word is 0 while its place is free. Places are handed out from the lowest on and used again, so the words in use
-// stand close together; SharedMember::in_flight_places says how many places have ever been used.
+// A word is 0 while its place is free. Places are handed out from the lowest on and used again, so
+// the words in use stand close together; SharedMember::in_flight_places says how many places have
+// ever been used.
 #ifndef RINGD_PROTO_SHM_IN_FLIGHT_INDEX_H_
 #define RINGD_PROTO_SHM_IN_FLIGHT_INDEX_H_
 

@@ -41,9 +41,10 @@
 // Trust: the members are one user's processes with one job secret, and can already write each other's
 // gradients. Each still checks offsets against the arenas before use, and hands other members' addresses only to
 // process_vm_readv, which reads what the kernel lets one of the user's processes read of another (as ptrace does).
-// ringd only reads, and believes nothing: what it reads it shows to people and uses to attribute stalls. It goes by
-// what the members say they have in flight, and maps no tensor: of those that are named there it reads copies, so that a
-// tensor that no member has touched stays a hole whatever the members say.
+// ringd only reads, and believes nothing: what it reads it shows to people and uses to attribute
+// stalls. It goes by what the members say they have in flight, and maps no tensor: of those that are
+// named there it reads copies, so that a tensor that no member has touched stays a hole whatever the
+// members say.
 #ifndef RINGD_PROTO_SHM_JOB_SEGMENT_H_
 #define RINGD_PROTO_SHM_JOB_SEGMENT_H_
 
@@ -172,8 +173,8 @@ struct SubmissionSlot {
 };
 static_assert(sizeof(SubmissionSlot) == kCacheLineBytes);
 
-// Where a submission's tensor is, read once: the member may write into its slot at any time, so that what was checked
-// is not what a second look finds.
+// Where a submission's tensor is, read once: the member may write into its slot at any time, so
+// that what was checked is not what a second look finds.
 struct SlotPlaces {
   std::uint64_t source_offset;
   std::uint64_t destination_offset;
@@ -194,7 +195,8 @@ inline std::uint32_t CopyMetaId(const SubmissionSlot& slot) noexcept {
   return __atomic_load_n(&slot.meta_id, __ATOMIC_RELAXED);
 }
 
-// What all members' submissions of one tensor need. Does not own the memory: the segment's, or a copy.
+// What all members' submissions of one tensor need. Does not own the memory: the segment's, or a
+// copy.
 //
 // Thread safety: immutable; the objects it leads to are atomics or guarded by them.
 class TensorView {
@@ -281,8 +283,8 @@ class JobSegmentView {
   std::uint32_t member_count_ = 0;
 };
 
-// Writes the header and the members' ranks into a zeroed segment of SegmentBytes(ranks.size()), of which as much as
-// TensorsOffset is mapped. ringd only.
+// Writes the header and the members' ranks into a zeroed segment of SegmentBytes(ranks.size()), of
+// which as much as TensorsOffset is mapped. ringd only.
 void InitializeJobSegment(std::byte* base, std::span<const std::int32_t> ranks) noexcept;
 
 // Checks what a member was handed.

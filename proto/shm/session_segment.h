@@ -60,8 +60,9 @@ struct SessionHeader {
   std::atomic<std::uint32_t> staged_pieces;
   // A hint for the client, by ringd when the job begins.
   std::atomic<RingPosition> ring_position;
-  // Grows while ringd's engine is alive: at least once a second, by ringd. A client that waits and sees it stand still
-  // knows that ringd hangs, or was stopped. A count, since the clocks of containers may differ.
+  // Grows while ringd's engine is alive: at least once a second, by ringd. A client that waits and
+  // sees it stand still knows that ringd hangs, or was stopped. A count, since the clocks of
+  // containers may differ.
   std::atomic<std::uint64_t> heartbeat;
 
   // Rung by ringd after it has pushed completions; the client's waiters sleep on it.

@@ -1,4 +1,4 @@
-"""ringd starts before its interface has a carrier: it waits, says so, and takes it when it comes."""
+"""ringd starts before its interface has a carrier: it waits, says so, takes it when it comes."""
 
 from __future__ import annotations
 

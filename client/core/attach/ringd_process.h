@@ -8,9 +8,9 @@
 
 namespace ringd::client {
 
-// In one word or a few what the thread does that serves all jobs: "running", "sleeping", "stopped", "in an
-// uninterruptible sleep", "dead". Empty if that can't be seen: ringd is behind a container's boundary, or has ended. Reads
-// a few small files.
+// In one word or a few what the thread does that serves all jobs: "running", "sleeping", "stopped",
+// "in an uninterruptible sleep", "dead". Empty if that can't be seen: ringd is behind a container's
+// boundary, or has ended. Reads a few small files.
 std::string DescribeRingdProcess(pid_t pid);
 
 }  // namespace ringd::client

@@ -10,9 +10,10 @@
 
 namespace ringd::client {
 
-// Asked once a second by the thread that reads ringd's notices. ringd shows a heartbeat in the session's memory, at least
-// once a second; one that stands still for kPatience says that ringd is stopped, hangs, or gets no processor. Times in
-// which nobody asked count little: then this process was stopped, too.
+// Asked once a second by the thread that reads ringd's notices. ringd shows a heartbeat in the
+// session's memory, at least once a second; one that stands still for kPatience says that ringd is
+// stopped, hangs, or gets no processor. Times in which nobody asked count little: then this process
+// was stopped, too.
 //
 // Thread safety: one thread at a time.
 class RingdWatch {
@@ -29,8 +30,9 @@ class RingdWatch {
     std::chrono::nanoseconds operation_timeout{0};
   };
   struct Verdict {
-    bool warn = false;       // to be said now: not said before of this silence, and somebody waits
-    bool timed_out = false;  // operation_timeout has passed while ringd, which should have said so, was silent
+    bool warn = false;  // to be said now: not said before of this silence, and somebody waits
+    // operation_timeout has passed while ringd, which should have said so, was silent.
+    bool timed_out = false;
     std::chrono::seconds silence{0};
   };
   Verdict Look(const Sight& sight, Clock::time_point now) noexcept;

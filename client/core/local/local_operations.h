@@ -167,7 +167,7 @@ class LocalOperations final : public OperationQueue {
     const std::uint32_t number;
     std::atomic<std::uint64_t> ended{0};  // written under mutex_
     // The rest is guarded by mutex_.
-    std::uint64_t posted = 0;  // what was put off counts, too
+    std::uint64_t posted = 0;     // what was put off counts, too
     std::uint64_t published = 0;  // of these, what the others can see
     std::uint32_t in_flight_place = InFlightIndex::kNoPlace;
     std::uint32_t put_off = 0;

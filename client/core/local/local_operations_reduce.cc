@@ -62,9 +62,9 @@ bool LocalOperations::Locate(const Chunk& chunk, ChunkMemory& memory) {
     const bool direct = m == self_ ? own.direct_source != nullptr
                                    : slot.source_place == SourcePlace::kSplit && is_home();
     if ((is_read && !direct && !in_arena(from)) || (is_written && !in_arena(to))) {
-      state_.Lose(absl::InternalError(absl::StrCat("rank ", ranks_[m],
-                                                   " broke the protocol: its tensor '",
-                                                   description.name, "' lies outside its arena")));
+      state_.Lose(
+          absl::InternalError(absl::StrCat("rank ", ranks_[m], " broke the protocol: its tensor '",
+                                           description.name, "' lies outside its arena")));
       return false;
     }
     if (is_written) memory.destinations[m] = arena.base + to + begin;

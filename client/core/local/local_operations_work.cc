@@ -172,9 +172,8 @@ bool LocalOperations::CauseGraceIsOver() {
 
 std::string LocalOperations::Describe(const Registration& registration,
                                       const Spoiled& spoiled) const {
-  const std::string who = spoiled.member < member_count_
-                              ? absl::StrCat("rank ", ranks_[spoiled.member])
-                              : "a rank";
+  const std::string who =
+      spoiled.member < member_count_ ? absl::StrCat("rank ", ranks_[spoiled.member]) : "a rank";
   const std::string why =
       spoiled.error == 0 ? absl::StrCat(who, " left the job before the others had read its part")
                          : absl::StrCat("the other ranks can't read the memory of ", who,

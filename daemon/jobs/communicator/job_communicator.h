@@ -128,8 +128,8 @@ class JobCommunicator final : private LocalRankView {
   // True if nothing touches any arena, so that it may be destroyed.
   bool Quiet() const noexcept { return running_.empty() && released_.empty(); }
 
-  // Since when the oldest has been waiting of those that came before `before`. Where the ranks combine their tensors
-  // themselves it is known at once, from the last looks.
+  // Since when the oldest has been waiting of those that came before `before`. Where the ranks
+  // combine their tensors themselves it is known at once, from the last looks.
   std::optional<Clock::time_point> WaitingSince(Clock::time_point before) const;
   // All submissions that came before `before` and have not ended, oldest first for each member.
   std::vector<WaitingSubmission> Waiting(Clock::time_point before) const;

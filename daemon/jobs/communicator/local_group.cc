@@ -39,7 +39,8 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(
                              members[other]->arena_fd());
     }
   }
-  return std::unique_ptr<LocalGroup>(new LocalGroup(*std::move(mapping), *std::move(fd), std::move(capacities)));
+  return std::unique_ptr<LocalGroup>(
+      new LocalGroup(*std::move(mapping), *std::move(fd), std::move(capacities)));
 }
 
 absl::StatusOr<std::uint32_t> LocalGroup::Number(const std::string& name) {

@@ -12,7 +12,8 @@ namespace {
 
 // While tensors are combined all is well, mostly; looking takes cache lines from those who do it.
 constexpr auto kLookInterval = std::chrono::seconds(1);
-// What a word of a place is reckoned at: its cache line may have to come from its member's processor.
+// What a word of a place is reckoned at: its cache line may have to come from its member's
+// processor.
 constexpr std::size_t kWordCost = kCacheLineBytes;
 
 std::uint64_t Posted(const TensorView& tensor, std::uint32_t member) noexcept {
@@ -154,7 +155,8 @@ std::vector<LocalWaits::Wait> LocalWaits::Waiting(Clock::time_point before, Cloc
       const InFlightTensor tensor = InFlightTensor::FromWord(word);
       const bool known = p < seen_[m].size() && seen_[m][p].word == word;
       const Clock::time_point since = known ? seen_[m][p].since : now;
-      if (tensor.tensor < tensor_count && since <= before) waiting.push_back({m, tensor, since, {}});
+      if (tensor.tensor < tensor_count && since <= before)
+        waiting.push_back({m, tensor, since, {}});
     }
   }
   std::sort(waiting.begin(), waiting.end(), [](const Wait& a, const Wait& b) {

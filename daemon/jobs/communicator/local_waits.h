@@ -18,29 +18,32 @@ namespace ringd {
 
 // For whom one tensor's occurrence waits.
 struct LocalVerdict {
-  bool arrived = false;                // all have submitted it
-  std::vector<int> absent;             // members who have not; if it has arrived, who reduces a part of it
+  bool arrived = false;     // all have submitted it
+  std::vector<int> absent;  // members who have not; if it has arrived, who reduces a part of it
   std::vector<std::uint32_t> meta_ids;  // by member; their word
 };
 
-// Goes through what the members say they have in flight (proto/shm/in_flight_index.h), again and again: a pass may take
-// several calls of Look, each of which reads a bounded amount. A tensor that has not moved since the pass before is
-// examined: copied out of the segment, which the looks do not map, so that reading a hole leaves it a hole.
+// Goes through what the members say they have in flight (proto/shm/in_flight_index.h), again and
+// again: a pass may take several calls of Look, each of which reads a bounded amount. A tensor that
+// has not moved since the pass before is examined: copied out of the segment, which the looks do
+// not map, so that reading a hole leaves it a hole.
 //
 // Thread safety: none; the engine thread owns it.
 // Ownership: owns the descriptor; borrows the mapped part of the segment.
-// Trust: everything read was written by clients. A member's places are bounded by what it may have in flight, tensors by
-//   the names that there are; the rest is only shown.
+// Trust: everything read was written by clients. A member's places are bounded by what it may have
+//   in flight, tensors by the names that there are; the rest is only shown.
 class LocalWaits {
  public:
-  // `segment` is mapped up to TensorsOffset; `fd` is all of it. `capacities`: by member, the most that it may have in flight.
+  // `segment` is mapped up to TensorsOffset; `fd` is all of it. `capacities`: by member, the most
+  // that it may have in flight.
   LocalWaits(const JobSegmentView& segment, UniqueFd fd, std::vector<std::uint32_t> capacities);
 
-  // A piece of a pass, or nothing if it is too early for the next one. `tensor_count`: the numbers there are.
+  // A piece of a pass, or nothing if it is too early for the next one. `tensor_count`: the numbers
+  // there are.
   void Look(Clock::time_point now, std::uint32_t tensor_count);
 
-  // Since when the submission waits that has waited longest for a member, as the last whole pass has found; nothing if none
-  // does. At once.
+  // Since when the submission waits that has waited longest for a member, as the last whole pass
+  // has found; nothing if none does. At once.
   std::optional<Clock::time_point> WaitingSince() const noexcept { return waiting_since_; }
 
   struct Wait {
@@ -49,12 +52,13 @@ class LocalWaits {
     Clock::time_point since;
     LocalVerdict verdict;  // with somebody absent
   };
-  // What has waited since `before` or longer and waits for a member, by tensor and member. Of more than kMostExamined
-  // the rest is left out.
+  // What has waited since `before` or longer and waits for a member, by tensor and member. Of more
+  // than kMostExamined the rest is left out.
   std::vector<Wait> Waiting(Clock::time_point before, Clock::time_point now,
                             std::uint32_t tensor_count);
 
-  // The members for whom the tensor's oldest occurrence in flight waits; all, if nobody has submitted it.
+  // The members for whom the tensor's oldest occurrence in flight waits; all, if nobody has
+  // submitted it.
   // Requirement: the tensor has a number.
   std::vector<int> MembersWithout(std::uint32_t tensor);
 
@@ -65,7 +69,8 @@ class LocalWaits {
   };
   const Work& work() const noexcept { return work_; }
 
-  // One call of Look reads about so many bytes; a pass over what honest jobs have in flight is over within a second.
+  // One call of Look reads about so many bytes; a pass over what honest jobs have in flight is over
+  // within a second.
   static constexpr std::size_t kBytesPerLook = std::size_t{4} << 20;
   // Of tensors, in one call of Waiting.
   static constexpr std::size_t kMostExamined = std::size_t{64} << 20;

@@ -58,8 +58,7 @@ TEST_CASE("EngineWatchdog: the engine is not to blame for times in which nothing
   watched.now += milliseconds(30'000);
   const auto words = watched.Pass(milliseconds(5'000), true);
   REQUIRE(words.size() == 1);
-  CHECK(words[0].text ==
-        "ringd has not run for 30 s: it was stopped, or got no processor");
+  CHECK(words[0].text == "ringd has not run for 30 s: it was stopped, or got no processor");
 }
 
 }  // namespace

@@ -48,8 +48,8 @@ TEST_CASE("InFlightIndex: shows what is in flight, and nothing of it once it has
   InFlightIndex index(segment.view, 1);
   const std::uint32_t a = index.Begin({5, 0});
   const std::uint32_t b = index.Begin({9, 3});
-  CHECK(segment.Words(1) == std::vector<std::uint64_t>{InFlightTensor{5, 0}.ToWord(),
-                                                       InFlightTensor{9, 3}.ToWord()});
+  CHECK(segment.Words(1) ==
+        std::vector<std::uint64_t>{InFlightTensor{5, 0}.ToWord(), InFlightTensor{9, 3}.ToWord()});
   CHECK(segment.Words(0).empty());
   index.Move(a, {5, 1});
   index.End(b);

@@ -66,7 +66,8 @@ TEST_CASE("LocalOperations: averages, prescales and broadcasts mean what they sa
   }
 }
 
-TEST_CASE("LocalOperations: who is the root is known beforehand, whatever is written into the segment") {
+TEST_CASE(
+    "LocalOperations: who is the root is known beforehand, whatever is written into the segment") {
   const std::uint64_t count = GENERATE(4, 3000);
   LocalJob job(2);
   Floats weights(0, 0, count);
