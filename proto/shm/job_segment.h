@@ -42,9 +42,9 @@
 // gradients. Each still checks offsets against the arenas before use, and hands other members' addresses only to
 // process_vm_readv, which reads what the kernel lets one of the user's processes read of another (as ptrace does).
 // ringd only reads, and believes nothing: what it reads it shows to people and uses to attribute
-// stalls. It goes by what the members say they have in flight, and maps no tensor: of those that are
-// named there it reads copies, so that a tensor that no member has touched stays a hole whatever the
-// members say.
+// stalls. It goes by what the members say they have in flight, and maps no tensor: of those that
+// are named there it reads copies, so that a tensor that no member has touched stays a hole
+// whatever the members say.
 #ifndef RINGD_PROTO_SHM_JOB_SEGMENT_H_
 #define RINGD_PROTO_SHM_JOB_SEGMENT_H_
 

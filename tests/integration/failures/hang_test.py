@@ -20,7 +20,7 @@ from tests.integration.failures.events import (
 )
 from tests.integration.failures.halted_thread import halted_thread
 
-# The ranks but the last wait for the last, which waits for the test's word; CALL is how they submit.
+# The ranks but the last wait for the last, which waits for the test's word. CALL: how they submit.
 WAITS = """
     import os
     import time
