@@ -217,7 +217,10 @@ absl::Status AttachListener::CheckGrpcLimits(uid_t uid) const {
                                      [uid](const auto& entry) { return entry.second.uid == uid; });
   if (grpc_connections_.size() >= kMaxGrpcConnections ||
       static_cast<std::size_t>(of_user) >= kMaxGrpcConnectionsPerUser) {
-    return absl::ResourceExhaustedError("too many gRPC connections are open on ringd's socket");
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "closed: ", of_user, " gRPC connections of this user are open on ringd's socket, ",
+        grpc_connections_.size(), " of all users; at most ", kMaxGrpcConnectionsPerUser, " and ",
+        kMaxGrpcConnections, " may be"));
   }
   return absl::OkStatus();
 }
@@ -236,9 +239,11 @@ void AttachListener::ServeGrpc(PendingConnection connection) {
   UniqueFd watch(::fcntl(connection.socket(), F_DUPFD_CLOEXEC, 0));
   const std::uint64_t key = next_key_++;
   if (!watch.valid() || !Watch(watch.get(), 0, key)) return;
-  grpc_connections_.emplace(key, GrpcConnection{std::move(watch), peer.uid});
+  GrpcConnection& kept =
+      grpc_connections_.emplace(key, GrpcConnection{std::move(watch), peer.uid, nullptr})
+          .first->second;
   if (admitted.ok()) {
-    callbacks_.on_grpc_connection(connection.TakeSocket());
+    kept.served = callbacks_.on_grpc_connection(connection.TakeSocket(), peer.uid);
   } else {
     callbacks_.on_refused_grpc_connection(connection.TakeSocket());
   }
@@ -275,8 +280,9 @@ absl::Status AttachListener::TryAttach(PendingConnection& connection) {
   ++next_session_;
 
   // The engine and the gRPC server know the session before its client can use it.
+  made->resources->served = callbacks_.on_grpc_connection(std::move(made->grpc_server_end),
+                                                          connection.peer().uid);
   callbacks_.on_attached(std::move(made->resources));
-  callbacks_.on_grpc_connection(std::move(made->grpc_server_end));
   std::array<int, kAttachFdCount> fds;
   for (std::size_t i = 0; i < fds.size(); ++i) fds[i] = made->reply_fds[i].get();
   const absl::Status sent = SendWithFds(

@@ -34,8 +34,9 @@ struct AttachCallbacks {
   // A session exists, its client knows nothing of it yet. From here on the engine knows its token. If
   // the client turns out to have gone, its lifeline hangs up as it would at any later time.
   std::function<void(std::unique_ptr<SessionResources>)> on_attached;
-  // A connected, non-blocking socket whose first bytes are or will be gRPC's.
-  std::function<void(UniqueFd)> on_grpc_connection;
+  // A connected, non-blocking socket whose first bytes are or will be gRPC's, and the kernel's word on whose it is. What
+  // is returned is kept until the connection has ended.
+  std::function<std::shared_ptr<const void>(UniqueFd, uid_t)> on_grpc_connection;
   // The same, of a user who is not admitted: for a server that says so to every call.
   std::function<void(UniqueFd)> on_refused_grpc_connection;
   // An attach was refused; the client has been told why.
@@ -55,7 +56,7 @@ class AttachListener {
   static constexpr std::size_t kMaxPending = 256;
   // Connections of ringctl and the like that are open at once.
   static constexpr std::size_t kMaxGrpcConnections = 512;
-  static constexpr std::size_t kMaxGrpcConnectionsPerUser = 128;
+  static constexpr std::size_t kMaxGrpcConnectionsPerUser = 16;
 
   //   kAlreadyExists: another process serves the socket. kInvalidArgument: see Admission. Otherwise
   //   what the socket's folder answers.
@@ -74,6 +75,7 @@ class AttachListener {
   struct GrpcConnection {
     UniqueFd watch;
     uid_t uid = 0;
+    std::shared_ptr<const void> served;
   };
   // Keys of the epoll set: the two below, and a number for each connection in order of arrival.
   static constexpr std::uint64_t kListenKey = 0;

@@ -1,7 +1,7 @@
 // The thread that does ringd's work: one loop over all sessions, jobs, coordinators and the network.
 //
 // Everything that decides or moves data lives on this thread, so none of it needs a lock. Other threads
-// (gRPC's, the attach listener's) post commands and, where they need an answer, wait with a deadline.
+// (gRPC's, the attach listener's) post commands; the call thread hands answers back.
 #ifndef RINGD_DAEMON_ENGINE_ENGINE_H_
 #define RINGD_DAEMON_ENGINE_ENGINE_H_
 
@@ -18,11 +18,13 @@
 #include "absl/status/status.h"
 #include "backends/backend.h"
 #include "daemon/config/config.h"
+#include "daemon/engine/call_thread.h"
 #include "daemon/engine/command_queue.h"
 #include "daemon/engine/engine_activity.h"
 #include "daemon/engine/engine_control.h"
 #include "daemon/engine/event_poll.h"
 #include "daemon/engine/link_switch.h"
+#include "daemon/engine/pending_call.h"
 #include "daemon/execution/reducer_pool.h"
 #include "daemon/fast_path/fast_path_listener.h"
 #include "daemon/jobs/coordinator/job_coordinator.h"
@@ -76,19 +78,26 @@ class Engine final : public EngineControl, private PeerEvents {
   EngineActivity::Moment activity() const noexcept { return activity_.Get(); }
   void CountRefusedAttach() noexcept { attaches_refused_.fetch_add(1, std::memory_order_relaxed); }
 
-  absl::Status Join(absl::string_view token, const v1::JoinRequest& request, v1::JoinReply* reply,
-                    const std::function<bool()>& cancelled) override;
-  absl::Status RegisterTensors(absl::string_view token, const v1::RegisterTensorsRequest& request,
-                               v1::RegisterTensorsReply* reply) override;
-  absl::Status DescribeMismatch(absl::string_view token, const v1::DescribeMismatchRequest& request,
-                                v1::DescribeMismatchReply* reply) override;
-  absl::Status Leave(absl::string_view token) override;
-  absl::Status GetStatus(v1::StatusReply* reply) override;
-  absl::Status ListJobs(const v1::ListJobsRequest& request, v1::JobsReply* reply) override;
-  absl::Status ListCommunicators(const v1::ListCommunicatorsRequest& request,
-                                 v1::CommunicatorsReply* reply) override;
-  absl::Status ListQueues(const v1::ListQueuesRequest& request, v1::QueuesReply* reply) override;
-  absl::Status ReportExit(const v1::ReportExitRequest& request) override;
+  [[nodiscard]] std::function<void()> Join(const Caller& caller, absl::string_view token,
+                                           const v1::JoinRequest& request,
+                                           Answer<v1::JoinReply> answer) override;
+  void RegisterTensors(const Caller& caller, absl::string_view token,
+                       const v1::RegisterTensorsRequest& request,
+                       Answer<v1::RegisterTensorsReply> answer) override;
+  void DescribeMismatch(const Caller& caller, absl::string_view token,
+                        const v1::DescribeMismatchRequest& request,
+                        Answer<v1::DescribeMismatchReply> answer) override;
+  void Leave(const Caller& caller, absl::string_view token,
+             Answer<v1::LeaveReply> answer) override;
+  void GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) override;
+  void ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
+                Answer<v1::JobsReply> answer) override;
+  void ListCommunicators(const Caller& caller, const v1::ListCommunicatorsRequest& request,
+                         Answer<v1::CommunicatorsReply> answer) override;
+  void ListQueues(const Caller& caller, const v1::ListQueuesRequest& request,
+                  Answer<v1::QueuesReply> answer) override;
+  void ReportExit(const Caller& caller, const v1::ReportExitRequest& request,
+                  Answer<v1::ReportExitReply> answer) override;
 
  private:
   struct SessionEntry {
@@ -132,9 +141,29 @@ class Engine final : public EngineControl, private PeerEvents {
   void TurnAwayAllOf(const std::string& job_id, uid_t uid, Clock::time_point now);
   Clock::time_point StartDeadlineOf(const LinkSwitch::Stranger& stranger) const;
 
-  // Runs `call` on the engine thread and waits for it.
-  absl::Status CallOnEngine(std::function<absl::Status()> call);
+  void GiveUpJoin(const std::string& token);
+  absl::Status ReportExitNow(const v1::ReportExitRequest& request);
 
+  // ---- on the threads of those who call ----
+  // A call that the engine is to answer within seconds.
+  template <typename Reply>
+  std::shared_ptr<PendingCall<Reply>> Begin(Answer<Reply> answer) {
+    return BeginCall(calls_, std::move(answer), Clock::now() + kCallTimeout,
+                     absl::DeadlineExceededError("ringd's engine does not answer"));
+  }
+  // Runs `command`, which ends the call, on the engine thread.
+  template <typename Reply>
+  void PostCall(const std::shared_ptr<PendingCall<Reply>>& call, CommandQueue::Command command) {
+    if (running_) {
+      commands_.Post(std::move(command));
+    } else {
+      call->Finish(absl::UnavailableError("ringd is stopping"));
+    }
+  }
+
+  static constexpr std::chrono::seconds kCallTimeout{5};
+
+  CallThread calls_;  // answers until everything else has gone
   EngineOptions options_;
   Clock::time_point started_;
   std::unique_ptr<Transport> transport_;

@@ -2,6 +2,8 @@
 #ifndef RINGD_DAEMON_ENGINE_ENGINE_CONTROL_H_
 #define RINGD_DAEMON_ENGINE_ENGINE_CONTROL_H_
 
+#include <sys/types.h>
+
 #include <functional>
 
 #include "absl/status/status.h"
@@ -11,33 +13,49 @@
 
 namespace ringd {
 
+// Who asks: the kernel's word on the process at the other end of the connection.
+struct Caller {
+  uid_t uid = 0;
+};
+
+// Takes the answer to a call; the reply counts only if the status is OK. Runs exactly once, on a thread that is not the
+// engine's: perhaps before the call has returned.
+template <typename Reply>
+using Answer = std::function<void(const absl::Status&, Reply)>;
+
 // The engine as seen from other threads. `token` is the session's: kUnauthenticated if no session has
 // it.
 //
-// Thread safety: all methods from any thread; each posts to the engine thread and waits, with a
-//   deadline of its own.
+// Thread safety: all methods from any thread. None waits: the answer comes later, with kDeadlineExceeded if the engine
+//   gives none.
+// Ownership: requests and texts are read before the method returns; nobody needs to keep them.
 class EngineControl {
  public:
   virtual ~EngineControl() = default;
 
-  // Blocks until all ranks have joined. `cancelled` is polled, so that a caller that went away is not
-  // waited for.
-  virtual absl::Status Join(absl::string_view token, const v1::JoinRequest& request,
-                            v1::JoinReply* reply, const std::function<bool()>& cancelled) = 0;
-  virtual absl::Status RegisterTensors(absl::string_view token,
-                                       const v1::RegisterTensorsRequest& request,
-                                       v1::RegisterTensorsReply* reply) = 0;
-  virtual absl::Status DescribeMismatch(absl::string_view token,
-                                        const v1::DescribeMismatchRequest& request,
-                                        v1::DescribeMismatchReply* reply) = 0;
-  virtual absl::Status Leave(absl::string_view token) = 0;
+  // Answered when all ranks have joined. The function that is returned says that the caller has gone: then the answer is
+  // kCancelled, unless there has been one. It may be called from any thread, as long as the engine lives.
+  [[nodiscard]] virtual std::function<void()> Join(const Caller& caller, absl::string_view token,
+                                                   const v1::JoinRequest& request,
+                                                   Answer<v1::JoinReply> answer) = 0;
+  virtual void RegisterTensors(const Caller& caller, absl::string_view token,
+                               const v1::RegisterTensorsRequest& request,
+                               Answer<v1::RegisterTensorsReply> answer) = 0;
+  virtual void DescribeMismatch(const Caller& caller, absl::string_view token,
+                                const v1::DescribeMismatchRequest& request,
+                                Answer<v1::DescribeMismatchReply> answer) = 0;
+  virtual void Leave(const Caller& caller, absl::string_view token,
+                     Answer<v1::LeaveReply> answer) = 0;
 
-  virtual absl::Status GetStatus(v1::StatusReply* reply) = 0;
-  virtual absl::Status ListJobs(const v1::ListJobsRequest& request, v1::JobsReply* reply) = 0;
-  virtual absl::Status ListCommunicators(const v1::ListCommunicatorsRequest& request,
-                                         v1::CommunicatorsReply* reply) = 0;
-  virtual absl::Status ListQueues(const v1::ListQueuesRequest& request, v1::QueuesReply* reply) = 0;
-  virtual absl::Status ReportExit(const v1::ReportExitRequest& request) = 0;
+  virtual void GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) = 0;
+  virtual void ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
+                        Answer<v1::JobsReply> answer) = 0;
+  virtual void ListCommunicators(const Caller& caller, const v1::ListCommunicatorsRequest& request,
+                                 Answer<v1::CommunicatorsReply> answer) = 0;
+  virtual void ListQueues(const Caller& caller, const v1::ListQueuesRequest& request,
+                          Answer<v1::QueuesReply> answer) = 0;
+  virtual void ReportExit(const Caller& caller, const v1::ReportExitRequest& request,
+                          Answer<v1::ReportExitReply> answer) = 0;
 };
 
 }  // namespace ringd

@@ -1,49 +1,73 @@
 #include <grpcpp/server_context.h>
 
-#include "daemon/rpc/grpc_status.h"
+#include "daemon/rpc/call_answer.h"
 #include "daemon/rpc/services.h"
 #include "proto/rpc/admin.grpc.pb.h"
 
 namespace ringd {
 namespace {
 
-class AdminService final : public v1::Admin::Service {
+class AdminService final : public v1::Admin::CallbackService {
  public:
-  explicit AdminService(EngineControl* engine) noexcept : engine_(engine) {}
+  AdminService(EngineControl* engine, const Caller& caller) noexcept
+      : engine_(engine), caller_(caller) {}
 
-  grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
-                         v1::StatusReply* reply) override {
-    return ToGrpcStatus(engine_->GetStatus(reply));
+  // The synchronous forms are not meant to be hidden.
+  using v1::Admin::CallbackService::GetStatus;
+  using v1::Admin::CallbackService::ListCommunicators;
+  using v1::Admin::CallbackService::ListJobs;
+  using v1::Admin::CallbackService::ListQueues;
+  using v1::Admin::CallbackService::ReportExit;
+
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
+                                      const v1::GetStatusRequest*,
+                                      v1::StatusReply* reply) override {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    engine_->GetStatus(caller_, AnswerTo(reactor, reply));
+    return reactor;
   }
 
-  grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
-                        v1::JobsReply* reply) override {
-    return ToGrpcStatus(engine_->ListJobs(*request, reply));
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
+                                     const v1::ListJobsRequest* request,
+                                     v1::JobsReply* reply) override {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    engine_->ListJobs(caller_, *request, AnswerTo(reactor, reply));
+    return reactor;
   }
 
-  grpc::Status ListCommunicators(grpc::ServerContext*, const v1::ListCommunicatorsRequest* request,
-                                 v1::CommunicatorsReply* reply) override {
-    return ToGrpcStatus(engine_->ListCommunicators(*request, reply));
+  grpc::ServerUnaryReactor* ListCommunicators(grpc::CallbackServerContext* context,
+                                              const v1::ListCommunicatorsRequest* request,
+                                              v1::CommunicatorsReply* reply) override {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    engine_->ListCommunicators(caller_, *request, AnswerTo(reactor, reply));
+    return reactor;
   }
 
-  grpc::Status ListQueues(grpc::ServerContext*, const v1::ListQueuesRequest* request,
-                          v1::QueuesReply* reply) override {
-    return ToGrpcStatus(engine_->ListQueues(*request, reply));
+  grpc::ServerUnaryReactor* ListQueues(grpc::CallbackServerContext* context,
+                                       const v1::ListQueuesRequest* request,
+                                       v1::QueuesReply* reply) override {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    engine_->ListQueues(caller_, *request, AnswerTo(reactor, reply));
+    return reactor;
   }
 
-  grpc::Status ReportExit(grpc::ServerContext*, const v1::ReportExitRequest* request,
-                          v1::ReportExitReply*) override {
-    return ToGrpcStatus(engine_->ReportExit(*request));
+  grpc::ServerUnaryReactor* ReportExit(grpc::CallbackServerContext* context,
+                                       const v1::ReportExitRequest* request,
+                                       v1::ReportExitReply* reply) override {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    engine_->ReportExit(caller_, *request, AnswerTo(reactor, reply));
+    return reactor;
   }
 
  private:
   EngineControl* const engine_;
+  const Caller caller_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeAdminService(EngineControl* engine) {
-  return std::make_unique<AdminService>(engine);
+std::unique_ptr<grpc::Service> MakeAdminService(EngineControl* engine, const Caller& caller) {
+  return std::make_unique<AdminService>(engine, caller);
 }
 
 }  // namespace ringd

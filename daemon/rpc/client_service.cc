@@ -1,64 +1,131 @@
 #include <grpcpp/server_context.h>
 
-#include "daemon/rpc/grpc_status.h"
+#include <optional>
+#include <utility>
+
+#include "daemon/rpc/call_answer.h"
 #include "daemon/rpc/services.h"
 #include "proto/attach/handshake.h"
+#include "proto/base/mutex.h"
 #include "proto/rpc/client.grpc.pb.h"
 
 namespace ringd {
 namespace {
 
-class ClientService final : public v1::Client::Service {
+std::optional<absl::string_view> TokenOf(const grpc::CallbackServerContext& context) {
+  const auto found = context.client_metadata().find(kSessionTokenKey);
+  if (found == context.client_metadata().end()) return std::nullopt;
+  return absl::string_view(found->second.data(), found->second.size());
+}
+
+void RefuseWithoutToken(grpc::ServerUnaryReactor& reactor) {
+  reactor.Finish(grpc::Status(grpc::StatusCode::UNAUTHENTICATED,
+                              "this call needs the session token that ringd hands out when a "
+                              "trainer attaches"));
+}
+
+// A Join: it may wait for minutes, so the engine hears if its caller goes.
+//
+// Thread safety: gRPC's and the engine's threads.
+// Ownership: its own; it goes when gRPC is done with it.
+class JoinReactor final : public grpc::ServerUnaryReactor {
  public:
-  explicit ClientService(EngineControl* engine) noexcept : engine_(engine) {}
+  void UseCancel(std::function<void()> cancel) ABSL_LOCKS_EXCLUDED(mutex_) {
+    {
+      MutexLock lock(mutex_);
+      if (!cancelled_) {
+        cancel_ = std::move(cancel);
+        return;
+      }
+    }
+    cancel();
+  }
 
-  grpc::Status Join(grpc::ServerContext* context, const v1::JoinRequest* request,
-                    v1::JoinReply* reply) override {
-    return WithToken(*context, [&](absl::string_view token) {
-      return engine_->Join(token, *request, reply, [context] { return context->IsCancelled(); });
+  void OnCancel() override ABSL_LOCKS_EXCLUDED(mutex_) {
+    std::function<void()> cancel;
+    {
+      MutexLock lock(mutex_);
+      cancelled_ = true;
+      cancel = std::move(cancel_);
+    }
+    if (cancel != nullptr) cancel();
+  }
+
+  void OnDone() override { delete this; }
+
+ private:
+  Mutex mutex_;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::function<void()> cancel_ ABSL_GUARDED_BY(mutex_);
+};
+
+class ClientService final : public v1::Client::CallbackService {
+ public:
+  ClientService(EngineControl* engine, const Caller& caller) noexcept
+      : engine_(engine), caller_(caller) {}
+
+  // The synchronous forms are not meant to be hidden.
+  using v1::Client::CallbackService::DescribeMismatch;
+  using v1::Client::CallbackService::Join;
+  using v1::Client::CallbackService::Leave;
+  using v1::Client::CallbackService::RegisterTensors;
+
+  grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context,
+                                 const v1::JoinRequest* request, v1::JoinReply* reply) override {
+    auto* const reactor = new JoinReactor;
+    if (const auto token = TokenOf(*context)) {
+      // gRPC is not done with it before this function has returned it.
+      reactor->UseCancel(engine_->Join(caller_, *token, *request,
+                                       AnswerTo<v1::JoinReply>(reactor, reply)));
+    } else {
+      RefuseWithoutToken(*reactor);
+    }
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* RegisterTensors(grpc::CallbackServerContext* context,
+                                            const v1::RegisterTensorsRequest* request,
+                                            v1::RegisterTensorsReply* reply) override {
+    return WithToken(context, [&](absl::string_view token, grpc::ServerUnaryReactor* reactor) {
+      engine_->RegisterTensors(caller_, token, *request, AnswerTo(reactor, reply));
     });
   }
 
-  grpc::Status RegisterTensors(grpc::ServerContext* context,
-                               const v1::RegisterTensorsRequest* request,
-                               v1::RegisterTensorsReply* reply) override {
-    return WithToken(*context, [&](absl::string_view token) {
-      return engine_->RegisterTensors(token, *request, reply);
+  grpc::ServerUnaryReactor* DescribeMismatch(grpc::CallbackServerContext* context,
+                                             const v1::DescribeMismatchRequest* request,
+                                             v1::DescribeMismatchReply* reply) override {
+    return WithToken(context, [&](absl::string_view token, grpc::ServerUnaryReactor* reactor) {
+      engine_->DescribeMismatch(caller_, token, *request, AnswerTo(reactor, reply));
     });
   }
 
-  grpc::Status DescribeMismatch(grpc::ServerContext* context,
-                                const v1::DescribeMismatchRequest* request,
-                                v1::DescribeMismatchReply* reply) override {
-    return WithToken(*context, [&](absl::string_view token) {
-      return engine_->DescribeMismatch(token, *request, reply);
+  grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context, const v1::LeaveRequest*,
+                                  v1::LeaveReply* reply) override {
+    return WithToken(context, [&](absl::string_view token, grpc::ServerUnaryReactor* reactor) {
+      engine_->Leave(caller_, token, AnswerTo(reactor, reply));
     });
-  }
-
-  grpc::Status Leave(grpc::ServerContext* context, const v1::LeaveRequest*,
-                     v1::LeaveReply*) override {
-    return WithToken(*context, [&](absl::string_view token) { return engine_->Leave(token); });
   }
 
  private:
   template <typename Call>
-  static grpc::Status WithToken(const grpc::ServerContext& context, Call call) {
-    const auto found = context.client_metadata().find(kSessionTokenKey);
-    if (found == context.client_metadata().end()) {
-      return grpc::Status(grpc::StatusCode::UNAUTHENTICATED,
-                          "this call needs the session token that ringd hands out when a trainer "
-                          "attaches");
+  static grpc::ServerUnaryReactor* WithToken(grpc::CallbackServerContext* context, Call call) {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    if (const auto token = TokenOf(*context)) {
+      call(*token, reactor);
+    } else {
+      RefuseWithoutToken(*reactor);
     }
-    return ToGrpcStatus(call(absl::string_view(found->second.data(), found->second.size())));
+    return reactor;
   }
 
   EngineControl* const engine_;
+  const Caller caller_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeClientService(EngineControl* engine) {
-  return std::make_unique<ClientService>(engine);
+std::unique_ptr<grpc::Service> MakeClientService(EngineControl* engine, const Caller& caller) {
+  return std::make_unique<ClientService>(engine, caller);
 }
 
 }  // namespace ringd

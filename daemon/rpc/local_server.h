@@ -2,44 +2,62 @@
 #ifndef RINGD_DAEMON_RPC_LOCAL_SERVER_H_
 #define RINGD_DAEMON_RPC_LOCAL_SERVER_H_
 
-#include <cstdint>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <map>
 #include <memory>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/engine/engine_control.h"
+#include "daemon/rpc/refusing_server.h"
+#include "daemon/rpc/user_server.h"
 #include "proto/base/clock.h"
+#include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
 
 namespace ringd {
 
-// Serves Client, Admin, the standard health service and reflection on connections that it is given:
-// it listens nowhere itself. Who may connect is decided before, by the attach listener.
+// Serves Client, Admin and the standard health service on connections that it is given, each user's by a server of
+// their own: it listens nowhere itself. Who may connect is decided before, by the attach listener.
 //
 // Thread safety: all methods from any thread; no connections after Shutdown.
 // Ownership: owns the connections; the engine is borrowed and outlives this.
+// Invariant: the number of threads does not depend on the number of users, connections and calls.
 class LocalServer {
  public:
-  // `max_joins`: how many Join calls may wait at once, each of which takes a thread.
-  static absl::StatusOr<std::unique_ptr<LocalServer>> Start(EngineControl* engine,
-                                                            std::uint64_t max_joins);
+  // Servers of users without connections that are kept, for when they come again.
+  static constexpr std::size_t kKeptServers = 16;
+
+  static absl::StatusOr<std::unique_ptr<LocalServer>> Start(EngineControl* engine);
   ~LocalServer();
 
-  // `socket` is connected and non-blocking.
-  void AddConnection(UniqueFd socket);
+  // `socket` is connected and non-blocking; `uid` is the kernel's word on who is at its other end. Whoever knows when
+  // the connection ends keeps what is returned until then. Null: the connection was closed, the log says why.
+  std::shared_ptr<const void> AddConnection(UniqueFd socket, uid_t uid)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The same, of somebody who is not admitted: every call is answered PERMISSION_DENIED.
   void RefuseConnection(UniqueFd socket);
 
   // What the health service answers, for the server as a whole and for each of its services.
-  void SetServing(bool serving);
+  void SetServing(bool serving) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Takes no more calls, waits for those under way and cancels what is left at `deadline`. Idempotent.
-  void Shutdown(Clock::time_point deadline);
+  void Shutdown(Clock::time_point deadline) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  class Impl;
-  explicit LocalServer(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  LocalServer(EngineControl* engine, std::unique_ptr<RefusingServer> refusing);
+  absl::StatusOr<UserServer*> ServerOf(uid_t uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  EngineControl* const engine_;
+  const std::unique_ptr<RefusingServer> refusing_;
+  Mutex mutex_;
+  std::map<uid_t, std::unique_ptr<UserServer>> servers_ ABSL_GUARDED_BY(mutex_);
+  bool serving_ ABSL_GUARDED_BY(mutex_) = true;
 };
 
 }  // namespace ringd

@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kMaxConnectionMillis = 3000;
 constexpr int kMaxConnectionGraceMillis = 1000;
+constexpr int kMaxCallsPerConnection = 16;
 
 // Ends its call at once.
 class RefusingReactor final : public grpc::ServerGenericBidiReactor {
@@ -49,6 +50,7 @@ absl::StatusOr<std::unique_ptr<RefusingServer>> RefusingServer::Start() {
   grpc::EnableDefaultHealthCheckService(false);
   grpc::ServerBuilder builder;
   builder.RegisterCallbackGenericService(&impl->service);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxCallsPerConnection);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, kMaxConnectionMillis);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, kMaxConnectionGraceMillis);
   impl->server = builder.BuildAndStart();

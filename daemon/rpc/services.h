@@ -12,13 +12,15 @@ class Service;
 
 namespace ringd {
 
+// By gRPC's callback interface: a call that waits holds no thread. `engine` is borrowed and outlives the service; all
+// calls of one service are `caller`'s.
+
 // ringd.v1.Client. Calls without a session token are UNAUTHENTICATED; whether a token is good, the
-// engine knows. `engine` is borrowed and outlives the service. A Join holds its thread until the job
-// is complete.
-std::unique_ptr<grpc::Service> MakeClientService(EngineControl* engine);
+// engine knows.
+std::unique_ptr<grpc::Service> MakeClientService(EngineControl* engine, const Caller& caller);
 
 // ringd.v1.Admin.
-std::unique_ptr<grpc::Service> MakeAdminService(EngineControl* engine);
+std::unique_ptr<grpc::Service> MakeAdminService(EngineControl* engine, const Caller& caller);
 
 }  // namespace ringd
 

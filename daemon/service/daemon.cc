@@ -93,14 +93,16 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   engine_->Start();
 
   absl::StatusOr<std::unique_ptr<LocalServer>> local_server =
-      LocalServer::Start(engine_.get(), config.max_sessions);
+      LocalServer::Start(engine_.get());
   if (!local_server.ok()) return local_server.status();
   local_server_ = *std::move(local_server);
 
   absl::StatusOr<std::unique_ptr<AttachListener>> listener = AttachListener::Start(
       config,
       {[this](std::unique_ptr<SessionResources> session) { engine_->Attach(std::move(session)); },
-       [this](UniqueFd connection) { local_server_->AddConnection(std::move(connection)); },
+       [this](UniqueFd connection, uid_t uid) {
+         return local_server_->AddConnection(std::move(connection), uid);
+       },
        [this](UniqueFd connection) { local_server_->RefuseConnection(std::move(connection)); },
        [this] { engine_->CountRefusedAttach(); }});
   if (!listener.ok()) return listener.status();

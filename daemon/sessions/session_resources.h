@@ -37,6 +37,8 @@ struct SessionResources {
 
   // The session's place among those that the limits allow, given back when this goes. May be null.
   std::shared_ptr<const void> admission;
+  // Keeps the gRPC server that serves the session's connection. May be null.
+  std::shared_ptr<const void> served;
 };
 
 }  // namespace ringd

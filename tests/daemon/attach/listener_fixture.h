@@ -57,10 +57,11 @@ class ListenerFixture {
               MutexLock lock(mutex_);
               sessions_.push_back(std::move(session));
             },
-            [this](UniqueFd connection) {
+            [this](UniqueFd connection, uid_t /*uid*/) {
               MutexLock lock(mutex_);
               grpc_connections_.push_back(std::move(connection));
               changed_.NotifyAll();
+              return std::shared_ptr<const void>();
             },
             [this](UniqueFd connection) {
               MutexLock lock(mutex_);

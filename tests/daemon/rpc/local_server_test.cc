@@ -2,22 +2,25 @@
 
 #include <fcntl.h>
 #include <grpcpp/create_channel_posix.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <fstream>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "proto/attach/handshake.h"
+#include "proto/base/mutex.h"
 #include "proto/base/unix_socket.h"
 #include "proto/rpc/admin.grpc.pb.h"
 #include "proto/rpc/client.grpc.pb.h"
 #include "tests/daemon/rpc/health.grpc.pb.h"
+#include "tests/daemon/rpc/unavailable_engine.h"
 
 namespace ringd {
 namespace {
@@ -25,67 +28,81 @@ namespace {
 using std::chrono::seconds;
 
 // An engine that remembers what it was asked; all its Joins wait for each other.
-class FakeEngine final : public EngineControl {
+class FakeEngine final : public UnavailableEngine {
  public:
   explicit FakeEngine(int ranks = 1) : ranks_(ranks) {}
 
-  absl::Status Join(absl::string_view token, const v1::JoinRequest& request, v1::JoinReply* reply,
-                    const std::function<bool()>& cancelled) override {
-    if (token != "good") return absl::UnauthenticatedError("no session has this token");
-    ++joined_;
-    const Clock::time_point deadline = Clock::now() + seconds(30);
-    while (joined_ < ranks_ && Clock::now() < deadline) {
-      if (cancelled()) {
-        ++gone_;
-        return absl::CancelledError("the caller has gone");
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::function<void()> Join(const Caller&, absl::string_view token, const v1::JoinRequest& request,
+                             Answer<v1::JoinReply> answer) override {
+    if (token != "good") {
+      answer(absl::UnauthenticatedError("no session has this token"), {});
+      return [] {};
     }
-    if (joined_ < ranks_) return absl::DeadlineExceededError("ranks are missing");
-    reply->set_communicator(static_cast<std::uint32_t>(request.rank()));
-    return absl::OkStatus();
+    std::map<int, Answer<v1::JoinReply>> complete;
+    const int rank = request.rank();
+    {
+      MutexLock lock(mutex_);
+      ++joined_;
+      waiting_.emplace(rank, std::move(answer));
+      if (joined_ >= ranks_) complete.swap(waiting_);
+    }
+    for (const auto& [joined, done] : complete) {
+      v1::JoinReply reply;
+      reply.set_communicator(static_cast<std::uint32_t>(joined));
+      done(absl::OkStatus(), reply);
+    }
+    return [this, rank] {
+      Answer<v1::JoinReply> gone;
+      {
+        MutexLock lock(mutex_);
+        const auto found = waiting_.find(rank);
+        if (found == waiting_.end()) return;
+        gone = std::move(found->second);
+        waiting_.erase(found);
+        ++gone_;
+      }
+      gone(absl::CancelledError("the caller has gone"), {});
+    };
   }
-  absl::Status RegisterTensors(absl::string_view, const v1::RegisterTensorsRequest&,
-                               v1::RegisterTensorsReply*) override {
-    return absl::InvalidArgumentError(std::string(100'000, 'x'));
+  void RegisterTensors(const Caller&, absl::string_view, const v1::RegisterTensorsRequest&,
+                       Answer<v1::RegisterTensorsReply> answer) override {
+    answer(absl::InvalidArgumentError(std::string(100'000, 'x')), {});
   }
-  absl::Status DescribeMismatch(absl::string_view, const v1::DescribeMismatchRequest&,
-                                v1::DescribeMismatchReply*) override {
-    return absl::OkStatus();
+  void GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) override {
+    v1::StatusReply reply;
+    reply.set_node_name("node-a");
+    reply.set_sessions(caller.uid);
+    answer(absl::OkStatus(), std::move(reply));
   }
-  absl::Status Leave(absl::string_view) override { return absl::OkStatus(); }
-  absl::Status GetStatus(v1::StatusReply* reply) override {
-    reply->set_node_name("node-a");
-    return absl::OkStatus();
+  void ListJobs(const Caller&, const v1::ListJobsRequest& request,
+                Answer<v1::JobsReply> answer) override {
+    answer(absl::NotFoundError(request.job_id()), {});
   }
-  absl::Status ListJobs(const v1::ListJobsRequest& request, v1::JobsReply*) override {
-    return absl::NotFoundError(request.job_id());
-  }
-  absl::Status ListCommunicators(const v1::ListCommunicatorsRequest&,
-                                 v1::CommunicatorsReply*) override {
-    return absl::OkStatus();
-  }
-  absl::Status ListQueues(const v1::ListQueuesRequest&, v1::QueuesReply*) override {
-    return absl::OkStatus();
-  }
-  absl::Status ReportExit(const v1::ReportExitRequest&) override { return absl::OkStatus(); }
 
   int joined() const { return joined_; }
   int gone() const { return gone_; }
 
  private:
   const int ranks_;
+  Mutex mutex_;
+  std::map<int, Answer<v1::JoinReply>> waiting_ ABSL_GUARDED_BY(mutex_);  // by rank
   std::atomic<int> joined_{0};
   std::atomic<int> gone_{0};
 };
 
-std::shared_ptr<grpc::Channel> Connect(LocalServer& server) {
+constexpr uid_t kAlice = 1001;
+constexpr uid_t kBob = 1002;
+
+std::shared_ptr<grpc::Channel> Connect(LocalServer& server, uid_t uid = kAlice,
+                                       std::shared_ptr<const void>* served = nullptr) {
   auto ends = UnixSocketPair();
   REQUIRE(ends.ok());
   for (const int fd : {ends->first.get(), ends->second.get()}) {
     REQUIRE(::fcntl(fd, F_SETFL, O_NONBLOCK) == 0);
   }
-  server.AddConnection(std::move(ends->first));
+  const auto kept = server.AddConnection(std::move(ends->first), uid);
+  REQUIRE(kept != nullptr);
+  if (served != nullptr) *served = kept;
   return grpc::CreateInsecureChannelFromFd("ringd", ends->second.Release());
 }
 
@@ -106,7 +123,7 @@ grpc::Status CallJoin(const std::shared_ptr<grpc::Channel>& channel, const char*
 
 TEST_CASE("LocalServer: answers Admin calls, and hands the engine's errors on") {
   FakeEngine engine;
-  auto server = LocalServer::Start(&engine, 4);
+  auto server = LocalServer::Start(&engine);
   REQUIRE(server.ok());
   const auto stub = v1::Admin::NewStub(Connect(**server));
   {
@@ -128,7 +145,7 @@ TEST_CASE("LocalServer: answers Admin calls, and hands the engine's errors on") 
 
 TEST_CASE("LocalServer: a Client call without a token, or with a wrong one, is unauthenticated") {
   FakeEngine engine;
-  auto server = LocalServer::Start(&engine, 4);
+  auto server = LocalServer::Start(&engine);
   REQUIRE(server.ok());
   const auto channel = Connect(**server);
   v1::JoinReply reply;
@@ -139,7 +156,7 @@ TEST_CASE("LocalServer: a Client call without a token, or with a wrong one, is u
 
 TEST_CASE("LocalServer: an error text of any length arrives, cut") {
   FakeEngine engine;
-  auto server = LocalServer::Start(&engine, 4);
+  auto server = LocalServer::Start(&engine);
   REQUIRE(server.ok());
   const auto stub = v1::Client::NewStub(Connect(**server));
   grpc::ClientContext context;
@@ -154,7 +171,7 @@ TEST_CASE("LocalServer: an error text of any length arrives, cut") {
 TEST_CASE("LocalServer: 64 ranks join at once, while Admin is still answered") {
   constexpr int kRanks = 64;
   FakeEngine engine(kRanks + 1);
-  auto server = LocalServer::Start(&engine, kRanks + 1);
+  auto server = LocalServer::Start(&engine);
   REQUIRE(server.ok());
   std::vector<std::thread> ranks;
   std::atomic<int> succeeded{0};
@@ -183,7 +200,7 @@ TEST_CASE("LocalServer: 64 ranks join at once, while Admin is still answered") {
 
 TEST_CASE("LocalServer: a Join whose caller has gone is told so") {
   FakeEngine engine(2);
-  auto server = LocalServer::Start(&engine, 4);
+  auto server = LocalServer::Start(&engine);
   REQUIRE(server.ok());
   v1::JoinReply reply;
   CHECK(CallJoin(Connect(**server), "good", &reply, 0, 1).error_code() ==
@@ -197,7 +214,7 @@ TEST_CASE("LocalServer: a Join whose caller has gone is told so") {
 
 TEST_CASE("LocalServer: the health service says serving, and not serving while draining") {
   FakeEngine engine;
-  auto server = LocalServer::Start(&engine, 4);
+  auto server = LocalServer::Start(&engine);
   REQUIRE(server.ok());
   const auto stub = grpc::health::v1::Health::NewStub(Connect(**server));
   const auto check = [&](const std::string& service) {
@@ -218,47 +235,116 @@ TEST_CASE("LocalServer: the health service says serving, and not serving while d
   }
 }
 
-// Asks the reflection service, whose messages the library keeps to itself, in bytes.
-std::string AskReflection(std::shared_ptr<grpc::Channel> channel, const std::string& request) {
-  grpc::GenericStub stub(std::move(channel));
-  grpc::CompletionQueue queue;
-  grpc::ClientContext context;
-  SetDeadline(context);
-  const auto next = [&queue] {
-    void* tag = nullptr;
-    bool ok = false;
-    return queue.Next(&tag, &ok) && ok;
-  };
-  const auto call = stub.PrepareCall(
-      &context, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue);
-  call->StartCall(nullptr);
-  REQUIRE(next());
-  const grpc::Slice slice(request);
-  call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
-  REQUIRE(next());
-  grpc::ByteBuffer response;
-  call->Read(&response, nullptr);
-  REQUIRE(next());
-  call->WritesDone(nullptr);
-  REQUIRE(next());
-  grpc::Status status;
-  call->Finish(&status, nullptr);
-  REQUIRE(next());
-  CHECK(status.ok());
-  grpc::Slice bytes;
-  REQUIRE(response.DumpToSingleSlice(&bytes).ok());
-  return std::string(reinterpret_cast<const char*>(bytes.begin()), bytes.size());
+int ThreadCount() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    if (word == "Threads:") {
+      int count = 0;
+      status >> count;
+      return count;
+    }
+  }
+  return 0;
 }
 
-TEST_CASE("LocalServer: reflection lists the services") {
+// A health watch, read as far as its first word.
+struct Watch {
+  std::unique_ptr<grpc::ClientContext> context = std::make_unique<grpc::ClientContext>();
+  std::unique_ptr<grpc::ClientReader<grpc::health::v1::HealthCheckResponse>> reader;
+};
+
+TEST_CASE("LocalServer: 400 open streams of one user take no thread, and hinder nobody") {
+  constexpr int kConnections = 25;
+  constexpr int kStreams = 16;
   FakeEngine engine;
-  auto server = LocalServer::Start(&engine, 4);
+  auto server = LocalServer::Start(&engine);
   REQUIRE(server.ok());
-  // ServerReflectionRequest{list_services: ""}: field 7, a string of length 0.
-  const std::string reply = AskReflection(Connect(**server), std::string("\x3a\x00", 2));
-  for (const char* name : {"ringd.v1.Client", "ringd.v1.Admin", "grpc.health.v1.Health"}) {
-    CHECK_THAT(reply, Catch::Contains(name));
+  const auto ask_status = [&](uid_t uid) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::StatusReply reply;
+    CHECK(v1::Admin::NewStub(Connect(**server, uid))->GetStatus(&context, {}, &reply).ok());
+    return reply.sessions();
+  };
+  CHECK(ask_status(kAlice) == kAlice);  // gRPC has begun whatever threads it wants
+  const int threads = ThreadCount();
+  REQUIRE(threads > 0);
+  std::vector<Watch> watches;
+  for (int c = 0; c < kConnections; ++c) {
+    const auto stub = grpc::health::v1::Health::NewStub(Connect(**server));
+    for (int i = 0; i < kStreams; ++i) {
+      Watch& watch = watches.emplace_back();
+      SetDeadline(*watch.context, 60);
+      watch.reader = stub->Watch(watch.context.get(), {});
+      grpc::health::v1::HealthCheckResponse response;
+      REQUIRE(watch.reader->Read(&response));
+      CHECK(response.status() == grpc::health::v1::HealthCheckResponse::SERVING);
+    }
   }
+  // gRPC's timers and executors come and go, whatever is called.
+  CHECK(ThreadCount() <= threads + 8);
+  CHECK(ask_status(kBob) == kBob);
+  CHECK(ask_status(kAlice) == kAlice);
+  v1::JoinReply reply;
+  CHECK(CallJoin(Connect(**server, kBob), "good", &reply).ok());
+  for (const Watch& watch : watches) watch.context->TryCancel();
+}
+
+TEST_CASE("LocalServer: a 17th call on one connection waits until one of 16 has ended") {
+  FakeEngine engine;
+  auto server = LocalServer::Start(&engine);
+  REQUIRE(server.ok());
+  const auto stub = grpc::health::v1::Health::NewStub(Connect(**server));
+  std::vector<Watch> watches(17);
+  grpc::health::v1::HealthCheckResponse response;
+  for (Watch& watch : watches) {
+    const bool last = &watch == &watches.back();
+    SetDeadline(*watch.context, last ? 1 : 60);
+    watch.reader = stub->Watch(watch.context.get(), {});
+    CHECK(watch.reader->Read(&response) == !last);
+  }
+  CHECK(watches.back().reader->Finish().error_code() == grpc::StatusCode::DEADLINE_EXCEEDED);
+  watches.front().context->TryCancel();
+  Watch next;
+  SetDeadline(*next.context);
+  next.reader = stub->Watch(next.context.get(), {});
+  CHECK(next.reader->Read(&response));
+  for (const Watch& watch : watches) watch.context->TryCancel();
+  next.context->TryCancel();
+}
+
+TEST_CASE("LocalServer: the engine hears whose connection a call came by") {
+  FakeEngine engine;
+  auto server = LocalServer::Start(&engine);
+  REQUIRE(server.ok());
+  for (const uid_t uid : {kAlice, kBob, uid_t{0}, kAlice}) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::StatusReply reply;
+    CHECK(v1::Admin::NewStub(Connect(**server, uid))->GetStatus(&context, {}, &reply).ok());
+    CHECK(reply.sessions() == uid);
+  }
+}
+
+TEST_CASE("LocalServer: many users come and go; those that are connected stay connected") {
+  FakeEngine engine;
+  auto server = LocalServer::Start(&engine);
+  REQUIRE(server.ok());
+  std::shared_ptr<const void> kept;
+  const auto first = v1::Admin::NewStub(Connect(**server, kAlice, &kept));
+  const auto ask = [](v1::Admin::Stub& stub) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::StatusReply reply;
+    CHECK(stub.GetStatus(&context, {}, &reply).ok());
+    return reply.sessions();
+  };
+  for (uid_t uid = 2000; uid < 2000 + 3 * LocalServer::kKeptServers; ++uid) {
+    const auto stub = v1::Admin::NewStub(Connect(**server, uid));
+    CHECK(ask(*stub) == uid);
+  }
+  CHECK(ask(*first) == kAlice);
 }
 
 }  // namespace

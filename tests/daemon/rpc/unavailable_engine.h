@@ -8,32 +8,46 @@
 
 namespace ringd {
 
-class UnavailableEngine final : public EngineControl {
+class UnavailableEngine : public EngineControl {
  public:
-  absl::Status Join(absl::string_view, const v1::JoinRequest&, v1::JoinReply*,
-                    const std::function<bool()>&) override {
-    return No();
+  std::function<void()> Join(const Caller&, absl::string_view, const v1::JoinRequest&,
+                             Answer<v1::JoinReply> answer) override {
+    Refuse(answer);
+    return [] {};
   }
-  absl::Status RegisterTensors(absl::string_view, const v1::RegisterTensorsRequest&,
-                               v1::RegisterTensorsReply*) override {
-    return No();
+  void RegisterTensors(const Caller&, absl::string_view, const v1::RegisterTensorsRequest&,
+                       Answer<v1::RegisterTensorsReply> answer) override {
+    Refuse(answer);
   }
-  absl::Status DescribeMismatch(absl::string_view, const v1::DescribeMismatchRequest&,
-                                v1::DescribeMismatchReply*) override {
-    return No();
+  void DescribeMismatch(const Caller&, absl::string_view, const v1::DescribeMismatchRequest&,
+                        Answer<v1::DescribeMismatchReply> answer) override {
+    Refuse(answer);
   }
-  absl::Status Leave(absl::string_view) override { return No(); }
-  absl::Status GetStatus(v1::StatusReply*) override { return No(); }
-  absl::Status ListJobs(const v1::ListJobsRequest&, v1::JobsReply*) override { return No(); }
-  absl::Status ListCommunicators(const v1::ListCommunicatorsRequest&,
-                                 v1::CommunicatorsReply*) override {
-    return No();
+  void Leave(const Caller&, absl::string_view, Answer<v1::LeaveReply> answer) override {
+    Refuse(answer);
   }
-  absl::Status ListQueues(const v1::ListQueuesRequest&, v1::QueuesReply*) override { return No(); }
-  absl::Status ReportExit(const v1::ReportExitRequest&) override { return No(); }
+  void GetStatus(const Caller&, Answer<v1::StatusReply> answer) override { Refuse(answer); }
+  void ListJobs(const Caller&, const v1::ListJobsRequest&, Answer<v1::JobsReply> answer) override {
+    Refuse(answer);
+  }
+  void ListCommunicators(const Caller&, const v1::ListCommunicatorsRequest&,
+                         Answer<v1::CommunicatorsReply> answer) override {
+    Refuse(answer);
+  }
+  void ListQueues(const Caller&, const v1::ListQueuesRequest&,
+                  Answer<v1::QueuesReply> answer) override {
+    Refuse(answer);
+  }
+  void ReportExit(const Caller&, const v1::ReportExitRequest&,
+                  Answer<v1::ReportExitReply> answer) override {
+    Refuse(answer);
+  }
 
  private:
-  static absl::Status No() { return absl::UnavailableError("there is no engine"); }
+  template <typename Reply>
+  static void Refuse(const Answer<Reply>& answer) {
+    answer(absl::UnavailableError("there is no engine"), Reply());
+  }
 };
 
 }  // namespace ringd

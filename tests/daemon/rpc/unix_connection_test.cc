@@ -28,12 +28,12 @@ grpc::Status CheckHealth(const std::string& path, grpc::health::v1::HealthCheckR
 
 TEST_CASE("ringd's socket: a health probe reaches the local server through the listener") {
   UnavailableEngine engine;
-  auto server = LocalServer::Start(&engine, 4);
+  auto server = LocalServer::Start(&engine);
   REQUIRE(server.ok());
   ListenerFixture fixture;
   AttachCallbacks callbacks = fixture.Callbacks();
-  callbacks.on_grpc_connection = [&server](UniqueFd connection) {
-    (*server)->AddConnection(std::move(connection));
+  callbacks.on_grpc_connection = [&server](UniqueFd connection, uid_t uid) {
+    return (*server)->AddConnection(std::move(connection), uid);
   };
   auto listener = AttachListener::Start(fixture.config, std::move(callbacks));
   REQUIRE(listener.ok());
@@ -46,7 +46,7 @@ TEST_CASE("ringd's socket: a health probe reaches the local server through the l
 
 TEST_CASE("ringd's socket: a gRPC client of a user who is not admitted learns why, at once") {
   UnavailableEngine engine;
-  auto server = LocalServer::Start(&engine, 4);
+  auto server = LocalServer::Start(&engine);
   REQUIRE(server.ok());
   const ListenerFixture fixture;
   const auto listener = ListenUnix(fixture.config.socket, 0600);
