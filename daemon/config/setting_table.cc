@@ -65,6 +65,9 @@ std::vector<Setting> MakeTable() {
        64 * kTiB},
       {"submission_ring_capacity", Kind::kPowerOfTwo, &C::submission_ring_capacity,
        "tensors that one trainer may have in flight", 16, 1 << 20},
+      {"registration_bytes_per_user", Kind::kBytes, &C::registration_bytes_per_user,
+       "what the names and shapes of one user's tensors may take of ringd's memory", 64 * kKiB,
+       kTiB},
 
       {"start_timeout", Kind::kDuration, &C::start_timeout,
        "how long a job waits for all its ranks to join", Nanos(milliseconds(100)),

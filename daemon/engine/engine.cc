@@ -18,6 +18,9 @@ constexpr auto kTickInterval = std::chrono::milliseconds(50);
 constexpr auto kIdleInterval = std::chrono::milliseconds(1000);
 // A busy one shows that this often to the ranks, whose memory that touches.
 constexpr auto kBeatInterval = std::chrono::milliseconds(200);
+// What calls of any size may take of one turn, in entries of about a microsecond: with and without other work.
+constexpr std::size_t kSlicedEntries = 64;
+constexpr std::size_t kSlicedEntriesWhileBusy = 16;
 // While it spins, the engine looks at its descriptors this often.
 constexpr auto kLookInterval = std::chrono::microseconds(500);
 
@@ -37,6 +40,10 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport,
       fast_path_(std::move(fast_path)),
       network_(network),
       reducers_(transport_ == nullptr ? 0 : ReducerThreads(options_.config)),
+      accounts_(options_.config.registration_bytes_per_user),
+      sliced_([this](std::shared_ptr<SlicedWork> work) {
+        calls_.Post([work = std::move(work)] {});
+      }),
       plans_(options_.config.state_dir),
       links_(std::make_unique<LinkSwitch>(network)) {
   events_.Add(commands_.event_fd(), EventKind::kCommands);
@@ -68,6 +75,7 @@ void Engine::Stop() {
   commands_.Post([this] {
     stopping_ = true;
     running_ = false;  // Calls are refused from now on: nobody would answer them.
+    sliced_.AbandonAll(absl::UnavailableError("ringd is stopping"));
     const absl::Status cause =
         absl::AbortedError(absl::StrCat("ringd on ", options_.config.node_name, " was stopped"));
     for (const auto& job : jobs_) job->Fail(cause);
@@ -81,6 +89,7 @@ void Engine::Stop() {
   thread_.join();
   // Calls that came just before: their callers wait for an answer.
   commands_.RunAll();
+  sliced_.AbandonAll(absl::UnavailableError("ringd is stopping"));
 }
 
 void Engine::ReplaceTransport(std::unique_ptr<Transport> transport) {
@@ -162,6 +171,7 @@ std::size_t Engine::Turn(Clock::time_point now) {
   if (links_->Deliver(now)) ++work;
   activity_.Set(EngineDoing::kCompletions);
   for (auto& [id, entry] : sessions_) entry.session->FlushCompletions();
+  work += RunSliced(work, now);
   // With nothing else to do, what reducers have not come to.
   if (work == 0) {
     for (const auto& job : jobs_) work += job->CopyPiece() ? 1 : 0;
@@ -170,8 +180,19 @@ std::size_t Engine::Turn(Clock::time_point now) {
   return work;
 }
 
+std::size_t Engine::RunSliced(std::size_t other_work, Clock::time_point now) {
+  const std::size_t entries =
+      sliced_.Run(other_work > 0 ? kSlicedEntriesWhileBusy : kSlicedEntries, now);
+  sliced_entries_.fetch_add(entries, std::memory_order_relaxed);
+  if (entries > most_sliced_entries()) {
+    most_sliced_entries_.store(entries, std::memory_order_relaxed);
+  }
+  return entries;
+}
+
 bool Engine::AnythingToDo() const {
   if (!commands_.empty() || !links_->empty()) return true;
+  if (const auto next = sliced_.NextRun(); next.has_value() && *next <= Clock::now()) return true;
   return std::any_of(sessions_.begin(), sessions_.end(),
                      [](const auto& entry) { return entry.second.session->HasWork(); });
 }
@@ -186,6 +207,7 @@ void Engine::Sleep(Clock::time_point now) {
   }
   if (fast_path_ != nullptr && fast_path_->NeedsTicks()) until = std::min(until, next_tick_);
   if (!links_->strangers().empty()) until = std::min(until, next_tick_);
+  if (const auto next = sliced_.NextRun(); next.has_value()) until = std::min(until, *next);
   for (const auto& coordinator : coordinators_) {
     if (coordinator->NeedsTicks()) until = std::min(until, next_tick_);
   }

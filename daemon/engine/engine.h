@@ -13,8 +13,10 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "backends/backend.h"
 #include "daemon/config/config.h"
@@ -25,14 +27,18 @@
 #include "daemon/engine/event_poll.h"
 #include "daemon/engine/link_switch.h"
 #include "daemon/engine/pending_call.h"
+#include "daemon/engine/sliced_queue.h"
 #include "daemon/execution/reducer_pool.h"
 #include "daemon/fast_path/fast_path_listener.h"
 #include "daemon/jobs/coordinator/job_coordinator.h"
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/plans/plan_store.h"
 #include "daemon/peers/peer_network.h"
+#include "daemon/sessions/registration_account.h"
+#include "daemon/sessions/registration_book.h"
 #include "daemon/sessions/session.h"
 #include "daemon/sessions/session_resources.h"
+#include "proto/base/mutex.h"
 
 namespace ringd {
 
@@ -76,6 +82,13 @@ class Engine final : public EngineControl, private PeerEvents {
   std::uint64_t heartbeat() const noexcept { return heartbeat_.load(std::memory_order_relaxed); }
   // What it does just now.
   EngineActivity::Moment activity() const noexcept { return activity_.Get(); }
+  // What calls of any size have cost the engine, in entries (SlicedWork), and the most that they did in one turn.
+  std::uint64_t sliced_entries() const noexcept {
+    return sliced_entries_.load(std::memory_order_relaxed);
+  }
+  std::uint64_t most_sliced_entries() const noexcept {
+    return most_sliced_entries_.load(std::memory_order_relaxed);
+  }
   void CountRefusedAttach() noexcept { attaches_refused_.fetch_add(1, std::memory_order_relaxed); }
 
   [[nodiscard]] std::function<void()> Join(const Caller& caller, absl::string_view token,
@@ -103,6 +116,7 @@ class Engine final : public EngineControl, private PeerEvents {
   struct SessionEntry {
     std::shared_ptr<Session> session;
     Job* job = nullptr;  // once it has joined
+    std::shared_ptr<RegistrationBook> book;
   };
 
   // PeerEvents: post to the engine thread.
@@ -143,13 +157,34 @@ class Engine final : public EngineControl, private PeerEvents {
 
   void GiveUpJoin(const std::string& token);
   absl::Status ReportExitNow(const v1::ReportExitRequest& request);
+  std::size_t RunSliced(std::size_t other_work, Clock::time_point now);
+  bool MayShow(const Caller& caller, const Job& job) const;
 
   // ---- on the threads of those who call ----
+  class RegistrationWork;
+  template <typename Reply>
+  class ListWork;
+  template <typename Reply>
+  void List(const Caller& caller, const std::string& job_id, Answer<Reply> answer);
+  // Null: no session has the token.
+  std::shared_ptr<RegistrationBook> FindBook(absl::string_view token)
+      ABSL_LOCKS_EXCLUDED(books_mutex_);
   // A call that the engine is to answer within seconds.
   template <typename Reply>
   std::shared_ptr<PendingCall<Reply>> Begin(Answer<Reply> answer) {
-    return BeginCall(calls_, std::move(answer), Clock::now() + kCallTimeout,
-                     absl::DeadlineExceededError("ringd's engine does not answer"));
+    return BeginCall(calls_, std::move(answer), kCallTimeout, [] { return EngineIsSilent(); });
+  }
+  // The same for one that may have to wait behind others, as long as the engine is alive.
+  template <typename Reply>
+  std::shared_ptr<PendingCall<Reply>> BeginSliced(Answer<Reply> answer) {
+    auto seen = std::make_shared<std::uint64_t>(heartbeat());
+    return BeginCall(calls_, std::move(answer), kCallTimeout, [this, seen]() -> absl::Status {
+      const std::uint64_t before = std::exchange(*seen, heartbeat());
+      return *seen == before ? EngineIsSilent() : absl::OkStatus();
+    });
+  }
+  static absl::Status EngineIsSilent() {
+    return absl::DeadlineExceededError("ringd's engine does not answer");
   }
   // Runs `command`, which ends the call, on the engine thread.
   template <typename Reply>
@@ -184,6 +219,15 @@ class Engine final : public EngineControl, private PeerEvents {
   EngineActivity activity_;
   std::atomic<std::size_t> session_count_{0};
   std::atomic<std::uint64_t> attaches_refused_{0};
+  std::atomic<std::uint64_t> sliced_entries_{0};
+  std::atomic<std::uint64_t> most_sliced_entries_{0};
+
+  RegistrationAccounts accounts_;
+  Mutex books_mutex_;
+  // By token, for the threads on which calls arrive.
+  std::unordered_map<std::string, std::shared_ptr<RegistrationBook>> books_
+      ABSL_GUARDED_BY(books_mutex_);
+  SlicedQueue sliced_;
 
   std::map<SessionId, SessionEntry> sessions_;
   std::unordered_map<std::string, SessionId> tokens_;

@@ -96,6 +96,7 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request, Jo
   }
   // From here on `job` is told when this session goes.
   entry->job = job;
+  entry->book->SetPlace({request.size(), request.local_size()});
   LogInfo(absl::StrCat("pid ", entry->session->peer().pid, " joins"),
           job->Fields(Rank(request.rank())));
   // The coordinator knows this node's ranks before others may disagree with them.

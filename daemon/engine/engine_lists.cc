@@ -1,4 +1,5 @@
-// ListJobs, ListCommunicators, ListQueues.
+// ListJobs, ListCommunicators, ListQueues: one job at a time, with rests in between.
+#include <algorithm>
 #include <utility>
 
 #include "daemon/engine/engine.h"
@@ -8,48 +9,104 @@ namespace {
 
 // Version of the messages in proto/rpc/admin.proto.
 constexpr std::uint32_t kSchemaVersion = 1;
+// A user who asks again and again takes a tenth of the engine at most: so long it rests for each microsecond of work.
+constexpr auto kRestPerEntry = std::chrono::microseconds(9);
+// Lanes of lists are those of users, lanes of registrations those of sessions, whose numbers are smaller.
+constexpr std::uint64_t kFirstListLane = std::uint64_t{1} << 32;
+
+void DescribeInto(const Job& job, v1::JobsReply& reply) {
+  job.Describe(reply.add_jobs(), Clock::now());
+}
+
+void DescribeInto(const Job& job, v1::CommunicatorsReply& reply) {
+  v1::Communicator shown;
+  job.Describe(&shown, Clock::now());
+  if (shown.size() > 0) *reply.add_communicators() = std::move(shown);
+}
+
+void DescribeInto(const Job& job, v1::QueuesReply& reply) { job.Describe(&reply, Clock::now()); }
 
 }  // namespace
 
-void Engine::ListJobs(const Caller&, const v1::ListJobsRequest& request, Answer<v1::JobsReply> answer) {
-  const auto call = Begin(std::move(answer));
-  PostCall(call, [this, call, job_id = request.job_id()] {
-    auto result = std::make_shared<v1::JobsReply>();
-    result->set_schema_version(kSchemaVersion);
-    for (const auto& job : jobs_) {
-      if (!job_id.empty() && job->options().job_id != job_id) continue;
-      job->Describe(result->add_jobs(), Clock::now());
+// One call.
+//
+// Thread safety: none; the engine's, then the call thread's.
+// Ownership: shared by the queue and the answer.
+template <typename Reply>
+class Engine::ListWork final : public SlicedWork,
+                               public std::enable_shared_from_this<ListWork<Reply>> {
+ public:
+  ListWork(Engine* engine, const Caller& caller, std::string job_id,
+           std::shared_ptr<PendingCall<Reply>> call)
+      : engine_(engine), caller_(caller), job_id_(std::move(job_id)), call_(std::move(call)) {
+    reply_.set_schema_version(kSchemaVersion);
+  }
+
+  // Describes the next job, and counts the microseconds that this takes.
+  std::size_t Step(std::size_t /*budget*/) override {
+    const Clock::time_point begin = Clock::now();
+    const Job* const job = Next();
+    if (job == nullptr) {
+      End(absl::OkStatus());
+    } else if ((job_id_.empty() || job->options().job_id == job_id_) &&
+               engine_->MayShow(caller_, *job)) {
+      DescribeInto(*job, reply_);
     }
-    call->Finish(absl::OkStatus(), [result] { return std::move(*result); });
-  });
+    const auto taken = std::chrono::ceil<std::chrono::microseconds>(Clock::now() - begin);
+    return std::max<std::size_t>(1, static_cast<std::size_t>(taken.count()));
+  }
+  bool done() const override { return done_; }
+  void Abandon(const absl::Status& why) override { End(why); }
+
+ private:
+  // Jobs come and go between steps. Their communicators' numbers only grow, and so they stand in the engine's list.
+  const Job* Next() {
+    for (const auto& job : engine_->jobs_) {
+      const std::uint32_t number = job->options().communicator.value();
+      if (number <= last_) continue;
+      last_ = number;
+      return job.get();
+    }
+    return nullptr;
+  }
+
+  void End(const absl::Status& status) {
+    if (std::exchange(done_, true)) return;
+    call_->Finish(status, [self = this->shared_from_this()] { return std::move(self->reply_); });
+  }
+
+  Engine* const engine_;
+  const Caller caller_;
+  const std::string job_id_;
+  const std::shared_ptr<PendingCall<Reply>> call_;
+  std::uint32_t last_ = 0;  // communicator of the last job that was looked at
+  Reply reply_;
+  bool done_ = false;
+};
+
+template <typename Reply>
+void Engine::List(const Caller& caller, const std::string& job_id, Answer<Reply> answer) {
+  const auto call = BeginSliced(std::move(answer));
+  auto work = std::make_shared<ListWork<Reply>>(this, caller, job_id, call);
+  const SlicedQueue::Lane lane{kFirstListLane + caller.uid, kRestPerEntry};
+  PostCall(call, [this, lane, work]() mutable { sliced_.Add(lane, std::move(work)); });
 }
 
-void Engine::ListCommunicators(const Caller&, const v1::ListCommunicatorsRequest& request, Answer<v1::CommunicatorsReply> answer) {
-  const auto call = Begin(std::move(answer));
-  PostCall(call, [this, call, job_id = request.job_id()] {
-    auto result = std::make_shared<v1::CommunicatorsReply>();
-    result->set_schema_version(kSchemaVersion);
-    for (const auto& job : jobs_) {
-      if (!job_id.empty() && job->options().job_id != job_id) continue;
-      v1::Communicator shown;
-      job->Describe(&shown, Clock::now());
-      if (shown.size() > 0) *result->add_communicators() = std::move(shown);
-    }
-    call->Finish(absl::OkStatus(), [result] { return std::move(*result); });
-  });
+bool Engine::MayShow(const Caller& /*caller*/, const Job& /*job*/) const { return true; }
+
+void Engine::ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
+                      Answer<v1::JobsReply> answer) {
+  List(caller, request.job_id(), std::move(answer));
 }
 
-void Engine::ListQueues(const Caller&, const v1::ListQueuesRequest& request, Answer<v1::QueuesReply> answer) {
-  const auto call = Begin(std::move(answer));
-  PostCall(call, [this, call, job_id = request.job_id()] {
-    auto result = std::make_shared<v1::QueuesReply>();
-    result->set_schema_version(kSchemaVersion);
-    for (const auto& job : jobs_) {
-      if (!job_id.empty() && job->options().job_id != job_id) continue;
-      job->Describe(result.get(), Clock::now());
-    }
-    call->Finish(absl::OkStatus(), [result] { return std::move(*result); });
-  });
+void Engine::ListCommunicators(const Caller& caller, const v1::ListCommunicatorsRequest& request,
+                               Answer<v1::CommunicatorsReply> answer) {
+  List(caller, request.job_id(), std::move(answer));
+}
+
+void Engine::ListQueues(const Caller& caller, const v1::ListQueuesRequest& request,
+                        Answer<v1::QueuesReply> answer) {
+  List(caller, request.job_id(), std::move(answer));
 }
 
 }  // namespace ringd

@@ -1,4 +1,7 @@
-// RegisterTensors: descriptions are checked on the caller's thread and numbered by the engine.
+// RegisterTensors: descriptions are checked on the caller's thread and numbered by the engine, a few at a time.
+#include <limits>
+#include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,47 +10,167 @@
 namespace ringd {
 namespace {
 
-// Of one session. Names are kept as long as the job lives.
+// Of one session.
 constexpr std::size_t kMaxRegistrations = 65'536;
 
+// Everything by which two descriptions differ. A name has no zero byte's meaning: its length comes first.
+std::string DescriptionKey(const Registration& registration, const std::string& meta_key) {
+  return absl::StrCat(registration.communicator.value(), ",", registration.name.size(), ",",
+                      registration.name, meta_key);
+}
+
 }  // namespace
+
+// One call. Its life: Prepare on the caller's thread, Step on the engine's, the reply on the call thread.
+//
+// Thread safety: none; it moves from one thread to the next.
+// Ownership: shared by the queue and the answer.
+class Engine::RegistrationWork final : public SlicedWork,
+                                       public std::enable_shared_from_this<RegistrationWork> {
+ public:
+  using Call = std::shared_ptr<PendingCall<v1::RegisterTensorsReply>>;
+
+  RegistrationWork(Engine* engine, std::shared_ptr<RegistrationBook> book, Call call)
+      : engine_(engine), book_(std::move(book)), call_(std::move(call)), paid_(book_->account()) {}
+
+  // Checks all descriptions, finds those that are known or equal, and takes the others' bytes.
+  absl::Status Prepare(const v1::RegisterTensorsRequest& request);
+
+  std::size_t Step(std::size_t budget) override;
+  bool done() const override { return done_; }
+  void Abandon(const absl::Status& why) override { End(why); }
+
+ private:
+  struct Unknown {
+    Registration registration;
+    std::string meta_key;
+    std::string key;
+    std::uint64_t session_bytes = 0;
+    RegistrationNumbers numbers;  // once the engine has given them
+  };
+  static constexpr std::size_t kKnown = std::numeric_limits<std::size_t>::max();
+  // A place in the reply: the numbers, or where in unknown_ they will be.
+  struct Place {
+    std::size_t unknown = kKnown;
+    RegistrationNumbers numbers;
+  };
+
+  absl::Status Number(Session& session, Job& job, Unknown& unknown);
+  void End(const absl::Status& status);
+  v1::RegisterTensorsReply MakeReply();
+
+  Engine* const engine_;
+  const std::shared_ptr<RegistrationBook> book_;
+  const Call call_;
+  RegistrationBytes paid_;
+  std::vector<Place> places_;
+  std::vector<Unknown> unknown_;
+  std::size_t next_ = 0;
+  bool done_ = false;
+};
+
+absl::Status Engine::RegistrationWork::Prepare(const v1::RegisterTensorsRequest& request) {
+  const std::optional<RegistrationBook::Place> place = book_->place();
+  if (!place.has_value()) return absl::FailedPreconditionError("join a job first");
+  const bool through_ringd = place->size != place->local_size;
+  const std::size_t queues = through_ringd ? static_cast<std::size_t>(place->local_size) : 0;
+  std::unordered_map<std::string, std::size_t> in_request;
+  places_.reserve(static_cast<std::size_t>(request.tensors_size()));
+  for (const v1::TensorDescription& description : request.tensors()) {
+    absl::StatusOr<Registration> checked = CheckDescription(description, place->size);
+    if (!checked.ok()) return checked.status();
+    std::string meta_key = MetaKey(checked->meta);
+    std::string key = DescriptionKey(*checked, meta_key);
+    if (const auto known = book_->Find(key)) {
+      places_.push_back({kKnown, *known});
+      continue;
+    }
+    const auto [entry, added] = in_request.try_emplace(key, unknown_.size());
+    places_.push_back({entry->second, {}});
+    if (!added) continue;
+    const std::uint64_t session_bytes = SessionBytesOf(*checked);
+    if (absl::Status status = paid_.Take(session_bytes + TableBytesOfName(*checked, queues) +
+                                         TableBytesOfMeta(*checked));
+        !status.ok()) {
+      return status;
+    }
+    unknown_.push_back(
+        {*std::move(checked), std::move(meta_key), std::move(key), session_bytes, {}});
+  }
+  return absl::OkStatus();
+}
+
+std::size_t Engine::RegistrationWork::Step(std::size_t budget) {
+  const auto found = engine_->sessions_.find(book_->session());
+  if (found == engine_->sessions_.end()) {
+    End(absl::UnauthenticatedError("no session has this token"));
+    return 1;
+  }
+  Session& session = *found->second.session;
+  Job& job = *found->second.job;  // Prepare saw that it has joined
+  absl::Status status = job.MayRegister(session);
+  if (status.ok() && session.registration_count() + unknown_.size() - next_ > kMaxRegistrations) {
+    status = absl::ResourceExhaustedError(
+        absl::StrCat("more than ", kMaxRegistrations,
+                     " different tensors: give tensors that come again the same name each time"));
+  }
+  std::size_t entries = 1;
+  for (; status.ok() && next_ < unknown_.size() && entries <= budget; ++entries) {
+    status = Number(session, job, unknown_[next_]);
+    if (status.ok()) ++next_;
+  }
+  if (!status.ok() || next_ == unknown_.size()) End(status);
+  return entries;
+}
+
+absl::Status Engine::RegistrationWork::Number(Session& session, Job& job, Unknown& unknown) {
+  Registration& registration = unknown.registration;
+  const absl::Status status = job.Number(registration, unknown.meta_key);
+  job.PayForTables(paid_);
+  if (!status.ok()) return status;
+  unknown.numbers = {0, registration.tensor, registration.meta_id};
+  const std::size_t before = session.registration_count();
+  unknown.numbers.registration = session.Register(std::move(registration)).value();
+  if (session.registration_count() > before) {
+    session.registration_bytes().TakeOver(paid_, unknown.session_bytes);
+  }
+  return absl::OkStatus();
+}
+
+void Engine::RegistrationWork::End(const absl::Status& status) {
+  if (std::exchange(done_, true)) return;
+  call_->Finish(status, [self = shared_from_this()] { return self->MakeReply(); });
+}
+
+v1::RegisterTensorsReply Engine::RegistrationWork::MakeReply() {
+  v1::RegisterTensorsReply reply;
+  for (const Place& place : places_) {
+    const RegistrationNumbers& numbers =
+        place.unknown == kKnown ? place.numbers : unknown_[place.unknown].numbers;
+    reply.add_registrations(numbers.registration);
+    reply.add_tensors(numbers.tensor);
+    reply.add_metas(numbers.meta);
+  }
+  for (Unknown& unknown : unknown_) book_->Add(std::move(unknown.key), unknown.numbers);
+  return reply;
+}
 
 void Engine::RegisterTensors(const Caller&, absl::string_view token,
                              const v1::RegisterTensorsRequest& request,
                              Answer<v1::RegisterTensorsReply> answer) {
-  const auto pending = Begin(std::move(answer));
-  auto result = std::make_shared<v1::RegisterTensorsReply>();
-  auto call = [this, token = std::string(token), request, result]() -> absl::Status {
-    SessionEntry* entry = FindToken(token);
-    if (entry == nullptr) return absl::UnauthenticatedError("no session has this token");
-    if (entry->job == nullptr) return absl::FailedPreconditionError("join a job first");
-    if (entry->session->registration_count() + static_cast<std::size_t>(request.tensors_size()) >
-        kMaxRegistrations) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("more than ", kMaxRegistrations,
-                       " different tensors: give tensors that come again the same name each time"));
-    }
-    // All are checked before any leaves a trace.
-    std::vector<Registration> checked;
-    for (const v1::TensorDescription& description : request.tensors()) {
-      auto registration = CheckDescription(description, entry->job->options().size);
-      if (!registration.ok()) return registration.status();
-      checked.push_back(*std::move(registration));
-    }
-    for (Registration& registration : checked) {
-      absl::Status status = entry->job->Register(*entry->session, registration);
-      if (!status.ok()) return status;
-    }
-    for (Registration& registration : checked) {
-      result->add_tensors(registration.tensor);
-      result->add_metas(registration.meta_id);
-      result->add_registrations(entry->session->Register(std::move(registration)).value());
-    }
-    return absl::OkStatus();
-  };
-  PostCall(pending, [pending, call, result] {
-    pending->Finish(call(), [result] { return std::move(*result); });
-  });
+  const auto call = BeginSliced(std::move(answer));
+  std::shared_ptr<RegistrationBook> book = FindBook(token);
+  if (book == nullptr) {
+    call->Finish(absl::UnauthenticatedError("no session has this token"));
+    return;
+  }
+  const SlicedQueue::Lane lane{book->session().value(), {}};
+  auto work = std::make_shared<RegistrationWork>(this, std::move(book), call);
+  if (absl::Status status = work->Prepare(request); !status.ok()) {
+    call->Finish(status);
+    return;
+  }
+  PostCall(call, [this, lane, work]() mutable { sliced_.Add(lane, std::move(work)); });
 }
 
 }  // namespace ringd

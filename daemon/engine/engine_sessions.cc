@@ -18,16 +18,24 @@ constexpr int kSubmissionsPerTurn = 256;
 
 void Engine::Attach(std::unique_ptr<SessionResources> resources) {
   session_count_.fetch_add(1, std::memory_order_relaxed);
+  auto book = std::make_shared<RegistrationBook>(resources->id, accounts_.Of(resources->peer.uid));
+  {
+    MutexLock lock(books_mutex_);
+    books_[resources->token] = book;
+  }
   // std::function needs something copyable.
   auto shared = std::make_shared<std::unique_ptr<SessionResources>>(std::move(resources));
-  commands_.Post([this, shared] {
-    auto session = std::make_shared<Session>(std::move(*shared));
+  commands_.Post([this, shared, book = std::move(book)] {
+    // A session's end frees all that it has registered, which may be much.
+    std::shared_ptr<Session> session(new Session(std::move(*shared)), [this](Session* ended) {
+      calls_.Post([ended] { delete ended; });
+    });
     const SessionId id = session->id();
     events_.Add(session->event_fd(), EventKind::kDoorbell, id);
     events_.Add(session->lifeline(), EventKind::kHangUp, id);
     events_.Add(session->pidfd(), EventKind::kProcessEnd, id);
     tokens_[session->token()] = id;
-    sessions_[id] = SessionEntry{std::move(session), nullptr};
+    sessions_[id] = SessionEntry{std::move(session), nullptr, book};
   });
 }
 
@@ -38,7 +46,7 @@ void Engine::Detach(SessionId session) {
 void Engine::EndSession(SessionId id, const std::string& reason, bool for_cause) {
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return;
-  const SessionEntry entry = std::move(found->second);
+  SessionEntry entry = std::move(found->second);
   sessions_.erase(found);
   session_count_.fetch_sub(1, std::memory_order_relaxed);
   Session& session = *entry.session;
@@ -46,6 +54,10 @@ void Engine::EndSession(SessionId id, const std::string& reason, bool for_cause)
   events_.Remove(session.lifeline());
   events_.Remove(session.pidfd());
   tokens_.erase(session.token());
+  {
+    MutexLock lock(books_mutex_);
+    books_.erase(session.token());
+  }
   if (for_cause) {
     ++sessions_ended_for_cause_;
     LogWarning(
@@ -56,6 +68,7 @@ void Engine::EndSession(SessionId id, const std::string& reason, bool for_cause)
   // The client hears the end now, also if its job holds the session's memory for a while.
   ::shutdown(session.lifeline(), SHUT_RDWR);
   if (entry.job != nullptr) entry.job->OnSessionLost(session, reason, for_cause, Clock::now());
+  calls_.Post([book = std::move(entry.book)] {});
 }
 
 std::size_t Engine::PollSessions(Clock::time_point now) {
@@ -92,6 +105,12 @@ std::size_t Engine::PollSessions(Clock::time_point now) {
     ++work;
   }
   return work;
+}
+
+std::shared_ptr<RegistrationBook> Engine::FindBook(absl::string_view token) {
+  MutexLock lock(books_mutex_);
+  const auto found = books_.find(std::string(token));
+  return found == books_.end() ? nullptr : found->second;
 }
 
 Engine::SessionEntry* Engine::FindToken(absl::string_view token) {

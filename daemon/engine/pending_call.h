@@ -7,10 +7,12 @@
 #include <memory>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "daemon/engine/call_thread.h"
 #include "daemon/engine/engine_control.h"
 #include "proto/base/clock.h"
+#include "proto/base/mutex.h"
 
 namespace ringd {
 
@@ -18,17 +20,26 @@ namespace ringd {
 //
 // Thread safety: all methods from any thread. The answer is made and given on the call thread.
 // Ownership: shared by those who may end the call; the call thread outlives it.
-// Invariant: the answer runs at most once; exactly once if anybody calls Finish or a deadline is set.
+// Invariant: the answer runs at most once; exactly once if anybody calls Finish.
 template <typename Reply>
 class PendingCall : public std::enable_shared_from_this<PendingCall<Reply>> {
  public:
   PendingCall(CallThread& thread, Answer<Reply> answer)
       : thread_(thread), answer_(std::move(answer)) {}
 
-  // Before anybody else knows the call: it ends with `status` if it has not ended at `at`, seconds from now.
-  void SetDeadline(Clock::time_point at, absl::Status status) {
-    timer_ = thread_.RunAt(at, [self = this->shared_from_this(), status = std::move(status)] {
-      self->Finish(status);
+  // If the call has not ended after `patience`, `judge` says with which status it ends, or by OK that it waits as long
+  // once more.
+  void SetPatience(Clock::duration patience, std::function<absl::Status()> judge)
+      ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(mutex_);
+    timer_ = thread_.RunAt(Clock::now() + patience, [self = this->shared_from_this(), patience,
+                                                     judge = std::move(judge)] {
+      if (self->ended()) return;
+      if (const absl::Status status = judge(); !status.ok()) {
+        self->Finish(status);
+      } else {
+        self->SetPatience(patience, judge);
+      }
     });
   }
 
@@ -39,7 +50,7 @@ class PendingCall : public std::enable_shared_from_this<PendingCall<Reply>> {
       if (make_reply != nullptr) thread_.Post([dropped = std::move(make_reply)] {});
       return false;
     }
-    thread_.Cancel(timer_);
+    CancelTimer();
     thread_.Post([self = this->shared_from_this(), status = std::move(status),
                   make_reply = std::move(make_reply)] {
       self->answer_(status, status.ok() && make_reply != nullptr ? make_reply() : Reply());
@@ -51,18 +62,25 @@ class PendingCall : public std::enable_shared_from_this<PendingCall<Reply>> {
   bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
 
  private:
+  void CancelTimer() ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(mutex_);
+    thread_.Cancel(timer_);
+  }
+
   CallThread& thread_;
   Answer<Reply> answer_;
-  CallThread::Timer timer_;
+  Mutex mutex_;
+  CallThread::Timer timer_ ABSL_GUARDED_BY(mutex_);
   // Set once. What is posted by the one who sets it reads and empties answer_; nobody else touches that.
   std::atomic<bool> ended_{false};
 };
 
 template <typename Reply>
 std::shared_ptr<PendingCall<Reply>> BeginCall(CallThread& thread, Answer<Reply> answer,
-                                              Clock::time_point deadline, absl::Status late) {
+                                              Clock::duration patience,
+                                              std::function<absl::Status()> judge) {
   auto call = std::make_shared<PendingCall<Reply>>(thread, std::move(answer));
-  call->SetDeadline(deadline, std::move(late));
+  call->SetPatience(patience, std::move(judge));
   return call;
 }
 

@@ -223,15 +223,29 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
 }
 
 absl::Status Job::Register(const Session& session, Registration& registration) {
+  if (absl::Status status = MayRegister(session); !status.ok()) return status;
+  return Number(registration, MetaKey(registration.meta));
+}
+
+absl::Status Job::MayRegister(const Session& session) const {
   if (state_ == State::kFailed) return failure();
   if (Find(session) == nullptr || communicator_ == nullptr) {
     return absl::FailedPreconditionError("this process has not joined a job that runs");
   }
+  return absl::OkStatus();
+}
+
+absl::Status Job::Number(Registration& registration, const std::string& meta_key) {
   if (registration.communicator != options_.communicator) {
     return absl::NotFoundError(absl::StrCat("tensor '", registration.name, "': no communicator ",
                                             registration.communicator.value()));
   }
-  return communicator_->Number(registration);
+  return communicator_->Number(registration, meta_key);
+}
+
+void Job::PayForTables(RegistrationBytes& paid) noexcept {
+  if (communicator_ == nullptr) return;
+  table_bytes_.TakeOver(paid, communicator_->table_bytes() - table_bytes_.bytes());
 }
 
 absl::StatusOr<std::string> Job::DescribeMismatch(std::uint32_t tensor,

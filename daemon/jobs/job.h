@@ -24,6 +24,7 @@
 #include "daemon/jobs/membership/membership.h"
 #include "daemon/logging/log.h"
 #include "daemon/sessions/process_exit.h"
+#include "daemon/sessions/registration_account.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"
 #include "proto/rpc/admin.pb.h"
@@ -95,6 +96,12 @@ class Job {
   // the job.
   void Join(std::shared_ptr<Session> session, const v1::JoinRequest& request, JoinCallback done);
   absl::Status Register(const Session& session, Registration& registration);
+  // The two halves of Register: whether the session may register at all; and a number for one description, by its
+  // communicator (`meta_key`: MetaKey of its meta).
+  absl::Status MayRegister(const Session& session) const;
+  absl::Status Number(Registration& registration, const std::string& meta_key);
+  // Takes what the tables of names and metas have grown by out of `paid`, which has it.
+  void PayForTables(RegistrationBytes& paid) noexcept;
   // As JobCommunicator::DescribeMismatch.
   absl::StatusOr<std::string> DescribeMismatch(std::uint32_t tensor,
                                                std::span<const std::uint32_t> metas) const;
@@ -201,6 +208,7 @@ class Job {
   std::optional<v1::CoordinatorMessage> next_probe_;  // asked for meanwhile
   std::shared_ptr<const Membership> membership_;
   std::unique_ptr<JobCommunicator> communicator_;
+  RegistrationBytes table_bytes_;  // of communicator_
   std::unique_ptr<FastPathSetup> fast_path_setup_;  // joins are answered when it has ended
   std::string no_fast_path_;                        // why there is none
   bool fast_path_end_told_ = false;

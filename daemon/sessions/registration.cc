@@ -15,6 +15,18 @@ absl::Status Wrong(const v1::TensorDescription& description, absl::string_view w
 
 }  // namespace
 
+std::uint64_t SessionBytesOf(const Registration& registration) {
+  return 512 + 2 * registration.name.size() + 32 * registration.meta.shape.size();
+}
+
+std::uint64_t TableBytesOfName(const Registration& registration, std::size_t queues) {
+  return 384 + 2 * registration.name.size() + 64 * queues;
+}
+
+std::uint64_t TableBytesOfMeta(const Registration& registration) {
+  return 256 + 32 * registration.meta.shape.size();
+}
+
 absl::StatusOr<Registration> CheckDescription(const v1::TensorDescription& description, int size) {
   if (description.name().empty() || description.name().size() > kMaxTensorNameBytes) {
     return Wrong(description, absl::StrCat("a name has 1 to ", kMaxTensorNameBytes, " bytes, not ",

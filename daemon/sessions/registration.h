@@ -23,6 +23,12 @@ struct Registration {
   std::uint32_t meta_id = 0;
 };
 
+// What a description takes of ringd's memory, in round figures: of the session; of the job's tables, once for each name
+// (`queues`: one for each local rank whose submissions come to ringd) and once for each meta.
+std::uint64_t SessionBytesOf(const Registration& registration);
+std::uint64_t TableBytesOfName(const Registration& registration, std::size_t queues);
+std::uint64_t TableBytesOfMeta(const Registration& registration);
+
 inline constexpr std::size_t kMaxTensorNameBytes = 512;
 inline constexpr std::size_t kMaxDimensions = 32;
 

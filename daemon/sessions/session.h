@@ -24,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "daemon/sessions/registration.h"
+#include "daemon/sessions/registration_account.h"
 #include "daemon/sessions/session_resources.h"
 #include "proto/attach/handshake.h"
 #include "proto/base/doorbell.h"
@@ -119,6 +120,9 @@ class Session {
   }
   std::size_t registration_count() const noexcept { return registrations_.size(); }
 
+  // What of the user's account is the session's.
+  RegistrationBytes& registration_bytes() noexcept { return registration_bytes_; }
+
   std::uint64_t submitted() const noexcept { return next_sequence_; }
   std::uint64_t completed() const noexcept { return completed_; }
   std::uint64_t failed() const noexcept { return failed_; }
@@ -137,6 +141,7 @@ class Session {
   RingProducer<CompletionRecord> completions_;
   // unique_ptr: CheckedSubmission points at them, and the vector grows.
   std::vector<std::unique_ptr<const Registration>> registrations_;
+  RegistrationBytes registration_bytes_;
   // By communicator, tensor and meta, as the communicator numbers them.
   std::map<std::tuple<CommunicatorId, std::uint32_t, std::uint32_t>, RegistrationId>
       registration_numbers_;

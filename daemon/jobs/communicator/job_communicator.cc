@@ -16,16 +16,6 @@ constexpr auto kLocalLookInterval = std::chrono::milliseconds(100);
 // Rates need no more; looking at what ranks count takes cache lines from them.
 constexpr auto kSampleInterval = std::chrono::milliseconds(250);
 
-// Everything by which two metas differ, as a key.
-std::string MetaKey(const TensorMeta& meta) {
-  std::string key = absl::StrCat(static_cast<int>(meta.kind), ",", static_cast<int>(meta.dtype),
-                                 ",", static_cast<int>(meta.op), ",", meta.root_rank.value(), ",");
-  key.append(reinterpret_cast<const char*>(&meta.prescale), sizeof(meta.prescale));
-  key.append(reinterpret_cast<const char*>(&meta.postscale), sizeof(meta.postscale));
-  for (const std::int64_t extent : meta.shape) absl::StrAppend(&key, ",", extent);
-  return key;
-}
-
 // What the meter wants to know of the link before it has measured anything.
 LinkModel LinkOf(const Membership& membership) {
   LinkModel link;
@@ -58,7 +48,7 @@ JobCommunicator::~JobCommunicator() {
   way_.wire.reset();
 }
 
-absl::Status JobCommunicator::Number(Registration& registration) {
+absl::Status JobCommunicator::Number(Registration& registration, const std::string& meta_key) {
   if (way_.local == nullptr) {
     registration.tensor = scheduler_.Intern(registration.name).value();
   } else {
@@ -66,9 +56,17 @@ absl::Status JobCommunicator::Number(Registration& registration) {
     if (!number.ok()) return number.status();
     registration.tensor = *number;
   }
+  if (registration.tensor >= numbered_.size()) numbered_.resize(registration.tensor + 1);
+  if (!numbered_[registration.tensor]) {
+    numbered_[registration.tensor] = true;
+    table_bytes_ += TableBytesOfName(registration, way_.local == nullptr ? members_.size() : 0);
+  }
   const auto [entry, added] =
-      meta_ids_.try_emplace(MetaKey(registration.meta), static_cast<std::uint32_t>(metas_.size()));
-  if (added) metas_.push_back(registration.meta);
+      meta_ids_.try_emplace(meta_key, static_cast<std::uint32_t>(metas_.size()));
+  if (added) {
+    metas_.push_back(registration.meta);
+    table_bytes_ += TableBytesOfMeta(registration);
+  }
   registration.meta_id = entry->second;
   return absl::OkStatus();
 }

@@ -83,7 +83,13 @@ class JobCommunicator final : private LocalRankView {
 
   // Completes a checked description with this communicator's numbers for its name and meta.
   //   kResourceExhausted: there are no numbers left.
-  absl::Status Number(Registration& registration);
+  absl::Status Number(Registration& registration) {
+    return Number(registration, MetaKey(registration.meta));
+  }
+  // `meta_key` is that of its meta.
+  absl::Status Number(Registration& registration, const std::string& meta_key);
+  // What names and metas that were numbered take of ringd's memory.
+  std::uint64_t table_bytes() const noexcept { return table_bytes_; }
 
   // In what the members' descriptions of a tensor differ; `metas` by member, as the members say.
   absl::StatusOr<std::string> DescribeMismatch(std::uint32_t tensor,
@@ -227,6 +233,8 @@ class JobCommunicator final : private LocalRankView {
 
   std::vector<TensorMeta> metas_;  // by meta id
   std::unordered_map<std::string, std::uint32_t> meta_ids_;
+  std::vector<bool> numbered_;  // by number of a name
+  std::uint64_t table_bytes_ = 0;
   std::vector<Tensor> tensors_;                              // by TensorHandle
   std::unordered_map<std::uint32_t, CachedLayout> layouts_;  // by channel
 

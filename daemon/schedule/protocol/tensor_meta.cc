@@ -54,6 +54,15 @@ std::size_t ByteCount(const TensorMeta& meta) noexcept {
   return meta.kind == CollectiveKind::kBarrier ? 0 : ElementCount(meta) * SizeOf(meta.dtype);
 }
 
+std::string MetaKey(const TensorMeta& meta) {
+  std::string key = absl::StrCat(static_cast<int>(meta.kind), ",", static_cast<int>(meta.dtype),
+                                 ",", static_cast<int>(meta.op), ",", meta.root_rank.value(), ",");
+  key.append(reinterpret_cast<const char*>(&meta.prescale), sizeof(meta.prescale));
+  key.append(reinterpret_cast<const char*>(&meta.postscale), sizeof(meta.postscale));
+  for (const std::int64_t extent : meta.shape) absl::StrAppend(&key, ",", extent);
+  return key;
+}
+
 bool CanFuse(const TensorMeta& a, const TensorMeta& b) noexcept {
   if (a.kind == CollectiveKind::kBarrier || a.kind != b.kind || a.dtype != b.dtype) return false;
   return a.kind == CollectiveKind::kBroadcast ? a.root_rank == b.root_rank : a.op == b.op;

@@ -41,6 +41,9 @@ std::size_t ElementCount(const TensorMeta& meta) noexcept;
 // Bytes that travel: 0 for a barrier.
 std::size_t ByteCount(const TensorMeta& meta) noexcept;
 
+// Everything by which two metas differ, as a key.
+std::string MetaKey(const TensorMeta& meta);
+
 // True if the two may share a bucket: they are moved and combined alike. Scales and shapes may
 // differ, they are applied per tensor while packing and unpacking.
 bool CanFuse(const TensorMeta& a, const TensorMeta& b) noexcept;

@@ -1,0 +1,42 @@
+#include "daemon/sessions/registration_account.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace ringd {
+
+absl::Status RegistrationAccount::Take(std::uint64_t bytes) noexcept {
+  std::uint64_t used = used_.load(std::memory_order_relaxed);
+  do {
+    if (bytes > limit_ || used > limit_ - bytes) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the tensors of uid ", uid_, " would take ", used + bytes,
+          " bytes of this ringd's memory, of which a user may have ", limit_,
+          " (setting registration_bytes_per_user): give tensors that come again the same name and "
+          "shape each time, or let jobs end"));
+    }
+  } while (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
+  return absl::OkStatus();
+}
+
+absl::Status RegistrationBytes::Take(std::uint64_t bytes) {
+  if (absl::Status status = account_->Take(bytes); !status.ok()) return status;
+  bytes_ += bytes;
+  return absl::OkStatus();
+}
+
+void RegistrationBytes::TakeOver(RegistrationBytes& other, std::uint64_t bytes) noexcept {
+  if (account_ == nullptr) account_ = other.account_;
+  other.bytes_ -= bytes;
+  bytes_ += bytes;
+}
+
+std::shared_ptr<RegistrationAccount> RegistrationAccounts::Of(uid_t uid) {
+  MutexLock lock(mutex_);
+  std::erase_if(accounts_, [](const auto& entry) { return entry.second.expired(); });
+  if (auto known = accounts_[uid].lock()) return known;
+  auto account = std::make_shared<RegistrationAccount>(uid, limit_);
+  accounts_[uid] = account;
+  return account;
+}
+
+}  // namespace ringd

@@ -1,0 +1,241 @@
+// What calls cost the engine, counted in entries and not in time; and what users may hold.
+#include <poll.h>
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "daemon/attach/session_factory.h"
+#include "daemon/engine/engine.h"
+#include "proto/base/unix_socket.h"
+#include "tests/daemon/engine/fake_peer_network.h"
+
+namespace ringd {
+namespace {
+
+using Catch::Matchers::Contains;
+
+constexpr int kMany = 65'535;
+
+template <typename Reply>
+struct Awaited {
+  absl::Status status;
+  Reply reply;
+};
+
+// The answer to a call that `begin` makes.
+template <typename Reply, typename Begin>
+Awaited<Reply> Await(Begin begin) {
+  auto promise = std::make_shared<std::promise<Awaited<Reply>>>();
+  auto future = promise->get_future();
+  begin([promise](const absl::Status& status, Reply reply) {
+    promise->set_value({status, std::move(reply)});
+  });
+  REQUIRE(future.wait_for(std::chrono::seconds(60)) == std::future_status::ready);
+  return future.get();
+}
+
+struct Trainer {
+  std::string token;
+  SessionId session;
+  UniqueFd lifeline;  // the trainer's end
+  std::uint32_t communicator = 0;
+};
+
+class Node {
+ public:
+  explicit Node(std::uint64_t registration_bytes = std::uint64_t{256} << 20) {
+    char folder[] = "/tmp/ringd-XXXXXX";
+    folder_ = mkdtemp(folder);
+    EngineOptions options;
+    options.config.node_name = "node-a";
+    options.config.state_dir = folder_;
+    options.config.registration_bytes_per_user = registration_bytes;
+    engine = std::make_unique<Engine>(options, nullptr, nullptr, &network_);
+    engine->Start();
+  }
+  ~Node() {
+    engine.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  Trainer Attach(uid_t uid = 1000) {
+    auto ends = UnixSocketPair();
+    REQUIRE(ends.ok());
+    const SessionId id(++last_session_);
+    auto made = MakeSession(id, {1 << 20, 16}, {::getpid(), uid, 0}, ends->first.get());
+    REQUIRE(made.ok());
+    made->resources->lifeline = std::move(ends->first);
+    Trainer trainer{made->resources->token, id, std::move(ends->second)};
+    engine->Attach(std::move(made->resources));
+    return trainer;
+  }
+
+  v1::JoinRequest JoinRequestOf(int rank, int size) {
+    v1::JoinRequest request;
+    request.set_job_id("job" + std::to_string(last_session_));
+    request.set_rank(rank);
+    request.set_size(size);
+    request.set_local_rank(rank);
+    request.set_local_size(size);
+    return request;
+  }
+
+  // Attached, and in a job of its own.
+  Trainer Join(uid_t uid = 1000) {
+    Trainer trainer = Attach(uid);
+    const auto joined = Await<v1::JoinReply>([&](Answer<v1::JoinReply> answer) {
+      static_cast<void>(
+          engine->Join({uid}, trainer.token, JoinRequestOf(0, 1), std::move(answer)));
+    });
+    REQUIRE(joined.status.message() == "");
+    trainer.communicator = joined.reply.communicator();
+    return trainer;
+  }
+
+  Awaited<v1::RegisterTensorsReply> Register(const Trainer& trainer,
+                                             const v1::RegisterTensorsRequest& request) {
+    return Await<v1::RegisterTensorsReply>([&](Answer<v1::RegisterTensorsReply> answer) {
+      engine->RegisterTensors({1000}, trainer.token, request, std::move(answer));
+    });
+  }
+
+  std::unique_ptr<Engine> engine;
+
+ private:
+  std::string folder_;
+  FakePeerNetwork network_;
+  std::uint32_t last_session_ = 0;
+};
+
+v1::RegisterTensorsRequest Describe(const Trainer& trainer, int count, bool equal) {
+  v1::RegisterTensorsRequest request;
+  for (int i = 0; i < count; ++i) {
+    v1::TensorDescription& tensor = *request.add_tensors();
+    tensor.set_communicator(trainer.communicator);
+    tensor.set_name("t" + std::to_string(equal ? 0 : i));
+    tensor.add_shape(4);
+  }
+  return request;
+}
+
+TEST_CASE("Engine: 65,535 equal descriptions are one, and those that it knows cost nothing more") {
+  Node node;
+  const Trainer trainer = node.Join();
+  const auto request = Describe(trainer, kMany, /*equal=*/true);
+  for (int i = 0; i < 3; ++i) {
+    const std::uint64_t before = node.engine->sliced_entries();
+    const auto registered = node.Register(trainer, request);
+    REQUIRE(registered.status.message() == "");
+    CHECK(registered.reply.registrations_size() == kMany);
+    for (const std::uint32_t number : registered.reply.registrations()) REQUIRE(number == 0);
+    CHECK(node.engine->sliced_entries() - before <= 2);
+  }
+}
+
+TEST_CASE("Engine: 65,535 different descriptions take many turns, each of them a few") {
+  Node node;
+  const Trainer trainer = node.Join();
+  const auto request = Describe(trainer, kMany, /*equal=*/false);
+  const auto registered = node.Register(trainer, request);
+  REQUIRE(registered.status.message() == "");
+  REQUIRE(registered.reply.registrations_size() == kMany);
+  for (int i = 0; i < kMany; ++i) {
+    REQUIRE(registered.reply.registrations(i) == static_cast<std::uint32_t>(i));
+  }
+  CHECK(node.engine->sliced_entries() >= kMany);
+  CHECK(node.engine->most_sliced_entries() <= 70);
+  const std::uint64_t before = node.engine->sliced_entries();
+  const auto again = node.Register(trainer, request);
+  CHECK(again.status.ok());
+  CHECK(again.reply.SerializeAsString() == registered.reply.SerializeAsString());
+  CHECK(node.engine->sliced_entries() - before <= 2);
+}
+
+TEST_CASE("Engine: one wrong description in a list, and none is registered") {
+  Node node;
+  const Trainer trainer = node.Join();
+  auto request = Describe(trainer, 3, /*equal=*/false);
+  request.mutable_tensors(2)->add_shape(-1);
+  CHECK(node.Register(trainer, request).status.code() == absl::StatusCode::kInvalidArgument);
+  auto good = Describe(trainer, 1, /*equal=*/false);
+  good.mutable_tensors(0)->set_name("first");
+  CHECK(node.Register(trainer, good).reply.registrations(0) == 0);
+}
+
+TEST_CASE("Engine: tensors before a join, or of nobody's session, are refused") {
+  Node node;
+  const Trainer trainer = node.Attach();
+  CHECK(node.Register(trainer, {}).status.code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(node.Register({"nobody", SessionId(9), {}}, {}).status.code() ==
+        absl::StatusCode::kUnauthenticated);
+}
+
+TEST_CASE("Engine: a user's registrations are limited in bytes, over all sessions, until they end") {
+  Node node(std::uint64_t{1} << 20);
+  const Trainer first = node.Join(1000);
+  const Trainer second = node.Join(1000);
+  const Trainer other = node.Join(2000);
+  REQUIRE(node.Register(first, Describe(first, 600, false)).status.ok());
+  const auto refused = node.Register(second, Describe(second, 600, false));
+  CHECK(refused.status.code() == absl::StatusCode::kResourceExhausted);
+  CHECK_THAT(std::string(refused.status.message()),
+             Contains("uid 1000") && Contains("registration_bytes_per_user") && Contains("1048576"));
+  // Nothing of it stays, and what is there goes on.
+  CHECK(node.Register(second, Describe(second, 100, false)).status.ok());
+  CHECK(node.Register(first, Describe(first, 600, false)).status.ok());
+  CHECK(node.Register(other, Describe(other, 600, false)).status.ok());
+  node.engine->Detach(first.session);
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(30);
+  absl::Status status;
+  do {
+    status = node.Register(second, Describe(second, 600, false)).status;
+  } while (!status.ok() && Clock::now() < deadline);
+  CHECK(status.message() == "");
+}
+
+TEST_CASE("Engine: a Join whose caller goes is answered at once, and its place is given up soon") {
+  Node node;
+  const Trainer trainer = node.Attach();
+  const auto cancelled = Await<v1::JoinReply>([&](Answer<v1::JoinReply> answer) {
+    node.engine->Join({1000}, trainer.token, node.JoinRequestOf(0, 2), std::move(answer))();
+  });
+  CHECK(cancelled.status.code() == absl::StatusCode::kCancelled);
+  pollfd entry{trainer.lifeline.get(), POLLRDHUP, 0};
+  CHECK(::poll(&entry, 1, 20'000) == 1);
+}
+
+TEST_CASE("Engine: lists are answered, and what is asked for when it stops is answered, too") {
+  Node node;
+  const Trainer trainer = node.Join();
+  const auto jobs = Await<v1::JobsReply>([&](Answer<v1::JobsReply> answer) {
+    node.engine->ListJobs({1000}, {}, std::move(answer));
+  });
+  REQUIRE(jobs.status.ok());
+  CHECK(jobs.reply.schema_version() == 1);
+  CHECK(jobs.reply.jobs_size() == 1);
+  const auto queues = Await<v1::QueuesReply>([&](Answer<v1::QueuesReply> answer) {
+    node.engine->ListQueues({1000}, {}, std::move(answer));
+  });
+  CHECK(queues.reply.queues_size() == 1);
+  const auto communicators =
+      Await<v1::CommunicatorsReply>([&](Answer<v1::CommunicatorsReply> answer) {
+        node.engine->ListCommunicators({1000}, {}, std::move(answer));
+      });
+  CHECK(communicators.reply.communicators_size() == 1);
+  const auto stopped = Await<v1::RegisterTensorsReply>([&](Answer<v1::RegisterTensorsReply> answer) {
+    node.engine->RegisterTensors({1000}, trainer.token, Describe(trainer, kMany, false),
+                                 std::move(answer));
+    node.engine->Stop();
+  });
+  CHECK((stopped.status.ok() || stopped.status.code() == absl::StatusCode::kUnavailable));
+}
+
+}  // namespace
+}  // namespace ringd
