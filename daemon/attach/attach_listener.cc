@@ -280,8 +280,8 @@ absl::Status AttachListener::TryAttach(PendingConnection& connection) {
   ++next_session_;
 
   // The engine and the gRPC server know the session before its client can use it.
-  made->resources->served = callbacks_.on_grpc_connection(std::move(made->grpc_server_end),
-                                                          connection.peer().uid);
+  made->resources->served =
+      callbacks_.on_grpc_connection(std::move(made->grpc_server_end), connection.peer().uid);
   callbacks_.on_attached(std::move(made->resources));
   std::array<int, kAttachFdCount> fds;
   for (std::size_t i = 0; i < fds.size(); ++i) fds[i] = made->reply_fds[i].get();

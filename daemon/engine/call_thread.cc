@@ -20,13 +20,19 @@ CallThread::CallThread()
         Run();
       }) {}
 
-CallThread::~CallThread() {
+CallThread::~CallThread() { Stop(); }
+
+void CallThread::Stop() {
+  if (!thread_.joinable()) return;
   {
     MutexLock lock(mutex_);
     stopping_ = true;
   }
   changed_.NotifyOne();
   thread_.join();
+  std::map<Timer, Task> dropped;  // their ends may post
+  MutexLock lock(mutex_);
+  dropped.swap(timers_);
 }
 
 void CallThread::Post(Task task) {
@@ -34,9 +40,13 @@ void CallThread::Post(Task task) {
   {
     MutexLock lock(mutex_);
     wake = posted_.empty();
-    posted_.push_back(std::move(task));
+    if (!stopped_) posted_.push_back(std::exchange(task, nullptr));
   }
-  if (wake) changed_.NotifyOne();
+  if (task != nullptr) {
+    task();
+  } else if (wake) {
+    changed_.NotifyOne();
+  }
 }
 
 CallThread::Timer CallThread::RunAt(Clock::time_point at, Task task) {
@@ -73,7 +83,10 @@ void CallThread::Run() {
           timers_.erase(timers_.begin());
         }
         if (!tasks.empty()) break;
-        if (stopping_) return;
+        if (stopping_) {
+          stopped_ = true;
+          return;
+        }
         Clock::time_point until = now + kLongestSleep;
         if (!timers_.empty()) until = std::min(until, timers_.begin()->first.at);
         changed_.WaitUntil(mutex_, until);

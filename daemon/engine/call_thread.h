@@ -19,7 +19,7 @@ namespace ringd {
 // any length, hands them to gRPC, and frees what the engine has no use for any more.
 //
 // Thread safety: all methods from any thread; tasks run one at a time.
-// Ownership: owns the tasks. The destructor runs what was posted and drops the timers.
+// Ownership: owns the tasks.
 class CallThread {
  public:
   using Task = std::function<void()>;
@@ -35,6 +35,10 @@ class CallThread {
   ~CallThread();
   CallThread(const CallThread&) = delete;
   CallThread& operator=(const CallThread&) = delete;
+
+  // Runs what was posted, drops the timers, and ends the thread. Idempotent; one thread at a time. What is posted later
+  // runs at once, by whoever posts it.
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Runs `task` soon, after those that were posted before. Blocks for a short lock only.
   void Post(Task task) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -53,6 +57,7 @@ class CallThread {
   std::map<Timer, Task> timers_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -41,9 +41,8 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport,
       network_(network),
       reducers_(transport_ == nullptr ? 0 : ReducerThreads(options_.config)),
       accounts_(options_.config.registration_bytes_per_user),
-      sliced_([this](std::shared_ptr<SlicedWork> work) {
-        calls_.Post([work = std::move(work)] {});
-      }),
+      sliced_(
+          [this](std::shared_ptr<SlicedWork> work) { calls_.Post([work = std::move(work)] {}); }),
       plans_(options_.config.state_dir),
       links_(std::make_unique<LinkSwitch>(network)) {
   events_.Add(commands_.event_fd(), EventKind::kCommands);
@@ -56,6 +55,8 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport,
 Engine::~Engine() {
   Stop();
   jobs_.clear();  // their communicators go before the transport
+  // Nothing posts calls' work any more, and what waits on the call thread may look at us.
+  calls_.Stop();
 }
 
 void Engine::Start() {

@@ -100,8 +100,7 @@ class Engine final : public EngineControl, private PeerEvents {
   void DescribeMismatch(const Caller& caller, absl::string_view token,
                         const v1::DescribeMismatchRequest& request,
                         Answer<v1::DescribeMismatchReply> answer) override;
-  void Leave(const Caller& caller, absl::string_view token,
-             Answer<v1::LeaveReply> answer) override;
+  void Leave(const Caller& caller, absl::string_view token, Answer<v1::LeaveReply> answer) override;
   void GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) override;
   void ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
                 Answer<v1::JobsReply> answer) override;
@@ -198,7 +197,7 @@ class Engine final : public EngineControl, private PeerEvents {
 
   static constexpr std::chrono::seconds kCallTimeout{5};
 
-  CallThread calls_;  // answers until everything else has gone
+  CallThread calls_;  // stopped by the destructor, after the sessions
   EngineOptions options_;
   Clock::time_point started_;
   std::unique_ptr<Transport> transport_;

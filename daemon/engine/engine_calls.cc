@@ -34,9 +34,8 @@ std::function<void()> Engine::Join(const Caller&, absl::string_view token,
   const auto start_timeout = request.start_timeout_ms() > 0
                                  ? std::chrono::milliseconds(request.start_timeout_ms())
                                  : options_.config.start_timeout;
-  const auto call =
-      BeginCall(calls_, std::move(answer), start_timeout + kJoinGrace,
-                [] { return absl::DeadlineExceededError("the job did not start"); });
+  const auto call = BeginCall(calls_, std::move(answer), start_timeout + kJoinGrace,
+                              [] { return absl::DeadlineExceededError("the job did not start"); });
   if (!running_) {
     call->Finish(absl::UnavailableError("ringd is stopping"));
     return [] {};

@@ -32,15 +32,15 @@ class PendingCall : public std::enable_shared_from_this<PendingCall<Reply>> {
   void SetPatience(Clock::duration patience, std::function<absl::Status()> judge)
       ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
-    timer_ = thread_.RunAt(Clock::now() + patience, [self = this->shared_from_this(), patience,
-                                                     judge = std::move(judge)] {
-      if (self->ended()) return;
-      if (const absl::Status status = judge(); !status.ok()) {
-        self->Finish(status);
-      } else {
-        self->SetPatience(patience, judge);
-      }
-    });
+    timer_ = thread_.RunAt(Clock::now() + patience,
+                           [self = this->shared_from_this(), patience, judge = std::move(judge)] {
+                             if (self->ended()) return;
+                             if (const absl::Status status = judge(); !status.ok()) {
+                               self->Finish(status);
+                             } else {
+                               self->SetPatience(patience, judge);
+                             }
+                           });
   }
 
   // Ends the call; false if it has ended before. `make_reply` runs, and what it holds is freed, on the call thread. It

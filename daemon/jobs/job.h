@@ -208,7 +208,7 @@ class Job {
   std::optional<v1::CoordinatorMessage> next_probe_;  // asked for meanwhile
   std::shared_ptr<const Membership> membership_;
   std::unique_ptr<JobCommunicator> communicator_;
-  RegistrationBytes table_bytes_;  // of communicator_
+  RegistrationBytes table_bytes_;                   // of communicator_
   std::unique_ptr<FastPathSetup> fast_path_setup_;  // joins are answered when it has ended
   std::string no_fast_path_;                        // why there is none
   bool fast_path_end_told_ = false;

@@ -75,8 +75,8 @@ class ClientService final : public v1::Client::CallbackService {
     auto* const reactor = new JoinReactor;
     if (const auto token = TokenOf(*context)) {
       // gRPC is not done with it before this function has returned it.
-      reactor->UseCancel(engine_->Join(caller_, *token, *request,
-                                       AnswerTo<v1::JoinReply>(reactor, reply)));
+      reactor->UseCancel(
+          engine_->Join(caller_, *token, *request, AnswerTo<v1::JoinReply>(reactor, reply)));
     } else {
       RefuseWithoutToken(*reactor);
     }

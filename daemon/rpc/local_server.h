@@ -36,8 +36,7 @@ class LocalServer {
 
   // `socket` is connected and non-blocking; `uid` is the kernel's word on who is at its other end. Whoever knows when
   // the connection ends keeps what is returned until then. Null: the connection was closed, the log says why.
-  std::shared_ptr<const void> AddConnection(UniqueFd socket, uid_t uid)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<const void> AddConnection(UniqueFd socket, uid_t uid) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The same, of somebody who is not admitted: every call is answered PERMISSION_DENIED.
   void RefuseConnection(UniqueFd socket);

@@ -92,8 +92,7 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
                                      *std::move(transport), MakeFastPath(config), network_.get());
   engine_->Start();
 
-  absl::StatusOr<std::unique_ptr<LocalServer>> local_server =
-      LocalServer::Start(engine_.get());
+  absl::StatusOr<std::unique_ptr<LocalServer>> local_server = LocalServer::Start(engine_.get());
   if (!local_server.ok()) return local_server.status();
   local_server_ = *std::move(local_server);
 

@@ -1,5 +1,7 @@
 #include "daemon/sessions/registration_account.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace ringd {
@@ -26,6 +28,8 @@ absl::Status RegistrationBytes::Take(std::uint64_t bytes) {
 
 void RegistrationBytes::TakeOver(RegistrationBytes& other, std::uint64_t bytes) noexcept {
   if (account_ == nullptr) account_ = other.account_;
+  bytes =
+      std::min(bytes, other.bytes_);  // an estimate that was too small must not turn a count over
   other.bytes_ -= bytes;
   bytes_ += bytes;
 }

@@ -91,8 +91,7 @@ class Node {
   Trainer Join(uid_t uid = 1000) {
     Trainer trainer = Attach(uid);
     const auto joined = Await<v1::JoinReply>([&](Answer<v1::JoinReply> answer) {
-      static_cast<void>(
-          engine->Join({uid}, trainer.token, JoinRequestOf(0, 1), std::move(answer)));
+      static_cast<void>(engine->Join({uid}, trainer.token, JoinRequestOf(0, 1), std::move(answer)));
     });
     REQUIRE(joined.status.message() == "");
     trainer.communicator = joined.reply.communicator();
@@ -177,7 +176,8 @@ TEST_CASE("Engine: tensors before a join, or of nobody's session, are refused") 
         absl::StatusCode::kUnauthenticated);
 }
 
-TEST_CASE("Engine: a user's registrations are limited in bytes, over all sessions, until they end") {
+TEST_CASE(
+    "Engine: a user's registrations are limited in bytes, over all sessions, until they end") {
   Node node(std::uint64_t{1} << 20);
   const Trainer first = node.Join(1000);
   const Trainer second = node.Join(1000);
@@ -185,8 +185,9 @@ TEST_CASE("Engine: a user's registrations are limited in bytes, over all session
   REQUIRE(node.Register(first, Describe(first, 600, false)).status.ok());
   const auto refused = node.Register(second, Describe(second, 600, false));
   CHECK(refused.status.code() == absl::StatusCode::kResourceExhausted);
-  CHECK_THAT(std::string(refused.status.message()),
-             Contains("uid 1000") && Contains("registration_bytes_per_user") && Contains("1048576"));
+  CHECK_THAT(std::string(refused.status.message()), Contains("uid 1000") &&
+                                                        Contains("registration_bytes_per_user") &&
+                                                        Contains("1048576"));
   // Nothing of it stays, and what is there goes on.
   CHECK(node.Register(second, Describe(second, 100, false)).status.ok());
   CHECK(node.Register(first, Describe(first, 600, false)).status.ok());
@@ -214,9 +215,8 @@ TEST_CASE("Engine: a Join whose caller goes is answered at once, and its place i
 TEST_CASE("Engine: lists are answered, and what is asked for when it stops is answered, too") {
   Node node;
   const Trainer trainer = node.Join();
-  const auto jobs = Await<v1::JobsReply>([&](Answer<v1::JobsReply> answer) {
-    node.engine->ListJobs({1000}, {}, std::move(answer));
-  });
+  const auto jobs = Await<v1::JobsReply>(
+      [&](Answer<v1::JobsReply> answer) { node.engine->ListJobs({1000}, {}, std::move(answer)); });
   REQUIRE(jobs.status.ok());
   CHECK(jobs.reply.schema_version() == 1);
   CHECK(jobs.reply.jobs_size() == 1);
@@ -229,11 +229,12 @@ TEST_CASE("Engine: lists are answered, and what is asked for when it stops is an
         node.engine->ListCommunicators({1000}, {}, std::move(answer));
       });
   CHECK(communicators.reply.communicators_size() == 1);
-  const auto stopped = Await<v1::RegisterTensorsReply>([&](Answer<v1::RegisterTensorsReply> answer) {
-    node.engine->RegisterTensors({1000}, trainer.token, Describe(trainer, kMany, false),
-                                 std::move(answer));
-    node.engine->Stop();
-  });
+  const auto stopped =
+      Await<v1::RegisterTensorsReply>([&](Answer<v1::RegisterTensorsReply> answer) {
+        node.engine->RegisterTensors({1000}, trainer.token, Describe(trainer, kMany, false),
+                                     std::move(answer));
+        node.engine->Stop();
+      });
   CHECK((stopped.status.ok() || stopped.status.code() == absl::StatusCode::kUnavailable));
 }
 

@@ -76,8 +76,8 @@ TEST_CASE("SlicedQueue: within a lane one comes after the other") {
   fixture.Add(1, "first", 40);
   fixture.Add(1, "second", 1);
   while (fixture.queue.NextRun().has_value()) fixture.queue.Run(8, fixture.now);
-  CHECK(fixture.log == std::vector<std::string>{"first", "first", "first", "first", "first",
-                                                "second"});
+  CHECK(fixture.log ==
+        std::vector<std::string>{"first", "first", "first", "first", "first", "second"});
 }
 
 TEST_CASE("SlicedQueue: a lane that must rest gets its share and no more, whoever asks again") {
