@@ -4,15 +4,13 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
-#include <map>
 #include <memory>
 #include <set>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/attach/session_places.h"
 #include "daemon/config/config.h"
-#include "proto/base/mutex.h"
 #include "proto/base/unix_socket.h"
 
 namespace ringd {
@@ -24,33 +22,31 @@ namespace ringd {
 // Ownership: places outlive this object safely.
 class Admission {
  public:
-  //   kInvalidArgument: allowed_users or allowed_groups names somebody who does not exist.
+  //   kInvalidArgument: allowed_users, allowed_groups or operators_group names somebody who does not
+  //   exist.
   static absl::StatusOr<Admission> Create(const Config& config);
 
   // kPermissionDenied: the message says who is refused and which setting would admit them.
   absl::Status CheckUser(const PeerCredentials& peer) const;
+  // True if CheckUser would admit it without asking the user database.
+  bool AdmitsAtSight(const PeerCredentials& peer) const;
+
+  // True for those who may see all users' jobs: root, ringd's own user, members of operators_group.
+  bool IsOperator(const PeerCredentials& peer) const;
 
   // Takes a place among the sessions, given back when the last copy of the pointer goes.
-  //   kResourceExhausted: too many; the message names the limit and its setting.
+  //   kResourceExhausted: too many; the message names the user, the limit and its setting.
   absl::StatusOr<std::shared_ptr<const void>> TakePlace(uid_t uid);
 
  private:
-  // Shared with the places.
-  struct Places {
-    Mutex mutex;
-    std::uint64_t total ABSL_GUARDED_BY(mutex) = 0;
-    std::map<uid_t, std::uint64_t> by_user ABSL_GUARDED_BY(mutex);
-  };
-
   Admission() = default;
-  bool IsMember(const PeerCredentials& peer) const;
 
   bool everybody_ = false;
   std::set<uid_t> users_;
   std::set<gid_t> groups_;
-  std::uint64_t max_sessions_ = 0;
-  std::uint64_t max_sessions_per_user_ = 0;
-  std::shared_ptr<Places> places_ = std::make_shared<Places>();
+  uid_t own_user_ = 0;
+  std::set<gid_t> operators_;              // at most one
+  std::shared_ptr<SessionPlaces> places_;  // shared: this object is moved, and a mutex is not
 };
 
 }  // namespace ringd

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,6 +35,7 @@ constexpr Clock::duration kLogPeriod = std::chrono::seconds(10);
 AttachListener::AttachListener(const Config& config, AttachCallbacks callbacks, Admission admission)
     : path_(config.socket),
       mode_(static_cast<mode_t>(config.socket_mode)),
+      own_user_(::geteuid()),
       handshake_timeout_(config.handshake_timeout),
       sizes_{config.arena_bytes, static_cast<std::uint32_t>(config.submission_ring_capacity)},
       callbacks_(std::move(callbacks)),
@@ -150,6 +152,15 @@ void AttachListener::ResumeAccepting() {
 void AttachListener::Add(UniqueFd socket) {
   const absl::StatusOr<PeerCredentials> peer = GetPeerCredentials(socket.get());
   if (!peer.ok()) return;
+  if (peer->uid != 0 && peer->uid != own_user_) {
+    const auto is_theirs = [&](const auto& entry) { return entry.second.peer().uid == peer->uid; };
+    if (std::count_if(pending_.begin(), pending_.end(), is_theirs) >=
+        static_cast<std::ptrdiff_t>(kMaxPendingPerUser)) {
+      Drop(std::find_if(pending_.begin(), pending_.end(), is_theirs),
+           absl::StrCat("closed: uid ", peer->uid, " has ", kMaxPendingPerUser,
+                        " unfinished handshakes, as many as one user may have"));
+    }
+  }
   if (pending_.size() >= kMaxPending) DropOnePending();
   const std::uint64_t key = next_key_++;
   const int fd = socket.get();
@@ -162,13 +173,20 @@ void AttachListener::Add(UniqueFd socket) {
 void AttachListener::DropOnePending() {
   std::map<uid_t, std::size_t> by_user;
   for (const auto& [key, connection] : pending_) ++by_user[connection.peer().uid];
-  const auto most =
-      std::max_element(by_user.begin(), by_user.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  const auto victim = std::find_if(pending_.begin(), pending_.end(), [&](const auto& entry) {
-    return entry.second.peer().uid == most->first;
-  });
-  LogConnection("closed for too many unfinished handshakes", victim->second.peer());
+  // One person may have many user numbers (subordinate ones), so among users with equally many those lose
+  // first who are not known to be admitted; the first of equals is the oldest.
+  const auto rank = [&](const auto& entry) {
+    const PeerCredentials& peer = entry.second.peer();
+    return std::tuple(peer.uid != 0, by_user.at(peer.uid), !admission_.AdmitsAtSight(peer));
+  };
+  Drop(std::max_element(pending_.begin(), pending_.end(),
+                        [&](const auto& a, const auto& b) { return rank(a) < rank(b); }),
+       absl::StrCat("closed: all ", kMaxPending, " places for unfinished handshakes are taken"));
+}
+
+void AttachListener::Drop(std::map<std::uint64_t, PendingConnection>::iterator victim,
+                          absl::string_view why) {
+  LogConnection(why, victim->second.peer());
   pending_.erase(victim);
 }
 
@@ -213,37 +231,50 @@ void AttachListener::Advance(std::uint64_t key) {
 }
 
 absl::Status AttachListener::CheckGrpcLimits(uid_t uid) const {
-  const auto of_user = std::count_if(grpc_connections_.begin(), grpc_connections_.end(),
-                                     [uid](const auto& entry) { return entry.second.uid == uid; });
-  if (grpc_connections_.size() >= kMaxGrpcConnections ||
-      static_cast<std::size_t>(of_user) >= kMaxGrpcConnectionsPerUser) {
+  const auto of_user = static_cast<std::size_t>(
+      std::count_if(grpc_connections_.begin(), grpc_connections_.end(),
+                    [uid](const auto& entry) { return entry.second.uid == uid; }));
+  const std::size_t kept = uid == 0 ? 0 : kGrpcConnectionsKeptForRoot;
+  if (of_user >= kMaxGrpcConnectionsPerUser ||
+      grpc_connections_.size() + kept >= kMaxGrpcConnections) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "closed: ", of_user, " gRPC connections of this user are open on ringd's socket, ",
         grpc_connections_.size(), " of all users; at most ", kMaxGrpcConnectionsPerUser, " and ",
-        kMaxGrpcConnections, " may be"));
+        kMaxGrpcConnections, " may be, of which ", kGrpcConnectionsKeptForRoot,
+        " are kept for root"));
   }
   return absl::OkStatus();
 }
 
+bool AttachListener::HasRoomForRefused() const {
+  const auto refused = std::count_if(grpc_connections_.begin(), grpc_connections_.end(),
+                                     [](const auto& entry) { return !entry.second.admitted; });
+  return static_cast<std::size_t>(refused) < kMaxRefusedGrpcConnections;
+}
+
 void AttachListener::ServeGrpc(PendingConnection connection) {
   const PeerCredentials peer = connection.peer();
-  // Both kinds count: who is not admitted may not use up ringd's descriptors either.
+  // Before the user database is asked. Both kinds count: who is not admitted may not use up ringd's
+  // descriptors either.
   if (absl::Status status = CheckGrpcLimits(peer.uid); !status.ok()) {
     LogConnection(status.message(), peer);
     return;
   }
   const absl::Status admitted = admission_.CheckUser(peer);
   if (!admitted.ok()) LogConnection(admitted.message(), peer);
+  if (!admitted.ok() && !HasRoomForRefused()) return;
   // The other descriptor's interest ends with it; ours lasts until the connection hangs up.
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.socket(), nullptr);
   UniqueFd watch(::fcntl(connection.socket(), F_DUPFD_CLOEXEC, 0));
   const std::uint64_t key = next_key_++;
   if (!watch.valid() || !Watch(watch.get(), 0, key)) return;
   GrpcConnection& kept =
-      grpc_connections_.emplace(key, GrpcConnection{std::move(watch), peer.uid, nullptr})
+      grpc_connections_
+          .emplace(key, GrpcConnection{std::move(watch), peer.uid, admitted.ok(), nullptr})
           .first->second;
   if (admitted.ok()) {
-    kept.served = callbacks_.on_grpc_connection(connection.TakeSocket(), peer.uid);
+    kept.served = callbacks_.on_grpc_connection(connection.TakeSocket(),
+                                                {peer.uid, admission_.IsOperator(peer)});
   } else {
     callbacks_.on_refused_grpc_connection(connection.TakeSocket());
   }
@@ -280,14 +311,17 @@ absl::Status AttachListener::TryAttach(PendingConnection& connection) {
   ++next_session_;
 
   // The engine and the gRPC server know the session before its client can use it.
-  made->resources->served =
-      callbacks_.on_grpc_connection(std::move(made->grpc_server_end), connection.peer().uid);
+  const PeerCredentials& peer = connection.peer();
+  made->resources->served = callbacks_.on_grpc_connection(std::move(made->grpc_server_end),
+                                                          {peer.uid, admission_.IsOperator(peer)});
   callbacks_.on_attached(std::move(made->resources));
   std::array<int, kAttachFdCount> fds;
   for (std::size_t i = 0; i < fds.size(); ++i) fds[i] = made->reply_fds[i].get();
   const absl::Status sent = SendWithFds(
       connection.socket(), std::as_bytes(std::span(&made->reply, 1)), fds, Clock::now());
   if (!sent.ok()) {
+    // It may be there and wait: the kernel passes no more descriptors of a user than he may have open.
+    RefuseAttach(connection.socket(), sent);
     // The engine holds this socket too and takes the hang-up for the client's end.
     ::shutdown(connection.socket(), SHUT_RDWR);
     LogConnection(absl::StrCat("gone while attaching: ", sent.message()), connection.peer());

@@ -29,6 +29,12 @@
 
 namespace ringd {
 
+// What the kernel and the settings say of whoever is at the other end of a connection.
+struct AdmittedUser {
+  uid_t uid = 0;
+  bool is_operator = false;
+};
+
 // All are called on the listener's thread and must return soon.
 struct AttachCallbacks {
   // A session exists, its client knows nothing of it yet. From here on the engine knows its token. If
@@ -36,7 +42,7 @@ struct AttachCallbacks {
   std::function<void(std::unique_ptr<SessionResources>)> on_attached;
   // A connected, non-blocking socket whose first bytes are or will be gRPC's, and the kernel's word on whose it is. What
   // is returned is kept until the connection has ended.
-  std::function<std::shared_ptr<const void>(UniqueFd, uid_t)> on_grpc_connection;
+  std::function<std::shared_ptr<const void>(UniqueFd, const AdmittedUser&)> on_grpc_connection;
   // The same, of a user who is not admitted: for a server that says so to every call.
   std::function<void(UniqueFd)> on_refused_grpc_connection;
   // An attach was refused; the client has been told why.
@@ -44,8 +50,8 @@ struct AttachCallbacks {
 };
 
 // One thread waits for connections and reads what they begin with. Nobody can hold it up: handshakes
-// that are not done are kept aside without blocking, for handshake_timeout at most, and when there are
-// too many, the user who has most of them loses the oldest.
+// that are not done are kept aside without blocking, for handshake_timeout at most. A user who has too
+// many loses the oldest; if there are too many of all, that is the user who has most, and root last.
 //
 // Thread safety: Drain and Stop from any thread.
 // Ownership: owns the socket file, which is removed by Stop, and the connections until they are handed
@@ -54,9 +60,14 @@ class AttachListener {
  public:
   // Handshakes under way at once.
   static constexpr std::size_t kMaxPending = 256;
+  // Of one user other than root and ringd's own.
+  static constexpr std::size_t kMaxPendingPerUser = kMaxPending / 4;
   // Connections of ringctl and the like that are open at once.
   static constexpr std::size_t kMaxGrpcConnections = 512;
   static constexpr std::size_t kMaxGrpcConnectionsPerUser = 16;
+  // Of all of them, places that only root may take, and the most that users who are not admitted may.
+  static constexpr std::size_t kGrpcConnectionsKeptForRoot = 16;
+  static constexpr std::size_t kMaxRefusedGrpcConnections = 64;
 
   //   kAlreadyExists: another process serves the socket. kInvalidArgument: see Admission. Otherwise
   //   what the socket's folder answers.
@@ -75,6 +86,7 @@ class AttachListener {
   struct GrpcConnection {
     UniqueFd watch;
     uid_t uid = 0;
+    bool admitted = false;
     std::shared_ptr<const void> served;
   };
   // Keys of the epoll set: the two below, and a number for each connection in order of arrival.
@@ -90,6 +102,7 @@ class AttachListener {
   void ResumeAccepting();
   void Add(UniqueFd socket);
   void DropOnePending();
+  void Drop(std::map<std::uint64_t, PendingConnection>::iterator victim, absl::string_view why);
   void DropExpired();
   int MillisecondsToNextDeadline() const;
   void Advance(std::uint64_t key);
@@ -97,11 +110,13 @@ class AttachListener {
   void ServeAttach(PendingConnection connection);
   absl::Status TryAttach(PendingConnection& connection);
   absl::Status CheckGrpcLimits(uid_t uid) const;
+  bool HasRoomForRefused() const;
   bool Watch(int fd, std::uint32_t events, std::uint64_t key);
   void LogConnection(absl::string_view what, const PeerCredentials& peer);
 
   const std::string path_;
   const mode_t mode_;
+  const uid_t own_user_;
   const Clock::duration handshake_timeout_;
   const SessionSizes sizes_;
   const AttachCallbacks callbacks_;

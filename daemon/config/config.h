@@ -27,8 +27,10 @@ struct Config {
   // Besides ringd's own user and root. "*" admits everybody.
   std::vector<std::string> allowed_users;
   std::vector<std::string> allowed_groups;
+  // Its members see all users' jobs. Empty: only root and ringd's own user do.
+  std::string operators_group;
   std::uint64_t max_sessions = 256;
-  std::uint64_t max_sessions_per_user = 256;
+  std::uint64_t max_sessions_per_user = kAutoCount;  // see SessionPlaces
   std::chrono::nanoseconds handshake_timeout = std::chrono::seconds(2);
 
   // ---- this node among others ----

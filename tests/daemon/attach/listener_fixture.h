@@ -57,8 +57,9 @@ class ListenerFixture {
               MutexLock lock(mutex_);
               sessions_.push_back(std::move(session));
             },
-            [this](UniqueFd connection, uid_t /*uid*/) {
+            [this](UniqueFd connection, const AdmittedUser& user) {
               MutexLock lock(mutex_);
+              admitted_.push_back(user);
               grpc_connections_.push_back(std::move(connection));
               changed_.NotifyAll();
               return std::shared_ptr<const void>();
@@ -91,6 +92,15 @@ class ListenerFixture {
     }
     return std::exchange(grpc_connections_, {});
   }
+  // Whose the connections to the gRPC server were, sessions' own included.
+  std::vector<AdmittedUser> admitted() {
+    MutexLock lock(mutex_);
+    return admitted_;
+  }
+  std::size_t refused_grpc_count() {
+    MutexLock lock(mutex_);
+    return refused_grpc_connections_.size();
+  }
   int refused() {
     MutexLock lock(mutex_);
     return refused_;
@@ -106,6 +116,7 @@ class ListenerFixture {
   std::vector<std::unique_ptr<SessionResources>> sessions_;
   std::vector<UniqueFd> grpc_connections_;
   std::vector<UniqueFd> refused_grpc_connections_;
+  std::vector<AdmittedUser> admitted_;
   int refused_ = 0;
 };
 
