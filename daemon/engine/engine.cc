@@ -212,7 +212,10 @@ void Engine::Sleep(Clock::time_point now) {
   for (const auto& coordinator : coordinators_) {
     if (coordinator->NeedsTicks()) until = std::min(until, next_tick_);
   }
-  for (auto& [id, entry] : sessions_) entry.session->SetEngineSleeps(true);
+  for (auto& [id, entry] : sessions_) {
+    if (entry.session->NoticesWait()) until = std::min(until, next_tick_);
+    entry.session->SetEngineSleeps(true);
+  }
   // Pairs with the fence in the client's submission: our word before, the look at the rings after.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!AnythingToDo() && (transport_ == nullptr || transport_->Arm())) {
@@ -254,6 +257,7 @@ void Engine::HandleEvents(std::chrono::milliseconds timeout) {
 void Engine::TickAll(Clock::time_point now) {
   next_tick_ = now + kTickInterval;
   if (fast_path_ != nullptr && fast_path_->NeedsTicks()) fast_path_->Advance(now);
+  FlushNotices(now);
   for (const auto& job : jobs_) {
     activity_.Set(EngineDoing::kTick, job->options().communicator.value());
     job->Tick(now);

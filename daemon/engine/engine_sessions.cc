@@ -64,7 +64,7 @@ void Engine::EndSession(SessionId id, const std::string& reason, bool for_cause)
         absl::StrCat("session ", id.value(), " of pid ", session.peer().pid, " ended: ", reason),
         entry.job == nullptr ? LogFields() : entry.job->Fields(session));
   }
-  session.Notify(NoticeKind::kSessionEnded, reason);
+  session.NotifyLast(NoticeKind::kSessionEnded, reason);
   // The client hears the end now, also if its job holds the session's memory for a while.
   ::shutdown(session.lifeline(), SHUT_RDWR);
   if (entry.job != nullptr) entry.job->OnSessionLost(session, reason, for_cause, Clock::now());
@@ -111,6 +111,17 @@ std::shared_ptr<RegistrationBook> Engine::FindBook(absl::string_view token) {
   MutexLock lock(books_mutex_);
   const auto found = books_.find(std::string(token));
   return found == books_.end() ? nullptr : found->second;
+}
+
+void Engine::FlushNotices(Clock::time_point now) {
+  std::vector<std::pair<SessionId, absl::Status>> deaf;
+  for (const auto& [id, entry] : sessions_) {
+    if (!entry.session->NoticesWait()) continue;
+    if (absl::Status status = entry.session->FlushNotices(now); !status.ok()) {
+      deaf.emplace_back(id, std::move(status));
+    }
+  }
+  for (const auto& [id, why] : deaf) EndSession(id, std::string(why.message()), true);
 }
 
 Engine::SessionEntry* Engine::FindToken(absl::string_view token) {

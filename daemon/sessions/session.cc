@@ -1,11 +1,9 @@
 #include "daemon/sessions/session.h"
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/clock.h"
@@ -150,27 +148,16 @@ void Session::Notify(NoticeKind kind, absl::string_view text) noexcept {
 }
 
 void Session::SendMemory(NoticeKind kind, std::span<const std::byte> text, int fd) noexcept {
-  const auto length =
-      static_cast<std::uint32_t>(std::min<std::size_t>(text.size(), kMaxNoticeBytes));
-  NoticeHeader header{static_cast<std::uint32_t>(kind), length};
-  iovec parts[] = {{&header, sizeof(header)}, {const_cast<std::byte*>(text.data()), length}};
-  msghdr message{};
-  message.msg_iov = parts;
-  message.msg_iovlen = 2;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  if (fd >= 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
-  }
-  const std::size_t size = sizeof(header) + length;
-  const ssize_t sent = ::sendmsg(lifeline(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  // A socket that takes only part of a frame would leave the client out of step: then no more are sent.
-  if (sent > 0 && static_cast<std::size_t>(sent) < size) ::shutdown(lifeline(), SHUT_WR);
+  notices_.Send(lifeline(), kind, text, fd, Clock::now());
+}
+
+absl::Status Session::FlushNotices(Clock::time_point now) noexcept {
+  notices_.Flush(lifeline(), now);
+  return notices_.error();
+}
+
+void Session::NotifyLast(NoticeKind kind, absl::string_view text) noexcept {
+  notices_.SendLast(lifeline(), kind, text);
 }
 
 RegistrationId Session::Register(Registration registration) {

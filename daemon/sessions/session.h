@@ -23,10 +23,12 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "daemon/sessions/notice_queue.h"
 #include "daemon/sessions/registration.h"
 #include "daemon/sessions/registration_account.h"
 #include "daemon/sessions/session_resources.h"
 #include "proto/attach/handshake.h"
+#include "proto/base/clock.h"
 #include "proto/base/doorbell.h"
 #include "proto/shm/completion.h"
 #include "proto/shm/session_segment.h"
@@ -106,11 +108,18 @@ class Session {
   // Wakes the client's waiters if there are any and something was completed since the last call.
   void FlushCompletions() noexcept;
 
-  // Sends one frame on the lifeline, without blocking; dropped if the client does not read.
+  // Tells the client something, without blocking. If it does not read, see NoticeQueue.
   void Notify(NoticeKind kind, absl::string_view text) noexcept;
 
   // Sends a notice whose text is a structure, with a descriptor (none if `fd` < 0). As Notify otherwise.
   void SendMemory(NoticeKind kind, std::span<const std::byte> text, int fd) noexcept;
+
+  // True if FlushNotices has something to do: call it every now and then.
+  bool NoticesWait() const noexcept { return notices_.stirs(); }
+  // An error: the client can't be told what it must know. End the session with this reason.
+  absl::Status FlushNotices(Clock::time_point now) noexcept;
+  // As Notify, before what still waits, which is dropped. Nothing is to be told after this.
+  void NotifyLast(NoticeKind kind, absl::string_view text) noexcept;
 
   // The number for this description; the same for an equal one.
   RegistrationId Register(Registration registration);
@@ -146,6 +155,7 @@ class Session {
   std::map<std::tuple<CommunicatorId, std::uint32_t, std::uint32_t>, RegistrationId>
       registration_numbers_;
 
+  NoticeQueue notices_;
   std::uint32_t staged_seen_ = 0;
   std::uint64_t next_sequence_ = 0;
   std::uint64_t completed_ = 0;

@@ -65,6 +65,11 @@ bool FastPathMemory::HasAll() const noexcept {
   return true;
 }
 
+void FastPathMemory::GiveUp(const absl::Status& why) {
+  MutexLock lock(mutex_);
+  Note(why);
+}
+
 void FastPathMemory::Note(const absl::Status& status) {
   if (problem_.ok()) problem_ = status;
   changed_.NotifyAll();

@@ -28,6 +28,9 @@ class FastPathMemory {
   void AddSegment(const FastPathNotice& notice, const UniqueFd& fd);
   void AddConnection(const FastPathConnectionNotice& notice, UniqueFd fd);
 
+  // Nothing more will come: MakeExchange returns `why`, unless it has returned.
+  void GiveUp(const absl::Status& why);
+
   // Blocks until the segment and as many connections as ringd has announced are there. Call once.
   //   kDeadlineExceeded: ringd has not sent all of it. kInternal, kInvalidArgument, kFailedPrecondition: what it
   //   sent is not what it should be.

@@ -58,6 +58,11 @@ absl::Status JobMemory::MapArena(const MemberArenaNotice& notice, const UniqueFd
   return absl::OkStatus();
 }
 
+void JobMemory::GiveUp(const absl::Status& why) {
+  MutexLock lock(mutex_);
+  Note(why);
+}
+
 void JobMemory::Note(const absl::Status& status) {
   if (problem_.ok()) problem_ = status;
   changed_.NotifyAll();

@@ -31,6 +31,9 @@ class JobMemory {
   void AddSegment(const JobSegmentNotice& notice, const UniqueFd& fd);
   void AddArena(const MemberArenaNotice& notice, const UniqueFd& fd);
 
+  // Nothing more will come: Await returns `why`, unless it has returned.
+  void GiveUp(const absl::Status& why);
+
   // Blocks until everything is there. kDeadlineExceeded: ringd has not sent all of it.
   absl::Status Await(Clock::time_point deadline);
 
