@@ -79,14 +79,16 @@ Context::~Context() {
 void Context::EndPart(Farewell farewell) {
   if (part_ended_.exchange(true)) return;
   const bool reachable = state_.phase() < SessionState::Phase::kLost;
+  const bool leaves = reachable && farewell == Farewell::kLeave;
+  const auto leave = [this] { static_cast<void>(control_->Leave(Clock::now() + kCloseDeadline)); };
+  // Before anybody hears that an operation was cancelled: until ringd has answered it may read and write its memory.
+  if (leaves && local_operations_ == nullptr) leave();
   state_.Close();
   WakeWaiters();
   if (background_helper_ != nullptr) background_helper_->Stop();
   // Before the others hear of it: who leaves may do with its memory what it likes.
   if (local_operations_ != nullptr) local_operations_->GiveUp();
-  if (reachable && farewell == Farewell::kLeave) {
-    static_cast<void>(control_->Leave(Clock::now() + kCloseDeadline));
-  }
+  if (leaves && local_operations_ != nullptr) leave();
   lifeline_.Stop();
   fork_guard_.ForgetLifeline();
   lifeline_.Hang();
@@ -98,7 +100,7 @@ absl::Status Context::StartLifeline(const Options& options) {
   callbacks.on_warning = options.on_warning;
   callbacks.on_failure = [this](const std::string& text) {
     state_.Fail(text);
-    WakeWaiters();
+    WakeAll();
   };
   callbacks.on_job_segment = [this](const JobSegmentNotice& notice, const UniqueFd& fd) {
     job_memory_.AddSegment(notice, fd);
@@ -115,7 +117,7 @@ absl::Status Context::StartLifeline(const Options& options) {
   callbacks.on_session_ended = [this](const std::string& text) {
     state_.Lose(
         absl::UnavailableError(absl::StrCat(RingdName(), " has ended this session: ", text)));
-    WakeWaiters();
+    WakeAll();
   };
   callbacks.on_look = [this](Clock::time_point now) { WatchRingd(now); };
   callbacks.on_hang_up = [this] {
@@ -123,7 +125,7 @@ absl::Status Context::StartLifeline(const Options& options) {
         RingdName(),
         " has gone: its connection was closed without a word, as happens when it is "
         "killed. Operations in flight are lost; start ringd again and open a new context")));
-    WakeWaiters();
+    WakeAll();
   };
   return lifeline_.Start(std::move(callbacks));
 }
@@ -165,6 +167,12 @@ absl::Status Context::UseLocalOperations(const Options& options) {
   if (!options.background) return absl::OkStatus();
   background_helper_ = std::make_unique<BackgroundHelper>(*local_operations_);
   return background_helper_->Start();
+}
+
+void Context::WakeAll() {
+  WakeWaiters();
+  job_memory_.GiveUp(state_.status());
+  fast_path_memory_.GiveUp(state_.status());
 }
 
 // Pings go through the rings also where the job's operations do not.

@@ -89,6 +89,8 @@ class Context {
   absl::Status Enqueue(Registration& tensor, const void* source, void* destination,
                        WhenFull when_full, ringd_operation* operation);
   void WakeWaiters() noexcept;
+  // Those, too, who join and wait for memory.
+  void WakeAll();
   // Whether some thread waits for an operation. Any thread.
   bool AnyWaiter() const noexcept;
   // Once a second, on the lifeline's thread: says it when ringd is silent and somebody waits.

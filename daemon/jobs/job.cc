@@ -41,7 +41,7 @@ int Job::PositionOf(const Member& member) const {
 }
 
 bool Job::Finished() const {
-  const bool quiet = probe_ == nullptr && !agreed_.pending() &&
+  const bool quiet = probe_ == nullptr && !agreed_.pending() && !AnswersForLeavers() &&
                      (communicator_ == nullptr || communicator_->Quiet());
   return quiet && std::all_of(members_.begin(), members_.end(), [](const auto& entry) {
            return entry.second.session == nullptr && !entry.second.lost_since.has_value();
@@ -76,6 +76,12 @@ absl::Status Job::CheckJoin(const v1::JoinRequest& request) const {
         absl::StrCat("job '", options_.job_id, "': rank ", request.rank(), " says ", what, " ",
                      ours, ", another rank on ", options_.node_name, " said ", first));
   };
+  // First of all: what it says is worth something only from a rank of this job.
+  if (!EqualInConstantTime(request.secret(), options_.secret)) {
+    return absl::UnauthenticatedError(absl::StrCat(
+        "job '", options_.job_id, "': rank ", request.rank(),
+        " has another job secret than the ranks that joined before (RINGD_JOB_SECRET)"));
+  }
   if (request.size() != options_.size) return differs("size", request.size(), options_.size);
   if (request.local_size() != options_.local_size) {
     return differs("local size", request.local_size(), options_.local_size);
@@ -86,11 +92,6 @@ absl::Status Job::CheckJoin(const v1::JoinRequest& request) const {
   if (const std::uint32_t weight = JobWeightOrDefault(request.weight());
       weight != options_.weight) {
     return differs("weight", weight, options_.weight);
-  }
-  if (!EqualInConstantTime(request.secret(), options_.secret)) {
-    return absl::UnauthenticatedError(absl::StrCat(
-        "job '", options_.job_id, "': rank ", request.rank(),
-        " has another job secret than the ranks that joined before (RINGD_JOB_SECRET)"));
   }
   if (request.fusion() != options_.fusion) {
     return differs("RINGD_FUSION", absl::StrCat("'", request.fusion(), "'"),

@@ -175,6 +175,8 @@ class Job {
   void OnStallInquiry(const v1::StallInquiry& inquiry);
   void OnStallVerdict(const v1::StallVerdict& verdict, Clock::time_point now);
   void AnswerJoins(const absl::Status& status);
+  // True while other nodes may still ask for what a rank had submitted that has left: they hear why it does not come.
+  bool AnswersForLeavers() const noexcept;
   Member* FirstLost();
   void TellDeaths(Clock::time_point now);
   void AnnounceDeath(Member& member, const std::string& end);
@@ -217,6 +219,7 @@ class Job {
   // Ranks that left, here or elsewhere, and when we heard: what waits for them can't end well.
   std::vector<int> left_ranks_;
   Clock::time_point last_left_;
+  bool leave_is_long_ago_ = false;
   // How long a tensor must have waited before the coordinator is asked again.
   std::chrono::nanoseconds next_stall_report_{};
   v1::Plan plan_;  // as the coordinator told it last

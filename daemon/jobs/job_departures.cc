@@ -35,9 +35,17 @@ bool Job::Leave(const Session& session, Clock::time_point now) {
                                         " left job '", options_.job_id, "' ", DescribeStart())));
     return true;
   }
-  if (communicator_ != nullptr) communicator_->Leave(PositionOf(*member));
+  if (communicator_ != nullptr && !communicator_->Leave(PositionOf(*member))) {
+    // Whatever it left behind may be overwritten from now on: no node may take it for a sum's part. It can't wait for
+    // what the coordinator says.
+    Fail(absl::AbortedError(
+        absl::StrCat(DescribeRank(member->rank, member->pid, options_.node_name), " left job '",
+                     options_.job_id, "' (shutdown) ", communicator_->DescribeInFlight())));
+    Settle();
+  }
   left_ranks_.push_back(member->rank.value());
   last_left_ = now;
+  leave_is_long_ago_ = false;
   if (link_ != nullptr && state_ == State::kRunning) {
     v1::NodeMessage message;
     message.mutable_ranks_left()->add_ranks(member->rank.value());
@@ -162,8 +170,15 @@ void Job::OnLinkLost(const absl::Status& why) {
   }
 }
 
+bool Job::AnswersForLeavers() const noexcept {
+  return communicator_ != nullptr && communicator_->HasWithdrawn() && !leave_is_long_ago_;
+}
+
 bool Job::NeedsTicks() const noexcept {
-  if (state_ == State::kJoining || fast_path_setup_ != nullptr || agreed_.pending()) return true;
+  if (state_ == State::kJoining || fast_path_setup_ != nullptr || agreed_.pending() ||
+      AnswersForLeavers()) {
+    return true;
+  }
   if (communicator_ != nullptr && !communicator_->Idle()) return true;
   return std::any_of(members_.begin(), members_.end(),
                      [](const auto& entry) { return entry.second.lost_since.has_value(); });
@@ -181,6 +196,7 @@ void Job::Tick(Clock::time_point now) {
   if (state_ == State::kFailed && communicator_ != nullptr && communicator_->Quiet()) {
     DropCommunicator(now);
   }
+  if (now - last_left_ >= kLeaveGrace) leave_is_long_ago_ = true;
   TellDeaths(now);
   if (state_ == State::kJoining && now >= start_deadline_) {
     Fail(absl::DeadlineExceededError(

@@ -34,6 +34,7 @@ JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membersh
     : options_(std::move(options)),
       membership_(std::move(membership)),
       members_(std::move(members)),
+      has_left_(members_.size()),
       way_(std::move(way)),
       link_(link),
       scheduler_(options_.scheduler),
@@ -105,6 +106,11 @@ JobCommunicator::Tensor& JobCommunicator::TensorOf(TensorHandle handle) {
 
 void JobCommunicator::Submit(int member, const CheckedSubmission& submission,
                              Clock::time_point now) {
+  if (has_left_[static_cast<std::size_t>(member)]) {
+    members_[static_cast<std::size_t>(member)]->Complete(
+        submission.sequence, absl::CancelledError("this rank left its job"));
+    return;
+  }
   if (failed()) {
     members_[static_cast<std::size_t>(member)]->Complete(submission.sequence, failure_);
     return;
@@ -237,6 +243,7 @@ std::shared_ptr<const BucketLayout> JobCommunicator::LayoutOf(const StartOperati
 
 absl::Status JobCommunicator::Start(const StartOperation& start, Clock::time_point now) {
   if (start.tensors->empty()) return absl::InternalError("an operation without tensors");
+  if (absl::Status status = CheckNobodyLeft(start); !status.ok()) return status;
   if (start.operation.sequence == UINT32_MAX) {
     // Numbers of a channel only grow; the backend takes a smaller one for a late message.
     return absl::ResourceExhaustedError("2^32 operations were run: start the job anew");

@@ -106,7 +106,8 @@ class JobCommunicator final : private LocalRankView {
   // Copies a piece of a result to its ranks, in place of a reducer: for whoever has nothing else to do.
   // False if there is none.
   bool CopyPiece();
-  // Waits for reducers, for a piece's pass, and completes what Fail() had to put off. For the very end.
+  // Waits for reducers, for a piece's pass, and completes what Fail() had to put off. For the very end, and for a
+  // member that leaves.
   void Settle();
   // When Advance wants to be called even if nothing happens.
   std::optional<Clock::time_point> NextTick(Clock::time_point now) const;
@@ -123,8 +124,13 @@ class JobCommunicator final : private LocalRankView {
   void Fail(const absl::Status& cause);
   bool failed() const noexcept { return !failure_.ok(); }
 
-  // The member leaves: its submissions that are not being executed end with kCancelled.
-  void Leave(int member);
+  // The member leaves: its submissions end with kCancelled, and its memory is not touched any more. An operation that
+  // is started with one of them later fails the communicator (see Advance). False: nothing was done, since an operation
+  // that has been started uses its memory. Then the communicator must fail, and settle, before the member hears that it
+  // has left.
+  [[nodiscard]] bool Leave(int member);
+  // True if other nodes may start what a member that has left can't take part in any more.
+  bool HasWithdrawn() const noexcept { return withdrawn_ && !failed(); }
 
   // True if no submission is waiting and nothing touches any arena.
   bool Idle() const noexcept {
@@ -195,6 +201,9 @@ class JobCommunicator final : private LocalRankView {
   // Requirement: all have submitted it.
   std::vector<int> MembersInTheMiddleOf(const std::string& tensor) const;
   bool AbsentRanksAreBlocked(TensorHandle missing) const override;
+  bool TakesPartInRunning(std::size_t member) const;
+  // An error, which names the rank, if one has left that had submitted one of the tensors.
+  absl::Status CheckNobodyLeft(const StartOperation& start) const;
   Tensor& TensorOf(TensorHandle handle);
   void ReportIfReady(TensorHandle handle, Clock::time_point now);
   // False: there were none.
@@ -225,6 +234,8 @@ class JobCommunicator final : private LocalRankView {
   Options options_;
   std::shared_ptr<const Membership> membership_;
   std::vector<std::shared_ptr<Session>> members_;
+  std::vector<bool> has_left_;  // by member
+  bool withdrawn_ = false;
   Way way_;
   std::unique_ptr<FastPathWatch> fast_path_;  // of several nodes; null: there is none
   CoordinatorLink* link_;

@@ -3,9 +3,15 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "daemon/jobs/communicator/job_communicator.h"
 
 namespace ringd {
+namespace {
+
+absl::Status Cancelled() { return absl::CancelledError("this rank left its job"); }
+
+}  // namespace
 
 void JobCommunicator::Release(OperationId id, std::unique_ptr<Execution> execution,
                               bool by_backend) {
@@ -67,7 +73,8 @@ void JobCommunicator::CompleteFailed() {
     for (std::size_t m = 0; m < tensor.queues.size(); ++m) {
       auto& queue = tensor.queues[m];
       for (; !queue.empty(); queue.pop()) {
-        members_[m]->Complete(queue.front().submission.sequence, failure_);
+        members_[m]->Complete(queue.front().submission.sequence,
+                              has_left_[m] ? Cancelled() : failure_);
       }
     }
     tensor.members_ready = 0;
@@ -81,18 +88,50 @@ void JobCommunicator::Settle() {
   if (failed()) CompleteFailed();
 }
 
-void JobCommunicator::Leave(int member) {
-  const absl::Status cancelled = absl::CancelledError("this rank left its job");
+bool JobCommunicator::TakesPartInRunning(std::size_t member) const {
+  return std::any_of(running_.begin(), running_.end(), [&](const auto& entry) {
+    const TensorList& tensors = entry.second.execution->tensors();
+    return std::any_of(tensors->begin(), tensors->end(), [&](TensorHandle handle) {
+      return !tensors_[handle.value()].queues[member].empty();
+    });
+  });
+}
+
+bool JobCommunicator::Leave(int member) {
+  const auto place = static_cast<std::size_t>(member);
+  if (has_left_[place]) return true;
+  has_left_[place] = true;
+  if (failed()) return true;
+  // Reads or writes its memory, or is about to.
+  if (TakesPartInRunning(place)) return false;
+  const absl::Status cancelled = Cancelled();
   for (Tensor& tensor : tensors_) {
-    if (tensor.queues.empty() || tensor.outstanding) continue;
-    auto& queue = tensor.queues[static_cast<std::size_t>(member)];
-    if (!queue.empty()) --tensor.members_ready;
+    if (tensor.queues.empty()) continue;
+    auto& queue = tensor.queues[place];
+    if (queue.empty()) continue;
+    --tensor.members_ready;
+    if (tensor.outstanding) withdrawn_ = true;
     for (; !queue.empty(); queue.pop()) {
-      members_[static_cast<std::size_t>(member)]->Complete(queue.front().submission.sequence,
-                                                           cancelled);
+      members_[place]->Complete(queue.front().submission.sequence, cancelled);
       --waiting_;
     }
   }
+  return true;
+}
+
+absl::Status JobCommunicator::CheckNobodyLeft(const StartOperation& start) const {
+  const MemberNode& node = membership_->nodes[static_cast<std::size_t>(membership_->self.value())];
+  for (const TensorHandle handle : *start.tensors) {
+    const Tensor& tensor = tensors_[handle.value()];
+    for (std::size_t m = 0; m < tensor.queues.size(); ++m) {
+      if (!tensor.queues[m].empty()) continue;
+      return absl::AbortedError(
+          absl::StrCat(DescribeRank(node.ranks[m].rank, node.ranks[m].pid, node.name),
+                       " left job '", options_.job_id, "' (shutdown) while tensor '",
+                       scheduler_.NameOf(handle), "' was in flight"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ringd

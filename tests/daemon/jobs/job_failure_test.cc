@@ -196,6 +196,40 @@ TEST_CASE("Job: a coordinator that does not answer is not waited for without end
   CHECK_THAT(world.CauseAt(1), Contains("rank 1, pid 1 on node1"));
 }
 
+// Its rank announces what it has submitted and leaves; then the other node has it as well.
+TEST_CASE("Job: what a rank had announced before it left is not taken for its part; all hear why") {
+  World world;
+  Node& leaver = world.nodes[1];
+  leaver.job->Advance(world.now);
+  world.CarryToCoordinator(1);
+  REQUIRE(leaver.job->Leave(*leaver.rank.session, world.now));
+  CHECK(leaver.rank.session->failed() == 1);  // cancelled: its memory is its own
+  const std::shared_ptr<Session> session = leaver.rank.session;
+  leaver.job->OnSessionLost(*session, "has gone", world.now);
+  leaver.job->Tick(world.now);
+  // It is there to say so for a moment.
+  CHECK_FALSE(leaver.job->Finished());
+  CHECK(leaver.job->NeedsTicks());
+  const bool comes_in_time = GENERATE(true, false);
+  if (!comes_in_time) {
+    leaver.job->Tick(world.now + std::chrono::seconds(1));
+    CHECK(leaver.job->Finished());
+    return;
+  }
+  world.CarryToCoordinator(1);
+  world.nodes[0].job->Advance(world.now);
+  world.CarryToCoordinator(0);
+  world.coordinator.Advance(world.now);
+  world.CarryToNode(1);
+  leaver.job->Advance(world.now);
+  world.CarryToCoordinator(1);
+  world.CarryToNode(0);
+  CHECK(world.Ended(0));
+  CHECK(world.nodes[0].rank.session->failed() == 1);
+  CHECK_THAT(world.CauseAt(0),
+             StartsWith("rank 1, pid 1 on node1 left job 'job' (shutdown)") && Contains("'t'"));
+}
+
 TEST_CASE("Job: one that must end at once does so, and tells the coordinator once") {
   World world;
   const bool knows = GENERATE(false, true);

@@ -33,6 +33,32 @@ FIRST_LEAVES = """
     run(main)
 """
 
+# Rank 0 gives up what the others then wait for, and uses its memory for something else.
+LEAVES_AMID = """
+    import os
+    import time
+
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        assert trainer.all_reduce("warm-up", count=100_000) == trainer.size
+        if trainer.rank == 0:
+            operation = trainer.submit("gradient", count=100_000)
+            time.sleep(0.3)  # ringd has told the other node's
+            trainer.context.close()
+            say("left")
+            open(os.environ["LEFT"], "w").close()
+            time.sleep(20)
+        while not os.path.exists(os.environ["LEFT"]):
+            time.sleep(0.001)
+        say("sum", value=trainer.all_reduce("gradient", count=100_000))
+
+
+    run(main)
+"""
+
 ONE_AFTER_ANOTHER = """
     import sys
     import time
@@ -84,6 +110,17 @@ def test_who_left_is_named_to_those_that_wait(cluster: Cluster, layout: list[int
     expect_within(errors, left["at"], 4)
     expect_words(the_same_text(errors), "rank 0", "left", f"job '{job.job_id}'", "'gradient'")
     assert {error["kind"] for error in errors} == {"JobFailedError"}
+
+
+@pytest.mark.parametrize("layout", [[2], [1, 1], [2, 1], [1, 2]], ids=str)
+def test_what_who_left_had_submitted_goes_into_no_sum(cluster: Cluster, layout: list[int]) -> None:
+    cluster.start_nodes(len(layout))
+    job = start_trainers(cluster, LEAVES_AMID, layout, environment={"LEFT": str(cluster.folder / "left")})
+    left = wait_for_event(job.ranks[0], "left")
+    errors = wait_for_all(job.ranks[1:], "error")
+    expect_within(errors, left["at"], 4)
+    expect_words(the_same_text(errors), "rank 0", "left", f"job '{job.job_id}'", "'gradient'")
+    assert '"sum"' not in job.transcript()
 
 
 @pytest.mark.parametrize("layout", [[3], [1, 1, 1]], ids=str)

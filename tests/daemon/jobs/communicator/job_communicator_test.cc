@@ -301,6 +301,63 @@ TEST_CASE("JobCommunicator: a dead rank's arena stays while a reducer writes to 
   CHECK(job.sessions[1].expired());
 }
 
+TEST_CASE("JobCommunicator: what one who left had submitted is not summed when the others come") {
+  PlayedJob job;
+  job.Submit();
+  job.Advance();
+  REQUIRE(job.communicator->Leave(1));
+  CHECK(job.Failed(1) == 1);  // cancelled
+  CHECK(job.Completed(0) == 0);
+  CHECK(job.communicator->HasWithdrawn());
+  // Its memory is its own again.
+  std::fill_n(job.arenas[1], kBytes / 4, 7.0F);
+  REQUIRE(job.communicator->OnMessage(Execute{job.operations++, {"t"}}, Clock::now()).ok());
+  const auto advanced = job.communicator->Advance(Clock::now());
+  REQUIRE_FALSE(advanced.ok());
+  CHECK(job.wire->posted.empty());
+  const std::string why(advanced.status().message());
+  CHECK(why == "rank 1, pid 0 on node-a left job 'job' (shutdown) while tensor 't' was in flight");
+  job.communicator->Fail(advanced.status());
+  CHECK(job.Failed(0) == 1);
+  CHECK(job.Completed(1) == 1);
+  CHECK_FALSE(job.communicator->HasWithdrawn());
+  // What it still submits ends at once.
+  job.Submit();
+  CHECK(job.Completed(1) == 2);
+}
+
+TEST_CASE(
+    "JobCommunicator: one who leaves amid an operation gets his memory back before he hears it") {
+  PlayedJob job;
+  const bool landing = GENERATE(false, true);
+  job.StartAndRunRing();
+  while (job.reducers.claimed() < 1) job.reducers.Step();
+  if (landing) {
+    job.Complete();
+    CHECK(job.Advance() > 0);
+  }
+  REQUIRE_FALSE(job.communicator->Leave(1));
+  CHECK(job.Completed(1) == 0);
+  job.communicator->Fail(absl::AbortedError("rank 1 left"));
+  CHECK(job.wire->aborted);
+  std::thread reducer([&job] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    while (job.reducers.claimed() > 0) job.reducers.FinishOne();
+  });
+  job.communicator->Settle();
+  reducer.join();
+  CHECK(job.Failed(0) == 1);
+  CHECK(job.Failed(1) == 1);
+  for (float* const arena : job.arenas) std::fill_n(arena, kBytes / 4, 7.0F);
+  for (int step = 0; step < 100; ++step) {
+    job.reducers.Step();
+    job.Advance();
+  }
+  for (const float* const arena : job.arenas) {
+    CHECK(std::all_of(arena, arena + kBytes / 4, [](float value) { return value == 7.0F; }));
+  }
+}
+
 TEST_CASE("JobCommunicator: at the very end it waits for reducers and completes what was put off") {
   PlayedJob job;
   job.StartAndRunRing();
