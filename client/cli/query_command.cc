@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "client/cli/admin_client.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/json_output.h"
@@ -38,8 +39,12 @@ absl::StatusOr<std::string> Present(const absl::StatusOr<Reply>& reply,
                                     std::string (*render)(const Reply&, bool),
                                     const Presentation& presentation) {
   if (!reply.ok()) return reply.status();
-  return presentation.json ? ToJson(*reply, presentation.one_line)
-                           : render(*reply, presentation.colours);
+  if (presentation.json) return ToJson(*reply, presentation.one_line);
+  std::string text = render(*reply, presentation.colours);
+  if constexpr (requires { reply->hidden_jobs(); }) {
+    absl::StrAppend(&text, RenderHiddenJobs(reply->hidden_jobs()));
+  }
+  return text;
 }
 
 absl::StatusOr<std::string> Ask(AdminClient& client, const QueryOptions& options,

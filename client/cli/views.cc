@@ -195,6 +195,17 @@ std::string PendingLines(const v1::RankQueue& queue, bool colours) {
   return out;
 }
 
+std::string NothingHere(absl::string_view what, std::uint32_t hidden_jobs) {
+  return absl::StrCat("No ", what, hidden_jobs > 0 ? " of this user" : "", " on this node.\n");
+}
+
+std::string DescribeAdmitted(const v1::StatusReply& reply) {
+  if (!reply.shows_users()) return "this user; operators see who else";
+  return reply.allowed_users().empty()
+             ? "its own user and root"
+             : absl::StrCat("its own user, root, ", absl::StrJoin(reply.allowed_users(), ", "));
+}
+
 }  // namespace
 
 std::string RenderStatus(const v1::StatusReply& reply, bool colours) {
@@ -208,10 +219,7 @@ std::string RenderStatus(const v1::StatusReply& reply, bool colours) {
       Line("peers reach it", absl::StrCat("at ", OrDash(reply.peer_address()))),
       Line("backend", OrDash(reply.backend())),
       Line("configured by", reply.config_file().empty() ? "no file" : reply.config_file()),
-      Line("admits",
-           reply.allowed_users().empty()
-               ? "its own user and root"
-               : absl::StrCat("its own user, root, ", absl::StrJoin(reply.allowed_users(), ", "))),
+      Line("admits", DescribeAdmitted(reply)),
       Line("sessions", absl::StrCat(reply.sessions(), " in ", Count(reply.jobs(), "job", "jobs"))),
       Line("arena", absl::StrCat(HumanBytes(static_cast<double>(reply.arena_bytes_per_session())),
                                  " a session")),
@@ -228,7 +236,7 @@ std::string RenderStatus(const v1::StatusReply& reply, bool colours) {
 }
 
 std::string RenderJobs(const v1::JobsReply& reply, bool colours) {
-  if (reply.jobs().empty()) return "No jobs on this node.\n";
+  if (reply.jobs().empty()) return NothingHere("jobs", reply.hidden_jobs());
   Table table({{"JOB"},
                {"STATE"},
                {"RANKS", Align::kRight},
@@ -260,7 +268,7 @@ std::string RenderJobs(const v1::JobsReply& reply, bool colours) {
 }
 
 std::string RenderCommunicators(const v1::CommunicatorsReply& reply, bool colours) {
-  if (reply.communicators().empty()) return "No communicators on this node.\n";
+  if (reply.communicators().empty()) return NothingHere("communicators", reply.hidden_jobs());
   std::vector<std::string> blocks;
   for (const v1::Communicator& communicator : reply.communicators()) {
     blocks.push_back(RenderCommunicator(communicator, colours));
@@ -269,7 +277,7 @@ std::string RenderCommunicators(const v1::CommunicatorsReply& reply, bool colour
 }
 
 std::string RenderQueues(const v1::QueuesReply& reply, bool colours) {
-  if (reply.queues().empty()) return "No ranks on this node.\n";
+  if (reply.queues().empty()) return NothingHere("ranks", reply.hidden_jobs());
   Table table({{"JOB"},
                {"COMM", Align::kRight},
                {"RANK", Align::kRight},
@@ -290,6 +298,13 @@ std::string RenderQueues(const v1::QueuesReply& reply, bool colours) {
     if (!queue.pending().empty()) absl::StrAppend(&pending, PendingLines(queue, colours));
   }
   return absl::StrCat(table.Render(colours), pending);
+}
+
+std::string RenderHiddenJobs(std::uint32_t hidden_jobs) {
+  if (hidden_jobs == 0) return "";
+  return absl::StrCat(Count(hidden_jobs, "job", "jobs"), " of other users ",
+                      hidden_jobs == 1 ? "is" : "are",
+                      " not shown (ringd shows all to root and to its operators_group).\n");
 }
 
 }  // namespace ringd::cli

@@ -2,6 +2,7 @@
 #ifndef RINGD_CLIENT_CLI_VIEWS_H_
 #define RINGD_CLIENT_CLI_VIEWS_H_
 
+#include <cstdint>
 #include <string>
 
 #include "proto/rpc/admin.pb.h"
@@ -13,6 +14,9 @@ std::string RenderStatus(const v1::StatusReply& reply, bool colours);
 std::string RenderJobs(const v1::JobsReply& reply, bool colours);
 std::string RenderCommunicators(const v1::CommunicatorsReply& reply, bool colours);
 std::string RenderQueues(const v1::QueuesReply& reply, bool colours);
+
+// A line that says how many jobs of other users a list leaves out; empty if it leaves out none.
+std::string RenderHiddenJobs(std::uint32_t hidden_jobs);
 
 }  // namespace ringd::cli
 

@@ -139,6 +139,8 @@ class Engine final : public EngineControl, private PeerEvents {
   void TakeNextTransport();
 
   void EndSession(SessionId id, const std::string& reason, bool for_cause);
+  // Tells trainers what they had no room for before.
+  void FlushNotices(Clock::time_point now);
   SessionEntry* FindToken(absl::string_view token);
   void JoinNow(absl::string_view token, const v1::JoinRequest& request, JoinCallback done);
   absl::Status CheckWishes(const v1::JoinRequest& request) const;
@@ -155,8 +157,8 @@ class Engine final : public EngineControl, private PeerEvents {
   Clock::time_point StartDeadlineOf(const LinkSwitch::Stranger& stranger) const;
 
   void GiveUpJoin(const std::string& token);
-  absl::Status ReportExitNow(const v1::ReportExitRequest& request);
   std::size_t RunSliced(std::size_t other_work, Clock::time_point now);
+  // A user sees his own jobs, an operator all.
   bool MayShow(const Caller& caller, const Job& job) const;
 
   // ---- on the threads of those who call ----

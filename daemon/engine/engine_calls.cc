@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/engine/engine.h"
-#include "daemon/peers/job_proof.h"
+#include "daemon/jobs/exit_report.h"
 #include "proto/shm/job_segment.h"
 
 namespace ringd {
@@ -99,10 +99,10 @@ void Engine::Leave(const Caller&, absl::string_view token, Answer<v1::LeaveReply
   });
 }
 
-void Engine::GetStatus(const Caller&, Answer<v1::StatusReply> answer) {
+void Engine::GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) {
   const auto call = Begin(std::move(answer));
-  PostCall(call, [this, call] {
-    call->Finish(absl::OkStatus(), [this, sessions = sessions_.size(), jobs = jobs_.size(),
+  PostCall(call, [this, call, caller] {
+    call->Finish(absl::OkStatus(), [this, caller, sessions = sessions_.size(), jobs = jobs_.size(),
                                     ended = sessions_ended_for_cause_] {
       const Config& config = options_.config;
       v1::StatusReply reply;
@@ -122,29 +122,21 @@ void Engine::GetStatus(const Caller&, Answer<v1::StatusReply> answer) {
       reply.set_sessions_ended_for_cause(ended);
       reply.set_attaches_refused(attaches_refused_.load(std::memory_order_relaxed));
       reply.set_resident_bytes(ResidentBytes());
+      reply.set_shows_users(caller.is_operator);
+      if (!caller.is_operator) return reply;
       for (const std::string& user : config.allowed_users) reply.add_allowed_users(user);
       return reply;
     });
   });
 }
 
-void Engine::ReportExit(const Caller&, const v1::ReportExitRequest& request,
+void Engine::ReportExit(const Caller& caller, const v1::ReportExitRequest& request,
                         Answer<v1::ReportExitReply> answer) {
   const auto call = Begin(std::move(answer));
-  PostCall(call, [this, call, request] { call->Finish(ReportExitNow(request)); });
-}
-
-absl::Status Engine::ReportExitNow(const v1::ReportExitRequest& request) {
-  for (const auto& job : jobs_) {
-    // Without a secret nobody can show that it is the job's launcher.
-    if (job->options().job_id != request.job_id() || job->options().secret.empty()) continue;
-    if (!EqualInConstantTime(job->options().secret, request.secret())) {
-      return absl::UnauthenticatedError("the job secret is wrong");
-    }
-    const ProcessExit exit{request.exit_code(), request.signal()};
-    if (job->OnExitReport(Rank(request.rank()), exit)) return absl::OkStatus();
-  }
-  return absl::NotFoundError("no such rank of such a job here");
+  PostCall(call, [this, call, caller, request] {
+    call->Finish(DeliverExitReport(
+        jobs_, request, [this, &caller](const Job& job) { return MayShow(caller, job); }));
+  });
 }
 
 }  // namespace ringd

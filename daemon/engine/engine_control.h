@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <compare>
 #include <functional>
 
 #include "absl/status/status.h"
@@ -16,6 +17,9 @@ namespace ringd {
 // Who asks: the kernel's word on the process at the other end of the connection.
 struct Caller {
   uid_t uid = 0;
+  bool is_operator = false;  // may see other users' jobs
+
+  friend auto operator<=>(const Caller&, const Caller&) = default;
 };
 
 // Takes the answer to a call; the reply counts only if the status is OK. Runs exactly once, on a thread that is not the

@@ -48,8 +48,10 @@ class Engine::ListWork final : public SlicedWork,
     const Job* const job = Next();
     if (job == nullptr) {
       End(absl::OkStatus());
-    } else if ((job_id_.empty() || job->options().job_id == job_id_) &&
-               engine_->MayShow(caller_, *job)) {
+    } else if (!engine_->MayShow(caller_, *job)) {
+      // Whatever its name is: that would tell whether there is one of that name.
+      reply_.set_hidden_jobs(reply_.hidden_jobs() + 1);
+    } else if (job_id_.empty() || job->options().job_id == job_id_) {
       DescribeInto(*job, reply_);
     }
     const auto taken = std::chrono::ceil<std::chrono::microseconds>(Clock::now() - begin);
@@ -92,7 +94,9 @@ void Engine::List(const Caller& caller, const std::string& job_id, Answer<Reply>
   PostCall(call, [this, lane, work]() mutable { sliced_.Add(lane, std::move(work)); });
 }
 
-bool Engine::MayShow(const Caller& /*caller*/, const Job& /*job*/) const { return true; }
+bool Engine::MayShow(const Caller& caller, const Job& job) const {
+  return caller.is_operator || caller.uid == job.options().uid;
+}
 
 void Engine::ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
                       Answer<v1::JobsReply> answer) {

@@ -18,24 +18,25 @@ LocalServer::LocalServer(EngineControl* engine, std::unique_ptr<RefusingServer> 
 
 LocalServer::~LocalServer() { Shutdown(Clock::now()); }
 
-std::shared_ptr<const void> LocalServer::AddConnection(UniqueFd socket, uid_t uid) {
+std::shared_ptr<const void> LocalServer::AddConnection(UniqueFd socket, const Caller& caller) {
   MutexLock lock(mutex_);
-  const absl::StatusOr<UserServer*> server = ServerOf(uid);
+  const absl::StatusOr<UserServer*> server = ServerOf(caller);
   if (!server.ok()) {
-    LogError(absl::StrCat("a connection of uid ", uid, " was closed: ", server.status().message()));
+    LogError(absl::StrCat("a connection of uid ", caller.uid,
+                          " was closed: ", server.status().message()));
     return nullptr;
   }
   return (*server)->AddConnection(std::move(socket));
 }
 
-absl::StatusOr<UserServer*> LocalServer::ServerOf(uid_t uid) {
-  const auto found = servers_.find(uid);
+absl::StatusOr<UserServer*> LocalServer::ServerOf(const Caller& caller) {
+  const auto found = servers_.find(caller);
   if (found != servers_.end()) return found->second.get();
   if (servers_.size() >= kKeptServers) DropIdle();
-  absl::StatusOr<std::unique_ptr<UserServer>> started = UserServer::Start(engine_, Caller{uid});
+  absl::StatusOr<std::unique_ptr<UserServer>> started = UserServer::Start(engine_, caller);
   if (!started.ok()) return started.status();
   (*started)->SetServing(serving_);
-  return servers_.emplace(uid, *std::move(started)).first->second.get();
+  return servers_.emplace(caller, *std::move(started)).first->second.get();
 }
 
 void LocalServer::DropIdle() {
@@ -47,13 +48,13 @@ void LocalServer::RefuseConnection(UniqueFd socket) { refusing_->AddConnection(s
 void LocalServer::SetServing(bool serving) {
   MutexLock lock(mutex_);
   serving_ = serving;
-  for (const auto& [uid, server] : servers_) server->SetServing(serving);
+  for (const auto& [caller, server] : servers_) server->SetServing(serving);
 }
 
 void LocalServer::Shutdown(Clock::time_point deadline) {
   refusing_->Shutdown(deadline);
   MutexLock lock(mutex_);
-  for (const auto& [uid, server] : servers_) server->Shutdown(deadline);
+  for (const auto& [caller, server] : servers_) server->Shutdown(deadline);
 }
 
 }  // namespace ringd

@@ -2,8 +2,6 @@
 #ifndef RINGD_DAEMON_RPC_LOCAL_SERVER_H_
 #define RINGD_DAEMON_RPC_LOCAL_SERVER_H_
 
-#include <sys/types.h>
-
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -34,9 +32,10 @@ class LocalServer {
   static absl::StatusOr<std::unique_ptr<LocalServer>> Start(EngineControl* engine);
   ~LocalServer();
 
-  // `socket` is connected and non-blocking; `uid` is the kernel's word on who is at its other end. Whoever knows when
+  // `socket` is connected and non-blocking; `caller` is the kernel's word on who is at its other end. Whoever knows when
   // the connection ends keeps what is returned until then. Null: the connection was closed, the log says why.
-  std::shared_ptr<const void> AddConnection(UniqueFd socket, uid_t uid) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<const void> AddConnection(UniqueFd socket, const Caller& caller)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The same, of somebody who is not admitted: every call is answered PERMISSION_DENIED.
   void RefuseConnection(UniqueFd socket);
@@ -49,13 +48,13 @@ class LocalServer {
 
  private:
   LocalServer(EngineControl* engine, std::unique_ptr<RefusingServer> refusing);
-  absl::StatusOr<UserServer*> ServerOf(uid_t uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<UserServer*> ServerOf(const Caller& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   EngineControl* const engine_;
   const std::unique_ptr<RefusingServer> refusing_;
   Mutex mutex_;
-  std::map<uid_t, std::unique_ptr<UserServer>> servers_ ABSL_GUARDED_BY(mutex_);
+  std::map<Caller, std::unique_ptr<UserServer>> servers_ ABSL_GUARDED_BY(mutex_);
   bool serving_ ABSL_GUARDED_BY(mutex_) = true;
 };
 

@@ -99,8 +99,9 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   absl::StatusOr<std::unique_ptr<AttachListener>> listener = AttachListener::Start(
       config,
       {[this](std::unique_ptr<SessionResources> session) { engine_->Attach(std::move(session)); },
-       [this](UniqueFd connection, uid_t uid) {
-         return local_server_->AddConnection(std::move(connection), uid);
+       [this](UniqueFd connection, const AdmittedUser& user) {
+         return local_server_->AddConnection(std::move(connection),
+                                             Caller{user.uid, user.is_operator});
        },
        [this](UniqueFd connection) { local_server_->RefuseConnection(std::move(connection)); },
        [this] { engine_->CountRefusedAttach(); }});

@@ -55,6 +55,17 @@ v1::CommunicatorsReply TwoNodes() {
 
 }  // namespace
 
+TEST_CASE("RenderHiddenJobs: one line says how many jobs of others a list leaves out") {
+  CHECK(RenderHiddenJobs(0).empty());
+  CHECK_THAT(RenderHiddenJobs(1), Catch::Matchers::StartsWith("1 job of other users is not shown"));
+  CHECK_THAT(RenderHiddenJobs(2), Catch::Matchers::StartsWith("2 jobs of other users are not") &&
+                                      Contains("operators_group"));
+  v1::JobsReply reply;
+  CHECK(RenderJobs(reply, false) == "No jobs on this node.\n");
+  reply.set_hidden_jobs(2);
+  CHECK(RenderJobs(reply, false) == "No jobs of this user on this node.\n");
+}
+
 TEST_CASE("RenderCommunicators: shows the ring, and cuts a long one short") {
   v1::CommunicatorsReply reply = TwoNodes();
   CHECK_THAT(RenderCommunicators(reply, false), !Contains("ring  "));

@@ -100,7 +100,7 @@ std::shared_ptr<grpc::Channel> Connect(LocalServer& server, uid_t uid = kAlice,
   for (const int fd : {ends->first.get(), ends->second.get()}) {
     REQUIRE(::fcntl(fd, F_SETFL, O_NONBLOCK) == 0);
   }
-  const auto kept = server.AddConnection(std::move(ends->first), uid);
+  const auto kept = server.AddConnection(std::move(ends->first), Caller{uid});
   REQUIRE(kept != nullptr);
   if (served != nullptr) *served = kept;
   return grpc::CreateInsecureChannelFromFd("ringd", ends->second.Release());

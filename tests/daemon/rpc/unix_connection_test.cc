@@ -33,7 +33,7 @@ TEST_CASE("ringd's socket: a health probe reaches the local server through the l
   ListenerFixture fixture;
   AttachCallbacks callbacks = fixture.Callbacks();
   callbacks.on_grpc_connection = [&server](UniqueFd connection, uid_t uid) {
-    return (*server)->AddConnection(std::move(connection), uid);
+    return (*server)->AddConnection(std::move(connection), Caller{uid});
   };
   auto listener = AttachListener::Start(fixture.config, std::move(callbacks));
   REQUIRE(listener.ok());

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
+import shutil
+import subprocess
 import time
 from typing import Any
 
 import pytest
 
-from tests.integration.cluster import Cluster
+from tests.integration.cluster import PATIENCE_S, Cluster, binary, wait_until
 from tests.integration.failures.events import (
     expect_words,
     parse_events,
@@ -111,6 +114,26 @@ SESSION_HOLDER = """
     run(main)
 """
 
+# Holds a session, as nobody if told to. SPY keeps what it begins with from running.
+HOLDER = (
+    BECOME_NOBODY
+    + """
+    import time
+
+
+    def hold():
+        if os.environ.get("AS_NOBODY"):
+            become_nobody()
+        trainer = Trainer()
+        trainer.submit("secret-name")
+        say("attached")
+        time.sleep(60)
+
+
+    run(hold)
+"""
+)
+
 AS_NOBODY = {"AS_NOBODY": "1"}
 NOBODY = pwd.getpwnam("nobody").pw_uid
 
@@ -203,3 +226,63 @@ def test_another_user_can_not_reach_a_sessions_memory(cluster: Cluster) -> None:
         spy = start_trainers(cluster, SPIES, [1], environment={"SPY": str(pid)})
         spy.expect_success(20)
         assert not parse_events(spy.ranks[0].output, "open way"), spy.transcript()
+
+
+def test_a_user_who_takes_all_he_can_leaves_places_for_root(cluster: Cluster) -> None:
+    cluster.start_nodes(1, allowed_users="nobody", max_sessions=16, start_timeout="30s")
+    greedy = start_trainers(cluster, BECOME_NOBODY, [6], environment=AS_NOBODY)
+    # A quarter of them wait for the others, who are refused.
+    wait_until(lambda: len(parse_events(greedy.transcript(), "error")) == 2, "two are refused", 20)
+    error = parse_events(greedy.transcript(), "error")[0]
+    assert error["kind"] == "ResourceExhaustedError"
+    expect_words(error["text"], "user nobody", "has 4 trainers", "max_sessions_per_user")
+    start_trainers(cluster, BECOME_NOBODY, [4]).expect_success(20)
+
+
+def ask_as_nobody(cluster: Cluster, *arguments: str, groups: list[int]) -> str:
+    """What ringctl prints to nobody, a member of `groups`."""
+    program = cluster.folder / "ringctl"  # where he can read it
+    if not program.exists():
+        shutil.copy(binary("ringctl"), program)
+    done = subprocess.run(
+        [program, *arguments, "--socket", cluster.nodes[0].socket],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+        user=NOBODY,
+        group=groups[0],
+        extra_groups=groups,
+    )
+    return done.stdout
+
+
+OTHERS = pwd.getpwnam("nobody").pw_gid
+OPERATORS = 4242
+
+
+def test_lists_show_others_jobs_to_operators_only(cluster: Cluster) -> None:
+    cluster.start_nodes(1, allowed_users="nobody", operators_group=OPERATORS)
+    ours = start_trainers(cluster, HOLDER, [1], job_id="job-of-root", environment={"SPY": "-"})
+    theirs = start_trainers(
+        cluster, HOLDER, [1], job_id="job-of-nobody", environment=AS_NOBODY | {"SPY": "-"}
+    )
+    wait_for_all([*ours.ranks, *theirs.ranks], "attached")
+    for query in ("jobs", "queues", "comms"):
+        shown = ask_as_nobody(cluster, query, groups=[OTHERS])
+        assert "job-of-nobody" in shown
+        assert "1 job of other users is not shown" in shown
+        for secret in ("job-of-root", str(ours.ranks[0].pid)):
+            assert secret not in shown + ask_as_nobody(cluster, query, "--json", groups=[OTHERS])
+        assert json.loads(ask_as_nobody(cluster, query, "--json", groups=[OTHERS]))["hidden_jobs"] == 1
+        # Asked for by its name there is no more to see.
+        assert "job-of-root" not in ask_as_nobody(cluster, query, "job-of-root", groups=[OTHERS])
+        for everything in (
+            ask_as_nobody(cluster, query, groups=[OPERATORS]),
+            cluster.ringctl(query).stdout,
+        ):
+            expect_words(everything, "job-of-root", "job-of-nobody")
+            assert "not shown" not in everything
+    status = json.loads(ask_as_nobody(cluster, "status", "--json", groups=[OTHERS]))
+    assert (status["sessions"], status["jobs"]) == (2, 2)
