@@ -89,8 +89,6 @@ void NoticeQueue::Send(int socket, NoticeKind kind, std::span<const std::byte> t
                        Clock::time_point now) {
   Flush(socket, now);
   if (gone_ || !error_.ok()) return;
-  // Whoever has not read the last one needs no second.
-  if (kind == NoticeKind::kReleaseHeld && !frames_.empty() && frames_.back().kind == kind) return;
   Frame frame;
   frame.kind = kind;
   frame.bytes = Bytes(kind, text);
