@@ -227,9 +227,13 @@ void Job::Describe(v1::QueuesReply* out, Clock::time_point now) const {
       queue->set_in_flight(static_cast<std::uint32_t>(counters.submitted - counters.ended));
     }
     std::size_t shown_count = 0;
-    for (const WaitingSubmission& entry : waiting) {
-      if (entry.member != position || shown_count >= kPendingShown) continue;
-      ++shown_count;
+    // By member, the oldest first.
+    auto next = std::partition_point(waiting.begin(), waiting.end(), [position](const auto& entry) {
+      return entry.member < position;
+    });
+    for (; next != waiting.end() && next->member == position && shown_count < kPendingShown;
+         ++next, ++shown_count) {
+      const WaitingSubmission& entry = *next;
       v1::PendingTensor* shown = queue->add_pending();
       shown->set_name(entry.name);
       shown->set_bytes(entry.bytes);

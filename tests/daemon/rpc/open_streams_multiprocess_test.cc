@@ -1,4 +1,5 @@
 // A user who opens as many streams as he can, and another one who wants to train meanwhile.
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -23,6 +24,7 @@ using grpc::health::v1::Health;
 using grpc::health::v1::HealthCheckResponse;
 
 constexpr int kConnections = 25;
+constexpr int kMaxConnections = 16;  // of one user, beside sessions'
 constexpr int kStreams = 16;
 constexpr uid_t kNobody = 65534;
 
@@ -42,17 +44,47 @@ struct Watch {
   std::unique_ptr<grpc::ClientReader<HealthCheckResponse>> reader;
 };
 
+// Opens streams to the reflection service, which in gRPC's own form takes a thread for each, and leaves them open.
+class ReflectionStreams {
+ public:
+  explicit ReflectionStreams(const std::shared_ptr<grpc::Channel>& channel) : stub_(channel) {}
+
+  void Open() {
+    Stream& stream = streams_.emplace_back();
+    stream.call = stub_.PrepareCall(
+        stream.context.get(), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+        &queue_);
+    stream.call->StartCall(nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    queue_.AsyncNext(&tag, &ok, std::chrono::system_clock::now() + std::chrono::seconds(5));
+  }
+
+ private:
+  struct Stream {
+    std::unique_ptr<grpc::ClientContext> context = std::make_unique<grpc::ClientContext>();
+    std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call;
+  };
+  grpc::GenericStub stub_;
+  grpc::CompletionQueue queue_;
+  std::vector<Stream> streams_;
+};
+
 // Opens what it can, writes the number of streams to `out`, and keeps them until `in` ends.
 [[noreturn]] void Attack(const std::string& socket, int out, int in) {
   if (::geteuid() == 0 && ::setresuid(kNobody, kNobody, kNobody) != 0) ::_exit(1);
   std::vector<std::unique_ptr<Watch>> watches;
   std::vector<std::unique_ptr<Health::Stub>> stubs;
+  std::vector<std::unique_ptr<ReflectionStreams>> reflections;
   int opened = 0;
   for (int c = 0; c < kConnections; ++c) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    stubs.push_back(Health::NewStub(grpc::CreateCustomChannel(
-        "unix:" + socket, grpc::InsecureChannelCredentials(), arguments)));
+    const auto channel =
+        grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
+    stubs.push_back(Health::NewStub(channel));
+    reflections.push_back(std::make_unique<ReflectionStreams>(channel));
+    for (int i = 0; i < kStreams && c < kMaxConnections; ++i) reflections.back()->Open();
     for (int i = 0; i < kStreams; ++i) {
       auto watch = std::make_unique<Watch>();
       watch->context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(5));
@@ -90,7 +122,7 @@ TEST_CASE("ringd: one user's open streams take no threads, and another one's ini
   ::close(down[0]);
   int opened = 0;
   REQUIRE(::read(up[0], &opened, sizeof(opened)) == sizeof(opened));
-  CHECK(opened == 16 * kStreams);  // kMaxGrpcConnectionsPerUser of its connections
+  CHECK(opened == kMaxConnections * kStreams);
   CHECK_THAT(ringd.log(), Catch::Contains("gRPC connections of this user are open"));
   // A few of gRPC's own come with the first call, and some of those come and go.
   CHECK(ThreadsOf(ringd.pid()) <= threads + 12);
