@@ -1,6 +1,7 @@
 // A user who opens as many streams as he can, and another one who wants to train meanwhile.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -87,7 +88,7 @@ class ReflectionStreams {
     for (int i = 0; i < kStreams && c < kMaxConnections; ++i) reflections.back()->Open();
     for (int i = 0; i < kStreams; ++i) {
       auto watch = std::make_unique<Watch>();
-      watch->context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(5));
+      watch->context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(50));
       watch->reader = stubs.back()->Watch(&watch->context, {});
       HealthCheckResponse response;
       if (!watch->reader->Read(&response)) break;
@@ -120,6 +121,8 @@ TEST_CASE("ringd: one user's open streams take no threads, and another one's ini
   }
   ::close(up[1]);
   ::close(down[0]);
+  pollfd entry{up[0], POLLIN, 0};
+  REQUIRE(::poll(&entry, 1, 60'000) == 1);
   int opened = 0;
   REQUIRE(::read(up[0], &opened, sizeof(opened)) == sizeof(opened));
   CHECK(opened == kMaxConnections * kStreams);
