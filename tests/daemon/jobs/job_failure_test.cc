@@ -205,7 +205,7 @@ TEST_CASE("Job: what a rank had announced before it left is not taken for its pa
   REQUIRE(leaver.job->Leave(*leaver.rank.session, world.now));
   CHECK(leaver.rank.session->failed() == 1);  // cancelled: its memory is its own
   const std::shared_ptr<Session> session = leaver.rank.session;
-  leaver.job->OnSessionLost(*session, "has gone", world.now);
+  leaver.job->OnSessionLost(*session, "has gone", /*for_cause=*/false, world.now);
   leaver.job->Tick(world.now);
   // It is there to say so for a moment.
   CHECK_FALSE(leaver.job->Finished());

@@ -32,8 +32,8 @@ TEST_CASE("ringd's socket: a health probe reaches the local server through the l
   REQUIRE(server.ok());
   ListenerFixture fixture;
   AttachCallbacks callbacks = fixture.Callbacks();
-  callbacks.on_grpc_connection = [&server](UniqueFd connection, uid_t uid) {
-    return (*server)->AddConnection(std::move(connection), Caller{uid});
+  callbacks.on_grpc_connection = [&server](UniqueFd connection, const AdmittedUser& user) {
+    return (*server)->AddConnection(std::move(connection), Caller{user.uid, user.is_operator});
   };
   auto listener = AttachListener::Start(fixture.config, std::move(callbacks));
   REQUIRE(listener.ok());
