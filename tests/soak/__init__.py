@@ -1,0 +1,1 @@
+"""Jobs that must notice nothing while other processes are killed, stopped, cut off, or hostile. See README.md."""

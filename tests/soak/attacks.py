@@ -1,0 +1,219 @@
+"""The attacks, each with the name of what it tries. A later one is added to ALL, here or in attackers/."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.soak import users
+from tests.soak.jobs import JobPlan, SoakJob, resume, stop
+from tests.soak.journal import Journal
+from tests.soak.world import FAILING, FIRST, SECOND, STEADY, World
+
+#: Within this time ranks hear of a ringd that hangs; what is added is for a machine that is busy.
+HANGING_S = 5.0 + 1.0
+
+
+@dataclass(frozen=True)
+class Attack:
+    """`make` blocks for as long as the attack goes on, at least until `seconds` have passed."""
+
+    name: str
+    tries: str
+    make: Callable[[World, Journal, random.Random, float], None]
+    #: Whether events that need the node that fails may go on beside it.
+    shares_failing_node: bool = True
+
+
+def _rest(began: float, seconds: float) -> None:
+    time.sleep(max(0.0, began + seconds - time.monotonic()))
+
+
+def _expect_report(job: SoakJob, journal: Journal) -> None:
+    """Every process has to say what it has come to: an attack that is not made proves nothing."""
+    for rank in job.ranks:
+        said = [line for line in rank.record.read().other if line.startswith("did: ")]
+        for line in said:
+            journal.note(f"{rank}: {line.removeprefix('did: ')}")
+        if not said:
+            words = " / ".join([*rank.record.other[-3:], f"code {rank.process.returncode}"])
+            journal.find("attack", f"{job.plan.name}: {rank} has not said what it did: {words}")
+
+
+def _end(world: World, journal: Journal, jobs: list[SoakJob], seconds: float) -> None:
+    """Lets the attackers come to their own end, which is soon, and reads what they did."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and any(rank.running() for job in jobs for rank in job.ranks):
+        time.sleep(0.05)
+    for job in jobs:
+        job.end()
+        _expect_report(job, journal)
+        world.forget(job)
+
+
+def _by_program(program: str, places: tuple[int, ...] | None = None) -> Callable[..., None]:
+    """By attackers/: as ranks of a job of the hostile user's own, or as a process that is told only the socket."""
+
+    def make(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
+        command = ["soak_attacker", program, str(seconds), str(chance.randrange(1 << 32))]
+        plan = JobPlan(f"hostile-{program}", users.HOSTILE, places or (FIRST,))
+        job = world.start_job(plan, {}, command)
+        # What is closed when they are killed is closed by the kernel: a process that hangs on must not.
+        _end(world, journal, [job], seconds + 3)
+
+    return make
+
+
+def _rubbish(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
+    """One rank of each job writes rubbish; the other ranks are honest, and may only hear of an error."""
+    hostile = ["soak_attacker", "rubbish-writer", str(seconds), str(chance.randrange(1 << 32))]
+    for places in ((FIRST, FIRST), (FIRST, SECOND)):
+        plan = JobPlan(f"rubbish-{len(set(places))}", users.HOSTILE, places)
+        _mixed(world, journal, plan, hostile, seconds / 2)
+
+
+def _mixed(world: World, journal: Journal, plan: JobPlan, hostile: list[str], seconds: float) -> None:
+    writer = world.start_job(plan, {}, hostile, only=(len(plan.places) - 1,))
+    honest = world.start_job(plan, {"SOAK_PERIOD": "5"}, only=(0,))
+    time.sleep(seconds)
+    # A wrong sum is what the members of one job may do to each other.
+    honest.end()
+    world.forget(honest)
+    _end(world, journal, [writer], seconds + 3)
+
+
+def _look_at_others(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
+    """The hostile user asks for lists; root has to see what he must not."""
+    began = time.monotonic()
+    pids = {rank.pid for job in world.steady for rank in job.ranks}
+    names = {plan.name for plan in STEADY}
+    for command in ("jobs", "comms", "queues"):
+        answer = str(world.ringctl(FIRST, users.HOSTILE, command))
+        seen = sorted(name for name in names if name in answer)
+        seen += sorted(f"pid {pid}" for pid in pids if f"'pid': {pid}," in answer)
+        if seen:
+            journal.find("privacy", f"{users.HOSTILE} sees by ringctl {command}: {', '.join(seen)}")
+        if not any(name in str(world.ringctl(FIRST, users.ROOT, command)) for name in names):
+            journal.find("privacy", f"root sees no job by ringctl {command}")
+    own = str(world.ringctl(FIRST, users.TRAINERS[0], "jobs"))
+    if not any(plan.name in own for plan in STEADY if plan.user == users.TRAINERS[0]):
+        journal.find("privacy", f"{users.TRAINERS[0]} does not see his own jobs")
+    journal.note("three lists were asked for")
+    _rest(began, seconds)
+
+
+def _wrong_secret(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
+    """Another process of a trainer's user names his job, with a wrong secret and another size."""
+    began = time.monotonic()
+    while time.monotonic() < began + seconds:
+        steady = chance.choice(STEADY)
+        places = chance.choice([(FIRST,), (FIRST, SECOND), steady.places])
+        plan = JobPlan(steady.name, steady.user, places, secret="guessed")
+        job = world.start_job(plan, {"SOAK_STEPS": "1", "RINGD_WEIGHT": str(chance.randrange(1, 9))})
+        time.sleep(chance.uniform(0.2, 0.6))
+        if any(rank.record.find("joined") for rank in job.ranks):
+            journal.find("attack", f"a wrong secret was let into {steady.name}")
+        job.end()
+        world.forget(job)
+
+
+def _hang_ringd(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
+    """The ringd of the node that fails is stopped: its ranks, and those of the other node, hear of it."""
+    job = world.start_job(JobPlan("hung", users.TRAINERS[0], (FIRST, FAILING, FAILING)), {})
+    if not all(job.await_event("working", 15)):
+        journal.find("newcomers", "\n".join([f"{job} did not begin", *job.heard()]))
+        world.forget(job)
+        return
+    node = world.nodes[FAILING]
+    journal.note(f"{node} is stopped")
+    at = time.monotonic()
+    stop(node.pid)
+    try:
+        heard = job.await_event("error", HANGING_S + 1)
+        for rank, error in zip(job.ranks, heard, strict=True):
+            late = None if error is None else error["at"] - at
+            if late is None or late > HANGING_S:
+                when = "nothing" if late is None else f"of it after {late:.1f} s"
+                journal.find("deaths", f"{job}: {rank} heard {when}, while its ringd or the other hung")
+    finally:
+        resume(node.pid)
+        world.forget(job)
+    _expect_service(world, journal)
+
+
+def _no_carrier(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
+    """The node that fails starts its ringd while its interface has no carrier yet."""
+    assert world.network is not None
+    began = time.monotonic()
+    world.nodes[FAILING].terminate()
+    world.network.unplug(FAILING)
+    try:
+        world.start_node(FAILING, wait=False)
+        time.sleep(1.0)
+    finally:
+        world.network.plug(FAILING)
+    world.nodes[FAILING].wait_until_ready()
+    journal.note(f"{world.nodes[FAILING]} was started without a carrier")
+    _expect_service(world, journal)
+    _rest(began, seconds)
+
+
+def _expect_service(world: World, journal: Journal) -> None:
+    """Jobs that need the node that fails can be run."""
+    plan = JobPlan("after", users.TRAINERS[1], (FAILING, FIRST))
+    job = world.start_job(plan, {"SOAK_STEPS": "5", "SOAK_PERIOD": "1"})
+    if not all(job.await_event("done", 20)):
+        journal.find("newcomers", "\n".join([f"{job} could not be run", *job.heard()]))
+    world.forget(job)
+
+
+ALL = (
+    Attack("none", "nothing: only kills, stops and cuts", lambda w, j, c, seconds: time.sleep(seconds)),
+    Attack(
+        "engine-blocker",
+        "the engine sleeps in write or read: a shared eventfd without O_NONBLOCK, kept full",
+        _by_program("engine-blocker", (FIRST, SECOND)),
+    ),
+    Attack(
+        "lingerer",
+        "the engine sleeps in close: a shared socket with ten minutes of SO_LINGER, full, an accomplice who doesn't read",
+        _by_program("lingerer", (FIRST, SECOND)),
+    ),
+    Attack("stream-hoarder", "no thread is left for others: 400 open streams", _by_program("stream-hoarder")),
+    Attack("name-hoarder", "the engine is busy: 48 ranks with 20,000 names", _by_program("name-hoarder")),
+    Attack(
+        "registration-flood",
+        "the engine is busy: 65,535 descriptions in each call",
+        _by_program("registration-flood"),
+    ),
+    Attack("session-hoarder", "no session is left for others", _by_program("session-hoarder")),
+    Attack("list-reader", "others' jobs, pids and tensors are seen", _look_at_others),
+    Attack("wrong-secret", "a job ends because somebody without its secret names it", _wrong_secret),
+    Attack("rubbish-writer", "ringd believes what is in shared memory", _rubbish),
+    Attack(
+        "strange-handshakes",
+        "ringd waits for, or trips over, connections that say nonsense or little at a time",
+        _by_program("strange-handshakes"),
+    ),
+    Attack("half-attacher", "connections that stop half way use ringd up", _by_program("half-attacher")),
+    Attack("connect-flood", "ringd only accepts connections", _by_program("connect-flood")),
+    Attack(
+        "hung-ringd",
+        "ranks wait for ever for a ringd that hangs",
+        _hang_ringd,
+        shares_failing_node=False,
+    ),
+    Attack(
+        "no-carrier",
+        "a ringd that starts before the line is up never finds it",
+        _no_carrier,
+        shares_failing_node=False,
+    ),
+)
+
+
+def named(name: str) -> Attack:
+    """The attack of that name."""
+    return next(attack for attack in ALL if attack.name == name)

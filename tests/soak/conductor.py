@@ -1,0 +1,257 @@
+"""The order of things: quiet, then an attack with everything else under way, then a look at what is left; and again."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tests.soak import step_times
+from tests.soak.attacks import Attack
+from tests.soak.chaos import Chaos
+from tests.soak.jobs import JobPlan
+from tests.soak.journal import Finding, Journal
+from tests.soak.leaks import Holdings, holdings, leaks
+from tests.soak.newcomers import Newcomers
+from tests.soak.step_times import Distribution
+from tests.soak.users import TRAINERS
+from tests.soak.world import FAILING, FIRST, SECOND, STEADY_RANKS, World, wait_for
+
+QUIET_S = 2.0
+ATTACK_S = 4.0
+#: For ringd to let go of what has ended.
+SETTLE_S = 10.0
+#: Without a step for so long a steady job stands still.
+STANDSTILL_S = 5.0
+#: Steps until plans are learned, line speeds known, and so on.
+WARM_STEPS = 60
+
+
+@dataclass
+class LaneResult:
+    """What an attack came to."""
+
+    name: str
+    seconds: float = 0.0
+    events: int = 0
+    newcomers: int = 0
+    slowest_newcomer_s: float = 0.0
+    #: By job: undisturbed, attacked.
+    steps: dict[str, tuple[Distribution, Distribution]] = field(default_factory=dict)
+
+
+class Soak:
+    """One run. Worlds that an attack has broken are replaced, so that each attack is judged for itself."""
+
+    def __init__(self, attacks: Sequence[Attack], seed: int, journal: Journal) -> None:
+        self._attacks = list(attacks)
+        self._chance = random.Random(seed)
+        self._journal = journal
+        self._world: World | None = None
+        self._before: dict[int, Holdings] = {}
+        self._quiet: list[tuple[int, int]] = []
+        self.results: list[LaneResult] = []
+        self.holdings: dict[str, dict[str, object]] = {}
+
+    @property
+    def findings(self) -> list[Finding]:
+        return self._journal.findings
+
+    def run(self, minutes: float | None) -> None:
+        """All attacks once, or again and again for so long."""
+        deadline = None if minutes is None else time.monotonic() + 60 * minutes
+        try:
+            while True:
+                for attack in self._chance.sample(self._attacks, len(self._attacks)):
+                    self._lane(attack)
+                    if deadline is not None and time.monotonic() > deadline:
+                        break
+                if deadline is None or time.monotonic() > deadline:
+                    break
+            self._journal.lane = "end"
+            self._finish()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        if self._world is not None:
+            self._world.close()
+            self._world = None
+
+    # ---- one attack ------------------------------------------------------------------------------------
+
+    def _lane(self, attack: Attack) -> None:
+        self._journal.lane = attack.name
+        result = LaneResult(attack.name)
+        self.results.append(result)
+        began = time.monotonic()
+        world = self._world or self._new_world()
+        self._stay_quiet(QUIET_S)
+        known = len(self.findings)
+        begin_ns = time.monotonic_ns()
+        self._journal.note(f"begins: {attack.tries}")
+        newcomers = Newcomers(world, self._journal)
+        chaos = Chaos(world, self._journal, random.Random(self._chance.random()), attack.shares_failing_node)
+        try:
+            attack.make(world, self._journal, random.Random(self._chance.random()), ATTACK_S)
+        except Exception as error:  # The attack is over, and what it has done is still to be judged.
+            self._journal.find("attack", f"{type(error).__name__}: {error}")
+        finally:
+            chaos.finish()
+            newcomers.finish()
+        healthy = self._judge(world, begin_ns, result)
+        result.events, result.newcomers = chaos.done, newcomers.count
+        result.slowest_newcomer_s = newcomers.slowest_s
+        result.seconds = time.monotonic() - began
+        if len(self.findings) > known:
+            heard = self._heard(world) or ["nothing"]
+            self._journal.note("\n    ".join(["what the steady jobs heard:", *heard]))
+        if not healthy:
+            self._journal.note("the rest goes on with everything new")
+            self.close()
+
+    def _new_world(self) -> World:
+        self._world = world = World()
+        self._quiet = []
+        ready = wait_for(lambda: all(len(job.steps()) >= WARM_STEPS for job in world.steady), 60)
+        if not ready:
+            self._journal.find("steps", "\n".join(["the steady jobs do not get going", *self._heard(world)]))
+        # What is made at first use, such as connections to a neighbour, is no leak.
+        for places in ((FIRST, FAILING), (FAILING, SECOND), (FIRST, FIRST, SECOND)):
+            job = world.start_job(JobPlan("warm", TRAINERS[0], places), {"SOAK_STEPS": "20"})
+            job.await_event("done", 20)
+            world.forget(job)
+        chaos = Chaos(world, self._journal, random.Random(0), node_events=False)
+        newcomers = Newcomers(world, self._journal)
+        time.sleep(1.0)
+        chaos.finish()
+        newcomers.finish()
+        self._sessions_are_back(world)
+        self._before = {number: self._holdings(world, number) for number in (FIRST, SECOND)}
+        return world
+
+    def _stay_quiet(self, seconds: float) -> None:
+        begin_ns = time.monotonic_ns()
+        time.sleep(seconds)
+        self._quiet.append((begin_ns, time.monotonic_ns()))
+
+    # ---- judging ---------------------------------------------------------------------------------------
+
+    def _judge(self, world: World, begin_ns: int, result: LaneResult) -> bool:
+        """Whether this world can go on."""
+        end_ns = time.monotonic_ns()
+        moving = wait_for(lambda: all(job.last_end_ns() > end_ns for job in world.steady), STANDSTILL_S)
+        for job in world.steady:
+            if job.last_end_ns() <= end_ns:
+                still = (time.monotonic_ns() - job.last_end_ns()) / 1e9
+                self._journal.find("steps", f"{job} has stood still for {still:.1f} s")
+            for rank in job.ranks:
+                if not rank.running():
+                    self._journal.find("steps", f"{job}: {rank} has ended")
+        alive = self._ringds_live(world)
+        if world.processors is not None and not world.processors.running():
+            self._journal.find("soak", "soak_processors has ended")
+        if not moving or not alive:
+            return False
+        self._judge_steps(world, begin_ns, end_ns, result)
+        return self._judge_leaks(world)
+
+    def _ringds_live(self, world: World) -> bool:
+        dead = [node for node in world.nodes.values() if not node.running()]
+        for node in dead:
+            tail = "\n".join(node.output.splitlines()[-10:])
+            self._journal.find("ringd", f"{node} has ended with {node.process.returncode}:\n{tail}")
+        return not dead
+
+    def _judge_steps(self, world: World, begin_ns: int, end_ns: int, result: LaneResult) -> None:
+        assert world.processors is not None
+        time.sleep(0.05)
+        world.processors.read()
+        for job in world.steady:
+            steps = job.steps()
+            quiet = [
+                step
+                for step in steps
+                if any(begin <= step.begin_ns and step.end_ns <= end for begin, end in self._quiet)
+            ]
+            attacked = [step for step in steps if step.overlaps(begin_ns, end_ns)]
+            if not quiet or not attacked:
+                self._journal.find("steps", f"{job}: {len(quiet)} quiet steps, {len(attacked)} attacked")
+                continue
+            nodes = set(job.plan.places)
+            both = (
+                step_times.distribution(quiet, world.processors, nodes),
+                step_times.distribution(attacked, world.processors, nodes),
+            )
+            result.steps[job.plan.name] = both
+            complaint = step_times.complaint(*both)
+            if complaint is not None:
+                self._journal.find("steps", f"{job}: {complaint}")
+
+    def _sessions_are_back(self, world: World) -> bool:
+        """Whether the steady jobs' sessions are the only ones again."""
+
+        def sessions() -> int:
+            try:
+                counts = [
+                    world.ringctl(number, "root", "status")["sessions"] for number in (FIRST, SECOND, FAILING)
+                ]
+            except (AssertionError, KeyError):
+                return -1
+            return sum(counts)
+
+        return wait_for(lambda: sessions() == STEADY_RANKS, SETTLE_S)
+
+    def _judge_leaks(self, world: World) -> bool:
+        if not self._sessions_are_back(world):
+            self._journal.find("leaks", f"not {STEADY_RANKS} sessions {SETTLE_S:.0f} s after the attack")
+            return False
+
+        def found() -> list[str]:
+            return [
+                f"{world.nodes[number]} has {leak}"
+                for number, before in self._before.items()
+                for leak in leaks(before, self._holdings(world, number))
+            ]
+
+        if wait_for(lambda: not found(), SETTLE_S):
+            return True
+        for leak in found():
+            self._journal.find("leaks", leak)
+        return False
+
+    @staticmethod
+    def _holdings(world: World, number: int) -> Holdings:
+        return holdings(world.nodes[number].pid, world.state_folder(number))
+
+    @staticmethod
+    def _heard(world: World) -> list[str]:
+        return [line for job in world.steady for line in job.heard()]
+
+    # ---- the end ---------------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        """The steady jobs end well, then the ringds, and nothing is left."""
+        world = self._world
+        if world is None:
+            return
+        for number, before in self._before.items():
+            self.holdings[f"node{number} before"] = before.as_dict()
+            self.holdings[f"node{number} after"] = self._holdings(world, number).as_dict()
+        world.stop_file.touch()
+        for job in world.steady:
+            job.await_event("done", 20)
+            codes = [None if rank.running() else rank.process.returncode for rank in job.ranks]
+            if any(codes) or None in codes:
+                wait_for(lambda job=job: not any(rank.running() for rank in job.ranks), 5)
+                codes = [rank.process.poll() for rank in job.ranks]
+            if codes != [0] * len(codes):
+                self._journal.find("steps", "\n".join([f"{job} ended with {codes}", *job.heard()]))
+        for node in world.nodes.values():
+            code = node.terminate()
+            if code != 0:
+                self._journal.find("ringd", f"{node} ended with {code}")
+            if node.socket.exists():
+                self._journal.find("leaks", f"{node.socket} is left")
+        self._journal.note("all ringds have ended")

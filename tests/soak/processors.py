@@ -1,0 +1,113 @@
+"""Who waited for a processor, and when: programs/processors.cc, and what is excused by it."""
+
+from __future__ import annotations
+
+import bisect
+import subprocess
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.soak.records import Step
+
+#: Samples are this far apart, and a little more.
+SLACK_NS = 12_000_000
+
+
+@dataclass(frozen=True)
+class Excuse:
+    """Times in ns.
+
+    Within a step the job's ranks, the engines of its nodes, and the threads of the kernel that pass packets on have
+    waited for processors, or a processor has stood still. Processors' time that ringds used meanwhile is taken off: as
+    far as that goes, it may have been ringd that kept the others waiting.
+    """
+
+    ranks: int
+    engines: int
+    packets: int
+    gap: int
+    used: int
+
+    @property
+    def seconds(self) -> float:
+        return max(0, self.ranks + self.engines + self.packets + self.gap - self.used) / 1e9
+
+    def __str__(self) -> str:
+        ms = [f"{ns / 1e6:.0f}" for ns in (self.ranks, self.engines, self.packets, self.gap, self.used)]
+        return (
+            f"waits in ms: ranks {ms[0]}, engines {ms[1]}, packets {ms[2]}, a processor stood still {ms[3]};"
+            f" ringds used {ms[4]}"
+        )
+
+
+class Processors:
+    """Follows soak_processors, which watches the ringds of the given nodes."""
+
+    def __init__(self, program: Path, pids: dict[int, int], log: Path) -> None:
+        self._nodes = list(pids)
+        self._log = log
+        self._offset = 0
+        self.gaps: list[tuple[int, int]] = []
+        self._times: list[int] = []
+        self._samples: list[list[int]] = []
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [str(program), *(str(pid) for pid in pids.values())],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def read(self) -> None:
+        """Takes in what has come since."""
+        with self._log.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        for line in whole.decode().splitlines():
+            self.add(line)
+
+    def add(self, line: str) -> None:
+        """One line of the program's."""
+        kind, *numbers = line.split()
+        if kind == "G":
+            begin, end = map(int, numbers)
+            self.gaps.append((begin, end))
+        elif kind == "R":
+            self._times.append(int(numbers[0]))
+            self._samples.append([int(number) for number in numbers[1:]])
+
+    def longest_gap_ns(self, begin_ns: int, end_ns: int) -> int:
+        """The longest time within that span for which a processor ran nobody who wanted it."""
+        within = [min(end, end_ns) - max(begin, begin_ns) for begin, end in self.gaps]
+        return max([0, *within])
+
+    def excuse(self, step: Step, nodes: Collection[int]) -> Excuse:
+        """What of the step's time is not ringd's, and why."""
+        engines = packets = used = 0
+        first = max(0, bisect.bisect_right(self._times, step.begin_ns - SLACK_NS) - 1)
+        last = min(len(self._times) - 1, bisect.bisect_left(self._times, step.end_ns + SLACK_NS))
+        if last > first:
+            packets, *each = (
+                after - before
+                for before, after in zip(self._samples[first], self._samples[last], strict=True)
+            )
+            for place, node in enumerate(self._nodes):
+                engines += each[2 * place] if node in nodes else 0
+                used += each[2 * place + 1]
+        gap = self.longest_gap_ns(step.begin_ns, step.end_ns)
+        return Excuse(step.waited_ns, engines, packets, gap, used)
+
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(5)

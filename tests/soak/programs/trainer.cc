@@ -1,0 +1,237 @@
+// One rank of a job of the soak: all-reduces of several sizes, step after step, each sum compared element by element.
+//
+// Its place comes from the environment, as every launcher gives it. Prints an event per line:
+//
+//   {"event": "joined", "at": SECONDS, "pid": PID}            it has its place
+//   {"event": "working", "at": SECONDS}                       the first step is done
+//   {"event": "warning" | "error" | "wrong sum", "at": SECONDS, "text": "..."}
+//   {"event": "done", "at": SECONDS, "steps": N}
+//   S STEP BEGIN_NS END_NS WAITED_NS                          a step: when it began and ended, and how long this
+//                                                             thread waited for a processor meanwhile
+//
+// Times are of the clock that all processes of a machine share. Exit codes: 0 well, 3 an error of ringd's, 4 a wrong sum.
+//
+//   SOAK_STOP     path: once that file exists the job ends, on all ranks after the same step
+//   SOAK_STEPS    at most so many steps; 0, the default: no limit
+//   SOAK_PERIOD   milliseconds from the begin of one step to that of the next; default 30
+//   SOAK_EXIT     "rank RANK after STEPS with CODE": that rank ends so, without a word to ringd
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "client/ringd.h"
+
+namespace ringd {
+namespace {
+
+constexpr int kFailed = 3;
+constexpr int kWrongSum = 4;
+
+std::int64_t NowNanos() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+// How long this thread has waited for a processor so far, in ns: the second number of schedstat.
+std::int64_t WaitedNanos() {
+  static const int file = ::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+  char text[64];
+  const ssize_t length = ::pread(file, text, sizeof(text) - 1, 0);
+  if (length <= 0) return 0;
+  text[length] = '\0';
+  const char* const space = std::strchr(text, ' ');
+  return space == nullptr ? 0 : std::atoll(space);
+}
+
+std::string Quoted(const char* text) {
+  std::string quoted = "\"";
+  for (const char* at = text; *at != '\0'; ++at) {
+    if (*at == '"' || *at == '\\') quoted += '\\';
+    quoted += static_cast<unsigned char>(*at) < ' ' ? ' ' : *at;
+  }
+  return quoted + '"';
+}
+
+// `details` begins with a comma, or is empty.
+void Say(const char* event, const std::string& details = "") {
+  std::printf("{\"event\": \"%s\", \"at\": %.6f%s}\n", event,
+              static_cast<double>(NowNanos()) * 1e-9, details.c_str());
+  std::fflush(stdout);
+}
+
+[[noreturn]] void End(int code) {
+  std::fflush(stdout);
+  ::_exit(code);
+}
+
+void Require(ringd_status status) {
+  if (status == RINGD_OK) return;
+  Say("error", std::string(", \"kind\": \"") + ringd_status_name(status) +
+                   "\", \"text\": " + Quoted(ringd_last_error()));
+  End(kFailed);
+}
+
+std::int64_t Setting(const char* name, std::int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoll(text);
+}
+
+// A tensor that is summed in each step. Every element's value follows from rank, step and place, and so does the sum,
+// which float holds exactly.
+class Layer {
+ public:
+  Layer(ringd_context* context, const ringd_place& place, int number, std::int64_t elements,
+        bool in_arena)
+      : context_(context), place_(place), number_(number), elements_(elements) {
+    const std::string name = "layer" + std::to_string(number);
+    ringd_tensor tensor{};
+    tensor.struct_size = sizeof(tensor);
+    tensor.name = name.c_str();
+    tensor.data_type = RINGD_FLOAT32;
+    tensor.dimensions = 1;
+    tensor.shape = &elements_;
+    Require(ringd_register(context, &tensor, 1, &registration_));
+    const auto bytes = static_cast<std::size_t>(elements) * sizeof(float);
+    if (in_arena) {
+      void* address = nullptr;
+      Require(ringd_arena_alloc(context, bytes, &address));
+      values_ = static_cast<float*>(address);
+    } else {
+      own_.resize(static_cast<std::size_t>(elements));
+      values_ = own_.data();
+    }
+  }
+
+  void Fill(std::int64_t step) {
+    for (std::int64_t i = 0; i < elements_; ++i) {
+      values_[i] = static_cast<float>((place_.rank + 1) * Term(step, i));
+    }
+  }
+  float* values() { return values_; }
+  ringd_registration registration() const { return registration_; }
+
+  // Ends the process if an element is wrong. The first `skipped` are somebody else's.
+  void Check(std::int64_t step, std::int64_t skipped = 0) const {
+    const std::int64_t ranks = std::int64_t{place_.size} * (place_.size + 1) / 2;
+    for (std::int64_t i = skipped; i < elements_; ++i) {
+      const auto expected = static_cast<float>(ranks * Term(step, i));
+      if (values_[i] == expected) continue;
+      Say("wrong sum", ", \"text\": \"layer" + std::to_string(number_) + "[" + std::to_string(i) +
+                           "] of step " + std::to_string(step) + " is " +
+                           std::to_string(values_[i]) + " instead of " + std::to_string(expected) +
+                           "\"");
+      End(kWrongSum);
+    }
+  }
+
+ private:
+  std::int64_t Term(std::int64_t step, std::int64_t i) const {
+    return (step * 7 + number_ * 13 + i) % 1021;
+  }
+
+  ringd_context* const context_;
+  const ringd_place place_;
+  const int number_;
+  const std::int64_t elements_;
+  ringd_registration registration_ = 0;
+  std::vector<float> own_;
+  float* values_ = nullptr;
+};
+
+struct Death {
+  int rank = -1;  // nobody's
+  std::int64_t after = 0;
+  int code = 0;
+};
+
+Death DeathFromEnvironment() {
+  Death death;
+  const char* text = std::getenv("SOAK_EXIT");
+  if (text != nullptr && std::sscanf(text, "rank %d after %" SCNd64 " with %d", &death.rank,
+                                     &death.after, &death.code) != 3) {
+    std::fprintf(stderr, "SOAK_EXIT is \"rank RANK after STEPS with CODE\"\n");
+    End(2);
+  }
+  return death;
+}
+
+void SleepUntil(std::int64_t ns) {
+  const timespec until{ns / 1'000'000'000, ns % 1'000'000'000};
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) != 0) continue;
+}
+
+void Train(ringd_context* context) {
+  ringd_place place{};
+  place.struct_size = sizeof(place);
+  Require(ringd_get_place(context, &place));
+  Say("joined", ", \"pid\": " + std::to_string(::getpid()));
+  const std::int64_t period_ns = Setting("SOAK_PERIOD", 30) * 1'000'000;
+  const std::int64_t most_steps = Setting("SOAK_STEPS", 0);
+  const char* const stop = std::getenv("SOAK_STOP");
+  const Death death = DeathFromEnvironment();
+
+  // In the arena or not, and of every size at which ringd does something else. The last is what ranks wait for.
+  std::array<Layer, 4> layers{
+      Layer(context, place, 0, 200'000, true), Layer(context, place, 1, 20'000, false),
+      Layer(context, place, 2, 1'000, true), Layer(context, place, 3, 4, false)};
+  std::array<ringd_operation, layers.size() - 1> operations{};
+  Layer& loss = layers.back();
+  std::int64_t begin = NowNanos();
+  std::int64_t step = 0;
+  for (bool last = false; !last; ++step) {
+    if (place.rank == death.rank && step == death.after) End(death.code);
+    for (Layer& layer : layers) layer.Fill(step);
+    // Who wants to stop is summed, too.
+    const bool enough = step + 1 == most_steps || (stop != nullptr && ::access(stop, F_OK) == 0);
+    loss.values()[0] = enough ? 1.0F : 0.0F;
+
+    const std::int64_t waited = WaitedNanos();
+    begin = NowNanos();
+    for (std::size_t i = 0; i < operations.size(); ++i) {
+      float* const values = layers[i].values();
+      Require(ringd_submit(context, layers[i].registration(), values, values, &operations[i]));
+    }
+    Require(ringd_wait_all(context, operations.data(), operations.size(), -1));
+    ringd_operation operation = 0;
+    Require(ringd_submit_awaited(context, loss.registration(), loss.values(), loss.values(),
+                                 &operation));
+    Require(ringd_wait(context, operation, -1));
+    const std::int64_t end = NowNanos();
+    std::printf("S %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n", step, begin, end,
+                WaitedNanos() - waited);
+    std::fflush(stdout);
+
+    last = loss.values()[0] > 0.0F;
+    for (Layer& layer : layers) layer.Check(step, &layer == &loss ? 1 : 0);
+    if (step == 0) Say("working");
+    if (!last) SleepUntil(begin + period_ns);
+  }
+  Say("done", ", \"steps\": " + std::to_string(step));
+}
+
+}  // namespace
+}  // namespace ringd
+
+int main() {
+  ringd_options options{};
+  options.struct_size = sizeof(options);
+  options.rank = -1;
+  options.on_warning = [](void*, const char* text) {
+    ringd::Say("warning", ", \"text\": " + ringd::Quoted(text));
+  };
+  ringd_context* context = nullptr;
+  ringd::Require(ringd_open(&options, &context));
+  ringd::Train(context);
+  ringd_close(context);
+  return 0;
+}

@@ -1,0 +1,73 @@
+"""Whether a job's steps were as long as without an attack."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+
+from tests.soak.processors import Processors
+from tests.soak.records import Step
+
+#: The slowest step under attack may be so much slower than the slowest without.
+LIMIT_S = 0.050
+#: If steps without any attack are this long there is nothing to compare with.
+QUIET_LIMIT_S = 1.0
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """In seconds; `slowest` after what is excused, `slowest_raw` before."""
+
+    steps: int
+    median: float
+    p99: float
+    slowest: float
+    slowest_raw: float
+    #: Steps that were too long only before what is excused.
+    excused: int
+    #: Of the slowest: what it waited for.
+    why: str
+
+    def __str__(self) -> str:
+        ms = [f"{1000 * value:.1f}" for value in (self.median, self.p99, self.slowest, self.slowest_raw)]
+        return (
+            f"{self.steps} steps, ms: median {ms[0]}, p99 {ms[1]}, slowest {ms[2]}"
+            f" ({ms[3]} with waits for processors), {self.excused} excused"
+            + (f"; the slowest: {self.why}" if self.why else "")
+        )
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def distribution(steps: Sequence[Step], processors: Processors, nodes: Collection[int]) -> Distribution:
+    """Of `steps`, which are some, of a job on these nodes."""
+    raw = sorted(step.seconds for step in steps)
+    median = raw[len(raw) // 2]
+    slowest, why, excused = 0.0, "", 0
+    for step in steps:
+        seconds = step.seconds
+        excuse = None
+        # Only slow ones are looked at closely: what is short needs no excuse.
+        if seconds > median + LIMIT_S / 2:
+            excuse = processors.excuse(step, nodes)
+            seconds = max(0.0, seconds - excuse.seconds)
+            excused += step.seconds > median + LIMIT_S >= seconds
+        if seconds > slowest:
+            slowest = seconds
+            why = "" if excuse is None else f"{1000 * step.seconds:.0f} ms, {excuse}"
+    p99 = raw[min(len(raw) - 1, len(raw) * 99 // 100)]
+    return Distribution(len(raw), median, p99, slowest, raw[-1], excused, why)
+
+
+def complaint(quiet: Distribution, attacked: Distribution) -> str | None:
+    """What is wrong with the steps under attack; None: nothing."""
+    if quiet.slowest > QUIET_LIMIT_S:
+        return f"undisturbed steps are too long to compare with: {quiet}"
+    if attacked.slowest <= quiet.slowest + LIMIT_S:
+        return None
+    late = 1000 * (attacked.slowest - quiet.slowest)
+    return (
+        f"the slowest step took {late:.0f} ms longer than undisturbed;"
+        f" undisturbed: {quiet}; attacked: {attacked}"
+    )

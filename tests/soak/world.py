@@ -1,0 +1,197 @@
+"""Everything that runs: three ringds, each in its namespace and as a user of its own; four steady jobs of two users."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.integration.cluster import Node, clean_environment
+from tests.soak import programs, users
+from tests.soak.jobs import JobPlan, SoakJob, SoakRank
+from tests.soak.network import Network
+from tests.soak.processors import Processors
+
+FIRST, SECOND, FAILING = 0, 1, 2
+#: Each user has a job on one node and one over two; none is on the node that fails.
+STEADY = (
+    JobPlan("steady-games-one", users.TRAINERS[0], (FIRST, FIRST)),
+    JobPlan("steady-games-two", users.TRAINERS[0], (FIRST, SECOND)),
+    JobPlan("steady-news-one", users.TRAINERS[1], (SECOND, SECOND)),
+    JobPlan("steady-news-two", users.TRAINERS[1], (FIRST, SECOND)),
+)
+STEADY_RANKS = sum(len(plan.places) for plan in STEADY)
+SETTINGS: dict[str, object] = {
+    "allowed_users": ",".join((*users.TRAINERS, users.HOSTILE)),
+    "arena_bytes": "64MiB",
+    "start_timeout": "20s",
+    # Each node keeps a plan for each job that it has seen, and there are many.
+    "measure_links": "false",
+}
+READY_S = 60.0
+
+
+class World:
+    """Ownership: owns its folder, network and processes; close() ends and removes all, whatever state they are in."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="ringd-soak-", dir="/tmp"))
+        self.folder.chmod(0o755)
+        self.nodes: dict[int, Node] = {}
+        self.steady: list[SoakJob] = []
+        self._jobs: list[SoakJob] = []
+        self._numbers = itertools.count(1)
+        self._ended_nodes: list[Node] = []
+        self.network: Network | None = None
+        self.processors: Processors | None = None
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        self._bin = self.folder / "bin"
+        programs.install(self._bin)
+        self._nodes_folder = self.folder / "nodes"
+        self._nodes_folder.mkdir(mode=0o755)
+        entry = pwd.getpwnam(users.RINGD)
+        os.chown(self._nodes_folder, entry.pw_uid, entry.pw_gid)
+        (self.folder / "logs").mkdir(mode=0o755)
+        self.network = Network()
+        for number in (FIRST, SECOND, FAILING):
+            self.start_node(number)
+        pids = {number: self.nodes[number].pid for number in (FIRST, SECOND)}
+        self.processors = Processors(
+            self._bin / "soak_processors", pids, self.folder / "logs" / "processors.log"
+        )
+        self.stop_file = self.folder / "stop"
+        for plan in STEADY:
+            self.steady.append(self.start_job(plan, {"SOAK_STOP": str(self.stop_file)}))
+        for job in self.steady:
+            working = job.await_event("working", READY_S)
+            assert all(working), "\n".join(job.heard())
+
+    # ---- nodes -----------------------------------------------------------------------------------------
+
+    def start_node(self, number: int, wait: bool = True) -> Node:
+        """A ringd on that node, which has none."""
+        assert self.network is not None
+        # Node looks for ringd where this says.
+        os.environ["RINGD_BIN_DIR"] = str(self._bin)
+        name = f"node{number}"
+        settings = SETTINGS | {"peer_address": f"{self.network.address(number)}:0"}
+        inside = [*self.network.inside(number), *users.becoming(users.RINGD)]
+        if number in self.nodes:
+            self._keep_log(self.nodes[number])
+        node = Node(name, self._nodes_folder, settings, inside)
+        self.nodes[number] = node
+        if wait:
+            node.wait_until_ready()
+        return node
+
+    def _keep_log(self, ended: Node) -> None:
+        kept = self.folder / "logs" / f"{ended.name}-{ended.pid}.log"
+        with contextlib.suppress(FileNotFoundError):
+            ended.log.rename(kept)
+        ended.log = kept
+        self._ended_nodes.append(ended)
+
+    def state_folder(self, number: int) -> Path:
+        return self._nodes_folder / f"node{number}.state"
+
+    def ringctl(self, node: int, user: str, *arguments: str, timeout_s: float = 10) -> Any:
+        """What ringctl answers this user, as JSON; an AssertionError says why it did not."""
+        command = [*users.becoming(user), str(self._bin / "ringctl"), *arguments, "--json"]
+        environment = clean_environment() | {"RINGD_SOCKET": str(self.nodes[node].socket)}
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"no answer to ringctl {' '.join(arguments)} in {timeout_s} s") from None
+        assert done.returncode == 0, f"ringctl {' '.join(arguments)}: {(done.stdout + done.stderr).strip()}"
+        return json.loads(done.stdout)
+
+    # ---- jobs ------------------------------------------------------------------------------------------
+
+    def start_job(
+        self,
+        plan: JobPlan,
+        environment: dict[str, str],
+        command: list[str] | None = None,
+        only: tuple[int, ...] | None = None,
+    ) -> SoakJob:
+        """A process for each rank, or for the ranks `only`: a trainer, or what `command` says."""
+        number = next(self._numbers)
+        ranks: list[SoakRank] = []
+        job = SoakJob(plan, ranks)
+        # Before its first process runs, so that none is forgotten.
+        self._jobs.append(job)
+        for rank in range(len(plan.places)) if only is None else only:
+            log = self.folder / "logs" / f"{number}-{plan.name}-{rank}.log"
+            ranks.append(self._start_rank(plan, rank, environment, command or ["soak_trainer"], log))
+        return job
+
+    def _start_rank(
+        self, plan: JobPlan, rank: int, environment: dict[str, str], command: list[str], log: Path
+    ) -> SoakRank:
+        assert self.network is not None
+        node = plan.places[rank]
+        variables = (
+            clean_environment()
+            | {
+                "RINGD_SOCKET": str(self.nodes[node].socket),
+                "RINGD_RENDEZVOUS": self.nodes[plan.places[0]].peer_address,
+                "RINGD_START_TIMEOUT": "20",
+            }
+            | plan.placement(rank)
+            | environment
+        )
+        program = [str(self._bin / command[0]), *command[1:]]
+        started = [*self.network.inside(node), *users.becoming(plan.user), *program]
+        return SoakRank(rank, node, started, variables, log)
+
+    def forget(self, job: SoakJob) -> None:
+        """Ends what is left of a job that is no longer of interest, and removes its output."""
+        job.end()
+        self._jobs.remove(job)
+        for rank in job.ranks:
+            rank.log.unlink(missing_ok=True)
+
+    # ---- the end ---------------------------------------------------------------------------------------
+
+    def processes(self) -> list[int]:
+        """The pids of all ringds and trainers that ought to run."""
+        return [node.pid for node in self.nodes.values()] + [
+            rank.pid for job in self.steady for rank in job.ranks
+        ]
+
+    def close(self) -> None:
+        for job in self._jobs:
+            job.end()
+        if self.processors is not None:
+            self.processors.close()
+        for node in (*self.nodes.values(), *self._ended_nodes):
+            node.destroy()
+        if self.network is not None:
+            self.network.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def wait_for(condition: Any, timeout_s: float) -> bool:
+    """Whether it became true in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
