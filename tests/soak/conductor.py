@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from tests.soak import step_times
@@ -14,6 +14,7 @@ from tests.soak.jobs import JobPlan
 from tests.soak.journal import Finding, Journal
 from tests.soak.leaks import Holdings, holdings, leaks
 from tests.soak.newcomers import Newcomers
+from tests.soak.records import Step, job_steps
 from tests.soak.step_times import Distribution
 from tests.soak.users import TRAINERS
 from tests.soak.world import FAILING, FIRST, SECOND, STEADY_RANKS, World, wait_for
@@ -82,11 +83,12 @@ class Soak:
     # ---- one attack ------------------------------------------------------------------------------------
 
     def _lane(self, attack: Attack) -> None:
+        self._journal.lane = "start"
+        world = self._world or self._new_world()
         self._journal.lane = attack.name
         result = LaneResult(attack.name)
         self.results.append(result)
         began = time.monotonic()
-        world = self._world or self._new_world()
         self._stay_quiet(QUIET_S)
         known = len(self.findings)
         begin_ns = time.monotonic_ns()
@@ -168,26 +170,39 @@ class Soak:
         assert world.processors is not None
         time.sleep(0.05)
         world.processors.read()
+        control = self._compare("control", job_steps([world.control]), (), world, begin_ns, end_ns)
+        if control is None:
+            return
+        result.steps["control"] = control
+        control_s = control[1].slowest - control[0].slowest
         for job in world.steady:
-            steps = job.steps()
-            quiet = [
-                step
-                for step in steps
-                if any(begin <= step.begin_ns and step.end_ns <= end for begin, end in self._quiet)
-            ]
-            attacked = [step for step in steps if step.overlaps(begin_ns, end_ns)]
-            if not quiet or not attacked:
-                self._journal.find("steps", f"{job}: {len(quiet)} quiet steps, {len(attacked)} attacked")
+            name = job.plan.name
+            both = self._compare(name, job.steps(), job.plan.places, world, begin_ns, end_ns)
+            if both is None:
                 continue
-            nodes = set(job.plan.places)
-            both = (
-                step_times.distribution(quiet, world.processors, nodes),
-                step_times.distribution(attacked, world.processors, nodes),
-            )
-            result.steps[job.plan.name] = both
-            complaint = step_times.complaint(*both)
+            result.steps[name] = both
+            complaint = step_times.complaint(*both, control_s)
             if complaint is not None:
                 self._journal.find("steps", f"{job}: {complaint}")
+
+    def _compare(
+        self, name: str, steps: list[Step], nodes: Collection[int], world: World, begin_ns: int, end_ns: int
+    ) -> tuple[Distribution, Distribution] | None:
+        """Undisturbed and attacked; None, and a finding, if there are no such steps."""
+        assert world.processors is not None
+        quiet = [
+            step
+            for step in steps
+            if any(begin <= step.begin_ns and step.end_ns <= end for begin, end in self._quiet)
+        ]
+        attacked = [step for step in steps if step.overlaps(begin_ns, end_ns)]
+        if not quiet or not attacked:
+            self._journal.find("steps", f"{name}: {len(quiet)} quiet steps, {len(attacked)} attacked")
+            return None
+        return (
+            step_times.distribution(quiet, world.processors, nodes),
+            step_times.distribution(attacked, world.processors, nodes),
+        )
 
     def _sessions_are_back(self, world: World) -> bool:
         """Whether the steady jobs' sessions are the only ones again."""

@@ -39,7 +39,9 @@ class JobPlan:
 class SoakRank(Child):
     """A trainer's process, or a hostile one's."""
 
-    def __init__(self, number: int, node: int, command: Sequence[str], environment: dict[str, str], log: Path):
+    def __init__(
+        self, number: int, node: int, command: Sequence[str], environment: dict[str, str], log: Path
+    ):
         super().__init__(list(command), environment, log)
         self.number = number
         self.node = node

@@ -8,8 +8,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-#: What allocators keep, and gRPC's pools.
-RESIDENT_LIMIT_BYTES = 64 << 20
+#: What allocators keep of the most that was ever used at once.
+RESIDENT_LIMIT_BYTES = 160 << 20
 SHARED_LIMIT_BYTES = 16 << 20
 #: Pools of threads grow to what was once needed.
 THREADS_LIMIT = 16

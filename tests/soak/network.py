@@ -71,7 +71,9 @@ class Network:
 
 def processes_inside(name: str) -> list[int]:
     """The pids of a namespace."""
-    done = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(
+        ["ip", "netns", "pids", name], capture_output=True, text=True, timeout=20, check=False
+    )
     return [int(pid) for pid in done.stdout.split()]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import subprocess
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,33 +41,14 @@ class Excuse:
         )
 
 
-class Processors:
-    """Follows soak_processors, which watches the ringds of the given nodes."""
+class Samples:
+    """What soak_processors has said of the ringds of `nodes`, in this order."""
 
-    def __init__(self, program: Path, pids: dict[int, int], log: Path) -> None:
-        self._nodes = list(pids)
-        self._log = log
-        self._offset = 0
+    def __init__(self, nodes: Iterable[int]) -> None:
+        self._nodes = list(nodes)
         self.gaps: list[tuple[int, int]] = []
         self._times: list[int] = []
         self._samples: list[list[int]] = []
-        with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                [str(program), *(str(pid) for pid in pids.values())],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-
-    def read(self) -> None:
-        """Takes in what has come since."""
-        with self._log.open("rb") as file:
-            file.seek(self._offset)
-            data = file.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        for line in whole.decode().splitlines():
-            self.add(line)
 
     def add(self, line: str) -> None:
         """One line of the program's."""
@@ -85,7 +66,7 @@ class Processors:
         return max([0, *within])
 
     def excuse(self, step: Step, nodes: Collection[int]) -> Excuse:
-        """What of the step's time is not ringd's, and why."""
+        """What of the step's time is not ringd's, and why. No nodes: of a step in which ringd has no part."""
         engines = packets = used = 0
         first = max(0, bisect.bisect_right(self._times, step.begin_ns - SLACK_NS) - 1)
         last = min(len(self._times) - 1, bisect.bisect_left(self._times, step.end_ns + SLACK_NS))
@@ -96,9 +77,35 @@ class Processors:
             )
             for place, node in enumerate(self._nodes):
                 engines += each[2 * place] if node in nodes else 0
-                used += each[2 * place + 1]
+                used += each[2 * place + 1] if nodes else 0
         gap = self.longest_gap_ns(step.begin_ns, step.end_ns)
         return Excuse(step.waited_ns, engines, packets, gap, used)
+
+
+class Processors(Samples):
+    """Follows soak_processors, which watches the ringds with these pids, by node. Ownership: owns the process."""
+
+    def __init__(self, program: Path, pids: dict[int, int], log: Path) -> None:
+        super().__init__(pids)
+        self._log = log
+        self._offset = 0
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [str(program), *(str(pid) for pid in pids.values())],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def read(self) -> None:
+        """Takes in what has come since."""
+        with self._log.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        for line in whole.decode().splitlines():
+            self.add(line)
 
     def running(self) -> bool:
         return self._process.poll() is None

@@ -9,12 +9,12 @@ from pathlib import Path
 from tests.integration.cluster import ROOT, binary
 
 TARGET = "//tests/soak:programs"
-OWN = ("soak_trainer", "soak_attacker", "soak_processors")
+OWN = ("soak_trainer", "soak_attacker", "soak_control", "soak_processors")
 BUILD_TIMEOUT_S = 900
 
 
-def install(folder: Path) -> None:
-    """Builds what is not built, and puts all programs into `folder`."""
+def build() -> Path:
+    """Builds what is not built; the folder of the programs."""
     bazel = ["bazel", "build", "--color=no", "--curses=no", TARGET]
     built = subprocess.run(
         bazel, cwd=ROOT, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False
@@ -23,8 +23,14 @@ def install(folder: Path) -> None:
     info = subprocess.run(
         ["bazel", "info", "bazel-bin"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
     )
-    built_in = Path(info.stdout.strip()) / "tests" / "soak"
+    return Path(info.stdout.strip()) / "tests" / "soak"
+
+
+def install(folder: Path) -> None:
+    """Puts all programs into `folder`, which is new."""
+    built_in = build()
+    own = [built_in / name for name in OWN]
     folder.mkdir(mode=0o755)
-    for source in (*(built_in / name for name in OWN), binary("ringd"), binary("ringctl")):
+    for source in (*own, binary("ringd"), binary("ringctl")):
         shutil.copy(source, folder / source.name)
         (folder / source.name).chmod(0o755)

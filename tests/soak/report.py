@@ -55,5 +55,10 @@ def failure(soak: Soak, journal: Journal, seed: int, lane: str | None = None) ->
     lines = [line for line in journal.recent(4000) if lane is None or f"s] {lane}: " in line]
     again = f"tests/soak/run --seed {seed}" + (f" --attack {lane}" if lane else "")
     return "\n".join(
-        [f"seed {seed}; again: {again}", *(str(finding) for finding in findings), "what was under way:", *lines[-80:]]
+        [
+            f"seed {seed}; again: {again}",
+            *(str(finding) for finding in findings),
+            "what was under way:",
+            *lines[-80:],
+        ]
     )

@@ -14,11 +14,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.integration.cluster import Node, clean_environment
+from tests.integration.cluster import Child, Node, clean_environment
 from tests.soak import programs, users
 from tests.soak.jobs import JobPlan, SoakJob, SoakRank
 from tests.soak.network import Network
 from tests.soak.processors import Processors
+from tests.soak.records import Record
 
 FIRST, SECOND, FAILING = 0, 1, 2
 #: Each user has a job on one node and one over two; none is on the node that fails.
@@ -50,6 +51,7 @@ class World:
         self._jobs: list[SoakJob] = []
         self._numbers = itertools.count(1)
         self._ended_nodes: list[Node] = []
+        self._control: list[Child] = []
         self.network: Network | None = None
         self.processors: Processors | None = None
         try:
@@ -73,12 +75,30 @@ class World:
         self.processors = Processors(
             self._bin / "soak_processors", pids, self.folder / "logs" / "processors.log"
         )
+        self._start_control()
         self.stop_file = self.folder / "stop"
         for plan in STEADY:
             self.steady.append(self.start_job(plan, {"SOAK_STOP": str(self.stop_file)}))
         for job in self.steady:
             working = job.await_event("working", READY_S)
             assert all(working), "\n".join(job.heard())
+
+    def _start_control(self) -> None:
+        """The chain of programs/control.cc, its last link first; `control` has what the first one says."""
+        assert self.network is not None
+        here, there = self.network.address(FIRST), self.network.address(SECOND)
+        links = [
+            (SECOND, ["7003", "-", "0"]),
+            (SECOND, ["7002", there, "7003"]),
+            (FIRST, ["7001", there, "7002"]),
+            (FIRST, ["0", here, "7001"]),
+        ]
+        for place, (node, arguments) in enumerate(links):
+            log = self.folder / "logs" / f"control{place}.log"
+            command = [*self.network.inside(node), *users.becoming(users.TRAINERS[0])]
+            program = str(self._bin / "soak_control")
+            self._control.append(Child([*command, program, *arguments], clean_environment(), log))
+        self.control = Record(self._control[-1].log)
 
     # ---- nodes -----------------------------------------------------------------------------------------
 
@@ -157,7 +177,9 @@ class World:
             | environment
         )
         program = [str(self._bin / command[0]), *command[1:]]
-        started = [*self.network.inside(node), *users.becoming(plan.user), *program]
+        # How processors are shared is the kernel's business, and not what is tested.
+        modest = ["nice", "-n", "5"] if plan.user == users.HOSTILE else []
+        started = [*modest, *self.network.inside(node), *users.becoming(plan.user), *program]
         return SoakRank(rank, node, started, variables, log)
 
     def forget(self, job: SoakJob) -> None:
@@ -180,8 +202,8 @@ class World:
             job.end()
         if self.processors is not None:
             self.processors.close()
-        for node in (*self.nodes.values(), *self._ended_nodes):
-            node.destroy()
+        for child in (*self._control, *self.nodes.values(), *self._ended_nodes):
+            child.destroy()
         if self.network is not None:
             self.network.close()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -29,7 +29,10 @@ class Lingerer : public Attacker {
     const char* const rank = std::getenv("RANK");
     // Nobody receives while somebody else is said to do so.
     std::thread([view = *view] {
-      for (;;) view.control().driver.store(1);
+      for (;;) {
+        view.control().driver.store(1);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
     }).detach();
     if (rank != nullptr && rank[0] != '0') {
       Did("keeps %zu connections open without receiving", sockets.size());

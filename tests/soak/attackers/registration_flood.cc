@@ -1,47 +1,47 @@
-// A rank that describes one tensor 65,535 times in a call, and calls again at once: a check of each against each, or
-// replies made by the thread that serves everybody, would hold all others up.
+// A rank that describes one tensor 65,535 times in one message, and again as soon as it is answered: a check of each
+// against each, or replies made by the thread that serves everybody, would hold all others up.
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "tests/soak/attackers/attacker.h"
-#include "tests/soak/attackers/member.h"
+#include "tests/soak/attackers/raw_session.h"
 
 namespace ringd::soak {
 namespace {
 
-constexpr std::size_t kDescriptions = 65'535;
+constexpr int kDescriptions = 65'535;
 
 class RegistrationFlood : public Attacker {
  public:
   void Attack(const Target& target) override {
-    ringd_context* const context =
-        JoinLocally(target.socket, "flood" + std::to_string(target.seed), -1, 1);
-    if (context == nullptr) {
-      Did("refused: %s", ringd_last_error());
+    RawSession session(target.socket);
+    const std::uint32_t communicator =
+        session.attached() ? session.JoinAlone("flood" + std::to_string(target.seed)) : 0;
+    if (communicator == 0) {
+      Did("refused");
       return;
     }
-    std::vector<ringd_registration> registrations(kDescriptions);
-    const std::vector<std::int64_t> shape(32, 1);
+    v1::RegisterTensorsRequest request;
+    for (int i = 0; i < kDescriptions; ++i) {
+      v1::TensorDescription& tensor = *request.add_tensors();
+      tensor.set_communicator(communicator);
+      tensor.set_name("flood");
+      tensor.set_data_type(10);
+      tensor.add_shape(16);
+      tensor.set_prescale(1);
+      tensor.set_postscale(1);
+    }
     int calls = 0;
     int refused = 0;
     while (!target.Over()) {
-      // New to the library, which would know an old one without asking.
-      const std::string name = "flood" + std::to_string(calls);
-      ringd_tensor tensor{};
-      tensor.struct_size = sizeof(tensor);
-      tensor.name = name.c_str();
-      tensor.data_type = RINGD_FLOAT32;
-      tensor.dimensions = static_cast<std::int32_t>(shape.size());
-      tensor.shape = shape.data();
-      const std::vector<ringd_tensor> tensors(kDescriptions, tensor);
-      const ringd_status status =
-          ringd_register(context, tensors.data(), tensors.size(), registrations.data());
-      if (status != RINGD_OK && refused++ == 0) Did("refused: %s", ringd_last_error());
+      v1::RegisterTensorsReply reply;
+      const grpc::Status status =
+          session.stub().RegisterTensors(session.Call(5).get(), request, &reply);
+      if (!status.ok() && refused++ == 0) Did("refused: %s", status.error_message().c_str());
       ++calls;
-      target.Rest(std::chrono::milliseconds(50));
+      // Five a second.
+      target.Rest(std::chrono::milliseconds(150));
     }
-    Did("%d calls of %zu descriptions, %d refused", calls, kDescriptions, refused);
+    Did("%d calls of %d descriptions, %d refused", calls, kDescriptions, refused);
   }
 };
 

@@ -11,8 +11,11 @@
 namespace ringd::soak {
 namespace {
 
-constexpr int kChannels = 8;
-constexpr int kStreamsPerChannel = 50;
+// A server may bound the streams of one connection.
+constexpr int kChannels = 40;
+constexpr int kStreamsPerChannel = 10;
+// A stream that the server holds open as long as its client does.
+constexpr char kMethod[] = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
 
 class StreamHoarder : public Attacker {
  public:
@@ -27,12 +30,8 @@ class StreamHoarder : public Attacker {
                                                     grpc::InsecureChannelCredentials(), arguments));
       stubs_.push_back(std::make_unique<grpc::GenericStub>(channels_.back()));
       for (int s = 0; s < kStreamsPerChannel; ++s) {
-        // Every second one is of a method that takes one message, which never comes.
-        const char* const method =
-            s % 2 == 0 ? "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
-                       : "/grpc.health.v1.Health/Watch";
         contexts_.push_back(std::make_unique<grpc::ClientContext>());
-        calls_.push_back(stubs_.back()->PrepareCall(contexts_.back().get(), method, &queue_));
+        calls_.push_back(stubs_.back()->PrepareCall(contexts_.back().get(), kMethod, &queue_));
         calls_.back()->StartCall(nullptr);
       }
     }

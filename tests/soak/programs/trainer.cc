@@ -15,8 +15,6 @@
 //   SOAK_STEPS    at most so many steps; 0, the default: no limit
 //   SOAK_PERIOD   milliseconds from the begin of one step to that of the next; default 30
 //   SOAK_EXIT     "rank RANK after STEPS with CODE": that rank ends so, without a word to ringd
-#include <fcntl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -24,34 +22,21 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "client/ringd.h"
+#include "tests/soak/programs/thread_wait.h"
 
 namespace ringd {
 namespace {
 
+using soak::NowNanos;
+using soak::SleepUntil;
+using soak::WaitedNanos;
+
 constexpr int kFailed = 3;
 constexpr int kWrongSum = 4;
-
-std::int64_t NowNanos() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
-// How long this thread has waited for a processor so far, in ns: the second number of schedstat.
-std::int64_t WaitedNanos() {
-  static const int file = ::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-  char text[64];
-  const ssize_t length = ::pread(file, text, sizeof(text) - 1, 0);
-  if (length <= 0) return 0;
-  text[length] = '\0';
-  const char* const space = std::strchr(text, ' ');
-  return space == nullptr ? 0 : std::atoll(space);
-}
 
 std::string Quoted(const char* text) {
   std::string quoted = "\"";
@@ -163,11 +148,6 @@ Death DeathFromEnvironment() {
     End(2);
   }
   return death;
-}
-
-void SleepUntil(std::int64_t ns) {
-  const timespec until{ns / 1'000'000'000, ns % 1'000'000'000};
-  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) != 0) continue;
 }
 
 void Train(ringd_context* context) {
