@@ -54,10 +54,14 @@ def _end(world: World, journal: Journal, jobs: list[SoakJob], seconds: float) ->
 
 
 def _by_program(program: str, places: tuple[int, ...] | None = None) -> Callable[..., None]:
-    """By attackers/: as ranks of a job of the hostile user's own, or as a process that is told only the socket."""
+    """By attackers/: as ranks of a job of the hostile user's own, or as a process that is told only the socket.
+
+    The latter are floods, whose processes give way to others: how users share processors is the kernel's business.
+    """
 
     def make(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
-        command = ["soak_attacker", program, str(seconds), str(chance.randrange(1 << 32))]
+        nice = "0" if places else "5"
+        command = ["soak_attacker", program, str(seconds), str(chance.randrange(1 << 32)), nice]
         plan = JobPlan(f"hostile-{program}", users.HOSTILE, places or (FIRST,))
         job = world.start_job(plan, {}, command)
         # What is closed when they are killed is closed by the kernel: a process that hangs on must not.
@@ -68,7 +72,7 @@ def _by_program(program: str, places: tuple[int, ...] | None = None) -> Callable
 
 def _rubbish(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
     """One rank of each job writes rubbish; the other ranks are honest, and may only hear of an error."""
-    hostile = ["soak_attacker", "rubbish-writer", str(seconds), str(chance.randrange(1 << 32))]
+    hostile = ["soak_attacker", "rubbish-writer", str(seconds), str(chance.randrange(1 << 32)), "5"]
     for places in ((FIRST, FIRST), (FIRST, SECOND)):
         plan = JobPlan(f"rubbish-{len(set(places))}", users.HOSTILE, places)
         _mixed(world, journal, plan, hostile, seconds / 2)
@@ -123,7 +127,7 @@ def _wrong_secret(world: World, journal: Journal, chance: random.Random, seconds
 def _hang_ringd(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
     """The ringd of the node that fails is stopped: its ranks, and those of the other node, hear of it."""
     job = world.start_job(JobPlan("hung", users.TRAINERS[0], (FIRST, FAILING, FAILING)), {})
-    if not all(job.await_event("working", 15)):
+    if not job.begins(15):
         journal.find("newcomers", "\n".join([f"{job} did not begin", *job.heard()]))
         world.forget(job)
         return

@@ -85,7 +85,7 @@ class Chaos:
         job = self._world.start_job(plan, environment)
         ended = job.ranks[victim]
         self._note(f"{ended} of {job} exits with code {EXIT_CODE} after {steps} steps")
-        if not all(job.await_event("working", START_S)):
+        if not job.begins(START_S):
             self._journal.find("newcomers", "\n".join([f"{job} did not begin", *job.heard()]))
             self._world.forget(job)
             return
@@ -154,7 +154,7 @@ class Chaos:
         user = self._chance.choice(users.TRAINERS)
         plan = JobPlan(f"hurt-{next(_numbers)}", user, self._chance.choice(layouts))
         job = self._world.start_job(plan, {"SOAK_PERIOD": "5"})
-        if all(job.await_event("working", START_S)):
+        if job.begins(START_S):
             time.sleep(self._chance.uniform(0.05, 0.3))
             return job
         self._journal.find("newcomers", "\n".join([f"{job} did not begin", *job.heard()]))

@@ -107,6 +107,8 @@ class Soak:
         result.slowest_newcomer_s = newcomers.slowest_s
         result.seconds = time.monotonic() - began
         if len(self.findings) > known:
+            # Whatever is wrong now must not be found again, in the next attack's name.
+            healthy = False
             heard = self._heard(world) or ["nothing"]
             self._journal.note("\n    ".join(["what the steady jobs heard:", *heard]))
         if not healthy:
@@ -259,7 +261,7 @@ class Soak:
             job.await_event("done", 20)
             codes = [None if rank.running() else rank.process.returncode for rank in job.ranks]
             if any(codes) or None in codes:
-                wait_for(lambda job=job: not any(rank.running() for rank in job.ranks), 5)
+                time.sleep(2)
                 codes = [rank.process.poll() for rank in job.ranks]
             if codes != [0] * len(codes):
                 self._journal.find("steps", "\n".join([f"{job} ended with {codes}", *job.heard()]))

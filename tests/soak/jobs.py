@@ -69,6 +69,17 @@ class SoakJob:
         count = min(len(rank.record.read().steps) for rank in self.ranks)
         return max(rank.record.steps[count - 1].end_ns for rank in self.ranks) if count else 0
 
+    def begins(self, timeout_s: float) -> bool:
+        """Waits until all ranks have done a step; false if one ends before, or it takes longer."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if all(rank.record.find("working") for rank in self.ranks):
+                return True
+            if not all(rank.running() for rank in self.ranks):
+                return False
+            time.sleep(0.01)
+        return False
+
     def await_event(
         self, event: str, timeout_s: float, ranks: Sequence[SoakRank] | None = None
     ) -> list[dict[str, Any] | None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -36,25 +35,18 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def run(request: pytest.FixtureRequest) -> Iterator[Run]:
+def run(request: pytest.FixtureRequest) -> Run:
     """The attacks whose tests are selected, by a seed of chance or RINGD_SOAK_SEED."""
     callspecs = [
         getattr(item, "callspec", None) for item in request.session.items if item.path == request.path
     ]
     names = [callspec.params["attack"] for callspec in callspecs if callspec and "attack" in callspec.params]
     seed = int(os.environ.get("RINGD_SOAK_SEED", random.SystemRandom().randrange(1 << 31)))
-    binaries = os.environ.get("RINGD_BIN_DIR")
     network.remove_stale()
     journal = Journal(verbose=False)
     soak = Soak([named(name) for name in names] or [named("none")], seed, journal)
-    try:
-        soak.run(None)
-        yield Run(seed, soak, journal)
-    finally:
-        # Other tests want their own.
-        os.environ.pop("RINGD_BIN_DIR", None)
-        if binaries is not None:
-            os.environ["RINGD_BIN_DIR"] = binaries
+    soak.run(None)
+    return Run(seed, soak, journal)
 
 
 def test_the_programs_are_built() -> None:

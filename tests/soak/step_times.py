@@ -27,8 +27,9 @@ class Distribution:
     slowest_raw: float
     #: Steps that were too long only before what is excused.
     excused: int
-    #: Of the slowest: what it waited for.
+    #: What the slowest waited for; and the slowest before what is excused.
     why: str
+    why_raw: str
 
     def __str__(self) -> str:
         ms = [f"{1000 * value:.1f}" for value in (self.median, self.p99, self.slowest, self.slowest_raw)]
@@ -46,7 +47,7 @@ def distribution(steps: Sequence[Step], processors: Samples, nodes: Collection[i
     """Of `steps`, which are some, of a job on these nodes."""
     raw = sorted(step.seconds for step in steps)
     median = raw[len(raw) // 2]
-    slowest, why, excused = 0.0, "", 0
+    slowest, why, why_raw, excused = 0.0, "", "", 0
     for step in steps:
         seconds = step.seconds
         excuse = None
@@ -54,12 +55,14 @@ def distribution(steps: Sequence[Step], processors: Samples, nodes: Collection[i
         if seconds > median + LIMIT_S / 2:
             excuse = processors.excuse(step, nodes)
             seconds = max(0.0, seconds - excuse.seconds)
+            if step.seconds == raw[-1]:
+                why_raw = str(excuse)
             excused += step.seconds > median + LIMIT_S >= seconds
         if seconds > slowest:
             slowest = seconds
             why = "" if excuse is None else f"{1000 * step.seconds:.0f} ms, {excuse}"
     p99 = raw[min(len(raw) - 1, len(raw) * 99 // 100)]
-    return Distribution(len(raw), median, p99, slowest, raw[-1], excused, why)
+    return Distribution(len(raw), median, p99, slowest, raw[-1], excused, why, why_raw)
 
 
 def complaint(quiet: Distribution, attacked: Distribution, control_s: float) -> str | None:

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ SETTINGS: dict[str, object] = {
     "allowed_users": ",".join((*users.TRAINERS, users.HOSTILE)),
     "arena_bytes": "64MiB",
     "start_timeout": "20s",
-    # Each node keeps a plan for each job that it has seen, and there are many.
+    # Many jobs begin, each on nodes that it would have measured first.
     "measure_links": "false",
 }
 READY_S = 60.0
@@ -105,14 +106,13 @@ class World:
     def start_node(self, number: int, wait: bool = True) -> Node:
         """A ringd on that node, which has none."""
         assert self.network is not None
-        # Node looks for ringd where this says.
-        os.environ["RINGD_BIN_DIR"] = str(self._bin)
         name = f"node{number}"
         settings = SETTINGS | {"peer_address": f"{self.network.address(number)}:0"}
         inside = [*self.network.inside(number), *users.becoming(users.RINGD)]
         if number in self.nodes:
             self._keep_log(self.nodes[number])
-        node = Node(name, self._nodes_folder, settings, inside)
+        with _programs_in(self._bin):
+            node = Node(name, self._nodes_folder, settings, inside)
         self.nodes[number] = node
         if wait:
             node.wait_until_ready()
@@ -177,9 +177,7 @@ class World:
             | environment
         )
         program = [str(self._bin / command[0]), *command[1:]]
-        # How processors are shared is the kernel's business, and not what is tested.
-        modest = ["nice", "-n", "5"] if plan.user == users.HOSTILE else []
-        started = [*modest, *self.network.inside(node), *users.becoming(plan.user), *program]
+        started = [*self.network.inside(node), *users.becoming(plan.user), *program]
         return SoakRank(rank, node, started, variables, log)
 
     def forget(self, job: SoakJob) -> None:
@@ -209,7 +207,20 @@ class World:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def wait_for(condition: Any, timeout_s: float) -> bool:
+@contextlib.contextmanager
+def _programs_in(folder: Path) -> Iterator[None]:
+    """Node looks for ringd where this variable says."""
+    before = os.environ.get("RINGD_BIN_DIR")
+    os.environ["RINGD_BIN_DIR"] = str(folder)
+    try:
+        yield
+    finally:
+        del os.environ["RINGD_BIN_DIR"]
+        if before is not None:
+            os.environ["RINGD_BIN_DIR"] = before
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float) -> bool:
     """Whether it became true in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -1,4 +1,4 @@
-// The list of attacks, and the program that makes one: soak_attacker NAME SECONDS SEED
+// The list of attacks, and the program that makes one: soak_attacker NAME SECONDS SEED NICE
 //
 // ringd's socket and the place in the job, for those who join one, come from the environment as every trainer's do.
 #include <sys/resource.h>
@@ -50,13 +50,14 @@ std::string AttackerNames() {
 int main(int count, char** arguments) {
   namespace soak = ringd::soak;
   const std::unique_ptr<soak::Attacker> attacker =
-      count == 4 ? soak::MakeAttacker(arguments[1]) : nullptr;
+      count == 5 ? soak::MakeAttacker(arguments[1]) : nullptr;
   const char* const socket = std::getenv("RINGD_SOCKET");
   if (attacker == nullptr || socket == nullptr) {
-    std::fprintf(stderr, "soak_attacker NAME SECONDS SEED, and RINGD_SOCKET; names:\n%s",
+    std::fprintf(stderr, "soak_attacker NAME SECONDS SEED NICE, and RINGD_SOCKET; names:\n%s",
                  soak::AttackerNames().c_str());
     return 2;
   }
+  ::setpriority(PRIO_PROCESS, 0, std::atoi(arguments[4]));
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
     files.rlim_cur = files.rlim_max;

@@ -1,10 +1,10 @@
 // A rank over two nodes that tries to make ringd's engine sleep in `write` or `read` on the fast path's eventfd: it takes
 // O_NONBLOCK from the descriptor, which all who share it have in common, keeps the counter full, and forges operations
-// that are overdue and a driver to be woken.
+// that are overdue and a driver to be woken, in the moment in which ringd itself has that role.
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cstdint>
 
 #include "proto/fast_path/fast_path_segment.h"
@@ -24,29 +24,45 @@ class EngineBlocker : public Attacker {
       return;
     }
     const auto view = ViewFastPathSegment(segments.front().base, segments.front().bytes);
-    const std::vector<int> wakes = EventDescriptors();
-    if (!view.ok() || wakes.empty()) {
-      Did("found no eventfd");
+    const int wakes = SharedEventDescriptor();
+    if (!view.ok() || wakes < 0) {
+      Did("found no eventfd that is shared");
       return;
     }
-    for (const int descriptor : wakes) {
-      ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
-      // Each sleeps in `write` until somebody has emptied the counter, and fills it again.
-      std::thread([descriptor] {
-        for (;;) {
-          const std::uint64_t one = 1;
-          const std::uint64_t most = UINT64_MAX - 1;
-          if (::write(descriptor, &most, sizeof(most)) < 0 && ::write(descriptor, &one, 8) < 0) {
-            return;
-          }
-        }
-      }).detach();
-    }
-    Did("%zu eventfds block and are kept full", wakes.size());
+    ::fcntl(wakes, F_SETFL, ::fcntl(wakes, F_GETFL) & ~O_NONBLOCK);
+    // Who takes a descriptor for closed empties its counter no more.
+    view->control().closed.fetch_or(NodeBit(view->node_index()));
+    std::thread([wakes] {
+      for (;;) {
+        // Sleeps until the counter is empty, and then fills it.
+        const std::uint64_t most = UINT64_MAX - 1;
+        if (::write(wakes, &most, sizeof(most)) < 0) return;
+      }
+    }).detach();
+    Did("eventfd %d blocks and is kept full", wakes);
     Forge(*view, target);
   }
 
  private:
+  // It is watched together with the connections to other nodes. -1: there is none.
+  static int SharedEventDescriptor() {
+    const std::vector<int> events = EventDescriptors();
+    const std::vector<int> sockets = TcpSockets();
+    const auto among = [](const std::vector<int>& all, int one) {
+      return std::find(all.begin(), all.end(), one) != all.end();
+    };
+    for (const std::vector<int>& watched : WatchedTogether()) {
+      bool connections = false;
+      int event = -1;
+      for (const int descriptor : watched) {
+        connections |= among(sockets, descriptor);
+        if (among(events, descriptor)) event = descriptor;
+      }
+      if (connections && event >= 0) return event;
+    }
+    return -1;
+  }
+
   static void Forge(const FastPathView& view, const Target& target) {
     FastPathControl& control = view.control();
     std::uint64_t caught = 0;
@@ -56,14 +72,22 @@ class EngineBlocker : public Attacker {
         cell.created_ns.store(1);
         cell.state.store(FastPathCellState::kGathers);
       }
+      // Connections that carry long messages ringd looks at more often.
+      control.largest.store(view.limit_bytes());
+      // Whatever has come to an end goes on, and nobody holds the lock.
+      control.broken.store(0);
+      control.lock.store(kFastPathNobody);
       // ringd may take the driver's role; as soon as it has, it is somebody else's, who has to be woken.
       control.driver.store(kFastPathNobody);
       for (int i = 0; i < 2'000'000 && !target.Over(); ++i) {
         std::uint32_t ringd = kFastPathRingd;
-        if (control.driver.compare_exchange_strong(ringd, 1)) {
-          ++caught;
-          break;
+        if (!control.driver.compare_exchange_strong(ringd, 1)) continue;
+        ++caught;
+        // Until ringd has done its turn, if it ever does.
+        for (int wait = 0; wait < 100 && control.driver.load() == 1; ++wait) {
+          target.Rest(std::chrono::milliseconds(1));
         }
+        break;
       }
     }
     Did("%llu times there was a driver to be woken", static_cast<unsigned long long>(caught));

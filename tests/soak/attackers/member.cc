@@ -63,6 +63,21 @@ std::vector<int> TcpSockets() {
   });
 }
 
+std::vector<std::vector<int>> WatchedTogether() {
+  std::vector<std::vector<int>> found;
+  for (const int poll : DescriptorsLike([](int, const std::string& target) {
+         return target.find("[eventpoll]") != std::string::npos;
+       })) {
+    found.emplace_back();
+    std::ifstream info("/proc/self/fdinfo/" + std::to_string(poll));
+    for (std::string line; std::getline(info, line);) {
+      int watched = -1;
+      if (std::sscanf(line.c_str(), "tfd: %d", &watched) == 1) found.back().push_back(watched);
+    }
+  }
+  return found;
+}
+
 ringd_context* JoinFromEnvironment() {
   ringd_options options{};
   options.struct_size = sizeof(options);

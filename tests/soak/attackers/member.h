@@ -23,6 +23,8 @@ std::vector<SharedMemory> SharedMemories(const std::string& prefix);
 // This process's eventfds, and its connected TCP sockets.
 std::vector<int> EventDescriptors();
 std::vector<int> TcpSockets();
+// For each of its epoll descriptors: what that watches.
+std::vector<std::vector<int>> WatchedTogether();
 
 // Joins the job that the environment names. Null if it was refused, which is told (Did).
 ringd_context* JoinFromEnvironment();
