@@ -88,6 +88,9 @@ class Soak:
         self._journal.lane = attack.name
         result = LaneResult(attack.name)
         self.results.append(result)
+        if world is None:
+            self._journal.find("attack", "it was not made: nothing to attack")
+            return
         began = time.monotonic()
         self._stay_quiet(QUIET_S)
         known = len(self.findings)
@@ -115,7 +118,8 @@ class Soak:
             self._journal.note("the rest goes on with everything new")
             self.close()
 
-    def _new_world(self) -> World:
+    def _new_world(self) -> World | None:
+        """Everything that runs, warmed up; None if something of it has ended meanwhile."""
         self._world = world = World()
         self._quiet = []
         ready = wait_for(lambda: all(len(job.steps()) >= WARM_STEPS for job in world.steady), 60)
@@ -131,7 +135,11 @@ class Soak:
         time.sleep(1.0)
         chaos.finish()
         newcomers.finish()
-        self._sessions_are_back(world)
+        if not self._sessions_are_back(world):
+            self._ringds_live(world)
+            self._journal.find("leaks", "\n".join(["the first jobs have not gone", *self._heard(world)]))
+            self.close()
+            return None
         self._before = {number: self._holdings(world, number) for number in (FIRST, SECOND)}
         return world
 
@@ -164,7 +172,7 @@ class Soak:
     def _ringds_live(self, world: World) -> bool:
         dead = [node for node in world.nodes.values() if not node.running()]
         for node in dead:
-            tail = "\n".join(node.output.splitlines()[-10:])
+            tail = "\n".join(node.output.splitlines()[-40:])
             self._journal.find("ringd", f"{node} has ended with {node.process.returncode}:\n{tail}")
         return not dead
 

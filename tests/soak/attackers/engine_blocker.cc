@@ -72,8 +72,6 @@ class EngineBlocker : public Attacker {
         cell.created_ns.store(1);
         cell.state.store(FastPathCellState::kGathers);
       }
-      // Connections that carry long messages ringd looks at more often.
-      control.largest.store(view.limit_bytes());
       // Whatever has come to an end goes on, and nobody holds the lock.
       control.broken.store(0);
       control.lock.store(kFastPathNobody);
