@@ -10,6 +10,7 @@
 #include <functional>
 #include <thread>
 
+#include "daemon/sessions/proc_stat.h"
 #include "daemon/sessions/process_exit.h"
 #include "proto/base/clock.h"
 
@@ -139,6 +140,23 @@ TEST_CASE("ExitInquiry: of another user's process nothing is believed before it 
     CHECK(seen.after == static_cast<int>(State::kHidden));  // before Linux 6.15
   }
   ::munmap(shared, sizeof(Sightings));
+}
+
+TEST_CASE("ReadProcStat: a process that is reaped while its file is open has no fields") {
+  // Each time there is a moment between the open and the read of the reader.
+  for (int i = 0; i < 500; ++i) {
+    const pid_t child = Fork([] {});
+    std::atomic<bool> reads{false};
+    std::thread reader([&] {
+      const Clock::time_point deadline = Clock::now() + kPatience;
+      while (!ReadProcStat(child).empty() && Clock::now() < deadline) reads = true;
+      reads = true;
+    });
+    while (!reads) std::this_thread::yield();
+    ::waitpid(child, nullptr, 0);
+    reader.join();
+    CHECK(ReadProcStat(child).empty());
+  }
 }
 
 }  // namespace
