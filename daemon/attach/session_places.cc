@@ -63,11 +63,10 @@ absl::StatusOr<std::shared_ptr<const void>> SessionPlaces::Take(uid_t uid) {
   } else if (taken->total >= limits_.total) {
     refusal = absl::StrCat("and all ", limits_.total, " places are taken (setting max_sessions)");
   } else if (taken->total + 1 + for_root + for_newcomers > limits_.total) {
-    refusal =
-        absl::StrCat("and the last ", limits_.total - taken->total, " of all ", limits_.total,
-                     " places (setting max_sessions) are kept for root and for users who have "
-                     "fewer than ",
-                     limits_.first_places);
+    refusal = absl::StrCat(
+        "and the last ", limits_.total - taken->total, " of all ", limits_.total,
+        " places (setting max_sessions) are kept for root and for users who have ",
+        limits_.first_places == 1 ? "none" : absl::StrCat("fewer than ", limits_.first_places));
   }
   if (!refusal.empty()) {
     if (--entry->second == 0) taken->by_user.erase(entry);
