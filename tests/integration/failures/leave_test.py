@@ -119,7 +119,7 @@ def test_what_who_left_had_submitted_goes_into_no_sum(cluster: Cluster, layout: 
     left = wait_for_event(job.ranks[0], "left")
     errors = wait_for_all(job.ranks[1:], "error")
     expect_within(errors, left["at"], 4)
-    expect_words(the_same_text(errors), "rank 0", "left", f"job '{job.job_id}'", "'gradient'")
+    expect_words(the_same_text(errors), "rank 0", "left", "job", "'gradient'")
     assert '"sum"' not in job.transcript()
 
 

@@ -277,7 +277,7 @@ def test_lists_show_others_jobs_to_operators_only(cluster: Cluster) -> None:
             assert secret not in shown + ask_as_nobody(cluster, query, "--json", groups=[OTHERS])
         assert json.loads(ask_as_nobody(cluster, query, "--json", groups=[OTHERS]))["hidden_jobs"] == 1
         # Asked for by its name there is no more to see.
-        assert "job-of-root" not in ask_as_nobody(cluster, query, "job-of-root", groups=[OTHERS])
+        assert "job-of-root" not in ask_as_nobody(cluster, query, "--job", "job-of-root", groups=[OTHERS])
         for everything in (
             ask_as_nobody(cluster, query, groups=[OPERATORS]),
             cluster.ringctl(query).stdout,
