@@ -129,6 +129,6 @@ def test_what_there_is_more_of_is_a_leak() -> None:
     fewer = Holdings(Counter({"socket:[N]": 4}), threads=9)
     assert not leaks.leaks(before, fewer)
     more = Holdings(
-        Counter({"socket:[N]": 6}), Counter({"/memfd:ringd-job": 2}), children=1, abstract_sockets=1
+        Counter({"socket:[N]": 10}), Counter({"/memfd:ringd-job": 2}), children=1, abstract_sockets=1
     )
     assert len(leaks.leaks(before, more)) == 4
