@@ -68,6 +68,14 @@ FastPathExchange::FastPathExchange(FastPathView view, std::uint32_t self,
       connections_(std::move(connections)),
       epoll_(std::move(epoll)) {}
 
+FastPathExchange::~FastPathExchange() {
+  const linger off{};
+  for (const UniqueFd& connection : connections_) {
+    if (!connection.valid()) continue;
+    ::setsockopt(connection.get(), SOL_SOCKET, SO_LINGER, &off, sizeof(off));
+  }
+}
+
 std::uint32_t FastPathExchange::own_name() const noexcept {
   return self_ == kFastPathRingd ? kFastPathRingd : self_ + 1;
 }
@@ -249,7 +257,7 @@ bool FastPathExchange::ForwardIfWhole(std::uint32_t cell, std::uint32_t brought_
   const std::size_t bytes = std::min(whole.bytes, view_.limit_bytes());
   const FastPathTree tree = view_.TreeOf(bytes);
   const FastPathNodeSet children = view_.Children(tree);
-  if (bytes > 0 && IsValid(type)) {
+  if (bytes > 0 && IsValid(type) && IsValid(op)) {
     std::array<const void*, kFastPathMostNodes> sources;
     std::size_t count = 0;
     FastPathNodeSet nodes = NodeBit(view_.node_index()) | children;
@@ -291,7 +299,9 @@ void FastPathExchange::Announce(std::uint32_t cell, FastPathCellState state) noe
       state == FastPathCellState::kDone ? control.completed : control.given_up;
   count.fetch_add(1, std::memory_order_relaxed);
   view_.Cell(cell).doorbell.Ring();
-  if (!epoll_.valid()) return;
+  // If ringd does this it drives itself, whatever `driver` says; and a full eventfd that a member
+  // has made blocking would hold it up.
+  if (!epoll_.valid() || self_ == kFastPathRingd) return;
   // The driver may be asleep for messages, and in this operation itself. The fence pairs with the one in
   // BecomeDriver: the end before, the look for a driver after.
   std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -54,8 +54,10 @@
 // tree each child stands for all below it, rounded once more.
 //
 // Trust: the members of a node are one user's processes with one job secret. Each, and ringd, checks what leads anywhere
-// (indices, lengths) before it is used; what another process can write besides is numbers to be added. ringd
-// never waits for a lock that a member holds.
+// (indices, lengths) before it is used; what another process can write besides is numbers to be
+// added. The descriptors are shared, with their flags and options, so no call of ringd's here
+// relies on them: it says itself that it does not wait, it writes no eventfd, and it never waits
+// for a lock that a member holds.
 #ifndef RINGD_PROTO_FAST_PATH_FAST_PATH_EXCHANGE_H_
 #define RINGD_PROTO_FAST_PATH_FAST_PATH_EXCHANGE_H_
 
@@ -124,6 +126,9 @@ class FastPathExchange {
   //   kInvalidArgument: a connection is missing. kInternal: the kernel refuses an epoll descriptor.
   static absl::StatusOr<std::unique_ptr<FastPathExchange>> Create(
       FastPathView view, std::uint32_t self, std::vector<UniqueFd> connections);
+  // Takes the option to linger off: the other processes may have set it. Even so close() may wait;
+  // nudge it where that matters.
+  ~FastPathExchange();
   FastPathExchange(const FastPathExchange&) = delete;
   FastPathExchange& operator=(const FastPathExchange&) = delete;
 

@@ -331,7 +331,11 @@ void FastPathExchange::ReceiveFromAny(std::chrono::milliseconds most, Heard& hea
       ReceiveFrom(node, MSG_DONTWAIT, heard);
     } else {
       std::uint64_t wakes = 0;
-      [[maybe_unused]] const ssize_t read = ::read(connections_[node].get(), &wakes, sizeof(wakes));
+      const iovec part{&wakes, sizeof(wakes)};
+      // Another process may have taken them meanwhile, and may have cleared O_NONBLOCK, which all
+      // share.
+      [[maybe_unused]] const ssize_t read =
+          ::preadv2(connections_[node].get(), &part, 1, -1, RWF_NOWAIT);
     }
   }
 }
