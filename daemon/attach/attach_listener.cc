@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/attach/refusal.h"
 #include "daemon/logging/log.h"
+#include "daemon/sessions/nudges.h"
 #include "proto/base/errno_status.h"
 
 namespace ringd {
@@ -64,6 +65,7 @@ absl::Status AttachListener::Open() {
   absl::StatusOr<UniqueFd> listener = ListenUnix(path_, mode_);
   if (!listener.ok()) return listener.status();
   listener_ = *std::move(listener);
+  RefuseDescriptors(listener_.get());  // for the connections, too
   struct stat info {};
   if (::lstat(path_.c_str(), &info) == 0) {
     socket_device_ = info.st_dev;
@@ -91,9 +93,13 @@ void AttachListener::Stop() {
 
 void AttachListener::Run() {
   std::array<epoll_event, 64> events;
+  // What clients send along, and nobody here receives, is closed on this thread.
+  Nudges nudges;
   for (;;) {
+    nudges.Set(false);
     const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                    MillisecondsToNextDeadline());
+    nudges.Set(true);
     for (int i = 0; i < count; ++i) {
       const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
       if (key == kWakeKey) {

@@ -26,9 +26,10 @@ void Engine::Attach(std::unique_ptr<SessionResources> resources) {
   // std::function needs something copyable.
   auto shared = std::make_shared<std::unique_ptr<SessionResources>>(std::move(resources));
   commands_.Post([this, shared, book = std::move(book)] {
-    // A session's end frees all that it has registered, which may be much.
+    // A session's end frees all that it has registered, which may be much, and closes what its
+    // client could lay hands on.
     std::shared_ptr<Session> session(new Session(std::move(*shared)), [this](Session* ended) {
-      calls_.Post([ended] { delete ended; });
+      closer_.TakeAway(std::shared_ptr<const Session>(ended));
     });
     const SessionId id = session->id();
     events_.Add(session->event_fd(), EventKind::kDoorbell, id);

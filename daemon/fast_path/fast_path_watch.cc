@@ -26,15 +26,25 @@ void Send(Session& session, NoticeKind kind, const Notice& notice, int fd) {
 
 FastPathWatch::FastPathWatch(MemoryMapping segment, FastPathView view,
                              std::uint32_t connection_count,
-                             std::unique_ptr<FastPathExchange> exchange)
+                             std::unique_ptr<FastPathExchange> exchange, Closer* closer)
     : segment_(std::move(segment)),
       view_(view),
       connection_count_(connection_count),
-      exchange_(std::move(exchange)) {}
+      exchange_(std::move(exchange)),
+      closer_(closer) {}
+
+FastPathWatch::~FastPathWatch() {
+  if (closer_ != nullptr) {
+    closer_->TakeAway(std::shared_ptr<FastPathExchange>(std::move(exchange_)));
+  }
+}
 
 absl::StatusOr<std::unique_ptr<FastPathWatch>> FastPathWatch::Create(
     const FastPathGeometry& geometry, std::vector<UniqueFd> connections,
-    std::span<const std::shared_ptr<Session>> members) {
+    std::span<const std::shared_ptr<Session>> members, Closer* closer) {
+  if (closer != nullptr && closer->backlog() > kMostBacklog) {
+    return absl::ResourceExhaustedError("too much of what earlier jobs held is still being closed");
+  }
   const std::uint64_t bytes =
       FastPathView::SegmentBytes(geometry.member_count, geometry.node_count);
   absl::StatusOr<UniqueFd> fd = CreateSealedMemfd("ringd-fast-path", bytes);
@@ -46,21 +56,24 @@ absl::StatusOr<std::unique_ptr<FastPathWatch>> FastPathWatch::Create(
   wakes = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wakes.valid()) return ErrnoStatus(errno, "eventfd");
 
+  std::vector<int> handed_out;  // by node
+  for (const UniqueFd& connection : connections) handed_out.push_back(connection.get());
+  auto exchange = FastPathExchange::Create(view, kFastPathRingd, std::move(connections));
+  if (!exchange.ok()) return exchange.status();
+  // Nothing fails from here on: what a member has been sent is closed by the closer.
   std::uint32_t count = 0;
   for (std::uint32_t m = 0; m < geometry.member_count; ++m) {
     Send(*members[m], NoticeKind::kFastPath, FastPathNotice{bytes, m, 0}, fd->get());
     count = 0;
     for (std::uint32_t node = 0; node < geometry.node_count; ++node) {
-      if (!connections[node].valid()) continue;
+      if (handed_out[node] < 0) continue;
       ++count;
       Send(*members[m], NoticeKind::kFastPathConnection, FastPathConnectionNotice{node, 0},
-           connections[node].get());
+           handed_out[node]);
     }
   }
-  auto exchange = FastPathExchange::Create(view, kFastPathRingd, std::move(connections));
-  if (!exchange.ok()) return exchange.status();
   return std::unique_ptr<FastPathWatch>(
-      new FastPathWatch(*std::move(mapping), view, count, *std::move(exchange)));
+      new FastPathWatch(*std::move(mapping), view, count, *std::move(exchange), closer));
 }
 
 void FastPathWatch::Look(Clock::time_point now) {

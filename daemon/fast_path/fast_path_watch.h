@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/sessions/closer.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"
 #include "proto/base/memory_mapping.h"
@@ -39,11 +40,17 @@ struct FastPathMemberCounters {
 //   nothing is indexed by it.
 class FastPathWatch {
  public:
+  // Of so many sockets that are still being closed no more are handed out.
+  static constexpr std::size_t kMostBacklog = 64;
   // Makes the segment and hands it, and the connections, to the members. `connections` by node, the own node's place empty.
-  //   What the kernel says.
+  // `closer` gets the connections in the end, and must outlive this; null: they are closed here.
+  //   kResourceExhausted: `closer` is behind by too much. What the kernel says.
   static absl::StatusOr<std::unique_ptr<FastPathWatch>> Create(
       const FastPathGeometry& geometry, std::vector<UniqueFd> connections,
-      std::span<const std::shared_ptr<Session>> members);
+      std::span<const std::shared_ptr<Session>> members, Closer* closer = nullptr);
+  ~FastPathWatch();
+  FastPathWatch(const FastPathWatch&) = delete;
+  FastPathWatch& operator=(const FastPathWatch&) = delete;
 
   // How many descriptors each member was sent, besides the segment's (JoinReply::fast_path_connections).
   std::uint32_t connection_count() const noexcept { return connection_count_; }
@@ -83,7 +90,7 @@ class FastPathWatch {
   };
 
   FastPathWatch(MemoryMapping segment, FastPathView view, std::uint32_t connection_count,
-                std::unique_ptr<FastPathExchange> exchange);
+                std::unique_ptr<FastPathExchange> exchange, Closer* closer);
 
   // Bits of members with a part in an operation that has not ended.
   std::uint64_t MembersAtIt() const noexcept;
@@ -92,6 +99,7 @@ class FastPathWatch {
   FastPathView view_;
   std::uint32_t connection_count_;
   std::unique_ptr<FastPathExchange> exchange_;
+  Closer* const closer_;
   Clock::time_point last_look_;
   Holder driver_;
   Holder lock_;

@@ -31,7 +31,12 @@ std::vector<std::byte> Bytes(NoticeKind kind, std::span<const std::byte> text) {
 
 }  // namespace
 
+void NoticeQueue::Keep(Frame& frame) {
+  if (frame.fd.valid()) sent_.push_back(std::move(frame.fd));
+}
+
 void NoticeQueue::Drop() {
+  for (Frame& frame : frames_) Keep(frame);
   frames_.clear();
   bytes_ = 0;
 }
@@ -101,6 +106,7 @@ void NoticeQueue::Flush(int socket, Clock::time_point now) {
     Frame& first = frames_.front();
     if (!TrySend(socket, first, first.fd.get())) break;
     bytes_ -= first.bytes.size();
+    Keep(first);
     frames_.pop_front();
   }
   if (gone_) Drop();

@@ -61,7 +61,11 @@ class NoticeQueue {
   void Enqueue(Frame frame, int fd);
   void Drop();
 
+  // What has been sent the trainer has, too, so it is closed where the session is, and not here.
+  void Keep(Frame& frame);
+
   std::deque<Frame> frames_;
+  std::vector<UniqueFd> sent_;
   std::size_t bytes_ = 0;  // of frames_
   int last_errno_ = 0;     // why the first of them waits
   absl::Status error_;

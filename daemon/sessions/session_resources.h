@@ -21,6 +21,10 @@ namespace ringd {
 // Invariant: `segment` holds an initialised, sealed session segment of `layout`; the client may write
 //   anything into it at any time, so all facts about it are taken from here.
 struct SessionResources {
+  // The session's place among those that the limits allow, given back when all else here has gone.
+  // May be null.
+  std::shared_ptr<const void> admission;
+
   SessionId id;
   std::string token;  // 32 hexadecimal digits; the client's gRPC calls carry it
   PeerCredentials peer;
@@ -35,8 +39,6 @@ struct SessionResources {
   std::uint64_t arena_bytes = 0;
   UniqueFd arena_fd;  // for the other ranks of a one-node job
 
-  // The session's place among those that the limits allow, given back when this goes. May be null.
-  std::shared_ptr<const void> admission;
   // Keeps the gRPC server that serves the session's connection. May be null.
   std::shared_ptr<const void> served;
 };

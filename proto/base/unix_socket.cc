@@ -85,6 +85,15 @@ absl::StatusOr<UniqueFd> ListenUnix(const std::string& path, mode_t mode) {
   return fd;
 }
 
+void RefuseDescriptors(int socket) {
+#ifndef SO_PASSRIGHTS
+  constexpr int SO_PASSRIGHTS =
+      83;  // NOLINT(readability-identifier-naming): as the kernel calls it
+#endif
+  const int no = 0;
+  ::setsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no));
+}
+
 absl::StatusOr<std::pair<UniqueFd, UniqueFd>> UnixSocketPair() {
   int fds[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {

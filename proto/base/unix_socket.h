@@ -34,6 +34,10 @@ absl::StatusOr<UniqueFd> ConnectUnix(const std::string& path, Clock::time_point 
 //   kAlreadyExists: another process listens there.
 absl::StatusOr<UniqueFd> ListenUnix(const std::string& path, mode_t mode);
 
+// From now on nobody can send descriptors to this socket, nor to those that it accepts; those of
+// kernels before 6.16 are sent as ever, and have to be reckoned with.
+void RefuseDescriptors(int socket);
+
 // Two connected stream sockets, close-on-exec.
 absl::StatusOr<std::pair<UniqueFd, UniqueFd>> UnixSocketPair();
 
