@@ -151,6 +151,10 @@ absl::Status Context::UseFastPath() {
   if (!exchange.ok()) return state_.alive() ? exchange.status() : state_.status();
   fast_path_operations_ = std::make_unique<FastPathOperations>(
       *std::move(exchange), fast_path_memory_.member(), places_.size, state_, spin_budget_);
+  unended_operations_ = std::make_unique<UnendedOperations>(
+      *fast_path_operations_, state_, [this](const FastPathStay& stay, ringd_operation* operation) {
+        return SubmitGivenUp(stay, WhenFull::kFail, operation);
+      });
   watched_fast_path_.store(fast_path_operations_.get(), std::memory_order_release);
   return absl::OkStatus();
 }

@@ -18,6 +18,7 @@
 #include "client/core/attach/session_state.h"
 #include "client/core/fast_path/fast_path_memory.h"
 #include "client/core/fast_path/fast_path_operations.h"
+#include "client/core/fast_path/unended_operations.h"
 #include "client/core/local/background_helper.h"
 #include "client/core/local/job_memory.h"
 #include "client/core/local/local_operations.h"
@@ -85,6 +86,14 @@ class Context {
   absl::Status UseLocalOperations(const Options& options);
   absl::Status UseFastPath();
   absl::StatusOr<Registration*> FindRegistration(ringd_registration registration);
+  // True of what only unended_operations_ knows.
+  bool IsUnended(ringd_operation operation) const noexcept {
+    return unended_operations_ != nullptr && UnendedOperations::IsOne(operation);
+  }
+  absl::Status WaitForUnended(ringd_operation operation, std::int64_t timeout_ms);
+  // What the fast path has given up; it has been counted.
+  absl::Status SubmitGivenUp(const FastPathStay& stay, WhenFull when_full,
+                             ringd_operation* operation);
   // Into the queue of operations.
   absl::Status Enqueue(Registration& tensor, const void* source, void* destination,
                        WhenFull when_full, ringd_operation* operation);
@@ -127,6 +136,7 @@ class Context {
   FastPathMemory fast_path_memory_;
   // Of a job over several nodes that has a fast path, from the end of Open on; else null.
   std::unique_ptr<FastPathOperations> fast_path_operations_;
+  std::unique_ptr<UnendedOperations> unended_operations_;  // likewise
   // Whichever of the two carries this job's operations out, but for those on the fast path.
   std::atomic<OperationQueue*> operations_{&ring_operations_};
   // The same two, for the lifeline's thread, which runs before they are there.

@@ -29,18 +29,27 @@ absl::Status Context::SubmitAwaited(ringd_registration registration, const void*
   }
   absl::Status status = Staging::CheckPointers(tensor, source, destination);
   if (!status.ok()) return status;
-  switch (fast_path_operations_->Carry(tensor, source, destination)) {
+  FastPathStay stay;
+  switch (fast_path_operations_->Carry(tensor, source, destination, stay)) {
     case FastPathEnd::kCompleted:
       *operation = RINGD_DONE;
+      return absl::OkStatus();
+    case FastPathEnd::kUnderWay:
+      *operation = unended_operations_->Keep(stay);
       return absl::OkStatus();
     case FastPathEnd::kEnded:
       return state_.status();
     case FastPathEnd::kGivenUp:
       break;
   }
-  status = Enqueue(tensor, source, destination, WhenFull::kWait, operation);
+  status = SubmitGivenUp(stay, WhenFull::kWait, operation);
   if (!status.ok()) tensor.submissions.Refused();
   return status;
+}
+
+absl::Status Context::SubmitGivenUp(const FastPathStay& stay, WhenFull when_full,
+                                    ringd_operation* operation) {
+  return Enqueue(*stay.tensor, stay.source, stay.destination, when_full, operation);
 }
 
 absl::Status Context::Enqueue(Registration& tensor, const void* source, void* destination,

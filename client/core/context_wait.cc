@@ -1,4 +1,5 @@
 // How a context's operations end, and pings.
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,18 @@ Clock::time_point WaitDeadline(std::int64_t timeout_ms) {
   constexpr std::int64_t kForeverMs = std::int64_t{10} * 365 * 24 * 3600 * 1000;
   if (timeout_ms < 0 || timeout_ms > kForeverMs) return Clock::time_point::max();
   return Clock::now() + std::chrono::milliseconds(timeout_ms);
+}
+
+// What is left of a wait, or -1: no limit.
+std::int64_t MillisecondsUntil(Clock::time_point deadline) {
+  if (deadline == Clock::time_point::max()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  return std::max<std::int64_t>(left.count(), 0);
+}
+
+absl::Status StillInFlight(ringd_operation operation, std::int64_t timeout_ms) {
+  return absl::DeadlineExceededError(
+      absl::StrCat("operation ", operation, " is still in flight after ", timeout_ms, " ms"));
 }
 
 absl::Status NoSuchOperation(ringd_operation operation) {
@@ -50,6 +63,13 @@ absl::Status Context::Test(ringd_operation operation, bool& done) {
     done = true;
     return absl::OkStatus();
   }
+  if (IsUnended(operation)) {
+    const UnendedOperations::Found found = unended_operations_->Look(operation);
+    if (found.where == UnendedOperations::Where::kNowhere) return NoSuchOperation(operation);
+    if (found.where == UnendedOperations::Where::kAtRingd) return Test(found.operation, done);
+    done = found.where == UnendedOperations::Where::kEnded;
+    return absl::OkStatus();
+  }
   const WaitResult result =
       operation == 0 ? WaitResult::kUnknown : operations().Test(operation - 1);
   if (result == WaitResult::kUnknown) return NoSuchOperation(operation);
@@ -59,14 +79,32 @@ absl::Status Context::Test(ringd_operation operation, bool& done) {
 
 absl::Status Context::Wait(ringd_operation operation, std::int64_t timeout_ms) {
   if (operation == RINGD_DONE) return absl::OkStatus();
+  if (IsUnended(operation)) return WaitForUnended(operation, timeout_ms);
   const Clock::time_point deadline = WaitDeadline(timeout_ms);
   const WaitResult result =
       operation == 0 ? WaitResult::kUnknown : operations().Wait(operation - 1, deadline);
-  if (result == WaitResult::kTimeout) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("operation ", operation, " is still in flight after ", timeout_ms, " ms"));
-  }
+  if (result == WaitResult::kTimeout) return StillInFlight(operation, timeout_ms);
   return result == WaitResult::kUnknown ? NoSuchOperation(operation) : Conclude(operation - 1);
+}
+
+absl::Status Context::WaitForUnended(ringd_operation operation, std::int64_t timeout_ms) {
+  const Clock::time_point deadline = WaitDeadline(timeout_ms);
+  const UnendedOperations::Found found = unended_operations_->Await(operation, deadline);
+  switch (found.where) {
+    case UnendedOperations::Where::kNowhere:
+      return NoSuchOperation(operation);
+    case UnendedOperations::Where::kUnderWay:
+      return StillInFlight(operation, timeout_ms);
+    case UnendedOperations::Where::kEnded:
+      unended_operations_->Forget(operation);
+      return found.status;
+    case UnendedOperations::Where::kAtRingd:
+      break;
+  }
+  const absl::Status status = Wait(found.operation, MillisecondsUntil(deadline));
+  if (absl::IsDeadlineExceeded(status)) return StillInFlight(operation, timeout_ms);
+  unended_operations_->Forget(operation);
+  return status;
 }
 
 absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t timeout_ms) {
@@ -94,6 +132,26 @@ absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t t
     conclude_succeeded(open.size() - next);
     if (next == open.size()) break;
     const ringd_operation first = *open[next];
+    if (IsUnended(first)) {
+      // One at a time: there are few, and they are waited for next.
+      const UnendedOperations::Found found = unended_operations_->Await(first, deadline);
+      if (found.where == UnendedOperations::Where::kUnderWay) {
+        return StillInFlight(first, timeout_ms);
+      }
+      if (found.where == UnendedOperations::Where::kAtRingd) {
+        // From here on it is one of the others.
+        unended_operations_->Forget(first);
+        *open[next] = found.operation;
+        sequences[next] = found.operation - 1;
+        continue;
+      }
+      if (found.where == UnendedOperations::Where::kEnded && found.status.ok()) {
+        *open[next++] = RINGD_DONE;
+        continue;
+      }
+      failed.push_back(open[next++]);
+      continue;
+    }
     const WaitResult result =
         first == 0 ? WaitResult::kUnknown : operations().Wait(sequences[next], deadline);
     if (result == WaitResult::kTimeout) {

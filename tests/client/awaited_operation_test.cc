@@ -4,7 +4,9 @@
 #include <barrier>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,8 +40,13 @@ ringd_options OptionsOf(const FakeRingd& ringd, std::int32_t rank) {
 
 // Two nodes with one rank each.
 struct Nodes {
+  Nodes() {
+    for (int node = 0; node < 2; ++node)
+      drivers[node].emplace(links[static_cast<std::size_t>(node)]);
+  }
+
   FastPathLinks links{2, 1, 1024};
-  DrivingRingd drivers[2] = {DrivingRingd(links[0]), DrivingRingd(links[1])};
+  std::optional<DrivingRingd> drivers[2];
   FakeRingd ringds[2] = {FakeRingd(SettingsFor(links[0])), FakeRingd(SettingsFor(links[1]))};
   TestContext contexts[2] = {TestContext(OptionsOf(ringds[0], 0)),
                              TestContext(OptionsOf(ringds[1], 1))};
@@ -103,6 +110,94 @@ TEST_CASE("Awaited operation: the ranks of two nodes add without their ringds") 
   CHECK(ringd_test(nodes.contexts[0], RINGD_DONE, &done) == RINGD_OK);
   CHECK(done == 1);
   CHECK(ringd_wait(nodes.contexts[0], RINGD_DONE, 0) == RINGD_OK);
+}
+
+// Somebody who has been stopped holds the driver's role of rank 0's node while it lives.
+class StoppedDriver {
+ public:
+  explicit StoppedDriver(Nodes& nodes) : nodes_(nodes) {
+    nodes_.drivers[0].reset();
+    Driver() = kHolder;
+  }
+  ~StoppedDriver() {
+    Driver() = kFastPathNobody;
+    nodes_.drivers[0].emplace(nodes_.links[0]);
+  }
+  StoppedDriver(const StoppedDriver&) = delete;
+  StoppedDriver& operator=(const StoppedDriver&) = delete;
+
+ private:
+  static constexpr std::uint32_t kHolder = 2;
+  std::atomic<std::uint32_t>& Driver() { return nodes_.links[0].view.control().driver; }
+  Nodes& nodes_;
+};
+
+TEST_CASE(
+    "Awaited operation: one that outlasts its call is waited for, and looked at, as any other") {
+  Nodes nodes;
+  const ringd_registration registration = nodes.Register("small", 1);
+  const bool other_comes = GENERATE(true, false);
+  float data[2] = {1, 10};
+  Outcome other;
+  ringd_operation operation = 0;
+  {
+    const StoppedDriver stopped(nodes);
+    std::thread peer([&] {
+      if (other_comes) other = SubmitAndWait(nodes.contexts[1], registration, &data[1]);
+    });
+    CHECK(ringd_submit_awaited(nodes.contexts[0], registration, &data[0], &data[0], &operation) ==
+          RINGD_OK);
+    peer.join();
+    CHECK(operation != RINGD_DONE);
+    std::int32_t done = 1;
+    CHECK(ringd_test(nodes.contexts[0], operation, &done) == RINGD_OK);
+    CHECK(done == 0);
+    for (const std::int64_t timeout_ms : {0, 50}) {
+      CHECK(ringd_wait(nodes.contexts[0], operation, timeout_ms) == RINGD_DEADLINE_EXCEEDED);
+      ringd_operation all[] = {RINGD_DONE, operation};
+      CHECK(ringd_wait_all(nodes.contexts[0], all, 2, timeout_ms) == RINGD_DEADLINE_EXCEEDED);
+      CHECK(all[1] == operation);
+    }
+    CHECK(data[0] == 1);
+  }
+  CHECK(Eventually([&] {
+    std::int32_t done = 0;
+    return ringd_test(nodes.contexts[0], operation, &done) == RINGD_OK && done == 1;
+  }));
+  // Still not consumed.
+  const bool in_a_list = GENERATE(true, false);
+  if (in_a_list) {
+    ringd_operation all[] = {operation};
+    CHECK(ringd_wait_all(nodes.contexts[0], all, 1, kPatienceMs) == RINGD_OK);
+    CHECK(all[0] == RINGD_DONE);
+  } else {
+    CHECK(ringd_wait(nodes.contexts[0], operation, kPatienceMs) == RINGD_OK);
+  }
+  CHECK(ringd_wait(nodes.contexts[0], operation, 0) == RINGD_NOT_FOUND);
+  // What was given up has been doubled by ringd.
+  const bool on_fast_path = other_comes && other.operation == RINGD_DONE;
+  CHECK(data[0] == (on_fast_path ? 11 : 2));
+}
+
+TEST_CASE("Awaited operation: the job's failure ends one that outlasts its call") {
+  Nodes nodes;
+  const ringd_registration registration = nodes.Register("small", 1);
+  float data = 1;
+  ringd_operation operation = 0;
+  const StoppedDriver stopped(nodes);
+  REQUIRE(ringd_submit_awaited(nodes.contexts[0], registration, &data, &data, &operation) ==
+          RINGD_OK);
+  REQUIRE(operation != RINGD_DONE);
+  nodes.ringds[0].SendNotice(NoticeKind::kFailure, "rank 1 has died");
+  const bool in_a_list = GENERATE(true, false);
+  if (in_a_list) {
+    ringd_operation all[] = {operation};
+    CHECK(ringd_wait_all(nodes.contexts[0], all, 1, kPatienceMs) == RINGD_ABORTED);
+    CHECK(all[0] == 0);
+  } else {
+    CHECK(ringd_wait(nodes.contexts[0], operation, kPatienceMs) == RINGD_ABORTED);
+  }
+  CHECK_THAT(ringd_last_error(), Contains("rank 1 has died"));
 }
 
 TEST_CASE("Awaited operation: without a fast path it is an ordinary submission") {

@@ -1,12 +1,11 @@
 #include "client/core/fast_path/fast_path_operations.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "client/core/waiting/presence.h"
 #include "client/core/waiting/relax.h"
 #include "client/core/waiting/spin_policy.h"
-#include "proto/base/clock.h"
-#include "proto/reduce/tensor_scaling.h"
 
 namespace ringd::client {
 namespace {
@@ -55,51 +54,73 @@ bool FastPathOperations::Offers(const Registration& registration) const noexcept
          registration.submissions.ShouldTry() && state_.alive();
 }
 
-FastPathEnd FastPathOperations::Carry(Registration& tensor, const void* source, void* destination) {
+TensorScaling FastPathOperations::ScalingFor(const TensorDescription& tensor) const {
+  return ScalingOf(tensor.data_type, tensor.op, tensor.prescale, tensor.postscale, job_size_,
+                   /*several_nodes=*/true);
+}
+
+FastPathEnd FastPathOperations::Carry(Registration& tensor, const void* source, void* destination,
+                                      FastPathStay& stay) {
   const Presence presence(callers_);
-  const TensorDescription& description = tensor.description;
-  const std::uint64_t turn = tensor.submissions.TakeTurn();
+  stay = {0, &tensor, source, destination, tensor.submissions.TakeTurn()};
   FastPathContribution contribution;
-  contribution.key = {tensor.signature, turn};
-  contribution.data_type = description.data_type;
-  contribution.op = description.op;
-  const TensorScaling scaling =
-      ScalingOf(description.data_type, description.op, description.prescale, description.postscale,
-                job_size_, /*several_nodes=*/true);
-  contribution.prescale = scaling.prescale;
+  contribution.key = {tensor.signature, stay.turn};
+  contribution.data_type = tensor.description.data_type;
+  contribution.op = tensor.description.op;
+  contribution.prescale = ScalingFor(tensor.description).prescale;
   contribution.source = source;
   contribution.element_count = tensor.element_count;
   // All ranks have completed the same operations here, and so agree on when to try which.
   const std::uint64_t completed = member_.completed.load(std::memory_order_relaxed);
   const Clock::time_point begin = Clock::now();
-  std::uint32_t cell = 0;
-  FastPathOutcome outcome = exchange_->Contribute(contribution, cell);
-  const bool has_cell = outcome != FastPathOutcome::kGivenUp;
+  FastPathOutcome outcome = exchange_->Contribute(contribution, stay.cell);
+  if (outcome == FastPathOutcome::kGivenUp) {
+    CountGivenUp(stay);
+    return FastPathEnd::kGivenUp;
+  }
   if (outcome == FastPathOutcome::kPending) {
-    Enter(cell, tensor);
-    outcome = Await(cell, trial_.Spins(completed));
-    Leave(cell);
+    Enter(stay.cell, tensor);
+    outcome = Await(stay.cell, trial_.Spins(completed), begin + kLongestCarry);
   }
-  switch (outcome) {
-    case FastPathOutcome::kPending:
-      return FastPathEnd::kEnded;
-    case FastPathOutcome::kGivenUp:
-      if (has_cell) exchange_->Depart(cell);
-      tensor.submissions.GivenUp(turn);
-      member_.given_up.fetch_add(1, std::memory_order_relaxed);
-      return FastPathEnd::kGivenUp;
-    case FastPathOutcome::kCompleted:
-      break;
+  if (outcome == FastPathOutcome::kPending) {
+    if (state_.alive()) return FastPathEnd::kUnderWay;
+    Leave(stay.cell);
+    return FastPathEnd::kEnded;
   }
-  exchange_->Take(cell, description.data_type, destination, tensor.element_count, scaling.result);
+  Finish(stay, outcome);
+  if (outcome == FastPathOutcome::kGivenUp) return FastPathEnd::kGivenUp;
   trial_.Learn(completed, Clock::now() - begin);
-  tensor.submissions.Completed();
-  member_.bytes.fetch_add(contribution.bytes(), std::memory_order_relaxed);
-  member_.completed.fetch_add(1, std::memory_order_relaxed);
   return FastPathEnd::kCompleted;
 }
 
-FastPathOutcome FastPathOperations::Await(std::uint32_t cell, bool spin) {
+void FastPathOperations::CountGivenUp(const FastPathStay& stay) noexcept {
+  stay.tensor->submissions.GivenUp(stay.turn);
+  member_.given_up.fetch_add(1, std::memory_order_relaxed);
+}
+
+void FastPathOperations::Finish(const FastPathStay& stay, FastPathOutcome outcome) {
+  Registration& tensor = *stay.tensor;
+  Leave(stay.cell);
+  if (outcome == FastPathOutcome::kGivenUp) {
+    exchange_->Depart(stay.cell);
+    CountGivenUp(stay);
+    return;
+  }
+  exchange_->Take(stay.cell, tensor.description.data_type, stay.destination, tensor.element_count,
+                  ScalingFor(tensor.description).result);
+  tensor.submissions.Completed();
+  member_.bytes.fetch_add(tensor.element_count * SizeOf(tensor.description.data_type),
+                          std::memory_order_relaxed);
+  member_.completed.fetch_add(1, std::memory_order_relaxed);
+}
+
+void FastPathOperations::TakeTurn(const FastPathStay& stay, Clock::time_point deadline) {
+  const Presence presence(callers_);
+  Await(stay.cell, /*spin=*/false, std::min(deadline, Clock::now() + kLongestDrive));
+}
+
+FastPathOutcome FastPathOperations::Await(std::uint32_t cell, bool spin,
+                                          Clock::time_point deadline) {
   Driver driver(*exchange_);
   if (spin && spin_budget_.count() > 0) {
     const Clock::time_point spin_end = Clock::now() + spin_budget_;
@@ -124,10 +145,12 @@ FastPathOutcome FastPathOperations::Await(std::uint32_t cell, bool spin) {
     const FastPathOutcome outcome = exchange_->Look(cell);
     // Unlike an operation of ringd's, this one is ended by nobody after the job's failure.
     if (outcome != FastPathOutcome::kPending || !state_.alive()) return outcome;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0) return outcome;
     if (drives) {
-      exchange_->Drive(kLongestDrive);
+      exchange_->Drive(std::min(left, kLongestDrive));
     } else {
-      exchange_->Sleep(cell, kLongestSleep);
+      exchange_->Sleep(cell, std::min(left, kLongestSleep));
     }
   }
 }

@@ -11,15 +11,27 @@
 #include "client/core/attach/session_state.h"
 #include "client/core/tensors/registrations.h"
 #include "client/core/waiting/spin_trial.h"
+#include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/fast_path/fast_path_exchange.h"
+#include "proto/reduce/tensor_scaling.h"
 
 namespace ringd::client {
 
 enum class FastPathEnd : std::uint8_t {
   kCompleted,  // the result is in the destination
   kGivenUp,    // it is to be submitted to ringd, and has been counted already
+  kUnderWay,   // it goes on: FastPathStay
   kEnded,      // the context came to its end meanwhile: SessionState says why
+};
+
+// An operation that is under way. Borrows the tensor and the memory.
+struct FastPathStay {
+  std::uint32_t cell = 0;
+  Registration* tensor = nullptr;
+  const void* source = nullptr;
+  void* destination = nullptr;
+  std::uint64_t turn = 0;  // SubmissionCount::TakeTurn
 };
 
 // From contribution to result, in one call. Whoever waits for its operation drives the exchange, or, if
@@ -40,11 +52,26 @@ class FastPathOperations {
   // enough, and not one that somebody has lately kept away from here.
   bool Offers(const Registration& registration) const noexcept;
 
+  // Within so much an operation has been completed or given up, unless somebody who had its fate in
+  // his hands was stopped.
+  static constexpr std::chrono::milliseconds kLongestCarry{300};
   // Carries out one submission. The pointers are as after Staging::CheckPointers. Blocks until all ranks have come, the
-  // operation is given up (FastPathExchange::kPatience after it was begun, or when the root says so), or the context has
-  // ended (kLongestDrive later at most). The source is read before this returns, and the destination not written
-  // after, nor before the operation is complete.
-  FastPathEnd Carry(Registration& tensor, const void* source, void* destination);
+  // operation is given up (FastPathExchange::kPatience after it was begun, or when the root says
+  // so), the context has ended (kLongestDrive later at most), or kLongestCarry has passed. The
+  // source is read before this returns, and the destination not written before the operation is
+  // complete; nor after this returns, but by Finish. kUnderWay: `stay` is for the calls below.
+  FastPathEnd Carry(Registration& tensor, const void* source, void* destination,
+                    FastPathStay& stay);
+
+  // What has become of it. Does not block.
+  FastPathOutcome Look(const FastPathStay& stay) const noexcept {
+    return exchange_->Look(stay.cell);
+  }
+  // Waits for something to happen to it, for some milliseconds, and not beyond the deadline by more
+  // than kLongestDrive; drives meanwhile if nobody else does.
+  void TakeTurn(const FastPathStay& stay, Clock::time_point deadline);
+  // Once after it was completed or given up, as Look said: copies the result; counts.
+  void Finish(const FastPathStay& stay, FastPathOutcome outcome);
 
   // How many of this process's operations have been completed here.
   std::uint64_t completed() const noexcept {
@@ -59,8 +86,10 @@ class FastPathOperations {
   // ... nor that the driver has died.
   static constexpr std::chrono::milliseconds kLongestSleep{5};
 
-  // kPending: the context has ended.
-  FastPathOutcome Await(std::uint32_t cell, bool spin);
+  // kPending: the context has ended, or the deadline has passed.
+  FastPathOutcome Await(std::uint32_t cell, bool spin, Clock::time_point deadline);
+  TensorScaling ScalingFor(const TensorDescription& tensor) const;
+  void CountGivenUp(const FastPathStay& stay) noexcept;
   // Keeps FastPathMember up: which is the oldest operation that this process is in.
   void Enter(std::uint32_t cell, const Registration& registration);
   void Leave(std::uint32_t cell);

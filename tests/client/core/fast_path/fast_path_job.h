@@ -51,7 +51,21 @@ struct FastPathRank {
     return end;
   }
   FastPathEnd Carry(Registration& registration, const void* source, void* destination) {
-    return operations->Carry(registration, source, destination);
+    FastPathStay stay;
+    FastPathEnd end = operations->Carry(registration, source, destination, stay);
+    const Clock::time_point until = InTenSeconds();
+    while (end == FastPathEnd::kUnderWay && Clock::now() < until) {
+      const FastPathOutcome outcome = operations->Look(stay);
+      if (outcome == FastPathOutcome::kPending) {
+        if (!state.alive()) return FastPathEnd::kEnded;
+        operations->TakeTurn(stay, until);
+        continue;
+      }
+      operations->Finish(stay, outcome);
+      end =
+          outcome == FastPathOutcome::kCompleted ? FastPathEnd::kCompleted : FastPathEnd::kGivenUp;
+    }
+    return end;
   }
 
   // `description` as every rank registers it.
