@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <future>
+#include <random>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -28,26 +29,60 @@ constexpr int kLingerSeconds = 40;
 
 void LetWait(int fd) { REQUIRE(::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK) == 0); }
 
-TEST_CASE("ringd waits for no room in an eventfd, whatever members have done to it") {
+constexpr std::uint64_t kFull = UINT64_MAX - 1;
+
+// Counts ringd's turns in one thread, while another one plays a member. What ringd does there must go on.
+std::uint64_t TurnsOf(const FastPathNodes& nodes) { return nodes.View(0).control().turns; }
+
+// False if ringd takes no turn for kSoon.
+bool GoesOn(const FastPathNodes& nodes) {
+  const std::uint64_t before = TurnsOf(nodes);
+  const auto end = Clock::now() + kSoon;
+  while (TurnsOf(nodes) == before) {
+    if (Clock::now() > end) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+TEST_CASE("ringd waits for no room in an eventfd, whatever members do to it") {
   FastPathNodes nodes(2, 2);
   const int wakes = nodes.Connection(0, 0);
-  const std::uint64_t most = UINT64_MAX - 1;
-  REQUIRE(::write(wakes, &most, sizeof(most)) == sizeof(most));
   LetWait(wakes);
-  std::uint32_t cell = 0;
-  REQUIRE(nodes.Member(0, 0).Contribute(Floats(kKey, {1}), cell) == FastPathOutcome::kPending);
-  std::this_thread::sleep_for(FastPathExchange::kPatience + std::chrono::milliseconds(10));
-  // ringd gives that up, and the role seems to be another's, who would have to be woken.
-  REQUIRE(nodes.Ringd(0).BecomeDriver());
-  nodes.View(0).control().driver = 2;
-  auto turn =
-      std::async(std::launch::async, [&] { nodes.Ringd(0).Drive(std::chrono::milliseconds(0)); });
-  const bool soon = turn.wait_for(kSoon) == std::future_status::ready;
-  CHECK(soon);
-  std::uint64_t count = 0;
-  if (!soon) CHECK(::read(wakes, &count, sizeof(count)) == sizeof(count));
-  turn.get();
-  CHECK(nodes.Member(0, 0).Look(cell) == FastPathOutcome::kGivenUp);
+  std::atomic<bool> stop{false};
+  // Whenever ringd has emptied it, it is filled again.
+  std::thread filler([&] {
+    while (!stop) {
+      if (::write(wakes, &kFull, sizeof(kFull)) < 0) return;
+    }
+  });
+  FastPathCell& cell = nodes.View(0).Cell(0);
+  auto turns = std::async(std::launch::async, [&] {
+    while (!stop) {
+      if (!nodes.Ringd(0).BecomeDriver()) continue;
+      // An operation that it gives up, and a role that seems to be another's, who would have to be woken.
+      cell.created_ns = 1;
+      cell.state = FastPathCellState::kGathers;
+      nodes.View(0).control().driver = 2;
+      nodes.Ringd(0).Drive(std::chrono::milliseconds(0));
+      nodes.Ringd(0).StopDriving();
+    }
+  });
+  bool goes_on = true;
+  for (int i = 0; i < 20'000 && goes_on; ++i) goes_on = GoesOn(nodes);
+  CHECK(goes_on);
+  stop = true;
+  // Room for all who wait for it.
+  const auto end_both = [&] {
+    std::uint64_t count = 0;
+    const iovec part{&count, sizeof(count)};
+    static_cast<void>(!::preadv2(wakes, &part, 1, -1, RWF_NOWAIT));
+    return turns.wait_for(std::chrono::milliseconds(1)) == std::future_status::ready;
+  };
+  while (!end_both()) {
+  }
+  static_cast<void>(end_both());
+  filler.join();
 }
 
 TEST_CASE("ringd waits for no wakes that a member has taken meanwhile") {
@@ -55,27 +90,26 @@ TEST_CASE("ringd waits for no wakes that a member has taken meanwhile") {
   const int wakes = nodes.Connection(0, 0);
   LetWait(wakes);
   std::atomic<bool> stop{false};
-  std::thread member([&] {
-    while (!stop) {
-      const std::uint64_t one = 1;
-      std::uint64_t count = 0;
-      const iovec part{&count, sizeof(count)};
-      if (::write(wakes, &one, sizeof(one)) < 0) return;
-      if (::preadv2(wakes, &part, 1, -1, RWF_NOWAIT) < 0) continue;
-    }
-  });
   auto turns = std::async(std::launch::async, [&] {
-    const auto end = Clock::now() + std::chrono::milliseconds(500);
-    while (Clock::now() < end) testing::DriveOnce(nodes.Ringd(0));
+    while (!stop) testing::DriveOnce(nodes.Ringd(0));
   });
-  // The writes of the member end a read that waits; without them it lasts.
-  std::this_thread::sleep_for(std::chrono::milliseconds(600));
-  stop = true;
-  member.join();
-  const bool soon = turns.wait_for(kSoon) == std::future_status::ready;
-  CHECK(soon);
   const std::uint64_t one = 1;
-  if (!soon) CHECK(::write(wakes, &one, sizeof(one)) == sizeof(one));
+  std::mt19937 random(1);
+  bool goes_on = true;
+  for (int i = 0; i < 20'000 && goes_on; ++i) {
+    REQUIRE(::write(wakes, &one, sizeof(one)) == sizeof(one));
+    // Between ringd's look and its reading, sooner or later.
+    const auto until = Clock::now() + std::chrono::nanoseconds(random() % 5000);
+    while (Clock::now() < until) {
+    }
+    std::uint64_t count = 0;
+    const iovec part{&count, sizeof(count)};
+    static_cast<void>(!::preadv2(wakes, &part, 1, -1, RWF_NOWAIT));
+    goes_on = GoesOn(nodes);
+  }
+  CHECK(goes_on);
+  stop = true;
+  REQUIRE(::write(wakes, &one, sizeof(one)) == sizeof(one));
   turns.get();
 }
 
