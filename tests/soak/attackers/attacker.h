@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <thread>
@@ -35,14 +34,8 @@ class Attacker {
   virtual void Attack(const Target& target) = 0;
 };
 
-// Tells the soak what the attack has come to. At least once, or it counts as not made.
-template <typename... Values>
-void Did(const char* format, Values... values) {
-  std::printf("did: ");
-  std::printf(format, values...);
-  std::printf("\n");
-  std::fflush(stdout);
-}
+// Tells the soak what the attack has come to, in printf's way. At least once, or it counts as not made.
+[[gnu::format(printf, 1, 2)]] void Did(const char* format, ...);
 
 // Makes the attack of that name; null if there is none.
 std::unique_ptr<Attacker> MakeAttacker(const std::string& name);

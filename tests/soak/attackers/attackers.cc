@@ -4,6 +4,8 @@
 #include <sys/resource.h>
 
 #include <array>
+#include <cstdarg>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -31,6 +33,16 @@ constexpr std::array kEntries{
 };
 
 }  // namespace
+
+void Did(const char* format, ...) {
+  std::printf("did: ");
+  va_list values;
+  va_start(values, format);
+  std::vprintf(format, values);
+  va_end(values);
+  std::printf("\n");
+  std::fflush(stdout);
+}
 
 std::unique_ptr<Attacker> MakeAttacker(const std::string& name) {
   for (const Entry& entry : kEntries) {

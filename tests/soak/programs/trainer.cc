@@ -77,7 +77,7 @@ class Layer {
  public:
   Layer(ringd_context* context, const ringd_place& place, int number, std::int64_t elements,
         bool in_arena)
-      : context_(context), place_(place), number_(number), elements_(elements) {
+      : place_(place), number_(number), elements_(elements) {
     const std::string name = "layer" + std::to_string(number);
     ringd_tensor tensor{};
     tensor.struct_size = sizeof(tensor);
@@ -124,7 +124,6 @@ class Layer {
     return (step * 7 + number_ * 13 + i) % 1021;
   }
 
-  ringd_context* const context_;
   const ringd_place place_;
   const int number_;
   const std::int64_t elements_;
