@@ -35,7 +35,7 @@ extern "C" {
 #endif
 
 #define RINGD_API_VERSION_MAJOR 1
-#define RINGD_API_VERSION_MINOR 2
+#define RINGD_API_VERSION_MINOR 3
 #define RINGD_API_VERSION ((RINGD_API_VERSION_MAJOR << 16) | RINGD_API_VERSION_MINOR)
 
 typedef int32_t ringd_status;
@@ -193,6 +193,15 @@ RINGD_EXPORT int32_t ringd_arena_contains(ringd_context* context, const void* ad
  * gives the same number, without a call. */
 RINGD_EXPORT ringd_status ringd_register(ringd_context* context, const ringd_tensor* tensors,
                                          size_t count, ringd_registration* registrations);
+
+/* Since 1.3. Gives descriptions back that do not come again, so that they count no more: a context may have 65,536 at a
+ * time, and ringd limits a user's in bytes. A call to ringd, as ringd_register. The numbers are invalid afterwards,
+ * for all who have got them, also if the call to ringd fails; submitting one is RINGD_NOT_FOUND. A tensor may be
+ * described again later. No other thread may be in a call with one of them, or describe one of these tensors.
+ * RINGD_FAILED_PRECONDITION: an operation of one has not been waited for. RINGD_NOT_FOUND: there is no such number, or
+ * no more. RINGD_INVALID_ARGUMENT: one stands there twice. These name the number, and change nothing. */
+RINGD_EXPORT ringd_status ringd_unregister(ringd_context* context,
+                                           const ringd_registration* registrations, size_t count);
 
 /* Hands a tensor to ringd and returns at once, unless the ring is full: then waits until there is room, while
  * the job lives. `source` and `destination` hold the tensor's elements, contiguous, and stay the caller's to

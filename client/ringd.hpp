@@ -315,6 +315,17 @@ class Context {
     return Register(std::span<const Tensor>(&tensor, 1)).front();
   }
 
+  // As ringd_unregister: of descriptions that do not come again.
+  void Unregister(std::span<const Registration> registrations) {
+    std::vector<ringd_registration> numbers;
+    numbers.reserve(registrations.size());
+    for (const Registration registration : registrations) numbers.push_back(registration.number);
+    ThrowIfFailed(ringd_unregister(context_.get(), numbers.data(), numbers.size()));
+  }
+  void Unregister(Registration registration) {
+    Unregister(std::span<const Registration>(&registration, 1));
+  }
+
   // Starts an operation from `source` to `destination`, which hold the registered number of elements.
   // Blocks only while the ring is full.
   template <typename T>

@@ -247,6 +247,12 @@ ringd_status ringd_register(ringd_context* context, const ringd_tensor* tensors,
   return GuardedUse(context, [&](Context& c) { return c.Register(tensors, count, registrations); });
 }
 
+ringd_status ringd_unregister(ringd_context* context, const ringd_registration* registrations,
+                              size_t count) {
+  if (count > 0 && registrations == nullptr) return ReportInvalid("registrations is NULL");
+  return GuardedUse(context, [&](Context& c) { return c.Unregister({registrations, count}); });
+}
+
 ringd_status ringd_submit(ringd_context* context, ringd_registration registration,
                           const void* source, void* destination, ringd_operation* operation) {
   if (operation == nullptr) return ReportInvalid("operation is NULL");

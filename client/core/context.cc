@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -222,6 +223,37 @@ absl::Status Context::Register(const ringd_tensor* tensors, std::size_t count,
   }
   std::copy(numbers.begin(), numbers.end(), registrations);
   return absl::OkStatus();
+}
+
+absl::Status Context::Unregister(std::span<const ringd_registration> registrations) {
+  std::unordered_set<const Registration*> leaving;
+  std::vector<std::uint32_t> ringd_numbers;
+  for (const ringd_registration number : registrations) {
+    const absl::StatusOr<Registration*> tensor = FindRegistration(number);
+    if (!tensor.ok()) return tensor.status();
+    if (!leaving.insert(*tensor).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("registration ", number, " stands there twice"));
+    }
+    ringd_numbers.push_back((*tensor)->numbers.registration);
+  }
+  if (leaving.empty()) return absl::OkStatus();
+  // Pings have none, so one queue has all that are not on the fast path.
+  const Registration* used = operations().FindUsed(leaving);
+  if (used == nullptr && unended_operations_ != nullptr) {
+    used = unended_operations_->FindUsed(leaving);
+  }
+  if (used != nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("registration ", used->number.load(std::memory_order_relaxed), " (tensor '",
+                     used->description.name, "') is in use: wait for its operations first"));
+  }
+  if (!state_.alive()) return state_.status();
+  const Presence presence(calls_);
+  // Whatever comes of it: ringd may have them no more.
+  const absl::Status status = control_->Unregister(ringd_numbers, Clock::now() + kRegisterDeadline);
+  for (const ringd_registration number : registrations) registrations_.Remove(number);
+  return status.ok() ? status : Explain(status);
 }
 
 }  // namespace ringd::client

@@ -66,6 +66,8 @@ class Context {
   absl::Status Register(const ringd_tensor* tensors, std::size_t count,
                         ringd_registration* registrations);
 
+  absl::Status Unregister(std::span<const ringd_registration> registrations);
+
   absl::Status Submit(ringd_registration registration, const void* source, void* destination,
                       WhenFull when_full, ringd_operation* operation);
   absl::Status SubmitAwaited(ringd_registration registration, const void* source, void* destination,

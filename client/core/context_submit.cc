@@ -15,7 +15,7 @@ absl::Status Context::Submit(ringd_registration registration, const void* source
   const absl::StatusOr<Registration*> tensor = FindRegistration(registration);
   if (!tensor.ok()) return tensor.status();
   absl::Status status = Enqueue(**tensor, source, destination, when_full, operation);
-  if (status.ok() && fast_path_operations_ != nullptr) (*tensor)->submissions.Accepted();
+  if (status.ok() && fast_path_operations_ != nullptr) (*tensor)->submissions->Accepted();
   return status;
 }
 
@@ -43,7 +43,7 @@ absl::Status Context::SubmitAwaited(ringd_registration registration, const void*
       break;
   }
   status = SubmitGivenUp(stay, WhenFull::kWait, operation);
-  if (!status.ok()) tensor.submissions.Refused();
+  if (!status.ok()) tensor.submissions->Refused();
   return status;
 }
 

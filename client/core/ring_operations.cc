@@ -363,6 +363,21 @@ void RingOperations::Free(Slot& slot, std::uint64_t sequence) {
   }
 }
 
+const Registration* RingOperations::FindUsed(
+    const std::unordered_set<const Registration*>& registrations) {
+  MutexLock lock(mutex_);
+  Drain();
+  for (std::uint64_t place = 0; place < slots_.size(); ++place) {
+    if (StateOf(PlaceOf(place).load(std::memory_order_relaxed)) == kFree) continue;
+    const Registration* const used = slots_[place].end.registration;
+    if (registrations.contains(used)) return used;
+  }
+  for (const auto& [sequence, straggler] : stragglers_) {
+    if (registrations.contains(straggler->end.registration)) return straggler->end.registration;
+  }
+  return nullptr;
+}
+
 void RingOperations::WakeAll() noexcept { segment_.header->completions.Ring(); }
 
 }  // namespace ringd::client

@@ -52,6 +52,8 @@ class RingOperations final : public OperationQueue {
                              OperationEnd& end) override;
   std::size_t ConsumeSucceeded(std::span<const std::uint64_t> sequences,
                                std::vector<OperationEnd>& ends) override;
+  const Registration* FindUsed(
+      const std::unordered_set<const Registration*>& registrations) override;
   void WakeAll() noexcept override;
 
  private:

@@ -98,6 +98,9 @@ class Engine final : public EngineControl, private PeerEvents {
   void RegisterTensors(const Caller& caller, absl::string_view token,
                        const v1::RegisterTensorsRequest& request,
                        Answer<v1::RegisterTensorsReply> answer) override;
+  void UnregisterTensors(const Caller& caller, absl::string_view token,
+                         const v1::UnregisterTensorsRequest& request,
+                         Answer<v1::UnregisterTensorsReply> answer) override;
   void DescribeMismatch(const Caller& caller, absl::string_view token,
                         const v1::DescribeMismatchRequest& request,
                         Answer<v1::DescribeMismatchReply> answer) override;
@@ -164,6 +167,7 @@ class Engine final : public EngineControl, private PeerEvents {
 
   // ---- on the threads of those who call ----
   class RegistrationWork;
+  class UnregistrationWork;
   template <typename Reply>
   class ListWork;
   template <typename Reply>

@@ -45,6 +45,9 @@ class EngineControl {
   virtual void RegisterTensors(const Caller& caller, absl::string_view token,
                                const v1::RegisterTensorsRequest& request,
                                Answer<v1::RegisterTensorsReply> answer) = 0;
+  virtual void UnregisterTensors(const Caller& caller, absl::string_view token,
+                                 const v1::UnregisterTensorsRequest& request,
+                                 Answer<v1::UnregisterTensorsReply> answer) = 0;
   virtual void DescribeMismatch(const Caller& caller, absl::string_view token,
                                 const v1::DescribeMismatchRequest& request,
                                 Answer<v1::DescribeMismatchReply> answer) = 0;

@@ -8,18 +8,6 @@
 #include "daemon/engine/engine.h"
 
 namespace ringd {
-namespace {
-
-// Of one session.
-constexpr std::size_t kMaxRegistrations = 65'536;
-
-// Everything by which two descriptions differ. A name has no zero byte's meaning: its length comes first.
-std::string DescriptionKey(const Registration& registration, const std::string& meta_key) {
-  return absl::StrCat(registration.communicator.value(), ",", registration.name.size(), ",",
-                      registration.name, meta_key);
-}
-
-}  // namespace
 
 // One call. Its life: Prepare on the caller's thread, Step on the engine's, the reply on the call thread.
 //
@@ -109,10 +97,12 @@ std::size_t Engine::RegistrationWork::Step(std::size_t budget) {
   Session& session = *found->second.session;
   Job& job = *found->second.job;  // Prepare saw that it has joined
   absl::Status status = job.MayRegister(session);
-  if (status.ok() && session.registration_count() + unknown_.size() - next_ > kMaxRegistrations) {
+  if (status.ok() &&
+      session.registration_count() + unknown_.size() - next_ > RegistrationTable::kMost) {
     status = absl::ResourceExhaustedError(
-        absl::StrCat("more than ", kMaxRegistrations,
-                     " different tensors: give tensors that come again the same name each time"));
+        absl::StrCat("more than ", RegistrationTable::kMost,
+                     " different tensors: give tensors that come again the same name each time, "
+                     "and give back descriptions that do not come again (ringd_unregister)"));
   }
   std::size_t entries = 1;
   for (; status.ok() && next_ < unknown_.size() && entries <= budget; ++entries) {
@@ -133,6 +123,8 @@ absl::Status Engine::RegistrationWork::Number(Session& session, Job& job, Unknow
   unknown.numbers.registration = session.Register(std::move(registration)).value();
   if (session.registration_count() > before) {
     session.registration_bytes().TakeOver(paid_, unknown.session_bytes);
+  } else {
+    job.Release(*session.FindRegistration(unknown.numbers.registration));  // it is held once
   }
   return absl::OkStatus();
 }

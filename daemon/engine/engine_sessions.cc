@@ -88,7 +88,7 @@ std::size_t Engine::PollSessions(Clock::time_point now) {
       }
       ++work;
       if (submission->registration == nullptr) {
-        entry.session->Complete(submission->sequence, absl::OkStatus());
+        entry.session->Complete(*submission, absl::OkStatus());
         continue;
       }
       // Registrations come only after a join, so there is a job.

@@ -244,9 +244,17 @@ absl::Status Job::Number(Registration& registration, const std::string& meta_key
   return communicator_->Number(registration, meta_key);
 }
 
+void Job::Release(const Registration& registration) noexcept {
+  if (communicator_ == nullptr) return;
+  communicator_->Release(registration);
+  const std::uint64_t left = communicator_->table_bytes();
+  if (table_bytes_.bytes() > left) table_bytes_.GiveBack(table_bytes_.bytes() - left);
+}
+
 void Job::PayForTables(RegistrationBytes& paid) noexcept {
   if (communicator_ == nullptr) return;
-  table_bytes_.TakeOver(paid, communicator_->table_bytes() - table_bytes_.bytes());
+  const std::uint64_t needed = communicator_->table_bytes();
+  if (needed > table_bytes_.bytes()) table_bytes_.TakeOver(paid, needed - table_bytes_.bytes());
 }
 
 absl::StatusOr<std::string> Job::DescribeMismatch(std::uint32_t tensor,
@@ -259,7 +267,7 @@ void Job::Submit(const Session& session, const CheckedSubmission& submission,
                  Clock::time_point now) {
   if (communicator_ == nullptr) {
     // The job failed; there is only this answer left. Whoever completes also wakes, at the turn's end.
-    const_cast<Session&>(session).Complete(submission.sequence, failure());
+    const_cast<Session&>(session).Complete(submission, failure());
     return;
   }
   communicator_->Submit(PositionOf(*Find(session)), submission, now);

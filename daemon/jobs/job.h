@@ -102,6 +102,8 @@ class Job {
   // communicator (`meta_key`: MetaKey of its meta).
   absl::Status MayRegister(const Session& session) const;
   absl::Status Number(Registration& registration, const std::string& meta_key);
+  // Of one that was numbered: its session does not hold it any more.
+  void Release(const Registration& registration) noexcept;
   // Takes what the tables of names and metas have grown by out of `paid`, which has it.
   void PayForTables(RegistrationBytes& paid) noexcept;
   // As JobCommunicator::DescribeMismatch.

@@ -69,6 +69,7 @@ class ClientService final : public v1::Client::CallbackService {
   using v1::Client::CallbackService::Join;
   using v1::Client::CallbackService::Leave;
   using v1::Client::CallbackService::RegisterTensors;
+  using v1::Client::CallbackService::UnregisterTensors;
 
   grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context,
                                  const v1::JoinRequest* request, v1::JoinReply* reply) override {
@@ -88,6 +89,14 @@ class ClientService final : public v1::Client::CallbackService {
                                             v1::RegisterTensorsReply* reply) override {
     return WithToken(context, [&](absl::string_view token, grpc::ServerUnaryReactor* reactor) {
       engine_->RegisterTensors(caller_, token, *request, AnswerTo(reactor, reply));
+    });
+  }
+
+  grpc::ServerUnaryReactor* UnregisterTensors(grpc::CallbackServerContext* context,
+                                              const v1::UnregisterTensorsRequest* request,
+                                              v1::UnregisterTensorsReply* reply) override {
+    return WithToken(context, [&](absl::string_view token, grpc::ServerUnaryReactor* reactor) {
+      engine_->UnregisterTensors(caller_, token, *request, AnswerTo(reactor, reply));
     });
   }
 

@@ -15,6 +15,12 @@ absl::Status Wrong(const v1::TensorDescription& description, absl::string_view w
 
 }  // namespace
 
+std::string DescriptionKey(const Registration& registration, const std::string& meta_key) {
+  // A name has no zero byte's meaning: its length comes first.
+  return absl::StrCat(registration.communicator.value(), ",", registration.name.size(), ",",
+                      registration.name, meta_key);
+}
+
 std::uint64_t SessionBytesOf(const Registration& registration) {
   return 512 + 2 * registration.name.size() + 32 * registration.meta.shape.size();
 }

@@ -34,6 +34,12 @@ void RegistrationBytes::TakeOver(RegistrationBytes& other, std::uint64_t bytes) 
   bytes_ += bytes;
 }
 
+void RegistrationBytes::GiveBack(std::uint64_t bytes) noexcept {
+  bytes = std::min(bytes, bytes_);
+  bytes_ -= bytes;
+  if (account_ != nullptr) account_->Return(bytes);
+}
+
 std::shared_ptr<RegistrationAccount> RegistrationAccounts::Of(uid_t uid) {
   MutexLock lock(mutex_);
   std::erase_if(accounts_, [](const auto& entry) { return entry.second.expired(); });

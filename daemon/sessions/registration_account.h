@@ -51,6 +51,8 @@ class RegistrationBytes {
   absl::Status Take(std::uint64_t bytes);
   // Takes over so many bytes of `other`, which has them, and its account if this has none.
   void TakeOver(RegistrationBytes& other, std::uint64_t bytes) noexcept;
+  // Gives back so many of them.
+  void GiveBack(std::uint64_t bytes) noexcept;
 
   const std::shared_ptr<RegistrationAccount>& account() const noexcept { return account_; }
   std::uint64_t bytes() const noexcept { return bytes_; }

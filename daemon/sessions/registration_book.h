@@ -27,7 +27,8 @@ struct RegistrationNumbers {
 //
 // Thread safety: all methods from any thread.
 // Ownership: shared by the engine and the calls under way; what a session may hold is in the account.
-// Invariant: numbers, once added, stand for the same description as long as the session lives.
+// Invariant: what is added and removed on one thread in the order in which the engine gives and takes numbers is what
+//   lives.
 class RegistrationBook {
  public:
   // What the checks have to know of the job that the session has joined.
@@ -60,7 +61,15 @@ class RegistrationBook {
   }
   void Add(std::string key, const RegistrationNumbers& numbers) {
     MutexLock lock(mutex_);
-    numbers_.emplace(std::move(key), numbers);
+    numbers_.insert_or_assign(std::move(key), numbers);
+  }
+  // Forgets the description if this is its number.
+  void Remove(const std::string& key, std::uint32_t registration) {
+    MutexLock lock(mutex_);
+    const auto found = numbers_.find(key);
+    if (found != numbers_.end() && found->second.registration == registration) {
+      numbers_.erase(found);
+    }
   }
   std::size_t size() const {
     MutexLock lock(mutex_);

@@ -37,6 +37,7 @@ std::optional<CheckedSubmission> Session::Next(absl::Status& violation) noexcept
   violation = Check(record, checked);
   if (!violation.ok()) return std::nullopt;
   ++next_sequence_;
+  if (checked.registration != nullptr) registrations_.Begin(checked.registration_number);
   return checked;
 }
 
@@ -55,11 +56,12 @@ absl::Status Session::Check(const Submission& record, CheckedSubmission& checked
     checked.sequence = record.sequence;
     return absl::OkStatus();
   }
-  if (record.registration >= registrations_.size()) {
+  const Registration* const found = registrations_.Find(record.registration);
+  if (found == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("submission of registration ", record.registration, ", which does not exist"));
   }
-  const Registration& registration = *registrations_[record.registration];
+  const Registration& registration = *found;
   if (record.element_count != registration.element_count) {
     return absl::InvalidArgumentError(absl::StrCat("submission of ", record.element_count,
                                                    " elements of '", registration.name,
@@ -90,6 +92,7 @@ absl::Status Session::Check(const Submission& record, CheckedSubmission& checked
   }
   checked.sequence = record.sequence;
   checked.registration = &registration;
+  checked.registration_number = record.registration;
   checked.source = resources_->arena.data() + from;
   checked.destination = resources_->arena.data() + to;
   checked.follows_wait = (record.flags & kFollowsWait) != 0;
@@ -114,9 +117,10 @@ void Session::DrainEventFd() noexcept {
   [[maybe_unused]] const ssize_t got = ::preadv2(event_fd(), &part, 1, -1, RWF_NOWAIT);
 }
 
-void Session::Complete(std::uint64_t sequence, const absl::Status& status) noexcept {
+void Session::Complete(const CheckedSubmission& submission, const absl::Status& status) noexcept {
+  if (submission.registration != nullptr) registrations_.End(submission.registration_number);
   CompletionRecord record{};
-  record.sequence = sequence;
+  record.sequence = submission.sequence;
   record.completed_ns = MonotonicNanos();
   record.status = static_cast<std::int32_t>(status.code());
   if (!status.ok()) {
@@ -158,15 +162,6 @@ absl::Status Session::FlushNotices(Clock::time_point now) noexcept {
 
 void Session::NotifyLast(NoticeKind kind, absl::string_view text) noexcept {
   notices_.SendLast(lifeline(), kind, text);
-}
-
-RegistrationId Session::Register(Registration registration) {
-  const auto [known, added] = registration_numbers_.try_emplace(
-      std::make_tuple(registration.communicator, registration.tensor, registration.meta_id),
-      RegistrationId(static_cast<std::uint32_t>(registrations_.size())));
-  if (!added) return known->second;
-  registrations_.push_back(std::make_unique<const Registration>(std::move(registration)));
-  return known->second;
 }
 
 }  // namespace ringd

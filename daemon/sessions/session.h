@@ -12,20 +12,19 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <tuple>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "daemon/sessions/notice_queue.h"
 #include "daemon/sessions/registration.h"
 #include "daemon/sessions/registration_account.h"
+#include "daemon/sessions/registration_table.h"
 #include "daemon/sessions/session_resources.h"
 #include "proto/attach/handshake.h"
 #include "proto/base/clock.h"
@@ -41,10 +40,11 @@ namespace ringd {
 // A submission that passed all checks. The pointers lie in the session's arena.
 struct CheckedSubmission {
   std::uint64_t sequence = 0;
-  // Stable while the session lives. Null: a ping, to be completed at once.
+  // Stable until the submission is completed. Null: a ping, to be completed at once.
   const Registration* registration = nullptr;
   const std::byte* source = nullptr;
   std::byte* destination = nullptr;
+  std::uint32_t registration_number = 0;
   bool follows_wait = false;
   // Of a tensor that is staged in pieces (proto/shm/staging_progress.h); else null.
   StagingProgress* progress = nullptr;
@@ -103,8 +103,8 @@ class Session {
   // Takes what the client wrote to the eventfd.
   void DrainEventFd() noexcept;
 
-  // Ends a submission. The client sees it at the latest after FlushCompletions.
-  void Complete(std::uint64_t sequence, const absl::Status& status) noexcept;
+  // Ends a submission. The client sees it at the latest after FlushCompletions. Its registration may be gone afterwards.
+  void Complete(const CheckedSubmission& submission, const absl::Status& status) noexcept;
   // Wakes the client's waiters if there are any and something was completed since the last call.
   void FlushCompletions() noexcept;
 
@@ -122,12 +122,19 @@ class Session {
   void NotifyLast(NoticeKind kind, absl::string_view text) noexcept;
 
   // The number for this description; the same for an equal one.
-  RegistrationId Register(Registration registration);
-  // What was registered under the number; null if nothing was. Stable while the session lives.
-  const Registration* FindRegistration(std::uint32_t number) const noexcept {
-    return number < registrations_.size() ? registrations_[number].get() : nullptr;
+  // Requirement: there are fewer than RegistrationTable::kMost.
+  RegistrationId Register(Registration registration) {
+    return RegistrationId(registrations_.Add(std::move(registration)));
   }
-  std::size_t registration_count() const noexcept { return registrations_.size(); }
+  // As RegistrationTable::Remove.
+  absl::StatusOr<std::unique_ptr<const Registration>> Unregister(std::uint32_t number) {
+    return registrations_.Remove(number);
+  }
+  // What was registered under the number; null if nothing is. Stable until it is unregistered.
+  const Registration* FindRegistration(std::uint32_t number) const noexcept {
+    return registrations_.Find(number);
+  }
+  std::size_t registration_count() const noexcept { return registrations_.count(); }
 
   // What of the user's account is the session's.
   RegistrationBytes& registration_bytes() noexcept { return registration_bytes_; }
@@ -148,12 +155,8 @@ class Session {
   SessionSegmentView view_;
   RingConsumer<Submission> submissions_;
   RingProducer<CompletionRecord> completions_;
-  // unique_ptr: CheckedSubmission points at them, and the vector grows.
-  std::vector<std::unique_ptr<const Registration>> registrations_;
+  RegistrationTable registrations_;
   RegistrationBytes registration_bytes_;
-  // By communicator, tensor and meta, as the communicator numbers them.
-  std::map<std::tuple<CommunicatorId, std::uint32_t, std::uint32_t>, RegistrationId>
-      registration_numbers_;
 
   NoticeQueue notices_;
   std::uint32_t staged_seen_ = 0;

@@ -3,7 +3,7 @@
 //
 // Which operations: those that a rank is about to wait for (ringd_submit_awaited), of at most the segment's limit.
 // They are known by their key: a signature of the tensor's name and description, and the how manieth submission
-// of that tensor this is at the rank. So ranks need no agreement on an order. A rank contributes to
+// of a tensor of that name this is at the rank. So ranks need no agreement on an order. A rank contributes to
 // a key at most once, and either here or, as an ordinary submission, to ringd; the way through ringd is always open,
 // and is where a rank goes when the fast path *gives the operation up*.
 //

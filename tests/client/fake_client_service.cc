@@ -59,7 +59,9 @@ grpc::Status FakeClientService::RegisterTensors(grpc::ServerContext* context,
   for (const auto& tensor : request->tensors()) {
     if (tensor.communicator() != 3) return {grpc::StatusCode::NOT_FOUND, "no communicator"};
     const std::string key = tensor.SerializeAsString();
-    const auto number = numbers_.emplace(key, 1000 + numbers_.size()).first->second;
+    const auto [known, added] = numbers_.emplace(key, 1000 + given_);
+    if (added) ++given_;
+    const std::uint32_t number = known->second;
     std::lock_guard operations_lock(operations_->mutex);
     operations_->tensors[number] = {static_cast<CollectiveKind>(tensor.kind()),
                                     static_cast<DataType>(tensor.data_type()),
@@ -67,6 +69,19 @@ grpc::Status FakeClientService::RegisterTensors(grpc::ServerContext* context,
     reply->add_registrations(number);
     reply->add_tensors(0);
     reply->add_metas(0);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeClientService::UnregisterTensors(grpc::ServerContext* context,
+                                                  const v1::UnregisterTensorsRequest* request,
+                                                  v1::UnregisterTensorsReply*) {
+  if (!Authentic(*context)) return {grpc::StatusCode::UNAUTHENTICATED, "no token"};
+  std::lock_guard lock(mutex_);
+  for (const std::uint32_t number : request->registrations()) {
+    const std::size_t erased =
+        std::erase_if(numbers_, [number](const auto& entry) { return entry.second == number; });
+    if (erased == 0) return {grpc::StatusCode::NOT_FOUND, "no such registration"};
   }
   return grpc::Status::OK;
 }

@@ -42,6 +42,9 @@ class FakeClientService final : public v1::Client::Service {
   grpc::Status RegisterTensors(grpc::ServerContext* context,
                                const v1::RegisterTensorsRequest* request,
                                v1::RegisterTensorsReply* reply) override;
+  grpc::Status UnregisterTensors(grpc::ServerContext* context,
+                                 const v1::UnregisterTensorsRequest* request,
+                                 v1::UnregisterTensorsReply* reply) override;
   grpc::Status Leave(grpc::ServerContext* context, const v1::LeaveRequest* request,
                      v1::LeaveReply* reply) override;
 
@@ -61,6 +64,7 @@ class FakeClientService final : public v1::Client::Service {
   mutable std::mutex mutex_;  // guards what follows
   SeenJoin last_join_;
   std::map<std::string, std::uint32_t> numbers_;  // of tensors, by description
+  std::uint32_t given_ = 0;
   int joins_ = 0;
   int registers_ = 0;
   int leaves_ = 0;

@@ -124,6 +124,45 @@ TEST_CASE("Registration: threads that describe the same tensor at once get one n
   }
 }
 
+TEST_CASE("Unregister: a number in use is refused with words, and afterwards it is gone") {
+  FakeRingd ringd;
+  TestContext context(ringd);
+  std::vector<float> values(100, 1.0f);
+  const ringd_registration used = context.RegisterFloats("used", 100);
+  const ringd_registration idle = context.RegisterFloats("idle", 100);
+  const ringd_registration both[] = {idle, used};
+  ringd.Hold();
+  const ringd_operation held = context.Submit(used, values.data(), values.data());
+  CHECK(ringd_unregister(context, both, 2) == RINGD_FAILED_PRECONDITION);
+  CHECK_THAT(ringd_last_error(), Contains("registration " + std::to_string(used)) &&
+                                     Contains("'used'") && Contains("in use"));
+  ringd.Release();
+  REQUIRE(Eventually([&] {
+    std::int32_t done = 0;
+    return ringd_test(context, held, &done) == RINGD_OK && done == 1;
+  }));
+  // It has ended, but nobody has waited for it.
+  CHECK(ringd_unregister(context, both, 2) == RINGD_FAILED_PRECONDITION);
+  CHECK(context.Wait(held) == RINGD_OK);
+  const ringd_registration twice[] = {idle, idle};
+  CHECK(ringd_unregister(context, twice, 2) == RINGD_INVALID_ARGUMENT);
+  // What was refused has changed nothing.
+  CHECK(context.Wait(context.Submit(idle, values.data(), values.data())) == RINGD_OK);
+
+  CHECK(ringd_unregister(context, both, 2) == RINGD_OK);
+  ringd_operation refused = 0;
+  CHECK(ringd_submit(context, used, values.data(), values.data(), &refused) == RINGD_NOT_FOUND);
+  CHECK_THAT(ringd_last_error(), Contains("registration " + std::to_string(used)));
+  CHECK(ringd_unregister(context, both, 2) == RINGD_NOT_FOUND);
+  CHECK_THAT(ringd_last_error(), Contains("registration " + std::to_string(idle)));
+  CHECK(ringd_unregister(context, nullptr, 0) == RINGD_OK);
+  CHECK(ringd_unregister(context, nullptr, 1) == RINGD_INVALID_ARGUMENT);
+
+  const ringd_registration again = context.RegisterFloats("used", 100);
+  CHECK(again != used);
+  CHECK(context.Wait(context.Submit(again, values.data(), values.data())) == RINGD_OK);
+}
+
 TEST_CASE("Staging: in the steady state ordinary memory always takes the same block") {
   FakeRingd ringd;
   TestContext context(ringd);

@@ -7,6 +7,7 @@
 #include <grpcpp/support/channel_arguments.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -23,6 +24,7 @@ namespace {
 // A registration's message is kept below HTTP/2's first window of 64 KiB, so that it never waits in the middle
 // for leave to go on: gRPC 1.51 has been seen to sleep there until its pollers' 10 s were over.
 constexpr std::size_t kRegisterMessageBytes = 48 * 1024;
+constexpr std::size_t kNumbersPerMessage = 8192;
 
 absl::Status FromGrpc(const grpc::Status& status) {
   // The numbers are the same.
@@ -106,6 +108,22 @@ class GrpcControlChannel final : public ControlChannel {
       }
     }
     return numbers;
+  }
+
+  absl::Status Unregister(std::span<const std::uint32_t> registrations,
+                          Clock::time_point deadline) override {
+    while (!registrations.empty()) {
+      const auto part = registrations.first(std::min(registrations.size(), kNumbersPerMessage));
+      registrations = registrations.subspan(part.size());
+      v1::UnregisterTensorsRequest request;
+      request.mutable_registrations()->Add(part.begin(), part.end());
+      v1::UnregisterTensorsReply reply;
+      grpc::ClientContext context;
+      Prepare(context, deadline);
+      const grpc::Status status = stub_->UnregisterTensors(&context, request, &reply);
+      if (!status.ok()) return FromGrpc(status);
+    }
+    return absl::OkStatus();
   }
 
   absl::StatusOr<std::string> DescribeMismatch(std::uint32_t communicator, std::uint32_t tensor,

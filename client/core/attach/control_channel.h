@@ -59,6 +59,9 @@ class ControlChannel {
   virtual absl::StatusOr<std::vector<RegisteredNumbers>> Register(
       std::uint32_t communicator, std::span<const TensorDescription> tensors,
       Clock::time_point deadline) = 0;
+  // Gives ringd's numbers back; stops at one that it refuses.
+  virtual absl::Status Unregister(std::span<const std::uint32_t> registrations,
+                                  Clock::time_point deadline) = 0;
   // In what the local ranks' descriptions of a tensor differ; `metas` by local rank.
   virtual absl::StatusOr<std::string> DescribeMismatch(std::uint32_t communicator,
                                                        std::uint32_t tensor,

@@ -51,7 +51,7 @@ bool FastPathOperations::Offers(const Registration& registration) const noexcept
   const CollectiveKind kind = registration.description.kind;
   return (kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kBarrier) &&
          registration.bytes <= exchange_->view().limit_bytes() && exchange_->Usable() &&
-         registration.submissions.ShouldTry() && state_.alive();
+         registration.submissions->ShouldTry() && state_.alive();
 }
 
 TensorScaling FastPathOperations::ScalingFor(const TensorDescription& tensor) const {
@@ -62,7 +62,7 @@ TensorScaling FastPathOperations::ScalingFor(const TensorDescription& tensor) co
 FastPathEnd FastPathOperations::Carry(Registration& tensor, const void* source, void* destination,
                                       FastPathStay& stay) {
   const Presence presence(callers_);
-  stay = {0, &tensor, source, destination, tensor.submissions.TakeTurn()};
+  stay = {0, &tensor, source, destination, tensor.submissions->TakeTurn()};
   FastPathContribution contribution;
   contribution.key = {tensor.signature, stay.turn};
   contribution.data_type = tensor.description.data_type;
@@ -94,7 +94,7 @@ FastPathEnd FastPathOperations::Carry(Registration& tensor, const void* source, 
 }
 
 void FastPathOperations::CountGivenUp(const FastPathStay& stay) noexcept {
-  stay.tensor->submissions.GivenUp(stay.turn);
+  stay.tensor->submissions->GivenUp(stay.turn);
   member_.given_up.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -108,7 +108,7 @@ void FastPathOperations::Finish(const FastPathStay& stay, FastPathOutcome outcom
   }
   exchange_->Take(stay.cell, tensor.description.data_type, stay.destination, tensor.element_count,
                   ScalingFor(tensor.description).result);
-  tensor.submissions.Completed();
+  tensor.submissions->Completed();
   member_.bytes.fetch_add(tensor.element_count * SizeOf(tensor.description.data_type),
                           std::memory_order_relaxed);
   member_.completed.fetch_add(1, std::memory_order_relaxed);

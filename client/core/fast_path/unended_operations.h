@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <unordered_set>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -55,6 +56,8 @@ class UnendedOperations {
   Found Await(ringd_operation operation, Clock::time_point deadline);
   // One that was found at ringd has ended there, or how it failed has been told.
   void Forget(ringd_operation operation);
+  // One of `registrations` that an operation still needs; null: none does.
+  const Registration* FindUsed(const std::unordered_set<const Registration*>& registrations);
 
  private:
   static constexpr ringd_operation kOwnBit = ringd_operation{1} << 62;

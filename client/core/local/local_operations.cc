@@ -280,6 +280,20 @@ std::size_t LocalOperations::ConsumeSucceeded(std::span<const std::uint64_t> seq
   return count;
 }
 
+const Registration* LocalOperations::FindUsed(
+    const std::unordered_set<const Registration*>& registrations) {
+  MutexLock lock(mutex_);
+  for (std::uint64_t place = 0; place <= table_mask_; ++place) {
+    if (StateOf(PlaceOf(place).load(std::memory_order_relaxed)) == kFree) continue;
+    const Operation* const operation = table_[place].load(std::memory_order_relaxed);
+    if (registrations.contains(operation->registration)) return operation->registration;
+  }
+  for (const auto& [sequence, straggler] : stragglers_) {
+    if (registrations.contains(straggler->registration)) return straggler->registration;
+  }
+  return nullptr;
+}
+
 void LocalOperations::CountConsumed(std::uint64_t count) noexcept {
   consumed_.store(consumed_.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
 }

@@ -99,6 +99,8 @@ class LocalOperations final : public OperationQueue {
                              OperationEnd& end) override;
   std::size_t ConsumeSucceeded(std::span<const std::uint64_t> sequences,
                                std::vector<OperationEnd>& ends) override;
+  const Registration* FindUsed(
+      const std::unordered_set<const Registration*>& registrations) override;
   void WakeAll() noexcept override;
 
   // For a context that has ended: when it returns, no thread of this process writes for an operation any more, and what

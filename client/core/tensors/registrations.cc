@@ -8,6 +8,9 @@
 namespace ringd::client {
 
 Registrations::~Registrations() {
+  for (std::uint32_t p = 0; p < count_.load(std::memory_order_relaxed); ++p) {
+    delete EntryOf(p).load(std::memory_order_relaxed);
+  }
   for (auto& chunk : chunks_) delete[] chunk.load(std::memory_order_relaxed);
 }
 
@@ -36,31 +39,61 @@ ringd_registration Registrations::Add(TensorDescription description,
   const bool is_root = is_broadcast && description.root_rank == rank;
   registration->sends = moves && (!is_broadcast || is_root);
   registration->receives = moves && !is_root;
-  registration->signature = FastPathSignature(key);
+  // Not of the key alone: libraries that count the submissions of each description must not meet one that counts those
+  // of a name.
+  registration->signature = FastPathSignature("of its name," + key);
   registration->description = std::move(description);
 
   MutexLock lock(mutex_);
   const auto found = by_key_.find(key);
   if (found != by_key_.end()) return found->second;
+  const ringd_registration number = TakeNumber();
+  if (number == 0) return 0;
+  std::shared_ptr<SubmissionCount>& submissions = submissions_[registration->description.name];
+  if (submissions == nullptr) submissions = registration->submissions;
+  registration->submissions = submissions;
+  registration->number.store(number, std::memory_order_relaxed);
+  by_key_.emplace(std::move(key), number);
+  const std::uint32_t position = (number & kPlaceMask) - 1;
+  delete EntryOf(position).exchange(registration.release(), std::memory_order_acq_rel);
+  if (position == count_.load(std::memory_order_relaxed)) {
+    count_.store(position + 1, std::memory_order_release);
+  }
+  return number;
+}
+
+ringd_registration Registrations::TakeNumber() {
+  if (removed_.size() > kKeptPlaces) {
+    const ringd_registration before = removed_.front();
+    removed_.pop_front();
+    return before + (1U << kPlaceBits);  // turns over after 32,768 uses
+  }
   const std::uint32_t position = count_.load(std::memory_order_relaxed);
   const Place place = PlaceOf(position);
   if (place.chunk >= kChunkCount) return 0;
   auto& chunk = chunks_[place.chunk];
   if (chunk.load(std::memory_order_relaxed) == nullptr) {
     chunk.store(
-        new std::unique_ptr<Registration>[std::size_t{1} << (kFirstChunkBits + place.chunk)],
+        new std::atomic<Registration*>[std::size_t{1} << (kFirstChunkBits + place.chunk)] {},
         std::memory_order_relaxed);
   }
-  by_key_.emplace(std::move(key), position + 1);
-  chunk.load(std::memory_order_relaxed)[place.index] = std::move(registration);
-  count_.store(position + 1, std::memory_order_release);
   return position + 1;
 }
 
 Registration* Registrations::Find(ringd_registration number) noexcept {
-  if (number == 0 || number > count_.load(std::memory_order_acquire)) return nullptr;
-  const Place place = PlaceOf(number - 1);
-  return chunks_[place.chunk].load(std::memory_order_relaxed)[place.index].get();
+  const std::uint32_t place = number & kPlaceMask;
+  if (place == 0 || place > count_.load(std::memory_order_acquire)) return nullptr;
+  Registration* const found = EntryOf(place - 1).load(std::memory_order_acquire);
+  return found->number.load(std::memory_order_relaxed) == number ? found : nullptr;
+}
+
+void Registrations::Remove(ringd_registration number) {
+  MutexLock lock(mutex_);
+  Registration* const registration = Find(number);
+  if (registration == nullptr) return;
+  by_key_.erase(registration->description.Key());
+  registration->number.store(0, std::memory_order_relaxed);
+  removed_.push_back(number);
 }
 
 }  // namespace ringd::client

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -16,8 +17,9 @@
 
 namespace ringd::client {
 
-// Ownership: Registrations. Immutable after creation but for submissions.
+// Ownership: Registrations. Immutable after creation but for the number and submissions.
 struct Registration {
+  std::atomic<ringd_registration> number{0};  // 0: it has been removed
   TensorDescription description;
   RegisteredNumbers numbers;
   // Copied out of the description, for the hot path.
@@ -28,15 +30,18 @@ struct Registration {
   bool receives = true;  // this rank's destination is written
   // The description's, on the fast path; the same at all ranks.
   std::uint64_t signature = 0;
-  // Of jobs that have a fast path.
-  SubmissionCount submissions;
+  // Of jobs that have a fast path. All descriptions of one name share it: it must not begin again when one of them is
+  // removed and comes again, since at other ranks it may not.
+  std::shared_ptr<SubmissionCount> submissions = std::make_shared<SubmissionCount>();
 };
 
 // Numbers registrations 1, 2, ... in the order in which they became known, and finds them by number
-// without a lock, by description with one.
+// without a lock, by description with one. A number is a place and how often that has been used before.
 //
-// Thread safety: any thread may call anything.
-// Invariant: a number, once given, stands for the same description as long as the context lives.
+// Thread safety: any thread may call anything, but Remove only for a registration that nobody uses.
+// Invariants: a number stands for one description; once removed, for none, until its place has been used 32,768 times.
+//   What was removed stays in memory until kKeptPlaces others have been removed, so that a caller who breaks the rule
+//   gets an error, as a rule, and nothing worse.
 class Registrations {
  public:
   Registrations() = default;
@@ -55,23 +60,46 @@ class Registrations {
   // Null if there is no such number.
   Registration* Find(ringd_registration number) noexcept;
 
+  // Forgets it. No effect if there is no such number.
+  void Remove(ringd_registration number);
+
+  // How many there are.
+  std::size_t count() const {
+    MutexLock lock(mutex_);
+    return by_key_.size();
+  }
+
+  static constexpr std::size_t kKeptPlaces = 1024;
+
  private:
   // Chunk k holds kFirstChunk << k entries, so that nothing ever moves and a number's place is
   // arithmetic.
   static constexpr std::uint32_t kFirstChunkBits = 6;
-  static constexpr std::uint32_t kChunkCount = 20;
+  static constexpr std::uint32_t kChunkCount = 11;
+  static constexpr std::uint32_t kPlaceBits = 17;  // of a number; more than the chunks have entries
+  static constexpr std::uint32_t kPlaceMask = (1U << kPlaceBits) - 1;
   struct Place {
     std::uint32_t chunk;
     std::uint32_t index;
   };
   static Place PlaceOf(std::uint32_t position) noexcept;
+  std::atomic<Registration*>& EntryOf(std::uint32_t position) noexcept {
+    const Place place = PlaceOf(position);
+    return chunks_[place.chunk].load(std::memory_order_relaxed)[place.index];
+  }
+  // A number that is free, with room for its registration; 0: there is none.
+  ringd_registration TakeNumber() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable Mutex mutex_;
   std::unordered_map<std::string, ringd_registration> by_key_ ABSL_GUARDED_BY(mutex_);
-  // Written under mutex_; release of count_ pairs with the acquire in Find: who sees a number in range
-  // sees its chunk and its registration.
+  // One for each name that has come so far.
+  std::unordered_map<std::string, std::shared_ptr<SubmissionCount>> submissions_
+      ABSL_GUARDED_BY(mutex_);
+  std::deque<ringd_registration> removed_ ABSL_GUARDED_BY(mutex_);  // the longest ago first
+  // Written under mutex_; release of count_ pairs with the acquire in Find: who sees a place in range sees its
+  // chunk. The same holds for an entry and its registration, which it owns.
   std::atomic<std::uint32_t> count_{0};
-  std::array<std::atomic<std::unique_ptr<Registration>*>, kChunkCount> chunks_{};
+  std::array<std::atomic<std::atomic<Registration*>*>, kChunkCount> chunks_{};
 };
 
 }  // namespace ringd::client

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "client/core/waiting/presence.h"
@@ -108,6 +109,10 @@ class OperationQueue {
   // for them is added to `ends`, nothing for those that need nothing. Does not block.
   virtual std::size_t ConsumeSucceeded(std::span<const std::uint64_t> sequences,
                                        std::vector<OperationEnd>& ends) = 0;
+
+  // One of these of which an operation has not been consumed; null: there is none. Takes as long as the queue is.
+  virtual const Registration* FindUsed(
+      const std::unordered_set<const Registration*>& registrations) = 0;
 
   // Wakes every waiter so that it looks at SessionState again.
   virtual void WakeAll() noexcept = 0;

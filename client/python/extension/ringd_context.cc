@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "client/python/extension/errors.h"
@@ -23,7 +24,7 @@ constexpr std::int64_t kSignalCheckMs = 100;
 struct ContextObject {
   PyObject_HEAD ringd_context* context;
   // Bytes of each tensor, by registration number.
-  std::vector<std::uint64_t>* tensor_bytes;
+  std::unordered_map<std::uint64_t, std::uint64_t>* tensor_bytes;
 };
 
 ContextObject* Self(PyObject* object) { return reinterpret_cast<ContextObject*>(object); }
@@ -88,10 +89,8 @@ PyObject* Register(PyObject* self, PyObject* list) {
   if (status != RINGD_OK) return RaiseStatus(status);
   PyObject* result = PyList_New(static_cast<Py_ssize_t>(numbers.size()));
   if (result == nullptr) return nullptr;
-  std::vector<std::uint64_t>& bytes = *Self(self)->tensor_bytes;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (numbers[i] >= bytes.size()) bytes.resize(numbers[i] + std::size_t{1});
-    bytes[numbers[i]] = tensors.BytesOf(i);
+    (*Self(self)->tensor_bytes)[numbers[i]] = tensors.BytesOf(i);
     PyObject* number = PyLong_FromUnsignedLong(numbers[i]);
     if (number == nullptr) {
       Py_DECREF(result);
@@ -102,11 +101,36 @@ PyObject* Register(PyObject* self, PyObject* list) {
   return result;
 }
 
+PyObject* Unregister(PyObject* self, PyObject* list) {
+  if (PyList_Check(list) == 0) {
+    PyErr_Format(PyExc_TypeError, "unregister takes a list of registrations, got %R",
+                 Py_TYPE(list));
+    return nullptr;
+  }
+  std::vector<ringd_registration> numbers;
+  for (Py_ssize_t i = 0; i < PyList_Size(list); ++i) {
+    std::uint64_t number = 0;
+    if (!ReadNumber(PyList_GetItem(list, i), number)) return nullptr;
+    if (number > UINT32_MAX) {
+      return RaiseStatus(RINGD_NOT_FOUND, "no registration has this number");
+    }
+    numbers.push_back(static_cast<ringd_registration>(number));
+  }
+  ringd_status status = RINGD_OK;
+  {
+    const WithoutGil without_gil;
+    status = ringd_unregister(Self(self)->context, numbers.data(), numbers.size());
+  }
+  if (status != RINGD_OK) return RaiseStatus(status);
+  for (const ringd_registration number : numbers) Self(self)->tensor_bytes->erase(number);
+  Py_RETURN_NONE;
+}
+
 // Whether submitting copies so much that other threads should run meanwhile.
 bool CopiesMuch(const ContextObject& self, std::uint64_t registration, const void* source) {
-  const std::vector<std::uint64_t>& bytes = *self.tensor_bytes;
-  if (registration >= bytes.size() || bytes[registration] < kCopiedWithGil) return false;
-  return ringd_arena_contains(self.context, source, bytes[registration]) == 0;
+  const auto bytes = self.tensor_bytes->find(registration);
+  if (bytes == self.tensor_bytes->end() || bytes->second < kCopiedWithGil) return false;
+  return ringd_arena_contains(self.context, source, bytes->second) == 0;
 }
 
 // What a submission is called with.
@@ -353,6 +377,7 @@ PyObject* MakeContextType() {
   static PyMethodDef methods[] = {
       {"place", Place, METH_NOARGS, "Where this rank is: a tuple in the order of ringd.Place."},
       {"register", Register, METH_O, "Describes tensors; a list of registrations."},
+      {"unregister", Unregister, METH_O, "Gives back a list of registrations."},
       {"submit", Fast(Submit), METH_FASTCALL, "(registration, source, destination) -> operation"},
       {"try_submit", Fast(TrySubmit), METH_FASTCALL, "As submit, without waiting for room."},
       {"submit_awaited", Fast(SubmitAwaited), METH_FASTCALL,
@@ -386,7 +411,7 @@ PyObject* WrapContext(PyObject* type, ringd_context* context) {
     return nullptr;
   }
   object->context = context;
-  object->tensor_bytes = new std::vector<std::uint64_t>();
+  object->tensor_bytes = new std::unordered_map<std::uint64_t, std::uint64_t>();
   return reinterpret_cast<PyObject*>(object);
 }
 

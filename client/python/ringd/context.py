@@ -64,6 +64,7 @@ class Context:
         self.place = Place(*raw.place())
         # The extension's own methods, without a Python call in between.
         self.register = raw.register
+        self.unregister = raw.unregister
         self.submit = raw.submit
         self.try_submit = raw.try_submit
         self.submit_awaited = raw.submit_awaited

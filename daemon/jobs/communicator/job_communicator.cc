@@ -62,14 +62,15 @@ absl::Status JobCommunicator::Number(Registration& registration, const std::stri
     numbered_[registration.tensor] = true;
     table_bytes_ += TableBytesOfName(registration, way_.local == nullptr ? members_.size() : 0);
   }
-  const auto [entry, added] =
-      meta_ids_.try_emplace(meta_key, static_cast<std::uint32_t>(metas_.size()));
-  if (added) {
-    metas_.push_back(registration.meta);
-    table_bytes_ += TableBytesOfMeta(registration);
-  }
-  registration.meta_id = entry->second;
+  const absl::StatusOr<MetaNumbers::Held> held = metas_.Hold(meta_key, registration.meta);
+  if (!held.ok()) return held.status();
+  if (held->added) table_bytes_ += TableBytesOfMeta(registration);
+  registration.meta_id = held->id;
   return absl::OkStatus();
+}
+
+void JobCommunicator::Release(const Registration& registration) noexcept {
+  if (metas_.Release(registration.meta_id)) table_bytes_ -= TableBytesOfMeta(registration);
 }
 
 std::optional<Clock::time_point> JobCommunicator::NextTick(Clock::time_point now) const {
@@ -108,17 +109,17 @@ void JobCommunicator::Submit(int member, const CheckedSubmission& submission,
                              Clock::time_point now) {
   if (has_left_[static_cast<std::size_t>(member)]) {
     members_[static_cast<std::size_t>(member)]->Complete(
-        submission.sequence, absl::CancelledError("this rank left its job"));
+        submission, absl::CancelledError("this rank left its job"));
     return;
   }
   if (failed()) {
-    members_[static_cast<std::size_t>(member)]->Complete(submission.sequence, failure_);
+    members_[static_cast<std::size_t>(member)]->Complete(submission, failure_);
     return;
   }
   if (way_.local != nullptr) {
     members_[static_cast<std::size_t>(member)]->Complete(
-        submission.sequence, absl::FailedPreconditionError(
-                                 "the ranks of a one-node job combine their tensors themselves"));
+        submission, absl::FailedPreconditionError(
+                        "the ranks of a one-node job combine their tensors themselves"));
     return;
   }
   const TensorHandle handle(submission.registration->tensor);
@@ -139,14 +140,14 @@ void JobCommunicator::ReportIfReady(TensorHandle handle, Clock::time_point now) 
   tensor.outstanding = true;
   bool agree = true;
   bool follows_wait = false;
-  const std::uint32_t meta_id = tensor.queues.front().front().submission.registration->meta_id;
+  const Registration& first = *tensor.queues.front().front().submission.registration;
   for (const auto& queue : tensor.queues) {
     const CheckedSubmission& head = queue.front().submission;
-    agree = agree && head.registration->meta_id == meta_id;
+    agree = agree && head.registration->meta_id == first.meta_id;
     follows_wait = follows_wait || head.follows_wait;
   }
   if (agree) {
-    scheduler_.OnLocallyReady(handle, metas_[meta_id], follows_wait, now);
+    scheduler_.OnLocallyReady(handle, first.meta, follows_wait, now);
     return;
   }
   std::vector<RankMeta> reports;
@@ -233,7 +234,7 @@ std::shared_ptr<const BucketLayout> JobCommunicator::LayoutOf(const StartOperati
   }
   for (const TensorHandle handle : *start.tensors) {
     const auto& head = tensors_[handle.value()].queues.front().front();
-    metas.push_back(&metas_[head.submission.registration->meta_id]);
+    metas.push_back(&head.submission.registration->meta);
   }
   auto layout =
       std::make_shared<const BucketLayout>(metas, membership_->size(), membership_->node_count());

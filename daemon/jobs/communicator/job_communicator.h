@@ -23,6 +23,7 @@
 #include "daemon/fast_path/fast_path_watch.h"
 #include "daemon/jobs/communicator/fifo_queue.h"
 #include "daemon/jobs/communicator/local_group.h"
+#include "daemon/jobs/communicator/meta_numbers.h"
 #include "daemon/jobs/communicator/rate_window.h"
 #include "daemon/jobs/communicator/wire_meter.h"
 #include "daemon/jobs/membership/coordinator_link.h"
@@ -90,7 +91,9 @@ class JobCommunicator final : private LocalRankView {
   }
   // `meta_key` is that of its meta.
   absl::Status Number(Registration& registration, const std::string& meta_key);
-  // What names and metas that were numbered take of ringd's memory.
+  // Once for each description that was numbered, when its session does not hold it any more. The number of its name stays.
+  void Release(const Registration& registration) noexcept;
+  // What names that were numbered, and metas that are held, take of ringd's memory.
   std::uint64_t table_bytes() const noexcept { return table_bytes_; }
 
   // In what the members' descriptions of a tensor differ; `metas` by member, as the members say.
@@ -244,8 +247,7 @@ class JobCommunicator final : private LocalRankView {
   NodeScheduler scheduler_;
   std::vector<Action> actions_;
 
-  std::vector<TensorMeta> metas_;  // by meta id
-  std::unordered_map<std::string, std::uint32_t> meta_ids_;
+  MetaNumbers metas_;
   std::vector<bool> numbered_;  // by number of a name
   std::uint64_t table_bytes_ = 0;
   std::vector<Tensor> tensors_;                              // by TensorHandle

@@ -46,7 +46,7 @@ void JobCommunicator::CompleteTensor(TensorHandle handle, const absl::Status& st
   for (std::size_t m = 0; m < members_.size(); ++m) {
     auto& queue = tensor.queues[m];
     if (queue.empty()) continue;
-    members_[m]->Complete(queue.front().submission.sequence, status);
+    members_[m]->Complete(queue.front().submission, status);
     queue.pop();
     --waiting_;
     if (status.ok()) ++counters_.tensors;
@@ -73,8 +73,7 @@ void JobCommunicator::CompleteFailed() {
     for (std::size_t m = 0; m < tensor.queues.size(); ++m) {
       auto& queue = tensor.queues[m];
       for (; !queue.empty(); queue.pop()) {
-        members_[m]->Complete(queue.front().submission.sequence,
-                              has_left_[m] ? Cancelled() : failure_);
+        members_[m]->Complete(queue.front().submission, has_left_[m] ? Cancelled() : failure_);
       }
     }
     tensor.members_ready = 0;
@@ -112,7 +111,7 @@ bool JobCommunicator::Leave(int member) {
     --tensor.members_ready;
     if (tensor.outstanding) withdrawn_ = true;
     for (; !queue.empty(); queue.pop()) {
-      members_[place]->Complete(queue.front().submission.sequence, cancelled);
+      members_[place]->Complete(queue.front().submission, cancelled);
       --waiting_;
     }
   }

@@ -116,13 +116,17 @@ absl::StatusOr<std::string> JobCommunicator::DescribeMismatch(
   const auto& node = membership_->nodes[static_cast<std::size_t>(membership_->self.value())];
   const std::optional<std::string> name =
       way_.local == nullptr ? std::nullopt : way_.local->NameOf(tensor);
-  const bool known = name.has_value() && metas.size() == node.ranks.size() &&
-                     std::all_of(metas.begin(), metas.end(),
-                                 [this](std::uint32_t meta) { return meta < metas_.size(); });
-  if (!known) return absl::InvalidArgumentError("no such tensor or description");
+  if (!name.has_value() || metas.size() != node.ranks.size()) {
+    return absl::InvalidArgumentError("no such tensor or description");
+  }
   std::vector<LocatedRankMeta> reports;
   for (std::size_t m = 0; m < metas.size(); ++m) {
-    reports.push_back({RankMeta{node.ranks[m].rank, metas_[metas[m]]}, node.name});
+    const TensorMeta* const meta = metas_.Find(metas[m]);
+    if (meta == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rank ", node.ranks[m].rank.value(), " has given its description back"));
+    }
+    reports.push_back({RankMeta{node.ranks[m].rank, *meta}, node.name});
   }
   return ringd::DescribeMismatch(*name, reports);
 }
@@ -133,7 +137,8 @@ std::vector<WaitingSubmission> JobCommunicator::LocallyWaiting(Clock::time_point
     WaitingSubmission& entry = waiting.emplace_back();
     entry.member = wait.member;
     entry.name = std::move(wait.tensor);
-    entry.bytes = wait.meta_id < metas_.size() ? ByteCount(metas_[wait.meta_id]) : 0;
+    const TensorMeta* const meta = metas_.Find(wait.meta_id);
+    entry.bytes = meta == nullptr ? 0 : ByteCount(*meta);
     entry.since = wait.since;
     entry.state = wait.arrived ? TensorState::kRunning : TensorState::kIdle;
     entry.absent_members = std::move(wait.absent);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "daemon/attach/session_factory.h"
 #include "daemon/engine/engine.h"
@@ -103,6 +104,15 @@ class Node {
     return Await<v1::RegisterTensorsReply>([&](Answer<v1::RegisterTensorsReply> answer) {
       engine->RegisterTensors({1000}, trainer.token, request, std::move(answer));
     });
+  }
+
+  absl::Status Unregister(const Trainer& trainer, const std::vector<std::uint32_t>& numbers) {
+    v1::UnregisterTensorsRequest request;
+    request.mutable_registrations()->Add(numbers.begin(), numbers.end());
+    return Await<v1::UnregisterTensorsReply>([&](Answer<v1::UnregisterTensorsReply> answer) {
+             engine->UnregisterTensors({1000}, trainer.token, request, std::move(answer));
+           })
+        .status;
   }
 
   std::unique_ptr<Engine> engine;
@@ -199,6 +209,39 @@ TEST_CASE(
     status = node.Register(second, Describe(second, 600, false)).status;
   } while (!status.ok() && Clock::now() < deadline);
   CHECK(status.message() == "");
+}
+
+TEST_CASE("Engine: one name described anew again and again holds what lives, in count and bytes") {
+  // Room for a few hundred descriptions.
+  Node node(std::uint64_t{256} << 10);
+  const Trainer trainer = node.Join();
+  const auto describe = [&](std::int64_t from, int count) {
+    v1::RegisterTensorsRequest request;
+    for (int i = 0; i < count; ++i) {
+      v1::TensorDescription& tensor = *request.add_tensors();
+      tensor.set_communicator(trainer.communicator);
+      tensor.set_name("anew");
+      tensor.add_shape(from + i);
+    }
+    return node.Register(trainer, request);
+  };
+  constexpr int kAtOnce = 200;
+  for (std::int64_t from = 0; from < 70'000; from += kAtOnce) {
+    const auto registered = describe(from, kAtOnce);
+    REQUIRE(registered.status.message() == "");
+    const auto& numbers = registered.reply.registrations();
+    REQUIRE(node.Unregister(trainer, {numbers.begin(), numbers.end()}).message() == "");
+  }
+  // It knows none of them any more: an old one has a new number.
+  const auto again = describe(0, 1);
+  REQUIRE(again.status.message() == "");
+  CHECK(again.reply.registrations(0) != 0);
+  CHECK(again.reply.metas(0) >= 70'000);
+  const absl::Status twice = node.Unregister(trainer, {again.reply.registrations(0), 0});
+  CHECK(twice.code() == absl::StatusCode::kNotFound);
+  CHECK_THAT(std::string(twice.message()), Contains("registration 0"));
+  // The first of the two has been given back nevertheless, also in the book.
+  CHECK(describe(0, 1).reply.registrations(0) != again.reply.registrations(0));
 }
 
 TEST_CASE("Engine: a Join whose caller goes is answered at once, and its place is given up soon") {

@@ -19,6 +19,10 @@ class UnavailableEngine : public EngineControl {
                        Answer<v1::RegisterTensorsReply> answer) override {
     Refuse(answer);
   }
+  void UnregisterTensors(const Caller&, absl::string_view, const v1::UnregisterTensorsRequest&,
+                         Answer<v1::UnregisterTensorsReply> answer) override {
+    Refuse(answer);
+  }
   void DescribeMismatch(const Caller&, absl::string_view, const v1::DescribeMismatchRequest&,
                         Answer<v1::DescribeMismatchReply> answer) override {
     Refuse(answer);

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ringd.errors import RingdError
+from ringd.errors import NotFoundError, RingdError
 from ringd.torch.arena import allocate
 from ringd.torch.compression import Compressor
 from ringd.torch.job import Job
@@ -95,7 +95,13 @@ class GradientSlot:
             self._describe_anew(compressed)
         source = dense(compressed)
         result = self._place_for(source)
-        self.operation = self._job.context.submit(self.registration, source.data_ptr(), result.data_ptr())
+        submit = self._job.context.submit
+        try:
+            self.operation = submit(self.registration, source.data_ptr(), result.data_ptr())
+        except NotFoundError:
+            # Many others have been described under this name since, and it was given back.
+            self.registration = self._job.registration(self.spec)
+            self.operation = submit(self.registration, source.data_ptr(), result.data_ptr())
         self._source, self._result, self._context = source, result, context
         # An optimizer may go while other ranks still read its gradients.
         self._job.in_flight.add(self)

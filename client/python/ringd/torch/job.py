@@ -15,15 +15,25 @@ from ringd.types import TensorSpec
 class Job:
     """A context, and what PyTorch's part remembers about it.
 
-    Thread safety: any thread may call anything. The dictionaries hold one entry for each key whoever adds it, and a
-    registration asked for twice is the same number.
+    A tensor that comes again with another shape or type is described anew. Each name keeps the ``KEPT`` descriptions used
+    last, so that shapes which take turns cost no calls; of more, half are given back. Beyond ``MOST`` descriptions a name
+    keeps only its last.
+
+    Thread safety: any thread may call anything. A registration asked for twice is the same number, unless it has been
+    given back meanwhile: then submitting it is a ``NotFoundError``.
     """
+
+    KEPT = 16
+    MOST = 32_768
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.place = context.place
         self.automatic_names = AutomaticNames()
         self._registrations: dict[TensorSpec, int] = {}
+        # By name, those used last at the end. Changed under the lock.
+        self._described: dict[str, dict[TensorSpec, None]] = {}
+        self._lock = threading.Lock()
         # Keeps the tensors of operations alive whose handles or optimizers the program has dropped.
         self.in_flight: set[Any] = set()
 
@@ -36,10 +46,57 @@ class Job:
 
     def register(self, specs: list[TensorSpec]) -> list[int]:
         """The numbers of all, with at most one call to ringd."""
+        try:
+            numbers = [self._registrations[spec] for spec in specs]
+        except KeyError:
+            with self._lock:
+                return self._describe(specs)
+        if any(len(self._described[spec.name]) > 1 for spec in specs):
+            with self._lock:
+                self._used(specs)
+        return numbers
+
+    def _describe(self, specs: list[TensorSpec]) -> list[int]:
         unknown = [spec for spec in dict.fromkeys(specs) if spec not in self._registrations]
         if unknown:
-            self._registrations.update(zip(unknown, self.context.register(unknown), strict=True))
-        return [self._registrations[spec] for spec in specs]
+            numbers = self.context.register(unknown)
+            for spec in unknown:
+                self._described.setdefault(spec.name, {})[spec] = None
+            self._registrations.update(zip(unknown, numbers, strict=True))
+        self._used(specs)
+        numbers = [self._registrations[spec] for spec in specs]
+        for name in dict.fromkeys(spec.name for spec in unknown):
+            self._give_back(self._described[name], set(specs))
+        return numbers
+
+    def _used(self, specs: list[TensorSpec]) -> None:
+        for spec in specs:
+            described = self._described[spec.name]
+            if spec in described:
+                del described[spec]
+                described[spec] = None
+
+    def _give_back(self, described: dict[TensorSpec, None], needed: set[TensorSpec]) -> None:
+        """Of one name, if it has too many: those that have not been used for longest and are not in flight."""
+        kept = self.KEPT if len(self._registrations) <= self.MOST else 1
+        if len(described) <= kept:
+            return
+        oldest = [spec for spec in list(described)[: len(described) - (kept + 1) // 2] if spec not in needed]
+        if self._try_give_back(described, oldest):
+            return
+        # Some are in flight: they stay, until the next time.
+        for spec in oldest:
+            self._try_give_back(described, [spec])
+
+    def _try_give_back(self, described: dict[TensorSpec, None], specs: list[TensorSpec]) -> bool:
+        try:
+            self.context.unregister([self._registrations[spec] for spec in specs])
+        except FailedPreconditionError:
+            return False
+        for spec in specs:
+            del self._registrations[spec]
+            del described[spec]
+        return True
 
 
 _lock = threading.Lock()

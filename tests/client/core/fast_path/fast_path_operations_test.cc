@@ -193,7 +193,7 @@ TEST_CASE(
       job[rank].CarryThrough(barrier, nullptr, nullptr);
       // One rank goes the other way in every fifth step.
       if (step % 5 == 4 && rank == static_cast<std::size_t>(step / 5 % 4)) {
-        tensor.submissions.Accepted();
+        tensor.submissions->Accepted();
         continue;
       }
       std::int32_t value = step;

@@ -70,5 +70,45 @@ TEST_CASE("Registrations: thousands stay where they are while others are added a
   CHECK(registrations.Find(1) == first);
 }
 
+TEST_CASE("Registrations: what is removed is not found, and comes again under another number") {
+  Registrations registrations;
+  const ringd_registration first = registrations.Add(Floats("a", 1), {100}, 0);
+  const ringd_registration other = registrations.Add(Floats("a", 2), {101}, 0);
+  registrations.Remove(first);
+  CHECK(registrations.Find(first) == nullptr);
+  CHECK(registrations.FindEqual(Floats("a", 1).Key()) == 0);
+  CHECK(registrations.count() == 1);
+  const ringd_registration again = registrations.Add(Floats("a", 1), {102}, 0);
+  CHECK(again != first);
+  CHECK(registrations.Find(again)->numbers.registration == 102);
+  CHECK(registrations.Find(other)->numbers.registration == 101);
+}
+
+TEST_CASE("Registrations: one name described anew for ever takes a bounded number of places") {
+  Registrations registrations;
+  for (std::uint32_t i = 0; i < 200'000; ++i) {
+    const ringd_registration number = registrations.Add(Floats("a", i), {i}, 0);
+    REQUIRE(number != 0);
+    REQUIRE((number & 0x1ffff) <= Registrations::kKeptPlaces + 2);
+    REQUIRE(registrations.Find(number)->numbers.registration == i);
+    registrations.Remove(number);
+    REQUIRE(registrations.Find(number) == nullptr);
+  }
+  CHECK(registrations.count() == 0);
+}
+
+TEST_CASE("Registrations: submissions are counted by name, also across a removal") {
+  Registrations registrations;
+  const ringd_registration first = registrations.Add(Floats("a", 1), {0}, 0);
+  CHECK(registrations.Find(first)->submissions->TakeTurn() == 0);
+  registrations.Remove(first);
+  const ringd_registration again = registrations.Add(Floats("a", 1), {1}, 0);
+  CHECK(registrations.Find(again)->submissions->TakeTurn() == 1);
+  const ringd_registration wider = registrations.Add(Floats("a", 2), {2}, 0);
+  CHECK(registrations.Find(wider)->submissions->TakeTurn() == 2);
+  const ringd_registration other = registrations.Add(Floats("b", 2), {3}, 0);
+  CHECK(registrations.Find(other)->submissions->TakeTurn() == 0);
+}
+
 }  // namespace
 }  // namespace ringd::client
