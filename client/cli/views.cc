@@ -172,6 +172,14 @@ std::string RenderCommunicator(const v1::Communicator& communicator, bool colour
   return out;
 }
 
+std::string AwaitedRanks(const v1::PendingTensor& tensor) {
+  std::string ranks = absl::StrJoin(tensor.waits_for(), "; ");
+  if (tensor.waits_for_left_out() > 0) {
+    absl::StrAppend(&ranks, "; and ", HumanCount(tensor.waits_for_left_out()), " more");
+  }
+  return ranks;
+}
+
 std::string PendingLines(const v1::RankQueue& queue, bool colours) {
   std::string out;
   Table table(
@@ -181,16 +189,22 @@ std::string PendingLines(const v1::RankQueue& queue, bool colours) {
     if (shown++ == kPendingShown) break;
     table.AddRow({tensor.name(), HumanBytes(static_cast<double>(tensor.bytes())),
                   HumanDuration(tensor.age_seconds()), tensor.stage(),
-                  Cell(absl::StrJoin(tensor.waits_for(), "; "), Colour::kYellow)});
+                  Cell(AwaitedRanks(tensor), Colour::kYellow)});
   }
   absl::StrAppend(
       &out, "\n",
       Paint(absl::StrCat("job ", queue.job_id(), ", rank ", queue.rank()), Colour::kBold, colours),
       ": ", Count(queue.in_flight(), "tensor", "tensors"), " in flight\n",
       table.Render(colours, "  "));
-  if (queue.in_flight() > static_cast<std::uint32_t>(kPendingShown)) {
-    absl::StrAppend(&out, "  and ", HumanCount(queue.in_flight() - kPendingShown),
-                    " more (--json tells more of them)\n");
+  // The rest of those that are described, and those that are not.
+  const auto described = static_cast<std::uint32_t>(queue.pending_size());
+  const std::uint32_t all = std::max(queue.in_flight(), described + queue.pending_left_out());
+  const std::uint32_t in_table = queue.pending_left_out() > 0
+                                     ? std::min<std::uint32_t>(described, kPendingShown)
+                                     : static_cast<std::uint32_t>(kPendingShown);
+  if (all > in_table) {
+    absl::StrAppend(&out, "  and ", HumanCount(all - in_table), " more",
+                    described > kPendingShown ? " (--json tells more of them)" : "", "\n");
   }
   return out;
 }

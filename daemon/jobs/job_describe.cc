@@ -7,7 +7,11 @@
 namespace ringd {
 namespace {
 
-constexpr std::size_t kPendingShown = 64;
+// Of one job, so that no list takes the engine long: tensors of a rank; tensors of all local ranks together; and ranks for
+// whom one tensor waits.
+constexpr std::size_t kPendingOfRank = 64;
+constexpr std::size_t kPendingOfJob = 2000;
+constexpr std::size_t kAwaitedShown = 8;
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -209,8 +213,13 @@ void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
 }
 
 void Job::Describe(v1::QueuesReply* out, Clock::time_point now) const {
+  const std::size_t most = std::clamp<std::size_t>(
+      kPendingOfJob / std::max<std::size_t>(members_.size(), 1), 1, kPendingOfRank);
   std::vector<WaitingSubmission> waiting;
-  if (communicator_ != nullptr) waiting = communicator_->Waiting(Clock::time_point::max());
+  bool all = true;
+  if (communicator_ != nullptr) {
+    waiting = communicator_->Waiting(Clock::time_point::max(), most, all);
+  }
   for (const auto& [local_rank, member] : members_) {
     v1::RankQueue* queue = out->add_queues();
     queue->set_job_id(options_.job_id);
@@ -226,20 +235,21 @@ void Job::Describe(v1::QueuesReply* out, Clock::time_point now) const {
       queue->set_failed(counters.failed);
       queue->set_in_flight(static_cast<std::uint32_t>(counters.submitted - counters.ended));
     }
-    std::size_t shown_count = 0;
     // By member, the oldest first.
     auto next = std::partition_point(waiting.begin(), waiting.end(), [position](const auto& entry) {
       return entry.member < position;
     });
-    for (; next != waiting.end() && next->member == position && shown_count < kPendingShown;
-         ++next, ++shown_count) {
+    for (; next != waiting.end() && next->member == position; ++next) {
       const WaitingSubmission& entry = *next;
       v1::PendingTensor* shown = queue->add_pending();
       shown->set_name(entry.name);
       shown->set_bytes(entry.bytes);
       shown->set_age_seconds(Seconds(now - entry.since));
       SetName(shown->mutable_stage(), StageName(entry));
-      for (const int absent : entry.absent_members) {
+      const std::size_t absent_count = entry.absent_members.size();
+      const std::size_t named = std::min(absent_count, kAwaitedShown);
+      for (std::size_t a = 0; a < named; ++a) {
+        const int absent = entry.absent_members[a];
         const Member& other = std::next(members_.begin(), absent)->second;
         std::string who = DescribeRank(other.rank, other.pid, options_.node_name);
         if (const std::string state = StateOf(other); state != "running") {
@@ -247,11 +257,18 @@ void Job::Describe(v1::QueuesReply* out, Clock::time_point now) const {
         }
         shown->add_waits_for(who);
       }
+      if (absent_count > named) {
+        shown->set_waits_for_left_out(static_cast<std::uint32_t>(absent_count - named));
+      }
       if (!entry.absent_members.empty() || entry.state == TensorState::kRunning) continue;
       for (const v1::StalledTensor& stalled : verdict_.tensors()) {
         if (stalled.name() != entry.name || verdict_at_ < entry.since) continue;
         *shown->mutable_waits_for() = stalled.waits_for();
       }
+    }
+    const auto described = static_cast<std::uint32_t>(queue->pending_size());
+    if (!all && queue->in_flight() > described) {
+      queue->set_pending_left_out(queue->in_flight() - described);
     }
   }
 }

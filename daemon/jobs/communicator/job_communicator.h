@@ -148,8 +148,15 @@ class JobCommunicator final : private LocalRankView {
   // Since when the oldest has been waiting of those that came before `before`. Where the ranks
   // combine their tensors themselves it is known at once, from the last looks.
   std::optional<Clock::time_point> WaitingSince(Clock::time_point before) const;
-  // All submissions that came before `before` and have not ended, oldest first for each member.
-  std::vector<WaitingSubmission> Waiting(Clock::time_point before) const;
+  // Submissions that came before `before` and have not ended, by member, the oldest first; of each member at most `most`,
+  // the oldest. Where the ranks combine their tensors themselves, as many as LocalGroup reads. `all` becomes false if
+  // some are left out.
+  std::vector<WaitingSubmission> Waiting(Clock::time_point before, std::size_t most,
+                                         bool& all) const;
+  std::vector<WaitingSubmission> Waiting(Clock::time_point before) const {
+    bool all = true;
+    return Waiting(before, SIZE_MAX, all);
+  }
   // "while 2 tensors were in flight ('a', 'b')", by which is meant: submitted by some local rank; or
   // "with nothing in flight".
   std::string DescribeInFlight() const;
@@ -200,7 +207,10 @@ class JobCommunicator final : private LocalRankView {
     std::shared_ptr<const BucketLayout> layout;
   };
 
-  std::vector<WaitingSubmission> LocallyWaiting(Clock::time_point before) const;
+  std::vector<WaitingSubmission> LocallyWaiting(Clock::time_point before, std::size_t most,
+                                                bool& all) const;
+  void AddQueued(Clock::time_point before, std::size_t most, bool& all,
+                 std::vector<WaitingSubmission>& waiting) const;
   void AddFastPathWaits(Clock::time_point before, std::vector<WaitingSubmission>& waiting) const;
   std::vector<int> MembersWithoutSubmission(const std::string& tensor) const;
   // Requirement: all have submitted it.

@@ -131,9 +131,15 @@ absl::StatusOr<std::string> JobCommunicator::DescribeMismatch(
   return ringd::DescribeMismatch(*name, reports);
 }
 
-std::vector<WaitingSubmission> JobCommunicator::LocallyWaiting(Clock::time_point before) const {
+std::vector<WaitingSubmission> JobCommunicator::LocallyWaiting(Clock::time_point before,
+                                                               std::size_t most, bool& all) const {
   std::vector<WaitingSubmission> waiting;
-  for (LocalWait& wait : way_.local->Waiting(before, Clock::now())) {
+  std::vector<std::size_t> counts(members_.size());
+  for (LocalWait& wait : way_.local->Waiting(before, Clock::now(), all)) {
+    if (counts[static_cast<std::size_t>(wait.member)]++ >= most) {
+      all = false;
+      continue;
+    }
     WaitingSubmission& entry = waiting.emplace_back();
     entry.member = wait.member;
     entry.name = std::move(wait.tensor);
@@ -159,13 +165,43 @@ std::optional<Clock::time_point> JobCommunicator::WaitingSince(Clock::time_point
   return since;
 }
 
-std::vector<WaitingSubmission> JobCommunicator::Waiting(Clock::time_point before) const {
-  if (way_.local != nullptr) return LocallyWaiting(before);
+std::vector<WaitingSubmission> JobCommunicator::Waiting(Clock::time_point before, std::size_t most,
+                                                        bool& all) const {
+  all = true;
+  if (way_.local != nullptr) return LocallyWaiting(before, most, all);
   std::vector<WaitingSubmission> waiting;
+  AddQueued(before, most, all, waiting);
+  AddFastPathWaits(before, waiting);  // one of each member at most
+  SortForPeople(waiting);
+  return waiting;
+}
+
+void JobCommunicator::AddQueued(Clock::time_point before, std::size_t most, bool& all,
+                                std::vector<WaitingSubmission>& waiting) const {
+  struct Head {
+    Clock::time_point since;
+    std::size_t tensor;
+  };
+  std::vector<std::vector<Head>> heads(members_.size());
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
-    const Tensor& tensor = tensors_[t];
-    for (std::size_t m = 0; m < tensor.queues.size(); ++m) {
-      if (tensor.queues[m].empty() || tensor.queues[m].front().since > before) continue;
+    if (tensors_[t].members_ready == 0) continue;
+    for (std::size_t m = 0; m < tensors_[t].queues.size(); ++m) {
+      const auto& queue = tensors_[t].queues[m];
+      if (!queue.empty() && queue.front().since <= before) {
+        heads[m].push_back({queue.front().since, t});
+      }
+    }
+  }
+  for (std::size_t m = 0; m < heads.size(); ++m) {
+    if (heads[m].size() > most) {
+      all = false;
+      const auto end = heads[m].begin() + static_cast<std::ptrdiff_t>(most);
+      std::nth_element(heads[m].begin(), end, heads[m].end(),
+                       [](const Head& a, const Head& b) { return a.since < b.since; });
+      heads[m].resize(most);
+    }
+    for (const Head& found : heads[m]) {
+      const Tensor& tensor = tensors_[found.tensor];
       const auto& head = tensor.queues[m].front();
       WaitingSubmission& entry = waiting.emplace_back();
       entry.member = static_cast<int>(m);
@@ -178,9 +214,6 @@ std::vector<WaitingSubmission> JobCommunicator::Waiting(Clock::time_point before
       }
     }
   }
-  AddFastPathWaits(before, waiting);
-  SortForPeople(waiting);
-  return waiting;
 }
 
 void JobCommunicator::AddFastPathWaits(Clock::time_point before,

@@ -104,10 +104,12 @@ std::string LocalGroup::OrdinaryMemory() const {
   return all ? "read directly" : "copied: not all ranks have tried to read the others so far";
 }
 
-std::vector<LocalWait> LocalGroup::Waiting(Clock::time_point before, Clock::time_point now) {
+std::vector<LocalWait> LocalGroup::Waiting(Clock::time_point before, Clock::time_point now,
+                                           bool& all) {
+  all = true;
   std::vector<LocalWait> waiting;
   if (!AnyInFlight()) return waiting;
-  for (LocalWaits::Wait& found : waits_.Waiting(before, now, tensor_count())) {
+  for (LocalWaits::Wait& found : waits_.Waiting(before, now, tensor_count(), all)) {
     LocalWait& wait = waiting.emplace_back();
     wait.member = static_cast<int>(found.member);
     wait.tensor = names_[found.tensor.tensor];

@@ -71,8 +71,13 @@ class LocalGroup {
   std::optional<Clock::time_point> WaitingSince() const noexcept {
     return AnyInFlight() ? waits_.WaitingSince() : std::nullopt;
   }
-  // What has waited since `before` or longer for a member. Takes time where much is in flight.
-  std::vector<LocalWait> Waiting(Clock::time_point before, Clock::time_point now);
+  // What has waited since `before` or longer for a member, the oldest first. Reads a bounded amount; `all` becomes false
+  // if there may be more.
+  std::vector<LocalWait> Waiting(Clock::time_point before, Clock::time_point now, bool& all);
+  std::vector<LocalWait> Waiting(Clock::time_point before, Clock::time_point now) {
+    bool all = true;
+    return Waiting(before, now, all);
+  }
   // The members for whom the tensor's oldest occurrence in flight waits; all, if nobody has submitted it.
   std::vector<int> MembersWithout(const std::string& tensor);
   // What has been read of the members' words and slots so far.

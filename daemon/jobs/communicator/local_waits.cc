@@ -142,12 +142,16 @@ LocalVerdict LocalWaits::Judge(const TensorView& copy, const InFlightTensor& ten
 }
 
 std::vector<LocalWaits::Wait> LocalWaits::Waiting(Clock::time_point before, Clock::time_point now,
-                                                  std::uint32_t tensor_count) {
+                                                  std::uint32_t tensor_count, bool& all) {
+  all = true;
   std::vector<Wait> waiting;
   // What no look has seen so far counts from now on.
   if (before < oldest_ && before < now) return waiting;
+  const auto most_places = static_cast<std::uint32_t>(
+      std::max<std::size_t>(1, kBytesPerLook / kWordCost / segment_.member_count()));
   for (std::uint32_t m = 0; m < segment_.member_count(); ++m) {
-    const std::uint32_t places = PlacesOf(m);
+    const std::uint32_t places = std::min(PlacesOf(m), most_places);
+    all = all && places == PlacesOf(m);
     work_.words += places;
     for (std::uint32_t p = 0; p < places; ++p) {
       const std::uint64_t word = segment_.InFlight(m, p).load(std::memory_order_acquire);
@@ -160,22 +164,25 @@ std::vector<LocalWaits::Wait> LocalWaits::Waiting(Clock::time_point before, Cloc
     }
   }
   std::sort(waiting.begin(), waiting.end(), [](const Wait& a, const Wait& b) {
-    return std::tuple(a.tensor.tensor, a.tensor.occurrence, a.member) <
-           std::tuple(b.tensor.tensor, b.tensor.occurrence, b.member);
+    return std::tuple(a.since, a.tensor.tensor, a.tensor.occurrence, a.member) <
+           std::tuple(b.since, b.tensor.tensor, b.tensor.occurrence, b.member);
   });
   std::size_t read = 0;
-  LocalVerdict verdict;
-  std::uint64_t examined = 0;  // a word
+  std::unordered_map<std::uint64_t, LocalVerdict> verdicts;  // by word
   std::size_t kept = 0;
   for (Wait& wait : waiting) {
-    if (wait.tensor.ToWord() != std::exchange(examined, wait.tensor.ToWord())) {
-      if (read >= kMostExamined) break;
-      verdict = Examine(wait.tensor);
+    auto verdict = verdicts.find(wait.tensor.ToWord());
+    if (verdict == verdicts.end()) {
+      if (read >= kBytesPerLook) {
+        all = false;
+        continue;
+      }
+      verdict = verdicts.emplace(wait.tensor.ToWord(), Examine(wait.tensor)).first;
       read += TensorBytes();
     }
     // All have submitted it and nobody is at it: whoever waits for it next will find it, at once.
-    if (verdict.absent.empty()) continue;
-    wait.verdict = verdict;
+    if (verdict->second.absent.empty()) continue;
+    wait.verdict = verdict->second;
     if (&waiting[kept] != &wait) waiting[kept] = std::move(wait);
     ++kept;
   }

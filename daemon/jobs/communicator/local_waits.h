@@ -52,10 +52,11 @@ class LocalWaits {
     Clock::time_point since;
     LocalVerdict verdict;  // with somebody absent
   };
-  // What has waited since `before` or longer and waits for a member, by tensor and member. Of more
-  // than kMostExamined the rest is left out.
+  // What has waited since `before` or longer and waits for a member, the oldest first. Reads about
+  // kBytesPerLook of words, and as much of tensors; `all` becomes false if that was not enough, and
+  // the rest is left out: of each member what is not in the first of its places, and the newest.
   std::vector<Wait> Waiting(Clock::time_point before, Clock::time_point now,
-                            std::uint32_t tensor_count);
+                            std::uint32_t tensor_count, bool& all);
 
   // The members for whom the tensor's oldest occurrence in flight waits; all, if nobody has
   // submitted it.
@@ -72,8 +73,6 @@ class LocalWaits {
   // One call of Look reads about so many bytes; a pass over what honest jobs have in flight is over
   // within a second.
   static constexpr std::size_t kBytesPerLook = std::size_t{4} << 20;
-  // Of tensors, in one call of Waiting.
-  static constexpr std::size_t kMostExamined = std::size_t{64} << 20;
 
  private:
   struct Seen {

@@ -199,7 +199,22 @@ TEST_CASE("RenderQueues: shows the oldest tensors of a rank and for whom they wa
   CHECK_THAT(text, Contains("layer7"));
   CHECK_THAT(text, !Contains("layer8"));
   CHECK_THAT(text, Contains("waiting  rank 3, pid 4712 on node-b (stopped)\n"));
-  CHECK_THAT(text, Contains("and 4 more"));
+  CHECK_THAT(text, Contains("and 4 more (--json tells more of them)\n"));
+}
+
+TEST_CASE("RenderQueues: says how many tensors, and ranks they wait for, are left out") {
+  v1::QueuesReply reply;
+  v1::RankQueue* queue = reply.add_queues();
+  queue->set_job_id("run-1");
+  queue->set_in_flight(12'346);
+  queue->set_pending_left_out(12'345);
+  v1::PendingTensor* tensor = queue->add_pending();
+  tensor->set_name("layer0");
+  tensor->add_waits_for("rank 3, pid 4712 on node-b");
+  tensor->set_waits_for_left_out(188);
+  const std::string text = RenderQueues(reply, false);
+  CHECK_THAT(text, Contains("rank 3, pid 4712 on node-b; and 188 more\n"));
+  CHECK_THAT(text, Contains("\n  and 12,345 more\n"));
 }
 
 TEST_CASE("ToJson: has the names of the .proto file and fields that are 0") {

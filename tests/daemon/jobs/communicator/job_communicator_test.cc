@@ -374,5 +374,32 @@ TEST_CASE("JobCommunicator: at the very end it waits for reducers and completes 
   CHECK(job.Failed(1) == 1);
 }
 
+TEST_CASE("JobCommunicator: a list has so many submissions of each rank, the oldest, and says so") {
+  PlayedJob job;
+  constexpr int kTensors = 100;
+  std::vector<std::unique_ptr<Registration>> registrations;
+  const auto start = Clock::now();
+  for (int t = 0; t < kTensors; ++t) {
+    auto& registration = *registrations.emplace_back(std::make_unique<Registration>());
+    registration.name = "many" + std::to_string(t);
+    registration.meta.shape = {1};
+    REQUIRE(job.communicator->Number(registration).ok());
+    CheckedSubmission submission;
+    submission.registration = &registration;
+    // Later names have waited for longer.
+    job.communicator->Submit(0, submission, start - std::chrono::seconds(t));
+  }
+  bool all = false;
+  CHECK(job.communicator->Waiting(Clock::time_point::max(), kTensors, all).size() == kTensors);
+  CHECK(all);
+  const auto waiting = job.communicator->Waiting(Clock::time_point::max(), 10, all);
+  CHECK_FALSE(all);
+  REQUIRE(waiting.size() == 10);
+  for (int i = 0; i < 10; ++i) {
+    CHECK(waiting[static_cast<std::size_t>(i)].name == "many" + std::to_string(kTensors - 1 - i));
+  }
+  job.communicator->Fail(absl::AbortedError("the end"));
+}
+
 }  // namespace
 }  // namespace ringd

@@ -259,7 +259,39 @@ TEST_CASE("LocalGroup: one look reads a bounded amount, and the next ones go on"
   CHECK(looks == 3);
   CHECK((most - 1) * TensorView::Bytes(kMembers) <= LocalWaits::kBytesPerLook);
   CHECK(job.group->work().tensors == kMembers * kCapacity);
-  CHECK(job.group->Waiting(kStart, kStart + milliseconds(1000)).size() == kMembers * kCapacity);
+  // A list reads no more than a look does, and says so.
+  bool all = true;
+  const auto waiting = job.group->Waiting(kStart, kStart + milliseconds(1000), all);
+  CHECK_FALSE(all);
+  const std::uint64_t listed = job.group->work().tensors - kMembers * kCapacity;
+  CHECK(waiting.size() == listed);
+  CHECK((listed - 1) * TensorView::Bytes(kMembers) <= LocalWaits::kBytesPerLook);
+  CHECK(listed * TensorView::Bytes(kMembers) >= LocalWaits::kBytesPerLook);
+}
+
+TEST_CASE("LocalGroup: a list that is not all has the oldest, for whom a job stalls") {
+  constexpr std::size_t kMembers = 40;
+  constexpr std::uint32_t kCapacity = 16;
+  Job job(kMembers);
+  job.NameTensors(kMaxLocalTensors);
+  // The last member's last place has waited for longest.
+  const auto say = [&](std::uint32_t m, std::uint32_t p) {
+    job.view.Member(m).posted = 1;
+    job.view.Member(m).in_flight_places = kCapacity;
+    job.view.InFlight(m, p) = InFlightTensor{m * kCapacity + p, 0}.ToWord();
+  };
+  say(kMembers - 1, kCapacity - 1);
+  job.group->Look(kStart);
+  for (std::uint32_t m = 0; m < kMembers; ++m) {
+    for (std::uint32_t p = 0; p < kCapacity; ++p) say(m, p);
+  }
+  bool all = true;
+  const auto later = kStart + milliseconds(1000);
+  const auto waiting = job.group->Waiting(later, later, all);
+  CHECK_FALSE(all);
+  REQUIRE_FALSE(waiting.empty());
+  CHECK(waiting.front().tensor == std::to_string(kMembers * kCapacity - 1));
+  CHECK(waiting.front().since == kStart);
 }
 
 TEST_CASE("LocalGroup: looking at tensors that nobody has touched makes no memory") {
