@@ -92,10 +92,9 @@ void UnendedOperations::Forget(ringd_operation operation) {
 const Registration* UnendedOperations::FindUsed(
     const std::unordered_set<const Registration*>& registrations) {
   MutexLock lock(mutex_);
-  const auto found =
-      std::find_if(entries_.begin(), entries_.end(), [&registrations](const Entry& entry) {
-        return registrations.contains(entry.stay.tensor);
-      });
+  const auto found = std::find_if(
+      entries_.begin(), entries_.end(),
+      [&registrations](const Entry& entry) { return registrations.contains(entry.stay.tensor); });
   return found == entries_.end() ? nullptr : found->stay.tensor;
 }
 
