@@ -253,6 +253,8 @@ absl::Status Context::Unregister(std::span<const ringd_registration> registratio
   // Whatever comes of it: ringd may have them no more.
   const absl::Status status = control_->Unregister(ringd_numbers, Clock::now() + kRegisterDeadline);
   for (const ringd_registration number : registrations) registrations_.Remove(number);
+  // An older ringd keeps them, as it always has.
+  if (absl::IsUnimplemented(status)) return absl::OkStatus();
   return status.ok() ? status : Explain(status);
 }
 

@@ -7,7 +7,8 @@
 
 namespace ringd {
 
-// One call. It comes into the lane of its session's registrations, so that the two keep their order.
+// One call. It comes into the lane of its session's registrations, so that the two keep their
+// order.
 //
 // Thread safety: none; the engine's, then the call thread's.
 // Ownership: shared by the queue and the answer. What was given back is freed on the call thread.
@@ -69,8 +70,8 @@ absl::Status Engine::UnregistrationWork::GiveBack(Session& session, Job& job,
 
 void Engine::UnregistrationWork::End(const absl::Status& status) {
   if (std::exchange(done_, true)) return;
-  // Also if the call fails, or has ended meanwhile. After the replies that have told these numbers, which add them to
-  // the book; before this one's.
+  // Also if the call fails, or has ended meanwhile. After the replies that have told these numbers,
+  // which add them to the book; before this one's.
   engine_->calls_.Post([self = shared_from_this()] {
     for (std::size_t i = 0; i < self->given_back_.size(); ++i) {
       const Registration& registration = *self->given_back_[i];

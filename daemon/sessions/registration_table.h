@@ -15,16 +15,19 @@
 
 namespace ringd {
 
-// A number is a place and how often that place has been given back, so that one that was given back is not taken for
-// another description. It is the same again after 65,534 uses of its place; places are used again in turn.
+// A number is a place and how often that place has been given back, so that one that was given back
+// is not taken for another description. It is the same again after 65,535 uses of its place; places
+// are used again in turn.
 //
 // Thread safety: none; the engine thread owns it.
-// Invariants: equal descriptions share a number. One of which a submission is in flight is not removed.
+// Invariants: equal descriptions share a number. One of which a submission is in flight is not
+//   removed.
 class RegistrationTable {
  public:
   static constexpr std::uint32_t kMost = 65'536;
 
-  // The number for this description; the same for an equal one, numbered as such by its communicator.
+  // The number for this description; the same for an equal one, numbered as such by its
+  // communicator.
   // Requirement: count() < kMost, or an equal one is there.
   std::uint32_t Add(Registration registration);
 

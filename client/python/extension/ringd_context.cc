@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "client/python/extension/errors.h"
+#include "client/python/extension/numbers.h"
 #include "client/python/extension/tensor_list.h"
 
 namespace ringd::python {
@@ -46,14 +47,6 @@ bool CheckCount(const char* method, Py_ssize_t given, Py_ssize_t least, Py_ssize
   PyErr_Format(PyExc_TypeError, "%s takes %zd to %zd arguments, got %zd", method, least, most,
                given);
   return false;
-}
-
-// An address, an operation, a registration: unsigned. False with a Python error set if it is no such number.
-bool ReadNumber(PyObject* object, std::uint64_t& number) {
-  // Of Python's conversions the one that takes addresses apart fastest.
-  static_assert(sizeof(unsigned long) == sizeof(std::uint64_t));
-  number = PyLong_AsUnsignedLong(object);
-  return number != static_cast<std::uint64_t>(-1) || PyErr_Occurred() == nullptr;
 }
 
 void* Pointer(std::uint64_t address) {
@@ -102,15 +95,10 @@ PyObject* Register(PyObject* self, PyObject* list) {
 }
 
 PyObject* Unregister(PyObject* self, PyObject* list) {
-  if (PyList_Check(list) == 0) {
-    PyErr_Format(PyExc_TypeError, "unregister takes a list of registrations, got %R",
-                 Py_TYPE(list));
-    return nullptr;
-  }
+  std::vector<std::uint64_t> given;
+  if (!ReadNumbers("unregister", list, given)) return nullptr;
   std::vector<ringd_registration> numbers;
-  for (Py_ssize_t i = 0; i < PyList_Size(list); ++i) {
-    std::uint64_t number = 0;
-    if (!ReadNumber(PyList_GetItem(list, i), number)) return nullptr;
+  for (const std::uint64_t number : given) {
     if (number > UINT32_MAX) {
       return RaiseStatus(RINGD_NOT_FOUND, "no registration has this number");
     }
@@ -262,33 +250,14 @@ PyObject* Wait(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   return WaitInSlices(timeout_ms, wait, status) ? NoneOrError(status) : nullptr;
 }
 
-// Puts the numbers into the list, from which others may have taken some meanwhile. False with a Python error set.
-bool WriteNumbers(PyObject* list, const std::vector<ringd_operation>& numbers) {
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const auto place = static_cast<Py_ssize_t>(i);
-    if (place >= PyList_Size(list)) break;
-    PyObject* number = PyLong_FromUnsignedLongLong(numbers[i]);
-    if (number == nullptr || PyList_SetItem(list, place, number) != 0) return false;
-  }
-  return true;
-}
-
 PyObject* WaitAll(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   long long timeout_ms = -1;
   if (!CheckCount("wait_all", count, 1, 2) || !ReadTimeout(arguments, count, timeout_ms)) {
     return nullptr;
   }
   PyObject* const list = arguments[0];
-  if (PyList_Check(list) == 0) {
-    PyErr_Format(PyExc_TypeError, "wait_all takes a list of operations, got %R", Py_TYPE(list));
-    return nullptr;
-  }
-  std::vector<ringd_operation> operations(static_cast<std::size_t>(PyList_Size(list)));
-  for (std::size_t i = 0; i < operations.size(); ++i) {
-    if (!ReadNumber(PyList_GetItem(list, static_cast<Py_ssize_t>(i)), operations[i])) {
-      return nullptr;
-    }
-  }
+  std::vector<ringd_operation> operations;
+  if (!ReadNumbers("wait_all", list, operations)) return nullptr;
   ringd_status status = RINGD_OK;
   const auto wait = [&](std::int64_t slice_ms) {
     return ringd_wait_all(Self(self)->context, operations.data(), operations.size(), slice_ms);

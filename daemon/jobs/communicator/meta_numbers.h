@@ -11,8 +11,8 @@
 
 namespace ringd {
 
-// Ranks compare these numbers where ringd does not see it, so one is never used for two metas: a meta that nobody holds
-// any more is forgotten, and gets another number when it comes again.
+// Ranks compare these numbers where ringd does not see it, so one is never used for two metas: a
+// meta that nobody holds any more is forgotten, and gets another number when it comes again.
 //
 // Thread safety: none; the engine thread owns it.
 class MetaNumbers {
@@ -24,7 +24,8 @@ class MetaNumbers {
   // One more holds this meta, of which `key` is the MetaKey.
   //   kResourceExhausted: there are no numbers left.
   absl::StatusOr<Held> Hold(const std::string& key, const TensorMeta& meta);
-  // One less does. True if it was the last, and the meta is forgotten. Requirement: somebody holds it.
+  // One less does. True if it was the last, and the meta is forgotten. Requirement: somebody holds
+  // it.
   bool Release(std::uint32_t id);
 
   // Null if nobody holds it. Stable until Release.

@@ -39,9 +39,7 @@ class Job:
 
     def registration(self, spec: TensorSpec) -> int:
         """Its number; asks ringd the first time."""
-        number = self._registrations.get(spec)
-        if number is None:
-            (number,) = self.register([spec])
+        (number,) = self.register([spec])
         return number
 
     def register(self, specs: list[TensorSpec]) -> list[int]:
