@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from tests.integration.cluster import Cluster
+from tests.integration.cluster import Cluster, Rank
 from tests.integration.failures.events import PROGRAMS, parse_events, start_trainers, wait_for_all
 
 _numbers = itertools.count(1)
@@ -22,6 +22,11 @@ class UndisturbedJob:
             environment={"STOP": str(self._stop)},
         )
         wait_for_all(self._job.ranks, "working")
+
+    @property
+    def ranks(self) -> list[Rank]:
+        """Its processes."""
+        return self._job.ranks
 
     def running(self) -> bool:
         """Whether all ranks still work."""

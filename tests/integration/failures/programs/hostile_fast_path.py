@@ -20,6 +20,7 @@ from trainer import Trainer, run, say
 
 RINGD = 0xFFFFFFFF
 CONTROL = 64
+CLOSED = CONTROL + 8
 DRIVER = CONTROL + 64
 MEMBERS = CONTROL + 128
 MEMBER_BYTES = 64
@@ -86,8 +87,13 @@ def word(offset: int) -> ctypes.c_uint32:
     return ctypes.c_uint32.from_address(mapped("memfd:ringd-fast-path") + offset)
 
 
-def block_writes(members: int) -> None:
-    """As if a member drove, there is somebody to be woken for an operation that ringd gives up: by a full eventfd."""
+def block_writes(members: int) -> int:
+    """As if a member drove, there is somebody to be woken for an operation that ringd gives up: by a full eventfd.
+
+    How often that came in the middle of a turn of ringd's; never, where they share a processor.
+    """
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    caught = 0
     driver = word(DRIVER)
     cell = MEMBERS + members * MEMBER_BYTES
     state = word(cell + STATE)
@@ -96,16 +102,20 @@ def block_writes(members: int) -> None:
     fill_eventfds()
     filled = time.monotonic()
     while time.monotonic() < end:
+        # As if this node had hung up on itself: ringd does not empty the eventfd.
+        word(CLOSED).value |= 1
         created.value = 1
         state.value = GATHERS
         for _ in range(20000):
             if driver.value == RINGD:
                 driver.value = 1
+                caught += 1
         # If it came too late, ringd has to take its turn again.
         driver.value = 0
         if time.monotonic() - filled > 0.5:
             fill_eventfds()
             filled = time.monotonic()
+    return caught
 
 
 def keep_driving(member: int) -> None:
@@ -117,7 +127,10 @@ def keep_driving(member: int) -> None:
 
 
 def linger_in_lifeline(path: str) -> None:
-    """Sends a socket that lingers to ringd, which does not receive it: it goes with the connection."""
+    """Sends a socket that lingers to ringd, which does not receive it: it goes with the connection.
+
+    It must not be closed here, where it would linger, too; a process that ends does not wait.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
     full = socket.create_connection(listener.getsockname())
     other, _ = listener.accept()
@@ -130,7 +143,7 @@ def linger_in_lifeline(path: str) -> None:
             with contextlib.suppress(PermissionError):
                 socket.send_fds(one, [b"x"], [full.fileno()])
                 say("sent")
-    full.close()
+    full.detach()
 
 
 def main() -> None:
@@ -139,8 +152,7 @@ def main() -> None:
     assert trainer.all_reduce_awaited("warm-up") == trainer.size
     if attack == "write":
         if trainer.rank == 0:
-            block_writes(1)
-            say("attacked")
+            say("attacked", caught=block_writes(1))
         time.sleep(2 if trainer.rank == 0 else 7)
         os._exit(0)
     if attack == "lifeline":
