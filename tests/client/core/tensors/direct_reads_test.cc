@@ -15,7 +15,8 @@ namespace {
 
 struct Segment {
   // Without tensors.
-  explicit Segment(std::uint32_t members) : memory(1 + 2 * members) {
+  explicit Segment(std::uint32_t members)
+      : memory(JobSegmentView::TensorOffset(0, members) / sizeof(Line) + 1) {
     view = JobSegmentView(reinterpret_cast<std::byte*>(memory.data()), members);
   }
   Reach ReachOf(std::uint32_t member) const {
