@@ -57,7 +57,7 @@ Engine::~Engine() {
   jobs_.clear();  // their communicators go before the transport
   // Nothing posts calls' work any more, and what waits on the call thread may look at us.
   calls_.Stop();
-  closer_.Stop();  // of what it is given may look at us, too
+  isolated_.Stop();  // its tasks may look at us, too
 }
 
 void Engine::Start() {

@@ -34,7 +34,7 @@
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/plans/plan_store.h"
 #include "daemon/peers/peer_network.h"
-#include "daemon/sessions/closer.h"
+#include "daemon/sessions/isolated_executor.h"
 #include "daemon/sessions/registration_account.h"
 #include "daemon/sessions/registration_book.h"
 #include "daemon/sessions/session.h"
@@ -205,7 +205,8 @@ class Engine final : public EngineControl, private PeerEvents {
   static constexpr std::chrono::seconds kCallTimeout{5};
 
   CallThread calls_;  // stopped by the destructor, after the sessions
-  Closer closer_;     // likewise: gets what sessions and fast paths held
+  IsolatedExecutor
+      isolated_;  // likewise: for what sessions and fast paths hold together with trainers
   EngineOptions options_;
   Clock::time_point started_;
   std::unique_ptr<Transport> transport_;

@@ -140,7 +140,7 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_poin
   options.weight = JobWeightOrDefault(request.weight());
   options.fast_path = transport_ == nullptr ? nullptr : fast_path_.get();
   options.reducers = reducers_.thread_count() > 0 ? &reducers_ : nullptr;
-  options.closer = &closer_;
+  options.isolated = &isolated_;
   const bool coordinates_here = request.size() == request.local_size() ||
                                 options.rendezvous.empty() ||
                                 options.rendezvous == options_.peer_address;

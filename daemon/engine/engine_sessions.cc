@@ -29,7 +29,7 @@ void Engine::Attach(std::unique_ptr<SessionResources> resources) {
     // A session's end frees all that it has registered, which may be much, and closes what its
     // client could lay hands on.
     std::shared_ptr<Session> session(new Session(std::move(*shared)), [this](Session* ended) {
-      closer_.TakeAway(std::shared_ptr<const Session>(ended));
+      isolated_.Destroy(std::shared_ptr<const Session>(ended));
     });
     const SessionId id = session->id();
     events_.Add(session->event_fd(), EventKind::kDoorbell, id);

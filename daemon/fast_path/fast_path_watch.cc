@@ -24,25 +24,29 @@ void Send(Session& session, NoticeKind kind, const Notice& notice, int fd) {
 
 }  // namespace
 
-FastPathWatch::FastPathWatch(MemoryMapping segment, FastPathView view,
-                             std::uint32_t connection_count,
-                             std::unique_ptr<FastPathExchange> exchange, Closer* closer)
-    : segment_(std::move(segment)),
-      view_(view),
+void FastPathWatch::Driving::TakeTurn() {
+  if (exchange->BecomeDriver()) {
+    exchange->Drive(std::chrono::milliseconds(0));
+    exchange->StopDriving();
+  }
+  has_turn = false;
+}
+
+FastPathWatch::FastPathWatch(std::shared_ptr<Driving> driving, std::uint32_t connection_count,
+                             IsolatedExecutor* isolated)
+    : driving_(std::move(driving)),
+      view_(driving_->exchange->view()),
       connection_count_(connection_count),
-      exchange_(std::move(exchange)),
-      closer_(closer) {}
+      isolated_(isolated) {}
 
 FastPathWatch::~FastPathWatch() {
-  if (closer_ != nullptr) {
-    closer_->TakeAway(std::shared_ptr<FastPathExchange>(std::move(exchange_)));
-  }
+  if (isolated_ != nullptr) isolated_->Destroy(std::move(driving_));
 }
 
 absl::StatusOr<std::unique_ptr<FastPathWatch>> FastPathWatch::Create(
     const FastPathGeometry& geometry, std::vector<UniqueFd> connections,
-    std::span<const std::shared_ptr<Session>> members, Closer* closer) {
-  if (closer != nullptr && closer->backlog() > kMostBacklog) {
+    std::span<const std::shared_ptr<Session>> members, IsolatedExecutor* isolated) {
+  if (isolated != nullptr && isolated->backlog() > kMostBacklog) {
     return absl::ResourceExhaustedError("too much of what earlier jobs held is still being closed");
   }
   const std::uint64_t bytes =
@@ -60,7 +64,7 @@ absl::StatusOr<std::unique_ptr<FastPathWatch>> FastPathWatch::Create(
   for (const UniqueFd& connection : connections) handed_out.push_back(connection.get());
   auto exchange = FastPathExchange::Create(view, kFastPathRingd, std::move(connections));
   if (!exchange.ok()) return exchange.status();
-  // Nothing fails from here on: what a member has been sent is closed by the closer.
+  // Nothing fails from here on: what a member has been sent is closed by `isolated`.
   std::uint32_t count = 0;
   for (std::uint32_t m = 0; m < geometry.member_count; ++m) {
     Send(*members[m], NoticeKind::kFastPath, FastPathNotice{bytes, m, 0}, fd->get());
@@ -72,8 +76,8 @@ absl::StatusOr<std::unique_ptr<FastPathWatch>> FastPathWatch::Create(
            handed_out[node]);
     }
   }
-  return std::unique_ptr<FastPathWatch>(
-      new FastPathWatch(*std::move(mapping), view, count, *std::move(exchange), closer));
+  auto driving = std::make_shared<Driving>(*std::move(mapping), *std::move(exchange));
+  return std::unique_ptr<FastPathWatch>(new FastPathWatch(std::move(driving), count, isolated));
 }
 
 void FastPathWatch::Look(Clock::time_point now) {
@@ -81,16 +85,17 @@ void FastPathWatch::Look(Clock::time_point now) {
   if (now - last_look_ < kLookInterval * 3 / 4) return;
   last_look_ = now;
   const FastPathControl& control = view_.control();
-  if (exchange_->BecomeDriver()) {
-    exchange_->Drive(std::chrono::milliseconds(0));
-    exchange_->StopDriving();
+  if (isolated_ == nullptr) {
+    driving_->TakeTurn();
+  } else if (!driving_->has_turn.exchange(true)) {
+    isolated_->Run([driving = driving_] { driving->TakeTurn(); });
   }
   const std::uint32_t driver = control.driver.load(std::memory_order_relaxed);
   const std::uint64_t turns = control.turns.load(std::memory_order_relaxed);
   if (driver != driver_.who || turns != driver_.turns) driver_ = {driver, turns, now};
   const std::uint32_t lock = control.lock.load(std::memory_order_relaxed);
   if (lock != lock_.who) lock_ = {lock, 0, now};
-  if (!broken_since_.has_value() && !exchange_->Usable()) broken_since_ = now;
+  if (!broken_since_.has_value() && !driving_->exchange->Usable()) broken_since_ = now;
   // A node that lacks somebody gives up in its time, and then the next above it.
   const auto late = (view_.Depth() + 1) * FastPathExchange::kPatience;
   late_ = !Waiting(now - late, now).empty();
@@ -141,7 +146,7 @@ std::vector<int> FastPathWatch::Holders() const {
 
 std::optional<FastPathBreak> FastPathWatch::Broken(Clock::time_point now) const {
   if (!broken_since_.has_value() || now - *broken_since_ < kStandstill) return std::nullopt;
-  return exchange_->WhyBroken();
+  return driving_->exchange->WhyBroken();
 }
 
 bool FastPathWatch::LacksWord() const noexcept {

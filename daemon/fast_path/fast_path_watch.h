@@ -2,6 +2,7 @@
 #ifndef RINGD_DAEMON_FAST_PATH_FAST_PATH_WATCH_H_
 #define RINGD_DAEMON_FAST_PATH_FAST_PATH_WATCH_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -10,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/sessions/closer.h"
+#include "daemon/sessions/isolated_executor.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"
 #include "proto/base/memory_mapping.h"
@@ -40,14 +41,15 @@ struct FastPathMemberCounters {
 //   nothing is indexed by it.
 class FastPathWatch {
  public:
-  // Of so many sockets that are still being closed no more are handed out.
+  // No connections are handed out while so many tasks of `isolated` have not ended.
   static constexpr std::size_t kMostBacklog = 64;
   // Makes the segment and hands it, and the connections, to the members. `connections` by node, the own node's place empty.
-  // `closer` gets the connections in the end, and must outlive this; null: they are closed here.
-  //   kResourceExhausted: `closer` is behind by too much. What the kernel says.
+  // `isolated` makes all calls on the connections, which the members could hold up, and must outlive this; null: they are
+  // made here.
+  //   kResourceExhausted: `isolated` is behind by too much. What the kernel says.
   static absl::StatusOr<std::unique_ptr<FastPathWatch>> Create(
       const FastPathGeometry& geometry, std::vector<UniqueFd> connections,
-      std::span<const std::shared_ptr<Session>> members, Closer* closer = nullptr);
+      std::span<const std::shared_ptr<Session>> members, IsolatedExecutor* isolated = nullptr);
   ~FastPathWatch();
   FastPathWatch(const FastPathWatch&) = delete;
   FastPathWatch& operator=(const FastPathWatch&) = delete;
@@ -59,7 +61,7 @@ class FastPathWatch {
 
   // How often Look wants to be called. It does nothing if it comes much sooner.
   static constexpr std::chrono::milliseconds kLookInterval{100};
-  // Takes a turn as the driver, if nobody has the role, and notes what has come to stand still.
+  // Sees to it that a turn as the driver is taken soon, if nobody has the role, and notes what has come to stand still.
   void Look(Clock::time_point now);
 
   // True if an operation takes far longer than any should.
@@ -88,18 +90,25 @@ class FastPathWatch {
     std::uint64_t turns = 0;
     Clock::time_point since;
   };
+  // What a turn needs, which may last longer than its watch.
+  struct Driving {
+    void TakeTurn();
 
-  FastPathWatch(MemoryMapping segment, FastPathView view, std::uint32_t connection_count,
-                std::unique_ptr<FastPathExchange> exchange, Closer* closer);
+    MemoryMapping segment;
+    std::unique_ptr<FastPathExchange> exchange;
+    std::atomic<bool> has_turn = false;  // one has been asked for and not ended
+  };
+
+  FastPathWatch(std::shared_ptr<Driving> driving, std::uint32_t connection_count,
+                IsolatedExecutor* isolated);
 
   // Bits of members with a part in an operation that has not ended.
   std::uint64_t MembersAtIt() const noexcept;
 
-  MemoryMapping segment_;
-  FastPathView view_;
-  std::uint32_t connection_count_;
-  std::unique_ptr<FastPathExchange> exchange_;
-  Closer* const closer_;
+  std::shared_ptr<Driving> driving_;
+  const FastPathView view_;
+  const std::uint32_t connection_count_;
+  IsolatedExecutor* const isolated_;
   Clock::time_point last_look_;
   Holder driver_;
   Holder lock_;

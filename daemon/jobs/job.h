@@ -23,7 +23,7 @@
 #include "daemon/jobs/membership/coordinator_link.h"
 #include "daemon/jobs/membership/membership.h"
 #include "daemon/logging/log.h"
-#include "daemon/sessions/closer.h"
+#include "daemon/sessions/isolated_executor.h"
 #include "daemon/sessions/process_exit.h"
 #include "daemon/sessions/registration_account.h"
 #include "daemon/sessions/session.h"
@@ -64,8 +64,8 @@ class Job {
     std::chrono::nanoseconds operation_timeout{};  // 0: none
     std::string fusion;                            // that the ranks ask for; empty: none
     std::uint32_t weight = kMinJobWeight;
-    Reducers* reducers = nullptr;  // null: there are none; else must outlive the job
-    Closer* closer = nullptr;  // null: what members held is closed here; else must outlive the job
+    Reducers* reducers = nullptr;          // null: there are none; else must outlive the job
+    IsolatedExecutor* isolated = nullptr;  // JobCommunicator::Options'
     // Null: this node takes no part in a fast path; else must outlive the job.
     FastPathListener* fast_path = nullptr;
   };

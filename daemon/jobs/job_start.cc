@@ -76,7 +76,7 @@ void Job::OnMembership(const v1::Membership& message, Clock::time_point now) {
   options.id = options_.communicator;
   options.job_id = options_.job_id;
   options.reducers = options_.reducers;
-  options.closer = options_.closer;
+  options.isolated = options_.isolated;
   options.scheduler.first_rank =
       membership_->nodes[static_cast<std::size_t>(membership_->self.value())].ranks.front().rank;
   communicator_ = std::make_unique<JobCommunicator>(

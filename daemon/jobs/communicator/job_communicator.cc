@@ -87,7 +87,8 @@ absl::Status JobCommunicator::OpenFastPath(std::vector<UniqueFd> connections) {
                                   static_cast<std::uint32_t>(membership_->self.value()),
                                   membership_->fast_path.limit_bytes,
                                   membership_->fast_path.flat_bytes};
-  auto opened = FastPathWatch::Create(geometry, std::move(connections), members_, options_.closer);
+  auto opened =
+      FastPathWatch::Create(geometry, std::move(connections), members_, options_.isolated);
   if (!opened.ok()) return opened.status();
   fast_path_ = *std::move(opened);
   return absl::OkStatus();

@@ -30,7 +30,7 @@
 #include "daemon/jobs/membership/membership.h"
 #include "daemon/logging/log.h"
 #include "daemon/schedule/node/node_scheduler.h"
-#include "daemon/sessions/closer.h"
+#include "daemon/sessions/isolated_executor.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"
 
@@ -67,7 +67,8 @@ class JobCommunicator final : private LocalRankView {
     std::string job_id;  // for the log
     NodeSchedulerConfig scheduler;
     Reducers* reducers = nullptr;  // null: there are none; else must outlive this
-    Closer* closer = nullptr;      // null: what members held is closed here; else must outlive this
+    // For turns on what members hold, too, and its end; null: here. Must outlive this.
+    IsolatedExecutor* isolated = nullptr;
   };
 
   // How the ranks' data comes together: exactly one is not null.

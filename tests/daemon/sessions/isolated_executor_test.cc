@@ -1,12 +1,14 @@
-#include "daemon/sessions/closer.h"
+#include "daemon/sessions/isolated_executor.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -69,15 +71,15 @@ void SendAway(int socket, UniqueFd fd) {
   REQUIRE(::sendmsg(socket, &message, MSG_NOSIGNAL) == 1);
 }
 
-bool Empty(const Closer& closer) {
+bool Empty(const IsolatedExecutor& executor) {
   const auto end = Clock::now() + kSoon;
-  while (closer.backlog() > 0 && Clock::now() < end) {
+  while (executor.backlog() > 0 && Clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  return closer.backlog() == 0;
+  return executor.backlog() == 0;
 }
 
-TEST_CASE("Closer: destroys what nobody else holds, on another thread") {
+TEST_CASE("IsolatedExecutor: destroys what nobody else holds, on another thread") {
   std::thread::id where;
   struct Noted {
     std::thread::id* where;
@@ -85,51 +87,89 @@ TEST_CASE("Closer: destroys what nobody else holds, on another thread") {
   };
   auto kept = std::make_shared<int>(1);
   {
-    Closer closer;
+    IsolatedExecutor executor;
     auto noted = std::make_shared<Noted>();
     noted->where = &where;
-    closer.TakeAway(std::move(noted));
-    closer.TakeAway(kept);
-    closer.TakeAway(nullptr);
-    CHECK(Empty(closer));
+    executor.Destroy(std::move(noted));
+    executor.Destroy(kept);
+    executor.Destroy(nullptr);
+    CHECK(Empty(executor));
   }
   CHECK(where != std::thread::id());
   CHECK(where != std::this_thread::get_id());
   CHECK(kept.use_count() == 1);
 }
 
-TEST_CASE("Closer: destroys what is left when it ends") {
+TEST_CASE("IsolatedExecutor: destroys what is left when it ends") {
   auto kept = std::make_shared<int>(1);
   const std::weak_ptr<int> seen = kept;
   {
-    Closer closer;
-    closer.TakeAway(std::move(kept));
+    IsolatedExecutor executor;
+    executor.Destroy(std::move(kept));
   }
   CHECK(seen.expired());
 }
 
-TEST_CASE("Closer: is not kept by a socket that lingers") {
+TEST_CASE("IsolatedExecutor: is not kept by a socket that lingers") {
   Lingering socket;
   const auto begin = Clock::now();
   {
-    Closer closer;
-    closer.TakeAway(std::make_shared<UniqueFd>(std::move(socket.full)));
+    IsolatedExecutor executor;
+    executor.Destroy(std::make_shared<UniqueFd>(std::move(socket.full)));
     CHECK(Clock::now() - begin < kSoon);
-    CHECK(Empty(closer));
+    CHECK(Empty(executor));
   }
   CHECK(Clock::now() - begin < kSoon);
 }
 
-TEST_CASE("Closer: is not kept by sockets that were sent through another one, and never received") {
+TEST_CASE(
+    "IsolatedExecutor: is not kept by sockets that were sent through another one, and never "
+    "received") {
   std::array<int, 2> ends{};
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0);
   const UniqueFd theirs(ends[0]);
   UniqueFd ours(ends[1]);
   std::vector<Lingering> sockets(20);
   for (Lingering& socket : sockets) SendAway(theirs.get(), std::move(socket.full));
-  Closer closer;
-  closer.TakeAway(std::make_shared<UniqueFd>(std::move(ours)));
-  CHECK(Empty(closer));
+  IsolatedExecutor executor;
+  executor.Destroy(std::make_shared<UniqueFd>(std::move(ours)));
+  CHECK(Empty(executor));
+}
+
+TEST_CASE("IsolatedExecutor: runs tasks in their order") {
+  std::vector<int> order;
+  {
+    IsolatedExecutor executor;
+    for (int i = 0; i < 3; ++i) executor.Run([&order, i] { order.push_back(i); });
+  }
+  CHECK(order == std::vector<int>{0, 1, 2});
+}
+
+TEST_CASE("IsolatedExecutor: tasks that are held up keep no other from running") {
+  constexpr int kStuck = 3;
+  std::promise<void> release;
+  const std::shared_future<void> released = release.get_future().share();
+  std::atomic<bool> ran = false;
+  std::atomic<int> ended = 0;
+  IsolatedExecutor executor;
+  for (int i = 0; i < kStuck; ++i) {
+    executor.Run([released, &ended] {
+      released.wait_for(2 * kSoon);
+      ++ended;
+    });
+  }
+  executor.Run([&ran] { ran = true; });
+  const auto end = Clock::now() + kSoon;
+  while (!ran && Clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    executor.Run([] {});
+  }
+  CHECK(ran);
+  CHECK(ended == 0);
+  CHECK(executor.backlog() >= kStuck);
+  release.set_value();
+  CHECK(Empty(executor));
+  CHECK(ended == kStuck);
 }
 
 }  // namespace
