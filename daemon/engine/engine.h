@@ -18,6 +18,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "backends/backend.h"
 #include "daemon/config/config.h"
 #include "daemon/engine/call_thread.h"
@@ -146,6 +147,8 @@ class Engine final : public EngineControl, private PeerEvents {
   // Tells trainers what they had no room for before.
   void FlushNotices(Clock::time_point now);
   SessionEntry* FindToken(absl::string_view token);
+  // The session if it may describe tensors: it has joined a job, which goes on.
+  absl::StatusOr<SessionEntry*> FindMember(SessionId id);
   void JoinNow(absl::string_view token, const v1::JoinRequest& request, JoinCallback done);
   absl::Status CheckWishes(const v1::JoinRequest& request) const;
   Job* OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_point now);
@@ -172,9 +175,16 @@ class Engine final : public EngineControl, private PeerEvents {
   class ListWork;
   template <typename Reply>
   void List(const Caller& caller, const std::string& job_id, Answer<Reply> answer);
-  // Null: no session has the token.
   std::shared_ptr<RegistrationBook> FindBook(absl::string_view token)
       ABSL_LOCKS_EXCLUDED(books_mutex_);
+  // Ends the call and returns null if no session has the token.
+  template <typename Reply>
+  std::shared_ptr<RegistrationBook> FindBook(absl::string_view token,
+                                             const std::shared_ptr<PendingCall<Reply>>& call) {
+    auto book = FindBook(token);
+    if (book == nullptr) call->Finish(UnknownToken());
+    return book;
+  }
   // A call that the engine is to answer within seconds.
   template <typename Reply>
   std::shared_ptr<PendingCall<Reply>> Begin(Answer<Reply> answer) {
@@ -192,6 +202,10 @@ class Engine final : public EngineControl, private PeerEvents {
   static absl::Status EngineIsSilent() {
     return absl::DeadlineExceededError("ringd's engine does not answer");
   }
+  static absl::Status UnknownToken() {
+    return absl::UnauthenticatedError("no session has this token");
+  }
+  static absl::Status NotJoined() { return absl::FailedPreconditionError("join a job first"); }
   // Runs `command`, which ends the call, on the engine thread.
   template <typename Reply>
   void PostCall(const std::shared_ptr<PendingCall<Reply>>& call, CommandQueue::Command command) {
@@ -201,7 +215,17 @@ class Engine final : public EngineControl, private PeerEvents {
       call->Finish(absl::UnavailableError("ringd is stopping"));
     }
   }
+  // Lets `work`, which ends the call, take its turn with others of its lane.
+  template <typename Reply>
+  void PostSliced(const std::shared_ptr<PendingCall<Reply>>& call, const SlicedQueue::Lane& lane,
+                  std::shared_ptr<SlicedWork> work) {
+    PostCall(call, [this, lane, work = std::move(work)]() mutable {
+      sliced_.Add(lane, std::move(work));
+    });
+  }
 
+  // Version of the messages in proto/rpc/admin.proto.
+  static constexpr std::uint32_t kSchemaVersion = 1;
   static constexpr std::chrono::seconds kCallTimeout{5};
 
   CallThread calls_;  // stopped by the destructor, after the sessions

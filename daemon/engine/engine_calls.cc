@@ -12,8 +12,6 @@
 namespace ringd {
 namespace {
 
-// Version of the messages in proto/rpc/admin.proto.
-constexpr std::uint32_t kSchemaVersion = 1;
 // A join waits as long as the start deadline; the coordinator answers by then, and this is its grace.
 constexpr auto kJoinGrace = std::chrono::seconds(5);
 // A caller that has gone is mostly a process that has ended, of which its session tells more.
@@ -71,9 +69,9 @@ void Engine::DescribeMismatch(const Caller&, absl::string_view token,
   PostCall(call, [this, call, token = std::string(token), request] {
     const SessionEntry* entry = FindToken(token);
     if (entry == nullptr) {
-      call->Finish(absl::UnauthenticatedError("no session has this token"));
+      call->Finish(UnknownToken());
     } else if (entry->job == nullptr) {
-      call->Finish(absl::FailedPreconditionError("join a job first"));
+      call->Finish(NotJoined());
     } else {
       const std::vector<std::uint32_t> metas(request.metas().begin(), request.metas().end());
       absl::StatusOr<std::string> described = entry->job->DescribeMismatch(request.tensor(), metas);
@@ -91,7 +89,7 @@ void Engine::Leave(const Caller&, absl::string_view token, Answer<v1::LeaveReply
   PostCall(call, [this, call, token = std::string(token)] {
     SessionEntry* entry = FindToken(token);
     if (entry == nullptr) {
-      call->Finish(absl::UnauthenticatedError("no session has this token"));
+      call->Finish(UnknownToken());
       return;
     }
     if (entry->job != nullptr) entry->job->Leave(*entry->session, Clock::now());

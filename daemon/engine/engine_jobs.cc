@@ -56,7 +56,7 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request, Jo
   SessionEntry* entry = FindToken(token);
   absl::Status status = CheckPlaces(request);
   if (entry == nullptr) {
-    status = absl::UnauthenticatedError("no session has this token");
+    status = UnknownToken();
   } else if (entry->job != nullptr) {
     status = absl::FailedPreconditionError("this session has joined a job already");
   } else if (draining_) {

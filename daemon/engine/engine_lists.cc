@@ -7,8 +7,6 @@
 namespace ringd {
 namespace {
 
-// Version of the messages in proto/rpc/admin.proto.
-constexpr std::uint32_t kSchemaVersion = 1;
 // A user who asks again and again takes a tenth of the engine at most: so long it rests for each microsecond of work.
 constexpr auto kRestPerEntry = std::chrono::microseconds(9);
 // Lanes of lists are those of users, lanes of registrations those of sessions, whose numbers are smaller.
@@ -90,8 +88,7 @@ template <typename Reply>
 void Engine::List(const Caller& caller, const std::string& job_id, Answer<Reply> answer) {
   const auto call = BeginSliced(std::move(answer));
   auto work = std::make_shared<ListWork<Reply>>(this, caller, job_id, call);
-  const SlicedQueue::Lane lane{kFirstListLane + caller.uid, kRestPerEntry};
-  PostCall(call, [this, lane, work]() mutable { sliced_.Add(lane, std::move(work)); });
+  PostSliced(call, {kFirstListLane + caller.uid, kRestPerEntry}, std::move(work));
 }
 
 bool Engine::MayShow(const Caller& caller, const Job& job) const {

@@ -59,7 +59,7 @@ class Engine::RegistrationWork final : public SlicedWork,
 
 absl::Status Engine::RegistrationWork::Prepare(const v1::RegisterTensorsRequest& request) {
   const std::optional<RegistrationBook::Place> place = book_->place();
-  if (!place.has_value()) return absl::FailedPreconditionError("join a job first");
+  if (!place.has_value()) return NotJoined();
   const bool through_ringd = place->size != place->local_size;
   const std::size_t queues = through_ringd ? static_cast<std::size_t>(place->local_size) : 0;
   std::unordered_map<std::string, std::size_t> in_request;
@@ -89,16 +89,10 @@ absl::Status Engine::RegistrationWork::Prepare(const v1::RegisterTensorsRequest&
 }
 
 std::size_t Engine::RegistrationWork::Step(std::size_t budget) {
-  const auto found = engine_->sessions_.find(book_->session());
-  if (found == engine_->sessions_.end()) {
-    End(absl::UnauthenticatedError("no session has this token"));
-    return 1;
-  }
-  Session& session = *found->second.session;
-  Job& job = *found->second.job;  // Prepare saw that it has joined
-  absl::Status status = job.MayRegister(session);
-  if (status.ok() &&
-      session.registration_count() + unknown_.size() - next_ > RegistrationTable::kMost) {
+  const absl::StatusOr<SessionEntry*> member = engine_->FindMember(book_->session());
+  absl::Status status = member.status();
+  if (status.ok() && (*member)->session->registration_count() + unknown_.size() - next_ >
+                         RegistrationTable::kMost) {
     status = absl::ResourceExhaustedError(
         absl::StrCat("more than ", RegistrationTable::kMost,
                      " different tensors: give tensors that come again the same name each time, "
@@ -106,7 +100,7 @@ std::size_t Engine::RegistrationWork::Step(std::size_t budget) {
   }
   std::size_t entries = 1;
   for (; status.ok() && next_ < unknown_.size() && entries <= budget; ++entries) {
-    status = Number(session, job, unknown_[next_]);
+    status = Number(*(*member)->session, *(*member)->job, unknown_[next_]);
     if (status.ok()) ++next_;
   }
   if (!status.ok() || next_ == unknown_.size()) End(status);
@@ -151,18 +145,14 @@ void Engine::RegisterTensors(const Caller&, absl::string_view token,
                              const v1::RegisterTensorsRequest& request,
                              Answer<v1::RegisterTensorsReply> answer) {
   const auto call = BeginSliced(std::move(answer));
-  std::shared_ptr<RegistrationBook> book = FindBook(token);
-  if (book == nullptr) {
-    call->Finish(absl::UnauthenticatedError("no session has this token"));
-    return;
-  }
-  const SlicedQueue::Lane lane{book->session().value(), {}};
-  auto work = std::make_shared<RegistrationWork>(this, std::move(book), call);
+  const auto book = FindBook(token, call);
+  if (book == nullptr) return;
+  auto work = std::make_shared<RegistrationWork>(this, book, call);
   if (absl::Status status = work->Prepare(request); !status.ok()) {
     call->Finish(status);
     return;
   }
-  PostCall(call, [this, lane, work]() mutable { sliced_.Add(lane, std::move(work)); });
+  PostSliced(call, {book->session().value(), {}}, std::move(work));
 }
 
 }  // namespace ringd

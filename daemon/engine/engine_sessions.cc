@@ -131,4 +131,13 @@ Engine::SessionEntry* Engine::FindToken(absl::string_view token) {
   return &sessions_.at(id->second);
 }
 
+absl::StatusOr<Engine::SessionEntry*> Engine::FindMember(SessionId id) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return UnknownToken();
+  SessionEntry& entry = found->second;
+  if (entry.job == nullptr) return NotJoined();
+  if (absl::Status status = entry.job->MayRegister(*entry.session); !status.ok()) return status;
+  return &entry;
+}
+
 }  // namespace ringd

@@ -41,18 +41,11 @@ class Engine::UnregistrationWork final : public SlicedWork,
 };
 
 std::size_t Engine::UnregistrationWork::Step(std::size_t budget) {
-  const auto found = engine_->sessions_.find(book_->session());
-  if (found == engine_->sessions_.end()) {
-    End(absl::UnauthenticatedError("no session has this token"));
-    return 1;
-  }
-  Session& session = *found->second.session;
-  Job* const job = found->second.job;
-  absl::Status status = job == nullptr ? absl::FailedPreconditionError("join a job first")
-                                       : job->MayRegister(session);
+  const absl::StatusOr<SessionEntry*> member = engine_->FindMember(book_->session());
+  absl::Status status = member.status();
   std::size_t entries = 1;
   for (; status.ok() && given_back_.size() < numbers_.size() && entries <= budget; ++entries) {
-    status = GiveBack(session, *job, numbers_[given_back_.size()]);
+    status = GiveBack(*(*member)->session, *(*member)->job, numbers_[given_back_.size()]);
   }
   if (!status.ok() || given_back_.size() == numbers_.size()) End(status);
   return entries;
@@ -87,14 +80,10 @@ void Engine::UnregisterTensors(const Caller&, absl::string_view token,
                                const v1::UnregisterTensorsRequest& request,
                                Answer<v1::UnregisterTensorsReply> answer) {
   const auto call = BeginSliced(std::move(answer));
-  std::shared_ptr<RegistrationBook> book = FindBook(token);
-  if (book == nullptr) {
-    call->Finish(absl::UnauthenticatedError("no session has this token"));
-    return;
-  }
-  const SlicedQueue::Lane lane{book->session().value(), {}};
-  auto work = std::make_shared<UnregistrationWork>(this, std::move(book), request, call);
-  PostCall(call, [this, lane, work]() mutable { sliced_.Add(lane, std::move(work)); });
+  const auto book = FindBook(token, call);
+  if (book == nullptr) return;
+  PostSliced(call, {book->session().value(), {}},
+             std::make_shared<UnregistrationWork>(this, book, request, call));
 }
 
 }  // namespace ringd
