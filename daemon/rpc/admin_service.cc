@@ -1,4 +1,4 @@
-#include <grpcpp/server_context.h>
+#include <utility>
 
 #include "daemon/rpc/call_answer.h"
 #include "daemon/rpc/services.h"
@@ -22,41 +22,37 @@ class AdminService final : public v1::Admin::CallbackService {
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const v1::GetStatusRequest*,
                                       v1::StatusReply* reply) override {
-    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    engine_->GetStatus(caller_, AnswerTo(reactor, reply));
-    return reactor;
+    return Serve(context, reply,
+                 [&](auto answer) { engine_->GetStatus(caller_, std::move(answer)); });
   }
 
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
                                      const v1::ListJobsRequest* request,
                                      v1::JobsReply* reply) override {
-    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    engine_->ListJobs(caller_, *request, AnswerTo(reactor, reply));
-    return reactor;
+    return Serve(context, reply,
+                 [&](auto answer) { engine_->ListJobs(caller_, *request, std::move(answer)); });
   }
 
   grpc::ServerUnaryReactor* ListCommunicators(grpc::CallbackServerContext* context,
                                               const v1::ListCommunicatorsRequest* request,
                                               v1::CommunicatorsReply* reply) override {
-    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    engine_->ListCommunicators(caller_, *request, AnswerTo(reactor, reply));
-    return reactor;
+    return Serve(context, reply, [&](auto answer) {
+      engine_->ListCommunicators(caller_, *request, std::move(answer));
+    });
   }
 
   grpc::ServerUnaryReactor* ListQueues(grpc::CallbackServerContext* context,
                                        const v1::ListQueuesRequest* request,
                                        v1::QueuesReply* reply) override {
-    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    engine_->ListQueues(caller_, *request, AnswerTo(reactor, reply));
-    return reactor;
+    return Serve(context, reply,
+                 [&](auto answer) { engine_->ListQueues(caller_, *request, std::move(answer)); });
   }
 
   grpc::ServerUnaryReactor* ReportExit(grpc::CallbackServerContext* context,
                                        const v1::ReportExitRequest* request,
                                        v1::ReportExitReply* reply) override {
-    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    engine_->ReportExit(caller_, *request, AnswerTo(reactor, reply));
-    return reactor;
+    return Serve(context, reply,
+                 [&](auto answer) { engine_->ReportExit(caller_, *request, std::move(answer)); });
   }
 
  private:

@@ -2,6 +2,7 @@
 #ifndef RINGD_DAEMON_RPC_CALL_ANSWER_H_
 #define RINGD_DAEMON_RPC_CALL_ANSWER_H_
 
+#include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <utility>
@@ -18,6 +19,14 @@ Answer<Reply> AnswerTo(grpc::ServerUnaryReactor* reactor, Reply* reply) {
     *reply = std::move(answer);
     reactor->Finish(ToGrpcStatus(status));
   };
+}
+
+// Serves a call: `ask` gets the Answer, and hands it to the engine.
+template <typename Reply, typename Ask>
+grpc::ServerUnaryReactor* Serve(grpc::CallbackServerContext* context, Reply* reply, Ask ask) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  ask(AnswerTo(reactor, reply));
+  return reactor;
 }
 
 }  // namespace ringd

@@ -87,43 +87,43 @@ class ClientService final : public v1::Client::CallbackService {
   grpc::ServerUnaryReactor* RegisterTensors(grpc::CallbackServerContext* context,
                                             const v1::RegisterTensorsRequest* request,
                                             v1::RegisterTensorsReply* reply) override {
-    return WithToken(context, [&](absl::string_view token, grpc::ServerUnaryReactor* reactor) {
-      engine_->RegisterTensors(caller_, token, *request, AnswerTo(reactor, reply));
+    return WithToken(context, reply, [&](absl::string_view token, auto answer) {
+      engine_->RegisterTensors(caller_, token, *request, std::move(answer));
     });
   }
 
   grpc::ServerUnaryReactor* UnregisterTensors(grpc::CallbackServerContext* context,
                                               const v1::UnregisterTensorsRequest* request,
                                               v1::UnregisterTensorsReply* reply) override {
-    return WithToken(context, [&](absl::string_view token, grpc::ServerUnaryReactor* reactor) {
-      engine_->UnregisterTensors(caller_, token, *request, AnswerTo(reactor, reply));
+    return WithToken(context, reply, [&](absl::string_view token, auto answer) {
+      engine_->UnregisterTensors(caller_, token, *request, std::move(answer));
     });
   }
 
   grpc::ServerUnaryReactor* DescribeMismatch(grpc::CallbackServerContext* context,
                                              const v1::DescribeMismatchRequest* request,
                                              v1::DescribeMismatchReply* reply) override {
-    return WithToken(context, [&](absl::string_view token, grpc::ServerUnaryReactor* reactor) {
-      engine_->DescribeMismatch(caller_, token, *request, AnswerTo(reactor, reply));
+    return WithToken(context, reply, [&](absl::string_view token, auto answer) {
+      engine_->DescribeMismatch(caller_, token, *request, std::move(answer));
     });
   }
 
   grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context, const v1::LeaveRequest*,
                                   v1::LeaveReply* reply) override {
-    return WithToken(context, [&](absl::string_view token, grpc::ServerUnaryReactor* reactor) {
-      engine_->Leave(caller_, token, AnswerTo(reactor, reply));
+    return WithToken(context, reply, [&](absl::string_view token, auto answer) {
+      engine_->Leave(caller_, token, std::move(answer));
     });
   }
 
  private:
-  template <typename Call>
-  static grpc::ServerUnaryReactor* WithToken(grpc::CallbackServerContext* context, Call call) {
-    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  template <typename Reply, typename Ask>
+  static grpc::ServerUnaryReactor* WithToken(grpc::CallbackServerContext* context, Reply* reply,
+                                             Ask ask) {
     if (const auto token = TokenOf(*context)) {
-      call(*token, reactor);
-    } else {
-      RefuseWithoutToken(*reactor);
+      return Serve(context, reply, [&](Answer<Reply> answer) { ask(*token, std::move(answer)); });
     }
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    RefuseWithoutToken(*reactor);
     return reactor;
   }
 
