@@ -7,13 +7,12 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "proto/base/read_file.h"
 #include "proto/base/unique_fd.h"
 
 namespace ringd {
@@ -21,6 +20,7 @@ namespace {
 
 // TCP_CA_NAME_MAX of the kernel, with the end.
 constexpr std::size_t kMaxNameBytes = 16;
+constexpr std::size_t kMostWordsBytes = std::size_t{64} << 10;
 
 std::string ControlOf(int fd) noexcept {
   std::array<char, kMaxNameBytes> name{};
@@ -36,9 +36,8 @@ bool SetControl(int fd, const std::string& name) noexcept {
 
 // A sysctl's words; empty if it can't be read.
 std::string ReadWords(const char* path) {
-  std::ifstream file(path);
-  const std::string words(std::istreambuf_iterator<char>(file), {});
-  return std::string(absl::StripAsciiWhitespace(words));
+  const absl::StatusOr<std::string> text = ReadFile(path, kMostWordsBytes);
+  return std::string(absl::StripAsciiWhitespace(text.ok() ? *text : ""));
 }
 
 }  // namespace

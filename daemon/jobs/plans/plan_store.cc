@@ -8,16 +8,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/logging/log.h"
 #include "proto/base/errno_status.h"
+#include "proto/base/read_file.h"
 #include "proto/base/unique_fd.h"
 
 namespace ringd {
@@ -32,17 +29,12 @@ bool IsFresh(std::int64_t measured, std::int64_t now) {
 }
 
 absl::StatusOr<ParsedState> ReadState(const std::string& path) {
-  std::error_code error;
-  const auto size = std::filesystem::file_size(path, error);
-  if (error == std::errc::no_such_file_or_directory) return ParsedState();
-  if (error) return absl::UnavailableError(error.message());
-  if (size > PlanStore::kMaxFileBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("it has ", size, " bytes"));
-  }
-  std::ifstream file(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file.is_open() || file.bad()) return absl::UnavailableError("it can't be read");
-  return ParseState(text);
+  const absl::StatusOr<std::string> text = ReadFile(path, PlanStore::kMaxFileBytes);
+  if (absl::IsNotFound(text.status())) return ParsedState();
+  if (!text.ok()) return text.status();
+  absl::StatusOr<ParsedState> parsed = ParseState(*text);
+  if (parsed.ok()) return parsed;
+  return absl::Status(parsed.status().code(), absl::StrCat(path, ": ", parsed.status().message()));
 }
 
 // False: errno says why.
@@ -78,8 +70,8 @@ PlanStore::PlanStore(std::string folder) : folder_(std::move(folder)) {
   if (folder_.empty()) return;
   absl::StatusOr<ParsedState> read = ReadState(FileIn(folder_));
   if (!read.ok()) {
-    LogWarning(absl::StrCat("what was learned about earlier jobs is not used: ", FileIn(folder_),
-                            ": ", read.status().message()));
+    LogWarning(
+        absl::StrCat("what was learned about earlier jobs is not used: ", read.status().message()));
     return;
   }
   if (!read->left_out.empty()) {

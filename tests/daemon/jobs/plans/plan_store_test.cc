@@ -162,6 +162,15 @@ TEST_CASE("PlanStore: a file that can't be understood is not used, and written a
   CHECK(ParseState(folder.Read()).value().state.plans.size() == 1);
 }
 
+TEST_CASE("PlanStore: a file that can't be read to its end is not used") {
+  const Folder folder;
+  std::filesystem::create_directories(folder.state());
+  // It opens, and every look at its beginning fails.
+  std::filesystem::create_symlink("/proc/self/mem", folder.file());
+  const PlanStore store(folder.state());
+  CHECK(store.Find("nodes").empty());
+}
+
 TEST_CASE("PlanStore: an entry that can't be is left out, and all others are used") {
   const Folder folder;
   constexpr std::int64_t kNow = 1'790'000'000;
