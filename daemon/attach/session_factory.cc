@@ -109,6 +109,8 @@ absl::StatusOr<NewSession> MakeSession(SessionId id, const SessionSizes& sizes,
   for (const int fd : {ends->first.get(), ends->second.get()}) {
     if (absl::Status status = SetNonBlocking(fd); !status.ok()) return status;
   }
+  // gRPC's threads, which serve everybody, would close what comes along.
+  RefuseDescriptors(ends->first.get());
   made.grpc_server_end = std::move(ends->first);
 
   made.reply_fds[kSessionSegmentFd] = std::move(segment->fd);
