@@ -272,18 +272,20 @@ void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why) {
   if (found == nodes_.end()) return;
   const Node node = std::move(found->second);
   nodes_.erase(found);
-  if (state_ == State::kJoining) {
+  const bool joining = state_ == State::kJoining;
+  if (joining) {
     ranks_present_ -= node.ranks.size();
     if (nodes_.empty()) state_ = State::kFailed;
-    return;
   }
   if (node.left == node.ranks.size()) return;
   // What isn't a lost connection's is a ringd's own word.
   const bool lost = absl::IsUnavailable(why) || why.ok();
   if (lost) LogInfo(absl::StrCat("the stream of ", node.name, " ended: ", why.message()), Fields());
-  FailWith(absl::AbortedError(
-               lost ? DescribeLostNode(node)
-                    : absl::StrCat("ringd on ", DescribeNode(node), " has gone: ", why.message())),
+  // Its ranks have heard that it is over, so nobody waits for them until the start deadline.
+  const absl::string_view early = joining ? " before all ranks had joined" : "";
+  FailWith(absl::AbortedError(lost ? absl::StrCat(DescribeLostNode(node), early)
+                                   : absl::StrCat("ringd on ", DescribeNode(node), " has gone",
+                                                  early, ": ", why.message())),
            lost);
 }
 

@@ -97,6 +97,7 @@ class JobCoordinator {
   // the job ends it for all.
   void AddNode(LinkId link, const v1::Hello& hello, Clock::time_point now);
   void OnMessage(LinkId link, const v1::NodeMessage& message, Clock::time_point now);
+  // Ends the job if ranks of the node take part in it, or are about to.
   void OnLinkLost(LinkId link, const absl::Status& why);
 
   // Somebody wanted to join who was not let in: told to all if the job can't start.

@@ -174,7 +174,27 @@ TEST_CASE("JobCoordinator: the most patient node sets the start deadline") {
   CHECK_FALSE(world.nodes.FailuresOf(kA).empty());
 }
 
-TEST_CASE("JobCoordinator: a node lost before the start is missing again, and may come back") {
+TEST_CASE("JobCoordinator: a node lost before the start ends it at once, named with its ranks") {
+  World world(4);
+  world.AddNode(kA, "node-a", 4, 2);
+  world.Join(kA, 0, 0);
+  world.AddNode(kB, "node-b", 4, 2);
+  world.Join(kB, 2, 0);
+  SECTION("its connection has gone") {
+    world.coordinator.OnLinkLost(kB, absl::UnavailableError("reset"));
+    CHECK(world.Failure({kA}) ==
+          "ringd on node-b (rank 2) ended or lost its connection before all ranks had joined");
+  }
+  SECTION("it says why") {
+    world.coordinator.OnLinkLost(kB, absl::CancelledError("this ringd is shutting down"));
+    CHECK(world.Failure({kA}) ==
+          "ringd on node-b (rank 2) has gone before all ranks had joined: this ringd is shutting "
+          "down");
+  }
+  CHECK_FALSE(world.coordinator.Open());
+}
+
+TEST_CASE("JobCoordinator: a node lost before any of its ranks has joined may come back") {
   World world(2);
   world.AddNode(kA, "node-a", 2, 1);
   world.Join(kA, 0, 0);
