@@ -172,8 +172,9 @@ RINGD_EXPORT ringd_status ringd_open(const ringd_options* options, ringd_context
 /* Leaves the job and frees everything, arena memory included. Blocks 2 s at most. NULL is allowed. */
 RINGD_EXPORT void ringd_close(ringd_context* context);
 /* Since 1.1. The first half of ringd_close, for when other threads may still be in calls, or arena memory is still
- * to be read: leaves the job; calls under way return at once and later ones fail, both with RINGD_CANCELLED; arena
- * memory stays until ringd_close. Blocks 2 s at most. */
+ * to be read: leaves the job; calls under way return and later ones fail, both with RINGD_CANCELLED; arena
+ * memory stays until ringd_close. In a job over several nodes calls under way return when ringd has answered, which
+ * it does at once unless it hangs: they wait for that as long as this call, which blocks 2 s at most. */
 RINGD_EXPORT ringd_status ringd_leave(ringd_context* context);
 /* Since 1.1. As ringd_leave, but for a rank that has failed: all other ranks of the job are told, as if this
  * process had died. */

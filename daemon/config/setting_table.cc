@@ -46,13 +46,11 @@ std::vector<Setting> MakeTable() {
        "groups whose members are admitted, by name or number"},
       {"operators_group", Kind::kText, &C::operators_group,
        "group, by name or number, whose members ringctl shows all users' jobs, as it does to root "
-       "and "
-       "ringd's own user; others see their own"},
+       "and ringd's own user; others see their own"},
       {"max_sessions", Kind::kCount, &C::max_sessions, "trainers attached at once", 1, 65536},
       {"max_sessions_per_user", Kind::kCountOrAuto, &C::max_sessions_per_user,
        "trainers attached at once of one user; auto: a quarter of max_sessions, and more of root "
-       "and "
-       "ringd's own user",
+       "and ringd's own user",
        1, 65536},
       {"handshake_timeout", Kind::kDuration, &C::handshake_timeout,
        "how long a new connection may take to say what it wants", Nanos(milliseconds(10)),

@@ -108,3 +108,18 @@ def test_a_coordinator_killed_while_ranks_gather_is_named(cluster: Cluster) -> N
         nodes[0].peer_address,
         f"ended or lost its connection while job '{job.job_id}' was starting",
     )
+
+
+def test_a_ringd_killed_while_ranks_gather_is_told_to_the_other_nodes(cluster: Cluster) -> None:
+    nodes = cluster.start_nodes(2, start_timeout="60s")
+    job = start_trainers(cluster, JOINS, [1, 2], only_ranks=[0, 1])
+    for rank in job.ranks:
+        wait_until_joining(cluster, rank)
+    killed = time.monotonic()
+    nodes[1].kill()
+    errors = wait_for_all(job.ranks, "error", 10)
+    expect_within(errors, killed, 1.0)
+    expect_words(
+        errors[0]["text"],
+        f"ringd on {nodes[1].name} (rank 1) ended or lost its connection before all ranks had joined",
+    )
