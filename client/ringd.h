@@ -172,9 +172,10 @@ RINGD_EXPORT ringd_status ringd_open(const ringd_options* options, ringd_context
 /* Leaves the job and frees everything, arena memory included. Blocks 2 s at most. NULL is allowed. */
 RINGD_EXPORT void ringd_close(ringd_context* context);
 /* Since 1.1. The first half of ringd_close, for when other threads may still be in calls, or arena memory is still
- * to be read: leaves the job; calls under way return and later ones fail, both with RINGD_CANCELLED; arena
- * memory stays until ringd_close. In a job over several nodes calls under way return when ringd has answered, which
- * it does at once unless it hangs: they wait for that as long as this call, which blocks 2 s at most. */
+ * to be read: leaves the job; calls under way return and later ones fail, both with
+ * RINGD_CANCELLED; arena memory stays until ringd_close. In a job over several nodes calls under
+ * way return when ringd has answered, which it does at once unless it hangs: they wait for that as
+ * long as this call, which blocks 2 s at most. */
 RINGD_EXPORT ringd_status ringd_leave(ringd_context* context);
 /* Since 1.1. As ringd_leave, but for a rank that has failed: all other ranks of the job are told, as if this
  * process had died. */
@@ -195,12 +196,14 @@ RINGD_EXPORT int32_t ringd_arena_contains(ringd_context* context, const void* ad
 RINGD_EXPORT ringd_status ringd_register(ringd_context* context, const ringd_tensor* tensors,
                                          size_t count, ringd_registration* registrations);
 
-/* Since 1.3. Gives descriptions back that do not come again, so that they count no more: a context may have 65,536 at a
- * time, and ringd limits a user's in bytes. A call to ringd, as ringd_register. The numbers are invalid afterwards,
- * for all who have got them, also if the call to ringd fails; submitting one is RINGD_NOT_FOUND. A tensor may be
- * described again later. No other thread may be in a call with one of them, or describe one of these tensors.
- * RINGD_FAILED_PRECONDITION: an operation of one has not been waited for. RINGD_NOT_FOUND: there is no such number, or
- * no more. RINGD_INVALID_ARGUMENT: one stands there twice. These name the number, and change nothing. */
+/* Since 1.3. Gives descriptions back that do not come again, so that they count no more: a context
+ * may have 65,536 at a time, and ringd limits a user's in bytes. A call to ringd, as
+ * ringd_register. The numbers are invalid afterwards, for all who have got them, also if the call
+ * to ringd fails; submitting one is RINGD_NOT_FOUND. A tensor may be described again later. No
+ * other thread may be in a call with one of them, or describe one of these tensors.
+ * RINGD_FAILED_PRECONDITION: an operation of one has not been waited for. RINGD_NOT_FOUND: there is
+ * no such number, or no more. RINGD_INVALID_ARGUMENT: one stands there twice. These name the
+ * number, and change nothing. */
 RINGD_EXPORT ringd_status ringd_unregister(ringd_context* context,
                                            const ringd_registration* registrations, size_t count);
 
@@ -222,9 +225,9 @@ RINGD_EXPORT ringd_status ringd_try_submit(ringd_context* context, ringd_registr
  * ranks carry a small all-reduce or barrier out themselves inside this call, where all of them use it: then it
  * blocks until all ranks have come, `destination` holds the result and *operation is RINGD_DONE. If somebody does
  * not come for about 100 ms, and in all other cases, it is ringd_submit; so ranks may use either function for the
- * same tensor, which only costs time. After 0.3 s it returns in any case but for want of room, also where a rank that was stopped
- * keeps the others from knowing. Either way *operation is to be waited for. If the context ends
- * meanwhile, the call fails with the reason. */
+ * same tensor, which only costs time. After 0.3 s it returns in any case but for want of room, also
+ * where a rank that was stopped keeps the others from knowing. Either way *operation is to be
+ * waited for. If the context ends meanwhile, the call fails with the reason. */
 RINGD_EXPORT ringd_status ringd_submit_awaited(ringd_context* context,
                                                ringd_registration registration, const void* source,
                                                void* destination, ringd_operation* operation);

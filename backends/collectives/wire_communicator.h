@@ -69,8 +69,8 @@ class WireCommunicator final : public Communicator {
 
   // Of flows, in one turn, the last message whole: as much as one arriving message brings along.
   static constexpr std::size_t kTurnBytes = kMaxPayloadBytes;
-  // Early messages of all operations together, and the memory that they take. A correct set of peers
-  // stays below: a ring's neighbour that is ahead by all operations in flight sends 512 MiB.
+  // Early messages of all operations together, and the memory that they take. A correct set of
+  // peers stays below: a ring's neighbour that is ahead by all operations in flight sends 512 MiB.
   static constexpr std::size_t kMaxEarlyMessages = 16 * 1024;
   static constexpr std::size_t kMaxEarlyBytes = std::size_t{768} << 20;
 

@@ -82,7 +82,8 @@ void Context::EndPart(Farewell farewell) {
   const bool reachable = state_.phase() < SessionState::Phase::kLost;
   const bool leaves = reachable && farewell == Farewell::kLeave;
   const auto leave = [this] { static_cast<void>(control_->Leave(Clock::now() + kCloseDeadline)); };
-  // Before anybody hears that an operation was cancelled: until ringd has answered it may read and write its memory.
+  // Before anybody hears that an operation was cancelled: until ringd has answered it may read and
+  // write its memory.
   if (leaves && local_operations_ == nullptr) leave();
   state_.Close();
   WakeWaiters();

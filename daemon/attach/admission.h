@@ -22,8 +22,8 @@ namespace ringd {
 // Ownership: places outlive this object safely.
 class Admission {
  public:
-  //   kInvalidArgument: allowed_users, allowed_groups or operators_group names somebody who does not
-  //   exist.
+  //   kInvalidArgument: allowed_users, allowed_groups or operators_group names somebody who does
+  //   not exist.
   static absl::StatusOr<Admission> Create(const Config& config);
 
   // kPermissionDenied: the message says who is refused and which setting would admit them.

@@ -179,8 +179,8 @@ void AttachListener::Add(UniqueFd socket) {
 void AttachListener::DropOnePending() {
   std::map<uid_t, std::size_t> by_user;
   for (const auto& [key, connection] : pending_) ++by_user[connection.peer().uid];
-  // One person may have many user numbers (subordinate ones), so among users with equally many those lose
-  // first who are not known to be admitted; the first of equals is the oldest.
+  // One person may have many user numbers (subordinate ones), so among users with equally many
+  // those lose first who are not known to be admitted; the first of equals is the oldest.
   const auto rank = [&](const auto& entry) {
     const PeerCredentials& peer = entry.second.peer();
     return std::tuple(peer.uid != 0, by_user.at(peer.uid), !admission_.AdmitsAtSight(peer));
@@ -326,7 +326,8 @@ absl::Status AttachListener::TryAttach(PendingConnection& connection) {
   const absl::Status sent = SendWithFds(
       connection.socket(), std::as_bytes(std::span(&made->reply, 1)), fds, Clock::now());
   if (!sent.ok()) {
-    // It may be there and wait: the kernel passes no more descriptors of a user than he may have open.
+    // It may be there and wait: the kernel passes no more descriptors of a user than he may have
+    // open.
     RefuseAttach(connection.socket(), sent);
     // The engine holds this socket too and takes the hang-up for the client's end.
     ::shutdown(connection.socket(), SHUT_RDWR);

@@ -40,8 +40,8 @@ struct AttachCallbacks {
   // A session exists, its client knows nothing of it yet. From here on the engine knows its token. If
   // the client turns out to have gone, its lifeline hangs up as it would at any later time.
   std::function<void(std::unique_ptr<SessionResources>)> on_attached;
-  // A connected, non-blocking socket whose first bytes are or will be gRPC's, and the kernel's word on whose it is. What
-  // is returned is kept until the connection has ended.
+  // A connected, non-blocking socket whose first bytes are or will be gRPC's, and the kernel's word
+  // on whose it is. What is returned is kept until the connection has ended.
   std::function<std::shared_ptr<const void>(UniqueFd, const AdmittedUser&)> on_grpc_connection;
   // The same, of a user who is not admitted: for a server that says so to every call.
   std::function<void(UniqueFd)> on_refused_grpc_connection;
@@ -50,8 +50,9 @@ struct AttachCallbacks {
 };
 
 // One thread waits for connections and reads what they begin with. Nobody can hold it up: handshakes
-// that are not done are kept aside without blocking, for handshake_timeout at most. A user who has too
-// many loses the oldest; if there are too many of all, that is the user who has most, and root last.
+// that are not done are kept aside without blocking, for handshake_timeout at most. A user who has
+// too many loses the oldest; if there are too many of all, that is the user who has most, and root
+// last.
 //
 // Thread safety: Drain and Stop from any thread.
 // Ownership: owns the socket file, which is removed by Stop, and the connections until they are handed
@@ -65,7 +66,8 @@ class AttachListener {
   // Connections of ringctl and the like that are open at once.
   static constexpr std::size_t kMaxGrpcConnections = 512;
   static constexpr std::size_t kMaxGrpcConnectionsPerUser = 16;
-  // Of all of them, places that only root may take, and the most that users who are not admitted may.
+  // Of all of them, places that only root may take, and the most that users who are not admitted
+  // may.
   static constexpr std::size_t kGrpcConnectionsKeptForRoot = 16;
   static constexpr std::size_t kMaxRefusedGrpcConnections = 64;
 

@@ -13,8 +13,8 @@
 
 namespace ringd {
 
-// Of all places some are kept: a few for root, and a pool for users who have few or none. A user's first
-// places come out of the pool, so the others can use all that is free but never what is kept.
+// Of all places some are kept: a few for root, and a pool for users who have few or none. A user's
+// first places come out of the pool, so the others can use all that is free but never what is kept.
 //
 // Thread safety: all methods from any thread.
 // Ownership: places outlive this object safely.
@@ -32,16 +32,16 @@ class SessionPlaces {
     std::uint64_t first_places = 0;
   };
 
-  // What the settings max_sessions and max_sessions_per_user mean. kAutoCount for `per_user`: a quarter of
-  // `total`; root and ringd's own user may then take all that is not kept. With `shared` false nobody else
-  // is admitted, so nothing is kept for others than root.
+  // What the settings max_sessions and max_sessions_per_user mean. kAutoCount for `per_user`: a
+  // quarter of `total`; root and ringd's own user may then take all that is not kept. With `shared`
+  // false nobody else is admitted, so nothing is kept for others than root.
   static Limits LimitsFor(std::uint64_t total, std::uint64_t per_user, bool shared, uid_t own_user);
 
   explicit SessionPlaces(const Limits& limits) : limits_(limits) {}
 
   // Takes a place, given back when the last copy of the pointer goes.
-  //   kResourceExhausted: the message says how many the user has, the limit and its setting; its subject,
-  //   the user, is left to who knows names.
+  //   kResourceExhausted: the message says how many the user has, the limit and its setting; its
+  //   subject, the user, is left to who knows names.
   absl::StatusOr<std::shared_ptr<const void>> Take(uid_t uid);
 
  private:

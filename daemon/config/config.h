@@ -49,7 +49,8 @@ struct Config {
   // Address space of each trainer's arena; memory is used where tensors are put.
   std::uint64_t arena_bytes = std::uint64_t{8} << 30;
   std::uint64_t submission_ring_capacity = 4096;  // records; a power of two
-  // Of ringd's memory: what the names and shapes of one user's tensors may take, in all their sessions and jobs.
+  // Of ringd's memory: what the names and shapes of one user's tensors may take, in all their
+  // sessions and jobs.
   std::uint64_t registration_bytes_per_user = std::uint64_t{256} << 20;
 
   // ---- jobs ----

@@ -15,8 +15,9 @@
 
 namespace ringd {
 
-// One thread for all calls, however many wait. It does what the engine must not spend its time on: it makes replies of
-// any length, hands them to gRPC, and frees what the engine has no use for any more.
+// One thread for all calls, however many wait. It does what the engine must not spend its time on:
+// it makes replies of any length, hands them to gRPC, and frees what the engine has no use for any
+// more.
 //
 // Thread safety: all methods from any thread; tasks run one at a time.
 // Ownership: owns the tasks.
@@ -36,8 +37,8 @@ class CallThread {
   CallThread(const CallThread&) = delete;
   CallThread& operator=(const CallThread&) = delete;
 
-  // Runs what was posted, drops the timers, and ends the thread. Idempotent; one thread at a time. What is posted later
-  // runs at once, by whoever posts it.
+  // Runs what was posted, drops the timers, and ends the thread. Idempotent; one thread at a time.
+  // What is posted later runs at once, by whoever posts it.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Runs `task` soon, after those that were posted before. Blocks for a short lock only.

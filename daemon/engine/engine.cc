@@ -18,7 +18,8 @@ constexpr auto kTickInterval = std::chrono::milliseconds(50);
 constexpr auto kIdleInterval = std::chrono::milliseconds(1000);
 // A busy one shows that this often to the ranks, whose memory that touches.
 constexpr auto kBeatInterval = std::chrono::milliseconds(200);
-// What calls of any size may take of one turn, in entries of about a microsecond: with and without other work.
+// What calls of any size may take of one turn, in entries of about a microsecond: with and without
+// other work.
 constexpr std::size_t kSlicedEntries = 64;
 constexpr std::size_t kSlicedEntriesWhileBusy = 16;
 // While it spins, the engine looks at its descriptors this often.

@@ -84,7 +84,8 @@ class Engine final : public EngineControl, private PeerEvents {
   std::uint64_t heartbeat() const noexcept { return heartbeat_.load(std::memory_order_relaxed); }
   // What it does just now.
   EngineActivity::Moment activity() const noexcept { return activity_.Get(); }
-  // What calls of any size have cost the engine, in entries (SlicedWork), and the most that they did in one turn.
+  // What calls of any size have cost the engine, in entries (SlicedWork), and the most that they
+  // did in one turn.
   std::uint64_t sliced_entries() const noexcept {
     return sliced_entries_.load(std::memory_order_relaxed);
   }

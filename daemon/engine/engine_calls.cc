@@ -52,7 +52,8 @@ std::function<void()> Engine::Join(const Caller&, absl::string_view token,
 
 void Engine::GiveUpJoin(const std::string& token) {
   const SessionEntry* entry = FindToken(token);
-  // Nobody waits for the place that it holds: the other ranks hear of that now, not at the start deadline.
+  // Nobody waits for the place that it holds: the other ranks hear of that now, not at the start
+  // deadline.
   if (entry == nullptr || entry->job == nullptr) return;
   if (entry->job->state() != Job::State::kJoining) return;
   EndSession(entry->session->id(), "has given up joining", false);

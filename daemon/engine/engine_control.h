@@ -22,23 +22,24 @@ struct Caller {
   friend auto operator<=>(const Caller&, const Caller&) = default;
 };
 
-// Takes the answer to a call; the reply counts only if the status is OK. Runs exactly once, on a thread that is not the
-// engine's: perhaps before the call has returned.
+// Takes the answer to a call; the reply counts only if the status is OK. Runs exactly once, on a
+// thread that is not the engine's: perhaps before the call has returned.
 template <typename Reply>
 using Answer = std::function<void(const absl::Status&, Reply)>;
 
 // The engine as seen from other threads. `token` is the session's: kUnauthenticated if no session has
 // it.
 //
-// Thread safety: all methods from any thread. None waits: the answer comes later, with kDeadlineExceeded if the engine
-//   gives none.
+// Thread safety: all methods from any thread. None waits: the answer comes later, with
+//   kDeadlineExceeded if the engine gives none.
 // Ownership: requests and texts are read before the method returns; nobody needs to keep them.
 class EngineControl {
  public:
   virtual ~EngineControl() = default;
 
-  // Answered when all ranks have joined. The function that is returned says that the caller has gone: then the answer is
-  // kCancelled, unless there has been one. It may be called from any thread, as long as the engine lives.
+  // Answered when all ranks have joined. The function that is returned says that the caller has
+  // gone: then the answer is kCancelled, unless there has been one. It may be called from any
+  // thread, as long as the engine lives.
   [[nodiscard]] virtual std::function<void()> Join(const Caller& caller, absl::string_view token,
                                                    const v1::JoinRequest& request,
                                                    Answer<v1::JoinReply> answer) = 0;

@@ -7,9 +7,11 @@
 namespace ringd {
 namespace {
 
-// A user who asks again and again takes a tenth of the engine at most: so long it rests for each microsecond of work.
+// A user who asks again and again takes a tenth of the engine at most: so long it rests for each
+// microsecond of work.
 constexpr auto kRestPerEntry = std::chrono::microseconds(9);
-// Lanes of lists are those of users, lanes of registrations those of sessions, whose numbers are smaller.
+// Lanes of lists are those of users, lanes of registrations those of sessions, whose numbers are
+// smaller.
 constexpr std::uint64_t kFirstListLane = std::uint64_t{1} << 32;
 
 void DescribeInto(const Job& job, v1::JobsReply& reply) {
@@ -59,7 +61,8 @@ class Engine::ListWork final : public SlicedWork,
   void Abandon(const absl::Status& why) override { End(why); }
 
  private:
-  // Jobs come and go between steps. Their communicators' numbers only grow, and so they stand in the engine's list.
+  // Jobs come and go between steps. Their communicators' numbers only grow, and so they stand in
+  // the engine's list.
   const Job* Next() {
     for (const auto& job : engine_->jobs_) {
       const std::uint32_t number = job->options().communicator.value();

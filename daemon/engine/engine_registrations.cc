@@ -1,4 +1,5 @@
-// RegisterTensors: descriptions are checked on the caller's thread and numbered by the engine, a few at a time.
+// RegisterTensors: descriptions are checked on the caller's thread and numbered by the engine, a
+// few at a time.
 #include <limits>
 #include <optional>
 #include <unordered_map>
@@ -9,7 +10,8 @@
 
 namespace ringd {
 
-// One call. Its life: Prepare on the caller's thread, Step on the engine's, the reply on the call thread.
+// One call. Its life: Prepare on the caller's thread, Step on the engine's, the reply on the call
+// thread.
 //
 // Thread safety: none; it moves from one thread to the next.
 // Ownership: shared by the queue and the answer.

@@ -27,8 +27,8 @@ class PendingCall : public std::enable_shared_from_this<PendingCall<Reply>> {
   PendingCall(CallThread& thread, Answer<Reply> answer)
       : thread_(thread), answer_(std::move(answer)) {}
 
-  // If the call has not ended after `patience`, `judge` says with which status it ends, or by OK that it waits as long
-  // once more.
+  // If the call has not ended after `patience`, `judge` says with which status it ends, or by OK
+  // that it waits as long once more.
   void SetPatience(Clock::duration patience, std::function<absl::Status()> judge)
       ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
@@ -43,8 +43,8 @@ class PendingCall : public std::enable_shared_from_this<PendingCall<Reply>> {
                            });
   }
 
-  // Ends the call; false if it has ended before. `make_reply` runs, and what it holds is freed, on the call thread. It
-  // does not run if the status is not OK, or if this is not the first word.
+  // Ends the call; false if it has ended before. `make_reply` runs, and what it holds is freed, on
+  // the call thread. It does not run if the status is not OK, or if this is not the first word.
   bool Finish(absl::Status status, std::function<Reply()> make_reply = nullptr) {
     if (ended_.exchange(true, std::memory_order_acq_rel)) {
       if (make_reply != nullptr) thread_.Post([dropped = std::move(make_reply)] {});
@@ -71,7 +71,8 @@ class PendingCall : public std::enable_shared_from_this<PendingCall<Reply>> {
   Answer<Reply> answer_;
   Mutex mutex_;
   CallThread::Timer timer_ ABSL_GUARDED_BY(mutex_);
-  // Set once. What is posted by the one who sets it reads and empties answer_; nobody else touches that.
+  // Set once. What is posted by the one who sets it reads and empties answer_; nobody else touches
+  // that.
   std::atomic<bool> ended_{false};
 };
 

@@ -16,11 +16,13 @@
 
 namespace ringd {
 
-// One call's work. An entry is what takes the engine about a microsecond: a tensor is numbered, a rank is described.
+// One call's work. An entry is what takes the engine about a microsecond: a tensor is numbered, a
+// rank is described.
 class SlicedWork {
  public:
   virtual ~SlicedWork() = default;
-  // Does about `budget` entries, more only where one step can't be divided. Returns how many it were, at least one.
+  // Does about `budget` entries, more only where one step can't be divided. Returns how many it
+  // were, at least one.
   virtual std::size_t Step(std::size_t budget) = 0;
   // True when nothing is left to do, and the call is answered.
   virtual bool done() const = 0;
@@ -31,14 +33,16 @@ class SlicedWork {
 // Callers wait in lanes: one work of a lane is under way at a time, and lanes take turns.
 //
 // Thread safety: none; the engine thread owns it.
-// Ownership: shared with the calls. What is done is handed to `dispose`, so that nothing large is freed here.
+// Ownership: shared with the calls. What is done is handed to `dispose`, so that nothing large is
+//   freed here.
 // Invariant: Run takes no more than its budget, and what one Step can't divide.
 class SlicedQueue {
  public:
   using Dispose = std::function<void(std::shared_ptr<SlicedWork>)>;
   struct Lane {
     std::uint64_t number = 0;
-    // How long the lane rests after each entry: what keeps callers who never end from more than a share of the engine.
+    // How long the lane rests after each entry: what keeps callers who never end from more than a
+    // share of the engine.
     std::chrono::nanoseconds rest_per_entry{0};
   };
   // Entries of one lane before the next one's turn.

@@ -12,8 +12,9 @@
 
 namespace ringd {
 
-// Several users' jobs may have one id, and so may a job and its former incarnation: the report is for one that has
-// both its secret and its rank. `may_know` says of which jobs the reporter may hear that they exist.
+// Several users' jobs may have one id, and so may a job and its former incarnation: the report is
+// for one that has both its secret and its rank. `may_know` says of which jobs the reporter may
+// hear that they exist.
 //   kUnauthenticated: there is such a job, with another secret. kNotFound: there is none.
 absl::Status DeliverExitReport(const std::list<std::unique_ptr<Job>>& jobs,
                                const v1::ReportExitRequest& request,

@@ -98,8 +98,8 @@ class Job {
   // the job.
   void Join(std::shared_ptr<Session> session, const v1::JoinRequest& request, JoinCallback done);
   absl::Status Register(const Session& session, Registration& registration);
-  // The two halves of Register: whether the session may register at all; and a number for one description, by its
-  // communicator (`meta_key`: MetaKey of its meta).
+  // The two halves of Register: whether the session may register at all; and a number for one
+  // description, by its communicator (`meta_key`: MetaKey of its meta).
   absl::Status MayRegister(const Session& session) const;
   absl::Status Number(Registration& registration, const std::string& meta_key);
   // Of one that was numbered: its session does not hold it any more.
@@ -116,8 +116,8 @@ class Job {
 
   // The session left in order. False: it was no member.
   bool Leave(const Session& session, Clock::time_point now);
-  // The session's process is gone; Tick then waits a moment for word of how it ended. Or ringd has ended
-  // the session, `for_cause`: then `reason` is what the others hear.
+  // The session's process is gone; Tick then waits a moment for word of how it ended. Or ringd has
+  // ended the session, `for_cause`: then `reason` is what the others hear.
   void OnSessionLost(const Session& session, const std::string& reason, bool for_cause,
                      Clock::time_point now);
   // A launcher's word of how a rank ended. False: no such rank here.
@@ -179,7 +179,8 @@ class Job {
   void OnStallInquiry(const v1::StallInquiry& inquiry);
   void OnStallVerdict(const v1::StallVerdict& verdict, Clock::time_point now);
   void AnswerJoins(const absl::Status& status);
-  // True while other nodes may still ask for what a rank had submitted that has left: they hear why it does not come.
+  // True while other nodes may still ask for what a rank had submitted that has left: they hear why
+  // it does not come.
   bool AnswersForLeavers() const noexcept;
   Member* FirstLost();
   void TellDeaths(Clock::time_point now);

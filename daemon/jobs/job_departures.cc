@@ -12,10 +12,10 @@ namespace {
 // A dead trainer's launcher usually knows within milliseconds how it died; the others can wait so long
 // for a better word.
 constexpr auto kExitReportGrace = std::chrono::milliseconds(150);
-// Where only the trainer's parent can make it visible, by reaping (torchrun looks every 100 ms); and a
-// trainer whose connection has ended is given so long to end itself. Less than a second: other nodes and
-// ranks wait so long before they tell what they have seen of the death themselves, and the ranks are to
-// know within a second.
+// Where only the trainer's parent can make it visible, by reaping (torchrun looks every 100 ms);
+// and a trainer whose connection has ended is given so long to end itself. Less than a second:
+// other nodes and ranks wait so long before they tell what they have seen of the death themselves,
+// and the ranks are to know within a second.
 constexpr auto kExitGrace = std::chrono::milliseconds(800);
 // After a rank has left, what it took part in is still on its way to the others for a moment.
 constexpr auto kLeaveGrace = std::chrono::seconds(1);
@@ -36,8 +36,8 @@ bool Job::Leave(const Session& session, Clock::time_point now) {
     return true;
   }
   if (communicator_ != nullptr && !communicator_->Leave(PositionOf(*member))) {
-    // Whatever it left behind may be overwritten from now on: no node may take it for a sum's part. It can't wait for
-    // what the coordinator says.
+    // Whatever it left behind may be overwritten from now on: no node may take it for a sum's part.
+    // It can't wait for what the coordinator says.
     Fail(absl::AbortedError(
         absl::StrCat(DescribeRank(member->rank, member->pid, options_.node_name), " left job '",
                      options_.job_id, "' (shutdown) ", communicator_->DescribeInFlight())));
@@ -97,8 +97,8 @@ Job::Member* Job::FirstLost() {
   return first;
 }
 
-// In the order in which they died: a launcher that has found a dead rank ends the others, and how those
-// ended may be visible earlier.
+// In the order in which they died: a launcher that has found a dead rank ends the others, and how
+// those ended may be visible earlier.
 void Job::TellDeaths(Clock::time_point now) {
   while (Member* const member = FirstLost()) {
     std::string end = member->lost_reason;
@@ -136,8 +136,8 @@ void Job::AnnounceDeath(Member& member, const std::string& end) {
 }
 
 std::string Job::DescribeStart() const {
-  // This node hears a moment later than others that the job runs. It can be sure that it does not only
-  // while one of its own ranks is missing.
+  // This node hears a moment later than others that the job runs. It can be sure that it does not
+  // only while one of its own ranks is missing.
   if (static_cast<int>(members_.size()) < options_.local_size) {
     return "before all ranks had joined";
   }

@@ -7,8 +7,8 @@
 namespace ringd {
 namespace {
 
-// Of one job, so that no list takes the engine long: tensors of a rank; tensors of all local ranks together; and ranks for
-// whom one tensor waits.
+// Of one job, so that no list takes the engine long: tensors of a rank; tensors of all local ranks
+// together; and ranks for whom one tensor waits.
 constexpr std::size_t kPendingOfRank = 64;
 constexpr std::size_t kPendingOfJob = 2000;
 constexpr std::size_t kAwaitedShown = 8;

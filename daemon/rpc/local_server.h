@@ -18,8 +18,9 @@
 
 namespace ringd {
 
-// Serves Client, Admin and the standard health service on connections that it is given, each user's by a server of
-// their own: it listens nowhere itself. Who may connect is decided before, by the attach listener.
+// Serves Client, Admin and the standard health service on connections that it is given, each user's
+// by a server of their own: it listens nowhere itself. Who may connect is decided before, by the
+// attach listener.
 //
 // Thread safety: all methods from any thread; no connections after Shutdown.
 // Ownership: owns the connections; the engine is borrowed and outlives this.
@@ -32,8 +33,9 @@ class LocalServer {
   static absl::StatusOr<std::unique_ptr<LocalServer>> Start(EngineControl* engine);
   ~LocalServer();
 
-  // `socket` is connected and non-blocking; `caller` is the kernel's word on who is at its other end. Whoever knows when
-  // the connection ends keeps what is returned until then. Null: the connection was closed, the log says why.
+  // `socket` is connected and non-blocking; `caller` is the kernel's word on who is at its other
+  // end. Whoever knows when the connection ends keeps what is returned until then. Null: the
+  // connection was closed, the log says why.
   std::shared_ptr<const void> AddConnection(UniqueFd socket, const Caller& caller)
       ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -12,8 +12,8 @@ class Service;
 
 namespace ringd {
 
-// By gRPC's callback interface: a call that waits holds no thread. `engine` is borrowed and outlives the service; all
-// calls of one service are `caller`'s.
+// By gRPC's callback interface: a call that waits holds no thread. `engine` is borrowed and
+// outlives the service; all calls of one service are `caller`'s.
 
 // ringd.v1.Client. Calls without a session token are UNAUTHENTICATED; whether a token is good, the
 // engine knows.

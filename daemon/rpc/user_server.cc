@@ -20,7 +20,8 @@ namespace {
 
 // A trainer makes one call at a time; nobody needs more.
 constexpr int kMaxCallsPerConnection = 16;
-// Our library's messages are below 64 KiB; this has room for tens of thousands of short descriptions.
+// Our library's messages are below 64 KiB; this has room for tens of thousands of short
+// descriptions.
 constexpr int kMaxRequestBytes = 4 << 20;
 // What gRPC may hold of one user's messages before it slows them down.
 constexpr std::size_t kMaxBufferedBytes = std::size_t{256} << 20;

@@ -11,9 +11,9 @@
 
 namespace ringd {
 
-// Serves Client, Admin and the standard health service to the processes of one user. Each user has a server of its own:
-// so who calls is a fact of the connection, and one user's calls can't take the others' memory. A server costs no
-// thread: gRPC's threads serve all of them.
+// Serves Client, Admin and the standard health service to the processes of one user. Each user has
+// a server of its own: so who calls is a fact of the connection, and one user's calls can't take
+// the others' memory. A server costs no thread: gRPC's threads serve all of them.
 //
 // Thread safety: all methods from any thread; no connections after Shutdown.
 // Ownership: owns the connections; the engine is borrowed and outlives this.
@@ -23,7 +23,8 @@ class UserServer {
                                                            const Caller& caller);
   ~UserServer();
 
-  // `socket` is connected and non-blocking. Whoever knows when the connection ends keeps what is returned until then.
+  // `socket` is connected and non-blocking. Whoever knows when the connection ends keeps what is
+  // returned until then.
   std::shared_ptr<const void> AddConnection(UniqueFd socket);
 
   // True if nobody keeps a connection any more.

@@ -16,13 +16,14 @@
 
 namespace ringd {
 
-// Sends frames in order and without blocking. One that the socket does not take at once waits, and those after it:
-// the trainer may not have read what came before (EAGAIN), or too many descriptors may be on their way to processes
-// that don't take them (ETOOMANYREFS).
+// Sends frames in order and without blocking. One that the socket does not take at once waits, and
+// those after it: the trainer may not have read what came before (EAGAIN), or too many descriptors
+// may be on their way to processes that don't take them (ETOOMANYREFS).
 //
 // Thread safety: none.
 // Ownership: borrows the socket; holds duplicates of the descriptors that wait.
-// Invariant: frames are sent whole and in order, but for warnings, which are left out when there is no room.
+// Invariant: frames are sent whole and in order, but for warnings, which are left out when there is
+//   no room.
 class NoticeQueue {
  public:
   // Text that waits, at most.
@@ -31,8 +32,8 @@ class NoticeQueue {
   // How long a descriptor may wait: its receiver is joining a job, and other ranks wait for it.
   static constexpr std::chrono::seconds kPatience{5};
 
-  // Sends a frame or lets it wait; `fd` < 0: there is none. A peer that has gone is no error. What is said after an
-  // error is dropped.
+  // Sends a frame or lets it wait; `fd` < 0: there is none. A peer that has gone is no error. What
+  // is said after an error is dropped.
   void Send(int socket, NoticeKind kind, std::span<const std::byte> text, int fd,
             Clock::time_point now);
 
@@ -42,7 +43,8 @@ class NoticeQueue {
   // The last frame: goes before those that wait and have not begun, which are dropped.
   void SendLast(int socket, NoticeKind kind, absl::string_view text);
 
-  // True if something waits, or there is an error: then call Flush every now and then, and ask for error().
+  // True if something waits, or there is an error: then call Flush every now and then, and ask for
+  // error().
   bool stirs() const noexcept { return !frames_.empty() || !error_.ok(); }
   // Why the trainer can't be told what it must know: end its session with this reason.
   const absl::Status& error() const noexcept { return error_; }

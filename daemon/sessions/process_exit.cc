@@ -19,8 +19,8 @@
 namespace ringd {
 namespace {
 
-// struct pidfd_info of linux/pidfd.h in its first published size, which later kernels take as well: the
-// size is part of the request's number. Debian 12's headers are older than it.
+// struct pidfd_info of linux/pidfd.h in its first published size, which later kernels take as well:
+// the size is part of the request's number. Debian 12's headers are older than it.
 struct PidFdInfo {
   std::uint64_t mask;  // in: what is asked for; out: what was answered
   std::uint64_t cgroup_id;

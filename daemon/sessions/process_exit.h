@@ -25,9 +25,10 @@ ProcessExit DecodeWaitStatus(int status);
 
 // Asks the kernel how one process ended; its parent need not tell.
 //
-// The kernel shows that in two places. /proc/PID/stat has it until the parent has reaped the process,
-// for the process's own user and for CAP_SYS_PTRACE; all others read a 0 there, which this class does
-// not believe. A pidfd has it after the parent has reaped the process, for everybody (Linux 6.15).
+// The kernel shows that in two places. /proc/PID/stat has it until the parent has reaped the
+// process, for the process's own user and for CAP_SYS_PTRACE; all others read a 0 there, which this
+// class does not believe. A pidfd has it after the parent has reaped the process, for everybody
+// (Linux 6.15).
 //
 // Thread safety: none.
 // Ownership: owns a duplicate of the pidfd, so that the session may go.
@@ -41,8 +42,8 @@ class ExitInquiry {
     kKnown,
   };
 
-  // `pid`: as this process sees it, 0 if it does not. `pidfd` < 0: there is none, and the state stays
-  // kRuns.
+  // `pid`: as this process sees it, 0 if it does not. `pidfd` < 0: there is none, and the state
+  // stays kRuns.
   ExitInquiry(pid_t pid, int pidfd);
 
   // Never waits. Ask again while it is kRuns or kEnded.

@@ -26,8 +26,9 @@ struct Registration {
 // Everything by which two descriptions differ; `meta_key`: MetaKey of its meta.
 std::string DescriptionKey(const Registration& registration, const std::string& meta_key);
 
-// What a description takes of ringd's memory, in round figures: of the session; of the job's tables, once for each name
-// (`queues`: one for each local rank whose submissions come to ringd) and once for each meta.
+// What a description takes of ringd's memory, in round figures: of the session; of the job's
+// tables, once for each name (`queues`: one for each local rank whose submissions come to ringd)
+// and once for each meta.
 std::uint64_t SessionBytesOf(const Registration& registration);
 std::uint64_t TableBytesOfName(const Registration& registration, std::size_t queues);
 std::uint64_t TableBytesOfMeta(const Registration& registration);

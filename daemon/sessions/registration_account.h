@@ -21,8 +21,8 @@ class RegistrationAccount {
  public:
   RegistrationAccount(uid_t uid, std::uint64_t limit) : uid_(uid), limit_(limit) {}
 
-  // kResourceExhausted: it would be more than the limit; the message says how much, whose and which setting. Nothing is
-  // taken then.
+  // kResourceExhausted: it would be more than the limit; the message says how much, whose and which
+  // setting. Nothing is taken then.
   absl::Status Take(std::uint64_t bytes) noexcept;
   void Return(std::uint64_t bytes) noexcept { used_.fetch_sub(bytes, std::memory_order_relaxed); }
   std::uint64_t used() const noexcept { return used_.load(std::memory_order_relaxed); }

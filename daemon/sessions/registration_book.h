@@ -26,9 +26,10 @@ struct RegistrationNumbers {
 // Equal descriptions are answered from here, so that they cost the engine nothing.
 //
 // Thread safety: all methods from any thread.
-// Ownership: shared by the engine and the calls under way; what a session may hold is in the account.
-// Invariant: what is added and removed on one thread in the order in which the engine gives and takes numbers is what
-//   lives.
+// Ownership: shared by the engine and the calls under way; what a session may hold is in the
+//   account.
+// Invariant: what is added and removed on one thread in the order in which the engine gives and
+//   takes numbers is what lives.
 class RegistrationBook {
  public:
   // What the checks have to know of the job that the session has joined.

@@ -103,7 +103,8 @@ class Session {
   // Takes what the client wrote to the eventfd.
   void DrainEventFd() noexcept;
 
-  // Ends a submission. The client sees it at the latest after FlushCompletions. Its registration may be gone afterwards.
+  // Ends a submission. The client sees it at the latest after FlushCompletions. Its registration
+  // may be gone afterwards.
   void Complete(const CheckedSubmission& submission, const absl::Status& status) noexcept;
   // Wakes the client's waiters if there are any and something was completed since the last call.
   void FlushCompletions() noexcept;

@@ -3,9 +3,10 @@
 //
 // Which operations: those that a rank is about to wait for (ringd_submit_awaited), of at most the segment's limit.
 // They are known by their key: a signature of the tensor's name and description, and the how manieth submission
-// of a tensor of that name this is at the rank. So ranks need no agreement on an order. A rank contributes to
-// a key at most once, and either here or, as an ordinary submission, to ringd; the way through ringd is always open,
-// and is where a rank goes when the fast path *gives the operation up*.
+// of a tensor of that name this is at the rank. So ranks need no agreement on an order. A rank
+// contributes to a key at most once, and either here or, as an ordinary submission, to ringd; the
+// way through ringd is always open, and is where a rank goes when the fast path *gives the
+// operation up*.
 //
 //   members of a node ──▶ cell ──▶ the last one combines them
 //   a node whose members and children (fast_path_tree.h) are all there combines its own input and theirs, in the
@@ -137,12 +138,13 @@ class FastPathExchange {
   bool Usable() const noexcept;
   FastPathBreak WhyBroken() const noexcept;
 
-  // Hands over this member's part; the source is copied. kPending and kCompleted: the operation is in `cell`, and
-  // Look, Take and Depart have to be called until it is over. kGivenUp: it is over already. Blocks for sending and for
-  // the lock, at most kLockPatience.
+  // Hands over this member's part; the source is copied. kPending and kCompleted: the operation is
+  // in `cell`, and Look, Take and Depart have to be called until it is over. kGivenUp: it is over
+  // already. Blocks for sending and for the lock, at most kLockPatience.
   FastPathOutcome Contribute(const FastPathContribution& contribution, std::uint32_t& cell);
   FastPathOutcome Look(std::uint32_t cell) const noexcept;
-  // After kCompleted: copies the result, of as many elements as were brought, scaled, and ends this member's part.
+  // After kCompleted: copies the result, of as many elements as were brought, scaled, and ends this
+  // member's part.
   void Take(std::uint32_t cell, DataType data_type, void* destination, std::uint64_t element_count,
             Scaling postscale) noexcept;
   // After kGivenUp (as Look said): ends this member's part.

@@ -34,7 +34,8 @@ LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "M
 
 #: A user of nothing else, for ringd alone.
 RINGD_UID = 54_321
-# Runs a program, which may lie where only we may look, as a user without any rights: UID PROGRAM ARGUMENTS.
+# Runs a program, which may lie where only we may look, as a user without any rights: UID PROGRAM
+# ARGUMENTS.
 _BECOME = """
 import os, sys
 
@@ -242,13 +243,15 @@ class Cluster:
         self._reaper: threading.Thread | None = None
 
     def run_ringd_as(self, uid: int) -> None:
-        """Nodes that are started from now on belong to this user, trainers still to ours. Needs root."""
+        """Nodes that are started from now on belong to this user, trainers still to ours. Needs
+        root."""
         self._ringd_uid = uid
         self.folder.chmod(0o755)
         os.chown(self.folder, uid, uid)
 
     def reap_as_launchers_do(self) -> None:
-        """Ranks that have died don't stay zombies for longer than with torchrun, as their parent is this process."""
+        """Ranks that have died don't stay zombies for longer than with torchrun, as their parent is
+        this process."""
 
         def reap() -> None:
             while not self._ended.wait(_REAP_INTERVAL_S):

@@ -116,7 +116,8 @@ def main() -> int:
         )
         return 2
     if options.repeat:
-        # Also who is told to end by `timeout` or `kill` says what is known, and leaves nothing behind.
+        # Also who is told to end by `timeout` or `kill` says what is known, and leaves nothing
+        # behind.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         conditions = Conditions(options.repeat, options.one_core, options.busy)
         return repeat(root, cpp, python, options.sanitizer, conditions)

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# Spins until the process that started it has gone, however that ended. A Ctrl-C is for the one that started it.
+# Spins until the process that started it has gone, however that ended. A Ctrl-C is for the one that
+# started it.
 BUSY_PROGRAM = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -43,8 +43,8 @@ def run(
     report: OutcomeSink,
     conditions: Conditions | None = None,
 ) -> None:
-    """Runs the selected programs; those that don't build count as failed. Without conditions: once, unless
-    nothing has changed since they passed."""
+    """Runs the selected programs; those that don't build count as failed. Without conditions: once,
+    unless nothing has changed since they passed."""
     state = root / ".cache" / "tests"
     state.mkdir(parents=True, exist_ok=True)
     events = state / "bazel-events.json"

@@ -71,7 +71,8 @@ def run(root: Path, selected: Sequence[str], report: OutcomeSink, prefix: Sequen
             stdin=subprocess.DEVNULL,
             stdout=log_file,
             stderr=subprocess.STDOUT,
-            # A Ctrl-C reaches it through _end() alone: a second one would cut short how it ends its ringds.
+            # A Ctrl-C reaches it through _end() alone: a second one would cut short how it ends its
+            # ringds.
             process_group=0,
         )
         try:

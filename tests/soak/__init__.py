@@ -1,1 +1,2 @@
-"""Jobs that must notice nothing while other processes are killed, stopped, cut off, or hostile. See README.md."""
+"""Jobs that must notice nothing while other processes are killed, stopped, cut off, or hostile. See
+README.md."""

@@ -1,4 +1,5 @@
-"""The attacks, each with the name of what it tries. A later one is added to ALL, here or in attackers/."""
+"""The attacks, each with the name of what it tries. A later one is added to ALL, here or in
+attackers/."""
 
 from __future__ import annotations
 
@@ -54,9 +55,11 @@ def _end(world: World, journal: Journal, jobs: list[SoakJob], seconds: float) ->
 
 
 def _by_program(program: str, places: tuple[int, ...] | None = None) -> Callable[..., None]:
-    """By attackers/: as ranks of a job of the hostile user's own, or as a process that is told only the socket.
+    """By attackers/: as ranks of a job of the hostile user's own, or as a process that is told only
+    the socket.
 
-    The latter are floods, whose processes give way to others: how users share processors is the kernel's business.
+    The latter are floods, whose processes give way to others: how users share processors is the
+    kernel's business.
     """
 
     def make(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
@@ -64,14 +67,16 @@ def _by_program(program: str, places: tuple[int, ...] | None = None) -> Callable
         command = ["soak_attacker", program, str(seconds), str(chance.randrange(1 << 32)), nice]
         plan = JobPlan(f"hostile-{program}", users.HOSTILE, places or (FIRST,))
         job = world.start_job(plan, {}, command)
-        # What is closed when they are killed is closed by the kernel: a process that hangs on must not.
+        # What is closed when they are killed is closed by the kernel: a process that hangs on must
+        # not.
         _end(world, journal, [job], seconds + 3)
 
     return make
 
 
 def _rubbish(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
-    """One rank of each job writes rubbish; the other ranks are honest, and may only hear of an error."""
+    """One rank of each job writes rubbish; the other ranks are honest, and may only hear of an
+    error."""
     hostile = ["soak_attacker", "rubbish-writer", str(seconds), str(chance.randrange(1 << 32)), "5"]
     for places in ((FIRST, FIRST), (FIRST, SECOND)):
         plan = JobPlan(f"rubbish-{len(set(places))}", users.HOSTILE, places)
@@ -109,7 +114,8 @@ def _look_at_others(world: World, journal: Journal, chance: random.Random, secon
 
 
 def _wrong_secret(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
-    """Other processes of a trainer's user name his job, with a wrong secret and another size or weight."""
+    """Other processes of a trainer's user name his job, with a wrong secret and another size or
+    weight."""
     began = time.monotonic()
     count = 0
     while time.monotonic() < began + seconds:
@@ -125,7 +131,8 @@ def _wrong_secret(world: World, journal: Journal, chance: random.Random, seconds
 
 
 def _hang_ringd(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
-    """The ringd of the node that fails is stopped: its ranks, and those of the other node, hear of it."""
+    """The ringd of the node that fails is stopped: its ranks, and those of the other node, hear of
+    it."""
     job = world.start_job(JobPlan("hung", users.TRAINERS[0], (FIRST, FAILING, FAILING)), {})
     if not job.begins(15):
         journal.find("newcomers", "\n".join([f"{job} did not begin", *job.heard()]))

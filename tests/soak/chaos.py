@@ -1,4 +1,5 @@
-"""Jobs that are started to be hurt: ranks killed, stopped, ended with a code; the node that fails, cut off and killed.
+"""Jobs that are started to be hurt: ranks killed, stopped, ended with a code; the node that fails,
+cut off and killed.
 
 Each is one after the other, by the seed. Whoever survives has to hear the right thing in time.
 """
@@ -30,7 +31,8 @@ _numbers = itertools.count(1)
 
 
 class Chaos:
-    """Runs on a thread of its own until it is told to stop; the event under way is finished first."""
+    """Runs on a thread of its own until it is told to stop; the event under way is finished
+    first."""
 
     def __init__(self, world: World, journal: Journal, chance: random.Random, node_events: bool) -> None:
         self._world = world
@@ -63,7 +65,7 @@ class Chaos:
                 self._journal.find("chaos", f"{event.__name__}: {type(error).__name__}: {error}")
             self.done += 1
 
-    # ---- events ----------------------------------------------------------------------------------------
+    # ---- events ----------------------------------------------------------------------------------
 
     def _kill(self) -> None:
         job = self._start(LAYOUTS)
@@ -144,7 +146,7 @@ class Chaos:
         self._world.forget(job)
         self._world.start_node(FAILING)
 
-    # ---- what is expected ------------------------------------------------------------------------------
+    # ---- what is expected ------------------------------------------------------------------------
 
     def _note(self, text: str) -> None:
         self._journal.note(text)

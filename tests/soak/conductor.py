@@ -1,4 +1,5 @@
-"""The order of things: quiet, then an attack with everything else under way, then a look at what is left; and again."""
+"""The order of things: quiet, then an attack with everything else under way, then a look at what is
+left; and again."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class LaneResult:
 
 
 class Soak:
-    """One run. Worlds that an attack has broken are replaced, so that each attack is judged for itself."""
+    """One run. Worlds that an attack has broken are replaced, so that each attack is judged for
+    itself."""
 
     def __init__(self, attacks: Sequence[Attack], seed: int, journal: Journal) -> None:
         self._attacks = list(attacks)
@@ -80,7 +82,7 @@ class Soak:
             self._world.close()
             self._world = None
 
-    # ---- one attack ------------------------------------------------------------------------------------
+    # ---- one attack ------------------------------------------------------------------------------
 
     def _lane(self, attack: Attack) -> None:
         self._journal.lane = "start"
@@ -148,7 +150,7 @@ class Soak:
         time.sleep(seconds)
         self._quiet.append((begin_ns, time.monotonic_ns()))
 
-    # ---- judging ---------------------------------------------------------------------------------------
+    # ---- judging ---------------------------------------------------------------------------------
 
     def _judge(self, world: World, begin_ns: int, result: LaneResult) -> bool:
         """Whether this world can go on."""
@@ -254,7 +256,7 @@ class Soak:
     def _heard(world: World) -> list[str]:
         return [line for job in world.steady for line in job.heard()]
 
-    # ---- the end ---------------------------------------------------------------------------------------
+    # ---- the end ---------------------------------------------------------------------------------
 
     def _finish(self) -> None:
         """The steady jobs end well, then the ringds, and nothing is left."""

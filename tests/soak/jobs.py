@@ -83,7 +83,8 @@ class SoakJob:
     def await_event(
         self, event: str, timeout_s: float, ranks: Sequence[SoakRank] | None = None
     ) -> list[dict[str, Any] | None]:
-        """Each rank's first event of that name; None of those that did not say it in time, or ended without."""
+        """Each rank's first event of that name; None of those that did not say it in time, or ended
+        without."""
         asked = list(self.ranks if ranks is None else ranks)
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -95,7 +96,8 @@ class SoakJob:
         return [rank.record.find(event) for rank in asked]
 
     def heard(self) -> list[str]:
-        """What the ranks have been told, and how they ended. Nothing of those that run and were told nothing."""
+        """What the ranks have been told, and how they ended. Nothing of those that run and were
+        told nothing."""
         lines = []
         for rank in self.ranks:
             texts = [f"{said['event']}: {said.get('text', '')}" for said in rank.record.read().events]

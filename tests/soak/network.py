@@ -1,6 +1,7 @@
 """Three network namespaces whose interfaces lead to one switch: node0, node1 and node2. Needs root.
 
-node2 is the one that fails: its line is cut, its ringd killed. The jobs that must notice nothing are on the others.
+node2 is the one that fails: its line is cut, its ringd killed. The jobs that must notice nothing
+are on the others.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ def processes_inside(name: str) -> list[int]:
 
 
 def remove_namespaces(names: list[str]) -> None:
-    """Kills every process of these namespaces and deletes them. Those that don't exist are passed over."""
+    """Kills every process of these namespaces and deletes them. Those that don't exist are passed
+    over."""
     existing = [name for name in names if Path("/run/netns", name).exists()]
     pids = [pid for name in existing for pid in processes_inside(name)]
     for pid in pids:

@@ -18,9 +18,10 @@ SLACK_NS = 12_000_000
 class Excuse:
     """Times in ns.
 
-    Within a step the job's ranks, the engines of its nodes, and the threads of the kernel that pass packets on have
-    waited for processors, or a processor has stood still. Processors' time that ringds used meanwhile is taken off: as
-    far as that goes, it may have been ringd that kept the others waiting.
+    Within a step the job's ranks, the engines of its nodes, and the threads of the kernel that pass
+    packets on have waited for processors, or a processor has stood still. Processors' time that
+    ringds used meanwhile is taken off: as far as that goes, it may have been ringd that kept the
+    others waiting.
     """
 
     ranks: int
@@ -66,7 +67,8 @@ class Samples:
         return max([0, *within])
 
     def excuse(self, step: Step, nodes: Collection[int]) -> Excuse:
-        """What of the step's time is not ringd's, and why. No nodes: of a step in which ringd has no part."""
+        """What of the step's time is not ringd's, and why. No nodes: of a step in which ringd has
+        no part."""
         engines = packets = used = 0
         first = max(0, bisect.bisect_right(self._times, step.begin_ns - SLACK_NS) - 1)
         last = min(len(self._times) - 1, bisect.bisect_left(self._times, step.end_ns + SLACK_NS))
@@ -83,7 +85,8 @@ class Samples:
 
 
 class Processors(Samples):
-    """Follows soak_processors, which watches the ringds with these pids, by node. Ownership: owns the process."""
+    """Follows soak_processors, which watches the ringds with these pids, by node. Ownership: owns
+    the process."""
 
     def __init__(self, program: Path, pids: dict[int, int], log: Path) -> None:
         super().__init__(pids)

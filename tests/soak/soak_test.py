@@ -1,4 +1,5 @@
-"""The soak as part of tests/run: every attack once, in one run of about two minutes; one outcome for each attack."""
+"""The soak as part of tests/run: every attack once, in one run of about two minutes; one outcome
+for each attack."""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ from tests.soak.records import Step
 
 #: The slowest step under attack may be so much slower than the slowest without.
 LIMIT_S = 0.050
-#: The control's lateness is believed up to here: something that keeps it waiting for longer may be ringd.
+#: The control's lateness is believed up to here: something that keeps it waiting for longer may be
+#: ringd.
 MOST_CONTROL_S = 0.3
 #: If steps without any attack are this long there is nothing to compare with.
 QUIET_LIMIT_S = 1.0
@@ -68,8 +69,8 @@ def distribution(steps: Sequence[Step], processors: Samples, nodes: Collection[i
 def complaint(quiet: Distribution, attacked: Distribution, control_s: float) -> str | None:
     """What is wrong with the steps under attack; None: nothing.
 
-    control_s: by how much the control's slowest step was slower. It does not use ringd, so this is what the measure
-    itself is off by.
+    control_s: by how much the control's slowest step was slower. It does not use ringd, so this is
+    what the measure itself is off by.
     """
     if quiet.slowest > QUIET_LIMIT_S:
         return f"undisturbed steps are too long to compare with: {quiet}"

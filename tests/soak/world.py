@@ -1,4 +1,5 @@
-"""Everything that runs: three ringds, each in its namespace and as a user of its own; four steady jobs of two users."""
+"""Everything that runs: three ringds, each in its namespace and as a user of its own; four steady
+jobs of two users."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ READY_S = 60.0
 
 
 class World:
-    """Ownership: owns its folder, network and processes; close() ends and removes all, whatever state they are in."""
+    """Ownership: owns its folder, network and processes; close() ends and removes all, whatever
+    state they are in."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="ringd-soak-", dir="/tmp"))
@@ -85,7 +87,8 @@ class World:
             assert all(working), "\n".join(job.heard())
 
     def _start_control(self) -> None:
-        """The chain of programs/control.cc, its last link first; `control` has what the first one says."""
+        """The chain of programs/control.cc, its last link first; `control` has what the first one
+        says."""
         assert self.network is not None
         here, there = self.network.address(FIRST), self.network.address(SECOND)
         links = [
@@ -101,7 +104,7 @@ class World:
             self._control.append(Child([*command, program, *arguments], clean_environment(), log))
         self.control = Record(self._control[-1].log)
 
-    # ---- nodes -----------------------------------------------------------------------------------------
+    # ---- nodes -----------------------------------------------------------------------------------
 
     def start_node(self, number: int, wait: bool = True) -> Node:
         """A ringd on that node, which has none."""
@@ -141,7 +144,7 @@ class World:
         assert done.returncode == 0, f"ringctl {' '.join(arguments)}: {(done.stdout + done.stderr).strip()}"
         return json.loads(done.stdout)
 
-    # ---- jobs ------------------------------------------------------------------------------------------
+    # ---- jobs ------------------------------------------------------------------------------------
 
     def start_job(
         self,
@@ -187,7 +190,7 @@ class World:
         for rank in job.ranks:
             rank.log.unlink(missing_ok=True)
 
-    # ---- the end ---------------------------------------------------------------------------------------
+    # ---- the end ---------------------------------------------------------------------------------
 
     def processes(self) -> list[int]:
         """The pids of all ringds and trainers that ought to run."""

@@ -14,7 +14,8 @@ namespace {
 constexpr std::size_t kMaxNameBytes = 64;
 // What names the program stands before the arguments that are its own.
 constexpr std::size_t kMaxCommandLineBytes = 16 * 1024;
-// Python's options that take a value, in the same argument or in the next one. -c and -m end the options.
+// Python's options that take a value, in the same argument or in the next one. -c and -m end the
+// options.
 constexpr std::string_view kOptionsWithValue = "WXQ";
 constexpr std::string_view kLongOptionWithValue = "--check-hash-based-pycs";
 

@@ -55,11 +55,12 @@ class FastPathOperations {
   // Within so much an operation has been completed or given up, unless somebody who had its fate in
   // his hands was stopped.
   static constexpr std::chrono::milliseconds kLongestCarry{300};
-  // Carries out one submission. The pointers are as after Staging::CheckPointers. Blocks until all ranks have come, the
-  // operation is given up (FastPathExchange::kPatience after it was begun, or when the root says
-  // so), the context has ended (kLongestDrive later at most), or kLongestCarry has passed. The
-  // source is read before this returns, and the destination not written before the operation is
-  // complete; nor after this returns, but by Finish. kUnderWay: `stay` is for the calls below.
+  // Carries out one submission. The pointers are as after Staging::CheckPointers. Blocks until all
+  // ranks have come, the operation is given up (FastPathExchange::kPatience after it was begun, or
+  // when the root says so), the context has ended (kLongestDrive later at most), or kLongestCarry
+  // has passed. The source is read before this returns, and the destination not written before the
+  // operation is complete; nor after this returns, but by Finish. kUnderWay: `stay` is for the
+  // calls below.
   FastPathEnd Carry(Registration& tensor, const void* source, void* destination,
                     FastPathStay& stay);
 

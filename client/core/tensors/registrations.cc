@@ -39,8 +39,8 @@ ringd_registration Registrations::Add(TensorDescription description,
   const bool is_root = is_broadcast && description.root_rank == rank;
   registration->sends = moves && (!is_broadcast || is_root);
   registration->receives = moves && !is_root;
-  // Not of the key alone: libraries that count the submissions of each description must not meet one that counts those
-  // of a name.
+  // Not of the key alone: libraries that count the submissions of each description must not meet
+  // one that counts those of a name.
   registration->signature = FastPathSignature("of its name," + key);
   registration->description = std::move(description);
 

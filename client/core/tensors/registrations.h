@@ -30,18 +30,19 @@ struct Registration {
   bool receives = true;  // this rank's destination is written
   // The description's, on the fast path; the same at all ranks.
   std::uint64_t signature = 0;
-  // Of jobs that have a fast path. All descriptions of one name share it: it must not begin again when one of them is
-  // removed and comes again, since at other ranks it may not.
+  // Of jobs that have a fast path. All descriptions of one name share it: it must not begin again
+  // when one of them is removed and comes again, since at other ranks it may not.
   std::shared_ptr<SubmissionCount> submissions = std::make_shared<SubmissionCount>();
 };
 
 // Numbers registrations 1, 2, ... in the order in which they became known, and finds them by number
-// without a lock, by description with one. A number is a place and how often that has been used before.
+// without a lock, by description with one. A number is a place and how often that has been used
+// before.
 //
 // Thread safety: any thread may call anything, but Remove only for a registration that nobody uses.
-// Invariants: a number stands for one description; once removed, for none, until its place has been used 32,768 times.
-//   What was removed stays in memory until kKeptPlaces others have been removed, so that a caller who breaks the rule
-//   gets an error, as a rule, and nothing worse.
+// Invariants: a number stands for one description; once removed, for none, until its place has been
+//   used 32,768 times. What was removed stays in memory until kKeptPlaces others have been removed,
+//   so that a caller who breaks the rule gets an error, as a rule, and nothing worse.
 class Registrations {
  public:
   Registrations() = default;
@@ -96,8 +97,8 @@ class Registrations {
   std::unordered_map<std::string, std::shared_ptr<SubmissionCount>> submissions_
       ABSL_GUARDED_BY(mutex_);
   std::deque<ringd_registration> removed_ ABSL_GUARDED_BY(mutex_);  // the longest ago first
-  // Written under mutex_; release of count_ pairs with the acquire in Find: who sees a place in range sees its
-  // chunk. The same holds for an entry and its registration, which it owns.
+  // Written under mutex_; release of count_ pairs with the acquire in Find: who sees a place in
+  // range sees its chunk. The same holds for an entry and its registration, which it owns.
   std::atomic<std::uint32_t> count_{0};
   std::array<std::atomic<std::atomic<Registration*>*>, kChunkCount> chunks_{};
 };

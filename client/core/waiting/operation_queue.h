@@ -110,7 +110,8 @@ class OperationQueue {
   virtual std::size_t ConsumeSucceeded(std::span<const std::uint64_t> sequences,
                                        std::vector<OperationEnd>& ends) = 0;
 
-  // One of these of which an operation has not been consumed; null: there is none. Takes as long as the queue is.
+  // One of these of which an operation has not been consumed; null: there is none. Takes as long as
+  // the queue is.
   virtual const Registration* FindUsed(
       const std::unordered_set<const Registration*>& registrations) = 0;
 

@@ -92,7 +92,8 @@ class JobCommunicator final : private LocalRankView {
   }
   // `meta_key` is that of its meta.
   absl::Status Number(Registration& registration, const std::string& meta_key);
-  // Once for each description that was numbered, when its session does not hold it any more. The number of its name stays.
+  // Once for each description that was numbered, when its session does not hold it any more. The
+  // number of its name stays.
   void Release(const Registration& registration) noexcept;
   // What names that were numbered, and metas that are held, take of ringd's memory.
   std::uint64_t table_bytes() const noexcept { return table_bytes_; }
@@ -112,8 +113,8 @@ class JobCommunicator final : private LocalRankView {
   // Copies a piece of a result to its ranks, in place of a reducer: for whoever has nothing else to do.
   // False if there is none.
   bool CopyPiece();
-  // Waits for reducers, for a piece's pass, and completes what Fail() had to put off. For the very end, and for a
-  // member that leaves.
+  // Waits for reducers, for a piece's pass, and completes what Fail() had to put off. For the very
+  // end, and for a member that leaves.
   void Settle();
   // When Advance wants to be called even if nothing happens.
   std::optional<Clock::time_point> NextTick(Clock::time_point now) const;
@@ -130,10 +131,10 @@ class JobCommunicator final : private LocalRankView {
   void Fail(const absl::Status& cause);
   bool failed() const noexcept { return !failure_.ok(); }
 
-  // The member leaves: its submissions end with kCancelled, and its memory is not touched any more. An operation that
-  // is started with one of them later fails the communicator (see Advance). False: nothing was done, since an operation
-  // that has been started uses its memory. Then the communicator must fail, and settle, before the member hears that it
-  // has left.
+  // The member leaves: its submissions end with kCancelled, and its memory is not touched any more.
+  // An operation that is started with one of them later fails the communicator (see Advance).
+  // False: nothing was done, since an operation that has been started uses its memory. Then the
+  // communicator must fail, and settle, before the member hears that it has left.
   [[nodiscard]] bool Leave(int member);
   // True if other nodes may start what a member that has left can't take part in any more.
   bool HasWithdrawn() const noexcept { return withdrawn_ && !failed(); }
@@ -149,9 +150,9 @@ class JobCommunicator final : private LocalRankView {
   // Since when the oldest has been waiting of those that came before `before`. Where the ranks
   // combine their tensors themselves it is known at once, from the last looks.
   std::optional<Clock::time_point> WaitingSince(Clock::time_point before) const;
-  // Submissions that came before `before` and have not ended, by member, the oldest first; of each member at most `most`,
-  // the oldest. Where the ranks combine their tensors themselves, as many as LocalGroup reads. `all` becomes false if
-  // some are left out.
+  // Submissions that came before `before` and have not ended, by member, the oldest first; of each
+  // member at most `most`, the oldest. Where the ranks combine their tensors themselves, as many as
+  // LocalGroup reads. `all` becomes false if some are left out.
   std::vector<WaitingSubmission> Waiting(Clock::time_point before, std::size_t most,
                                          bool& all) const;
   std::vector<WaitingSubmission> Waiting(Clock::time_point before) const {

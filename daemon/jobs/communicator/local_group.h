@@ -71,8 +71,8 @@ class LocalGroup {
   std::optional<Clock::time_point> WaitingSince() const noexcept {
     return AnyInFlight() ? waits_.WaitingSince() : std::nullopt;
   }
-  // What has waited since `before` or longer for a member, the oldest first. Reads a bounded amount; `all` becomes false
-  // if there may be more.
+  // What has waited since `before` or longer for a member, the oldest first. Reads a bounded
+  // amount; `all` becomes false if there may be more.
   std::vector<LocalWait> Waiting(Clock::time_point before, Clock::time_point now, bool& all);
   std::vector<LocalWait> Waiting(Clock::time_point before, Clock::time_point now) {
     bool all = true;

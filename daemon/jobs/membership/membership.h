@@ -82,8 +82,8 @@ v1::Membership ToProto(const Membership& membership);
 // kInvalidArgument if what came makes no sense (it came over the network).
 absl::StatusOr<Membership> FromProto(const v1::Membership& message);
 
-// The program's name that a client or another node gives, made fit for messages: without folders, at
-// most 64 printable ASCII characters.
+// The program's name that a client or another node gives, made fit for messages: without folders,
+// at most 64 printable ASCII characters.
 std::string PrintableProgram(absl::string_view name);
 
 // "rank 3, pid 4711 on node-b": how errors and warnings name a rank.

@@ -60,8 +60,8 @@ class Ahead:
     """ringd is so many times as fast as the best of these peers, or level with that: below 1, it may be that much behind.
 
     With `either_state` that holds near and far, each by itself, and a run that saw only one of them does not judge.
-    `besides` is what each call takes of everybody beside what was measured: of a replayed step the computing. With it
-    the whole is compared.
+    `besides` is what each call takes of everybody beside what was measured: of a replayed step the
+    computing. With it the whole is compared.
     """
 
     text: str

@@ -1,5 +1,5 @@
-// What one user, or one person with many user numbers, can take from others on ringd's socket. The clients are processes
-// of these users: only root can run this.
+// What one user, or one person with many user numbers, can take from others on ringd's socket. The
+// clients are processes of these users: only root can run this.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -25,8 +25,8 @@ constexpr uid_t kFirstUser = 70'001;
 
 bool IsRoot() { return ::geteuid() == 0; }
 
-// A process that becomes user after user and opens `each` connections as every one of them, which it keeps, and on
-// which it says `opening`.
+// A process that becomes user after user and opens `each` connections as every one of them, which
+// it keeps, and on which it says `opening`.
 class Crowd {
  public:
   Crowd(const std::string& socket, uid_t first, int users, int each, const std::string& opening) {

@@ -45,7 +45,8 @@ struct Watch {
   std::unique_ptr<grpc::ClientReader<HealthCheckResponse>> reader;
 };
 
-// Opens streams to the reflection service, which in gRPC's own form takes a thread for each, and leaves them open.
+// Opens streams to the reflection service, which in gRPC's own form takes a thread for each, and
+// leaves them open.
 class ReflectionStreams {
  public:
   explicit ReflectionStreams(const std::shared_ptr<grpc::Channel>& channel) : stub_(channel) {}

@@ -1,6 +1,8 @@
-"""The failure tests run twice: with ringd and trainers of one user, and with ringd as a user of its own.
+"""The failure tests run twice: with ringd and trainers of one user, and with ringd as a user of its
+own.
 
-As on a cluster, where ringd is a service: the kernel then hides from it how trainers end, until somebody reaps them.
+As on a cluster, where ringd is a service: the kernel then hides from it how trainers end, until
+somebody reaps them.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from tests.integration.cluster import RINGD_UID, Cluster, kernel_shows_exits
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests marked `one_user` run once; so do all without root, or on a kernel that never shows how trainers end."""
+    """Tests marked `one_user` run once; so do all without root, or on a kernel that never shows how
+    trainers end."""
     once = metafunc.definition.get_closest_marker("one_user") is not None
     once = once or os.geteuid() != 0 or not kernel_shows_exits()
     if "cluster" in metafunc.fixturenames and not once:

@@ -1,4 +1,5 @@
-"""What a hostile rank does to what it shares with ringd is its own job's harm: other jobs' steps go on."""
+"""What a hostile rank does to what it shares with ringd is its own job's harm: other jobs' steps go
+on."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def attacked(cluster: Cluster, attack: str, ranks_per_node: list[int]) -> Iterat
 
 
 def keep_apart(pids: list[int]) -> None:
-    """Leaves the first processor to the attacker, where there are several: he has to come in the middle of ringd's turns."""
+    """Leaves the first processor to the attacker, where there are several: he has to come in the
+    middle of ringd's turns."""
     first, *others = sorted(os.sched_getaffinity(0))
     for pid in pids:
         for task in os.listdir(f"/proc/{pid}/task"):

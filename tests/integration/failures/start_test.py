@@ -88,7 +88,8 @@ def test_a_rank_killed_while_the_others_gather_ends_the_start(cluster: Cluster, 
     (error,) = wait_for_all(job.ranks[:1], "error", 10)
     expect_within([error], killed, 1.0)
     expect_words(error["text"], "rank 1", f"pid {job.ranks[1].pid}", job.ranks[1].node.name)
-    # A node whose own ranks are all there can't know whether others have been told that the job runs.
+    # A node whose own ranks are all there can't know whether others have been told that the job
+    # runs.
     how_far = "before all ranks had joined" if layout == [3] else f"while job '{job.job_id}' was starting"
     expect_words(error["text"], "signal 9", how_far)
 

@@ -31,7 +31,8 @@ void LetWait(int fd) { REQUIRE(::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NO
 
 constexpr std::uint64_t kFull = UINT64_MAX - 1;
 
-// Counts ringd's turns in one thread, while another one plays a member. What ringd does there must go on.
+// Counts ringd's turns in one thread, while another one plays a member. What ringd does there must
+// go on.
 std::uint64_t TurnsOf(const FastPathNodes& nodes) { return nodes.View(0).control().turns; }
 
 // False if ringd takes no turn for kSoon.
@@ -60,7 +61,8 @@ TEST_CASE("ringd waits for no room in an eventfd, whatever members do to it") {
   auto turns = std::async(std::launch::async, [&] {
     while (!stop) {
       if (!nodes.Ringd(0).BecomeDriver()) continue;
-      // An operation that it gives up, and a role that seems to be another's, who would have to be woken.
+      // An operation that it gives up, and a role that seems to be another's, who would have to be
+      // woken.
       cell.created_ns = 1;
       cell.state = FastPathCellState::kGathers;
       nodes.View(0).control().driver = 2;

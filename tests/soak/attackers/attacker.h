@@ -1,5 +1,5 @@
-// What hostile processes of the soak have in common. Each attack is a class in a file of its own, named for what it
-// tries; attackers.cc lists them.
+// What hostile processes of the soak have in common. Each attack is a class in a file of its own,
+// named for what it tries; attackers.cc lists them.
 #ifndef RINGD_TESTS_SOAK_ATTACKERS_ATTACKER_H_
 #define RINGD_TESTS_SOAK_ATTACKERS_ATTACKER_H_
 
@@ -29,12 +29,14 @@ struct Target {
 class Attacker {
  public:
   virtual ~Attacker() = default;
-  // Attacks until `target` says that it is over. Returning sooner is allowed: the process then holds what it has
-  // until the end. What it is refused it takes for an answer, and tries again as its nature is.
+  // Attacks until `target` says that it is over. Returning sooner is allowed: the process then
+  // holds what it has until the end. What it is refused it takes for an answer, and tries again as
+  // its nature is.
   virtual void Attack(const Target& target) = 0;
 };
 
-// Tells the soak what the attack has come to, in printf's way. At least once, or it counts as not made.
+// Tells the soak what the attack has come to, in printf's way. At least once, or it counts as not
+// made.
 [[gnu::format(printf, 1, 2)]] void Did(const char* format, ...);
 
 // Makes the attack of that name; null if there is none.

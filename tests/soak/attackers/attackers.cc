@@ -1,6 +1,7 @@
 // The list of attacks, and the program that makes one: soak_attacker NAME SECONDS SEED NICE
 //
-// ringd's socket and the place in the job, for those who join one, come from the environment as every trainer's do.
+// ringd's socket and the place in the job, for those who join one, come from the environment as
+// every trainer's do.
 #include <sys/resource.h>
 
 #include <array>

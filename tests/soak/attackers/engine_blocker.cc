@@ -1,6 +1,7 @@
-// A rank over two nodes that tries to make ringd's engine sleep in `write` or `read` on the fast path's eventfd: it takes
-// O_NONBLOCK from the descriptor, which all who share it have in common, keeps the counter full, and forges operations
-// that are overdue and a driver to be woken, in the moment in which ringd itself has that role.
+// A rank over two nodes that tries to make ringd's engine sleep in `write` or `read` on the fast
+// path's eventfd: it takes O_NONBLOCK from the descriptor, which all who share it have in common,
+// keeps the counter full, and forges operations that are overdue and a driver to be woken, in the
+// moment in which ringd itself has that role.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -75,7 +76,8 @@ class EngineBlocker : public Attacker {
       // Whatever has come to an end goes on, and nobody holds the lock.
       control.broken.store(0);
       control.lock.store(kFastPathNobody);
-      // ringd may take the driver's role; as soon as it has, it is somebody else's, who has to be woken.
+      // ringd may take the driver's role; as soon as it has, it is somebody else's, who has to be
+      // woken.
       control.driver.store(kFastPathNobody);
       for (int i = 0; i < 2'000'000 && !target.Over(); ++i) {
         std::uint32_t ringd = kFastPathRingd;

@@ -1,4 +1,5 @@
-// A user whose connections stop half way: nothing said, half a request, or a whole one whose answer is never read.
+// A user whose connections stop half way: nothing said, half a request, or a whole one whose answer
+// is never read.
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -1,6 +1,7 @@
-// A rank over two nodes that tries to make ringd's engine sleep in `close`: it gives the fast path's connection, which it
-// shares with ringd, a linger time of ten minutes, fills it, and exits, so that ringd is the last to close it. Its
-// accomplice, the rank on the other node, keeps the connection open and takes care that nobody receives.
+// A rank over two nodes that tries to make ringd's engine sleep in `close`: it gives the fast
+// path's connection, which it shares with ringd, a linger time of ten minutes, fills it, and exits,
+// so that ringd is the last to close it. Its accomplice, the rank on the other node, keeps the
+// connection open and takes care that nobody receives.
 #include <sys/socket.h>
 
 #include <cerrno>

@@ -1,5 +1,6 @@
-// A process that has taken its place in a job in good order, and then looks at what ringd has handed it: memory and
-// descriptors, found as any program finds its own, whatever the library calls them.
+// A process that has taken its place in a job in good order, and then looks at what ringd has
+// handed it: memory and descriptors, found as any program finds its own, whatever the library calls
+// them.
 #ifndef RINGD_TESTS_SOAK_ATTACKERS_MEMBER_H_
 #define RINGD_TESTS_SOAK_ATTACKERS_MEMBER_H_
 
@@ -28,7 +29,8 @@ std::vector<std::vector<int>> WatchedTogether();
 
 // Joins the job that the environment names. Null if it was refused, which is told (Did).
 ringd_context* JoinFromEnvironment();
-// Joins a job of its own on this node; rank < 0: alone. Null if it was refused; ringd_last_error says why.
+// Joins a job of its own on this node; rank < 0: alone. Null if it was refused; ringd_last_error
+// says why.
 ringd_context* JoinLocally(const std::string& socket, const std::string& job, int rank, int size);
 
 }  // namespace ringd::soak

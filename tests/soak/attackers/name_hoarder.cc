@@ -1,5 +1,5 @@
-// One user's one-node job of many ranks that know very many names, and submit none of them: whoever looks through names
-// times ranks now and then has no time for anything else.
+// One user's one-node job of many ranks that know very many names, and submit none of them: whoever
+// looks through names times ranks now and then has no time for anything else.
 #include <atomic>
 #include <string>
 #include <thread>

@@ -1,5 +1,5 @@
-// A session that speaks the protocol without the library, which would be too polite: it cuts long messages, and
-// doesn't ask what it knows.
+// A session that speaks the protocol without the library, which would be too polite: it cuts long
+// messages, and doesn't ask what it knows.
 #ifndef RINGD_TESTS_SOAK_ATTACKERS_RAW_SESSION_H_
 #define RINGD_TESTS_SOAK_ATTACKERS_RAW_SESSION_H_
 

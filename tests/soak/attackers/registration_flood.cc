@@ -1,5 +1,6 @@
-// A rank that describes one tensor 65,535 times in one message, and again as soon as it is answered: a check of each
-// against each, or replies made by the thread that serves everybody, would hold all others up.
+// A rank that describes one tensor 65,535 times in one message, and again as soon as it is
+// answered: a check of each against each, or replies made by the thread that serves everybody,
+// would hold all others up.
 #include <string>
 
 #include "tests/soak/attackers/attacker.h"

@@ -1,4 +1,5 @@
-// A rank that writes rubbish into all memory that it shares with ringd and with the other ranks of its job.
+// A rank that writes rubbish into all memory that it shares with ringd and with the other ranks of
+// its job.
 #include <algorithm>
 #include <cstdint>
 #include <random>
@@ -40,7 +41,8 @@ class RubbishWriter : public Attacker {
   }
 
  private:
-  // ringd looks at what a session submits when it is awake; a call wakes it. The session may have ended long ago.
+  // ringd looks at what a session submits when it is awake; a call wakes it. The session may have
+  // ended long ago.
   static void Wake(ringd_context* context, int round) {
     const std::string name = "rubbish" + std::to_string(round % 1000);
     ringd_tensor tensor{};

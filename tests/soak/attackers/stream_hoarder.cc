@@ -1,5 +1,5 @@
-// A user who opens gRPC streams on ringd's local socket and leaves them open: a server that gives each a thread has none
-// left for others.
+// A user who opens gRPC streams on ringd's local socket and leaves them open: a server that gives
+// each a thread has none left for others.
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>

@@ -1,11 +1,13 @@
-// A link of the control chain, which does without ringd what a job over two nodes does with it: in each step bytes go
-// through four processes on two nodes, and back. What makes its steps late makes a job's steps late, too.
+// A link of the control chain, which does without ringd what a job over two nodes does with it: in
+// each step bytes go through four processes on two nodes, and back. What makes its steps late makes
+// a job's steps late, too.
 //
 //   soak_control LISTEN_PORT NEXT_HOST NEXT_PORT
 //
-// LISTEN_PORT 0: the first link, which begins a step every 30 ms and prints a line for each, as trainers do:
-// S STEP BEGIN_NS END_NS WAITED_NS. NEXT_PORT 0: the last, which sends back what comes. Each adds to WAITED_NS how long
-// it has waited for a processor itself. Ends when its neighbour does.
+// LISTEN_PORT 0: the first link, which begins a step every 30 ms and prints a line for each, as
+// trainers do: S STEP BEGIN_NS END_NS WAITED_NS. NEXT_PORT 0: the last, which sends back what
+// comes. Each adds to WAITED_NS how long it has waited for a processor itself. Ends when its
+// neighbour does.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

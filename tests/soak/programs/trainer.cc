@@ -1,4 +1,5 @@
-// One rank of a job of the soak: all-reduces of several sizes, step after step, each sum compared element by element.
+// One rank of a job of the soak: all-reduces of several sizes, step after step, each sum compared
+// element by element.
 //
 // Its place comes from the environment, as every launcher gives it. Prints an event per line:
 //
@@ -6,10 +7,12 @@
 //   {"event": "working", "at": SECONDS}                       the first step is done
 //   {"event": "warning" | "error" | "wrong sum", "at": SECONDS, "text": "..."}
 //   {"event": "done", "at": SECONDS, "steps": N}
-//   S STEP BEGIN_NS END_NS WAITED_NS                          a step: when it began and ended, and how long this
-//                                                             thread waited for a processor meanwhile
+//   S STEP BEGIN_NS END_NS WAITED_NS                          a step: when it began and ended, and how
+//                                                             long this thread waited for a
+//                                                             processor meanwhile
 //
-// Times are of the clock that all processes of a machine share. Exit codes: 0 well, 3 an error of ringd's, 4 a wrong sum.
+// Times are of the clock that all processes of a machine share. Exit codes: 0 well, 3 an error of
+// ringd's, 4 a wrong sum.
 //
 //   SOAK_STOP     path: once that file exists the job ends, on all ranks after the same step
 //   SOAK_STEPS    at most so many steps; 0, the default: no limit
@@ -71,8 +74,8 @@ std::int64_t Setting(const char* name, std::int64_t otherwise) {
   return text == nullptr ? otherwise : std::atoll(text);
 }
 
-// A tensor that is summed in each step. Every element's value follows from rank, step and place, and so does the sum,
-// which float holds exactly.
+// A tensor that is summed in each step. Every element's value follows from rank, step and place,
+// and so does the sum, which float holds exactly.
 class Layer {
  public:
   Layer(ringd_context* context, const ringd_place& place, int number, std::int64_t elements,
@@ -159,7 +162,8 @@ void Train(ringd_context* context) {
   const char* const stop = std::getenv("SOAK_STOP");
   const Death death = DeathFromEnvironment();
 
-  // In the arena or not, and of every size at which ringd does something else. The last is what ranks wait for.
+  // In the arena or not, and of every size at which ringd does something else. The last is what
+  // ranks wait for.
   std::array<Layer, 4> layers{
       Layer(context, place, 0, 200'000, true), Layer(context, place, 1, 20'000, false),
       Layer(context, place, 2, 1'000, true), Layer(context, place, 3, 4, false)};

@@ -15,12 +15,12 @@ from ringd.types import TensorSpec
 class Job:
     """A context, and what PyTorch's part remembers about it.
 
-    A tensor that comes again with another shape or type is described anew. Each name keeps the ``KEPT`` descriptions used
-    last, so that shapes which take turns cost no calls; of more, half are given back. Beyond ``MOST`` descriptions a name
-    keeps only its last.
+    A tensor that comes again with another shape or type is described anew. Each name keeps the
+    ``KEPT`` descriptions used last, so that shapes which take turns cost no calls; of more, half
+    are given back. Beyond ``MOST`` descriptions a name keeps only its last.
 
-    Thread safety: any thread may call anything. A registration asked for twice is the same number, unless it has been
-    given back meanwhile: then submitting it is a ``NotFoundError``.
+    Thread safety: any thread may call anything. A registration asked for twice is the same number,
+    unless it has been given back meanwhile: then submitting it is a ``NotFoundError``.
     """
 
     KEPT = 16
@@ -75,7 +75,8 @@ class Job:
                 described[spec] = None
 
     def _give_back(self, described: dict[TensorSpec, None], needed: set[TensorSpec]) -> None:
-        """Of one name, if it has too many: those that have not been used for longest and are not in flight."""
+        """Of one name, if it has too many: those that have not been used for longest and are not in
+        flight."""
         kept = self.KEPT if len(self._registrations) <= self.MOST else 1
         if len(described) <= kept:
             return

@@ -1,4 +1,5 @@
-// What is written where, and what the ranks hear, if a rank goes or the job fails amid an operation.
+// What is written where, and what the ranks hear, if a rank goes or the job fails amid an
+// operation.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -58,7 +59,8 @@ TEST_CASE("JobCommunicator: a dead rank's arena stays while a reducer writes to 
   job.Complete();
   while (job.Advance() > 0) {
   }
-  // Its session has ended; the communicator alone holds it now, and the job must hold the communicator.
+  // Its session has ended; the communicator alone holds it now, and the job must hold the
+  // communicator.
   CHECK(job.sessions[1].use_count() == 1);
   job.communicator->Fail(absl::AbortedError("rank 1 was killed"));
   CHECK_FALSE(job.communicator->Quiet());

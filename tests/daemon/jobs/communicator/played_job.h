@@ -1,5 +1,5 @@
-// A node's part in a job over several nodes, whose results reducers copy. The test plays the backend,
-// the other node and the reducers.
+// A node's part in a job over several nodes, whose results reducers copy. The test plays the
+// backend, the other node and the reducers.
 #ifndef RINGD_TESTS_DAEMON_JOBS_COMMUNICATOR_PLAYED_JOB_H_
 #define RINGD_TESTS_DAEMON_JOBS_COMMUNICATOR_PLAYED_JOB_H_
 
@@ -43,7 +43,8 @@ class PlayedCommunicator final : public Communicator {
   NodeIndex lost_node() const noexcept override { return NodeIndex(-1); }
   CommunicatorStatistics Statistics() const override { return {}; }
 
-  // What the ring would do with the operation, but for the wire: the other node's sums and results are 1.
+  // What the ring would do with the operation, but for the wire: the other node's sums and results
+  // are 1.
   void RunRing(const CollectiveRequest& request) {
     const Chunking grid(kBytes, 2, kChunk);
     const std::vector<float> message(kChunk / 4, 1.0F);

@@ -88,7 +88,8 @@ def word(offset: int) -> ctypes.c_uint32:
 
 
 def block_writes(members: int) -> int:
-    """As if a member drove, there is somebody to be woken for an operation that ringd gives up: by a full eventfd.
+    """As if a member drove, there is somebody to be woken for an operation that ringd gives up: by
+    a full eventfd.
 
     How often that came in the middle of a turn of ringd's; never, where they share a processor.
     """
