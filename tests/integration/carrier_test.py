@@ -64,7 +64,9 @@ def start(line: ShapedLine, end: int, folder: Path, **settings: object) -> Node:
     return Node(f"node{end}", folder, own | settings, line.inside(end))
 
 
-def run_job(cluster: Cluster) -> None:
+def start_the_other_and_run_job(cluster: Cluster, line: ShapedLine) -> None:
+    cluster.nodes.append(start(line, 1, cluster.folder))
+    cluster.nodes[1].wait_until_ready()
     cluster.start_job(PROGRAM, [1, 1]).expect_success()
 
 
@@ -78,9 +80,7 @@ def test_a_carrier_that_comes_soon_is_waited_for(cluster: Cluster, line: ShapedL
     set_carrier(line, 0, "up")
     first.wait_until_ready()
     first.expect_output("interfaces are ready: eth0")
-    cluster.nodes.append(start(line, 1, cluster.folder))
-    cluster.nodes[1].wait_until_ready()
-    run_job(cluster)
+    start_the_other_and_run_job(cluster, line)
 
 
 def test_a_carrier_that_comes_late_is_taken(cluster: Cluster, line: ShapedLine) -> None:
@@ -92,9 +92,7 @@ def test_a_carrier_that_comes_late_is_taken(cluster: Cluster, line: ShapedLine) 
     set_carrier(line, 0, "up")
     first.expect_output("interfaces are ready: eth0")
     first.expect_output("the transport has been opened anew")
-    cluster.nodes.append(start(line, 1, cluster.folder))
-    cluster.nodes[1].wait_until_ready()
-    run_job(cluster)
+    start_the_other_and_run_job(cluster, line)
 
 
 def test_a_ringd_that_waits_for_a_carrier_ends_when_it_is_told_to(cluster: Cluster, line: ShapedLine) -> None:

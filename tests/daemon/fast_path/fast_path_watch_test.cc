@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/daemon/fast_path/attached_rank.h"
-#include "tests/proto/fast_path/fast_path_nodes.h"
+#include "tests/proto/base/tcp_pair.h"
 
 namespace ringd {
 namespace {
@@ -26,11 +26,10 @@ constexpr std::uint32_t kRegistration = 5;
 
 struct Nodes {
   Nodes() {
-    int ends[2];
-    testing::ConnectByTcp(ends);
+    auto ends = testing::TcpPair();
     for (std::uint32_t n = 0; n < kNodeCount; ++n) {
       std::vector<UniqueFd> connections(kNodeCount);
-      connections[1 - n] = UniqueFd(ends[n]);
+      connections[1 - n] = std::move(ends[n]);
       std::vector<std::shared_ptr<Session>> sessions;
       for (const AttachedRank& rank : ranks[n]) sessions.push_back(rank.session);
       auto made = FastPathWatch::Create({kMembers, kNodeCount, n, kLimit, kLimit},

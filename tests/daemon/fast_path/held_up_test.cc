@@ -18,7 +18,7 @@
 #include "daemon/fast_path/fast_path_watch.h"
 #include "daemon/sessions/isolated_executor.h"
 #include "tests/daemon/fast_path/attached_rank.h"
-#include "tests/proto/fast_path/fast_path_nodes.h"
+#include "tests/proto/base/tcp_pair.h"
 
 namespace ringd {
 namespace {
@@ -86,12 +86,10 @@ TEST_CASE("FastPathWatch: a rank that holds up the socket holds up neither engin
   IsolatedExecutor isolated;
   AttachedRank rank;
   const std::vector<std::shared_ptr<Session>> members{rank.session};
-  int ends[2];
-  testing::ConnectByTcp(ends);
-  const UniqueFd other_end(ends[1]);
-  const UniqueFd ranks_own(::dup(ends[0]));
+  auto [own_end, other_end] = testing::TcpPair();
+  const UniqueFd ranks_own(::dup(own_end.get()));
   std::vector<UniqueFd> connections(2);
-  connections[1] = UniqueFd(ends[0]);
+  connections[1] = std::move(own_end);
   auto watch =
       FastPathWatch::Create({1, 2, 0, kLimit, kLimit}, std::move(connections), members, &isolated);
   REQUIRE(watch.ok());

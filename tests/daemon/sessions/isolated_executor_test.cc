@@ -1,13 +1,12 @@
 #include "daemon/sessions/isolated_executor.h"
 
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
-#include <cstring>
+#include <cstddef>
 #include <future>
 #include <memory>
 #include <thread>
@@ -16,59 +15,32 @@
 
 #include "proto/base/clock.h"
 #include "proto/base/unique_fd.h"
+#include "proto/base/unix_socket.h"
+#include "tests/proto/base/tcp_pair.h"
 
 namespace ringd {
 namespace {
 
-// Far more than a test may take.
-constexpr int kLingerSeconds = 600;
 constexpr std::chrono::seconds kSoon{10};
 
-// A TCP socket that nobody else holds, with more on its way than the other end, which does not
-// read, has room for; to be closed it wants ten minutes.
+// A TCP socket that nobody else holds, and whose close waits.
 struct Lingering {
   Lingering() {
-    const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    auto* const any = reinterpret_cast<sockaddr*>(&address);
-    socklen_t length = sizeof(address);
-    REQUIRE(::bind(listener.get(), any, length) == 0);
-    REQUIRE(::listen(listener.get(), 1) == 0);
-    REQUIRE(::getsockname(listener.get(), any, &length) == 0);
-    full = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    REQUIRE(::connect(full.get(), any, length) == 0);
-    other = UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    REQUIRE(other.valid());
-    const std::vector<char> bytes(1 << 16);
-    while (::send(full.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {
-    }
-    const linger option{1, kLingerSeconds};
-    REQUIRE(::setsockopt(full.get(), SOL_SOCKET, SO_LINGER, &option, sizeof(option)) == 0);
+    auto ends = testing::TcpPair();
+    full = std::move(ends[0]);
+    other = std::move(ends[1]);
+    testing::MakeLinger(full.get());
   }
 
   UniqueFd full;
   UniqueFd other;
 };
 
-// Sends `fd` to the other end of `socket`, where it is not received, and closes it.
-void SendAway(int socket, UniqueFd fd) {
-  char byte = 0;
-  iovec part{&byte, 1};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof(int));
-  const int number = fd.get();
-  std::memcpy(CMSG_DATA(rights), &number, sizeof(number));
-  REQUIRE(::sendmsg(socket, &message, MSG_NOSIGNAL) == 1);
+// Sends `fd` to the other end of `socket`, where it is not received.
+void SendAway(int socket, const UniqueFd& fd) {
+  const std::array<std::byte, 1> byte{};
+  const std::array<int, 1> fds = {fd.get()};
+  REQUIRE(SendWithFds(socket, byte, fds, Clock::now()).ok());
 }
 
 bool Empty(const IsolatedExecutor& executor) {
@@ -130,7 +102,10 @@ TEST_CASE(
   const UniqueFd theirs(ends[0]);
   UniqueFd ours(ends[1]);
   std::vector<Lingering> sockets(20);
-  for (Lingering& socket : sockets) SendAway(theirs.get(), std::move(socket.full));
+  for (Lingering& socket : sockets) {
+    SendAway(theirs.get(), socket.full);
+    socket.full.Reset();
+  }
   IsolatedExecutor executor;
   executor.Destroy(std::make_shared<UniqueFd>(std::move(ours)));
   CHECK(Empty(executor));

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/proto/base/tcp_pair.h"
 #include "tests/proto/fast_path/fast_path_nodes.h"
 
 namespace ringd {
@@ -25,7 +26,6 @@ using testing::kKey;
 
 // Far more than it takes, and less than a test may.
 constexpr std::chrono::seconds kSoon{10};
-constexpr int kLingerSeconds = 40;
 
 void LetWait(int fd) { REQUIRE(::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK) == 0); }
 
@@ -117,17 +117,11 @@ TEST_CASE("ringd waits for no wakes that a member has taken meanwhile") {
 
 TEST_CASE("A connection that is full, and was told to linger, does not do so in the end") {
   FastPathNodes nodes(2);
-  int ends[2];
-  testing::ConnectByTcp(ends);
-  const UniqueFd other(ends[1]);
-  const std::vector<char> bytes(1 << 16);
-  while (::send(ends[0], bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {
-  }
-  const linger option{1, kLingerSeconds};
-  REQUIRE(::setsockopt(ends[0], SOL_SOCKET, SO_LINGER, &option, sizeof(option)) == 0);
+  auto ends = testing::TcpPair();
+  testing::MakeLinger(ends[0].get());
   std::vector<UniqueFd> connections(2);
   connections[0] = UniqueFd(::dup(nodes.Connection(0, 0)));
-  connections[1] = UniqueFd(ends[0]);
+  connections[1] = std::move(ends[0]);
   auto exchange = FastPathExchange::Create(nodes.View(0), kFastPathRingd, std::move(connections));
   REQUIRE(exchange.ok());
   const auto begin = Clock::now();

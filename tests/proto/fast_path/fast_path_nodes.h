@@ -2,7 +2,6 @@
 #ifndef RINGD_TESTS_PROTO_FAST_PATH_FAST_PATH_NODES_H_
 #define RINGD_TESTS_PROTO_FAST_PATH_FAST_PATH_NODES_H_
 
-#include <netinet/in.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,23 +17,6 @@
 #include "proto/fast_path/fast_path_exchange.h"
 
 namespace ringd::testing {
-
-// The two ends of a TCP connection over the loopback interface, as the ringds open it.
-inline void ConnectByTcp(int (&ends)[2]) {
-  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  socklen_t length = sizeof(address);
-  REQUIRE(::bind(listener.get(), any, length) == 0);
-  REQUIRE(::listen(listener.get(), 1) == 0);
-  REQUIRE(::getsockname(listener.get(), any, &length) == 0);
-  ends[0] = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  REQUIRE(::connect(ends[0], any, length) == 0);
-  ends[1] = ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC);
-  REQUIRE(ends[1] >= 0);
-}
 
 // Every process of a node has an exchange of its own, as it would have between processes.
 class FastPathNodes {
