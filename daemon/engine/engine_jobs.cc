@@ -6,7 +6,7 @@
 #include "daemon/config/fusion_setting.h"
 #include "daemon/engine/engine.h"
 #include "daemon/logging/log.h"
-#include "daemon/peers/secure_random.h"
+#include "proto/door/secure_random.h"
 #include "proto/types/job_weight.h"
 
 namespace ringd {

@@ -11,7 +11,7 @@
 #include "daemon/jobs/membership/protocol_version.h"
 #include "daemon/logging/log.h"
 #include "daemon/peers/job_proof.h"
-#include "daemon/peers/secure_random.h"
+#include "proto/door/secure_random.h"
 
 namespace ringd {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/fast_path/fast_path_socket.h"
-#include "daemon/peers/job_proof.h"
+#include "proto/door/hmac.h"
 
 namespace ringd {
 

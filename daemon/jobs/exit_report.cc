@@ -1,6 +1,6 @@
 #include "daemon/jobs/exit_report.h"
 
-#include "daemon/peers/job_proof.h"
+#include "proto/door/hmac.h"
 
 namespace ringd {
 

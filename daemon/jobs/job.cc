@@ -8,6 +8,7 @@
 #include "daemon/jobs/membership/protocol_version.h"
 #include "daemon/peers/job_proof.h"
 #include "daemon/peers/schedule_conversion.h"
+#include "proto/door/hmac.h"
 
 namespace ringd {
 namespace {

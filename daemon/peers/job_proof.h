@@ -15,16 +15,10 @@ namespace ringd {
 inline constexpr std::size_t kJobNonceBytes = 32;
 inline constexpr std::size_t kJobProofBytes = 32;
 
-// HMAC-SHA256 (RFC 2104, FIPS 180-4): 32 bytes.
-std::string HmacSha256(absl::string_view key, absl::string_view data);
-
 // HMAC-SHA256 under `secret` of nonce, job id and node name, each preceded by its length as four bytes,
 // big endian, so that no two triples give the same input. An empty secret is a secret like any other.
 std::string ComputeJobProof(absl::string_view secret, absl::string_view nonce,
                             absl::string_view job_id, absl::string_view node_name);
-
-// True if the two are equal. The time taken depends on the lengths only.
-bool EqualInConstantTime(absl::string_view a, absl::string_view b) noexcept;
 
 }  // namespace ringd
 

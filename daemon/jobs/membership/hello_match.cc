@@ -3,6 +3,7 @@
 #include <string>
 
 #include "daemon/peers/job_proof.h"
+#include "proto/door/hmac.h"
 
 namespace ringd {
 namespace {

@@ -1,4 +1,4 @@
-#include "daemon/peers/secure_random.h"
+#include "proto/door/secure_random.h"
 
 #include <sys/random.h>
 
@@ -10,18 +10,21 @@
 
 namespace ringd {
 
-std::string RandomBytes(std::size_t count) {
-  std::string bytes(count, '\0');
-  std::size_t done = 0;
-  while (done < count) {
-    const ssize_t got = ::getrandom(bytes.data() + done, count - done, 0);
+void FillRandom(std::span<std::byte> bytes) noexcept {
+  while (!bytes.empty()) {
+    const ssize_t got = ::getrandom(bytes.data(), bytes.size(), 0);
     if (got > 0) {
-      done += static_cast<std::size_t>(got);
+      bytes = bytes.subspan(static_cast<std::size_t>(got));
     } else if (errno != EINTR) {
       std::perror("ringd: getrandom");
       std::abort();
     }
   }
+}
+
+std::string RandomBytes(std::size_t count) {
+  std::string bytes(count, '\0');
+  FillRandom(std::as_writable_bytes(std::span(bytes)));
   return bytes;
 }
 
