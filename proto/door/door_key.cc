@@ -56,13 +56,13 @@ DoorKey JobKey(absl::string_view cluster_key, absl::string_view job_id, absl::st
   return HmacSha256(cluster_key, input);
 }
 
-DoorKey ControlKey(const DoorKey& job) noexcept { return HmacSha256(AsText(job), "control"); }
+DoorKey KeyForControl(const DoorKey& job) noexcept { return HmacSha256(AsText(job), "control"); }
 
-DoorKey WireKey(const DoorKey& job, std::uint64_t wire_id) noexcept {
+DoorKey KeyForWire(const DoorKey& job, std::uint64_t wire_id) noexcept {
   return KeyOfWireId(job, "wire", wire_id);
 }
 
-DoorKey ExchangeKey(const DoorKey& job, std::uint64_t wire_id) noexcept {
+DoorKey KeyForExchange(const DoorKey& job, std::uint64_t wire_id) noexcept {
   return KeyOfWireId(job, "exchange", wire_id);
 }
 

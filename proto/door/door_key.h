@@ -25,9 +25,9 @@ using DoorKey = Sha256Digest;
 //
 // Thread safety: any thread, as below.
 DoorKey JobKey(absl::string_view cluster_key, absl::string_view job_id, absl::string_view secret);
-DoorKey ControlKey(const DoorKey& job) noexcept;
-DoorKey WireKey(const DoorKey& job, std::uint64_t wire_id) noexcept;
-DoorKey ExchangeKey(const DoorKey& job, std::uint64_t wire_id) noexcept;
+DoorKey KeyForControl(const DoorKey& job) noexcept;
+DoorKey KeyForWire(const DoorKey& job, std::uint64_t wire_id) noexcept;
+DoorKey KeyForExchange(const DoorKey& job, std::uint64_t wire_id) noexcept;
 
 // Proofs are over all bytes of Hello and Challenge as they were sent.
 //

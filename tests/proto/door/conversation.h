@@ -14,7 +14,7 @@ namespace ringd {
 
 using DoorBytes = std::vector<std::byte>;
 
-inline DoorKey KeyOf(absl::string_view secret) { return ControlKey(JobKey("", "job", secret)); }
+inline DoorKey KeyOf(absl::string_view secret) { return KeyForControl(JobKey("", "job", secret)); }
 
 inline DoorDialler::Intent ControlIntent() {
   return {DoorPurpose::kControl, ControlSubject("job"), kDoorHasJobSecret, "node-a"};

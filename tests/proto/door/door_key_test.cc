@@ -45,11 +45,11 @@ DoorChallengeBytes SomeChallenge() {
 
 TEST_CASE("JobKey and the keys of its purposes: have the values that the header says") {
   CHECK(Hex(SomeJobKey()) == "12f09f194c2e69dd20803390c00666076be7eb6e58f39d52a93c9350949a4669");
-  CHECK(Hex(ControlKey(SomeJobKey())) ==
+  CHECK(Hex(KeyForControl(SomeJobKey())) ==
         "4c0f7c39537b47bbd37ddd046a53a86518b1b63c5e1744bdfa2b82d6247fe99b");
-  CHECK(Hex(WireKey(SomeJobKey(), kWireId)) ==
+  CHECK(Hex(KeyForWire(SomeJobKey(), kWireId)) ==
         "f5a6aaf38dce94218065291de370c6c8ca99a9a3beb0ff80493b5754d2f745ef");
-  CHECK(Hex(ExchangeKey(SomeJobKey(), kWireId)) ==
+  CHECK(Hex(KeyForExchange(SomeJobKey(), kWireId)) ==
         "57e8fddbbd810d1b1ecc86f229c95a0b5edf93ba789c8caeb6a64794d4fe557a");
 }
 
@@ -70,17 +70,17 @@ TEST_CASE("JobKey: differs when anything differs, also where the fields meet") {
 TEST_CASE("Keys of purposes: differ from each other, and from wire to wire") {
   const DoorKey job = SomeJobKey();
   const std::set<DoorKey> keys = {job,
-                                  ControlKey(job),
-                                  WireKey(job, 1),
-                                  WireKey(job, 2),
-                                  WireKey(job, std::uint64_t{1} << 56),
-                                  ExchangeKey(job, 1),
-                                  ExchangeKey(job, 2)};
+                                  KeyForControl(job),
+                                  KeyForWire(job, 1),
+                                  KeyForWire(job, 2),
+                                  KeyForWire(job, std::uint64_t{1} << 56),
+                                  KeyForExchange(job, 1),
+                                  KeyForExchange(job, 2)};
   CHECK(keys.size() == 7);
 }
 
 TEST_CASE("Proofs and session key: have the values that the README says") {
-  const DoorKey key = WireKey(SomeJobKey(), kWireId);
+  const DoorKey key = KeyForWire(SomeJobKey(), kWireId);
   CHECK(Hex(DiallerProof(key, SomeHello(), SomeChallenge())) ==
         "2dfdcdb1713efc79947b1be1aca31759895705fa50acccb9ef4612ebe69a382d");
   CHECK(Hex(AnswererProof(key, SomeHello(), SomeChallenge(), DoorVerdict::kWelcome)) ==
