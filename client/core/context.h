@@ -93,6 +93,11 @@ class Context {
     return unended_operations_ != nullptr && UnendedOperations::IsOne(operation);
   }
   absl::Status WaitForUnended(ringd_operation operation, std::int64_t timeout_ms);
+  // Waits until it is no longer on the fast path, or until the deadline. What is at ringd then is
+  // replaced by its number there, what has ended well by RINGD_DONE.
+  UnendedOperations::Where AwaitUnended(ringd_operation& operation, Clock::time_point deadline);
+  // Consumes operations that have failed: each becomes 0. The first one's status.
+  absl::Status ConcludeFailed(std::span<ringd_operation* const> failed);
   // What the fast path has given up; it has been counted.
   absl::Status SubmitGivenUp(const FastPathStay& stay, WhenFull when_full,
                              ringd_operation* operation);

@@ -134,22 +134,14 @@ absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t t
     const ringd_operation first = *open[next];
     if (IsUnended(first)) {
       // One at a time: there are few, and they are waited for next.
-      const UnendedOperations::Found found = unended_operations_->Await(first, deadline);
-      if (found.where == UnendedOperations::Where::kUnderWay) {
-        return StillInFlight(first, timeout_ms);
-      }
-      if (found.where == UnendedOperations::Where::kAtRingd) {
-        // From here on it is one of the others.
-        unended_operations_->Forget(first);
-        *open[next] = found.operation;
-        sequences[next] = found.operation - 1;
+      const UnendedOperations::Where where = AwaitUnended(*open[next], deadline);
+      if (where == UnendedOperations::Where::kUnderWay) return StillInFlight(first, timeout_ms);
+      if (where == UnendedOperations::Where::kAtRingd) {
+        sequences[next] = *open[next] - 1;
         continue;
       }
-      if (found.where == UnendedOperations::Where::kEnded && found.status.ok()) {
-        *open[next++] = RINGD_DONE;
-        continue;
-      }
-      failed.push_back(open[next++]);
+      if (*open[next] != RINGD_DONE) failed.push_back(open[next]);
+      ++next;
       continue;
     }
     const WaitResult result =
@@ -163,6 +155,22 @@ absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t t
     // A failure waits for the others: until all have ended the caller may be told to call again.
     failed.push_back(open[next++]);
   }
+  return ConcludeFailed(failed);
+}
+
+UnendedOperations::Where Context::AwaitUnended(ringd_operation& operation,
+                                               Clock::time_point deadline) {
+  const UnendedOperations::Found found = unended_operations_->Await(operation, deadline);
+  if (found.where == UnendedOperations::Where::kAtRingd) {
+    unended_operations_->Forget(operation);
+    operation = found.operation;
+  } else if (found.where == UnendedOperations::Where::kEnded && found.status.ok()) {
+    operation = RINGD_DONE;
+  }
+  return found.where;
+}
+
+absl::Status Context::ConcludeFailed(std::span<ringd_operation* const> failed) {
   absl::Status status;
   for (ringd_operation* operation : failed) {
     const absl::Status failure = Wait(*operation, 0);

@@ -159,8 +159,8 @@ std::vector<LocalWaits::Wait> LocalWaits::Waiting(Clock::time_point before, Cloc
       const InFlightTensor tensor = InFlightTensor::FromWord(word);
       const bool known = p < seen_[m].size() && seen_[m][p].word == word;
       const Clock::time_point since = known ? seen_[m][p].since : now;
-      if (tensor.tensor < tensor_count && since <= before)
-        waiting.push_back({m, tensor, since, {}});
+      if (tensor.tensor >= tensor_count || since > before) continue;
+      waiting.push_back({m, tensor, since, {}});
     }
   }
   std::sort(waiting.begin(), waiting.end(), [](const Wait& a, const Wait& b) {
