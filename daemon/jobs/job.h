@@ -155,6 +155,7 @@ class Job {
     std::string lost_reason;                      // not empty: it died
     std::optional<Clock::time_point> lost_since;  // told to nobody yet
     std::optional<ExitInquiry> inquiry;           // from then on, unless ringd ended the session
+    bool foretold = false;                        // the node's ranks know that it has ended
   };
 
   Member* Find(const Session& session);
@@ -184,6 +185,8 @@ class Job {
   bool AnswersForLeavers() const noexcept;
   Member* FirstLost();
   void TellDeaths(Clock::time_point now);
+  std::string NameOf(const Member& member) const;
+  void ForetellDeath(Member& member);
   void AnnounceDeath(Member& member, const std::string& end);
   // How far a job had come that did not run yet, as a clause.
   std::string DescribeStart() const;
@@ -199,6 +202,9 @@ class Job {
   void DescribeMembers(v1::Communicator* out) const;
   void DescribeRing(v1::Communicator* out) const;
   void DescribeFastPath(v1::FastPath* out) const;
+  void DescribeSchedule(v1::Communicator* out) const;
+  void DescribePending(const WaitingSubmission& entry, v1::PendingTensor* out,
+                       Clock::time_point now) const;
 
   Options options_;
   Transport* transport_;

@@ -108,6 +108,7 @@ void Job::TellDeaths(Clock::time_point now) {
       if (state == ExitInquiry::State::kKnown) {
         member->exit = member->inquiry->exit();
       } else if (now - *member->lost_since < grace) {
+        if (state == ExitInquiry::State::kEnded) ForetellDeath(*member);
         return;
       } else if (state != ExitInquiry::State::kRuns) {
         end = "ended; how is not visible to ringd,";
@@ -117,10 +118,27 @@ void Job::TellDeaths(Clock::time_point now) {
   }
 }
 
-void Job::AnnounceDeath(Member& member, const std::string& end) {
-  member.lost_since.reset();
+std::string Job::NameOf(const Member& member) const {
   std::string text = DescribeRank(member.rank, member.pid, options_.node_name);
   if (!member.program.empty()) absl::StrAppend(&text, " (", member.program, ")");
+  return text;
+}
+
+// The launcher, which alone can make visible how it ended, may end the other ranks as soon as it
+// has noticed: for them this is the last word.
+void Job::ForetellDeath(Member& member) {
+  if (std::exchange(member.foretold, true)) return;
+  const std::string text = absl::StrCat(
+      NameOf(member), ", has ended; how it ended is told when its launcher has noticed");
+  for (const auto& [local_rank, other] : members_) {
+    if (other.session == nullptr || other.left) continue;
+    other.session->Notify(NoticeKind::kWarning, text);
+  }
+}
+
+void Job::AnnounceDeath(Member& member, const std::string& end) {
+  member.lost_since.reset();
+  std::string text = NameOf(member);
   absl::StrAppend(&text, ", ", end);
   if (communicator_ != nullptr) {
     // What this rank or another of its node had submitted, and what therefore never completes.

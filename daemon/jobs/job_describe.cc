@@ -133,6 +133,28 @@ void Job::DescribeFastPath(v1::FastPath* out) const {
   out->set_given_up(fast_path->given_up());
 }
 
+void Job::DescribeSchedule(v1::Communicator* out) const {
+  const NodeSchedulerStatus schedule = communicator_->SchedulerStatus();
+  out->set_negotiation_messages(schedule.messages_sent + schedule.messages_received);
+  out->set_negotiation_messages_per_step(static_cast<double>(schedule.messages_last_step));
+  out->set_schedule_epoch(static_cast<std::uint32_t>(schedule.epoch));
+  out->set_learned_buckets(static_cast<std::uint32_t>(schedule.buckets.size()));
+  out->set_learned_operations(schedule.operations_learned);
+  std::uint64_t departures = 0;
+  for (const std::uint64_t breaks : schedule.breaks_requested) departures += breaks;
+  out->set_schedule_departures(departures);
+  for (const NodeBucketStatus& bucket : schedule.buckets) {
+    v1::Bucket* shown = out->add_buckets();
+    shown->set_channel(bucket.channel);
+    shown->set_bytes(bucket.bytes);
+    shown->set_tensors(static_cast<std::uint32_t>(bucket.tensors.size()));
+    shown->set_occurrences(bucket.occurrences);
+    if (bucket.tensors.empty()) continue;
+    shown->set_first_tensor(bucket.tensors.front());
+    shown->set_last_tensor(bucket.tensors.back());
+  }
+}
+
 void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
   if (membership_ == nullptr) return;
   if (communicator_ == nullptr) {
@@ -183,25 +205,7 @@ void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
   out->set_bytes_reduced_per_second(communicator_->BytesPerSecond(now));
   out->set_operations_per_second(communicator_->OperationsPerSecond(now));
   out->set_busy_share(communicator_->BusyShare(now));
-  const NodeSchedulerStatus schedule = communicator_->SchedulerStatus();
-  out->set_negotiation_messages(schedule.messages_sent + schedule.messages_received);
-  out->set_negotiation_messages_per_step(static_cast<double>(schedule.messages_last_step));
-  out->set_schedule_epoch(static_cast<std::uint32_t>(schedule.epoch));
-  out->set_learned_buckets(static_cast<std::uint32_t>(schedule.buckets.size()));
-  out->set_learned_operations(schedule.operations_learned);
-  std::uint64_t departures = 0;
-  for (const std::uint64_t breaks : schedule.breaks_requested) departures += breaks;
-  out->set_schedule_departures(departures);
-  for (const NodeBucketStatus& bucket : schedule.buckets) {
-    v1::Bucket* shown = out->add_buckets();
-    shown->set_channel(bucket.channel);
-    shown->set_bytes(bucket.bytes);
-    shown->set_tensors(static_cast<std::uint32_t>(bucket.tensors.size()));
-    shown->set_occurrences(bucket.occurrences);
-    if (bucket.tensors.empty()) continue;
-    shown->set_first_tensor(bucket.tensors.front());
-    shown->set_last_tensor(bucket.tensors.back());
-  }
+  DescribeSchedule(out);
   if (membership.node_count() == 1) return;
   *out->mutable_plan() = plan_;
   for (v1::PlannedBucket& bucket : *out->mutable_plan()->mutable_buckets()) {
@@ -209,6 +213,32 @@ void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
     bucket.set_waited_ms(Seconds(time.waited) * 1e3);
     bucket.set_measured_ms(Seconds(time.wire) * 1e3);
     bucket.set_occurrences(time.count);
+  }
+}
+
+void Job::DescribePending(const WaitingSubmission& entry, v1::PendingTensor* out,
+                          Clock::time_point now) const {
+  out->set_name(entry.name);
+  out->set_bytes(entry.bytes);
+  out->set_age_seconds(Seconds(now - entry.since));
+  SetName(out->mutable_stage(), StageName(entry));
+  const std::size_t absent_count = entry.absent_members.size();
+  const std::size_t named = std::min(absent_count, kAwaitedShown);
+  for (std::size_t a = 0; a < named; ++a) {
+    const Member& other = std::next(members_.begin(), entry.absent_members[a])->second;
+    std::string who = DescribeRank(other.rank, other.pid, options_.node_name);
+    if (const std::string state = StateOf(other); state != "running") {
+      absl::StrAppend(&who, " (", state, ")");
+    }
+    out->add_waits_for(who);
+  }
+  if (absent_count > named) {
+    out->set_waits_for_left_out(static_cast<std::uint32_t>(absent_count - named));
+  }
+  if (!entry.absent_members.empty() || entry.state == TensorState::kRunning) return;
+  for (const v1::StalledTensor& stalled : verdict_.tensors()) {
+    if (stalled.name() != entry.name || verdict_at_ < entry.since) continue;
+    *out->mutable_waits_for() = stalled.waits_for();
   }
 }
 
@@ -240,31 +270,7 @@ void Job::Describe(v1::QueuesReply* out, Clock::time_point now) const {
       return entry.member < position;
     });
     for (; next != waiting.end() && next->member == position; ++next) {
-      const WaitingSubmission& entry = *next;
-      v1::PendingTensor* shown = queue->add_pending();
-      shown->set_name(entry.name);
-      shown->set_bytes(entry.bytes);
-      shown->set_age_seconds(Seconds(now - entry.since));
-      SetName(shown->mutable_stage(), StageName(entry));
-      const std::size_t absent_count = entry.absent_members.size();
-      const std::size_t named = std::min(absent_count, kAwaitedShown);
-      for (std::size_t a = 0; a < named; ++a) {
-        const int absent = entry.absent_members[a];
-        const Member& other = std::next(members_.begin(), absent)->second;
-        std::string who = DescribeRank(other.rank, other.pid, options_.node_name);
-        if (const std::string state = StateOf(other); state != "running") {
-          absl::StrAppend(&who, " (", state, ")");
-        }
-        shown->add_waits_for(who);
-      }
-      if (absent_count > named) {
-        shown->set_waits_for_left_out(static_cast<std::uint32_t>(absent_count - named));
-      }
-      if (!entry.absent_members.empty() || entry.state == TensorState::kRunning) continue;
-      for (const v1::StalledTensor& stalled : verdict_.tensors()) {
-        if (stalled.name() != entry.name || verdict_at_ < entry.since) continue;
-        *shown->mutable_waits_for() = stalled.waits_for();
-      }
+      DescribePending(*next, queue->add_pending(), now);
     }
     const auto described = static_cast<std::uint32_t>(queue->pending_size());
     if (!all && queue->in_flight() > described) {

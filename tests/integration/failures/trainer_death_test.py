@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import RINGD_UID, Cluster, python, wait_until
+from tests.integration.cluster import RINGD_UID, Cluster, kernel_shows_exits, python, wait_until
 from tests.integration.failures.events import (
     WITH_TRAINER,
     expect_within,
@@ -104,6 +104,27 @@ def test_a_death_that_nobody_makes_visible_is_not_told_as_an_exit(
     text = the_same_text(errors)
     expect_words(text, "rank 1", f"pid {job.ranks[1].pid}", "ended; how is not visible to ringd, while")
     assert "exited" not in text, text
+
+
+@pytest.mark.one_user
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.skipif(not kernel_shows_exits(), reason="this kernel is older than 6.15")
+def test_the_ranks_of_its_node_hear_of_a_death_before_its_launcher_does(cluster: Cluster) -> None:
+    cluster.run_ringd_as(RINGD_UID)
+    (node,) = cluster.start_nodes(1)
+    job = start_trainers(cluster, WAITS_FOR_VICTIM, [3], environment={"VICTIM": "1"})
+    wait_for_all(job.ranks, "in flight")
+    victim = job.ranks[1]
+    survivors = [job.ranks[0], job.ranks[2]]
+    os.kill(victim.pid, signal.SIGKILL)  # and nobody has reaped it so far
+    word = f"ringd: rank 1, pid {victim.pid} on {node.name} ({job.program.name}), has ended; how"
+    for rank in survivors:
+        wait_until(lambda rank=rank: word in rank.output, f"{rank} is told that rank 1 has ended")
+    victim.wait(10)
+    text = the_same_text(wait_for_all(survivors, "error"))
+    # A machine that is very busy may have reaped it too late.
+    assert "was killed by signal 9" in text or "how is not visible" in text, text
+    assert all(rank.output.count("has ended") == 1 for rank in survivors)
 
 
 EXITS_IN_THE_MIDDLE = """
