@@ -141,12 +141,9 @@ LocalVerdict LocalWaits::Judge(const TensorView& copy, const InFlightTensor& ten
   return verdict;
 }
 
-std::vector<LocalWaits::Wait> LocalWaits::Waiting(Clock::time_point before, Clock::time_point now,
-                                                  std::uint32_t tensor_count, bool& all) {
-  all = true;
-  std::vector<Wait> waiting;
-  // What no look has seen so far counts from now on.
-  if (before < oldest_ && before < now) return waiting;
+std::vector<LocalWaits::Wait> LocalWaits::InFlight(Clock::time_point before, Clock::time_point now,
+                                                   std::uint32_t tensor_count, bool& all) {
+  std::vector<Wait> found;
   const auto most_places = static_cast<std::uint32_t>(
       std::max<std::size_t>(1, kBytesPerLook / kWordCost / segment_.member_count()));
   for (std::uint32_t m = 0; m < segment_.member_count(); ++m) {
@@ -160,13 +157,22 @@ std::vector<LocalWaits::Wait> LocalWaits::Waiting(Clock::time_point before, Cloc
       const bool known = p < seen_[m].size() && seen_[m][p].word == word;
       const Clock::time_point since = known ? seen_[m][p].since : now;
       if (tensor.tensor >= tensor_count || since > before) continue;
-      waiting.push_back({m, tensor, since, {}});
+      found.push_back({m, tensor, since, {}});
     }
   }
-  std::sort(waiting.begin(), waiting.end(), [](const Wait& a, const Wait& b) {
+  std::sort(found.begin(), found.end(), [](const Wait& a, const Wait& b) {
     return std::tuple(a.since, a.tensor.tensor, a.tensor.occurrence, a.member) <
            std::tuple(b.since, b.tensor.tensor, b.tensor.occurrence, b.member);
   });
+  return found;
+}
+
+std::vector<LocalWaits::Wait> LocalWaits::Waiting(Clock::time_point before, Clock::time_point now,
+                                                  std::uint32_t tensor_count, bool& all) {
+  all = true;
+  // What no look has seen so far counts from now on.
+  if (before < oldest_ && before < now) return {};
+  std::vector<Wait> waiting = InFlight(before, now, tensor_count, all);
   std::size_t read = 0;
   std::unordered_map<std::uint64_t, LocalVerdict> verdicts;  // by word
   std::size_t kept = 0;

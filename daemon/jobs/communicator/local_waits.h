@@ -88,6 +88,10 @@ class LocalWaits {
   std::size_t LookAt(std::uint32_t member, std::uint32_t place, Clock::time_point now,
                      std::uint32_t tensor_count);
   std::uint32_t PlacesOf(std::uint32_t member) const noexcept;
+  // What has been in flight since `before` or longer, the oldest first, without verdicts. As
+  // Waiting.
+  std::vector<Wait> InFlight(Clock::time_point before, Clock::time_point now,
+                             std::uint32_t tensor_count, bool& all);
   // A copy, which the next call replaces.
   TensorView Read(std::uint32_t tensor);
   std::size_t TensorBytes() const noexcept { return TensorView::Bytes(segment_.member_count()); }
