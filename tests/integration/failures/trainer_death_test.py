@@ -118,8 +118,7 @@ def test_the_ranks_of_its_node_hear_of_a_death_before_its_launcher_does(cluster:
     survivors = [job.ranks[0], job.ranks[2]]
     os.kill(victim.pid, signal.SIGKILL)  # and nobody has reaped it so far
     word = f"ringd: rank 1, pid {victim.pid} on {node.name} ({job.program.name}), has ended; how"
-    for rank in survivors:
-        wait_until(lambda rank=rank: word in rank.output, f"{rank} is told that rank 1 has ended")
+    wait_until(lambda: all(word in rank.output for rank in survivors), "they hear that it has ended")
     victim.wait(10)
     text = the_same_text(wait_for_all(survivors, "error"))
     # A machine that is very busy may have reaped it too late.
