@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import Any
 
 import pytest
 
-from tests.integration.cluster import Cluster
+from tests.integration.cluster import Cluster, Node
 from tests.integration.failures.events import (
     expect_within,
     expect_words,
@@ -94,33 +95,32 @@ def test_a_rank_killed_while_the_others_gather_ends_the_start(cluster: Cluster, 
     expect_words(error["text"], "signal 9", how_far)
 
 
-def test_a_coordinator_killed_while_ranks_gather_is_named(cluster: Cluster) -> None:
+def kill_ringd_while_ranks_gather(
+    cluster: Cluster, layout: list[int], present: list[int], victim: int
+) -> tuple[list[Node], list[dict[str, Any]]]:
+    """Two nodes, and what the present ranks hear at once when that one's ringd is killed."""
     nodes = cluster.start_nodes(2, start_timeout="60s")
-    job = start_trainers(cluster, JOINS, [2, 1], only_ranks=[0, 2])
+    job = start_trainers(cluster, JOINS, layout, only_ranks=present)
     for rank in job.ranks:
         wait_until_joining(cluster, rank)
     killed = time.monotonic()
-    nodes[0].kill()
+    nodes[victim].kill()
     errors = wait_for_all(job.ranks, "error", 10)
     expect_within(errors, killed, 1.0)
+    return nodes, errors
+
+
+def test_a_coordinator_killed_while_ranks_gather_is_named(cluster: Cluster) -> None:
+    nodes, errors = kill_ringd_while_ranks_gather(cluster, [2, 1], [0, 2], victim=0)
     expect_words(errors[0]["text"], f"ringd (pid {nodes[0].pid})")
     expect_words(
         errors[1]["text"],
         nodes[0].peer_address,
-        f"ended or lost its connection while job '{job.job_id}' was starting",
+        f"ended or lost its connection while job '{cluster.jobs[-1].job_id}' was starting",
     )
 
 
 def test_a_ringd_killed_while_ranks_gather_is_told_to_the_other_nodes(cluster: Cluster) -> None:
-    nodes = cluster.start_nodes(2, start_timeout="60s")
-    job = start_trainers(cluster, JOINS, [1, 2], only_ranks=[0, 1])
-    for rank in job.ranks:
-        wait_until_joining(cluster, rank)
-    killed = time.monotonic()
-    nodes[1].kill()
-    errors = wait_for_all(job.ranks, "error", 10)
-    expect_within(errors, killed, 1.0)
-    expect_words(
-        errors[0]["text"],
-        f"ringd on {nodes[1].name} (rank 1) ended or lost its connection before all ranks had joined",
-    )
+    nodes, errors = kill_ringd_while_ranks_gather(cluster, [1, 2], [0, 1], victim=1)
+    name = f"ringd on {nodes[1].name} (rank 1)"
+    expect_words(errors[0]["text"], f"{name} ended or lost its connection before all ranks had joined")
