@@ -49,6 +49,7 @@ struct EngineOptions {
   std::string version;       // of this ringd
   std::string peer_address;  // host:port on which other ringds reach this one
   std::string config_file;   // for display; empty: none
+  std::string cluster_key;   // what only ringds of this cluster know; empty: there is none
   AlgorithmOptions algorithms;
 };
 

@@ -128,6 +128,7 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_poin
   options.local_size = request.local_size();
   options.rendezvous = request.rendezvous();
   options.secret = request.secret();
+  options.key = JobKey(options_.cluster_key, request.job_id(), request.secret());
   options.node_name = options_.config.node_name;
   options.transport_address = transport_ == nullptr ? "" : transport_->LocalAddress();
   options.daemon_version = options_.version;

@@ -28,6 +28,7 @@
 #include "daemon/sessions/registration_account.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"
+#include "proto/door/door_key.h"
 #include "proto/rpc/admin.pb.h"
 #include "proto/rpc/client.pb.h"
 #include "proto/rpc/peer.pb.h"
@@ -54,6 +55,7 @@ class Job {
     int local_size = 0;
     std::string rendezvous;  // host:port; empty: this ringd
     std::string secret;
+    DoorKey key{};  // JobKey: what the nodes of the job prove to each other
     std::string node_name;
     std::string transport_address;
     std::string daemon_version;

@@ -25,9 +25,10 @@ void Job::BeginProbe(const v1::CoordinatorMessage& asked) {
   absl::StatusOr<std::unique_ptr<StartProbe>> begun =
       absl::FailedPreconditionError("no network backend");
   if (transport_ != nullptr) {
+    const ProbeTerms terms{options_.weight, options_.key};
     begun = asked.has_link_probe()
-                ? LinkProber::Start(*transport_, asked.link_probe(), options_.weight)
-                : AllReduceProber::Start(*transport_, asked.all_reduce_trial(), options_.weight);
+                ? LinkProber::Start(*transport_, asked.link_probe(), terms)
+                : AllReduceProber::Start(*transport_, asked.all_reduce_trial(), terms);
   }
   if (begun.ok()) {
     probe_ = *std::move(begun);

@@ -35,6 +35,7 @@ absl::StatusOr<JobCommunicator::Way> Job::MakeWay(
   }
   CommunicatorSpec spec;
   spec.wire_id = membership_->wire_id;
+  spec.key = std::string(AsText(KeyForWire(options_.key, spec.wire_id)));
   spec.self = membership_->self;
   spec.algorithms = membership_->algorithms;
   spec.weight = options_.weight;

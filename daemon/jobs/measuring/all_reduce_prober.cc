@@ -25,8 +25,8 @@ AllReduceProber::AllReduceProber(std::unique_ptr<Communicator> communicator)
 
 absl::StatusOr<std::unique_ptr<StartProbe>> AllReduceProber::Start(Transport& transport,
                                                                    const v1::ProbedNodes& nodes,
-                                                                   std::uint32_t weight) {
-  auto communicator = MakeProbeCommunicator(transport, nodes, weight);
+                                                                   const ProbeTerms& terms) {
+  auto communicator = MakeProbeCommunicator(transport, nodes, terms);
   if (!communicator.ok()) return communicator.status();
   std::unique_ptr<AllReduceProber> prober(new AllReduceProber(*std::move(communicator)));
   if (!prober->PostNext()) return absl::InternalError("the backend takes no all-reduce");

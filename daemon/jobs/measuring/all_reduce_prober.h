@@ -21,7 +21,7 @@ class AllReduceProber final : public StartProbe {
   //   As MakeProbeCommunicator.
   static absl::StatusOr<std::unique_ptr<StartProbe>> Start(Transport& transport,
                                                            const v1::ProbedNodes& nodes,
-                                                           std::uint32_t weight);
+                                                           const ProbeTerms& terms);
 
   std::optional<v1::NodeMessage> Poll() override;
   void Abort(absl::string_view reason) override;

@@ -29,8 +29,8 @@ LinkProber::LinkProber(std::unique_ptr<Communicator> communicator, int node_coun
 
 absl::StatusOr<std::unique_ptr<StartProbe>> LinkProber::Start(Transport& transport,
                                                               const v1::ProbedNodes& nodes,
-                                                              std::uint32_t weight) {
-  auto communicator = MakeProbeCommunicator(transport, nodes, weight);
+                                                              const ProbeTerms& terms) {
+  auto communicator = MakeProbeCommunicator(transport, nodes, terms);
   if (!communicator.ok()) return communicator.status();
   std::unique_ptr<LinkProber> prober(
       new LinkProber(*std::move(communicator), nodes.node_names_size(), nodes.node_index()));

@@ -6,7 +6,7 @@ namespace ringd {
 
 absl::StatusOr<std::unique_ptr<Communicator>> MakeProbeCommunicator(Transport& transport,
                                                                     const v1::ProbedNodes& nodes,
-                                                                    std::uint32_t weight) {
+                                                                    const ProbeTerms& terms) {
   if (nodes.node_names_size() != nodes.transport_addresses_size()) {
     return absl::InvalidArgumentError("names and addresses of different nodes");
   }
@@ -15,7 +15,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeProbeCommunicator(Transport& t
   spec.self = NodeIndex(nodes.node_index());
   spec.addresses.assign(nodes.transport_addresses().begin(), nodes.transport_addresses().end());
   spec.node_names.assign(nodes.node_names().begin(), nodes.node_names().end());
-  spec.weight = weight;
+  spec.weight = terms.weight;
+  spec.key = std::string(AsText(KeyForWire(terms.job_key, spec.wire_id)));
   return transport.CreateCommunicator(spec);
 }
 

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "backends/backend.h"
+#include "proto/door/door_key.h"
 #include "proto/rpc/peer.pb.h"
 
 namespace ringd {
@@ -29,11 +30,16 @@ class StartProbe {
   virtual void Abort(absl::string_view reason) = 0;
 };
 
-// `weight`: the job's share of lines.
+// What a probe has of its job.
+struct ProbeTerms {
+  std::uint32_t weight = 1;  // its share of lines
+  DoorKey job_key{};         // JobKey
+};
+
 //   kInvalidArgument: what the coordinator sent makes no sense. Others: as of CreateCommunicator.
 absl::StatusOr<std::unique_ptr<Communicator>> MakeProbeCommunicator(Transport& transport,
                                                                     const v1::ProbedNodes& nodes,
-                                                                    std::uint32_t weight);
+                                                                    const ProbeTerms& terms);
 
 // Why a probe could not be carried out, for its report.
 std::string DescribeEnd(const Completion& completion, const Communicator& communicator);

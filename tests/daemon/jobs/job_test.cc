@@ -67,7 +67,7 @@ TEST_CASE("Job: measures when asked, and when asked again reports only what was 
   v1::CoordinatorMessage again = TrialOf(*ours, *theirs, 2);
   job.OnCoordinatorMessage(again, now);
   again.mutable_all_reduce_trial()->set_node_index(1);
-  auto other = AllReduceProber::Start(*theirs, again.all_reduce_trial(), 1);
+  auto other = AllReduceProber::Start(*theirs, again.all_reduce_trial(), {});
   REQUIRE(other.ok());
   const Clock::time_point deadline = now + std::chrono::seconds(20);
   while (sent.empty() && Clock::now() < deadline) {

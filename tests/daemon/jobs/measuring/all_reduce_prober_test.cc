@@ -21,7 +21,7 @@ struct Probes {
     }
     for (int node = 0; node < node_count; ++node) {
       nodes.set_node_index(node);
-      auto started = AllReduceProber::Start(world.transport(node), nodes, 1);
+      auto started = AllReduceProber::Start(world.transport(node), nodes, {});
       REQUIRE(started.ok());
       probes.push_back(*std::move(started));
     }
@@ -95,11 +95,11 @@ TEST_CASE("AllReduceProber: what makes no sense is refused") {
   v1::ProbedNodes nodes;
   nodes.set_wire_id(99);
   nodes.add_node_names("node0");
-  CHECK(AllReduceProber::Start(world.transport(0), nodes, 1).status().code() ==
+  CHECK(AllReduceProber::Start(world.transport(0), nodes, {}).status().code() ==
         absl::StatusCode::kInvalidArgument);
   nodes.add_transport_addresses(world.transport(0).LocalAddress());
   nodes.set_node_index(1);
-  CHECK(AllReduceProber::Start(world.transport(0), nodes, 1).status().code() ==
+  CHECK(AllReduceProber::Start(world.transport(0), nodes, {}).status().code() ==
         absl::StatusCode::kInvalidArgument);
 }
 
