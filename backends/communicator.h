@@ -50,6 +50,9 @@ struct CommunicatorSpec {
   std::vector<std::string> addresses;   // by node: each node's Transport::LocalAddress()
   std::vector<std::string> node_names;  // by node: for error texts and statistics
   AlgorithmOptions algorithms;
+  // What nodes of this job and generation prove to each other when they connect, from the job's secret:
+  // 32 bytes. Empty where the backend makes no connections of its own.
+  std::string key = {};
   // This communicator's share of the lines to its neighbours, relative to that of others with the
   // same neighbours, while both want them.
   std::uint32_t weight = 1;

@@ -172,10 +172,16 @@ void Operation::OfferHeld() noexcept {
 }
 
 void Operation::Fail(CollectiveOutcome outcome, NodeIndex culprit) noexcept {
-  if (outcome_ != CollectiveOutcome::kDone) return;
-  outcome_ = outcome;
-  culprit_ = culprit;
-  DropHeld();
+  if (outcome_ == CollectiveOutcome::kDone) {
+    outcome_ = outcome;
+    culprit_ = culprit;
+    DropHeld();
+  }
+  // From what waits to be sent the other node learns that they disagree.
+  if (outcome != CollectiveOutcome::kDisagreement) WithdrawSends();
+}
+
+void Operation::WithdrawSends() noexcept {
   if (outstanding_ > 0) setting_.wire->Withdraw(this);
 }
 

@@ -22,17 +22,25 @@ namespace ringd {
 //     message each, whatever the line's speed is and however it varies;
 //   - what nobody else wants goes to whoever wants it, and nobody saves up or owes for later;
 //   - a flow that was silent waits for at most one message of each other flow.
+// A flow that can't send just now is set aside: it has no turn, and when it is back it counts as one
+// that was silent.
 //
 // `Message` has a `Message* next` for the queue to use, a `std::uint64_t order`, and
 // `std::size_t line_bytes() const`.
 //
 // Thread safety: none.
 // Ownership: owns the flows; messages stay the caller's, and must live while they are in here.
-// Invariant: `backlogged_` lists the flows with messages.
+// Invariant: `backlogged_` lists the flows with messages, but for those set aside.
 template <typename Message>
 class WeightedFairQueue {
  public:
   class Flow {
+   public:
+    // Nothing of it waits.
+    bool empty() const noexcept { return head_ == nullptr; }
+    bool is_set_aside() const noexcept { return set_aside_; }
+
+   private:
     friend class WeightedFairQueue;
     std::uint64_t weight_ = 1;
     // Tags are in 1/256 byte, so that rounding does not show at any weight up to 100. They may
@@ -41,6 +49,7 @@ class WeightedFairQueue {
     std::uint64_t finish_ = 0;  // of the message that went last
     Message* head_ = nullptr;
     Message* tail_ = nullptr;
+    bool set_aside_ = false;
   };
 
   WeightedFairQueue() = default;
@@ -61,12 +70,25 @@ class WeightedFairQueue {
   }
   std::size_t flow_count() const noexcept { return flows_.size(); }
 
+  // Nothing waits but messages of flows that are set aside.
   bool empty() const noexcept { return backlogged_.empty(); }
+
+  void SetAside(Flow& flow) noexcept {
+    flow.set_aside_ = true;
+    std::erase(backlogged_, &flow);
+  }
+  void Readmit(Flow& flow) noexcept {
+    if (!flow.set_aside_) return;
+    flow.set_aside_ = false;
+    if (flow.head_ == nullptr) return;
+    flow.start_ = Later(virtual_time_, flow.start_);
+    backlogged_.push_back(&flow);
+  }
 
   void Push(Flow& flow, Message& message) noexcept {
     if (flow.head_ == nullptr) {
       flow.start_ = Later(virtual_time_, flow.finish_);
-      backlogged_.push_back(&flow);
+      if (!flow.set_aside_) backlogged_.push_back(&flow);
     }
     // Mostly it belongs to the end, or near the beginning.
     const bool is_last = flow.head_ != nullptr && flow.tail_->order <= message.order;
@@ -78,12 +100,9 @@ class WeightedFairQueue {
   }
 
   // The message whose turn it is. Requirement: !empty().
+  Message& Front() noexcept { return *(*FindNext())->head_; }
   Message& Pop() noexcept {
-    // Of equal ones, whoever has waited longer. There are as many flows as jobs: few.
-    auto next = backlogged_.begin();
-    for (auto it = std::next(next); it != backlogged_.end(); ++it) {
-      if (Before((*it)->start_, (*next)->start_)) next = it;
-    }
+    const auto next = FindNext();
     Flow& flow = **next;
     Message& message = *flow.head_;
     virtual_time_ = flow.start_;
@@ -97,24 +116,35 @@ class WeightedFairQueue {
   // Takes out the messages for which `predicate` is true, and hands each to `taken`.
   template <typename Predicate, typename Taken>
   void RemoveIf(Predicate predicate, Taken taken) noexcept {
-    for (Flow& flow : flows_) {
-      Message** link = &flow.head_;
-      Message* last = nullptr;
-      while (Message* const message = *link) {
-        if (predicate(*message)) {
-          *link = message->next;
-          taken(*message);
-        } else {
-          last = message;
-          link = &message->next;
-        }
+    for (Flow& flow : flows_) RemoveIf(flow, predicate, taken);
+  }
+  template <typename Predicate, typename Taken>
+  void RemoveIf(Flow& flow, Predicate predicate, Taken taken) noexcept {
+    Message** link = &flow.head_;
+    Message* last = nullptr;
+    while (Message* const message = *link) {
+      if (predicate(*message)) {
+        *link = message->next;
+        taken(*message);
+      } else {
+        last = message;
+        link = &message->next;
       }
-      flow.tail_ = last;
     }
-    std::erase_if(backlogged_, [](const Flow* flow) { return flow->head_ == nullptr; });
+    flow.tail_ = last;
+    if (flow.head_ == nullptr) std::erase(backlogged_, &flow);
   }
 
  private:
+  // Of equal ones, whoever has waited longer. There are as many flows as jobs: few.
+  auto FindNext() noexcept {
+    auto next = backlogged_.begin();
+    for (auto it = std::next(next); it != backlogged_.end(); ++it) {
+      if (Before((*it)->start_, (*next)->start_)) next = it;
+    }
+    return next;
+  }
+
   static constexpr int kTagBits = 8;
 
   static bool Before(std::uint64_t a, std::uint64_t b) noexcept {

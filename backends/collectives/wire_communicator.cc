@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "backends/collectives/wire_spec.h"
 
 namespace ringd {
 namespace {
@@ -203,13 +204,16 @@ void WireCommunicator::OnMessage(const MessageHeader& header,
 void WireCommunicator::OnNodeLost(NodeIndex node, absl::string_view reason) noexcept {
   if (!health_.ok()) return;
   lost_node_ = node;
-  const auto index = static_cast<std::size_t>(node.value());
   FailAll(CollectiveOutcome::kPeerLost, node,
-          absl::UnavailableError(absl::StrCat("lost the connection to ",
-                                              index < spec_.node_names.size()
-                                                  ? spec_.node_names[index]
-                                                  : absl::StrCat("node ", node.value()),
-                                              ": ", reason)));
+          absl::UnavailableError(absl::StrCat(
+              "lost the connection to ", NodeNameOf(spec_, static_cast<std::size_t>(node.value())),
+              ": ", reason)));
+}
+
+void WireCommunicator::OnNodeMisbehaved(NodeIndex node, absl::string_view reason) noexcept {
+  FailAll(CollectiveOutcome::kDisagreement, node,
+          absl::InternalError(absl::StrCat(
+              NodeNameOf(spec_, static_cast<std::size_t>(node.value())), " ", reason)));
 }
 
 std::size_t WireCommunicator::Advance() noexcept {
@@ -283,7 +287,10 @@ void WireCommunicator::FailAll(CollectiveOutcome outcome, NodeIndex culprit,
   early_.clear();
   early_count_ = 0;
   early_bytes_ = 0;
-  for (Operation* operation : active_) operation->Fail(outcome, culprit);
+  for (Operation* operation : active_) {
+    operation->Fail(outcome, culprit);
+    operation->WithdrawSends();
+  }
   // What is still being sent completes in Advance().
   for (std::size_t i = active_.size(); i-- > 0;) CompleteIfFinished(*active_[i]);
 }

@@ -52,6 +52,8 @@ class WireCommunicator final : public Communicator {
   void OnMessage(const MessageHeader& header, std::span<const std::byte> payload) noexcept;
   // Everything that involves `node` is over. `reason` is the vendor's text.
   void OnNodeLost(NodeIndex node, absl::string_view reason) noexcept;
+  // `node` did what no correct node does: `reason` goes on after its name ("sends ...").
+  void OnNodeMisbehaved(NodeIndex node, absl::string_view reason) noexcept;
   // Lets operations go on; returns the amount of work done.
   std::size_t Advance() noexcept;
   // Advance() would do something now.

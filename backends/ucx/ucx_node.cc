@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "backends/collectives/wire_spec.h"
+#include "backends/socket_options.h"
 #include "backends/ucx/tcp_connections.h"
 #include "backends/ucx/ucx_address.h"
 #include "backends/ucx/ucx_transport.h"
@@ -23,14 +25,6 @@ constexpr milliseconds kCloseWirePatience{1000};
 constexpr milliseconds kFlushPatience{250};
 // How long UCX may take to tear connections down: it waits for nobody, so this is never used up.
 constexpr milliseconds kClosePatience{1000};
-// What may wait unsent in a socket, with up to a segment of 64 KiB on top. Alone: so much that the line goes on while this
-// thread is kept from its processor for a moment, and that urgent messages behind it wait for 2 ms at 1 Gbit/s. While jobs
-// share the line: less than a chunk, and more than a line of 10 Gbit/s takes until this thread comes round again.
-constexpr std::uint32_t kUnsentBytes = 256 * 1024;
-constexpr std::uint32_t kSharedUnsentBytes = 64 * 1024;
-// How far a neighbour may be ahead of this thread's reading. At 10 Gbit/s it sends that in 14 ms: by then this thread has come
-// round from what it sends itself, also on a busy processor. The kernel's own window gets there in seconds (README.md).
-constexpr std::uint32_t kReceiveWindowBytes = 16 * 1024 * 1024;
 // While there is something to do, new connections are looked for this often: of those that a neighbour has opened nobody tells.
 constexpr auto kSearchInterval = std::chrono::seconds(1);
 
@@ -45,10 +39,6 @@ bool ProgressUntil(ucp_worker_h worker, milliseconds limit, Done done) {
   return true;
 }
 
-std::string NodeName(const CommunicatorSpec& spec, std::size_t node) {
-  return node < spec.node_names.size() ? spec.node_names[node] : absl::StrCat("node ", node);
-}
-
 // Over RDMA and shared memory UCX itself spreads what is long enough.
 UcxPeer::Streams StreamsOf(const TransportOptions& options) {
   if (options.streams_per_neighbour != kAutoStreams) {
@@ -58,20 +48,7 @@ UcxPeer::Streams StreamsOf(const TransportOptions& options) {
   return {kAutoStreams, ""};
 }
 
-absl::Status CheckSpec(const CommunicatorSpec& spec) {
-  const auto node_count = static_cast<std::int64_t>(spec.addresses.size());
-  if (spec.self.value() < 0 || spec.self.value() >= node_count) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("node ", spec.self.value(), " is not one of the ", node_count, " nodes"));
-  }
-  for (std::size_t i = 0; i < spec.addresses.size(); ++i) {
-    if (!UnwrapWorkerAddress(spec.addresses[i])) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the address of ", NodeName(spec, i), " is no UCX address"));
-    }
-  }
-  return absl::OkStatus();
-}
+bool IsUcxAddress(absl::string_view address) { return UnwrapWorkerAddress(address).has_value(); }
 
 }  // namespace
 
@@ -155,7 +132,7 @@ UcxNode::~UcxNode() {
 
 absl::StatusOr<std::unique_ptr<Communicator>> UcxNode::CreateCommunicator(
     const CommunicatorSpec& spec) {
-  if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
+  if (absl::Status status = CheckSpec(spec, &IsUcxAddress, "UCX"); !status.ok()) return status;
   const WireKey key{spec.wire_id, spec.self.value()};
   if (ends_.contains(key)) {
     return absl::AlreadyExistsError(
@@ -169,16 +146,12 @@ absl::StatusOr<std::unique_ptr<Communicator>> UcxNode::CreateCommunicator(
   auto wire = std::make_unique<UcxWire>(*this, key, spec);
   // The ring's neighbours now: they are used by most operations, and their loss should be
   // noticed also when nothing is sent.
-  const std::size_t node_count = spec.addresses.size();
-  const auto self = static_cast<std::size_t>(spec.self.value());
-  for (const std::size_t neighbour :
-       {(self + 1) % node_count, (self + node_count - 1) % node_count}) {
-    if (neighbour == self) continue;
-    const auto node = NodeIndex(static_cast<std::int32_t>(neighbour));
+  for (const NodeIndex node : RingNeighbours(spec)) {
     if (wire->PeerOf(node).lost()) {
       orphans.Clear(held_pool_);
-      return absl::UnavailableError(absl::StrCat(
-          NodeName(spec, neighbour), " can't be reached: ", wire->PeerOf(node).LossReason()));
+      return absl::UnavailableError(
+          absl::StrCat(NodeNameOf(spec, static_cast<std::size_t>(node.value())),
+                       " can't be reached: ", wire->PeerOf(node).LossReason()));
     }
   }
   UcxWire* const borrowed_wire = wire.get();

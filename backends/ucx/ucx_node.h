@@ -90,7 +90,7 @@ class UcxNode final : public Transport {
   void TellNews(UcxPeer& peer) noexcept;
 
   HeldMessagePool held_pool_;
-  UcxSendPool send_pool_;
+  SendPool<UcxSend> send_pool_;
   UcpContext context_;
   UcpWorker worker_;
   std::string address_;

@@ -8,20 +8,6 @@
 
 namespace ringd {
 
-UcxSendPool::~UcxSendPool() {
-  while (free_ != nullptr) delete std::exchange(free_, free_->next);
-}
-
-UcxSend* UcxSendPool::Take() {
-  if (free_ == nullptr) return new UcxSend;
-  return std::exchange(free_, free_->next);
-}
-
-void UcxSendPool::GiveBack(UcxSend* send) noexcept {
-  send->next = free_;
-  free_ = send;
-}
-
 UcxPeer::~UcxPeer() {
   DropWaiting([](const UcxSend&) { return true; });
 }
@@ -97,13 +83,8 @@ bool UcxPeer::Send(const void* wire, UcxFlow& flow, NodeIndex to, const MessageH
                    SendObserver* observer) noexcept {
   if (lost()) return true;
   UcxSend* const send = pool_.Take();
-  send->next = nullptr;
-  send->header = header;
-  send->payload = payload;
-  send->observer = observer;
-  send->order = observer != nullptr ? observer->order() : 0;
+  send->Set(to, header, payload, observer);
   send->wire = wire;
-  send->to = to;
   send->peer = this;
   if (priority == SendPriority::kUrgent) return StartOrQueueUrgent(*send);
   const bool first = bulk_.empty();
@@ -119,15 +100,14 @@ bool UcxPeer::Send(const void* wire, UcxFlow& flow, NodeIndex to, const MessageH
 }
 
 bool UcxPeer::StartOrQueueUrgent(UcxSend& send) noexcept {
-  if (urgent_.head == nullptr) {
+  if (urgent_.empty()) {
     if (UcxStream* const stream = FindStream(SendPriority::kUrgent)) {
       if (!Start(*stream, send)) return false;
       pool_.GiveBack(&send);
       return true;
     }
   }
-  (urgent_.head == nullptr ? urgent_.head : urgent_.tail->next) = &send;
-  urgent_.tail = &send;
+  urgent_.PushBack(send);
   return false;
 }
 
@@ -200,20 +180,13 @@ void UcxPeer::OnSendDone(void* request, ucs_status_t status, void* user_data) {
   auto& list = peer.in_progress_;
   *std::find(list.begin(), list.end(), send) = list.back();
   list.pop_back();
-  peer.Finish(*send);
+  peer.pool_.Finish(*send);
   if (peer.lost()) return;
   if (peer.is_shared()) {
     peer.AdvanceUrgent();
   } else {
     peer.Advance();
   }
-}
-
-void UcxPeer::Finish(UcxSend& send) noexcept {
-  SendObserver* const observer = send.observer;
-  const NodeIndex to = send.to;
-  pool_.GiveBack(&send);
-  if (observer != nullptr) observer->OnSent(to);
 }
 
 std::size_t UcxPeer::Advance() noexcept {
@@ -224,45 +197,34 @@ std::size_t UcxPeer::Advance() noexcept {
     UcxSend& send = bulk_.Pop();
     ++started;
     if (watch_ != nullptr) watch_->NoteBulk();
-    if (Start(*stream, send)) Finish(send);
+    if (Start(*stream, send)) pool_.Finish(send);
   }
   return started;
 }
 
 std::size_t UcxPeer::AdvanceUrgent() noexcept {
   std::size_t started = 0;
-  while (urgent_.head != nullptr && !lost()) {
+  while (!urgent_.empty() && !lost()) {
     UcxStream* const stream = FindStream(SendPriority::kUrgent);
     if (stream == nullptr) break;
-    UcxSend& send = *urgent_.head;
-    urgent_.head = send.next;
+    UcxSend& send = urgent_.PopFront();
     ++started;
-    if (Start(*stream, send)) Finish(send);
+    if (Start(*stream, send)) pool_.Finish(send);
   }
   return started;
 }
 
 bool UcxPeer::CanAdvance() noexcept {
   if (lost()) return false;
-  return (urgent_.head != nullptr && FindStream(SendPriority::kUrgent) != nullptr) ||
+  return (!urgent_.empty() && FindStream(SendPriority::kUrgent) != nullptr) ||
          (!bulk_.empty() && FindStream(SendPriority::kBulk) != nullptr);
 }
 
 template <typename Predicate>
 void UcxPeer::DropWaiting(Predicate predicate) noexcept {
-  UcxSend** link = &urgent_.head;
-  UcxSend* last = nullptr;
-  while (UcxSend* const send = *link) {
-    if (predicate(*send)) {
-      *link = send->next;
-      Finish(*send);
-    } else {
-      last = send;
-      link = &send->next;
-    }
-  }
-  urgent_.tail = last;
-  bulk_.RemoveIf(predicate, [this](UcxSend& send) { Finish(send); });
+  const auto finish = [this](UcxSend& send) { pool_.Finish(send); };
+  urgent_.RemoveIf(predicate, finish);
+  bulk_.RemoveIf(predicate, finish);
 }
 
 void UcxPeer::Withdraw(SendObserver* observer) noexcept {

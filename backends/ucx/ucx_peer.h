@@ -17,6 +17,7 @@
 #include "backends/backend.h"
 #include "backends/collectives/message.h"
 #include "backends/collectives/message_wire.h"
+#include "backends/collectives/queued_send.h"
 #include "backends/collectives/weighted_fair_queue.h"
 #include "backends/ucx/stream_watch.h"
 #include "backends/ucx/ucx_stream.h"
@@ -27,36 +28,14 @@ namespace ringd {
 class UcxPeer;
 
 // One message on its way, from Send() until UCX is done with it. UCX reads the header from here.
-struct UcxSend {
-  UcxSend* next = nullptr;
-  MessageHeader header;
-  std::span<const std::byte> payload;
-  SendObserver* observer = nullptr;
-  std::uint64_t order = 0;     // of the observer
+struct UcxSend : QueuedSend<UcxSend> {
   const void* wire = nullptr;  // which communicator's, to find them all
-  NodeIndex to;
   UcxPeer* peer = nullptr;
   std::uint32_t stream = 0;
-
-  std::size_t line_bytes() const noexcept { return sizeof(header) + payload.size(); }
 };
 
 // One communicator's bulk messages to one peer.
 using UcxFlow = WeightedFairQueue<UcxSend>::Flow;
-
-// Recycles UcxSends. Ownership: of the free ones.
-class UcxSendPool {
- public:
-  UcxSendPool() = default;
-  UcxSendPool(const UcxSendPool&) = delete;
-  UcxSendPool& operator=(const UcxSendPool&) = delete;
-  ~UcxSendPool();
-  UcxSend* Take();
-  void GiveBack(UcxSend* send) noexcept;
-
- private:
-  UcxSend* free_ = nullptr;
-};
 
 // The streams to another worker, and the messages that wait for them. Shared by all communicators
 // with nodes there, and kept when none is left: the next job finds it connected.
@@ -85,7 +64,8 @@ class UcxPeer {
 
   // Counts in `connections` each endpoint that has brought something to the other side.
   // `name` is for people.
-  UcxPeer(std::string name, ucp_worker_h worker, UcxSendPool& pool, std::uint64_t& connections)
+  UcxPeer(std::string name, ucp_worker_h worker, SendPool<UcxSend>& pool,
+          std::uint64_t& connections)
       : name_(std::move(name)), worker_(worker), pool_(pool), connections_(connections) {}
   UcxPeer(const UcxPeer&) = delete;
   UcxPeer& operator=(const UcxPeer&) = delete;
@@ -150,11 +130,6 @@ class UcxPeer {
   std::string TakeNews() noexcept { return std::exchange(news_, {}); }
 
  private:
-  struct Queue {
-    UcxSend* head = nullptr;
-    UcxSend* tail = nullptr;
-  };
-
   // Messages per stream that UCX has at a time: one being written, one to go on with at once.
   static constexpr std::uint32_t kPerStream = 2;
   // Of bulk, while others may want to go next.
@@ -185,13 +160,12 @@ class UcxPeer {
   bool StartOrQueueUrgent(UcxSend& send) noexcept;
   // True: done already, or the peer was found lost.
   bool Start(UcxStream& stream, UcxSend& send) noexcept;
-  void Finish(UcxSend& send) noexcept;
   template <typename Predicate>
   void DropWaiting(Predicate predicate) noexcept;
 
   const std::string name_;
   ucp_worker_h worker_;
-  UcxSendPool& pool_;
+  SendPool<UcxSend>& pool_;
   std::uint64_t& connections_;
   std::string worker_address_;
   // As configured, or as measured.
@@ -202,7 +176,7 @@ class UcxPeer {
   std::deque<UcxStream> streams_;
   std::string news_;
   std::uint32_t next_stream_ = 0;
-  Queue urgent_;
+  SendList<UcxSend> urgent_;
   WeightedFairQueue<UcxSend> bulk_;
   std::vector<UcxSend*> in_progress_;
   ucs_status_t lost_status_ = UCS_OK;

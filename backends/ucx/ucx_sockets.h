@@ -10,14 +10,8 @@ namespace ringd {
 
 struct ConnectionSettings {
   CongestionControl congestion_control{};
-  // No more than about so many wait unsent in the socket (TCP_NOTSENT_LOWAT; the kernel adds up to
-  // one segment of 64 KiB). What is on its way and not acknowledged does not count, so a long line
-  // stays full. 0: no limit.
-  std::uint32_t unsent_bytes = 0;
-  // The neighbour may send so much ahead of what has been read, from now on: the receive buffer is
-  // enlarged for it, up to half of what the host allows (the last of net.ipv4.tcp_rmem), and stays
-  // the kernel's to enlarge further. Not of sockets with a timeout for reading, on which others block. 0: as it is; it
-  // never shrinks.
+  std::uint32_t unsent_bytes = 0;  // see LimitUnsent()
+  // See OpenReceiveWindow(). Not of sockets with a timeout for reading, on which others block. 0: as it is.
   std::uint32_t receive_window_bytes = 0;
 };
 

@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "backends/tcp/tcp_transport.h"
 #include "backends/ucx/ucx_transport.h"
 #include "proto/base/clock.h"
+#include "tests/backends/tcp/loopback_sockets.h"
 
 #ifdef RINGD_ASAN
 // Some of what UCX 1.13 allocates for a worker it never frees.
@@ -28,22 +30,33 @@ std::string NameOf(BackendKind kind) {
       return "ucx";
     case BackendKind::kUcxTwoStreams:
       return "ucx, two streams";
+    case BackendKind::kTcp:
+      return "tcp";
+    case BackendKind::kTcpTwoStreams:
+      return "tcp, two streams";
   }
   return "?";
 }
 
-BackendWorld::BackendWorld(BackendKind kind, int node_count, AlgorithmOptions options,
-                           TransportOptions ucx)
-    : completions(static_cast<std::size_t>(node_count)), algorithms(options) {
+std::unique_ptr<Transport> MakeTransport(BackendKind kind, TransportOptions options) {
+  const bool two = kind == BackendKind::kUcxTwoStreams || kind == BackendKind::kTcpTwoStreams;
+  options.streams_per_neighbour = two ? 2 : kAutoStreams;
+  const bool tcp = kind == BackendKind::kTcp || kind == BackendKind::kTcpTwoStreams;
+  auto transport = tcp ? CreateTcpTransport(options, std::make_unique<LoopbackSockets>())
+                       : CreateUcxTransport(options);
+  if (!transport.ok()) throw std::runtime_error(std::string(transport.status().message()));
+  return *std::move(transport);
+}
+
+BackendWorld::BackendWorld(BackendKind kind, int node_count, AlgorithmOptions algorithm_options,
+                           TransportOptions options)
+    : completions(static_cast<std::size_t>(node_count)), algorithms(algorithm_options) {
   if (kind == BackendKind::kLoopback) hub = std::make_unique<LoopbackHub>();
   for (int node = 0; node < node_count; ++node) {
     if (kind == BackendKind::kLoopback) {
       transports.push_back(hub->CreateTransport());
     } else {
-      ucx.streams_per_neighbour = kind == BackendKind::kUcxTwoStreams ? 2 : kAutoStreams;
-      auto transport = CreateUcxTransport(ucx);
-      if (!transport.ok()) throw std::runtime_error(std::string(transport.status().message()));
-      transports.push_back(*std::move(transport));
+      transports.push_back(MakeTransport(kind, options));
     }
     addresses.push_back(transports.back()->LocalAddress());
   }

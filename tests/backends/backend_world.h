@@ -18,18 +18,21 @@
 
 namespace ringd {
 
-enum class BackendKind { kLoopback, kUcx, kUcxTwoStreams };
+enum class BackendKind { kLoopback, kUcx, kUcxTwoStreams, kTcp, kTcpTwoStreams };
 
 std::string NameOf(BackendKind kind);
+
+// A transport of this kind, which is not kLoopback: `options` but for the number of streams.
+std::unique_ptr<Transport> MakeTransport(BackendKind kind, TransportOptions options);
 
 // N transports with one communicator each, driven in turn.
 //
 // Thread safety: one thread.
 class BackendWorld {
  public:
-  // `ucx`: how UCX is set up, but for the number of streams.
+  // `options`: how the transports are set up, but for the number of streams.
   BackendWorld(BackendKind kind, int node_count, AlgorithmOptions algorithms = {},
-               TransportOptions ucx = {});
+               TransportOptions options = {});
   ~BackendWorld();
 
   int node_count() const { return static_cast<int>(communicators.size()); }

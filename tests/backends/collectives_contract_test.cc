@@ -10,7 +10,8 @@ namespace ringd {
 namespace {
 
 BackendKind AnyBackend() {
-  return GENERATE(BackendKind::kLoopback, BackendKind::kUcx, BackendKind::kUcxTwoStreams);
+  return GENERATE(BackendKind::kLoopback, BackendKind::kUcx, BackendKind::kUcxTwoStreams,
+                  BackendKind::kTcp, BackendKind::kTcpTwoStreams);
 }
 
 // Small integers, so that sums are exact in every type and order.

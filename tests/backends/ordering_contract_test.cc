@@ -13,7 +13,8 @@ namespace ringd {
 namespace {
 
 BackendKind AnyBackend() {
-  return GENERATE(BackendKind::kLoopback, BackendKind::kUcx, BackendKind::kUcxTwoStreams);
+  return GENERATE(BackendKind::kLoopback, BackendKind::kUcx, BackendKind::kUcxTwoStreams,
+                  BackendKind::kTcp, BackendKind::kTcpTwoStreams);
 }
 
 AlgorithmOptions SmallChunks() {

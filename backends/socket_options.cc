@@ -1,0 +1,28 @@
+#include "backends/socket_options.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+namespace ringd {
+namespace {
+
+bool WakeAt(int fd, std::uint32_t bytes) noexcept {
+  return ::setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes)) == 0;
+}
+
+}  // namespace
+
+void LimitUnsent(int fd, std::uint32_t bytes) noexcept {
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));
+}
+
+// To wake a reader only at so many bytes the kernel needs room for them, so it enlarges the buffer
+// (Linux since 4.18, tcp_set_rcvlowat), and keeps it when the reader wants each byte again.
+// SO_RCVBUF would need net.core.rmem_max to allow it, and would end the kernel's own tuning.
+// A reader that begins to block in between would wait for all of the bytes.
+void OpenReceiveWindow(int fd, std::uint32_t bytes) noexcept {
+  if (WakeAt(fd, bytes)) WakeAt(fd, 1);
+}
+
+}  // namespace ringd

@@ -1,0 +1,99 @@
+#include "backends/tcp/tcp_socket.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "backends/socket_options.h"
+
+namespace ringd {
+namespace {
+
+// A correct ringd reads all the time, and its kernel answers; see backends/README.md.
+constexpr unsigned kSilenceMilliseconds = 30'000;
+constexpr int kKeepAliveAfterSeconds = 10;
+constexpr int kKeepAliveEverySeconds = 5;
+
+constexpr std::size_t kMaxAddressBytes = 256;
+
+template <typename Value>
+void Set(int fd, int level, int option, Value value) noexcept {
+  ::setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+// The address in a socket's name, without the port; empty for what is no IP address.
+std::string HostOf(const sockaddr* address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const void* bytes = nullptr;
+  if (address->sa_family == AF_INET) {
+    bytes = &reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
+  } else if (address->sa_family == AF_INET6) {
+    bytes = &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
+  }
+  if (bytes == nullptr ||
+      ::inet_ntop(address->sa_family, bytes, text.data(), text.size()) == nullptr) {
+    return {};
+  }
+  return text.data();
+}
+
+}  // namespace
+
+void PrepareSocket(int fd, const CongestionControl& congestion_control) noexcept {
+  Set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  Set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kSilenceMilliseconds);
+  Set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  Set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveAfterSeconds);
+  Set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveEverySeconds);
+  ApplyCongestionControl(fd, congestion_control);
+  OpenReceiveWindow(fd, kReceiveWindowBytes);
+}
+
+std::string PeerAddressOf(int fd) {
+  sockaddr_storage name{};
+  socklen_t length = sizeof(name);
+  auto* const address = reinterpret_cast<sockaddr*>(&name);
+  if (::getpeername(fd, address, &length) != 0) return "?";
+  const std::string host = HostOf(address);
+  if (name.ss_family == AF_INET6) {
+    return absl::StrCat("[", host,
+                        "]:", ntohs(reinterpret_cast<sockaddr_in6*>(address)->sin6_port));
+  }
+  if (host.empty()) return "?";
+  return absl::StrCat(host, ":", ntohs(reinterpret_cast<sockaddr_in*>(address)->sin_port));
+}
+
+std::string InterfaceOf(int fd) {
+  sockaddr_storage name{};
+  socklen_t length = sizeof(name);
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&name), &length) != 0) return "?";
+  std::string own = HostOf(reinterpret_cast<sockaddr*>(&name));
+  ifaddrs* found = nullptr;
+  if (::getifaddrs(&found) != 0) return own;
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> list(found, &::freeifaddrs);
+  for (const ifaddrs* one = found; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr != nullptr && HostOf(one->ifa_addr) == own) return one->ifa_name;
+  }
+  return own.empty() ? "?" : own;
+}
+
+bool IsHostAndPort(absl::string_view address) {
+  const std::size_t colon = address.rfind(':');
+  if (address.size() > kMaxAddressBytes || colon == absl::string_view::npos || colon == 0) {
+    return false;
+  }
+  std::uint32_t port = 0;
+  return absl::SimpleAtoi(address.substr(colon + 1), &port) && port > 0 && port <= 65535;
+}
+
+}  // namespace ringd

@@ -1,0 +1,28 @@
+// A connected socket's options and names.
+#ifndef RINGD_BACKENDS_TCP_TCP_SOCKET_H_
+#define RINGD_BACKENDS_TCP_TCP_SOCKET_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "backends/congestion_control.h"
+
+namespace ringd {
+
+// Sets up a connection for frames: no delay, an open receive window, and an end after about 30 s in
+// which the other host answers nothing, or lets nothing be sent. What waits unsent is limited by the
+// line. What the kernel refuses stays as it was.
+void PrepareSocket(int fd, const CongestionControl& congestion_control) noexcept;
+
+// "10.0.0.2:4711", of the other end; "?" if it can't be known any more.
+std::string PeerAddressOf(int fd);
+
+// The network interface that has this end's address: "eth0"; the address itself if none has.
+std::string InterfaceOf(int fd);
+
+// "host:port" or "[host]:port", a host and a port that may exist.
+bool IsHostAndPort(absl::string_view address);
+
+}  // namespace ringd
+
+#endif  // RINGD_BACKENDS_TCP_TCP_SOCKET_H_

@@ -1,0 +1,140 @@
+#include "backends/tcp/tcp_wire.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "backends/tcp/tcp_node.h"
+
+namespace ringd {
+
+TcpWire::TcpWire(TcpNode& node, const CommunicatorSpec& spec)
+    : node_(node),
+      wire_id_(spec.wire_id),
+      self_(spec.self),
+      weight_(spec.weight),
+      addresses_(spec.addresses),
+      places_(spec.addresses.size()) {}
+
+TcpWire::~TcpWire() { node_.CloseWire(*this); }
+
+void TcpWire::Start(WireCommunicator& communicator, const std::vector<NodeIndex>& neighbours) {
+  communicator_ = &communicator;
+  for (const NodeIndex node : neighbours) {
+    LineTo(node);
+    if (self_ < node) {
+      Dial(node);
+    } else {
+      PlaceOf(node).dial_at = Clock::now() + kDialPatience;
+      ++waiting_;
+    }
+  }
+}
+
+TcpLine& TcpWire::LineTo(NodeIndex node) {
+  Place& place = PlaceOf(node);
+  if (place.line == nullptr) {
+    TcpLine::User& user = *this;
+    place.line = std::make_unique<TcpLine>(
+        FrameScope{wire_id_, node.value(), self_.value()}, weight_,
+        node_.RemoteAt(addresses_[static_cast<std::size_t>(node.value())]), node_.means(), user);
+  }
+  return *place.line;
+}
+
+void TcpWire::Dial(NodeIndex node) {
+  PlaceOf(node).dialled = true;
+  for (std::uint32_t stream = 0; stream <= node_.bulk_streams(); ++stream) {
+    node_.sockets().Dial(wire_id_, node, stream);
+  }
+}
+
+void TcpWire::Take(WireSockets::Event event) noexcept {
+  const auto index = static_cast<std::size_t>(event.node.value());
+  if (event.node.value() < 0 || index >= places_.size() || event.node == self_) return;
+  TcpLine& line = LineTo(event.node);
+  if (event.status.ok()) {
+    line.Adopt(std::move(event.socket), event.stream, event.dialled_here);
+  } else if (!line.is_open()) {
+    line.Fail(absl::UnavailableError(event.status.message()));
+  }
+  // Otherwise the other side has dialled, too.
+}
+
+void TcpWire::OnFailure() noexcept { node_.NoteFailure(); }
+
+void TcpWire::ReportFailures() noexcept {
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    Place& place = places_[i];
+    if (place.line == nullptr || place.line->failure().ok() || place.reported) continue;
+    place.reported = true;
+    place.line->Shut();
+    const NodeIndex node(static_cast<std::int32_t>(i));
+    const absl::Status& why = place.line->failure();
+    if (absl::IsUnavailable(why)) {
+      communicator_->OnNodeLost(node, why.message());
+    } else {
+      communicator_->OnNodeMisbehaved(node, why.message());
+    }
+  }
+}
+
+std::optional<Clock::time_point> TcpWire::deadline() const noexcept {
+  std::optional<Clock::time_point> earliest;
+  if (waiting_ == 0) return earliest;
+  for (const Place& place : places_) {
+    if (place.dial_at && (!earliest || *place.dial_at < *earliest)) earliest = place.dial_at;
+  }
+  return earliest;
+}
+
+void TcpWire::Tick(Clock::time_point now) noexcept {
+  if (waiting_ == 0) return;
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    Place& place = places_[i];
+    if (!place.dial_at) continue;
+    const bool overdue = now >= *place.dial_at;
+    if (!overdue && !place.line->is_open()) continue;
+    place.dial_at.reset();
+    --waiting_;
+    if (!place.line->is_open() && place.line->failure().ok()) {
+      Dial(NodeIndex(static_cast<std::int32_t>(i)));
+    }
+  }
+}
+
+std::vector<std::unique_ptr<TcpConnection>> TcpWire::Close() noexcept {
+  std::vector<std::unique_ptr<TcpConnection>> all;
+  for (Place& place : places_) {
+    if (place.line == nullptr) continue;
+    // A node that was lost, or misbehaved, gets no goodbye.
+    if (!place.line->failure().ok()) place.line->Shut();
+    auto connections = place.line->Close();
+    std::move(connections.begin(), connections.end(), std::back_inserter(all));
+    place.line.reset();
+  }
+  return all;
+}
+
+bool TcpWire::Send(NodeIndex to, const MessageHeader& header, std::span<const std::byte> payload,
+                   SendPriority priority, SendObserver* observer) noexcept {
+  Place& place = PlaceOf(to);
+  if (place.line == nullptr) {
+    LineTo(to);
+    Dial(to);
+  }
+  return place.line->Send(header, payload, priority, observer);
+}
+
+void TcpWire::Withdraw(SendObserver* observer) noexcept {
+  for (Place& place : places_) {
+    if (place.line != nullptr) place.line->Withdraw(observer);
+  }
+}
+
+NeighbourLine TcpWire::DescribeLine(NodeIndex node) const {
+  const Place& place = places_[static_cast<std::size_t>(node.value())];
+  return place.line == nullptr ? NeighbourLine{} : place.line->Describe();
+}
+
+}  // namespace ringd
