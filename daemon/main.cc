@@ -159,7 +159,7 @@ int Serve(LoadedConfig loaded) {
 // wrong configuration: the code is that of a start that fails for it.
 int CheckOnThisMachine(LoadedConfig loaded) {
   absl::Status status = ResolveNetwork(loaded.config);
-  if (status.ok()) status = Daemon::CheckTransport(loaded.config);
+  if (status.ok()) status = Daemon::Check(loaded.config);
   if (!status.ok()) return Complain(kExitFailed, status);
   std::printf("the configuration is good (file: %s)\n",
               loaded.file.empty() ? "none" : loaded.file.c_str());

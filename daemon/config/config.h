@@ -44,6 +44,10 @@ struct Config {
   // What other ringds are told to connect to. Empty: peer_address' host, or the node's name if that
   // is a wildcard.
   std::string advertised_host;
+  // A file with the key that all ringds of a cluster share (daemon/door/cluster_key.h). Empty: there is none.
+  std::string cluster_key_file;
+  // Jobs over several nodes may do without cluster key and job secret.
+  bool insecure_peers = false;
 
   // ---- memory of a session ----
   // Address space of each trainer's arena; memory is used where tensors are put.

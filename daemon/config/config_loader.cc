@@ -99,6 +99,13 @@ void CheckTogether(LoadedConfig& loaded, std::uint64_t memory_bytes,
                                     FormatBytes(config.chunk_bytes)));
     }
   }
+  if (config.insecure_peers) {
+    loaded.warnings.push_back(
+        absl::StrCat(OriginOf(loaded, "insecure_peers"),
+                     ": insecure_peers is true: jobs over several nodes need neither a cluster key "
+                     "(cluster_key_file) nor a job secret (RINGD_JOB_SECRET), and whoever reaches "
+                     "peer_address can take part in them"));
+  }
   if (config.socket.empty()) {
     errors.push_back(absl::StrCat(OriginOf(loaded, "socket"), ": socket must not be empty"));
   }

@@ -64,6 +64,12 @@ std::vector<Setting> MakeTable() {
        "serve other ringds on this network interface's address, with peer_address' port"},
       {"advertised_host", Kind::kText, &C::advertised_host,
        "what other ringds are told to connect to; empty: peer_address' host"},
+      {"cluster_key_file", Kind::kPath, &C::cluster_key_file,
+       "file with a key that all ringds of the cluster share, 32 bytes or more, which only ringd's "
+       "user may read; empty: none"},
+      {"insecure_peers", Kind::kSwitch, &C::insecure_peers,
+       "let jobs over several nodes do without cluster key and job secret: whoever reaches "
+       "peer_address can take part in them"},
 
       {"arena_bytes", Kind::kBytes, &C::arena_bytes,
        "address space of each trainer's tensor arena; memory is used where tensors are put", kMiB,

@@ -7,6 +7,7 @@
 #include "backends/ucx/ucx_transport.h"
 #include "daemon/config/host_port.h"
 #include "daemon/config/network_identity.h"
+#include "daemon/door/cluster_key.h"
 #include "daemon/fast_path/fast_path_listener.h"
 #include "daemon/logging/log.h"
 #include "daemon/version.h"
@@ -67,7 +68,10 @@ EngineOptions MakeEngineOptions(const Config& config, const std::string& config_
 
 }  // namespace
 
-absl::Status Daemon::CheckTransport(const Config& config) { return MakeTransport(config).status(); }
+absl::Status Daemon::Check(const Config& config) {
+  const absl::Status key = ReadClusterKey(config.cluster_key_file).status();
+  return key.ok() ? MakeTransport(config).status() : key;
+}
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
                                                       const std::string& config_file) {
@@ -77,6 +81,8 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
 }
 
 absl::Status Daemon::StartParts(const Config& config, const std::string& config_file) {
+  const absl::StatusOr<std::string> cluster_key = ReadClusterKey(config.cluster_key_file);
+  if (!cluster_key.ok()) return cluster_key.status();
   absl::StatusOr<std::unique_ptr<Transport>> transport = MakeTransport(config);
   if (!transport.ok()) return transport.status();
 

@@ -22,9 +22,9 @@ namespace ringd {
 //   earlier ones, so that they are stopped and destroyed in reverse.
 class Daemon {
  public:
-  // Says what Start would say of transports, interfaces and congestion control, and starts nothing. `config` is complete
-  // (ResolveNetwork).
-  static absl::Status CheckTransport(const Config& config);
+  // Says what Start would say of transports, interfaces, congestion control and the cluster's key, and starts nothing.
+  // `config` is complete (ResolveNetwork).
+  static absl::Status Check(const Config& config);
 
   // Serves when it returns. `config` is complete (ResolveNetwork).
   //   What the part that failed says, which names the setting concerned.

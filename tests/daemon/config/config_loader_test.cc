@@ -152,6 +152,16 @@ TEST_CASE("LoadConfig: other programs' variables are left alone, a misspelt one 
   CHECK_THAT(loaded->warnings[0], Contains("RINGD_SOCKETT") && Contains("RINGD_SOCKET?"));
 }
 
+TEST_CASE("LoadConfig: insecure_peers gets a warning that names its origin, unless it is false") {
+  const absl::StatusOr<LoadedConfig> loaded = Load({"--insecure-peers", "true"});
+  REQUIRE(loaded.ok());
+  CHECK(loaded->config.insecure_peers);
+  REQUIRE(loaded->warnings.size() == 1);
+  CHECK_THAT(loaded->warnings[0],
+             Contains("flag --insecure-peers") && Contains("cluster_key_file"));
+  CHECK(Load({"--insecure-peers", "false"})->warnings.empty());
+}
+
 TEST_CASE("LoadConfig: an arena larger than the machine is an error, the default is lowered") {
   ConfigEnvironment environment;
   environment.memory_bytes = (std::uint64_t{1} << 30) + 5;

@@ -140,6 +140,28 @@ TEST_CASE(
   CHECK(unused.WaitForExit() == kExitDone);
 }
 
+TEST_CASE("ringd: a cluster key that others could read is refused, by the check and by the start") {
+  RingdProcess ringd;
+  const std::string key = ringd.file("cluster.key");
+  std::ofstream(key) << std::string(64, 'k') << "\n";
+  REQUIRE(::chmod(key.c_str(), 0640) == 0);
+  ringd.Run({"daemon/ringd", "--config", "/dev/null", "--check-config", "--cluster-key-file",
+             key.c_str()});
+  CHECK(ringd.WaitForExit() == kExitFailed);
+  CHECK_THAT(ringd.log(), Contains(key) && Contains("others must not read it"));
+
+  RingdProcess start;
+  start.Start({"--cluster-key-file", key.c_str()});
+  CHECK(start.WaitForExit() == kExitFailed);
+  CHECK_THAT(start.log(), Contains("others must not read it"));
+
+  REQUIRE(::chmod(key.c_str(), 0600) == 0);
+  RingdProcess good;
+  good.Start({"--cluster-key-file", key.c_str(), "--insecure-peers", "true"});
+  CHECK(good.WaitForNotification("READY=1"));
+  CHECK_THAT(good.log(), Contains("insecure_peers is true"));
+}
+
 TEST_CASE("ringd: an idle one uses next to no processor time") {
   RingdProcess ringd;
   ringd.Start();

@@ -1,0 +1,61 @@
+// All connections that are being opened from here.
+#ifndef RINGD_DAEMON_DOOR_DIALS_H_
+#define RINGD_DAEMON_DOOR_DIALS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "backends/congestion_control.h"
+#include "daemon/door/dial.h"
+#include "proto/base/clock.h"
+
+namespace ringd {
+
+// Thread safety: none; the door's thread owns it.
+// Invariant: each request's `done` is called once, unless it was abandoned or cleared before.
+class Dials {
+ public:
+  // Attempts at once; those beyond wait for their turn.
+  static constexpr std::size_t kMostSockets = 256;
+
+  // `epoll` gets the connections, with their keys, and outlives this.
+  Dials(int epoll, std::string own_name, CongestionControl congestion_control);
+
+  void Add(DialRequest request, Clock::time_point now);
+  void Abandon(std::uint64_t group);
+  // Something happened to the connection of this key; unknown ones are ignored.
+  void OnEvent(std::uint64_t key, Clock::time_point now);
+  // Begins what is to be begun, and ends attempts whose time is over.
+  void RunDue(Clock::time_point now);
+
+  // time_point::max(): nothing is to be done.
+  Clock::time_point NextDue() const noexcept;
+  void Clear();
+
+ private:
+  using Entries = std::map<std::uint64_t, Dial>;
+
+  static constexpr std::chrono::milliseconds kTurnPause{20};
+
+  void Begin(Entries::iterator entry, Clock::time_point now);
+  void Follow(Entries::iterator entry, Dial::Progress progress);
+  void SetDue(std::uint64_t key, Clock::time_point due);
+
+  const int epoll_;
+  const std::string own_name_;
+  const CongestionControl congestion_control_;
+  Entries entries_;
+  std::map<std::uint64_t, Clock::time_point> due_;               // by key
+  std::set<std::pair<Clock::time_point, std::uint64_t>> queue_;  // the same, by time
+  std::set<std::uint64_t> connecting_;                           // those that have a socket
+  std::uint64_t next_key_;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_DOOR_DIALS_H_

@@ -1,0 +1,208 @@
+#include "daemon/door/door.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/door/door_poll.h"
+#include "daemon/logging/log.h"
+#include "proto/base/errno_status.h"
+
+namespace ringd {
+namespace {
+
+// Connections taken in before handshakes under way get their turn.
+constexpr int kAcceptsPerTurn = 64;
+constexpr Clock::duration kAcceptPause = std::chrono::milliseconds(100);
+constexpr std::uint32_t kLogLines = 5;
+constexpr Clock::duration kLogPeriod = std::chrono::seconds(10);
+
+UniqueFd OpenReserve() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Door>> Door::Open(DoorOptions options) {
+  absl::StatusOr<ListeningSocket> listening = ListenForDoor(options.address);
+  if (!listening.ok()) return listening.status();
+  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.valid()) return ErrnoStatus(errno, "epoll_create1");
+  UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return ErrnoStatus(errno, "eventfd");
+  if (!WatchAtDoor(epoll.get(), listening->fd.get(), EPOLLIN, kDoorListenKey) ||
+      !WatchAtDoor(epoll.get(), wake.get(), EPOLLIN, kDoorWakeKey)) {
+    return ErrnoStatus(errno, "epoll_ctl");
+  }
+  return std::unique_ptr<Door>(
+      new Door(std::move(options), *std::move(listening), std::move(epoll), std::move(wake)));
+}
+
+Door::Door(DoorOptions options, ListeningSocket listening, UniqueFd epoll, UniqueFd wake)
+    : address_(std::move(listening.address)),
+      congestion_control_(options.congestion_control),
+      epoll_(std::move(epoll)),
+      wake_(std::move(wake)),
+      listener_(std::move(listening.fd)),
+      reserve_(OpenReserve()),
+      strangers_(epoll_.get(), &receptions_, options.node_name, options.challenge_flags,
+                 options.limits),
+      dials_(epoll_.get(), options.node_name, options.congestion_control),
+      log_limiter_(kLogLines, kLogPeriod) {}
+
+Door::~Door() { Stop(); }
+
+void Door::Start() {
+  thread_ = std::thread(&Door::Run, this);
+  pthread_setname_np(thread_.native_handle(), "ringd-door");
+}
+
+void Door::Stop() {
+  if (thread_.joinable()) {
+    {
+      MutexLock lock(mutex_);
+      orders_.stop = true;
+    }
+    Wake();
+    thread_.join();
+  }
+  strangers_.Clear();
+  dials_.Clear();
+  listener_.Reset();
+  reserve_.Reset();
+  MutexLock lock(mutex_);
+  orders_ = {};
+}
+
+void Door::Dial(DialRequest request) {
+  {
+    MutexLock lock(mutex_);
+    orders_.dials.push_back(std::move(request));
+  }
+  Wake();
+}
+
+void Door::Abandon(std::uint64_t group) {
+  {
+    MutexLock lock(mutex_);
+    orders_.abandoned.push_back(group);
+  }
+  Wake();
+}
+
+void Door::Wake() noexcept {
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(wake_.get(), &one, sizeof(one)));
+}
+
+bool Door::FollowOrders(Clock::time_point now) {
+  std::uint64_t wakes = 0;
+  static_cast<void>(!::read(wake_.get(), &wakes, sizeof(wakes)));
+  Orders orders;
+  {
+    MutexLock lock(mutex_);
+    std::swap(orders, orders_);
+  }
+  if (orders.stop) return false;
+  for (DialRequest& request : orders.dials) dials_.Add(std::move(request), now);
+  for (const std::uint64_t group : orders.abandoned) dials_.Abandon(group);
+  return true;
+}
+
+void Door::Run() {
+  std::array<epoll_event, 64> events;
+  for (;;) {
+    const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                                   MillisecondsToNextDeadline(Clock::now()));
+    const Clock::time_point now = Clock::now();
+    bool accept = false;
+    // Those who are in the middle of it first: who comes may push others out.
+    for (const epoll_event& event :
+         std::span(events).first(static_cast<std::size_t>(std::max(count, 0)))) {
+      const std::uint64_t key = event.data.u64;
+      if (key == kDoorWakeKey) {
+        if (!FollowOrders(now)) return;
+      } else if (key == kDoorListenKey) {
+        accept = true;
+      } else if (key >= kFirstDialKey) {
+        dials_.OnEvent(key, now);
+      } else {
+        strangers_.OnEvent(key, now);
+      }
+    }
+    if (accept) AcceptAll(now);
+    ResumeAccepting(now);
+    strangers_.DropExpired(now);
+    dials_.RunDue(now);
+  }
+}
+
+void Door::AcceptAll(Clock::time_point now) {
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    int error = 0;
+    AcceptedSocket accepted = AcceptOne(listener_.get(), congestion_control_, error);
+    switch (error) {
+      case 0:
+        strangers_.Add(std::move(accepted), now);
+        break;
+      case EAGAIN:
+        return;
+      case EMFILE:
+      case ENFILE:
+        // The kernel says so also if nobody waits.
+        if (!TurnOneAway(error, now)) return;
+        if (!reserve_.valid()) return PauseAccepting(now);
+        break;
+      case ENOMEM:
+      case ENOBUFS:
+        return PauseAccepting(now);
+      default:
+        break;  // of the connection that was next, which is gone (accept(2))
+    }
+  }
+}
+
+// Otherwise it would wait, and its dialler with it, and keep this thread awake.
+bool Door::TurnOneAway(int error, Clock::time_point now) {
+  reserve_.Reset();
+  int outcome = 0;
+  AcceptOne(listener_.get(), {}, outcome);
+  reserve_ = OpenReserve();
+  if (outcome == EAGAIN) return false;
+  if (log_limiter_.Pass(now).has_value()) {
+    LogError(ErrnoStatus(error, absl::StrCat("a connection to ", address_, " was turned away"))
+                 .message());
+  }
+  return true;
+}
+
+void Door::PauseAccepting(Clock::time_point now) {
+  UnwatchAtDoor(epoll_.get(), listener_.get());
+  accept_again_ = now + kAcceptPause;
+}
+
+void Door::ResumeAccepting(Clock::time_point now) {
+  if (now < accept_again_) return;
+  if (!reserve_.valid()) reserve_ = OpenReserve();
+  accept_again_ = WatchAtDoor(epoll_.get(), listener_.get(), EPOLLIN, kDoorListenKey)
+                      ? Clock::time_point::max()
+                      : now + kAcceptPause;
+}
+
+int Door::MillisecondsToNextDeadline(Clock::time_point now) const {
+  const Clock::time_point next =
+      std::min({accept_again_, strangers_.NextDeadline(), dials_.NextDue()});
+  if (next == Clock::time_point::max()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now);
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
+}
+
+}  // namespace ringd

@@ -1,0 +1,158 @@
+#include "daemon/door/strangers.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/door/door_poll.h"
+#include "daemon/logging/log.h"
+
+namespace ringd {
+namespace {
+
+constexpr std::uint32_t kLogLines = 20;
+constexpr Clock::duration kLogPeriod = std::chrono::seconds(10);
+
+}  // namespace
+
+Strangers::Strangers(int epoll, DoorReceptions* receptions, std::string own_name,
+                     std::uint32_t flags, StrangerLimits limits)
+    : epoll_(epoll),
+      receptions_(receptions),
+      own_name_(std::move(own_name)),
+      flags_(flags),
+      limits_(limits),
+      log_limiter_(kLogLines, kLogPeriod) {}
+
+void Strangers::Add(AcceptedSocket accepted, Clock::time_point now) {
+  if (places_.size() >= limits_.most) DropOne(now);
+  const std::uint64_t key = next_key_++;
+  const int fd = accepted.fd.get();
+  ++by_host_[accepted.host];
+  const auto place =
+      places_
+          .emplace(key, Stranger(std::move(accepted), DoorAnswerer(flags_, own_name_),
+                                 now + limits_.patience))
+          .first;
+  // The kernel tells at once what has come already.
+  if (!WatchAtDoor(epoll_, fd, kHandshakeEvents, key)) Erase(place);
+}
+
+void Strangers::OnEvent(std::uint64_t key, Clock::time_point now) {
+  const auto place = places_.find(key);
+  if (place == places_.end()) return;  // dropped while its event waited in the batch
+  Stranger& stranger = place->second;
+  const DoorState before = stranger.answerer().state();
+  const Stranger::Progress progress = Drive(stranger);
+  const DoorState after = stranger.answerer().state();
+  if (after == DoorState::kRefused && before != after) LogRefusal(stranger, now);
+  if (progress == Stranger::Progress::kProven) return Admit(place);
+  if (progress == Stranger::Progress::kGone) {
+    if (after == DoorState::kBroken) LogClosed(stranger, stranger.why(), now);
+    Erase(place);
+  }
+}
+
+Stranger::Progress Strangers::Drive(Stranger& stranger) {
+  for (;;) {
+    const Stranger::Progress progress = stranger.Advance();
+    if (progress != Stranger::Progress::kAsked) return progress;
+    Judge(stranger);
+  }
+}
+
+void Strangers::Judge(Stranger& stranger) {
+  DoorAnswerer& answerer = stranger.answerer();
+  const std::shared_ptr<DoorReception> reception = receptions_->Get(answerer.hello().purpose);
+  if (reception == nullptr) return answerer.Refuse(DoorVerdict::kUnknownSubject);
+  keys_.clear();
+  const DoorVerdict verdict = reception->Consider(answerer.hello(), keys_);
+  if (verdict != DoorVerdict::kWelcome) return answerer.Refuse(verdict);
+  answerer.Decide(keys_);
+}
+
+void Strangers::Admit(Places::iterator place) {
+  Stranger& stranger = place->second;
+  const DoorAnswerer& answerer = stranger.answerer();
+  const std::shared_ptr<DoorReception> reception = receptions_->Get(answerer.hello().purpose);
+  UnwatchAtDoor(epoll_, stranger.socket());
+  DoorArrival arrival{answerer.hello(), answerer.matched(), answerer.session_key(),
+                      stranger.TakeSocket(), stranger.Describe()};
+  Erase(place);
+  if (reception != nullptr) reception->Admit(std::move(arrival));
+}
+
+void Strangers::DropOne(Clock::time_point now) {
+  std::size_t most = 0;
+  for (const auto& [host, count] : by_host_) most = std::max(most, count);
+  const auto victim = std::find_if(places_.begin(), places_.end(), [&](const auto& entry) {
+    return by_host_.at(entry.second.host()) == most;
+  });
+  LogClosed(victim->second,
+            absl::StrCat("all ", limits_.most, " places for connections that have proved nothing ",
+                         "are taken, ", most, " of them from there"),
+            now);
+  Erase(victim);
+}
+
+void Strangers::DropExpired(Clock::time_point now) {
+  while (!places_.empty() && places_.begin()->second.deadline() <= now) {
+    const Stranger& stranger = places_.begin()->second;
+    if (!stranger.refused()) LogClosed(stranger, "it has not proved in time whose it is", now);
+    Erase(places_.begin());
+  }
+}
+
+void Strangers::Erase(Places::iterator place) {
+  const auto host = by_host_.find(place->second.host());
+  if (--host->second == 0) by_host_.erase(host);
+  places_.erase(place);
+}
+
+Clock::time_point Strangers::NextDeadline() const noexcept {
+  return places_.empty() ? Clock::time_point::max() : places_.begin()->second.deadline();
+}
+
+void Strangers::Clear() {
+  places_.clear();
+  by_host_.clear();
+}
+
+void Strangers::LogRefusal(const Stranger& stranger, Clock::time_point now) {
+  const DoorAnswerer& answerer = stranger.answerer();
+  switch (answerer.verdict()) {
+    case DoorVerdict::kWelcome:
+    case DoorVerdict::kUnknownSubject:  // it is early, as a rule
+      return;
+    case DoorVerdict::kWrongKey:
+      return LogLine(absl::StrCat("a connection of ", stranger.Describe(),
+                                  " was refused: it has another cluster key or job secret"),
+                     now);
+    case DoorVerdict::kFull:
+      return LogLine(absl::StrCat("a connection of ", stranger.Describe(),
+                                  " was refused: too many wait here already"),
+                     now);
+    case DoorVerdict::kVersion:
+      return LogLine(absl::StrCat("a connection of ", stranger.Describe(),
+                                  " was refused: it speaks door version ", answerer.hello().version,
+                                  ", this ringd ", kDoorVersion),
+                     now);
+  }
+}
+
+void Strangers::LogClosed(const Stranger& stranger, absl::string_view why, Clock::time_point now) {
+  LogLine(absl::StrCat("a connection of ", stranger.Describe(), " was closed: ", why), now);
+}
+
+void Strangers::LogLine(std::string line, Clock::time_point now) {
+  const std::optional<std::uint64_t> suppressed = log_limiter_.Pass(now);
+  if (!suppressed.has_value()) return;
+  if (*suppressed > 0) {
+    absl::StrAppend(&line, " (", *suppressed, " similar lines were left out before)");
+  }
+  LogWarning(line);
+}
+
+}  // namespace ringd
