@@ -136,7 +136,7 @@ absl::Status ResolveNetwork(Config& config) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> FindFastPathHost(const Config& config) {
+absl::StatusOr<std::string> FindDataHost(const Config& config) {
   const absl::StatusOr<HostPort> peer = ParseHostPort(config.peer_address);
   if (!peer.ok()) return peer.status();
   std::vector<std::string> candidates;

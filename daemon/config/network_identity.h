@@ -20,7 +20,7 @@ absl::Status ResolveNetwork(Config& config);
 // The numeric address on which other nodes reach this one's fast path: that of the first of data_interfaces, or
 // if there is none, what advertised_host stands for. `config` is complete (ResolveNetwork). May ask a name server.
 //   kNotFound: there is none that other nodes could reach.
-absl::StatusOr<std::string> FindFastPathHost(const Config& config);
+absl::StatusOr<std::string> FindDataHost(const Config& config);
 
 }  // namespace ringd
 

@@ -124,7 +124,7 @@ std::vector<Setting> MakeTable() {
        "what moves bytes between nodes; with none, jobs must have all their ranks on this node",
        0,
        0,
-       {"ucx", "none"}},
+       {"ucx", "tcp", "none"}},
       {"transports", Kind::kText, &C::transports,
        "UCX transports between nodes, in UCX's words (UCX_TLS), such as \"tcp,self\" or \"all\""},
       {"link_timeout", Kind::kDuration, &C::link_timeout,

@@ -10,6 +10,7 @@
 #include "daemon/door/cluster_key.h"
 #include "daemon/fast_path/fast_path_listener.h"
 #include "daemon/logging/log.h"
+#include "daemon/service/tcp_backend.h"
 #include "daemon/version.h"
 #include "proto/base/clock.h"
 
@@ -19,7 +20,8 @@ namespace {
 // How long each part may take to tell its peers that ringd stops.
 constexpr Clock::duration kGoodbye = std::chrono::seconds(2);
 
-absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config) {
+absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config,
+                                                         bool has_cluster_key) {
   if (config.backend == "none") return std::unique_ptr<Transport>();
   TransportOptions options;
   options.interfaces = config.data_interfaces;
@@ -29,13 +31,14 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config) {
                                       : static_cast<int>(config.streams_per_neighbour);
   options.log = [](const std::string& line) { LogInfo(line); };
   options.congestion_control = config.congestion_control;
+  if (config.backend == "tcp") return MakeTcpBackend(config, options, has_cluster_key);
   return CreateUcxTransport(options);
 }
 
 // Null: no job of this node has a fast path; the log says why.
 std::unique_ptr<FastPathListener> MakeFastPath(const Config& config) {
   if (!config.fast_path || config.backend == "none") return nullptr;
-  const absl::StatusOr<std::string> host = FindFastPathHost(config);
+  const absl::StatusOr<std::string> host = FindDataHost(config);
   absl::StatusOr<CongestionControl> congestion_control =
       ChooseCongestionControl(config.congestion_control);
   absl::Status status = host.ok() ? congestion_control.status() : host.status();
@@ -69,8 +72,8 @@ EngineOptions MakeEngineOptions(const Config& config, const std::string& config_
 }  // namespace
 
 absl::Status Daemon::Check(const Config& config) {
-  const absl::Status key = ReadClusterKey(config.cluster_key_file).status();
-  return key.ok() ? MakeTransport(config).status() : key;
+  const absl::StatusOr<std::string> key = ReadClusterKey(config.cluster_key_file);
+  return key.ok() ? MakeTransport(config, !key->empty()).status() : key.status();
 }
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
@@ -83,7 +86,9 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
 absl::Status Daemon::StartParts(const Config& config, const std::string& config_file) {
   const absl::StatusOr<std::string> cluster_key = ReadClusterKey(config.cluster_key_file);
   if (!cluster_key.ok()) return cluster_key.status();
-  absl::StatusOr<std::unique_ptr<Transport>> transport = MakeTransport(config);
+  cluster_key_ = *cluster_key;
+  absl::StatusOr<std::unique_ptr<Transport>> transport =
+      MakeTransport(config, !cluster_key_.empty());
   if (!transport.ok()) return transport.status();
 
   network_ = std::make_unique<GrpcPeerNetwork>();
@@ -94,8 +99,10 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   peer_server_ = *std::move(peer_server);
   peer_address_ = FormatHostPort({config.advertised_host, peer_server_->port()});
 
-  engine_ = std::make_unique<Engine>(MakeEngineOptions(config, config_file, peer_address_),
-                                     *std::move(transport), MakeFastPath(config), network_.get());
+  EngineOptions engine_options = MakeEngineOptions(config, config_file, peer_address_);
+  engine_options.cluster_key = cluster_key_;
+  engine_ = std::make_unique<Engine>(std::move(engine_options), *std::move(transport),
+                                     MakeFastPath(config), network_.get());
   engine_->Start();
 
   absl::StatusOr<std::unique_ptr<LocalServer>> local_server = LocalServer::Start(engine_.get());
@@ -119,7 +126,8 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
 Daemon::~Daemon() { Stop(); }
 
 absl::Status Daemon::ReopenTransport(const Config& config) {
-  absl::StatusOr<std::unique_ptr<Transport>> transport = MakeTransport(config);
+  absl::StatusOr<std::unique_ptr<Transport>> transport =
+      MakeTransport(config, !cluster_key_.empty());
   if (!transport.ok()) return transport.status();
   if (*transport != nullptr) engine_->ReplaceTransport(*std::move(transport));
   return absl::OkStatus();

@@ -56,6 +56,7 @@ class Daemon {
   absl::Status StartParts(const Config& config, const std::string& config_file);
 
   std::string peer_address_;
+  std::string cluster_key_;
   std::unique_ptr<GrpcPeerNetwork> network_;
   std::unique_ptr<PeerServer> peer_server_;
   std::unique_ptr<Engine> engine_;

@@ -50,25 +50,25 @@ TEST_CASE("ResolveNetwork: what is set stays, and a wildcard address chooses no 
   CHECK(config.data_interfaces.empty());
 }
 
-TEST_CASE("FindFastPathHost: an address of the data interface, numeric") {
+TEST_CASE("FindDataHost: an address of the data interface, numeric") {
   Config config;
   REQUIRE(ResolveNetwork(config).ok());
-  const absl::StatusOr<std::string> host = FindFastPathHost(config);
+  const absl::StatusOr<std::string> host = FindDataHost(config);
   REQUIRE(host.ok());
   CHECK(*host == "127.0.0.1");
 }
 
-TEST_CASE("FindFastPathHost: without data interfaces, what other nodes are told to connect to") {
+TEST_CASE("FindDataHost: without data interfaces, what other nodes are told to connect to") {
   Config config;
   config.peer_address = "0.0.0.0:7117";
   config.advertised_host = "192.0.2.7";
   REQUIRE(ResolveNetwork(config).ok());
-  const absl::StatusOr<std::string> host = FindFastPathHost(config);
+  const absl::StatusOr<std::string> host = FindDataHost(config);
   REQUIRE(host.ok());
   CHECK(*host == "192.0.2.7");
 }
 
-TEST_CASE("FindFastPathHost: other nodes can't come over the loopback interface") {
+TEST_CASE("FindDataHost: other nodes can't come over the loopback interface") {
   Config config;
   config.peer_address = "0.0.0.0:7117";
   SECTION("a name that stands for it") { config.advertised_host = "localhost"; }
@@ -77,7 +77,7 @@ TEST_CASE("FindFastPathHost: other nodes can't come over the loopback interface"
     config.data_interfaces = {"lo"};
   }
   REQUIRE(ResolveNetwork(config).ok());
-  CHECK(FindFastPathHost(config).status().code() == absl::StatusCode::kNotFound);
+  CHECK(FindDataHost(config).status().code() == absl::StatusCode::kNotFound);
 }
 
 }  // namespace
