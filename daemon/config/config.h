@@ -14,6 +14,8 @@ inline constexpr std::uint64_t kAutoBytes = UINT64_MAX;
 // Of a number: the machine decides.
 inline constexpr std::uint64_t kAutoCount = UINT64_MAX;
 
+inline constexpr const char* kDefaultTransports = "tcp,self";
+
 // Plain values; made by LoadConfig and constant afterwards. Every field is a row of the table in
 // setting_table.cc, which names its key, what is allowed and the words of --help; the comments here
 // are for readers of code.
@@ -77,9 +79,11 @@ struct Config {
   std::chrono::nanoseconds spin = std::chrono::microseconds(50);
   // Threads that sum the ranks of this node, for jobs over several nodes, beside the engine.
   std::uint64_t reducer_threads = kAutoCount;
-  std::string backend = "ucx";  // or "none": only jobs with all their ranks on this node
-  // In UCX's words (UCX_TLS).
-  std::string transports = "tcp,self";
+  // "tcp", "ucx", or "none": only jobs with all their ranks on this node. "auto" until ResolveNetwork has chosen: "ucx" if
+  // `transports` asks for more than TCP.
+  std::string backend = "auto";
+  // In UCX's words (UCX_TLS), for "ucx".
+  std::string transports = kDefaultTransports;
   // Empty: lo if peer_address is a loopback address, else the interface that has the address;
   // ResolveNetwork fills it, and leaves it empty (all interfaces) for a wildcard address.
   std::vector<std::string> data_interfaces;

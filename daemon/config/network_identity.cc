@@ -133,6 +133,9 @@ absl::Status ResolveNetwork(Config& config) {
   if (config.data_interfaces.empty()) {
     config.data_interfaces = InterfacesOf(peer->host, *addresses);
   }
+  if (config.backend == "auto") {
+    config.backend = config.transports == kDefaultTransports ? "tcp" : "ucx";
+  }
   return absl::OkStatus();
 }
 

@@ -11,7 +11,7 @@
 namespace ringd {
 
 // Sets node_name, the host of peer_address (from peer_interface), advertised_host and data_interfaces
-// where they are empty; what is set stays. An address of no local interface leaves data_interfaces
+// where they are empty, and backend where it is "auto"; what is set stays. An address of no local interface leaves data_interfaces
 // empty: serving on it will fail with a better message.
 //   kNotFound: peer_interface or one of data_interfaces does not exist or has no address; the message
 //   lists the interfaces there are.

@@ -121,10 +121,12 @@ std::vector<Setting> MakeTable() {
       {"backend",
        Kind::kChoice,
        &C::backend,
-       "what moves bytes between nodes; with none, jobs must have all their ranks on this node",
+       "what moves bytes between nodes: ringd's own wire over TCP, or UCX; auto: tcp unless "
+       "`transports` "
+       "asks for more; with none, jobs must have all their ranks on this node",
        0,
        0,
-       {"ucx", "tcp", "none"}},
+       {"auto", "tcp", "ucx", "none"}},
       {"transports", Kind::kText, &C::transports,
        "UCX transports between nodes, in UCX's words (UCX_TLS), such as \"tcp,self\" or \"all\""},
       {"link_timeout", Kind::kDuration, &C::link_timeout,

@@ -31,8 +31,12 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config,
                                       : static_cast<int>(config.streams_per_neighbour);
   options.log = [](const std::string& line) { LogInfo(line); };
   options.congestion_control = config.congestion_control;
-  if (config.backend == "tcp") return MakeTcpBackend(config, options, has_cluster_key);
-  return CreateUcxTransport(options);
+  if (config.backend == "ucx") return CreateUcxTransport(options);
+  auto tcp = MakeTcpBackend(config, options, has_cluster_key);
+  // One-node jobs need no address.
+  if (!absl::IsNotFound(tcp.status())) return tcp;
+  LogWarning(absl::StrCat("no job can have ranks on other nodes: ", tcp.status().message()));
+  return std::unique_ptr<Transport>();
 }
 
 // Null: no job of this node has a fast path; the log says why.

@@ -12,7 +12,7 @@ namespace ringd {
 
 // Listens on the first of data_interfaces, on any port, and has others prove that they belong to the job before anything they
 // send is believed. Everything ends with the Transport.
-//   kUnavailable, kNotFound: there is no address to listen on; the message names the setting. Else what the kernel says.
+//   kNotFound: this node has no address that others could reach; the message names the setting. Else what the kernel says.
 absl::StatusOr<std::unique_ptr<Transport>> MakeTcpBackend(const Config& config,
                                                           const TransportOptions& options,
                                                           bool has_cluster_key);
