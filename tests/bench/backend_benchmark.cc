@@ -1,4 +1,4 @@
-// Times collectives of the UCX backend alone, one process for each node, without a daemon.
+// Times collectives of one backend alone, one process for each node, without a daemon.
 //
 // The processes find each other through files in a folder that all can see, so they may run in
 // network namespaces of one machine.
@@ -15,8 +15,10 @@
 #include <thread>
 #include <vector>
 
+#include "backends/tcp/tcp_transport.h"
 #include "backends/ucx/ucx_transport.h"
 #include "proto/base/clock.h"
+#include "tests/backends/tcp/loopback_sockets.h"
 
 namespace ringd {
 namespace {
@@ -27,6 +29,7 @@ using std::chrono::seconds;
 
 struct Options {
   std::string folder;
+  std::string backend = "ucx";
   int node = 0;
   int node_count = 2;
   std::uint64_t bytes = 64 << 20;
@@ -105,7 +108,9 @@ int Run(const Options& options) {
   transport_options.log = [&options](const std::string& line) {
     std::fprintf(stderr, "node %d: %s\n", options.node, line.c_str());
   };
-  auto transport = CreateUcxTransport(transport_options);
+  auto transport = options.backend == "tcp"
+                       ? CreateTcpTransport(transport_options, std::make_unique<LoopbackSockets>())
+                       : CreateUcxTransport(transport_options);
   if (!transport.ok()) {
     std::fprintf(stderr, "%s\n", transport.status().ToString().c_str());
     return 1;
@@ -182,8 +187,10 @@ int Run(const Options& options) {
 
 int main(int argc, char** argv) {
   ringd::Options options;
-  CLI::App app("Times collectives of the UCX backend, one process for each node");
+  CLI::App app("Times collectives of a backend, one process for each node");
   app.add_option("--folder", options.folder, "Where the nodes leave their addresses")->required();
+  app.add_option("--backend", options.backend, "tcp goes over the loopback interface")
+      ->check(CLI::IsMember({"ucx", "tcp"}));
   app.add_option("--node", options.node);
   app.add_option("--nodes", options.node_count);
   app.add_option("--bytes", options.bytes);
