@@ -128,7 +128,7 @@ void TcpLine::NoteEnd(const TcpConnection& connection) noexcept {
 void TcpLine::Fail(const absl::Status& why) noexcept {
   if (!failure_.ok()) return;
   failure_ = why;
-  user_.OnFailure();
+  user_.OnFailure(*this);
 }
 
 template <typename Predicate>

@@ -38,7 +38,7 @@ class TcpLine final : private TcpConnection::Owner {
     virtual void OnMessage(const MessageHeader& header,
                            std::span<const std::byte> payload) noexcept = 0;
     // failure() has changed. Perhaps from inside Send(): do nothing but note it.
-    virtual void OnFailure() noexcept = 0;
+    virtual void OnFailure(const TcpLine& line) noexcept = 0;
 
    protected:
     ~User() = default;
@@ -72,6 +72,9 @@ class TcpLine final : private TcpConnection::Owner {
   // Why it is of no use any more, as TcpConnection::end(). The first cause stays.
   void Fail(const absl::Status& why) noexcept;
   const absl::Status& failure() const noexcept { return failure_; }
+  NodeIndex peer() const noexcept { return NodeIndex(scope_.peer); }
+  // It has said goodbye.
+  bool peer_left() const noexcept { return peer_left_; }
   // Drops everything, without a goodbye. Not from inside Send() or Read().
   void Shut() noexcept;
   // Drops what waits, and hands out the connections: all payloads are free.

@@ -61,20 +61,22 @@ void TcpWire::Take(WireSockets::Event event) noexcept {
   // Otherwise the other side has dialled, too.
 }
 
-void TcpWire::OnFailure() noexcept { node_.NoteFailure(); }
+void TcpWire::OnFailure(const TcpLine& line) noexcept {
+  failed_.push_back(line.peer());
+  node_.NoteFailure();
+}
 
 void TcpWire::ReportFailures() noexcept {
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    Place& place = places_[i];
-    if (place.line == nullptr || place.line->failure().ok() || place.reported) continue;
-    place.reported = true;
-    place.line->Shut();
-    const NodeIndex node(static_cast<std::int32_t>(i));
-    const absl::Status& why = place.line->failure();
-    if (absl::IsUnavailable(why)) {
-      communicator_->OnNodeLost(node, why.message());
+  // The first one is the cause. A ringd that ends after its job has said goodbye before.
+  std::stable_partition(failed_.begin(), failed_.end(),
+                        [this](NodeIndex node) { return !PlaceOf(node).line->peer_left(); });
+  for (const NodeIndex node : std::exchange(failed_, {})) {
+    TcpLine& line = *PlaceOf(node).line;
+    line.Shut();
+    if (absl::IsUnavailable(line.failure())) {
+      communicator_->OnNodeLost(node, line.failure().message());
     } else {
-      communicator_->OnNodeMisbehaved(node, why.message());
+      communicator_->OnNodeMisbehaved(node, line.failure().message());
     }
   }
 }

@@ -58,7 +58,6 @@ class TcpWire final : public MessageWire, private TcpLine::User {
   struct Place {
     std::unique_ptr<TcpLine> line;  // null: not needed yet
     bool dialled = false;
-    bool reported = false;  // its failure
     std::optional<Clock::time_point> dial_at;
   };
 
@@ -66,7 +65,7 @@ class TcpWire final : public MessageWire, private TcpLine::User {
                  std::span<const std::byte> payload) noexcept override {
     communicator_->OnMessage(header, payload);
   }
-  void OnFailure() noexcept override;
+  void OnFailure(const TcpLine& line) noexcept override;
 
   Place& PlaceOf(NodeIndex node) noexcept {
     return places_[static_cast<std::size_t>(node.value())];
@@ -80,8 +79,9 @@ class TcpWire final : public MessageWire, private TcpLine::User {
   const std::uint32_t weight_;
   const std::vector<std::string> addresses_;
   WireCommunicator* communicator_ = nullptr;
-  std::vector<Place> places_;  // by node
-  std::size_t waiting_ = 0;    // places with a dial_at
+  std::vector<Place> places_;      // by node
+  std::size_t waiting_ = 0;        // places with a dial_at
+  std::vector<NodeIndex> failed_;  // and not reported, the first one first
 };
 
 }  // namespace ringd

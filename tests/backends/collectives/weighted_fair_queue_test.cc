@@ -191,5 +191,49 @@ TEST_CASE("messages can be taken back, and flows go") {
   CHECK(line.queue().empty());
 }
 
+TEST_CASE("a flow that is set aside has no turn, and keeps what it has") {
+  Line line;
+  const int goes = line.AddFlow(1);
+  const int waits = line.AddFlow(1);
+  line.Push(waits, kChunk);
+  line.queue().SetAside(*line.flow(waits));
+  CHECK(line.queue().empty());
+  line.Push(waits, kChunk);
+  for (int i = 0; i < 10; ++i) line.Push(goes, kChunk);
+  for (int i = 0; i < 10; ++i) CHECK(line.Pop().flow == goes);
+  CHECK(line.queue().empty());
+  CHECK_FALSE(line.flow(waits)->empty());
+  line.queue().Readmit(*line.flow(waits));
+  CHECK(line.Pop().number == 0);
+  CHECK(line.Pop().number == 1);
+  CHECK(line.queue().empty());
+}
+
+TEST_CASE("whoever was set aside has nothing saved up") {
+  Line line;
+  const int busy = line.AddFlow(1);
+  const int aside = line.AddFlow(1);
+  for (int i = 0; i < 200; ++i) line.Push(aside, kChunk);
+  line.queue().SetAside(*line.flow(aside));
+  line.SendBacklogged({{busy, kChunk}}, 1000 * kChunk);
+  line.queue().Readmit(*line.flow(aside));
+  const auto sent = line.SendBacklogged({}, 100 * kChunk);
+  CHECK(Near(sent.at(busy), 50.0 * kChunk));
+}
+
+TEST_CASE("messages can be taken back from a flow that is set aside") {
+  Line line;
+  const int aside = line.AddFlow(1);
+  line.queue().SetAside(*line.flow(aside));
+  line.Push(aside, kChunk);
+  line.Push(aside, kChunk);
+  line.queue().RemoveIf(
+      *line.flow(aside), [](const Message& message) { return message.number == 0; },
+      [](const Message&) {});
+  line.queue().Readmit(*line.flow(aside));
+  CHECK(line.Pop().number == 1);
+  CHECK(line.queue().empty());
+}
+
 }  // namespace
 }  // namespace ringd

@@ -280,6 +280,63 @@ TEST_CASE("WireCommunicator: messages of an operation that was cancelled or skip
   CHECK((c == a));
 }
 
+TEST_CASE(
+    "WireCommunicator: nodes that disagree all hear of it, whose messages come first or last") {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    INFO("seed " << seed);
+    FakeNetwork network(2, TinyChunks(), seed);
+    std::vector<std::int32_t> values(40, 1);
+    for (int node = 0; node < 2; ++node) {
+      const ReduceOp op = node == 0 ? ReduceOp::kSum : ReduceOp::kMax;
+      REQUIRE(network.at(node).TryPost(
+          AllReduce({0, 0}, DataType::kInt32, op, values.data(), values.size())));
+    }
+    std::size_t ended = 0;
+    for (int step = 0; step < 1000 && ended < 2; ++step) {
+      network.Step();
+      for (int node = 0; node < 2; ++node) {
+        Completion completion[1];
+        if (network.at(node).Poll(completion) == 0) continue;
+        ++ended;
+        CHECK(completion[0].outcome == CollectiveOutcome::kDisagreement);
+        CHECK(completion[0].culprit == NodeIndex(1 - node));
+      }
+    }
+    CHECK(ended == 2);
+  }
+}
+
+TEST_CASE("WireCommunicator: an operation that ended in disagreement still gives up what waits") {
+  FakeNetwork network(2, TinyChunks(), 1);
+  std::vector<std::int32_t> values(4000, 1);
+  const CollectiveRequest request =
+      AllReduce({0, 0}, DataType::kInt32, ReduceOp::kSum, values.data(), values.size());
+  REQUIRE(network.at(0).TryPost(request));
+  MessageHeader wrong;
+  wrong.wire_id = 7;
+  wrong.operation = request.id;
+  wrong.source = 1;
+  network.at(0).OnMessage(wrong, {});
+  Completion completion[1];
+  REQUIRE(network.in_transit() > 0);
+  CHECK(network.at(0).Poll(completion) == 0);
+  SECTION("by Cancel") { network.at(0).Cancel(request.id); }
+  SECTION("by Abort") { network.at(0).Abort("the job has ended"); }
+  REQUIRE(network.at(0).Poll(completion) == 1);
+  CHECK(completion[0].outcome == CollectiveOutcome::kDisagreement);
+}
+
+TEST_CASE("WireCommunicator: a node that misbehaves is named, and everything fails") {
+  FakeNetwork network(2, TinyChunks(), 1);
+  REQUIRE(network.at(0).TryPost(Barrier({0, 0})));
+  network.at(0).OnNodeMisbehaved(NodeIndex(1), "sends what is no message");
+  Completion completion[1];
+  REQUIRE(network.at(0).Poll(completion) == 1);
+  CHECK(completion[0].culprit == NodeIndex(1));
+  CHECK(network.at(0).health() == absl::InternalError("node 1 sends what is no message"));
+  CHECK(network.at(0).lost_node() == NodeIndex(-1));
+}
+
 TEST_CASE("WireCommunicator: a flood of messages ahead fails before it takes a gigabyte") {
   // One byte more than fits a small block.
   const std::size_t payload_bytes = GENERATE(std::size_t{0}, std::size_t{16385});

@@ -19,8 +19,6 @@ namespace ringd {
 namespace {
 
 constexpr std::chrono::milliseconds kRetryAfter{5};
-constexpr char kWelcome = 'w';
-constexpr char kUnknown = 'u';
 
 sockaddr_in LoopbackAddress(std::uint16_t port) {
   sockaddr_in address{};
@@ -71,7 +69,6 @@ void LoopbackSockets::Close(std::uint64_t wire_id) {
 }
 
 void LoopbackSockets::Dial(std::uint64_t wire_id, NodeIndex to, std::uint32_t stream) {
-  ++dials_;
   Call& call = calls_.emplace_back();
   call.hello = {wire_id, open_.at(wire_id).self.value(), to.value(), stream};
   BeginCall(call);

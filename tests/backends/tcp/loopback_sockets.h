@@ -22,6 +22,17 @@ namespace ringd {
 // Thread safety: one thread.
 class LoopbackSockets final : public WireSockets {
  public:
+  // What who connects says at first, and the byte that answers.
+  struct Hello {
+    std::uint64_t wire_id = 0;
+    std::int32_t from = 0;
+    std::int32_t to = 0;
+    std::uint32_t stream = 0;
+    std::uint32_t reserved = 0;
+  };
+  static constexpr char kWelcome = 'w';
+  static constexpr char kUnknown = 'u';  // and the connection ends
+
   LoopbackSockets();
   ~LoopbackSockets() override = default;
 
@@ -32,17 +43,7 @@ class LoopbackSockets final : public WireSockets {
   void Dial(std::uint64_t wire_id, NodeIndex to, std::uint32_t stream) override;
   std::vector<Event> Take() override;
 
-  // How often this side has dialled, tries again not counted.
-  int dials() const { return dials_; }
-
  private:
-  struct Hello {
-    std::uint64_t wire_id = 0;
-    std::int32_t from = 0;
-    std::int32_t to = 0;
-    std::uint32_t stream = 0;
-    std::uint32_t reserved = 0;
-  };
   struct Caller {  // has connected here, and not said all of its hello
     UniqueFd socket;
     Hello hello;
@@ -72,7 +73,6 @@ class LoopbackSockets final : public WireSockets {
   std::list<Caller> callers_;
   std::list<Call> calls_;
   std::vector<Event> events_;
-  int dials_ = 0;
 };
 
 }  // namespace ringd

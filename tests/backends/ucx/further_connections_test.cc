@@ -15,7 +15,7 @@
 
 #include "proto/base/unique_fd.h"
 #include "tests/backends/backend_world.h"
-#include "tests/backends/ucx/two_nodes.h"
+#include "tests/backends/two_nodes.h"
 
 namespace ringd {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "tests/backends/ucx/tcp_pair.h"
+#include "tests/backends/tcp_pair.h"
 
 namespace ringd {
 namespace {

@@ -18,8 +18,8 @@
 #include "backends/ucx/ucx_transport.h"
 #include "proto/base/clock.h"
 #include "tests/backends/backend_world.h"
-#include "tests/backends/ucx/tcp_pair.h"
-#include "tests/backends/ucx/two_nodes.h"
+#include "tests/backends/tcp_pair.h"
+#include "tests/backends/two_nodes.h"
 
 namespace ringd {
 namespace {

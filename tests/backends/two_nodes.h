@@ -1,6 +1,6 @@
 // An operation that connects two nodes.
-#ifndef RINGD_TESTS_BACKENDS_UCX_TWO_NODES_H_
-#define RINGD_TESTS_BACKENDS_UCX_TWO_NODES_H_
+#ifndef RINGD_TESTS_BACKENDS_TWO_NODES_H_
+#define RINGD_TESTS_BACKENDS_TWO_NODES_H_
 
 #include <catch2/catch.hpp>
 #include <cstddef>
@@ -26,4 +26,4 @@ inline void AddOnBothNodes(BackendWorld& world, std::uint32_t sequence = 0,
 
 }  // namespace ringd
 
-#endif  // RINGD_TESTS_BACKENDS_UCX_TWO_NODES_H_
+#endif  // RINGD_TESTS_BACKENDS_TWO_NODES_H_

@@ -1,4 +1,4 @@
-// The UCX backend between processes, which can be killed and stopped.
+// Backends between processes, which can be killed and stopped.
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "backends/ucx/ucx_transport.h"
 #include "proto/base/clock.h"
 #include "proto/base/unique_fd.h"
+#include "tests/backends/backend_world.h"
 
 namespace ringd {
 namespace {
@@ -89,11 +89,18 @@ struct ChildNode {
 
 using ChildBody = std::function<int(const ChildNode&)>;
 
-int RunChild(int node, int node_count, int parent_fd, const TransportOptions& options,
+// What carries the bytes.
+struct Carrier {
+  BackendKind kind = BackendKind::kUcx;
+  TransportOptions options = {};
+};
+
+Carrier AnyCarrier() { return {GENERATE(BackendKind::kUcx, BackendKind::kTcp)}; }
+
+int RunChild(int node, int node_count, int parent_fd, const Carrier& carrier,
              const ChildBody& body) {
-  auto transport = CreateUcxTransport(options);
-  if (!transport.ok()) return 90;
-  if (!SendBytes(parent_fd, (*transport)->LocalAddress())) return 91;
+  const auto transport = MakeTransport(carrier.kind, carrier.options);
+  if (!SendBytes(parent_fd, transport->LocalAddress())) return 91;
   CommunicatorSpec spec;
   spec.wire_id = 4711;
   spec.self = NodeIndex(node);
@@ -103,9 +110,9 @@ int RunChild(int node, int node_count, int parent_fd, const TransportOptions& op
     spec.addresses.push_back(address);
     spec.node_names.push_back(absl::StrCat("node-", i));
   }
-  auto communicator = (*transport)->CreateCommunicator(spec);
+  auto communicator = transport->CreateCommunicator(spec);
   if (!communicator.ok()) return 94;
-  const int code = body({**transport, **communicator, node, parent_fd});
+  const int code = body({*transport, **communicator, node, parent_fd});
   communicator->reset();
   return code;
 }
@@ -113,7 +120,7 @@ int RunChild(int node, int node_count, int parent_fd, const TransportOptions& op
 // N processes that know each other's addresses. Ends them all when it goes.
 class Children {
  public:
-  Children(int node_count, const TransportOptions& options, const ChildBody& body) {
+  Children(int node_count, const Carrier& carrier, const ChildBody& body) {
     std::vector<std::string> addresses;
     for (int node = 0; node < node_count; ++node) {
       int ends[2];
@@ -123,7 +130,7 @@ class Children {
       if (pid == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         ::close(ends[0]);
-        ::_exit(RunChild(node, node_count, ends[1], options, body));
+        ::_exit(RunChild(node, node_count, ends[1], carrier, body));
       }
       ::close(ends[1]);
       pids_.push_back(pid);
@@ -188,9 +195,11 @@ class Children {
 
 }  // namespace
 
-TEST_CASE("UCX: processes reduce over TCP") {
+TEST_CASE("Backend: processes reduce over TCP") {
+  const Carrier carrier = AnyCarrier();
   const int node_count = GENERATE(2, 3, 4);
-  Children children(node_count, {}, [node_count](const ChildNode& child) {
+  INFO(NameOf(carrier.kind) << ", " << node_count << " nodes");
+  Children children(node_count, carrier, [node_count](const ChildNode& child) {
     const auto expected = static_cast<float>(node_count);
     for (std::uint32_t i = 0; i < 20; ++i) {
       if (!child.AllReduceOnes({0, i}, i % 2 == 0 ? 5 : 700'001, expected)) return 1;
@@ -203,7 +212,7 @@ TEST_CASE("UCX: processes reduce over TCP") {
 TEST_CASE("UCX: processes of one host reduce over whatever UCX finds best") {
   TransportOptions options;
   options.transports = "all";
-  Children children(2, options, [](const ChildNode& child) {
+  Children children(2, {BackendKind::kUcx, options}, [](const ChildNode& child) {
     for (std::uint32_t i = 0; i < 20; ++i) {
       if (!child.AllReduceOnes({0, i}, i % 2 == 0 ? 5 : 700'001, 2.0f)) return 1;
     }
@@ -214,10 +223,11 @@ TEST_CASE("UCX: processes of one host reduce over whatever UCX finds best") {
   children.EndWell(2);
 }
 
-TEST_CASE("UCX: a node that is killed is named by its neighbours within a second") {
+TEST_CASE("Backend: a node that is killed is named by its neighbours within a second") {
+  const Carrier carrier = AnyCarrier();
   const bool in_flight = GENERATE(false, true);
-  INFO((in_flight ? "in flight" : "idle"));
-  Children children(3, {}, [in_flight](const ChildNode& child) {
+  INFO(NameOf(carrier.kind) << (in_flight ? ", in flight" : ", idle"));
+  Children children(3, carrier, [in_flight](const ChildNode& child) {
     if (!child.AllReduceOnes({0, 0}, 300'000, 3.0f)) return 1;
     if (child.node == 2) {
       child.Tell('r');
@@ -253,8 +263,10 @@ TEST_CASE("UCX: a node that is killed is named by its neighbours within a second
   CHECK(children.Wait(1) == 0);
 }
 
-TEST_CASE("UCX: a node that is stopped for a while holds the others up and then goes on") {
-  Children children(2, {}, [](const ChildNode& child) {
+TEST_CASE("Backend: a node that is stopped for a while holds the others up and then goes on") {
+  const Carrier carrier = AnyCarrier();
+  INFO(NameOf(carrier.kind));
+  Children children(2, carrier, [](const ChildNode& child) {
     child.Tell('r');
     for (std::uint32_t i = 0; i < 30; ++i) {
       if (!child.AllReduceOnes({0, i}, 1'000'000, 2.0f)) return 1;
@@ -270,9 +282,11 @@ TEST_CASE("UCX: a node that is stopped for a while holds the others up and then 
 }
 
 TEST_CASE(
-    "UCX: what was sent to a stopped node does not keep an aborted communicator's buffers for "
+    "Backend: what was sent to a stopped node does not keep an aborted communicator's buffers for "
     "ever") {
-  Children children(2, {}, [](const ChildNode& child) {
+  const Carrier carrier = AnyCarrier();
+  INFO(NameOf(carrier.kind));
+  Children children(2, carrier, [](const ChildNode& child) {
     if (!child.AllReduceOnes({0, 0}, 1000, 2.0f)) return 1;
     child.Tell('r');
     if (child.node == 1) {

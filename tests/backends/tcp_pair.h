@@ -1,6 +1,6 @@
 // Both ends of a TCP connection over the loopback interface.
-#ifndef RINGD_TESTS_BACKENDS_UCX_TCP_PAIR_H_
-#define RINGD_TESTS_BACKENDS_UCX_TCP_PAIR_H_
+#ifndef RINGD_TESTS_BACKENDS_TCP_PAIR_H_
+#define RINGD_TESTS_BACKENDS_TCP_PAIR_H_
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -34,4 +34,4 @@ struct TcpPair {
 
 }  // namespace ringd
 
-#endif  // RINGD_TESTS_BACKENDS_UCX_TCP_PAIR_H_
+#endif  // RINGD_TESTS_BACKENDS_TCP_PAIR_H_
