@@ -85,6 +85,11 @@ TcpSend* TcpConnection::TakeBack(const SendObserver* observer) noexcept {
   return std::exchange(sending_, nullptr);
 }
 
+TcpSend* TcpConnection::Abandon() noexcept {
+  head_left_ = payload_left_ = {};
+  return std::exchange(sending_, nullptr);
+}
+
 void TcpConnection::SayGoodbye() noexcept {
   says_goodbye_ = true;
   Continue();

@@ -74,6 +74,8 @@ class TcpConnection final : public Pollable {
   // Gives up the payload that is being written if `observer` is its sender's (null: whoever's). The send
   // that is done with now, or null.
   TcpSend* TakeBack(const SendObserver* observer) noexcept;
+  // The same without a copy: what is being written breaks off. Nothing may be written any more.
+  TcpSend* Abandon() noexcept;
   // The frame after the present one is the last. Requirement: TakeBack(nullptr) was called; no Begin()
   // any more.
   void SayGoodbye() noexcept;

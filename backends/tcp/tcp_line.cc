@@ -138,26 +138,26 @@ void TcpLine::DropWaiting(Predicate predicate) noexcept {
   remote_.RemoveIf(*flow_, predicate, finish);
 }
 
-void TcpLine::Withdraw(const SendObserver* observer) noexcept {
-  if (flow_ == nullptr) return;
-  DropWaiting([observer](const TcpSend& send) { return send.observer == observer; });
+template <typename TakeBack>
+void TcpLine::TakeBackAll(TakeBack take_back) noexcept {
   for (Connections& set : sets_) {
     for (auto& connection : set) {
       if (connection == nullptr) continue;
-      if (TcpSend* const send = connection->TakeBack(observer)) means_.sends.Finish(*send);
+      if (TcpSend* const send = take_back(*connection)) means_.sends.Finish(*send);
     }
   }
+}
+
+void TcpLine::Withdraw(const SendObserver* observer) noexcept {
+  if (flow_ == nullptr) return;
+  DropWaiting([observer](const TcpSend& send) { return send.observer == observer; });
+  TakeBackAll([observer](TcpConnection& connection) { return connection.TakeBack(observer); });
 }
 
 void TcpLine::DropAll() noexcept {
   if (flow_ == nullptr) return;
   DropWaiting([](const TcpSend&) { return true; });
-  for (Connections& set : sets_) {
-    for (auto& connection : set) {
-      if (connection == nullptr) continue;
-      if (TcpSend* const send = connection->TakeBack(nullptr)) means_.sends.Finish(*send);
-    }
-  }
+  TakeBackAll([](TcpConnection& connection) { return connection.TakeBack(nullptr); });
 }
 
 void TcpLine::LeaveRemote() noexcept {
@@ -165,6 +165,7 @@ void TcpLine::LeaveRemote() noexcept {
 }
 
 void TcpLine::Shut() noexcept {
+  TakeBackAll([](TcpConnection& connection) { return connection.Abandon(); });
   DropAll();
   LeaveRemote();
   in_use_ = nullptr;

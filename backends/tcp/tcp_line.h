@@ -108,6 +108,8 @@ class TcpLine final : private TcpConnection::Owner {
   void AdvanceUrgent() noexcept;
   template <typename Predicate>
   void DropWaiting(Predicate predicate) noexcept;
+  template <typename TakeBack>
+  void TakeBackAll(TakeBack take_back) noexcept;
   void DropAll() noexcept;
   void LeaveRemote() noexcept;
 

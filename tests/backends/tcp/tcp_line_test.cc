@@ -47,9 +47,8 @@ struct Ground {
 class Job final : public SendObserver, private TcpLine::User {
  public:
   Job(Ground& ground, const FrameScope& scope, std::uint32_t weight = 1)
-      : line(scope, weight, ground.remote, ground.means, *static_cast<TcpLine::User*>(this)),
-        scope_(scope),
-        payload_(64 * 1024, std::byte{1}) {}
+      : scope_(scope),
+        line(scope, weight, ground.remote, ground.means, *static_cast<TcpLine::User*>(this)) {}
 
   bool Send(SendPriority priority = SendPriority::kBulk) {
     MessageHeader header;
@@ -76,14 +75,16 @@ class Job final : public SendObserver, private TcpLine::User {
   std::uint64_t sent_bytes = 0;  // sent or given up
   int received = 0;
   bool failed = false;
-  TcpLine line;
 
  private:
   void OnMessage(const MessageHeader&, std::span<const std::byte>) noexcept override { ++received; }
   void OnFailure(const TcpLine&) noexcept override { failed = true; }
 
   const FrameScope scope_;
-  const std::vector<std::byte> payload_;
+  const std::vector<std::byte> payload_ = std::vector<std::byte>(64 * 1024, std::byte{1});
+
+ public:
+  TcpLine line;
 };
 
 // The other end of a job's connections, one for urgent messages and one for bulk.
