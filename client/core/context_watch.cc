@@ -30,7 +30,7 @@ void Context::WatchRingd(Clock::time_point now) {
   RingdWatch::Sight sight;
   sight.heartbeat = header.heartbeat.load(std::memory_order_relaxed);
   sight.in_operation = AnyWaiter();
-  sight.anybody_waits = sight.in_operation || calls_.load(std::memory_order_relaxed) > 0;
+  sight.in_call = calls_.load(std::memory_order_relaxed) > 0;
   sight.progress = (local == nullptr ? 0 : local->consumed()) +
                    (fast_path == nullptr ? 0 : fast_path->completed());
   const std::uint32_t timeout_ms = operation_timeout_ms_.load(std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-"""Over how many connections two nodes send: more than one where one doesn't fill the line."""
+"""Over how many connections two nodes send; over UCX more than one where one doesn't fill the line."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespa
 @needs_root
 @pytest.mark.timeout(400)
 def test_a_long_line_gets_more_connections_and_still_notices_the_loss_of_a_node(start: Start) -> None:
-    cluster = start(LongLine(LONG_MBIT, LONG_ONE_WAY_MS, LONG_SEND_BYTES))
+    cluster = start(LongLine(LONG_MBIT, LONG_ONE_WAY_MS, LONG_SEND_BYTES), backend="ucx")
     # On a busy machine a trial may see nothing but noise. What is learned outlives the job.
     for attempt in range(ATTEMPTS):
         job, notes = cluster.start(mib=32, count=12)
@@ -112,7 +112,7 @@ def test_a_long_line_gets_more_connections_and_still_notices_the_loss_of_a_node(
 @needs_root
 @pytest.mark.timeout(120)
 def test_a_line_that_one_connection_fills_keeps_one(start: Start) -> None:
-    cluster = start(ShapedLine(SHORT_MBIT))
+    cluster = start(ShapedLine(SHORT_MBIT), backend="ucx")
     job, notes = cluster.start(mib=32, count=8)
     for node in range(2):
         link = cluster.link(node)
@@ -124,12 +124,17 @@ def test_a_line_that_one_connection_fills_keeps_one(start: Start) -> None:
 
 @needs_root
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(("setting", "bulk"), [(1, 1), (3, 2)])
-def test_a_number_that_is_set_stays(start: Start, setting: int, bulk: int) -> None:
-    cluster = start(ShapedLine(SHORT_MBIT), streams_per_neighbour=setting)
+@pytest.mark.parametrize(
+    ("backend", "setting", "connections", "bulk"),
+    [("ucx", 1, 1, 1), ("ucx", 3, 3, 2), ("tcp", "auto", 2, 1), ("tcp", 3, 4, 3)],
+)
+def test_a_number_that_is_set_stays(
+    start: Start, backend: str, setting: int | str, connections: int, bulk: int
+) -> None:
+    cluster = start(ShapedLine(SHORT_MBIT), backend=backend, streams_per_neighbour=setting)
     job, notes = cluster.start(mib=4, count=3)
     link = cluster.link(0)
-    assert (link["connections"], link["bulk_connections"]) == (setting, bulk)
-    assert link["connections_reason"] == "as set"
+    assert (link["connections"], link["bulk_connections"]) == (connections, bulk)
+    assert link["transports"].startswith("tcp/"), link
     (notes / "end").touch()
     job.expect_success()

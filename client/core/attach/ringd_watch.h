@@ -23,14 +23,16 @@ class RingdWatch {
 
   struct Sight {
     std::uint64_t heartbeat = 0;
-    bool anybody_waits = false;  // for an operation, or for the answer to a call
-    bool in_operation = false;   // some of them for an operation
+    bool in_call = false;        // somebody waits for the answer to a call
+    bool in_operation = false;   // ... for an operation
     std::uint64_t progress = 0;  // grows as operations end that need no ringd
     // After so long without progress a wait for an operation is over; 0: never.
     std::chrono::nanoseconds operation_timeout{0};
   };
   struct Verdict {
-    bool warn = false;  // to be said now: not said before of this silence, and somebody waits
+    // To be said now: not said before of this silence, and somebody has waited since the last look. Who gets on without ringd
+    // waits, too, but not for long.
+    bool warn = false;
     // operation_timeout has passed while ringd, which should have said so, was silent.
     bool timed_out = false;
     std::chrono::seconds silence{0};
@@ -41,6 +43,7 @@ class RingdWatch {
   std::optional<Clock::time_point> last_look_;
   std::uint64_t heartbeat_ = 0;
   std::uint64_t progress_ = 0;
+  bool in_call_ = false;
   bool in_operation_ = false;
   Clock::duration silence_{0};
   Clock::duration waited_{0};  // for an operation, in this silence, without progress

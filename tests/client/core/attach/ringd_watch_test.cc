@@ -30,7 +30,7 @@ struct Watched {
 
 TEST_CASE("RingdWatch: of a ringd that beats, also slowly, nothing is said") {
   Watched watched;
-  watched.sight.anybody_waits = watched.sight.in_operation = true;
+  watched.sight.in_operation = true;
   watched.sight.operation_timeout = seconds(1);
   for (int i = 0; i < 100; ++i) {
     const RingdWatch::Verdict verdict = watched.Look(i % 2 == 0);
@@ -42,7 +42,7 @@ TEST_CASE("RingdWatch: of a ringd that beats, also slowly, nothing is said") {
 TEST_CASE("RingdWatch: a silence is told within 4 s, once, to who waits") {
   Watched watched;
   watched.Look(true);
-  watched.sight.anybody_waits = true;
+  watched.sight.in_call = true;
   CHECK_FALSE(watched.Look(false).warn);
   CHECK_FALSE(watched.Look(false).warn);
   const RingdWatch::Verdict verdict = watched.Look(false);
@@ -58,16 +58,26 @@ TEST_CASE("RingdWatch: while nobody waits nothing is said, and who comes then he
   Watched watched;
   watched.Look(true);
   CHECK(watched.WarningsIn(10) == 0);
-  watched.sight.anybody_waits = true;
+  watched.sight.in_call = true;
+  CHECK_FALSE(watched.Look(false).warn);
   const RingdWatch::Verdict verdict = watched.Look(false);
   CHECK(verdict.warn);
-  CHECK(verdict.silence == seconds(11));
+  CHECK(verdict.silence == seconds(12));
+}
+
+TEST_CASE("RingdWatch: who waits for a moment only hears nothing") {
+  Watched watched;
+  watched.Look(true);
+  for (int i = 0; i < 20; ++i) {
+    watched.sight.in_call = i % 2 == 0;
+    CHECK_FALSE(watched.Look(false).warn);
+  }
 }
 
 TEST_CASE("RingdWatch: a process that was stopped itself does not blame ringd") {
   Watched watched;
   watched.Look(true);
-  watched.sight.anybody_waits = true;
+  watched.sight.in_call = true;
   CHECK_FALSE(watched.Look(false, seconds(600)).warn);
   CHECK_FALSE(watched.Look(true).warn);
 }
@@ -76,7 +86,7 @@ TEST_CASE("RingdWatch: the operation timeout ends a wait that ringd could not en
   Watched watched;
   watched.sight.operation_timeout = seconds(5);
   watched.Look(true);
-  watched.sight.anybody_waits = watched.sight.in_operation = true;
+  watched.sight.in_operation = true;
   int looks = 0;
   while (!watched.Look(false).timed_out && looks < 100) ++looks;
   // Five seconds after the first look that found somebody waiting.
@@ -87,17 +97,19 @@ TEST_CASE("RingdWatch: ranks that get on without ringd are left to it") {
   Watched watched;
   watched.sight.operation_timeout = seconds(2);
   watched.Look(true);
-  watched.sight.anybody_waits = watched.sight.in_operation = true;
+  watched.sight.in_operation = true;
   for (int i = 0; i < 20; ++i) {
     ++watched.sight.progress;
-    CHECK_FALSE(watched.Look(false).timed_out);
+    const RingdWatch::Verdict verdict = watched.Look(false);
+    CHECK_FALSE(verdict.timed_out);
+    CHECK_FALSE(verdict.warn);
   }
 }
 
 TEST_CASE("RingdWatch: a wait for the answer to a call has no operation timeout") {
   Watched watched;
   watched.sight.operation_timeout = seconds(2);
-  watched.sight.anybody_waits = true;
+  watched.sight.in_call = true;
   for (int i = 0; i < 20; ++i) CHECK_FALSE(watched.Look(false).timed_out);
 }
 
