@@ -38,6 +38,7 @@ struct Options {
   int spins = 200;
   double gbit_per_second = 0;
   std::string kind = "allreduce";
+  std::vector<std::uint32_t> weights;  // of jobs that share the line
   TransportOptions transport;
   AlgorithmOptions algorithms;
 };
@@ -103,6 +104,51 @@ class Runner {
   const int spins_;
 };
 
+// Jobs side by side, each with all-reduces in flight all the time, until the first one has had all its
+// iterations: what has each of them sent by then?
+int RunShares(const Options& options, Transport& transport, CommunicatorSpec spec) {
+  std::vector<std::unique_ptr<Communicator>> jobs;
+  for (const std::uint32_t weight : options.weights) {
+    spec.wire_id = 100 + jobs.size();
+    spec.weight = weight;
+    auto made = transport.CreateCommunicator(spec);
+    if (!made.ok()) return 1;
+    jobs.push_back(*std::move(made));
+  }
+  // One for all: every value stays what it is.
+  std::vector<float> buffer(options.bytes / 4, 1.0f);
+  std::vector<std::uint32_t> posted(jobs.size(), 0);
+  const auto post = [&](std::size_t job) {
+    CollectiveRequest request;
+    request.id = {0, posted[job]++};
+    request.op = ReduceOp::kMax;
+    request.element_count = buffer.size();
+    request.buffer = reinterpret_cast<std::byte*>(buffer.data());
+    return jobs[job]->TryPost(request);
+  };
+  for (std::size_t job = 0; job < jobs.size(); ++job) {
+    for (int i = 0; i < options.in_flight; ++i) static_cast<void>(post(job));
+  }
+  const auto iterations = static_cast<std::uint32_t>(options.iterations);
+  while (posted[0] <= iterations + static_cast<std::uint32_t>(options.in_flight)) {
+    if (transport.Progress() == 0 && transport.Arm()) {
+      pollfd event{transport.event_fd(), POLLIN, 0};
+      ::poll(&event, 1, 1000);
+    }
+    for (std::size_t job = 0; job < jobs.size(); ++job) {
+      Completion done[1];
+      if (jobs[job]->Poll(done) == 1) static_cast<void>(post(job));
+    }
+  }
+  for (std::size_t job = 0; options.node == 0 && job < jobs.size(); ++job) {
+    std::printf(
+        "weight %u: %.1f MiB sent\n", options.weights[job],
+        static_cast<double>(jobs[job]->Statistics().neighbours.at(0).bytes_sent) / (1 << 20));
+  }
+  for (const auto& job : jobs) job->Abort("the measurement is over");
+  return 0;
+}
+
 int Run(const Options& options) {
   TransportOptions transport_options = options.transport;
   transport_options.log = [&options](const std::string& line) {
@@ -123,6 +169,7 @@ int Run(const Options& options) {
     spec.node_names.push_back("node-" + std::to_string(node));
   }
   spec.algorithms = options.algorithms;
+  if (!options.weights.empty()) return RunShares(options, **transport, spec);
   auto communicator = (*transport)->CreateCommunicator(spec);
   if (!communicator.ok()) {
     std::fprintf(stderr, "%s\n", communicator.status().ToString().c_str());
@@ -200,6 +247,8 @@ int main(int argc, char** argv) {
   app.add_option("--gbit", options.gbit_per_second, "The line's speed, to compare with");
   app.add_option("--kind", options.kind)
       ->check(CLI::IsMember({"allreduce", "broadcast", "barrier"}));
+  app.add_option("--weights", options.weights, "Of jobs side by side: what each sends")
+      ->delimiter(',');
   app.add_option("--interface", options.transport.interfaces);
   app.add_option("--transports", options.transport.transports);
   app.add_option("--streams", options.transport.streams_per_neighbour, "0: as measured");
