@@ -129,6 +129,7 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_poin
   options.rendezvous = request.rendezvous();
   options.secret = request.secret();
   options.key = JobKey(options_.cluster_key, request.job_id(), request.secret());
+  options.has_cluster_key = !options_.cluster_key.empty();
   options.node_name = options_.config.node_name;
   options.transport_address = transport_ == nullptr ? "" : transport_->LocalAddress();
   options.daemon_version = options_.version;
@@ -142,11 +143,10 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_poin
   options.fast_path = transport_ == nullptr ? nullptr : fast_path_.get();
   options.reducers = reducers_.thread_count() > 0 ? &reducers_ : nullptr;
   options.isolated = &isolated_;
-  const bool coordinates_here = request.size() == request.local_size() ||
-                                options.rendezvous.empty() ||
-                                options.rendezvous == options_.peer_address;
+  options.coordinates_here = request.size() == request.local_size() || options.rendezvous.empty() ||
+                             options.rendezvous == options_.peer_address;
   JobCoordinator* coordinator = nullptr;
-  if (coordinates_here) {
+  if (options.coordinates_here) {
     // What has failed a former incarnation may still be on its way to its coordinator.
     links_->Deliver(now);
     coordinator = OpenCoordinator(options);

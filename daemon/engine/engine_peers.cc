@@ -27,6 +27,39 @@ constexpr int kMostRanksNamed = 4096;
 // One that did not prove itself can't shorten the others' time by more than this.
 constexpr auto kAboutTogether = std::chrono::seconds(2);
 
+absl::Status CheckHello(const v1::Hello& hello, const EngineOptions& here) {
+  if (hello.node_name().size() > kMaxNameBytes || hello.job_id().size() > kMaxNameBytes ||
+      hello.daemon_version().size() > kMaxNameBytes ||
+      hello.fast_path_address().size() > kMaxNameBytes) {
+    return absl::InvalidArgumentError("a name in the Hello is too long");
+  }
+  if (hello.protocol_version() != kPeerProtocolVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("ringd ", hello.daemon_version(), " on ", hello.node_name(),
+                     " speaks peer protocol ", hello.protocol_version(), ", ringd ", here.version,
+                     " on ", here.config.node_name, " speaks ", kPeerProtocolVersion));
+  }
+  if (hello.nonce().size() != kJobNonceBytes || hello.proof().size() != kJobProofBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("nonce and proof in a Hello have ", kJobNonceBytes, " bytes each"));
+  }
+  return absl::OkStatus();
+}
+
+// What a node hears that means a job of its user, and does not belong to it.
+absl::Status WhyNotAdmitted(HelloMatch::Outcome outcome, const Job::Options& job,
+                            const v1::Hello& hello) {
+  if (outcome == HelloMatch::Outcome::kOneNodeOnly) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job '", job.job_id, "' on ", job.node_name, " has one node: all its ",
+                     job.size, " ranks are there, and none on ", hello.node_name()));
+  }
+  return absl::UnauthenticatedError(
+      absl::StrCat("job '", job.job_id, "' of ", job.node_name, " has another key: ",
+                   DescribeKeyDifference({hello.node_name(), hello.has_cluster_key()},
+                                         {job.node_name, job.has_cluster_key})));
+}
+
 }  // namespace
 
 Clock::time_point Engine::StartDeadlineOf(const LinkSwitch::Stranger& stranger) const {
@@ -45,26 +78,19 @@ void Engine::HandleStranger(StreamId stream, Clock::time_point now) {
     return;
   }
   const v1::Hello& hello = first.hello();
-  if (hello.node_name().size() > kMaxNameBytes || hello.job_id().size() > kMaxNameBytes ||
-      hello.daemon_version().size() > kMaxNameBytes ||
-      hello.fast_path_address().size() > kMaxNameBytes) {
-    links_->TurnAway(stream, absl::InvalidArgumentError("a name in the Hello is too long"));
-    return;
-  }
-  if (hello.protocol_version() != kPeerProtocolVersion) {
-    links_->TurnAway(stream, absl::FailedPreconditionError(absl::StrCat(
-                                 "ringd ", hello.daemon_version(), " on ", hello.node_name(),
-                                 " speaks peer protocol ", hello.protocol_version(), ", ringd ",
-                                 options_.version, " on ", options_.config.node_name, " speaks ",
-                                 kPeerProtocolVersion)));
+  if (absl::Status status = CheckHello(hello, options_); !status.ok()) {
+    links_->TurnAway(stream, status);
     return;
   }
   std::vector<const Job*> jobs;
   std::vector<GatheringJob> gathering;
   for (const auto& job : jobs_) {
     if (job->state() != Job::State::kJoining || job->options().job_id != hello.job_id()) continue;
+    const Job::Options& options = job->options();
+    if (!options.coordinates_here) continue;
     jobs.push_back(job.get());
-    gathering.push_back({job->options().uid, job->options().secret});
+    gathering.push_back({options.uid, KeyForControl(options.key), !options.secret.empty(),
+                         options.size == options.local_size});
   }
   const HelloMatch match = MatchHello(gathering, hello, stranger->nonce);
   using Outcome = HelloMatch::Outcome;
@@ -83,19 +109,22 @@ void Engine::HandleStranger(StreamId stream, Clock::time_point now) {
     return;  // Wait for this node's own ranks.
   }
   const Job& meant = *jobs[match.job];
-  if (match.outcome == Outcome::kWrongSecret) {
+  if (match.outcome != Outcome::kMember) {
+    const absl::Status refusal = WhyNotAdmitted(match.outcome, meant.options(), hello);
     LogWarning(absl::StrCat("node ", hello.node_name(), " at ", stranger->peer_address,
-                            " has a wrong secret"),
+                            " is turned away: ", refusal.message()),
                meant.Fields());
-    const absl::Status refusal = absl::UnauthenticatedError(absl::StrCat(
-        "the job secret of the ranks on ", hello.node_name(), " differs from that of job '",
-        hello.job_id(), "' on ", options_.config.node_name, " (RINGD_JOB_SECRET)"));
     NoteTurnedAway(meant.options(), std::string(refusal.message()));
     links_->TurnAway(stream, refusal);
     return;
   }
   JobCoordinator* coordinator = OpenCoordinator(meant.options());
   const std::vector<v1::NodeMessage> backlog = std::move(stranger->backlog);
+  v1::CoordinatorMessage proof;
+  proof.mutable_proof()->set_proof(
+      CoordinatorProof(KeyForControl(meant.options().key),
+                       {stranger->nonce, hello.nonce(), hello.job_id(), hello.node_name()}));
+  network_->Send(stream, std::move(proof));
   links_->Introduce(stream, coordinator);
   coordinator->AddNode(stream, hello, now);
   for (std::size_t i = 1; i < backlog.size(); ++i) {
@@ -175,6 +204,8 @@ void Engine::OnNodeConnected(StreamId stream, std::string peer_address) {
     message.mutable_challenge()->set_nonce(stranger.nonce);
     message.mutable_challenge()->set_protocol_version(kPeerProtocolVersion);
     message.mutable_challenge()->set_daemon_version(options_.version);
+    message.mutable_challenge()->set_node_name(options_.config.node_name);
+    message.mutable_challenge()->set_has_cluster_key(!options_.cluster_key.empty());
     links_->AddStranger(stream, std::move(stranger));
     network_->Send(stream, std::move(message));
   });
@@ -209,8 +240,11 @@ void Engine::OnNodeDisconnected(StreamId stream, absl::Status why) {
 
 void Engine::OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message) {
   commands_.Post([this, stream, message = std::move(message)] {
-    if (Job* job = links_->JobOf(stream); job != nullptr) {
-      job->OnCoordinatorMessage(message, Clock::now());
+    Job* job = links_->JobOf(stream);
+    if (job == nullptr) return;
+    job->OnCoordinatorMessage(message, Clock::now());
+    if (job->state() == Job::State::kFailed && !job->TrustsCoordinator()) {
+      network_->Close(stream, job->failure());
     }
   });
 }

@@ -5,8 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "daemon/jobs/membership/protocol_version.h"
-#include "daemon/peers/job_proof.h"
 #include "daemon/peers/schedule_conversion.h"
 #include "proto/door/hmac.h"
 
@@ -64,11 +62,6 @@ LogFields Job::Fields(Rank rank) const {
 LogFields Job::Fields(const Session& session) const {
   const Member* member = Find(session);
   return member == nullptr ? Fields() : Fields(member->rank);
-}
-
-void Job::UseLink(std::unique_ptr<CoordinatorLink> link, bool expects_challenge) {
-  link_ = std::move(link);
-  if (!expects_challenge) SendHello("");
 }
 
 absl::Status Job::CheckJoin(const v1::JoinRequest& request) const {
@@ -130,54 +123,16 @@ void Job::Join(std::shared_ptr<Session> session, const v1::JoinRequest& request,
   if (greeted_) SendJoined(entry->second);
 }
 
-void Job::SendHello(const std::string& nonce) {
-  v1::NodeMessage message;
-  v1::Hello& hello = *message.mutable_hello();
-  hello.set_protocol_version(kPeerProtocolVersion);
-  hello.set_daemon_version(options_.daemon_version);
-  hello.set_job_id(options_.job_id);
-  hello.set_uid(options_.uid);
-  hello.set_size(options_.size);
-  hello.set_local_size(options_.local_size);
-  hello.set_node_name(options_.node_name);
-  hello.set_transport_address(options_.transport_address);
-  hello.set_start_timeout_ms(static_cast<std::uint32_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(options_.start_timeout).count()));
-  hello.set_fusion(options_.fusion);
-  hello.set_weight(options_.weight);
-  if (options_.fast_path != nullptr) hello.set_fast_path_address(options_.fast_path->address());
-  if (!nonce.empty()) {
-    hello.set_proof(ComputeJobProof(options_.secret, nonce, options_.job_id, options_.node_name));
-  }
-  link_->Send(std::move(message));
-  greeted_ = true;
-  for (const auto& [local_rank, member] : members_) SendJoined(member);
-}
-
-void Job::SendJoined(const Member& member) {
-  v1::NodeMessage message;
-  v1::RankInfo& info = *message.mutable_rank_joined()->mutable_rank();
-  info.set_rank(member.rank.value());
-  info.set_local_rank(member.local_rank.value());
-  info.set_pid(member.pid);
-  info.set_program(member.program);
-  link_->Send(std::move(message));
-}
-
 void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::time_point now) {
   if (state_ == State::kFailed) return;
+  if (!trusts_coordinator_) {
+    OnUnprovenMessage(message);
+    return;
+  }
   switch (message.body_case()) {
     case v1::CoordinatorMessage::kChallenge:
-      if (message.challenge().protocol_version() != kPeerProtocolVersion) {
-        Fail(absl::FailedPreconditionError(absl::StrCat(
-            "the coordinator at ", options_.rendezvous, " (ringd ",
-            message.challenge().daemon_version(), ") speaks peer protocol ",
-            message.challenge().protocol_version(), ", ringd ", options_.daemon_version, " on ",
-            options_.node_name, " speaks ", kPeerProtocolVersion)));
-      } else if (!greeted_) {
-        SendHello(message.challenge().nonce());
-      }
-      return;
+    case v1::CoordinatorMessage::kProof:
+      return;  // once is enough
     case v1::CoordinatorMessage::kLinkProbe:
     case v1::CoordinatorMessage::kAllReduceTrial:
       OnProbe(message);

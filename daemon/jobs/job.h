@@ -23,6 +23,7 @@
 #include "daemon/jobs/membership/coordinator_link.h"
 #include "daemon/jobs/membership/membership.h"
 #include "daemon/logging/log.h"
+#include "daemon/peers/job_proof.h"
 #include "daemon/sessions/isolated_executor.h"
 #include "daemon/sessions/process_exit.h"
 #include "daemon/sessions/registration_account.h"
@@ -55,7 +56,9 @@ class Job {
     int local_size = 0;
     std::string rendezvous;  // host:port; empty: this ringd
     std::string secret;
-    DoorKey key{};  // JobKey: what the nodes of the job prove to each other
+    DoorKey key{};                  // JobKey: what the nodes of the job prove to each other
+    bool has_cluster_key = false;   // this ringd; for messages
+    bool coordinates_here = false;  // this ringd holds the job's coordinator
     std::string node_name;
     std::string transport_address;
     std::string daemon_version;
@@ -92,7 +95,7 @@ class Job {
   LogFields Fields(const Session& session) const;
 
   // How this job reaches its coordinator; before the first Join. On a network link the coordinator
-  // speaks first (Challenge), inside the process it does not.
+  // speaks first (Challenge), and proves that it knows the job's key; inside the process it does neither.
   void UseLink(std::unique_ptr<CoordinatorLink> link, bool expects_challenge);
 
   // Takes the place that the request names, for `session`. `done` is called when all have joined, or
@@ -114,6 +117,8 @@ class Job {
   void Submit(const Session& session, const CheckedSubmission& submission, Clock::time_point now);
 
   void OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::time_point now);
+  // False while, or because, who answers at the rendezvous has not proved that it knows the job's key.
+  bool TrustsCoordinator() const noexcept { return trusts_coordinator_; }
   void OnLinkLost(const absl::Status& why);
 
   // The session left in order. False: it was no member.
@@ -164,7 +169,12 @@ class Job {
   const Member* Find(const Session& session) const;
   int PositionOf(const Member& member) const;
   absl::Status CheckJoin(const v1::JoinRequest& request) const;
-  void SendHello(const std::string& nonce);
+  JobProofSubject ProofSubject() const;
+  void SendHello();
+  void OnUnprovenMessage(const v1::CoordinatorMessage& message);
+  void OnChallenge(const v1::Challenge& challenge);
+  void OnCoordinatorProof(const v1::CoordinatorProof& proof);
+  void OnRefusal(const v1::Failure& refusal);
   void SendJoined(const Member& member);
   bool ListsOurRanks(const Membership& membership) const;
   void OnMembership(const v1::Membership& message, Clock::time_point now);
@@ -217,6 +227,11 @@ class Job {
   std::unique_ptr<CoordinatorLink> link_;
   std::unique_ptr<CoordinatorLink> lost_link_;  // where link_ goes when it breaks
   bool greeted_ = false;                        // the coordinator has our Hello
+  bool trusts_coordinator_ = false;
+  std::string node_nonce_;
+  std::string coordinator_nonce_;  // as all of the Challenge, the word of a stranger
+  std::string coordinator_node_;   // by name; where it listens, if it has not said
+  bool coordinator_has_cluster_key_ = false;
   bool anyone_left_ = false;
   std::map<LocalRank, Member> members_;
   std::unique_ptr<StartProbe> probe_;                 // until nothing of it is in flight

@@ -12,11 +12,14 @@ namespace {
 HelloMatch::Outcome MatchOne(const GatheringJob& job, const v1::Hello& hello,
                              absl::string_view nonce) {
   using Outcome = HelloMatch::Outcome;
-  const std::string proof = ComputeJobProof(job.secret, nonce, hello.job_id(), hello.node_name());
+  const bool own_user = job.uid == hello.uid();
+  if (job.one_node_only) return own_user ? Outcome::kOneNodeOnly : Outcome::kNotYet;
+  const std::string proof =
+      NodeProof(job.key, {nonce, hello.nonce(), hello.job_id(), hello.node_name()});
   const bool proven = EqualInConstantTime(proof, hello.proof());
-  if (job.uid == hello.uid()) return proven ? Outcome::kMember : Outcome::kWrongSecret;
+  if (own_user) return proven ? Outcome::kMember : Outcome::kWrongKey;
   if (!proven) return Outcome::kNotYet;
-  return job.secret.empty() ? Outcome::kAnotherUser : Outcome::kMember;
+  return job.has_secret ? Outcome::kMember : Outcome::kAnotherUser;
 }
 
 }  // namespace

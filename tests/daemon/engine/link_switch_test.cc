@@ -82,7 +82,7 @@ TEST_CASE("LinkSwitch: a job whose coordinator is elsewhere is linked through th
   // It speaks once it has been challenged.
   CHECK(world.network.to_coordinators[stream].empty());
   v1::CoordinatorMessage challenge;
-  challenge.mutable_challenge()->set_nonce("nonce");
+  challenge.mutable_challenge()->set_nonce(std::string(kJobNonceBytes, 'c'));
   challenge.mutable_challenge()->set_protocol_version(kPeerProtocolVersion);
   world.job->OnCoordinatorMessage(challenge, world.begin);
   REQUIRE(world.network.to_coordinators[stream].size() == 1);

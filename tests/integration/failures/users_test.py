@@ -215,7 +215,7 @@ def test_jobs_of_two_users_may_have_one_name(
             time.sleep(0.2)
     for job in jobs:
         job.expect_success(20)
-    assert "wrong secret" not in nodes[0].output
+    assert "turned away" not in nodes[0].output
 
 
 def test_another_user_can_not_reach_a_sessions_memory(cluster: Cluster) -> None:
