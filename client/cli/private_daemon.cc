@@ -72,10 +72,17 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
       ::open(options.log_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644));
   if (!log.valid()) return ErrnoStatus(errno, absl::StrCat("write ", options.log_file));
   SpawnOptions spawn;
-  spawn.arguments = {
-      options.binary,       "--socket",     absl::StrCat(options.folder, "/ringd.sock"),
-      "--peer-address",     "127.0.0.1:0",  "--state-dir",
-      options.state_folder, "--ready-file", absl::StrCat(options.folder, "/ready.json")};
+  spawn.arguments = {options.binary,
+                     "--socket",
+                     absl::StrCat(options.folder, "/ringd.sock"),
+                     "--peer-address",
+                     "127.0.0.1:0",
+                     "--state-dir",
+                     options.state_folder,
+                     "--ready-file",
+                     absl::StrCat(options.folder, "/ready.json"),
+                     "--cluster-key-file",
+                     options.cluster_key_file};
   // The node's own configuration is for its service, unless the user says otherwise.
   if (std::getenv("RINGD_CONFIG") == nullptr) {
     spawn.arguments.insert(spawn.arguments.end(), {"--config", "/dev/null"});

@@ -22,10 +22,11 @@ absl::StatusOr<std::string> FindDaemonBinary(const std::string& asked_for);
 
 struct PrivateDaemonOptions {
   std::string binary;
-  std::string folder;        // for the socket and the ready file; short
-  std::string state_folder;  // for what it learns
-  std::string log_file;      // takes all that it writes
-  std::string node_name;     // empty: the host's name
+  std::string folder;            // for the socket and the ready file; short
+  std::string state_folder;      // for what it learns
+  std::string log_file;          // takes all that it writes
+  std::string cluster_key_file;  // of the ringds of the run
+  std::string node_name;         // empty: the host's name
 };
 
 // Thread safety: one thread.

@@ -1,6 +1,7 @@
 #include "client/cli/run_command.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -71,6 +72,17 @@ std::string StateFolder(const RunOptions& options, int node) {
   return absl::StrCat(options.state_folder, "/node-", node);
 }
 
+// A key that only the ringds of this run have.
+absl::Status WriteClusterKey(const std::string& path) {
+  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const std::string key = RandomDigits(32);
+  if (!file.valid() ||
+      ::write(file.get(), key.data(), key.size()) != static_cast<ssize_t>(key.size())) {
+    return ErrnoStatus(errno, absl::StrCat("write ", path));
+  }
+  return absl::OkStatus();
+}
+
 // The ringds of a run that are its own, and their folder.
 //
 // Ownership: the destructor stops them all and removes the folder unless it is kept.
@@ -103,9 +115,12 @@ class PrivateNodes {
     if (::mkdtemp(folder) == nullptr) return ErrnoStatus(errno, "make a folder in /tmp");
     folder_ = folder;
     if (!keep_) guardian_.WatchFolder(folder_);
+    const std::string key_file = absl::StrCat(folder_, "/cluster.key");
+    if (absl::Status status = WriteClusterKey(key_file); !status.ok()) return status;
     for (int node = 0; node < std::max(options.nodes, 1); ++node) {
       PrivateDaemonOptions daemon;
       daemon.binary = *binary;
+      daemon.cluster_key_file = key_file;
       daemon.folder = absl::StrCat(folder_, "/", node);
       if (options.nodes > 0) daemon.node_name = absl::StrCat("node-", node);
       const std::string& logs = options.log_folder.empty() ? folder_ : options.log_folder;

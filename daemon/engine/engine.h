@@ -153,6 +153,8 @@ class Engine final : public EngineControl, private PeerEvents {
   absl::StatusOr<SessionEntry*> FindMember(SessionId id);
   void JoinNow(absl::string_view token, const v1::JoinRequest& request, JoinCallback done);
   absl::Status CheckWishes(const v1::JoinRequest& request) const;
+  // A job over several nodes needs a key that strangers lack, unless the operator does without.
+  absl::Status CheckWhoMayTakePart(const v1::JoinRequest& request) const;
   Job* OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_point now);
   // A job's coordinator as long as it gathers ranks; null if there is none.
   JobCoordinator* FindCoordinator(const std::string& job_id, uid_t uid) const;

@@ -16,6 +16,8 @@ namespace {
 constexpr int kMaxRanks = 65'536;
 // Job names whose incarnations are counted.
 constexpr std::size_t kMaxGenerations = 10'000;
+// A secret that nobody guesses who can try guesses on a proof at leisure.
+constexpr std::size_t kLeastSecretBytes = 16;
 
 absl::Status CheckPlaces(const v1::JoinRequest& request) {
   const auto wrong = [](const auto&... parts) {
@@ -71,7 +73,9 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request, Jo
   const auto open = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& job) {
     return job->Open() && job->options().uid == uid && job->options().job_id == request.job_id();
   });
-  if (status = CheckWishes(request); !status.ok()) {
+  status = CheckWishes(request);
+  if (status.ok()) status = CheckWhoMayTakePart(request);
+  if (!status.ok()) {
     if (JobCoordinator* coordinator = FindCoordinator(request.job_id(), uid)) {
       coordinator->NoteTurnedAway(std::string(status.message()));
     }
@@ -118,6 +122,21 @@ absl::Status Engine::CheckWishes(const v1::JoinRequest& request) const {
   if (fusion.ok()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(who, "fusion '", request.fusion().substr(0, 64),
                                                  "' (RINGD_FUSION); ", fusion.message()));
+}
+
+absl::Status Engine::CheckWhoMayTakePart(const v1::JoinRequest& request) const {
+  const bool one_node = request.size() == request.local_size();
+  if (one_node || !options_.cluster_key.empty() || request.secret().size() >= kLeastSecretBytes ||
+      options_.config.insecure_peers) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "job '", request.job_id(),
+      "': this job spans several nodes, and neither a cluster key (cluster_key_file in "
+      "ringd.toml; `openssl rand -hex 32`) nor a job secret of ",
+      kLeastSecretBytes,
+      " characters or more (RINGD_JOB_SECRET) says who may take part; insecure_peers = true does "
+      "without"));
 }
 
 Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_point now) {

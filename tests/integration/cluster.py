@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -159,6 +160,7 @@ class Node(Child):
             "peer_address": "127.0.0.1:0",
             "state_dir": folder / f"{name}.state",
             "ready_file": self._ready_file,
+            "cluster_key_file": _cluster_key_file(folder),
         }
         flags = [
             part
@@ -186,6 +188,16 @@ class Node(Child):
         self.may_end = True
         self.send(signal.SIGTERM)
         return self.wait()
+
+
+def _cluster_key_file(folder: Path) -> Path:
+    """The key of all ringds that live in this folder; belongs to its owner, as whom they run."""
+    file = folder / "cluster.key"
+    if not file.exists():
+        file.touch(0o600)
+        file.write_text(secrets.token_hex(32))
+    os.chown(file, folder.stat().st_uid, folder.stat().st_gid)
+    return file
 
 
 class Rank(Child):

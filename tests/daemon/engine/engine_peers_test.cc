@@ -218,5 +218,46 @@ TEST_CASE("Engine: gives no proof for a job that is coordinated elsewhere") {
   CHECK(node.network.sent_to_nodes() == 2);
 }
 
+absl::Status Outcome(std::future<absl::Status> joined) {
+  REQUIRE(joined.wait_for(kPatience) == std::future_status::ready);
+  return joined.get();
+}
+
+TEST_CASE(
+    "Engine: refuses a job over several nodes that strangers could join, with both ways out") {
+  Node node("");
+  const absl::Status refused = Outcome(node.Join(1, GENERATE("", "fifteen letters")));
+  CHECK(refused.code() == absl::StatusCode::kFailedPrecondition);
+  CHECK_THAT(std::string(refused.message()), Contains("cluster_key_file") &&
+                                                 Contains("RINGD_JOB_SECRET") &&
+                                                 Contains("insecure_peers") && Contains("train"));
+}
+
+TEST_CASE("Engine: a cluster key, a secret of 16 characters or insecure_peers is enough") {
+  Node with_key("cluster"), with_nothing(""), insecure("", /*insecure_peers=*/true);
+  const auto first = with_key.Join(1, "");
+  const auto second = with_nothing.Join(1, "sixteen letters.");
+  const auto third = insecure.Join(1, "");
+  // A node gets the coordinator's proof where a rank of the job has been let in.
+  const auto admits = [](Node& node, const std::string& cluster_key, const std::string& secret) {
+    const std::string nonce = Connect(node, StreamId(1));
+    node.network.events().OnNodeMessage(StreamId(1), HelloUnder(cluster_key, secret, nonce));
+    return node.network.Await(1).has_proof();
+  };
+  CHECK(admits(with_key, "cluster", ""));
+  CHECK(admits(with_nothing, "", "sixteen letters."));
+  CHECK(admits(insecure, "", ""));
+}
+
+TEST_CASE("Engine: a job of one node needs neither cluster key nor secret") {
+  Node node("");
+  const auto joined = node.Join(2, "");
+  const std::string nonce = Connect(node, StreamId(1));
+  node.network.events().OnNodeMessage(StreamId(1), HelloUnder("", "", nonce));
+  // The job is there: it waits for its other rank.
+  CHECK_THAT(node.network.Await(1).failure().text(), Contains("has one node"));
+  CHECK(joined.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
+}
+
 }  // namespace
 }  // namespace ringd

@@ -79,6 +79,8 @@ class Ringd(Peer):
                 "RINGD_PEER_PORT": str(port),
                 "RINGD_SOCKET": socket_path(control, node),
                 "RINGD_JOB_ID": control.name,
+                # Without a cluster key a job over several nodes needs one of 16 characters.
+                "RINGD_JOB_SECRET": "nobody else is on these lines",
                 **extra,
             }
             # The ranks of a node wait for its daemon.
