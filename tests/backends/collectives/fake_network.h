@@ -15,6 +15,16 @@
 
 namespace ringd {
 
+// Of which a few numbers are several messages, and every algorithm is taken by some.
+inline AlgorithmOptions TinyChunks() {
+  AlgorithmOptions options;
+  options.chunk_bytes = 64;
+  options.flat_all_reduce_bytes = 100;
+  options.small_all_reduce_bytes = 32;
+  options.small_broadcast_bytes = 32;
+  return options;
+}
+
 // N communicators whose messages are delivered one by one, in an order drawn at random. A payload
 // is read when its message is delivered, as late as a network may: so a buffer that changes too
 // early is found out.
