@@ -1,8 +1,8 @@
 // The one interface through which the daemon moves bytes between nodes.
 //
 // Each folder beside this file implements it for one way of moving bytes: loopback (several nodes
-// in one process, the reference), ucx (host memory over TCP, RDMA, shared memory). How the parts
-// work together is in README.md.
+// in one process, the reference), ucx (host memory over TCP, RDMA, shared memory), tcp (host memory
+// over connections of our own). How the parts work together is in README.md.
 #ifndef RINGD_BACKENDS_BACKEND_H_
 #define RINGD_BACKENDS_BACKEND_H_
 

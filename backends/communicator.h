@@ -61,7 +61,8 @@ struct CommunicatorSpec {
 // What carries bytes to a neighbour, for people.
 struct NeighbourLine {
   std::string transports;    // such as "tcp/eth0"
-  int connections = 0;       // in use, by all communicators together; 0: the transport has none
+  // In use; by all communicators together where they share them. 0: the transport has none.
+  int connections = 0;
   int bulk_connections = 0;  // of them; the rest is for urgent messages
   std::string reason = {};   // why so many
 };

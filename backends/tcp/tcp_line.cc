@@ -32,7 +32,9 @@ void TcpLine::Adopt(UniqueFd socket, std::uint32_t stream, bool dialled_here) {
   TcpConnection::Owner& owner = *this;
   set[stream] =
       std::make_unique<TcpConnection>(std::move(socket), scope_, stream, means_.poller, owner);
-  if (absl::Status status = set[stream]->Start(); !status.ok()) return Fail(status);
+  if (absl::Status status = set[stream]->Start(); !status.ok()) {
+    return Fail(absl::UnavailableError(status.message()));
+  }
   UseIfWhole(set);
 }
 
