@@ -30,8 +30,9 @@ class TcpLine;
 // Ownership: borrows lines, from Join() to Leave(); sends stay the lines'.
 class TcpRemote {
  public:
-  // Longer than a slow way takes to make room in a socket: 64 KiB at 3 Mbit/s.
-  static constexpr std::chrono::milliseconds kPatience{200};
+  // What a node that stops reading may cost the others. Longer than a slow way takes to make room in a socket: 64 KiB at
+  // 10 Mbit/s.
+  static constexpr std::chrono::milliseconds kPatience{50};
 
   TcpRemote() = default;
   TcpRemote(const TcpRemote&) = delete;
