@@ -60,7 +60,7 @@ struct CommunicatorSpec {
 
 // What carries bytes to a neighbour, for people.
 struct NeighbourLine {
-  std::string transports;    // such as "tcp/eth0"
+  std::string transports;  // such as "tcp/eth0"
   // In use; by all communicators together where they share them. 0: the transport has none.
   int connections = 0;
   int bulk_connections = 0;  // of them; the rest is for urgent messages
