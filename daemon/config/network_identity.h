@@ -10,15 +10,16 @@
 
 namespace ringd {
 
-// Sets node_name, the host of peer_address (from peer_interface), advertised_host and data_interfaces
-// where they are empty, and backend where it is "auto"; what is set stays. An address of no local interface leaves data_interfaces
-// empty: serving on it will fail with a better message.
+// Sets node_name, the host of peer_address (from peer_interface), advertised_host and
+// data_interfaces where they are empty, and backend where it is "auto"; what is set stays. An
+// address of no local interface leaves data_interfaces empty: serving on it will fail with a
+// better message.
 //   kNotFound: peer_interface or one of data_interfaces does not exist or has no address; the message
 //   lists the interfaces there are.
 absl::Status ResolveNetwork(Config& config);
 
-// The numeric address on which other nodes reach this one's fast path: that of the first of data_interfaces, or
-// if there is none, what advertised_host stands for. `config` is complete (ResolveNetwork). May ask a name server.
+// The numeric address on which other nodes reach this one's door for data, and its fast path: that of the first of
+// data_interfaces, or if there is none, what advertised_host stands for. `config` is complete (ResolveNetwork). May ask a name server.
 //   kNotFound: there is none that other nodes could reach.
 absl::StatusOr<std::string> FindDataHost(const Config& config);
 
