@@ -18,8 +18,9 @@ namespace ringd {
 //   lists the interfaces there are.
 absl::Status ResolveNetwork(Config& config);
 
-// The numeric address on which other nodes reach this one's door for data, and its fast path: that of the first of
-// data_interfaces, or if there is none, what advertised_host stands for. `config` is complete (ResolveNetwork). May ask a name server.
+// The numeric address on which other nodes reach this one's door for data, and its fast path: that
+// of the first of data_interfaces, or if there is none, what advertised_host stands for. `config`
+// is complete (ResolveNetwork). May ask a name server.
 //   kNotFound: there is none that other nodes could reach.
 absl::StatusOr<std::string> FindDataHost(const Config& config);
 
