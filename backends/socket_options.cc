@@ -7,11 +7,27 @@
 namespace ringd {
 namespace {
 
+// Firewalls forget connections that are silent for some minutes.
+constexpr int kKeepAliveIdleSeconds = 60;
+constexpr int kUnacknowledgedMilliseconds = 30'000;
+
+void Set(int fd, int level, int option, int value) noexcept {
+  ::setsockopt(fd, level, option, &value, sizeof(value));
+}
+
 bool WakeAt(int fd, std::uint32_t bytes) noexcept {
   return ::setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes)) == 0;
 }
 
 }  // namespace
+
+void SetUpConnection(int fd, const CongestionControl& congestion_control) noexcept {
+  Set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  Set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  Set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleSeconds);
+  Set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kUnacknowledgedMilliseconds);
+  ApplyCongestionControl(fd, congestion_control);
+}
 
 void LimitUnsent(int fd, std::uint32_t bytes) noexcept {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "backends/congestion_control.h"
+
 namespace ringd {
 
 // What may wait unsent in a socket, with up to a segment of 64 KiB on top. Alone: so much that the line goes on while this
@@ -15,6 +17,11 @@ inline constexpr std::uint32_t kSharedUnsentBytes = 64 * 1024;
 // How far a neighbour may be ahead of this thread's reading. At 10 Gbit/s it sends that in 14 ms: by then this thread has come
 // round from what it sends itself, also on a busy processor. The kernel's own window gets there in seconds (README.md).
 inline constexpr std::uint32_t kReceiveWindowBytes = 16 * 1024 * 1024;
+
+// What every connection between nodes has: it sends at once, is not forgotten by firewalls while it is
+// silent, and ends when the other host does not acknowledge for 30 s. What the kernel refuses stays as
+// it was: that makes the way slower, not wrong.
+void SetUpConnection(int fd, const CongestionControl& congestion_control) noexcept;
 
 // No more than about `bytes` wait unsent in the socket (TCP_NOTSENT_LOWAT; the kernel adds up to one
 // segment of 64 KiB). What is on its way and not acknowledged does not count, so a long line stays

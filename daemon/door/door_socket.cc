@@ -2,7 +2,6 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -16,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "backends/socket_options.h"
 #include "daemon/config/host_port.h"
 #include "proto/base/errno_status.h"
 
@@ -23,9 +23,6 @@ namespace ringd {
 namespace {
 
 constexpr std::size_t kLongestAddress = 80;
-// Firewalls forget connections that are silent for some minutes.
-constexpr int kKeepAliveIdleSeconds = 60;
-constexpr int kUnacknowledgedMs = 30'000;
 
 using AddressInfo = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
@@ -41,15 +38,6 @@ AddressInfo Resolve(const HostPort& address, int flags, int& error) {
 
 void Set(int fd, int level, int option, int value) noexcept {
   ::setsockopt(fd, level, option, &value, sizeof(value));
-}
-
-// What the kernel does not grant makes the way slower, not wrong.
-void Tune(int fd, const CongestionControl& congestion_control) noexcept {
-  Set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  Set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  Set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleSeconds);
-  Set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kUnacknowledgedMs);
-  ApplyCongestionControl(fd, congestion_control);
 }
 
 // False if it can't be said.
@@ -114,7 +102,7 @@ AcceptedSocket AcceptOne(int listener, const CongestionControl& congestion_contr
                               SOCK_CLOEXEC | SOCK_NONBLOCK));
   error = accepted.fd.valid() ? 0 : errno;
   if (!accepted.fd.valid()) return accepted;
-  Tune(accepted.fd.get(), congestion_control);
+  SetUpConnection(accepted.fd.get(), congestion_control);
   std::string port;
   if (Describe(peer, length, accepted.host, port)) {
     accepted.whole = absl::StrCat(accepted.host, " port ", port);
@@ -139,7 +127,7 @@ absl::StatusOr<UniqueFd> BeginDoorConnection(const std::string& address,
   }
   UniqueFd fd(::socket(resolved->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return ErrnoStatus(errno, "socket");
-  Tune(fd.get(), congestion_control);
+  SetUpConnection(fd.get(), congestion_control);
   if (::connect(fd.get(), resolved->ai_addr, resolved->ai_addrlen) != 0 && errno != EINPROGRESS) {
     return ErrnoStatus(errno, "connecting");
   }

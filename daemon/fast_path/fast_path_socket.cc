@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -13,6 +12,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "backends/socket_options.h"
 #include "daemon/config/host_port.h"
 #include "proto/base/errno_status.h"
 
@@ -24,9 +24,6 @@ constexpr std::size_t kLongestAddress = 64;
 
 // For a rank that sends: the other node must take it before the kernel's room is used up.
 constexpr int kSendBufferBytes = 256 << 10;
-// Firewalls forget connections that are silent for some minutes.
-constexpr int kKeepAliveIdleSeconds = 60;
-constexpr int kUnacknowledgedMs = 30'000;
 constexpr timeval kReceiveTimeout{0, 20'000};
 
 using AddressInfo = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
@@ -38,10 +35,6 @@ AddressInfo Resolve(const std::string& host, std::uint16_t port) {
   addrinfo* list = nullptr;
   const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
   return {error == 0 ? list : nullptr, &::freeaddrinfo};
-}
-
-void Set(int fd, int level, int option, int value) noexcept {
-  ::setsockopt(fd, level, option, &value, sizeof(value));
 }
 
 }  // namespace
@@ -97,14 +90,9 @@ absl::Status OutcomeOfConnecting(int fd) {
 }
 
 void TuneFastPathSocket(int fd, const CongestionControl& congestion_control) noexcept {
-  // What the kernel does not grant makes the way slower, not wrong.
-  Set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  Set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  Set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleSeconds);
-  Set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kUnacknowledgedMs);
-  Set(fd, SOL_SOCKET, SO_SNDBUF, kSendBufferBytes);
+  SetUpConnection(fd, congestion_control);
+  ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSendBufferBytes, sizeof(kSendBufferBytes));
   ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &kReceiveTimeout, sizeof(kReceiveTimeout));
-  ApplyCongestionControl(fd, congestion_control);
 }
 
 void HandOverFastPathSocket(int fd) noexcept {
