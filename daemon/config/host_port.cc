@@ -1,5 +1,7 @@
 #include "daemon/config/host_port.h"
 
+#include <netdb.h>
+
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -34,6 +36,17 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view text) {
 std::string FormatHostPort(const HostPort& address) {
   return absl::StrContains(address.host, ':') ? absl::StrCat("[", address.host, "]:", address.port)
                                               : absl::StrCat(address.host, ":", address.port);
+}
+
+bool IsNumericHostPort(absl::string_view text) {
+  const absl::StatusOr<HostPort> parts = ParseHostPort(text);
+  if (!parts.ok() || parts->port == 0) return false;
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST;
+  addrinfo* list = nullptr;
+  if (::getaddrinfo(parts->host.c_str(), nullptr, &hints, &list) != 0) return false;
+  ::freeaddrinfo(list);
+  return true;
 }
 
 bool IsLoopback(absl::string_view host) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/door/door_bytes.h"
 #include "daemon/door/door_socket.h"
+#include "proto/door/key_difference.h"
 
 namespace ringd {
 namespace {
@@ -28,7 +29,16 @@ Dial::Dial(DialRequest request)
       outcome_(absl::InternalError("it has not ended")) {}
 
 std::string Dial::Whom() const {
-  return absl::StrCat("ringd on ", request_.peer_name, " at ", request_.address);
+  std::string name = request_.peer_name;
+  if (name.empty() && dialler_.has_value()) name = ReadableName(dialler_->answerer().node_name);
+  return name.empty() ? absl::StrCat("ringd at ", address())
+                      : absl::StrCat("ringd on ", name, " at ", address());
+}
+
+std::string Dial::NobodyWaits() const {
+  return request_.purpose == DoorPurpose::kControl
+             ? "no rank of the job has joined there, where rank 0 should be"
+             : "nobody there waits for this connection";
 }
 
 Dial::Progress Dial::End(absl::StatusOr<DoorConnection> outcome) {
@@ -39,13 +49,16 @@ Dial::Progress Dial::End(absl::StatusOr<DoorConnection> outcome) {
 
 Dial::Progress Dial::TryLater(std::string why, Clock::time_point now) {
   socket_.Reset();
-  dialler_.reset();
   if (now + pause_ >= request_.deadline) {
     return End(absl::DeadlineExceededError(
         absl::StrCat("no connection to ", Whom(), " in ", Seconds(now - began_), ": ", why)));
   }
+  dialler_.reset();
+  // Whom the other side has let wait need not wait here, too.
+  if (now - attempt_began_ >= kLongestPause) pause_ = kFirstPause;
   due_ = now + pause_;
   pause_ = std::min<Clock::duration>(2 * pause_, kLongestPause);
+  attempt_ = (attempt_ + 1) % request_.addresses.size();
   cause_ = std::move(why);
   return Progress::kPausing;
 }
@@ -53,11 +66,12 @@ Dial::Progress Dial::TryLater(std::string why, Clock::time_point now) {
 Dial::Progress Dial::Begin(Clock::time_point now, absl::string_view own_name,
                            const CongestionControl& congestion_control) {
   connected_ = false;
+  own_name_ = std::string(own_name);
   attempt_began_ = now;
-  absl::StatusOr<UniqueFd> begun = BeginDoorConnection(request_.address, congestion_control);
+  absl::StatusOr<UniqueFd> begun = BeginDoorConnection(address(), congestion_control);
   if (absl::IsInvalidArgument(begun.status())) {
-    return End(absl::InvalidArgumentError(absl::StrCat(
-        "no connection to ringd on ", request_.peer_name, ": ", begun.status().message())));
+    return End(absl::InvalidArgumentError(
+        absl::StrCat("no connection to ", Whom(), ": ", begun.status().message())));
   }
   if (!begun.ok()) return TryLater(std::string(begun.status().message()), now);
   socket_ = *std::move(begun);
@@ -70,6 +84,7 @@ Dial::Progress Dial::Begin(Clock::time_point now, absl::string_view own_name,
 Dial::Progress Dial::TimeOut(Clock::time_point now) {
   // An attempt for which there was hardly time says less than the one before.
   if (now - attempt_began_ < kPatience && !cause_.empty()) return TryLater(cause_, now);
+  if (dialler_.has_value() && dialler_->challenged()) return TryLater(NobodyWaits(), now);
   return TryLater(connected_ ? "it does not answer" : "it can't be reached", now);
 }
 
@@ -122,13 +137,20 @@ Dial::Progress Dial::Drive(Clock::time_point now) {
 Dial::Progress Dial::OnRefusal(Clock::time_point now) {
   switch (dialler_->verdict()) {
     case DoorVerdict::kUnknownSubject:
-      return TryLater("nobody there waits for this connection", now);
+      return TryLater(NobodyWaits(), now);
     case DoorVerdict::kFull:
       return TryLater("too many connections wait there", now);
     case DoorVerdict::kVersion:
       return End(absl::FailedPreconditionError(
           absl::StrCat(Whom(), " speaks door version ", dialler_->answerer().version, ", this one ",
                        kDoorVersion, ": install matching versions")));
+    case DoorVerdict::kNoOtherNodes:
+      return End(absl::FailedPreconditionError(absl::StrCat(
+          Whom(), " has all ranks of the job that it knows by this id: it has one node")));
+    case DoorVerdict::kDraining:
+      return End(absl::UnavailableError(absl::StrCat(Whom(), " is draining")));
+    case DoorVerdict::kOneself:
+      return End(absl::AlreadyExistsError(absl::StrCat(address(), " is this ringd itself")));
     case DoorVerdict::kWelcome:
     case DoorVerdict::kWrongKey:
       break;
@@ -138,13 +160,10 @@ Dial::Progress Dial::OnRefusal(Clock::time_point now) {
 }
 
 std::string Dial::DescribeDifference() const {
-  const bool here = (request_.flags & kDoorHasClusterKey) != 0;
-  const bool there = (dialler_->answerer().flags & kDoorHasClusterKey) != 0;
-  if (here && !there) return "it has no cluster key (cluster_key_file), this node has one";
-  if (!here && there) return "it has a cluster key (cluster_key_file), this node has none";
-  return absl::StrCat(
-      here ? "the cluster keys (cluster_key_file) or the job's secrets " : "the job's secrets ",
-      "(RINGD_JOB_SECRET) differ");
+  const std::string there = ReadableName(dialler_->answerer().node_name);
+  return DescribeKeyDifference({own_name_, (request_.flags & kDoorHasClusterKey) != 0},
+                               {there.empty() ? request_.peer_name : there,
+                                (dialler_->answerer().flags & kDoorHasClusterKey) != 0});
 }
 
 }  // namespace ringd

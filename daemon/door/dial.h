@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -31,12 +32,14 @@ struct DialRequest {
   DoorSubject subject{};
   DoorKey key{};
   std::uint32_t flags = 0;  // as in a Hello
-  std::string address;      // host:port with a numeric host
-  std::string peer_name;    // whose door it is, for messages
+  // host:port with a numeric host, of one door: each attempt takes the next one. Not empty.
+  std::vector<std::string> addresses;
+  std::string peer_name;  // whose door it is, for messages; empty: not known
   Clock::time_point deadline;
   // Called once, on the door's thread, unless it was abandoned or the door was stopped before; must return soon.
   //   kDeadlineExceeded: the last cause is in the message. kUnauthenticated: the keys differ, or it has
   //   none. kFailedPrecondition: another version, or no ringd. kInvalidArgument: the address is none.
+  //   kUnavailable: the other one takes no new jobs. kAlreadyExists: it is this very door.
   // All name node and address.
   std::function<void(absl::StatusOr<DoorConnection>)> done;
 };
@@ -69,6 +72,9 @@ class Dial {
   Progress TimeOut(Clock::time_point now);
 
   const DialRequest& request() const noexcept { return request_; }
+  bool HasNonce(const DoorNonce& nonce) const noexcept {
+    return dialler_.has_value() && dialler_->nonce() == nonce;
+  }
   int socket() const noexcept { return socket_.get(); }
   Clock::time_point due() const noexcept { return due_; }
   absl::StatusOr<DoorConnection> TakeOutcome() { return std::move(outcome_); }
@@ -78,16 +84,21 @@ class Dial {
   Progress OnRefusal(Clock::time_point now);
   Progress TryLater(std::string why, Clock::time_point now);
   Progress End(absl::StatusOr<DoorConnection> outcome);
+  const std::string& address() const noexcept { return request_.addresses[attempt_]; }
+  // "ringd on node-b at 10.0.0.2:7117".
   std::string Whom() const;
+  std::string NobodyWaits() const;
   std::string DescribeDifference() const;
 
   DialRequest request_;
+  std::size_t attempt_ = 0;  // to which of the addresses
   UniqueFd socket_;
   std::optional<DoorDialler> dialler_;  // of the attempt under way
   bool connected_ = false;
   Clock::time_point due_;
   Clock::duration pause_ = kFirstPause;
   std::string cause_;  // of the last attempt's end
+  std::string own_name_;
   Clock::time_point attempt_began_;
   const Clock::time_point began_;
   absl::StatusOr<DoorConnection> outcome_;

@@ -1,5 +1,7 @@
 #include "daemon/door/dials.h"
 
+#include <algorithm>
+
 #include "daemon/door/door_poll.h"
 
 namespace ringd {
@@ -52,6 +54,11 @@ void Dials::Follow(Entries::iterator entry, Dial::Progress progress) {
   entries_.erase(entry);
   if (outcome.ok()) UnwatchAtDoor(epoll_, outcome->socket.get());
   request.done(std::move(outcome));
+}
+
+bool Dials::IsOwn(const DoorNonce& nonce) const noexcept {
+  return std::any_of(connecting_.begin(), connecting_.end(),
+                     [&](std::uint64_t key) { return entries_.at(key).HasNonce(nonce); });
 }
 
 void Dials::OnEvent(std::uint64_t key, Clock::time_point now) {

@@ -28,6 +28,8 @@ class Dials {
 
   void Add(DialRequest request, Clock::time_point now);
   void Abandon(std::uint64_t group);
+  // Whether a Hello with this nonce was sent from here and is not answered.
+  bool IsOwn(const DoorNonce& nonce) const noexcept;
   // Something happened to the connection of this key; unknown ones are ignored.
   void OnEvent(std::uint64_t key, Clock::time_point now);
   // Begins what is to be begun, and ends attempts whose time is over.

@@ -10,10 +10,13 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <iterator>
 #include <span>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/config/host_port.h"
 #include "daemon/door/door_poll.h"
 #include "daemon/logging/log.h"
 #include "proto/base/errno_status.h"
@@ -38,12 +41,13 @@ absl::StatusOr<std::unique_ptr<Door>> Door::Open(DoorOptions options) {
   if (!epoll.valid()) return ErrnoStatus(errno, "epoll_create1");
   UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return ErrnoStatus(errno, "eventfd");
-  if (!WatchAtDoor(epoll.get(), listening->fd.get(), EPOLLIN, kDoorListenKey) ||
-      !WatchAtDoor(epoll.get(), wake.get(), EPOLLIN, kDoorWakeKey)) {
+  if (!WatchAtDoor(epoll.get(), wake.get(), EPOLLIN, kDoorWakeKey)) {
     return ErrnoStatus(errno, "epoll_ctl");
   }
-  return std::unique_ptr<Door>(
+  std::unique_ptr<Door> door(
       new Door(std::move(options), *std::move(listening), std::move(epoll), std::move(wake)));
+  if (!door->WatchListeners()) return ErrnoStatus(errno, "epoll_ctl");
+  return door;
 }
 
 Door::Door(DoorOptions options, ListeningSocket listening, UniqueFd epoll, UniqueFd wake)
@@ -51,12 +55,14 @@ Door::Door(DoorOptions options, ListeningSocket listening, UniqueFd epoll, Uniqu
       congestion_control_(options.congestion_control),
       epoll_(std::move(epoll)),
       wake_(std::move(wake)),
-      listener_(std::move(listening.fd)),
       reserve_(OpenReserve()),
-      strangers_(epoll_.get(), &receptions_, options.node_name, options.challenge_flags,
-                 options.limits),
       dials_(epoll_.get(), options.node_name, options.congestion_control),
-      log_limiter_(kLogLines, kLogPeriod) {}
+      strangers_(epoll_.get(), &receptions_, &dials_, options.node_name, options.challenge_flags,
+                 options.limits),
+      log_limiter_(kLogLines, kLogPeriod) {
+  listeners_.push_back(std::move(listening.fd));
+  hosts_.push_back(ParseHostPort(address_)->host);
+}
 
 Door::~Door() { Stop(); }
 
@@ -76,10 +82,40 @@ void Door::Stop() {
   }
   strangers_.Clear();
   dials_.Clear();
-  listener_.Reset();
+  listeners_.clear();
   reserve_.Reset();
   MutexLock lock(mutex_);
   orders_ = {};
+}
+
+absl::Status Door::AlsoListenOn(const std::string& host) {
+  {
+    MutexLock lock(mutex_);
+    for (const std::string& present : hosts_) {
+      // "::" takes both families here (door_socket.cc).
+      const bool covers =
+          present == "::" || (present == "0.0.0.0" && !absl::StrContains(host, ':'));
+      if (present == host || covers) return absl::OkStatus();
+    }
+  }
+  absl::StatusOr<ListeningSocket> listening =
+      ListenForDoor(FormatHostPort({host, ParseHostPort(address_)->port}));
+  if (!listening.ok()) return listening.status();
+  {
+    MutexLock lock(mutex_);
+    hosts_.push_back(host);
+    orders_.listeners.push_back(std::move(listening->fd));
+  }
+  Wake();
+  return absl::OkStatus();
+}
+
+void Door::Reconsider() {
+  {
+    MutexLock lock(mutex_);
+    orders_.reconsider = true;
+  }
+  Wake();
 }
 
 void Door::Dial(DialRequest request) {
@@ -114,6 +150,12 @@ bool Door::FollowOrders(Clock::time_point now) {
   if (orders.stop) return false;
   for (DialRequest& request : orders.dials) dials_.Add(std::move(request), now);
   for (const std::uint64_t group : orders.abandoned) dials_.Abandon(group);
+  if (!orders.listeners.empty()) {
+    std::move(orders.listeners.begin(), orders.listeners.end(), std::back_inserter(listeners_));
+    PauseAccepting(now);
+    accept_again_ = now;
+  }
+  if (orders.reconsider) strangers_.Reconsider(now);
   return true;
 }
 
@@ -138,17 +180,19 @@ void Door::Run() {
         strangers_.OnEvent(key, now);
       }
     }
-    if (accept) AcceptAll(now);
+    if (accept) {
+      for (const UniqueFd& listener : listeners_) AcceptAll(listener.get(), now);
+    }
     ResumeAccepting(now);
     strangers_.DropExpired(now);
     dials_.RunDue(now);
   }
 }
 
-void Door::AcceptAll(Clock::time_point now) {
+void Door::AcceptAll(int listener, Clock::time_point now) {
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
     int error = 0;
-    AcceptedSocket accepted = AcceptOne(listener_.get(), congestion_control_, error);
+    AcceptedSocket accepted = AcceptOne(listener, congestion_control_, error);
     switch (error) {
       case 0:
         strangers_.Add(std::move(accepted), now);
@@ -158,7 +202,7 @@ void Door::AcceptAll(Clock::time_point now) {
       case EMFILE:
       case ENFILE:
         // The kernel says so also if nobody waits.
-        if (!TurnOneAway(error, now)) return;
+        if (!TurnOneAway(listener, error, now)) return;
         if (!reserve_.valid()) return PauseAccepting(now);
         break;
       case ENOMEM:
@@ -171,10 +215,10 @@ void Door::AcceptAll(Clock::time_point now) {
 }
 
 // Otherwise it would wait, and its dialler with it, and keep this thread awake.
-bool Door::TurnOneAway(int error, Clock::time_point now) {
+bool Door::TurnOneAway(int listener, int error, Clock::time_point now) {
   reserve_.Reset();
   int outcome = 0;
-  AcceptOne(listener_.get(), {}, outcome);
+  AcceptOne(listener, {}, outcome);
   reserve_ = OpenReserve();
   if (outcome == EAGAIN) return false;
   if (log_limiter_.Pass(now).has_value()) {
@@ -184,17 +228,27 @@ bool Door::TurnOneAway(int error, Clock::time_point now) {
   return true;
 }
 
+bool Door::WatchListeners() noexcept {
+  bool watched = true;
+  for (const UniqueFd& listener : listeners_) {
+    watched &= WatchAtDoor(epoll_.get(), listener.get(), EPOLLIN, kDoorListenKey);
+  }
+  return watched;
+}
+
 void Door::PauseAccepting(Clock::time_point now) {
-  UnwatchAtDoor(epoll_.get(), listener_.get());
+  for (const UniqueFd& listener : listeners_) UnwatchAtDoor(epoll_.get(), listener.get());
   accept_again_ = now + kAcceptPause;
 }
 
 void Door::ResumeAccepting(Clock::time_point now) {
   if (now < accept_again_) return;
   if (!reserve_.valid()) reserve_ = OpenReserve();
-  accept_again_ = WatchAtDoor(epoll_.get(), listener_.get(), EPOLLIN, kDoorListenKey)
-                      ? Clock::time_point::max()
-                      : now + kAcceptPause;
+  if (WatchListeners()) {
+    accept_again_ = Clock::time_point::max();
+  } else {
+    PauseAccepting(now);
+  }
 }
 
 int Door::MillisecondsToNextDeadline(Clock::time_point now) const {

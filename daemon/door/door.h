@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "backends/congestion_control.h"
 #include "daemon/door/dial.h"
@@ -50,11 +51,16 @@ class Door {
 
   // "host:port" with a numeric host and the real port.
   const std::string& address() const noexcept { return address_; }
+  // Listens on another address of this machine, too, with the same port, unless that is done already. `host` is numeric.
+  //   What the kernel says.
+  absl::Status AlsoListenOn(const std::string& host) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // In place of the one before. Without one, whoever wants the purpose is told that its subject is not known.
   void SetReception(DoorPurpose purpose, std::shared_ptr<DoorReception> reception) {
     receptions_.Set(purpose, std::move(reception));
   }
+  // Tells that a reception may say something else now of those who came too early.
+  void Reconsider() ABSL_LOCKS_EXCLUDED(mutex_);
   // Unless another one has taken its place. A call to it that is under way is not waited for.
   void RemoveReception(DoorPurpose purpose, const DoorReception* reception) {
     receptions_.Remove(purpose, reception);
@@ -76,6 +82,8 @@ class Door {
   struct Orders {
     std::vector<DialRequest> dials;
     std::vector<std::uint64_t> abandoned;  // given after all `dials` of the same group
+    std::vector<UniqueFd> listeners;       // further ones
+    bool reconsider = false;
     bool stop = false;
   };
 
@@ -85,9 +93,10 @@ class Door {
   // False: the thread shall end.
   bool FollowOrders(Clock::time_point now);
   void Wake() noexcept;
-  void AcceptAll(Clock::time_point now);
+  bool WatchListeners() noexcept;
+  void AcceptAll(int listener, Clock::time_point now);
   // False: nobody waited.
-  bool TurnOneAway(int error, Clock::time_point now);
+  bool TurnOneAway(int listener, int error, Clock::time_point now);
   void PauseAccepting(Clock::time_point now);
   void ResumeAccepting(Clock::time_point now);
   int MillisecondsToNextDeadline(Clock::time_point now) const;
@@ -96,20 +105,21 @@ class Door {
   const CongestionControl congestion_control_;
   UniqueFd epoll_;
   UniqueFd wake_;
-  UniqueFd listener_;
   // Given up for a moment when there are no others, so that who waits to be accepted is turned away instead of waiting.
   UniqueFd reserve_;
 
   DoorReceptions receptions_;
-  // The thread's own.
-  Strangers strangers_;
+  // The thread's own, as soon as it runs.
+  std::vector<UniqueFd> listeners_;
   Dials dials_;
+  Strangers strangers_;
   Clock::time_point accept_again_ = Clock::time_point::max();  // not max: accepting is paused
   LogLimiter log_limiter_;
 
   std::atomic<std::uint64_t> next_group_{1};
   Mutex mutex_;
   Orders orders_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> hosts_ ABSL_GUARDED_BY(mutex_);  // on which it listens
   std::thread thread_;
 };
 

@@ -20,10 +20,19 @@ namespace ringd {
 // Somebody who has proved to have a key.
 struct DoorArrival {
   DoorHello hello;
-  std::size_t matched = 0;  // which of the keys
+  DoorKey key{};  // the one of the keys that it has
   DoorKey session_key{};
   UniqueFd socket;   // non-blocking; nothing behind the handshake has been read
   std::string from;  // "node-b at 10.0.0.2 port 40001": the name by its own word
+};
+
+// What a reception says of a Hello.
+struct DoorConsideration {
+  // kWelcome: whoever has one of `keys` may come in. kUnknownSubject: nobody waits for it yet, so that it may wait a little
+  // (Door::Reconsider). Else the refusal.
+  DoorVerdict verdict = DoorVerdict::kUnknownSubject;
+  std::vector<DoorKey> keys;
+  DoorVerdict otherwise = DoorVerdict::kWrongKey;  // what it hears if it has none of them
 };
 
 // Thread safety: called on the door's thread; must return soon.
@@ -31,10 +40,13 @@ class DoorReception {
  public:
   virtual ~DoorReception() = default;
 
-  // Asked when a stranger has said what it wants and before it is believed. kWelcome: whoever has one of `keys`, which
-  // is empty before, may come in. Else that is the refusal.
+  // Asked when a stranger has said what it wants and before it is believed, perhaps several times. `answer` is as made.
   // No keys may be given for what this node itself dials (proto/door/README.md, Reflection).
-  virtual DoorVerdict Consider(const DoorHello& hello, std::vector<DoorKey>& keys) = 0;
+  virtual void Consider(const DoorHello& hello, DoorConsideration& answer) = 0;
+
+  // It was considered and has been refused, or had none of the keys. All that is known of it is its own word.
+  virtual void OnRefused(const DoorHello& /*hello*/, DoorVerdict /*verdict*/,
+                         const std::string& /*from*/) {}
 
   // It has come in. What was considered may have ended meanwhile: then drop it.
   virtual void Admit(DoorArrival arrival) = 0;

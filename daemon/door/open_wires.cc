@@ -33,14 +33,15 @@ absl::Status CheckDial(const WireMembership& membership, bool has_key, NodeIndex
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<OpenWires>> OpenWires::Create(std::size_t most_untaken) {
+absl::StatusOr<std::shared_ptr<OpenWires>> OpenWires::Create(DoorPurpose purpose,
+                                                             std::size_t most_untaken) {
   UniqueFd event_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event_fd.valid()) return ErrnoStatus(errno, "eventfd");
-  return std::shared_ptr<OpenWires>(new OpenWires(most_untaken, std::move(event_fd)));
+  return std::shared_ptr<OpenWires>(new OpenWires(purpose, most_untaken, std::move(event_fd)));
 }
 
-OpenWires::OpenWires(std::size_t most_untaken, UniqueFd event_fd)
-    : most_untaken_(most_untaken), event_fd_(std::move(event_fd)) {}
+OpenWires::OpenWires(DoorPurpose purpose, std::size_t most_untaken, UniqueFd event_fd)
+    : purpose_(purpose), most_untaken_(most_untaken), event_fd_(std::move(event_fd)) {}
 
 void OpenWires::Open(const WireMembership& membership, std::uint64_t group) {
   Wire wire;
@@ -94,11 +95,11 @@ std::optional<DialRequest> OpenWires::MakeRequest(std::uint64_t wire_id, NodeInd
   const auto place = static_cast<std::size_t>(to.value());
   DialRequest request;
   request.group = wire.group;
-  request.purpose = DoorPurpose::kWire;
+  request.purpose = purpose_;
   request.subject = ToSubject({wire_id, static_cast<std::uint32_t>(membership.self.value()),
                                static_cast<std::uint32_t>(to.value()), stream});
   request.key = *wire.key;
-  request.address = membership.addresses[place];
+  request.addresses = {membership.addresses[place]};
   request.peer_name = membership.node_names[place];
   return request;
 }
@@ -121,15 +122,14 @@ OpenWires::Wire* OpenWires::Find(const WireSubject& subject) {
   return fits ? &found->second : nullptr;
 }
 
-DoorVerdict OpenWires::Consider(const DoorHello& hello, std::vector<DoorKey>& keys) {
+void OpenWires::Consider(const DoorHello& hello, DoorConsideration& answer) {
   const std::optional<WireSubject> subject = ToWireSubject(hello.subject);
-  if (!subject.has_value()) return DoorVerdict::kUnknownSubject;
+  if (!subject.has_value()) return;
   MutexLock lock(mutex_);
   const Wire* wire = Find(*subject);
-  if (wire == nullptr || !wire->key.has_value()) return DoorVerdict::kUnknownSubject;
-  if (wire->untaken >= most_untaken_) return DoorVerdict::kFull;
-  keys.push_back(*wire->key);
-  return DoorVerdict::kWelcome;
+  if (wire == nullptr || !wire->key.has_value()) return;
+  answer.verdict = wire->untaken >= most_untaken_ ? DoorVerdict::kFull : DoorVerdict::kWelcome;
+  answer.keys.push_back(*wire->key);
 }
 
 void OpenWires::Admit(DoorArrival arrival) {

@@ -36,7 +36,8 @@ class OpenWires final : public DoorReception {
 
   // Of each wire at most `most_untaken` connections wait to be taken; who comes then is told to try later.
   //   What the kernel says.
-  static absl::StatusOr<std::shared_ptr<OpenWires>> Create(std::size_t most_untaken);
+  static absl::StatusOr<std::shared_ptr<OpenWires>> Create(DoorPurpose purpose,
+                                                           std::size_t most_untaken);
 
   // Readable when Take() has something.
   int event_fd() const noexcept { return event_fd_.get(); }
@@ -57,7 +58,7 @@ class OpenWires final : public DoorReception {
 
   std::vector<Event> Take() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  DoorVerdict Consider(const DoorHello& hello, std::vector<DoorKey>& keys) override
+  void Consider(const DoorHello& hello, DoorConsideration& answer) override
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Admit(DoorArrival arrival) override ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -69,12 +70,13 @@ class OpenWires final : public DoorReception {
     std::size_t untaken = 0;     // connections of others among events_
   };
 
-  OpenWires(std::size_t most_untaken, UniqueFd event_fd);
+  OpenWires(DoorPurpose purpose, std::size_t most_untaken, UniqueFd event_fd);
 
   // Null unless the subject is a connection to this node from another of an open wire.
   Wire* Find(const WireSubject& subject) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Add(Event event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const DoorPurpose purpose_;
   const std::size_t most_untaken_;
   const UniqueFd event_fd_;
 

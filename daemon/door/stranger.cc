@@ -23,6 +23,11 @@ Stranger::Progress Stranger::Gone(absl::string_view why) {
   return Progress::kGone;
 }
 
+void Stranger::Decide(const std::vector<DoorKey>& keys, DoorVerdict otherwise) noexcept {
+  answerer_.Decide(keys, otherwise);
+  if (answerer_.state() == DoorState::kWelcome) key_ = keys[answerer_.matched()];
+}
+
 Stranger::Progress Stranger::Advance() {
   if (refused_) return Linger();
   for (;;) {

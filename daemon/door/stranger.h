@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "daemon/door/door_socket.h"
@@ -21,7 +22,7 @@ class Stranger {
  public:
   enum class Progress : std::uint8_t {
     kWaiting,
-    kAsked,   // it has said all: Decide or Refuse on answerer(), then Advance again
+    kAsked,   // it has said all: Decide or Refuse on answerer(), then Advance again; or let it wait
     kProven,  // and it has been told so: take the socket
     kGone,    // for why()
   };
@@ -31,12 +32,18 @@ class Stranger {
   // Receives and sends what can be.
   Progress Advance();
 
+  // Lets in whoever has one of the keys, on kAsked.
+  void Decide(const std::vector<DoorKey>& keys, DoorVerdict otherwise) noexcept;
   DoorAnswerer& answerer() noexcept { return answerer_; }
   const DoorAnswerer& answerer() const noexcept { return answerer_; }
   int socket() const noexcept { return socket_.get(); }
+  // Of one that is proven.
+  const DoorKey& key() const noexcept { return key_; }
   UniqueFd TakeSocket() noexcept { return std::move(socket_); }
   const std::string& host() const noexcept { return host_; }
   Clock::time_point deadline() const noexcept { return deadline_; }
+  // True if the other end is closed.
+  bool HasClosed() const noexcept;
   // True from the moment when its refusal has been sent.
   bool refused() const noexcept { return refused_; }
   absl::string_view why() const noexcept { return why_; }
@@ -47,7 +54,6 @@ class Stranger {
   // Behind a refusal, which would be lost if the connection were closed with words of the other side unread.
   static constexpr std::size_t kMostDropped = 512;
 
-  bool HasClosed() const noexcept;
   Progress Linger();
   Progress Gone(absl::string_view why);
 
@@ -56,6 +62,7 @@ class Stranger {
   const std::string from_;
   const Clock::time_point deadline_;
   DoorAnswerer answerer_;
+  DoorKey key_{};
   bool refused_ = false;
   std::size_t dropped_ = 0;
   absl::string_view why_;

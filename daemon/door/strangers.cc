@@ -17,10 +17,11 @@ constexpr Clock::duration kLogPeriod = std::chrono::seconds(10);
 
 }  // namespace
 
-Strangers::Strangers(int epoll, DoorReceptions* receptions, std::string own_name,
-                     std::uint32_t flags, StrangerLimits limits)
+Strangers::Strangers(int epoll, DoorReceptions* receptions, const Dials* dials,
+                     std::string own_name, std::uint32_t flags, StrangerLimits limits)
     : epoll_(epoll),
       receptions_(receptions),
+      dials_(dials),
       own_name_(std::move(own_name)),
       flags_(flags),
       limits_(limits),
@@ -43,34 +44,66 @@ void Strangers::Add(AcceptedSocket accepted, Clock::time_point now) {
 void Strangers::OnEvent(std::uint64_t key, Clock::time_point now) {
   const auto place = places_.find(key);
   if (place == places_.end()) return;  // dropped while its event waited in the batch
+  if (early_.contains(key)) {
+    if (place->second.HasClosed()) Erase(place);
+    return;
+  }
+  Drive(place, now);
+}
+
+void Strangers::Drive(Places::iterator place, Clock::time_point now) {
   Stranger& stranger = place->second;
-  const DoorState before = stranger.answerer().state();
-  const Stranger::Progress progress = Drive(stranger);
-  const DoorState after = stranger.answerer().state();
-  if (after == DoorState::kRefused && before != after) LogRefusal(stranger, now);
+  Stranger::Progress progress = stranger.Advance();
+  if (progress == Stranger::Progress::kAsked) {
+    if (!Judge(place, now)) return;
+    if (stranger.answerer().state() == DoorState::kRefused) LogRefusal(stranger, now);
+    progress = stranger.Advance();
+  }
   if (progress == Stranger::Progress::kProven) return Admit(place);
   if (progress == Stranger::Progress::kGone) {
-    if (after == DoorState::kBroken) LogClosed(stranger, stranger.why(), now);
+    if (stranger.answerer().state() == DoorState::kBroken) LogClosed(stranger, stranger.why(), now);
     Erase(place);
   }
 }
 
-Stranger::Progress Strangers::Drive(Stranger& stranger) {
-  for (;;) {
-    const Stranger::Progress progress = stranger.Advance();
-    if (progress != Stranger::Progress::kAsked) return progress;
-    Judge(stranger);
+bool Strangers::Judge(Places::iterator place, Clock::time_point now) {
+  Stranger& stranger = place->second;
+  DoorAnswerer& answerer = stranger.answerer();
+  if (dials_->IsOwn(answerer.hello().nonce)) {
+    answerer.Refuse(DoorVerdict::kOneself);
+    return true;
   }
+  const std::shared_ptr<DoorReception> reception = receptions_->Get(answerer.hello().purpose);
+  DoorConsideration answer;
+  if (reception != nullptr) reception->Consider(answerer.hello(), answer);
+  const auto early = early_.find(place->first);
+  if (answer.verdict == DoorVerdict::kUnknownSubject) {
+    const bool waits = early == early_.end();
+    if (waits || now < early->second) {
+      if (waits) {
+        early_.emplace(place->first, std::min(now + limits_.early, stranger.deadline()));
+      }
+      return false;
+    }
+  }
+  if (early != early_.end()) early_.erase(early);
+  if (answer.verdict == DoorVerdict::kWelcome) {
+    stranger.Decide(answer.keys, answer.otherwise);
+  } else {
+    answerer.Refuse(answer.verdict);
+  }
+  if (reception != nullptr && answerer.state() == DoorState::kRefused) {
+    reception->OnRefused(answerer.hello(), answerer.verdict(), stranger.Describe());
+  }
+  return true;
 }
 
-void Strangers::Judge(Stranger& stranger) {
-  DoorAnswerer& answerer = stranger.answerer();
-  const std::shared_ptr<DoorReception> reception = receptions_->Get(answerer.hello().purpose);
-  if (reception == nullptr) return answerer.Refuse(DoorVerdict::kUnknownSubject);
-  keys_.clear();
-  const DoorVerdict verdict = reception->Consider(answerer.hello(), keys_);
-  if (verdict != DoorVerdict::kWelcome) return answerer.Refuse(verdict);
-  answerer.Decide(keys_);
+void Strangers::Reconsider(Clock::time_point now) {
+  std::vector<std::uint64_t> keys;
+  for (const auto& [key, until] : early_) keys.push_back(key);
+  for (const std::uint64_t key : keys) {
+    if (const auto place = places_.find(key); place != places_.end()) Drive(place, now);
+  }
 }
 
 void Strangers::Admit(Places::iterator place) {
@@ -78,7 +111,7 @@ void Strangers::Admit(Places::iterator place) {
   const DoorAnswerer& answerer = stranger.answerer();
   const std::shared_ptr<DoorReception> reception = receptions_->Get(answerer.hello().purpose);
   UnwatchAtDoor(epoll_, stranger.socket());
-  DoorArrival arrival{answerer.hello(), answerer.matched(), answerer.session_key(),
+  DoorArrival arrival{answerer.hello(), stranger.key(), answerer.session_key(),
                       stranger.TakeSocket(), stranger.Describe()};
   Erase(place);
   if (reception != nullptr) reception->Admit(std::move(arrival));
@@ -98,6 +131,12 @@ void Strangers::DropOne(Clock::time_point now) {
 }
 
 void Strangers::DropExpired(Clock::time_point now) {
+  // In order of arrival, so mostly of time. Whose time is over is judged once more, for good.
+  std::vector<std::uint64_t> late;
+  for (const auto& [key, until] : early_) {
+    if (until <= now) late.push_back(key);
+  }
+  for (const std::uint64_t key : late) Drive(places_.find(key), now);
   while (!places_.empty() && places_.begin()->second.deadline() <= now) {
     const Stranger& stranger = places_.begin()->second;
     if (!stranger.refused()) LogClosed(stranger, "it has not proved in time whose it is", now);
@@ -106,17 +145,22 @@ void Strangers::DropExpired(Clock::time_point now) {
 }
 
 void Strangers::Erase(Places::iterator place) {
+  early_.erase(place->first);
   const auto host = by_host_.find(place->second.host());
   if (--host->second == 0) by_host_.erase(host);
   places_.erase(place);
 }
 
 Clock::time_point Strangers::NextDeadline() const noexcept {
-  return places_.empty() ? Clock::time_point::max() : places_.begin()->second.deadline();
+  Clock::time_point next =
+      places_.empty() ? Clock::time_point::max() : places_.begin()->second.deadline();
+  for (const auto& [key, until] : early_) next = std::min(next, until);
+  return next;
 }
 
 void Strangers::Clear() {
   places_.clear();
+  early_.clear();
   by_host_.clear();
 }
 
@@ -125,6 +169,9 @@ void Strangers::LogRefusal(const Stranger& stranger, Clock::time_point now) {
   switch (answerer.verdict()) {
     case DoorVerdict::kWelcome:
     case DoorVerdict::kUnknownSubject:  // it is early, as a rule
+    case DoorVerdict::kNoOtherNodes:    // the reception tells of these
+    case DoorVerdict::kDraining:
+    case DoorVerdict::kOneself:
       return;
     case DoorVerdict::kWrongKey:
       return LogLine(absl::StrCat("a connection of ", stranger.Describe(),

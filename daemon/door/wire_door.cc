@@ -8,10 +8,11 @@
 namespace ringd {
 
 absl::StatusOr<std::unique_ptr<WireDoor>> WireDoor::Create(Door* door, WireDoorOptions options) {
-  absl::StatusOr<std::shared_ptr<OpenWires>> open = OpenWires::Create(options.most_untaken);
+  absl::StatusOr<std::shared_ptr<OpenWires>> open =
+      OpenWires::Create(options.purpose, options.most_untaken);
   if (!open.ok()) return open.status();
   if (options.local_address.empty()) options.local_address = door->address();
-  door->SetReception(DoorPurpose::kWire, *open);
+  door->SetReception(options.purpose, *open);
   return std::unique_ptr<WireDoor>(new WireDoor(door, std::move(options), *std::move(open)));
 }
 
@@ -19,7 +20,7 @@ WireDoor::WireDoor(Door* door, WireDoorOptions options, std::shared_ptr<OpenWire
     : door_(door), options_(std::move(options)), open_(std::move(open)) {}
 
 WireDoor::~WireDoor() {
-  door_->RemoveReception(DoorPurpose::kWire, open_.get());
+  door_->RemoveReception(options_.purpose, open_.get());
   for (const std::uint64_t group : open_->CloseAll()) door_->Abandon(group);
 }
 

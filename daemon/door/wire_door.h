@@ -1,4 +1,4 @@
-// The connections of wires, through the door.
+// The connections of wires, and those between ranks, through the door.
 #ifndef RINGD_DAEMON_DOOR_WIRE_DOOR_H_
 #define RINGD_DAEMON_DOOR_WIRE_DOOR_H_
 
@@ -18,6 +18,8 @@
 namespace ringd {
 
 struct WireDoorOptions {
+  // kWire, or kExchange: connections that are handed to ranks.
+  DoorPurpose purpose = DoorPurpose::kWire;
   std::string local_address;  // what other nodes dial; empty: where the door listens
   std::uint32_t flags = 0;    // kDoorHasClusterKey, kDoorHasJobSecret
   // How long a dialler goes on trying.
@@ -29,7 +31,7 @@ struct WireDoorOptions {
 // Ownership: borrows the door, which may go on when this goes; it must not go before.
 class WireDoor final : public WireSockets {
  public:
-  // Receives the connections of DoorPurpose::kWire, in place of another one if there is one.
+  // Receives the connections of its purpose, in place of another one if there is one.
   //   What the kernel says.
   static absl::StatusOr<std::unique_ptr<WireDoor>> Create(Door* door, WireDoorOptions options);
   ~WireDoor() override;
@@ -38,6 +40,7 @@ class WireDoor final : public WireSockets {
   int event_fd() const override { return open_->event_fd(); }
   void Open(const WireMembership& membership) override {
     open_->Open(membership, door_->NewGroup());
+    door_->Reconsider();
   }
   void Close(std::uint64_t wire_id) override;
   void Dial(std::uint64_t wire_id, NodeIndex to, std::uint32_t stream) override;

@@ -34,7 +34,7 @@ int ReducerThreads(const Config& config) {
 }  // namespace
 
 Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport,
-               std::unique_ptr<FastPathListener> fast_path, PeerNetwork* network)
+               std::unique_ptr<FastPathSockets> fast_path, PeerNetwork* network)
     : options_(std::move(options)),
       started_(Clock::now()),
       transport_(std::move(transport)),
@@ -123,6 +123,7 @@ void Engine::Drain() {
           absl::StrCat("ringd on ", options_.config.node_name, " is draining: job '",
                        job->options().job_id, "' can't start any more")));
     }
+    network_->RefuseNewJobs();
   });
 }
 
@@ -163,7 +164,7 @@ std::size_t Engine::Turn(Clock::time_point now) {
   activity_.Set(EngineDoing::kTransport);
   if (transport_ != nullptr) work += transport_->Progress();
   activity_.Set(EngineDoing::kFastPath);
-  if (std::exchange(fast_path_stirred_, false)) fast_path_->Advance(now);
+  if (std::exchange(fast_path_stirred_, false)) fast_path_->Advance();
   for (const auto& job : jobs_) {
     activity_.Set(EngineDoing::kJob, job->options().communicator.value());
     work += job->Advance(now);
@@ -172,6 +173,7 @@ std::size_t Engine::Turn(Clock::time_point now) {
   for (const auto& coordinator : coordinators_) coordinator->Advance(now);
   activity_.Set(EngineDoing::kMessages);
   if (links_->Deliver(now)) ++work;
+  StopExpecting();
   activity_.Set(EngineDoing::kCompletions);
   for (auto& [id, entry] : sessions_) entry.session->FlushCompletions();
   work += RunSliced(work, now);
@@ -208,7 +210,6 @@ void Engine::Sleep(Clock::time_point now) {
       until = std::min(until, std::max(*tick, now + std::chrono::milliseconds(1)));
     }
   }
-  if (fast_path_ != nullptr && fast_path_->NeedsTicks()) until = std::min(until, next_tick_);
   if (!links_->strangers().empty()) until = std::min(until, next_tick_);
   if (const auto next = sliced_.NextRun(); next.has_value()) until = std::min(until, *next);
   for (const auto& coordinator : coordinators_) {
@@ -258,7 +259,6 @@ void Engine::HandleEvents(std::chrono::milliseconds timeout) {
 
 void Engine::TickAll(Clock::time_point now) {
   next_tick_ = now + kTickInterval;
-  if (fast_path_ != nullptr && fast_path_->NeedsTicks()) fast_path_->Advance(now);
   FlushNotices(now);
   for (const auto& job : jobs_) {
     activity_.Set(EngineDoing::kTick, job->options().communicator.value());
@@ -276,6 +276,11 @@ void Engine::Sweep() {
       continue;
     }
     LogInfo("job ended", (*it)->Fields());
+    std::erase_if(expected_, [&](const auto& entry) {
+      if (entry.second != it->get()) return false;
+      network_->StopExpecting(entry.first);
+      return true;
+    });
     links_->Forget(it->get());
     it = jobs_.erase(it);
   }

@@ -10,6 +10,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -30,10 +31,11 @@
 #include "daemon/engine/pending_call.h"
 #include "daemon/engine/sliced_queue.h"
 #include "daemon/execution/reducer_pool.h"
-#include "daemon/fast_path/fast_path_listener.h"
+#include "daemon/fast_path/fast_path_sockets.h"
 #include "daemon/jobs/coordinator/job_coordinator.h"
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/plans/plan_store.h"
+#include "daemon/logging/log_limiter.h"
 #include "daemon/peers/peer_network.h"
 #include "daemon/sessions/isolated_executor.h"
 #include "daemon/sessions/registration_account.h"
@@ -48,8 +50,10 @@ struct EngineOptions {
   Config config;             // node_name and peer_address as resolved
   std::string version;       // of this ringd
   std::string peer_address;  // host:port on which other ringds reach this one
-  std::string config_file;   // for display; empty: none
-  std::string cluster_key;   // what only ringds of this cluster know; empty: there is none
+  // Forms of it that a launcher may give, so that the node of rank 0 knows itself without dialling.
+  std::set<std::string> own_addresses;
+  std::string config_file;  // for display; empty: none
+  std::string cluster_key;  // what only ringds of this cluster know; empty: there is none
   AlgorithmOptions algorithms;
 };
 
@@ -61,7 +65,7 @@ class Engine final : public EngineControl, private PeerEvents {
   // `transport` may be null: then jobs must have all their ranks on this node.
   // `fast_path` may be null: then no job has one.
   Engine(EngineOptions options, std::unique_ptr<Transport> transport,
-         std::unique_ptr<FastPathListener> fast_path, PeerNetwork* network);
+         std::unique_ptr<FastPathSockets> fast_path, PeerNetwork* network);
   ~Engine() override;
 
   void Start();
@@ -126,9 +130,11 @@ class Engine final : public EngineControl, private PeerEvents {
   };
 
   // PeerEvents: post to the engine thread.
-  void OnNodeConnected(StreamId stream, std::string peer_address) override;
+  void OnNodeConnected(StreamId stream, ExpectationId job, std::string from) override;
+  void OnNodeRefused(ExpectationId job, RefusedNode node) override;
   void OnNodeMessage(StreamId stream, v1::NodeMessage message) override;
   void OnNodeDisconnected(StreamId stream, absl::Status why) override;
+  void OnCoordinatorIsHere(StreamId stream) override;
   void OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message) override;
   void OnCoordinatorDisconnected(StreamId stream, absl::Status why) override;
 
@@ -161,11 +167,14 @@ class Engine final : public EngineControl, private PeerEvents {
   // Told to all if the job can't start.
   void NoteTurnedAway(const Job::Options& job, const std::string& why);
   JobCoordinator* OpenCoordinator(const Job::Options& job);
-  void HandleStranger(StreamId stream, Clock::time_point now);
-  void HandleStrangersOf(const std::string& job_id, Clock::time_point now);
+  // Links a job of this node with its coordinator, which is here, and lets its other nodes in.
+  void Coordinate(Job* job, JobCoordinator* coordinator);
+  // The job, while it gathers ranks.
+  Job* FindExpected(ExpectationId id) const;
+  // Jobs that don't gather ranks any more let no node in.
+  void StopExpecting();
+  void GreetNode(StreamId stream, const v1::NodeMessage& message, Clock::time_point now);
   void DropOldStrangers(Clock::time_point now);
-  void TurnAwayAllOf(const std::string& job_id, uid_t uid, Clock::time_point now);
-  Clock::time_point StartDeadlineOf(const LinkSwitch::Stranger& stranger) const;
 
   void GiveUpJoin(const std::string& token);
   std::size_t RunSliced(std::size_t other_work, Clock::time_point now);
@@ -240,7 +249,7 @@ class Engine final : public EngineControl, private PeerEvents {
   std::unique_ptr<Transport> transport_;
   // Takes over when there is no job; null: there is none.
   std::unique_ptr<Transport> next_transport_;
-  std::unique_ptr<FastPathListener> fast_path_;  // before the jobs that use it
+  std::unique_ptr<FastPathSockets> fast_path_;  // before the jobs that use it
   bool fast_path_stirred_ = false;
   PeerNetwork* network_;
   CommandQueue commands_;
@@ -270,6 +279,9 @@ class Engine final : public EngineControl, private PeerEvents {
   PlanStore plans_;                       // before the coordinators that use it
   std::list<std::unique_ptr<Job>> jobs_;  // before the links that point at them
   std::list<std::unique_ptr<JobCoordinator>> coordinators_;
+  std::map<ExpectationId, Job*>
+      expected_;  // those that this ringd coordinates and that gather ranks
+  LogLimiter refusals_{20, std::chrono::seconds(10)};
   std::unique_ptr<LinkSwitch> links_;
   std::map<std::string, std::uint32_t> generations_;  // by job id
   std::uint32_t next_communicator_ = 1;

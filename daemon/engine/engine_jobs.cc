@@ -105,7 +105,6 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request, Jo
           job->Fields(Rank(request.rank())));
   // The coordinator knows this node's ranks before others may disagree with them.
   links_->Deliver(now);
-  HandleStrangersOf(request.job_id(), now);
 }
 
 absl::Status Engine::CheckWishes(const v1::JoinRequest& request) const {
@@ -147,7 +146,7 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_poin
   options.local_size = request.local_size();
   options.rendezvous = request.rendezvous();
   options.secret = request.secret();
-  options.key = JobKey(options_.cluster_key, request.job_id(), request.secret());
+  options.key = JobKey(options_.cluster_key, request.job_id(), request.secret(), uid);
   options.has_cluster_key = !options_.cluster_key.empty();
   options.node_name = options_.config.node_name;
   options.transport_address = transport_ == nullptr ? "" : transport_->LocalAddress();
@@ -163,7 +162,7 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_poin
   options.reducers = reducers_.thread_count() > 0 ? &reducers_ : nullptr;
   options.isolated = &isolated_;
   options.coordinates_here = request.size() == request.local_size() || options.rendezvous.empty() ||
-                             options.rendezvous == options_.peer_address;
+                             options_.own_addresses.contains(options.rendezvous);
   JobCoordinator* coordinator = nullptr;
   if (options.coordinates_here) {
     // What has failed a former incarnation may still be on its way to its coordinator.
@@ -174,12 +173,22 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_poin
   jobs_.push_back(std::make_unique<Job>(options, transport_.get(), now));
   Job* job = jobs_.back().get();
   if (coordinator != nullptr) {
-    job->UseLink(links_->LinkInside(job, coordinator), /*expects_challenge=*/false);
+    Coordinate(job, coordinator);
   } else {
-    job->UseLink(links_->LinkOutside(job, options.rendezvous, now + options.start_timeout),
-                 /*expects_challenge=*/true);
+    job->UseLink(links_->LinkOutside(job,
+                                     {options.rendezvous, options.job_id, uid,
+                                      KeyForControl(options.key), !options.secret.empty()},
+                                     now + options.start_timeout));
   }
   return job;
+}
+
+void Engine::Coordinate(Job* job, JobCoordinator* coordinator) {
+  job->UseLink(links_->LinkInside(job, coordinator));
+  const Job::Options& options = job->options();
+  expected_.emplace(network_->Expect({options.job_id, options.uid, KeyForControl(options.key),
+                                      !options.secret.empty(), options.size == options.local_size}),
+                    job);
 }
 
 JobCoordinator* Engine::FindCoordinator(const std::string& job_id, uid_t uid) const {
@@ -207,7 +216,6 @@ JobCoordinator* Engine::OpenCoordinator(const Job::Options& job) {
   options.communicator = job.communicator;
   const std::string random = RandomBytes(sizeof(options.wire_id));
   std::copy_n(random.data(), sizeof(options.wire_id), reinterpret_cast<char*>(&options.wire_id));
-  if (fast_path_ != nullptr) options.fast_path_token = RandomBytes(kFastPathTokenBytes);
   if (generations_.size() > kMaxGenerations) generations_.clear();
   options.generation = generations_[options.job_id]++;
   options.start_timeout = job.start_timeout;

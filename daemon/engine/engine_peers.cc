@@ -1,213 +1,121 @@
-// Nodes that open a stream to here: proving that they belong to a job, waiting for this node's own ranks
-// of it; and what comes through streams.
-#include <algorithm>
-#include <set>
+// What comes through streams, and nodes that open one to here: they have the key of a job that this ringd coordinates.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "daemon/engine/engine.h"
-#include "daemon/jobs/membership/hello_match.h"
 #include "daemon/jobs/membership/protocol_version.h"
 #include "daemon/logging/log.h"
-#include "daemon/peers/job_proof.h"
-#include "proto/door/secure_random.h"
+#include "proto/door/key_difference.h"
 
 namespace ringd {
 namespace {
 
 constexpr auto kHelloTimeout = std::chrono::seconds(5);
-constexpr std::size_t kMaxBacklog = 1024;
-// Of what an unproven node says and costs.
-constexpr std::size_t kMaxStrangers = 1024;
-constexpr std::size_t kMaxBacklogBytes = std::size_t{1} << 20;
 constexpr std::size_t kMaxNameBytes = 256;
-constexpr std::chrono::hours kLongestStrangerWait{1};
-constexpr int kMostRanksNamed = 4096;
-// One that did not prove itself can't shorten the others' time by more than this.
-constexpr auto kAboutTogether = std::chrono::seconds(2);
 
-absl::Status CheckHello(const v1::Hello& hello, const EngineOptions& here) {
-  if (hello.node_name().size() > kMaxNameBytes || hello.job_id().size() > kMaxNameBytes ||
-      hello.daemon_version().size() > kMaxNameBytes ||
+absl::Status CheckHello(const v1::NodeMessage& message, const Job::Options& job) {
+  if (!message.has_hello()) return absl::InvalidArgumentError("the first message must be a Hello");
+  const v1::Hello& hello = message.hello();
+  if (hello.node_name().size() > kMaxNameBytes || hello.daemon_version().size() > kMaxNameBytes ||
       hello.fast_path_address().size() > kMaxNameBytes) {
     return absl::InvalidArgumentError("a name in the Hello is too long");
   }
   if (hello.protocol_version() != kPeerProtocolVersion) {
     return absl::FailedPreconditionError(
         absl::StrCat("ringd ", hello.daemon_version(), " on ", hello.node_name(),
-                     " speaks peer protocol ", hello.protocol_version(), ", ringd ", here.version,
-                     " on ", here.config.node_name, " speaks ", kPeerProtocolVersion));
+                     " speaks peer protocol ", hello.protocol_version(), ", ringd ",
+                     job.daemon_version, " on ", job.node_name, " speaks ", kPeerProtocolVersion));
   }
-  if (hello.nonce().size() != kJobNonceBytes || hello.proof().size() != kJobProofBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("nonce and proof in a Hello have ", kJobNonceBytes, " bytes each"));
+  if (hello.job_id() != job.job_id) {
+    return absl::InvalidArgumentError("the Hello is of another job than the stream");
   }
   return absl::OkStatus();
 }
 
-// What a node hears that means a job of its user, and does not belong to it.
-absl::Status WhyNotAdmitted(HelloMatch::Outcome outcome, const Job::Options& job,
-                            const v1::Hello& hello) {
-  if (outcome == HelloMatch::Outcome::kOneNodeOnly) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("job '", job.job_id, "' on ", job.node_name, " has one node: all its ",
-                     job.size, " ranks are there, and none on ", hello.node_name()));
+// Without secrets one whose number is another may mean this job. Mostly its own user's is still to come.
+bool IsOfAnotherUser(const RefusedNode& node, const Job::Options& job) {
+  return job.secret.empty() && node.uid != job.uid;
+}
+
+// Why it did not get in.
+std::string DescribeRefusal(const RefusedNode& node, const Job::Options& job) {
+  const std::string whose = absl::StrCat("job '", job.job_id, "' of ", job.node_name);
+  if (job.size == job.local_size) {
+    return absl::StrCat(whose, " has one node: all its ", job.size,
+                        " ranks are there, and none on ", node.node_name);
   }
-  return absl::UnauthenticatedError(
-      absl::StrCat("job '", job.job_id, "' of ", job.node_name, " has another key: ",
-                   DescribeKeyDifference({hello.node_name(), hello.has_cluster_key()},
-                                         {job.node_name, job.has_cluster_key})));
+  if (IsOfAnotherUser(node, job)) {
+    return absl::StrCat("the ranks on ", node.node_name, " are of uid ", node.uid,
+                        ", and without a job secret (RINGD_JOB_SECRET) only those of uid ", job.uid,
+                        " belong to this job");
+  }
+  return absl::StrCat(whose, " has another key: ",
+                      DescribeKeyDifference({node.node_name, node.has_cluster_key},
+                                            {job.node_name, job.has_cluster_key}));
 }
 
 }  // namespace
 
-Clock::time_point Engine::StartDeadlineOf(const LinkSwitch::Stranger& stranger) const {
-  const std::uint32_t ms = stranger.backlog.front().hello().start_timeout_ms();
-  const std::chrono::nanoseconds wanted =
-      ms > 0 ? std::chrono::milliseconds(ms) : options_.config.start_timeout;
-  return stranger.since + std::min<std::chrono::nanoseconds>(wanted, kLongestStrangerWait);
+Job* Engine::FindExpected(ExpectationId id) const {
+  const auto found = expected_.find(id);
+  return found == expected_.end() || !found->second->Open() ? nullptr : found->second;
 }
 
-void Engine::HandleStranger(StreamId stream, Clock::time_point now) {
-  LinkSwitch::Stranger* stranger = links_->FindStranger(stream);
-  if (stranger == nullptr || stranger->backlog.empty()) return;
-  const v1::NodeMessage first = stranger->backlog.front();
-  if (first.body_case() != v1::NodeMessage::kHello) {
-    links_->TurnAway(stream, absl::InvalidArgumentError("the first message must be a Hello"));
+void Engine::StopExpecting() {
+  std::erase_if(expected_, [this](const auto& entry) {
+    if (entry.second->Open()) return false;
+    network_->StopExpecting(entry.first);
+    return true;
+  });
+}
+
+void Engine::GreetNode(StreamId stream, const v1::NodeMessage& message, Clock::time_point now) {
+  const LinkSwitch::Stranger* const stranger = links_->FindStranger(stream);
+  if (stranger == nullptr) return;
+  Job* const job = FindExpected(stranger->job);
+  if (job == nullptr) {
+    links_->TurnAway(stream, absl::AbortedError("the job has ended while this node came to it"));
     return;
   }
-  const v1::Hello& hello = first.hello();
-  if (absl::Status status = CheckHello(hello, options_); !status.ok()) {
+  if (absl::Status status = CheckHello(message, job->options()); !status.ok()) {
+    LogWarning(absl::StrCat(stranger->from, " is turned away: ", status.message()), job->Fields());
+    NoteTurnedAway(job->options(), std::string(status.message()));
     links_->TurnAway(stream, status);
     return;
   }
-  std::vector<const Job*> jobs;
-  std::vector<GatheringJob> gathering;
-  for (const auto& job : jobs_) {
-    if (job->state() != Job::State::kJoining || job->options().job_id != hello.job_id()) continue;
-    const Job::Options& options = job->options();
-    if (!options.coordinates_here) continue;
-    jobs.push_back(job.get());
-    gathering.push_back({options.uid, KeyForControl(options.key), !options.secret.empty(),
-                         options.size == options.local_size});
-  }
-  const HelloMatch match = MatchHello(gathering, hello, stranger->nonce);
-  using Outcome = HelloMatch::Outcome;
-  if (match.outcome == Outcome::kNotYet || match.outcome == Outcome::kAnotherUser) {
-    if (match.outcome == Outcome::kAnotherUser) {
-      const Job::Options& other = jobs[match.job]->options();
-      NoteTurnedAway(other, absl::StrCat("the ranks on ", hello.node_name(), " are of uid ",
-                                         hello.uid(), ", and without a job secret ",
-                                         "(RINGD_JOB_SECRET) only those of uid ", other.uid,
-                                         " belong to this job"));
-    }
-    if (draining_) {
-      links_->TurnAway(stream, absl::FailedPreconditionError(absl::StrCat(
-                                   "ringd on ", options_.config.node_name, " is draining")));
-    }
-    return;  // Wait for this node's own ranks.
-  }
-  const Job& meant = *jobs[match.job];
-  if (match.outcome != Outcome::kMember) {
-    const absl::Status refusal = WhyNotAdmitted(match.outcome, meant.options(), hello);
-    LogWarning(absl::StrCat("node ", hello.node_name(), " at ", stranger->peer_address,
-                            " is turned away: ", refusal.message()),
-               meant.Fields());
-    NoteTurnedAway(meant.options(), std::string(refusal.message()));
-    links_->TurnAway(stream, refusal);
-    return;
-  }
-  JobCoordinator* coordinator = OpenCoordinator(meant.options());
-  const std::vector<v1::NodeMessage> backlog = std::move(stranger->backlog);
-  v1::CoordinatorMessage proof;
-  proof.mutable_proof()->set_proof(
-      CoordinatorProof(KeyForControl(meant.options().key),
-                       {stranger->nonce, hello.nonce(), hello.job_id(), hello.node_name()}));
-  network_->Send(stream, std::move(proof));
+  JobCoordinator* const coordinator = OpenCoordinator(job->options());
   links_->Introduce(stream, coordinator);
-  coordinator->AddNode(stream, hello, now);
-  for (std::size_t i = 1; i < backlog.size(); ++i) {
-    coordinator->OnMessage(stream, backlog[i], now);
-  }
-}
-
-void Engine::HandleStrangersOf(const std::string& job_id, Clock::time_point now) {
-  std::vector<StreamId> waiting;
-  for (const auto& [stream, stranger] : links_->strangers()) {
-    if (!stranger.backlog.empty() && stranger.backlog.front().hello().job_id() == job_id) {
-      waiting.push_back(stream);
-    }
-  }
-  for (const StreamId stream : waiting) HandleStranger(stream, now);
+  coordinator->AddNode(stream, message.hello(), now);
 }
 
 void Engine::DropOldStrangers(Clock::time_point now) {
-  std::vector<std::pair<StreamId, absl::Status>> dropped;
-  std::set<std::pair<std::string, uid_t>> jobs;
+  std::vector<StreamId> dropped;
   for (const auto& [stream, stranger] : links_->strangers()) {
-    if (stranger.backlog.empty()) {
-      if (now - stranger.since > kHelloTimeout) {
-        dropped.emplace_back(stream, absl::DeadlineExceededError("no Hello came on this stream"));
-      }
-      continue;
-    }
-    if (now > StartDeadlineOf(stranger)) {
-      const v1::Hello& hello = stranger.backlog.front().hello();
-      jobs.emplace(hello.job_id(), hello.uid());
-    }
+    if (now - stranger.since > kHelloTimeout) dropped.push_back(stream);
   }
-  for (const auto& [stream, reason] : dropped) links_->TurnAway(stream, reason);
-  for (const auto& [job_id, uid] : jobs) TurnAwayAllOf(job_id, uid, now);
-}
-
-// Nodes of a job whose coordinating node has no rank hear the same if they came about together.
-void Engine::TurnAwayAllOf(const std::string& job_id, uid_t uid, Clock::time_point now) {
-  std::vector<StreamId> streams;
-  std::vector<std::string> nodes;
-  std::set<int> present;
-  int size = 0;
-  for (const auto& [stream, stranger] : links_->strangers()) {
-    if (stranger.backlog.empty()) continue;
-    const v1::Hello& hello = stranger.backlog.front().hello();
-    if (hello.job_id() != job_id || hello.uid() != uid) continue;
-    if (now + kAboutTogether > StartDeadlineOf(stranger)) streams.push_back(stream);
-    nodes.push_back(hello.node_name());
-    size = std::clamp(hello.size(), size, kMostRanksNamed);
-    for (const v1::NodeMessage& message : stranger.backlog) {
-      if (message.has_rank_joined()) present.insert(message.rank_joined().rank().rank());
-    }
+  for (const StreamId stream : dropped) {
+    links_->TurnAway(stream, absl::DeadlineExceededError("no Hello came on this stream"));
   }
-  std::vector<int> missing;
-  for (int rank = 0; rank < size; ++rank) {
-    if (present.count(rank) == 0) missing.push_back(rank);
-  }
-  const absl::Status reason = absl::DeadlineExceededError(absl::StrCat(
-      "job '", job_id, "' of uid ", uid,
-      " could not start in time: ", missing.size() == 1 ? "rank " : "ranks ",
-      absl::StrJoin(missing, ", "), " did not join, none of them on ", options_.config.node_name,
-      " where rank 0 should be; present: ", absl::StrJoin(present, ", "), " on ",
-      absl::StrJoin(nodes, ", ")));
-  for (const StreamId stream : streams) links_->TurnAway(stream, reason);
 }
 
 // ---- PeerEvents: on the network's threads --------------------------------------------------------
 
-void Engine::OnNodeConnected(StreamId stream, std::string peer_address) {
-  commands_.Post([this, stream, peer_address] {
-    if (links_->strangers().size() >= kMaxStrangers) {
-      network_->Close(stream, absl::ResourceExhaustedError("too many nodes wait for their jobs"));
-      return;
+void Engine::OnNodeConnected(StreamId stream, ExpectationId job, std::string from) {
+  commands_.Post([this, stream, job, from = std::move(from)] {
+    links_->AddStranger(stream, {job, from, Clock::now()});
+  });
+}
+
+void Engine::OnNodeRefused(ExpectationId id, RefusedNode node) {
+  commands_.Post([this, id, node = std::move(node)] {
+    const Job* const job = FindExpected(id);
+    if (job == nullptr) return;
+    const std::string why = DescribeRefusal(node, job->options());
+    NoteTurnedAway(job->options(), why);
+    // It comes again and again, and anybody can be it.
+    if (!IsOfAnotherUser(node, job->options()) && refusals_.Pass(Clock::now()).has_value()) {
+      LogWarning(absl::StrCat(node.from, " is turned away: ", why), job->Fields());
     }
-    LinkSwitch::Stranger stranger{peer_address, RandomBytes(kJobNonceBytes), Clock::now(), {}, 0};
-    v1::CoordinatorMessage message;
-    message.mutable_challenge()->set_nonce(stranger.nonce);
-    message.mutable_challenge()->set_protocol_version(kPeerProtocolVersion);
-    message.mutable_challenge()->set_daemon_version(options_.version);
-    message.mutable_challenge()->set_node_name(options_.config.node_name);
-    message.mutable_challenge()->set_has_cluster_key(!options_.cluster_key.empty());
-    links_->AddStranger(stream, std::move(stranger));
-    network_->Send(stream, std::move(message));
   });
 }
 
@@ -216,17 +124,9 @@ void Engine::OnNodeMessage(StreamId stream, v1::NodeMessage message) {
     const Clock::time_point now = Clock::now();
     if (JobCoordinator* coordinator = links_->CoordinatorOf(stream); coordinator != nullptr) {
       coordinator->OnMessage(stream, message, now);
-      return;
+    } else {
+      GreetNode(stream, message, now);
     }
-    LinkSwitch::Stranger* stranger = links_->FindStranger(stream);
-    if (stranger == nullptr) return;
-    stranger->backlog_bytes += message.ByteSizeLong();
-    if (stranger->backlog_bytes > kMaxBacklogBytes || stranger->backlog.size() >= kMaxBacklog) {
-      links_->TurnAway(stream, absl::ResourceExhaustedError("too much was said before the job"));
-      return;
-    }
-    stranger->backlog.push_back(message);
-    HandleStranger(stream, now);
   });
 }
 
@@ -238,14 +138,22 @@ void Engine::OnNodeDisconnected(StreamId stream, absl::Status why) {
   });
 }
 
+void Engine::OnCoordinatorIsHere(StreamId stream) {
+  commands_.Post([this, stream] {
+    Job* const job = links_->JobOf(stream);
+    links_->OnStreamEnded(stream);
+    if (job == nullptr || job->state() != Job::State::kJoining) return;
+    links_->Deliver(Clock::now());
+    JobCoordinator* const coordinator = OpenCoordinator(job->options());
+    job->CoordinateHere(coordinator->generation());
+    Coordinate(job, coordinator);
+  });
+}
+
 void Engine::OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message) {
   commands_.Post([this, stream, message = std::move(message)] {
     Job* job = links_->JobOf(stream);
-    if (job == nullptr) return;
-    job->OnCoordinatorMessage(message, Clock::now());
-    if (job->state() == Job::State::kFailed && !job->TrustsCoordinator()) {
-      network_->Close(stream, job->failure());
-    }
+    if (job != nullptr) job->OnCoordinatorMessage(message, Clock::now());
   });
 }
 

@@ -39,9 +39,9 @@ std::unique_ptr<CoordinatorLink> LinkSwitch::LinkInside(Job* job, JobCoordinator
   return std::make_unique<InsideLink>(this, link);
 }
 
-std::unique_ptr<CoordinatorLink> LinkSwitch::LinkOutside(Job* job, const std::string& host_port,
+std::unique_ptr<CoordinatorLink> LinkSwitch::LinkOutside(Job* job, CoordinatorAddress coordinator,
                                                          Clock::time_point deadline) {
-  const StreamId stream = network_->ConnectToCoordinator(host_port, deadline);
+  const StreamId stream = network_->ConnectToCoordinator(std::move(coordinator), deadline);
   jobs_[stream] = job;
   return std::make_unique<OutsideLink>(network_, stream);
 }

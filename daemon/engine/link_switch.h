@@ -30,19 +30,15 @@ class LinkSwitch final : public NodeSender {
 
   // Links a job with a coordinator in this process.
   std::unique_ptr<CoordinatorLink> LinkInside(Job* job, JobCoordinator* coordinator);
-  // Links a job with the coordinator at `host_port`.
-  std::unique_ptr<CoordinatorLink> LinkOutside(Job* job, const std::string& host_port,
+  // Links a job with its coordinator on another node.
+  std::unique_ptr<CoordinatorLink> LinkOutside(Job* job, CoordinatorAddress coordinator,
                                                Clock::time_point deadline);
 
-  // A stream opened to here: unknown until its Hello has been accepted.
+  // A stream opened to here by a node that has the job's key, and has not said its Hello.
   struct Stranger {
-    std::string peer_address;
-    std::string nonce;
+    ExpectationId job;
+    std::string from;
     Clock::time_point since;
-    // A node may be faster than this node's own ranks, which know the job's secret: what it said, from
-    // its Hello on, waits here.
-    std::vector<v1::NodeMessage> backlog;
-    std::size_t backlog_bytes = 0;
   };
   void AddStranger(StreamId stream, Stranger stranger);
   Stranger* FindStranger(StreamId stream);

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "daemon/fast_path/fast_path_listener.h"
+#include "daemon/fast_path/fast_path_sockets.h"
 #include "daemon/logging/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/unique_fd.h"
@@ -24,21 +24,21 @@ namespace ringd {
 // What a node knows of the job's fast path from its membership.
 struct FastPathPlan {
   std::uint64_t wire_id = 0;
-  std::string token;  // kFastPathTokenBytes
+  std::string key;  // KeyForExchange of the job's key
   std::uint32_t self = 0;
   std::vector<std::string> node_names;  // by node; the messages name them
   std::vector<std::string> addresses;   // by node, "host:port"
   bool knomial = false;  // that tree is wanted, too (proto/fast_path/fast_path_tree.h)
 };
 
-//   node 0, the root: takes the connections of all others; when the last has come, says FastPathOpen to all.
-//   the others: connect to their parents and say FastPathHello, to the root last: when that to the other parent is
-//       said and all children have come. Then they wait for FastPathOpen.
+//   all but node 0, the root: connect to their parents, through the door, where both sides prove the job's key. When a
+//       node has its parents and children, it says FastPathReady to the root, and waits for FastPathOpen.
+//   the root: when all others are ready, says FastPathOpen to all.
 //
 // Gives up as a whole: if a node does not come within kPatience, the root hangs up on the others.
 //
 // Thread safety: none; the engine thread owns it.
-// Ownership: owns the connections until they are taken; `listener` must outlive it. Never blocks.
+// Ownership: owns the connections until they are taken; `sockets` must outlive it. Never blocks.
 class FastPathSetup {
  public:
   static constexpr std::chrono::milliseconds kPatience{1000};
@@ -47,7 +47,7 @@ class FastPathSetup {
 
   enum class State : std::uint8_t { kPending, kOpen, kFailed };
 
-  FastPathSetup(FastPathPlan plan, FastPathListener* listener, LogFields fields,
+  FastPathSetup(FastPathPlan plan, FastPathSockets* sockets, LogFields fields,
                 Clock::time_point now);
   ~FastPathSetup();
   FastPathSetup(const FastPathSetup&) = delete;
@@ -64,14 +64,14 @@ class FastPathSetup {
 
  private:
   bool is_root() const noexcept { return plan_.self == 0; }
-  // Whether the root has been told that all is ready here.
-  bool reported() const noexcept { return (greeted_ & NodeBit(0)) != 0; }
+  // Takes in who has come, here or there.
   void Gather();
-  absl::Status AddArrival(FastPathListener::Arrival& arrival);
+  absl::Status AddConnection(WireSockets::Event& event);
+  // The root: hears who is ready.
+  void HearReady();
   void OpenAll();
-  bool BeginConnecting(std::uint32_t parent);
-  void FinishConnecting(std::uint32_t parent);
-  void Greet(std::uint32_t parent);
+  // The others: tells the root.
+  void Report();
   // Those on which nothing is to come yet.
   void CheckSilence();
   void AwaitOpen();
@@ -80,23 +80,27 @@ class FastPathSetup {
   // The same, because of that node.
   void FailFor(std::uint32_t node, absl::string_view what);
   void CloseAll();
-  // Children that have not come.
-  FastPathNodeSet Missing() const noexcept;
+  // Neighbours that have not come, or to whom this node has not come yet.
+  FastPathNodeSet Missing(FastPathNodeSet of) const noexcept;
   std::string DescribeMissing() const;
 
   const FastPathPlan plan_;
-  FastPathListener* const listener_;
+  FastPathSockets* const sockets_;
   const LogFields fields_;
   const Clock::time_point began_;
   State state_ = State::kPending;
   absl::Status failure_;
   FastPathNodeSet children_ = 0;       // who connects to this node
   FastPathNodeSet parents_ = 0;        // to whom it connects
-  FastPathNodeSet connected_ = 0;      // ... and has
-  FastPathNodeSet greeted_ = 0;        // ... and has said hello
+  FastPathNodeSet ready_ = 0;          // the root: who has said so
+  bool reported_ = false;              // the others: the root has been told that all is ready here
   std::vector<UniqueFd> connections_;  // by node
-  std::size_t filled_ = 0;             // bytes of
-  FastPathOpen open_{};
+  // What has come of the one message that is to come, by node.
+  struct Heard {
+    FastPathSign sign{};
+    std::size_t filled = 0;
+  };
+  std::vector<Heard> heard_;
 };
 
 }  // namespace ringd

@@ -125,14 +125,7 @@ void Job::Join(std::shared_ptr<Session> session, const v1::JoinRequest& request,
 
 void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::time_point now) {
   if (state_ == State::kFailed) return;
-  if (!trusts_coordinator_) {
-    OnUnprovenMessage(message);
-    return;
-  }
   switch (message.body_case()) {
-    case v1::CoordinatorMessage::kChallenge:
-    case v1::CoordinatorMessage::kProof:
-      return;  // once is enough
     case v1::CoordinatorMessage::kLinkProbe:
     case v1::CoordinatorMessage::kAllReduceTrial:
       OnProbe(message);

@@ -15,15 +15,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "backends/backend.h"
-#include "daemon/fast_path/fast_path_listener.h"
 #include "daemon/fast_path/fast_path_setup.h"
+#include "daemon/fast_path/fast_path_sockets.h"
 #include "daemon/jobs/communicator/job_communicator.h"
 #include "daemon/jobs/measuring/start_probe.h"
 #include "daemon/jobs/membership/agreed_cause.h"
 #include "daemon/jobs/membership/coordinator_link.h"
 #include "daemon/jobs/membership/membership.h"
 #include "daemon/logging/log.h"
-#include "daemon/peers/job_proof.h"
 #include "daemon/sessions/isolated_executor.h"
 #include "daemon/sessions/process_exit.h"
 #include "daemon/sessions/registration_account.h"
@@ -72,7 +71,7 @@ class Job {
     Reducers* reducers = nullptr;          // null: there are none; else must outlive the job
     IsolatedExecutor* isolated = nullptr;  // JobCommunicator::Options'
     // Null: this node takes no part in a fast path; else must outlive the job.
-    FastPathListener* fast_path = nullptr;
+    FastPathSockets* fast_path = nullptr;
   };
   enum class State { kJoining, kRunning, kFailed };
 
@@ -94,9 +93,14 @@ class Job {
   LogFields Fields(Rank rank) const;
   LogFields Fields(const Session& session) const;
 
-  // How this job reaches its coordinator; before the first Join. On a network link the coordinator
-  // speaks first (Challenge), and proves that it knows the job's key; inside the process it does neither.
-  void UseLink(std::unique_ptr<CoordinatorLink> link, bool expects_challenge);
+  // How this job reaches its coordinator, which has proved that it knows the job's key before it speaks; before the first
+  // Join.
+  void UseLink(std::unique_ptr<CoordinatorLink> link);
+  // It has turned out that this ringd coordinates the job: its rendezvous leads here. UseLink follows.
+  void CoordinateHere(std::uint32_t generation) noexcept {
+    options_.coordinates_here = true;
+    options_.generation = generation;
+  }
 
   // Takes the place that the request names, for `session`. `done` is called when all have joined, or
   // not. At once: kUnauthenticated, for this one alone; kAlreadyExists and kInvalidArgument, which end
@@ -117,8 +121,6 @@ class Job {
   void Submit(const Session& session, const CheckedSubmission& submission, Clock::time_point now);
 
   void OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::time_point now);
-  // False while, or because, who answers at the rendezvous has not proved that it knows the job's key.
-  bool TrustsCoordinator() const noexcept { return trusts_coordinator_; }
   void OnLinkLost(const absl::Status& why);
 
   // The session left in order. False: it was no member.
@@ -169,12 +171,7 @@ class Job {
   const Member* Find(const Session& session) const;
   int PositionOf(const Member& member) const;
   absl::Status CheckJoin(const v1::JoinRequest& request) const;
-  JobProofSubject ProofSubject() const;
   void SendHello();
-  void OnUnprovenMessage(const v1::CoordinatorMessage& message);
-  void OnChallenge(const v1::Challenge& challenge);
-  void OnCoordinatorProof(const v1::CoordinatorProof& proof);
-  void OnRefusal(const v1::Failure& refusal);
   void SendJoined(const Member& member);
   bool ListsOurRanks(const Membership& membership) const;
   void OnMembership(const v1::Membership& message, Clock::time_point now);
@@ -226,12 +223,7 @@ class Job {
   Clock::time_point start_deadline_;
   std::unique_ptr<CoordinatorLink> link_;
   std::unique_ptr<CoordinatorLink> lost_link_;  // where link_ goes when it breaks
-  bool greeted_ = false;                        // the coordinator has our Hello
-  bool trusts_coordinator_ = false;
-  std::string node_nonce_;
-  std::string coordinator_nonce_;  // as all of the Challenge, the word of a stranger
-  std::string coordinator_node_;   // by name; where it listens, if it has not said
-  bool coordinator_has_cluster_key_ = false;
+  bool greeted_ = false;                        // our Hello is on its way
   bool anyone_left_ = false;
   std::map<LocalRank, Member> members_;
   std::unique_ptr<StartProbe> probe_;                 // until nothing of it is in flight

@@ -182,9 +182,14 @@ void Job::OnLinkLost(const absl::Status& why) {
     FailLocally(absl::UnavailableError(
         absl::StrCat("the ringd at ", options_.rendezvous, ", which gathers job '", options_.job_id,
                      "', ended or lost its connection ", DescribeStart())));
+  } else if (absl::IsDeadlineExceeded(why)) {
+    FailLocally(absl::DeadlineExceededError(
+        absl::StrCat("job '", options_.job_id, "' of uid ", options_.uid,
+                     " could not start in time: ", why.message(), "; on ", options_.node_name, " ",
+                     members_.size(), " of ", options_.local_size, " local ranks joined")));
   } else {
-    FailLocally(absl::Status(why.code(), absl::StrCat("the ringd at ", options_.rendezvous,
-                                                      " can't be reached: ", why.message())));
+    FailLocally(absl::Status(
+        why.code(), absl::StrCat("job '", options_.job_id, "' can't be joined: ", why.message())));
   }
 }
 

@@ -119,14 +119,14 @@ void Job::AnswerJoins(const absl::Status& status) {
 void Job::BeginFastPath(Clock::time_point now) {
   const FastPathOffer& offer = membership_->fast_path;
   no_fast_path_ = offer.why_not;
-  if (offer.token.empty() || membership_->node_count() == 1) return;
+  if (!offer.offered || membership_->node_count() == 1) return;
   if (options_.fast_path == nullptr) {
     no_fast_path_ = absl::StrCat("ringd on ", options_.node_name, " takes no part");
     return;
   }
   FastPathPlan plan;
   plan.wire_id = membership_->wire_id;
-  plan.token = offer.token;
+  plan.key = std::string(AsText(KeyForExchange(options_.key, plan.wire_id)));
   plan.self = static_cast<std::uint32_t>(membership_->self.value());
   plan.knomial = offer.has_knomial();
   for (const MemberNode& node : membership_->nodes) {

@@ -1,6 +1,6 @@
 #include "daemon/peers/grpc_peer_network.h"
 
-#include <grpcpp/server_builder.h>
+#include <grpcpp/channel.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -11,7 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/peers/coordinator_dial.h"
+#include "daemon/peers/expected_jobs.h"
+#include "daemon/peers/name_resolver.h"
 #include "daemon/peers/peer_channel.h"
+#include "daemon/peers/peer_servers.h"
 #include "daemon/peers/peer_stream.h"
 #include "proto/base/mutex.h"
 #include "proto/rpc/peer.grpc.pb.h"
@@ -21,6 +25,8 @@ namespace {
 
 // Long after every stream was cut.
 constexpr std::chrono::seconds kCutPatience{10};
+// From the door to the call. gRPC closes a connection without one a little sooner.
+constexpr std::chrono::seconds kCallPatience{10};
 
 // Turns a stream away.
 class Rejection final : public grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage> {
@@ -34,46 +40,66 @@ class Rejection final : public grpc::ServerBidiReactor<v1::NodeMessage, v1::Coor
 // Owns the streams by number until each has had its last event.
 class GrpcPeerNetwork::Impl final : public PeerStreamOwner {
  public:
-  explicit Impl(GrpcPeerNetworkOptions options) : options_(options), service_(this) {}
+  Impl(Door* door, GrpcPeerNetworkOptions options);
+  ~Impl() override { door_->RemoveReception(DoorPurpose::kControl, expected_.get()); }
 
-  class Service final : public v1::Peer::CallbackService {
-   public:
-    explicit Service(Impl* impl) : impl_(impl) {}
-    using v1::Peer::CallbackService::Job;  // the synchronous form is not meant to be hidden
-    grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>* Job(
-        grpc::CallbackServerContext* context) override {
-      return impl_->Accept(context);
-    }
-
-   private:
-    Impl* const impl_;
-  };
-
-  grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>* Accept(
-      grpc::CallbackServerContext* context);
-  StreamId Connect(const std::string& host_port, Clock::time_point deadline);
+  StreamId Connect(CoordinatorAddress coordinator, Clock::time_point deadline);
+  void Close(StreamId id, absl::Status reason);
   void Remove(StreamId id) override;
   void Shutdown(Clock::time_point deadline);
 
   std::shared_ptr<NodeStream> FindNode(StreamId id) {
     MutexLock lock(mutex_);
     const auto found = node_streams_.find(id);
-    return found == node_streams_.end() ? nullptr : found->second;
+    return found == node_streams_.end() ? nullptr : found->second.stream;
   }
   std::shared_ptr<CoordinatorStream> FindCoordinator(StreamId id) {
     MutexLock lock(mutex_);
     const auto found = coordinator_streams_.find(id);
-    return found == coordinator_streams_.end() ? nullptr : found->second;
+    return found == coordinator_streams_.end() ? nullptr : found->second.stream;
   }
   void SetEvents(PeerEvents* events) {
     MutexLock lock(mutex_);
     events_ = events;
   }
-
-  const GrpcPeerNetworkOptions& options() const { return options_; }
-  Service& service() { return service_; }
+  ExpectationId Expect(ExpectedJob job) {
+    const ExpectationId id = expected_->Add(std::move(job));
+    door_->Reconsider();
+    return id;
+  }
+  ExpectedJobs& expected() { return *expected_; }
+  void RefuseNewJobs() {
+    expected_->Drain();
+    door_->Reconsider();
+  }
 
  private:
+  // A connection that the door has let in, and on which the call has not begun.
+  struct Arrival {
+    ExpectationId job;
+    uid_t user = 0;
+    std::string from;
+    Clock::time_point since;
+  };
+  struct NodeEntry {
+    std::shared_ptr<NodeStream> stream;
+    uid_t user = 0;
+  };
+  struct CoordinatorEntry {
+    std::shared_ptr<CoordinatorStream> stream;
+    std::shared_ptr<CoordinatorDial> dial;
+  };
+
+  void Admit(ExpectationId job, uid_t user, DoorArrival arrival);
+  PeerServers::Reactor* Accept(grpc::CallbackServerContext* context);
+  void OnDialled(const std::shared_ptr<CoordinatorStream>& stream, uid_t user,
+                 absl::StatusOr<DoorConnection> outcome);
+  // The users of arrivals that never began their call.
+  std::vector<uid_t> ForgetOldLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  PeerEvents* events() {
+    MutexLock lock(mutex_);
+    return events_;
+  }
   PeerStreamContext ContextLocked(StreamId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return {this, events_, id, options_.max_outgoing_bytes, options_.close_grace};
   }
@@ -81,59 +107,149 @@ class GrpcPeerNetwork::Impl final : public PeerStreamOwner {
   void ForEachStream(Visit visit);
   bool WaitUntilEmpty(Clock::time_point deadline);
 
+  Door* const door_;
   const GrpcPeerNetworkOptions options_;
-  Service service_;
+  PeerServers servers_;
+  const std::shared_ptr<ExpectedJobs> expected_;
 
   Mutex mutex_;
   CondVar emptied_;
   PeerEvents* events_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
   std::uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<StreamId, std::shared_ptr<NodeStream>> node_streams_ ABSL_GUARDED_BY(mutex_);
-  std::map<StreamId, std::shared_ptr<CoordinatorStream>> coordinator_streams_
-      ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Arrival> arrivals_ ABSL_GUARDED_BY(mutex_);  // by ControlCallToken
+  std::map<StreamId, NodeEntry> node_streams_ ABSL_GUARDED_BY(mutex_);
+  std::map<StreamId, CoordinatorEntry> coordinator_streams_ ABSL_GUARDED_BY(mutex_);
   // The first channel, kept for the network's life: the threads that run all callbacks belong to the
   // channels together and are joined with the last one, which must not happen on one of themselves.
   std::shared_ptr<grpc::Channel> anchor_ ABSL_GUARDED_BY(mutex_);
+  NameResolver resolver_;  // stopped before the rest goes
 };
 
-grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>* GrpcPeerNetwork::Impl::Accept(
-    grpc::CallbackServerContext* context) {
+GrpcPeerNetwork::Impl::Impl(Door* door, GrpcPeerNetworkOptions options)
+    : door_(door),
+      options_(options),
+      servers_(options, [this](grpc::CallbackServerContext* context) { return Accept(context); }),
+      expected_(std::make_shared<ExpectedJobs>(
+          ExpectedJobs::Handlers{[this](ExpectationId job, uid_t user, DoorArrival arrival) {
+                                   Admit(job, user, std::move(arrival));
+                                 },
+                                 [this](ExpectationId job, const RefusedNode& node) {
+                                   if (PeerEvents* const told = events())
+                                     told->OnNodeRefused(job, node);
+                                 }})) {
+  door_->SetReception(DoorPurpose::kControl, expected_);
+}
+
+std::vector<uid_t> GrpcPeerNetwork::Impl::ForgetOldLocked() {
+  std::vector<uid_t> users;
+  const Clock::time_point before = Clock::now() - kCallPatience;
+  std::erase_if(arrivals_, [&](const auto& entry) {
+    if (entry.second.since >= before) return false;
+    users.push_back(entry.second.user);
+    return true;
+  });
+  return users;
+}
+
+void GrpcPeerNetwork::Impl::Admit(ExpectationId job, uid_t user, DoorArrival arrival) {
+  std::string token(AsText(ControlCallToken(arrival.session_key)));
+  std::vector<uid_t> gone;
+  {
+    MutexLock lock(mutex_);
+    gone = ForgetOldLocked();
+    arrivals_.insert_or_assign(std::move(token),
+                               Arrival{job, user, std::move(arrival.from), Clock::now()});
+  }
+  for (const uid_t one : gone) expected_->Release(one);
+  servers_.AddConnection(user, std::move(arrival.socket));
+}
+
+PeerServers::Reactor* GrpcPeerNetwork::Impl::Accept(grpc::CallbackServerContext* context) {
+  const auto shown = context->client_metadata().find(kCallTokenKey);
   std::shared_ptr<NodeStream> stream;
+  Arrival arrival;
   {
     MutexLock lock(mutex_);
     if (events_ == nullptr || shut_down_) {
       return new Rejection(absl::UnavailableError(shut_down_ ? "this ringd is shutting down"
                                                              : "this ringd is not ready yet"));
     }
+    const auto found =
+        shown == context->client_metadata().end()
+            ? arrivals_.end()
+            : arrivals_.find(std::string(shown->second.data(), shown->second.size()));
+    if (found == arrivals_.end()) {
+      return new Rejection(absl::UnauthenticatedError("no connection of this call came in"));
+    }
+    arrival = std::move(found->second);
+    arrivals_.erase(found);
     const StreamId id(++last_id_);
     stream = std::make_shared<NodeStream>(ContextLocked(id), context);
-    node_streams_.emplace(id, stream);
+    node_streams_.emplace(id, NodeEntry{stream, arrival.user});
   }
-  stream->Begin();
+  stream->Begin(arrival.job, std::move(arrival.from));
   return stream.get();  // the map's share keeps it until OnDone
 }
 
-StreamId GrpcPeerNetwork::Impl::Connect(const std::string& host_port, Clock::time_point deadline) {
-  std::shared_ptr<CoordinatorStream> stream;
+StreamId GrpcPeerNetwork::Impl::Connect(CoordinatorAddress coordinator,
+                                        Clock::time_point deadline) {
+  std::shared_ptr<CoordinatorDial> dial;
   StreamId id;
   {
     MutexLock lock(mutex_);
     id = StreamId(++last_id_);
     if (events_ == nullptr || shut_down_) return id;
-    std::shared_ptr<grpc::Channel> channel = OpenPeerChannel(options_, host_port);
-    if (anchor_ == nullptr) anchor_ = channel;
-    stream = std::make_shared<CoordinatorStream>(ContextLocked(id), host_port, std::move(channel));
-    coordinator_streams_.emplace(id, stream);
+    auto stream = std::make_shared<CoordinatorStream>(ContextLocked(id), coordinator.host_port);
+    const uid_t user = coordinator.uid;
+    dial = std::make_shared<CoordinatorDial>(
+        door_, &resolver_, std::move(coordinator), options_.door_flags, deadline,
+        [this, stream, user](absl::StatusOr<DoorConnection> outcome) {
+          OnDialled(stream, user, std::move(outcome));
+        });
+    coordinator_streams_.emplace(id, CoordinatorEntry{std::move(stream), dial});
   }
-  stream->Begin(deadline);
+  dial->Begin();
   return id;
 }
 
+void GrpcPeerNetwork::Impl::OnDialled(const std::shared_ptr<CoordinatorStream>& stream, uid_t user,
+                                      absl::StatusOr<DoorConnection> outcome) {
+  if (!outcome.ok()) return stream->EndUnconnected(outcome.status());
+  std::shared_ptr<grpc::Channel> channel =
+      MakePeerChannel(options_, servers_.QuotaOf(user), std::move(outcome->socket));
+  {
+    MutexLock lock(mutex_);
+    if (anchor_ == nullptr) anchor_ = channel;
+  }
+  stream->Begin(std::move(channel), std::string(AsText(ControlCallToken(outcome->session_key))));
+}
+
+void GrpcPeerNetwork::Impl::Close(StreamId id, absl::Status reason) {
+  if (const auto node = FindNode(id)) return node->Close(std::move(reason));
+  CoordinatorEntry entry;
+  {
+    MutexLock lock(mutex_);
+    const auto found = coordinator_streams_.find(id);
+    if (found == coordinator_streams_.end()) return;
+    entry = found->second;
+  }
+  entry.stream->Close(reason);
+  entry.dial->Abandon();
+  entry.stream->EndUnconnected(reason);
+}
+
 void GrpcPeerNetwork::Impl::Remove(StreamId id) {
+  CoordinatorEntry coordinator;  // goes when the lock is free again
   MutexLock lock(mutex_);
-  node_streams_.erase(id);
-  coordinator_streams_.erase(id);
+  if (const auto node = node_streams_.find(id); node != node_streams_.end()) {
+    expected_->Release(node->second.user);
+    node_streams_.erase(node);
+  }
+  if (const auto found = coordinator_streams_.find(id); found != coordinator_streams_.end()) {
+    coordinator = std::move(found->second);
+    coordinator_streams_.erase(found);
+  }
   if (node_streams_.empty() && coordinator_streams_.empty()) emptied_.NotifyAll();
 }
 
@@ -143,8 +259,8 @@ void GrpcPeerNetwork::Impl::ForEachStream(Visit visit) {
   std::vector<std::shared_ptr<CoordinatorStream>> coordinators;
   {
     MutexLock lock(mutex_);
-    for (const auto& [id, stream] : node_streams_) nodes.push_back(stream);
-    for (const auto& [id, stream] : coordinator_streams_) coordinators.push_back(stream);
+    for (const auto& [id, entry] : node_streams_) nodes.push_back(entry.stream);
+    for (const auto& [id, entry] : coordinator_streams_) coordinators.push_back(entry.stream);
   }
   for (const auto& stream : nodes) visit(*stream);
   for (const auto& stream : coordinators) visit(*stream);
@@ -161,53 +277,62 @@ bool GrpcPeerNetwork::Impl::WaitUntilEmpty(Clock::time_point deadline) {
 }
 
 void GrpcPeerNetwork::Impl::Shutdown(Clock::time_point deadline) {
+  std::vector<StreamId> streams;
   {
     MutexLock lock(mutex_);
     shut_down_ = true;
+    for (const auto& [id, entry] : node_streams_) streams.push_back(id);
+    for (const auto& [id, entry] : coordinator_streams_) streams.push_back(id);
   }
-  ForEachStream(
-      [](auto& stream) { stream.Close(absl::CancelledError("this ringd is shutting down")); });
-  if (WaitUntilEmpty(deadline)) return;
-  ForEachStream([](auto& stream) { stream.Cut(); });
-  if (WaitUntilEmpty(Clock::now() + kCutPatience)) return;
-  // gRPC ends every cancelled call; going on would free what it still uses.
-  std::fputs("ringd: gRPC did not end cancelled streams\n", stderr);
-  std::abort();
+  for (const StreamId id : streams) {
+    Close(id, absl::CancelledError("this ringd is shutting down"));
+  }
+  resolver_.Stop();
+  if (!WaitUntilEmpty(deadline)) {
+    ForEachStream([](auto& stream) { stream.Cut(); });
+    if (!WaitUntilEmpty(Clock::now() + kCutPatience)) {
+      // gRPC ends every cancelled call; going on would free what it still uses.
+      std::fputs("ringd: gRPC did not end cancelled streams\n", stderr);
+      std::abort();
+    }
+  }
+  servers_.Shutdown(deadline);
 }
 
-GrpcPeerNetwork::GrpcPeerNetwork(GrpcPeerNetworkOptions options)
-    : impl_(std::make_unique<Impl>(options)) {}
+GrpcPeerNetwork::GrpcPeerNetwork(Door* door, GrpcPeerNetworkOptions options)
+    : impl_(std::make_unique<Impl>(door, options)) {}
 
 GrpcPeerNetwork::~GrpcPeerNetwork() { Shutdown(Clock::now()); }
-
-void GrpcPeerNetwork::ConfigureServer(grpc::ServerBuilder& builder) {
-  ConfigurePeerServer(impl_->options(), builder);
-  builder.RegisterService(&impl_->service());
-}
 
 void GrpcPeerNetwork::Shutdown(Clock::time_point deadline) { impl_->Shutdown(deadline); }
 
 void GrpcPeerNetwork::SetEvents(PeerEvents* events) { impl_->SetEvents(events); }
 
-StreamId GrpcPeerNetwork::ConnectToCoordinator(const std::string& host_port,
+ExpectationId GrpcPeerNetwork::Expect(ExpectedJob job) { return impl_->Expect(std::move(job)); }
+
+void GrpcPeerNetwork::StopExpecting(ExpectationId job) { impl_->expected().Remove(job); }
+
+void GrpcPeerNetwork::RefuseNewJobs() { impl_->RefuseNewJobs(); }
+
+StreamId GrpcPeerNetwork::ConnectToCoordinator(CoordinatorAddress coordinator,
                                                Clock::time_point deadline) {
-  return impl_->Connect(host_port, deadline);
+  return impl_->Connect(std::move(coordinator), deadline);
 }
 
 void GrpcPeerNetwork::Send(StreamId stream, v1::NodeMessage message) {
-  if (const auto found = impl_->FindCoordinator(stream)) found->Send(std::move(message));
+  const auto found = impl_->FindCoordinator(stream);
+  // One that has no connection yet has to be told that it will have none.
+  if (found != nullptr && !found->Send(std::move(message))) impl_->Close(stream, absl::OkStatus());
 }
 
 void GrpcPeerNetwork::Send(StreamId stream, v1::CoordinatorMessage message) {
-  if (const auto found = impl_->FindNode(stream)) found->Send(std::move(message));
+  if (const auto found = impl_->FindNode(stream)) {
+    static_cast<void>(found->Send(std::move(message)));  // its last event says so
+  }
 }
 
 void GrpcPeerNetwork::Close(StreamId stream, absl::Status reason) {
-  if (const auto found = impl_->FindNode(stream)) {
-    found->Close(std::move(reason));
-  } else if (const auto opened = impl_->FindCoordinator(stream)) {
-    opened->Close(std::move(reason));
-  }
+  impl_->Close(stream, std::move(reason));
 }
 
 }  // namespace ringd

@@ -19,24 +19,29 @@ namespace ringd {
 // Thread safety: Send and Close from any thread; the On... reactions are gRPC's.
 // Invariants:
 //   1. At most one write is under way; its message is the queue's front and stays there until done.
-//   2. FinishLocked() is called exactly once, when no write is under way and none will be started.
+//   2. FinishLocked() is called exactly once, when no write is under way and none will be started; not at all if it was
+//      never connected.
 template <typename Reactor, typename Incoming, typename Outgoing>
 class OrderedStream : public Reactor {
  public:
-  explicit OrderedStream(std::size_t max_outgoing_bytes) : queue_(max_outgoing_bytes) {}
+  // Until it is `connected` gRPC knows nothing of it: see ConnectedLocked().
+  OrderedStream(std::size_t max_outgoing_bytes, bool connected)
+      : queue_(max_outgoing_bytes), connected_(connected) {}
 
-  void Send(Outgoing message) {
+  // False if that was too much, and the stream has been given up for it.
+  [[nodiscard]] bool Send(Outgoing message) {
     MutexLock lock(mutex_);
-    if (closing_) return;
+    if (closing_) return true;
     if (!queue_.Push(std::move(message))) {
       reason_ = absl::ResourceExhaustedError(
           absl::StrCat("the other side did not take its messages: ", queue_.size(), " wait"));
       closed_here_ = true;
       AbandonLocked();
       CutLocked();
-      return;
+      return false;
     }
-    if (!writing_) StartNextWriteLocked();
+    if (connected_ && !writing_) StartNextWriteLocked();
+    return true;
   }
 
   void Close(absl::Status reason) {
@@ -91,6 +96,13 @@ class OrderedStream : public Reactor {
 
   void BeginReading() { this->StartRead(&incoming_); }
 
+  // The call has been started: what has waited leaves.
+  void ConnectedLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    connected_ = true;
+    if (!queue_.empty()) StartNextWriteLocked();
+    FinishIfIdleLocked();
+  }
+
   // The other side will read nothing more: drops what waits.
   void Abandon() {
     MutexLock lock(mutex_);
@@ -129,12 +141,13 @@ class OrderedStream : public Reactor {
   }
 
   void FinishIfIdleLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (!closing_ || writing_ || !queue_.empty() || finished_) return;
+    if (!connected_ || !closing_ || writing_ || !queue_.empty() || finished_) return;
     finished_ = true;
     FinishLocked();
   }
 
   OutgoingQueue<Outgoing> queue_ ABSL_GUARDED_BY(mutex_);
+  bool connected_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;   // nothing more is accepted by Send
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;  // FinishLocked was called

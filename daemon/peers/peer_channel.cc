@@ -1,21 +1,18 @@
 #include "daemon/peers/peer_channel.h"
 
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
+#include <grpcpp/create_channel_posix.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
 #include <grpcpp/support/channel_arguments.h>
-
-#include "absl/strings/str_cat.h"
 
 namespace ringd {
 namespace {
 
 // A schedule of ten thousand tensors with long names stays below this.
 constexpr int kMaxMessageBytes = 32 << 20;
-// Between attempts to reach a coordinator that is not there yet.
-constexpr int kMinReconnectMillis = 50;
-constexpr int kMaxReconnectMillis = 500;
-constexpr int kConnectAttemptMillis = 2000;
+// One call, the job's; a connection without it is closed.
+constexpr int kMaxCallsPerConnection = 1;
+constexpr int kMaxIdleMillis = 5000;
 
 template <typename Arguments>
 void SetKeepalive(const GrpcPeerNetworkOptions& options, Arguments set) {
@@ -30,28 +27,23 @@ void SetKeepalive(const GrpcPeerNetworkOptions& options, Arguments set) {
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> OpenPeerChannel(const GrpcPeerNetworkOptions& options,
-                                               const std::string& host_port) {
+std::shared_ptr<grpc::Channel> MakePeerChannel(const GrpcPeerNetworkOptions& options,
+                                               const grpc::ResourceQuota& quota, UniqueFd socket) {
   grpc::ChannelArguments arguments;
   SetKeepalive(options, [&](const char* key, int value) { arguments.SetInt(key, value); });
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
-  // A connection of its own: no waiting for what another stream's attempts have met.
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kMinReconnectMillis);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMillis);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectAttemptMillis);
-  // A channel whose stream has ended lets its connection go.
-  arguments.SetInt(GRPC_ARG_CLIENT_IDLE_TIMEOUT_MS, 1000);
-  return grpc::CreateCustomChannel(absl::StrCat("dns:///", host_port),
-                                   grpc::InsecureChannelCredentials(), arguments);
+  arguments.SetResourceQuota(quota);
+  return grpc::CreateCustomInsecureChannelFromFd("ringd", socket.Release(), arguments);
 }
 
-void ConfigurePeerServer(const GrpcPeerNetworkOptions& options, grpc::ServerBuilder& builder) {
+void ConfigurePeerServer(const GrpcPeerNetworkOptions& options, const grpc::ResourceQuota& quota,
+                         grpc::ServerBuilder& builder) {
   SetKeepalive(options,
                [&](const char* key, int value) { builder.AddChannelArgument(key, value); });
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxCallsPerConnection);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kMaxIdleMillis);
+  builder.SetResourceQuota(quota);
 }
 
 }  // namespace ringd

@@ -1,25 +1,27 @@
-// How the connections between ringds are set up: limits, probes, patience.
+// gRPC over connections between ringds that the door has opened: limits and probes.
 #ifndef RINGD_DAEMON_PEERS_PEER_CHANNEL_H_
 #define RINGD_DAEMON_PEERS_PEER_CHANNEL_H_
 
 #include <memory>
-#include <string>
 
 #include "daemon/peers/grpc_peer_network.h"
+#include "proto/base/unique_fd.h"
 
 namespace grpc {
 class Channel;
+class ResourceQuota;
 class ServerBuilder;
 }  // namespace grpc
 
 namespace ringd {
 
-// A new channel to the ringd at `host_port`, with a connection of its own, tried again until it stands.
-std::shared_ptr<grpc::Channel> OpenPeerChannel(const GrpcPeerNetworkOptions& options,
-                                               const std::string& host_port);
+// A channel over this connection alone: it ends with it. `socket` is connected and non-blocking.
+std::shared_ptr<grpc::Channel> MakePeerChannel(const GrpcPeerNetworkOptions& options,
+                                               const grpc::ResourceQuota& quota, UniqueFd socket);
 
-// The same for the connections that others open to here.
-void ConfigurePeerServer(const GrpcPeerNetworkOptions& options, grpc::ServerBuilder& builder);
+// The same for a server of connections that others have opened to here. It listens nowhere.
+void ConfigurePeerServer(const GrpcPeerNetworkOptions& options, const grpc::ResourceQuota& quota,
+                         grpc::ServerBuilder& builder);
 
 }  // namespace ringd
 

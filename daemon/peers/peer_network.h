@@ -3,15 +3,19 @@
 // Each ringd with ranks of a job keeps one stream to the coordinator of that job; the ringd that holds
 // the coordinator sees the other ends. What is said on a stream is in proto/rpc/peer.proto. A stream
 // ends when either side closes it or when the other process, host or link is lost; a silent loss is
-// noticed within a few seconds.
+// noticed within a few seconds. Before there is a stream, both sides have proved that they have the job's
+// key (proto/door).
 #ifndef RINGD_DAEMON_PEERS_PEER_NETWORK_H_
 #define RINGD_DAEMON_PEERS_PEER_NETWORK_H_
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
 #include "proto/base/clock.h"
+#include "proto/door/door_key.h"
 #include "proto/rpc/peer.pb.h"
 #include "proto/types/ids.h"
 
@@ -20,31 +24,62 @@ namespace ringd {
 // A stream, opened here or to here; unique for the life of the PeerNetwork.
 using StreamId = StrongId<struct StreamIdTag, std::uint64_t>;
 
+// A job of this node whose coordinator is here and that waits for its ranks on other nodes.
+struct ExpectedJob {
+  std::string job_id;
+  uid_t uid = 0;
+  DoorKey key{};               // KeyForControl of the job's key
+  bool has_secret = false;     // the ranks have brought one
+  bool one_node_only = false;  // all its ranks are here: no other node is let in
+};
+using ExpectationId = StrongId<struct ExpectationIdTag, std::uint64_t>;
+
+// One that wanted to take part in an expected job and could not show that it has the key: its own word.
+struct RefusedNode {
+  std::string node_name;
+  std::string from;  // "node-b at 10.0.0.2 port 40001"
+  uid_t uid = 0;
+  bool has_cluster_key = false;
+};
+
+// The coordinator of a job on another node.
+struct CoordinatorAddress {
+  std::string host_port;
+  std::string job_id;
+  uid_t uid = 0;
+  DoorKey key{};  // as in ExpectedJob
+  bool has_secret = false;
+};
+
 // Receives what happens on the streams.
 //
 // Thread safety: called from threads of the network, for different streams at once, with none of its
 //   locks held; for one stream one call at a time and in order. Implementations must return soon (the
 //   engine posts the event to itself) and may call any method of PeerNetwork.
 // Invariants: the first event of a stream opened to here is OnNodeConnected. The last one of any
-//   stream is its Disconnected event, exactly once, also after Close().
+//   stream is its Disconnected event (or OnCoordinatorIsHere), exactly once, also after Close().
 class PeerEvents {
  public:
   virtual ~PeerEvents() = default;
 
-  // Coordinator side: a node opened a stream to here. `peer_address` is host:port as the kernel sees
-  // it, for messages; nothing is known yet about who it is.
-  virtual void OnNodeConnected(StreamId stream, std::string peer_address) = 0;
+  // Coordinator side: a node that has the key of the expected job opened a stream to here. `from` names it and its
+  // address, for messages.
+  virtual void OnNodeConnected(StreamId stream, ExpectationId job, std::string from) = 0;
+  // Somebody wanted to and was refused.
+  virtual void OnNodeRefused(ExpectationId job, RefusedNode node) = 0;
   virtual void OnNodeMessage(StreamId stream, v1::NodeMessage message) = 0;
 
   // Ok: the node closed the stream in order. kUnavailable: the node or the way to it is lost. After
   // Close() here: the reason given there.
   virtual void OnNodeDisconnected(StreamId stream, absl::Status why) = 0;
 
-  // Node side: the stream came from ConnectToCoordinator().
+  // Node side: the stream came from ConnectToCoordinator(). It led to this very ringd, and has ended: no other event comes.
+  virtual void OnCoordinatorIsHere(StreamId stream) = 0;
   virtual void OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message) = 0;
 
-  // kDeadlineExceeded: no ringd answered before the connect deadline. kUnavailable: it or the way to it
-  // is lost. After Close() here: the reason given there. Otherwise what the coordinator closed with.
+  // kDeadlineExceeded: no ringd with a rank of the job answered before the connect deadline. kUnauthenticated,
+  // kFailedPrecondition, kInvalidArgument: as DialRequest::done. kUnavailable: it or the way to it is lost, or it drains.
+  // After Close() here: the reason given there. Otherwise what the coordinator closed with.
   virtual void OnCoordinatorDisconnected(StreamId stream, absl::Status why) = 0;
 };
 
@@ -57,10 +92,17 @@ class PeerNetwork {
   // Whom to tell. Call once, before the first stream; a node that connects earlier is turned away.
   virtual void SetEvents(PeerEvents* events) = 0;
 
-  // Opens a stream to the ringd at `host_port` and returns at once. Keeps trying until `deadline`, so
-  // that a coordinator which starts a moment later is found. Messages may be sent from the start; they
-  // leave once the stream stands. There is no event for success: the coordinator speaks first.
-  virtual StreamId ConnectToCoordinator(const std::string& host_port,
+  // From now on nodes of the job are let in. Those that came too early are looked at again.
+  virtual ExpectationId Expect(ExpectedJob job) = 0;
+  // From now on they are told to come later. Streams that are open stay.
+  virtual void StopExpecting(ExpectationId job) = 0;
+  // From now on nodes of jobs that are not expected are refused for good: this ringd drains.
+  virtual void RefuseNewJobs() = 0;
+
+  // Opens a stream and returns at once. Keeps trying until `deadline`, so that a coordinator which starts a
+  // moment later is found. Messages may be sent from the start; they leave once the stream stands. There is no
+  // event for success.
+  virtual StreamId ConnectToCoordinator(CoordinatorAddress coordinator,
                                         Clock::time_point deadline) = 0;
 
   // Queues the message behind those sent before on the stream. On a stream that has ended or was

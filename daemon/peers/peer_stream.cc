@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 
 namespace ringd {
@@ -16,15 +14,8 @@ namespace {
 // gRPC sends a status as metadata, of which 8 KiB may be in a message, and writes any byte that is not
 // ASCII as three.
 constexpr std::size_t kMaxReasonBytes = 2048;
-
-// "ipv4:10.0.0.1:80" and "ipv6:%5B::1%5D:80", as gRPC says it, to host:port.
-std::string HostPort(absl::string_view peer) {
-  const std::size_t scheme = peer.find(':');
-  if (absl::StartsWith(peer, "ipv") && scheme != absl::string_view::npos) {
-    peer.remove_prefix(scheme + 1);
-  }
-  return absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}});
-}
+// From the connection, which both sides have proved, to the first word on it.
+constexpr std::chrono::seconds kAnswerPatience{10};
 
 std::string CutToLength(absl::string_view text, std::size_t max_bytes) {
   if (text.size() <= max_bytes) return std::string(text);
@@ -59,8 +50,8 @@ grpc::Status ToGrpcTrailer(const absl::Status& status) {
 
 // ---- opened to here ------------------------------------------------------------------------------
 
-void NodeStream::Begin() {
-  context_.events->OnNodeConnected(context_.id, HostPort(call_->peer()));
+void NodeStream::Begin(ExpectationId job, std::string from) {
+  context_.events->OnNodeConnected(context_.id, job, std::move(from));
   StartSendInitialMetadata();  // tells the node that it is connected
   BeginReading();
 }
@@ -104,33 +95,58 @@ void NodeStream::StartCloseTimerLocked() {
 
 // ---- opened here ---------------------------------------------------------------------------------
 
-CoordinatorStream::CoordinatorStream(const PeerStreamContext& context, std::string host_port,
-                                     std::shared_ptr<grpc::Channel> channel)
-    : OrderedStream(context.max_outgoing_bytes),
+CoordinatorStream::CoordinatorStream(const PeerStreamContext& context, std::string host_port)
+    : OrderedStream(context.max_outgoing_bytes, /*connected=*/false),
       context_(context),
       host_port_(std::move(host_port)),
-      channel_(std::move(channel)),
       call_(std::make_unique<grpc::ClientContext>()) {}
 
-void CoordinatorStream::Begin(Clock::time_point deadline) {
-  call_->set_wait_for_ready(true);
+void CoordinatorStream::Begin(std::shared_ptr<grpc::Channel> channel,
+                              const std::string& call_token) {
+  {
+    MutexLock lock(mutex_);
+    if (stage_ != Stage::kUnconnected) return;
+    stage_ = Stage::kConnected;
+  }
+  channel_ = std::move(channel);
+  call_->AddMetadata(kCallTokenKey, call_token);
   stub_ = v1::Peer::NewStub(channel_);
   stub_->async()->Job(call_.get(), this);
   AddHold();  // for writes, which start outside of reactions; released by FinishLocked
   BeginReading();
-  connect_alarm_.Set(FromNow(std::max(deadline - Clock::now(), Clock::duration::zero())),
-                     [stream = weak_from_this()](bool fired) {
-                       if (!fired) return;
-                       if (const auto alive = stream.lock()) alive->GiveUpConnecting();
-                     });
+  answer_alarm_.Set(FromNow(kAnswerPatience), [stream = weak_from_this()](bool fired) {
+    if (!fired) return;
+    if (const auto alive = stream.lock()) alive->OnSilence();
+  });
   StartCall();
+  MutexLock lock(mutex_);
+  ConnectedLocked();
 }
 
-void CoordinatorStream::GiveUpConnecting() {
+void CoordinatorStream::EndUnconnected(const absl::Status& why) {
+  const std::shared_ptr<CoordinatorStream> self = shared_from_this();
+  absl::Status reason = why;
   {
     MutexLock lock(mutex_);
-    if (connected_) return;
-    gave_up_ = true;
+    if (stage_ != Stage::kUnconnected) return;
+    stage_ = Stage::kEnded;
+    if (closed_here_) reason = reason_;
+  }
+  MarkEnded();
+  close_alarm_.Cancel();
+  if (absl::IsAlreadyExists(reason)) {
+    context_.events->OnCoordinatorIsHere(context_.id);
+  } else {
+    context_.events->OnCoordinatorDisconnected(context_.id, std::move(reason));
+  }
+  context_.owner->Remove(context_.id);
+}
+
+void CoordinatorStream::OnSilence() {
+  {
+    MutexLock lock(mutex_);
+    if (answered_) return;
+    was_silent_ = true;
   }
   Cut();
 }
@@ -139,15 +155,15 @@ void CoordinatorStream::OnReadInitialMetadataDone(bool ok) {
   if (!ok) return;
   {
     MutexLock lock(mutex_);
-    connected_ = true;
+    answered_ = true;
   }
-  connect_alarm_.Cancel();
+  answer_alarm_.Cancel();
 }
 
 void CoordinatorStream::OnDone(const grpc::Status& status) {
   const std::shared_ptr<CoordinatorStream> self = shared_from_this();
   MarkEnded();
-  connect_alarm_.Cancel();
+  answer_alarm_.Cancel();
   close_alarm_.Cancel();
   // The channel goes before Remove() tells that nothing of the stream is left: its threads end with it.
   call_.reset();
@@ -175,9 +191,9 @@ void CoordinatorStream::StartCloseTimerLocked() {
 absl::Status CoordinatorStream::Explain(const grpc::Status& status) {
   MutexLock lock(mutex_);
   if (closed_here_) return reason_;
-  if (gave_up_) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("no ringd answered at ", host_port_, " before the deadline"));
+  if (was_silent_) {
+    return absl::UnavailableError(
+        absl::StrCat("the ringd at ", host_port_, " let this node in and then said nothing"));
   }
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
     return absl::UnavailableError(absl::StrCat("the connection to the ringd at ", host_port_,

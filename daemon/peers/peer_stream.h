@@ -47,9 +47,12 @@ class NodeStream final
       public std::enable_shared_from_this<NodeStream> {
  public:
   NodeStream(const PeerStreamContext& context, grpc::CallbackServerContext* call)
-      : OrderedStream(context.max_outgoing_bytes), context_(context), call_(call) {}
+      : OrderedStream(context.max_outgoing_bytes, /*connected=*/true),
+        context_(context),
+        call_(call) {}
 
-  void Begin();
+  // `from`: who it is, for messages.
+  void Begin(ExpectationId job, std::string from);
 
   void OnCancel() override;
   void OnDone() override;
@@ -67,17 +70,19 @@ class NodeStream final
   bool lost_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Opened here, to a coordinator. As NodeStream.
+// Opened here, to a coordinator. As NodeStream. It begins without a connection.
 class CoordinatorStream final
     : public OrderedStream<grpc::ClientBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>,
                            v1::CoordinatorMessage, v1::NodeMessage>,
       public std::enable_shared_from_this<CoordinatorStream> {
  public:
-  CoordinatorStream(const PeerStreamContext& context, std::string host_port,
-                    std::shared_ptr<grpc::Channel> channel);
+  CoordinatorStream(const PeerStreamContext& context, std::string host_port);
 
-  // Tries until `deadline`.
-  void Begin(Clock::time_point deadline);
+  // Goes on over this connection, on which the coordinator's ringd knows by `call_token` whose it is. Nothing happens if
+  // it was closed meanwhile.
+  void Begin(std::shared_ptr<grpc::Channel> channel, const std::string& call_token);
+  // There will be no connection: its last event. Nothing happens if it has one.
+  void EndUnconnected(const absl::Status& why);
 
   void OnReadInitialMetadataDone(bool ok) override;
   void OnDone(const grpc::Status& status) override;
@@ -89,7 +94,9 @@ class CoordinatorStream final
   void StartCloseTimerLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) override;
 
  private:
-  void GiveUpConnecting();
+  enum class Stage { kUnconnected, kConnected, kEnded };
+
+  void OnSilence();
   absl::Status Explain(const grpc::Status& status);
 
   const PeerStreamContext context_;
@@ -97,11 +104,15 @@ class CoordinatorStream final
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Peer::Stub> stub_;
   std::unique_ptr<grpc::ClientContext> call_;
-  grpc::Alarm connect_alarm_;
+  grpc::Alarm answer_alarm_;
   grpc::Alarm close_alarm_;
-  bool connected_ ABSL_GUARDED_BY(mutex_) = false;
-  bool gave_up_ ABSL_GUARDED_BY(mutex_) = false;  // nobody had answered at the deadline
+  Stage stage_ ABSL_GUARDED_BY(mutex_) = Stage::kUnconnected;
+  bool answered_ ABSL_GUARDED_BY(mutex_) = false;
+  bool was_silent_ ABSL_GUARDED_BY(mutex_) = false;  // for too long
 };
+
+// Metadata of the call: ControlCallToken of the connection's session key.
+inline constexpr char kCallTokenKey[] = "ringd-call-bin";
 
 // gRPC's form of a status, its text cut to what a trailer holds.
 grpc::Status ToGrpcTrailer(const absl::Status& status);

@@ -1,5 +1,7 @@
 #include "daemon/service/daemon.h"
 
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,7 +10,7 @@
 #include "daemon/config/host_port.h"
 #include "daemon/config/network_identity.h"
 #include "daemon/door/cluster_key.h"
-#include "daemon/fast_path/fast_path_listener.h"
+#include "daemon/fast_path/fast_path_sockets.h"
 #include "daemon/logging/log.h"
 #include "daemon/service/tcp_backend.h"
 #include "daemon/version.h"
@@ -20,7 +22,7 @@ namespace {
 // How long each part may take to tell its peers that ringd stops.
 constexpr Clock::duration kGoodbye = std::chrono::seconds(2);
 
-absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config,
+absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config, Door* door,
                                                          bool has_cluster_key) {
   if (config.backend == "none") return std::unique_ptr<Transport>();
   TransportOptions options;
@@ -32,7 +34,7 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config,
   options.log = [](const std::string& line) { LogInfo(line); };
   options.congestion_control = config.congestion_control;
   if (config.backend == "ucx") return CreateUcxTransport(options);
-  auto tcp = MakeTcpBackend(config, options, has_cluster_key);
+  auto tcp = MakeTcpBackend(config, options, door, has_cluster_key);
   // One-node jobs need no address.
   if (!absl::IsNotFound(tcp.status())) return tcp;
   LogWarning(absl::StrCat("no job can have ranks on other nodes: ", tcp.status().message()));
@@ -40,14 +42,13 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config,
 }
 
 // Null: no job of this node has a fast path; the log says why.
-std::unique_ptr<FastPathListener> MakeFastPath(const Config& config) {
+std::unique_ptr<FastPathSockets> MakeFastPath(const Config& config, Door* door,
+                                              bool has_cluster_key) {
   if (!config.fast_path || config.backend == "none") return nullptr;
-  const absl::StatusOr<std::string> host = FindDataHost(config);
-  absl::StatusOr<CongestionControl> congestion_control =
-      ChooseCongestionControl(config.congestion_control);
-  absl::Status status = host.ok() ? congestion_control.status() : host.status();
+  auto sockets = OpenDataDoor(config, door, DoorPurpose::kExchange, has_cluster_key);
+  absl::Status status = sockets.status();
   if (status.ok()) {
-    auto opened = FastPathListener::Open(*host, *std::move(congestion_control));
+    auto opened = FastPathSockets::Create(*std::move(sockets));
     if (opened.ok()) return *std::move(opened);
     status = opened.status();
   }
@@ -55,12 +56,38 @@ std::unique_ptr<FastPathListener> MakeFastPath(const Config& config) {
   return nullptr;
 }
 
+absl::StatusOr<std::unique_ptr<Door>> OpenDoor(const Config& config, bool has_cluster_key) {
+  absl::StatusOr<CongestionControl> control = ChooseCongestionControl(config.congestion_control);
+  if (!control.ok()) return control.status();
+  DoorOptions options;
+  options.address = config.peer_address;
+  options.node_name = config.node_name;
+  options.challenge_flags = has_cluster_key ? kDoorHasClusterKey : 0;
+  options.congestion_control = *std::move(control);
+  absl::StatusOr<std::unique_ptr<Door>> door = Door::Open(std::move(options));
+  if (door.ok()) return door;
+  return absl::Status(door.status().code(),
+                      absl::StrCat("peer_address ", config.peer_address,
+                                   " can't be served: ", door.status().message()));
+}
+
+// What a launcher may call the door of this node.
+std::set<std::string> OwnAddresses(const Config& config, const Door& door) {
+  const HostPort listening = *ParseHostPort(door.address());
+  std::set<std::string> addresses;
+  for (const std::string& host : {listening.host, config.advertised_host, config.node_name}) {
+    addresses.insert(FormatHostPort({host, listening.port}));
+  }
+  return addresses;
+}
+
 EngineOptions MakeEngineOptions(const Config& config, const std::string& config_file,
-                                const std::string& peer_address) {
+                                const std::string& peer_address, const Door& door) {
   EngineOptions options;
   options.config = config;
   options.version = kRingdVersion;
   options.peer_address = peer_address;
+  options.own_addresses = OwnAddresses(config, door);
   options.config_file = config_file;
   if (config.flat_all_reduce_bytes != kAutoBytes) {
     options.algorithms.flat_all_reduce_bytes = config.flat_all_reduce_bytes;
@@ -77,7 +104,13 @@ EngineOptions MakeEngineOptions(const Config& config, const std::string& config_
 
 absl::Status Daemon::Check(const Config& config) {
   const absl::StatusOr<std::string> key = ReadClusterKey(config.cluster_key_file);
-  return key.ok() ? MakeTransport(config, !key->empty()).status() : key.status();
+  if (!key.ok()) return key.status();
+  // On any port: a ringd may be serving on the one that is set.
+  Config elsewhere = config;
+  elsewhere.peer_address = FormatHostPort({ParseHostPort(config.peer_address)->host, 0});
+  const absl::StatusOr<std::unique_ptr<Door>> door = OpenDoor(elsewhere, !key->empty());
+  if (!door.ok()) return door.status();
+  return MakeTransport(config, door->get(), !key->empty()).status();
 }
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
@@ -91,23 +124,24 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   const absl::StatusOr<std::string> cluster_key = ReadClusterKey(config.cluster_key_file);
   if (!cluster_key.ok()) return cluster_key.status();
   cluster_key_ = *cluster_key;
+  absl::StatusOr<std::unique_ptr<Door>> door = OpenDoor(config, !cluster_key_.empty());
+  if (!door.ok()) return door.status();
+  door_ = *std::move(door);
+  peer_address_ = FormatHostPort({config.advertised_host, ParseHostPort(door_->address())->port});
   absl::StatusOr<std::unique_ptr<Transport>> transport =
-      MakeTransport(config, !cluster_key_.empty());
+      MakeTransport(config, door_.get(), !cluster_key_.empty());
   if (!transport.ok()) return transport.status();
+  GrpcPeerNetworkOptions network_options;
+  network_options.door_flags = cluster_key_.empty() ? 0 : kDoorHasClusterKey;
+  network_ = std::make_unique<GrpcPeerNetwork>(door_.get(), network_options);
 
-  network_ = std::make_unique<GrpcPeerNetwork>();
-  absl::StatusOr<std::unique_ptr<PeerServer>> peer_server = PeerServer::Start(
-      config.peer_address,
-      [this](grpc::ServerBuilder& builder) { network_->ConfigureServer(builder); });
-  if (!peer_server.ok()) return peer_server.status();
-  peer_server_ = *std::move(peer_server);
-  peer_address_ = FormatHostPort({config.advertised_host, peer_server_->port()});
-
-  EngineOptions engine_options = MakeEngineOptions(config, config_file, peer_address_);
+  EngineOptions engine_options = MakeEngineOptions(config, config_file, peer_address_, *door_);
   engine_options.cluster_key = cluster_key_;
   engine_ = std::make_unique<Engine>(std::move(engine_options), *std::move(transport),
-                                     MakeFastPath(config), network_.get());
+                                     MakeFastPath(config, door_.get(), !cluster_key_.empty()),
+                                     network_.get());
   engine_->Start();
+  door_->Start();
 
   absl::StatusOr<std::unique_ptr<LocalServer>> local_server = LocalServer::Start(engine_.get());
   if (!local_server.ok()) return local_server.status();
@@ -131,7 +165,7 @@ Daemon::~Daemon() { Stop(); }
 
 absl::Status Daemon::ReopenTransport(const Config& config) {
   absl::StatusOr<std::unique_ptr<Transport>> transport =
-      MakeTransport(config, !cluster_key_.empty());
+      MakeTransport(config, door_.get(), !cluster_key_.empty());
   if (!transport.ok()) return transport.status();
   if (*transport != nullptr) engine_->ReplaceTransport(*std::move(transport));
   return absl::OkStatus();
@@ -141,15 +175,14 @@ void Daemon::Drain() {
   listener_->Drain();
   engine_->Drain();
   local_server_->SetServing(false);
-  peer_server_->SetServing(false);
 }
 
 void Daemon::Stop() {
   // Nobody new; then the engine tells trainers and nodes why; then the connections close.
   if (listener_ != nullptr) listener_->Stop();
   if (engine_ != nullptr) engine_->Stop();
+  if (door_ != nullptr) door_->Stop();
   if (network_ != nullptr) network_->Shutdown(Clock::now() + kGoodbye);
-  if (peer_server_ != nullptr) peer_server_->Shutdown(Clock::now() + kGoodbye);
   if (local_server_ != nullptr) local_server_->Shutdown(Clock::now() + kGoodbye);
 }
 

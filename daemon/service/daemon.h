@@ -10,10 +10,10 @@
 #include "absl/status/statusor.h"
 #include "daemon/attach/attach_listener.h"
 #include "daemon/config/config.h"
+#include "daemon/door/door.h"
 #include "daemon/engine/engine.h"
 #include "daemon/peers/grpc_peer_network.h"
 #include "daemon/rpc/local_server.h"
-#include "daemon/rpc/peer_server.h"
 
 namespace ringd {
 
@@ -57,8 +57,8 @@ class Daemon {
 
   std::string peer_address_;
   std::string cluster_key_;
+  std::unique_ptr<Door> door_;
   std::unique_ptr<GrpcPeerNetwork> network_;
-  std::unique_ptr<PeerServer> peer_server_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<LocalServer> local_server_;
   std::unique_ptr<AttachListener> listener_;

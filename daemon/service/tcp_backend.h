@@ -1,4 +1,4 @@
-// ringd's own wire over TCP, with the door through which its connections come.
+// What carries data between nodes through the door: ringd's own wire over TCP, and the connections of fast paths.
 #ifndef RINGD_DAEMON_SERVICE_TCP_BACKEND_H_
 #define RINGD_DAEMON_SERVICE_TCP_BACKEND_H_
 
@@ -6,16 +6,22 @@
 
 #include "absl/status/statusor.h"
 #include "backends/backend.h"
+#include "backends/tcp/wire_sockets.h"
 #include "daemon/config/config.h"
+#include "daemon/door/door.h"
+#include "proto/door/door_message.h"
 
 namespace ringd {
 
-// Listens on the first of data_interfaces, on any port, and has others prove that they belong to the job before anything they
-// send is believed. Everything ends with the Transport.
+// Other nodes reach the door for data on the first of data_interfaces, where it listens too from now on.
+// `door` outlives what is returned.
 //   kNotFound: this node has no address that others could reach; the message names the setting. Else what the kernel says.
+absl::StatusOr<std::unique_ptr<WireSockets>> OpenDataDoor(const Config& config, Door* door,
+                                                          DoorPurpose purpose,
+                                                          bool has_cluster_key);
 absl::StatusOr<std::unique_ptr<Transport>> MakeTcpBackend(const Config& config,
                                                           const TransportOptions& options,
-                                                          bool has_cluster_key);
+                                                          Door* door, bool has_cluster_key);
 
 }  // namespace ringd
 

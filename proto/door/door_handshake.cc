@@ -18,6 +18,9 @@ bool IsKnown(DoorVerdict verdict) noexcept {
     case DoorVerdict::kWrongKey:
     case DoorVerdict::kFull:
     case DoorVerdict::kVersion:
+    case DoorVerdict::kNoOtherNodes:
+    case DoorVerdict::kDraining:
+    case DoorVerdict::kOneself:
       return true;
   }
   return false;
@@ -33,7 +36,8 @@ DoorDialler::DoorDialler(const DoorKey& key, const Intent& intent) noexcept : ke
   hello.flags = intent.flags;
   hello.subject = intent.subject;
   hello.node_name = ToDoorName(intent.node_name);
-  FillRandom(hello.nonce);
+  FillRandom(nonce_);
+  hello.nonce = nonce_;
   hello_bytes_ = Encode(hello);
   buffer_.Send(hello_bytes_);
   buffer_.Await(kDoorChallengeBytes);
@@ -135,15 +139,14 @@ void DoorAnswerer::OnHello() noexcept {
   buffer_.Await(kDoorProofBytes);
 }
 
-void DoorAnswerer::Decide(std::span<const DoorKey> keys) noexcept {
+void DoorAnswerer::Decide(std::span<const DoorKey> keys, DoorVerdict otherwise) noexcept {
   assert(state_ == DoorState::kAsked);
-  if (keys.empty()) return Refuse(DoorVerdict::kUnknownSubject);
   std::size_t matched = keys.size();
   for (std::size_t i = keys.size(); i-- > 0;) {
     const Sha256Digest expected = DiallerProof(keys[i], hello_bytes_, challenge_bytes_);
     if (EqualInConstantTime(AsText(expected), AsText(proof_))) matched = i;
   }
-  if (matched == keys.size()) return Refuse(DoorVerdict::kWrongKey);
+  if (matched == keys.size()) return Refuse(otherwise);
   matched_ = matched;
   const DoorKey& key = keys[matched];
   session_key_ = SessionKey(key, hello_bytes_, challenge_bytes_);

@@ -53,6 +53,9 @@ class DoorDialler {
   std::span<const std::byte> outgoing() const noexcept { return buffer_.outgoing(); }
   void Sent(std::size_t count) noexcept { buffer_.Sent(count); }
 
+  const DoorNonce& nonce() const noexcept { return nonce_; }
+  // True once the proof is on its way: what is left is the answerer's verdict.
+  bool challenged() const noexcept { return challenged_; }
   DoorState state() const noexcept { return state_; }
   DoorVerdict verdict() const noexcept { return verdict_; }              // kWelcome, kRefused
   absl::string_view trouble() const noexcept { return trouble_; }        // kBroken
@@ -65,6 +68,7 @@ class DoorDialler {
   void Break(absl::string_view why) noexcept;
 
   const DoorKey key_;
+  DoorNonce nonce_{};
   DoorHelloBytes hello_bytes_;
   DoorChallengeBytes challenge_bytes_{};
   DoorChallenge challenge_;
@@ -88,8 +92,8 @@ class DoorAnswerer {
   void Sent(std::size_t count) noexcept { buffer_.Sent(count); }
 
   // kAsked: says who may come in with this Hello: whoever has one of the keys. Takes as long for each
-  // of them, whichever is right. No keys: kUnknownSubject.
-  void Decide(std::span<const DoorKey> keys) noexcept;
+  // of them, whichever is right. Who has none hears `otherwise`, which is not kWelcome.
+  void Decide(std::span<const DoorKey> keys, DoorVerdict otherwise) noexcept;
   // kAsked: says no for another reason. Requirement: not kWelcome.
   void Refuse(DoorVerdict verdict) noexcept;
 

@@ -49,10 +49,12 @@ DoorKey KeyOfWireId(const DoorKey& job, absl::string_view purpose, std::uint64_t
 
 }  // namespace
 
-DoorKey JobKey(absl::string_view cluster_key, absl::string_view job_id, absl::string_view secret) {
-  std::string input = "ringd job 1";
+DoorKey JobKey(absl::string_view cluster_key, absl::string_view job_id, absl::string_view secret,
+               std::uint32_t uid) {
+  std::string input = "ringd job 2";
   AppendField(job_id, input);
   AppendField(secret, input);
+  if (secret.empty()) input += LittleEndian(uid);
   return HmacSha256(cluster_key, input);
 }
 
@@ -84,6 +86,10 @@ DoorKey SessionKey(const DoorKey& key, const DoorHelloBytes& hello,
                    const DoorChallengeBytes& challenge) noexcept {
   return HmacSha256(AsText(key),
                     Transcript("ringd door session 1").Add(hello).Add(challenge).text());
+}
+
+Sha256Digest ControlCallToken(const DoorKey& session) noexcept {
+  return HmacSha256(AsText(session), "ringd control call 1");
 }
 
 }  // namespace ringd

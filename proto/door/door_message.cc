@@ -145,7 +145,26 @@ std::string ReadableName(const DoorName& name) {
   return text;
 }
 
-DoorSubject ControlSubject(absl::string_view job_id) noexcept { return Sha256(job_id); }
+std::array<std::byte, 28> JobTag(absl::string_view job_id) noexcept {
+  const Sha256Digest digest = Sha256(job_id);
+  std::array<std::byte, 28> tag;
+  std::copy_n(digest.begin(), tag.size(), tag.begin());
+  return tag;
+}
+
+DoorSubject ToSubject(const ControlSubject& subject) noexcept {
+  DoorSubject bytes{};
+  FieldWriter(bytes).Bytes(subject.job).Number(subject.uid);
+  return bytes;
+}
+
+ControlSubject ToControlSubject(const DoorSubject& subject) noexcept {
+  FieldReader reader(subject);
+  ControlSubject control;
+  control.job = reader.Bytes<decltype(control.job)>();
+  control.uid = reader.Number<std::uint32_t>();
+  return control;
+}
 
 DoorSubject ToSubject(const WireSubject& subject) noexcept {
   DoorSubject bytes{};

@@ -18,7 +18,7 @@ namespace ringd {
 
 // Hello and Challenge of every version begin with the magic and the version.
 inline constexpr std::array<char, 8> kDoorMagic = {'R', 'I', 'N', 'G', 'D', 'O', 'O', 'R'};
-inline constexpr std::uint16_t kDoorVersion = 1;
+inline constexpr std::uint16_t kDoorVersion = 2;
 inline constexpr std::size_t kDoorPrefixBytes = 10;
 
 inline constexpr std::size_t kDoorNameBytes = 64;
@@ -36,6 +36,9 @@ enum class DoorVerdict : std::uint32_t {
   kWrongKey = 2,
   kFull = 3,  // try later
   kVersion = 4,
+  kNoOtherNodes = 5,  // control only: all ranks of the job are on the answerer's node
+  kDraining = 6,      // control only: the answerer takes no new jobs
+  kOneself = 7,       // the dialler and the answerer are one door
 };
 
 // For people who look for a difference between two nodes; nothing is decided by them.
@@ -83,8 +86,16 @@ DoorName ToDoorName(absl::string_view name) noexcept;
 // For messages: one line of printable ASCII, with '?' in place of other bytes.
 std::string ReadableName(const DoorName& name);
 
-// The subject of a control stream: SHA-256 of the job id.
-DoorSubject ControlSubject(absl::string_view job_id) noexcept;
+// The subject of a control stream: which job, and whose. Jobs of several users may have one id, and not every site gives a
+// user the same number on all nodes: the number helps to tell why a key does not fit, and admits nobody.
+struct ControlSubject {
+  std::array<std::byte, 28> job{};  // see JobTag
+  std::uint32_t uid = 0;            // of the ranks on the dialler's node, by its word
+};
+DoorSubject ToSubject(const ControlSubject& subject) noexcept;
+ControlSubject ToControlSubject(const DoorSubject& subject) noexcept;
+// The first 28 bytes of SHA-256 of the job id.
+std::array<std::byte, 28> JobTag(absl::string_view job_id) noexcept;
 
 // The subject of a wire or an exchange: one connection, from the dialler's node to the answerer's.
 struct WireSubject {

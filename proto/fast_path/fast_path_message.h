@@ -11,28 +11,20 @@
 namespace ringd {
 
 inline constexpr std::uint32_t kFastPathMessageMagic = 0x31504652;  // "RFP1" in memory
-inline constexpr std::uint32_t kFastPathWireVersion = 5;
-inline constexpr std::size_t kFastPathTokenBytes = 16;
+inline constexpr std::uint32_t kFastPathWireVersion = 6;
 
-// First on a connection, from the ringd that has opened it. Whoever does not know the token, which the
-// coordinator has drawn and told the job's nodes only, is hung up on.
-struct FastPathHello {
-  std::uint32_t magic;       // kFastPathMessageMagic
-  std::uint32_t version;     // kFastPathWireVersion
-  std::uint64_t wire_id;     // Membership::wire_id: which job's
-  std::uint32_t node_index;  // the sender's
-  std::uint32_t reserved;
-  std::byte token[kFastPathTokenBytes];
-};
-static_assert(sizeof(FastPathHello) == 40);
-
-// The answer, when all nodes have connected: from now on the ranks speak. If one does not come the
-// connection is closed instead, and the job does without.
-struct FastPathOpen {
-  std::uint32_t magic;    // kFastPathMessageMagic
+// First on a connection between a ringd and the root's: kFastPathReady from the one that has all its connections, then, when
+// all nodes are ready, kFastPathOpen from the root: from now on the ranks speak. If one does not come the connections are
+// closed instead, and the job does without.
+struct FastPathSign {
+  std::uint32_t magic;
   std::uint32_t version;  // kFastPathWireVersion
+
+  friend constexpr bool operator==(const FastPathSign&, const FastPathSign&) noexcept = default;
 };
-static_assert(sizeof(FastPathOpen) == 8);
+static_assert(sizeof(FastPathSign) == 8);
+inline constexpr FastPathSign kFastPathReady{0x31524652, kFastPathWireVersion};  // "RFR1" in memory
+inline constexpr FastPathSign kFastPathOpen{0x314f4652, kFastPathWireVersion};   // "RFO1"
 
 enum class FastPathMessageKind : std::uint16_t {
   // Of two nodes each is the other's parent and child, but gets no kResult.

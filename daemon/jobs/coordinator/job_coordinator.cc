@@ -197,7 +197,7 @@ void JobCoordinator::Start(const std::vector<Node*>& order, RingChoice ring) {
   if (tried_.times.empty() && order.size() > 1) {
     fast_path_sizes_.flat = options_.algorithms.flat_all_reduce_bytes / (order.size() - 1);
   }
-  membership.fast_path = OfferFastPath(membership, options_.fast_path_token, fast_path_sizes_);
+  membership.fast_path = OfferFastPath(membership, fast_path_sizes_);
   StartSchedule(membership);
   v1::CoordinatorMessage message;
   *message.mutable_membership() = ToProto(membership);

@@ -53,8 +53,7 @@ class JobCoordinator {
     uid_t uid = 0;  // whose job it is on the coordinator's node
     int size = 0;
     std::uint32_t weight = kMinJobWeight;
-    std::uint64_t wire_id = 0;    // random
-    std::string fast_path_token;  // as random; empty: no fast path is offered
+    std::uint64_t wire_id = 0;  // random
     std::uint32_t generation = 0;
     CommunicatorId communicator;  // of the job on this node, for the log
     std::chrono::nanoseconds start_timeout{};

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "daemon/fast_path/fast_path_socket.h"
+#include "daemon/config/host_port.h"
 #include "proto/fast_path/fast_path_segment.h"
 
 namespace ringd {
@@ -82,7 +82,7 @@ std::string FastPathObstacle(const Membership& membership) {
       return absl::StrCat("ringd on ", node.name,
                           " takes no part (its setting fast_path, or its log says why)");
     }
-    if (!IsFastPathAddress(node.fast_path_address)) {
+    if (!IsNumericHostPort(node.fast_path_address)) {
       return absl::StrCat("ringd on ", node.name, " says no address that makes sense");
     }
   }
@@ -92,7 +92,6 @@ std::string FastPathObstacle(const Membership& membership) {
 absl::Status CheckOffer(const Membership& membership) {
   const FastPathOffer& offer = membership.fast_path;
   std::string obstacle = FastPathObstacle(membership);
-  if (offer.token.size() != kFastPathTokenBytes) obstacle = "the token's length is wrong";
   if (offer.limit_bytes == 0 || offer.limit_bytes > kFastPathMostBytes) {
     obstacle = absl::StrCat("a limit of ", offer.limit_bytes, " bytes is not possible");
   }
@@ -155,11 +154,9 @@ NodeIndex Membership::NodeOf(Rank rank) const noexcept {
   return NodeIndex(-1);
 }
 
-FastPathOffer OfferFastPath(const Membership& membership, const std::string& token,
-                            const FastPathSizes& sizes) {
+FastPathOffer OfferFastPath(const Membership& membership, const FastPathSizes& sizes) {
   FastPathOffer offer;
   offer.why_not = FastPathObstacle(membership);
-  if (token.empty() && offer.why_not.empty()) offer.why_not = "the coordinator offers none";
   if (!offer.why_not.empty()) return offer;
   // One other node sends as much either way. With more the root's line is what limits it.
   const bool is_pair = membership.nodes.size() == 2;
@@ -172,7 +169,7 @@ FastPathOffer OfferFastPath(const Membership& membership, const std::string& tok
     offer.why_not = "no all-reduce goes through one node here (flat_all_reduce_bytes, or as tried)";
     return offer;
   }
-  offer.token = token;
+  offer.offered = true;
   offer.limit_bytes = static_cast<std::uint32_t>(limit);
   offer.flat_bytes = static_cast<std::uint32_t>(flat);
   return offer;
@@ -188,7 +185,7 @@ v1::Membership ToProto(const Membership& membership) {
   message.set_small_broadcast_bytes(membership.algorithms.small_broadcast_bytes);
   message.set_chunk_bytes(membership.algorithms.chunk_bytes);
   *message.mutable_ring() = ToProto(membership.ring);
-  message.mutable_fast_path()->set_token(membership.fast_path.token);
+  message.mutable_fast_path()->set_offered(membership.fast_path.offered);
   message.mutable_fast_path()->set_limit_bytes(membership.fast_path.limit_bytes);
   message.mutable_fast_path()->set_flat_bytes(membership.fast_path.flat_bytes);
   message.mutable_fast_path()->set_why_not(membership.fast_path.why_not);
@@ -237,10 +234,10 @@ absl::StatusOr<Membership> FromProto(const v1::Membership& message) {
       message.chunk_bytes() == 0) {
     return absl::InvalidArgumentError("the coordinator sent a membership that makes no sense");
   }
-  membership.fast_path = {message.fast_path().token(), message.fast_path().limit_bytes(),
+  membership.fast_path = {message.fast_path().offered(), message.fast_path().limit_bytes(),
                           message.fast_path().flat_bytes(),
                           message.fast_path().why_not().substr(0, kLongestReason)};
-  if (!membership.fast_path.token.empty()) {
+  if (membership.fast_path.offered) {
     if (absl::Status status = CheckOffer(membership); !status.ok()) return status;
   }
   membership.ring = FromProto(message.ring(), membership.nodes.size());

@@ -45,7 +45,7 @@ struct RingChoice {
 
 // Whether the nodes are to open a fast path (daemon/fast_path).
 struct FastPathOffer {
-  std::string token;  // empty: no
+  bool offered = false;
   std::uint32_t limit_bytes = 0;
   std::uint32_t flat_bytes = 0;  // larger ones take the k-nomial tree; limit_bytes at most
   std::string why_not;           // for people
@@ -73,10 +73,8 @@ struct Membership {
   NodeIndex NodeOf(Rank rank) const noexcept;
 };
 
-// What the coordinator offers to the nodes, if `token` is not empty. `sizes`: what each tree is good for; between two
-// nodes it does not matter.
-FastPathOffer OfferFastPath(const Membership& membership, const std::string& token,
-                            const FastPathSizes& sizes);
+// What the coordinator offers to the nodes. `sizes`: what each tree is good for; between two nodes it does not matter.
+FastPathOffer OfferFastPath(const Membership& membership, const FastPathSizes& sizes);
 
 v1::Membership ToProto(const Membership& membership);
 // kInvalidArgument if what came makes no sense (it came over the network).

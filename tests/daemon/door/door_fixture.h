@@ -48,7 +48,10 @@ inline std::size_t CountDescriptors() {
   return count;
 }
 
-inline DoorKey KeyOf(const std::string& secret) { return KeyForControl(JobKey("", "job", secret)); }
+inline DoorKey KeyOf(const std::string& secret) {
+  return KeyForControl(JobKey("", "job", secret, 0));
+}
+inline DoorSubject SubjectOfJob() { return ToSubject(ControlSubject{JobTag("job"), 0}); }
 
 // Lets in whoever has the key, from the moment on when it has one.
 class TestReception : public DoorReception {
@@ -67,6 +70,10 @@ class TestReception : public DoorReception {
     MutexLock lock(mutex_);
     return considered_;
   }
+  std::vector<DoorVerdict> refused() {
+    MutexLock lock(mutex_);
+    return refused_;
+  }
   // The next one who has come in.
   std::optional<DoorArrival> Await() {
     MutexLock lock(mutex_);
@@ -84,12 +91,20 @@ class TestReception : public DoorReception {
   }
 
  private:
-  DoorVerdict Consider(const DoorHello& hello, std::vector<DoorKey>& keys) override {
+  void Consider(const DoorHello& hello, DoorConsideration& answer) override {
     MutexLock lock(mutex_);
     ++considered_;
-    if (verdict_ != DoorVerdict::kWelcome) return verdict_;
-    if (key_.has_value() && hello.subject == ControlSubject("job")) keys.push_back(*key_);
-    return DoorVerdict::kWelcome;
+    if (verdict_ != DoorVerdict::kWelcome) {
+      answer.verdict = verdict_;
+    } else if (key_.has_value() && hello.subject == SubjectOfJob()) {
+      answer.verdict = DoorVerdict::kWelcome;
+      answer.keys.push_back(*key_);
+    }
+  }
+  void OnRefused(const DoorHello& /*hello*/, DoorVerdict verdict,
+                 const std::string& /*from*/) override {
+    MutexLock lock(mutex_);
+    refused_.push_back(verdict);
   }
   void Admit(DoorArrival arrival) override {
     MutexLock lock(mutex_);
@@ -102,6 +117,7 @@ class TestReception : public DoorReception {
   std::optional<DoorKey> key_ ABSL_GUARDED_BY(mutex_);
   DoorVerdict verdict_ ABSL_GUARDED_BY(mutex_) = DoorVerdict::kWelcome;
   int considered_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<DoorVerdict> refused_ ABSL_GUARDED_BY(mutex_);
   std::vector<DoorArrival> arrivals_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -138,14 +154,18 @@ class DialOutcome {
   explicit DialOutcome(Door& door, const std::string& address, const std::string& secret,
                        Clock::duration patience = kDoorDeadline, std::uint32_t flags = 0,
                        std::uint64_t group = 1)
+      : DialOutcome(door, std::vector{address}, secret, patience, flags, group) {}
+  DialOutcome(Door& door, std::vector<std::string> addresses, const std::string& secret,
+              Clock::duration patience = kDoorDeadline, std::uint32_t flags = 0,
+              std::uint64_t group = 1)
       : state_(std::make_shared<State>()) {
     DialRequest request;
     request.group = group;
     request.purpose = DoorPurpose::kControl;
-    request.subject = ControlSubject("job");
+    request.subject = SubjectOfJob();
     request.key = KeyOf(secret);
     request.flags = flags;
-    request.address = address;
+    request.addresses = std::move(addresses);
     request.peer_name = "node-b";
     request.deadline = Clock::now() + patience;
     request.done = [state = state_](absl::StatusOr<DoorConnection> outcome) {
@@ -238,7 +258,7 @@ class Caller {
   }
   // The whole handshake.
   DoorState Enter(const std::string& secret) {
-    DoorDialler dialler(KeyOf(secret), {DoorPurpose::kControl, ControlSubject("job"), 0, "node-a"});
+    DoorDialler dialler(KeyOf(secret), {DoorPurpose::kControl, SubjectOfJob(), 0, "node-a"});
     while (dialler.state() == DoorState::kTalking) {
       Say(dialler.outgoing());
       dialler.Sent(dialler.outgoing().size());

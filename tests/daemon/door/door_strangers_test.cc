@@ -17,7 +17,7 @@ constexpr StrangerLimits kFew{.most = 8, .patience = kDoorDeadline};
 std::vector<std::byte> SomeHello() {
   DoorHello hello;
   hello.purpose = DoorPurpose::kControl;
-  hello.subject = ControlSubject("job");
+  hello.subject = SubjectOfJob();
   const DoorHelloBytes bytes = Encode(hello);
   return {bytes.begin(), bytes.end()};
 }
@@ -194,8 +194,7 @@ TEST_CASE("Door: who has gone before it is welcomed is not handed over") {
   DoorHost host("node-b", kFew);
   host.reception().Expect("secret");
   auto gone = Call(host.address());
-  DoorDialler dialler(KeyOf("secret"),
-                      {DoorPurpose::kControl, ControlSubject("job"), 0, "node-gone"});
+  DoorDialler dialler(KeyOf("secret"), {DoorPurpose::kControl, SubjectOfJob(), 0, "node-gone"});
   gone->Say(dialler.outgoing());
   dialler.Sent(dialler.outgoing().size());
   const std::vector<std::byte> challenge = gone->Hear(kDoorChallengeBytes);

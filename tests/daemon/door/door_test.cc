@@ -86,6 +86,67 @@ TEST_CASE("Door: a dialler tries again until somebody waits for it") {
   CHECK(there.reception().Await().has_value());
 }
 
+TEST_CASE("Door: who comes too early is let in as soon as somebody waits for it") {
+  StrangerLimits limits;
+  limits.early = kDoorDeadline;
+  limits.patience = 2 * kDoorDeadline;
+  DoorHost here("node-a");
+  DoorHost there("node-b", limits);
+  DialOutcome dial(here.door(), there.address(), "secret");
+  REQUIRE(Within([&] { return there.reception().considered() > 0; }));
+  CHECK(dial.times() == 0);
+  there.reception().Expect("secret");
+  there.door().Reconsider();
+  CHECK(dial.Await().ok());
+  CHECK(there.reception().considered() == 2);
+}
+
+TEST_CASE("Door: who comes too early and goes again leaves nothing behind") {
+  DoorHost there("node-b");
+  const std::size_t before = CountDescriptors();
+  {
+    const auto early = Call(there.address());
+    DoorDialler dialler(KeyOf("secret"), {DoorPurpose::kControl, SubjectOfJob(), 0, "node-a"});
+    early->Say(dialler.outgoing());
+    dialler.Sent(dialler.outgoing().size());
+    const std::vector<std::byte> heard = early->Hear(kDoorChallengeBytes);
+    std::copy(heard.begin(), heard.end(), dialler.room().begin());
+    dialler.Received(heard.size());
+    early->Say(dialler.outgoing());
+    REQUIRE(Within([&] { return there.reception().considered() > 0; }));
+  }
+  CHECK(Within([&] { return CountDescriptors() == before; }));
+}
+
+TEST_CASE("Door: a dialler that is led to its own door hears that") {
+  DoorHost here("node-a");
+  here.reception().Expect("secret");
+  const auto outcome = DialOutcome(here.door(), here.address(), "secret").Await();
+  CHECK(outcome.status().code() == absl::StatusCode::kAlreadyExists);
+  CHECK(here.reception().empty());
+}
+
+TEST_CASE("Door: of several addresses each is tried in turn") {
+  DoorHost here("node-a");
+  DoorHost there("node-b");
+  there.reception().Expect("secret");
+  DialOutcome dial(here.door(), {DeadAddress(), there.address()}, "secret");
+  CHECK(dial.Await().ok());
+}
+
+TEST_CASE("Door: listens on another address with the same port, and once on each") {
+  DoorHost here("node-a");
+  DoorHost there("node-b");
+  there.reception().Expect("secret");
+  const std::string port = there.address().substr(there.address().rfind(':'));
+  REQUIRE(there.door().AlsoListenOn("127.0.0.2").ok());
+  REQUIRE(there.door().AlsoListenOn("127.0.0.2").ok());
+  REQUIRE(there.door().AlsoListenOn("127.0.0.1").ok());
+  CHECK_FALSE(there.door().AlsoListenOn("192.0.2.1").ok());  // no address of this machine
+  CHECK(DialOutcome(here.door(), "127.0.0.2" + port, "secret").Await().ok());
+  CHECK(DialOutcome(here.door(), there.address(), "secret").Await().ok());
+}
+
 TEST_CASE("Door: a dialler tries again until somebody listens") {
   DoorHost here("node-a");
   const std::string address = DeadAddress();
@@ -112,7 +173,7 @@ TEST_CASE("Door: a dialler gives up at its deadline and names node, address and 
   SECTION("nobody waits") {
     const auto outcome = DialOutcome(here.door(), there.address(), "secret", patience).Await();
     CHECK(outcome.status().code() == absl::StatusCode::kDeadlineExceeded);
-    CHECK_THAT(TextOf(outcome), Contains("nobody there waits for this connection"));
+    CHECK_THAT(TextOf(outcome), Contains("no rank of the job has joined there"));
   }
   SECTION("nobody answers") {
     absl::StatusOr<ListeningSocket> silent = ListenForDoor("127.0.0.1:0");
@@ -134,12 +195,15 @@ TEST_CASE("Door: a wrong key is told at once, and which side lacks one") {
   CHECK(outcome.status().code() == absl::StatusCode::kUnauthenticated);
   CHECK_THAT(TextOf(outcome), Contains("node-b at " + there.address()));
   if (here_flags == there_flags) {
-    CHECK_THAT(TextOf(outcome), Contains("differ"));
+    CHECK_THAT(TextOf(outcome),
+               Contains(here_flags != 0 ? "another cluster key" : "ranks on node-a differs"));
   } else {
     CHECK_THAT(TextOf(outcome),
-               Contains(here_flags != 0 ? "it has no cluster key" : "this node has none"));
+               Contains(here_flags != 0 ? "the ringd on node-b has none"
+                                        : "the ringd on node-a has no cluster key"));
   }
   CHECK(there.reception().considered() == 1);
+  CHECK(there.reception().refused() == std::vector{DoorVerdict::kWrongKey});
   CHECK(there.reception().empty());
 }
 
@@ -153,13 +217,13 @@ TEST_CASE("Door: who answers but is no ringd, or one of another version, is not 
   }
   SECTION("another version") {
     DoorChallenge challenge;
-    challenge.version = 2;
+    challenge.version = kDoorVersion + 1;
     const DoorChallengeBytes bytes = Encode(challenge);
     WrongAnswerer other({bytes.begin(), bytes.end()});
     const auto outcome = DialOutcome(here.door(), other.address(), "secret").Await();
     CHECK(outcome.status().code() == absl::StatusCode::kFailedPrecondition);
     CHECK_THAT(TextOf(outcome),
-               Contains("node-b") && Contains("speaks door version 2, this one 1"));
+               Contains("node-b") && Contains("speaks door version 3, this one 2"));
   }
   SECTION("an impostor, who says welcome to everybody") {
     std::vector<std::byte> bytes(kDoorChallengeBytes + kDoorVerdictBytes);

@@ -26,7 +26,6 @@ using Catch::Matchers::Contains;
 constexpr auto kPatience = std::chrono::seconds(20);
 constexpr uid_t kAlice = 1000;
 const std::string kSecret = "a secret of many characters";
-const std::string kNodeNonce(kJobNonceBytes, 'n');
 
 // Keeps what is sent to nodes; a test waits for it.
 //
@@ -34,8 +33,19 @@ const std::string kNodeNonce(kJobNonceBytes, 'n');
 class AwaitedNetwork final : public PeerNetwork {
  public:
   void SetEvents(PeerEvents* events) override { events_ = events; }
-  StreamId ConnectToCoordinator(const std::string& /*host_port*/,
+  ExpectationId Expect(ExpectedJob job) override {
+    const std::lock_guard lock(mutex_);
+    expected_.push_back(std::move(job));
+    changed_.notify_all();
+    return ExpectationId(expected_.size());
+  }
+  void StopExpecting(ExpectationId /*job*/) override {}
+  void RefuseNewJobs() override {}
+  StreamId ConnectToCoordinator(CoordinatorAddress coordinator,
                                 Clock::time_point /*deadline*/) override {
+    const std::lock_guard lock(mutex_);
+    connected_.push_back(std::move(coordinator));
+    changed_.notify_all();
     return StreamId(1000);
   }
   void Send(StreamId /*stream*/, v1::NodeMessage /*message*/) override {}
@@ -53,9 +63,20 @@ class AwaitedNetwork final : public PeerNetwork {
     REQUIRE(changed_.wait_for(lock, kPatience, [&] { return to_node_.size() > index; }));
     return to_node_[index];
   }
-  std::size_t sent_to_nodes() {
+  // The first job that is expected, and the first coordinator that is looked for.
+  ExpectedJob AwaitExpected() {
+    std::unique_lock lock(mutex_);
+    REQUIRE(changed_.wait_for(lock, kPatience, [&] { return !expected_.empty(); }));
+    return expected_[0];
+  }
+  CoordinatorAddress AwaitConnected() {
+    std::unique_lock lock(mutex_);
+    REQUIRE(changed_.wait_for(lock, kPatience, [&] { return !connected_.empty(); }));
+    return connected_[0];
+  }
+  std::size_t expected() {
     const std::lock_guard lock(mutex_);
-    return to_node_.size();
+    return expected_.size();
   }
 
  private:
@@ -63,19 +84,24 @@ class AwaitedNetwork final : public PeerNetwork {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<v1::CoordinatorMessage> to_node_;
+  std::vector<ExpectedJob> expected_;
+  std::vector<CoordinatorAddress> connected_;
 };
 
 // The ringd of node-a, with one rank.
 class Node {
  public:
-  explicit Node(const std::string& cluster_key, bool insecure_peers = false) {
+  explicit Node(const std::string& cluster_key, bool insecure_peers = false,
+                std::chrono::milliseconds start_timeout = std::chrono::minutes(1)) {
     char folder[] = "/tmp/ringd-XXXXXX";
     folder_ = mkdtemp(folder);
     EngineOptions options;
     options.config.node_name = "node-a";
     options.config.state_dir = folder_;
     options.config.insecure_peers = insecure_peers;
+    options.config.start_timeout = start_timeout;
     options.peer_address = "10.0.0.9:7117";
+    options.own_addresses = {"10.0.0.9:7117", "node-a:7117"};
     options.cluster_key = cluster_key;
     engine_ = std::make_unique<Engine>(options, nullptr, nullptr, &network);
     engine_->Start();
@@ -120,8 +146,7 @@ class Node {
   std::string token_;
 };
 
-v1::NodeMessage HelloUnder(const std::string& cluster_key, const std::string& secret,
-                           const std::string& nonce) {
+v1::NodeMessage HelloOfB() {
   v1::NodeMessage message;
   v1::Hello& hello = *message.mutable_hello();
   hello.set_protocol_version(kPeerProtocolVersion);
@@ -130,92 +155,106 @@ v1::NodeMessage HelloUnder(const std::string& cluster_key, const std::string& se
   hello.set_size(2);
   hello.set_local_size(1);
   hello.set_node_name("node-b");
-  hello.set_nonce(kNodeNonce);
-  hello.set_has_cluster_key(!cluster_key.empty());
-  hello.set_proof(NodeProof(KeyForControl(JobKey(cluster_key, "train", secret)),
-                            {nonce, kNodeNonce, "train", "node-b"}));
   return message;
 }
 
-// Connects; the nonce of the challenge.
-std::string Connect(Node& node, StreamId stream, std::size_t index = 0) {
-  node.network.events().OnNodeConnected(stream, "10.0.0.2:4000");
-  const v1::CoordinatorMessage first = node.network.Await(index);
-  REQUIRE(first.has_challenge());
-  CHECK(first.challenge().protocol_version() == kPeerProtocolVersion);
-  CHECK(first.challenge().node_name() == "node-a");
-  return first.challenge().nonce();
+DoorKey KeyOf(const std::string& cluster_key, const std::string& secret) {
+  return KeyForControl(JobKey(cluster_key, "train", secret, kAlice));
 }
 
-TEST_CASE("Engine: to a node that knows the key the coordinator proves the same first of all") {
-  Node node("cluster");
-  const auto joined = node.Join(1, kSecret);
-  const std::string nonce = Connect(node, StreamId(1));
-  node.network.events().OnNodeMessage(StreamId(1), HelloUnder("cluster", kSecret, nonce));
-  const v1::CoordinatorMessage second = node.network.Await(1);
-  REQUIRE(second.has_proof());
-  CHECK(second.proof().proof() ==
-        CoordinatorProof(KeyForControl(JobKey("cluster", "train", kSecret)),
-                         {nonce, kNodeNonce, "train", "node-b"}));
+// What the node hears of whom the network has let in, after this Hello.
+v1::CoordinatorMessage AnswerTo(Node& node, const v1::NodeMessage& hello) {
+  node.network.AwaitExpected();
+  node.network.events().OnNodeConnected(StreamId(1), ExpectationId(1), "node-b at 10.0.0.2");
+  node.network.events().OnNodeMessage(StreamId(1), hello);
+  return node.network.Await(0);
 }
 
-TEST_CASE("Engine: a node with a wrong key is turned away with the reason, without a proof") {
+TEST_CASE("Engine: lets in who has the key of a job that it coordinates") {
   Node node("cluster");
   const auto joined = node.Join(1, kSecret);
-  const std::string nonce = Connect(node, StreamId(1));
-  v1::NodeMessage hello;
-  std::string words;
-  SECTION("no cluster key, though it claims the user's number") {
-    hello = HelloUnder("", kSecret, nonce);
-    words = "the ringd on node-b has no cluster key";
-  }
-  SECTION("another cluster key") {
-    hello = HelloUnder("another", kSecret, nonce);
+  const ExpectedJob expected = node.network.AwaitExpected();
+  CHECK(expected.job_id == "train");
+  CHECK(expected.uid == kAlice);
+  CHECK(expected.key == KeyOf("cluster", kSecret));
+  CHECK(expected.has_secret);
+  CHECK_FALSE(expected.one_node_only);
+}
+
+TEST_CASE("Engine: a node that is refused is named to the job's ranks, with the likely reason") {
+  Node node("cluster", /*insecure_peers=*/false, std::chrono::milliseconds(300));
+  auto joined = node.Join(1, GENERATE(std::string(), kSecret));
+  const ExpectedJob expected = node.network.AwaitExpected();
+  RefusedNode refused{"node-b", "node-b at 10.0.0.2 port 4000", kAlice, false};
+  std::string words = "the ringd on node-b has no cluster key";
+  SECTION("no cluster key") {}
+  SECTION("another key") {
+    refused.has_cluster_key = true;
     words = "the ringd on node-b has another cluster key";
   }
-  SECTION("another secret") {
-    hello = HelloUnder("cluster", "another", nonce);
-    words = "RINGD_JOB_SECRET";
+  SECTION("another user") {
+    refused.uid = kAlice + 1;
+    if (!expected.has_secret) words = "are of uid 1001";
   }
-  SECTION("a recorded proof") {
-    hello = HelloUnder("cluster", kSecret, Connect(node, StreamId(2), 1));
-    words = "node-b";
-  }
-  const std::size_t before = node.network.sent_to_nodes();
-  node.network.events().OnNodeMessage(StreamId(1), hello);
-  const v1::CoordinatorMessage answer = node.network.Await(before);
-  REQUIRE(answer.has_failure());
-  CHECK_THAT(answer.failure().text(), Contains(words));
-  CHECK(node.network.sent_to_nodes() == before + 1);
+  node.network.events().OnNodeRefused(ExpectationId(1), refused);
+  REQUIRE(joined.wait_for(kPatience) == std::future_status::ready);
+  CHECK_THAT(std::string(joined.get().message()),
+             Contains("rank 1 did not join") && Contains("turned away") && Contains(words));
 }
 
 TEST_CASE("Engine: names both protocol versions to a node that speaks another one") {
-  Node node("");
-  const std::string nonce = Connect(node, StreamId(1));
-  v1::NodeMessage hello = HelloUnder("", kSecret, nonce);
+  Node node("cluster");
+  const auto joined = node.Join(1, kSecret);
+  v1::NodeMessage hello = HelloOfB();
   hello.mutable_hello()->set_protocol_version(kPeerProtocolVersion - 1);
-  node.network.events().OnNodeMessage(StreamId(1), hello);
-  CHECK_THAT(node.network.Await(1).failure().text(),
+  CHECK_THAT(AnswerTo(node, hello).failure().text(),
              Contains("protocol " + std::to_string(kPeerProtocolVersion - 1)) &&
                  Contains("speaks " + std::to_string(kPeerProtocolVersion)));
 }
 
-TEST_CASE("Engine: a job of one node that still gathers its ranks admits no other node") {
+TEST_CASE("Engine: a node of the job that says something else first is turned away") {
   Node node("cluster");
-  const auto joined = node.Join(2, kSecret);
-  const std::string nonce = Connect(node, StreamId(1));
-  node.network.events().OnNodeMessage(StreamId(1), HelloUnder("cluster", kSecret, nonce));
-  CHECK_THAT(node.network.Await(1).failure().text(), Contains("has one node"));
+  const auto joined = node.Join(1, kSecret);
+  v1::NodeMessage message = HelloOfB();
+  std::string words;
+  SECTION("no Hello") {
+    message.mutable_ranks_left();
+    words = "the first message must be a Hello";
+  }
+  SECTION("the Hello of another job") {
+    message.mutable_hello()->set_job_id("other");
+    words = "another job";
+  }
+  CHECK_THAT(AnswerTo(node, message).failure().text(), Contains(words));
 }
 
-TEST_CASE("Engine: gives no proof for a job that is coordinated elsewhere") {
+TEST_CASE("Engine: a job of one node lets no other node in, and says so") {
+  Node node("cluster", /*insecure_peers=*/false, std::chrono::milliseconds(300));
+  auto joined = node.Join(2, kSecret);
+  CHECK(node.network.AwaitExpected().one_node_only);
+  node.network.events().OnNodeRefused(ExpectationId(1), {"node-b", "node-b", kAlice, true});
+  REQUIRE(joined.wait_for(kPatience) == std::future_status::ready);
+  CHECK_THAT(std::string(joined.get().message()), Contains("has one node"));
+}
+
+TEST_CASE("Engine: lets nobody in to a job that is coordinated elsewhere, and goes there") {
   Node node("cluster");
   const auto joined = node.Join(1, kSecret, "10.0.0.7:7117");
-  const std::string nonce = Connect(node, StreamId(1));
-  node.network.events().OnNodeMessage(StreamId(1), HelloUnder("cluster", kSecret, nonce));
-  // Its answer to the next one comes behind any answer to the first.
-  Connect(node, StreamId(2), 1);
-  CHECK(node.network.sent_to_nodes() == 2);
+  const CoordinatorAddress coordinator = node.network.AwaitConnected();
+  CHECK(coordinator.host_port == "10.0.0.7:7117");
+  CHECK(coordinator.key == KeyOf("cluster", kSecret));
+  CHECK(node.network.expected() == 0);
+}
+
+TEST_CASE("Engine: knows its own address, and learns that another one is its own, too") {
+  Node node("cluster");
+  const bool is_known = GENERATE(true, false);
+  const auto joined = node.Join(1, kSecret, is_known ? "node-a:7117" : "alias:7117");
+  if (!is_known) {
+    node.network.AwaitConnected();
+    node.network.events().OnCoordinatorIsHere(StreamId(1000));
+  }
+  CHECK(node.network.AwaitExpected().job_id == "train");
 }
 
 absl::Status Outcome(std::future<absl::Status> joined) {
@@ -238,24 +277,16 @@ TEST_CASE("Engine: a cluster key, a secret of 16 characters or insecure_peers is
   const auto first = with_key.Join(1, "");
   const auto second = with_nothing.Join(1, "sixteen letters.");
   const auto third = insecure.Join(1, "");
-  // A node gets the coordinator's proof where a rank of the job has been let in.
-  const auto admits = [](Node& node, const std::string& cluster_key, const std::string& secret) {
-    const std::string nonce = Connect(node, StreamId(1));
-    node.network.events().OnNodeMessage(StreamId(1), HelloUnder(cluster_key, secret, nonce));
-    return node.network.Await(1).has_proof();
-  };
-  CHECK(admits(with_key, "cluster", ""));
-  CHECK(admits(with_nothing, "", "sixteen letters."));
-  CHECK(admits(insecure, "", ""));
+  CHECK(with_key.network.AwaitExpected().key == KeyOf("cluster", ""));
+  CHECK(with_nothing.network.AwaitExpected().key == KeyOf("", "sixteen letters."));
+  CHECK(insecure.network.AwaitExpected().key == KeyOf("", ""));
 }
 
 TEST_CASE("Engine: a job of one node needs neither cluster key nor secret") {
   Node node("");
   const auto joined = node.Join(2, "");
-  const std::string nonce = Connect(node, StreamId(1));
-  node.network.events().OnNodeMessage(StreamId(1), HelloUnder("", "", nonce));
   // The job is there: it waits for its other rank.
-  CHECK_THAT(node.network.Await(1).failure().text(), Contains("has one node"));
+  CHECK(node.network.AwaitExpected().one_node_only);
   CHECK(joined.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
 }
 

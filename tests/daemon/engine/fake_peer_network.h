@@ -15,9 +15,15 @@ namespace ringd {
 class FakePeerNetwork final : public PeerNetwork {
  public:
   void SetEvents(PeerEvents* /*events*/) override {}
-  StreamId ConnectToCoordinator(const std::string& host_port,
+  ExpectationId Expect(ExpectedJob job) override {
+    expected.push_back(std::move(job));
+    return ExpectationId(expected.size());
+  }
+  void StopExpecting(ExpectationId job) override { not_expected.push_back(job); }
+  void RefuseNewJobs() override { refuses_new_jobs = true; }
+  StreamId ConnectToCoordinator(CoordinatorAddress coordinator,
                                 Clock::time_point /*deadline*/) override {
-    connected.push_back(host_port);
+    connected.push_back(std::move(coordinator));
     return StreamId(connected.size());
   }
   void Send(StreamId stream, v1::NodeMessage message) override {
@@ -30,7 +36,10 @@ class FakePeerNetwork final : public PeerNetwork {
     closed.emplace(stream, std::move(reason));
   }
 
-  std::vector<std::string> connected;
+  std::vector<ExpectedJob> expected;
+  std::vector<ExpectationId> not_expected;
+  bool refuses_new_jobs = false;
+  std::vector<CoordinatorAddress> connected;
   std::map<StreamId, std::vector<v1::NodeMessage>> to_coordinators;
   std::map<StreamId, std::vector<v1::CoordinatorMessage>> to_nodes;
   std::map<StreamId, absl::Status> closed;

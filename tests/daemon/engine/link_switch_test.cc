@@ -35,7 +35,7 @@ struct World {
 
 TEST_CASE("LinkSwitch: inside the process both ways are queued until they are delivered") {
   World world;
-  world.job->UseLink(world.links.LinkInside(world.job.get(), world.coordinator.get()), false);
+  world.job->UseLink(world.links.LinkInside(world.job.get(), world.coordinator.get()));
   CHECK_FALSE(world.links.empty());
   world.coordinator->Fail(absl::AbortedError("failed before anybody came"));
   CHECK(world.links.Deliver(world.begin));
@@ -48,7 +48,7 @@ TEST_CASE("LinkSwitch: inside the process both ways are queued until they are de
 
 TEST_CASE("LinkSwitch: a job's failure reaches the coordinator inside the process") {
   World world;
-  world.job->UseLink(world.links.LinkInside(world.job.get(), world.coordinator.get()), false);
+  world.job->UseLink(world.links.LinkInside(world.job.get(), world.coordinator.get()));
   world.links.Deliver(world.begin);
   CHECK(world.coordinator->Open());
   world.job->Fail(absl::AbortedError("cause"));
@@ -59,7 +59,7 @@ TEST_CASE("LinkSwitch: a job's failure reaches the coordinator inside the proces
 
 TEST_CASE("LinkSwitch: when a job is forgotten its coordinator hears that the node has gone") {
   World world;
-  world.job->UseLink(world.links.LinkInside(world.job.get(), world.coordinator.get()), false);
+  world.job->UseLink(world.links.LinkInside(world.job.get(), world.coordinator.get()));
   world.links.Deliver(world.begin);
   CHECK_FALSE(world.coordinator->Finished());
   world.links.Forget(world.job.get());
@@ -75,19 +75,16 @@ TEST_CASE("LinkSwitch: when a job is forgotten its coordinator hears that the no
 
 TEST_CASE("LinkSwitch: a job whose coordinator is elsewhere is linked through the network") {
   World world;
-  world.job->UseLink(world.links.LinkOutside(world.job.get(), "node-b:7117", world.begin), true);
-  REQUIRE(world.network.connected == std::vector<std::string>{"node-b:7117"});
+  world.job->UseLink(
+      world.links.LinkOutside(world.job.get(), {"node-b:7117", "job", 0, {}, false}, world.begin));
+  REQUIRE(world.network.connected.size() == 1);
+  CHECK(world.network.connected[0].host_port == "node-b:7117");
   const StreamId stream(1);
   CHECK(world.links.JobOf(stream) == world.job.get());
-  // It speaks once it has been challenged.
-  CHECK(world.network.to_coordinators[stream].empty());
-  v1::CoordinatorMessage challenge;
-  challenge.mutable_challenge()->set_nonce(std::string(kJobNonceBytes, 'c'));
-  challenge.mutable_challenge()->set_protocol_version(kPeerProtocolVersion);
-  world.job->OnCoordinatorMessage(challenge, world.begin);
   REQUIRE(world.network.to_coordinators[stream].size() == 1);
   CHECK(world.network.to_coordinators[stream][0].hello().node_name() == "node-a");
-  CHECK_FALSE(world.network.to_coordinators[stream][0].hello().proof().empty());
+  CHECK(world.network.to_coordinators[stream][0].hello().protocol_version() ==
+        kPeerProtocolVersion);
 
   world.links.Forget(world.job.get());
   CHECK(world.network.closed.at(stream).ok());
@@ -97,7 +94,7 @@ TEST_CASE("LinkSwitch: a job whose coordinator is elsewhere is linked through th
 TEST_CASE("LinkSwitch: a stranger is introduced to a coordinator, or turned away with the reason") {
   World world;
   const StreamId stream(5);
-  world.links.AddStranger(stream, {"10.0.0.2:1234", "nonce", world.begin, {}});
+  world.links.AddStranger(stream, {ExpectationId(1), "node-b at 10.0.0.2 port 1234", world.begin});
   REQUIRE(world.links.FindStranger(stream) != nullptr);
   CHECK(world.links.FindStranger(StreamId(6)) == nullptr);
   CHECK(world.links.CoordinatorOf(stream) == nullptr);

@@ -35,10 +35,7 @@ TEST_CASE("FastPathSetup: is open at all nodes when all have come, in whatever o
   OpeningNodes nodes(4);
   // Nodes 2 and 3 are faster than the root.
   for (const std::uint32_t node : {3, 2, 0}) nodes.Begin(node);
-  for (int turn = 0; turn < 20; ++turn) {
-    nodes.Advance();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  nodes.Settle(Clock::now());
   for (const std::uint32_t node : {0, 2, 3}) {
     CHECK(nodes.Setup(node).Advance(Clock::now()) == State::kPending);
   }
@@ -75,10 +72,7 @@ TEST_CASE("FastPathSetup: one that does not come is named, and all do without") 
   const Clock::time_point began = Clock::now();
   nodes.Begin(0, began);
   nodes.Begin(1, began);
-  for (int turn = 0; turn < 20; ++turn) {
-    nodes.Advance(began);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  nodes.Settle(began);
   CHECK(nodes.Setup(0).Advance(began + FastPathSetup::kPatience / 2) == State::kPending);
   CHECK(nodes.Setup(0).Advance(nodes.Setup(0).Deadline()) == State::kFailed);
   CHECK(FailureOf(nodes, 0) == "no connection came from node-2 within 1000 ms");
@@ -90,26 +84,40 @@ TEST_CASE("FastPathSetup: one that does not come is named, and all do without") 
 TEST_CASE("FastPathSetup: a root that never answers, and one that is not there") {
   OpeningNodes nodes(2);
   const Clock::time_point began = Clock::now();
-  SECTION("it listens, but does not take part") {
+  std::string what = "it does not answer within 1500 ms";
+  SECTION("it listens, but does not take part") { nodes.Begin(1, began); }
+  SECTION("it takes part, and never opens") {
+    nodes.Sockets(0).Open(
+        {kWireId, NodeIndex(0), kKey, nodes.PlanOf(0).addresses, nodes.PlanOf(0).node_names});
     nodes.Begin(1, began);
-    nodes.Advance(began);
-    CHECK(nodes.Setup(1).Advance(began + FastPathSetup::kPatience) == State::kPending);
-    CHECK(nodes.Setup(1).Advance(began + kLongAfter) == State::kFailed);
-    CHECK_THAT(FailureOf(nodes, 1), Contains("node-0") && Contains("within 1500 ms"));
+    nodes.Settle(began);
+    what = "it did not open the fast path within 1500 ms";
   }
   SECTION("nobody listens") {
     FastPathPlan plan = nodes.PlanOf(1);
-    plan.addresses[0] = OpenListener()->address();  // closed at once
+    plan.addresses[0] = OpenedDoor("gone").sockets->address();
     nodes.Begin(plan, began);
-    CHECK(Within([&] { return nodes.Setup(1).Advance(began) == State::kFailed; }));
-    CHECK_THAT(FailureOf(nodes, 1), Contains("node-0") && Contains("Connection refused"));
   }
-  SECTION("the address makes no sense") {
-    FastPathPlan plan = nodes.PlanOf(1);
+  nodes.Advance(began);
+  CHECK(nodes.Setup(1).Advance(began + FastPathSetup::kPatience) == State::kPending);
+  CHECK(nodes.Setup(1).Advance(began + kLongAfter) == State::kFailed);
+  CHECK_THAT(FailureOf(nodes, 1), Contains("node-0") && Contains(what));
+}
+
+TEST_CASE("FastPathSetup: a node with another key, or an address that makes no sense, ends it") {
+  OpeningNodes nodes(2);
+  FastPathPlan plan = nodes.PlanOf(1);
+  std::string what = "refuses the key of this node";
+  SECTION("another key") { plan.key = std::string(kSha256Bytes, 'x'); }
+  SECTION("no address") {
     plan.addresses[0] = "node-0";
-    nodes.Begin(plan, began);
-    CHECK(nodes.Setup(1).Advance(began) == State::kFailed);
+    what = "no connection to ringd on node-0";
   }
+  const Clock::time_point began = Clock::now();
+  nodes.Begin(0, began);
+  nodes.Begin(plan, began);
+  CHECK(nodes.Is(1, State::kFailed, began));
+  CHECK_THAT(FailureOf(nodes, 1), Contains("node-0") && Contains(what));
 }
 
 TEST_CASE(
@@ -118,10 +126,7 @@ TEST_CASE(
   OpeningNodes nodes(kCount, /*knomial=*/true);
   // Node 4's children are faster than it is, and it can't be done without.
   for (const std::uint32_t node : {5, 7, 0, 1, 2, 3, 6}) nodes.Begin(node);
-  for (int turn = 0; turn < 20; ++turn) {
-    nodes.Advance();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  nodes.Settle(Clock::now());
   CHECK(nodes.Setup(0).Advance(Clock::now()) == State::kPending);
   CHECK(nodes.Setup(7).Advance(Clock::now()) == State::kPending);
   nodes.Begin(4);
@@ -150,13 +155,10 @@ TEST_CASE("FastPathSetup: of the k-nomial tree, too, one that does not come is n
   OpeningNodes nodes(8, /*knomial=*/true);
   const Clock::time_point began = Clock::now();
   for (const std::uint32_t node : {0, 1, 2, 3, 4, 5, 7}) nodes.Begin(node, began);
-  for (int turn = 0; turn < 20; ++turn) {
-    nodes.Advance(began);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  SECTION("by the root, with the one that waits for it") {
+  nodes.Settle(began);
+  SECTION("by the root, and not the one that waits for it") {
     CHECK(nodes.Setup(0).Advance(nodes.Setup(0).Deadline()) == State::kFailed);
-    CHECK(FailureOf(nodes, 0) == "no connection came from node-4, node-6 within 1000 ms");
+    CHECK(FailureOf(nodes, 0) == "no connection came from node-6 within 1000 ms");
     // The others hear of it before their time is over.
     for (const std::uint32_t node : {1, 2, 3, 4, 5, 7}) {
       CHECK(Within([&] {
@@ -171,114 +173,100 @@ TEST_CASE("FastPathSetup: of the k-nomial tree, too, one that does not come is n
   }
 }
 
-TEST_CASE("FastPathSetup: of the k-nomial tree, a parent that hangs up, or is not there") {
+TEST_CASE("FastPathSetup: of the k-nomial tree, a parent that hangs up is named") {
   OpeningNodes nodes(8, /*knomial=*/true);
   const Clock::time_point began = Clock::now();
-  SECTION("hangs up") {
-    for (const std::uint32_t node : {4, 5}) nodes.Begin(node, began);
-    for (int turn = 0; turn < 20; ++turn) {
-      nodes.Advance(began);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    CHECK(nodes.Setup(5).Advance(began) == State::kPending);
-    CHECK(nodes.Setup(4).Advance(began + kLongAfter) == State::kFailed);
-    CHECK(Within([&] { return nodes.Setup(5).Advance(began) == State::kFailed; }));
-    CHECK(FailureOf(nodes, 5) == "node-4: it closed the connection");
-  }
-  SECTION("nobody listens") {
-    FastPathPlan plan = nodes.PlanOf(5);
-    plan.addresses[4] = OpenListener()->address();
-    nodes.Begin(plan, began);
-    CHECK(Within([&] { return nodes.Setup(5).Advance(began) == State::kFailed; }));
-    CHECK_THAT(FailureOf(nodes, 5), Contains("node-4") && Contains("Connection refused"));
-  }
+  for (const std::uint32_t node : {4, 5}) nodes.Begin(node, began);
+  nodes.Settle(began);
+  CHECK(nodes.Setup(5).Advance(began) == State::kPending);
+  CHECK(nodes.Setup(4).Advance(began + kLongAfter) == State::kFailed);
+  CHECK(nodes.Is(5, State::kFailed, began));
+  CHECK(FailureOf(nodes, 5) == "node-4: it closed the connection");
 }
 
-TEST_CASE("FastPathSetup: a node takes only its children's connections") {
+TEST_CASE("FastPathSetup: a node that is nobody's child is hung up on; the right ones come") {
   OpeningNodes nodes(8, /*knomial=*/true);
   nodes.Begin(4);
-  Stranger stranger(nodes.Listener(4));
-  stranger.Say(BytesOf(HelloOf(GENERATE(3U, 4U, 8U))));
+  Member member(nodes.PlanOf(4), 3, 4);
+  member.Await();
   CHECK(Within([&] {
     nodes.Advance();
-    return stranger.HungUpOn();
+    return member.HungUpOn();
   }));
-}
-
-TEST_CASE("FastPathSetup: strangers are hung up on, and the job's own nodes come all the same") {
-  OpeningNodes nodes(2);
-  nodes.Begin(0);
-  FastPathHello hello = HelloOf(1);
-  SECTION("a wrong token") { hello.token[15] ^= std::byte{1}; }
-  SECTION("the root's own number") { hello.node_index = 0; }
-  SECTION("a number past the last") { hello.node_index = 2; }
-  Stranger stranger(nodes.Listener(0));
-  stranger.Say(BytesOf(hello));
-  CHECK(Within([&] {
-    nodes.Advance();
-    return stranger.HungUpOn();
-  }));
-  nodes.Begin(1);
-  CHECK(nodes.All(State::kOpen));
 }
 
 TEST_CASE("FastPathSetup: the first who comes as a node keeps its place") {
   OpeningNodes nodes(3);
   nodes.Begin(0);
-  Stranger first(nodes.Listener(0));
-  first.Say(BytesOf(HelloOf(1)));
-  nodes.Advance();
-  Stranger second(nodes.Listener(0));
-  second.Say(BytesOf(HelloOf(1)));
+  Member first(nodes.PlanOf(0), 1, 0);
+  first.Await();
+  nodes.Settle(Clock::now());
+  Member second(nodes.PlanOf(0), 1, 0);
+  second.Await();
   CHECK(Within([&] {
     nodes.Advance();
-    return second.HungUpOn() || first.HungUpOn();
+    return second.HungUpOn();
   }));
-  CHECK(second.HungUpOn() != first.HungUpOn());
+  first.Say(BytesOf(kFastPathReady));
   nodes.Begin(2);
   CHECK(nodes.All(State::kOpen));
-  CHECK((first.Heard() || second.Heard()));
+  CHECK(first.Heard());
 }
 
 TEST_CASE("FastPathSetup: a node that goes or speaks too soon ends it for all, at once") {
   OpeningNodes nodes(3);
   const Clock::time_point began = Clock::now();
   nodes.Begin(0, began);
-  Stranger first(nodes.Listener(0));
-  first.Say(BytesOf(HelloOf(1)));
-  for (int turn = 0; turn < 20; ++turn) {
-    nodes.Advance(began);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  Member first(nodes.PlanOf(0), 1, 0);
+  first.Await();
+  nodes.Settle(began);
   CHECK(nodes.Setup(0).Advance(began) == State::kPending);
   std::string what;
   SECTION("goes") {
     first.HangUp();
     what = "node-1: it closed the connection";
   }
-  SECTION("speaks") {
-    first.Say(BytesOf(HelloOf(1)));
+  SECTION("speaks before it is ready") {
+    first.Say(BytesOf(kFastPathOpen));
+    what = "node-1: it said what makes no sense";
+  }
+  SECTION("speaks after that") {
+    first.Say(BytesOf(kFastPathReady));
+    first.Say(BytesOf(kFastPathReady));
     what = "node-1: it said something that nobody waits for";
   }
-  CHECK(Within([&] { return nodes.Setup(0).Advance(began) == State::kFailed; }));
+  CHECK(nodes.Is(0, State::kFailed, began));
   CHECK(FailureOf(nodes, 0) == what);
+}
+
+TEST_CASE("FastPathSetup: a node that is never ready is named by the root") {
+  OpeningNodes nodes(2);
+  const Clock::time_point began = Clock::now();
+  nodes.Begin(0, began);
+  Member silent(nodes.PlanOf(0), 1, 0);
+  silent.Await();
+  nodes.Settle(began);
+  CHECK(nodes.Setup(0).Advance(began + FastPathSetup::kPatience) == State::kFailed);
+  CHECK(FailureOf(nodes, 0) == "node-1: it was not ready within 1000 ms");
 }
 
 TEST_CASE("FastPathSetup: an answer that makes no sense is none") {
   OpeningNodes nodes(2);
   const Clock::time_point began = Clock::now();
+  nodes.Sockets(0).Open(
+      {kWireId, NodeIndex(0), kKey, nodes.PlanOf(0).addresses, nodes.PlanOf(0).node_names});
   nodes.Begin(1, began);
-  std::vector<FastPathListener::Arrival> arrivals;
+  std::vector<WireSockets::Event> arrivals;
   CHECK(Within([&] {
     nodes.Advance(began);
-    arrivals = nodes.Listener(0).TakeArrivals(kWireId);
+    arrivals = nodes.Sockets(0).TakeEvents(kWireId);
     return !arrivals.empty();
   }));
   REQUIRE(arrivals.size() == 1);
-  CHECK(arrivals[0].hello.node_index == 1);
-  const FastPathOpen nonsense{kFastPathMessageMagic, kFastPathWireVersion + 1};
-  REQUIRE(SendWhole(arrivals[0].connection.get(), BytesOf(nonsense)).ok());
-  CHECK(Within([&] { return nodes.Setup(1).Advance(began) == State::kFailed; }));
+  CHECK(arrivals[0].node == NodeIndex(1));
+  const FastPathSign nonsense{kFastPathOpen.magic, kFastPathWireVersion + 1};
+  REQUIRE(SendWhole(arrivals[0].socket.get(), BytesOf(nonsense)).ok());
+  CHECK(nodes.Is(1, State::kFailed, began));
   CHECK_THAT(FailureOf(nodes, 1), Contains("makes no sense"));
 }
 

@@ -47,7 +47,7 @@ struct Node {
     options.communicator = CommunicatorId(7);
     options.start_timeout = std::chrono::seconds(100);
     job = std::make_unique<Job>(options, transport.get(), now);
-    job->UseLink(std::make_unique<RecordingLink>(sent), /*expects_challenge=*/false);
+    job->UseLink(std::make_unique<RecordingLink>(sent));
     v1::JoinRequest request;
     request.set_rank(index);
     request.set_size(2);

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "backends/loopback/loopback_hub.h"
-#include "daemon/fast_path/fast_path_listener.h"
 #include "daemon/jobs/job.h"
 #include "tests/daemon/fast_path/attached_rank.h"
+#include "tests/daemon/fast_path/opening_nodes.h"
 
 namespace ringd {
 namespace {
@@ -41,9 +41,6 @@ struct Rank : AttachedRank {
 
 struct Node {
   Node(LoopbackHub& hub, int index) : transport(hub.CreateTransport()) {
-    auto opened = FastPathListener::Open("127.0.0.1", CongestionControl{});
-    REQUIRE(opened.ok());
-    listener = *std::move(opened);
     Job::Options options;
     options.job_id = "train";
     options.size = 2 * kRanksPerNode;
@@ -53,9 +50,9 @@ struct Node {
     options.communicator = CommunicatorId(7);
     options.stall_warning = seconds(5);
     options.start_timeout = seconds(100);
-    options.fast_path = listener.get();
+    options.fast_path = opened.sockets.get();
     job = std::make_unique<Job>(options, transport.get(), Clock::now());
-    job->UseLink(std::make_unique<RecordingLink>(sent), /*expects_challenge=*/false);
+    job->UseLink(std::make_unique<RecordingLink>(sent));
     for (int m = 0; m < kRanksPerNode; ++m) {
       v1::JoinRequest request;
       request.set_rank(kRanksPerNode * index + m);
@@ -79,7 +76,7 @@ struct Node {
   }
 
   std::unique_ptr<Transport> transport;
-  std::unique_ptr<FastPathListener> listener;
+  OpenedDoor opened{"node"};
   std::vector<v1::NodeMessage> sent;
   Rank ranks[kRanksPerNode];
   std::unique_ptr<Job> job;
@@ -91,14 +88,14 @@ struct Nodes {
     membership.set_wire_id(99);
     membership.set_chunk_bytes(4096);
     membership.set_node_index(index);
-    membership.mutable_fast_path()->set_token("sixteen letters!");
+    membership.mutable_fast_path()->set_offered(true);
     membership.mutable_fast_path()->set_limit_bytes(4096);
     membership.mutable_fast_path()->set_flat_bytes(4096);
     for (int n = 0; n < 2; ++n) {
       v1::NodeMember& node = *membership.add_nodes();
       node.set_node_name(n == 0 ? "node-a" : "node-b");
       node.set_transport_address(nodes[n].transport->LocalAddress());
-      node.set_fast_path_address(nodes[n].listener->address());
+      node.set_fast_path_address(nodes[n].opened.sockets->address());
       for (int m = 0; m < kRanksPerNode; ++m) {
         v1::RankInfo& rank = *node.add_ranks();
         rank.set_rank(kRanksPerNode * n + m);
@@ -115,7 +112,7 @@ struct Nodes {
   }
   void Advance() {
     for (Node& node : nodes) {
-      node.listener->Advance(now);
+      node.opened.sockets->Advance();
       node.job->Advance(now);
     }
   }
@@ -139,7 +136,8 @@ struct Nodes {
 TEST_CASE("Job: says in its Hello where it listens, if it takes part in a fast path") {
   Nodes nodes;
   REQUIRE_FALSE(nodes.nodes[0].sent.empty());
-  CHECK(nodes.nodes[0].sent[0].hello().fast_path_address() == nodes.nodes[0].listener->address());
+  CHECK(nodes.nodes[0].sent[0].hello().fast_path_address() ==
+        nodes.nodes[0].opened.sockets->address());
 }
 
 TEST_CASE("Job: answers the joins when the fast path is open") {
@@ -184,7 +182,7 @@ TEST_CASE("Job: runs without a fast path if a node does not come, and says why")
 TEST_CASE("Job: answers at once if no fast path is offered, and passes on why") {
   Nodes nodes;
   v1::Membership membership = nodes.MembershipOf(1);
-  membership.mutable_fast_path()->clear_token();
+  membership.mutable_fast_path()->clear_offered();
   membership.mutable_fast_path()->set_why_not("ringd on node-a takes no part");
   nodes.Begin(1, membership);
   REQUIRE(nodes.nodes[1].Answered());

@@ -56,7 +56,7 @@ TEST_CASE("Job: measures when asked, and when asked again reports only what was 
   const Clock::time_point now = Clock::now();
   std::vector<v1::NodeMessage> sent;
   Job job(OptionsOf(0), ours.get(), now);
-  job.UseLink(std::make_unique<RecordingLink>(sent), /*expects_challenge=*/false);
+  job.UseLink(std::make_unique<RecordingLink>(sent));
   sent.clear();  // the Hello
 
   // The other node is not there yet.
@@ -111,7 +111,7 @@ TEST_CASE("Job: whoever has a wrong secret is told that, and harms nobody whatev
   Job::Options options = OptionsOf(0);
   options.secret = "ours";
   Job job(options, nullptr, Clock::now());
-  job.UseLink(std::make_unique<RecordingLink>(sent), /*expects_challenge=*/false);
+  job.UseLink(std::make_unique<RecordingLink>(sent));
   const AttachedRank first, stranger;
   REQUIRE(Join(job, first, RequestOf(0, "ours")).ok());
   v1::JoinRequest request = RequestOf(1, GENERATE("theirs", ""));
@@ -152,7 +152,7 @@ TEST_CASE("Job: a launcher's word comes to the job whose secret it has, among al
     options.secret = secrets[i];
     options.uid = static_cast<uid_t>(1000 + i);
     jobs.push_back(std::make_unique<Job>(options, nullptr, Clock::now()));
-    jobs.back()->UseLink(std::make_unique<RecordingLink>(sent), /*expects_challenge=*/false);
+    jobs.back()->UseLink(std::make_unique<RecordingLink>(sent));
     REQUIRE(Join(*jobs.back(), ranks[i], RequestOf(0, secrets[i])).ok());
   }
   const auto report = [&](int rank, const char* secret, uid_t reporter) {

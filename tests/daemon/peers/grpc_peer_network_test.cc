@@ -5,7 +5,7 @@
 #include <string>
 
 #include "proto/base/unique_fd.h"
-#include "tests/daemon/peers/coordinator_host.h"
+#include "tests/daemon/peers/peer_host.h"
 #include "tests/daemon/peers/recorded_events.h"
 #include "tests/daemon/peers/silent_listener.h"
 
@@ -29,18 +29,7 @@ v1::CoordinatorMessage NumberedReply(int number) {
   return message;
 }
 
-// A node's end, whose network goes before its events.
-struct Node {
-  explicit Node(GrpcPeerNetworkOptions options = {}) : network(options) {
-    network.SetEvents(&events);
-  }
-  ~Node() { network.Shutdown(In(seconds(3))); }
-
-  RecordedEvents events;
-  GrpcPeerNetwork network;
-};
-
-StreamId WaitForNode(CoordinatorHost& host) {
+StreamId WaitForNode(PeerHost& host) {
   REQUIRE(host.events.WaitFor([](const auto& records) { return !records.empty(); }));
   return host.events.All().begin()->first;
 }
@@ -56,21 +45,19 @@ bool WaitForEnd(RecordedEvents& events, StreamId stream, milliseconds timeout = 
 
 // The streams of a host and a node that are connected.
 struct Pair {
-  Pair() : opened(node.network.ConnectToCoordinator(host.Target(), In(seconds(5)))) {
-    accepted = WaitForNode(host);
-  }
+  Pair() : opened(node.Connect(host.address(), seconds(5))) { accepted = WaitForNode(host); }
 
-  CoordinatorHost host;
-  Node node;
+  PeerHost host;
+  PeerHost node{""};
   StreamId opened;
   StreamId accepted;
 };
 
 }  // namespace
 
-TEST_CASE("GrpcPeerNetwork: messages travel both ways and the node's address is known") {
+TEST_CASE("GrpcPeerNetwork: messages travel both ways and it is known where the node is") {
   Pair pair;
-  CHECK(pair.host.events.Get(pair.accepted).peer_address.rfind("127.0.0.1:", 0) == 0);
+  CHECK(pair.host.events.Get(pair.accepted).from.rfind("node-a at 127.0.0.1 port ", 0) == 0);
   pair.node.network.Send(pair.opened, Numbered(7));
   REQUIRE(pair.host.events.WaitFor(
       [&](const auto& records) { return records.at(pair.accepted).from_node.size() == 1; }));
@@ -109,19 +96,13 @@ TEST_CASE("GrpcPeerNetwork: 10,000 messages each way arrive complete and in orde
 }
 
 TEST_CASE("GrpcPeerNetwork: messages sent before the coordinator listens arrive once it does") {
-  int port = 0;
-  {
-    CoordinatorHost probe;
-    port = probe.port;
-  }
-  Node node;
-  const std::string target = "127.0.0.1:" + std::to_string(port);
-  const StreamId opened = node.network.ConnectToCoordinator(target, In(seconds(10)));
+  const std::string target = PeerHost().address();
+  PeerHost node("");
+  const StreamId opened = node.Connect(target, seconds(10));
   for (int i = 0; i < 10; ++i) node.network.Send(opened, Numbered(i));
   CHECK_FALSE(WaitForEnd(node.events, opened, milliseconds(300)));
 
-  CoordinatorHost host(target);
-  REQUIRE(host.server != nullptr);
+  PeerHost host("secret", {}, target);
   const StreamId accepted = WaitForNode(host);
   REQUIRE(host.events.WaitFor(
       [&](const auto& records) { return records.at(accepted).from_node.size() == 10; }));
@@ -129,23 +110,93 @@ TEST_CASE("GrpcPeerNetwork: messages sent before the coordinator listens arrive 
 }
 
 TEST_CASE("GrpcPeerNetwork: a coordinator that is not there is given up at the deadline") {
-  Node node;
+  PeerHost node("");
   const SilentListener nobody;  // takes connections and says nothing
-  const bool refused = GENERATE(true, false);
   std::string target = nobody.Target();
-  if (refused) {
-    CoordinatorHost probe;
-    target = probe.Target();
+  std::string words;
+  PeerHost without_job("");
+  switch (GENERATE(0, 1, 2)) {
+    case 0:
+      words = "does not answer";
+      break;
+    case 1:
+      target = PeerHost().address();
+      words = "refused";
+      break;
+    case 2:
+      target = without_job.address();
+      words = "no rank of the job has joined there";
+      break;
   }
   const Clock::time_point deadline = In(milliseconds(400));
-  const StreamId opened = node.network.ConnectToCoordinator(target, deadline);
+  const StreamId opened = node.Connect(target, milliseconds(400));
   node.network.Send(opened, Numbered(1));
   REQUIRE(WaitForEnd(node.events, opened));
   const StreamRecord record = node.events.Get(opened);
   CHECK(record.why.code() == absl::StatusCode::kDeadlineExceeded);
-  CHECK(std::string(record.why.message()).find(target) != std::string::npos);
-  CHECK(record.ended >= deadline);
-  CHECK(record.ended < deadline + seconds(2));
+  CHECK_THAT(std::string(record.why.message()), Catch::Contains(target) && Catch::Contains(words));
+  CHECK(record.ended < deadline + seconds(3));
+}
+
+TEST_CASE("GrpcPeerNetwork: a node that comes before its job is let in as soon as that is there") {
+  PeerHost host(""), node("");
+  const StreamId opened = node.Connect(host.address(), seconds(20));
+  CHECK_FALSE(WaitForEnd(node.events, opened, milliseconds(200)));
+  const ExpectationId job = host.Expect("secret");
+  CHECK(host.events.Get(WaitForNode(host)).job == job);
+}
+
+TEST_CASE(
+    "GrpcPeerNetwork: a node with another key is refused at once, and both sides hear of it") {
+  PeerHost host, node("");
+  const StreamId opened = node.Connect(host.address(), seconds(20), "another");
+  REQUIRE(WaitForEnd(node.events, opened));
+  CHECK(node.events.Get(opened).why.code() == absl::StatusCode::kUnauthenticated);
+  REQUIRE(host.events.WaitFor([&](const auto&) { return true; }));
+  const auto refused = host.events.refused();
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0].second.node_name == "node-a");
+  CHECK(host.events.All().empty());
+}
+
+TEST_CASE("GrpcPeerNetwork: a job that is not expected any more lets nobody in; its streams stay") {
+  Pair pair;
+  pair.host.network.StopExpecting(pair.host.events.Get(pair.accepted).job);
+  const StreamId late = pair.node.Connect(pair.host.address(), milliseconds(300));
+  REQUIRE(WaitForEnd(pair.node.events, late));
+  pair.node.network.Send(pair.opened, Numbered(7));
+  CHECK(pair.host.events.WaitFor(
+      [&](const auto& records) { return records.at(pair.accepted).from_node.size() == 1; }));
+}
+
+TEST_CASE("GrpcPeerNetwork: a ringd that drains says so to nodes of jobs that it does not know") {
+  PeerHost host(""), node("");
+  const StreamId opened = node.Connect(host.address(), seconds(20));
+  host.network.RefuseNewJobs();  // also to those that wait already
+  REQUIRE(WaitForEnd(node.events, opened));
+  CHECK_THAT(std::string(node.events.Get(opened).why.message()), Catch::Contains("draining"));
+}
+
+TEST_CASE("GrpcPeerNetwork: whose rendezvous leads to the own ringd hears that") {
+  PeerHost host("");
+  const StreamId opened = host.Connect(host.address(), seconds(20));
+  REQUIRE(WaitForEnd(host.events, opened));
+  CHECK(host.events.Get(opened).is_here);
+}
+
+TEST_CASE("GrpcPeerNetwork: the coordinator is found by its name") {
+  PeerHost host, node("");
+  const std::string port = host.address().substr(host.address().rfind(':'));
+  node.Connect("localhost" + port, seconds(10));
+  WaitForNode(host);
+}
+
+TEST_CASE("GrpcPeerNetwork: a name that nobody knows is named at the deadline") {
+  PeerHost node("");
+  const StreamId opened = node.Connect("no-such-host.invalid:7117", milliseconds(300));
+  REQUIRE(WaitForEnd(node.events, opened, seconds(60)));
+  CHECK_THAT(std::string(node.events.Get(opened).why.message()),
+             Catch::Contains("no-such-host.invalid"));
 }
 
 TEST_CASE("GrpcPeerNetwork: closing at the node sends what waits, then ends both sides once") {
@@ -190,8 +241,8 @@ TEST_CASE("GrpcPeerNetwork: closing at the coordinator tells the node the reason
 
 TEST_CASE("GrpcPeerNetwork: a stream closed before it stands ends soon with that reason") {
   const SilentListener nobody;
-  Node node;
-  const StreamId opened = node.network.ConnectToCoordinator(nobody.Target(), In(seconds(60)));
+  PeerHost node("");
+  const StreamId opened = node.Connect(nobody.Target(), seconds(60));
   node.network.Send(opened, Numbered(1));
   const Clock::time_point closed = Clock::now();
   node.network.Close(opened, absl::AbortedError("rank 1 died"));
@@ -201,10 +252,9 @@ TEST_CASE("GrpcPeerNetwork: a stream closed before it stands ends soon with that
 }
 
 TEST_CASE("GrpcPeerNetwork: one stream's end leaves the others alone") {
-  CoordinatorHost host;
-  Node node;
-  const StreamId first = node.network.ConnectToCoordinator(host.Target(), In(seconds(5)));
-  const StreamId second = node.network.ConnectToCoordinator(host.Target(), In(seconds(5)));
+  PeerHost host, node("");
+  const StreamId first = node.Connect(host.address(), seconds(5));
+  const StreamId second = node.Connect(host.address(), seconds(5));
   node.network.Send(second, Numbered(2));
   REQUIRE(host.events.WaitFor([](const auto& records) { return records.size() == 2; }));
   node.network.Close(first, absl::CancelledError("done"));
@@ -222,8 +272,8 @@ TEST_CASE("GrpcPeerNetwork: a peer that takes nothing costs its stream, not the 
   GrpcPeerNetworkOptions options;
   options.max_outgoing_bytes = 1 << 20;
   const SilentListener nobody;
-  Node node(options);
-  const StreamId opened = node.network.ConnectToCoordinator(nobody.Target(), In(seconds(60)));
+  PeerHost node("", options);
+  const StreamId opened = node.Connect(nobody.Target(), seconds(60));
   v1::NodeMessage message;
   message.mutable_failure()->set_text(std::string(300 << 10, 'x'));
   for (int i = 0; i < 5; ++i) node.network.Send(opened, message);
@@ -237,7 +287,7 @@ TEST_CASE("GrpcPeerNetwork: shutting down ends every stream and later ones are t
   CHECK(pair.host.events.Get(pair.accepted).disconnected == 1);
   REQUIRE(WaitForEnd(pair.node.events, pair.opened));
   CHECK(pair.node.events.Get(pair.opened).why.code() == absl::StatusCode::kCancelled);
-  const StreamId late = pair.node.network.ConnectToCoordinator(pair.host.Target(), In(seconds(5)));
+  const StreamId late = pair.node.Connect(pair.host.address(), seconds(5));
   REQUIRE(WaitForEnd(pair.node.events, late));
   CHECK(pair.node.events.Get(late).why.code() == absl::StatusCode::kUnavailable);
   CHECK(pair.host.events.All().size() == 1);

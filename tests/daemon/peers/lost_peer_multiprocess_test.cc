@@ -11,7 +11,7 @@
 #include <string>
 
 #include "proto/base/unique_fd.h"
-#include "tests/daemon/peers/coordinator_host.h"
+#include "tests/daemon/peers/peer_host.h"
 #include "tests/daemon/peers/recorded_events.h"
 
 namespace ringd {
@@ -84,25 +84,23 @@ bool AnyEnded(const RecordedEvents::Records& records) {
 
 // Connects to the target it is given and does nothing more.
 TEST_CASE("child: node", "[.]") {
-  RecordedEvents events;
-  GrpcPeerNetwork network;
-  network.SetEvents(&events);
-  network.ConnectToCoordinator(Child::ReadLine(STDIN_FILENO), Clock::now() + seconds(10));
+  PeerHost node("");
+  node.Connect(Child::ReadLine(STDIN_FILENO), seconds(10));
   ::sleep(60);
   ::_exit(0);
 }
 
 TEST_CASE("child: coordinator", "[.]") {
-  CoordinatorHost host;
-  Child::WriteLine(STDOUT_FILENO, host.Target());
+  PeerHost host;
+  Child::WriteLine(STDOUT_FILENO, host.address());
   ::sleep(60);
   ::_exit(0);
 }
 
 TEST_CASE("lost peer: the coordinator notices a killed node within a second") {
   const Child node("child: node");
-  CoordinatorHost host;
-  node.Write(host.Target());
+  PeerHost host;
+  node.Write(host.address());
   REQUIRE(host.events.WaitFor([](const auto& records) { return !records.empty(); }));
   const Clock::time_point start = Clock::now();
   node.Signal(SIGKILL);
@@ -113,25 +111,21 @@ TEST_CASE("lost peer: the coordinator notices a killed node within a second") {
 
 TEST_CASE("lost peer: a node notices a killed coordinator within a second") {
   const Child coordinator("child: coordinator");
-  RecordedEvents events;
-  GrpcPeerNetwork network;
-  network.SetEvents(&events);
-  const StreamId opened =
-      network.ConnectToCoordinator(coordinator.Read(), Clock::now() + seconds(10));
+  PeerHost node("");
+  const StreamId opened = node.Connect(coordinator.Read(), seconds(10));
   // The coordinator does not speak by itself here: an unknown node is closed only by its death.
-  CHECK_FALSE(events.WaitFor(AnyEnded, milliseconds(500)));
+  CHECK_FALSE(node.events.WaitFor(AnyEnded, milliseconds(500)));
   const Clock::time_point start = Clock::now();
   coordinator.Signal(SIGKILL);
-  REQUIRE(events.WaitFor(AnyEnded));
+  REQUIRE(node.events.WaitFor(AnyEnded));
   CHECK(Since(start) < milliseconds(1000));
-  CHECK(events.Get(opened).why.code() == absl::StatusCode::kUnavailable);
-  network.Shutdown(Clock::now() + seconds(3));
+  CHECK(node.events.Get(opened).why.code() == absl::StatusCode::kUnavailable);
 }
 
 TEST_CASE("lost peer: a peer that falls silent is noticed within five seconds") {
   const Child node("child: node");
-  CoordinatorHost host;
-  node.Write(host.Target());
+  PeerHost host;
+  node.Write(host.address());
   REQUIRE(host.events.WaitFor([](const auto& records) { return !records.empty(); }));
   const Clock::time_point start = Clock::now();
   node.Signal(SIGSTOP);  // its kernel still answers, as a lost link would not

@@ -18,8 +18,10 @@
 namespace ringd {
 
 struct StreamRecord {
-  std::string peer_address;
+  ExpectationId job;
+  std::string from;
   int connected = 0;
+  bool is_here = false;
   int disconnected = 0;
   bool after_disconnect = false;  // something came after the last event
   absl::Status why;
@@ -31,11 +33,21 @@ struct StreamRecord {
 // Thread safety: any thread.
 class RecordedEvents final : public PeerEvents {
  public:
-  void OnNodeConnected(StreamId stream, std::string peer_address) override {
+  void OnNodeConnected(StreamId stream, ExpectationId job, std::string from) override {
     Change(stream, [&](StreamRecord& record) {
       ++record.connected;
-      record.peer_address = std::move(peer_address);
+      record.job = job;
+      record.from = std::move(from);
     });
+  }
+  void OnNodeRefused(ExpectationId job, RefusedNode node) override {
+    MutexLock lock(mutex_);
+    refused_.emplace_back(job, std::move(node));
+    changed_.NotifyAll();
+  }
+  void OnCoordinatorIsHere(StreamId stream) override {
+    Change(stream, [](StreamRecord& record) { record.is_here = true; });
+    End(stream, absl::OkStatus());
   }
   void OnNodeMessage(StreamId stream, v1::NodeMessage message) override {
     Change(stream, [&](StreamRecord& record) { record.from_node.push_back(std::move(message)); });
@@ -66,6 +78,10 @@ class RecordedEvents final : public PeerEvents {
     MutexLock lock(mutex_);
     return records_[stream];
   }
+  std::vector<std::pair<ExpectationId, RefusedNode>> refused() {
+    MutexLock lock(mutex_);
+    return refused_;
+  }
   Records All() {
     MutexLock lock(mutex_);
     return records_;
@@ -90,6 +106,7 @@ class RecordedEvents final : public PeerEvents {
   Mutex mutex_;
   CondVar changed_;
   Records records_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::pair<ExpectationId, RefusedNode>> refused_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ringd

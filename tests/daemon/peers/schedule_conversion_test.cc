@@ -92,7 +92,7 @@ TEST_CASE("schedule conversion: messages about the job are told apart") {
   CheckRefused(hello);
   v1::CoordinatorMessage challenge;
   CHECK_FALSE(IsSchedulingMessage(challenge));
-  challenge.mutable_challenge();
+  challenge.mutable_membership();
   CHECK_FALSE(IsSchedulingMessage(challenge));
   CheckRefused(challenge);
 }

@@ -33,9 +33,8 @@ JOINS = """
         ([3], [1], "rank 1 did not join"),
         ([2, 2], [1, 3], "ranks 1, 3 did not join"),
         ([2, 2], [2, 3], "ranks 2, 3 did not join"),
-        ([2, 1, 1], [0, 1], "ranks 0, 1 did not join"),
     ],
-    ids=["same node", "both nodes", "a whole node", "rank 0's whole node"],
+    ids=["same node", "both nodes", "a whole node"],
 )
 def test_missing_ranks_are_listed_after_the_start_deadline(
     cluster: Cluster, layout: list[int], missing: list[int], named: str
@@ -56,6 +55,24 @@ def test_missing_ranks_are_listed_after_the_start_deadline(
         assert nodes[1].name not in text
     # Nothing of it is left behind: the job starts when all come.
     start_trainers(cluster, JOINS, layout, job_id=job.job_id).expect_success(10)
+
+
+@pytest.mark.one_user
+def test_where_no_rank_of_the_coordinators_node_comes_the_others_hear_which_node_that_is(
+    cluster: Cluster,
+) -> None:
+    nodes = cluster.start_nodes(3, start_timeout="1500ms")
+    job = start_trainers(cluster, JOINS, [2, 1, 1], only_ranks=[2, 3])
+    for rank, error in zip(job.ranks, wait_for_all(job.ranks, "error"), strict=True):
+        assert error["kind"] == "DeadlineExceededError"
+        reason = (
+            f"node0 at {nodes[0].peer_address}",
+            "no rank of the job has joined there, where rank 0 should be",
+        )
+        expect_words(
+            error["text"], f"job '{job.job_id}'", *reason, f"on {rank.node.name} 1 of 1 local ranks joined"
+        )
+    start_trainers(cluster, JOINS, [2, 1, 1], job_id=job.job_id).expect_success(10)
 
 
 @pytest.mark.one_user

@@ -14,10 +14,13 @@ namespace ringd {
 
 using DoorBytes = std::vector<std::byte>;
 
-inline DoorKey KeyOf(absl::string_view secret) { return KeyForControl(JobKey("", "job", secret)); }
+inline DoorKey KeyOf(absl::string_view secret) {
+  return KeyForControl(JobKey("", "job", secret, 1000));
+}
+inline DoorSubject SubjectOfJob() { return ToSubject(ControlSubject{JobTag("job"), 1000}); }
 
 inline DoorDialler::Intent ControlIntent() {
-  return {DoorPurpose::kControl, ControlSubject("job"), kDoorHasJobSecret, "node-a"};
+  return {DoorPurpose::kControl, SubjectOfJob(), kDoorHasJobSecret, "node-a"};
 }
 
 // Takes all that `side` has to send, `at_most` bytes of it.
@@ -57,12 +60,12 @@ struct Conversation {
   void Run() {
     for (bool moved = true; moved;) {
       moved = false;
-      if (answerer.state() == DoorState::kAsked) answerer.Decide(keys);
+      if (answerer.state() == DoorState::kAsked) answerer.Decide(keys, DoorVerdict::kWrongKey);
       DoorBytes bytes = TakeOutgoing(dialler, at_most);
       moved |= !bytes.empty();
       to_answerer(bytes);
       Give(answerer, bytes, at_most);
-      if (answerer.state() == DoorState::kAsked) answerer.Decide(keys);
+      if (answerer.state() == DoorState::kAsked) answerer.Decide(keys, DoorVerdict::kWrongKey);
       bytes = TakeOutgoing(answerer, at_most);
       moved |= !bytes.empty();
       to_dialler(bytes);

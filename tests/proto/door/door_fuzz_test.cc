@@ -69,7 +69,7 @@ TEST_CASE("Handshake: bytes by chance let nobody in and break nothing") {
     const std::size_t at_most = 1 + chance.Below(200);
     CHECK(Give(answerer, bytes, at_most) <= kDoorHelloBytes + kDoorProofBytes);
     CHECK(Give(dialler, bytes, at_most) <= kDoorChallengeBytes + kDoorVerdictBytes);
-    if (answerer.state() == DoorState::kAsked) answerer.Decide(keys);
+    if (answerer.state() == DoorState::kAsked) answerer.Decide(keys, DoorVerdict::kWrongKey);
     REQUIRE(answerer.state() != DoorState::kWelcome);
     REQUIRE(dialler.state() != DoorState::kWelcome);
     REQUIRE(answerer.outgoing().size() <= kDoorChallengeBytes + kDoorVerdictBytes);

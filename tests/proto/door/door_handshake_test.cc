@@ -43,7 +43,7 @@ TEST_CASE("Handshake: two that have the key let each other in and share a sessio
   CHECK(ReadableName(talk.dialler.answerer().node_name) == "node-b");
   CHECK(talk.dialler.answerer().flags == kDoorHasClusterKey);
   CHECK(ReadableName(talk.answerer.hello().node_name) == "node-a");
-  CHECK(talk.answerer.hello().subject == ControlSubject("job"));
+  CHECK(talk.answerer.hello().subject == SubjectOfJob());
   CHECK(talk.answerer.hello().flags == kDoorHasJobSecret);
   CHECK(recording.dialler_said.size() == kDoorHelloBytes + kDoorProofBytes);
   CHECK(recording.answerer_said.size() == kDoorChallengeBytes + kDoorVerdictBytes);
@@ -95,9 +95,12 @@ TEST_CASE("Handshake: of several jobs with one id the one with the key is meant"
 
 TEST_CASE("Handshake: a subject that nobody waits for is told, and other refusals") {
   Conversation talk = Talk("s", "s");
-  SECTION("no keys") {
-    talk.keys.clear();
-    talk.Run();
+  SECTION("no key fits, and that is not for good") {
+    Give(talk.answerer, TakeOutgoing(talk.dialler));
+    Give(talk.dialler, TakeOutgoing(talk.answerer));
+    Give(talk.answerer, TakeOutgoing(talk.dialler));
+    talk.answerer.Decide(std::vector{KeyOf("other")}, DoorVerdict::kUnknownSubject);
+    Give(talk.dialler, TakeOutgoing(talk.answerer));
     CHECK(talk.dialler.verdict() == DoorVerdict::kUnknownSubject);
   }
   SECTION("full") {
@@ -142,7 +145,7 @@ TEST_CASE("Handshake: a recorded conversation lets nobody in") {
     Give(answerer, recording.dialler_said);
     REQUIRE(answerer.state() == DoorState::kAsked);
     const std::vector<DoorKey> keys = {KeyOf("s")};
-    answerer.Decide(keys);
+    answerer.Decide(keys, DoorVerdict::kWrongKey);
     CHECK(answerer.state() == DoorState::kRefused);
     CHECK(answerer.verdict() == DoorVerdict::kWrongKey);
   }
@@ -175,7 +178,7 @@ TEST_CASE("Handshake: nobody is let in by what he gets back from his own words")
     Give(answerer, AnswererProof(keys[0], hello, challenge, DoorVerdict::kWelcome));
   }
   REQUIRE(answerer.state() == DoorState::kAsked);
-  answerer.Decide(keys);
+  answerer.Decide(keys, DoorVerdict::kWrongKey);
   CHECK(answerer.verdict() == DoorVerdict::kWrongKey);
 }
 
@@ -220,11 +223,11 @@ TEST_CASE("Handshake: another version is told to both sides") {
     DoorBytes hello(12);
     std::transform(kDoorMagic.begin(), kDoorMagic.end(), hello.begin(),
                    [](char c) { return static_cast<std::byte>(c); });
-    hello[8] = std::byte{2};
+    hello[8] = std::byte{kDoorVersion + 1};
     Give(answerer, hello);
     CHECK(answerer.state() == DoorState::kRefused);
     CHECK(answerer.verdict() == DoorVerdict::kVersion);
-    CHECK(answerer.hello().version == 2);
+    CHECK(answerer.hello().version == kDoorVersion + 1);
     const DoorBytes said = TakeOutgoing(answerer);
     REQUIRE(said.size() == kDoorChallengeBytes + kDoorVerdictBytes);
     CHECK(said[8] == std::byte{kDoorVersion});

@@ -15,7 +15,7 @@ constexpr std::uint64_t kWireId = 0x0102030405060708;
 
 std::string Hex(const Sha256Digest& digest) { return absl::BytesToHexString(AsText(digest)); }
 
-DoorKey SomeJobKey() { return JobKey(std::string(32, 'c'), "train", "secret"); }
+DoorKey SomeJobKey() { return JobKey(std::string(32, 'c'), "train", "secret", 1000); }
 
 DoorNonce Counting(int first) {
   DoorNonce nonce;
@@ -44,27 +44,34 @@ DoorChallengeBytes SomeChallenge() {
 }  // namespace
 
 TEST_CASE("JobKey and the keys of its purposes: have the values that the header says") {
-  CHECK(Hex(SomeJobKey()) == "12f09f194c2e69dd20803390c00666076be7eb6e58f39d52a93c9350949a4669");
+  CHECK(Hex(SomeJobKey()) == "d959004475fe99b0a688785b39e00cbd2efa29b2319f4da3d59f089a840303fa");
   CHECK(Hex(KeyForControl(SomeJobKey())) ==
-        "4c0f7c39537b47bbd37ddd046a53a86518b1b63c5e1744bdfa2b82d6247fe99b");
+        "aefe3f27ecec4dff64502516587945b9370754ebfc3ca4f183d7afb970518782");
   CHECK(Hex(KeyForWire(SomeJobKey(), kWireId)) ==
-        "f5a6aaf38dce94218065291de370c6c8ca99a9a3beb0ff80493b5754d2f745ef");
+        "94165ee5b75baa10715c0a2441499f8cce104b8862d80fec2d69e4ffab9e38ad");
   CHECK(Hex(KeyForExchange(SomeJobKey(), kWireId)) ==
-        "57e8fddbbd810d1b1ecc86f229c95a0b5edf93ba789c8caeb6a64794d4fe557a");
+        "a6c650ea65da41260b3737b100465a54af3d1560f002a54812f17dfad6fb953b");
 }
 
 TEST_CASE("JobKey: differs when anything differs, also where the fields meet") {
   const std::set<DoorKey> keys = {
-      JobKey("cluster", "job", "secret"),
-      JobKey("cluster", "jobs", "ecret"),
-      JobKey("cluster", "jo", "bsecret"),
-      JobKey("cluster", "job", ""),
-      JobKey("", "job", "secret"),
-      JobKey("", "job", ""),
-      JobKey("", "", "job"),
-      JobKey("secret", "job", "cluster"),
+      JobKey("cluster", "job", "secret", 1000),
+      JobKey("cluster", "jobs", "ecret", 1000),
+      JobKey("cluster", "jo", "bsecret", 1000),
+      JobKey("cluster", "job", "", 1000),
+      JobKey("", "job", "secret", 1000),
+      JobKey("", "job", "", 1000),
+      JobKey("", "", "job", 1000),
+      JobKey("secret", "job", "cluster", 1000),
   };
   CHECK(keys.size() == 8);
+}
+
+TEST_CASE("JobKey: without a secret each user's differs, with one all are alike") {
+  CHECK(Hex(JobKey(std::string(32, 'c'), "train", "", 1000)) ==
+        "c5b440c96cca76d2f11c565e39a9e010dde4b3b97b0e9e80fd69fd37444bcecc");
+  CHECK(JobKey("cluster", "job", "", 1000) != JobKey("cluster", "job", "", 1001));
+  CHECK(JobKey("cluster", "job", "secret", 1000) == JobKey("cluster", "job", "secret", 1001));
 }
 
 TEST_CASE("Keys of purposes: differ from each other, and from wire to wire") {
@@ -82,16 +89,25 @@ TEST_CASE("Keys of purposes: differ from each other, and from wire to wire") {
 TEST_CASE("Proofs and session key: have the values that the README says") {
   const DoorKey key = KeyForWire(SomeJobKey(), kWireId);
   CHECK(Hex(DiallerProof(key, SomeHello(), SomeChallenge())) ==
-        "2dfdcdb1713efc79947b1be1aca31759895705fa50acccb9ef4612ebe69a382d");
+        "6527d969e71f59a8ef6175674286a65bfcccfb320c2586f610537cad90700d78");
   CHECK(Hex(AnswererProof(key, SomeHello(), SomeChallenge(), DoorVerdict::kWelcome)) ==
-        "fa884c0202241291d7440b1c345c52ae54a1a66af70aa2b58e29ce6d7099dab4");
+        "41990a751915a8e5d33fccbb44413b316b4869ea40efc6ced7af6d573a1ceeae");
   CHECK(Hex(SessionKey(key, SomeHello(), SomeChallenge())) ==
-        "2abf8cfbbbeb179c55f3e1927413a4672ccd84fea59a242b1b19cd7d28cea547");
+        "69c3867772b155cde7b26a854741e20ac07d84eca469ce7007fe7ac77f37aedc");
 }
 
-TEST_CASE("Subject of a control stream: SHA-256 of the job id") {
-  CHECK(Hex(ControlSubject("train")) ==
-        "116f54c41d0405dbb10e7b04ebc31e262a5b8c85c1233fcf36eaee344d91ae58");
+TEST_CASE("Subject of a control stream: 28 bytes of SHA-256 of the job id, and the user") {
+  const DoorSubject subject = ToSubject(ControlSubject{JobTag("train"), 1000});
+  CHECK(Hex(subject) == "116f54c41d0405dbb10e7b04ebc31e262a5b8c85c1233fcf36eaee34e8030000");
+  CHECK(ToControlSubject(subject).uid == 1000);
+  CHECK(ToControlSubject(subject).job == JobTag("train"));
+}
+
+TEST_CASE("Token of a control call: has the value that the header says") {
+  const DoorKey session =
+      SessionKey(KeyForWire(SomeJobKey(), kWireId), SomeHello(), SomeChallenge());
+  CHECK(Hex(ControlCallToken(session)) ==
+        "b771e680139ddcea703a33c2a066d0e8605550eeb53240cf1d6807e604663624");
 }
 
 TEST_CASE("Proofs: every bit of Hello and Challenge is under them") {

@@ -15,11 +15,8 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-const std::string kToken = "sixteen letters!";
-
 JobCoordinator::Options OfferingOptions(int size) {
   JobCoordinator::Options options = OptionsOf(size);
-  options.fast_path_token = kToken;
   options.algorithms.flat_all_reduce_bytes = 9000;
   return options;
 }
@@ -55,9 +52,9 @@ v1::FastPathOffer OfferTo(const JobCoordinator::Options& options,
 
 std::vector<std::string> Addresses(std::size_t count) { return {count, "10.0.0.1:4711"}; }
 
-TEST_CASE("JobCoordinator: offers a fast path if all nodes take part, with the same token to all") {
+TEST_CASE("JobCoordinator: offers a fast path if all nodes take part, the same one to all") {
   const v1::FastPathOffer offer = OfferTo(OfferingOptions(2), Addresses(2));
-  CHECK(offer.token() == kToken);
+  CHECK(offer.offered());
   CHECK(offer.limit_bytes() == kFastPathMostBytes);
   CHECK(offer.why_not().empty());
 }
@@ -69,7 +66,7 @@ TEST_CASE("JobCoordinator: among more nodes the limit is what one node may recei
   CHECK(OfferTo(options, Addresses(4)).limit_bytes() == kFastPathMostBytesOfMany);
   options.algorithms.flat_all_reduce_bytes = 0;
   const v1::FastPathOffer none = OfferTo(options, Addresses(4));
-  CHECK(none.token().empty());
+  CHECK_FALSE(none.offered());
   CHECK_THAT(none.why_not(), Contains("flat_all_reduce_bytes"));
 }
 
@@ -140,12 +137,8 @@ TEST_CASE("JobCoordinator: offers none to some nodes, and says to all why") {
     addresses = Addresses(kFastPathMostNodes + 1);
     why = "more than 16 nodes";
   }
-  SECTION("the coordinator has none") {
-    options.fast_path_token.clear();
-    why = "the coordinator offers none";
-  }
   const v1::FastPathOffer offer = OfferTo(options, addresses);
-  CHECK(offer.token().empty());
+  CHECK_FALSE(offer.offered());
   CHECK(offer.limit_bytes() == 0);
   CHECK_THAT(offer.why_not(), Contains(why));
 }

@@ -109,14 +109,14 @@ TEST_CASE("Membership: a message that makes no sense is refused") {
 Membership Offered() {
   Membership membership = Uneven();
   for (MemberNode& node : membership.nodes) node.fast_path_address = "10.0.0.1:4711";
-  membership.fast_path = {"sixteen letters!", 4096, 1024, ""};
+  membership.fast_path = {true, 4096, 1024, ""};
   return membership;
 }
 
 TEST_CASE("Membership: a message carries the offer of a fast path, or why there is none") {
   auto copy = FromProto(ToProto(Offered()));
   REQUIRE(copy.ok());
-  CHECK(copy->fast_path.token == "sixteen letters!");
+  CHECK(copy->fast_path.offered);
   CHECK(copy->fast_path.limit_bytes == 4096);
   CHECK(copy->fast_path.flat_bytes == 1024);
   CHECK(copy->fast_path.why_not.empty());
@@ -126,14 +126,13 @@ TEST_CASE("Membership: a message carries the offer of a fast path, or why there 
   none.fast_path.why_not = std::string(5000, 'x');
   copy = FromProto(ToProto(none));
   REQUIRE(copy.ok());
-  CHECK(copy->fast_path.token.empty());
+  CHECK_FALSE(copy->fast_path.offered);
   CHECK(copy->fast_path.why_not == std::string(512, 'x'));
 }
 
 TEST_CASE("Membership: an offer that makes no sense is refused") {
   v1::Membership message = ToProto(Offered());
   REQUIRE(FromProto(message).ok());
-  SECTION("a short token") { message.mutable_fast_path()->set_token("secret"); }
   SECTION("a limit of nothing") { message.mutable_fast_path()->set_limit_bytes(0); }
   SECTION("a limit past the segment's") {
     message.mutable_fast_path()->set_limit_bytes(kFastPathMostBytes + 1);

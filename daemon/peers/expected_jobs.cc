@@ -1,0 +1,108 @@
+#include "daemon/peers/expected_jobs.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace ringd {
+
+ExpectationId ExpectedJobs::Add(ExpectedJob job) {
+  Entry entry{ExpectationId(), std::move(job), {}};
+  entry.tag = JobTag(entry.job.job_id);
+  MutexLock lock(mutex_);
+  entry.id = ExpectationId(++last_id_);
+  entries_.push_back(std::move(entry));
+  return ExpectationId(last_id_);
+}
+
+void ExpectedJobs::Remove(ExpectationId id) {
+  MutexLock lock(mutex_);
+  std::erase_if(entries_, [id](const Entry& entry) { return entry.id == id; });
+}
+
+void ExpectedJobs::Drain() {
+  MutexLock lock(mutex_);
+  draining_ = true;
+}
+
+void ExpectedJobs::Release(uid_t user) {
+  MutexLock lock(mutex_);
+  const auto found = connections_.find(user);
+  if (found != connections_.end() && --found->second == 0) connections_.erase(found);
+}
+
+std::vector<const ExpectedJobs::Entry*> ExpectedJobs::Candidates(
+    const ControlSubject& subject) const {
+  std::vector<const Entry*> candidates;
+  for (const Entry& entry : entries_) {
+    if (entry.tag == subject.job) candidates.push_back(&entry);
+  }
+  std::stable_partition(candidates.begin(), candidates.end(),
+                        [&](const Entry* entry) { return entry->job.uid == subject.uid; });
+  return candidates;
+}
+
+void ExpectedJobs::Consider(const DoorHello& hello, DoorConsideration& answer) {
+  const ControlSubject subject = ToControlSubject(hello.subject);
+  MutexLock lock(mutex_);
+  bool is_own_user = false;
+  bool has_room = false;
+  for (const Entry* entry : Candidates(subject)) {
+    if (entry->job.uid == subject.uid && !std::exchange(is_own_user, true)) {
+      answer.otherwise =
+          entry->job.one_node_only ? DoorVerdict::kNoOtherNodes : DoorVerdict::kWrongKey;
+    }
+    if (entry->job.one_node_only) continue;
+    answer.keys.push_back(entry->job.key);
+    const auto open = connections_.find(entry->job.uid);
+    if (open == connections_.end() || open->second < kMostConnections) has_room = true;
+  }
+  if (!is_own_user) {
+    answer.otherwise = draining_ ? DoorVerdict::kDraining : DoorVerdict::kUnknownSubject;
+  }
+  if (answer.keys.empty()) {
+    answer.verdict = answer.otherwise;
+  } else {
+    answer.verdict = has_room ? DoorVerdict::kWelcome : DoorVerdict::kFull;
+  }
+}
+
+void ExpectedJobs::OnRefused(const DoorHello& hello, DoorVerdict verdict, const std::string& from) {
+  if (verdict == DoorVerdict::kFull || verdict == DoorVerdict::kDraining) return;
+  const ControlSubject subject = ToControlSubject(hello.subject);
+  RefusedNode node;
+  node.node_name = ReadableName(hello.node_name);
+  node.from = from;
+  node.uid = subject.uid;
+  node.has_cluster_key = (hello.flags & kDoorHasClusterKey) != 0;
+  std::optional<ExpectationId> meant;
+  {
+    MutexLock lock(mutex_);
+    const std::vector<const Entry*> candidates = Candidates(subject);
+    if (candidates.empty()) return;
+    // Another user's, if that is all there is: without secrets, it might be meant all the same.
+    if (candidates.front()->job.uid != subject.uid && candidates.front()->job.has_secret) return;
+    meant = candidates.front()->id;
+  }
+  handlers_.refused(*meant, node);
+}
+
+void ExpectedJobs::Admit(DoorArrival arrival) {
+  std::optional<ExpectationId> admitted;
+  uid_t user = 0;
+  {
+    MutexLock lock(mutex_);
+    for (const Entry* entry : Candidates(ToControlSubject(arrival.hello.subject))) {
+      if (entry->job.one_node_only || entry->job.key != arrival.key) continue;
+      admitted = entry->id;
+      user = entry->job.uid;
+      ++connections_[user];
+      break;
+    }
+  }
+  if (admitted.has_value()) handlers_.admit(*admitted, user, std::move(arrival));
+}
+
+}  // namespace ringd
