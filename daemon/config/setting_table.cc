@@ -157,7 +157,7 @@ std::vector<Setting> MakeTable() {
        "broadcasts up to this size take the algorithm with the fewest steps", 0, 128 * kKiB},
       {"fast_path", Kind::kSwitch, &C::fast_path,
        "let the ranks of a job over up to 16 nodes carry out small all-reduces that they wait for "
-       "themselves, over connections that ringd opens on data_interfaces, on any port"},
+       "themselves, over connections that ringd opens"},
 
       {"log_level",
        Kind::kChoice,
