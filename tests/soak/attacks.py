@@ -4,6 +4,7 @@ attackers/."""
 from __future__ import annotations
 
 import random
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -157,6 +158,20 @@ def _hang_ringd(world: World, journal: Journal, chance: random.Random, seconds: 
     _expect_service(world, journal)
 
 
+def _door_crowd(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
+    """Strangers at the doors, as another user of the node and from another namespace."""
+    crowds = [world.start_stranger(node, "door_crowd.py", seconds, chance) for node in (FIRST, FAILING)]
+    deadline = time.monotonic() + seconds + 10
+    while time.monotonic() < deadline and any(crowd.running() for crowd in crowds):
+        time.sleep(0.05)
+    for crowd in crowds:
+        crowd.send(signal.SIGKILL)
+        said = [line for line in crowd.output.splitlines() if line.startswith("did: ")]
+        journal.note(f"strangers: {' / '.join(said)}")
+        if not said:
+            journal.find("attack", f"a stranger has not said what it did: {crowd.output[-500:]}")
+
+
 def _no_carrier(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
     """The node that fails starts its ringd while its interface has no carrier yet."""
     assert world.network is not None
@@ -212,6 +227,7 @@ ALL = (
         _by_program("strange-handshakes"),
     ),
     Attack("half-attacher", "connections that stop half way use ringd up", _by_program("half-attacher")),
+    Attack("door-crowd", "strangers use up the door, or ringd believes them", _door_crowd),
     Attack("connect-flood", "ringd only accepts connections", _by_program("connect-flood")),
     Attack(
         "hung-ringd",

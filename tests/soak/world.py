@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import pwd
+import random
 import shutil
 import subprocess
 import tempfile
@@ -127,6 +128,23 @@ class World:
             ended.log.rename(kept)
         ended.log = kept
         self._ended_nodes.append(ended)
+
+    def start_stranger(self, node: int, program: str, seconds: float, chance: random.Random) -> Child:
+        """A Python program of programs/ on that node, as the hostile user: SECONDS SEED and the ringds' addresses."""
+        assert self.network is not None
+        source = self._bin / program
+        shutil.copy(Path(__file__).with_name("programs") / program, source)
+        source.chmod(0o755)
+        log = self.folder / "logs" / f"stranger{next(self._numbers)}.log"
+        command = [
+            *self.network.inside(node),
+            *users.becoming(users.HOSTILE),
+            "/usr/bin/python3",
+            str(source),
+        ]
+        addresses = [self.nodes[number].peer_address for number in (FIRST, SECOND)]
+        arguments = [str(seconds), str(chance.randrange(1 << 32)), *addresses]
+        return Child([*command, *arguments], clean_environment(), log)
 
     def state_folder(self, number: int) -> Path:
         return self._nodes_folder / f"node{number}.state"
