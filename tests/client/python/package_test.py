@@ -10,8 +10,8 @@ import ringd
 import ringd.torch as hvd
 import torch
 from ringd import _ringd
+from ringd.torch.gradient_reduction import names_of
 from ringd.torch.names import AutomaticNames
-from ringd.torch.optimizer import _names_of
 
 ROOT = Path(__file__).resolve().parents[3]
 HEADER = (ROOT / "client/ringd.h").read_text()
@@ -105,14 +105,14 @@ def test_automatic_names_count_by_kind_and_come_again() -> None:
 
 def test_parameters_names_are_checked() -> None:
     first, second = torch.ones(1), torch.ones(1)
-    assert _names_of([first, second], None) == {first: "parameter.0", second: "parameter.1"}
-    assert _names_of([first], [("a", first), ("b", second)]) == {first: "a", second: "b"}
+    assert names_of([first, second], None) == {first: "parameter.0", second: "parameter.1"}
+    assert names_of([first], [("a", first), ("b", second)]) == {first: "a", second: "b"}
     with pytest.raises(ValueError, match="'a' more than once"):
-        _names_of([first], [("a", first), ("a", second)])
+        names_of([first], [("a", first), ("a", second)])
     with pytest.raises(ValueError, match="lacks 1 of the optimizer's 2"):
-        _names_of([first, second], [("a", first)])
+        names_of([first, second], [("a", first)])
     with pytest.raises(ValueError, match="pairs"):
-        _names_of([first], [first])
+        names_of([first], [first])
 
 
 @pytest.mark.parametrize(

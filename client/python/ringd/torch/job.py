@@ -137,6 +137,11 @@ def current() -> Job:
     return job
 
 
+def is_current(job: Job | None) -> bool:
+    """Whether `job` is the one that this process takes part in."""
+    return job is not None and job is _job
+
+
 def rank() -> int:
     """This process's number in the job, 0 to ``size() - 1``."""
     return current().place.rank
