@@ -140,3 +140,13 @@ def test_compression_shortens_longer_floats_only() -> None:
             compressed, context = compression.compress(torch.ones(3, dtype=dtype))
             assert compressed.dtype == expected
             assert compression.decompress(compressed, context).dtype == dtype
+
+
+def test_names_that_only_horovod_has_say_what_to_do() -> None:
+    with pytest.raises(AttributeError, match=r"no Adasum, which Horovod has: use op=hvd\.Average"):
+        _ = hvd.Adasum  # type: ignore[attr-defined]
+    assert not hasattr(hvd, "allgather")
+    with pytest.raises(AttributeError, match="has no attribute 'alreduce'"):
+        _ = hvd.alreduce  # type: ignore[attr-defined]
+    assert all(hasattr(hvd, name) for name in hvd.__all__)
+    assert not any((hvd.nccl_built(), hvd.mpi_enabled(), hvd.gloo_enabled()))

@@ -10,6 +10,9 @@ Every function may be called from any thread. Ranks may call them in any order a
 ones are matched by their order (see ``names.py``).
 """
 
+from typing import TYPE_CHECKING
+
+from ringd.torch import horovod_interface
 from ringd.torch.allreduce import (
     Average,
     Max,
@@ -37,6 +40,18 @@ from ringd.torch.broadcast import (
     broadcast_parameters,
 )
 from ringd.torch.compression import Compression
+from ringd.torch.horovod_interface import (
+    ccl_built,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rocm_built,
+)
 from ringd.torch.job import (
     cross_rank,
     cross_size,
@@ -73,9 +88,14 @@ __all__ = [
     "broadcast_object",
     "broadcast_optimizer_state",
     "broadcast_parameters",
+    "ccl_built",
     "cross_rank",
     "cross_size",
+    "cuda_built",
+    "ddl_built",
     "empty",
+    "gloo_built",
+    "gloo_enabled",
     "grouped_allreduce",
     "grouped_allreduce_",
     "grouped_allreduce_async",
@@ -85,9 +105,20 @@ __all__ = [
     "is_initialized",
     "local_rank",
     "local_size",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
     "poll",
     "rank",
+    "rocm_built",
     "shutdown",
     "size",
     "synchronize",
 ]
+
+# Not for type checkers: they would take any name for one of ours.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        raise horovod_interface.missing(name)
