@@ -76,8 +76,28 @@ def barrier(name: str | None = None) -> None:
     job.context.wait(job.context.submit_awaited(registration, 0, 0))
 
 
+def _pickled(obj: Any) -> bytes:
+    try:
+        import cloudpickle
+    except ImportError:
+        try:
+            return pickle.dumps(obj)
+        except Exception as error:
+            raise InvalidArgumentError(
+                f"broadcast_object: {error}. Functions and classes of the program itself need the package cloudpickle, "
+                "on every node: pip install cloudpickle"
+            ) from error
+    return cloudpickle.dumps(obj)
+
+
 def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = None) -> Any:
-    """The root's `obj`, for all ranks: anything that can be pickled. Other ranks' `obj` is ignored."""
+    """The root's `obj`, for all ranks. Other ranks' `obj` is ignored.
+
+    obj: whatever cloudpickle takes, as with Horovod: also functions, lambdas and classes of the program itself. Where
+        the package cloudpickle is not installed: what pickle takes.
+    root_rank: whose object it is.
+    name: the same on all ranks; without one, calls are matched by their order.
+    """
     job = current()
     base = job.automatic_names.next("broadcast_object") if name is None else f"broadcast_object.{name}"
     is_root = job.place.rank == root_rank
@@ -85,7 +105,7 @@ def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = Non
     failure: Exception | None = None
     if is_root:
         try:
-            content = pickle.dumps(obj)
+            content = _pickled(obj)
         except Exception as error:  # the others are waiting: tell them before anything else
             failure = error
     announced = torch.tensor(_CANNOT_PICKLE if failure is not None else len(content))
