@@ -7,11 +7,12 @@ PyTorch make. They are started by ``ringctl run``.
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import Cluster, python
+from tests.integration.cluster import Child, Cluster, clean_environment, python
 
 PROGRAMS = Path(__file__).parent / "programs/horovod"
 THEIRS = "import horovod.torch as hvd\n"
@@ -85,3 +86,43 @@ def test_imagenet_with_checkpoints(cluster: Cluster) -> None:
 def test_adasum_is_refused_with_what_to_use(cluster: Cluster) -> None:
     output = run(cluster, "synthetic_benchmark.py", "--use-adasum", fails=True)
     assert "ringd.torch has no Adasum, which Horovod has: use op=hvd.Average" in output
+
+
+VARIABLES = """
+    import ringd.torch as hvd
+
+    for _ in range(2):
+        hvd.init()
+        print(f"rank {hvd.rank()} of {hvd.size()}, local {hvd.local_rank()} of {hvd.local_size()}")
+        hvd.shutdown()
+"""
+
+
+def test_variables_of_horovodrun_place_ranks_and_ignored_ones_are_named_once(cluster: Cluster) -> None:
+    (node,) = cluster.start_nodes(1)
+    program = cluster.folder / "variables.py"
+    program.write_text(textwrap.dedent(VARIABLES))
+    ranks = []
+    for rank in range(2):
+        variables = {
+            "HOROVOD_RANK": str(rank),
+            "HOROVOD_SIZE": "2",
+            "HOROVOD_LOCAL_RANK": str(rank),
+            "HOROVOD_LOCAL_SIZE": "2",
+            "HOROVOD_CYCLE_TIME": "1",
+            "HOROVOD_HOSTNAME": "localhost",
+            "RINGD_SOCKET": str(node.socket),
+        }
+        log = cluster.folder / f"variables-{rank}.log"
+        ranks.append(Child([python(), program], clean_environment() | variables, log))
+    try:
+        codes = [child.wait() for child in ranks]
+    finally:
+        for child in ranks:
+            child.destroy()
+    outputs = [child.output for child in ranks]
+    assert codes == [0, 0], outputs
+    for rank, output in enumerate(outputs):
+        assert output.count(f"rank {rank} of 2, local {rank} of 2") == 2, output
+    assert outputs[0].count("ringd ignores HOROVOD_CYCLE_TIME (") == 1, outputs[0]
+    assert "ignores" not in outputs[1]
