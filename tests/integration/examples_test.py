@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import ringd
 import torch
 
 from tests.integration.cluster import ROOT, Cluster, python
@@ -101,3 +102,20 @@ def test_a_gan(cluster: Cluster) -> None:
 def test_train_digits(cluster: Cluster) -> None:
     output = run(cluster, "train_digits.py", "--epochs", "2")
     assert "(ok)" in output
+
+
+@pytest.mark.timeout(180)
+def test_the_program_that_help_shows(cluster: Cluster) -> None:
+    assert ringd.__doc__ is not None
+    lines = re.findall(r"^    ((?:context|\(number,\)|address) ?[=.].*)$", ringd.__doc__, re.MULTILINE)
+    assert len(lines) == 4
+    program = cluster.folder / "help.py"
+    check = [
+        "import ctypes",
+        "numbers = (ctypes.c_float * 1000).from_address(address)",
+        "numbers[:] = [context.place.rank + 1.0] * 1000",
+    ]
+    said = ["assert list(numbers) == [3.0] * 1000", "print('sums are right')"]
+    program.write_text("\n".join(["import ringd", *lines[:3], *check, lines[3], *said]))
+    done = cluster.ringctl("run", "-n", "2", "--timeout", str(TIMEOUT_S), "--", python(), program)
+    assert done.stdout.count("sums are right") == 2, done.stdout + done.stderr

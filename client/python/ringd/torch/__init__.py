@@ -6,8 +6,24 @@
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 
-Every function may be called from any thread. Ranks may call them in any order as far as operations have names; unnamed
-ones are matched by their order (see ``names.py``).
+Start the program with ``ringctl run -n 4 -- python train.py``, torchrun, mpirun or srun.
+
+    init, shutdown, is_initialized          a place in the job, from the launcher's environment
+    rank, size, local_rank, local_size, cross_rank, cross_size, is_homogeneous
+                                            where it is
+    DistributedOptimizer                    steps with the gradients of all ranks
+    broadcast_parameters, broadcast_optimizer_state, broadcast_object
+                                            give all ranks what one has
+    allreduce, broadcast, barrier           on tensors; also ..._ (in place), ..._async, grouped_...
+    poll, synchronize                       the end of what was begun with ..._async
+    Average, Sum, Min, Max, Product         op=
+    Compression                             compression=
+    empty                                   a tensor that is reduced without a copy
+
+Every function may be called from any thread. Operations that have names may come in any order on the ranks. Unnamed ones
+are matched by their order.
+
+All errors are ``ringd.RingdError``; see ``help("ringd")``.
 """
 
 from typing import TYPE_CHECKING

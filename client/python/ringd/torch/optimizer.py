@@ -1,11 +1,12 @@
 """An optimizer whose gradients are those of all ranks."""
 
+# ruff: noqa: N802 - DistributedOptimizer is Horovod's name
 from __future__ import annotations
 
 import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
@@ -14,6 +15,11 @@ from ringd.torch.allreduce import Average
 from ringd.torch.compression import Compression, Compressor
 from ringd.torch.gradient_reduction import GradientReduction
 from ringd.types import ReduceOp
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ringd.torch import optimizer_types as types
 
 
 class DistributedMixin:
@@ -78,7 +84,88 @@ class DistributedMixin:
         self._reduction.take_in(self.param_groups)
 
 
-def DistributedOptimizer(  # noqa: N802 - Horovod's name
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.AdamW,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.AdamW: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.Adam,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.Adam: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.Adadelta,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.Adadelta: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.Adagrad,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.Adagrad: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.Adamax,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.Adamax: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.ASGD,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.ASGD: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.LBFGS,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.LBFGS: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.NAdam,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.NAdam: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.RAdam,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.RAdam: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.RMSprop,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.RMSprop: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.Rprop,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.Rprop: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.SGD,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.SGD: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.Optimizer,
+    named_parameters: types.NamedParameters = ...,
+    compression: type[Compressor] = ...,
+    backward_passes_per_step: int = ...,
+    op: ReduceOp = ...,
+    gradient_predivide_factor: float = ...,
+) -> types.Distributed: ...
+def DistributedOptimizer(
     optimizer: torch.optim.Optimizer,
     named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
     compression: type[Compressor] = Compression.none,
@@ -88,14 +175,25 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
 ) -> Any:
     """`optimizer`, made to step with the gradients of all ranks.
 
-    The result has the class of `optimizer` among its own, its state and its settings; use it in `optimizer`'s place.
+    The result has `optimizer`'s class among its own, its state and its settings; use it in `optimizer`'s place. It also has
+    ``synchronize()`` and ``skip_synchronize()``, for what comes between the reduction and the step:
 
+        loss.backward()
+        optimizer.synchronize()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        with optimizer.skip_synchronize():
+            optimizer.step()
+
+    optimizer: any of PyTorch's, or a class of your own.
     named_parameters: ``model.named_parameters()``; names in messages are then the model's. All ranks must name the same
-        parameters; without it their order in the optimizer must agree.
-    compression: ``Compression.fp16`` halves what float32 gradients take on the way.
-    backward_passes_per_step: gradients are summed over so many backward passes before they are reduced.
-    op: Average or Sum (or Min, Max, Product).
-    gradient_predivide_factor: an average is divided by it before and by ``size() / factor`` after the sum.
+        parameters. Default: their order in the optimizer, which must agree.
+    compression: ``Compression.fp16`` or ``bf16`` halves what float32 gradients take on the way. Default:
+        ``Compression.none``.
+    backward_passes_per_step: gradients are summed over so many backward passes before they are reduced. Default: 1.
+    op: Average or Sum (or Min, Max, Product). Default: Average.
+    gradient_predivide_factor: an average is divided by it before the sum, and by ``size() / factor`` after. Default: 1.0.
+
+    Raises ``FailedPreconditionError`` without ``init()``, ``ValueError`` for impossible arguments.
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
