@@ -135,6 +135,30 @@ def gradients_scaled_by_a_grad_scaler() -> None:
     expect_equal_ranks(model, "GradScaler")
 
 
+def gradients_that_share_a_buffer() -> None:
+    """Views of one tensor count its changes together; that is no change of theirs."""
+    model = Net()
+    parameters = list(model.parameters())
+    flat = torch.zeros(sum(parameter.numel() for parameter in parameters))
+    for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+        parameter.grad = part.view_as(parameter)
+    optimizer = distributed(model)
+    loss_of(model, 0).backward()
+    optimizer.step()
+    expect_equal_ranks(model, "a shared buffer")
+
+
+def the_wrapped_optimizer_stepped_in_place_of_the_distributed_one() -> None:
+    model = Net()
+    original = sgd(model)
+    optimizer = hvd.DistributedOptimizer(original, model.named_parameters())
+    loss_of(model, 0).backward()
+    with refused("'last.", "(and 3 more)", "optimizer = hvd.DistributedOptimizer(optimizer"):
+        original.step()
+    optimizer.step()
+    expect_equal_ranks(model, "the wrapped optimizer")
+
+
 def a_step_that_skips_the_synchronization_it_needs() -> None:
     model = Net()
     optimizer = distributed(model)
@@ -306,6 +330,8 @@ def main() -> None:
     hvd.init()
     a_gradient_changed_while_it_is_reduced()
     gradients_scaled_by_a_grad_scaler()
+    gradients_that_share_a_buffer()
+    the_wrapped_optimizer_stepped_in_place_of_the_distributed_one()
     a_step_that_skips_the_synchronization_it_needs()
     parameters_unfrozen_after_wrapping()
     groups_added_later()

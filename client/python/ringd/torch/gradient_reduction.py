@@ -247,6 +247,15 @@ class GradientReduction:
                 f"{_and_more(len(self.pending) - 1)} is still being reduced: call optimizer.synchronize() before it"
             )
 
+    def refuse_step_of_wrapped(self) -> None:
+        """``FailedPreconditionError`` if gradients are being reduced that it would use as they are."""
+        if self.pending and is_current(self._job):
+            raise FailedPreconditionError(
+                f"step() of the optimizer that was wrapped, but the gradient of '{self._name_of(next(iter(self.pending)))}'"
+                f"{_and_more(len(self.pending) - 1)} is still being reduced. Call step() of the one that "
+                "DistributedOptimizer has returned: optimizer = hvd.DistributedOptimizer(optimizer, ...)"
+            )
+
     def _refuse_taken(self) -> None:
         for parameter in self._taken:
             raise FailedPreconditionError(

@@ -137,7 +137,10 @@ class GradientSlot:
         that is reduced where it is.
         """
         submitted = self._gradient
-        if submitted is None or self.parameter.grad is not submitted or submitted._version != self._version:
+        if submitted is None or self.parameter.grad is not submitted:
+            return True
+        # A view counts the changes of all that lies in the same memory.
+        if submitted._version != self._version and not submitted._is_view():
             return True
         return self._first_bytes is not None and self._first_bytes != _first_bytes(submitted)
 

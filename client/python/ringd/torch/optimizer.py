@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, overload
 
@@ -220,4 +221,18 @@ def DistributedOptimizer(
         op,
         gradient_predivide_factor,
     )
+    optimizer.register_step_pre_hook(_refusing_unreduced(distributed._reduction))
     return distributed
+
+
+def _refusing_unreduced(reduction: GradientReduction) -> Callable[..., None]:
+    """A hook for the optimizer that was wrapped: its own step would go past the reduction."""
+    reference = weakref.ref(reduction)
+
+    def before_step(stepping: torch.optim.Optimizer, *_: Any) -> None:
+        found = reference()
+        # The distributed one has the same hooks.
+        if found is not None and not isinstance(stepping, DistributedMixin):
+            found.refuse_step_of_wrapped()
+
+    return before_step
