@@ -36,6 +36,7 @@ Requires-External: libprotobuf32
 Requires-External: libabsl20220623
 Provides-Extra: torch
 Requires-Dist: torch>=2.1; extra == "torch"
+Requires-Dist: cloudpickle>=2.0; extra == "torch"
 Description-Content-Type: text/markdown
 
 {readme}"""

@@ -68,3 +68,9 @@ def test_a_process_joins_again(cluster: Cluster, layout: list[int]) -> None:
 @pytest.mark.parametrize("layout", [[2], [2, 2], [1, 2]], ids=str)
 def test_distributed_training_equals_training_alone(cluster: Cluster, layout: list[int]) -> None:
     run(cluster, "optimizers.py", layout)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("layout", [[2], [1, 2]], ids=str)
+def test_traps_of_an_optimizer_are_right_or_named(cluster: Cluster, layout: list[int]) -> None:
+    run(cluster, "optimizer_traps.py", layout)

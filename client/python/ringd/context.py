@@ -10,19 +10,40 @@ from ringd.types import Place
 
 
 class Context:
-    """Attaches to the node's ringd and takes a place in a job; all ranks of the job must do so.
+    """A place in a job. Making one attaches to the node's ringd and blocks until all ranks of the job have joined.
 
-    What is not given comes from the environment: ``RINGD_SOCKET``, ``RINGD_JOB_ID``, the launcher's variables and so
-    on, as ``ringd_options`` in ``ringd.h`` lists. Blocks until all ranks have joined. A process may have several
-    contexts, one after another or at once.
+    A process may have several contexts, one after another or at once. As a context manager it is closed at the
+    end of the block, and abandoned if that ends with an exception.
 
-    Tensors are addresses here: ``submit(registration, source, destination)`` gives an operation, ``wait`` its
-    end, ``wait_all`` that of a list of them, in one call. The memory must stay as it is until then. ``submit_awaited``
-    is ``submit`` for what is waited for next: over several nodes small all-reduces and barriers are faster so.
-    ``ringd.torch`` does all this for PyTorch.
+    Arguments, all by name; what is not given comes from the environment:
+
+    socket: ringd's socket; ``RINGD_SOCKET``, else ``/run/ringd/ringd.sock``.
+    job_id: tells jobs apart; ``RINGD_JOB_ID``, else the launcher's id, else ``default``.
+    rank, size, local_rank, local_size: this process's place, all four or none; the launcher's variables, else one rank
+        alone.
+    rendezvous: host:port of the ringd on rank 0's node; ``RINGD_RENDEZVOUS``, else ``MASTER_ADDR`` or Slurm's first node.
+    secret: equal on all ranks; ``RINGD_JOB_SECRET``, else none.
+    start_timeout: seconds until all ranks must have joined; ``RINGD_START_TIMEOUT``, else ringd's setting.
+    operation_timeout: seconds that an operation may wait for a rank; ``RINGD_OPERATION_TIMEOUT``, else without end.
+    fusion: ``learned``, ``pinned``, ``off`` or a size such as ``64MiB``; ``RINGD_FUSION``, else ringd's setting.
+    weight: 1 to 100, the job's share of lines that other jobs want too; ``RINGD_WEIGHT``, else 1.
+
+    Methods of every context, beside those below. Tensors are addresses; the memory must stay as it is until the operation
+    has been waited for. Timeouts are milliseconds, by default without end:
+
+    register(tensors): a number for each TensorSpec; ``unregister(numbers)`` gives them back.
+    submit(number, source, destination): begins an operation and returns it. ``try_submit`` raises
+        ``ResourceExhaustedError`` where ``submit`` waits for room.
+    submit_awaited(number, source, destination): as ``submit``, faster for what is waited for next.
+    wait(operation, timeout_ms), wait_all(operations, timeout_ms): until the end; raise what went wrong.
+    test(operation): whether ``wait`` would return at once.
+    arena_alloc(bytes), arena_free(address), arena_contains(address, bytes): memory shared with ringd.
 
     Thread safety: any thread may call anything.
     """
+
+    #: Where this rank is; constant.
+    place: Place
 
     def __init__(
         self,
@@ -60,7 +81,6 @@ class Context:
             _weight(weight),
         )
         self._raw = raw
-        #: Where this rank is; constant.
         self.place = Place(*raw.place())
         # The extension's own methods, without a Python call in between.
         self.register = raw.register

@@ -10,8 +10,8 @@ import ringd
 import ringd.torch as hvd
 import torch
 from ringd import _ringd
+from ringd.torch.gradient_reduction import names_of
 from ringd.torch.names import AutomaticNames
-from ringd.torch.optimizer import _names_of
 
 ROOT = Path(__file__).resolve().parents[3]
 HEADER = (ROOT / "client/ringd.h").read_text()
@@ -105,14 +105,14 @@ def test_automatic_names_count_by_kind_and_come_again() -> None:
 
 def test_parameters_names_are_checked() -> None:
     first, second = torch.ones(1), torch.ones(1)
-    assert _names_of([first, second], None) == {first: "parameter.0", second: "parameter.1"}
-    assert _names_of([first], [("a", first), ("b", second)]) == {first: "a", second: "b"}
+    assert names_of([first, second], None) == {first: "parameter.0", second: "parameter.1"}
+    assert names_of([first], [("a", first), ("b", second)]) == {first: "a", second: "b"}
     with pytest.raises(ValueError, match="'a' more than once"):
-        _names_of([first], [("a", first), ("a", second)])
+        names_of([first], [("a", first), ("a", second)])
     with pytest.raises(ValueError, match="lacks 1 of the optimizer's 2"):
-        _names_of([first, second], [("a", first)])
+        names_of([first, second], [("a", first)])
     with pytest.raises(ValueError, match="pairs"):
-        _names_of([first], [first])
+        names_of([first], [first])
 
 
 @pytest.mark.parametrize(
@@ -140,3 +140,13 @@ def test_compression_shortens_longer_floats_only() -> None:
             compressed, context = compression.compress(torch.ones(3, dtype=dtype))
             assert compressed.dtype == expected
             assert compression.decompress(compressed, context).dtype == dtype
+
+
+def test_names_that_only_horovod_has_say_what_to_do() -> None:
+    with pytest.raises(AttributeError, match=r"no Adasum, which Horovod has: use op=hvd\.Average"):
+        _ = hvd.Adasum  # type: ignore[attr-defined]
+    assert not hasattr(hvd, "allgather")
+    with pytest.raises(AttributeError, match="has no attribute 'alreduce'"):
+        _ = hvd.alreduce  # type: ignore[attr-defined]
+    assert all(hasattr(hvd, name) for name in hvd.__all__)
+    assert not any((hvd.nccl_built(), hvd.mpi_enabled(), hvd.gloo_enabled()))

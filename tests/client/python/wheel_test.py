@@ -6,6 +6,7 @@ import base64
 import csv
 import hashlib
 import importlib.util
+import re
 import zipfile
 from pathlib import Path
 from types import ModuleType
@@ -64,6 +65,8 @@ def test_the_record_lists_every_file_with_its_digest(
             assert (digest, size) == (f"sha256={expected}", str(len(content)))
         metadata = wheel.read("ringd-1.2.3.dist-info/METADATA").decode()
         assert "Version: 1.2.3\n" in metadata
+        for package in ("torch", "cloudpickle"):
+            assert re.search(rf'^Requires-Dist: {package}>=\S+; extra == "torch"$', metadata, re.MULTILINE)
         assert metadata.endswith("\n\n# words\n")
         assert "Tag: cp310-abi3-linux_x86_64\n" in wheel.read("ringd-1.2.3.dist-info/WHEEL").decode()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from typing import Any
 
 import ringd
@@ -63,16 +65,43 @@ def objects() -> None:
         mine = {"rank": hvd.rank(), "text": "ä" * (hvd.rank() * 5000), "nothing": None}
         received = hvd.broadcast_object(mine, root)
         assert received == {"rank": root, "text": "ä" * (root * 5000), "nothing": None}
+    objects_of_this_program()
     # What can't be pickled is an error everywhere, not a wait.
+    unpicklable(threading.Lock(), "pickle")
+    # Without the package there is pickle's part of it, and its name.
+    sys.modules["cloudpickle"] = None  # type: ignore[assignment]
+    assert hvd.broadcast_object({"rank": hvd.rank()}, 1) == {"rank": 1}
+    unpicklable(lambda: None, "pip install cloudpickle")
+    del sys.modules["cloudpickle"]
+
+
+def objects_of_this_program() -> None:
+    """As with Horovod: functions and classes that pickle does not take."""
+    root = hvd.size() - 1
+    factor = hvd.rank() + 2
+
+    class Settings:
+        scale = factor
+
+        def scaled(self, number: int) -> int:
+            return number * self.scale
+
+    objects = {"closure": lambda number: number * factor, "class": Settings, "settings": Settings()}
+    received = hvd.broadcast_object(objects, root)
+    assert received["closure"](10) == 10 * (root + 2)
+    assert received["class"]().scaled(3) == received["settings"].scaled(3) == 3 * (root + 2)
+
+
+def unpicklable(obj: Any, words: str) -> None:
     try:
-        hvd.broadcast_object(lambda: None, 0, name="unpicklable")
+        hvd.broadcast_object(obj, 0, name="unpicklable")
     except ringd.InvalidArgumentError as error:
-        assert hvd.rank() != 0
-        assert "rank 0" in str(error)
-    except Exception:
+        assert (words if hvd.rank() == 0 else "rank 0") in str(error), error
+    except TypeError as error:
         assert hvd.rank() == 0
+        assert words in str(error), error
     else:
-        raise AssertionError("a lambda was broadcast")
+        raise AssertionError(f"{obj} was broadcast")
 
 
 def parameters() -> None:

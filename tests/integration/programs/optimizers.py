@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import ringd
 import ringd.torch as hvd
 import torch
 from torch import nn
@@ -198,28 +197,6 @@ def branches_that_ranks_take_by_turns() -> None:
         assert branch.weight.tolist() == [[1.0 - 3 * users[turn]] * 2]
 
 
-def misuse() -> None:
-    model = make_model()
-    inputs, targets = batches()[0]
-    optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
-    loss_of(model, inputs, targets).backward()
-    try:
-        optimizer.zero_grad()
-    except ringd.FailedPreconditionError as error:
-        assert "zero_grad" in str(error)
-    else:
-        raise AssertionError("zero_grad() while gradients are being reduced")
-    try:
-        loss_of(model, inputs, targets).backward()
-    except ringd.FailedPreconditionError as error:
-        assert "backward_passes_per_step" in str(error)
-    else:
-        raise AssertionError("two backward passes before a step")
-    optimizer.synchronize()
-    with optimizer.skip_synchronize():
-        optimizer.step()
-
-
 def rest_of_an_optimizer() -> None:
     model = make_model()
     original = sgd(model)
@@ -255,7 +232,6 @@ def main() -> None:
     same_trainings()
     steps_use_the_same_memory()
     branches_that_ranks_take_by_turns()
-    misuse()
     rest_of_an_optimizer()
     print("all is well")
 

@@ -6,10 +6,29 @@
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 
-Every function may be called from any thread. Ranks may call them in any order as far as operations have names; unnamed
-ones are matched by their order (see ``names.py``).
+Start the program with ``ringctl run -n 4 -- python train.py``, torchrun, mpirun or srun.
+
+    init, shutdown, is_initialized          a place in the job, from the launcher's environment
+    rank, size, local_rank, local_size, cross_rank, cross_size, is_homogeneous
+                                            where it is
+    DistributedOptimizer                    steps with the gradients of all ranks
+    broadcast_parameters, broadcast_optimizer_state, broadcast_object
+                                            give all ranks what one has
+    allreduce, broadcast, barrier           on tensors; also ..._ (in place), ..._async, grouped_...
+    poll, synchronize                       the end of what was begun with ..._async
+    Average, Sum, Min, Max, Product         op=
+    Compression                             compression=
+    empty                                   a tensor that is reduced without a copy
+
+Every function may be called from any thread. Operations that have names may come in any order on the ranks. Unnamed ones
+are matched by their order.
+
+All errors are ``ringd.RingdError``; see ``help("ringd")``.
 """
 
+from typing import TYPE_CHECKING
+
+from ringd.torch import horovod_interface
 from ringd.torch.allreduce import (
     Average,
     Max,
@@ -37,6 +56,18 @@ from ringd.torch.broadcast import (
     broadcast_parameters,
 )
 from ringd.torch.compression import Compression
+from ringd.torch.horovod_interface import (
+    ccl_built,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rocm_built,
+)
 from ringd.torch.job import (
     cross_rank,
     cross_size,
@@ -73,9 +104,14 @@ __all__ = [
     "broadcast_object",
     "broadcast_optimizer_state",
     "broadcast_parameters",
+    "ccl_built",
     "cross_rank",
     "cross_size",
+    "cuda_built",
+    "ddl_built",
     "empty",
+    "gloo_built",
+    "gloo_enabled",
     "grouped_allreduce",
     "grouped_allreduce_",
     "grouped_allreduce_async",
@@ -85,9 +121,20 @@ __all__ = [
     "is_initialized",
     "local_rank",
     "local_size",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
     "poll",
     "rank",
+    "rocm_built",
     "shutdown",
     "size",
     "synchronize",
 ]
+
+# Not for type checkers: they would take any name for one of ours.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        raise horovod_interface.missing(name)

@@ -10,7 +10,7 @@ import torch
 from ringd.errors import InvalidArgumentError
 from ringd.torch.compression import Compression, Compressor
 from ringd.torch.job import Job, current
-from ringd.torch.operations import Handle, allreduce_spec, check_tensor, start, synchronize
+from ringd.torch.operations import Handle, Result, allreduce_spec, check_tensor, start, synchronize
 from ringd.types import ReduceOp
 
 Average = ReduceOp.AVERAGE
@@ -45,13 +45,13 @@ def _start(
     names: Sequence[str],
     sources: Sequence[torch.Tensor],
     destinations: Sequence[torch.Tensor],
-    result: Any,
+    result: Result,
     op: ReduceOp,
     prescale: float,
     postscale: float,
     *,
     awaited: bool = False,
-) -> Handle:
+) -> Handle[Result]:
     if prescale == 0 or postscale == 0:
         raise InvalidArgumentError("prescale_factor and postscale_factor must not be 0")
     triples = zip(names, sources, destinations, strict=True)
@@ -76,7 +76,7 @@ def _start_group(
     postscale: float,
     *,
     in_place: bool,
-) -> Handle:
+) -> Handle[list[torch.Tensor]]:
     job = current()
     chosen = chosen_op(average, op)
     names = member_names(job, name, len(tensors))
@@ -97,7 +97,7 @@ def _start_one(
     *,
     in_place: bool,
     awaited: bool,
-) -> Handle:
+) -> Handle[torch.Tensor]:
     job = current()
     whole_name = full_name(job, name)
     output = tensor if in_place else _output_for(tensor, whole_name)
@@ -111,10 +111,10 @@ def allreduce_async(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
-) -> Handle:
-    """Begins to reduce `tensor` over all ranks into a new one; ``synchronize`` gives it.
+) -> Handle[torch.Tensor]:
+    """Begins to reduce `tensor` over all ranks into a new one, and returns at once; ``synchronize`` gives it.
 
-    Each rank's tensor is multiplied by `prescale_factor` before, the result by `postscale_factor` after.
+    `tensor` must not be changed until then. Arguments: as ``allreduce``.
     """
     chosen = chosen_op(average, op)
     return _start_one(tensor, name, chosen, prescale_factor, postscale_factor, in_place=False, awaited=False)
@@ -127,8 +127,8 @@ def allreduce_async_(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
-) -> Handle:
-    """As ``allreduce_async``, in place."""
+) -> Handle[torch.Tensor]:
+    """As ``allreduce_async``, in place. Arguments: as ``allreduce``."""
     chosen = chosen_op(average, op)
     return _start_one(tensor, name, chosen, prescale_factor, postscale_factor, in_place=True, awaited=False)
 
@@ -142,7 +142,18 @@ def allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> torch.Tensor:
-    """The ranks' tensors reduced, as a new tensor. Differentiable for Sum and Average."""
+    """The ranks' tensors reduced, as a new tensor. Differentiable for Sum and Average.
+
+    tensor: the same type and shape on all ranks.
+    average: Horovod's older argument: False is ``op=Sum``, True is ``op=Average``.
+    name: the same on all ranks. Default: unnamed calls are matched by their order. Give one to what comes each step.
+    compression: ``Compression.fp16`` or ``bf16`` halves what float32 takes on the way. Default: ``Compression.none``.
+    op: Average, Sum, Min, Max or Product. Default: Average.
+    prescale_factor: each rank's tensor is multiplied by it before. Default: 1.0.
+    postscale_factor: the result is multiplied by it. Default: 1.0.
+
+    Raises ``InvalidArgumentError`` if the ranks disagree, ``JobFailedError`` if the job has failed.
+    """
     chosen = chosen_op(average, op)
     compressed, context = compression.compress(tensor)
     if torch.is_grad_enabled() and compressed.requires_grad:
@@ -164,7 +175,7 @@ def allreduce_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> torch.Tensor:
-    """Reduces `tensor` over all ranks in place and returns it."""
+    """Reduces `tensor` over all ranks in place and returns it. Arguments: as ``allreduce``."""
     chosen = chosen_op(average, op)
     return synchronize(
         _start_one(tensor, name, chosen, prescale_factor, postscale_factor, in_place=True, awaited=True)
@@ -178,8 +189,8 @@ def grouped_allreduce_async(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
-) -> Handle:
-    """As ``allreduce_async`` for several tensors; ``synchronize`` gives a list."""
+) -> Handle[list[torch.Tensor]]:
+    """As ``allreduce_async`` for several tensors; ``synchronize`` gives a list. Arguments: as ``grouped_allreduce``."""
     return _start_group(tensors, name, average, op, prescale_factor, postscale_factor, in_place=False)
 
 
@@ -190,8 +201,8 @@ def grouped_allreduce_async_(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
-) -> Handle:
-    """As ``grouped_allreduce_async``, in place."""
+) -> Handle[list[torch.Tensor]]:
+    """As ``grouped_allreduce_async``, in place. Arguments: as ``grouped_allreduce``."""
     return _start_group(tensors, name, average, op, prescale_factor, postscale_factor, in_place=True)
 
 
@@ -204,7 +215,12 @@ def grouped_allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[torch.Tensor]:
-    """As ``allreduce`` for several tensors at once."""
+    """As ``allreduce`` for several tensors at once; gives a list.
+
+    tensors: equally many on all ranks, each with the type and shape that it has on the others.
+    average, compression, op, prescale_factor, postscale_factor: as those of ``allreduce``, for all of them.
+    name: of the group, the same on all ranks. Default: unnamed calls are matched by their order.
+    """
     chosen = chosen_op(average, op)
     pairs = [compression.compress(tensor) for tensor in tensors]
     compressed = [tensor for tensor, _ in pairs]
@@ -234,7 +250,7 @@ def grouped_allreduce_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[torch.Tensor]:
-    """As ``allreduce_`` for several tensors at once."""
+    """As ``allreduce_`` for several tensors at once. Arguments: as ``grouped_allreduce``."""
     return synchronize(
         grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor)
     )
@@ -257,7 +273,8 @@ class _AllReduce(torch.autograd.Function):
         if not grouped:
             handle = _start_one(tensors[0], name, op, prescale, postscale, in_place=False, awaited=True)
             return (synchronize(handle),)
-        return tuple(synchronize(grouped_allreduce_async(tensors, None, name, op, prescale, postscale)))
+        reduced = synchronize(grouped_allreduce_async(tensors, None, name, op, prescale, postscale))
+        return tuple(reduced)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:

@@ -13,9 +13,13 @@ from ringd.torch.job import Job, current
 
 
 def empty(*shape: int | Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
-    """As ``torch.empty``, in the arena. The memory is zeroed, and given back when the last tensor in it goes.
+    """As ``torch.empty``, in the arena: memory shared with ringd, from which tensors are reduced without a copy.
 
-    After ``shutdown`` the tensor stays valid, but is ordinary memory to a later job.
+    shape: extents, one by one or as a sequence.
+    dtype: Default: PyTorch's, ``torch.get_default_dtype()``.
+
+    The memory is zeroed, and given back when the last tensor in it goes. After ``shutdown`` the tensor stays valid, but
+    is ordinary memory to a later job.
     ``ResourceExhaustedError`` if the arena is full; the message names its limit and the setting.
     """
     if len(shape) == 1 and not isinstance(shape[0], int):

@@ -23,8 +23,11 @@ def _full_name(job: Job, name: str | None) -> str:
     return job.automatic_names.next("broadcast") if name is None else f"broadcast.{name}"
 
 
-def broadcast_async(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> Handle:
-    """Begins to give all ranks the root's tensor as a new one; ``synchronize`` gives it."""
+def broadcast_async(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> Handle[torch.Tensor]:
+    """Begins to give all ranks the root's tensor, as a new one; ``synchronize`` gives it.
+
+    Arguments: as ``broadcast``.
+    """
     job = current()
     whole_name = _full_name(job, name)
     check_tensor(tensor, whole_name)
@@ -32,22 +35,27 @@ def broadcast_async(tensor: torch.Tensor, root_rank: int, name: str | None = Non
     return start(job, output, [(broadcast_spec(tensor, whole_name, root_rank), tensor, output)])
 
 
-def broadcast_async_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> Handle:
-    """As ``broadcast_async``, in place."""
+def broadcast_async_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> Handle[torch.Tensor]:
+    """As ``broadcast_async``, in place. Arguments: as ``broadcast``."""
     job = current()
     spec = broadcast_spec(tensor, _full_name(job, name), root_rank)
     return start(job, tensor, [(spec, tensor, tensor)])
 
 
 def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
-    """The root's tensor, as a new one. Differentiable: the root's gradient is the sum of all ranks'."""
+    """The root's tensor, as a new one. Differentiable: the root's gradient is the sum of all ranks'.
+
+    tensor: the same type and shape on all ranks; only the root's elements matter.
+    root_rank: whose tensor it is.
+    name: the same on all ranks. Default: unnamed calls are matched by their order.
+    """
     if torch.is_grad_enabled() and tensor.requires_grad:
         return _Broadcast.apply(tensor, root_rank, name)
     return synchronize(broadcast_async(tensor, root_rank, name))
 
 
 def broadcast_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
-    """Writes the root's tensor into every rank's and returns it."""
+    """Writes the root's tensor into every rank's and returns it. Arguments: as ``broadcast``."""
     return synchronize(broadcast_async_(tensor, root_rank, name))
 
 
@@ -68,7 +76,10 @@ class _Broadcast(torch.autograd.Function):
 
 
 def barrier(name: str | None = None) -> None:
-    """Returns when all ranks have called it."""
+    """Returns when all ranks have called it.
+
+    name: the same on all ranks. Default: all unnamed barriers are one, matched by their order.
+    """
     job = current()
     # One barrier is as good as another: one name for all of them is learned, and registered once.
     whole_name = "barrier" if name is None else f"barrier.{name}"
@@ -76,8 +87,28 @@ def barrier(name: str | None = None) -> None:
     job.context.wait(job.context.submit_awaited(registration, 0, 0))
 
 
+def _pickled(obj: Any) -> bytes:
+    try:
+        import cloudpickle
+    except ImportError:
+        try:
+            return pickle.dumps(obj)
+        except Exception as error:
+            raise InvalidArgumentError(
+                f"broadcast_object: {error}. Functions and classes of the program itself need the package cloudpickle, "
+                "on every node: pip install cloudpickle"
+            ) from error
+    return cloudpickle.dumps(obj)
+
+
 def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = None) -> Any:
-    """The root's `obj`, for all ranks: anything that can be pickled. Other ranks' `obj` is ignored."""
+    """The root's `obj`, for all ranks. Other ranks' `obj` is ignored.
+
+    obj: what cloudpickle takes, as with Horovod: also functions, lambdas and classes of the program itself. Where
+        the package cloudpickle is not installed: what pickle takes.
+    root_rank: whose object it is. Default: 0.
+    name: the same on all ranks. Default: unnamed calls are matched by their order.
+    """
     job = current()
     base = job.automatic_names.next("broadcast_object") if name is None else f"broadcast_object.{name}"
     is_root = job.place.rank == root_rank
@@ -85,7 +116,7 @@ def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = Non
     failure: Exception | None = None
     if is_root:
         try:
-            content = pickle.dumps(obj)
+            content = _pickled(obj)
         except Exception as error:  # the others are waiting: tell them before anything else
             failure = error
     announced = torch.tensor(_CANNOT_PICKLE if failure is not None else len(content))
@@ -105,7 +136,11 @@ def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = Non
 
 
 def broadcast_parameters(params: Mapping[str, Any] | Iterable[tuple[str, Any]], root_rank: int) -> None:
-    """Gives all ranks the root's values of ``model.state_dict()`` or ``model.named_parameters()``."""
+    """Gives all ranks the root's values, in place. Call it before the first step.
+
+    params: ``model.state_dict()`` or ``model.named_parameters()``, with the same names on all ranks.
+    root_rank: whose values they are.
+    """
     named = list(params.items() if isinstance(params, Mapping) else params)
     for entry in named:
         if not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)):
@@ -169,8 +204,11 @@ def broadcast_optimizer_state(
 ) -> None:
     """Gives all ranks the root's optimizer state and settings, as after loading its ``state_dict()``.
 
-    The other ranks need no state of their own, so a checkpoint has to be loaded on the root only. `model` is accepted for
-    programs written for Horovod and not needed.
+    The other ranks need no state of their own, so a checkpoint has to be loaded on the root only.
+
+    optimizer: distributed or not, with the same parameters on all ranks.
+    root_rank: whose state it is.
+    model: not needed; programs written for Horovod may give it.
     """
     tensors: list[torch.Tensor] = []
     is_root = current().place.rank == root_rank

@@ -59,7 +59,7 @@ class BF16Compressor:
 
 
 class Compression:
-    """What ``compression=`` takes."""
+    """What ``compression=`` takes: ``none``, ``fp16`` or ``bf16``."""
 
     none: type[Compressor] = NoneCompressor
     fp16: type[Compressor] = FP16Compressor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from ringd.errors import NotFoundError, RingdError
 from ringd.torch.arena import allocate
 from ringd.torch.compression import Compressor
-from ringd.torch.job import Job
+from ringd.torch.job import Job, is_current
 from ringd.torch.operations import allreduce_spec, dense
 from ringd.types import ReduceOp, TensorSpec
 
@@ -26,6 +27,14 @@ def _uses(holder: list[torch.Tensor]) -> tuple[int, int]:
 
 # What _uses gives when nobody but the holder has the tensor.
 _UNSHARED = _uses([torch.zeros(1)])
+
+# So many bytes of a gradient are compared to see whether it was changed through `.data`.
+_COMPARED_BYTES = 8
+
+
+def _first_bytes(tensor: torch.Tensor) -> bytes:
+    size = min(_COMPARED_BYTES, tensor.numel() * tensor.element_size())
+    return ctypes.string_at(tensor.data_ptr(), size) if size > 0 else b""
 
 
 class GradientSlot:
@@ -48,9 +57,12 @@ class GradientSlot:
         "_compression",
         "_context",
         "_dtype",
+        "_first_bytes",
+        "_gradient",
         "_job",
         "_result",
         "_source",
+        "_version",
         "operation",
         "parameter",
         "registration",
@@ -84,12 +96,17 @@ class GradientSlot:
         self._source: torch.Tensor | None = None
         self._result: torch.Tensor | None = None
         self._context: Any = None
+        # ``p.grad`` as it was submitted.
+        self._gradient: torch.Tensor | None = None
+        self._version = 0
+        # None: the result is written there.
+        self._first_bytes: bytes | None = None
 
     def submit(self) -> None:
         """Hands ``p.grad`` to ringd; zeros if there is none, because another rank may have computed it."""
-        gradient = self.parameter.grad
-        if gradient is None:
-            gradient = self.parameter.grad = torch.zeros_like(self.parameter)
+        if self.parameter.grad is None:
+            self.parameter.grad = torch.zeros_like(self.parameter)
+        gradient: torch.Tensor = self.parameter.grad
         compressed, context = self._compression.compress(gradient.detach())
         if compressed.dtype != self._dtype or compressed.shape != self.spec.shape or compressed.is_sparse:
             self._describe_anew(compressed)
@@ -103,16 +120,46 @@ class GradientSlot:
             self.registration = self._job.registration(self.spec)
             self.operation = submit(self.registration, source.data_ptr(), result.data_ptr())
         self._source, self._result, self._context = source, result, context
+        self._gradient, self._version = gradient, gradient._version
+        reduced_in_place = result.data_ptr() == gradient.data_ptr()
+        self._first_bytes = None if reduced_in_place else _first_bytes(gradient)
         # An optimizer may go while other ranks still read its gradients.
         self._job.in_flight.add(self)
 
-    def finish(self) -> None:
-        """Waits for the operation; afterwards ``p.grad`` is the reduced gradient."""
+    def has_submitted(self, gradient: torch.Tensor | None) -> bool:
+        """Whether the operation in flight is that of this very tensor."""
+        return gradient is not None and gradient is self._gradient
+
+    def was_changed(self) -> bool:
+        """Whether the program has replaced or changed ``p.grad`` since it was submitted.
+
+        A change through ``.data`` that leaves the first bytes alone is not seen, nor any such change of a gradient
+        that is reduced where it is.
+        """
+        submitted = self._gradient
+        if submitted is None or self.parameter.grad is not submitted:
+            return True
+        # A view counts the changes of all that lies in the same memory.
+        if submitted._version != self._version and not submitted._is_view():
+            return True
+        return self._first_bytes is not None and self._first_bytes != _first_bytes(submitted)
+
+    def discard(self) -> None:
+        """Waits for the operation and leaves ``p.grad`` as it is."""
+        if is_current(self._job):
+            self._wait()
+        self.forget()
+
+    def _wait(self) -> None:
         try:
             self._job.context.wait(self.operation)
         except RingdError:
             self.forget()
             raise
+
+    def finish(self) -> None:
+        """Waits for the operation; afterwards ``p.grad`` is the reduced gradient."""
+        self._wait()
         result, context = self._result, self._context
         self.forget()
         assert result is not None
@@ -127,7 +174,7 @@ class GradientSlot:
     def forget(self) -> None:
         """Gives up an operation that has ended."""
         self.operation = 0
-        self._source = self._result = self._context = None
+        self._source = self._result = self._context = self._gradient = self._first_bytes = None
         self._job.in_flight.discard(self)
 
     def _describe_anew(self, compressed: torch.Tensor) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ringd.context import Context
 from ringd.errors import FailedPreconditionError
+from ringd.torch import horovod_variables
 from ringd.torch.names import AutomaticNames
 from ringd.types import TensorSpec
 
@@ -102,16 +103,61 @@ _lock = threading.Lock()
 _job: Job | None = None
 
 
-def init(**options: Any) -> None:
+def init(
+    *,
+    socket: str | None = None,
+    job_id: str | None = None,
+    rank: int | None = None,
+    size: int | None = None,
+    local_rank: int | None = None,
+    local_size: int | None = None,
+    rendezvous: str | None = None,
+    secret: str | None = None,
+    start_timeout: float | None = None,
+    operation_timeout: float | None = None,
+    fusion: str | None = None,
+    weight: int | None = None,
+) -> None:
     """Takes this process's place in its job; blocks until all ranks have done so.
 
-    The place comes from the launcher's environment (``ringctl run``, torchrun, Slurm, Open MPI, MPICH); `options` are
-    those of ``ringd.Context`` and override it. Does nothing if this process has its place already.
+    Without arguments everything comes from the environment that the launcher has made (``ringctl run``, torchrun,
+    horovodrun, Open MPI, MPICH, Slurm). Does nothing if this process has its place already.
+
+    socket: ringd's socket; ``RINGD_SOCKET``, else ``/run/ringd/ringd.sock``.
+    job_id: tells jobs apart; ``RINGD_JOB_ID``, else the launcher's id, else ``default``.
+    rank, size, local_rank, local_size: this process's place, all four or none; the launcher's variables, else one rank
+        alone.
+    rendezvous: host:port of the ringd on rank 0's node; ``RINGD_RENDEZVOUS``, else ``MASTER_ADDR`` or Slurm's first node.
+    secret: equal on all ranks; ``RINGD_JOB_SECRET``, else none.
+    start_timeout: seconds until all ranks must have joined; ``RINGD_START_TIMEOUT``, else ringd's setting.
+    operation_timeout: seconds that an operation may wait for a rank; ``RINGD_OPERATION_TIMEOUT``, else without end.
+    fusion: ``learned``, ``pinned``, ``off`` or a size such as ``64MiB``; ``RINGD_FUSION``, else ringd's setting.
+    weight: 1 to 100, the job's share of lines that other jobs want too; ``RINGD_WEIGHT``, else 1.
+
+    Raises ``ringd.RingdError``: no ringd at the socket, a rank that does not come, a place that is taken.
     """
+    given = {
+        "socket": socket,
+        "job_id": job_id,
+        "rank": rank,
+        "size": size,
+        "local_rank": local_rank,
+        "local_size": local_size,
+        "rendezvous": rendezvous,
+        "secret": secret,
+        "start_timeout": start_timeout,
+        "operation_timeout": operation_timeout,
+        "fusion": fusion,
+        "weight": weight,
+    }
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     global _job
     with _lock:
-        if _job is None:
-            _job = Job(Context(**options))
+        if _job is not None:
+            return
+        _job = Job(Context(**horovod_variables.options(os.environ, options), **options))
+    if _job.place.rank == 0:
+        horovod_variables.tell_of_ignored(os.environ)
 
 
 def shutdown() -> None:
@@ -135,6 +181,11 @@ def current() -> Job:
     if job is None:
         raise FailedPreconditionError("ringd.torch has not been initialized; call ringd.torch.init() first")
     return job
+
+
+def is_current(job: Job | None) -> bool:
+    """Whether `job` is the one that this process takes part in."""
+    return job is not None and job is _job
 
 
 def rank() -> int:

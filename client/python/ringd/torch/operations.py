@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 
 from ringd.errors import InvalidArgumentError, RingdError
 from ringd.torch.job import Job
 from ringd.types import CollectiveKind, DataType, ReduceOp, TensorSpec
+
+# What synchronize() gives: a tensor, or a list of them.
+Result = TypeVar("Result")
 
 DATA_TYPES: dict[torch.dtype, DataType] = {
     torch.uint8: DataType.UINT8,
@@ -79,7 +82,7 @@ def broadcast_spec(tensor: torch.Tensor, name: str, root_rank: int) -> TensorSpe
     )
 
 
-class Handle:
+class Handle(Generic[Result]):
     """Operations in flight; for ``poll`` and ``synchronize``.
 
     Thread safety: any thread may poll; synchronize runs once, further callers get its outcome.
@@ -88,7 +91,7 @@ class Handle:
 
     __slots__ = ("_error", "_finish", "_job", "_kept", "_lock", "_operations", "_result")
 
-    def __init__(self, job: Job, result: Any) -> None:
+    def __init__(self, job: Job, result: Result) -> None:
         self._job = job
         self._result = result
         self._operations: list[int] = []
@@ -119,7 +122,7 @@ class Handle:
         except RingdError:
             return True  # synchronize says what is wrong
 
-    def synchronize(self) -> Any:
+    def synchronize(self) -> Result:
         """Waits for all operations; raises the first failure after all have ended."""
         with self._lock:
             if self._operations:
@@ -140,11 +143,11 @@ class Handle:
 
 def start(
     job: Job,
-    result: Any,
+    result: Result,
     work: Sequence[tuple[TensorSpec, torch.Tensor, torch.Tensor]],
     *,
     awaited: bool = False,
-) -> Handle:
+) -> Handle[Result]:
     """Submits all of (description, input, output) as one handle, whose result will be `result`.
 
     `awaited`: it is only one, and ``synchronize`` follows at once. Then this may block for as long as an operation
@@ -161,7 +164,7 @@ def start(
 
 
 def _submit(
-    handle: Handle, registration: int, source: torch.Tensor, destination: torch.Tensor, awaited: bool
+    handle: Handle[Any], registration: int, source: torch.Tensor, destination: torch.Tensor, awaited: bool
 ) -> None:
     in_place = source is destination
     readable = dense(source)
@@ -182,11 +185,20 @@ def _write_back(destination: torch.Tensor, result: torch.Tensor) -> None:
     torch.autograd.graph.increment_version(destination)
 
 
-def poll(handle: Handle) -> bool:
-    """Whether the operations behind `handle` have ended, so that ``synchronize`` won't block."""
+def poll(handle: Handle[Any]) -> bool:
+    """Whether the operations behind `handle` have ended, so that ``synchronize`` won't block.
+
+    handle: what ``allreduce_async`` or another function that ends in ``_async`` or ``_async_`` has returned.
+    """
     return handle.poll()
 
 
-def synchronize(handle: Handle) -> Any:
-    """Waits for the operations behind `handle` and returns their result: a tensor, or a list for a group."""
+def synchronize(handle: Handle[Result]) -> Result:
+    """Waits for the operations behind `handle` and returns their result: a tensor, or a list for a group.
+
+    handle: what ``allreduce_async`` or another function that ends in ``_async`` or ``_async_`` has returned. It may be
+        given again; the outcome is the same.
+
+    Raises what has gone wrong, after all operations have ended.
+    """
     return handle.synchronize()

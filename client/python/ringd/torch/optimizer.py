@@ -1,166 +1,26 @@
 """An optimizer whose gradients are those of all ranks."""
 
+# ruff: noqa: N802 - DistributedOptimizer is Horovod's name
 from __future__ import annotations
 
 import contextlib
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
-from ringd.errors import FailedPreconditionError, InvalidArgumentError, RingdError
+from ringd.errors import InvalidArgumentError
 from ringd.torch.allreduce import Average
 from ringd.torch.compression import Compression, Compressor
-from ringd.torch.gradient_slot import GradientSlot
-from ringd.torch.job import Job, current
+from ringd.torch.gradient_reduction import GradientReduction
 from ringd.types import ReduceOp
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-class GradientReduction:
-    """Submits each gradient as soon as it has been accumulated, while the backward pass goes on.
-
-    Thread safety: hooks of different parameters may run in different threads; the other methods belong to the
-    thread that trains.
-    Invariant: a slot is in `pending` from its submission until it has been waited for.
-    """
-
-    def __init__(
-        self,
-        groups: Iterable[dict[str, Any]],
-        named_parameters: Iterable[tuple[str, torch.Tensor]] | None,
-        compression: type[Compressor],
-        backward_passes_per_step: int,
-        op: ReduceOp,
-        predivide_factor: float,
-    ) -> None:
-        self.compression = compression
-        self.passes_per_step = backward_passes_per_step
-        self.op = op
-        self.prescale = 1.0 / predivide_factor
-        self.postscale = predivide_factor
-        parameters = [parameter for group in groups for parameter in group["params"]]
-        self._names = _names_of(parameters, named_parameters)
-        self._job: Job | None = None
-        self._slots: dict[torch.Tensor, GradientSlot] = {}
-        self._passes_left: dict[torch.Tensor, int] = {}
-        self.pending: dict[GradientSlot, None] = {}
-        # Since the last backward pass.
-        self.synchronized = False
-        for parameter in parameters:
-            self.add(parameter)
-        self._slots_of(current())
-
-    def add(self, parameter: torch.Tensor, name: str | None = None) -> None:
-        """Takes part in a parameter's backward passes, if it has any."""
-        if parameter in self._passes_left or not parameter.requires_grad:
-            return
-        if name is not None:
-            self._names[parameter] = name
-        self._passes_left[parameter] = self.passes_per_step
-        # Weak: an optimizer that has gone must not go on reducing. Its hooks then do nothing.
-        reference = weakref.ref(self)
-
-        def on_gradient(ready: torch.Tensor) -> None:
-            reduction = reference()
-            if reduction is not None:
-                reduction.on_gradient(ready)
-
-        parameter.register_post_accumulate_grad_hook(on_gradient)
-
-    def on_gradient(self, parameter: torch.Tensor) -> None:
-        """Runs in the backward pass, when the gradient of `parameter` is there."""
-        job = current()
-        if job.place.size == 1:
-            return
-        left = self._passes_left[parameter]
-        if left == 0:
-            raise FailedPreconditionError(
-                f"the gradient of '{self._names[parameter]}' was computed more than backward_passes_per_step="
-                f"{self.passes_per_step} times before step(); raise backward_passes_per_step to accumulate"
-            )
-        self._passes_left[parameter] = left - 1
-        self.synchronized = False
-        if left == 1:
-            slot = self._slots_of(job)[parameter]
-            slot.submit()
-            self.pending[slot] = None
-
-    def synchronize(self) -> None:
-        """Submits what no backward pass has, waits for all, and raises the first failure after that."""
-        job = current()
-        if job.place.size > 1:
-            for parameter, slot in self._slots_of(job).items():
-                # Already submitted: its last pass has been counted.
-                if self._passes_left[parameter] > 0:
-                    slot.submit()
-                    self.pending[slot] = None
-        first_error: RingdError | None = None
-        while self.pending:
-            slot = next(iter(self.pending))
-            try:
-                slot.finish()
-            except RingdError as error:
-                first_error = first_error or error
-            # An interrupt (Ctrl-C) leaves the slot here, to be waited for again.
-            del self.pending[slot]
-        self._passes_left = dict.fromkeys(self._passes_left, self.passes_per_step)
-        if first_error is not None:
-            raise first_error
-        self.synchronized = True
-
-    def _slots_of(self, job: Job) -> dict[torch.Tensor, GradientSlot]:
-        """One for each parameter, registered with one call to ringd; anew after ``shutdown`` and ``init``."""
-        if self._job is job and len(self._slots) == len(self._passes_left):
-            return self._slots
-        if self._job is not job:
-            self.pending.clear()
-            self._slots = {}
-            self._job = job
-        missing = [parameter for parameter in self._passes_left if parameter not in self._slots]
-        if missing:
-            slots = [
-                GradientSlot(
-                    job,
-                    parameter,
-                    f"allreduce.{self._names[parameter]}",
-                    self.op,
-                    self.prescale,
-                    self.postscale,
-                    self.compression,
-                )
-                for parameter in missing
-            ]
-            for slot, registration in zip(slots, job.register([slot.spec for slot in slots]), strict=True):
-                slot.registration = registration
-            self._slots.update(zip(missing, slots, strict=True))
-        return self._slots
-
-
-def _names_of(
-    parameters: list[torch.Tensor], named: Iterable[tuple[str, torch.Tensor]] | None
-) -> dict[torch.Tensor, str]:
-    """A name for each of `parameters`, the same on all ranks."""
-    if named is None:
-        return {parameter: f"parameter.{index}" for index, parameter in enumerate(parameters)}
-    pairs = list(named)
-    if any(not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)) for pair in pairs):
-        raise ValueError(
-            "named_parameters must be pairs of name and parameter, as model.named_parameters() gives"
-        )
-    seen: set[str] = set()
-    for name, _ in pairs:
-        if name in seen:
-            raise ValueError(f"named_parameters has the name '{name}' more than once")
-        seen.add(name)
-    names = {parameter: name for name, parameter in reversed(pairs)}
-    unnamed = sum(parameter not in names for parameter in parameters)
-    if unnamed:
-        raise ValueError(
-            f"named_parameters lacks {unnamed} of the optimizer's {len(parameters)} parameters; name all or none"
-        )
-    return names
+    from ringd.torch import optimizer_types as types
 
 
 class DistributedMixin:
@@ -168,10 +28,11 @@ class DistributedMixin:
 
     _reduction: GradientReduction
     _should_synchronize: bool
+    param_groups: list[dict[str, Any]]
 
     def synchronize(self) -> None:
         """Waits until every ``p.grad`` is the reduced one. ``step`` does it, unless ``skip_synchronize`` says no."""
-        self._reduction.synchronize()
+        self._reduction.synchronize(self.param_groups)
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -190,10 +51,13 @@ class DistributedMixin:
                 return super().step(self._synchronized_after(closure))  # type: ignore[misc]
             if self._reduction.synchronized:
                 warnings.warn(
-                    "step() was called after synchronize() without skip_synchronize(): gradients are reduced twice",
+                    "step() was called after synchronize() without skip_synchronize(): gradients are reduced twice. "
+                    "Step so: with optimizer.skip_synchronize(): optimizer.step()",
                     stacklevel=2,
                 )
             self.synchronize()
+        else:
+            self._reduction.refuse_pending()
         self._reduction.synchronized = False
         return super().step(closure) if closure is not None else super().step()  # type: ignore[misc]
 
@@ -208,23 +72,101 @@ class DistributedMixin:
         return evaluate
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """As the optimizer's own; not between a backward pass and its ``step`` or ``synchronize``."""
-        if self._reduction.pending:
-            raise FailedPreconditionError(
-                "zero_grad() was called after backward() and before step() or synchronize(): "
-                "gradients are being reduced"
-            )
+        """As the optimizer's own. Passes of ``backward_passes_per_step`` count from the beginning again.
+
+        Gradients that are being reduced are waited for and thrown away; a warning says so the first time.
+        """
+        self._reduction.restart(self.param_groups)
         super().zero_grad(set_to_none)  # type: ignore[misc]
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As the optimizer's own; the new parameters are reduced too."""
         super().add_param_group(param_group)  # type: ignore[misc]
-        groups = self.param_groups  # type: ignore[attr-defined]
-        for index, parameter in enumerate(groups[-1]["params"]):
-            self._reduction.add(parameter, f"group.{len(groups) - 1}.{index}")
+        self._reduction.take_in(self.param_groups)
 
 
-def DistributedOptimizer(  # noqa: N802 - Horovod's name
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.AdamW,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.AdamW: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.Adam,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.Adam: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.Adadelta,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.Adadelta: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.Adagrad,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.Adagrad: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.Adamax,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.Adamax: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.ASGD,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.ASGD: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.LBFGS,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.LBFGS: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.NAdam,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.NAdam: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.RAdam,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.RAdam: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.RMSprop,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.RMSprop: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.Rprop,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.Rprop: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.SGD,
+    named_parameters: types.NamedParameters = ...,
+    **options: Unpack[types.Options],
+) -> types.SGD: ...
+@overload
+def DistributedOptimizer(
+    optimizer: torch.optim.Optimizer,
+    named_parameters: types.NamedParameters = ...,
+    compression: type[Compressor] = ...,
+    backward_passes_per_step: int = ...,
+    op: ReduceOp = ...,
+    gradient_predivide_factor: float = ...,
+) -> types.Distributed: ...
+def DistributedOptimizer(
     optimizer: torch.optim.Optimizer,
     named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
     compression: type[Compressor] = Compression.none,
@@ -234,14 +176,25 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
 ) -> Any:
     """`optimizer`, made to step with the gradients of all ranks.
 
-    The result has the class of `optimizer` among its own, its state and its settings; use it in `optimizer`'s place.
+    The result has `optimizer`'s class among its own, its state and its settings; use it in `optimizer`'s place. It also has
+    ``synchronize()`` and ``skip_synchronize()``, for what comes between the reduction and the step:
 
+        loss.backward()
+        optimizer.synchronize()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        with optimizer.skip_synchronize():
+            optimizer.step()
+
+    optimizer: any of PyTorch's, or a class of your own.
     named_parameters: ``model.named_parameters()``; names in messages are then the model's. All ranks must name the same
-        parameters; without it their order in the optimizer must agree.
-    compression: ``Compression.fp16`` halves what float32 gradients take on the way.
-    backward_passes_per_step: gradients are summed over so many backward passes before they are reduced.
-    op: Average or Sum (or Min, Max, Product).
-    gradient_predivide_factor: an average is divided by it before and by ``size() / factor`` after the sum.
+        parameters. Default: their order in the optimizer, which must agree.
+    compression: ``Compression.fp16`` or ``bf16`` halves what float32 gradients take on the way. Default:
+        ``Compression.none``.
+    backward_passes_per_step: gradients are summed over so many backward passes before they are reduced. Default: 1.
+    op: Average or Sum (or Min, Max, Product). Default: Average.
+    gradient_predivide_factor: an average is divided by it before the sum, and by ``size() / factor`` after. Default: 1.0.
+
+    Raises ``FailedPreconditionError`` without ``init()``, ``ValueError`` for impossible arguments.
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
@@ -268,4 +221,18 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
         op,
         gradient_predivide_factor,
     )
+    optimizer.register_step_pre_hook(_refusing_unreduced(distributed._reduction))
     return distributed
+
+
+def _refusing_unreduced(reduction: GradientReduction) -> Callable[..., None]:
+    """A hook for the optimizer that was wrapped: its own step would go past the reduction."""
+    reference = weakref.ref(reduction)
+
+    def before_step(stepping: torch.optim.Optimizer, *_: Any) -> None:
+        found = reference()
+        # The distributed one has the same hooks.
+        if found is not None and not isinstance(stepping, DistributedMixin):
+            found.refuse_step_of_wrapped()
+
+    return before_step

@@ -1,0 +1,324 @@
+"""Which gradients an optimizer reduces, and when."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from ringd.errors import FailedPreconditionError, RingdError
+from ringd.torch.compression import Compressor
+from ringd.torch.gradient_slot import GradientSlot
+from ringd.torch.job import Job, current, is_current
+from ringd.types import ReduceOp
+
+# All that live, so that a parameter is reduced by one of them only.
+_reductions: weakref.WeakSet[GradientReduction] = weakref.WeakSet()
+
+
+class GradientReduction:
+    """Submits each gradient as soon as it has been accumulated, while the backward pass goes on.
+
+    Every parameter of the optimizer is in one of three states:
+    reduced (in `_passes_left`); frozen; or taken by an optimizer that was made later.
+
+    Thread safety: hooks of different parameters may run in different threads; the other methods belong to the
+    thread that trains.
+    Invariant: a slot is in `pending` from its submission until it has been waited for.
+    """
+
+    def __init__(
+        self,
+        groups: Iterable[dict[str, Any]],
+        named_parameters: Iterable[tuple[str, torch.Tensor]] | None,
+        compression: type[Compressor],
+        backward_passes_per_step: int,
+        op: ReduceOp,
+        predivide_factor: float,
+    ) -> None:
+        self.compression = compression
+        self.passes_per_step = backward_passes_per_step
+        self.op = op
+        self.prescale = 1.0 / predivide_factor
+        self.postscale = predivide_factor
+        self._job: Job | None = None
+        self._slots: dict[torch.Tensor, GradientSlot] = {}
+        self._passes_left: dict[torch.Tensor, int] = {}
+        self._hooks: dict[torch.Tensor, Any] = {}
+        self._frozen: dict[torch.Tensor, None] = {}
+        self._taken: dict[torch.Tensor, weakref.ref[GradientReduction]] = {}
+        # As they were after the last pass that was counted and not yet submitted.
+        self._accumulated: dict[torch.Tensor, weakref.ref[torch.Tensor]] = {}
+        self._told_of_waste = False
+        self.pending: dict[GradientSlot, None] = {}
+        # Since the last backward pass.
+        self.synchronized = False
+        parameters = [parameter for group in groups for parameter in group["params"]]
+        self._names = names_of(parameters, named_parameters)
+        job = current()
+        for parameter in parameters:
+            self._add(parameter)
+        _reductions.add(self)
+        self._slots_of(job)
+
+    def take_in(self, groups: Iterable[dict[str, Any]]) -> None:
+        """Reduces from now on what has been unfrozen or added to `groups`, and what a later optimizer has
+        left behind."""
+        for parameter in [parameter for parameter in self._frozen if parameter.requires_grad]:
+            del self._frozen[parameter]
+            self._add(parameter)
+        for parameter in [parameter for parameter, taker in self._taken.items() if taker() is None]:
+            del self._taken[parameter]
+            self._add(parameter)
+        groups = list(groups)
+        known = len(self._passes_left) + len(self._frozen) + len(self._taken)
+        if known == sum(len(group["params"]) for group in groups):
+            return
+        for number, group in enumerate(groups):
+            for index, parameter in enumerate(group["params"]):
+                if not any(parameter in some for some in (self._passes_left, self._frozen, self._taken)):
+                    self._names.setdefault(parameter, f"group.{number}.{index}")
+                    self._add(parameter)
+
+    def _add(self, parameter: torch.Tensor) -> None:
+        if parameter in self._passes_left:
+            return
+        if not parameter.requires_grad:
+            self._frozen[parameter] = None  # PyTorch refuses it a hook
+            return
+        for other in list(_reductions):
+            if other is not self:
+                other.give(parameter, self)
+        self._passes_left[parameter] = self.passes_per_step
+        # Weak: an optimizer that has gone must not go on reducing. Its hooks then do nothing.
+        reference = weakref.ref(self)
+
+        def on_gradient(ready: torch.Tensor) -> None:
+            reduction = reference()
+            if reduction is not None:
+                reduction.on_gradient(ready)
+
+        self._hooks[parameter] = parameter.register_post_accumulate_grad_hook(on_gradient)
+
+    def give(self, parameter: torch.Tensor, taker: GradientReduction) -> None:
+        """Leaves a parameter, if it is here, to an optimizer that was made later. Waits for what is in
+        flight of it."""
+        if parameter not in self._passes_left:
+            return
+        slot = self._slots.pop(parameter, None)
+        if slot in self.pending:
+            self._discard(slot)
+        self._hooks.pop(parameter).remove()
+        self._accumulated.pop(parameter, None)
+        del self._passes_left[parameter]
+        self._taken[parameter] = weakref.ref(taker)
+
+    def on_gradient(self, parameter: torch.Tensor) -> None:
+        """Runs in the backward pass, when the gradient of `parameter` is there."""
+        job = current()
+        if job.place.size == 1:
+            return
+        left = self._passes_left[parameter]
+        if left < self.passes_per_step and self._began_anew(parameter):
+            left = self.passes_per_step
+        if left == 0:
+            raise FailedPreconditionError(self._too_many_passes(parameter))
+        self._passes_left[parameter] = left - 1
+        self.synchronized = False
+        if left == 1:
+            slot = self._slots_of(job)[parameter]
+            slot.submit()
+            self.pending[slot] = None
+        elif parameter.grad is not None:
+            self._accumulated[parameter] = weakref.ref(parameter.grad)
+
+    def _began_anew(self, parameter: torch.Tensor) -> bool:
+        """Whether the program has thrown away what was accumulated, as model.zero_grad() does."""
+        slot = self._slots.get(parameter)
+        if slot in self.pending:
+            if slot.has_submitted(parameter.grad):
+                return False
+            self._tell_of_waste(self._names[parameter], 0)
+            self._discard(slot)
+            return True
+        accumulated = self._accumulated.get(parameter)
+        return accumulated is None or accumulated() is not parameter.grad
+
+    def _too_many_passes(self, parameter: torch.Tensor) -> str:
+        passes = self.passes_per_step
+        times = "once" if passes == 1 else f"{passes} times"
+        return (
+            f"the gradient of '{self._names[parameter]}' was computed again before step() or zero_grad(), and it is "
+            f"being reduced already: backward_passes_per_step={passes} says that it is computed {times}. To accumulate "
+            f"over {passes + 1} passes: DistributedOptimizer(..., backward_passes_per_step={passes + 1}). If this pass "
+            "is for another optimizer (a GAN's generator), freeze the parameters that it only passes through: "
+            "discriminator.requires_grad_(False) before it, requires_grad_(True) after it"
+        )
+
+    def restart(self, groups: Iterable[dict[str, Any]]) -> None:
+        """Before gradients are thrown away: waits for those in flight, and counts passes from the
+        beginning."""
+        self.take_in(groups)
+        if self.passes_per_step == 1 and not self.pending:
+            return
+        slots = list(self.pending)
+        if slots and is_current(self._job):
+            self._tell_of_waste(self._name_of(slots[0]), len(slots) - 1)
+        first_error: RingdError | None = None
+        for slot in slots:
+            try:
+                self._discard(slot)
+            except RingdError as error:
+                first_error = first_error or error
+        self._reset_count()
+        if first_error is not None:
+            raise first_error
+
+    def _discard(self, slot: GradientSlot) -> None:
+        """Ends a slot's operation without its result. The other ranks have theirs."""
+        try:
+            slot.discard()
+        except RingdError:
+            del self.pending[slot]
+            raise
+        # Not after an interrupt (Ctrl-C): then it is waited for again.
+        del self.pending[slot]
+
+    def _reset_count(self) -> None:
+        self._passes_left = dict.fromkeys(self._passes_left, self.passes_per_step)
+        self._accumulated.clear()
+
+    def _tell_of_waste(self, name: str, more: int) -> None:
+        if self._told_of_waste:
+            return
+        self._told_of_waste = True
+        warnings.warn(
+            f"zero_grad() throws away gradients that the ranks have reduced: that of '{name}'{_and_more(more)}. If they "
+            "come from a backward pass for another optimizer (a GAN's generator), freeze the parameters that it only "
+            "passes through: discriminator.requires_grad_(False) before it, requires_grad_(True) after it. If a step "
+            "is left out, it must be left out on all ranks",
+            stacklevel=4,
+        )
+
+    def synchronize(self, groups: Iterable[dict[str, Any]]) -> None:
+        """Submits what no backward pass has, waits for all, and raises the first failure after that."""
+        job = current()
+        self.take_in(groups)
+        if job.place.size > 1:
+            self._refuse_taken()
+            for parameter, slot in self._slots_of(job).items():
+                # Already submitted: its last pass has been counted. Frozen meanwhile: as without ringd.
+                if self._passes_left[parameter] > 0 and (
+                    parameter.requires_grad or parameter.grad is not None
+                ):
+                    slot.submit()
+                    self.pending[slot] = None
+        first_error: RingdError | None = None
+        changed: list[str] = []
+        while self.pending:
+            slot = next(iter(self.pending))
+            if slot.was_changed():
+                changed.append(self._name_of(slot))
+            try:
+                slot.finish()
+            except RingdError as error:
+                first_error = first_error or error
+            # An interrupt (Ctrl-C) leaves the slot here, to be waited for again.
+            del self.pending[slot]
+        self._reset_count()
+        if first_error is None and changed:
+            first_error = FailedPreconditionError(
+                f"the gradient of '{changed[0]}'{_and_more(len(changed) - 1)} was changed after backward(), while it was "
+                "being reduced over the ranks, so the change is lost. Before gradients are clipped, unscaled or replaced, "
+                "call optimizer.synchronize(); after that, step so: with optimizer.skip_synchronize(): optimizer.step()"
+            )
+        if first_error is not None:
+            raise first_error
+        self.synchronized = True
+
+    def refuse_pending(self) -> None:
+        """For a step without synchronization: ``FailedPreconditionError`` if it lacks one."""
+        if self.pending:
+            raise FailedPreconditionError(
+                f"step() in skip_synchronize(), but the gradient of '{self._name_of(next(iter(self.pending)))}'"
+                f"{_and_more(len(self.pending) - 1)} is still being reduced: call optimizer.synchronize() before it"
+            )
+
+    def refuse_step_of_wrapped(self) -> None:
+        """``FailedPreconditionError`` if gradients are being reduced that it would use as they are."""
+        if self.pending and is_current(self._job):
+            raise FailedPreconditionError(
+                f"step() of the optimizer that was wrapped, but the gradient of '{self._name_of(next(iter(self.pending)))}'"
+                f"{_and_more(len(self.pending) - 1)} is still being reduced. Call step() of the one that "
+                "DistributedOptimizer has returned: optimizer = hvd.DistributedOptimizer(optimizer, ...)"
+            )
+
+    def _refuse_taken(self) -> None:
+        for parameter in self._taken:
+            raise FailedPreconditionError(
+                f"'{self._names[parameter]}'{_and_more(len(self._taken) - 1)} belongs to another DistributedOptimizer, made "
+                "after this one, and only one can reduce it. Give all parameters to one optimizer "
+                "(optimizer.add_param_group({'params': ...})), or delete the other one first (del optimizer)"
+            )
+
+    def _name_of(self, slot: GradientSlot) -> str:
+        return self._names[slot.parameter]
+
+    def _slots_of(self, job: Job) -> dict[torch.Tensor, GradientSlot]:
+        """One for each parameter, registered with one call to ringd; anew after ``shutdown`` and ``init``."""
+        if self._job is job and len(self._slots) == len(self._passes_left):
+            return self._slots
+        if self._job is not job:
+            self.pending.clear()
+            self._slots = {}
+            self._job = job
+        missing = [parameter for parameter in self._passes_left if parameter not in self._slots]
+        if missing:
+            slots = [
+                GradientSlot(
+                    job,
+                    parameter,
+                    f"allreduce.{self._names[parameter]}",
+                    self.op,
+                    self.prescale,
+                    self.postscale,
+                    self.compression,
+                )
+                for parameter in missing
+            ]
+            for slot, registration in zip(slots, job.register([slot.spec for slot in slots]), strict=True):
+                slot.registration = registration
+            self._slots.update(zip(missing, slots, strict=True))
+        return self._slots
+
+
+def _and_more(count: int) -> str:
+    return f" (and {count} more)" if count > 0 else ""
+
+
+def names_of(
+    parameters: list[torch.Tensor], named: Iterable[tuple[str, torch.Tensor]] | None
+) -> dict[torch.Tensor, str]:
+    """A name for each of `parameters`, the same on all ranks."""
+    if named is None:
+        return {parameter: f"parameter.{index}" for index, parameter in enumerate(parameters)}
+    pairs = list(named)
+    if any(not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)) for pair in pairs):
+        raise ValueError(
+            "named_parameters must be pairs of name and parameter, as model.named_parameters() gives"
+        )
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise ValueError(f"named_parameters has the name '{name}' more than once")
+        seen.add(name)
+    names = {parameter: name for name, parameter in reversed(pairs)}
+    unnamed = sum(parameter not in names for parameter in parameters)
+    if unnamed:
+        raise ValueError(
+            f"named_parameters lacks {unnamed} of the optimizer's {len(parameters)} parameters; name all or none"
+        )
+    return names

@@ -1,0 +1,92 @@
+"""The rest of Horovod's interface: questions that programs ask of a build, and names that ringd does not have."""
+
+from __future__ import annotations
+
+
+def mpi_built() -> bool:
+    """False: ringd does not use MPI."""
+    return False
+
+
+def mpi_enabled() -> bool:
+    """False: ringd does not use MPI."""
+    return False
+
+
+def mpi_threads_supported() -> bool:
+    """False: there is no MPI to share with. Every function of ringd may be called from any thread."""
+    return False
+
+
+def gloo_built() -> bool:
+    """False: ringd does not use Gloo."""
+    return False
+
+
+def gloo_enabled() -> bool:
+    """False: ringd does not use Gloo."""
+    return False
+
+
+def nccl_built() -> int:
+    """0: this release of ringd does not use NCCL."""
+    return 0
+
+
+def cuda_built() -> bool:
+    """False: this release of ringd moves tensors in host memory only."""
+    return False
+
+
+def rocm_built() -> bool:
+    """False: this release of ringd moves tensors in host memory only."""
+    return False
+
+
+def ddl_built() -> bool:
+    """False: ringd does not use IBM's DDL."""
+    return False
+
+
+def ccl_built() -> bool:
+    """False: ringd does not use Intel's oneCCL."""
+    return False
+
+
+_NO_PROCESS_SETS = "this release has one communicator for each job"
+_NO_COLLECTIVE = "this release has all-reduce, broadcast and barrier"
+
+# Horovod's names that ringd.torch lacks, and what to say of each.
+_MISSING = {
+    "Adasum": "use op=hvd.Average (or Sum, Min, Max, Product), and scale the learning rate by hvd.size()",
+    "ProcessSet": _NO_PROCESS_SETS,
+    "add_process_set": _NO_PROCESS_SETS,
+    "remove_process_set": _NO_PROCESS_SETS,
+    "global_process_set": _NO_PROCESS_SETS,
+    "allgather": f"{_NO_COLLECTIVE}; broadcast_object can replace it for few ranks",
+    "allgather_async": _NO_COLLECTIVE,
+    "allgather_object": f"{_NO_COLLECTIVE}; broadcast_object can replace it for few ranks",
+    "grouped_allgather": _NO_COLLECTIVE,
+    "grouped_allgather_async": _NO_COLLECTIVE,
+    "alltoall": _NO_COLLECTIVE,
+    "alltoall_async": _NO_COLLECTIVE,
+    "reducescatter": _NO_COLLECTIVE,
+    "reducescatter_async": _NO_COLLECTIVE,
+    "grouped_reducescatter": _NO_COLLECTIVE,
+    "grouped_reducescatter_async": _NO_COLLECTIVE,
+    "sparse_allreduce_async": "this release moves dense tensors only",
+    "SyncBatchNorm": f"{_NO_COLLECTIVE}; torch.nn.BatchNorm works on each rank's own part of the batch",
+    "join": "give each rank equally many batches, as torch's DistributedSampler does",
+    "elastic": "the ranks of a job are fixed; write checkpoints, and start the job again",
+    "start_timeline": "`ringctl comms` and `ringctl queues` show what a job does",
+    "stop_timeline": "`ringctl comms` and `ringctl queues` show what a job does",
+}
+
+
+def missing(name: str) -> AttributeError:
+    """The error for a name that ``ringd.torch`` does not have."""
+    advice = _MISSING.get(name)
+    words = f"module 'ringd.torch' has no attribute '{name}'"
+    if advice is not None:
+        words = f"ringd.torch has no {name}, which Horovod has: {advice}"
+    return AttributeError(words, name=name)

@@ -1,0 +1,347 @@
+"""Rank program: what goes wrong in silence elsewhere is right here, or is named with the line that helps."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ringd
+import ringd.torch as hvd
+import torch
+from torch import nn
+
+ROWS = 8
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(5)
+        self.first = nn.Linear(4, 6)
+        self.last = nn.Linear(6, 2)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.tanh(self.first(inputs)))
+
+
+def batch(step: int) -> torch.Tensor:
+    """Another one on each rank."""
+    generator = torch.Generator().manual_seed(100 * step + hvd.rank())
+    return torch.randn(ROWS, 4, generator=generator)
+
+
+def loss_of(model: nn.Module, step: int) -> torch.Tensor:
+    return model(batch(step)).square().mean()
+
+
+def sgd(model: nn.Module) -> torch.optim.SGD:
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def distributed(model: nn.Module, **options: Any) -> torch.optim.SGD:
+    return hvd.DistributedOptimizer(sgd(model), model.named_parameters(), **options)
+
+
+def expect_equal_ranks(model: nn.Module, what: str) -> None:
+    for name, parameter in model.named_parameters():
+        root = hvd.broadcast(parameter.detach(), 0, f"check.{name}")
+        assert torch.equal(parameter, root), f"{what}: {name} differs between the ranks"
+
+
+@contextlib.contextmanager
+def refused(*words: str) -> Iterator[None]:
+    try:
+        yield
+    except ringd.FailedPreconditionError as error:
+        missing = [word for word in words if word not in str(error)]
+        assert not missing, f"{missing} not in: {error}"
+    else:
+        raise AssertionError(f"not refused; expected {words}")
+
+
+@contextlib.contextmanager
+def warned(count: int, *words: str) -> Iterator[None]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    texts = [str(warning.message) for warning in caught]
+    assert len(texts) == count, texts
+    for text in texts:
+        missing = [word for word in words if word not in text]
+        assert not missing, f"{missing} not in: {text}"
+
+
+def clip_norm(model: nn.Module) -> None:
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1e6)
+
+
+def clip_value(model: nn.Module) -> None:
+    torch.nn.utils.clip_grad_value_(model.parameters(), 0.01)
+
+
+def scale_data(model: nn.Module) -> None:
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        parameter.grad.data.mul_(0.5)
+
+
+def replace(model: nn.Module) -> None:
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        parameter.grad = parameter.grad * 0.5
+
+
+def a_gradient_changed_while_it_is_reduced() -> None:
+    changes: list[Callable[[nn.Module], None]] = [clip_norm, clip_value, scale_data, replace]
+    for compression in (hvd.Compression.none, hvd.Compression.fp16):
+        for change in changes:
+            model = Net()
+            optimizer = distributed(model, compression=compression)
+            for step in range(2):
+                optimizer.zero_grad()
+                loss_of(model, step).backward()
+                change(model)
+                with refused("'last.", "(and 3 more)", "optimizer.synchronize()", "skip_synchronize()"):
+                    optimizer.step()
+            # It goes on, in the way that the message names.
+            optimizer.zero_grad()
+            loss_of(model, 2).backward()
+            optimizer.synchronize()
+            change(model)
+            with optimizer.skip_synchronize():
+                optimizer.step()
+            expect_equal_ranks(model, change.__name__)
+
+
+def gradients_scaled_by_a_grad_scaler() -> None:
+    model = Net()
+    optimizer = distributed(model)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    for step in range(3):
+        optimizer.zero_grad()
+        scaler.scale(loss_of(model, step)).backward()
+        if step == 0:
+            with refused("optimizer.synchronize()", "unscaled"):
+                scaler.step(optimizer)
+            scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+            continue
+        optimizer.synchronize()
+        scaler.unscale_(optimizer)
+        with optimizer.skip_synchronize():
+            scaler.step(optimizer)
+        scaler.update()
+    expect_equal_ranks(model, "GradScaler")
+
+
+def gradients_that_share_a_buffer() -> None:
+    """Views of one tensor count its changes together; that is no change of theirs."""
+    model = Net()
+    parameters = list(model.parameters())
+    flat = torch.zeros(sum(parameter.numel() for parameter in parameters))
+    for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+        parameter.grad = part.view_as(parameter)
+    optimizer = distributed(model)
+    loss_of(model, 0).backward()
+    optimizer.step()
+    expect_equal_ranks(model, "a shared buffer")
+
+
+def the_wrapped_optimizer_stepped_in_place_of_the_distributed_one() -> None:
+    model = Net()
+    original = sgd(model)
+    optimizer = hvd.DistributedOptimizer(original, model.named_parameters())
+    loss_of(model, 0).backward()
+    with refused("'last.", "(and 3 more)", "optimizer = hvd.DistributedOptimizer(optimizer"):
+        original.step()
+    optimizer.step()
+    expect_equal_ranks(model, "the wrapped optimizer")
+
+
+def a_step_that_skips_the_synchronization_it_needs() -> None:
+    model = Net()
+    optimizer = distributed(model)
+    loss_of(model, 0).backward()
+    with refused("'last.", "(and 3 more)", "optimizer.synchronize()"), optimizer.skip_synchronize():
+        optimizer.step()
+    optimizer.step()
+    with warned(1, "reduced twice", "with optimizer.skip_synchronize(): optimizer.step()"):
+        optimizer.synchronize()
+        optimizer.step()
+
+
+def parameters_unfrozen_after_wrapping() -> None:
+    for with_zero_grad in (True, False):
+        model = Net()
+        model.first.requires_grad_(False)
+        optimizer = distributed(model)
+        before = model.first.weight.detach().clone()
+        optimizer.zero_grad()
+        loss_of(model, 0).backward()
+        optimizer.step()
+        assert torch.equal(before, model.first.weight)
+        model.first.requires_grad_(True)
+        for step in range(1, 4):
+            if with_zero_grad:
+                optimizer.zero_grad()
+            loss_of(model, step).backward()
+            optimizer.step()
+        assert not torch.equal(before, model.first.weight)
+        expect_equal_ranks(model, "unfrozen")
+        # And frozen again: it stays, momentum or not, as without ringd.
+        optimizer.zero_grad()
+        model.first.requires_grad_(False)
+        before = model.first.weight.detach().clone()
+        loss_of(model, 4).backward()
+        optimizer.step()
+        assert torch.equal(before, model.first.weight)
+        expect_equal_ranks(model, "frozen")
+
+
+def groups_added_later() -> None:
+    """Also to the optimizer that was wrapped, and of parameters that are frozen then."""
+    model, head = Net(), nn.Linear(2, 2)
+    original = sgd(model)
+    optimizer = hvd.DistributedOptimizer(original, model.named_parameters())
+    head.bias.requires_grad_(False)
+    original.add_param_group({"params": list(head.parameters())})
+    hvd.broadcast_parameters(head.state_dict(), root_rank=0)
+    for step in range(3):
+        optimizer.zero_grad()
+        head(model(batch(step))).square().mean().backward()
+        optimizer.step()
+        head.bias.requires_grad_(True)
+    expect_equal_ranks(model, "the wrapped optimizer's")
+    expect_equal_ranks(head, "a group added to the wrapped optimizer")
+
+
+def a_micro_batch_left_over() -> None:
+    """The next epoch's first step has both of its passes."""
+    for zero in ("optimizer", "model"):
+        expected, model = Net(), Net()
+        reference = distributed(expected)
+        optimizer = distributed(model, backward_passes_per_step=2)
+        for epoch in range(2):
+            for micro in range(5):
+                if micro % 2 == 0:
+                    (optimizer if zero == "optimizer" else model).zero_grad()
+                (loss_of(model, 10 * epoch + micro) / 2).backward()
+                if micro % 2 == 1:
+                    optimizer.step()
+            for first in (0, 2):
+                reference.zero_grad()
+                total = loss_of(expected, 10 * epoch + first) + loss_of(expected, 10 * epoch + first + 1)
+                (total / 2).backward()
+                reference.step()
+        expect_equal_ranks(model, "a micro-batch left over")
+        for ours, theirs in zip(model.parameters(), expected.parameters(), strict=True):
+            assert torch.allclose(ours, theirs, atol=1e-6)
+
+
+def more_passes_than_said() -> None:
+    model = Net()
+    optimizer = distributed(model)
+    loss_of(model, 0).backward()
+    with refused("'last.", "backward_passes_per_step=2)", "requires_grad_(False)"):
+        loss_of(model, 1).backward()
+    optimizer.zero_grad()  # begins anew
+    loss_of(model, 2).backward()
+    optimizer.step()
+    expect_equal_ranks(model, "more passes")
+
+
+def gan(style: str) -> None:
+    """A generator's pass through the discriminator leaves gradients of the discriminator, too."""
+    torch.manual_seed(6)
+    generator, discriminator = nn.Linear(3, 4), nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+    alone = [nn.Linear(3, 4), nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))]
+    for ours, theirs in zip((generator, discriminator), alone, strict=True):
+        theirs.load_state_dict(ours.state_dict())
+    optimizers = [
+        hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters(prefix))
+        for prefix, net in (("generator", generator), ("discriminator", discriminator))
+    ]
+    references = [torch.optim.SGD(net.parameters(), lr=0.1) for net in alone]
+
+    def train(nets: list[nn.Module], steps: list[torch.optim.Optimizer], inputs: torch.Tensor) -> None:
+        make, judge = nets
+        for_make, for_judge = steps
+        (judge if style == "model" else for_judge).zero_grad()
+        (judge(make(inputs[:, :3]).detach()).mean() - judge(inputs).mean()).backward()
+        for_judge.step()
+        if style == "frozen":
+            judge.requires_grad_(False)
+        (make if style == "model" else for_make).zero_grad()
+        (-judge(make(inputs[:, :3])).mean()).backward()
+        for_make.step()
+        judge.requires_grad_(True)
+
+    with warned(0 if style == "frozen" else 1, "'discriminator.", "discriminator.requires_grad_(False)"):
+        for step in range(4):
+            train([generator, discriminator], optimizers, batch(step))
+    everything = [torch.cat([_batch_of(rank, step) for rank in range(hvd.size())]) for step in range(4)]
+    for inputs in everything:
+        train(alone, references, inputs)
+    for ours, theirs in zip((generator, discriminator), alone, strict=True):
+        expect_equal_ranks(ours, f"GAN, {style}")
+        for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+            assert torch.allclose(one, other, atol=1e-5), f"GAN, {style}: not as alone"
+
+
+def _batch_of(rank: int, step: int) -> torch.Tensor:
+    return torch.randn(ROWS, 4, generator=torch.Generator().manual_seed(100 * step + rank))
+
+
+def parameters_of_two_optimizers() -> None:
+    model = Net()
+    older = distributed(model)
+    loss_of(model, 0).backward()  # in flight when the next one takes over
+    newer = distributed(model)
+    for step in range(2):
+        newer.zero_grad()
+        loss_of(model, step).backward()
+        newer.step()
+    expect_equal_ranks(model, "the newer of two optimizers")
+    with refused("'first.weight'", "add_param_group", "del optimizer"):
+        older.step()
+    del newer
+    for step in range(2):
+        older.zero_grad()
+        loss_of(model, step).backward()
+        older.step()
+    expect_equal_ranks(model, "the older one, alone again")
+
+
+def a_job_left_with_gradients_in_flight() -> None:
+    model = Net()
+    optimizer = distributed(model)
+    loss_of(model, 0).backward()
+    hvd.shutdown()
+    optimizer.zero_grad()
+    hvd.init()
+    loss_of(model, 1).backward()
+    optimizer.step()
+    expect_equal_ranks(model, "the next job")
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    hvd.init()
+    a_gradient_changed_while_it_is_reduced()
+    gradients_scaled_by_a_grad_scaler()
+    gradients_that_share_a_buffer()
+    the_wrapped_optimizer_stepped_in_place_of_the_distributed_one()
+    a_step_that_skips_the_synchronization_it_needs()
+    parameters_unfrozen_after_wrapping()
+    groups_added_later()
+    a_micro_batch_left_over()
+    more_passes_than_said()
+    for style in ("optimizer", "model", "frozen"):
+        gan(style)
+    parameters_of_two_optimizers()
+    a_job_left_with_gradients_in_flight()
+    print("all is well")
+
+
+main()
