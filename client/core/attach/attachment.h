@@ -31,9 +31,11 @@ struct Attachment {
 
 // Attaches to the ringd that listens on `socket`. Blocks until `deadline` at most. Errors name the socket
 // and what to do:
-//   kNotFound, kUnavailable: no ringd there. kPermissionDenied: this user may not attach.
+//   kNotFound, kUnavailable: no ringd there, with `advice`. kPermissionDenied: this user may not attach.
 //   kFailedPrecondition: versions differ, or ringd is draining. kDeadlineExceeded: no answer.
-absl::StatusOr<Attachment> AttachToRingd(const std::string& socket, Clock::time_point deadline);
+// `nobody_there`, if not null: set to whether the error is that there is no ringd at all.
+absl::StatusOr<Attachment> AttachToRingd(const std::string& socket, const std::string& advice,
+                                         Clock::time_point deadline, bool* nobody_there = nullptr);
 
 }  // namespace ringd::client
 
