@@ -1,7 +1,8 @@
-"""Debian systems that have Python and nothing of ringd's: what a wheel finds on somebody else's machine.
+"""Debian systems that have Python and nothing of ringd's: what a wheel finds on other machines.
 
-They lie in folders, and are entered by `chroot` in a mount namespace of their own; needs root. Packages come from
-the mirror that apt is configured for. They are unpacked and not set up, which takes seconds.
+They lie in folders, and are entered by `chroot` in a mount namespace of their own, which needs root.
+Packages come from the mirror that apt is configured for. They are unpacked and not set up, which takes
+seconds.
 """
 
 from __future__ import annotations
@@ -43,16 +44,22 @@ class BareRoot:
         variables: Mapping[str, str] | None = None,
         binds: Mapping[Path, str] | None = None,
     ) -> list[str]:
-        """What runs `command` inside, with these variables and no others. `binds`: folders outside, and where they
-        are seen inside."""
-        mounts = [("/dev", "/dev"), ("/proc", "/proc"), *((str(out), at) for out, at in (binds or {}).items())]
+        """What runs `command` inside, with these variables and no others. `binds`: folders outside, and
+        where they are seen inside."""
+        mounts = [
+            ("/dev", "/dev"),
+            ("/proc", "/proc"),
+            *((str(out), at) for out, at in (binds or {}).items()),
+        ]
         steps = ["set -e"]
         for outside, inside in mounts:
             place = shlex.quote(f"{self.folder}{inside}")
             steps += [f"mkdir -p {place}", f"mount --rbind {shlex.quote(outside)} {place}"]
         own = {"PATH": "/usr/bin:/bin", "HOME": "/", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
         settings = [f"{name}={value}" for name, value in (own | dict(variables or {})).items()]
-        steps.append(f'exec env -i {shlex.join(settings)} /usr/sbin/chroot {shlex.quote(str(self.folder))} "$@"')
+        steps.append(
+            f'exec env -i {shlex.join(settings)} /usr/sbin/chroot {shlex.quote(str(self.folder))} "$@"'
+        )
         shell = ["unshare", "--mount", "--propagation=private", "sh", "-c", "\n".join(steps), "sh"]
         return [*shell, *command]
 
@@ -67,7 +74,7 @@ class BareRoot:
         return Child(self.command(command, variables=variables, binds=binds), {"PATH": "/usr/bin:/bin"}, log)
 
     def install(self, wheel: Path) -> None:
-        """As `pip install WHEEL` there would: this system's Python decides whether the wheel is for it."""
+        """As `pip install WHEEL` there: that system's Python decides whether the wheel is for it."""
         (self.folder / "opt").mkdir(exist_ok=True)
         shutil.copy(wheel, self.folder / "opt" / wheel.name)
         # The test environment's pip, which is plain Python.
@@ -90,13 +97,14 @@ class BareRoot:
         return [path.name for path in self.folder.rglob("*.so*") if path.name.startswith(FOREIGN_LIBRARIES)]
 
 
-def make(suite: str, folder: Path) -> BareRoot:
-    """Unpacks a system into the folder, which is made. NoSuchSuite: the mirror has none."""
+def make(suite: str, folder: Path, packages: Sequence[str] = ()) -> BareRoot:
+    """Unpacks a system, with these packages too, into the folder, which is made. NoSuchSuite: the
+    mirror has none."""
     result = subprocess.run(
         [
             "mmdebstrap",
             "--variant=extract",
-            f"--include={','.join(PACKAGES)}",
+            f"--include={','.join([*PACKAGES, *packages])}",
             *(f"--aptopt={line}" for line in _proxies()),
             suite,
             str(folder),

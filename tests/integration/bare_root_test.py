@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.integration import bare_root
 from tests.integration.bare_root import BareRoot
-from tests.integration.cluster import ROOT, Child, Cluster
+from tests.integration.cluster import ROOT, Child, Cluster, binary
 
 # Mostly the mirror's; unpacking one system takes 4 s.
 pytestmark = pytest.mark.timeout(300)
@@ -77,16 +78,16 @@ TRAIN = """
 """
 
 
-def _installed(suite: str) -> Iterator[BareRoot]:
+def _installed(suite: str, packages: Sequence[str] = ()) -> Iterator[BareRoot]:
     folder = Path(tempfile.mkdtemp(prefix="ringd-bare-", dir="/tmp"))
     try:
         try:
-            root = bare_root.make(suite, folder / suite)
+            root = bare_root.make(suite, folder / suite, packages)
         except bare_root.NoSuchSuite:
             pytest.skip(f"apt's mirror has no Debian {suite}")
         (wheel,) = (ROOT / "dist").glob("ringd-*.whl")
         root.install(wheel)
-        assert root.foreign_libraries() == []
+        assert packages or root.foreign_libraries() == []
         yield root
     finally:
         shutil.rmtree(folder)
@@ -102,6 +103,15 @@ def newer() -> Iterator[BareRoot]:
     yield from _installed(NEWER_SUITE)
 
 
+@pytest.fixture
+def host() -> Iterator[BareRoot]:
+    """With what the service's README says that a node needs."""
+    readme = (ROOT / "deploy/systemd/README.md").read_text()
+    found = re.search(r"apt-get install --no-install-recommends ((?:.*\\\n)*.*)\n", readme)
+    assert found
+    yield from _installed(bare_root.OWN_SUITE, found[1].replace("\\\n", " ").split())
+
+
 def write(root: BareRoot, name: str, source: str) -> str:
     """The program's path inside."""
     (root.folder / "opt" / name).write_text(textwrap.dedent(source))
@@ -111,8 +121,8 @@ def write(root: BareRoot, name: str, source: str) -> str:
 def start_ranks(
     cluster: Cluster, roots: list[BareRoot], source: str, binds: dict[Path, str], python_path: str
 ) -> list[Child]:
-    """One rank in each of `roots`, through the ringd of the cluster's only node, whose socket they see as containers
-    do."""
+    """One rank in each of `roots`, through the ringd of the cluster's only node, whose socket they see as
+    containers do."""
     ranks = []
     for rank, root in enumerate(roots):
         variables = {
@@ -171,3 +181,14 @@ def test_one_rank_alone_trains_in_a_bare_root(
     rank = root.start(cluster.folder / "alone.log", command, variables={"PYTHONPATH": "/opt/site"})
     finished([rank], "fits")
     assert "size 1" in rank.output
+
+
+def test_ringd_runs_with_the_packages_that_the_services_readme_names(
+    cluster: Cluster, host: BareRoot
+) -> None:
+    for name in ("ringd", "ringctl"):
+        shutil.copy(binary(name), host.folder / "usr/bin" / name)
+    command = ["ringctl", "run", "-n", "2", "--timeout", "60", "--", "python3", write(host, "fit.py", FIT)]
+    run = host.start(cluster.folder / "run.log", command, variables={"PYTHONPATH": "/opt/site"})
+    finished([run], "fits")
+    assert run.output.count("size 2 fits") == 2
