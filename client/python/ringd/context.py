@@ -13,7 +13,8 @@ class Context:
     """Attaches to the node's ringd and takes a place in a job; all ranks of the job must do so.
 
     What is not given comes from the environment: ``RINGD_SOCKET``, ``RINGD_JOB_ID``, the launcher's variables and so
-    on, as ``ringd_options`` in ``ringd.h`` lists. Blocks until all ranks have joined. A process may have several
+    on, as ``ringd_options`` in ``ringd.h`` lists. Without launcher, and without a ringd at the default socket, the process
+    is one rank alone. Blocks until all ranks have joined. A process may have several
     contexts, one after another or at once.
 
     Tensors are addresses here: ``submit(registration, source, destination)`` gives an operation, ``wait`` its
