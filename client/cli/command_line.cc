@@ -269,8 +269,8 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
     line.help = app.help();  // of the command, if one was given
     return line;
   } catch (const CLI::ExtrasError& error) {
-    return absl::InvalidArgumentError(ExplainUnknownWord(app, ours).value_or(
-        absl::StrCat(error.what(), "; see ringctl --help")));
+    return absl::InvalidArgumentError(
+        ExplainUnknownWord(app, ours).value_or(absl::StrCat(error.what(), "; see ringctl --help")));
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(absl::StrCat(error.what(), "; see ringctl --help"));
   }

@@ -213,7 +213,8 @@ int ProvideNodes(const RunOptions& options, MadeFolders& folders, PrivateNodes& 
     }
     // Where there is none it goes without saying.
     if (!absl::IsNotFound(running.status())) {
-      std::fprintf(stderr, "ringctl: the ringd at %s is not used (%s): this run starts a private one\n",
+      std::fprintf(stderr,
+                   "ringctl: the ringd at %s is not used (%s): this run starts a private one\n",
                    socket.c_str(), std::string(running.status().message()).c_str());
     }
   }

@@ -18,7 +18,8 @@ constexpr std::size_t kLettersForABeginning = 2;
 }  // namespace
 
 std::size_t TypingErrors(absl::string_view a, absl::string_view b) {
-  // Row i has the errors between the first i letters of a and the first j of b: optimal string alignment.
+  // Optimal string alignment: row i has the errors between the first i letters of `a` and the
+  // first j of `b`.
   std::vector<std::size_t> before_last;
   std::vector<std::size_t> last(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;

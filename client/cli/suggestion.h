@@ -10,10 +10,12 @@
 
 namespace ringd::cli {
 
-// How many letters must be typed, left out, replaced, or swapped with their neighbour to make `a` of `b`.
+// How many letters must be added, left out, replaced, or swapped with their neighbour to make `a`
+// of `b`.
 std::size_t TypingErrors(absl::string_view a, absl::string_view b);
 
-// The word of `known` that `typed` is like: one error for every three letters, or its beginning. Empty: none is.
+// The word of `known` that `typed` begins, or is like: one error for every three letters at most.
+// Empty: there is none.
 std::string Suggestion(absl::string_view typed, std::span<const std::string> known);
 
 }  // namespace ringd::cli

@@ -41,8 +41,8 @@ namespace ringd::client {
 // Ownership: owns everything of the session; what ringd_arena_alloc handed out goes with it.
 class Context {
  public:
-  // Attaches and joins. Blocks until all ranks are there. Where no ringd is, and `options` say nothing of
-  // one or of other ranks, the rank is alone.
+  // Attaches and joins. Blocks until all ranks are there. Without a ringd the rank works alone, if
+  // options.may_be_alone.
   static absl::StatusOr<std::unique_ptr<Context>> Open(const Options& options);
   // Leaves the job. Blocks kCloseDeadline at most.
   ~Context();

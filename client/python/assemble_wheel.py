@@ -18,8 +18,8 @@ import zipfile
 from pathlib import Path
 
 NAME = "ringd"
-# The extension keeps to the stable ABI of 3.10. libringd has all that it needs inside, but for the C library;
-# tests/client/python/wheel_test.py asks auditwheel whether 2.34 is right.
+# The extension keeps to the stable ABI of 3.10. libringd needs the C library alone, of 2.34 or later:
+# tests/client/python/wheel_test.py asks auditwheel whether that is right.
 TAG = "cp310-abi3-manylinux_2_34_x86_64"
 # The earliest that a zip file can say.
 TIME = (1980, 1, 1, 0, 0, 0)

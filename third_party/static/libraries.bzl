@@ -62,8 +62,9 @@ _OTHERS = [
     "stdc++",
 ]
 
-# For the linkopts of a shared library that depends on //third_party/static:position_independent. They come before
-# those of its dependencies, which name the shared libraries: nothing is left to take from them.
+# For the linkopts of a shared library that depends on //third_party/static:position_independent.
+# They come before those of its dependencies, which name the shared libraries: nothing is left to
+# take from them.
 STATIC_LIBRARIES = [
     "-Wl,--wrap=stderr",
     "-Wl,--wrap=arc4random",

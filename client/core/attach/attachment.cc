@@ -27,12 +27,11 @@ absl::StatusOr<UniqueFd> Connect(const std::string& socket, const std::string& a
   const absl::Status& status = connection.status();
   nobody_there = absl::IsNotFound(status) || absl::IsUnavailable(status);
   if (absl::IsNotFound(status)) {
-    return absl::NotFoundError(
-        absl::StrCat("no ringd at ", socket, ": ", advice));
+    return absl::NotFoundError(absl::StrCat("no ringd at ", socket, ": ", advice));
   }
   if (absl::IsUnavailable(status)) {
-    return absl::UnavailableError(absl::StrCat("no ringd listens on ", socket,
-                                               " any more: ", advice));
+    return absl::UnavailableError(
+        absl::StrCat("no ringd listens on ", socket, " any more: ", advice));
   }
   if (absl::IsPermissionDenied(status)) {
     return absl::PermissionDeniedError(absl::StrCat(

@@ -161,7 +161,10 @@ constexpr Launcher kLaunchers[] = {
        return AnySet(get, {"SLURM_STEP_ID", "SLURM_STEPID"}) && IsSet(get, "SLURM_PROCID");
      },
      FromSlurm},
-    {"PMI", [](const GetEnvironment& get) { return AnySet(get, {"PMI_RANK", "PMI_SIZE"}); },
+    {"PMI",
+     [](const GetEnvironment& get) {
+       return AnySet(get, {"PMI_RANK", "PMI_SIZE"});
+     },
      FromPmi},
 };
 

@@ -114,8 +114,7 @@ absl::StatusOr<LoneRank> MakeLoneRank() {
   Attachment& attachment = lone.attachment;
   attachment.layout = {kRingCapacity, kRingCapacity};
   const std::uint64_t arena_bytes = ArenaBytes();
-  absl::StatusOr<Shared> segment =
-      MakeShared("ringd-session", attachment.layout.segment_bytes());
+  absl::StatusOr<Shared> segment = MakeShared("ringd-session", attachment.layout.segment_bytes());
   if (!segment.ok()) return segment.status();
   InitializeSessionSegment(segment->mapping.data(), attachment.layout, 1, arena_bytes);
   attachment.segment = std::move(segment->mapping);

@@ -12,8 +12,8 @@
 
 namespace ringd::client {
 
-// The parts of a context for a job of one rank. They look as if a ringd had made them, so that a program
-// finds every function and every check as in a larger job.
+// The parts of a context for a job of one rank. They look as if a ringd had made them, so that a
+// program finds every function and every check as in a larger job.
 //
 // Ownership: the parts own their memory; nobody else has it.
 struct LoneRank {
@@ -25,7 +25,8 @@ struct LoneRank {
   UniqueFd job_segment;
 };
 
-// The arena may take as much as the machine has memory; pages come into being when they are touched.
+// The arena may take as much memory as the machine has; pages come into being when they are
+// touched.
 //   kResourceExhausted: a limit of this process stands against it.
 absl::StatusOr<LoneRank> MakeLoneRank();
 

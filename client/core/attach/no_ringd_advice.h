@@ -12,9 +12,9 @@ namespace ringd::client {
 
 inline constexpr char kDefaultSocket[] = "/run/ringd/ringd.sock";
 
-// The ways out for somebody whose job finds no ringd at `socket`: part of a sentence, on one line. Each works
-// as it stands for this process's user, whose number is `uid`. `places` and the launcher in the environment say
-// what would be run.
+// The ways out for somebody whose job finds no ringd at `socket`: part of a sentence, on one line.
+// Each works as it stands for this process's user, whose number is `uid`. `places` and the launcher
+// in the environment say what would be run.
 std::string NoRingdAdvice(const std::string& socket, const Places& places,
                           const GetEnvironment& get, uid_t uid);
 

@@ -46,16 +46,15 @@ TEST_CASE("Options: nothing given and nothing set is one rank alone at the defau
 
 TEST_CASE("Options: only who names neither a ringd nor other ranks may be alone") {
   CHECK(Resolve(nullptr, {})->may_be_alone);
-  CHECK(Resolve(nullptr, Only("WORLD_SIZE", "2"))->may_be_alone);  // left behind by some tool
+  CHECK(Resolve(nullptr, Only("WORLD_SIZE", "2"))->may_be_alone);    // left behind by some tool
   CHECK(Resolve(nullptr, Only("SLURM_PROCID", "0"))->may_be_alone);  // a batch script
   CHECK_FALSE(Resolve(nullptr, Only("RINGD_SOCKET", "/tmp/s"))->may_be_alone);
   CHECK_FALSE(Resolve(nullptr, TwoNodesAnd("MASTER_ADDR", "a"))->may_be_alone);
   // One rank, but of a launcher, whose user wants a job.
-  CHECK_FALSE(Resolve(nullptr, {{"RANK", "0"},
-                                {"WORLD_SIZE", "1"},
-                                {"LOCAL_RANK", "0"},
-                                {"LOCAL_WORLD_SIZE", "1"}})
-                  ->may_be_alone);
+  CHECK_FALSE(
+      Resolve(nullptr,
+              {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}})
+          ->may_be_alone);
   ringd_options given{};
   given.struct_size = sizeof(given);
   given.size = 2;

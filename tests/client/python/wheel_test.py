@@ -93,4 +93,6 @@ def test_the_built_wheel_is_what_its_name_says() -> None:
         check=False,
     )
     words = " ".join(result.stdout.split())
-    assert f'is consistent with the following platform tag: "{tag[1]}"' in words, result.stdout + result.stderr
+    assert f'is consistent with the following platform tag: "{tag[1]}"' in words, (
+        result.stdout + result.stderr
+    )

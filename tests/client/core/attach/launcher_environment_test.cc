@@ -49,7 +49,8 @@ TEST_CASE("Launcher: has a name that errors can use") {
   CHECK(LauncherName(Environment({{"WORLD_SIZE", "2"}}).get()).empty());
   CHECK(LauncherName(Environment({{"LOCAL_RANK", "0"}}).get()) == "torchrun");
   CHECK(LauncherName(Environment({{"OMPI_COMM_WORLD_RANK", "0"}}).get()) == "Open MPI");
-  CHECK(LauncherName(Environment({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}}).get()) == "Slurm");
+  CHECK(LauncherName(Environment({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}}).get()) ==
+        "Slurm");
 }
 
 TEST_CASE("Launcher: without one a process is alone") {

@@ -64,7 +64,8 @@ TEST_CASE("LoneRank: more names than fit are an error that says so") {
   absl::StatusOr<LoneRank> lone = MakeLoneRank();
   REQUIRE(lone.ok());
   std::vector<TensorDescription> tensors;
-  for (std::uint32_t i = 0; i < kMaxLocalTensors; ++i) tensors.push_back(Described(std::to_string(i)));
+  for (std::uint32_t i = 0; i < kMaxLocalTensors; ++i)
+    tensors.push_back(Described(std::to_string(i)));
   REQUIRE(lone->control->Register(0, tensors, Clock::now()).ok());
   const std::vector<TensorDescription> more = {Described("more")};
   const auto refused = lone->control->Register(0, more, Clock::now());

@@ -41,8 +41,7 @@ TEST_CASE("Advice without ringd: root hears of the service, others of a socket o
   CHECK_THAT(root, Contains("`systemctl start ringd`") &&
                        Contains("`ringctl run -n 2 -- python train.py` in place of torchrun"));
   const std::string user = Advice(kDefaultSocket, places, variables, kUser);
-  CHECK_THAT(user, !Contains("systemctl") &&
-                       Contains("`ringd --socket " + own + "`") &&
+  CHECK_THAT(user, !Contains("systemctl") && Contains("`ringd --socket " + own + "`") &&
                        Contains("RINGD_SOCKET=" + own) &&
                        Contains("`ringctl run -n 2 -- python train.py` in place of torchrun"));
   // Another user's, after `su`.
