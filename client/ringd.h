@@ -106,7 +106,8 @@ typedef struct {
   const char*
       job_id; /* RINGD_JOB_ID, TORCHELASTIC_RUN_ID, SLURM_JOB_ID, PMI/OMPI job ids; else "default" */
   /* rank < 0 or size 0: all four places from the launcher's environment: torchrun (RANK, WORLD_SIZE,
-   * LOCAL_RANK, LOCAL_WORLD_SIZE), Slurm, Open MPI, PMI; without any, one rank alone. */
+   * LOCAL_RANK, LOCAL_WORLD_SIZE), Slurm, Open MPI, PMI; without any, one rank alone. Such a rank works without
+   * a ringd too, unless a socket is named. */
   int32_t rank;
   int32_t size;
   int32_t local_rank;
@@ -141,7 +142,7 @@ typedef struct {
   int32_t homogeneous; /* 1 if every node has equally many ranks */
   uint32_t generation;
   char node_name[64];
-  char daemon_version[32];
+  char daemon_version[32]; /* empty: one rank alone, without a ringd */
 } ringd_place;
 
 typedef struct {

@@ -5,11 +5,14 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "client/cli/suggestion.h"
 #include "proto/types/job_weight.h"
 
 namespace ringd::cli {
@@ -45,7 +48,7 @@ void AddQueryOptions(CLI::App& command, QueryOptions& options, bool list) {
 
 CLI::App* AddRun(CLI::App& app, RunOptions& options) {
   CLI::App* run = app.add_subcommand("run", "start the ranks of a job on this machine");
-  run->add_option("-n,--ranks", options.ranks_per_node, "ranks on each node [1]")
+  run->add_option("-n,--ranks", options.ranks_per_node, "ranks on each node; -np too [1]")
       ->type_name("N")
       ->check(CLI::Range(1, 4096));
   run->add_option("--nodes", options.nodes, "start that many private ringds, each a pretended node")
@@ -96,7 +99,7 @@ std::vector<CompletedCommand> DescribeCommands(const CLI::App& app) {
     for (const CLI::Option* option : command->get_options()) {
       if (option->get_positional()) continue;
       Value value = Value::kNone;
-      if (option->get_type_size() != 0) {
+      if (option->get_items_expected_max() > 0) {
         const std::string type = option->get_type_name();
         value = absl::StartsWith(type, "PATH")  ? Value::kFile
                 : absl::StartsWith(type, "DIR") ? Value::kFolder
@@ -116,8 +119,75 @@ std::vector<CompletedCommand> DescribeCommands(const CLI::App& app) {
   return commands;
 }
 
+// "--ranks" and the like, of a command or of ringctl itself.
+std::vector<std::string> LongOptions(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back(absl::StrCat("--", name));
+    }
+  }
+  return names;
+}
+
+// "; did you mean 'status'?", or nothing.
+std::string DidYouMean(absl::string_view typed, std::span<const std::string> known) {
+  const std::string meant = Suggestion(typed, known);
+  return meant.empty() ? "" : absl::StrCat("; did you mean ", meant, "?");
+}
+
+std::string UnknownOption(const CLI::App& command, absl::string_view typed) {
+  const absl::string_view name = typed.substr(0, typed.find('='));
+  return absl::StrCat(command.get_name(), " has no option ", name,
+                      DidYouMean(name, LongOptions(command)), "; see ringctl ", command.get_name(),
+                      " --help");
+}
+
+// What is wrong with a word that nobody takes: no command, or an option that the command has not.
+std::optional<std::string> ExplainUnknownWord(const CLI::App& app,
+                                              std::span<const char* const> arguments) {
+  if (arguments.empty()) return {};
+  const absl::string_view first = arguments.front();
+  const auto all = app.get_subcommands([](const CLI::App*) { return true; });
+  const auto named = std::find_if(all.begin(), all.end(), [&](const CLI::App* command) {
+    return command->get_name() == first;
+  });
+  if (named == all.end()) {
+    if (absl::StartsWith(first, "-")) return {};
+    std::vector<std::string> names;
+    for (const CLI::App* command : all) names.push_back(command->get_name());
+    return absl::StrCat("there is no command ", first, DidYouMean(first, names),
+                        "; see ringctl --help");
+  }
+  for (const absl::string_view argument : arguments.subspan(1)) {
+    const std::string name(argument.substr(0, argument.find('=')));
+    if (absl::StartsWith(name, "-") && (*named)->get_option_no_throw(name) == nullptr) {
+      return UnknownOption(**named, argument);
+    }
+  }
+  return {};
+}
+
+// mpirun and horovodrun say -np where run says -n; it would be the option -n with the value p.
+std::vector<std::string> UnderstandRanks(const CLI::App& run,
+                                         std::span<const char* const> arguments) {
+  std::vector<std::string> result(arguments.begin(), arguments.end());
+  if (result.empty() || result.front() != run.get_name()) return result;
+  for (std::size_t i = 1; i < result.size() && absl::StartsWith(result[i], "-"); ++i) {
+    std::string& word = result[i];
+    if (absl::string_view rest = word;
+        absl::ConsumePrefix(&rest, "-np") || absl::ConsumePrefix(&rest, "--np")) {
+      absl::ConsumePrefix(&rest, "=");
+      word = rest.empty() ? "-n" : absl::StrCat("--ranks=", rest);
+    }
+    const CLI::Option* option = run.get_option_no_throw(word);
+    if (option != nullptr && option->get_items_expected_max() > 0) ++i;  // its value
+  }
+  return result;
+}
+
 // `unknown`: what the parser did not know; `behind_dashes`: what follows the first "--".
-absl::Status TakeCommand(RunOptions& options, std::vector<std::string> unknown,
+absl::Status TakeCommand(const CLI::App& run, RunOptions& options, std::vector<std::string> unknown,
                          std::span<const char* const> behind_dashes) {
   std::vector<std::string> rest = std::move(unknown);
   // The dashes were the program's own if it had begun before them.
@@ -128,8 +198,7 @@ absl::Status TakeCommand(RunOptions& options, std::vector<std::string> unknown,
   }
   // It would go to the program, which is not what was meant.
   if (absl::StartsWith(rest.front(), "-")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("run has no option ", rest.front(), "; see ringctl run --help"));
+    return absl::InvalidArgumentError(UnknownOption(run, rest.front()));
   }
   if (options.nodes > 0 && !options.socket.empty()) {
     return absl::InvalidArgumentError(
@@ -194,10 +263,14 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
 
   // CLI11 reports by exception; none leaves this function. It wants the arguments last first.
   try {
-    app.parse(std::vector<std::string>(ours.rbegin(), ours.rend()));
+    const std::vector<std::string> words = UnderstandRanks(*run, ours);
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::CallForHelp&) {
     line.help = app.help();  // of the command, if one was given
     return line;
+  } catch (const CLI::ExtrasError& error) {
+    return absl::InvalidArgumentError(
+        ExplainUnknownWord(app, ours).value_or(absl::StrCat(error.what(), "; see ringctl --help")));
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(absl::StrCat(error.what(), "; see ringctl --help"));
   }
@@ -213,7 +286,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
   }
   if (run->parsed()) {
     line.action = CommandLine::Action::kRun;
-    absl::Status status = TakeCommand(line.run, run->remaining(), behind_dashes);
+    absl::Status status = TakeCommand(*run, line.run, run->remaining(), behind_dashes);
     if (!status.ok()) return status;
   } else if (!behind_dashes.empty()) {
     return absl::InvalidArgumentError(

@@ -211,6 +211,12 @@ int ProvideNodes(const RunOptions& options, MadeFolders& folders, PrivateNodes& 
       std::fprintf(stderr, "ringctl: %s\n", ExplainUnreachable(socket, running.status()).c_str());
       return kUnreachable;
     }
+    // Where there is none it goes without saying.
+    if (!absl::IsNotFound(running.status())) {
+      std::fprintf(stderr,
+                   "ringctl: the ringd at %s is not used (%s): this run starts a private one\n",
+                   socket.c_str(), std::string(running.status().message()).c_str());
+    }
   }
   // Whoever names a folder wants what is learned to be there after the run: better no run than hours of one that
   // keeps nothing.

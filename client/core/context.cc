@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/core/attach/lone_rank.h"
 #include "client/core/caller_structure.h"
 
 namespace ringd::client {
@@ -40,16 +41,34 @@ absl::StatusOr<std::unique_ptr<Context>> Context::Open(const Options& options) {
         "this process was forked from one that had a context open, and gRPC does not survive that: "
         "start it by spawning (exec), or fork before the parent opens its context");
   }
-  absl::StatusOr<Attachment> attachment =
-      AttachToRingd(options.socket, Clock::now() + kAttachDeadline);
+  bool nobody_there = false;
+  absl::StatusOr<Attachment> attachment = AttachToRingd(
+      options.socket, options.no_ringd_advice, Clock::now() + kAttachDeadline, &nobody_there);
+  if (nobody_there && options.may_be_alone) return OpenAlone(options);
   if (!attachment.ok()) return attachment.status();
-  std::unique_ptr<Context> context(new Context(options, *std::move(attachment)));
+  std::unique_ptr<ControlChannel> control =
+      ControlChannel::Create(std::move(attachment->grpc), attachment->token);
+  std::unique_ptr<Context> context(
+      new Context(options, *std::move(attachment), std::move(control)));
   if (absl::Status status = context->StartLifeline(options); !status.ok()) return status;
   if (absl::Status status = context->Join(options); !status.ok()) return status;
   return context;
 }
 
-Context::Context(const Options& options, Attachment attachment)
+absl::StatusOr<std::unique_ptr<Context>> Context::OpenAlone(const Options& options) {
+  absl::StatusOr<LoneRank> lone = MakeLoneRank();
+  if (!lone.ok()) return lone.status();
+  std::unique_ptr<Context> context(
+      new Context(options, std::move(lone->attachment), std::move(lone->control)));
+  context->alone_ = true;
+  context->on_warning_ = options.on_warning;
+  context->job_memory_.AddSegment(lone->notice, lone->job_segment);
+  if (absl::Status status = context->Join(options); !status.ok()) return status;
+  return context;
+}
+
+Context::Context(const Options& options, Attachment attachment,
+                 std::unique_ptr<ControlChannel> control)
     : places_(options.join.places),
       ringd_pid_(attachment.ringd_pid),
       spin_budget_(SpinPolicy::BudgetFor(options.spin)),
@@ -64,7 +83,7 @@ Context::Context(const Options& options, Attachment attachment)
                        attachment.layout.completion_capacity, std::move(attachment.engine_wakeup),
                        state_, staged_copies_, spin_budget_),
       fork_guard_(attachment.lifeline.get()),
-      control_(ControlChannel::Create(std::move(attachment.grpc), attachment.token)),
+      control_(std::move(control)),
       lifeline_(std::move(attachment.lifeline)) {}
 
 Context::~Context() {
@@ -141,7 +160,11 @@ absl::Status Context::Join(const Options& options) {
   operation_timeout_ms_.store(joined_.operation_timeout_ms, std::memory_order_relaxed);
   {
     MutexLock lock(node_name_mutex_);
-    if (!joined_.node_name.empty()) node_name_ = joined_.node_name;
+    if (!joined_.node_name.empty()) {
+      node_name_ = joined_.node_name;
+    } else {
+      joined_.node_name = node_name_;
+    }
   }
   if (joined_.combines_locally) return UseLocalOperations(options);
   return joined_.fast_path_connections > 0 ? UseFastPath() : absl::OkStatus();

@@ -41,7 +41,8 @@ namespace ringd::client {
 // Ownership: owns everything of the session; what ringd_arena_alloc handed out goes with it.
 class Context {
  public:
-  // Attaches and joins. Blocks until all ranks are there.
+  // Attaches and joins. Blocks until all ranks are there. Without a ringd the rank works alone, if
+  // options.may_be_alone.
   static absl::StatusOr<std::unique_ptr<Context>> Open(const Options& options);
   // Leaves the job. Blocks kCloseDeadline at most.
   ~Context();
@@ -78,8 +79,9 @@ class Context {
   absl::Status WaitAll(std::span<ringd_operation> awaited, std::int64_t timeout_ms);
 
  private:
-  Context(const Options& options, Attachment attachment);
+  Context(const Options& options, Attachment attachment, std::unique_ptr<ControlChannel> control);
 
+  static absl::StatusOr<std::unique_ptr<Context>> OpenAlone(const Options& options);
   absl::Status Join(const Options& options);
   absl::Status StartLifeline(const Options& options);
   // `status` of a call; if the session has ended meanwhile, or ringd is silent, the reason for it.
@@ -122,6 +124,7 @@ class Context {
   // Written before the lifeline's thread runs.
   std::function<void(const std::string& text)> on_warning_;
   const Places places_;
+  bool alone_ = false;  // there is no ringd; written once, by OpenAlone
   const std::int32_t ringd_pid_;
   const std::chrono::nanoseconds spin_budget_;
   const std::uint32_t submission_capacity_;

@@ -1,5 +1,7 @@
 #include "client/core/options.h"
 
+#include <unistd.h>
+
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -14,13 +16,13 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "client/core/attach/no_ringd_advice.h"
 #include "client/core/caller_structure.h"
 #include "proto/types/job_weight.h"
 
 namespace ringd::client {
 namespace {
 
-constexpr char kDefaultSocket[] = "/run/ringd/ringd.sock";
 constexpr char kDefaultPeerPort[] = "7117";
 
 std::string Environment(const GetEnvironment& get, const char* name) {
@@ -136,11 +138,14 @@ absl::StatusOr<Options> ResolveOptions(const ringd_options* given_or_null,
 
   Options options;
   options.socket = Text(given.socket, get, "RINGD_SOCKET");
-  if (options.socket.empty()) options.socket = kDefaultSocket;
+  const bool socket_named = !options.socket.empty();
+  if (!socket_named) options.socket = kDefaultSocket;
 
   const absl::StatusOr<Places> places = ResolvePlaces(given, get);
   if (!places.ok()) return places.status();
   options.join.places = *places;
+  options.may_be_alone = !socket_named && places->size == 1 && LauncherName(get).empty();
+  options.no_ringd_advice = NoRingdAdvice(options.socket, *places, get, ::geteuid());
 
   options.join.job_id = Text(given.job_id, get, "RINGD_JOB_ID");
   if (options.join.job_id.empty()) options.join.job_id = JobIdFromLauncher(get);

@@ -17,6 +17,10 @@ namespace ringd::client {
 
 struct Options {
   std::string socket;
+  // Nobody has said that there are others, or a ringd: without one this rank works alone.
+  bool may_be_alone = false;
+  // For an error that there is no ringd: NoRingdAdvice.
+  std::string no_ringd_advice;
   JoinParameters join;
   // RINGD_SPIN_US: how long waits spin before they sleep.
   std::optional<std::chrono::nanoseconds> spin;

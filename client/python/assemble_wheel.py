@@ -4,6 +4,8 @@
 The same files give the same bytes: entries are sorted and have one fixed time. Needs nothing but Python.
 
     assemble_wheel.py WHEEL VERSION_HEADER README FILE=NAME_IN_WHEEL...
+
+A name that begins with ``licenses/`` goes into the wheel's own folder of that name.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ import zipfile
 from pathlib import Path
 
 NAME = "ringd"
-# The extension keeps to the stable ABI of 3.10; the libraries that libringd needs are Debian 12's.
-TAG = "cp310-abi3-linux_x86_64"
+# The extension keeps to the stable ABI of 3.10. libringd needs the C library alone, of 2.34 or later:
+# tests/client/python/wheel_test.py asks auditwheel whether that is right.
+TAG = "cp310-abi3-manylinux_2_34_x86_64"
 # The earliest that a zip file can say.
 TIME = (1980, 1, 1, 0, 0, 0)
 
@@ -31,9 +34,6 @@ Classifier: Operating System :: POSIX :: Linux
 Classifier: Programming Language :: Python :: 3
 Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
 Requires-Python: >=3.10
-Requires-External: libgrpc++1.51
-Requires-External: libprotobuf32
-Requires-External: libabsl20220623
 Provides-Extra: torch
 Requires-Dist: torch>=2.1; extra == "torch"
 Requires-Dist: cloudpickle>=2.0; extra == "torch"
@@ -56,6 +56,10 @@ def release(version_header: Path) -> str:
     return match.group(1)
 
 
+def file_name(version: str) -> str:
+    return f"{NAME}-{version}-{TAG}.whl"
+
+
 def record_line(name: str, content: bytes) -> str:
     digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
     return f"{name},sha256={digest},{len(content)}\n"
@@ -71,7 +75,10 @@ def entry(name: str) -> zipfile.ZipInfo:
 
 def assemble(wheel: Path, version: str, readme: str, files: dict[str, Path]) -> None:
     info = f"{NAME}-{version}.dist-info"
-    contents = {name: path.read_bytes() for name, path in files.items()}
+    contents = {
+        f"{info}/{name}" if name.startswith("licenses/") else name: path.read_bytes()
+        for name, path in files.items()
+    }
     contents[f"{info}/METADATA"] = METADATA.format(name=NAME, version=version, readme=readme).encode()
     contents[f"{info}/WHEEL"] = WHEEL.encode()
     record = "".join(record_line(name, contents[name]) for name in sorted(contents))
@@ -84,7 +91,7 @@ def assemble(wheel: Path, version: str, readme: str, files: dict[str, Path]) -> 
 def main(arguments: list[str]) -> None:
     wheel, version_header, readme = (Path(argument) for argument in arguments[:3])
     version = release(version_header)
-    expected = f"{NAME}-{version}-{TAG}.whl"
+    expected = file_name(version)
     if wheel.name != expected:
         raise SystemExit(f"client/python/BUILD names {wheel.name}, but this is {expected}")
     files = {}

@@ -31,6 +31,15 @@ constexpr Clock::duration kAcceptPause = std::chrono::milliseconds(100);
 constexpr std::uint32_t kLogLines = 20;
 constexpr Clock::duration kLogPeriod = std::chrono::seconds(10);
 
+// `status` of listening, with what to do about it.
+absl::Status ExplainNoSocket(const absl::Status& status) {
+  if (!absl::IsNotFound(status) && !absl::IsPermissionDenied(status)) return status;
+  return absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), "; name a folder that is there and that this user may write ",
+                   "to: --socket FOLDER/ringd.sock (/run/ringd is made by systemd's unit)"));
+}
+
 }  // namespace
 
 AttachListener::AttachListener(const Config& config, AttachCallbacks callbacks, Admission admission)
@@ -63,7 +72,7 @@ absl::Status AttachListener::Open() {
   wake_.Reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.valid()) return ErrnoStatus(errno, "eventfd");
   absl::StatusOr<UniqueFd> listener = ListenUnix(path_, mode_);
-  if (!listener.ok()) return listener.status();
+  if (!listener.ok()) return ExplainNoSocket(listener.status());
   listener_ = *std::move(listener);
   RefuseDescriptors(listener_.get());  // for the connections, too
   struct stat info {};

@@ -1,6 +1,6 @@
 #!/bin/sh
-# libringd.so shows its ringd_ functions and nothing else, under its own SONAME: what it is built from must
-# never mix with a program's own copies.
+# libringd.so shows its ringd_ functions and nothing else, under its own SONAME: what it is built from
+# must never mix with a program's own copies. And it needs the C library and GCC's runtime alone.
 set -eu
 library="$1"
 symbols=$(nm --dynamic --defined-only "$library" | awk '{print $3}' | sed 's/@.*//')
@@ -20,3 +20,13 @@ readelf --dynamic "$library" | grep -q 'SONAME.*\[libringd\.so\.1\]' || {
   echo "the SONAME is not libringd.so.1" >&2
   exit 1
 }
+needed=$(readelf --dynamic "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
+for name in $needed; do
+  case $name in
+    libc.so.6 | libm.so.6 | libgcc_s.so.1 | ld-linux-x86-64.so.2) ;;
+    *)
+      echo "needs $name, which not every system has: see third_party/static/README.md" >&2
+      exit 1
+      ;;
+  esac
+done

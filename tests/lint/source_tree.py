@@ -9,7 +9,7 @@ from pathlib import Path
 
 CPP_SUFFIXES = frozenset({".h", ".hpp", ".cc", ".c"})
 # Written by others and kept as they are.
-FOREIGN = ("third_party/stubs/",)
+FOREIGN = ("third_party/stubs/", "third_party/static/foreign/")
 
 
 @dataclass(frozen=True)

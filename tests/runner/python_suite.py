@@ -117,5 +117,6 @@ def _follow(process: subprocess.Popen[bytes], events: Path, report: OutcomeSink)
 
 def _environment(root: Path) -> dict[str, str]:
     """As after `eval "$(deploy/env)"`."""
-    path = f"{root / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    folders = [str(root / "bin"), str(root / ".venv" / "bin"), os.environ.get("PATH", os.defpath)]
+    path = os.pathsep.join(folders)
     return os.environ | {"PATH": path, "RINGD_PYTHON": str(root / ".venv" / "bin" / "python")}

@@ -20,24 +20,24 @@ absl::Status WithContext(const absl::Status& status, const std::string& socket) 
                       absl::StrCat("attaching to ringd at ", socket, ": ", status.message()));
 }
 
-absl::StatusOr<UniqueFd> Connect(const std::string& socket, Clock::time_point deadline) {
+absl::StatusOr<UniqueFd> Connect(const std::string& socket, const std::string& advice,
+                                 Clock::time_point deadline, bool& nobody_there) {
   absl::StatusOr<UniqueFd> connection = ConnectUnix(socket, deadline);
   if (connection.ok()) return connection;
   const absl::Status& status = connection.status();
-  constexpr absl::string_view kAdvice =
-      " (the setting is RINGD_SOCKET): start one with `systemctl start ringd` or `ringd`, or start "
-      "the job with `ringctl run`";
+  nobody_there = absl::IsNotFound(status) || absl::IsUnavailable(status);
   if (absl::IsNotFound(status)) {
-    return absl::NotFoundError(absl::StrCat("no ringd at ", socket, kAdvice));
+    return absl::NotFoundError(absl::StrCat("no ringd at ", socket, ": ", advice));
   }
   if (absl::IsUnavailable(status)) {
     return absl::UnavailableError(
-        absl::StrCat("no ringd listens on ", socket, " any more", kAdvice));
+        absl::StrCat("no ringd listens on ", socket, " any more: ", advice));
   }
   if (absl::IsPermissionDenied(status)) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("this user may not connect to ", socket,
-                     ": ask for membership in the group that owns the socket"));
+    return absl::PermissionDeniedError(absl::StrCat(
+        "this user may not connect to ", socket,
+        ": ask for membership in the group that owns the socket, or start the job with `ringctl "
+        "run`, which brings its own ringd"));
   }
   return WithContext(status, socket);
 }
@@ -97,8 +97,11 @@ absl::Status MapMemory(const std::vector<UniqueFd>& fds, const AttachReply& repl
 
 }  // namespace
 
-absl::StatusOr<Attachment> AttachToRingd(const std::string& socket, Clock::time_point deadline) {
-  absl::StatusOr<UniqueFd> connection = Connect(socket, deadline);
+absl::StatusOr<Attachment> AttachToRingd(const std::string& socket, const std::string& advice,
+                                         Clock::time_point deadline, bool* nobody_there) {
+  bool ignored = false;
+  absl::StatusOr<UniqueFd> connection =
+      Connect(socket, advice, deadline, nobody_there == nullptr ? ignored : *nobody_there);
   if (!connection.ok()) return connection.status();
   AttachReply reply{};
   absl::StatusOr<std::vector<UniqueFd>> fds = Exchange(connection->get(), reply, deadline);

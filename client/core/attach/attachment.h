@@ -29,11 +29,14 @@ struct Attachment {
   pid_t ringd_pid = 0;  // 0: unknown (behind a container's boundary)
 };
 
-// Attaches to the ringd that listens on `socket`. Blocks until `deadline` at most. Errors name the socket
-// and what to do:
-//   kNotFound, kUnavailable: no ringd there. kPermissionDenied: this user may not attach.
+// Attaches to the ringd that listens on `socket`. Blocks until `deadline` at most. Errors name the
+// socket and what to do:
+//   kNotFound, kUnavailable: there is no ringd; the message ends with `advice`.
+//   kPermissionDenied: this user may not attach.
 //   kFailedPrecondition: versions differ, or ringd is draining. kDeadlineExceeded: no answer.
-absl::StatusOr<Attachment> AttachToRingd(const std::string& socket, Clock::time_point deadline);
+// `nobody_there`, if not null: set to whether the error is that there is no ringd at all.
+absl::StatusOr<Attachment> AttachToRingd(const std::string& socket, const std::string& advice,
+                                         Clock::time_point deadline, bool* nobody_there = nullptr);
 
 }  // namespace ringd::client
 

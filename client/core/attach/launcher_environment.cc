@@ -130,6 +130,52 @@ absl::StatusOr<Places> FromSlurm(const GetEnvironment& get) {
   return reader.Finish(places);
 }
 
+struct Launcher {
+  const char* name;
+  // Whether it has started this process.
+  bool (*present)(const GetEnvironment& get);
+  absl::StatusOr<Places> (*places)(const GetEnvironment& get);
+};
+
+// In the order of nesting: who started the process itself first.
+constexpr Launcher kLaunchers[] = {
+    // LOCAL_RANK and RANK are torchrun's own; WORLD_SIZE alone is left behind by other tools too.
+    {kTorchrun.launcher,
+     [](const GetEnvironment& get) {
+       return AnySet(get, {"RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"});
+     },
+     [](const GetEnvironment& get) { return FromVariables(get, kTorchrun); }},
+    {kOpenMpi.launcher,
+     [](const GetEnvironment& get) {
+       return AnySet(get, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"});
+     },
+     [](const GetEnvironment& get) { return FromVariables(get, kOpenMpi); }},
+    {kHydra.launcher,
+     [](const GetEnvironment& get) {
+       return IsSet(get, "PMI_RANK") && AnySet(get, {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"});
+     },
+     [](const GetEnvironment& get) { return FromVariables(get, kHydra); }},
+    // A batch script has SLURM_PROCID=0 too, but is no step: there a process is alone.
+    {"Slurm",
+     [](const GetEnvironment& get) {
+       return AnySet(get, {"SLURM_STEP_ID", "SLURM_STEPID"}) && IsSet(get, "SLURM_PROCID");
+     },
+     FromSlurm},
+    {"PMI",
+     [](const GetEnvironment& get) {
+       return AnySet(get, {"PMI_RANK", "PMI_SIZE"});
+     },
+     FromPmi},
+};
+
+// Null: none.
+const Launcher* FindLauncher(const GetEnvironment& get) {
+  for (const Launcher& launcher : kLaunchers) {
+    if (launcher.present(get)) return &launcher;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 absl::Status CheckPlaces(const Places& places, absl::string_view origin) {
@@ -150,22 +196,13 @@ absl::Status CheckPlaces(const Places& places, absl::string_view origin) {
 }
 
 absl::StatusOr<Places> PlacesFromLauncher(const GetEnvironment& get) {
-  // LOCAL_RANK and RANK are torchrun's own; WORLD_SIZE alone is left behind by other tools too.
-  if (AnySet(get, {"RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"})) {
-    return FromVariables(get, kTorchrun);
-  }
-  if (AnySet(get, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"})) {
-    return FromVariables(get, kOpenMpi);
-  }
-  if (IsSet(get, "PMI_RANK") && AnySet(get, {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"})) {
-    return FromVariables(get, kHydra);
-  }
-  // A batch script has SLURM_PROCID=0 too, but is no step: there a process is alone.
-  if (AnySet(get, {"SLURM_STEP_ID", "SLURM_STEPID"}) && IsSet(get, "SLURM_PROCID")) {
-    return FromSlurm(get);
-  }
-  if (AnySet(get, {"PMI_RANK", "PMI_SIZE"})) return FromPmi(get);
-  return Places();
+  const Launcher* launcher = FindLauncher(get);
+  return launcher == nullptr ? Places() : launcher->places(get);
+}
+
+absl::string_view LauncherName(const GetEnvironment& get) {
+  const Launcher* launcher = FindLauncher(get);
+  return launcher == nullptr ? absl::string_view() : launcher->name;
 }
 
 std::string JobIdFromLauncher(const GetEnvironment& get) {

@@ -39,6 +39,9 @@ absl::Status CheckPlaces(const Places& places, absl::string_view origin);
 //   kInvalidArgument: a variable is missing or wrong; the message names launcher and variable.
 absl::StatusOr<Places> PlacesFromLauncher(const GetEnvironment& get);
 
+// "torchrun", "Open MPI" and so on; empty if there is no launcher. ringctl run looks like torchrun.
+absl::string_view LauncherName(const GetEnvironment& get);
+
 // The launcher's name for this run; "default" where it has none.
 std::string JobIdFromLauncher(const GetEnvironment& get);
 

@@ -13,7 +13,8 @@ class Context:
     """A place in a job. Making one attaches to the node's ringd and blocks until all ranks of the job have joined.
 
     A process may have several contexts, one after another or at once. As a context manager it is closed at the
-    end of the block, and abandoned if that ends with an exception.
+    end of the block, and abandoned if that ends with an exception. Without launcher,
+    and without a ringd at the default socket, the process is one rank alone.
 
     Arguments, all by name; what is not given comes from the environment:
 

@@ -77,6 +77,36 @@ TEST_CASE("ringctl's command line: mistakes are named") {
   CHECK_THAT(Problem({"jobs", "--watch", "0"}), Contains("--watch"));
 }
 
+TEST_CASE("ringctl's command line: what was probably meant is said") {
+  CHECK_THAT(Problem({"stauts"}), Contains("no command stauts; did you mean status?"));
+  CHECK_THAT(Problem({"que"}), Contains("did you mean queues?"));
+  CHECK_THAT(Problem({"Jobs"}), Contains("did you mean jobs?"));
+  CHECK_THAT(Problem({"frobnicate"}), !Contains("did you mean"));
+  CHECK_THAT(Problem({"jobs", "--jsn"}),
+             Contains("jobs has no option --jsn; did you mean --json?"));
+  CHECK_THAT(Problem({"run", "--node=2", "true"}),
+             Contains("run has no option --node; did you mean --nodes?"));
+  CHECK_THAT(Problem({"run", "--frobnicate", "true"}), !Contains("did you mean"));
+  CHECK_THAT(Problem({"status", "--socket", "/s", "more"}), Contains("more"));
+}
+
+TEST_CASE("ringctl's command line: run understands -np, but leaves the program's alone") {
+  for (const std::vector<const char*>& arguments :
+       std::vector<std::vector<const char*>>{{"run", "-np", "3", "x", "-np", "5"},
+                                             {"run", "--np", "3", "--", "x", "-np", "5"},
+                                             {"run", "--no-prefix", "-np=3", "x", "-np", "5"},
+                                             {"run", "--job-id", "-np", "-np3", "x", "-np", "5"},
+                                             {"run", "--ranks=3", "x", "-np", "5"}}) {
+    const absl::StatusOr<CommandLine> line = Parse(arguments);
+    CAPTURE(arguments, line.status().message());
+    REQUIRE(line.ok());
+    CHECK(line->run.ranks_per_node == 3);
+    CHECK(line->run.command == std::vector<std::string>{"x", "-np", "5"});
+  }
+  CHECK_THAT(Problem({"run", "-np", "x"}), Contains("--ranks"));
+  CHECK_FALSE(Parse({"jobs", "-np", "3"}).ok());
+}
+
 TEST_CASE("ringctl's command line: help is there for all and for each command") {
   CHECK_THAT(Parse({"--help"})->help, Contains("Exit codes") && Contains("queues"));
   CHECK_THAT(Parse({"run", "--help"})->help, Contains("--start-timeout") && Contains("WORLD_SIZE"));

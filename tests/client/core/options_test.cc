@@ -27,6 +27,11 @@ std::map<std::string, std::string> TwoNodesAnd(const std::string& name, const st
   return environment;
 }
 
+// A braced list of one pair of texts would be read as two iterators.
+std::map<std::string, std::string> Only(const std::string& name, const std::string& value) {
+  return {std::pair<const std::string, std::string>(name, value)};
+}
+
 TEST_CASE("Options: nothing given and nothing set is one rank alone at the default socket") {
   const auto options = Resolve(nullptr, {});
   REQUIRE(options.ok());
@@ -37,6 +42,28 @@ TEST_CASE("Options: nothing given and nothing set is one rank alone at the defau
   CHECK(options->join.secret.empty());
   CHECK(options->join.start_timeout_ms == 0);
   CHECK_FALSE(options->spin.has_value());
+}
+
+TEST_CASE("Options: only who names neither a ringd nor other ranks may be alone") {
+  CHECK(Resolve(nullptr, {})->may_be_alone);
+  CHECK(Resolve(nullptr, Only("WORLD_SIZE", "2"))->may_be_alone);    // left behind by some tool
+  CHECK(Resolve(nullptr, Only("SLURM_PROCID", "0"))->may_be_alone);  // a batch script
+  CHECK_FALSE(Resolve(nullptr, Only("RINGD_SOCKET", "/tmp/s"))->may_be_alone);
+  CHECK_FALSE(Resolve(nullptr, TwoNodesAnd("MASTER_ADDR", "a"))->may_be_alone);
+  // One rank, but of a launcher, whose user wants a job.
+  CHECK_FALSE(
+      Resolve(nullptr,
+              {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}})
+          ->may_be_alone);
+  ringd_options given{};
+  given.struct_size = sizeof(given);
+  given.size = 2;
+  given.local_size = 2;
+  CHECK_FALSE(Resolve(&given, {})->may_be_alone);
+  given.size = given.local_size = 1;
+  CHECK(Resolve(&given, {})->may_be_alone);
+  given.socket = "/tmp/s";
+  CHECK_FALSE(Resolve(&given, {})->may_be_alone);
 }
 
 TEST_CASE("Options: the caller comes before the variables, the variables before the launcher") {

@@ -43,6 +43,30 @@ def test_verify_would_notice_an_unknown_setting(unit: Path) -> None:
     assert complaints_about(unit) != []
 
 
+def test_what_the_unit_names_is_what_the_readme_installs(tmp_path: Path) -> None:
+    """The README's commands, carried out in an empty tree."""
+    readme = (SOURCE / "README.md").read_text()
+    commands = re.findall(r"^    (install .*)$", readme, re.MULTILINE)
+    assert commands
+    for folder in (
+        "usr/bin",
+        "usr/lib/systemd/system",
+        "usr/lib/sysusers.d",
+        "usr/lib/tmpfiles.d",
+        "etc/ringd",
+    ):
+        (tmp_path / folder).mkdir(parents=True)
+    for command in commands:
+        *words, target = command.split()
+        subprocess.run([*words, f"{tmp_path}{target}"], cwd=SOURCE.parents[1], timeout=60, check=True)
+    unit = (tmp_path / "usr/lib/systemd/system/ringd.service").read_text()
+    named = re.findall(r"^Documentation=file:(?://)?(\S+)$", unit, re.MULTILINE)
+    named += re.findall(r"^Exec\w+=(\S+)", unit, re.MULTILINE)
+    assert len(named) >= 3
+    for path in named:
+        assert (tmp_path / path.lstrip("/")).is_file(), path
+
+
 def test_exposure_stays_low(unit: Path) -> None:
     result = analyze("security", "--offline=true", "--no-pager", str(unit))
     match = re.search(r"exposure level for ringd\.service: ([0-9.]+)", result.stdout)

@@ -68,6 +68,19 @@ def test_a_draining_ringd_finishes_its_jobs_and_takes_no_new_ones(cluster: Clust
     assert nodes[0].running()
 
 
+def test_ringctl_run_says_that_it_does_not_use_a_draining_ringd(cluster: Cluster) -> None:
+    (node,) = cluster.start_nodes(1)
+    job = UndisturbedJob(cluster, [1])
+    drain(cluster, node)
+    run = cluster.ringctl("run", "--", "true", node=node)
+    assert run.returncode == 0, run.stderr
+    assert (
+        f"the ringd at {node.socket} is not used (it is draining): this run starts a private one"
+        in run.stderr
+    )
+    job.finish()
+
+
 def test_a_second_sigterm_stops_at_once_and_all_ranks_hear(cluster: Cluster) -> None:
     nodes = cluster.start_nodes(2)
     job = start_trainers(cluster, WAITS, [2, 2])

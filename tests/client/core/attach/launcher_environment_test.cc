@@ -44,6 +44,15 @@ std::string PlacesError(const Environment& environment) {
   return std::string(places.status().message());
 }
 
+TEST_CASE("Launcher: has a name that errors can use") {
+  CHECK(LauncherName(Environment({}).get()).empty());
+  CHECK(LauncherName(Environment({{"WORLD_SIZE", "2"}}).get()).empty());
+  CHECK(LauncherName(Environment({{"LOCAL_RANK", "0"}}).get()) == "torchrun");
+  CHECK(LauncherName(Environment({{"OMPI_COMM_WORLD_RANK", "0"}}).get()) == "Open MPI");
+  CHECK(LauncherName(Environment({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}}).get()) ==
+        "Slurm");
+}
+
 TEST_CASE("Launcher: without one a process is alone") {
   CheckPlacesAre(Environment({}), {0, 1, 0, 1});
   CHECK(JobIdFromLauncher(Environment({}).get()) == "default");

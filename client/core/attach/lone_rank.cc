@@ -1,0 +1,141 @@
+#include "client/core/attach/lone_rank.h"
+
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/errno_status.h"
+#include "proto/base/memfd.h"
+#include "proto/base/mutex.h"
+#include "proto/shm/job_segment.h"
+#include "proto/shm/session_segment.h"
+
+namespace ringd::client {
+namespace {
+
+// ringd's default.
+constexpr std::uint32_t kRingCapacity = 4096;
+constexpr std::uint64_t kLeastArenaBytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t kPageBytes = 4096;
+
+// This process's limit of `resource`; UINT64_MAX: none.
+std::uint64_t Limit(int resource) {
+  rlimit limit{};
+  if (::getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) return UINT64_MAX;
+  return limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur;
+}
+
+// Whole pages. A file beyond the limit of its size would bring a signal.
+std::uint64_t ArenaBytes() {
+  const auto memory = static_cast<std::uint64_t>(std::max(::sysconf(_SC_PHYS_PAGES), 0L)) *
+                      static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t wanted = std::max(memory, kLeastArenaBytes);
+  const std::uint64_t allowed = std::min(Limit(RLIMIT_FSIZE), Limit(RLIMIT_AS) / 2);
+  return std::min(wanted, allowed) / kPageBytes * kPageBytes;
+}
+
+struct Shared {
+  UniqueFd fd;
+  MemoryMapping mapping;
+};
+
+absl::StatusOr<Shared> MakeShared(const std::string& name, std::uint64_t bytes) {
+  absl::StatusOr<UniqueFd> fd = CreateSealedMemfd(name, bytes);
+  if (!fd.ok()) return fd.status();
+  absl::StatusOr<MemoryMapping> mapping = MemoryMapping::Map(fd->get(), bytes);
+  if (!mapping.ok()) return mapping.status();
+  return Shared{*std::move(fd), *std::move(mapping)};
+}
+
+class LoneControlChannel final : public ControlChannel {
+ public:
+  absl::StatusOr<JoinedPlace> Join(const JoinParameters& parameters,
+                                   Clock::time_point /*deadline*/) override {
+    JoinedPlace place;
+    place.generation = 1;
+    place.combines_locally = true;
+    place.operation_timeout_ms = parameters.operation_timeout_ms;
+    return place;
+  }
+
+  absl::StatusOr<std::vector<RegisteredNumbers>> Register(
+      std::uint32_t /*communicator*/, std::span<const TensorDescription> tensors,
+      Clock::time_point /*deadline*/) override {
+    MutexLock lock(mutex_);
+    std::vector<RegisteredNumbers> numbers;
+    numbers.reserve(tensors.size());
+    for (const TensorDescription& tensor : tensors) {
+      const auto next = static_cast<std::uint32_t>(tensors_.size());
+      const auto found = tensors_.find(tensor.name);
+      if (found == tensors_.end() && next == kMaxLocalTensors) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat("tensor '", tensor.name, "': more than ", kMaxLocalTensors,
+                         " different names: give tensors that come again the same name"));
+      }
+      const std::uint32_t number = tensors_.try_emplace(tensor.name, next).first->second;
+      // One rank's descriptions differ from nobody's: one number for all of them.
+      numbers.push_back({++registrations_, number, 1});
+    }
+    return numbers;
+  }
+
+  absl::Status Unregister(std::span<const std::uint32_t> /*registrations*/,
+                          Clock::time_point /*deadline*/) override {
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::string> DescribeMismatch(std::uint32_t /*communicator*/,
+                                               std::uint32_t /*tensor*/,
+                                               std::span<const std::uint32_t> /*metas*/,
+                                               Clock::time_point /*deadline*/) override {
+    return absl::InternalError("one rank's descriptions of a tensor can't differ");
+  }
+
+  absl::Status Leave(Clock::time_point /*deadline*/) override { return absl::OkStatus(); }
+
+ private:
+  Mutex mutex_;
+  std::uint32_t registrations_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::unordered_map<std::string, std::uint32_t> tensors_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+absl::StatusOr<LoneRank> MakeLoneRank() {
+  LoneRank lone;
+  Attachment& attachment = lone.attachment;
+  attachment.layout = {kRingCapacity, kRingCapacity};
+  const std::uint64_t arena_bytes = ArenaBytes();
+  absl::StatusOr<Shared> segment = MakeShared("ringd-session", attachment.layout.segment_bytes());
+  if (!segment.ok()) return segment.status();
+  InitializeSessionSegment(segment->mapping.data(), attachment.layout, 1, arena_bytes);
+  attachment.segment = std::move(segment->mapping);
+  absl::StatusOr<Shared> arena = MakeShared("ringd-arena", arena_bytes);
+  if (!arena.ok()) return arena.status();
+  attachment.arena = std::move(arena->mapping);
+
+  const std::int32_t rank = 0;
+  lone.notice = {JobSegmentView::SegmentBytes(1), 1, 0};
+  absl::StatusOr<Shared> job = MakeShared("ringd-job", lone.notice.segment_bytes);
+  if (!job.ok()) return job.status();
+  InitializeJobSegment(job->mapping.data(), std::span(&rank, 1));
+  lone.job_segment = std::move(job->fd);
+
+  attachment.lifeline = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  attachment.engine_wakeup = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!attachment.lifeline.valid() || !attachment.engine_wakeup.valid()) {
+    return ErrnoStatus(errno, "eventfd");
+  }
+  lone.control = std::make_unique<LoneControlChannel>();
+  return lone;
+}
+
+}  // namespace ringd::client

@@ -1,0 +1,46 @@
+#include "client/core/attach/no_ringd_advice.h"
+
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace ringd::client {
+namespace {
+
+// Where this user can have a socket. After `su` the variables may still be another's.
+std::string SocketOfUser(const GetEnvironment& get) {
+  for (const char* name : {"XDG_RUNTIME_DIR", "HOME"}) {
+    const char* folder = get(name);
+    if (folder != nullptr && folder[0] == '/' && ::access(folder, W_OK | X_OK) == 0) {
+      return absl::StrCat(folder, "/ringd.sock");
+    }
+  }
+  return "FOLDER/ringd.sock";
+}
+
+std::string StartingOne(const std::string& socket, const GetEnvironment& get, uid_t uid) {
+  if (socket != kDefaultSocket) {
+    return absl::StrCat("start one there with `ringd --socket ", socket,
+                        "`, or set RINGD_SOCKET to another's socket");
+  }
+  const std::string own = SocketOfUser(get);
+  return absl::StrCat("start one with ", uid == 0 ? "`systemctl start ringd`, or with " : "",
+                      "`ringd --socket ", own, "` and RINGD_SOCKET=", own, " for the ranks");
+}
+
+}  // namespace
+
+std::string NoRingdAdvice(const std::string& socket, const Places& places,
+                          const GetEnvironment& get, uid_t uid) {
+  std::string advice = StartingOne(socket, get, uid);
+  if (places.local_size < places.size) {
+    return absl::StrCat(advice, ", on every node of the job");
+  }
+  absl::StrAppend(&advice, ", or start the job with `ringctl run -n ", places.size,
+                  " -- python train.py`");
+  const absl::string_view launcher = LauncherName(get);
+  if (!launcher.empty()) absl::StrAppend(&advice, " in place of ", launcher);
+  return advice;
+}
+
+}  // namespace ringd::client

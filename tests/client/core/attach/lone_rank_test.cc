@@ -1,0 +1,91 @@
+#include "client/core/attach/lone_rank.h"
+
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "proto/shm/job_segment.h"
+#include "proto/shm/session_segment.h"
+
+namespace ringd::client {
+namespace {
+
+TensorDescription Described(const std::string& name) {
+  TensorDescription tensor{};
+  tensor.name = name;
+  return tensor;
+}
+
+TEST_CASE("LoneRank: its memory passes the checks of what a ringd sends") {
+  absl::StatusOr<LoneRank> lone = MakeLoneRank();
+  REQUIRE(lone.ok());
+  const Attachment& attachment = lone->attachment;
+  const auto& session = *reinterpret_cast<const SessionHeader*>(attachment.segment.data());
+  CHECK(CheckSessionSegment(session, attachment.segment.size()).ok());
+  CHECK(session.arena_bytes == attachment.arena.size());
+  CHECK(attachment.arena.size() > 0);
+  CHECK(lone->notice.member_count == 1);
+  const auto job = MemoryMapping::MapSealed(lone->job_segment.get(), lone->notice.segment_bytes);
+  REQUIRE(job.ok());
+  const auto& header = *reinterpret_cast<const JobSegmentHeader*>(job->data());
+  CHECK(CheckJobSegment(header, job->size()).ok());
+}
+
+TEST_CASE("LoneRank: its lifeline says nothing and never hangs up") {
+  absl::StatusOr<LoneRank> lone = MakeLoneRank();
+  REQUIRE(lone.ok());
+  pollfd entry{lone->attachment.lifeline.get(), POLLIN, 0};
+  CHECK(::poll(&entry, 1, 20) == 0);
+}
+
+TEST_CASE("LoneRank: tensors are numbered by name, registrations one by one") {
+  absl::StatusOr<LoneRank> lone = MakeLoneRank();
+  REQUIRE(lone.ok());
+  const Clock::time_point deadline = Clock::now();
+  const auto joined = lone->control->Join({}, deadline);
+  REQUIRE(joined.ok());
+  CHECK(joined->combines_locally);
+  CHECK(joined->node_count == 1);
+  const std::vector<TensorDescription> tensors = {Described("a"), Described("b"), Described("a")};
+  const auto numbers = lone->control->Register(0, tensors, deadline);
+  REQUIRE(numbers.ok());
+  REQUIRE(numbers->size() == 3);
+  CHECK((*numbers)[0].tensor == (*numbers)[2].tensor);
+  CHECK((*numbers)[0].tensor != (*numbers)[1].tensor);
+  CHECK((*numbers)[0].registration != (*numbers)[2].registration);
+}
+
+TEST_CASE("LoneRank: more names than fit are an error that says so") {
+  absl::StatusOr<LoneRank> lone = MakeLoneRank();
+  REQUIRE(lone.ok());
+  std::vector<TensorDescription> tensors;
+  for (std::uint32_t i = 0; i < kMaxLocalTensors; ++i)
+    tensors.push_back(Described(std::to_string(i)));
+  REQUIRE(lone->control->Register(0, tensors, Clock::now()).ok());
+  const std::vector<TensorDescription> more = {Described("more")};
+  const auto refused = lone->control->Register(0, more, Clock::now());
+  CHECK(refused.status().code() == absl::StatusCode::kResourceExhausted);
+  const std::vector<TensorDescription> known = {Described("7")};
+  CHECK(lone->control->Register(0, known, Clock::now()).ok());
+}
+
+TEST_CASE("LoneRank: limits of the process bound the arena and bring no signal") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit limit{std::uint64_t{64} << 20, std::uint64_t{64} << 20};
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(2);
+    const absl::StatusOr<LoneRank> lone = MakeLoneRank();
+    ::_exit(lone.ok() && lone->attachment.arena.size() == limit.rlim_cur ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+}
+
+}  // namespace
+}  // namespace ringd::client
