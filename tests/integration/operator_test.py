@@ -21,8 +21,12 @@ from tests.integration.failures.events import (
     wait_until_joining,
 )
 
-# Every rank reduces the same again and again, so that its bucket is learned.
+# Every rank reduces the same again and again, so that its bucket is learned. The last one pauses between two
+# operations when the test says so.
 STEPS = """
+    import os
+    import time
+
     from trainer import Trainer, run, say
 
 
@@ -30,6 +34,10 @@ STEPS = """
         trainer = Trainer()
         step = 0
         while True:
+            if trainer.rank == trainer.size - 1 and os.path.exists(os.environ["HOLD"]):
+                say("held")
+                while os.path.exists(os.environ["HOLD"]):
+                    time.sleep(0.01)
             trainer.all_reduce("gradient", count=65536)
             step += 1
             if step == 20:
@@ -74,9 +82,12 @@ def stalled_job(cluster: Cluster, node: Node) -> dict[str, Any]:
 @pytest.mark.parametrize("layout", [[2, 2], [3, 1], [4]], ids=str)
 def test_a_stall_is_seen_on_every_node_until_it_ends(cluster: Cluster, layout: list[int]) -> None:
     nodes = cluster.start_nodes(len(layout), stall_warning="1s")
-    job = start_trainers(cluster, STEPS, layout)
+    hold = cluster.folder / "hold"
+    job = start_trainers(cluster, STEPS, layout, environment={"HOLD": str(hold)})
     wait_for_all(job.ranks, "steady")
     culprit = job.ranks[-1]
+    hold.touch()
+    wait_for_event(culprit, "held")
     os.kill(culprit.pid, signal.SIGSTOP)
     who = f"rank {culprit.number}, pid {culprit.pid} on {nodes[-1].name} (stopped)"
     for node in nodes:
@@ -106,6 +117,7 @@ def test_a_stall_is_seen_on_every_node_until_it_ends(cluster: Cluster, layout: l
             assert "stalled" in text, text
             assert who in text, text
         assert "busy" not in cluster.ringctl("comms", node=node).stdout
+    hold.unlink()
     os.kill(culprit.pid, signal.SIGCONT)
     for node in nodes:
         wait_until(
