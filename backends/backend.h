@@ -38,6 +38,8 @@ struct TransportOptions {
   // Takes lines for a log, of what the transport decides by itself; on the progress thread. May be
   // empty.
   std::function<void(const std::string&)> log = nullptr;
+  // The same for errors; on any thread. Empty: log takes them.
+  std::function<void(const std::string&)> log_error = nullptr;
 };
 
 // A node's access to one kind of network: owns connections and moves bytes for all communicators.

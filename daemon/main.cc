@@ -4,7 +4,7 @@
 //                    drain_timeout
 //   SIGINT, or a     stop at once: running jobs fail with "ringd on <node> was stopped"
 //   second SIGTERM
-//   SIGHUP           ignored: settings are read at the start only
+//   SIGHUP           reopens log_file, and takes over the settings that may change while it runs
 //
 // Exit codes: daemon/service/exit_code.h.
 #include <sys/resource.h>
@@ -14,14 +14,21 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "daemon/config/command_line.h"
 #include "daemon/config/config_loader.h"
 #include "daemon/config/link_state.h"
 #include "daemon/config/network_identity.h"
+#include "daemon/config/reload.h"
 #include "daemon/logging/log.h"
 #include "daemon/logging/log_setup.h"
+#include "daemon/rpc/grpc_log.h"
 #include "daemon/service/daemon.h"
 #include "daemon/service/engine_watchdog.h"
 #include "daemon/service/exit_code.h"
@@ -29,6 +36,7 @@
 #include "daemon/service/process_signals.h"
 #include "daemon/service/ready_file.h"
 #include "daemon/service/service_manager.h"
+#include "daemon/service/start_check.h"
 #include "daemon/version.h"
 #include "proto/base/clock.h"
 
@@ -39,7 +47,11 @@ namespace {
 constexpr std::chrono::milliseconds kLook{200};
 
 int Complain(ExitCode code, const absl::Status& status) {
-  std::fprintf(stderr, "ringd: %s\n", std::string(status.message()).c_str());
+  // Each line has its priority if it goes to the journal.
+  const char* const priority = StandardErrorIsJournal() ? "<3>" : "";
+  for (const absl::string_view line : absl::StrSplit(status.message(), '\n')) {
+    std::fprintf(stderr, "%sringd: %s\n", priority, std::string(line).c_str());
+  }
   return code;
 }
 
@@ -82,8 +94,49 @@ void TakeLinks(LinkWait& links, Daemon& daemon, const Config& config) {
   if (!status.ok()) LogError(absl::StrCat("opening the transport anew: ", status.message()));
 }
 
+// What a serving ringd goes by, and how it was asked for: SIGHUP reads that again.
+struct Serving {
+  const CommandLine& line;
+  Config written;      // as loaded
+  Config config;       // complete (ResolveNetwork)
+  std::string status;  // for the service manager
+};
+
+// On SIGHUP. A configuration that is wrong leaves everything as it is.
+void Reload(Daemon& daemon, Serving& serving) {
+  if (absl::Status status = ReopenLog(); !status.ok()) {
+    LogError(absl::StrCat("SIGHUP: the log file can't be reopened, the old one is kept: ",
+                          status.message()));
+  }
+  absl::StatusOr<LoadedConfig> loaded = LoadConfig(serving.line, SystemConfigEnvironment());
+  absl::Status status = loaded.status();
+  if (status.ok()) status = daemon.Reload(loaded->config);
+  if (!status.ok()) {
+    LogError(
+        absl::StrCat("SIGHUP: the configuration is refused, and all settings stay as they "
+                     "were: ",
+                     status.message()));
+    return;
+  }
+  const ChangedSettings changed = CompareConfigs(serving.written, loaded->config);
+  TakeReloaded(loaded->config, serving.config);
+  TakeReloaded(loaded->config, serving.written);
+  // Said while the level is the one at which it is read.
+  const auto tell = [&changed] {
+    LogInfo(absl::StrCat(
+        "SIGHUP: the log file is reopened; settings taken over: ",
+        changed.reloaded.empty() ? "none has changed" : absl::StrJoin(changed.reloaded, ", ")));
+    if (changed.restarting.empty()) return;
+    LogWarning(absl::StrCat("SIGHUP: these settings have changed, but need a restart: ",
+                            absl::StrJoin(changed.restarting, ", ")));
+  };
+  if (!LogEnabled(LogLevel::kInfo)) SetLogLevel(serving.config.log_level);
+  tell();
+  SetLogLevel(serving.config.log_level);
+}
+
 // Returns when it is time to stop: after a drain, or at once.
-void RunUntilStopped(Daemon& daemon, const Config& config, const ProcessSignals& signals,
+void RunUntilStopped(Daemon& daemon, Serving& serving, const ProcessSignals& signals,
                      ServiceManager& manager, LinkWait& links) {
   Clock::time_point drain_deadline = Clock::time_point::max();
   bool draining = false;
@@ -95,15 +148,21 @@ void RunUntilStopped(Daemon& daemon, const Config& config, const ProcessSignals&
     if (const auto word = watchdog.Look(daemon.heartbeat(), daemon.activity(), now)) {
       LogWarning(word->text, {.communicator = word->communicator});
     }
-    TakeLinks(links, daemon, config);
-    if (signal == SIGHUP) LogInfo("SIGHUP is ignored: settings are read at the start only");
+    TakeLinks(links, daemon, serving.config);
+    if (signal == SIGHUP) {
+      if (!draining) manager.Reloading();
+      Reload(daemon, serving);
+      if (!draining) manager.Ready(serving.status);
+    }
     if (signal == SIGINT || (signal == SIGTERM && draining)) {
       LogInfo("stopping at once");
       return;
     }
     if (signal == SIGTERM) {
       draining = true;
-      if (config.drain_timeout.count() > 0) drain_deadline = Clock::now() + config.drain_timeout;
+      if (serving.config.drain_timeout.count() > 0) {
+        drain_deadline = Clock::now() + serving.config.drain_timeout;
+      }
       daemon.Drain();
       manager.Stopping("draining: waiting for trainers to end");
       LogInfo("draining: ends when the last trainer has gone; a second SIGTERM stops at once");
@@ -116,12 +175,18 @@ void RunUntilStopped(Daemon& daemon, const Config& config, const ProcessSignals&
   }
 }
 
-int Serve(LoadedConfig loaded) {
-  Config& config = loaded.config;
+int Serve(const CommandLine& line, LoadedConfig loaded) {
+  Serving serving{line, loaded.config, std::move(loaded.config), ""};
+  Config& config = serving.config;
   if (absl::Status status = StartLogging(config); !status.ok()) {
     return Complain(kExitFailed, status);
   }
+  RouteGrpcLog();
   for (const std::string& warning : loaded.warnings) LogWarning(warning);
+  if (absl::Status status = CheckStateDir(config.state_dir); !status.ok()) {
+    LogWarning(
+        absl::StrCat("what is learned about jobs can't be kept (state_dir): ", status.message()));
+  }
   RaiseDescriptorLimit();
   absl::StatusOr<ProcessSignals> signals = ProcessSignals::Take();
   if (!signals.ok()) return Fail(signals.status());
@@ -147,20 +212,26 @@ int Serve(LoadedConfig loaded) {
 
   LogInfo(absl::StrCat("ringd ", kRingdVersion, " serves ", config.socket, " on node ",
                        config.node_name, ", other ringds at ", peer_address));
-  manager.Ready(absl::StrCat("serving ", config.socket, ", other ringds at ", peer_address));
-  RunUntilStopped(**daemon, config, *signals, manager, links);
+  serving.status = absl::StrCat("serving ", config.socket, ", other ringds at ", peer_address);
+  manager.Ready(serving.status);
+  RunUntilStopped(**daemon, serving, *signals, manager, links);
   manager.Stopping("stopping");
   (*daemon)->Stop();
   LogInfo("stopped");
   return kExitDone;
 }
 
-// What only this machine knows: its interfaces, what UCX and its kernel have. It may change, so it is no
-// wrong configuration: the code is that of a start that fails for it.
+// What only this machine knows: its interfaces, users and folders, what UCX and its kernel have. It may change,
+// so it is no wrong configuration: the code is that of a start that fails for it.
 int CheckOnThisMachine(LoadedConfig loaded) {
   absl::Status status = ResolveNetwork(loaded.config);
-  if (status.ok()) status = Daemon::Check(loaded.config);
   if (!status.ok()) return Complain(kExitFailed, status);
+  std::vector<std::string> problems = FindStartProblems(loaded.config);
+  status = Daemon::Check(loaded.config);
+  if (!status.ok()) problems.emplace_back(status.message());
+  if (!problems.empty()) {
+    return Complain(kExitFailed, absl::FailedPreconditionError(absl::StrJoin(problems, "\n")));
+  }
   std::printf("the configuration is good (file: %s)\n",
               loaded.file.empty() ? "none" : loaded.file.c_str());
   return kExitDone;
@@ -179,7 +250,7 @@ int Main(std::span<const char* const> arguments) {
   }
   absl::StatusOr<LoadedConfig> loaded = LoadConfig(*line, SystemConfigEnvironment());
   if (!loaded.ok()) return Complain(kExitUsage, loaded.status());
-  if (line->action == CommandLineAction::kServe) return Serve(*std::move(loaded));
+  if (line->action == CommandLineAction::kServe) return Serve(*line, *std::move(loaded));
   for (const std::string& warning : loaded->warnings) {
     std::fprintf(stderr, "ringd: warning: %s\n", warning.c_str());
   }

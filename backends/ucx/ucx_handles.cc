@@ -1,9 +1,6 @@
 #include "backends/ucx/ucx_handles.h"
 
-#include <ucs/config/global_opts.h>
-
 #include <cstdio>
-#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -11,6 +8,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "backends/collectives/message.h"
+#include "backends/ucx/ucx_library.h"
+#include "backends/ucx/ucx_log.h"
 
 namespace ringd {
 namespace {
@@ -40,12 +39,6 @@ std::vector<std::pair<const char*, std::string>> Settings(const TransportOptions
   // themselves.
   if (IsTcpAlone(options.transports)) settings.emplace_back("RNDV_THRESH", "inf");
   return settings;
-}
-
-// UCX reports every broken connection as an error on standard error. To us a lost peer is an event
-// with a status, which is logged by who it concerns.
-void QuietLog() {
-  if (std::getenv("UCX_LOG_LEVEL") == nullptr) ucs_global_opts_set_value("LOG_LEVEL", "fatal");
 }
 
 }  // namespace
@@ -80,7 +73,8 @@ bool IsTcpAlone(absl::string_view transports) {
 }
 
 absl::StatusOr<UcpContext> CreateUcpContext(const TransportOptions& options) {
-  QuietLog();
+  if (absl::Status status = LoadUcx(options.transports); !status.ok()) return status;
+  RouteUcxLog(options);
   ucp_config_t* raw_config = nullptr;
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &raw_config);
   if (status != UCS_OK) return UcxError("reading UCX's configuration", status);

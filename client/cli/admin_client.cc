@@ -72,10 +72,11 @@ absl::StatusOr<v1::StatusReply> AdminClient::GetStatus(Clock::time_point deadlin
   return connection_->Call(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest(), deadline);
 }
 
-absl::StatusOr<v1::JobsReply> AdminClient::ListJobs(const std::string& job_id,
+absl::StatusOr<v1::JobsReply> AdminClient::ListJobs(const std::string& job_id, bool ended,
                                                     Clock::time_point deadline) {
   v1::ListJobsRequest request;
   request.set_job_id(job_id);
+  request.set_ended(ended);
   return connection_->Call(&v1::Admin::Stub::ListJobs, request, deadline);
 }
 

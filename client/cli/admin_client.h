@@ -27,7 +27,9 @@ class AdminClient {
   ~AdminClient();
 
   absl::StatusOr<v1::StatusReply> GetStatus(Clock::time_point deadline);
-  absl::StatusOr<v1::JobsReply> ListJobs(const std::string& job_id, Clock::time_point deadline);
+  // `ended`: also those that have ended.
+  absl::StatusOr<v1::JobsReply> ListJobs(const std::string& job_id, bool ended,
+                                         Clock::time_point deadline);
   absl::StatusOr<v1::CommunicatorsReply> ListCommunicators(const std::string& job_id,
                                                            Clock::time_point deadline);
   absl::StatusOr<v1::QueuesReply> ListQueues(const std::string& job_id, Clock::time_point deadline);

@@ -43,6 +43,7 @@ void AddQueryOptions(CLI::App& command, QueryOptions& options, bool list) {
       ->check(CLI::Range(0.1, 86400.0));
   if (list) {
     command.add_option("--job", options.job_id, "of this job only")->type_name("ID");
+    command.add_flag("--wide", options.wide, "all columns and whole names, however wide");
   }
 }
 
@@ -238,6 +239,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
   };
   for (const auto& [query, command] : queries) {
     AddQueryOptions(*command, line.query, query != Query::kStatus);
+    if (query == Query::kJobs) {
+      command->add_flag("--all", line.query.ended, "also the last ones that have ended");
+    }
     if (query == Query::kCommunicators) {
       command->add_flag("--plan", line.query.plan,
                         "the buckets, predicted and measured, and what other plans would cost");

@@ -76,23 +76,24 @@ std::string DescribeTrial(const v1::LinkFigures& link) {
                       LocalMinute(link.tried_unix_seconds()));
 }
 
-std::string Label(absl::string_view label, absl::string_view text) {
-  return absl::StrFormat("  %-15s %s\n", label, text);
+// Text that is too long goes on below itself.
+std::string Label(absl::string_view label, absl::string_view text, const Look& look) {
+  return absl::StrFormat("  %-15s %s\n", label, WrapWords(text, std::string(18, ' '), look.width));
 }
 
-std::string BucketTable(const v1::Plan& plan, bool colours) {
+std::string BucketTable(const v1::Plan& plan, const Look& look) {
   Table table({{"BUCKET", Align::kRight},
-               {"TENSORS", Align::kRight},
+               {"TENSORS", Align::kRight, Fit::kOptional},
                {"BYTES", Align::kRight},
-               {"READY", Align::kRight},
-               {"START", Align::kRight},
-               {"END", Align::kRight},
+               {"READY", Align::kRight, Fit::kOptional},
+               {"START", Align::kRight, Fit::kOptional},
+               {"END", Align::kRight, Fit::kOptional},
                {"TAKES", Align::kRight},
                {"MEASURED", Align::kRight},
                {"WAITED", Align::kRight},
                {"TIMES", Align::kRight},
-               {"FROM"},
-               {"TO"}});
+               {"FROM", Align::kLeft, Fit::kShortened},
+               {"TO", Align::kLeft, Fit::kShortened}});
   for (const v1::PlannedBucket& bucket : plan.buckets()) {
     table.AddRow({absl::StrCat(bucket.channel()), HumanCount(bucket.tensors()),
                   HumanBytes(static_cast<double>(bucket.bytes())),
@@ -104,7 +105,7 @@ std::string BucketTable(const v1::Plan& plan, bool colours) {
                   bucket.occurrences() == 0 ? "-" : HumanMilliseconds(bucket.waited_ms()),
                   HumanCount(bucket.occurrences()), bucket.first_tensor(), bucket.last_tensor()});
   }
-  return table.Render(colours, "  ");
+  return table.Render(look, "  ");
 }
 
 // "node1 by 3 connections, 2 of them for bulk: 2 connections carry 22.1 MB/s, ...".
@@ -128,24 +129,27 @@ std::string DescribeRing(const v1::Communicator& communicator) {
 }
 
 // Of many nodes only what the ring takes.
-std::string LinkTable(const v1::Communicator& communicator, bool colours) {
+std::string LinkTable(const v1::Communicator& communicator, const Look& look) {
   constexpr int kMostShown = 56;
   const bool all = communicator.measured_links_size() <= kMostShown;
-  Table table(
-      {{"FROM"}, {"TO"}, {"LATENCY", Align::kRight}, {"GBIT/S", Align::kRight}, {"IN THE RING"}});
+  Table table({{"FROM", Align::kLeft, Fit::kShortened},
+               {"TO", Align::kLeft, Fit::kShortened},
+               {"LATENCY", Align::kRight},
+               {"GBIT/S", Align::kRight},
+               {"IN THE RING"}});
   for (const v1::MeasuredLink& link : communicator.measured_links()) {
     if (!all && !link.in_ring()) continue;
     table.AddRow({link.from(), link.to(), HumanMilliseconds(link.latency_us() / 1e3),
                   HumanNumber(link.gbit_per_second()), link.in_ring() ? "yes" : "-"});
   }
-  return absl::StrCat("\n", table.Render(colours, "  "));
+  return absl::StrCat("\n", table.Render(look, "  "));
 }
 
-std::string RenderPlan(const v1::Communicator& communicator, bool colours) {
+std::string RenderPlan(const v1::Communicator& communicator, const Look& look) {
   const v1::Plan& plan = communicator.plan();
   std::string out =
       absl::StrCat(Paint(absl::StrCat("job ", communicator.job_id(), ", ", communicator.name()),
-                         Colour::kBold, colours),
+                         Colour::kBold, look.colours),
                    " (communicator ", communicator.communicator(), ")\n");
   if (plan.fusion().empty()) {
     return absl::StrCat(out,
@@ -154,32 +158,36 @@ std::string RenderPlan(const v1::Communicator& communicator, bool colours) {
                             : "  Its coordinator has not told its plan yet.\n");
   }
   absl::StrAppend(
-      &out, Label("fusion", DescribeFusion(plan.fusion())),
-      Label("plan", absl::StrCat(DescribeOrigin(plan), ", epoch ", plan.schedule_epoch())),
-      Label("link", DescribeLink(plan.link())),
-      Label("an operation", absl::StrCat(HumanNumber(plan.link().overhead_us()), " us besides; ",
-                                         DescribeAlgorithms(plan.link()))));
+      &out, Label("fusion", DescribeFusion(plan.fusion()), look),
+      Label("plan", absl::StrCat(DescribeOrigin(plan), ", epoch ", plan.schedule_epoch()), look),
+      Label("link", DescribeLink(plan.link()), look),
+      Label("an operation",
+            absl::StrCat(HumanNumber(plan.link().overhead_us()), " us besides; ",
+                         DescribeAlgorithms(plan.link())),
+            look));
   if (!plan.link().tried().empty()) {
-    absl::StrAppend(&out, Label("small ones took", DescribeTrial(plan.link())));
+    absl::StrAppend(&out, Label("small ones took", DescribeTrial(plan.link()), look));
   }
   for (const v1::Link& link : communicator.links()) {
-    if (link.connections() > 0) absl::StrAppend(&out, Label("to node", DescribeConnections(link)));
+    if (link.connections() > 0)
+      absl::StrAppend(&out, Label("to node", DescribeConnections(link), look));
   }
-  absl::StrAppend(&out, Label("ring", DescribeRing(communicator)));
+  absl::StrAppend(&out, Label("ring", DescribeRing(communicator), look));
   if (!communicator.ring_misfit().empty()) {
-    absl::StrAppend(&out, Label("ring_order", communicator.ring_misfit()));
+    absl::StrAppend(&out, Label("ring_order", communicator.ring_misfit(), look));
   }
   if (!communicator.measured_links().empty()) {
-    absl::StrAppend(&out, LinkTable(communicator, colours));
+    absl::StrAppend(&out, LinkTable(communicator, look));
   }
   if (plan.buckets().empty()) return out;
   absl::StrAppend(
       &out, communicator.measured_links().empty() ? "" : "\n",
-      Label("last tensor", absl::StrCat("ready after ", HumanMilliseconds(plan.last_ready_ms()))),
-      Label("this plan", StepText(plan.predicted_ms(), plan)),
-      Label("64 MiB buckets", StepText(plan.predicted_fixed_64mib_ms(), plan)),
-      Label("no fusion", StepText(plan.predicted_per_tensor_ms(), plan)), "\n",
-      BucketTable(plan, colours));
+      Label("last tensor", absl::StrCat("ready after ", HumanMilliseconds(plan.last_ready_ms())),
+            look),
+      Label("this plan", StepText(plan.predicted_ms(), plan), look),
+      Label("64 MiB buckets", StepText(plan.predicted_fixed_64mib_ms(), plan), look),
+      Label("no fusion", StepText(plan.predicted_per_tensor_ms(), plan), look), "\n",
+      BucketTable(plan, look));
   return out;
 }
 
@@ -200,11 +208,11 @@ std::string DescribeLink(const v1::LinkFigures& link) {
   return text;
 }
 
-std::string RenderPlans(const v1::CommunicatorsReply& reply, bool colours) {
+std::string RenderPlans(const v1::CommunicatorsReply& reply, const Look& look) {
   if (reply.communicators().empty()) return "No communicators on this node.\n";
   std::vector<std::string> blocks;
   for (const v1::Communicator& communicator : reply.communicators()) {
-    blocks.push_back(RenderPlan(communicator, colours));
+    blocks.push_back(RenderPlan(communicator, look));
   }
   return absl::StrJoin(blocks, "\n");
 }

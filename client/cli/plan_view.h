@@ -4,13 +4,14 @@
 
 #include <string>
 
+#include "client/cli/table.h"
 #include "proto/rpc/admin.pb.h"
 
 namespace ringd::cli {
 
 // Of each communicator the buckets with predicted and measured times, the link's figures behind them, and
 // what other plans would have cost.
-std::string RenderPlans(const v1::CommunicatorsReply& reply, bool colours);
+std::string RenderPlans(const v1::CommunicatorsReply& reply, const Look& look);
 
 // One line for the general view: "measured, 45 us and 0.93 Gbit/s".
 std::string DescribeLink(const v1::LinkFigures& link);

@@ -1,7 +1,9 @@
 #include "client/cli/query_command.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -28,19 +30,26 @@ bool WantColours() {
   return ::isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
 }
 
+// That of a terminal of the usual size, also for those who read through a pipe; a wider one is used.
+std::size_t WidthOfOutput() {
+  constexpr std::size_t kUsualWidth = 80;
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return kUsualWidth;
+  return std::max<std::size_t>(kUsualWidth, size.ws_col);
+}
+
 struct Presentation {
   bool json;
   bool one_line;
-  bool colours;
+  Look look;
 };
 
-template <typename Reply>
-absl::StatusOr<std::string> Present(const absl::StatusOr<Reply>& reply,
-                                    std::string (*render)(const Reply&, bool),
+template <typename Reply, typename Render>
+absl::StatusOr<std::string> Present(const absl::StatusOr<Reply>& reply, const Render& render,
                                     const Presentation& presentation) {
   if (!reply.ok()) return reply.status();
   if (presentation.json) return ToJson(*reply, presentation.one_line);
-  std::string text = render(*reply, presentation.colours);
+  std::string text = render(*reply, presentation.look);
   if constexpr (requires { reply->hidden_jobs(); }) {
     absl::StrAppend(&text, RenderHiddenJobs(reply->hidden_jobs()));
   }
@@ -54,7 +63,12 @@ absl::StatusOr<std::string> Ask(AdminClient& client, const QueryOptions& options
     case Query::kStatus:
       return Present(client.GetStatus(deadline), &RenderStatus, how);
     case Query::kJobs:
-      return Present(client.ListJobs(options.job_id, deadline), &RenderJobs, how);
+      return Present(
+          client.ListJobs(options.job_id, options.ended, deadline),
+          [&](const v1::JobsReply& reply, const Look& look) {
+            return RenderJobs(reply, options.ended, look);
+          },
+          how);
     case Query::kCommunicators:
       return Present(client.ListCommunicators(options.job_id, deadline),
                      options.plan ? &RenderPlans : &RenderCommunicators, how);
@@ -91,8 +105,9 @@ int QueryCommand(const QueryOptions& options) {
   if (!client.ok()) return Fail(socket, client.status(), true);
   const bool watch = options.watch_seconds > 0;
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;
-  const Presentation how{options.json, watch, WantColours()};
   for (;;) {
+    const Presentation how{
+        options.json, watch, {WantColours(), options.wide ? 0 : WidthOfOutput()}};
     const absl::StatusOr<std::string> text = Ask(**client, options, how);
     if (!text.ok()) return Fail(socket, text.status(), IsUnreachable(text.status()));
     // From the top of an empty screen, as watch(1) does.

@@ -2,6 +2,7 @@
 #ifndef RINGD_CLIENT_CLI_TABLE_H_
 #define RINGD_CLIENT_CLI_TABLE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,11 +20,32 @@ std::string Paint(absl::string_view text, Colour colour, bool enabled);
 // What a terminal shows of it: columns, one for each UTF-8 character.
 std::size_t DisplayWidth(absl::string_view text);
 
+// How text is to be laid out.
+struct Look {
+  bool colours = false;
+  std::size_t width = 0;  // columns that it may take; 0: as many as it likes
+};
+
+// At most `width` columns of it, with "..." in place of its middle if that is less than all.
+std::string ShortenMiddle(absl::string_view text, std::size_t width);
+
+// The words of `text` in lines of at most `width` columns, if words are that short; 0: in one line.
+// Lines but the first begin with `indent`, which counts for the first one, too. No line end at the end.
+std::string WrapWords(absl::string_view text, absl::string_view indent, std::size_t width);
+
 enum class Align : std::uint8_t { kLeft, kRight };
+
+// What happens to a column if the table would be wider than it may be.
+enum class Fit : std::uint8_t {
+  kWhole,      // nothing
+  kShortened,  // long texts lose their middle
+  kOptional,   // it is left out, the last of several first; before anything is shortened
+};
 
 struct Column {
   std::string title;
   Align align = Align::kLeft;
+  Fit fit = Fit::kWhole;
 };
 
 struct Cell {
@@ -46,10 +68,13 @@ class Table {
   bool empty() const noexcept { return rows_.empty(); }
 
   // Header and rows, each line beginning with `indent` and ending in a line end, without trailing
-  // spaces. Empty if there are no rows.
-  std::string Render(bool colours, absl::string_view indent = "") const;
+  // spaces. Empty if there are no rows. Fits look.width if its columns' Fit allows that.
+  std::string Render(const Look& look, absl::string_view indent = "") const;
 
  private:
+  // What a column takes; 0: it is left out.
+  std::vector<std::size_t> Widths(std::size_t available) const;
+
   const std::vector<Column> columns_;
   std::vector<std::vector<Cell>> rows_;
 };

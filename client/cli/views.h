@@ -5,15 +5,18 @@
 #include <cstdint>
 #include <string>
 
+#include "client/cli/table.h"
 #include "proto/rpc/admin.pb.h"
 
 namespace ringd::cli {
 
-// Each ends in a line end. An empty list is a sentence that says so.
-std::string RenderStatus(const v1::StatusReply& reply, bool colours);
-std::string RenderJobs(const v1::JobsReply& reply, bool colours);
-std::string RenderCommunicators(const v1::CommunicatorsReply& reply, bool colours);
-std::string RenderQueues(const v1::QueuesReply& reply, bool colours);
+// Each ends in a line end. An empty list is a sentence that says so. Tables fit look.width; sentences are as
+// long as they are.
+std::string RenderStatus(const v1::StatusReply& reply, const Look& look);
+// `ended`: jobs that have ended are among them.
+std::string RenderJobs(const v1::JobsReply& reply, bool ended, const Look& look);
+std::string RenderCommunicators(const v1::CommunicatorsReply& reply, const Look& look);
+std::string RenderQueues(const v1::QueuesReply& reply, const Look& look);
 
 // A line that says how many jobs of other users a list leaves out; empty if it leaves out none.
 std::string RenderHiddenJobs(std::uint32_t hidden_jobs);

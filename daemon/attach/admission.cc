@@ -14,12 +14,25 @@ namespace ringd {
 
 absl::StatusOr<Admission> Admission::Create(const Config& config) {
   Admission admission;
-  const uid_t own_user = geteuid();
-  admission.own_user_ = own_user;
-  admission.users_ = {0, own_user};
+  if (absl::Status status = admission.TakeNames(config); !status.ok()) return status;
+  admission.places_ = std::make_shared<SessionPlaces>(admission.LimitsOf(config));
+  return admission;
+}
+
+absl::StatusOr<Admission> Admission::Renew(const Config& config) const {
+  Admission admission;
+  if (absl::Status status = admission.TakeNames(config); !status.ok()) return status;
+  places_->SetLimits(admission.LimitsOf(config));
+  admission.places_ = places_;
+  return admission;
+}
+
+absl::Status Admission::TakeNames(const Config& config) {
+  own_user_ = geteuid();
+  users_ = {0, own_user_};
   for (const std::string& name : config.allowed_users) {
     if (name == "*") {
-      admission.everybody_ = true;
+      everybody_ = true;
       continue;
     }
     const std::optional<uid_t> uid = UidOf(name);
@@ -27,7 +40,7 @@ absl::StatusOr<Admission> Admission::Create(const Config& config) {
       return absl::InvalidArgumentError(
           absl::StrCat("allowed_users: there is no user '", name, "'"));
     }
-    admission.users_.insert(*uid);
+    users_.insert(*uid);
   }
   for (const std::string& name : config.allowed_groups) {
     const std::optional<gid_t> gid = GidOf(name);
@@ -35,7 +48,7 @@ absl::StatusOr<Admission> Admission::Create(const Config& config) {
       return absl::InvalidArgumentError(
           absl::StrCat("allowed_groups: there is no group '", name, "'"));
     }
-    admission.groups_.insert(*gid);
+    groups_.insert(*gid);
   }
   if (!config.operators_group.empty()) {
     const std::optional<gid_t> gid = GidOf(config.operators_group);
@@ -43,14 +56,17 @@ absl::StatusOr<Admission> Admission::Create(const Config& config) {
       return absl::InvalidArgumentError(
           absl::StrCat("operators_group: there is no group '", config.operators_group, "'"));
     }
-    admission.operators_.insert(*gid);
+    operators_.insert(*gid);
   }
-  const bool shared = admission.everybody_ || !admission.groups_.empty() ||
-                      std::any_of(admission.users_.begin(), admission.users_.end(),
-                                  [&](uid_t uid) { return uid != 0 && uid != own_user; });
-  admission.places_ = std::make_shared<SessionPlaces>(SessionPlaces::LimitsFor(
-      config.max_sessions, config.max_sessions_per_user, shared, own_user));
-  return admission;
+  return absl::OkStatus();
+}
+
+SessionPlaces::Limits Admission::LimitsOf(const Config& config) const {
+  const bool shared = everybody_ || !groups_.empty() ||
+                      std::any_of(users_.begin(), users_.end(),
+                                  [this](uid_t uid) { return uid != 0 && uid != own_user_; });
+  return SessionPlaces::LimitsFor(config.max_sessions, config.max_sessions_per_user, shared,
+                                  own_user_);
 }
 
 bool Admission::AdmitsAtSight(const PeerCredentials& peer) const {

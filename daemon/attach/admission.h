@@ -25,6 +25,8 @@ class Admission {
   //   kInvalidArgument: allowed_users, allowed_groups or operators_group names somebody who does
   //   not exist.
   static absl::StatusOr<Admission> Create(const Config& config);
+  // The same for other settings, with the places of this one, of which those that are taken stay taken.
+  absl::StatusOr<Admission> Renew(const Config& config) const;
 
   // kPermissionDenied: the message says who is refused and which setting would admit them.
   absl::Status CheckUser(const PeerCredentials& peer) const;
@@ -40,6 +42,8 @@ class Admission {
 
  private:
   Admission() = default;
+  absl::Status TakeNames(const Config& config);
+  SessionPlaces::Limits LimitsOf(const Config& config) const;
 
   bool everybody_ = false;
   std::set<uid_t> users_;

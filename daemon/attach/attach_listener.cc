@@ -49,7 +49,7 @@ AttachListener::AttachListener(const Config& config, AttachCallbacks callbacks, 
       handshake_timeout_(config.handshake_timeout),
       sizes_{config.arena_bytes, static_cast<std::uint32_t>(config.submission_ring_capacity)},
       callbacks_(std::move(callbacks)),
-      admission_(std::move(admission)),
+      admission_(std::make_shared<Admission>(std::move(admission))),
       log_limiter_(kLogLines, kLogPeriod) {}
 
 absl::StatusOr<std::unique_ptr<AttachListener>> AttachListener::Start(const Config& config,
@@ -84,6 +84,20 @@ absl::Status AttachListener::Open() {
     return ErrnoStatus(errno, "epoll_ctl");
   }
   return absl::OkStatus();
+}
+
+absl::Status AttachListener::Reload(const Config& config) {
+  absl::StatusOr<Admission> renewed = admission()->Renew(config);
+  if (!renewed.ok()) return renewed.status();
+  MutexLock lock(admission_mutex_);
+  admission_ = std::make_shared<Admission>(*std::move(renewed));
+  return absl::OkStatus();
+}
+
+// Kept by whoever asks it: the user database may be slow.
+std::shared_ptr<Admission> AttachListener::admission() {
+  MutexLock lock(admission_mutex_);
+  return admission_;
 }
 
 void AttachListener::Stop() {
@@ -186,13 +200,14 @@ void AttachListener::Add(UniqueFd socket) {
 }
 
 void AttachListener::DropOnePending() {
+  const std::shared_ptr<Admission> admission = this->admission();
   std::map<uid_t, std::size_t> by_user;
   for (const auto& [key, connection] : pending_) ++by_user[connection.peer().uid];
   // One person may have many user numbers (subordinate ones), so among users with equally many
   // those lose first who are not known to be admitted; the first of equals is the oldest.
   const auto rank = [&](const auto& entry) {
     const PeerCredentials& peer = entry.second.peer();
-    return std::tuple(peer.uid != 0, by_user.at(peer.uid), !admission_.AdmitsAtSight(peer));
+    return std::tuple(peer.uid != 0, by_user.at(peer.uid), !admission->AdmitsAtSight(peer));
   };
   Drop(std::max_element(pending_.begin(), pending_.end(),
                         [&](const auto& a, const auto& b) { return rank(a) < rank(b); }),
@@ -275,7 +290,8 @@ void AttachListener::ServeGrpc(PendingConnection connection) {
     LogConnection(status.message(), peer);
     return;
   }
-  const absl::Status admitted = admission_.CheckUser(peer);
+  const std::shared_ptr<Admission> admission = this->admission();
+  const absl::Status admitted = admission->CheckUser(peer);
   if (!admitted.ok()) LogConnection(admitted.message(), peer);
   if (!admitted.ok() && !HasRoomForRefused()) return;
   // The other descriptor's interest ends with it; ours lasts until the connection hangs up.
@@ -289,7 +305,7 @@ void AttachListener::ServeGrpc(PendingConnection connection) {
           .first->second;
   if (admitted.ok()) {
     kept.served = callbacks_.on_grpc_connection(connection.TakeSocket(),
-                                                {peer.uid, admission_.IsOperator(peer)});
+                                                {peer.uid, admission->IsOperator(peer)});
   } else {
     callbacks_.on_refused_grpc_connection(connection.TakeSocket());
   }
@@ -310,12 +326,13 @@ absl::Status AttachListener::TryAttach(PendingConnection& connection) {
         "the client library speaks attach version ", connection.request().version,
         " and this ringd speaks version ", kAttachVersion, ": install matching versions"));
   }
-  if (absl::Status status = admission_.CheckUser(connection.peer()); !status.ok()) return status;
+  const std::shared_ptr<Admission> admission = this->admission();
+  if (absl::Status status = admission->CheckUser(connection.peer()); !status.ok()) return status;
   if (draining_.load(std::memory_order_relaxed)) {
     return absl::FailedPreconditionError(
         "this ringd is draining: it ends when its jobs have ended");
   }
-  absl::StatusOr<std::shared_ptr<const void>> place = admission_.TakePlace(connection.peer().uid);
+  absl::StatusOr<std::shared_ptr<const void>> place = admission->TakePlace(connection.peer().uid);
   if (!place.ok()) return place.status();
   absl::StatusOr<NewSession> made =
       MakeSession(SessionId(next_session_), sizes_, connection.peer(), connection.socket());
@@ -328,7 +345,7 @@ absl::Status AttachListener::TryAttach(PendingConnection& connection) {
   // The engine and the gRPC server know the session before its client can use it.
   const PeerCredentials& peer = connection.peer();
   made->resources->served = callbacks_.on_grpc_connection(std::move(made->grpc_server_end),
-                                                          {peer.uid, admission_.IsOperator(peer)});
+                                                          {peer.uid, admission->IsOperator(peer)});
   callbacks_.on_attached(std::move(made->resources));
   std::array<int, kAttachFdCount> fds;
   for (std::size_t i = 0; i < fds.size(); ++i) fds[i] = made->reply_fds[i].get();

@@ -24,6 +24,7 @@
 #include "daemon/logging/log_limiter.h"
 #include "daemon/sessions/session_resources.h"
 #include "proto/base/clock.h"
+#include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
 #include "proto/types/ids.h"
 
@@ -54,7 +55,7 @@ struct AttachCallbacks {
 // too many loses the oldest; if there are too many of all, that is the user who has most, and root
 // last.
 //
-// Thread safety: Drain and Stop from any thread.
+// Thread safety: Reload, Drain and Stop from any thread.
 // Ownership: owns the socket file, which is removed by Stop, and the connections until they are handed
 //   on.
 class AttachListener {
@@ -76,6 +77,11 @@ class AttachListener {
   static absl::StatusOr<std::unique_ptr<AttachListener>> Start(const Config& config,
                                                                AttachCallbacks callbacks);
   ~AttachListener();
+
+  // Takes over whom `config` admits, who of them is an operator, and how many trainers may be attached. Who
+  // is connected stays so.
+  //   kInvalidArgument: see Admission; then nothing has changed.
+  absl::Status Reload(const Config& config) ABSL_LOCKS_EXCLUDED(admission_mutex_);
 
   // From now on attaches are refused with kFailedPrecondition; gRPC connections are still served.
   void Drain() noexcept { draining_.store(true, std::memory_order_relaxed); }
@@ -114,6 +120,7 @@ class AttachListener {
   absl::Status CheckGrpcLimits(uid_t uid) const;
   bool HasRoomForRefused() const;
   bool Watch(int fd, std::uint32_t events, std::uint64_t key);
+  std::shared_ptr<Admission> admission() ABSL_LOCKS_EXCLUDED(admission_mutex_);
   void LogConnection(absl::string_view what, const PeerCredentials& peer);
 
   const std::string path_;
@@ -122,7 +129,8 @@ class AttachListener {
   const Clock::duration handshake_timeout_;
   const SessionSizes sizes_;
   const AttachCallbacks callbacks_;
-  Admission admission_;
+  Mutex admission_mutex_;
+  std::shared_ptr<Admission> admission_ ABSL_GUARDED_BY(admission_mutex_);  // never null
 
   UniqueFd listener_;
   UniqueFd epoll_;

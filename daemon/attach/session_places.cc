@@ -34,39 +34,51 @@ SessionPlaces::Limits SessionPlaces::LimitsFor(std::uint64_t total, std::uint64_
   return limits;
 }
 
-std::uint64_t SessionPlaces::KeptForRoot(const std::map<uid_t, std::uint64_t>& by_user) const {
+std::uint64_t SessionPlaces::KeptForRoot(const Limits& limits,
+                                         const std::map<uid_t, std::uint64_t>& by_user) {
   const auto root = by_user.find(0);
   const std::uint64_t has = root == by_user.end() ? 0 : root->second;
-  return limits_.kept_for_root - std::min(has, limits_.kept_for_root);
+  return limits.kept_for_root - std::min(has, limits.kept_for_root);
 }
 
-std::uint64_t SessionPlaces::KeptForNewcomers(const std::map<uid_t, std::uint64_t>& by_user) const {
+std::uint64_t SessionPlaces::KeptForNewcomers(const Limits& limits,
+                                              const std::map<uid_t, std::uint64_t>& by_user) {
   std::uint64_t used = 0;
   for (const auto& [uid, count] : by_user) {
-    if (uid != 0) used += std::min(count, limits_.first_places);
+    if (uid != 0) used += std::min(count, limits.first_places);
   }
-  return limits_.kept_for_newcomers - std::min(used, limits_.kept_for_newcomers);
+  return limits.kept_for_newcomers - std::min(used, limits.kept_for_newcomers);
+}
+
+void SessionPlaces::SetLimits(const Limits& limits) {
+  MutexLock lock(limits_mutex_);
+  limits_ = limits;
 }
 
 absl::StatusOr<std::shared_ptr<const void>> SessionPlaces::Take(uid_t uid) {
+  Limits limits;
+  {
+    MutexLock lock(limits_mutex_);
+    limits = limits_;
+  }
   const std::shared_ptr<Taken> taken = taken_;
   MutexLock lock(taken->mutex);
   const auto entry = taken->by_user.try_emplace(uid, 0).first;
   const std::uint64_t had = entry->second++;
-  const std::uint64_t for_root = KeptForRoot(taken->by_user);
-  const std::uint64_t for_newcomers = KeptForNewcomers(taken->by_user);
+  const std::uint64_t for_root = KeptForRoot(limits, taken->by_user);
+  const std::uint64_t for_newcomers = KeptForNewcomers(limits, taken->by_user);
   std::string refusal;
-  if (HasOwnLimit(uid) && had >= limits_.per_user) {
-    refusal = absl::StrCat("as many as one user may have (", limits_.per_user,
-                           limits_.is_a_quarter ? ", a quarter of max_sessions" : "",
+  if (HasOwnLimit(limits, uid) && had >= limits.per_user) {
+    refusal = absl::StrCat("as many as one user may have (", limits.per_user,
+                           limits.is_a_quarter ? ", a quarter of max_sessions" : "",
                            "; setting max_sessions_per_user)");
-  } else if (taken->total >= limits_.total) {
-    refusal = absl::StrCat("and all ", limits_.total, " places are taken (setting max_sessions)");
-  } else if (taken->total + 1 + for_root + for_newcomers > limits_.total) {
+  } else if (taken->total >= limits.total) {
+    refusal = absl::StrCat("and all ", limits.total, " places are taken (setting max_sessions)");
+  } else if (taken->total + 1 + for_root + for_newcomers > limits.total) {
     refusal = absl::StrCat(
-        "and the last ", limits_.total - taken->total, " of all ", limits_.total,
-        " places (setting max_sessions) are kept for root and for users who have ",
-        limits_.first_places == 1 ? "none" : absl::StrCat("fewer than ", limits_.first_places));
+        "and the last ", limits.total - std::min(limits.total, taken->total), " of all ",
+        limits.total, " places (setting max_sessions) are kept for root and for users who have ",
+        limits.first_places == 1 ? "none" : absl::StrCat("fewer than ", limits.first_places));
   }
   if (!refusal.empty()) {
     if (--entry->second == 0) taken->by_user.erase(entry);

@@ -18,7 +18,7 @@ namespace ringd {
 //
 // Thread safety: all methods from any thread.
 // Ownership: places outlive this object safely.
-// Invariant: the places that are taken and those that are kept are together at most Limits::total.
+// Invariant: the places that are taken and those that are kept are together at most Limits::total, unless that was more before.
 class SessionPlaces {
  public:
   struct Limits {
@@ -39,6 +39,9 @@ class SessionPlaces {
 
   explicit SessionPlaces(const Limits& limits) : limits_(limits) {}
 
+  // From now on. Places that are taken stay taken, also if they are more.
+  void SetLimits(const Limits& limits);
+
   // Takes a place, given back when the last copy of the pointer goes.
   //   kResourceExhausted: the message says how many the user has, the limit and its setting; its
   //   subject, the user, is left to who knows names.
@@ -52,14 +55,17 @@ class SessionPlaces {
     std::map<uid_t, std::uint64_t> by_user ABSL_GUARDED_BY(mutex);
   };
 
-  bool HasOwnLimit(uid_t uid) const noexcept {
-    return !limits_.is_a_quarter || (uid != 0 && uid != limits_.own_user);
+  static bool HasOwnLimit(const Limits& limits, uid_t uid) noexcept {
+    return !limits.is_a_quarter || (uid != 0 && uid != limits.own_user);
   }
   // How many places are to be kept free with these taken.
-  std::uint64_t KeptForRoot(const std::map<uid_t, std::uint64_t>& by_user) const;
-  std::uint64_t KeptForNewcomers(const std::map<uid_t, std::uint64_t>& by_user) const;
+  static std::uint64_t KeptForRoot(const Limits& limits,
+                                   const std::map<uid_t, std::uint64_t>& by_user);
+  static std::uint64_t KeptForNewcomers(const Limits& limits,
+                                        const std::map<uid_t, std::uint64_t>& by_user);
 
-  const Limits limits_;
+  Mutex limits_mutex_;
+  Limits limits_ ABSL_GUARDED_BY(limits_mutex_);
   const std::shared_ptr<Taken> taken_ = std::make_shared<Taken>();
 };
 

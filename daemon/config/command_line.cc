@@ -9,22 +9,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "daemon/config/config_file.h"
+#include "daemon/config/help_text.h"
 #include "daemon/config/setting_table.h"
 
 namespace ringd {
 namespace {
-
-constexpr char kFooter[] = R"(
-Settings come from their defaults, the configuration file, the environment and the flags; the later
-ones win. Exit codes: 0 ended in order, 1 failed, 2 wrong usage or configuration.)";
-
-std::string OptionHelp(const Setting& setting) {
-  return absl::StrCat(setting.help,
-                      setting.job_wide ? "; that of the ringd on rank 0's node counts" : "", "\n[",
-                      AllowedValues(setting), "; default ", FormatSetting(setting, Config{}), "; ",
-                      VariableOf(setting), "]");
-}
 
 // The flag that an unknown argument was probably meant to be.
 std::string Suggestion(const std::vector<std::string>& unknown) {
@@ -42,25 +31,19 @@ std::string Suggestion(const std::vector<std::string>& unknown) {
 absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> arguments) {
   CommandLine line;
   CLI::App app("ringd: reduces the gradients of this node's training processes", "ringd");
-  app.footer(kFooter);
-  app.get_formatter()->column_width(34);
   app.set_help_flag();
   bool help = false, version = false, check = false, print = false;
-  app.add_flag("-h,--help", help, "print this");
-  app.add_flag("--version", version, "print the version");
-  app.add_flag("--check-config", check, "say whether the configuration is good, on this machine");
-  app.add_flag("--print-config", print, "print all settings, and where each comes from");
-  app.add_option("--config", line.config_file,
-                 absl::StrCat("configuration file [default ", kDefaultConfigFile,
-                              " if there is one; RINGD_CONFIG]"));
+  app.add_flag("-h,--help", help);
+  app.add_flag("--version", version);
+  app.add_flag("--check-config", check);
+  app.add_flag("--print-config", print);
+  app.add_option("--config", line.config_file);
 
   const std::span<const Setting> settings = AllSettings();
   std::vector<std::string> texts(settings.size());
   std::vector<CLI::Option*> options;
   for (std::size_t i = 0; i < settings.size(); ++i) {
-    options.push_back(
-        app.add_option(FlagOf(settings[i]), texts[i], OptionHelp(settings[i]))->group("Settings"));
-    options.back()->type_name("");
+    options.push_back(app.add_option(FlagOf(settings[i]), texts[i]));
   }
 
   // CLI11 reports by exception; none leaves this function. It wants the arguments last first.
@@ -77,7 +60,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
     line.settings.push_back(
         {std::string(settings[i].key), texts[i], absl::StrCat("flag ", FlagOf(settings[i]))});
   }
-  line.help = app.help();
+  line.help = HelpText();
   if (print) line.action = CommandLineAction::kPrintConfig;
   if (check) line.action = CommandLineAction::kCheckConfig;
   if (version) line.action = CommandLineAction::kVersion;

@@ -66,6 +66,7 @@ struct Config {
   // The greatest share of the lines, relative to other jobs, that a job may ask for.
   std::uint64_t max_weight = 100;
   std::chrono::nanoseconds drain_timeout = std::chrono::seconds(60);  // 0: no limit
+  std::uint64_t remembered_jobs = 50;  // of each user, after their end
 
   // ---- schedule and transport ----
   // Names of nodes: those of a job that are named come in this order in its ring, the others behind them.

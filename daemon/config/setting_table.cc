@@ -34,6 +34,18 @@ constexpr absl::string_view kJobWide[] = {"ring_order",
                                           "small_all_reduce_bytes",
                                           "small_broadcast_bytes"};
 
+// What Daemon::Reload hands on.
+constexpr absl::string_view kReloaded[] = {
+    "allowed_users", "allowed_groups",        "operators_group",
+    "max_sessions",  "max_sessions_per_user", "registration_bytes_per_user",
+    "start_timeout", "stall_warning",         "operation_timeout",
+    "max_weight",    "drain_timeout",         "remembered_jobs",
+    "log_level"};
+
+bool IsIn(std::span<const absl::string_view> keys, absl::string_view key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
 std::vector<Setting> MakeTable() {
   using Kind = SettingKind;
   using C = Config;
@@ -94,6 +106,10 @@ std::vector<Setting> MakeTable() {
        100},
       {"drain_timeout", Kind::kDuration, &C::drain_timeout,
        "how long SIGTERM lets running jobs go on; 0: until they end", 0, Nanos(hours(24 * 7))},
+      {"remembered_jobs", Kind::kCount, &C::remembered_jobs,
+       "how many ended jobs of each user `ringctl jobs --all` shows; of all users together, 16 "
+       "times as many",
+       0, 1000},
 
       {"ring_order", Kind::kOrder, &C::ring_order,
        "names of nodes in the order in which a job's ring is to pass through them; others come "
@@ -196,8 +212,8 @@ std::span<const Setting> AllSettings() {
   static const std::vector<Setting>& table = *new std::vector<Setting>([] {
     std::vector<Setting> settings = MakeTable();
     for (Setting& setting : settings) {
-      setting.job_wide =
-          std::find(std::begin(kJobWide), std::end(kJobWide), setting.key) != std::end(kJobWide);
+      setting.job_wide = IsIn(kJobWide, setting.key);
+      setting.reloaded = IsIn(kReloaded, setting.key);
     }
     return settings;
   }());

@@ -51,6 +51,8 @@ struct Setting {
   std::vector<absl::string_view> choices = {};
   // The job's coordinator decides with its own ringd's setting, for all the job's nodes.
   bool job_wide = false;
+  // SIGHUP takes it over from the file (reload.h).
+  bool reloaded = false;
 };
 
 // In the order of --help.

@@ -41,11 +41,13 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport,
       fast_path_(std::move(fast_path)),
       network_(network),
       reducers_(transport_ == nullptr ? 0 : ReducerThreads(options_.config)),
+      start_timeout_ns_(options_.config.start_timeout.count()),
       accounts_(options_.config.registration_bytes_per_user),
       sliced_(
           [this](std::shared_ptr<SlicedWork> work) { calls_.Post([work = std::move(work)] {}); }),
       plans_(options_.config.state_dir),
-      links_(std::make_unique<LinkSwitch>(network)) {
+      links_(std::make_unique<LinkSwitch>(network)),
+      history_(options_.config.remembered_jobs) {
   events_.Add(commands_.event_fd(), EventKind::kCommands);
   if (transport_ != nullptr) events_.Add(transport_->event_fd(), EventKind::kTransport);
   events_.Add(reducers_.event_fd(), EventKind::kReducers);
@@ -113,9 +115,19 @@ void Engine::TakeNextTransport() {
   LogInfo("the transport has been opened anew, on all its interfaces");
 }
 
+void Engine::Reload(const Config& config) {
+  start_timeout_ns_.store(config.start_timeout.count(), std::memory_order_relaxed);
+  accounts_.SetLimit(config.registration_bytes_per_user);
+  commands_.Post([this, config] {
+    options_.config = config;
+    history_.SetLimit(options_.config.remembered_jobs);
+  });
+}
+
 void Engine::Drain() {
   draining_ = true;
   commands_.Post([this] {
+    if (!draining_since_.has_value()) draining_since_ = Clock::now();
     // Their missing ranks will be refused, so there is nothing to wait for.
     for (const auto& job : jobs_) {
       if (job->state() != Job::State::kJoining) continue;
@@ -266,10 +278,10 @@ void Engine::TickAll(Clock::time_point now) {
   }
   DropOldStrangers(now);
   links_->Deliver(now);  // What a job that is about to be swept has said last.
-  Sweep();
+  Sweep(now);
 }
 
-void Engine::Sweep() {
+void Engine::Sweep(Clock::time_point now) {
   for (auto it = jobs_.begin(); it != jobs_.end();) {
     if (!(*it)->Finished()) {
       ++it;
@@ -281,6 +293,7 @@ void Engine::Sweep() {
       network_->StopExpecting(entry.first);
       return true;
     });
+    Remember(**it, now);
     links_->Forget(it->get());
     it = jobs_.erase(it);
   }

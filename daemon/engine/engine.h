@@ -10,6 +10,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -33,6 +34,7 @@
 #include "daemon/execution/reducer_pool.h"
 #include "daemon/fast_path/fast_path_sockets.h"
 #include "daemon/jobs/coordinator/job_coordinator.h"
+#include "daemon/jobs/history/job_history.h"
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/plans/plan_store.h"
 #include "daemon/logging/log_limiter.h"
@@ -80,6 +82,10 @@ class Engine final : public EngineControl, private PeerEvents {
   // Uses this transport for the jobs to come, as soon as there is none. Requirement: there was a
   // transport before.
   void ReplaceTransport(std::unique_ptr<Transport> transport);
+
+  // `config` is that of the start but for settings that may change while ringd runs (Setting::reloaded).
+  // Jobs that there are keep theirs.
+  void Reload(const Config& config);
 
   // Refuses new jobs from now on.
   void Drain();
@@ -148,7 +154,7 @@ class Engine final : public EngineControl, private PeerEvents {
   void HandleEvents(std::chrono::milliseconds timeout);
   std::size_t PollSessions(Clock::time_point now);
   void TickAll(Clock::time_point now);
-  void Sweep();
+  void Sweep(Clock::time_point now);
   void TakeNextTransport();
 
   void EndSession(SessionId id, const std::string& reason, bool for_cause);
@@ -159,8 +165,9 @@ class Engine final : public EngineControl, private PeerEvents {
   absl::StatusOr<SessionEntry*> FindMember(SessionId id);
   void JoinNow(absl::string_view token, const v1::JoinRequest& request, JoinCallback done);
   absl::Status CheckWishes(const v1::JoinRequest& request) const;
-  // A job over several nodes needs a key that strangers lack, unless the operator does without.
-  absl::Status CheckWhoMayTakePart(const v1::JoinRequest& request) const;
+  // A job over several nodes needs an address that other nodes reach, and a key that strangers lack, unless the operator
+  // does without. Names all that is missing at once.
+  absl::Status CheckForOtherNodes(const v1::JoinRequest& request) const;
   Job* OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_point now);
   // A job's coordinator as long as it gathers ranks; null if there is none.
   JobCoordinator* FindCoordinator(const std::string& job_id, uid_t uid) const;
@@ -179,15 +186,19 @@ class Engine final : public EngineControl, private PeerEvents {
   void GiveUpJoin(const std::string& token);
   std::size_t RunSliced(std::size_t other_work, Clock::time_point now);
   // A user sees his own jobs, an operator all.
-  bool MayShow(const Caller& caller, const Job& job) const;
+  bool MayShow(const Caller& caller, uid_t uid) const;
+  v1::StatusReply DescribeStatus(const Caller& caller) const;
+  // Of a job that goes: for those who look for it later.
+  void Remember(const Job& job, Clock::time_point now);
 
   // ---- on the threads of those who call ----
   class RegistrationWork;
   class UnregistrationWork;
   template <typename Reply>
   class ListWork;
+  struct Wish;
   template <typename Reply>
-  void List(const Caller& caller, const std::string& job_id, Answer<Reply> answer);
+  void List(const Caller& caller, Wish wish, Answer<Reply> answer);
   std::shared_ptr<RegistrationBook> FindBook(absl::string_view token)
       ABSL_LOCKS_EXCLUDED(books_mutex_);
   // Ends the call and returns null if no session has the token.
@@ -260,6 +271,8 @@ class Engine final : public EngineControl, private PeerEvents {
   std::atomic<bool> stopping_{false};
   std::atomic<bool> running_{false};
   std::atomic<bool> draining_{false};
+  std::atomic<std::int64_t>
+      start_timeout_ns_;  // options_.config's, for all threads; relaxed: a number
   std::atomic<std::uint64_t> heartbeat_{0};
   EngineActivity activity_;
   std::atomic<std::size_t> session_count_{0};
@@ -283,9 +296,11 @@ class Engine final : public EngineControl, private PeerEvents {
       expected_;  // those that this ringd coordinates and that gather ranks
   LogLimiter refusals_{20, std::chrono::seconds(10)};
   std::unique_ptr<LinkSwitch> links_;
+  JobHistory history_;
   std::map<std::string, std::uint32_t> generations_;  // by job id
   std::uint32_t next_communicator_ = 1;
   std::uint64_t sessions_ended_for_cause_ = 0;
+  std::optional<Clock::time_point> draining_since_;
   Clock::time_point next_tick_;
   Clock::time_point next_beat_;   // shown to the ranks
   Clock::time_point busy_until_;  // keeps spinning until then

@@ -29,9 +29,10 @@ std::uint64_t ResidentBytes() {
 
 std::function<void()> Engine::Join(const Caller&, absl::string_view token,
                                    const v1::JoinRequest& request, Answer<v1::JoinReply> answer) {
-  const auto start_timeout = request.start_timeout_ms() > 0
-                                 ? std::chrono::milliseconds(request.start_timeout_ms())
-                                 : options_.config.start_timeout;
+  const std::chrono::nanoseconds start_timeout =
+      request.start_timeout_ms() > 0
+          ? std::chrono::milliseconds(request.start_timeout_ms())
+          : std::chrono::nanoseconds(start_timeout_ns_.load(std::memory_order_relaxed));
   const auto call = BeginCall(calls_, std::move(answer), start_timeout + kJoinGrace,
                               [] { return absl::DeadlineExceededError("the job did not start"); });
   if (!running_) {
@@ -101,40 +102,51 @@ void Engine::Leave(const Caller&, absl::string_view token, Answer<v1::LeaveReply
 void Engine::GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) {
   const auto call = Begin(std::move(answer));
   PostCall(call, [this, call, caller] {
-    call->Finish(absl::OkStatus(), [this, caller, sessions = sessions_.size(), jobs = jobs_.size(),
-                                    ended = sessions_ended_for_cause_] {
-      const Config& config = options_.config;
-      v1::StatusReply reply;
-      reply.set_schema_version(kSchemaVersion);
-      reply.set_version(options_.version);
-      reply.set_pid(::getpid());
-      reply.set_node_name(config.node_name);
-      reply.set_state(draining_ ? "draining" : "serving");
-      reply.set_uptime_seconds(std::chrono::duration<double>(Clock::now() - started_).count());
-      reply.set_socket(config.socket);
-      reply.set_peer_address(options_.peer_address);
-      reply.set_backend(transport_ == nullptr ? "none" : std::string(transport_->name()));
-      reply.set_config_file(options_.config_file);
-      reply.set_sessions(static_cast<std::uint32_t>(sessions));
-      reply.set_jobs(static_cast<std::uint32_t>(jobs));
-      reply.set_arena_bytes_per_session(config.arena_bytes);
-      reply.set_sessions_ended_for_cause(ended);
-      reply.set_attaches_refused(attaches_refused_.load(std::memory_order_relaxed));
+    v1::StatusReply reply = DescribeStatus(caller);
+    call->Finish(absl::OkStatus(), [reply = std::move(reply)]() mutable {
       reply.set_resident_bytes(ResidentBytes());
-      reply.set_shows_users(caller.is_operator);
-      if (!caller.is_operator) return reply;
-      for (const std::string& user : config.allowed_users) reply.add_allowed_users(user);
-      return reply;
+      return std::move(reply);
     });
   });
+}
+
+v1::StatusReply Engine::DescribeStatus(const Caller& caller) const {
+  const Config& config = options_.config;
+  const Clock::time_point now = Clock::now();
+  v1::StatusReply reply;
+  reply.set_schema_version(kSchemaVersion);
+  reply.set_version(options_.version);
+  reply.set_pid(::getpid());
+  reply.set_node_name(config.node_name);
+  reply.set_state(draining_ ? "draining" : "serving");
+  reply.set_uptime_seconds(std::chrono::duration<double>(now - started_).count());
+  if (draining_since_.has_value()) {
+    reply.set_draining_seconds(std::chrono::duration<double>(now - *draining_since_).count());
+  }
+  reply.set_socket(config.socket);
+  reply.set_peer_address(options_.peer_address);
+  reply.set_backend(transport_ == nullptr ? "none" : std::string(transport_->name()));
+  reply.set_config_file(options_.config_file);
+  reply.set_sessions(static_cast<std::uint32_t>(sessions_.size()));
+  reply.set_jobs(static_cast<std::uint32_t>(jobs_.size()));
+  reply.set_arena_bytes_per_session(config.arena_bytes);
+  reply.set_sessions_ended_for_cause(sessions_ended_for_cause_);
+  reply.set_attaches_refused(attaches_refused_.load(std::memory_order_relaxed));
+  reply.set_shows_users(caller.is_operator);
+  if (!caller.is_operator) return reply;
+  for (const std::string& user : config.allowed_users) reply.add_allowed_users(user);
+  for (const std::string& group : config.allowed_groups) reply.add_allowed_groups(group);
+  reply.set_operators_group(config.operators_group);
+  return reply;
 }
 
 void Engine::ReportExit(const Caller& caller, const v1::ReportExitRequest& request,
                         Answer<v1::ReportExitReply> answer) {
   const auto call = Begin(std::move(answer));
   PostCall(call, [this, call, caller, request] {
-    call->Finish(DeliverExitReport(
-        jobs_, request, [this, &caller](const Job& job) { return MayShow(caller, job); }));
+    call->Finish(DeliverExitReport(jobs_, request, [this, &caller](const Job& job) {
+      return MayShow(caller, job.options().uid);
+    }));
   });
 }
 

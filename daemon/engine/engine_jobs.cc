@@ -1,9 +1,13 @@
 // Joining: finding or opening the job, its coordinator, and the link between them.
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "daemon/config/fusion_setting.h"
+#include "daemon/config/host_port.h"
 #include "daemon/engine/engine.h"
 #include "daemon/logging/log.h"
 #include "proto/door/secure_random.h"
@@ -74,7 +78,7 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request, Jo
     return job->Open() && job->options().uid == uid && job->options().job_id == request.job_id();
   });
   status = CheckWishes(request);
-  if (status.ok()) status = CheckWhoMayTakePart(request);
+  if (status.ok()) status = CheckForOtherNodes(request);
   if (!status.ok()) {
     if (JobCoordinator* coordinator = FindCoordinator(request.job_id(), uid)) {
       coordinator->NoteTurnedAway(std::string(status.message()));
@@ -123,19 +127,30 @@ absl::Status Engine::CheckWishes(const v1::JoinRequest& request) const {
                                                  "' (RINGD_FUSION); ", fusion.message()));
 }
 
-absl::Status Engine::CheckWhoMayTakePart(const v1::JoinRequest& request) const {
-  const bool one_node = request.size() == request.local_size();
-  if (one_node || !options_.cluster_key.empty() || request.secret().size() >= kLeastSecretBytes ||
-      options_.config.insecure_peers) {
-    return absl::OkStatus();
+absl::Status Engine::CheckForOtherNodes(const v1::JoinRequest& request) const {
+  if (request.size() == request.local_size()) return absl::OkStatus();
+  std::vector<std::string> missing;
+  const absl::StatusOr<HostPort> here = ParseHostPort(options_.peer_address);
+  const absl::StatusOr<HostPort> rendezvous = ParseHostPort(request.rendezvous());
+  if (here.ok() && IsLoopback(here->host) && rendezvous.ok() && !IsLoopback(rendezvous->host)) {
+    missing.push_back(absl::StrCat(
+        "ringd on ", options_.config.node_name, " serves ", here->host,
+        " only, where no other node reaches it: set peer_interface (such as \"eth0\") or "
+        "peer_address in its ringd.toml"));
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "job '", request.job_id(),
-      "': this job spans several nodes, and neither a cluster key (cluster_key_file in "
-      "ringd.toml; `openssl rand -hex 32`) nor a job secret of ",
-      kLeastSecretBytes,
-      " characters or more (RINGD_JOB_SECRET) says who may take part; insecure_peers = true does "
-      "without"));
+  if (options_.cluster_key.empty() && request.secret().size() < kLeastSecretBytes &&
+      !options_.config.insecure_peers) {
+    missing.push_back(absl::StrCat(
+        "neither a cluster key (cluster_key_file in ringd.toml; `openssl rand -hex 32`) nor a job "
+        "secret of ",
+        kLeastSecretBytes,
+        " characters or more (RINGD_JOB_SECRET) says who may take part; insecure_peers = true does "
+        "without"));
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("job '", request.job_id(), "': this job spans several nodes, and ",
+                   absl::StrJoin(missing, "; and ")));
 }
 
 Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_point now) {

@@ -149,6 +149,9 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
     case v1::CoordinatorMessage::kStallInquiry:
       OnStallInquiry(message.stall_inquiry());
       return;
+    case v1::CoordinatorMessage::kGathering:
+      gathering_ = message.gathering();
+      return;
     case v1::CoordinatorMessage::kPlan:
       plan_ = message.plan();
       return;

@@ -188,6 +188,10 @@ class Job {
   void OnRanksLeft(const v1::RanksLeft& message, Clock::time_point now);
   void OnStallInquiry(const v1::StallInquiry& inquiry);
   void OnStallVerdict(const v1::StallVerdict& verdict, Clock::time_point now);
+  bool StallGoesOn() const;
+  // Of the stall that goes on; null: the rank is not awaited, or there is none.
+  static const v1::AwaitedRank* FindAwaited(const v1::Stall& stall, Rank rank);
+  std::optional<v1::Stall> DescribeStall(Clock::time_point now) const;
   void AnswerJoins(const absl::Status& status);
   // True while other nodes may still ask for what a rank had submitted that has left: they hear why
   // it does not come.
@@ -200,6 +204,8 @@ class Job {
   // How far a job had come that did not run yet, as a clause.
   std::string DescribeStart() const;
   void CheckStalls(Clock::time_point now);
+  // To ranks that wait for others to join, every few seconds.
+  void TellWhatJoinsWaitFor(Clock::time_point now);
   std::chrono::nanoseconds NextReportAfter(const v1::StallVerdict& verdict,
                                            Clock::time_point now) const;
   // This node has seen why the job can't go on: it ends when the coordinator has answered.
@@ -208,6 +214,8 @@ class Job {
   void FailLocally(const absl::Status& cause);
   std::string StateOf(const Member& member) const;
   void DropCommunicator(Clock::time_point now);
+  void DescribeMissing(v1::Job* out) const;
+  static void MarkStalled(const v1::Stall& stall, v1::RankQueue& queue);
   void DescribeMembers(v1::Communicator* out) const;
   void DescribeRing(v1::Communicator* out) const;
   void DescribeFastPath(v1::FastPath* out) const;
@@ -220,6 +228,7 @@ class Job {
   State state_ = State::kJoining;
   AgreedCause agreed_;
   Clock::time_point created_;
+  Clock::time_point joins_told_at_;
   Clock::time_point start_deadline_;
   std::unique_ptr<CoordinatorLink> link_;
   std::unique_ptr<CoordinatorLink> lost_link_;  // where link_ goes when it breaks
@@ -245,6 +254,9 @@ class Job {
   v1::Plan plan_;  // as the coordinator told it last
   v1::StallVerdict verdict_;
   Clock::time_point verdict_at_;
+  // Of the verdict's ranks those of this node, by position: what they had submitted then.
+  std::map<int, LocalMemberCounters> awaited_here_;
+  v1::Gathering gathering_;  // while joining, as the coordinator told it last
 };
 
 }  // namespace ringd

@@ -221,6 +221,7 @@ void Job::Tick(Clock::time_point now) {
   }
   if (now - last_left_ >= kLeaveGrace) leave_is_long_ago_ = true;
   TellDeaths(now);
+  TellWhatJoinsWaitFor(now);
   if (state_ == State::kJoining && now >= start_deadline_) {
     Fail(absl::DeadlineExceededError(
         absl::StrCat("job '", options_.job_id, "' could not start: the coordinator at ",

@@ -12,6 +12,7 @@ namespace {
 constexpr std::size_t kPendingOfRank = 64;
 constexpr std::size_t kPendingOfJob = 2000;
 constexpr std::size_t kAwaitedShown = 8;
+constexpr int kMissingShown = 64;
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -40,6 +41,12 @@ absl::string_view Name(Job::State state) {
   return "";
 }
 
+double UnixSeconds(Clock::time_point time, Clock::time_point now) {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
+             .count() -
+         Seconds(now - time);
+}
+
 void SetName(std::string* field, absl::string_view value) { *field = std::string(value); }
 
 }  // namespace
@@ -52,6 +59,7 @@ void Job::Describe(v1::Job* out, Clock::time_point now) const {
   out->set_weight(options_.weight);
   out->set_node_count(membership_ == nullptr ? 0 : membership_->node_count());
   out->set_age_seconds(Seconds(now - created_));
+  out->set_started_unix_seconds(UnixSeconds(created_, now));
   out->set_rendezvous(options_.rendezvous);
   out->set_failure(std::string(failure().message()));
   for (const auto& [local_rank, member] : members_) {
@@ -63,15 +71,42 @@ void Job::Describe(v1::Job* out, Clock::time_point now) const {
     shown->set_node_index(membership_ == nullptr ? -1 : membership_->self.value());
     shown->set_state(StateOf(member));
   }
-  // Which ranks live on other nodes is known only once all have joined.
-  if (state_ == State::kJoining && options_.size == options_.local_size) {
-    for (int rank = 0; rank < options_.size; ++rank) {
-      const bool here = std::any_of(members_.begin(), members_.end(), [rank](const auto& entry) {
-        return entry.second.rank.value() == rank;
-      });
-      if (!here) out->add_missing_ranks(rank);
+  if (state_ == State::kJoining) DescribeMissing(out);
+  std::optional<v1::Stall> stall = DescribeStall(now);
+  if (!stall.has_value()) return;
+  out->set_state("stalled");
+  for (v1::Member& member : *out->mutable_local_members()) {
+    if (FindAwaited(*stall, Rank(member.rank())) == nullptr) continue;
+    member.set_awaited_seconds(stall->seconds());
+  }
+  *out->mutable_stall() = *std::move(stall);
+}
+
+void Job::DescribeMissing(v1::Job* out) const {
+  // Which ranks live on other nodes the coordinator alone knows.
+  if (options_.size != options_.local_size) {
+    if (!options_.coordinates_here && gathering_.missing_ranks().empty()) {
+      out->set_waits_for(absl::StrCat("an answer of the ringd at ", options_.rendezvous,
+                                      ", where rank 0 is to join"));
+    }
+    *out->mutable_missing_ranks() = gathering_.missing_ranks();
+    out->set_missing_left_out(gathering_.missing_left_out());
+    return;
+  }
+  std::vector<bool> here(static_cast<std::size_t>(options_.size), false);
+  for (const auto& [local_rank, member] : members_) {
+    here[static_cast<std::size_t>(member.rank.value())] = true;
+  }
+  std::uint32_t left_out = 0;
+  for (int rank = 0; rank < options_.size; ++rank) {
+    if (here[static_cast<std::size_t>(rank)]) continue;
+    if (out->missing_ranks_size() < kMissingShown) {
+      out->add_missing_ranks(rank);
+    } else {
+      ++left_out;
     }
   }
+  out->set_missing_left_out(left_out);
 }
 
 void Job::DropCommunicator(Clock::time_point now) {
@@ -93,6 +128,12 @@ void Job::DescribeMembers(v1::Communicator* out) const {
       shown->set_pid(rank.pid);
       shown->set_host(node.name);
       shown->set_node_index(n);
+      const v1::AwaitedRank* const awaited =
+          out->has_stall() ? FindAwaited(out->stall(), rank.rank) : nullptr;
+      if (awaited != nullptr) {
+        shown->set_awaited_seconds(out->stall().seconds());
+        shown->set_state(awaited->state());
+      }
       const auto local = members_.find(rank.local_rank);
       if (n == membership_->self.value() && local != members_.end()) {
         shown->set_state(StateOf(local->second));
@@ -162,12 +203,14 @@ void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
     DescribeMembers(out);
     return;
   }
+  if (std::optional<v1::Stall> stall = DescribeStall(now))
+    *out->mutable_stall() = *std::move(stall);
   const Membership& membership = *membership_;
   out->set_communicator(options_.communicator.value());
   out->set_job_id(options_.job_id);
   out->set_name("world");
   out->set_generation(membership.generation);
-  SetName(out->mutable_state(), Name(state_));
+  SetName(out->mutable_state(), out->has_stall() ? "stalled" : Name(state_));
   out->set_failure(std::string(failure().message()));
   out->set_size(membership.size());
   out->set_node_count(membership.node_count());
@@ -235,10 +278,14 @@ void Job::DescribePending(const WaitingSubmission& entry, v1::PendingTensor* out
   if (absent_count > named) {
     out->set_waits_for_left_out(static_cast<std::uint32_t>(absent_count - named));
   }
-  if (!entry.absent_members.empty() || entry.state == TensorState::kRunning) return;
+  // Also of one that is carried out: what was learned is begun before other nodes are ready.
+  if (!entry.absent_members.empty()) return;
   for (const v1::StalledTensor& stalled : verdict_.tensors()) {
     if (stalled.name() != entry.name || verdict_at_ < entry.since) continue;
-    *out->mutable_waits_for() = stalled.waits_for();
+    const int shown = std::min(stalled.waits_for_size(), static_cast<int>(kAwaitedShown));
+    out->clear_waits_for();
+    for (int w = 0; w < shown; ++w) out->add_waits_for(stalled.waits_for(w));
+    out->set_waits_for_left_out(static_cast<std::uint32_t>(stalled.waits_for_size() - shown));
   }
 }
 
@@ -250,6 +297,7 @@ void Job::Describe(v1::QueuesReply* out, Clock::time_point now) const {
   if (communicator_ != nullptr) {
     waiting = communicator_->Waiting(Clock::time_point::max(), most, all);
   }
+  std::optional<v1::Stall> stall = DescribeStall(now);
   for (const auto& [local_rank, member] : members_) {
     v1::RankQueue* queue = out->add_queues();
     queue->set_job_id(options_.job_id);
@@ -276,7 +324,27 @@ void Job::Describe(v1::QueuesReply* out, Clock::time_point now) const {
     if (!all && queue->in_flight() > described) {
       queue->set_pending_left_out(queue->in_flight() - described);
     }
+    if (stall.has_value()) MarkStalled(*stall, *queue);
   }
+  if (!stall.has_value()) return;
+  v1::StalledJob& stalled = *out->add_stalled_jobs();
+  stalled.set_job_id(options_.job_id);
+  stalled.set_communicator(options_.communicator.value());
+  *stalled.mutable_stall() = *std::move(stall);
+}
+
+// The rank is awaited, or waits for one that is.
+void Job::MarkStalled(const v1::Stall& stall, v1::RankQueue& queue) {
+  if (FindAwaited(stall, Rank(queue.rank())) != nullptr) {
+    queue.set_awaited_seconds(stall.seconds());
+    return;
+  }
+  const bool waits =
+      std::any_of(queue.pending().begin(), queue.pending().end(), [&](const auto& pending) {
+        return std::find(stall.tensors().begin(), stall.tensors().end(), pending.name()) !=
+               stall.tensors().end();
+      });
+  if (waits && queue.state() == "running") queue.set_state("stalled");
 }
 
 }  // namespace ringd

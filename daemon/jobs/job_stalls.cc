@@ -11,7 +11,13 @@
 namespace ringd {
 namespace {
 
+// Also where stalls are to be told sooner: joining takes a while.
+constexpr std::chrono::seconds kJoinWarning{5};
+
 constexpr std::size_t kTensorsReported = 16;
+// Of what a stall is shown with.
+constexpr std::size_t kWhyBytes = 4096;
+constexpr int kTensorsShown = 16;
 
 }  // namespace
 
@@ -98,6 +104,15 @@ void Job::OnStallVerdict(const v1::StallVerdict& verdict, Clock::time_point now)
   if (communicator_ == nullptr) return;
   verdict_ = verdict;
   verdict_at_ = now;
+  awaited_here_.clear();
+  for (const auto& [local_rank, member] : members_) {
+    const bool awaited = std::any_of(verdict.ranks().begin(), verdict.ranks().end(),
+                                     [rank = member.rank.value()](const v1::AwaitedRank& entry) {
+                                       return entry.rank() == rank;
+                                     });
+    const int position = PositionOf(member);
+    if (awaited) awaited_here_[position] = communicator_->MemberCounters(position);
+  }
   // Another node may have asked: this one need not ask for the same again.
   next_stall_report_ = std::max(next_stall_report_, NextReportAfter(verdict, now));
   // An early verdict, asked for because of the deadline, is kept but not yet worth a warning.
@@ -115,6 +130,73 @@ void Job::OnStallVerdict(const v1::StallVerdict& verdict, Clock::time_point now)
     const std::string warning = absl::StrCat("rank ", member.rank.value(), " is ", verdict.text());
     LogWarning(warning, Fields(member.rank));
     member.session->Notify(NoticeKind::kWarning, warning);
+  }
+}
+
+// A verdict has no end that somebody would tell: it holds as long as what it names waits here, or a
+// rank of this node for which others wait has done nothing since.
+bool Job::StallGoesOn() const {
+  if (state_ != State::kRunning || communicator_ == nullptr || verdict_.tensors().empty()) {
+    return false;
+  }
+  for (const auto& [position, then] : awaited_here_) {
+    if (std::next(members_.begin(), position)->second.session == nullptr) continue;
+    const LocalMemberCounters counters = communicator_->MemberCounters(position);
+    if (counters.submitted == then.submitted && counters.ended == then.ended) return true;
+  }
+  const std::vector<WaitingSubmission> waiting = communicator_->Waiting(verdict_at_);
+  return std::any_of(waiting.begin(), waiting.end(), [this](const WaitingSubmission& entry) {
+    return std::any_of(verdict_.tensors().begin(), verdict_.tensors().end(),
+                       [&](const auto& tensor) { return tensor.name() == entry.name; });
+  });
+}
+
+std::optional<v1::Stall> Job::DescribeStall(Clock::time_point now) const {
+  if (!StallGoesOn()) return std::nullopt;
+  v1::Stall stall;
+  stall.set_seconds(verdict_.waiting_seconds() +
+                    std::chrono::duration<double>(now - verdict_at_).count());
+  stall.set_why(verdict_.why().substr(0, kWhyBytes));
+  *stall.mutable_ranks() = verdict_.ranks();
+  stall.set_ranks_left_out(verdict_.ranks_left_out());
+  for (const v1::StalledTensor& tensor : verdict_.tensors()) {
+    if (stall.tensors_size() == kTensorsShown) break;
+    stall.add_tensors(tensor.name());
+  }
+  return stall;
+}
+
+const v1::AwaitedRank* Job::FindAwaited(const v1::Stall& stall, Rank rank) {
+  for (const v1::AwaitedRank& awaited : stall.ranks()) {
+    if (awaited.rank() == rank.value()) return &awaited;
+  }
+  return nullptr;
+}
+
+void Job::TellWhatJoinsWaitFor(Clock::time_point now) {
+  if (state_ != State::kJoining || options_.stall_warning.count() == 0) return;
+  const auto period = std::max<std::chrono::nanoseconds>(options_.stall_warning, kJoinWarning);
+  if (now - std::max(created_, joins_told_at_) < period) return;
+  joins_told_at_ = now;
+  v1::Job missing;
+  DescribeMissing(&missing);
+  std::string awaited = missing.waits_for();
+  if (awaited.empty()) {
+    awaited = absl::StrCat(missing.missing_ranks_size() == 1 ? "rank " : "ranks ",
+                           absl::StrJoin(missing.missing_ranks(), ", "));
+    if (missing.missing_left_out() > 0) {
+      absl::StrAppend(&awaited, " and ", missing.missing_left_out(), " more");
+    }
+    absl::StrAppend(&awaited, " to join");
+  }
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - created_).count();
+  const std::string text = absl::StrCat("job '", options_.job_id, "' waits for ", awaited,
+                                        ", since ", seconds, " s");
+  LogInfo(text, Fields());
+  for (const auto& [local_rank, member] : members_) {
+    if (member.session != nullptr && member.done) {
+      member.session->Notify(NoticeKind::kWarning, text);
+    }
   }
 }
 

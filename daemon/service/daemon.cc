@@ -9,6 +9,7 @@
 #include "backends/ucx/ucx_transport.h"
 #include "daemon/config/host_port.h"
 #include "daemon/config/network_identity.h"
+#include "daemon/config/reload.h"
 #include "daemon/door/cluster_key.h"
 #include "daemon/fast_path/fast_path_sockets.h"
 #include "daemon/logging/log.h"
@@ -32,6 +33,7 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config, D
                                       ? kAutoStreams
                                       : static_cast<int>(config.streams_per_neighbour);
   options.log = [](const std::string& line) { LogInfo(line); };
+  options.log_error = [](const std::string& line) { LogError(line); };
   options.congestion_control = config.congestion_control;
   if (config.backend == "ucx") return CreateUcxTransport(options);
   auto tcp = MakeTcpBackend(config, options, door, has_cluster_key);
@@ -116,6 +118,7 @@ absl::Status Daemon::Check(const Config& config) {
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
                                                       const std::string& config_file) {
   std::unique_ptr<Daemon> daemon(new Daemon);
+  daemon->config_ = config;
   if (absl::Status status = daemon->StartParts(config, config_file); !status.ok()) return status;
   return daemon;
 }
@@ -168,6 +171,15 @@ absl::Status Daemon::ReopenTransport(const Config& config) {
       MakeTransport(config, door_.get(), !cluster_key_.empty());
   if (!transport.ok()) return transport.status();
   if (*transport != nullptr) engine_->ReplaceTransport(*std::move(transport));
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::Reload(const Config& loaded) {
+  Config config = config_;
+  TakeReloaded(loaded, config);
+  if (absl::Status status = listener_->Reload(config); !status.ok()) return status;
+  config_ = config;
+  engine_->Reload(config_);
   return absl::OkStatus();
 }
 

@@ -39,6 +39,11 @@ class Daemon {
   // when this node has no job. An error leaves the one that there is.
   absl::Status ReopenTransport(const Config& config);
 
+  // Takes over the settings that may change while ringd runs (Setting::reloaded), but log_level and drain_timeout,
+  // which are others'.
+  //   kInvalidArgument: a user or group does not exist; then nothing has changed.
+  absl::Status Reload(const Config& loaded);
+
   // Refuses trainers and jobs from now on; those there are go on.
   void Drain();
   // True when no trainer is attached.
@@ -55,6 +60,7 @@ class Daemon {
   Daemon() = default;
   absl::Status StartParts(const Config& config, const std::string& config_file);
 
+  Config config_;
   std::string peer_address_;
   std::string cluster_key_;
   std::unique_ptr<Door> door_;

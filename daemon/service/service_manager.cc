@@ -5,6 +5,7 @@
 #include <systemd/sd-daemon.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -35,6 +36,12 @@ void ServiceManager::Ready(absl::string_view status) {
 
 void ServiceManager::Stopping(absl::string_view status) {
   Notify(absl::StrCat("STOPPING=1\nSTATUS=", status));
+}
+
+void ServiceManager::Reloading() {
+  const auto since_boot = std::chrono::duration_cast<std::chrono::microseconds>(
+      std::chrono::steady_clock::now().time_since_epoch());
+  Notify(absl::StrCat("RELOADING=1\nMONOTONIC_USEC=", since_boot.count()));
 }
 
 void ServiceManager::Watch(std::uint64_t heartbeat, Clock::time_point now) {

@@ -25,6 +25,8 @@ class ServiceManager {
   void Status(absl::string_view status);
   void Ready(absl::string_view status);
   void Stopping(absl::string_view status);
+  // Ready() tells that it has ended.
+  void Reloading();
 
   // Feeds the watchdog if `heartbeat`, a count that grows while the engine is alive, has grown since
   // the last time. Call often; it notifies as rarely as the watchdog allows.

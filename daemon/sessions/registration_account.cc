@@ -7,12 +7,13 @@
 namespace ringd {
 
 absl::Status RegistrationAccount::Take(std::uint64_t bytes) noexcept {
+  const std::uint64_t limit = limit_.load(std::memory_order_relaxed);
   std::uint64_t used = used_.load(std::memory_order_relaxed);
   do {
-    if (bytes > limit_ || used > limit_ - bytes) {
+    if (bytes > limit || used > limit - bytes) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "the tensors of uid ", uid_, " would take ", used + bytes,
-          " bytes of this ringd's memory, of which a user may have ", limit_,
+          " bytes of this ringd's memory, of which a user may have ", limit,
           " (setting registration_bytes_per_user): give tensors that come again the same name and "
           "shape each time, or let jobs end"));
     }
@@ -47,6 +48,14 @@ std::shared_ptr<RegistrationAccount> RegistrationAccounts::Of(uid_t uid) {
   auto account = std::make_shared<RegistrationAccount>(uid, limit_);
   accounts_[uid] = account;
   return account;
+}
+
+void RegistrationAccounts::SetLimit(std::uint64_t limit) {
+  MutexLock lock(mutex_);
+  limit_ = limit;
+  for (const auto& [uid, known] : accounts_) {
+    if (const auto account = known.lock()) account->SetLimit(limit);
+  }
 }
 
 }  // namespace ringd

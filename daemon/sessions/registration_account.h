@@ -25,11 +25,13 @@ class RegistrationAccount {
   // setting. Nothing is taken then.
   absl::Status Take(std::uint64_t bytes) noexcept;
   void Return(std::uint64_t bytes) noexcept { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+  // What is taken stays, also if it is more.
+  void SetLimit(std::uint64_t limit) noexcept { limit_.store(limit, std::memory_order_relaxed); }
   std::uint64_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
 
  private:
   const uid_t uid_;
-  const std::uint64_t limit_;
+  std::atomic<std::uint64_t> limit_;    // relaxed: as used_
   std::atomic<std::uint64_t> used_{0};  // relaxed: a number, nothing is published by it
 };
 
@@ -71,10 +73,12 @@ class RegistrationAccounts {
 
   // The user's account: the same as long as anybody holds it.
   std::shared_ptr<RegistrationAccount> Of(uid_t uid) ABSL_LOCKS_EXCLUDED(mutex_);
+  // For those that there are and those to come.
+  void SetLimit(std::uint64_t limit) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  const std::uint64_t limit_;
   Mutex mutex_;
+  std::uint64_t limit_ ABSL_GUARDED_BY(mutex_);
   std::map<uid_t, std::weak_ptr<RegistrationAccount>> accounts_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -37,6 +37,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "membership": set(),
         "measuring": set(),
         "plans": {"membership"},
+        "history": set(),
         "coordinator": {"membership", "measuring", "plans"},
         "communicator": {"membership"},
     },

@@ -15,6 +15,10 @@ namespace {
 // Who is turned away may come again and again.
 constexpr std::size_t kTurnedAwayNamed = 3;
 
+// Who is missing is told so often at most, and so many of them.
+constexpr std::chrono::milliseconds kBetweenGatherings{500};
+constexpr int kMissingTold = 64;
+
 // What was learned is also kept while a job runs: its end may be that of ringd.
 constexpr std::chrono::nanoseconds kBetweenKeepings = std::chrono::minutes(1);
 
@@ -73,6 +77,7 @@ void JobCoordinator::Refuse(LinkId link, const absl::Status& reason) {
   const auto found = nodes_.find(link);
   if (found == nodes_.end()) return;
   ranks_present_ -= found->second.ranks.size();
+  gathering_untold_ = true;
   nodes_.erase(found);
 }
 
@@ -148,6 +153,7 @@ void JobCoordinator::AddRank(LinkId link, const v1::RankInfo& info) {
   node.ranks.push_back(MemberRank{Rank(info.rank()), LocalRank(info.local_rank()), info.pid(),
                                   PrintableProgram(info.program())});
   ++ranks_present_;
+  gathering_untold_ = true;
 }
 
 void JobCoordinator::StartIfComplete(Clock::time_point now) {
@@ -294,6 +300,22 @@ void JobCoordinator::NoteTurnedAway(const std::string& why) {
   if (!known && turned_away_.size() < kTurnedAwayNamed) turned_away_.push_back(why);
 }
 
+void JobCoordinator::TellWhoIsMissing(Clock::time_point now) {
+  if (now < next_gathering_) return;
+  next_gathering_ = now + kBetweenGatherings;
+  gathering_untold_ = false;
+  v1::CoordinatorMessage message;
+  v1::Gathering& gathering = *message.mutable_gathering();
+  const std::vector<int> missing = MissingRanks();
+  for (const int rank : missing) {
+    if (gathering.missing_ranks_size() == kMissingTold) break;
+    gathering.add_missing_ranks(rank);
+  }
+  gathering.set_missing_left_out(static_cast<std::uint32_t>(missing.size()) -
+                                 static_cast<std::uint32_t>(gathering.missing_ranks_size()));
+  Broadcast(message);
+}
+
 void JobCoordinator::Advance(Clock::time_point now) {
   if (state_ == State::kJoining && now >= start_deadline_) {
     const std::vector<int> missing = MissingRanks();
@@ -304,6 +326,7 @@ void JobCoordinator::Advance(Clock::time_point now) {
         " did not join; present: ", DescribePresent(),
         turned_away_.empty() ? "" : "; turned away: ", absl::StrJoin(turned_away_, "; "))));
   }
+  if (state_ == State::kJoining && gathering_untold_) TellWhoIsMissing(now);
   EndLateMeasuring(now);
   if (state_ != State::kRunning) return;
   if (inquiry_.open && now - inquiry_.asked > std::chrono::seconds(1)) Conclude(now);

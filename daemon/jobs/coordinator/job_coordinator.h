@@ -162,6 +162,7 @@ class JobCoordinator {
   void FailWith(const absl::Status& cause, bool node_lost);
   void Broadcast(const v1::CoordinatorMessage& message);
   void BroadcastExcept(LinkId but, const v1::CoordinatorMessage& message);
+  void TellWhoIsMissing(Clock::time_point now);
   void OnStallReport(const v1::StallReport& report, Clock::time_point now);
   void Conclude(Clock::time_point now);
   std::string DescribePresent() const;
@@ -174,6 +175,8 @@ class JobCoordinator {
   std::map<LinkId, Node> nodes_;
   std::size_t ranks_present_ = 0;
   std::vector<std::string> turned_away_;
+  bool gathering_untold_ = false;  // the nodes have not heard who is missing now
+  Clock::time_point next_gathering_;
   std::unique_ptr<LinkSurvey> survey_;  // while measuring: this
   LinkMatrix first_look_;               // of two, when the first would change the ring
   std::unique_ptr<TrialSurvey> trial_;  // or this

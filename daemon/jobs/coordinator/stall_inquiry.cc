@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::size_t kTensorsAskedFor = 16;
 constexpr std::size_t kTensorsNamed = 3;
+// Of a verdict's parts.
+constexpr int kRanksTold = 64;
 
 std::string NameSome(const std::vector<std::string>& tensors) {
   std::vector<std::string> named;
@@ -23,6 +25,21 @@ std::string NameSome(const std::vector<std::string>& tensors) {
     absl::StrAppend(&text, " and ", tensors.size() - kTensorsNamed, " more");
   }
   return text;
+}
+
+void AddAwaited(const v1::MissingRank& missing, const std::string& host,
+                v1::StallVerdict& verdict) {
+  if (verdict.ranks_size() == kRanksTold) {
+    verdict.set_ranks_left_out(verdict.ranks_left_out() + 1);
+    return;
+  }
+  v1::AwaitedRank& awaited = *verdict.add_ranks();
+  awaited.set_rank(missing.rank());
+  awaited.set_pid(missing.pid());
+  awaited.set_host(host);
+  awaited.set_state(missing.state());
+  const int named = std::min(missing.tensors_size(), static_cast<int>(kTensorsNamed));
+  for (int i = 0; i < named; ++i) awaited.add_tensors(missing.tensors(i));
 }
 
 }  // namespace
@@ -64,6 +81,7 @@ void JobCoordinator::Conclude(Clock::time_point now) {
       std::string who = DescribeRank(Rank(missing.rank()), missing.pid(), node.name);
       if (missing.state() != "running") absl::StrAppend(&who, " (", missing.state(), ")");
       const std::vector<std::string> tensors(missing.tensors().begin(), missing.tensors().end());
+      AddAwaited(missing, node.name, verdict);
       sentences.push_back(absl::StrCat(who, " has not submitted ", NameSome(tensors)));
       for (const std::string& tensor : tensors) waits_for[tensor].push_back(who);
     }
@@ -76,7 +94,9 @@ void JobCoordinator::Conclude(Clock::time_point now) {
     sentences.push_back(absl::StrCat("every rank has submitted ", NameSome(inquiry_.tensors),
                                      ", but the data between the nodes does not arrive"));
   }
-  verdict.set_text(absl::StrCat("waiting since ", waited, ": ", absl::StrJoin(sentences, "; ")));
+  verdict.set_waiting_seconds(seconds);
+  verdict.set_why(absl::StrJoin(sentences, "; "));
+  verdict.set_text(absl::StrCat("waiting since ", waited, ": ", verdict.why()));
   for (const std::string& tensor : inquiry_.tensors) {
     v1::StalledTensor* stalled = verdict.add_tensors();
     stalled->set_name(tensor);

@@ -51,7 +51,7 @@ v1::CommunicatorsReply Planned() {
 }  // namespace
 
 TEST_CASE("RenderPlans: shows the link, the plans beside each other, and each bucket") {
-  const std::string text = RenderPlans(Planned(), false);
+  const std::string text = RenderPlans(Planned(), {});
   CHECK_THAT(text, Contains("job run-1, world"));
   CHECK_THAT(text, Contains("learned: planned from measurements"));
   CHECK_THAT(text, Contains("planned anew from measurements, 2 times, epoch 9"));
@@ -68,17 +68,17 @@ TEST_CASE("RenderPlans: names the algorithms that are in use") {
   v1::CommunicatorsReply reply = Planned();
   v1::LinkFigures& link = *reply.mutable_communicators(0)->mutable_plan()->mutable_link();
   link.set_flat_all_reduce_bytes(8 << 10);
-  CHECK_THAT(RenderPlans(reply, false),
+  CHECK_THAT(RenderPlans(reply, {}),
              Contains("up to 8 KiB through one node, up to 32 KiB by recursive doubling, above"));
   link.set_small_all_reduce_bytes(0);
-  CHECK_THAT(RenderPlans(reply, false), Contains("up to 8 KiB through one node, above by a ring"));
+  CHECK_THAT(RenderPlans(reply, {}), Contains("up to 8 KiB through one node, above by a ring"));
   link.set_flat_all_reduce_bytes(0);
-  CHECK_THAT(RenderPlans(reply, false), Contains("besides; all by a ring"));
+  CHECK_THAT(RenderPlans(reply, {}), Contains("besides; all by a ring"));
 }
 
 TEST_CASE("RenderPlans: shows what small all-reduces took where they were tried") {
   v1::CommunicatorsReply reply = Planned();
-  CHECK_THAT(RenderPlans(reply, false), !Contains("small ones took"));
+  CHECK_THAT(RenderPlans(reply, {}), !Contains("small ones took"));
   v1::LinkFigures& link = *reply.mutable_communicators(0)->mutable_plan()->mutable_link();
   link.set_tried_unix_seconds(1'790'000'000);
   for (const std::uint64_t bytes : {64, 1024}) {
@@ -87,7 +87,7 @@ TEST_CASE("RenderPlans: shows what small all-reduces took where they were tried"
     tried->set_flat_us(95);
     tried->set_doubling_us(180);
   }
-  CHECK_THAT(RenderPlans(reply, false),
+  CHECK_THAT(RenderPlans(reply, {}),
              Contains("small ones took 64 B 95 / 180, 1 KiB 95 / 180 us through one node / by "
                       "recursive doubling, 2026-09-2"));
 }
@@ -97,13 +97,13 @@ TEST_CASE(
   v1::CommunicatorsReply reply = Planned();
   v1::Communicator& communicator = *reply.mutable_communicators(0);
   communicator.set_ring_source("ranks");
-  CHECK_THAT(RenderPlans(reply, false), Contains("ring            in the order of ranks\n"));
-  CHECK_THAT(RenderPlans(reply, false), !Contains("GBIT/S"));
+  CHECK_THAT(RenderPlans(reply, {}), Contains("ring            in the order of ranks\n"));
+  CHECK_THAT(RenderPlans(reply, {}), !Contains("GBIT/S"));
   communicator.set_ring_source("setting");
-  CHECK_THAT(RenderPlans(reply, false), Contains("in the order of the setting ring_order\n"));
-  CHECK_THAT(RenderPlans(reply, false), !Contains("does not name"));
+  CHECK_THAT(RenderPlans(reply, {}), Contains("in the order of the setting ring_order\n"));
+  CHECK_THAT(RenderPlans(reply, {}), !Contains("does not name"));
   communicator.set_ring_misfit("does not name node-c, so it comes last");
-  CHECK_THAT(RenderPlans(reply, false),
+  CHECK_THAT(RenderPlans(reply, {}),
              Contains("  ring_order      does not name node-c, so it comes last\n"));
 
   communicator.set_ring_source("measured");
@@ -114,14 +114,14 @@ TEST_CASE(
   link->set_latency_us(123);
   link->set_gbit_per_second(0.87);
   link->set_in_ring(true);
-  const std::string text = RenderPlans(reply, false);
+  const std::string text = RenderPlans(reply, {});
   CHECK_THAT(text, Contains("follows the measured links, 2026-09-2"));
   CHECK_THAT(text, Contains("node-a") && Contains("node-c") && Contains("0.123 ms"));
   CHECK_THAT(text, Contains("0.87") && Contains("yes"));
 
   // Of many only the ring's.
   for (int i = 0; i < 100; ++i) communicator.add_measured_links()->set_from("elsewhere");
-  CHECK_THAT(RenderPlans(reply, false), Contains("node-a") && !Contains("elsewhere"));
+  CHECK_THAT(RenderPlans(reply, {}), Contains("node-a") && !Contains("elsewhere"));
 }
 
 TEST_CASE("RenderPlans: says how many connections lead to each neighbour, and why") {
@@ -129,28 +129,27 @@ TEST_CASE("RenderPlans: says how many connections lead to each neighbour, and wh
   v1::Communicator& communicator = *reply.mutable_communicators(0);
   v1::Link* link = communicator.add_links();
   link->set_host("node-b");
-  CHECK_THAT(RenderPlans(reply, false), !Contains("node-b by"));
+  CHECK_THAT(RenderPlans(reply, {}), !Contains("node-b by"));
   link->set_connections(1);
   link->set_bulk_connections(1);
   link->set_connections_reason("as set");
-  CHECK_THAT(RenderPlans(reply, false),
-             Contains("to node         node-b by 1 connection: as set\n"));
+  CHECK_THAT(RenderPlans(reply, {}), Contains("to node         node-b by 1 connection: as set\n"));
   link->set_connections(3);
   link->set_bulk_connections(2);
-  CHECK_THAT(RenderPlans(reply, false),
+  CHECK_THAT(RenderPlans(reply, {}),
              Contains("node-b by 3 connections, 2 of them for bulk: as set\n"));
 }
 
 TEST_CASE("RenderPlans: says why there is no plan") {
-  CHECK(RenderPlans({}, false) == "No communicators on this node.\n");
+  CHECK(RenderPlans({}, {}) == "No communicators on this node.\n");
   v1::CommunicatorsReply reply;
   reply.add_communicators()->set_node_count(1);
-  CHECK_THAT(RenderPlans(reply, false), Contains("no link to plan for"));
+  CHECK_THAT(RenderPlans(reply, {}), Contains("no link to plan for"));
   reply.mutable_communicators(0)->set_node_count(2);
-  CHECK_THAT(RenderPlans(reply, false), Contains("has not told"));
+  CHECK_THAT(RenderPlans(reply, {}), Contains("has not told"));
   reply.mutable_communicators(0)->mutable_plan()->set_fusion("off");
   reply.mutable_communicators(0)->mutable_plan()->set_origin("none");
-  const std::string text = RenderPlans(reply, false);
+  const std::string text = RenderPlans(reply, {});
   CHECK_THAT(text, Contains("each tensor travels alone") && Contains("nothing has been learned"));
   CHECK_THAT(text, !Contains("64 MiB buckets"));
 }
@@ -160,10 +159,10 @@ TEST_CASE("RenderPlans: names the other settings of fusion, and kept plans") {
   v1::Plan& plan = *reply.mutable_communicators(0)->mutable_plan();
   plan.set_fusion("67108864");
   plan.set_origin("kept");
-  CHECK_THAT(RenderPlans(reply, false), Contains("filled up to 64 MiB"));
-  CHECK_THAT(RenderPlans(reply, false), Contains("kept from an earlier job"));
+  CHECK_THAT(RenderPlans(reply, {}), Contains("filled up to 64 MiB"));
+  CHECK_THAT(RenderPlans(reply, {}), Contains("kept from an earlier job"));
   plan.set_fusion("pinned");
-  CHECK_THAT(RenderPlans(reply, false), Contains("planned once"));
+  CHECK_THAT(RenderPlans(reply, {}), Contains("planned once"));
 }
 
 TEST_CASE("Plans in JSON have all figures by name") {

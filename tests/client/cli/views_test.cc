@@ -2,9 +2,11 @@
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 #include "client/cli/json_output.h"
+#include "client/cli/table.h"
 
 namespace ringd::cli {
 namespace {
@@ -61,53 +63,53 @@ TEST_CASE("RenderHiddenJobs: one line says how many jobs of others a list leaves
   CHECK_THAT(RenderHiddenJobs(2), Catch::Matchers::StartsWith("2 jobs of other users are not") &&
                                       Contains("operators_group"));
   v1::JobsReply reply;
-  CHECK(RenderJobs(reply, false) == "No jobs on this node.\n");
+  CHECK(RenderJobs(reply, false, {}) == "No jobs on this node.\n");
   reply.set_hidden_jobs(2);
-  CHECK(RenderJobs(reply, false) == "No jobs of this user on this node.\n");
+  CHECK(RenderJobs(reply, false, {}) == "No jobs of this user on this node.\n");
 }
 
 TEST_CASE("RenderCommunicators: shows the ring, and cuts a long one short") {
   v1::CommunicatorsReply reply = TwoNodes();
-  CHECK_THAT(RenderCommunicators(reply, false), !Contains("ring  "));
+  CHECK_THAT(RenderCommunicators(reply, {}), !Contains("ring  "));
   for (const char* node : {"node-0", "node-1", "node-2"}) {
     reply.mutable_communicators(0)->add_ring(node);
   }
-  CHECK_THAT(RenderCommunicators(reply, false), Contains("node-0 > node-1 > node-2 > node-0\n"));
+  CHECK_THAT(RenderCommunicators(reply, {}), Contains("node-0 > node-1 > node-2 > node-0\n"));
   for (int node = 3; node < 40; ++node) {
     reply.mutable_communicators(0)->add_ring("node-" + std::to_string(node));
   }
-  CHECK_THAT(RenderCommunicators(reply, false), Contains("node-11 > 28 more > node-0\n"));
+  CHECK_THAT(RenderCommunicators(reply, {}), Contains("node-11 > 28 more > node-0\n"));
 }
 
 TEST_CASE("RenderCommunicators: of ranks on one node, how they get at ordinary memory") {
   v1::CommunicatorsReply reply = TwoNodes();
-  CHECK_THAT(RenderCommunicators(reply, false), !Contains("outside arena"));
+  CHECK_THAT(RenderCommunicators(reply, {}), !Contains("outside arena"));
   reply.mutable_communicators(0)->set_ordinary_memory("read directly");
-  CHECK_THAT(RenderCommunicators(reply, false), Contains("outside arena   read directly\n"));
+  CHECK_THAT(RenderCommunicators(reply, {}), Contains("outside arena   read directly\n"));
 }
 
 TEST_CASE("RenderCommunicators: of ranks on several nodes, their fast path, or why there is none") {
   v1::CommunicatorsReply reply = TwoNodes();
-  CHECK_THAT(RenderCommunicators(reply, false), !Contains("fast path"));
+  CHECK_THAT(RenderCommunicators(reply, {}), !Contains("fast path"));
   v1::FastPath& path = *reply.mutable_communicators(0)->mutable_fast_path();
   path.set_why_not("ringd on node-b takes no part");
-  CHECK_THAT(RenderCommunicators(reply, false),
+  CHECK_THAT(RenderCommunicators(reply, {}),
              Contains("fast path       none: ringd on node-b takes no part\n"));
   path.set_limit_bytes(8192);
   path.set_completed(1);
   path.set_given_up(2);
-  CHECK_THAT(RenderCommunicators(reply, false),
+  CHECK_THAT(RenderCommunicators(reply, {}),
              Contains("none: ringd on node-b takes no part; 1 operation, 2 given up\n"));
   path.clear_why_not();
   path.set_open(true);
-  CHECK_THAT(RenderCommunicators(reply, false),
+  CHECK_THAT(RenderCommunicators(reply, {}),
              Contains("fast path       up to 8 KiB; 1 operation, 2 given up\n"));
   path.set_flat_bytes(8192);
-  CHECK_THAT(RenderCommunicators(reply, false),
+  CHECK_THAT(RenderCommunicators(reply, {}),
              Contains("fast path       up to 8 KiB; 1 operation, 2 given up\n"));
   path.set_flat_bytes(2500);
   CHECK_THAT(
-      RenderCommunicators(reply, false),
+      RenderCommunicators(reply, {}),
       Contains("fast path       up to 8 KiB, by a tree of nodes from 2.4 KiB on; 1 operation"));
 }
 
@@ -121,7 +123,7 @@ TEST_CASE("RenderStatus: says what runs where, and no word of refusals if there 
   reply.set_sessions(4);
   reply.set_jobs(1);
   reply.set_arena_bytes_per_session(std::uint64_t{8} << 30);
-  const std::string text = RenderStatus(reply, false);
+  const std::string text = RenderStatus(reply, {});
   CHECK_THAT(text, Contains("ringd 0.1.0 on node-a: serving since 3 min 20 s\n"));
   CHECK_THAT(text, Contains("  socket          /run/ringd/ringd.sock\n"));
   CHECK_THAT(text, Contains("4 in 1 job\n"));
@@ -129,14 +131,14 @@ TEST_CASE("RenderStatus: says what runs where, and no word of refusals if there 
   CHECK_THAT(text, !Contains("refused"));
   CHECK_THAT(text, !Contains("\x1b"));
   reply.set_attaches_refused(1);
-  CHECK_THAT(RenderStatus(reply, false), Contains("1 attach refused, 0 sessions ended"));
-  CHECK_THAT(RenderStatus(reply, true), Contains("\x1b[32mserving"));
+  CHECK_THAT(RenderStatus(reply, {}), Contains("1 attach refused, 0 sessions ended"));
+  CHECK_THAT(RenderStatus(reply, {.colours = true}), Contains("\x1b[32mserving"));
 }
 
 TEST_CASE("views: an empty list is a sentence") {
-  CHECK(RenderJobs({}, true) == "No jobs on this node.\n");
-  CHECK(RenderCommunicators({}, true) == "No communicators on this node.\n");
-  CHECK(RenderQueues({}, true) == "No ranks on this node.\n");
+  CHECK(RenderJobs({}, false, {.colours = true}) == "No jobs on this node.\n");
+  CHECK(RenderCommunicators({}, {.colours = true}) == "No communicators on this node.\n");
+  CHECK(RenderQueues({}, {.colours = true}) == "No ranks on this node.\n");
 }
 
 TEST_CASE("RenderJobs: names the cause of a failure and the ranks that are missing") {
@@ -154,7 +156,7 @@ TEST_CASE("RenderJobs: names the cause of a failure and the ranks that are missi
   joining->add_missing_ranks(1);
   joining->add_missing_ranks(2);
   joining->set_weight(42);
-  const std::string text = RenderJobs(reply, false);
+  const std::string text = RenderJobs(reply, false, {});
   CHECK_THAT(text,
              Contains("job a failed:\n  rank 3, pid 4711 on node-b, was killed by SIGKILL\n"));
   CHECK_THAT(text, Contains("job b waits for ranks 1, 2\n"));
@@ -163,7 +165,7 @@ TEST_CASE("RenderJobs: names the cause of a failure and the ranks that are missi
 }
 
 TEST_CASE("RenderCommunicators: shows members, links, bytes and rates") {
-  const std::string text = RenderCommunicators(TwoNodes(), false);
+  const std::string text = RenderCommunicators(TwoNodes(), {});
   CHECK_THAT(text, Contains("job run-1, world (communicator 1, generation 0): running\n"));
   CHECK_THAT(text, Contains("4 ranks on 2 nodes; this is node 0, coordinator node-0"));
   CHECK_THAT(text, Contains("3 MiB in 56 operations, 1,234 tensors submitted"));
@@ -192,7 +194,7 @@ TEST_CASE("RenderQueues: shows the oldest tensors of a rank and for whom they wa
     tensor->set_stage("waiting");
     tensor->add_waits_for("rank 3, pid 4712 on node-b (stopped)");
   }
-  const std::string text = RenderQueues(reply, false);
+  const std::string text = RenderQueues(reply, {});
   CHECK_THAT(text,
              Contains("run-1     1     2  4711  running      1,000   988       0         12\n"));
   CHECK_THAT(text, Contains("job run-1, rank 2: 12 tensors in flight\n"));
@@ -212,9 +214,169 @@ TEST_CASE("RenderQueues: says how many tensors, and ranks they wait for, are lef
   tensor->set_name("layer0");
   tensor->add_waits_for("rank 3, pid 4712 on node-b");
   tensor->set_waits_for_left_out(188);
-  const std::string text = RenderQueues(reply, false);
+  const std::string text = RenderQueues(reply, {});
   CHECK_THAT(text, Contains("rank 3, pid 4712 on node-b; and 188 more\n"));
   CHECK_THAT(text, Contains("\n  and 12,345 more\n"));
+}
+
+v1::Stall RankThreeIsStopped() {
+  v1::Stall stall;
+  stall.set_seconds(12);
+  stall.set_why("rank 3, pid 4003 on node-1 (stopped) has not submitted 'gradient'");
+  v1::AwaitedRank& awaited = *stall.add_ranks();
+  awaited.set_rank(3);
+  awaited.set_state("stopped");
+  stall.add_tensors("gradient");
+  return stall;
+}
+
+TEST_CASE("views: a stall is shown by jobs, comms and queues: since when, and for whom") {
+  const char* const why = "rank 3, pid 4003 on node-1 (stopped) has not submitted 'gradient'";
+  v1::JobsReply jobs;
+  jobs.add_jobs()->set_job_id("run-1");
+  jobs.mutable_jobs(0)->set_state("stalled");
+  *jobs.mutable_jobs(0)->mutable_stall() = RankThreeIsStopped();
+  CHECK_THAT(RenderJobs(jobs, false, {}),
+             Contains("job run-1 is stalled since 12 s:\n  ") && Contains(why));
+
+  v1::CommunicatorsReply comms = TwoNodes();
+  v1::Communicator& communicator = *comms.mutable_communicators(0);
+  communicator.set_state("stalled");
+  communicator.set_busy_share(1);
+  *communicator.mutable_stall() = RankThreeIsStopped();
+  communicator.mutable_members(3)->set_state("stopped");
+  communicator.mutable_members(3)->set_awaited_seconds(12);
+  const std::string text = RenderCommunicators(comms, {});
+  CHECK_THAT(text, Contains("generation 0): stalled\n") && Contains(why));
+  CHECK_THAT(text, Contains("operations/s, stalled since 12 s\n") && !Contains("busy"));
+  CHECK_THAT(text, Contains("4003  stopped  since 12 s\n"));
+
+  v1::QueuesReply queues;
+  queues.add_queues()->set_job_id("run-1");
+  queues.add_stalled_jobs()->set_job_id("run-1");
+  *queues.mutable_stalled_jobs(0)->mutable_stall() = RankThreeIsStopped();
+  CHECK_THAT(RenderQueues(queues, {}),
+             Contains("job run-1 is stalled since 12 s:\n  ") && Contains(why));
+}
+
+TEST_CASE("RenderJobs: of those that have ended, the cause, when it was, and who took part") {
+  v1::JobsReply reply;
+  v1::Job* job = reply.add_jobs();
+  job->set_job_id("run-1");
+  job->set_state("failed");
+  job->set_size(100);
+  job->set_age_seconds(61);
+  job->set_started_unix_seconds(1'790'000'000);
+  job->set_ended_unix_seconds(1'790'000'061);
+  job->set_failure("rank 3 was killed");
+  for (int rank = 0; rank < 6; ++rank) *job->add_local_members() = Rank(rank, 0, "left");
+  job->set_local_members_left_out(10);
+  job->add_missing_ranks(7);
+  const std::string text = RenderJobs(reply, true, {});
+  CHECK_THAT(text, Contains("LASTS") && Contains("1 min 1 s"));
+  CHECK_THAT(text,
+             Contains("here: rank 0, pid 4000; ") && Contains("rank 3, pid 4003; and 12 more)"));
+  CHECK_THAT(text, Contains(":\n  rank 3 was killed\n"));
+  CHECK_THAT(text, !Contains("waits for"));
+}
+
+TEST_CASE("RenderJobs: many missing ranks are ranges, and a node without any word says so") {
+  v1::JobsReply reply;
+  v1::Job* job = reply.add_jobs();
+  job->set_job_id("b");
+  job->set_state("joining");
+  for (const int rank : {1, 4, 5, 6, 7}) job->add_missing_ranks(rank);
+  job->set_missing_left_out(1000);
+  CHECK_THAT(RenderJobs(reply, false, {}),
+             Contains("job b waits for ranks 1, 4-7 and 1,000 more\n"));
+  job->clear_missing_ranks();
+  job->set_waits_for("an answer of the ringd at 10.0.0.1:7117");
+  CHECK_THAT(RenderJobs(reply, false, {}),
+             Contains("job b waits for an answer of the ringd at 10.0.0.1:7117\n"));
+}
+
+TEST_CASE("RenderStatus: names admitted groups, and since when it drains") {
+  v1::StatusReply reply;
+  reply.set_state("draining");
+  reply.set_uptime_seconds(200);
+  reply.set_draining_seconds(12);
+  reply.set_shows_users(true);
+  CHECK_THAT(RenderStatus(reply, {}), Contains("draining since 12 s, up since 3 min 20 s\n"));
+  CHECK_THAT(RenderStatus(reply, {}), Contains("admits          its own user and root\n"));
+  reply.add_allowed_groups("gpu");
+  reply.set_operators_group("admins");
+  CHECK_THAT(RenderStatus(reply, {}), Contains("its own user, root, group gpu\n"));
+  CHECK_THAT(RenderStatus(reply, {}), Contains("group admins\n"));
+  reply.add_allowed_users("alice");
+  reply.add_allowed_groups("users");
+  CHECK_THAT(RenderStatus(reply, {}), Contains("root, alice, groups gpu, users\n"));
+}
+
+// The widest line of a table: those that begin a paragraph of words do not count.
+std::size_t WidestTableLine(const std::string& text) {
+  std::size_t widest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) widest = std::max(widest, DisplayWidth(line));
+  return widest;
+}
+
+TEST_CASE("views: with long names and large numbers, everything fits 80 columns") {
+  const Look look{.colours = false, .width = 80};
+  const std::string name = "resnet50-imagenet-lr0.1-seed17-2026-11-24T05-30-12-with-a-long-name";
+  v1::JobsReply jobs;
+  v1::Job* job = jobs.add_jobs();
+  job->set_job_id(name);
+  job->set_state("stalled");
+  job->set_size(65536);
+  job->set_node_count(8192);
+  job->set_weight(100);
+  job->set_uid(4'000'000'000);
+  job->set_age_seconds(86400 * 100 + 7200);
+  job->set_rendezvous("node-a.cluster.example.org:7117");
+  for (const bool ended : {false, true}) {
+    const std::string text = RenderJobs(jobs, ended, look);
+    CHECK(WidestTableLine(text) <= 80);
+    CHECK_THAT(text, Contains("res") && Contains("..."));
+    CHECK_THAT(RenderJobs(jobs, ended, {}), Contains(name) && Contains("RENDEZVOUS"));
+  }
+
+  v1::CommunicatorsReply comms = TwoNodes();
+  v1::Communicator& communicator = *comms.mutable_communicators(0);
+  communicator.set_learned_operations(123'456'789);
+  for (v1::Member& member : *communicator.mutable_members()) member.set_host(name);
+  communicator.mutable_links(0)->set_host(name);
+  communicator.mutable_links(0)->set_connections_reason(name + name);
+  v1::Bucket* bucket = communicator.add_buckets();
+  bucket->set_bytes(std::uint64_t{64} << 20);
+  bucket->set_occurrences(123'456'789);
+  bucket->set_first_tensor("module.encoder.layers.11.self_attention.output.dense.weight");
+  bucket->set_last_tensor("module.encoder.layers.11.self_attention.output.dense.bias");
+  CHECK(WidestTableLine(RenderCommunicators(comms, look)) <= 80);
+
+  v1::QueuesReply queues;
+  v1::RankQueue* queue = queues.add_queues();
+  queue->set_job_id(name);
+  queue->set_communicator(123);
+  queue->set_rank(65535);
+  queue->set_pid(4194304);
+  queue->set_state("stalled");
+  queue->set_submitted(12'345'678);
+  queue->set_completed(12'345'678);
+  queue->set_in_flight(4096);
+  CHECK(WidestTableLine(RenderQueues(queues, look)) <= 80);
+  v1::PendingTensor* tensor = queue->add_pending();
+  tensor->set_name(bucket->first_tensor());
+  tensor->set_bytes(std::uint64_t{1000} << 20);
+  tensor->set_age_seconds(605);
+  tensor->set_stage("negotiating");
+  for (int rank = 0; rank < 8; ++rank)
+    tensor->add_waits_for("rank 3, pid 4712 on node-b (stopped)");
+  const std::string text = RenderQueues(queues, look);
+  CHECK_THAT(text, Contains("rank 3, pid 4712 on node-b (stopped), 7 more\n"));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("in flight") == std::string::npos) CHECK(DisplayWidth(line) <= 80);
+  }
 }
 
 TEST_CASE("ToJson: has the names of the .proto file and fields that are 0") {

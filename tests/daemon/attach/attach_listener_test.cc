@@ -292,6 +292,27 @@ TEST_CASE("AttachListener: a user that the configuration names must exist") {
   CHECK_THAT(std::string(status.message()), Contains("allowed_users") && Contains("no-such-user"));
 }
 
+TEST_CASE("AttachListener: takes over other limits and users, or nothing if one does not exist") {
+  ListenerFixture fixture;
+  fixture.config.max_sessions = 1;
+  REQUIRE(fixture.Start().ok());
+  const UniqueFd first = fixture.Connect();
+  CHECK(RequestAttach(first.get())->code() == absl::StatusCode::kOk);
+  const UniqueFd second = fixture.Connect();
+  CHECK(RequestAttach(second.get())->code() == absl::StatusCode::kResourceExhausted);
+
+  Config config = fixture.config;
+  config.max_sessions = 2;
+  config.allowed_groups = {"no-such-group"};
+  CHECK(fixture.listener->Reload(config).code() == absl::StatusCode::kInvalidArgument);
+  const UniqueFd third = fixture.Connect();
+  CHECK(RequestAttach(third.get())->code() == absl::StatusCode::kResourceExhausted);
+  config.allowed_groups.clear();
+  CHECK(fixture.listener->Reload(config).ok());
+  const UniqueFd fourth = fixture.Connect();
+  CHECK(RequestAttach(fourth.get())->code() == absl::StatusCode::kOk);
+}
+
 TEST_CASE("AttachListener: a socket that is served is left alone, a stale one is replaced") {
   ListenerFixture fixture;
   REQUIRE(fixture.Start().ok());

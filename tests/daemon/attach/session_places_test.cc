@@ -87,5 +87,18 @@ TEST_CASE("SessionPlaces: a place is free again when its last holder lets go") {
   CHECK(node.TakeAll(kAlice) == 1);
 }
 
+TEST_CASE("SessionPlaces: other limits count from then on, and take no place away") {
+  Node node(16, 8, false);
+  CHECK(node.TakeAll(kAlice) == 8);
+  node.places.SetLimits(SessionPlaces::LimitsFor(16, 10, false, kOwnUser));
+  CHECK(node.TakeAll(kAlice) == 2);
+  node.places.SetLimits(SessionPlaces::LimitsFor(4, 4, false, kOwnUser));
+  CHECK(node.TakeAll(kAlice) == 0);
+  CHECK(node.TakeAll(0) == 0);
+  CHECK_THAT(node.refusal, Contains("all 4 places are taken"));
+  node.held.resize(3);
+  CHECK(node.TakeAll(0) == 1);
+}
+
 }  // namespace
 }  // namespace ringd

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -206,10 +207,12 @@ TEST_CASE("ParseCommandLine: help names every setting with its variable") {
 
 TEST_CASE("ParseCommandLine: help says of which settings rank 0's ringd decides for the job") {
   const std::string help = ParseCommandLine(std::vector<const char*>{"--help"})->help;
+  // Its paragraph in one line.
   const auto of = [&help](const std::string& flag) {
-    const std::size_t begin = help.find("\n  " + flag + " ");
+    const std::size_t begin = help.find("\n  " + flag + "\n");
     REQUIRE(begin != std::string::npos);
-    return help.substr(begin, help.find("\n  --", begin + 1) - begin);
+    const std::string text = help.substr(begin, help.find("\n  --", begin + 1) - begin);
+    return std::regex_replace(text, std::regex("\\s+"), " ");
   };
   for (const char* flag : {"--ring-order", "--measure-links", "--fusion", "--fusion-threshold",
                            "--learn-schedule", "--chunk-bytes", "--flat-all-reduce-bytes",

@@ -92,7 +92,8 @@ class AwaitedNetwork final : public PeerNetwork {
 class Node {
  public:
   explicit Node(const std::string& cluster_key, bool insecure_peers = false,
-                std::chrono::milliseconds start_timeout = std::chrono::minutes(1)) {
+                std::chrono::milliseconds start_timeout = std::chrono::minutes(1),
+                const std::string& host = "10.0.0.9") {
     char folder[] = "/tmp/ringd-XXXXXX";
     folder_ = mkdtemp(folder);
     EngineOptions options;
@@ -100,8 +101,8 @@ class Node {
     options.config.state_dir = folder_;
     options.config.insecure_peers = insecure_peers;
     options.config.start_timeout = start_timeout;
-    options.peer_address = "10.0.0.9:7117";
-    options.own_addresses = {"10.0.0.9:7117", "node-a:7117"};
+    options.peer_address = host + ":7117";
+    options.own_addresses = {host + ":7117", "node-a:7117"};
     options.cluster_key = cluster_key;
     engine_ = std::make_unique<Engine>(options, nullptr, nullptr, &network);
     engine_->Start();
@@ -270,6 +271,25 @@ TEST_CASE(
   CHECK_THAT(std::string(refused.message()), Contains("cluster_key_file") &&
                                                  Contains("RINGD_JOB_SECRET") &&
                                                  Contains("insecure_peers") && Contains("train"));
+}
+
+TEST_CASE("Engine: one that serves the loopback alone refuses a job over several nodes at once") {
+  Node node(GENERATE("", "cluster"), /*insecure_peers=*/false, std::chrono::minutes(1), "127.0.0.1");
+  const absl::Status refused = Outcome(node.Join(1, "", "node-a:7117"));
+  CHECK(refused.code() == absl::StatusCode::kFailedPrecondition);
+  CHECK_THAT(std::string(refused.message()),
+             Contains("serves 127.0.0.1 only") && Contains("peer_interface") &&
+                 Contains("peer_address") && Contains("node-a"));
+  // Two ringds of one machine find each other there.
+  const auto joined = node.Join(1, "a secret of many characters", "127.0.0.1:7118");
+  CHECK(node.network.AwaitConnected().host_port == "127.0.0.1:7118");
+}
+
+TEST_CASE("Engine: names all that is missing for several nodes in one error") {
+  Node node("", /*insecure_peers=*/false, std::chrono::minutes(1), "127.0.0.1");
+  CHECK_THAT(std::string(Outcome(node.Join(1, "", "node-a:7117")).message()),
+             Contains("serves 127.0.0.1 only") && Contains("cluster_key_file") &&
+                 Contains("RINGD_JOB_SECRET"));
 }
 
 TEST_CASE("Engine: a cluster key, a secret of 16 characters or insecure_peers is enough") {

@@ -106,7 +106,8 @@ TEST_CASE("ringd: a wrong configuration ends with the usage code and names file,
 
 TEST_CASE("ringd: the example configuration is good") {
   RingdProcess ringd;
-  ringd.Run({"daemon/ringd", "--config", "deploy/ringd.toml", "--check-config"});
+  ringd.Run({"daemon/ringd", "--config", "deploy/ringd.toml", "--check-config", "--allowed-groups",
+             ""});  // the one that it names is the package's to make
   CHECK(ringd.WaitForExit() == kExitDone);
   CHECK_THAT(ringd.log(), Contains("the configuration is good"));
 }
@@ -160,6 +161,16 @@ TEST_CASE("ringd: a cluster key that others could read is refused, by the check 
   good.Start({"--cluster-key-file", key.c_str(), "--insecure-peers", "true"});
   CHECK(good.WaitForNotification("READY=1"));
   CHECK_THAT(good.log(), Contains("insecure_peers is true"));
+}
+
+TEST_CASE("ringd: SIGHUP tells systemd when it begins and when it has ended") {
+  RingdProcess ringd;
+  ringd.Start();
+  REQUIRE(ringd.WaitForNotification("READY=1"));
+  ringd.Signal(SIGHUP);
+  CHECK(ringd.WaitForNotification("RELOADING=1\nMONOTONIC_USEC="));
+  CHECK(ringd.WaitForNotification("READY=1\nSTATUS=serving"));
+  CHECK_THAT(ringd.log(), Contains("settings taken over: none has changed"));
 }
 
 TEST_CASE("ringd: an idle one uses next to no processor time") {

@@ -186,8 +186,8 @@ def test_without_a_secret_another_users_node_is_named_as_turned_away(cluster: Cl
     )
     words = ("rank 1 did not join", "turned away", "node1", f"uid {NOBODY}", "RINGD_JOB_SECRET", "uid 0")
     expect_words(wait_for_event(ours.ranks[0], "error", 15)["text"], *words)
-    words = ("no rank of the job has joined there", f"uid {NOBODY}")
-    expect_words(wait_for_event(theirs.ranks[0], "error", 15)["text"], *words)
+    early = ("no rank of the job has joined there", f"uid {NOBODY}")
+    expect_words(wait_for_event(theirs.ranks[0], "error", 15)["text"], *early)
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,32 @@ TEST_CASE("JobCoordinator: the membership goes out once the last rank has joined
   CHECK(at_b.nodes(1).ranks(0).program() == "train.py");
 }
 
+TEST_CASE("JobCoordinator: tells all nodes who is missing, as it changes and not too often") {
+  constexpr int kSize = 200;
+  World world(kSize);
+  world.AddNode(kA, "node-a", kSize, 2);
+  world.AddNode(kB, "node-b", kSize, 1);
+  const auto told = [&](LinkId link) {
+    return world.nodes.Last(link, &v1::CoordinatorMessage::has_gathering,
+                            &v1::CoordinatorMessage::gathering);
+  };
+  world.Join(kA, 0, 0);
+  world.coordinator.Advance(world.begin);
+  for (const LinkId link : {kA, kB}) {
+    REQUIRE(told(link).missing_ranks_size() == 64);
+    CHECK(told(link).missing_ranks(0) == 1);
+    CHECK(told(link).missing_left_out() == kSize - 1 - 64);
+  }
+  world.Join(kA, 1, 1);
+  world.coordinator.Advance(world.begin + std::chrono::milliseconds(100));
+  CHECK(told(kB).missing_ranks(0) == 1);
+  world.coordinator.Advance(world.begin + std::chrono::milliseconds(600));
+  CHECK(told(kB).missing_ranks(0) == 2);
+  const std::size_t messages = world.nodes.To(kB).size();
+  world.coordinator.Advance(world.begin + std::chrono::milliseconds(2000));
+  CHECK(world.nodes.To(kB).size() == messages);
+}
+
 TEST_CASE("JobCoordinator: two claims of one rank end the start for all, naming both processes") {
   World world(3);
   world.AddNode(kA, "node-a", 3, 2);

@@ -72,6 +72,15 @@ TEST_CASE(
     CHECK(world.Verdict(link).tensors(0).name() == "gradient");
     REQUIRE(world.Verdict(link).tensors(0).waits_for_size() == 1);
     CHECK(world.Verdict(link).tensors(0).waits_for(0) == "rank 1, pid 101 on node-b (stopped)");
+    // The same in parts.
+    CHECK(world.Verdict(link).waiting_seconds() == Approx(5.25));
+    CHECK(world.Verdict(link).why() ==
+          "rank 1, pid 101 on node-b (stopped) has not submitted 'gradient', 'loss'");
+    REQUIRE(world.Verdict(link).ranks_size() == 1);
+    CHECK(world.Verdict(link).ranks(0).rank() == 1);
+    CHECK(world.Verdict(link).ranks(0).host() == "node-b");
+    CHECK(world.Verdict(link).ranks(0).state() == "stopped");
+    CHECK(world.Verdict(link).ranks(0).tensors_size() == 2);
   }
 }
 

@@ -1,0 +1,64 @@
+#include "daemon/jobs/history/job_history.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+
+namespace ringd {
+namespace {
+
+void Cut(v1::Job& job) {
+  if (const int more = job.local_members_size() - JobHistory::kMembersKept; more > 0) {
+    job.set_local_members_left_out(static_cast<std::uint32_t>(more));
+    job.mutable_local_members()->DeleteSubrange(JobHistory::kMembersKept, more);
+  }
+  if (std::string& failure = *job.mutable_failure();
+      failure.size() > JobHistory::kFailureBytesKept) {
+    std::size_t end = JobHistory::kFailureBytesKept;
+    // Not amid a character: the reply must be UTF-8.
+    while (end > 0 && (static_cast<unsigned char>(failure[end]) & 0xC0) == 0x80) --end;
+    failure.resize(end);
+  }
+  job.clear_stall();
+}
+
+}  // namespace
+
+void JobHistory::Add(v1::Job job) {
+  if (jobs_per_user_ == 0) return;
+  Cut(job);
+  const std::uint64_t number = next_number_++;
+  ++counts_[job.uid()];
+  jobs_.emplace(number, Entry{number, std::move(job)});
+  KeepLimits();
+}
+
+void JobHistory::SetLimit(std::size_t jobs_per_user) {
+  jobs_per_user_ = jobs_per_user;
+  KeepLimits();
+}
+
+const JobHistory::Entry* JobHistory::Before(std::uint64_t number) const {
+  const auto next = jobs_.lower_bound(number);
+  return next == jobs_.begin() ? nullptr : &std::prev(next)->second;
+}
+
+void JobHistory::KeepLimits() {
+  const auto fewer = [](const auto& a, const auto& b) { return a.second < b.second; };
+  while (!counts_.empty()) {
+    const auto most = std::max_element(counts_.begin(), counts_.end(), fewer);
+    if (most->second <= jobs_per_user_ && jobs_.size() <= kMostUsers * jobs_per_user_) return;
+    RemoveOldestOf(most->first);
+  }
+}
+
+void JobHistory::RemoveOldestOf(uid_t uid) {
+  const auto oldest = std::find_if(jobs_.begin(), jobs_.end(), [uid](const auto& entry) {
+    return entry.second.job.uid() == uid;
+  });
+  jobs_.erase(oldest);
+  if (--counts_[uid] == 0) counts_.erase(uid);
+}
+
+}  // namespace ringd

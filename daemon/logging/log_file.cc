@@ -1,0 +1,47 @@
+#include "daemon/logging/log_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "proto/base/errno_status.h"
+
+namespace ringd {
+
+absl::StatusOr<UniqueFd> LogFile::OpenPath(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644));
+  if (fd.valid()) return fd;
+  return absl::UnavailableError(ErrnoStatus(errno, path).message());
+}
+
+absl::StatusOr<std::shared_ptr<LogFile>> LogFile::Open(const std::string& path) {
+  absl::StatusOr<UniqueFd> fd = OpenPath(path);
+  if (!fd.ok()) return fd.status();
+  return std::shared_ptr<LogFile>(new LogFile(path, *std::move(fd)));
+}
+
+absl::Status LogFile::Reopen() {
+  absl::StatusOr<UniqueFd> fd = OpenPath(path_);
+  if (!fd.ok()) return fd.status();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  fd_ = *std::move(fd);
+  return absl::OkStatus();
+}
+
+void LogFile::sink_it_(const spdlog::details::log_msg& message) {
+  spdlog::memory_buf_t line;
+  formatter_->format(message, line);
+  const char* next = line.data();
+  std::size_t left = line.size();
+  while (left > 0) {
+    const ssize_t written = ::write(fd_.get(), next, left);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    next += written;
+    left -= static_cast<std::size_t>(written);
+  }
+}
+
+}  // namespace ringd

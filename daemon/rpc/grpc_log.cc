@@ -1,0 +1,31 @@
+#include "daemon/rpc/grpc_log.h"
+
+#include <grpc/support/log.h>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/logging/log.h"
+
+namespace ringd {
+namespace {
+
+LogLevel LevelOf(gpr_log_severity severity) {
+  switch (severity) {
+    case GPR_LOG_SEVERITY_DEBUG:
+      return LogLevel::kDebug;
+    case GPR_LOG_SEVERITY_INFO:
+      return LogLevel::kInfo;
+    case GPR_LOG_SEVERITY_ERROR:
+      break;
+  }
+  return LogLevel::kWarning;
+}
+
+}  // namespace
+
+void RouteGrpcLog() {
+  gpr_set_log_function([](gpr_log_func_args* line) {
+    Log(LevelOf(line->severity), absl::StrCat("gRPC: ", line->message));
+  });
+}
+
+}  // namespace ringd

@@ -1,0 +1,84 @@
+#include "daemon/service/start_check.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace ringd {
+namespace {
+
+using Catch::Contains;
+
+// A folder of its own, and a configuration without problems.
+struct Machine {
+  Machine() {
+    char name[] = "/tmp/ringd-XXXXXX";
+    folder = mkdtemp(name);
+    config.peer_address = "127.0.0.1:0";
+    config.socket = folder + "/s";
+    config.state_dir = folder + "/state";
+    config.log_file = folder + "/log";
+    config.ready_file = folder + "/ready";
+  }
+  ~Machine() { std::filesystem::remove_all(folder); }
+
+  // Requirement: there is one problem.
+  std::string Problem() const {
+    const std::vector<std::string> problems = FindStartProblems(config);
+    REQUIRE(problems.size() == 1);
+    return problems.front();
+  }
+
+  std::string folder;
+  Config config;
+};
+
+TEST_CASE("FindStartProblems: finds none where there is none, and makes nothing") {
+  const Machine machine;
+  CHECK(FindStartProblems(machine.config).empty());
+  CHECK(std::filesystem::is_empty(machine.folder));
+  // Folders that the service manager makes.
+  CHECK(FindStartProblems(Config{}).empty());
+}
+
+TEST_CASE("FindStartProblems: names the setting, what is wrong, and all of it at once") {
+  Machine machine;
+  const Config good = machine.config;
+  machine.config.operators_group = "no-such-group";
+  CHECK_THAT(machine.Problem(), Contains("operators_group: there is no group 'no-such-group'"));
+  machine.config = good;
+  machine.config.peer_address = "192.0.2.77:7117";
+  CHECK_THAT(machine.Problem(), Contains("peer_address = \"192.0.2.77:7117\"") &&
+                                    Contains("no interface of this machine"));
+  machine.config = good;
+  machine.config.log_file = machine.folder + "/none/log";
+  CHECK_THAT(machine.Problem(), Contains("log_file") && Contains("No such file"));
+  machine.config = good;
+  machine.config.ready_file = "/proc/none/ready";
+  CHECK_THAT(machine.Problem(), Contains("ready_file"));
+  machine.config = good;
+  machine.config.socket = machine.folder + "/none/s";
+  CHECK_THAT(machine.Problem(), Contains("socket"));
+  machine.config.operators_group = "no-such-group";
+  CHECK(FindStartProblems(machine.config).size() == 2);
+}
+
+TEST_CASE("CheckStateDir: a folder that is there, or that ringd can make, or none") {
+  const Machine machine;
+  CHECK(CheckStateDir("").ok());
+  CHECK(CheckStateDir(machine.folder).ok());
+  CHECK(CheckStateDir(machine.folder + "/new").ok());
+  CHECK_FALSE(CheckStateDir(machine.folder + "/none/new").ok());
+  std::ofstream(machine.folder + "/file") << "text";
+  const absl::Status status = CheckStateDir(machine.folder + "/file");
+  CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
+  CHECK_THAT(std::string(status.message()), Contains("Not a directory"));
+}
+
+}  // namespace
+}  // namespace ringd
