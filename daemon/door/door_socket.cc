@@ -1,15 +1,18 @@
 #include "daemon/door/door_socket.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -94,6 +97,24 @@ absl::StatusOr<ListeningSocket> ListenForDoor(const std::string& address) {
   return listening;
 }
 
+std::string SourceOf(const sockaddr_storage& peer) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (peer.ss_family == AF_INET) {
+    const in_addr& address = reinterpret_cast<const sockaddr_in&>(peer).sin_addr;
+    return ::inet_ntop(AF_INET, &address, text.data(), text.size()) == nullptr ? "" : text.data();
+  }
+  if (peer.ss_family != AF_INET6) return "";
+  in6_addr address = reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr;
+  // A socket of both families sees IPv4 addresses so.
+  if (IN6_IS_ADDR_V4MAPPED(&address)) {
+    return ::inet_ntop(AF_INET, &address.s6_addr[12], text.data(), text.size()) == nullptr
+               ? ""
+               : text.data();
+  }
+  std::fill(std::begin(address.s6_addr) + 8, std::end(address.s6_addr), std::uint8_t{0});
+  return ::inet_ntop(AF_INET6, &address, text.data(), text.size()) == nullptr ? "" : text.data();
+}
+
 AcceptedSocket AcceptOne(int listener, const CongestionControl& congestion_control, int& error) {
   sockaddr_storage peer{};
   socklen_t length = sizeof(peer);
@@ -103,9 +124,11 @@ AcceptedSocket AcceptOne(int listener, const CongestionControl& congestion_contr
   error = accepted.fd.valid() ? 0 : errno;
   if (!accepted.fd.valid()) return accepted;
   SetUpConnection(accepted.fd.get(), congestion_control);
+  accepted.source = SourceOf(peer);
+  std::string host;
   std::string port;
-  if (Describe(peer, length, accepted.host, port)) {
-    accepted.whole = absl::StrCat(accepted.host, " port ", port);
+  if (Describe(peer, length, host, port)) {
+    accepted.whole = absl::StrCat(host, " port ", port);
   } else {
     accepted.whole = "somebody";
   }

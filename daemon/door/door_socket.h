@@ -2,6 +2,8 @@
 #ifndef RINGD_DAEMON_DOOR_DOOR_SOCKET_H_
 #define RINGD_DAEMON_DOOR_DOOR_SOCKET_H_
 
+#include <sys/socket.h>
+
 #include <string>
 
 #include "absl/status/status.h"
@@ -22,10 +24,14 @@ struct ListeningSocket {
 //   kInvalidArgument: no such address. Else what the kernel says.
 absl::StatusOr<ListeningSocket> ListenForDoor(const std::string& address);
 
+// Whom strangers are counted by: an IPv4 address; of IPv6 the first 64 bits, since whoever has one address there has a whole
+// network of them.
+std::string SourceOf(const sockaddr_storage& peer);
+
 struct AcceptedSocket {
-  UniqueFd fd;        // non-blocking, tuned
-  std::string host;   // numeric
-  std::string whole;  // "10.0.0.2 port 40001"
+  UniqueFd fd;         // non-blocking, tuned
+  std::string source;  // SourceOf
+  std::string whole;   // "10.0.0.2 port 40001"
 };
 
 // One connection, tuned as below. Nothing there: an empty descriptor. Else what accept4 left in `error`.

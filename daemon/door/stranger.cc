@@ -13,7 +13,7 @@ namespace ringd {
 Stranger::Stranger(AcceptedSocket accepted, const DoorAnswerer& answerer,
                    Clock::time_point deadline)
     : socket_(std::move(accepted.fd)),
-      host_(std::move(accepted.host)),
+      source_(std::move(accepted.source)),
       from_(std::move(accepted.whole)),
       deadline_(deadline),
       answerer_(answerer) {}

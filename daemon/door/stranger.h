@@ -40,7 +40,7 @@ class Stranger {
   // Of one that is proven.
   const DoorKey& key() const noexcept { return key_; }
   UniqueFd TakeSocket() noexcept { return std::move(socket_); }
-  const std::string& host() const noexcept { return host_; }
+  const std::string& source() const noexcept { return source_; }
   Clock::time_point deadline() const noexcept { return deadline_; }
   // True if the other end is closed.
   bool HasClosed() const noexcept;
@@ -58,7 +58,7 @@ class Stranger {
   Progress Gone(absl::string_view why);
 
   UniqueFd socket_;
-  const std::string host_;
+  const std::string source_;
   const std::string from_;
   const Clock::time_point deadline_;
   DoorAnswerer answerer_;

@@ -31,7 +31,7 @@ void Strangers::Add(AcceptedSocket accepted, Clock::time_point now) {
   if (places_.size() >= limits_.most) DropOne(now);
   const std::uint64_t key = next_key_++;
   const int fd = accepted.fd.get();
-  ++by_host_[accepted.host];
+  ++by_source_[accepted.source];
   const auto place =
       places_
           .emplace(key, Stranger(std::move(accepted), DoorAnswerer(flags_, own_name_),
@@ -119,9 +119,9 @@ void Strangers::Admit(Places::iterator place) {
 
 void Strangers::DropOne(Clock::time_point now) {
   std::size_t most = 0;
-  for (const auto& [host, count] : by_host_) most = std::max(most, count);
+  for (const auto& [host, count] : by_source_) most = std::max(most, count);
   const auto victim = std::find_if(places_.begin(), places_.end(), [&](const auto& entry) {
-    return by_host_.at(entry.second.host()) == most;
+    return by_source_.at(entry.second.source()) == most;
   });
   LogClosed(victim->second,
             absl::StrCat("all ", limits_.most, " places for connections that have proved nothing ",
@@ -146,8 +146,8 @@ void Strangers::DropExpired(Clock::time_point now) {
 
 void Strangers::Erase(Places::iterator place) {
   early_.erase(place->first);
-  const auto host = by_host_.find(place->second.host());
-  if (--host->second == 0) by_host_.erase(host);
+  const auto host = by_source_.find(place->second.source());
+  if (--host->second == 0) by_source_.erase(host);
   places_.erase(place);
 }
 
@@ -161,7 +161,7 @@ Clock::time_point Strangers::NextDeadline() const noexcept {
 void Strangers::Clear() {
   places_.clear();
   early_.clear();
-  by_host_.clear();
+  by_source_.clear();
 }
 
 void Strangers::LogRefusal(const Stranger& stranger, Clock::time_point now) {

@@ -74,7 +74,7 @@ class Strangers {
   Places places_;  // in order of arrival, so of deadlines
   std::map<std::uint64_t, Clock::time_point>
       early_;  // who waits for somebody to wait for it, and until when
-  std::map<std::string, std::size_t> by_host_;  // how many places each address has
+  std::map<std::string, std::size_t> by_source_;  // how many places each source has
   std::uint64_t next_key_ = 0;
   LogLimiter log_limiter_;
 };

@@ -148,9 +148,9 @@ absl::Status Engine::CheckForOtherNodes(const v1::JoinRequest& request) const {
         "without"));
   }
   if (missing.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("job '", request.job_id(), "': this job spans several nodes, and ",
-                   absl::StrJoin(missing, "; and ")));
+  return absl::FailedPreconditionError(absl::StrCat("job '", request.job_id(),
+                                                    "': this job spans several nodes, and ",
+                                                    absl::StrJoin(missing, "; and ")));
 }
 
 Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_point now) {

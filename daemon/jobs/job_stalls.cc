@@ -190,8 +190,8 @@ void Job::TellWhatJoinsWaitFor(Clock::time_point now) {
     absl::StrAppend(&awaited, " to join");
   }
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - created_).count();
-  const std::string text = absl::StrCat("job '", options_.job_id, "' waits for ", awaited,
-                                        ", since ", seconds, " s");
+  const std::string text =
+      absl::StrCat("job '", options_.job_id, "' waits for ", awaited, ", since ", seconds, " s");
   LogInfo(text, Fields());
   for (const auto& [local_rank, member] : members_) {
     if (member.session != nullptr && member.done) {

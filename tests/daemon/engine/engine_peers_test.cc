@@ -274,12 +274,13 @@ TEST_CASE(
 }
 
 TEST_CASE("Engine: one that serves the loopback alone refuses a job over several nodes at once") {
-  Node node(GENERATE("", "cluster"), /*insecure_peers=*/false, std::chrono::minutes(1), "127.0.0.1");
+  Node node(GENERATE("", "cluster"), /*insecure_peers=*/false, std::chrono::minutes(1),
+            "127.0.0.1");
   const absl::Status refused = Outcome(node.Join(1, "", "node-a:7117"));
   CHECK(refused.code() == absl::StatusCode::kFailedPrecondition);
-  CHECK_THAT(std::string(refused.message()),
-             Contains("serves 127.0.0.1 only") && Contains("peer_interface") &&
-                 Contains("peer_address") && Contains("node-a"));
+  CHECK_THAT(std::string(refused.message()), Contains("serves 127.0.0.1 only") &&
+                                                 Contains("peer_interface") &&
+                                                 Contains("peer_address") && Contains("node-a"));
   // Two ringds of one machine find each other there.
   const auto joined = node.Join(1, "a secret of many characters", "127.0.0.1:7118");
   CHECK(node.network.AwaitConnected().host_port == "127.0.0.1:7118");
