@@ -76,6 +76,27 @@ def test_where_no_rank_of_the_coordinators_node_comes_the_others_hear_which_node
 
 
 @pytest.mark.one_user
+@pytest.mark.parametrize(
+    ("present", "words"),
+    [
+        ([0, 1], "waits for rank 2 to join, since 5 s"),
+        ([2], "waits for an answer of the ringd at"),
+    ],
+    ids=["rank 0's node", "the other node alone"],
+)
+def test_ranks_that_wait_for_others_to_join_hear_for_whom(
+    cluster: Cluster, present: list[int], words: str
+) -> None:
+    cluster.start_nodes(2, start_timeout="30s")
+    job = start_trainers(cluster, JOINS, [2, 1], only_ranks=present, job_id="late")
+    for warning in wait_for_all(job.ranks, "warning", 15):
+        expect_words(warning["text"], "job 'late'", words)
+    rest = [rank for rank in range(3) if rank not in present]
+    start_trainers(cluster, JOINS, [2, 1], only_ranks=rest, job_id="late").expect_success(20)
+    job.expect_success(20)
+
+
+@pytest.mark.one_user
 def test_a_trainer_may_be_more_patient_than_ringd(cluster: Cluster) -> None:
     cluster.start_nodes(2, start_timeout="500ms")
     patient = {"RINGD_START_TIMEOUT": "20s"}
