@@ -89,8 +89,8 @@ def test_ranks_that_wait_for_others_to_join_hear_for_whom(
 ) -> None:
     cluster.start_nodes(2, start_timeout="30s")
     job = start_trainers(cluster, JOINS, [2, 1], only_ranks=present, job_id="late")
-    for warning in wait_for_all(job.ranks, "warning", 15):
-        expect_words(warning["text"], "job 'late'", words)
+    for rank in job.ranks:
+        rank.expect_output(f"ringd: job 'late' {words}", 15)
     rest = [rank for rank in range(3) if rank not in present]
     start_trainers(cluster, JOINS, [2, 1], only_ranks=rest, job_id="late").expect_success(20)
     job.expect_success(20)
