@@ -9,7 +9,7 @@
 namespace ringd {
 
 ExpectationId ExpectedJobs::Add(ExpectedJob job) {
-  Entry entry{ExpectationId(), std::move(job), {}};
+  Entry entry{ExpectationId(), std::move(job), {}, 0};
   entry.tag = JobTag(entry.job.job_id);
   MutexLock lock(mutex_);
   entry.id = ExpectationId(++last_id_);
@@ -48,25 +48,26 @@ void ExpectedJobs::Consider(const DoorHello& hello, DoorConsideration& answer) {
   const ControlSubject subject = ToControlSubject(hello.subject);
   MutexLock lock(mutex_);
   bool is_own_user = false;
-  bool has_room = false;
+  bool is_full = false;  // a user whose job it may mean has all connections that he may have
   for (const Entry* entry : Candidates(subject)) {
     if (entry->job.uid == subject.uid && !std::exchange(is_own_user, true)) {
       answer.otherwise =
           entry->job.one_node_only ? DoorVerdict::kNoOtherNodes : DoorVerdict::kWrongKey;
     }
     if (entry->job.one_node_only) continue;
-    answer.keys.push_back(entry->job.key);
     const auto open = connections_.find(entry->job.uid);
-    if (open == connections_.end() || open->second < kMostConnections) has_room = true;
+    if (open == connections_.end() || open->second < kMostConnections) {
+      answer.keys.push_back(entry->job.key);
+    } else {
+      is_full = true;
+    }
   }
-  if (!is_own_user) {
+  if (is_full) {
+    answer.otherwise = DoorVerdict::kFull;
+  } else if (!is_own_user) {
     answer.otherwise = draining_ ? DoorVerdict::kDraining : DoorVerdict::kUnknownSubject;
   }
-  if (answer.keys.empty()) {
-    answer.verdict = answer.otherwise;
-  } else {
-    answer.verdict = has_room ? DoorVerdict::kWelcome : DoorVerdict::kFull;
-  }
+  answer.verdict = answer.keys.empty() ? answer.otherwise : DoorVerdict::kWelcome;
 }
 
 void ExpectedJobs::OnRefused(const DoorHello& hello, DoorVerdict verdict, const std::string& from) {
@@ -84,6 +85,7 @@ void ExpectedJobs::OnRefused(const DoorHello& hello, DoorVerdict verdict, const 
     if (candidates.empty()) return;
     // Another user's, if that is all there is: without secrets, it might be meant all the same.
     if (candidates.front()->job.uid != subject.uid && candidates.front()->job.has_secret) return;
+    if (candidates.front()->refusals++ >= kMostRefusals) return;
     meant = candidates.front()->id;
   }
   handlers_.refused(*meant, node);

@@ -32,6 +32,8 @@ class ExpectedJobs final : public DoorReception {
  public:
   // Of one user's jobs together, at a time.
   static constexpr std::size_t kMostConnections = 1024;
+  // Refusals of which a job is told: anybody who knows its id can be refused, as often as he likes.
+  static constexpr std::uint32_t kMostRefusals = 64;
 
   struct Handlers {
     // One of the job's nodes has come. Call Release(user) when the connection has ended.
@@ -57,6 +59,7 @@ class ExpectedJobs final : public DoorReception {
     ExpectationId id;
     ExpectedJob job;
     std::array<std::byte, 28> tag{};
+    mutable std::uint32_t refusals = 0;  // told
   };
   // Those of the subject's job id, its user's first.
   std::vector<const Entry*> Candidates(const ControlSubject& subject) const

@@ -63,6 +63,7 @@ class GrpcPeerNetwork::Impl final : public PeerStreamOwner {
     events_ = events;
   }
   ExpectationId Expect(ExpectedJob job) {
+    ForgetOld();
     const ExpectationId id = expected_->Add(std::move(job));
     door_->Reconsider();
     return id;
@@ -94,8 +95,8 @@ class GrpcPeerNetwork::Impl final : public PeerStreamOwner {
   PeerServers::Reactor* Accept(grpc::CallbackServerContext* context);
   void OnDialled(const std::shared_ptr<CoordinatorStream>& stream, uid_t user,
                  absl::StatusOr<DoorConnection> outcome);
-  // The users of arrivals that never began their call.
-  std::vector<uid_t> ForgetOldLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Arrivals that never began their call make room for others.
+  void ForgetOld();
   PeerEvents* events() {
     MutexLock lock(mutex_);
     return events_;
@@ -141,27 +142,28 @@ GrpcPeerNetwork::Impl::Impl(Door* door, GrpcPeerNetworkOptions options)
   door_->SetReception(DoorPurpose::kControl, expected_);
 }
 
-std::vector<uid_t> GrpcPeerNetwork::Impl::ForgetOldLocked() {
+void GrpcPeerNetwork::Impl::ForgetOld() {
   std::vector<uid_t> users;
   const Clock::time_point before = Clock::now() - kCallPatience;
-  std::erase_if(arrivals_, [&](const auto& entry) {
-    if (entry.second.since >= before) return false;
-    users.push_back(entry.second.user);
-    return true;
-  });
-  return users;
+  {
+    MutexLock lock(mutex_);
+    std::erase_if(arrivals_, [&](const auto& entry) {
+      if (entry.second.since >= before) return false;
+      users.push_back(entry.second.user);
+      return true;
+    });
+  }
+  for (const uid_t user : users) expected_->Release(user);
 }
 
 void GrpcPeerNetwork::Impl::Admit(ExpectationId job, uid_t user, DoorArrival arrival) {
+  ForgetOld();
   std::string token(AsText(ControlCallToken(arrival.session_key)));
-  std::vector<uid_t> gone;
   {
     MutexLock lock(mutex_);
-    gone = ForgetOldLocked();
     arrivals_.insert_or_assign(std::move(token),
                                Arrival{job, user, std::move(arrival.from), Clock::now()});
   }
-  for (const uid_t one : gone) expected_->Release(one);
   servers_.AddConnection(user, std::move(arrival.socket));
 }
 

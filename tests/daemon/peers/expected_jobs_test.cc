@@ -106,6 +106,15 @@ TEST_CASE("ExpectedJobs: tells the job that was meant of who was refused") {
   CHECK(world.refused[1].second.uid == kBob);
 }
 
+TEST_CASE("ExpectedJobs: a job is told of so many refusals, and no more") {
+  World world;
+  world.jobs.Add(JobOf(kAlice, ""));
+  for (std::uint32_t i = 0; i < 10 * ExpectedJobs::kMostRefusals; ++i) {
+    world.jobs.OnRefused(HelloOf(kAlice), DoorVerdict::kWrongKey, "somebody");
+  }
+  CHECK(world.refused.size() == ExpectedJobs::kMostRefusals);
+}
+
 TEST_CASE("ExpectedJobs: another user's job with a secret hears nothing of who means his own") {
   World world;
   world.jobs.Add(JobOf(kBob, "secret"));
@@ -119,23 +128,15 @@ TEST_CASE("ExpectedJobs: one user's jobs have so many connections, and another's
   world.jobs.Add(alices);
   world.jobs.Add(JobOf(kBob, ""));
   for (std::size_t i = 0; i < ExpectedJobs::kMostConnections; ++i) {
-    REQUIRE(world.Consider(HelloOf(kAlice)).verdict == DoorVerdict::kWelcome);
+    REQUIRE(world.Consider(HelloOf(kAlice)).keys.front() == alices.key);
     world.Come(kAlice, alices.key);
   }
-  world.jobs.Release(kBob);  // had none
-  ExpectedJobs& jobs = world.jobs;
-  DoorHello hello = HelloOf(kAlice);
-  SECTION("one that ends makes room") {
-    jobs.Release(kAlice);
-    CHECK(world.Consider(hello).verdict == DoorVerdict::kWelcome);
-  }
-  SECTION("the next one comes later") {
-    World alone;
-    alone.jobs.Add(alices);
-    for (std::size_t i = 0; i < ExpectedJobs::kMostConnections; ++i) alone.Come(kAlice, alices.key);
-    CHECK(alone.Consider(hello).verdict == DoorVerdict::kFull);
-  }
+  DoorConsideration answer = world.Consider(HelloOf(kAlice));
+  CHECK(answer.keys == std::vector{JobOf(kBob, "").key});
+  CHECK(answer.otherwise == DoorVerdict::kFull);
   CHECK(world.Consider(HelloOf(kBob)).verdict == DoorVerdict::kWelcome);
+  world.jobs.Release(kAlice);
+  CHECK(world.Consider(HelloOf(kAlice)).keys.front() == alices.key);
 }
 
 TEST_CASE("ExpectedJobs: nobody comes in to a job that has stopped waiting meanwhile") {
