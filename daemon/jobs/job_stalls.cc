@@ -90,6 +90,17 @@ void Job::OnStallInquiry(const v1::StallInquiry& inquiry) {
       missing[position].add_tensors(tensor);
     }
   }
+  // In a one-node job each rank does its part of an operation: one that is stopped amid it has submitted it.
+  if (missing.empty() && communicator_->CombinesLocally()) {
+    int position = 0;
+    for (const auto& [local_rank, member] : members_) {
+      if (StateOf(member) == "stopped") {
+        missing[position].set_submitted(true);
+        *missing[position].mutable_tensors() = inquiry.tensors();
+      }
+      ++position;
+    }
+  }
   for (auto& [position, entry] : missing) {
     const Member& member = std::next(members_.begin(), position)->second;
     entry.set_rank(member.rank.value());

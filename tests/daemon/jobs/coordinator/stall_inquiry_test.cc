@@ -34,7 +34,7 @@ struct StalledWorld {
         .inquiry();
   }
   void Answer(LinkId link, std::uint32_t inquiry, const std::string& state = "",
-              const std::vector<std::string>& tensors = {}) {
+              const std::vector<std::string>& tensors = {}, bool submitted = false) {
     v1::NodeMessage message;
     message.mutable_stall_answer()->set_inquiry(inquiry);
     if (!state.empty()) {
@@ -42,6 +42,7 @@ struct StalledWorld {
       missing.set_rank(1);
       missing.set_pid(101);
       missing.set_state(state);
+      missing.set_submitted(submitted);
       for (const std::string& tensor : tensors) missing.add_tensors(tensor);
     }
     coordinator.OnMessage(link, message, begin + milliseconds(250));
@@ -113,6 +114,15 @@ TEST_CASE("Stall inquiry: if nobody is missing the network is to blame") {
   world.Answer(kB, world.Inquiry(kB));
   CHECK_THAT(world.Verdict(kB).text(), Contains("every rank has submitted 'gradient'"));
   CHECK_THAT(world.Verdict(kB).text(), Contains("data between the nodes does not arrive"));
+}
+
+TEST_CASE("Stall inquiry: a rank that is stopped amid its part of an operation does not go on") {
+  StalledWorld world;
+  world.Report({"gradient"});
+  world.Answer(kA, world.Inquiry(kA));
+  world.Answer(kB, world.Inquiry(kB), "stopped", {"gradient"}, /*submitted=*/true);
+  CHECK_THAT(world.Verdict(kA).text(),
+             Contains("rank 1, pid 101 on node-b (stopped) does not go on with 'gradient'"));
 }
 
 TEST_CASE("Stall inquiry: one at a time, and an answer to a former one is ignored") {
