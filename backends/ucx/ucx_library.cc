@@ -43,6 +43,7 @@ namespace {
   X(ucs_status_string)
 
 struct UcxFunctions {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): it is declared.
 #define X(name) decltype(&::name) name = nullptr;
   RINGD_UCX_FUNCTIONS(X)
 #undef X

@@ -82,9 +82,9 @@ void JobCoordinator::Conclude(Clock::time_point now) {
       if (missing.state() != "running") absl::StrAppend(&who, " (", missing.state(), ")");
       const std::vector<std::string> tensors(missing.tensors().begin(), missing.tensors().end());
       AddAwaited(missing, node.name, verdict);
-      sentences.push_back(absl::StrCat(
-          who, missing.submitted() ? " does not go on with " : " has not submitted ",
-          NameSome(tensors)));
+      sentences.push_back(
+          absl::StrCat(who, missing.submitted() ? " does not go on with " : " has not submitted ",
+                       NameSome(tensors)));
       for (const std::string& tensor : tensors) waits_for[tensor].push_back(who);
     }
   }
@@ -93,10 +93,10 @@ void JobCoordinator::Conclude(Clock::time_point now) {
       inquiry_.waiting_seconds + std::chrono::duration<double>(now - inquiry_.asked).count();
   std::snprintf(waited, sizeof(waited), "%.1f s", seconds);
   if (sentences.empty()) {
-    sentences.push_back(absl::StrCat(
-        "every rank has submitted ", NameSome(inquiry_.tensors),
-        nodes_.size() == 1 ? ", but it does not end"
-                           : ", but the data between the nodes does not arrive"));
+    sentences.push_back(absl::StrCat("every rank has submitted ", NameSome(inquiry_.tensors),
+                                     nodes_.size() == 1
+                                         ? ", but it does not end"
+                                         : ", but the data between the nodes does not arrive"));
   }
   verdict.set_waiting_seconds(seconds);
   verdict.set_why(absl::StrJoin(sentences, "; "));
