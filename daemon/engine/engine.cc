@@ -282,17 +282,13 @@ void Engine::TickAll(Clock::time_point now) {
 }
 
 void Engine::Sweep(Clock::time_point now) {
+  StopExpecting();  // of jobs that go
   for (auto it = jobs_.begin(); it != jobs_.end();) {
     if (!(*it)->Finished()) {
       ++it;
       continue;
     }
     LogInfo("job ended", (*it)->Fields());
-    std::erase_if(expected_, [&](const auto& entry) {
-      if (entry.second != it->get()) return false;
-      network_->StopExpecting(entry.first);
-      return true;
-    });
     Remember(**it, now);
     links_->Forget(it->get());
     it = jobs_.erase(it);

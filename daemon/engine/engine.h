@@ -178,7 +178,7 @@ class Engine final : public EngineControl, private PeerEvents {
   void Coordinate(Job* job, JobCoordinator* coordinator);
   // The job, while it gathers ranks.
   Job* FindExpected(ExpectationId id) const;
-  // Jobs that don't gather ranks any more let no node in.
+  // Jobs that don't gather ranks any more, or go, let no node in.
   void StopExpecting();
   void GreetNode(StreamId stream, const v1::NodeMessage& message, Clock::time_point now);
   void DropOldStrangers(Clock::time_point now);

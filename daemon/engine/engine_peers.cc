@@ -63,7 +63,7 @@ Job* Engine::FindExpected(ExpectationId id) const {
 
 void Engine::StopExpecting() {
   std::erase_if(expected_, [this](const auto& entry) {
-    if (entry.second->Open()) return false;
+    if (entry.second->Open() && !entry.second->Finished()) return false;
     network_->StopExpecting(entry.first);
     return true;
   });

@@ -4,12 +4,12 @@
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_posix.h>
 
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/logging/log.h"
 #include "daemon/peers/peer_channel.h"
+#include "daemon/rpc/grpc_deadline.h"
 
 namespace ringd {
 
@@ -65,8 +65,7 @@ void PeerServers::Shutdown(Clock::time_point deadline) {
     std::swap(entries, entries_);
   }
   for (const auto& [user, entry] : entries) {
-    // gRPC's C++ interface knows the wall clock only; what counts is the time that is left.
-    entry.server->Shutdown(std::chrono::system_clock::now() + (deadline - Clock::now()));
+    entry.server->Shutdown(ToGrpcDeadline(deadline));
     entry.server->Wait();
   }
 }
