@@ -27,6 +27,7 @@ class Work:
     verify: bool
     counts: list[int]
     ready: list[float]  # seconds; empty when everything is ready at once
+    model: str = ""  # what is trained, where something is
 
 
 # As kSleepMargin and kBeat of control.h.
@@ -70,6 +71,7 @@ def parse_work(line: str) -> Work:
         verify=pairs.get("verify", "0") == "1",
         counts=counts,
         ready=ready,
+        model=pairs.get("model", ""),
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from .goals import RINGD, Judgement, Outcome
 from .machine import STATES, state_of
+from .processor_time import ProcessorTime
 from .row import Measured, Sample
 
 # A state with fewer calls of a contestant's best way says little: of long calls a row has a few in all.
@@ -30,6 +31,7 @@ class Verdict:
     best_way: dict[str, str]
     best_peer: str | None
     ratio: float | None  # best peer's time over ringd's: above 1, ringd is faster
+    processor: dict[str, ProcessorTime]  # of a call in that best way
 
 
 def verdicts(measured: Measured) -> dict[str, Verdict]:
@@ -71,6 +73,7 @@ def headline(measured: Measured) -> Verdict | None:
 
 def judge(state: str, samples: Iterable[Sample], measured: Measured) -> Verdict:
     """Medians of these batches (or averages), the best way of each contestant, and the ratio."""
+    samples = list(samples)
     pooled: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     computing = measured.row.computing_seconds
     typical = statistics.fmean if measured.row.busy_neighbour else statistics.median
@@ -88,7 +91,16 @@ def judge(state: str, samples: Iterable[Sample], measured: Measured) -> Verdict:
     ratio = None
     if best_peer is not None and times.get(RINGD, 0.0) > 0.0:
         ratio = peers[best_peer] / times[RINGD]
-    return Verdict(state, ways, times, best_way, best_peer, ratio)
+    return Verdict(state, ways, times, best_way, best_peer, ratio, processor_times(samples, best_way))
+
+
+def processor_times(samples: list[Sample], best_way: dict[str, str]) -> dict[str, ProcessorTime]:
+    """Averages: idle time is known by the tick, longer than many a batch takes."""
+    spent: dict[str, list[ProcessorTime]] = defaultdict(list)
+    for sample in samples:
+        if sample.processor is not None and sample.way == best_way[sample.contestant]:
+            spent[sample.contestant].append(sample.processor)
+    return {name: sum(times, ProcessorTime()) / len(times) for name, times in spent.items()}
 
 
 def judgements(measured: Measured) -> list[Judgement]:
@@ -101,6 +113,7 @@ def judgements(measured: Measured) -> list[Judgement]:
         of_states={state: found.times for state, found in verdicts(measured).items()},
         floor_seconds=measured.floor_seconds,
         elements=row.tensors.elements,
+        processor={name: spent.machine for name, spent in verdict.processor.items()} if verdict else {},
         reference_elements={
             name: (reference.tensors or row.tensors).elements for name, reference in row.references.items()
         },

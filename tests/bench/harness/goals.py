@@ -18,6 +18,8 @@ OPTIONAL_PEERS = frozenset({"horovod"})
 EITHER = ("near", "far")
 # What is behind by less is level: two copies of one build in one run differ by as much.
 LEVEL = 0.001
+# Processor time is known less well: idle time is counted in ticks.
+PROCESSOR_LEVEL = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Outcome:
     unable: frozenset[str] = (
         frozenset()
     )  # peers that said that they cannot do this work: nobody to compare with
+    # contestant -> the machine's processor seconds in a call
+    processor: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,6 +169,41 @@ class Slowdown:
         if slowdown is None:
             return Judgement(self.text, None, None, f"no {self.reference}")
         return Judgement(self.text, slowdown <= self.most, slowdown, figure(slowdown))
+
+
+@dataclasses.dataclass(frozen=True)
+class ProcessorTimeAtMost:
+    """The machine spends no more processor time on a call of ringd than on one of that peer."""
+
+    text: str
+    peer: str
+
+    def judge(self, outcome: Outcome) -> Judgement:
+        own, other = outcome.processor.get(RINGD, 0.0), outcome.processor.get(self.peer, 0.0)
+        if own <= 0 or other <= 0:
+            return Judgement(self.text, None, None, f"no {self.peer if own > 0 else RINGD}")
+        value = own / other
+        return Judgement(self.text, value <= 1 + PROCESSOR_LEVEL, value, figure(value))
+
+
+@dataclasses.dataclass(frozen=True)
+class Beyond:
+    """What ringd takes longer than the reference is at most that share of what the peer does."""
+
+    text: str
+    share: float
+    peer: str
+    reference: str
+
+    def judge(self, outcome: Outcome) -> Judgement:
+        missing = [name for name in (RINGD, self.peer, self.reference) if name not in outcome.times]
+        if missing:
+            return Judgement(self.text, None, None, f"no {' or '.join(missing)}")
+        computing = outcome.times[self.reference]
+        own, other = (max(0.0, outcome.times[name] - computing) for name in (RINGD, self.peer))
+        if other <= 0:
+            return Judgement(self.text, None, None, f"{self.peer} takes no longer than {self.reference}")
+        return Judgement(self.text, own <= self.share * other, own / other, figure(own / other))
 
 
 def slowdown_beside(outcome: Outcome, reference: str) -> float | None:

@@ -8,9 +8,12 @@ from typing import Any
 from .aggregate import Verdict, below_floor, headline, judgements, verdicts
 from .floors import line_share
 from .goals import RINGD, Judgement, all_hold
+from .processor_time import ProcessorTime
 from .row import Measured, Row
 
-SCHEMA = 2
+SCHEMA = 3
+# The reference of a training that exchanges nothing.
+ALONE = "alone"
 VERDICTS = {True: "met", False: "MISSED", None: "not judged"}
 
 
@@ -50,22 +53,44 @@ def row_json(measured: Measured) -> dict[str, Any]:
         "clauses": [clause_json(clause) for clause in clauses],
         "notes": measured.notes,
     }
-    if RINGD in times and measured.floor_seconds > 0:
+    if row.training:
+        computing = times.get(ALONE, 0.0)
+        entry["beyond"] = {
+            name: rounded((value - computing) * scale)
+            for name, value in times.items()
+            if computing and name != ALONE
+        }
+    elif RINGD in times and measured.floor_seconds > 0:
         entry["floor_distance"] = rounded(times[RINGD] / measured.floor_seconds)
-    if row.topology.rate_mbit is not None and not row.computing_seconds:
+    if row.topology.rate_mbit is not None and not row.computing_seconds and not row.training:
         entry["line_share"] = {
             name: rounded(line_share(value, measured.floor_seconds)) for name, value in times.items()
         }
     if verdict:
         entry["best_way"] = verdict.best_way
         entry["state"] = verdict.state
+        entry["processor"] = {
+            name: processor_json(spent, row, scale) for name, spent in verdict.processor.items()
+        }
         entry["states"] = {state: verdict_json(found, scale) for state, found in verdicts(measured).items()}
         entry["machine"] = machine_json(measured)
     return entry
 
 
+def processor_json(spent: ProcessorTime, row: Row, scale: float) -> dict[str, float]:
+    """Processor time of a call of all ranks, in the row's unit; that of the machine also for each byte of their input."""
+    input_bytes = row.payload * row.topology.ranks
+    return {
+        "processes": rounded(spent.processes * scale),
+        "machine": rounded(spent.machine * scale),
+        "machine_ns_per_byte": rounded(spent.machine * 1e9 / input_bytes),
+    }
+
+
 def metric(row: Row) -> str:
     """What the row's values are."""
+    if row.training:
+        return "time of a step"
     if row.computing_seconds:
         return "time beyond computing"
     return "average time" if row.busy_neighbour else "time"
@@ -132,6 +157,10 @@ def row_text(entry: dict[str, Any]) -> str:
         text = "not measured" if value is None else f"{value:,.4g} {unit}"
         if name in shares:
             text += f", {100 * shares[name]:.1f} % of the line"
+        if name in entry.get("beyond", {}):
+            text += f", {entry['beyond'][name]:,.4g} {unit} beyond computing"
+        if spent := entry.get("processor", {}).get(name):
+            text += f", processor {spent['machine']:,.4g} {unit} ({spent['processes']:,.4g} in its processes)"
         way = entry.get("best_way", {}).get(name)
         reference = ", for comparison" if name in entry.get("references", {}) else ""
         lines.append(f"    {name:24} {text}{reference}" + (f"  ({way})" if way else ""))

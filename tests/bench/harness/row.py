@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 
 from .goals import Clause
+from .processor_time import ProcessorTime
 from .site import Topology
 from .work import TensorList, Way, payload_bytes
 
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """ringd once more, taking turns in the row, for a clause that compares ringd with itself; no contestant.
+    """Takes turns in the row for a clause that compares ringd with it; no contestant. Mostly ringd once more.
 
     What is None is the row's.
     """
@@ -38,12 +39,14 @@ class Row:
     dtype: str = "f32"
     # All must hold.
     goals: tuple[Clause, ...] = ()
-    # Under names that begin with "ringd, ".
+    # ringd itself is under names that begin with "ringd, ".
     references: dict[str, Reference] = dataclasses.field(default_factory=dict)
     quick: bool = True
     busy_neighbour: bool = False
     # Seconds of a step's backward pass that are no communication; subtracted from the times.
     computing_seconds: float = 0.0
+    # Whole steps of a real training, computing included; the reference "alone" exchanges nothing.
+    training: bool = False
 
     @property
     def goal(self) -> str:
@@ -66,6 +69,8 @@ class Sample:
     before_ns: float
     after_ns: float
     load: float
+    # Of one call, all ranks and nodes together.
+    processor: ProcessorTime | None = None
 
     @property
     def key(self) -> tuple[str, str]:

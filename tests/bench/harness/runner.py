@@ -14,7 +14,7 @@ from .floor_probe import FloorProbe
 from .machine import Probe, load_average
 from .pacing import Pace
 from .row import Measured, Reference, Row, Sample
-from .session import PeerError, UnsupportedError
+from .session import Done, PeerError, UnsupportedError
 from .site import Site
 from .wire_counters import bytes_sent
 from .work import Batch, TensorList, Way, payload_bytes
@@ -39,7 +39,7 @@ class Turn:
 
     @property
     def seconds(self) -> float:
-        return self.call_seconds * self.batch.inner * (self.batch.samples + self.batch.warmup)
+        return self.call_seconds * self.batch.calls
 
     @property
     def payload(self) -> int:
@@ -114,10 +114,10 @@ class Runner:
     def _calibrate_one(self, turn: Turn, row: Row, measured: Measured) -> Turn:
         slow = measured.floor_seconds > 0.2 or row.computing_seconds > 0.2
         batch = pacing.calibration_for_slow_work() if slow else pacing.calibration()
-        seconds = self._batch(turn, row, batch, measured)
+        seconds = self._batch(turn, row, batch, measured).seconds
         if not slow and statistics.median(seconds) < 0.01:
             # The first calls set things up: for short ones look again.
-            seconds = self._batch(turn, row, Batch(inner=5, samples=5, warmup=2), measured)
+            seconds = self._batch(turn, row, Batch(inner=5, samples=5, warmup=2), measured).seconds
         turn.call_seconds = min(seconds)
         self._say(f"    {turn.contestant} {turn.way.label()}: about {turn.call_seconds * 1e6:,.1f} us")
         return turn
@@ -129,7 +129,9 @@ class Runner:
 
     def _settles(self, turn: Turn, row: Row, measured: Measured) -> bool:
         try:
-            turn.call_seconds = min(self._batch(turn, row, pacing.settling(turn.call_seconds), measured))
+            turn.call_seconds = min(
+                self._batch(turn, row, pacing.settling(turn.call_seconds), measured).seconds
+            )
         except PeerError as error:
             self._drop(turn.contestant, turn.way, error, measured)
             return False
@@ -153,43 +155,48 @@ class Runner:
             return
         before = self._probe.line_ns()
         try:
-            seconds = self._batch(turn, row, turn.batch, measured)
+            done = self._batch(turn, row, turn.batch, measured)
         except PeerError as error:
             turn.broken = True
             self._drop(turn.contestant, turn.way, error, measured)
             return
         sample = Sample(
-            turn.contestant, turn.way.label(), tuple(seconds), before, self._probe.line_ns(), load_average()
+            turn.contestant,
+            turn.way.label(),
+            tuple(done.seconds),
+            before,
+            self._probe.line_ns(),
+            load_average(),
+            done.processor / turn.batch.calls,
         )
         measured.samples.append(sample)
 
-    def _batch(self, turn: Turn, row: Row, batch: Batch, measured: Measured) -> list[float]:
+    def _batch(self, turn: Turn, row: Row, batch: Batch, measured: Measured) -> Done:
         """One batch, on an otherwise idle machine or beside the busy neighbour; checked against the line."""
         limit = 60.0 + 20 * turn.seconds + 50 * measured.floor_seconds
         session = self._contestants.session(turn.contestant, turn.way.configuration)
         neighbour = self._probe.burn(1) if turn.busy_neighbour else None
         sent = bytes_sent(self._site)
         try:
-            seconds = session.run(turn.tensors, turn.dtype, turn.way, batch, limit)
+            done = session.run(turn.tensors, turn.dtype, turn.way, batch, limit)
         finally:
             if neighbour is not None:
                 neighbour.kill()
                 neighbour.wait()
-        self._check_line(turn, row, batch, seconds, bytes_sent(self._site) - sent)
-        return seconds
+        self._check_line(turn, row, batch, done.seconds, bytes_sent(self._site) - sent)
+        return done
 
     def _check_line(self, turn: Turn, row: Row, batch: Batch, seconds: list[float], sent: int) -> None:
-        if not self._site.shaped or turn.way.mode == "null":
+        if not self._site.shaped or not turn.way.exchanges:
             return
         label = f"{turn.contestant} {turn.way.label()}"
-        calls = batch.inner * (batch.samples + batch.warmup)
         # The usual call: of a single one, rank 0's clock may have started late, when the others were sending.
         usual = statistics.median(seconds)
         if floors.beats_the_line(usual, turn.payload, row.topology):
             raise PeerError(f"{label}: CHEATED, faster than the line: {usual * 1e3:.3g} ms")
         # When rank 0 has its sum, the last bytes for the others may still be in the shapers' queues.
-        if sent < 0.9 * floors.fewest_bytes_on_wire(turn.payload, row.topology.nodes, calls):
-            raise PeerError(f"{label}: CHEATED, only {sent} bytes crossed the links in {calls} calls")
+        if sent < 0.9 * floors.fewest_bytes_on_wire(turn.payload, row.topology.nodes, batch.calls):
+            raise PeerError(f"{label}: CHEATED, only {sent} bytes crossed the links in {batch.calls} calls")
 
     def _drop(self, contestant: str, way: Way, error: PeerError, measured: Measured) -> None:
         self._say(f"    {contestant} {way.label()}: {error}")

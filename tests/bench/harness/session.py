@@ -21,6 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from .processor_time import Meter, ProcessorTime
 from .site import PREFIX
 from .work import Batch, TensorList, Way, work_line
 
@@ -45,6 +46,14 @@ class Launch:
 
     argv: list[str]
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Done:
+    """What a batch took: seconds per call, one value for each sample, and the processor time of all its calls."""
+
+    seconds: list[float]
+    processor: ProcessorTime
 
 
 class Session:
@@ -91,21 +100,23 @@ class Session:
         self.version = str(self._receive(0, seconds)["ready"])
         self._signal_all(signal.SIGSTOP)
 
-    def run(self, tensors: TensorList, dtype: str, way: Way, batch: Batch, seconds: float) -> list[float]:
-        """Does one batch; returns the seconds per call, one for each sample."""
+    def run(self, tensors: TensorList, dtype: str, way: Way, batch: Batch, seconds: float) -> Done:
+        """Does one batch."""
         identity = self._next_id
         self._next_id += 1
         line = work_line(identity, tensors, dtype, way, batch, self.folder).encode("ascii")
+        meter = Meter(self._launcher.pid)
         for descriptor in self._in:
             os.write(descriptor, line)
         self._signal_all(signal.SIGCONT)
         answer = self._receive(identity, seconds)
+        processor = meter.spent()
         self._signal_all(signal.SIGSTOP)
         if "unsupported" in answer:
             raise UnsupportedError(f"{self.label}: {answer['unsupported']}")
         values = answer["seconds"]
         assert isinstance(values, list)
-        return [float(value) for value in values]
+        return Done([float(value) for value in values], processor)
 
     def _signal_all(self, what: signal.Signals) -> None:
         if self._freeze:

@@ -18,9 +18,14 @@ from .row import Row
 from .runner import Runner
 from .session import PeerError
 from .site import Site, Topology, remove_stale
-from .suites import host, idle, models, wire
+from .suites import host, idle, models, torch, wire
 
-ROWS: dict[str, Callable[[], list[Row]]] = {"host": host.rows, "wire": wire.rows, "models": models.rows}
+ROWS: dict[str, Callable[[], list[Row]]] = {
+    "host": host.rows,
+    "wire": wire.rows,
+    "models": models.rows,
+    "torch": torch.rows,
+}
 SUITES = [*ROWS, "idle"]
 
 QUICK_LIMIT = 150.0
@@ -88,8 +93,8 @@ class SuiteRun:
 
     def _run_site(self, topology: Topology, rows: list[Row]) -> None:
         quick = self._options.quick
-        of_models = self._options.suite == "models" and not quick
-        pace = STEPS if of_models else PACES[(topology.rate_mbit is not None, quick)]
+        of_steps = self._options.suite in ("models", "torch") and not quick
+        pace = STEPS if of_steps else PACES[(topology.rate_mbit is not None, quick)]
         with Site(topology) as site:
             contestants = Contestants(site, self._peers, self._say)
             runner = Runner(site, contestants, self._probe, pace, self._say)

@@ -33,8 +33,8 @@ def heading(run: dict[str, Any]) -> str:
         f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
         f"Linux {machine['kernel']}.",
         "",
-        "| row | unit | ringd | best peer | others | ratio | floor | state | goal | measured |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| row | unit | ringd | best peer | others | ratio | processor | floor | state | goal | measured |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     return "\n".join(lines)
 
@@ -50,14 +50,14 @@ def render_row(entry: dict[str, Any], measured: str) -> str:
         ((name, value) for name, value in {**entry["peers"], **references}.items() if name != best),
         key=lambda item: float(item[1]),
     )
-    shares = entry.get("line_share", {})
     cells = [
         entry["row"].split("/", 1)[1],
         entry["unit"],
-        number(entry["ringd"]) + share(shares, "ringd"),
-        f"{best} {number(entry['peers'][best])}{share(shares, best)}" if best else "",
-        "; ".join(f"{name} {number(value)}" for name, value in others),
+        number(entry["ringd"]) + aside(entry, "ringd"),
+        f"{best} {number(entry['peers'][best])}{aside(entry, best)}" if best else "",
+        "; ".join(f"{name} {number(value)}{aside(entry, name)}" for name, value in others),
         number(entry["ratio"]),
+        processor_cell(entry),
         floor_cell(entry),
         str(entry.get("state", "")),
         goal_cell(entry),
@@ -75,8 +75,19 @@ def number(value: float | None) -> str:
     return f"{value:.3g}"
 
 
-def share(shares: dict[str, float], name: str) -> str:
-    return f" ({100 * shares[name]:.1f} %)" if name in shares else ""
+def aside(entry: dict[str, Any], name: str) -> str:
+    """A contestant's part of the line, or what its step takes beyond computing."""
+    if name in (shares := entry.get("line_share", {})):
+        return f" ({100 * shares[name]:.1f} %)"
+    if name in (beyond := entry.get("beyond", {})):
+        return f" ({number(beyond[name])} beyond computing)"
+    return ""
+
+
+def processor_cell(entry: dict[str, Any]) -> str:
+    """The whole machine's processor time of a call, by contestant."""
+    spent = entry.get("processor", {})
+    return "; ".join(f"{name} {number(times['machine'])}" for name, times in spent.items())
 
 
 def floor_cell(entry: dict[str, Any]) -> str:

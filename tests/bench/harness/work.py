@@ -31,14 +31,19 @@ class TensorList:
 class Way:
     """How a contestant does the work.
 
-    `configuration` names one of the peer's settings; `mode` is blocking, async, bucket or null; `memory` and
-    `wait` concern ringd only.
+    `configuration` names one of the peer's settings; `mode` is blocking, async, bucket, null, train or alone; `memory`
+    and `wait` concern ringd only.
     """
 
     configuration: str
     mode: str = "blocking"
     memory: str = "ordinary"
     wait: str = "spin"
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether anything has to cross a line."""
+        return self.mode not in ("null", "alone")
 
     def label(self) -> str:
         extras = [self.mode]
@@ -88,6 +93,10 @@ class Batch:
     warmup: int
     verify: bool = False
 
+    @property
+    def calls(self) -> int:
+        return self.inner * (self.samples + self.warmup)
+
 
 def write_numbers(folder: Path, numbers: tuple[float, ...] | tuple[int, ...]) -> Path:
     """Writes one number per line, under a name made from the content, and returns the path."""
@@ -113,6 +122,8 @@ def work_line(identity: int, tensors: TensorList, dtype: str, way: Way, batch: B
         "verify": int(batch.verify),
         "counts": write_numbers(folder, tensors.counts),
     }
+    if way.mode in ("train", "alone"):
+        pairs["model"] = tensors.name
     if tensors.ready_microseconds:
         pairs["ready"] = write_numbers(folder, tensors.ready_microseconds)
     return " ".join(f"{key}={value}" for key, value in pairs.items()) + "\n"

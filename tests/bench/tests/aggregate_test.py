@@ -6,6 +6,7 @@ import dataclasses
 
 from harness.aggregate import headline, verdicts
 from harness.goals import Ahead, Clause, ElementRate
+from harness.processor_time import ProcessorTime
 from harness.report import row_json, row_text
 from harness.row import Measured, Reference, Row, Sample
 from harness.site import Topology
@@ -187,3 +188,29 @@ def test_beside_a_busy_neighbour_the_calls_that_waited_for_it_count() -> None:
     assert row_json(alone)["ringd"] == 1.0
     assert row_json(beside)["ringd"] == 3.0
     assert row_json(beside)["metric"] == "average time"
+
+
+def test_processor_time_is_that_of_the_best_way_and_of_every_byte_of_all_ranks() -> None:
+    def with_processor(contestant: str, way: str, seconds: float, machine: float) -> Sample:
+        spent = ProcessorTime(machine / 2, machine)
+        return dataclasses.replace(sample(contestant, way, seconds), processor=spent)
+
+    entry = row_json(
+        measured(
+            with_processor("ringd", "learned", 5e-6, 8e-6),
+            with_processor("ringd", "learned", 5e-6, 10e-6),
+            with_processor("openmpi", "sm", 20e-6, 1e-6),
+            with_processor("openmpi", "ucx", 10e-6, 20e-6),
+        )
+    )
+    # Two ranks of 64 KiB each.
+    assert entry["processor"]["ringd"] == {"processes": 4.5, "machine": 9.0, "machine_ns_per_byte": 0.06866}
+    assert entry["processor"]["openmpi"]["machine"] == 20.0
+    assert "processor 9 us (4.5 in its processes)" in row_text(entry)
+    assert "| ringd 9; openmpi 20 |" in render_row(entry, "now")
+
+
+def test_a_row_without_processor_time_says_nothing_of_it() -> None:
+    entry = row_json(measured(sample("ringd", "learned", 5e-6)))
+    assert entry["processor"] == {}
+    assert "processor" not in row_text(entry)

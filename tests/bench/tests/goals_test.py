@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from harness.goals import Ahead, AtMost, ElementRate, LineShare, Outcome, Slowdown, all_hold
+from harness.goals import (
+    Ahead,
+    AtMost,
+    Beyond,
+    ElementRate,
+    LineShare,
+    Outcome,
+    ProcessorTimeAtMost,
+    Slowdown,
+    all_hold,
+)
 
 MPIS = ("openmpi", "mpich", "intelmpi")
 ALL_MPIS = {"openmpi": 20e-3, "mpich": 30e-3, "intelmpi": 12e-3}
@@ -16,8 +26,11 @@ def outcome(
     states: Mapping[str, Mapping[str, float]] | None = None,
     unable: frozenset[str] = frozenset(),
     reference_elements: Mapping[str, int] | None = None,
+    processor: Mapping[str, float] | None = None,
 ) -> Outcome:
-    return Outcome(times, states or {"near": times}, 5e-3, 1000, reference_elements or {}, unable)
+    return Outcome(
+        times, states or {"near": times}, 5e-3, 1000, reference_elements or {}, unable, processor or {}
+    )
 
 
 def test_ringd_is_compared_with_the_best_of_those_that_the_clause_names() -> None:
@@ -135,3 +148,38 @@ def test_a_goal_is_met_only_if_every_clause_is() -> None:
     assert all_hold([True, None]) is None
     assert all_hold([None, False]) is False
     assert all_hold([]) is None
+
+
+@pytest.mark.parametrize(
+    ("spent", "met", "detail"),
+    [
+        ({"ringd": 0.10, "torch": 0.10}, True, "1"),
+        ({"ringd": 0.12, "torch": 0.10}, False, "1.2"),
+        ({"ringd": 0.10}, None, "no torch"),
+        ({"torch": 0.10}, None, "no ringd"),
+    ],
+)
+def test_processor_time_is_compared_with_that_peers(
+    spent: Mapping[str, float], met: bool | None, detail: str
+) -> None:
+    clause = ProcessorTimeAtMost("at most torch's processor time", "torch")
+    found = clause.judge(outcome({"ringd": 1.0, "torch": 9.0}, processor=spent))
+    assert (found.met, found.detail) == (met, detail)
+
+
+@pytest.mark.parametrize(
+    ("ringd", "torch", "met", "detail"),
+    [
+        (0.110, 0.120, True, "0.5"),
+        (0.115, 0.120, False, "0.75"),
+        (0.099, 0.120, True, "0"),
+        (0.110, 0.100, None, "torch takes no longer than alone"),
+    ],
+)
+def test_what_a_step_takes_beyond_computing_is_compared(
+    ringd: float, torch: float, met: bool | None, detail: str
+) -> None:
+    clause = Beyond("half of torch's time beyond computing", 0.501, "torch", "alone")
+    found = clause.judge(outcome({"ringd": ringd, "torch": torch, "alone": 0.100}))
+    assert (found.met, found.detail) == (met, detail)
+    assert clause.judge(outcome({"ringd": ringd, "torch": torch})).met is None

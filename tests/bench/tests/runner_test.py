@@ -11,9 +11,10 @@ from harness.contestants import Contestants
 from harness.floor_probe import MOST_SWEPT_BYTES, FloorProbe
 from harness.machine import Probe
 from harness.pacing import Pace
+from harness.processor_time import ProcessorTime
 from harness.row import Row
 from harness.runner import Runner
-from harness.session import PeerError, Session, UnsupportedError
+from harness.session import Done, PeerError, Session, UnsupportedError
 from harness.site import Site, Topology
 from harness.suites import host
 from harness.work import MIB, Batch, TensorList, Way, one_tensor
@@ -65,13 +66,16 @@ class FakeContestants:
         self._contestant = contestant
         return cast(Session, self)
 
-    def run(self, tensors: TensorList, dtype: str, way: Way, batch: Batch, seconds: float) -> list[float]:
+    def run(self, tensors: TensorList, dtype: str, way: Way, batch: Batch, seconds: float) -> Done:
         if self._contestant == "torch":
             raise PeerError("torch: wrong sum")
         if self._contestant == "mpich":
             raise UnsupportedError("mpich: no such type")
         self.done.append((self._contestant, dtype, tensors.elements, self._probe.burning))
-        return [2e-3 if self._probe.burning else 1e-3] * batch.samples
+        seconds = 2e-3 if self._probe.burning else 1e-3
+        return Done(
+            [seconds] * batch.samples, ProcessorTime(seconds * batch.calls, 2 * seconds * batch.calls)
+        )
 
     def stop_one(self, contestant: str, configuration: str) -> None:
         pass
@@ -114,6 +118,17 @@ def test_beside_a_busy_process_the_reference_is_undisturbed_and_nobody_else() ->
         "intelmpi",
         "horovod",
     }
+
+
+def test_processor_time_is_that_of_a_call() -> None:
+    probe = FakeProbe()
+    measured = runner(probe, FakeContestants(probe), []).measure(row_named("1 MiB, arena"), quick=True)
+    own = [sample.processor for sample in measured.samples if sample.contestant == "ringd"]
+    assert own
+    for spent in own:
+        assert spent is not None
+        assert spent.processes == pytest.approx(1e-3)
+        assert spent.machine == pytest.approx(2e-3)
 
 
 def test_contestants_may_be_started_anew_between_rounds() -> None:

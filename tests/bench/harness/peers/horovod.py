@@ -12,6 +12,7 @@ from ..session import Launch
 from ..site import Site
 from .peer import Peer, Say, Unavailable, run_quietly
 from .torch_gloo import TORCH, TorchGloo
+from .training import TRAININGS, training_command, training_environment
 
 HOROVOD = "horovod==0.28.1"
 BUILD_SECONDS = 3600
@@ -29,7 +30,8 @@ exec g++ "$@"
 
 
 class Horovod(Peer):
-    """Configuration: `gloo`. HOROVOD_PYTHON names an interpreter that imports horovod.torch, or is `build`."""
+    """Configurations: `gloo`, and those of TRAININGS. HOROVOD_PYTHON names an interpreter that imports
+    horovod.torch, or is `build`."""
 
     name = "horovod"
     # Its threads look for work, and agree with all ranks that there is none, every HOROVOD_CYCLE_TIME ms.
@@ -56,7 +58,6 @@ class Horovod(Peer):
         topology = site.topology
         port = site.port()
         store = [self._python, str(paths.DRIVERS / "horovod_rendezvous.py"), str(port)]
-        driver = [self._python, str(paths.DRIVERS / "horovod_driver.py"), str(control)]
         launches = [Launch(site.inside(0, store))]
         for rank in range(topology.ranks):
             node, local_rank = divmod(rank, topology.ranks_per_node)
@@ -78,6 +79,10 @@ class Horovod(Peer):
                 "HOROVOD_GLOO_TIMEOUT_SECONDS": "3600",
                 "OMP_NUM_THREADS": "1",
             }
+            driver = [self._python, str(paths.DRIVERS / "horovod_driver.py"), str(control)]
+            if configuration in TRAININGS:
+                environment |= training_environment(configuration)
+                driver = training_command(self._python, control, self.name, rank)
             launches.append(Launch(site.inside(node, driver), environment))
         return launches
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 
 from .. import paths
 from ..session import Launch
 from ..site import Site
 from .peer import HUGE_HEAP, Peer, Say, Unavailable
+from .training import TRAININGS, project_python, training_command, training_environment
 
 TARGETS = {
     "ringd": "daemon:ringd",
     "ringctl": "client/cli:ringctl",
     "ringd_driver": "tests/bench:ringd_driver",
 }
+
+WHEEL = "client/python:wheel"
 
 # The contestant that is another build.
 BEFORE = "before"
@@ -31,6 +35,7 @@ CONFIGURATIONS: dict[str, dict[str, str]] = {
     # Nobody spins, or everybody does, for longer than a small operation takes.
     "sleep": {"RINGD_SPIN": "0s", "RINGD_SPIN_US": "0"},
     "spin": {"RINGD_SPIN": "50us", "RINGD_SPIN_US": "50"},
+    **{name: training_environment(name) for name in TRAININGS},
 }
 
 
@@ -38,21 +43,23 @@ class Ringd(Peer):
     """Configurations: see CONFIGURATIONS. Neither the daemon nor the ranks are told anything about the row."""
 
     def __init__(self, name: str = "ringd", binaries: Path = paths.BINARIES) -> None:
-        """`binaries` has the programs of TARGETS."""
+        """`binaries` has the programs of TARGETS, and for trainings the Python package in the folder `python`."""
         self.name = name
         self.daemon = binaries / "ringd"
         self.control_tool = binaries / "ringctl"
         self.driver = binaries / "ringd_driver"
+        self.package = binaries / "python"
 
     def install(self, say: Say, may_install: bool) -> None:
         """Builds, and keeps copies: the next build must not change what a long run measures."""
         if may_install:
             say("building ringd and its driver")
-            built = build([f"//{target}" for target in TARGETS.values()])
+            built = build([f"//{target}" for target in (*TARGETS.values(), WHEEL)])
             for name, target in TARGETS.items():
                 fresh = paths.BINARIES / f"{name}.new"
                 shutil.copy2(built / target.replace(":", "/"), fresh)
                 fresh.rename(paths.BINARIES / name)
+            unpack_wheel(built / "client" / "python", paths.BINARIES / "python")
         self._check()
 
     def _check(self) -> None:
@@ -86,8 +93,16 @@ class Ringd(Peer):
             # The ranks of a node wait for its daemon.
             script = 'until [ -s "$1" ]; do sleep 0.02; done; shift; exec "$@"'
             argv = ["sh", "-c", script, "sh", ready_path(control, node), str(self.driver), str(control)]
+            if configuration in TRAININGS:
+                environment["PYTHONPATH"] = str(self._package())
+                argv[5:] = training_command(project_python(), control, "ringd", rank)
             launches.append(Launch(site.inside(node, argv), environment))
         return launches
+
+    def _package(self) -> Path:
+        if not self.package.is_dir():
+            raise Unavailable(f"{self.package} is not there")
+        return self.package
 
     def _daemon_command(self, site: Site, node: int, port: int, control: Path) -> list[str]:
         return [
@@ -129,6 +144,16 @@ def build(targets: list[str]) -> Path:
     bazel = ["bazel", *os.environ.get("RINGD_BENCH_BAZEL", "").split()]
     run_bazel([*bazel, "build", *targets])
     return Path(run_bazel([*bazel, "info", "bazel-bin"]).strip())
+
+
+def unpack_wheel(folder: Path, target: Path) -> None:
+    """Puts the one wheel of a folder where PYTHONPATH can name it. Raises Unavailable."""
+    built = sorted(folder.glob("ringd-*.whl"), key=lambda wheel: wheel.stat().st_mtime)
+    if not built:
+        raise Unavailable(f"no wheel in {folder}")
+    shutil.rmtree(target, ignore_errors=True)
+    with zipfile.ZipFile(built[-1]) as archive:
+        archive.extractall(target)
 
 
 def run_bazel(command: list[str]) -> str:

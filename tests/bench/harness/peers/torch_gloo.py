@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 from .. import paths
 from ..session import Launch
 from ..site import Site
-from .peer import Peer, Say, wheels
+from .peer import Peer, Say, Unavailable, wheels
+from .training import TRAININGS, project_python, training_command, training_environment
 
 TORCH = "torch==2.13.0"
 
 
 class TorchGloo(Peer):
-    """Configuration: `gloo`. Uses the project's own Python environment when that has torch."""
+    """Configurations: `gloo`, and those of TRAININGS. Uses the project's own Python environment when that has torch."""
 
     name = "torch"
 
@@ -23,14 +23,12 @@ class TorchGloo(Peer):
         self._python = ""
 
     def install(self, say: Say, may_install: bool) -> None:
-        project = [os.environ.get("RINGD_PYTHON", ""), str(paths.REPOSITORY / ".venv" / "bin" / "python")]
-        for python in project:
-            if python and Path(python).exists() and imports_torch(python):
-                self._python = python
-                return
-        venv = paths.PEERS / "torch"
-        wheels(venv, [TORCH, "numpy"], venv / "lib/python3.11/site-packages/torch", say, may_install)
-        self._python = str(venv / "bin" / "python")
+        try:
+            self._python = project_python()
+        except Unavailable:
+            venv = paths.PEERS / "torch"
+            wheels(venv, [TORCH, "numpy"], venv / "lib/python3.11/site-packages/torch", say, may_install)
+            self._python = str(venv / "bin" / "python")
 
     def launches(self, configuration: str, site: Site, control: Path) -> list[Launch]:
         topology = site.topology
@@ -46,6 +44,9 @@ class TorchGloo(Peer):
                 "OMP_NUM_THREADS": "1",
             }
             argv = [self._python, str(paths.DRIVERS / "torch_driver.py"), str(control)]
+            if configuration in TRAININGS:
+                environment |= training_environment(configuration)
+                argv = training_command(self._python, control, self.name, rank)
             launches.append(Launch(site.inside(rank // topology.ranks_per_node, argv), environment))
         return launches
 
@@ -59,9 +60,3 @@ class TorchGloo(Peer):
             [self._python, "-c", code], capture_output=True, text=True, timeout=60, check=True
         )
         return str(Path(done.stdout.strip()).parent)
-
-
-def imports_torch(python: str) -> bool:
-    """Whether this interpreter has torch with distributed support; importing it would take seconds."""
-    code = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
-    return subprocess.run([python, "-c", code], capture_output=True, timeout=60, check=False).returncode == 0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..goals import Ahead, Clause, LineShare
+from ..goals import Ahead, Clause, LineShare, ProcessorTimeAtMost
 from ..row import Row
 from ..site import Topology
-from ..work import KIB, MIB, TensorList, Way, equal_tensors, model_gradients, one_tensor
+from ..work import KIB, MIB, TensorList, Way, equal_tensors, model_gradients, one_tensor, payload_bytes
 
 FOUR_AT_1G = Topology(nodes=4, ranks_per_node=1, rate_mbit=1000)
 TWO_AT_10G = Topology(nodes=2, ranks_per_node=1, rate_mbit=10000)
@@ -137,6 +137,9 @@ def row(
     if ratio is not None:
         text = "no peer ahead" if ratio == 1.0 else f"{ratio:.3g} times the best peer"
         goals.append(Ahead(text, ratio, tuple(peers)))
+    # Calls of a few bytes take a line's round trip, in which processors have nothing to do.
+    if "torch" in peers and payload_bytes(tensors, "f32") >= MIB:
+        goals.append(ProcessorTimeAtMost("at most torch's processor time", "torch"))
     return Row(
         name=f"wire/{place}/{name}",
         topology=topology,
