@@ -63,16 +63,16 @@ TEST_CASE("PendingCall: the reply is made on the call thread, once, for the firs
 }
 
 TEST_CASE("PendingCall: a call that nobody ends is ended by its deadline") {
-  CallThread thread;
   Ended ended;
+  CallThread thread;
   BeginCall<int>(thread, ended.Take(), milliseconds(20),
                  [] { return absl::DeadlineExceededError("ringd's engine does not answer"); });
   CHECK(ended.Await().first.message() == "ringd's engine does not answer");
 }
 
 TEST_CASE("PendingCall: a deadline waits on as long as it is told to") {
-  CallThread thread;
   Ended ended;
+  CallThread thread;
   std::atomic<int> judged{0};
   BeginCall<int>(thread, ended.Take(), milliseconds(5),
                  [&] { return ++judged < 4 ? absl::OkStatus() : Late(); });
@@ -83,8 +83,8 @@ TEST_CASE("PendingCall: a deadline waits on as long as it is told to") {
 TEST_CASE("PendingCall: what a late word brings is freed on the call thread, not by who says it") {
   std::thread::id freed_on;
   {
-    CallThread thread;
     Ended ended;
+    CallThread thread;  // goes first: it may still be answering
     const auto call = BeginCall<int>(thread, ended.Take(), kNever, Late);
     call->Finish(absl::CancelledError("gone"));
     std::shared_ptr<int> large(new int(1), [&](int* value) {
@@ -109,6 +109,20 @@ TEST_CASE("CallThread: timers run in the order of their times, cancelled ones ne
   thread.Cancel(cancelled);
   REQUIRE(last.get_future().wait_for(seconds(20)) == std::future_status::ready);
   CHECK(order == "ab");
+}
+
+TEST_CASE(
+    "CallThread: a timer that is due first wakes a thread that sleeps, also for a later one") {
+  const bool sleeps_for_another = GENERATE(false, true);
+  std::promise<void> awake, ran;
+  CallThread thread;
+  if (sleeps_for_another) thread.RunAt(Clock::now() + kNever, [] {});
+  thread.Post([&] { awake.set_value(); });
+  awake.get_future().wait();
+  std::this_thread::sleep_for(milliseconds(100));  // it has gone to sleep again
+  thread.RunAt(Clock::now() + milliseconds(10), [&] { ran.set_value(); });
+  // It would find the timer by itself after a minute.
+  CHECK(ran.get_future().wait_for(seconds(20)) == std::future_status::ready);
 }
 
 TEST_CASE("CallThread: what was posted runs even if the thread is about to end; timers do not") {
