@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,9 +15,11 @@
 #include "daemon/peers/coordinator_dial.h"
 #include "daemon/peers/expected_jobs.h"
 #include "daemon/peers/name_resolver.h"
+#include "daemon/peers/node_connections.h"
 #include "daemon/peers/peer_channel.h"
 #include "daemon/peers/peer_servers.h"
 #include "daemon/peers/peer_stream.h"
+#include "daemon/peers/sweep_alarm.h"
 #include "proto/base/mutex.h"
 #include "proto/rpc/peer.grpc.pb.h"
 
@@ -25,8 +28,8 @@ namespace {
 
 // Long after every stream was cut.
 constexpr std::chrono::seconds kCutPatience{10};
-// From the door to the call. gRPC closes a connection without one a little sooner.
-constexpr std::chrono::seconds kCallPatience{10};
+// How soon after gRPC has closed a connection its place is free.
+constexpr std::chrono::milliseconds kSweepInterval{100};
 
 // Turns a stream away.
 class Rejection final : public grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage> {
@@ -63,7 +66,6 @@ class GrpcPeerNetwork::Impl final : public PeerStreamOwner {
     events_ = events;
   }
   ExpectationId Expect(ExpectedJob job) {
-    ForgetOld();
     const ExpectationId id = expected_->Add(std::move(job));
     door_->Reconsider();
     return id;
@@ -75,16 +77,9 @@ class GrpcPeerNetwork::Impl final : public PeerStreamOwner {
   }
 
  private:
-  // A connection that the door has let in, and on which the call has not begun.
-  struct Arrival {
-    ExpectationId job;
-    uid_t user = 0;
-    std::string from;
-    Clock::time_point since;
-  };
   struct NodeEntry {
     std::shared_ptr<NodeStream> stream;
-    uid_t user = 0;
+    ConnectionId connection;
   };
   struct CoordinatorEntry {
     std::shared_ptr<CoordinatorStream> stream;
@@ -95,8 +90,6 @@ class GrpcPeerNetwork::Impl final : public PeerStreamOwner {
   PeerServers::Reactor* Accept(grpc::CallbackServerContext* context);
   void OnDialled(const std::shared_ptr<CoordinatorStream>& stream, uid_t user,
                  absl::StatusOr<DoorConnection> outcome);
-  // Arrivals that never began their call make room for others.
-  void ForgetOld();
   PeerEvents* events() {
     MutexLock lock(mutex_);
     return events_;
@@ -112,13 +105,14 @@ class GrpcPeerNetwork::Impl final : public PeerStreamOwner {
   const GrpcPeerNetworkOptions options_;
   PeerServers servers_;
   const std::shared_ptr<ExpectedJobs> expected_;
+  const std::shared_ptr<NodeConnections> connections_;
+  const std::shared_ptr<SweepAlarm> sweeps_;
 
   Mutex mutex_;
   CondVar emptied_;
   PeerEvents* events_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
   std::uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<std::string, Arrival> arrivals_ ABSL_GUARDED_BY(mutex_);  // by ControlCallToken
   std::map<StreamId, NodeEntry> node_streams_ ABSL_GUARDED_BY(mutex_);
   std::map<StreamId, CoordinatorEntry> coordinator_streams_ ABSL_GUARDED_BY(mutex_);
   // The first channel, kept for the network's life: the threads that run all callbacks belong to the
@@ -138,59 +132,47 @@ GrpcPeerNetwork::Impl::Impl(Door* door, GrpcPeerNetworkOptions options)
                                  [this](ExpectationId job, const RefusedNode& node) {
                                    if (PeerEvents* const told = events())
                                      told->OnNodeRefused(job, node);
-                                 }})) {
+                                 }})),
+      connections_(std::make_shared<NodeConnections>(
+          NodeConnections::Patience{options.call_patience, options.hang_up_patience},
+          [expected = expected_](uid_t user) { expected->Release(user); })),
+      sweeps_(std::make_shared<SweepAlarm>(kSweepInterval, [connections = connections_] {
+        return connections->Sweep(Clock::now());
+      })) {
   door_->SetReception(DoorPurpose::kControl, expected_);
 }
 
-void GrpcPeerNetwork::Impl::ForgetOld() {
-  std::vector<uid_t> users;
-  const Clock::time_point before = Clock::now() - kCallPatience;
-  {
-    MutexLock lock(mutex_);
-    std::erase_if(arrivals_, [&](const auto& entry) {
-      if (entry.second.since >= before) return false;
-      users.push_back(entry.second.user);
-      return true;
-    });
-  }
-  for (const uid_t user : users) expected_->Release(user);
-}
-
 void GrpcPeerNetwork::Impl::Admit(ExpectationId job, uid_t user, DoorArrival arrival) {
-  ForgetOld();
   std::string token(AsText(ControlCallToken(arrival.session_key)));
-  {
-    MutexLock lock(mutex_);
-    arrivals_.insert_or_assign(std::move(token),
-                               Arrival{job, user, std::move(arrival.from), Clock::now()});
-  }
-  servers_.AddConnection(user, std::move(arrival.socket));
+  UniqueFd served = connections_->Add(
+      {std::move(token), job, user, std::move(arrival.from), std::move(arrival.socket)},
+      Clock::now());
+  if (!served.valid()) return;
+  servers_.AddConnection(user, std::move(served));
+  sweeps_->Start();
 }
 
 PeerServers::Reactor* GrpcPeerNetwork::Impl::Accept(grpc::CallbackServerContext* context) {
   const auto shown = context->client_metadata().find(kCallTokenKey);
   std::shared_ptr<NodeStream> stream;
-  Arrival arrival;
+  std::optional<NodeConnections::Begun> begun;
   {
     MutexLock lock(mutex_);
     if (events_ == nullptr || shut_down_) {
       return new Rejection(absl::UnavailableError(shut_down_ ? "this ringd is shutting down"
                                                              : "this ringd is not ready yet"));
     }
-    const auto found =
-        shown == context->client_metadata().end()
-            ? arrivals_.end()
-            : arrivals_.find(std::string(shown->second.data(), shown->second.size()));
-    if (found == arrivals_.end()) {
+    if (shown != context->client_metadata().end()) {
+      begun = connections_->Begin(std::string(shown->second.data(), shown->second.size()));
+    }
+    if (!begun.has_value()) {
       return new Rejection(absl::UnauthenticatedError("no connection of this call came in"));
     }
-    arrival = std::move(found->second);
-    arrivals_.erase(found);
     const StreamId id(++last_id_);
     stream = std::make_shared<NodeStream>(ContextLocked(id), context);
-    node_streams_.emplace(id, NodeEntry{stream, arrival.user});
+    node_streams_.emplace(id, NodeEntry{stream, begun->connection});
   }
-  stream->Begin(arrival.job, std::move(arrival.from));
+  stream->Begin(begun->job, std::move(begun->from));
   return stream.get();  // the map's share keeps it until OnDone
 }
 
@@ -245,7 +227,8 @@ void GrpcPeerNetwork::Impl::Remove(StreamId id) {
   CoordinatorEntry coordinator;  // goes when the lock is free again
   MutexLock lock(mutex_);
   if (const auto node = node_streams_.find(id); node != node_streams_.end()) {
-    expected_->Release(node->second.user);
+    connections_->End(node->second.connection, Clock::now());
+    sweeps_->Start();
     node_streams_.erase(node);
   }
   if (const auto found = coordinator_streams_.find(id); found != coordinator_streams_.end()) {
@@ -299,6 +282,8 @@ void GrpcPeerNetwork::Impl::Shutdown(Clock::time_point deadline) {
     }
   }
   servers_.Shutdown(deadline);
+  sweeps_->Stop();
+  connections_->Clear();
 }
 
 GrpcPeerNetwork::GrpcPeerNetwork(Door* door, GrpcPeerNetworkOptions options)

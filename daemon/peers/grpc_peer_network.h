@@ -29,6 +29,10 @@ struct GrpcPeerNetworkOptions {
 
   // How long a closed stream may take to send what it holds before it is cut.
   std::chrono::milliseconds close_grace{2000};
+
+  // How long a connection to here may be without a call: before its call, and after it.
+  std::chrono::milliseconds call_patience{5000};
+  std::chrono::milliseconds hang_up_patience{3000};
 };
 
 // gRPC listens nowhere: connections are handed to it when both sides have proved the job's key. Those of one user's jobs have a

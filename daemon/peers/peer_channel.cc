@@ -10,9 +10,8 @@ namespace {
 
 // A schedule of ten thousand tensors with long names stays below this.
 constexpr int kMaxMessageBytes = 32 << 20;
-// One call, the job's; a connection without it is closed.
+// The job's. How long a connection may be without it is node_connections' business: to gRPC calls that are refused are calls.
 constexpr int kMaxCallsPerConnection = 1;
-constexpr int kMaxIdleMillis = 5000;
 
 template <typename Arguments>
 void SetKeepalive(const GrpcPeerNetworkOptions& options, Arguments set) {
@@ -42,7 +41,6 @@ void ConfigurePeerServer(const GrpcPeerNetworkOptions& options, const grpc::Reso
                [&](const char* key, int value) { builder.AddChannelArgument(key, value); });
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxCallsPerConnection);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kMaxIdleMillis);
   builder.SetResourceQuota(quota);
 }
 
