@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "backends/socket_options.h"
 #include "backends/tcp/tcp_socket.h"
 
@@ -27,7 +28,7 @@ void TcpLine::Adopt(UniqueFd socket, std::uint32_t stream, bool dialled_here) {
   }
   PrepareSocket(socket.get(), means_.congestion_control);
   LimitUnsent(socket.get(), remote_.unsent_bytes());
-  if (interface_.empty()) interface_ = absl::StrCat("tcp/", InterfaceOf(socket.get()));
+  interfaces_.insert(absl::StrCat("tcp/", InterfaceOf(socket.get())));
   if (set.size() <= stream) set.resize(stream + 1);
   TcpConnection::Owner& owner = *this;
   set[stream] =
@@ -199,7 +200,7 @@ void TcpLine::LimitUnsentBytes(std::uint32_t bytes) noexcept {
 NeighbourLine TcpLine::Describe() const {
   NeighbourLine line;
   if (in_use_ == nullptr) return line;
-  line.transports = interface_;
+  line.transports = absl::StrJoin(interfaces_, ",");
   line.connections =
       static_cast<int>(std::count_if(in_use_->begin(), in_use_->end(),
                                      [](const auto& connection) { return connection != nullptr; }));

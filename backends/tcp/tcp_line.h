@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -123,7 +124,7 @@ class TcpLine final : private TcpConnection::Owner {
   Connections* in_use_ = nullptr;  // for sending
   std::size_t next_bulk_ = 0;
   SendList<TcpSend> urgent_;
-  std::string interface_;
+  std::set<std::string> interfaces_;  // of its connections
   absl::Status failure_;
   bool peer_left_ = false;
 };

@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/collectives/wire_spec.h"
-#include "backends/tcp/tcp_socket.h"
 #include "backends/tcp/tcp_transport.h"
 #include "backends/tcp/tcp_wire.h"
+#include "backends/tcp/wire_address.h"
 #include "proto/base/errno_status.h"
 
 namespace ringd {
@@ -31,14 +31,12 @@ absl::StatusOr<std::unique_ptr<Transport>> TcpNode::Create(const TransportOption
   }
   absl::StatusOr<CongestionControl> control = ChooseCongestionControl(options.congestion_control);
   if (!control.ok()) return control.status();
-  const std::uint32_t bulk_streams =
-      streams == kAutoStreams ? 1 : static_cast<std::uint32_t>(streams);
-  std::unique_ptr<TcpNode> node(new TcpNode(std::move(sockets), bulk_streams, *std::move(control)));
+  std::unique_ptr<TcpNode> node(new TcpNode(std::move(sockets), streams, *std::move(control)));
   if (absl::Status status = node->Listen(); !status.ok()) return status;
   return node;
 }
 
-TcpNode::TcpNode(std::unique_ptr<WireSockets> sockets, std::uint32_t bulk_streams,
+TcpNode::TcpNode(std::unique_ptr<WireSockets> sockets, int bulk_streams,
                  CongestionControl congestion_control)
     : sockets_(std::move(sockets)),
       bulk_streams_(bulk_streams),
@@ -55,7 +53,7 @@ absl::Status TcpNode::Listen() {
 
 absl::StatusOr<std::unique_ptr<Communicator>> TcpNode::CreateCommunicator(
     const CommunicatorSpec& spec) {
-  if (absl::Status status = CheckSpec(spec, &IsHostAndPort, "TCP"); !status.ok()) return status;
+  if (absl::Status status = CheckSpec(spec, &IsWireAddress, "TCP"); !status.ok()) return status;
   if (ends_.contains(spec.wire_id)) {
     return absl::AlreadyExistsError("this job's generation is open already");
   }
@@ -66,6 +64,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> TcpNode::CreateCommunicator(
   sockets_->Open({spec.wire_id, spec.self, spec.key, spec.addresses, spec.node_names});
   borrowed_wire->Start(*communicator, RingNeighbours(spec));
   return communicator;
+}
+
+std::uint32_t TcpNode::BulkStreams(absl::string_view own, absl::string_view peer) const {
+  return static_cast<std::uint32_t>(bulk_streams_ == kAutoStreams ? CommonInterfaces(own, peer)
+                                                                  : bulk_streams_);
 }
 
 TcpRemote& TcpNode::RemoteAt(const std::string& address) {

@@ -49,7 +49,8 @@ class TcpNode final : public Transport {
 
   WireSockets& sockets() noexcept { return *sockets_; }
   TcpLine::Means& means() noexcept { return means_; }
-  std::uint32_t bulk_streams() const noexcept { return bulk_streams_; }
+  // How many connections for bulk this node opens to another one, both given by their addresses.
+  std::uint32_t BulkStreams(absl::string_view own, absl::string_view peer) const;
   TcpRemote& RemoteAt(const std::string& address);
   // Some line of some wire has failed.
   void NoteFailure() noexcept { some_failed_ = true; }
@@ -67,7 +68,7 @@ class TcpNode final : public Transport {
     void OnEvents(std::uint32_t /*events*/) noexcept override { rung = true; }
   };
 
-  TcpNode(std::unique_ptr<WireSockets> sockets, std::uint32_t bulk_streams,
+  TcpNode(std::unique_ptr<WireSockets> sockets, int bulk_streams,
           CongestionControl congestion_control);
   absl::Status Listen();
 
@@ -79,7 +80,7 @@ class TcpNode final : public Transport {
   bool SetTimer(Clock::time_point when) noexcept;
 
   const std::unique_ptr<WireSockets> sockets_;
-  const std::uint32_t bulk_streams_;
+  const int bulk_streams_;  // kAutoStreams: one for each interface
   HeldMessagePool held_pool_;
   SendPool<TcpSend> send_pool_;
   TcpPoller poller_;

@@ -23,8 +23,6 @@ namespace {
 constexpr int kKeepAliveAfterSeconds = 10;
 constexpr int kKeepAliveEverySeconds = 5;
 
-constexpr std::size_t kMaxAddressBytes = 256;
-
 void Set(int fd, int level, int option, int value) noexcept {
   ::setsockopt(fd, level, option, &value, sizeof(value));
 }
@@ -80,15 +78,6 @@ std::string InterfaceOf(int fd) {
     if (one->ifa_addr != nullptr && HostOf(one->ifa_addr) == own) return one->ifa_name;
   }
   return own.empty() ? "?" : own;
-}
-
-bool IsHostAndPort(absl::string_view address) {
-  const std::size_t colon = address.rfind(':');
-  if (address.size() > kMaxAddressBytes || colon == absl::string_view::npos || colon == 0) {
-    return false;
-  }
-  std::uint32_t port = 0;
-  return absl::SimpleAtoi(address.substr(colon + 1), &port) && port > 0 && port <= 65535;
 }
 
 }  // namespace ringd

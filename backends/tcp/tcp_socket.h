@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "absl/strings/string_view.h"
 #include "backends/congestion_control.h"
 
 namespace ringd {
@@ -19,9 +18,6 @@ std::string PeerAddressOf(int fd);
 
 // The network interface that has this end's address: "eth0"; the address itself if none has.
 std::string InterfaceOf(int fd);
-
-// "host:port" or "[host]:port", a host and a port that may exist.
-bool IsHostAndPort(absl::string_view address);
 
 }  // namespace ringd
 

@@ -44,7 +44,10 @@ TcpLine& TcpWire::LineTo(NodeIndex node) {
 
 void TcpWire::Dial(NodeIndex node) {
   PlaceOf(node).dialled = true;
-  for (std::uint32_t stream = 0; stream <= node_.bulk_streams(); ++stream) {
+  const std::uint32_t bulk_streams =
+      node_.BulkStreams(addresses_[static_cast<std::size_t>(self_.value())],
+                        addresses_[static_cast<std::size_t>(node.value())]);
+  for (std::uint32_t stream = 0; stream <= bulk_streams; ++stream) {
     node_.sockets().Dial(wire_id_, node, stream);
   }
 }

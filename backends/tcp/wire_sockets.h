@@ -18,7 +18,7 @@ struct WireMembership {
   std::uint64_t wire_id = 0;
   NodeIndex self;
   std::string key;                      // as CommunicatorSpec::key
-  std::vector<std::string> addresses;   // by node: "host:port"
+  std::vector<std::string> addresses;   // by node: as wire_address.h says
   std::vector<std::string> node_names;  // by node: for error texts
 };
 
@@ -32,7 +32,7 @@ class WireSockets {
  public:
   virtual ~WireSockets() = default;
 
-  // What others dial: "host:port". Never changes.
+  // What others dial, as wire_address.h says. Never changes.
   virtual const std::string& LocalAddress() const = 0;
 
   // Readable when Take() has something to return or to do. For epoll, level triggered.
@@ -45,7 +45,8 @@ class WireSockets {
   // No event of this wire id is returned any more; what is being dialled is given up.
   virtual void Close(std::uint64_t wire_id) = 0;
 
-  // Begins to connect; ends in one event. Requirement: the wire id is open.
+  // Begins to connect to the interface that the stream goes to (wire_address.h); ends in one event. Requirement: the wire id
+  // is open.
   virtual void Dial(std::uint64_t wire_id, NodeIndex to, std::uint32_t stream) = 0;
 
   // A connection that was opened by either side, or could not be opened by this one.

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -101,6 +102,25 @@ std::vector<std::string> InterfacesOf(const std::string& host,
   return {};
 }
 
+// Without those that mean nothing on other nodes.
+std::vector<std::string> KeepReachable(std::vector<std::string> addresses, bool loopback_will_do) {
+  // One with a zone ("fe80::1%eth0") means nothing elsewhere.
+  std::erase_if(addresses, [&](const std::string& address) {
+    return absl::StrContains(address, '%') || (IsLoopback(address) && !loopback_will_do);
+  });
+  return addresses;
+}
+
+// Of an interface's addresses, the one by which other nodes know this one; else the first.
+std::string ChooseAddress(const std::vector<std::string>& candidates,
+                          const std::string& advertised_host) {
+  if (candidates.size() == 1) return candidates.front();
+  const std::vector<std::string> advertised = ResolveHost(advertised_host);
+  const auto known = std::find_first_of(candidates.begin(), candidates.end(), advertised.begin(),
+                                        advertised.end());
+  return known == candidates.end() ? candidates.front() : *known;
+}
+
 }  // namespace
 
 absl::Status ResolveNetwork(Config& config) {
@@ -139,36 +159,35 @@ absl::Status ResolveNetwork(Config& config) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> FindDataHost(const Config& config) {
+absl::StatusOr<std::vector<std::string>> FindDataHosts(const Config& config) {
   const absl::StatusOr<HostPort> peer = ParseHostPort(config.peer_address);
   if (!peer.ok()) return peer.status();
-  std::vector<std::string> candidates;
-  if (!config.data_interfaces.empty()) {
-    const absl::StatusOr<std::vector<InterfaceAddress>> addresses = ListAddresses();
-    if (!addresses.ok()) return addresses.status();
+  const bool loopback_will_do = IsLoopback(peer->host);
+  if (config.data_interfaces.empty()) {
+    const auto known = KeepReachable(ResolveHost(config.advertised_host), loopback_will_do);
+    if (!known.empty()) return std::vector{known.front()};
+    return absl::NotFoundError(absl::StrCat("advertised_host '", config.advertised_host,
+                                            "' stands for no address that other nodes can reach"));
+  }
+  const absl::StatusOr<std::vector<InterfaceAddress>> addresses = ListAddresses();
+  if (!addresses.ok()) return addresses.status();
+  std::vector<std::string> hosts;
+  for (const std::string& name : config.data_interfaces) {
+    std::vector<std::string> candidates;
     for (const InterfaceAddress& entry : *addresses) {
-      if (entry.interface == config.data_interfaces.front()) candidates.push_back(entry.address);
+      if (entry.interface == name) candidates.push_back(entry.address);
     }
-  } else {
-    candidates = ResolveHost(config.advertised_host);
+    candidates = KeepReachable(std::move(candidates), loopback_will_do);
+    if (candidates.empty()) {
+      return absl::NotFoundError(
+          absl::StrCat("interface ", name, " has no address that other nodes can reach"));
+    }
+    std::string host = ChooseAddress(candidates, config.advertised_host);
+    if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) {
+      hosts.push_back(std::move(host));
+    }
   }
-  // One with a zone ("fe80::1%eth0") means nothing elsewhere.
-  std::erase_if(candidates, [&](const std::string& address) {
-    return absl::StrContains(address, '%') || (IsLoopback(address) && !IsLoopback(peer->host));
-  });
-  if (candidates.size() > 1 && !config.data_interfaces.empty()) {
-    // Of several addresses of the interface, the one by which other nodes know this one.
-    const std::vector<std::string> advertised = ResolveHost(config.advertised_host);
-    const auto known = std::find_first_of(candidates.begin(), candidates.end(), advertised.begin(),
-                                          advertised.end());
-    if (known != candidates.end()) return *known;
-  }
-  if (!candidates.empty()) return candidates.front();
-  return absl::NotFoundError(
-      absl::StrCat(config.data_interfaces.empty()
-                       ? absl::StrCat("advertised_host '", config.advertised_host, "' stands for")
-                       : absl::StrCat("interface ", config.data_interfaces.front(), " has"),
-                   " no address that other nodes can reach"));
+  return hosts;
 }
 
 }  // namespace ringd

@@ -3,6 +3,7 @@
 #define RINGD_DAEMON_CONFIG_NETWORK_IDENTITY_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,11 +19,11 @@ namespace ringd {
 //   lists the interfaces there are.
 absl::Status ResolveNetwork(Config& config);
 
-// The numeric address on which other nodes reach this one's door for data, and its fast path: that
-// of the first of data_interfaces, or if there is none, what advertised_host stands for. `config`
-// is complete (ResolveNetwork). May ask a name server.
-//   kNotFound: there is none that other nodes could reach.
-absl::StatusOr<std::string> FindDataHost(const Config& config);
+// The numeric addresses on which other nodes reach this one's door for data: one for each of data_interfaces, in their order;
+// if there are none, what advertised_host stands for. The first one is the fast path's, too. `config` is complete
+// (ResolveNetwork). May ask a name server.
+//   kNotFound: there is none that other nodes could reach; the message names the interface.
+absl::StatusOr<std::vector<std::string>> FindDataHosts(const Config& config);
 
 }  // namespace ringd
 

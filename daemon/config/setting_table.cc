@@ -150,10 +150,12 @@ std::vector<Setting> MakeTable() {
        "address; 0: not at all",
        0, Nanos(hours(1))},
       {"data_interfaces", Kind::kList, &C::data_interfaces,
-       "network interfaces for data between nodes; empty: the one of peer_address"},
+       "network interfaces for data between nodes, which they share, each in a network of its own; "
+       "empty: the one of peer_address"},
       {"streams_per_neighbour", Kind::kCountOrAuto, &C::streams_per_neighbour,
-       "connections to each neighbour in the ring; auto: one, and more where TCP's windows keep it "
-       "from filling the line and a trial shows that more are faster",
+       "connections for bulk to each neighbour; auto: one for each of data_interfaces, with UCX as "
+       "many as fill the line, if TCP's windows keep one from it and a trial shows that more are "
+       "faster",
        1, 16},
       {"congestion_control", Kind::kText, &C::congestion_control,
        "TCP's congestion control between nodes: system; auto: the system's, but cubic or reno in "

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "backends/tcp/wire_address.h"
 #include "proto/base/errno_status.h"
 
 namespace ringd {
@@ -19,8 +20,9 @@ namespace {
 // What is wrong with dialling `to`; OK if nothing is.
 absl::Status CheckDial(const WireMembership& membership, bool has_key, NodeIndex to) {
   const auto place = static_cast<std::size_t>(to.value());
-  if (to.value() < 0 || to == membership.self || place >= membership.addresses.size() ||
-      place >= membership.node_names.size()) {
+  const auto own_place = static_cast<std::size_t>(membership.self.value());
+  if (to.value() < 0 || own_place >= membership.addresses.size() || to == membership.self ||
+      place >= membership.addresses.size() || place >= membership.node_names.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("node ", to.value(), " is none to which this one could connect"));
   }
@@ -99,7 +101,9 @@ std::optional<DialRequest> OpenWires::MakeRequest(std::uint64_t wire_id, NodeInd
   request.subject = ToSubject({wire_id, static_cast<std::uint32_t>(membership.self.value()),
                                static_cast<std::uint32_t>(to.value()), stream});
   request.key = *wire.key;
-  request.addresses = {membership.addresses[place]};
+  request.addresses = {
+      AddressForStream(membership.addresses[static_cast<std::size_t>(membership.self.value())],
+                       membership.addresses[place], stream)};
   request.peer_name = membership.node_names[place];
   return request;
 }

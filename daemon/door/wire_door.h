@@ -20,8 +20,9 @@ namespace ringd {
 struct WireDoorOptions {
   // kWire, or kExchange: connections that are handed to ranks.
   DoorPurpose purpose = DoorPurpose::kWire;
-  std::string local_address;  // what other nodes dial; empty: where the door listens
-  std::uint32_t flags = 0;    // kDoorHasClusterKey, kDoorHasJobSecret
+  // What other nodes dial, as wire_address.h says; empty: where the door listens.
+  std::string local_address;
+  std::uint32_t flags = 0;  // kDoorHasClusterKey, kDoorHasJobSecret
   // How long a dialler goes on trying.
   Clock::duration patience = std::chrono::seconds(30);
   std::size_t most_untaken = 256;  // see OpenWires

@@ -13,7 +13,8 @@
 
 namespace ringd {
 
-// Other nodes reach the door for data on the first of data_interfaces, where it listens too from now on.
+// Other nodes reach the door for data on data_interfaces, where it listens too from now on; for the exchange between ranks on the
+// first of them.
 // `door` outlives what is returned.
 //   kNotFound: this node has no address that others could reach; the message names the setting. Else what the kernel says.
 absl::StatusOr<std::unique_ptr<WireSockets>> OpenDataDoor(const Config& config, Door* door,

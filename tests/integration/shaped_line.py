@@ -6,6 +6,7 @@ import os
 import subprocess
 
 NETWORK = "10.79.0"
+SECOND_NETWORK = "10.79.1"
 # The kernel keeps two segments of a connection in the interface's queue, where nothing overtakes them: a whole chunk
 # if they are as long as they can be, 64 KiB. Half of that leaves whoever measures in chunks some room.
 SEGMENT_BYTES = 32 * 1024
@@ -24,14 +25,14 @@ def shape(namespace: str, interface: str, rate_mbit: int) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def configure(namespace: str, address: str, rate_mbit: int) -> None:
-    """Gives the namespace's eth0 this address in a network of 256, and a token bucket for what leaves by it."""
-    ip("-n", namespace, "link", "set", "eth0", "gso_max_size", str(SEGMENT_BYTES), "up")
-    ip("-n", namespace, "addr", "add", f"{address}/24", "dev", "eth0", "noprefixroute")
+def configure(namespace: str, address: str, rate_mbit: int, interface: str = "eth0") -> None:
+    """Gives the namespace's interface this address in a network of 256, and a token bucket for what leaves by it."""
+    ip("-n", namespace, "link", "set", interface, "gso_max_size", str(SEGMENT_BYTES), "up")
+    ip("-n", namespace, "addr", "add", f"{address}/24", "dev", interface, "noprefixroute")
     # The machine's default congestion control is not the same everywhere.
     network = address.rpartition(".")[0] + ".0/24"
-    ip("-n", namespace, "route", "add", network, "dev", "eth0", "src", address, "congctl", "cubic")
-    shape(namespace, "eth0", rate_mbit)
+    ip("-n", namespace, "route", "add", network, "dev", interface, "src", address, "congctl", "cubic")
+    shape(namespace, interface, rate_mbit)
 
 
 class ShapedLine:
@@ -72,3 +73,31 @@ class ShapedLine:
     def close(self) -> None:
         for name in self._names:
             ip("netns", "del", name, check=False)
+
+
+class TwoLines(ShapedLine):
+    """A second such line between the same two ends: eth1, in a network of its own."""
+
+    def __init__(self, rate_mbit: int) -> None:
+        super().__init__(rate_mbit)
+        try:
+            first, second = self._names
+            ip("-n", first, "link", "add", "eth1", "type", "veth", "peer", "name", "eth1", "netns", second)
+            for end, name in enumerate(self._names):
+                configure(name, f"{SECOND_NETWORK}.{end + 1}", rate_mbit, "eth1")
+        except BaseException:
+            self.close()
+            raise
+
+    def sent_bytes(self, end: int, interface: str) -> int:
+        """What has left by the interface since it was made, as the kernel counts."""
+        counter = f"/sys/class/net/{interface}/statistics/tx_bytes"
+        command = [*self.inside(end), "cat", counter]
+        return int(subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout)
+
+    def cut_second(self) -> None:
+        """Nothing that is sent by the second line arrives any more; neither end is told."""
+        for end, name in enumerate(self._names):
+            # To a station that is not there.
+            other = f"{SECOND_NETWORK}.{2 - end}"
+            ip("-n", name, "neigh", "replace", other, "lladdr", "02:00:00:00:00:01", "dev", "eth1")

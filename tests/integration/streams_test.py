@@ -15,7 +15,7 @@ import pytest
 
 from tests.integration.cluster import JobRun, wait_until
 from tests.integration.long_line import LongLine
-from tests.integration.shaped_line import ShapedLine
+from tests.integration.shaped_line import ShapedLine, TwoLines
 from tests.integration.two_ends import TwoEnds
 
 PROGRAM = (Path(__file__).parent / "programs" / "ring.py").read_text()
@@ -136,5 +136,39 @@ def test_a_number_that_is_set_stays(
     link = cluster.link(0)
     assert (link["connections"], link["bulk_connections"]) == (connections, bulk)
     assert link["transports"].startswith("tcp/"), link
+    (notes / "end").touch()
+    job.expect_success()
+
+
+@needs_root
+@pytest.mark.timeout(120)
+def test_bulk_takes_all_data_interfaces(start: Start) -> None:
+    mib, count = 32, 4
+    line = TwoLines(SHORT_MBIT)
+    cluster = start(line, backend="tcp", data_interfaces="eth0,eth1", measure_links="false")
+    job, notes = cluster.start(mib, count)
+    link = cluster.link(0)
+    assert (link["connections"], link["bulk_connections"]) == (3, 2)
+    assert link["transports"] == "tcp/eth0,tcp/eth1", link
+    # Of two nodes each sends the other half of the sum's inputs, and half of the sum.
+    total = mib * count << 20
+    for end in range(2):
+        sent = {interface: line.sent_bytes(end, interface) for interface in ("eth0", "eth1")}
+        assert sum(sent.values()) > total, sent
+        assert min(sent.values()) > total // 4, sent
+    (notes / "end").touch()
+    job.expect_success()
+
+
+@needs_root
+@pytest.mark.timeout(120)
+def test_a_second_interface_that_leads_nowhere_is_done_without(start: Start) -> None:
+    line = TwoLines(SHORT_MBIT)
+    cluster = start(line, backend="tcp", data_interfaces="eth0,eth1")
+    line.cut_second()
+    job, notes = cluster.start(mib=4, count=3)
+    link = cluster.link(0)
+    assert (link["connections"], link["bulk_connections"]) == (2, 1)
+    assert link["transports"] == "tcp/eth0", link
     (notes / "end").touch()
     job.expect_success()

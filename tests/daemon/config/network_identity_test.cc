@@ -50,25 +50,34 @@ TEST_CASE("ResolveNetwork: what is set stays, and a wildcard address chooses no 
   CHECK(config.data_interfaces.empty());
 }
 
-TEST_CASE("FindDataHost: an address of the data interface, numeric") {
+TEST_CASE("FindDataHosts: an address of the data interface, numeric") {
   Config config;
   REQUIRE(ResolveNetwork(config).ok());
-  const absl::StatusOr<std::string> host = FindDataHost(config);
-  REQUIRE(host.ok());
-  CHECK(*host == "127.0.0.1");
+  const auto hosts = FindDataHosts(config);
+  REQUIRE(hosts.ok());
+  CHECK(*hosts == std::vector<std::string>{"127.0.0.1"});
 }
 
-TEST_CASE("FindDataHost: without data interfaces, what other nodes are told to connect to") {
+TEST_CASE("FindDataHosts: without data interfaces, what other nodes are told to connect to") {
   Config config;
   config.peer_address = "0.0.0.0:7117";
   config.advertised_host = "192.0.2.7";
   REQUIRE(ResolveNetwork(config).ok());
-  const absl::StatusOr<std::string> host = FindDataHost(config);
-  REQUIRE(host.ok());
-  CHECK(*host == "192.0.2.7");
+  const auto hosts = FindDataHosts(config);
+  REQUIRE(hosts.ok());
+  CHECK(*hosts == std::vector<std::string>{"192.0.2.7"});
 }
 
-TEST_CASE("FindDataHost: other nodes can't come over the loopback interface") {
+TEST_CASE("FindDataHosts: an interface that is named twice counts once") {
+  Config config;
+  config.data_interfaces = {"lo", "lo"};
+  REQUIRE(ResolveNetwork(config).ok());
+  const auto hosts = FindDataHosts(config);
+  REQUIRE(hosts.ok());
+  CHECK(*hosts == std::vector<std::string>{"127.0.0.1"});
+}
+
+TEST_CASE("FindDataHosts: other nodes can't come over the loopback interface") {
   Config config;
   config.peer_address = "0.0.0.0:7117";
   SECTION("a name that stands for it") { config.advertised_host = "localhost"; }
@@ -77,7 +86,7 @@ TEST_CASE("FindDataHost: other nodes can't come over the loopback interface") {
     config.data_interfaces = {"lo"};
   }
   REQUIRE(ResolveNetwork(config).ok());
-  CHECK(FindDataHost(config).status().code() == absl::StatusCode::kNotFound);
+  CHECK(FindDataHosts(config).status().code() == absl::StatusCode::kNotFound);
 }
 
 }  // namespace

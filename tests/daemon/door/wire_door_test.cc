@@ -75,6 +75,42 @@ class Hosts {
 
 }  // namespace
 
+TEST_CASE("WireDoor: a stream goes to the interface that is its turn") {
+  WireHost here("node-0");
+  const auto door = OpenDoor({"127.0.0.1:0", "node-1"});
+  REQUIRE(door->AlsoListenOn("127.0.0.2").ok());
+  const std::string port = door->address().substr(door->address().rfind(':'));
+  const auto there = WireDoor::Create(door.get(), {});
+  REQUIRE(there.ok());
+  door->Start();
+  WireMembership membership;
+  membership.wire_id = kWireId;
+  membership.key = std::string(kSha256Bytes, 'k');
+  // As if this node had two interfaces, too.
+  const std::string own = here.wires->LocalAddress();
+  membership.addresses = {own + "," + own, "127.0.0.1" + port + ",127.0.0.2" + port};
+  membership.node_names = {"node-0", "node-1"};
+  here.wires->Open(membership);
+  membership.self = NodeIndex(1);
+  (*there)->Open(membership);
+  for (std::uint32_t stream = 0; stream < 3; ++stream) {
+    here.wires->Dial(kWireId, NodeIndex(1), stream);
+  }
+  std::map<std::uint32_t, std::string> hosts;
+  for (const Event& event : here.Await(3)) {
+    INFO(event.status);
+    REQUIRE(event.status.ok());
+    sockaddr_in address{};
+    socklen_t length = sizeof(address);
+    ::getpeername(event.socket.get(), reinterpret_cast<sockaddr*>(&address), &length);
+    std::array<char, INET_ADDRSTRLEN> text{};
+    hosts[event.stream] = ::inet_ntop(AF_INET, &address.sin_addr, text.data(), text.size());
+  }
+  CHECK(hosts ==
+        std::map<std::uint32_t, std::string>{{0, "127.0.0.1"}, {1, "127.0.0.1"}, {2, "127.0.0.2"}});
+  door->Stop();
+}
+
 TEST_CASE("WireDoor: every node gets the ends of what it dialled and of what others dialled") {
   Hosts hosts(3);
   hosts.OpenAll();
