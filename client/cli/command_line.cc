@@ -43,7 +43,7 @@ void AddQueryOptions(CLI::App& command, QueryOptions& options, bool list) {
       ->check(CLI::Range(0.1, 86400.0));
   if (list) {
     command.add_option("--job", options.job_id, "of this job only")->type_name("ID");
-    command.add_flag("--wide", options.wide, "all columns and whole names, however wide");
+    command.add_flag("--wide", options.wide, "all columns and whole names on a terminal, too");
   }
 }
 

@@ -30,11 +30,12 @@ bool WantColours() {
   return ::isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
 }
 
-// That of a terminal of the usual size, also for those who read through a pipe; a wider one is used.
+// What text has to fit; 0: nothing. Programs that read through a pipe look for whole names; a narrow terminal gets the
+// lines of one of the usual size.
 std::size_t WidthOfOutput() {
   constexpr std::size_t kUsualWidth = 80;
   winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return kUsualWidth;
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
   return std::max<std::size_t>(kUsualWidth, size.ws_col);
 }
 

@@ -16,7 +16,7 @@ struct QueryOptions {
   bool json = false;
   bool plan = false;         // of communicators: show what is planned
   bool ended = false;        // of jobs: also those that have ended
-  bool wide = false;         // nothing is left out or shortened for the terminal's sake
+  bool wide = false;         // nothing is left out or shortened for a terminal's sake
   double watch_seconds = 0;  // 0: once. JSON is then one line each time
 };
 

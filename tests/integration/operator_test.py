@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fcntl
 import json
 import os
+import pty
 import signal
+import struct
 import subprocess
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +118,7 @@ def test_a_stall_is_seen_on_every_node_until_it_ends(cluster: Cluster, layout: l
                 assert any(who in pending["waits_for"] for pending in queue["pending"]), queue
 
         for command in ("jobs", "comms", "queues"):
-            text = cluster.ringctl(command, "--wide", node=node).stdout
+            text = cluster.ringctl(command, node=node).stdout
             assert "stalled" in text, text
             assert who in text, text
         assert "busy" not in cluster.ringctl("comms", node=node).stdout
@@ -159,6 +164,35 @@ def test_a_job_that_has_failed_is_looked_up_afterwards(cluster: Cluster, layout:
         assert {(entry["job_id"], entry["state"]) for entry in shown} == {
             (one.job_id, "done") for one in done
         }
+
+
+def on_a_terminal(cluster: Cluster, columns: int, *arguments: str) -> str:
+    """What ringctl shows on a terminal of so many columns."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 25, columns, 0, 0))
+    environment = clean_environment() | {"RINGD_SOCKET": str(cluster.nodes[0].socket), "NO_COLOR": "1"}
+    subprocess.run([binary("ringctl"), *arguments], env=environment, stdout=its, timeout=60, check=True)
+    os.close(its)
+    shown = b""
+    with contextlib.suppress(OSError):  # EIO: the end
+        while part := os.read(ours, 4096):
+            shown += part
+    os.close(ours)
+    return shown.decode()
+
+
+@pytest.mark.parametrize("command", [["jobs"], ["comms"], ["queues"]], ids=" ".join)
+def test_names_are_whole_but_on_a_terminal(cluster: Cluster, command: list[str]) -> None:
+    (node,) = cluster.start_nodes(1)
+    name = "a-job-whose-name-is-long-" + 35 * "x"
+    job = start_trainers(cluster, LATE, [2], job_id=name)
+    wait_for_all(job.ranks, "ready")
+    assert name in cluster.ringctl(*command, node=node).stdout
+    assert name in on_a_terminal(cluster, 300, *command)
+    shown = on_a_terminal(cluster, 80, *command).splitlines()
+    tables = [line for line in shown if not line.startswith("job ")]
+    assert tables
+    assert max(len(line) for line in tables) <= 80, shown
 
 
 def test_missing_ranks_are_told_on_every_node_while_a_job_gathers(cluster: Cluster) -> None:

@@ -69,7 +69,7 @@ def check_plan_of(cluster: Cluster, node: Node) -> None:
     assert shown["predicted_ms"] >= shown["last_ready_ms"]
     assert shown["predicted_per_tensor_ms"] >= shown["last_ready_ms"]
     wait_until(timed, f"measured buckets on {node}")
-    text = cluster.ringctl("comms", "--plan", "--wide", node=node).stdout
+    text = cluster.ringctl("comms", "--plan", node=node).stdout
     assert "64 MiB buckets" in text
     assert "layer0" in text
     assert "ring " in cluster.ringctl("comms", node=node).stdout
