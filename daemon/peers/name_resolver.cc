@@ -74,19 +74,24 @@ struct NameResolver::State {
     }
   }
 
+  // Calls `done`, unless Stop has been called.
+  void Answer(const Done& done, absl::StatusOr<std::vector<std::string>> answer) {
+    {
+      MutexLock lock(mutex);
+      if (stopped) return;
+      ++calling;
+    }
+    done(std::move(answer));
+    MutexLock lock(mutex);
+    --calling;
+    stirred.NotifyAll();
+  }
+
   // On a thread of its own: answers the question, and what waits behind it.
   void Run(uid_t user, Question question) {
     for (;;) {
-      absl::StatusOr<std::vector<std::string>> answer = Ask(question);
-      {
-        MutexLock lock(mutex);
-        if (stopped) return;
-        ++calling;
-      }
-      question.done(std::move(answer));
+      Answer(question.done, Ask(question));
       MutexLock lock(mutex);
-      --calling;
-      stirred.NotifyAll();
       if (stopped) return;
       User& entry = users[user];
       if (entry.waiting.empty()) {
@@ -112,7 +117,7 @@ NameResolver::~NameResolver() { Stop(); }
 void NameResolver::Resolve(uid_t user, const HostPort& address, Clock::time_point deadline,
                            Done done) {
   std::vector<std::string> numeric;
-  if (Look(address, AI_NUMERICHOST, numeric) == 0) return done(std::move(numeric));
+  if (Look(address, AI_NUMERICHOST, numeric) == 0) return state_->Answer(done, std::move(numeric));
   State::Question question{address, deadline, std::move(done)};
   {
     MutexLock lock(state_->mutex);
@@ -134,8 +139,9 @@ void NameResolver::Resolve(uid_t user, const HostPort& address, Clock::time_poin
       MutexLock lock(state_->mutex);
       --state_->users[user].running;
     }
-    question.done(absl::UnavailableError(
-        absl::StrCat("the name ", address.host, " can't be looked up: ", error.what())));
+    state_->Answer(question.done,
+                   absl::UnavailableError(absl::StrCat("the name ", address.host,
+                                                       " can't be looked up: ", error.what())));
   }
 }
 

@@ -23,8 +23,8 @@ def described(function: Callable) -> set[str]:
     text = inspect.getdoc(function) or ""
     lines = re.findall(r"^([a-z_]+(?:, [a-z_]+)*): ", text, re.MULTILINE)
     names = {name for line in lines for name in line.split(", ")}
-    for other in re.findall(r"Arguments: as ``(\w+)``", text):
-        names |= described(getattr(hvd, other))
+    for module, other in re.findall(r"Arguments: as\s+``(ringd\.)?(\w+)``", text):
+        names |= described(getattr(ringd if module else hvd, other))
     return names
 
 

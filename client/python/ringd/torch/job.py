@@ -121,18 +121,8 @@ def init(
     """Takes this process's place in its job; blocks until all ranks have done so.
 
     Without arguments everything comes from the environment that the launcher has made (``ringctl run``, torchrun,
-    horovodrun, Open MPI, MPICH, Slurm). Does nothing if this process has its place already.
-
-    socket: ringd's socket; ``RINGD_SOCKET``, else ``/run/ringd/ringd.sock``.
-    job_id: tells jobs apart; ``RINGD_JOB_ID``, else the launcher's id, else ``default``.
-    rank, size, local_rank, local_size: this process's place, all four or none; the launcher's variables, else one rank
-        alone.
-    rendezvous: host:port of the ringd on rank 0's node; ``RINGD_RENDEZVOUS``, else ``MASTER_ADDR`` or Slurm's first node.
-    secret: equal on all ranks; ``RINGD_JOB_SECRET``, else none.
-    start_timeout: seconds until all ranks must have joined; ``RINGD_START_TIMEOUT``, else ringd's setting.
-    operation_timeout: seconds that an operation may wait for a rank; ``RINGD_OPERATION_TIMEOUT``, else without end.
-    fusion: ``learned``, ``pinned``, ``off`` or a size such as ``64MiB``; ``RINGD_FUSION``, else ringd's setting.
-    weight: 1 to 100, the job's share of lines that other jobs want too; ``RINGD_WEIGHT``, else 1.
+    horovodrun, Open MPI, MPICH, Slurm). Does nothing if this process has its place already. Arguments: as
+    ``ringd.Context``.
 
     Raises ``ringd.RingdError``: no ringd at the socket, a rank that does not come, a place that is taken.
     """
