@@ -57,8 +57,7 @@ TEST_CASE("NameResolver: a name that nobody knows is told when the deadline has 
   const std::string name = std::string(64, 'x') + ".invalid";
   NameResolver resolver;
   std::promise<absl::Status> answer;
-  resolver.Resolve(kAlice, {name, 7117},
-                   Clock::now() + std::chrono::milliseconds(10),
+  resolver.Resolve(kAlice, {name, 7117}, Clock::now() + std::chrono::milliseconds(10),
                    [&](const auto& addresses) { answer.set_value(addresses.status()); });
   std::future<absl::Status> answered = answer.get_future();
   REQUIRE(answered.wait_for(kPatience) == std::future_status::ready);

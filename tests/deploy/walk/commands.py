@@ -21,7 +21,7 @@ class Commands:
                 self._left += _commands(number, block)
 
     def take(self, beginning: str) -> str:
-        """The first command left that begins so, without its comment. KeyError: there is none."""
+        """The first command left that begins so. KeyError: there is none."""
         for index, (_, command) in enumerate(self._left):
             if command.startswith(beginning):
                 del self._left[index]
@@ -65,15 +65,14 @@ def _blocks(text: str) -> list[tuple[int, list[str]]]:
 
 
 def _commands(number: int, block: list[str]) -> list[tuple[int, str]]:
-    """One entry a command; continued lines are joined."""
+    """One entry a command; continued lines are joined, comments are left to the shell."""
     commands: list[tuple[int, str]] = []
     continued = False
     for offset, line in enumerate(block):
-        text = re.sub(r"(^|\s)# .*$", "", line).rstrip()
         if continued:
             first, command = commands.pop()
-            commands.append((first, command.removesuffix("\\") + text.lstrip()))
-        elif text:
-            commands.append((number + offset, text))
-        continued = text.endswith("\\")
+            commands.append((first, command.removesuffix("\\") + line))
+        elif line and not line.startswith("#"):
+            commands.append((number + offset, line))
+        continued = line.endswith("\\")
     return commands

@@ -98,19 +98,23 @@ class Machine:
         (etc / "machine-id").write_text(f"{uuid.uuid4().hex}\n")
         (etc / "hostname").write_text(f"{self.name}\n")
         (etc / "hosts").write_text(hosts)
-        arguments = [self._folder, debian.folder, self._control_group, *pairs]
+        arguments = [str(self._folder), str(debian.folder), self._control_group, *pairs]
         self._init = Child([*command, *arguments], {"PATH": os.environ["PATH"]}, self._folder / "boot.log")
         wait_until(lambda: self._systemd() != 0 or not self._running(), f"{self.name} boots", BOOT_S)
         assert self._running(), f"{self.name} did not boot:\n{self._init.output}"
         # The bus comes up a moment after systemd.
-        wait_until(lambda: self._try("root", "systemctl is-system-running").stdout.strip() in UP, "it is up", BOOT_S)
+        wait_until(
+            lambda: self._try("root", "systemctl is-system-running").stdout.strip() in UP, "it is up", BOOT_S
+        )
 
     def shell(self, user: str, script: str, timeout_s: float = PATIENCE_S) -> str:
         """What the script says, as this user, in a login shell that ends at the first failure, which fails
         the test."""
         result = self._try(user, script, timeout_s)
         said = result.stdout + result.stderr
-        assert result.returncode == 0, f"{user}@{self.name}$ {script}\nended with {result.returncode}:\n{said}"
+        assert result.returncode == 0, (
+            f"{user}@{self.name}$ {script}\nended with {result.returncode}:\n{said}"
+        )
         return said
 
     def start(self, user: str, script: str) -> Child:
@@ -120,9 +124,7 @@ class Machine:
         self._children.append(child)
         return child
 
-    def _try(
-        self, user: str, script: str, timeout_s: float = PATIENCE_S
-    ) -> subprocess.CompletedProcess[str]:
+    def _try(self, user: str, script: str, timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self._command(user, script),
             stdin=subprocess.DEVNULL,
