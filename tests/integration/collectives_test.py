@@ -27,6 +27,12 @@ def test_all_reduces(cluster: Cluster, layout: list[int]) -> None:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize("layout", [[2], [1, 2]], ids=str)
+def test_batch_normalization_over_all_ranks(cluster: Cluster, layout: list[int]) -> None:
+    run(cluster, "sync_batch_norm.py", layout)
+
+
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("reducer_threads", [0, 2])
 def test_large_sums_of_several_ranks_on_each_node(cluster: Cluster, reducer_threads: int) -> None:
     # Without spinning ringd sleeps whenever it has to wait, for a reducer too.

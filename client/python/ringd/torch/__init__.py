@@ -14,6 +14,7 @@ Start the program with ``ringctl run -n 4 -- python train.py``, torchrun, mpirun
     DistributedOptimizer                    steps with the gradients of all ranks
     broadcast_parameters, broadcast_optimizer_state, broadcast_object
                                             give all ranks what one has
+    SyncBatchNorm                           batch normalization over the batches of all ranks
     allreduce, broadcast, barrier           on tensors; also ..._ (in place), ..._async, grouped_...
     poll, synchronize                       the end of what was begun with ..._async
     Average, Sum, Min, Max, Product         op=
@@ -82,7 +83,9 @@ from ringd.torch.job import (
 )
 from ringd.torch.operations import Handle, poll, synchronize
 from ringd.torch.optimizer import DistributedOptimizer
+from ringd.torch.sync_batch_norm import SyncBatchNorm as SyncBatchNorm
 
+# What help(ringd.torch) shows in full. SyncBatchNorm would add all that it inherits; the text above names it.
 __all__ = [
     "Average",
     "Compression",

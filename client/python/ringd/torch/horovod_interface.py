@@ -75,7 +75,6 @@ _MISSING = {
     "grouped_reducescatter": _NO_COLLECTIVE,
     "grouped_reducescatter_async": _NO_COLLECTIVE,
     "sparse_allreduce_async": "this release moves dense tensors only",
-    "SyncBatchNorm": f"{_NO_COLLECTIVE}; torch.nn.BatchNorm works on each rank's own part of the batch",
     "join": "give each rank equally many batches, as torch's DistributedSampler does",
     "elastic": "the ranks of a job are fixed; write checkpoints, and start the job again",
     "start_timeline": "`ringctl comms` and `ringctl queues` show what a job does",
