@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -58,6 +61,27 @@ def test_env_puts_its_folders_first_and_once(name: str, tmp_path: Path) -> None:
     path, environment = shell(name, script, tmp_path).splitlines()
     assert path.split(":") == [*own, str(tmp_path), *PATH.split(":")]
     assert environment == str(ROOT / ".venv")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
+def test_env_tells_a_user_who_may_not_read_what_another_has_built() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="ringd-env-") as name:
+        tree = Path(name)
+        tree.chmod(0o755)
+        for folder in ("deploy", "bin", "built"):
+            (tree / folder).mkdir()
+        shutil.copy(ROOT / "deploy/env", tree / "deploy/env")
+        for program in ("ringd", "ringctl"):
+            (tree / "built" / program).touch(0o755)
+            (tree / "bin" / program).symlink_to(tree / "built" / program)
+        (tree / "built").chmod(0o700)
+        become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        result = subprocess.run(
+            [*become, tree / "deploy/env"], capture_output=True, text=True, timeout=60, check=False
+        )
+    assert result.returncode != 0
+    assert "another user has built it" in result.stderr
+    assert "pip install" in result.stderr
 
 
 def test_readme_names_the_wheel_where_setup_puts_it() -> None:
