@@ -64,21 +64,26 @@ print(f"rank {hvd.rank()} of {hvd.size()} is done", flush=True)
 
 
 class Walk:
-    """Both machines, and both pages."""
+    """Both machines, and both pages. Ownership: owns the machines and their network."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self.readme = Commands(README)
         self.service = Commands(SERVICE)
         self.network = Network()
         self.machines = [
             Machine(name, folder / name, self.network.inside(node)) for node, name in enumerate(NAMES)
         ]
-        programs = folder / "bin"
+        self._environment = f"cd {ROOT}\n{self.readme.take('eval ')}\ncd"
+
+    def boot(self) -> None:
+        """Both machines, with an alice on each."""
+        programs = self._folder / "bin"
         programs.mkdir()
         for name in ("ringd", "ringctl"):
             shutil.copy(binary(name), programs / name)
         packages = self.service.take("apt-get install --no-install-recommends ").split()[3:]
-        debian = make_debian(folder / "debian", ["python3", "python3-venv", *packages])
+        debian = make_debian(self._folder / "debian", ["python3", "python3-venv", *packages])
         hosts = "".join(f"{self.network.address(node)} {name}\n" for node, name in enumerate(NAMES))
         for machine in self.machines:
             # bin/ are links into the folder of whoever built.
@@ -86,7 +91,6 @@ class Walk:
             machine.shell("root", "useradd --create-home --shell /bin/bash alice")
             train = f"{MODEL}{program(README)}{TRAINING}"
             machine.shell("alice", f"cat > train.py <<'END'\n{train}\nEND")
-        self._environment = f"cd {ROOT}\n{self.readme.take('eval ')}\ncd"
 
     def in_environment(self, command: str, more_substitutes: Mapping[str, str] = {}) -> str:
         """For alice, with what README leaves to her filled in."""
@@ -111,13 +115,12 @@ def walk() -> Iterator[Walk]:
     if os.geteuid() != 0:
         pytest.fail("needs root: it makes namespaces")
     folder = Path(tempfile.mkdtemp(prefix="ringd-walk-", dir="/tmp"))
-    made = None
+    made = Walk(folder)
     try:
-        made = Walk(folder)
+        made.boot()
         yield made
     finally:
-        if made is not None:
-            made.close()
+        made.close()
         shutil.rmtree(folder)
 
 
