@@ -30,8 +30,8 @@ bool WantColours() {
   return ::isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
 }
 
-// What text has to fit; 0: nothing. Programs that read through a pipe look for whole names; a narrow terminal gets the
-// lines of one of the usual size.
+// The columns that text has to fit; 0: any number. Programs that read through a pipe look for whole
+// names. A narrow terminal gets the lines of one of the usual size.
 std::size_t WidthOfOutput() {
   constexpr std::size_t kUsualWidth = 80;
   winsize size{};

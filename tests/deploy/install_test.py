@@ -80,7 +80,7 @@ def test_env_tells_a_user_who_may_not_read_what_another_has_built() -> None:
             [*become, tree / "deploy/env"], capture_output=True, text=True, timeout=60, check=False
         )
     assert result.returncode != 0
-    assert "another user has built it" in result.stderr
+    assert "another user has built ringd" in result.stderr
     assert "pip install" in result.stderr
 
 

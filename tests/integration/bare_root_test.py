@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -181,6 +182,14 @@ def test_one_rank_alone_trains_in_a_bare_root(
     rank = root.start(cluster.folder / "alone.log", command, variables={"PYTHONPATH": "/opt/site"})
     finished([rank], "fits")
     assert "size 1" in rank.output
+
+
+def test_the_clusters_key_is_made_with_the_packages_that_the_services_readme_names(host: BareRoot) -> None:
+    (command,) = re.findall(r"openssl rand -hex 32", (ROOT / "deploy/systemd/README.md").read_text())
+    made = subprocess.run(
+        host.command(command.split()), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert len(bytes.fromhex(made.stdout)) == 32, made.stderr
 
 
 def test_ringd_runs_with_the_packages_that_the_services_readme_names(

@@ -207,11 +207,10 @@ def look_for_a_stalled_rank(walk: Walk) -> str:
     second.shell("alice", f"kill -STOP {culprit['pid']}")
     who = f"rank {culprit['rank']}, pid {culprit['pid']} on node-b"
     for machine in walk.machines:
-        wait_until(lambda machine=machine: states(machine) == ["stalled"], "the stall is seen", 20)  # type: ignore[misc]
-        for command in commands:
-            said = machine.shell("alice", command)
-            if command.split()[1:] in (["jobs"], ["comms"], ["queues"]):
-                assert who in said, f"{command}:\n{said}"
+        wait_until(lambda machine=machine: states(machine) == ["stalled"], "the stall is seen")  # type: ignore[misc]
+        said = {command.partition("#")[0].strip(): machine.shell("alice", command) for command in commands}
+        for query in ("jobs", "jobs --all", "comms", "queues"):
+            assert who in said[f"ringctl {query}"], f"{query}:\n{said}"
     return who
 
 

@@ -19,13 +19,14 @@ _names: weakref.WeakKeyDictionary[SyncBatchNorm, tuple[weakref.ref[Job], str]] =
 
 
 class SyncBatchNorm(_BatchNorm):
-    """``torch.nn.BatchNorm1d``, ``2d`` or ``3d``, with mean and variance of all ranks' batches together.
+    """``torch.nn.BatchNorm1d``, ``2d`` or ``3d``, with mean and variance of all ranks' batches.
 
-    The batches may differ in size; one may be empty. Each training step waits twice for all ranks: forward
-    for the sums that mean and variance are made of, backward for two sums of gradients. All ranks must
-    use their modules of this class in the same order. The gradients of ``weight`` and ``bias`` are those of this rank's
-    batch, which ``DistributedOptimizer`` reduces as all others. In evaluation, and in a job of one rank, it
-    is PyTorch's own. Host memory only.
+    The batches may differ in size; one may be empty. Each training step waits twice for all ranks:
+    forward for the sums that mean and variance are made of, backward for two sums of gradients. All
+    ranks must use their modules of this class in the same order. The gradients of ``weight`` and
+    ``bias`` are those of this rank's batch; ``DistributedOptimizer`` reduces them as all others. In
+    evaluation, and in a job of one rank, this class computes what PyTorch's own computes. Host memory
+    only.
 
     num_features: C of an input of shape (N, C, ...).
     eps: added to the variance. Default: 1e-5.
