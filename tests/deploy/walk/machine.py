@@ -25,6 +25,8 @@ PACKAGES = (
     "systemd", "systemd-sysv", "util-linux",
 )  # fmt: skip
 BOOT_S = 60.0
+# For one script.
+SCRIPT_S = 120.0
 # Degraded: some unit of Debian's own did not start, as happens in namespaces.
 UP = ("running", "degraded")
 
@@ -110,10 +112,10 @@ class Machine:
             lambda: self._try("root", "systemctl is-system-running").stdout.strip() in UP, "it is up", BOOT_S
         )
 
-    def shell(self, user: str, script: str, timeout_s: float = PATIENCE_S) -> str:
+    def shell(self, user: str, script: str) -> str:
         """What the script says, as this user, in a login shell that ends at the first failure, which fails
         the test."""
-        result = self._try(user, script, timeout_s)
+        result = self._try(user, script)
         said = result.stdout + result.stderr
         assert result.returncode == 0, (
             f"{user}@{self.name}$ {script}\nended with {result.returncode}:\n{said}"
@@ -127,13 +129,13 @@ class Machine:
         self._children.append(child)
         return child
 
-    def _try(self, user: str, script: str, timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
+    def _try(self, user: str, script: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self._command(user, script),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=timeout_s,
+            timeout=SCRIPT_S,
             check=False,
         )
 
