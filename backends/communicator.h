@@ -64,7 +64,7 @@ struct NeighbourLine {
   // In use; by all communicators together where they share them. 0: the transport has none.
   int connections = 0;
   int bulk_connections = 0;  // of them; the rest is for urgent messages
-  std::string reason = {};   // why so many
+  std::string reason = {};   // why fewer than were asked for
 };
 
 struct NeighbourStatistics {

@@ -7,8 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/collectives/wire_spec.h"
-#include "backends/socket_options.h"
-#include "backends/ucx/tcp_connections.h"
 #include "backends/ucx/ucx_address.h"
 #include "backends/ucx/ucx_transport.h"
 #include "backends/ucx/ucx_wire.h"
@@ -25,8 +23,7 @@ constexpr milliseconds kCloseWirePatience{1000};
 constexpr milliseconds kFlushPatience{250};
 // How long UCX may take to tear connections down: it waits for nobody, so this is never used up.
 constexpr milliseconds kClosePatience{1000};
-// While there is something to do, new connections are looked for this often: of those that a neighbour has opened nobody tells.
-constexpr auto kSearchInterval = std::chrono::seconds(1);
+constexpr int kMaxStreams = 64;  // for bulk, to a neighbour
 
 // Drives `worker` until `done()` or the time is over.
 template <typename Done>
@@ -39,15 +36,6 @@ bool ProgressUntil(ucp_worker_h worker, milliseconds limit, Done done) {
   return true;
 }
 
-// Over RDMA and shared memory UCX itself spreads what is long enough.
-UcxPeer::Streams StreamsOf(const TransportOptions& options) {
-  if (options.streams_per_neighbour != kAutoStreams) {
-    return {options.streams_per_neighbour, "as set"};
-  }
-  if (!IsTcpAlone(options.transports)) return {1, "transports other than TCP are allowed"};
-  return {kAutoStreams, ""};
-}
-
 bool IsUcxAddress(absl::string_view address) { return UnwrapWorkerAddress(address).has_value(); }
 
 }  // namespace
@@ -57,29 +45,27 @@ absl::StatusOr<std::unique_ptr<Transport>> CreateUcxTransport(const TransportOpt
 }
 
 absl::StatusOr<std::unique_ptr<Transport>> UcxNode::Create(const TransportOptions& options) {
-  if (options.streams_per_neighbour != kAutoStreams &&
-      (options.streams_per_neighbour < 1 || options.streams_per_neighbour > 64)) {
+  const int streams = options.streams_per_neighbour;
+  if (streams < 0 || streams > kMaxStreams) {
     return absl::InvalidArgumentError(
-        absl::StrCat("streams per neighbour must be 1 to 64, not ", options.streams_per_neighbour));
+        absl::StrCat("streams per neighbour must be 1 to ", kMaxStreams, ", not ", streams));
   }
-  absl::StatusOr<CongestionControl> control = ChooseCongestionControl(options.congestion_control);
-  if (!control.ok()) return control.status();
   absl::StatusOr<UcpContext> context = CreateUcpContext(options);
   if (!context.ok()) return context.status();
   absl::StatusOr<UcpWorker> worker = CreateUcpWorker(context->get());
   if (!worker.ok()) return worker.status();
-  std::unique_ptr<UcxNode> node(new UcxNode(*std::move(context), *std::move(worker),
-                                            StreamsOf(options), *std::move(control), options.log));
+  const std::size_t bulk_streams = streams == kAutoStreams ? 1 : static_cast<std::size_t>(streams);
+  std::unique_ptr<UcxNode> node(
+      new UcxNode(*std::move(context), *std::move(worker), bulk_streams, options.log));
   if (absl::Status status = node->Listen(); !status.ok()) return status;
   return node;
 }
 
-UcxNode::UcxNode(UcpContext context, UcpWorker worker, UcxPeer::Streams streams,
-                 CongestionControl congestion_control, std::function<void(const std::string&)> log)
+UcxNode::UcxNode(UcpContext context, UcpWorker worker, std::size_t bulk_streams,
+                 std::function<void(const std::string&)> log)
     : context_(std::move(context)),
       worker_(std::move(worker)),
-      streams_(std::move(streams)),
-      congestion_control_(std::move(congestion_control)),
+      bulk_streams_(bulk_streams),
       log_(std::move(log)) {}
 
 absl::Status UcxNode::Listen() {
@@ -167,8 +153,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> UcxNode::CreateCommunicator(
 std::shared_ptr<UcxPeer> UcxNode::FindPeer(const std::string& address, const std::string& name) {
   std::shared_ptr<UcxPeer>& peer = peers_[address];
   if (peer == nullptr) {
-    peer = std::make_shared<UcxPeer>(name, worker_.get(), send_pool_, connections_);
-    peer->Connect(*UnwrapWorkerAddress(address), streams_);
+    peer = std::make_shared<UcxPeer>(name, worker_.get(), send_pool_, bulk_streams_);
+    peer->Connect(*UnwrapWorkerAddress(address));
   }
   return peer;
 }
@@ -184,47 +170,12 @@ std::size_t UcxNode::Progress() noexcept {
     work += peer->Advance();
     if (peer->has_news()) TellNews(*peer);
   }
-  if (work > 0) {
-    const Clock::time_point now = Clock::now();
-    FindNewConnections(now);
-    if (streams_.count == kAutoStreams) LookAtStreams(now);
-  }
-  TuneSockets();
   return work;
-}
-
-void UcxNode::FindNewConnections(Clock::time_point now) noexcept {
-  if (now < next_search_) return;
-  next_search_ = now + kSearchInterval;
-  const std::uint64_t before = std::exchange(sockets_digest_, DigestTcpConnections());
-  if (sockets_digest_ != before) sockets_tuned_ = false;
-}
-
-void UcxNode::LookAtStreams(Clock::time_point now) noexcept {
-  for (auto& [address, peer] : peers_) peer->NoteIdle(now);
-  if (now < next_look_) return;
-  next_look_ = now + StreamTuner::kLookInterval;
-  for (auto& [address, peer] : peers_) {
-    peer->LookAtStreams(now);
-    if (peer->has_news()) TellNews(*peer);
-  }
 }
 
 void UcxNode::TellNews(UcxPeer& peer) noexcept {
   const std::string news = peer.TakeNews();
   if (log_) log_(absl::StrCat("the line to ", peer.name(), " ", news));
-}
-
-void UcxNode::TuneSockets() noexcept {
-  const bool shared = std::any_of(peers_.begin(), peers_.end(),
-                                  [](const auto& entry) { return entry.second->is_shared(); });
-  if (sockets_tuned_ && shared == sockets_shared_ && connections_ == connections_tuned_) return;
-  TuneConnections({.congestion_control = congestion_control_,
-                   .unsent_bytes = shared ? kSharedUnsentBytes : kUnsentBytes,
-                   .receive_window_bytes = kReceiveWindowBytes});
-  sockets_tuned_ = true;
-  sockets_shared_ = shared;
-  connections_tuned_ = connections_;
 }
 
 bool UcxNode::Arm() noexcept {

@@ -17,7 +17,6 @@
 #include "backends/collectives/wire_communicator.h"
 #include "backends/ucx/ucx_handles.h"
 #include "backends/ucx/ucx_peer.h"
-#include "backends/ucx/ucx_sockets.h"
 
 namespace ringd {
 
@@ -67,8 +66,8 @@ class UcxNode final : public Transport {
     HeldMessage* message;
   };
 
-  UcxNode(UcpContext context, UcpWorker worker, UcxPeer::Streams streams,
-          CongestionControl congestion_control, std::function<void(const std::string&)> log);
+  UcxNode(UcpContext context, UcpWorker worker, std::size_t bulk_streams,
+          std::function<void(const std::string&)> log);
 
   static ucs_status_t OnActiveMessage(void* self, const void* header, std::size_t header_length,
                                       void* data, std::size_t length,
@@ -80,13 +79,6 @@ class UcxNode final : public Transport {
   void Route(const MessageHeader& header, std::span<const std::byte> payload) noexcept;
   void ReportLostPeers() noexcept;
   void ForgetClosedPeers() noexcept;
-  // Looks every now and then whether there are connections that nobody has told of.
-  void FindNewConnections(Clock::time_point now) noexcept;
-  // Sets up the sockets of new connections. While communicators share a peer, little may wait where
-  // their turns can't be changed any more.
-  void TuneSockets() noexcept;
-  // Over how many connections bulk goes follows what TCP says of them.
-  void LookAtStreams(Clock::time_point now) noexcept;
   void TellNews(UcxPeer& peer) noexcept;
 
   HeldMessagePool held_pool_;
@@ -94,17 +86,9 @@ class UcxNode final : public Transport {
   UcpContext context_;
   UcpWorker worker_;
   std::string address_;
-  const UcxPeer::Streams streams_;
+  const std::size_t bulk_streams_;
   int event_fd_ = -1;
-  const CongestionControl congestion_control_;
   const std::function<void(const std::string&)> log_;
-  std::uint64_t connections_ = 0;        // endpoints that were ever connected
-  std::uint64_t connections_tuned_ = 0;  // how many when sockets were last looked at
-  std::uint64_t sockets_digest_ = 0;  // of the process's connections, when last looked for new ones
-  Clock::time_point next_search_;
-  bool sockets_tuned_ = true;  // all that were found
-  bool sockets_shared_ = false;
-  Clock::time_point next_look_;  // at the peers' streams
   OrphanMessages orphans_{held_pool_};
   absl::flat_hash_map<std::string, std::shared_ptr<UcxPeer>> peers_;  // by address
   std::vector<std::shared_ptr<UcxPeer>> closing_;                     // lost ones

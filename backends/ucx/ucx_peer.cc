@@ -12,24 +12,16 @@ UcxPeer::~UcxPeer() {
   DropWaiting([](const UcxSend&) { return true; });
 }
 
-void UcxPeer::Connect(absl::string_view worker_address, const Streams& streams) noexcept {
+void UcxPeer::Connect(absl::string_view worker_address) noexcept {
   worker_address_ = std::string(worker_address);
-  if (streams.count == kAutoStreams) {
-    watch_ = std::make_unique<StreamWatch>();
-  } else {
-    two_or_more_ = streams.count > 1;
-    bulk_streams_ = static_cast<std::size_t>(std::max(1, streams.count - 1));
-    reason_ = streams.reason;
-  }
   AddMissingStreams();
 }
 
 void UcxPeer::AddMissingStreams() noexcept {
   if (lost()) return;
   in_progress_.reserve(kPerStream * (streams_needed() + 1));
-  // Fewer are needed when one is given up.
   for (std::size_t i = 0; i < streams_needed(); ++i) {
-    if (i == streams_.size()) streams_.emplace_back(static_cast<std::uint32_t>(i), connections_);
+    if (i == streams_.size()) streams_.emplace_back(static_cast<std::uint32_t>(i));
     UcxStream& stream = streams_[i];
     if (!stream.has_ended()) continue;
     const ucs_status_t status = stream.Open(worker_, worker_address_, &UcxPeer::OnError, this);
@@ -53,9 +45,6 @@ void UcxPeer::CloseRefusedStreams() noexcept {
 void UcxPeer::GiveUpFurtherStream(UcxStream& stream) noexcept {
   stream.BeginClose();
   news_ = absl::StrCat("got no further connection: ", ucs_status_string(stream.refusal()));
-  if (watch_ == nullptr) return;
-  watch_->GiveUpTrial();
-  bulk_streams_ = watch_->connections();
 }
 
 UcxFlow* UcxPeer::AddFlow(std::uint32_t weight) noexcept {
@@ -93,7 +82,6 @@ bool UcxPeer::Send(const void* wire, UcxFlow& flow, NodeIndex to, const MessageH
   if (!first || is_shared()) return false;
   UcxStream* const stream = FindStream(SendPriority::kBulk);
   if (stream == nullptr) return false;
-  if (watch_ != nullptr) watch_->NoteBulk();
   if (!Start(*stream, bulk_.Pop())) return false;
   pool_.GiveBack(send);
   return true;
@@ -133,26 +121,15 @@ std::size_t UcxPeer::CountUsableBulkStreams() const noexcept {
   return count;
 }
 
-bool UcxPeer::HasIdleBulkStream() const noexcept {
-  for (std::size_t i = first_bulk_stream(); i < streams_needed(); ++i) {
-    if (IsUsable(i) && streams_[i].in_progress == 0) return true;
-  }
-  return false;
-}
-
 bool UcxPeer::Start(UcxStream& stream, UcxSend& send) noexcept {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.send = &UcxPeer::OnSendDone;
   param.user_data = &send;
   send.stream = stream.index();
-  const bool is_tell_tale = watch_ != nullptr && stream.is_connected() &&
-                            send.payload.size() >= StreamWatch::kTellingBytes;
-  const auto seen = is_tell_tale ? watch_->BeginWrite(send.stream) : std::nullopt;
   ucs_status_ptr_t request =
       ucp_am_send_nbx(stream.endpoint(), kUcxMessageId, &send.header, sizeof(send.header),
                       send.payload.data(), send.payload.size(), &param);
-  if (is_tell_tale) watch_->EndWrite(send.stream, seen);
   if (UCS_PTR_IS_ERR(request)) {
     Fail(UCS_PTR_STATUS(request));
     return true;
@@ -196,7 +173,6 @@ std::size_t UcxPeer::Advance() noexcept {
     if (stream == nullptr) break;
     UcxSend& send = bulk_.Pop();
     ++started;
-    if (watch_ != nullptr) watch_->NoteBulk();
     if (Start(*stream, send)) pool_.Finish(send);
   }
   return started;
@@ -271,32 +247,16 @@ NeighbourLine UcxPeer::Describe() const {
   if (!open) return {};
   NeighbourLine line;
   line.transports = DescribeUcpEndpoint(streams_[0].endpoint());
-  line.reason = watch_ != nullptr ? watch_->Reason() : reason_;
   const auto usable = static_cast<int>(CountUsableBulkStreams());
   line.bulk_connections = std::max(usable, 1);
   line.connections = usable + static_cast<int>(first_bulk_stream());
   for (std::size_t i = 1; i < streams_needed(); ++i) {
     if (!streams_[i].is_refused()) continue;
-    absl::StrAppend(&line.reason, "; a further one was refused (",
-                    ucs_status_string(streams_[i].refusal()), ")");
+    line.reason =
+        absl::StrCat("a further one was refused (", ucs_status_string(streams_[i].refusal()), ")");
     break;
   }
   return line;
-}
-
-void UcxPeer::NoteIdle(Clock::time_point now) noexcept {
-  if (watch_ == nullptr || lost()) return;
-  watch_->NoteIdle(now, bulk_.empty() && HasIdleBulkStream());
-}
-
-void UcxPeer::LookAtStreams(Clock::time_point now) noexcept {
-  if (watch_ == nullptr || lost()) return;
-  if (watch_->Look(now, {first_bulk_stream(), bulk_streams_, is_shared()})) {
-    news_ = watch_->DescribeTrial();
-  }
-  if (std::exchange(bulk_streams_, watch_->connections()) != watch_->connections()) {
-    AddMissingStreams();
-  }
 }
 
 }  // namespace ringd

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,9 +18,7 @@
 #include "backends/collectives/message_wire.h"
 #include "backends/collectives/queued_send.h"
 #include "backends/collectives/weighted_fair_queue.h"
-#include "backends/ucx/stream_watch.h"
 #include "backends/ucx/ucx_stream.h"
-#include "proto/base/clock.h"
 
 namespace ringd {
 
@@ -54,19 +51,10 @@ using UcxFlow = WeightedFairQueue<UcxSend>::Flow;
 // Invariant: once lost, it stays lost; what is sent to it is dropped.
 class UcxPeer {
  public:
-  // Over how many connections bulk goes.
-  struct Streams {
-    // With another one for urgent messages, if there are two or more in all. kAutoStreams: as
-    // measured, see StreamWatch.
-    int count = 1;
-    std::string reason;  // of a fixed number, for people
-  };
-
-  // Counts in `connections` each endpoint that has brought something to the other side.
-  // `name` is for people.
-  UcxPeer(std::string name, ucp_worker_h worker, SendPool<UcxSend>& pool,
-          std::uint64_t& connections)
-      : name_(std::move(name)), worker_(worker), pool_(pool), connections_(connections) {}
+  // `name` is for people. Bulk goes over `bulk_streams`, 1 or more; beside two or more there is another
+  // one for urgent messages.
+  UcxPeer(std::string name, ucp_worker_h worker, SendPool<UcxSend>& pool, std::size_t bulk_streams)
+      : name_(std::move(name)), worker_(worker), pool_(pool), bulk_streams_(bulk_streams) {}
   UcxPeer(const UcxPeer&) = delete;
   UcxPeer& operator=(const UcxPeer&) = delete;
   // Requirement: nothing is in progress (BeginClose() was called and is_closed()).
@@ -75,7 +63,7 @@ class UcxPeer {
   const std::string& name() const noexcept { return name_; }
 
   // Begins to connect. Does not block; that nobody is there shows later, as loss.
-  void Connect(absl::string_view worker_address, const Streams& streams) noexcept;
+  void Connect(absl::string_view worker_address) noexcept;
 
   // Each communicator's way in. Requirement for removal: nothing of it is waiting.
   UcxFlow* AddFlow(std::uint32_t weight) noexcept;
@@ -119,12 +107,6 @@ class UcxPeer {
 
   NeighbourLine Describe() const;
 
-  // To be called after something was done.
-  void NoteIdle(Clock::time_point now) noexcept;
-  // To be called every StreamTuner::kLookInterval while there is something to do. May change over
-  // how many connections bulk goes.
-  void LookAtStreams(Clock::time_point now) noexcept;
-
   // What became of the connections since the last call, as the end of a line of the log that begins with "the line to".
   bool has_news() const noexcept { return !news_.empty(); }
   std::string TakeNews() noexcept { return std::exchange(news_, {}); }
@@ -138,14 +120,12 @@ class UcxPeer {
   static void OnError(void* self, ucp_ep_h endpoint, ucs_status_t status);
   static void OnSendDone(void* request, ucs_status_t status, void* send);
 
-  // Opens the streams that are missing, also such as were refused before. Those that are not used any more stay open: the
-  // other side may be using them.
+  // Opens the streams that are missing, also such as were refused before. Those that are not used any
+  // more stay open: the next job that shares the line finds them.
   void AddMissingStreams() noexcept;
   void GiveUpFurtherStream(UcxStream& stream) noexcept;
   // Urgent messages have the first stream to themselves.
-  bool urgent_are_apart() const noexcept {
-    return two_or_more_ || is_shared() || bulk_streams_ > 1;
-  }
+  bool urgent_are_apart() const noexcept { return is_shared() || bulk_streams_ > 1; }
   std::size_t first_bulk_stream() const noexcept { return urgent_are_apart() ? 1 : 0; }
   std::size_t streams_needed() const noexcept { return first_bulk_stream() + bulk_streams_; }
   // Requirement: it is one of those that are needed.
@@ -153,7 +133,6 @@ class UcxPeer {
     return stream == 0 || (streams_[stream].is_open() && streams_[stream].is_connected());
   }
   std::size_t CountUsableBulkStreams() const noexcept;
-  bool HasIdleBulkStream() const noexcept;
   UcxStream* FindStream(SendPriority priority) noexcept;
   std::size_t AdvanceUrgent() noexcept;
   // Starts it on the stream, or lets it wait with the urgent ones. As Send().
@@ -166,13 +145,8 @@ class UcxPeer {
   const std::string name_;
   ucp_worker_h worker_;
   SendPool<UcxSend>& pool_;
-  std::uint64_t& connections_;
+  const std::size_t bulk_streams_;
   std::string worker_address_;
-  // As configured, or as measured.
-  bool two_or_more_ = false;
-  std::size_t bulk_streams_ = 1;
-  std::string reason_;                  // if not measured
-  std::unique_ptr<StreamWatch> watch_;  // if measured
   std::deque<UcxStream> streams_;
   std::string news_;
   std::uint32_t next_stream_ = 0;

@@ -48,10 +48,6 @@ void UcxStream::OnGreeted(void* request, ucs_status_t status, void* self) {
   }
 }
 
-void UcxStream::NoteConnected() noexcept {
-  if (!std::exchange(connected_, true)) ++connections_;
-}
-
 void UcxStream::BeginFlush() noexcept {
   if (endpoint_ == nullptr) return;
   ucp_request_param_t param{};

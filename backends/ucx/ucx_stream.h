@@ -24,9 +24,7 @@ inline constexpr unsigned kUcxMessageId = 1;
 // Ownership: of the endpoint. Must stay where it is until has_ended().
 class UcxStream {
  public:
-  // `connections` is counted up when it has brought something to the other side for the first time.
-  UcxStream(std::uint32_t index, std::uint64_t& connections)
-      : index_(index), connections_(connections) {}
+  explicit UcxStream(std::uint32_t index) : index_(index) {}
   UcxStream(const UcxStream&) = delete;
   UcxStream& operator=(const UcxStream&) = delete;
 
@@ -41,7 +39,7 @@ class UcxStream {
   bool is_open() const noexcept { return endpoint_ != nullptr; }
   // Something was sent, so UCX's own handshake is over.
   bool is_connected() const noexcept { return connected_; }
-  void NoteConnected() noexcept;
+  void NoteConnected() noexcept { connected_ = true; }
 
   // It came to an end before anything was sent.
   void Refuse(ucs_status_t why) noexcept { refusal_ = why == UCS_OK ? UCS_ERR_REJECTED : why; }
@@ -66,7 +64,6 @@ class UcxStream {
   static bool Ended(void*& request) noexcept;
 
   const std::uint32_t index_;
-  std::uint64_t& connections_;
   ucp_ep_h endpoint_ = nullptr;
   bool connected_ = false;
   ucs_status_t refusal_ = UCS_OK;

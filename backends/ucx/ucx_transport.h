@@ -9,7 +9,8 @@
 
 namespace ringd {
 
-// Makes a Transport on one UCX worker. Does not connect to anybody.
+// Makes a Transport on one UCX worker. Does not connect to anybody. Takes all options but
+// congestion_control: UCX makes its sockets as its own settings say (UCX_TCP_...).
 //   kInvalidArgument: UCX knows no such transport or interface; the message names them.
 absl::StatusOr<std::unique_ptr<Transport>> CreateUcxTransport(const TransportOptions& options);
 

@@ -108,7 +108,7 @@ std::string BucketTable(const v1::Plan& plan, const Look& look) {
   return table.Render(look, "  ");
 }
 
-// "node1 by 3 connections, 2 of them for bulk: 2 connections carry 22.1 MB/s, ...".
+// "node1 by 2 connections, 1 of them for bulk: a further one was refused (...)".
 std::string DescribeConnections(const v1::Link& link) {
   std::string text = absl::StrCat(link.host(), " by ", link.connections(),
                                   link.connections() == 1 ? " connection" : " connections");

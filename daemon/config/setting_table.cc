@@ -153,13 +153,12 @@ std::vector<Setting> MakeTable() {
        "network interfaces for data between nodes, which they share, each in a network of its own; "
        "empty: the one of peer_address"},
       {"streams_per_neighbour", Kind::kCountOrAuto, &C::streams_per_neighbour,
-       "connections for bulk to each neighbour; auto: one for each of data_interfaces, with UCX as "
-       "many as fill the line, if TCP's windows keep one from it and a trial shows that more are "
-       "faster",
+       "connections for bulk to each neighbour; auto: one for each of data_interfaces, with UCX "
+       "one",
        1, 16},
       {"congestion_control", Kind::kText, &C::congestion_control,
-       "TCP's congestion control between nodes: system; auto: the system's, but cubic or reno in "
-       "place of bbr, whose pauses add up around a ring; or a name"},
+       "TCP's congestion control between nodes, but of UCX's connections: system; auto: the "
+       "system's, but cubic or reno in place of bbr, whose pauses add up around a ring; or a name"},
       {"chunk_bytes", Kind::kBytes, &C::chunk_bytes,
        "piece of a bucket moved between nodes in one step", kKiB, 128 * kKiB},
       {"flat_all_reduce_bytes", Kind::kBytesOrAuto, &C::flat_all_reduce_bytes,

@@ -51,7 +51,7 @@ v1::CommunicatorsReply TwoNodes() {
   link->set_transports("tcp/lo");
   link->set_connections(3);
   link->set_bulk_connections(2);
-  link->set_connections_reason("as set");
+  link->set_connections_reason("one was refused");
   return reply;
 }
 
@@ -171,7 +171,8 @@ TEST_CASE("RenderCommunicators: shows members, links, bytes and rates") {
   CHECK_THAT(text, Contains("3 MiB in 56 operations, 1,234 tensors submitted"));
   CHECK_THAT(text, Contains("1.5 GiB/s, 12 operations/s, busy 37 %"));
   CHECK_THAT(text, Contains("   3      1     1  node-1  4003  running\n"));
-  CHECK_THAT(text, Contains("      1  node-1  tcp/lo                3         2  as set\n"));
+  CHECK_THAT(text,
+             Contains("      1  node-1  tcp/lo                3         2  one was refused\n"));
   CHECK_THAT(text, !Contains("BUCKET"));
 }
 
