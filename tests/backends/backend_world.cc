@@ -30,6 +30,8 @@ std::string NameOf(BackendKind kind) {
       return "ucx";
     case BackendKind::kUcxTwoStreams:
       return "ucx, two streams";
+    case BackendKind::kUcxSharedMemory:
+      return "ucx, shared memory";
     case BackendKind::kTcp:
       return "tcp";
     case BackendKind::kTcpTwoStreams:
@@ -41,6 +43,7 @@ std::string NameOf(BackendKind kind) {
 std::unique_ptr<Transport> MakeTransport(BackendKind kind, TransportOptions options) {
   const bool two = kind == BackendKind::kUcxTwoStreams || kind == BackendKind::kTcpTwoStreams;
   options.streams_per_neighbour = two ? 2 : kAutoStreams;
+  if (kind == BackendKind::kUcxSharedMemory) options.transports = "sysv,self";
   const bool tcp = kind == BackendKind::kTcp || kind == BackendKind::kTcpTwoStreams;
   auto transport = tcp ? CreateTcpTransport(options, std::make_unique<LoopbackSockets>())
                        : CreateUcxTransport(options);

@@ -18,7 +18,7 @@
 
 namespace ringd {
 
-enum class BackendKind { kLoopback, kUcx, kUcxTwoStreams, kTcp, kTcpTwoStreams };
+enum class BackendKind { kLoopback, kUcx, kUcxTwoStreams, kUcxSharedMemory, kTcp, kTcpTwoStreams };
 
 std::string NameOf(BackendKind kind);
 

@@ -11,7 +11,7 @@ namespace {
 
 BackendKind AnyBackend() {
   return GENERATE(BackendKind::kLoopback, BackendKind::kUcx, BackendKind::kUcxTwoStreams,
-                  BackendKind::kTcp, BackendKind::kTcpTwoStreams);
+                  BackendKind::kUcxSharedMemory, BackendKind::kTcp, BackendKind::kTcpTwoStreams);
 }
 
 // Small integers, so that sums are exact in every type and order.

@@ -5,6 +5,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "tests/backends/backend_world.h"
@@ -14,7 +15,7 @@ namespace {
 
 BackendKind AnyBackend() {
   return GENERATE(BackendKind::kLoopback, BackendKind::kUcx, BackendKind::kUcxTwoStreams,
-                  BackendKind::kTcp, BackendKind::kTcpTwoStreams);
+                  BackendKind::kUcxSharedMemory, BackendKind::kTcp, BackendKind::kTcpTwoStreams);
 }
 
 AlgorithmOptions SmallChunks() {
@@ -281,6 +282,11 @@ TEST_CASE("Backend: a broadcast takes the input of the root alone, and gives the
   }
 }
 
+std::string TransportsOf(BackendKind kind) {
+  if (kind == BackendKind::kLoopback) return "loopback";
+  return kind == BackendKind::kUcxSharedMemory ? "sysv/memory" : "tcp/lo";
+}
+
 TEST_CASE("Backend: statistics count operations, bytes and neighbours") {
   const BackendKind kind = AnyBackend();
   INFO(NameOf(kind));
@@ -302,7 +308,7 @@ TEST_CASE("Backend: statistics count operations, bytes and neighbours") {
     std::uint64_t received = 0;
     for (const NeighbourStatistics& neighbour : statistics.neighbours) {
       CHECK(neighbour.node.value() != node);
-      CHECK(neighbour.line.transports == (kind == BackendKind::kLoopback ? "loopback" : "tcp/lo"));
+      CHECK(neighbour.line.transports == TransportsOf(kind));
       sent += neighbour.bytes_sent;
       received += neighbour.bytes_received;
     }
