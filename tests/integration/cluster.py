@@ -250,6 +250,8 @@ class Cluster:
         self.folder = folder
         self.nodes: list[Node] = []
         self.jobs: list[JobRun] = []
+        #: Of all nodes that are started from now on; what a test sets comes first.
+        self.settings: dict[str, object] = {}
         self._ringd_uid: int | None = None
         self._ended = threading.Event()
         self._reaper: threading.Thread | None = None
@@ -294,7 +296,7 @@ class Cluster:
         inside: list[str] = []
         if self._ringd_uid is not None:
             inside = [sys.executable, "-c", _BECOME, str(self._ringd_uid)]
-        return Node(name, self.folder, settings, inside)
+        return Node(name, self.folder, self.settings | settings, inside)
 
     def start_job(
         self,

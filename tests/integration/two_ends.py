@@ -8,8 +8,9 @@ from typing import Generic, TypeVar
 from tests.integration.cluster import Cluster, Node
 from tests.integration.long_line import LongLine
 from tests.integration.shaped_line import ShapedLine
+from tests.soak.network import Network
 
-LineT = TypeVar("LineT", bound=LongLine | ShapedLine)
+LineT = TypeVar("LineT", bound=LongLine | ShapedLine | Network)
 
 
 class TwoEnds(Cluster, Generic[LineT]):

@@ -1,5 +1,5 @@
 """The failure tests run twice: with ringd and trainers of one user, and with ringd as a user of its
-own.
+own. Some run over UCX, too: over its TCP, and over shared memory.
 
 As on a cluster, where ringd is a service: the kernel then hides from it how trainers end, until
 somebody reaps them.
@@ -8,25 +8,48 @@ somebody reaps them.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
 from tests.integration.cluster import RINGD_UID, Cluster, kernel_shows_exits
 
+#: Ways to run a test, and `transports` of each.
+OVER_UCX = {"over UCX, tcp": "tcp,self", "over UCX, shared memory": "all"}
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests marked `one_user` run once; so do all without root, or on a kernel that never shows how
-    trainers end."""
-    once = metafunc.definition.get_closest_marker("one_user") is not None
-    once = once or os.geteuid() != 0 or not kernel_shows_exits()
-    if "cluster" in metafunc.fixturenames and not once:
-        metafunc.parametrize("cluster", ["one user", "two users"], indirect=True)
+    """Tests marked `one_user` run with one user alone; so do all without root, or on a kernel that
+    never shows how trainers end. Tests marked `over_ucx` run over UCX, too."""
+    if "cluster" not in metafunc.fixturenames:
+        return
+    marked = metafunc.definition.get_closest_marker
+    ways = ["one user"]
+    if marked("one_user") is None and os.geteuid() == 0 and kernel_shows_exits():
+        ways.append("two users")
+    if marked("over_ucx") is not None:
+        ways += OVER_UCX
+    if len(ways) > 1:
+        metafunc.parametrize("cluster", ways, indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One node has nobody to speak to over UCX."""
+
+    def is_vain(item: pytest.Item) -> bool:
+        values: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+        return values.get("cluster") in OVER_UCX and len(values.get("layout", [1, 1])) == 1
+
+    items[:] = [item for item in items if not is_vain(item)]
 
 
 @pytest.fixture
 def cluster(cluster: Cluster, request: pytest.FixtureRequest) -> Cluster:
     """A cluster without nodes yet, as in the other integration tests."""
-    if getattr(request, "param", "one user") == "two users":
+    way = getattr(request, "param", "one user")
+    if way == "two users":
         cluster.run_ringd_as(RINGD_UID)
         cluster.reap_as_launchers_do()
+    elif way in OVER_UCX:
+        cluster.settings = {"backend": "ucx", "transports": OVER_UCX[way]}
     return cluster

@@ -80,6 +80,7 @@ def expect_nothing_kept(job: JobRun) -> None:
         wait_until(lambda pid=rank.pid: not memory_of_ringd(pid), f"{rank} lets go of ringd's memory", 5)  # type: ignore[misc]
 
 
+@pytest.mark.over_ucx
 @pytest.mark.parametrize("victim", [0, 1], ids=["coordinator's node", "other node"])
 def test_a_killed_ringd_is_noticed_at_once_and_replaced(cluster: Cluster, victim: int) -> None:
     nodes = cluster.start_nodes(2)

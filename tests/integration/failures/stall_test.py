@@ -122,6 +122,7 @@ def test_waiting_ranks_are_warned_and_go_on(cluster: Cluster, layout: list[int],
     job.expect_success()
 
 
+@pytest.mark.over_ucx
 @pytest.mark.parametrize("layout", [[1, 1], [2, 2]], ids=str)
 def test_a_rank_that_stops_in_the_middle_of_copying_is_named_and_may_go_on(
     cluster: Cluster, layout: list[int]
@@ -146,6 +147,7 @@ def test_a_rank_that_stops_in_the_middle_of_copying_is_named_and_may_go_on(
     job.expect_success()
 
 
+@pytest.mark.over_ucx
 @pytest.mark.parametrize("layout", [[3], [2, 1]], ids=str)
 @pytest.mark.parametrize("stopped", [False, True], ids=["never submits", "stopped"])
 def test_an_operation_timeout_makes_it_an_error(cluster: Cluster, layout: list[int], stopped: bool) -> None:

@@ -59,6 +59,7 @@ WAITS_FOR_VICTIM = """
 """
 
 
+@pytest.mark.over_ucx
 @pytest.mark.parametrize(
     ("layout", "victim"),
     [([3], 1), ([2, 2], 1), ([2, 2], 2)],
@@ -244,6 +245,7 @@ SUMS_LARGE_TENSORS = """
 """
 
 
+@pytest.mark.over_ucx
 @pytest.mark.parametrize("victim", [1, 3], ids=["coordinator's", "other node"])
 def test_a_killed_rank_s_tensors_may_be_at_reducer_threads(cluster: Cluster, victim: int) -> None:
     cluster.start_nodes(2, reducer_threads=2)
