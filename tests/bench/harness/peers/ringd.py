@@ -35,6 +35,8 @@ CONFIGURATIONS: dict[str, dict[str, str]] = {
     # Nobody spins, or everybody does, for longer than a small operation takes.
     "sleep": {"RINGD_SPIN": "0s", "RINGD_SPIN_US": "0"},
     "spin": {"RINGD_SPIN": "50us", "RINGD_SPIN_US": "50"},
+    # UCX's TCP in place of ringd's own.
+    "ucx": {"RINGD_BACKEND": "ucx"},
     **{name: training_environment(name) for name in TRAININGS},
 }
 

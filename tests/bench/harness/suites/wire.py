@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..goals import Ahead, Clause, LineShare, ProcessorTimeAtMost
-from ..row import Row
+from ..row import Reference, Row
 from ..site import Topology
 from ..work import KIB, MIB, TensorList, Way, equal_tensors, model_gradients, one_tensor, payload_bytes
 
@@ -38,6 +38,8 @@ PLANS = {
     "ringd, 64 MiB buckets": [Way("fixed-64MiB", "async", "arena")],
     "ringd, no fusion": [Way("no-fusion", "async", "arena")],
 }
+# What RDMA would take, over what is there.
+OVER_UCX = {"ringd, over UCX": Reference([Way("ucx", memory="arena")])}
 
 
 def rows() -> list[Row]:
@@ -59,6 +61,7 @@ def rows() -> list[Row]:
                 ONE_CALL,
                 share=0.955 if slow else 0.93,
                 ratio=1.0 if slow else None,
+                references=OVER_UCX,
             ),
             row(
                 topology,
@@ -129,6 +132,7 @@ def row(
     share: float | None = None,
     ratio: float | None = None,
     quick: bool = True,
+    references: dict[str, Reference] | None = None,
 ) -> Row:
     """`share` is the goal as a part of the line, `ratio` as one to the best peer; with both, both must hold."""
     goals: list[Clause] = []
@@ -146,5 +150,6 @@ def row(
         tensors=tensors,
         ways={"ringd": ringd, **peers},
         goals=tuple(goals),
+        references=references or {},
         quick=quick,
     )
