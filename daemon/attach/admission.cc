@@ -78,7 +78,7 @@ absl::Status Admission::CheckUser(const PeerCredentials& peer) const {
   return absl::PermissionDeniedError(
       absl::StrCat(DescribeUser(peer.uid),
                    " is not admitted by this ringd; its settings allowed_users and "
-                   "allowed_groups would admit them"));
+                   "allowed_groups would admit them. Without it: ringctl run -n 1 -- COMMAND"));
 }
 
 bool Admission::IsOperator(const PeerCredentials& peer) const {

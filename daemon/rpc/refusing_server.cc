@@ -24,7 +24,7 @@ class RefusingReactor final : public grpc::ServerGenericBidiReactor {
   RefusingReactor() {
     Finish(grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
                         "this user is not admitted by this ringd; its settings allowed_users and "
-                        "allowed_groups would admit them"));
+                        "allowed_groups would admit them. Without it: ringctl run -n 1 -- COMMAND"));
   }
   void OnDone() override { delete this; }
 };

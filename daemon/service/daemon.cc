@@ -13,6 +13,7 @@
 #include "daemon/door/cluster_key.h"
 #include "daemon/fast_path/fast_path_sockets.h"
 #include "daemon/logging/log.h"
+#include "daemon/service/start_check.h"
 #include "daemon/service/tcp_backend.h"
 #include "daemon/version.h"
 #include "proto/base/clock.h"
@@ -107,6 +108,8 @@ EngineOptions MakeEngineOptions(const Config& config, const std::string& config_
 absl::Status Daemon::Check(const Config& config) {
   const absl::StatusOr<std::string> key = ReadClusterKey(config.cluster_key_file);
   if (!key.ok()) return key.status();
+  // FindStartProblems has said so.
+  if (!CheckPeerAddress(config.peer_address).ok()) return absl::OkStatus();
   // On any port: a ringd may be serving on the one that is set.
   Config elsewhere = config;
   elsewhere.peer_address = FormatHostPort({ParseHostPort(config.peer_address)->host, 0});

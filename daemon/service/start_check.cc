@@ -1,9 +1,11 @@
 #include "daemon/service/start_check.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -25,6 +27,12 @@ absl::Status CheckFolder(const std::string& folder) {
   struct stat info {};
   if (::stat(folder.c_str(), &info) != 0) return ErrnoStatus(errno, folder);
   if (!S_ISDIR(info.st_mode)) return ErrnoStatus(ENOTDIR, folder);
+  // Root may write in these, and yet nobody makes a file there.
+  struct statfs system {};
+  if (::statfs(folder.c_str(), &system) == 0 &&
+      (system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC)) {
+    return ErrnoStatus(EROFS, folder);
+  }
   if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
     return ErrnoStatus(errno, folder);
   }
@@ -43,7 +51,8 @@ absl::Status CheckLogFile(const std::string& path) {
   return errno == ENOENT ? CheckFolder(FolderOf(path)) : ErrnoStatus(errno, path);
 }
 
-// The address is one of this machine's. The port is left alone: a ringd that runs has it.
+}  // namespace
+
 absl::Status CheckPeerAddress(const std::string& address) {
   const absl::StatusOr<HostPort> peer = ParseHostPort(address);
   if (!peer.ok()) return peer.status();
@@ -65,8 +74,6 @@ absl::Status CheckPeerAddress(const std::string& address) {
   }
   return ErrnoStatus(error, absl::StrCat("no interface of this machine has '", peer->host, "'"));
 }
-
-}  // namespace
 
 absl::Status CheckStateDir(const std::string& state_dir) {
   if (state_dir.empty()) return absl::OkStatus();

@@ -18,6 +18,9 @@ namespace ringd {
 // there.
 std::vector<std::string> FindStartProblems(const Config& config);
 
+// The address is one of this machine's. The port is left alone: a ringd that runs has it.
+absl::Status CheckPeerAddress(const std::string& address);
+
 // kFailedPrecondition: what ringd learns can't be kept in this state_dir; the message says why. An empty one is
 // good: nothing is kept then.
 absl::Status CheckStateDir(const std::string& state_dir);

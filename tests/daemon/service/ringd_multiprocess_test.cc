@@ -141,6 +141,16 @@ TEST_CASE(
   CHECK(unused.WaitForExit() == kExitDone);
 }
 
+TEST_CASE("ringd: the check says once that peer_address is not of this machine") {
+  RingdProcess check;
+  check.Run({"daemon/ringd", "--config", "/dev/null", "--check-config", "--peer-address",
+             "192.0.2.77:7117"});
+  CHECK(check.WaitForExit() == kExitFailed);
+  const std::string log = check.log();
+  CHECK_THAT(log, Contains("no interface of this machine has '192.0.2.77'"));
+  CHECK(log.find("peer_address") == log.rfind("peer_address"));
+}
+
 TEST_CASE("ringd: a cluster key that others could read is refused, by the check and by the start") {
   RingdProcess ringd;
   const std::string key = ringd.file("cluster.key");

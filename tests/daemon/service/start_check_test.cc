@@ -74,6 +74,8 @@ TEST_CASE("CheckStateDir: a folder that is there, or that ringd can make, or non
   CHECK(CheckStateDir(machine.folder).ok());
   CHECK(CheckStateDir(machine.folder + "/new").ok());
   CHECK_FALSE(CheckStateDir(machine.folder + "/none/new").ok());
+  // Where root may write, but nobody makes files.
+  CHECK_FALSE(CheckStateDir("/proc/new").ok());
   std::ofstream(machine.folder + "/file") << "text";
   const absl::Status status = CheckStateDir(machine.folder + "/file");
   CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
