@@ -3,13 +3,16 @@
 #include <algorithm>
 
 #include "backends/collectives/message.h"
+#include "proto/operations/operation_traits.h"
 
 namespace ringd {
 namespace {
 
 constexpr CollectiveTimes::TimePoint kNever{};
 
-bool NeedsBuffer(CollectiveKind kind) noexcept { return kind != CollectiveKind::kBarrier; }
+bool NeedsBuffer(CollectiveKind kind) noexcept {
+  return !IsValid(kind) || TraitsOf(kind).moves_data;  // a link probe's is not for trainers
+}
 
 // Requirement: the data type is valid.
 bool SuitsAlgorithm(const CollectiveRequest& request) noexcept {
@@ -34,8 +37,8 @@ bool Operation::Unsupported(const CollectiveRequest& request, std::int32_t node_
            request.element_count != 2 * static_cast<std::uint64_t>(node_count);
   }
   if (!IsValid(request.kind)) return true;
-  if (request.kind == CollectiveKind::kAllReduce && !SuitsAlgorithm(request)) return true;
-  if (request.kind == CollectiveKind::kBroadcast &&
+  if (TraitsOf(request.kind).combines && !SuitsAlgorithm(request)) return true;
+  if (TraitsOf(request.kind).rooted &&
       (request.root.value() < 0 || request.root.value() >= node_count)) {
     return true;
   }

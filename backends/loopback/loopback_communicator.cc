@@ -9,13 +9,14 @@
 #include "absl/strings/str_cat.h"
 #include "backends/collectives/message.h"
 #include "backends/collectives/operation.h"
+#include "proto/operations/operation_traits.h"
 #include "proto/reduce/reduce.h"
 
 namespace ringd {
 namespace {
 
 std::size_t ByteCount(const CollectiveRequest& request) noexcept {
-  if (request.kind == CollectiveKind::kBarrier) return 0;
+  if (!TraitsOf(request.kind).moves_data) return 0;
   return request.element_count * SizeOf(request.data_type);
 }
 
@@ -25,8 +26,7 @@ bool IsRoot(const CollectiveRequest& request, std::size_t node) noexcept {
 
 // The node's bytes are part of the result.
 bool GivesBytes(const CollectiveRequest& request, std::size_t node) noexcept {
-  return request.kind == CollectiveKind::kAllReduce ||
-         (request.kind == CollectiveKind::kBroadcast && IsRoot(request, node));
+  return TraitsOf(request.kind).Reads(IsRoot(request, node));
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ bool LoopbackCommunicator::TryPost(const CollectiveRequest& request) noexcept {
     return true;
   }
   // There are no links to probe.
-  if (request.kind == CollectiveKind::kLinkProbe ||
+  if (!IsValid(request.kind) ||
       Operation::Unsupported(request, static_cast<std::int32_t>(node_count_))) {
     Finish(posted, CollectiveOutcome::kUnsupported, NodeIndex(-1));
     return true;
@@ -169,7 +169,7 @@ bool LoopbackCommunicator::AdvanceOne(Posted& posted, CollectiveOutcome& outcome
     Leave(request.id);
   }
   if (bytes == 0) return true;
-  if (request.kind == CollectiveKind::kAllReduce) {
+  if (TraitsOf(request.kind).combines) {
     posted.stages().OnCombined(0, bytes);
   } else {
     posted.stages().OnResult(0, bytes, request.buffer, false);
@@ -188,7 +188,7 @@ bool LoopbackCommunicator::GiveInput(Posted& posted, LoopbackExchange& exchange)
   }
   bool all = true;
   for (std::size_t node = 0; node < node_count_; ++node) {
-    const bool needed = request.kind != CollectiveKind::kBroadcast || IsRoot(request, node);
+    const bool needed = !TraitsOf(request.kind).rooted || IsRoot(request, node);
     if (needed && !exchange.contributed[node]) all = false;
   }
   if (all && !exchange.complete) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "proto/base/per_member.h"
+#include "proto/operations/operation_traits.h"
 #include "proto/reduce/reduce.h"
 
 namespace ringd {
@@ -99,12 +100,12 @@ void BucketMemory::CombineToAll(const Piece& piece, const std::byte* partial, st
 }
 
 const std::byte* BucketMemory::Source(std::size_t begin, std::size_t end) const noexcept {
-  const bool broadcast = layout_.kind() == CollectiveKind::kBroadcast;
-  if (broadcast ? root_member_ < 0 : member_count_ != 1) return nullptr;
+  const bool rooted = TraitsOf(layout_.kind()).rooted;
+  if (rooted ? root_member_ < 0 : member_count_ != 1) return nullptr;
   const std::optional<Piece> piece = OnePiece(begin, end);
   if (!piece.has_value()) return nullptr;
-  if (!broadcast && piece->tensor.scaling.prescale != 1.0) return nullptr;
-  const auto member = broadcast ? static_cast<std::size_t>(root_member_) : 0;
+  if (!rooted && piece->tensor.scaling.prescale != 1.0) return nullptr;
+  const auto member = rooted ? static_cast<std::size_t>(root_member_) : 0;
   return piece->members[member].source + piece->offset;
 }
 
@@ -112,7 +113,7 @@ void BucketMemory::Pack(std::byte* buffer, std::size_t begin, std::size_t end) c
   ForEachOverlap(begin, end, [&](const Piece& piece) {
     std::byte* const target = buffer + piece.begin();
     // The wire reads the buffer next: so here, and wherever the buffer is written.
-    if (layout_.kind() != CollectiveKind::kBroadcast) {
+    if (TraitsOf(layout_.kind()).combines) {
       void* const destinations[] = {target};
       Combine(piece, nullptr, destinations, Scaling{}, Streaming::kCached);
     } else if (root_member_ >= 0) {

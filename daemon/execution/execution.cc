@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include "proto/operations/operation_traits.h"
+
 namespace ringd {
 namespace {
 
@@ -44,7 +46,7 @@ CollectiveRequest Execution::Request(NodeIndex root) noexcept {
 
 void Execution::PrepareWork(Reducers& reducers, const RingPlace& place) {
   const std::size_t bytes = layout_->bytes();
-  if (layout_->kind() != CollectiveKind::kAllReduce || memory_.member_count() < 2 ||
+  if (!TraitsOf(layout_->kind()).combines || memory_.member_count() < 2 ||
       bytes < kSumAheadFromBytes) {
     return;
   }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "proto/operations/operation_traits.h"
 
 namespace ringd {
 namespace {
@@ -70,7 +71,7 @@ absl::StatusOr<Registration> CheckDescription(const v1::TensorDescription& descr
     result.meta.shape.push_back(extent);
   }
   if (bytes > (std::uint64_t{1} << 62)) return Wrong(description, "more than 2^62 bytes");
-  if (result.meta.kind == CollectiveKind::kBarrier || empty) bytes = 0;
+  if (!TraitsOf(result.meta.kind).moves_data || empty) bytes = 0;
   result.bytes = bytes;
   result.element_count = bytes / SizeOf(result.meta.dtype);
   result.meta.prescale = description.prescale() == 0 ? 1.0 : description.prescale();
@@ -78,7 +79,7 @@ absl::StatusOr<Registration> CheckDescription(const v1::TensorDescription& descr
   if (!std::isfinite(result.meta.prescale) || !std::isfinite(result.meta.postscale)) {
     return Wrong(description, "prescale and postscale must be finite");
   }
-  if (result.meta.kind == CollectiveKind::kBroadcast) {
+  if (TraitsOf(result.meta.kind).rooted) {
     if (description.root_rank() < 0 || description.root_rank() >= size) {
       return Wrong(description, absl::StrCat("root rank ", description.root_rank(),
                                              " is not one of 0 to ", size - 1));

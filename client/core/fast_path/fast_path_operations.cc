@@ -6,6 +6,7 @@
 #include "client/core/waiting/presence.h"
 #include "client/core/waiting/relax.h"
 #include "client/core/waiting/spin_policy.h"
+#include "proto/operations/operation_traits.h"
 
 namespace ringd::client {
 namespace {
@@ -48,8 +49,8 @@ FastPathOperations::FastPathOperations(std::unique_ptr<FastPathExchange> exchang
       spin_budget_(spin_budget) {}
 
 bool FastPathOperations::Offers(const Registration& registration) const noexcept {
-  const CollectiveKind kind = registration.description.kind;
-  return (kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kBarrier) &&
+  const OperationTraits& traits = TraitsOf(registration.description.kind);
+  return (traits.combines || !traits.moves_data) &&
          registration.bytes <= exchange_->view().limit_bytes() && exchange_->Usable() &&
          registration.submissions->ShouldTry() && state_.alive();
 }

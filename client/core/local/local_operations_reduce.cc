@@ -8,6 +8,7 @@
 #include "client/core/local/local_operations.h"
 #include "client/core/tensors/local_chunks.h"
 #include "proto/base/per_member.h"
+#include "proto/operations/operation_traits.h"
 #include "proto/reduce/tensor_scaling.h"
 
 namespace ringd::client {
@@ -42,8 +43,8 @@ bool LocalOperations::Locate(const Chunk& chunk, ChunkMemory& memory) {
   const std::uint64_t bytes = chunk.registration->bytes;
   const std::uint64_t begin = ChunkBytes(bytes) * static_cast<std::uint64_t>(chunk.chunk);
   memory.bytes = std::min(ChunkBytes(bytes), bytes - begin);
-  const bool broadcast = description.kind == CollectiveKind::kBroadcast;
-  const std::uint32_t root = broadcast ? MemberOf(description.root_rank) : 0;
+  const OperationTraits& traits = TraitsOf(description.kind);
+  const std::uint32_t root = traits.rooted ? MemberOf(description.root_rank) : 0;
   // This process's own addresses come from its own memory, never from the slot, where others can write.
   const OperationEnd& own = chunk.operation->end;
   for (std::uint32_t m = 0; m < member_count_; ++m) {
@@ -54,8 +55,8 @@ bool LocalOperations::Locate(const Chunk& chunk, ChunkMemory& memory) {
     };
     const std::uint64_t from = slot.source_offset;
     const std::uint64_t to = slot.destination_offset;
-    const bool is_read = !broadcast || m == root;
-    const bool is_written = !broadcast || m != root;
+    const bool is_read = traits.Reads(m == root);
+    const bool is_written = traits.Writes(m == root);
     const auto is_home = [&] {
       return (HomeChunks(m, member_count_, chunk.chunk_count) >> chunk.chunk & 1) != 0;
     };
@@ -121,7 +122,7 @@ void LocalOperations::Reduce(const Chunk& chunk) {
 // All members' sources are at hand.
 void LocalOperations::Combine(const TensorDescription& tensor, ChunkMemory& memory) const {
   const std::uint64_t elements = memory.bytes / SizeOf(tensor.data_type);
-  if (tensor.kind == CollectiveKind::kBroadcast) {
+  if (!TraitsOf(tensor.kind).combines) {
     const void* const root = memory.sources[MemberOf(tensor.root_rank)];
     for (void* const destination : memory.destinations.span()) {
       if (destination == nullptr || destination == root) continue;

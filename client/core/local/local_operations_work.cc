@@ -11,6 +11,7 @@
 #include "client/core/local/local_operations.h"
 #include "client/core/tensors/local_chunks.h"
 #include "proto/base/per_member.h"
+#include "proto/operations/operation_traits.h"
 #include "proto/reduce/reduce.h"
 
 namespace ringd::client {
@@ -197,7 +198,7 @@ void LocalOperations::CombineInline(const Tensor& tensor, const Operation& opera
   const auto data = [&](std::uint32_t m) -> const void* {
     return segment_.Slot(tensor.number, m, occurrence).data;
   };
-  if (description.kind == CollectiveKind::kBroadcast) {
+  if (!TraitsOf(description.kind).combines) {
     std::memcpy(destination, data(MemberOf(description.root_rank)), operation.registration->bytes);
     return;
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "proto/fast_path/fast_path_exchange.h"
+#include "proto/operations/operation_traits.h"
 
 namespace ringd::client {
 
@@ -34,11 +35,10 @@ ringd_registration Registrations::Add(TensorDescription description,
   registration->bytes = description.bytes();
   registration->element_count = description.element_count;
   registration->element_bytes = static_cast<std::uint32_t>(SizeOf(description.data_type));
-  const bool moves = description.kind != CollectiveKind::kBarrier && registration->bytes > 0;
-  const bool is_broadcast = description.kind == CollectiveKind::kBroadcast;
-  const bool is_root = is_broadcast && description.root_rank == rank;
-  registration->sends = moves && (!is_broadcast || is_root);
-  registration->receives = moves && !is_root;
+  const OperationTraits& traits = TraitsOf(description.kind);
+  const bool is_root = description.root_rank == rank;
+  registration->sends = registration->bytes > 0 && traits.Reads(is_root);
+  registration->receives = registration->bytes > 0 && traits.Writes(is_root);
   // Not of the key alone: libraries that count the submissions of each description must not meet
   // one that counts those of a name.
   registration->signature = FastPathSignature("of its name," + key);

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "client/core/tensors/registrations.h"
+#include "proto/operations/operation_traits.h"
 #include "proto/reduce/reduce.h"
 
 namespace ringd::client {
@@ -61,7 +62,7 @@ std::uint64_t StagedCopies::BytesOf(const OperationEnd& end) noexcept {
 }
 
 RingPosition StagedCopies::PositionFor(const OperationEnd& end) const noexcept {
-  if (end.registration->description.kind == CollectiveKind::kBroadcast) return {};
+  if (!TraitsOf(end.registration->description.kind).combines) return {};
   return segment_.header->ring_position.load(std::memory_order_relaxed);
 }
 

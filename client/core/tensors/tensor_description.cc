@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "proto/operations/operation_traits.h"
 
 namespace ringd::client {
 namespace {
@@ -128,8 +129,12 @@ absl::StatusOr<TensorDescription> DescribeTensor(const ringd_tensor& tensor, std
                                                 kCollectiveKindCount - 1));
   }
   description.kind = static_cast<CollectiveKind>(tensor.kind);
-  if (description.kind == CollectiveKind::kBarrier) {
-    if (tensor.dimensions != 0) return Wrong(description.name, "a barrier has no dimensions");
+  const OperationTraits& traits = TraitsOf(description.kind);
+  if (!traits.moves_data) {
+    if (tensor.dimensions != 0) {
+      return Wrong(description.name,
+                   absl::StrCat("a ", Name(description.kind), " has no dimensions"));
+    }
     description.data_type = DataType::kUint8;
     return description;
   }
@@ -146,9 +151,10 @@ absl::StatusOr<TensorDescription> DescribeTensor(const ringd_tensor& tensor, std
     if (tensor.shape == nullptr) return Wrong(description.name, "shape is NULL");
     description.shape.assign(tensor.shape, tensor.shape + tensor.dimensions);
   }
-  if (description.kind == CollectiveKind::kAllReduce) {
+  if (traits.combines) {
     if (absl::Status status = CheckAllReduce(tensor, description); !status.ok()) return status;
-  } else {
+  }
+  if (traits.rooted) {
     if (tensor.root_rank < 0 || tensor.root_rank >= size) {
       return Wrong(description.name,
                    absl::StrCat("root_rank is ", tensor.root_rank, "; it must be 0 to ", size - 1));

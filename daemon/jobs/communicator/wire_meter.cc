@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "proto/operations/operation_traits.h"
+
 namespace ringd {
 namespace {
 
@@ -28,8 +30,7 @@ bool IsNews(const LinkObservation& seen, const std::vector<LinkObservation>& rep
 void WireMeter::OnCompleted(CollectiveKind kind, std::size_t bytes, const Completion& completion) {
   const CollectiveTimes& times = completion.times;
   if (!last_report_.has_value()) last_report_ = times.finished;
-  if (completion.outcome != CollectiveOutcome::kDone || kind != CollectiveKind::kAllReduce ||
-      bytes == 0) {
+  if (completion.outcome != CollectiveOutcome::kDone || !TraitsOf(kind).combines || bytes == 0) {
     sampler_.OnSpoiled();
     return;
   }

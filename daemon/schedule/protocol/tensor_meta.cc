@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/operations/operation_traits.h"
 
 namespace ringd {
 namespace {
@@ -51,7 +52,7 @@ std::size_t ElementCount(const TensorMeta& meta) noexcept {
 }
 
 std::size_t ByteCount(const TensorMeta& meta) noexcept {
-  return meta.kind == CollectiveKind::kBarrier ? 0 : ElementCount(meta) * SizeOf(meta.dtype);
+  return TraitsOf(meta.kind).moves_data ? ElementCount(meta) * SizeOf(meta.dtype) : 0;
 }
 
 std::string MetaKey(const TensorMeta& meta) {
@@ -64,13 +65,14 @@ std::string MetaKey(const TensorMeta& meta) {
 }
 
 bool CanFuse(const TensorMeta& a, const TensorMeta& b) noexcept {
-  if (a.kind == CollectiveKind::kBarrier || a.kind != b.kind || a.dtype != b.dtype) return false;
-  return a.kind == CollectiveKind::kBroadcast ? a.root_rank == b.root_rank : a.op == b.op;
+  const OperationTraits& traits = TraitsOf(a.kind);
+  if (!traits.moves_data || a.kind != b.kind || a.dtype != b.dtype) return false;
+  return (!traits.rooted || a.root_rank == b.root_rank) && (!traits.combines || a.op == b.op);
 }
 
 bool CanLearn(const TensorMeta& meta) noexcept {
-  if (meta.kind == CollectiveKind::kBarrier) return true;
-  return meta.kind == CollectiveKind::kAllReduce && ByteCount(meta) > 0;
+  const OperationTraits& traits = TraitsOf(meta.kind);
+  return traits.completes_together && (!traits.moves_data || ByteCount(meta) > 0);
 }
 
 std::string DescribeMismatch(const std::string& tensor_name,
