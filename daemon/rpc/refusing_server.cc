@@ -22,9 +22,10 @@ constexpr int kMaxCallsPerConnection = 16;
 class RefusingReactor final : public grpc::ServerGenericBidiReactor {
  public:
   RefusingReactor() {
-    Finish(grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
-                        "this user is not admitted by this ringd; its settings allowed_users and "
-                        "allowed_groups would admit them. Without it: ringctl run -n 1 -- COMMAND"));
+    Finish(
+        grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
+                     "this user is not admitted by this ringd; its settings allowed_users and "
+                     "allowed_groups would admit them. Without it: ringctl run -n 1 -- COMMAND"));
   }
   void OnDone() override { delete this; }
 };

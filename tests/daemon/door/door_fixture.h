@@ -3,7 +3,6 @@
 #define RINGD_TESTS_DAEMON_DOOR_DOOR_FIXTURE_H_
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -24,6 +23,7 @@
 #include "daemon/config/host_port.h"
 #include "daemon/door/door.h"
 #include "proto/base/mutex.h"
+#include "tests/count_descriptors.h"
 
 namespace ringd {
 
@@ -38,14 +38,6 @@ bool Within(Holds holds, Clock::duration limit = kDoorDeadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return true;
-}
-
-inline std::size_t CountDescriptors() {
-  DIR* const folder = ::opendir("/proc/self/fd");
-  std::size_t count = 0;
-  while (::readdir(folder) != nullptr) ++count;
-  ::closedir(folder);
-  return count;
 }
 
 inline DoorKey KeyOf(const std::string& secret) {

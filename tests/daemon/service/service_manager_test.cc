@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/count_descriptors.h"
+
 namespace ringd {
 namespace {
 
@@ -112,21 +114,30 @@ TEST_CASE("ServiceManager: a full queue holds nobody up, and what it could not t
   CHECK(receiver.Next().empty());
 }
 
-TEST_CASE("ServiceManager: without a receiver nothing happens") {
+TEST_CASE("ServiceManager: without a receiver's name there is no socket, and nothing is kept") {
   const Folder folder;
-  SECTION("none is named") {
-    ServiceManager manager;
-    manager.Ready("serving");
-    manager.Watch(1, Clock::now());
-  }
-  SECTION("the one that is named has gone") {
-    { const Receiver receiver(folder.path + "/n"); }
-    ::setenv("NOTIFY_SOCKET", (folder.path + "/n").c_str(), 1);
-    ServiceManager manager;
-    ::unsetenv("NOTIFY_SOCKET");
-    manager.Ready("serving");
-    manager.Watch(1, Clock::now());
-  }
+  const std::size_t before = CountDescriptors();
+  ServiceManager manager;
+  manager.Ready("serving");
+  manager.Watch(1, Clock::now());
+  CHECK(CountDescriptors() == before);
+}
+
+TEST_CASE("ServiceManager: what a receiver that has gone did not hear is not told to the next") {
+  const Folder folder;
+  const std::string name = folder.path + "/n";
+  std::filesystem::remove((Receiver(name), name));
+  ::setenv("NOTIFY_SOCKET", name.c_str(), 1);
+  ServiceManager manager;
+  manager.Ready("serving");
+  manager.Watch(1, Clock::now());
+  CHECK_FALSE(std::filesystem::exists(name));
+
+  Receiver next(name);
+  manager.Watch(2, Clock::now());
+  CHECK(next.Next().empty());
+  manager.Stopping("draining");
+  CHECK(next.Next() == "STOPPING=1\nSTATUS=draining");
 }
 
 }  // namespace
