@@ -81,7 +81,7 @@ struct Config {
   // Threads that sum the ranks of this node, for jobs over several nodes, beside the engine.
   std::uint64_t reducer_threads = kAutoCount;
   // "tcp", "ucx", or "none": only jobs with all their ranks on this node. "auto" until ResolveNetwork has chosen: "ucx" if
-  // `transports` asks for more than TCP.
+  // `transports` asks for more than TCP or data_interfaces has an RDMA device.
   std::string backend = "auto";
   // In UCX's words (UCX_TLS), for "ucx".
   std::string transports = kDefaultTransports;

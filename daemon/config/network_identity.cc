@@ -10,8 +10,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -121,9 +123,36 @@ std::string ChooseAddress(const std::vector<std::string>& candidates,
   return known == candidates.end() ? candidates.front() : *known;
 }
 
+// An RDMA device is named with its port, an interface without one.
+bool NamesPort(const std::string& data_interface) { return absl::StrContains(data_interface, ':'); }
+
+bool IsRdmaDevice(const std::string& name, absl::string_view rdma_devices) {
+  const std::string device = name.substr(0, name.find(':'));
+  if (device.empty() || device == "." || device == ".." || absl::StrContains(device, '/')) {
+    return false;
+  }
+  std::error_code error;
+  return std::filesystem::exists(absl::StrCat(rdma_devices, "/", device), error);
+}
+
+absl::Status ChooseBackend(Config& config, bool any_rdma) {
+  if (config.backend == "auto") {
+    config.backend = any_rdma || config.transports != kDefaultTransports ? "ucx" : "tcp";
+  }
+  if (!any_rdma) return absl::OkStatus();
+  if (config.backend == "tcp") {
+    return absl::InvalidArgumentError(
+        "data_interfaces has an RDMA device, which backend = \"tcp\" can't use: leave backend out, "
+        "or "
+        "set it to \"ucx\"");
+  }
+  if (config.transports == kDefaultTransports) config.transports = "all";
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::Status ResolveNetwork(Config& config) {
+absl::Status ResolveNetwork(Config& config, absl::string_view rdma_devices) {
   absl::StatusOr<HostPort> peer = ParseHostPort(config.peer_address);
   if (!peer.ok()) return peer.status();
   const absl::StatusOr<std::vector<InterfaceAddress>> addresses = ListAddresses();
@@ -145,25 +174,28 @@ absl::Status ResolveNetwork(Config& config) {
   if (config.advertised_host.empty()) {
     config.advertised_host = IsWildcard(peer->host) ? HostName() : peer->host;
   }
-  for (const std::string& name : config.data_interfaces) {
-    if (find(name) == addresses->end()) {
+  bool any_rdma = false;
+  for (std::string& name : config.data_interfaces) {
+    if (IsRdmaDevice(name, rdma_devices)) {
+      any_rdma = true;
+      if (!NamesPort(name)) name += ":1";
+    } else if (find(name) == addresses->end()) {
       return NoSuchInterface("data_interfaces", name, *addresses);
     }
   }
   if (config.data_interfaces.empty()) {
     config.data_interfaces = InterfacesOf(peer->host, *addresses);
   }
-  if (config.backend == "auto") {
-    config.backend = config.transports == kDefaultTransports ? "tcp" : "ucx";
-  }
-  return absl::OkStatus();
+  return ChooseBackend(config, any_rdma);
 }
 
 absl::StatusOr<std::vector<std::string>> FindDataHosts(const Config& config) {
   const absl::StatusOr<HostPort> peer = ParseHostPort(config.peer_address);
   if (!peer.ok()) return peer.status();
   const bool loopback_will_do = IsLoopback(peer->host);
-  if (config.data_interfaces.empty()) {
+  std::vector<std::string> interfaces = config.data_interfaces;
+  std::erase_if(interfaces, NamesPort);
+  if (interfaces.empty()) {
     const auto known = KeepReachable(ResolveHost(config.advertised_host), loopback_will_do);
     if (!known.empty()) return std::vector{known.front()};
     return absl::NotFoundError(absl::StrCat("advertised_host '", config.advertised_host,
@@ -172,7 +204,7 @@ absl::StatusOr<std::vector<std::string>> FindDataHosts(const Config& config) {
   const absl::StatusOr<std::vector<InterfaceAddress>> addresses = ListAddresses();
   if (!addresses.ok()) return addresses.status();
   std::vector<std::string> hosts;
-  for (const std::string& name : config.data_interfaces) {
+  for (const std::string& name : interfaces) {
     std::vector<std::string> candidates;
     for (const InterfaceAddress& entry : *addresses) {
       if (entry.interface == name) candidates.push_back(entry.address);

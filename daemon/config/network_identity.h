@@ -7,20 +7,30 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "daemon/config/config.h"
 
 namespace ringd {
+
+// Where the kernel lists RDMA devices, by the names that UCX has for them.
+inline constexpr absl::string_view kRdmaDevices = "/sys/class/infiniband";
 
 // Sets node_name, the host of peer_address (from peer_interface), advertised_host and
 // data_interfaces where they are empty, and backend where it is "auto"; what is set stays. An
 // address of no local interface leaves data_interfaces empty: serving on it will fail with a
 // better message.
+//
+// One of data_interfaces may be an RDMA device ("mlx5_0", or "mlx5_0:2" for another port than the
+// first; `rdma_devices` is a folder as kRdmaDevices). Then "auto" is UCX, and transports at their
+// default become all that it has.
 //   kNotFound: peer_interface or one of data_interfaces does not exist or has no address; the message
 //   lists the interfaces there are.
-absl::Status ResolveNetwork(Config& config);
+//   kInvalidArgument: the backend that is set can't use an RDMA device.
+absl::Status ResolveNetwork(Config& config, absl::string_view rdma_devices = kRdmaDevices);
 
-// The numeric addresses on which other nodes reach this one's door for data: one for each of data_interfaces, in their order;
-// if there are none, what advertised_host stands for. The first one is the fast path's, too. `config` is complete
+// The numeric addresses on which other nodes reach this one's door for data: one for each of
+// data_interfaces, in their order, but for RDMA devices, which have none; without any, what
+// advertised_host stands for. The first one is the fast path's, too. `config` is complete
 // (ResolveNetwork). May ask a name server.
 //   kNotFound: there is none that other nodes could reach; the message names the interface.
 absl::StatusOr<std::vector<std::string>> FindDataHosts(const Config& config);

@@ -138,8 +138,8 @@ std::vector<Setting> MakeTable() {
        Kind::kChoice,
        &C::backend,
        "what moves bytes between nodes: ringd's own wire over TCP, or UCX; auto: tcp unless "
-       "`transports` "
-       "asks for more; with none, jobs must have all their ranks on this node",
+       "`transports` asks for more or `data_interfaces` has an RDMA device; with none, jobs must "
+       "have all their ranks on this node",
        0,
        0,
        {"auto", "tcp", "ucx", "none"}},
@@ -151,7 +151,7 @@ std::vector<Setting> MakeTable() {
        0, Nanos(hours(1))},
       {"data_interfaces", Kind::kList, &C::data_interfaces,
        "network interfaces for data between nodes, which they share, each in a network of its own; "
-       "empty: the one of peer_address"},
+       "an RDMA device is used through UCX; empty: the one of peer_address"},
       {"streams_per_neighbour", Kind::kCountOrAuto, &C::streams_per_neighbour,
        "connections for bulk to each neighbour; auto: one for each of data_interfaces, with UCX "
        "one",

@@ -1,6 +1,9 @@
 #include "daemon/config/network_identity.h"
 
+#include <stdlib.h>
+
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -48,6 +51,54 @@ TEST_CASE("ResolveNetwork: what is set stays, and a wildcard address chooses no 
   CHECK(config.node_name == "node-a");
   CHECK(config.advertised_host == "node-a.example");
   CHECK(config.data_interfaces.empty());
+}
+
+TEST_CASE("ResolveNetwork: an RDMA device for data means UCX with all its transports") {
+  char folder[] = "/tmp/ringd-XXXXXX";
+  const std::string devices = ::mkdtemp(folder);
+  std::filesystem::create_directory(devices + "/mlx5_0");
+  Config config;
+  config.data_interfaces = {"mlx5_0", "lo", "mlx5_0:2"};
+
+  SECTION("unless something else is set") {
+    REQUIRE(ResolveNetwork(config, devices).ok());
+    CHECK(config.backend == "ucx");
+    CHECK(config.transports == "all");
+    CHECK(config.data_interfaces == std::vector<std::string>{"mlx5_0:1", "lo", "mlx5_0:2"});
+    // The door has the interfaces' addresses.
+    const auto hosts = FindDataHosts(config);
+    REQUIRE(hosts.ok());
+    CHECK(*hosts == std::vector<std::string>{"127.0.0.1"});
+  }
+  SECTION("transports that are set stay") {
+    config.transports = "rc,self";
+    REQUIRE(ResolveNetwork(config, devices).ok());
+    CHECK(config.transports == "rc,self");
+  }
+  SECTION("and our own wire can't use one") {
+    config.backend = "tcp";
+    const absl::Status status = ResolveNetwork(config, devices);
+    CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+    CHECK_THAT(std::string(status.message()),
+               Catch::Contains("data_interfaces has an RDMA device"));
+  }
+  SECTION("a name that leads elsewhere is none") {
+    for (const char* name : {"mlx5_9", "..", "../", "/", ":1", ""}) {
+      config.data_interfaces = {name};
+      CHECK(ResolveNetwork(config, devices).code() == absl::StatusCode::kNotFound);
+    }
+  }
+  std::filesystem::remove_all(devices);
+}
+
+TEST_CASE(
+    "FindDataHosts: without an interface for data, the address by which others know the node") {
+  Config config;
+  config.data_interfaces = {"mlx5_0:1"};
+  config.advertised_host = "127.0.0.1";
+  const auto hosts = FindDataHosts(config);
+  REQUIRE(hosts.ok());
+  CHECK(*hosts == std::vector<std::string>{"127.0.0.1"});
 }
 
 TEST_CASE("FindDataHosts: an address of the data interface, numeric") {
