@@ -128,7 +128,9 @@ struct CollectiveTimes {
   using TimePoint = std::chrono::steady_clock::time_point;
   TimePoint posted;
   TimePoint first_sent;      // first message handed to the wire
+  TimePoint last_sent;       // the last one handed to it
   TimePoint first_received;  // first message of this operation that arrived after it was posted
+  TimePoint last_received;   // the last one that did
   TimePoint finished;
 };
 
@@ -138,6 +140,8 @@ struct Completion {
   NodeIndex culprit{-1};  // the node to blame, where one is; else -1
   std::uint64_t user_data = 0;
   CollectiveTimes times;
+  // How it was carried out; kAuto where there is one way only.
+  AllReduceAlgorithm algorithm = AllReduceAlgorithm::kAuto;
 };
 
 }  // namespace ringd

@@ -54,6 +54,7 @@ void Operation::Begin(const CollectiveRequest& request, std::uint64_t order,
   total_bytes_ = NeedsBuffer(request.kind) ? request.element_count * SizeOf(request.data_type) : 0;
   fingerprint_ = Fingerprint(request);
   times_ = {};
+  chosen_ = AllReduceAlgorithm::kAuto;
   times_.posted = now;
   outcome_ = CollectiveOutcome::kDone;
   culprit_ = NodeIndex(-1);
@@ -92,6 +93,7 @@ CollectiveAlgorithm& Operation::Choose() noexcept {
   AllReduceAlgorithm algorithm =
       setting_.node_count == 1 ? AllReduceAlgorithm::kFlat : request_.algorithm;
   if (algorithm == AllReduceAlgorithm::kAuto) algorithm = ChooseBySize();
+  chosen_ = algorithm;
   if (algorithm == AllReduceAlgorithm::kFlat) return flat_all_reduce_;
   if (algorithm == AllReduceAlgorithm::kDoubling) return doubling_all_reduce_;
   priority_ = SendPriority::kBulk;
@@ -120,8 +122,8 @@ bool Operation::Deliver(const MessageHeader& header, std::span<const std::byte> 
   InFlow* const flow = FindIn(header.source);
   if (flow == nullptr || flow->arrived >= flow->granted) return false;
   ++flow->arrived;
-  if (times_.first_received == kNever)
-    times_.first_received = CollectiveTimes::TimePoint::clock::now();
+  times_.last_received = CollectiveTimes::TimePoint::clock::now();
+  if (times_.first_received == kNever) times_.first_received = times_.last_received;
   switch (algorithm_->OnMessage(NodeIndex(header.source), header.index, payload)) {
     case MessageVerdict::kConsumed:
       ++flow->consumed;
@@ -196,6 +198,7 @@ Completion Operation::MakeCompletion(CollectiveTimes::TimePoint now) const noexc
   completion.user_data = request_.user_data;
   completion.times = times_;
   completion.times.finished = now;
+  completion.algorithm = chosen_;
   return completion;
 }
 
@@ -234,7 +237,8 @@ void Operation::Send(std::int32_t node, std::uint32_t index,
   OutFlow& flow = *FindOut(node);
   ++flow.sent;
   *setting_.turn_bytes -= std::min(*setting_.turn_bytes, payload.size());
-  if (times_.first_sent == kNever) times_.first_sent = CollectiveTimes::TimePoint::clock::now();
+  times_.last_sent = CollectiveTimes::TimePoint::clock::now();
+  if (times_.first_sent == kNever) times_.first_sent = times_.last_sent;
   const bool done = setting_.wire->Send(NodeIndex(node), Header(MessageType::kData, node, index),
                                         payload, priority_, this);
   if (done) return;

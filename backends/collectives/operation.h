@@ -163,6 +163,7 @@ class Operation final : public SendObserver {
   CollectiveOutcome outcome_ = CollectiveOutcome::kDone;
   NodeIndex culprit_{-1};
   CollectiveAlgorithm* algorithm_ = nullptr;
+  AllReduceAlgorithm chosen_ = AllReduceAlgorithm::kAuto;
   std::uint32_t outstanding_ = 0;
   bool wants_advance_ = false;
   bool waits_for_stages_ = false;

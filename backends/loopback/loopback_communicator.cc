@@ -158,12 +158,13 @@ bool LoopbackCommunicator::AdvanceOne(Posted& posted, CollectiveOutcome& outcome
     if (!posted.given) {
       posted.given = true;
       ++work;
-      posted.times.first_sent = CollectiveTimes::TimePoint::clock::now();
+      posted.times.first_sent = posted.times.last_sent = CollectiveTimes::TimePoint::clock::now();
       GiveInput(posted, exchange);
     }
     if (!exchange.complete) return false;
     if (bytes > 0) std::memcpy(request.buffer, exchange.result.data(), bytes);
-    posted.times.first_received = CollectiveTimes::TimePoint::clock::now();
+    posted.times.first_received = posted.times.last_received =
+        CollectiveTimes::TimePoint::clock::now();
     traffic_.bytes_received += bytes;
     ++traffic_.messages_received;
     Leave(request.id);

@@ -94,6 +94,11 @@ absl::StatusOr<v1::QueuesReply> AdminClient::ListQueues(const std::string& job_i
   return connection_->Call(&v1::Admin::Stub::ListQueues, request, deadline);
 }
 
+absl::StatusOr<v1::TraceReply> AdminClient::TraceJob(const v1::TraceRequest& request,
+                                                     Clock::time_point deadline) {
+  return connection_->Call(&v1::Admin::Stub::TraceJob, request, deadline);
+}
+
 absl::Status AdminClient::ReportExit(const v1::ReportExitRequest& request,
                                      Clock::time_point deadline) {
   return connection_->Call(&v1::Admin::Stub::ReportExit, request, deadline).status();

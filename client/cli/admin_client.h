@@ -33,6 +33,9 @@ class AdminClient {
   absl::StatusOr<v1::CommunicatorsReply> ListCommunicators(const std::string& job_id,
                                                            Clock::time_point deadline);
   absl::StatusOr<v1::QueuesReply> ListQueues(const std::string& job_id, Clock::time_point deadline);
+  // What has happened to the job's operations since `positions`, by node; empty at first.
+  absl::StatusOr<v1::TraceReply> TraceJob(const v1::TraceRequest& request,
+                                          Clock::time_point deadline);
   absl::Status ReportExit(const v1::ReportExitRequest& request, Clock::time_point deadline);
 
  private:

@@ -33,6 +33,13 @@ then exits with 1.
   ringctl run -n 4 -- python train.py             on this node, through its ringd or a private one
   ringctl run --nodes 2 -n 2 -- python train.py   on two pretended nodes of two ranks)";
 
+constexpr char kTraceFooter[] = R"(
+Writes the times of the job's operations as Chrome trace events: submitted, agreed, sent, received, completed, waited
+for, on every rank and every node by one clock. It needs no preparation: ringd and the ranks note them all the time.
+What began before and is still under way is in it. Ctrl-C, or the job's end, ends it early, with what there is.
+Open the file at ui.perfetto.dev or chrome://tracing.
+  ringctl trace --job train --seconds 10 --out train.json)";
+
 constexpr char kSocketHelp[] = "ringd's Unix socket [RINGD_SOCKET, /run/ringd/ringd.sock]";
 
 void AddQueryOptions(CLI::App& command, QueryOptions& options, bool list) {
@@ -90,6 +97,22 @@ CLI::App* AddRun(CLI::App& app, RunOptions& options) {
   run->prefix_command();
   run->footer(kRunFooter);
   return run;
+}
+
+CLI::App* AddTrace(CLI::App& app, TraceOptions& options) {
+  CLI::App* trace =
+      app.add_subcommand("trace", "when a job's operations do what, on all its nodes, as a file");
+  trace->add_option("--job", options.job_id, "of this job")->type_name("ID")->required();
+  trace->add_option("--seconds", options.seconds, "for so long [5]")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.0, 3600.0));
+  trace->add_option("--out", options.out, "the file; - for standard output")
+      ->type_name("PATH")
+      ->required();
+  trace->add_option("--socket", options.socket, kSocketHelp)->type_name("PATH");
+  trace->add_flag("--json", options.json, "print what was written as JSON, the warnings too");
+  trace->footer(kTraceFooter);
+  return trace;
 }
 
 // What completion needs to know about the commands: the parser's own description of them.
@@ -248,6 +271,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
     }
   }
   CLI::App* run = AddRun(app, line.run);
+  CLI::App* trace = AddTrace(app, line.trace);
   CLI::App* version =
       app.add_subcommand("version", "versions of ringctl and of the ringd it finds");
   version->add_option("--socket", line.query.socket, kSocketHelp)->type_name("PATH");
@@ -282,6 +306,13 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
     if (!command->parsed()) continue;
     line.action = CommandLine::Action::kQuery;
     line.query.query = query;
+  }
+  if (trace->parsed()) {
+    line.action = CommandLine::Action::kTrace;
+    if (line.trace.json && line.trace.out == "-") {
+      return absl::InvalidArgumentError(
+          "--json and --out - both want standard output; see ringctl trace --help");
+    }
   }
   if (version->parsed() || version_flag) line.action = CommandLine::Action::kVersion;
   if (completion->parsed()) {

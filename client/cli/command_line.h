@@ -11,16 +11,18 @@
 #include "client/cli/completion.h"
 #include "client/cli/query_command.h"
 #include "client/cli/run_command.h"
+#include "client/cli/trace_command.h"
 
 namespace ringd::cli {
 
 struct CommandLine {
-  enum class Action : std::uint8_t { kHelp, kQuery, kRun, kVersion, kCompletion };
+  enum class Action : std::uint8_t { kHelp, kQuery, kRun, kTrace, kVersion, kCompletion };
 
   Action action = Action::kHelp;
   std::string help;                        // kHelp
   QueryOptions query;                      // kQuery, and kVersion's socket and json
   RunOptions run;                          // kRun
+  TraceOptions trace;                      // kTrace
   std::string shell;                       // kCompletion
   std::vector<CompletedCommand> commands;  // kCompletion: what there is to complete
 };

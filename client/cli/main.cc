@@ -9,6 +9,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/query_command.h"
 #include "client/cli/run_command.h"
+#include "client/cli/trace_command.h"
 #include "client/cli/version_command.h"
 
 namespace ringd::cli {
@@ -30,6 +31,8 @@ int Main(std::span<const char* const> arguments) {
       return QueryCommand(line->query);
     case CommandLine::Action::kRun:
       return RunCommand(line->run);
+    case CommandLine::Action::kTrace:
+      return TraceCommand(line->trace);
     case CommandLine::Action::kVersion:
       return VersionCommand(line->query.socket, line->query.json);
     case CommandLine::Action::kCompletion: {

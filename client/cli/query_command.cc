@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/admin_client.h"
 #include "client/cli/exit_code.h"
+#include "client/cli/failure_report.h"
 #include "client/cli/json_output.h"
 #include "client/cli/plan_view.h"
 #include "client/cli/views.h"
@@ -79,18 +80,6 @@ absl::StatusOr<std::string> Ask(AdminClient& client, const QueryOptions& options
   return absl::InternalError("no such query");
 }
 
-bool IsUnreachable(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
-         absl::IsCancelled(status);
-}
-
-int Fail(const std::string& socket, const absl::Status& status, bool unreachable) {
-  const std::string text =
-      unreachable ? ExplainUnreachable(socket, status) : std::string(status.message());
-  std::fprintf(stderr, "ringctl: %s\n", text.c_str());
-  return unreachable ? kUnreachable : kFailed;
-}
-
 }  // namespace
 
 std::string ChooseSocket(const std::string& asked_for) {
@@ -103,14 +92,14 @@ int QueryCommand(const QueryOptions& options) {
   const std::string socket = ChooseSocket(options.socket);
   absl::StatusOr<std::unique_ptr<AdminClient>> client =
       AdminClient::Connect(socket, Clock::now() + kCallTimeout);
-  if (!client.ok()) return Fail(socket, client.status(), true);
+  if (!client.ok()) return ReportFailure(socket, client.status(), true);
   const bool watch = options.watch_seconds > 0;
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;
   for (;;) {
     const Presentation how{
         options.json, watch, {WantColours(), options.wide ? 0 : WidthOfOutput()}};
     const absl::StatusOr<std::string> text = Ask(**client, options, how);
-    if (!text.ok()) return Fail(socket, text.status(), IsUnreachable(text.status()));
+    if (!text.ok()) return ReportFailure(socket, text.status(), IsUnreachable(text.status()));
     // From the top of an empty screen, as watch(1) does.
     if (watch && terminal && !options.json) std::fputs("\x1b[H\x1b[2J", stdout);
     std::fputs(text->c_str(), stdout);

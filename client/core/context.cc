@@ -75,6 +75,8 @@ Context::Context(const Options& options, Attachment attachment,
       submission_capacity_(attachment.layout.submission_capacity),
       node_name_(HostName()),
       segment_(std::move(attachment.segment)),
+      trace_ring_(ViewSessionSegment(segment_.data(), attachment.layout).trace_ring),
+      wire_trace_(trace_ring_),
       arena_(std::move(attachment.arena)),
       staged_copies_(ViewSessionSegment(segment_.data(), attachment.layout)),
       staging_(arena_, &staged_copies_),
@@ -167,6 +169,7 @@ absl::Status Context::Join(const Options& options) {
     }
   }
   if (joined_.combines_locally) return UseLocalOperations(options);
+  ring_operations_.UseTrace(&wire_trace_);
   return joined_.fast_path_connections > 0 ? UseFastPath() : absl::OkStatus();
 }
 
@@ -176,6 +179,7 @@ absl::Status Context::UseFastPath() {
   if (!exchange.ok()) return state_.alive() ? exchange.status() : state_.status();
   fast_path_operations_ = std::make_unique<FastPathOperations>(
       *std::move(exchange), fast_path_memory_.member(), places_.size, state_, spin_budget_);
+  fast_path_operations_->UseTrace(&wire_trace_);
   unended_operations_ = std::make_unique<UnendedOperations>(
       *fast_path_operations_, state_, [this](const FastPathStay& stay, ringd_operation* operation) {
         return SubmitGivenUp(stay, WhenFull::kFail, operation);
@@ -188,9 +192,9 @@ absl::Status Context::UseLocalOperations(const Options& options) {
   if (absl::Status status = job_memory_.Await(Clock::now() + kMemoryDeadline); !status.ok()) {
     return state_.alive() ? status : state_.status();
   }
-  local_operations_ = std::make_unique<LocalOperations>(job_memory_, submission_capacity_, state_,
-                                                        spin_budget_, options.direct_reading,
-                                                        options.background ? &staging_ : nullptr);
+  local_operations_ = std::make_unique<LocalOperations>(
+      job_memory_, submission_capacity_, state_, spin_budget_, options.direct_reading,
+      options.background ? &staging_ : nullptr, TraceWriter(trace_ring_));
   watched_local_.store(local_operations_.get(), std::memory_order_release);
   operations_.store(local_operations_.get(), std::memory_order_release);
   if (!options.background) return absl::OkStatus();

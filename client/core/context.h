@@ -29,6 +29,7 @@
 #include "client/core/tensors/staged_copies.h"
 #include "client/core/tensors/staging.h"
 #include "client/core/waiting/wait_lists.h"
+#include "client/core/waiting/wire_trace.h"
 #include "client/ringd.h"
 #include "proto/base/mutex.h"
 
@@ -133,6 +134,9 @@ class Context {
   std::string node_name_ ABSL_GUARDED_BY(node_name_mutex_);
 
   const MemoryMapping segment_;
+  const TraceRingView
+      trace_ring_;  // in it; written by local_operations_ in a one-node job, else by
+  WireTrace wire_trace_;
   SessionState state_;
   Arena arena_;
   Registrations registrations_;

@@ -215,12 +215,14 @@ WaitResult RingOperations::Look(std::uint64_t sequence) {
 
 // `condition` says kTimeout for "not yet"; anything else ends the wait with that result.
 template <typename Condition>
-WaitResult RingOperations::WaitFor(Condition condition, Clock::time_point deadline) {
+WaitResult RingOperations::WaitFor(Condition condition, Clock::time_point deadline,
+                                   WireTrace* trace, std::uint64_t sequence) {
   // The common case costs no clock: what is waited for has come already.
   DrainIfAny();
   if (const WaitResult result = condition(); result != WaitResult::kTimeout) return result;
 
   const Presence presence = WhileWaiting();
+  const TracedWait traced(trace, sequence);
 
   const auto check = [&](WaitResult& result) {
     DrainIfAny();
@@ -274,12 +276,14 @@ bool RingOperations::WaitForRoom(const OperationEnd& /*end*/) {
 
 WaitResult RingOperations::Wait(std::uint64_t sequence, Clock::time_point deadline) {
   std::optional<OperationEnd> end = BeginFetch(sequence);
-  if (!end.has_value()) return WaitFor([this, sequence] { return Look(sequence); }, deadline);
+  if (!end.has_value()) {
+    return WaitFor([this, sequence] { return Look(sequence); }, deadline, trace_, sequence);
+  }
   const auto look = [&] {
     copies_.CopyOut(*end);
     return Look(sequence);
   };
-  const WaitResult result = WaitFor(look, deadline);
+  const WaitResult result = WaitFor(look, deadline, trace_, sequence);
   EndFetch(sequence, *end);
   return result;
 }

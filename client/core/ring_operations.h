@@ -14,6 +14,7 @@
 #include "client/core/tensors/staged_copies.h"
 #include "client/core/waiting/operation_queue.h"
 #include "client/core/waiting/spin_policy.h"
+#include "client/core/waiting/wire_trace.h"
 #include "proto/base/cache_line.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
@@ -37,6 +38,9 @@ class RingOperations final : public OperationQueue {
   RingOperations(const SessionSegmentView& segment, std::uint32_t submission_capacity,
                  std::uint32_t completion_capacity, UniqueFd engine_wakeup, SessionState& state,
                  StagedCopies& copies, std::chrono::nanoseconds spin_budget);
+
+  // Notes waits that last. Before anything is submitted; null, as at first: notes none.
+  void UseTrace(WireTrace* trace) noexcept { trace_ = trace; }
 
   // Wakes ringd if that sleeps. May allocate only if an operation has been left unconsumed for a whole turn
   // of the ring.
@@ -89,8 +93,10 @@ class RingOperations final : public OperationQueue {
 
   // kDone, kTimeout (still in flight) or kUnknown.
   WaitResult Look(std::uint64_t sequence);
+  // `trace`: what is waited for is operation `sequence`.
   template <typename Condition>
-  WaitResult WaitFor(Condition condition, Clock::time_point deadline);
+  WaitResult WaitFor(Condition condition, Clock::time_point deadline, WireTrace* trace = nullptr,
+                     std::uint64_t sequence = 0);
 
   const SessionSegmentView segment_;
   const std::uint32_t capacity_;
@@ -98,6 +104,7 @@ class RingOperations final : public OperationQueue {
   SessionState& state_;
   StagedCopies& copies_;
   SpinPolicy spin_;
+  WireTrace* trace_ = nullptr;
 
   Mutex mutex_;
   RingProducer<Submission> submissions_ ABSL_GUARDED_BY(mutex_);

@@ -125,6 +125,8 @@ class Engine final : public EngineControl, private PeerEvents {
                          Answer<v1::CommunicatorsReply> answer) override;
   void ListQueues(const Caller& caller, const v1::ListQueuesRequest& request,
                   Answer<v1::QueuesReply> answer) override;
+  void TraceJob(const Caller& caller, const v1::TraceRequest& request,
+                Answer<v1::TraceReply> answer) override;
   void ReportExit(const Caller& caller, const v1::ReportExitRequest& request,
                   Answer<v1::ReportExitReply> answer) override;
 
@@ -188,6 +190,8 @@ class Engine final : public EngineControl, private PeerEvents {
   // A user sees his own jobs, an operator all.
   bool MayShow(const Caller& caller, uid_t uid) const;
   v1::StatusReply DescribeStatus(const Caller& caller) const;
+  // The one that runs, of several of one id the last; null: the caller has none.
+  Job* FindShown(const Caller& caller, const std::string& job_id) const;
   // Of a job that goes: for those who look for it later.
   void Remember(const Job& job, Clock::time_point now);
 

@@ -62,6 +62,8 @@ class EngineControl {
                                  Answer<v1::CommunicatorsReply> answer) = 0;
   virtual void ListQueues(const Caller& caller, const v1::ListQueuesRequest& request,
                           Answer<v1::QueuesReply> answer) = 0;
+  virtual void TraceJob(const Caller& caller, const v1::TraceRequest& request,
+                        Answer<v1::TraceReply> answer) = 0;
   virtual void ReportExit(const Caller& caller, const v1::ReportExitRequest& request,
                           Answer<v1::ReportExitReply> answer) = 0;
 };

@@ -149,6 +149,15 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
     case v1::CoordinatorMessage::kStallInquiry:
       OnStallInquiry(message.stall_inquiry());
       return;
+    case v1::CoordinatorMessage::kTraceInquiry:
+      OnTraceInquiry(message.trace_inquiry());
+      return;
+    case v1::CoordinatorMessage::kTraceAnswer:
+      trace_gatherings_.OnAnswer(message.trace_answer());
+      return;
+    case v1::CoordinatorMessage::kClockPong:
+      OnClockPong(message.clock_pong());
+      return;
     case v1::CoordinatorMessage::kGathering:
       gathering_ = message.gathering();
       return;
@@ -274,6 +283,8 @@ void Job::FailLocally(const absl::Status& cause) {
   state_ = State::kFailed;
   LogError(absl::StrCat("job failed: ", cause.message()), Fields());
   fast_path_setup_.reset();
+  trace_gatherings_.Fail(absl::FailedPreconditionError(
+      absl::StrCat("job '", options_.job_id, "' has failed: ", cause.message())));
   AnswerJoins(cause);
   EndProbe();
   if (communicator_ != nullptr) communicator_->Fail(cause);

@@ -22,6 +22,8 @@
 #include "daemon/jobs/membership/agreed_cause.h"
 #include "daemon/jobs/membership/coordinator_link.h"
 #include "daemon/jobs/membership/membership.h"
+#include "daemon/jobs/tracing/clock_offset.h"
+#include "daemon/jobs/tracing/trace_gatherings.h"
 #include "daemon/logging/log.h"
 #include "daemon/sessions/isolated_executor.h"
 #include "daemon/sessions/process_exit.h"
@@ -151,6 +153,10 @@ class Job {
   void Describe(v1::Communicator* out, Clock::time_point now) const;
   void Describe(v1::QueuesReply* out, Clock::time_point now) const;
 
+  // Gathers from all nodes what has happened to operations since the positions of the request. `done` is called
+  // exactly once, perhaps before this returns; kFailedPrecondition, kResourceExhausted: as Admin.TraceJob.
+  void Trace(const v1::TraceRequest& request, Clock::time_point now, TraceGatherings::Done done);
+
  private:
   struct Member {
     Rank rank;
@@ -192,6 +198,10 @@ class Job {
   // Of the stall that goes on; null: the rank is not awaited, or there is none.
   static const v1::AwaitedRank* FindAwaited(const v1::Stall& stall, Rank rank);
   std::optional<v1::Stall> DescribeStall(Clock::time_point now) const;
+  void OnTraceInquiry(const v1::TraceInquiry& inquiry);
+  void OnClockPong(const v1::ClockPong& pong);
+  void AnswerTraces(Clock::time_point now);
+  void SendClockPing();
   void AnswerJoins(const absl::Status& status);
   // True while other nodes may still ask for what a rank had submitted that has left: they hear why
   // it does not come.
@@ -257,6 +267,10 @@ class Job {
   // Of the verdict's ranks those of this node, by position: what they had submitted then.
   std::map<int, LocalMemberCounters> awaited_here_;
   v1::Gathering gathering_;  // while joining, as the coordinator told it last
+
+  TraceGatherings trace_gatherings_;               // what this node's ringctls have asked for
+  std::vector<v1::TraceInquiry> trace_inquiries_;  // that this node has to answer, at the next tick
+  ClockOffset clock_offset_;                       // of the coordinator
 };
 
 }  // namespace ringd

@@ -199,7 +199,7 @@ bool Job::AnswersForLeavers() const noexcept {
 
 bool Job::NeedsTicks() const noexcept {
   if (state_ == State::kJoining || fast_path_setup_ != nullptr || agreed_.pending() ||
-      AnswersForLeavers()) {
+      AnswersForLeavers() || !trace_gatherings_.empty() || !trace_inquiries_.empty()) {
     return true;
   }
   if (communicator_ != nullptr && !communicator_->Idle()) return true;
@@ -230,6 +230,7 @@ void Job::Tick(Clock::time_point now) {
   }
   if (const auto unanswered = agreed_.Unanswered(now)) FailLocally(*unanswered);
   if (state_ != State::kRunning || agreed_.pending()) return;
+  AnswerTraces(now);
   communicator_->Look(now);
   LookAtFastPath(now);
   if (state_ != State::kRunning || agreed_.pending()) return;

@@ -18,6 +18,7 @@ class AdminService final : public v1::Admin::CallbackService {
   using v1::Admin::CallbackService::ListJobs;
   using v1::Admin::CallbackService::ListQueues;
   using v1::Admin::CallbackService::ReportExit;
+  using v1::Admin::CallbackService::TraceJob;
 
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const v1::GetStatusRequest*,
@@ -46,6 +47,13 @@ class AdminService final : public v1::Admin::CallbackService {
                                        v1::QueuesReply* reply) override {
     return Serve(context, reply,
                  [&](auto answer) { engine_->ListQueues(caller_, *request, std::move(answer)); });
+  }
+
+  grpc::ServerUnaryReactor* TraceJob(grpc::CallbackServerContext* context,
+                                     const v1::TraceRequest* request,
+                                     v1::TraceReply* reply) override {
+    return Serve(context, reply,
+                 [&](auto answer) { engine_->TraceJob(caller_, *request, std::move(answer)); });
   }
 
   grpc::ServerUnaryReactor* ReportExit(grpc::CallbackServerContext* context,

@@ -93,6 +93,7 @@ absl::Status Session::Check(const Submission& record, CheckedSubmission& checked
   checked.sequence = record.sequence;
   checked.registration = &registration;
   checked.registration_number = record.registration;
+  checked.submitted_ns = record.submitted_ns;
   checked.source = resources_->arena.data() + from;
   checked.destination = resources_->arena.data() + to;
   checked.follows_wait = (record.flags & kFollowsWait) != 0;

@@ -45,6 +45,7 @@ struct CheckedSubmission {
   const std::byte* source = nullptr;
   std::byte* destination = nullptr;
   std::uint32_t registration_number = 0;
+  std::uint64_t submitted_ns = 0;  // the client's word, for display
   bool follows_wait = false;
   // Of a tensor that is staged in pieces (proto/shm/staging_progress.h); else null.
   StagingProgress* progress = nullptr;
@@ -87,6 +88,8 @@ class Session {
     const std::uint32_t before = std::exchange(staged_seen_, StagedPieces());
     return staged_seen_ != before;
   }
+  // Where the client writes its trace events: its word, for display.
+  const TraceRingView& trace_ring() const noexcept { return view_.trace_ring; }
   // Tells the client where its node is in the job's ring.
   void SetRingPosition(const RingPosition& position) noexcept {
     view_.header->ring_position.store(position, std::memory_order_relaxed);

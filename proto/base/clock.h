@@ -11,11 +11,11 @@ namespace ringd {
 using Clock = std::chrono::steady_clock;
 
 // Nanoseconds of Clock, as they stand in shared memory.
-inline std::uint64_t MonotonicNanos() noexcept {
+inline std::uint64_t NanosOf(Clock::time_point time) noexcept {
   return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
-          .count());
+      std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count());
 }
+inline std::uint64_t MonotonicNanos() noexcept { return NanosOf(Clock::now()); }
 
 }  // namespace ringd
 

@@ -5,6 +5,7 @@
 //   completion_ring_offset   RingCursors, then completion_capacity x CompletionRecord
 //   error_text_offset        kErrorTextSlots x ErrorTextSlot
 //   staging_progress_offset  kStagingProgressCount x StagingProgress
+//   trace_ring_offset        TraceRingHeader, then kTrainerTraceEvents x TraceSlot
 //
 // ringd creates it, fills the header and seals it before the client sees it. ringd keeps its own copy
 // of all it needs from the header and never reads those fields back.
@@ -24,11 +25,15 @@
 #include "proto/shm/spsc_ring.h"
 #include "proto/shm/staging_progress.h"
 #include "proto/shm/submission.h"
+#include "proto/trace/trace_ring.h"
 
 namespace ringd {
 
 inline constexpr std::uint64_t kSessionSegmentMagic = 0x31534553'44474e52;  // "RNGDSES1"
-inline constexpr std::uint32_t kSessionSegmentVersion = 3;
+inline constexpr std::uint32_t kSessionSegmentVersion = 4;
+
+// The trainer writes its own trace events into a ring of so many; ringd reads along, for display only.
+inline constexpr std::uint32_t kTrainerTraceEvents = 8192;
 
 // Where the job's node is in the ring, which tells what of a tensor is needed first.
 struct RingPosition {
@@ -49,6 +54,7 @@ struct SessionHeader {
   std::uint64_t completion_ring_offset;
   std::uint64_t error_text_offset;
   std::uint64_t staging_progress_offset;
+  std::uint64_t trace_ring_offset;
 
   // 1 while ringd's engine sleeps: after pushing, the client then writes the eventfd. Set and cleared
   // by ringd; the client clears it, too, when it wakes the engine, so that a burst of submissions wakes
@@ -89,8 +95,11 @@ struct SessionSegmentLayout {
     const std::uint64_t end = error_text_offset() + kErrorTextSlots * sizeof(ErrorTextSlot);
     return (end + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
   }
-  constexpr std::uint64_t segment_bytes() const noexcept {
+  constexpr std::uint64_t trace_ring_offset() const noexcept {
     return staging_progress_offset() + kStagingProgressCount * sizeof(StagingProgress);
+  }
+  constexpr std::uint64_t segment_bytes() const noexcept {
+    return trace_ring_offset() + TraceRingBytes(kTrainerTraceEvents);
   }
 };
 
@@ -103,6 +112,7 @@ struct SessionSegmentView {
   CompletionRecord* completions = nullptr;
   ErrorTextSlot* error_texts = nullptr;
   StagingProgress* staging_progress = nullptr;
+  TraceRingView trace_ring;
 };
 
 inline SessionSegmentView ViewSessionSegment(std::byte* base,
@@ -118,6 +128,7 @@ inline SessionSegmentView ViewSessionSegment(std::byte* base,
   view.error_texts = reinterpret_cast<ErrorTextSlot*>(base + layout.error_text_offset());
   view.staging_progress =
       reinterpret_cast<StagingProgress*>(base + layout.staging_progress_offset());
+  view.trace_ring = ViewTraceRing(base + layout.trace_ring_offset(), kTrainerTraceEvents);
   return view;
 }
 

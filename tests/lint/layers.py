@@ -38,6 +38,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "measuring": set(),
         "plans": {"membership"},
         "history": set(),
+        "tracing": set(),
         "coordinator": {"membership", "measuring", "plans"},
         "communicator": {"membership"},
     },

@@ -63,7 +63,8 @@ TensorScaling FastPathOperations::ScalingFor(const TensorDescription& tensor) co
 FastPathEnd FastPathOperations::Carry(Registration& tensor, const void* source, void* destination,
                                       FastPathStay& stay) {
   const Presence presence(callers_);
-  stay = {0, &tensor, source, destination, tensor.submissions->TakeTurn()};
+  const Clock::time_point begin = Clock::now();
+  stay = {0, &tensor, source, destination, tensor.submissions->TakeTurn(), NanosOf(begin)};
   FastPathContribution contribution;
   contribution.key = {tensor.signature, stay.turn};
   contribution.data_type = tensor.description.data_type;
@@ -73,7 +74,6 @@ FastPathEnd FastPathOperations::Carry(Registration& tensor, const void* source, 
   contribution.element_count = tensor.element_count;
   // All ranks have completed the same operations here, and so agree on when to try which.
   const std::uint64_t completed = member_.completed.load(std::memory_order_relaxed);
-  const Clock::time_point begin = Clock::now();
   FastPathOutcome outcome = exchange_->Contribute(contribution, stay.cell);
   if (outcome == FastPathOutcome::kGivenUp) {
     CountGivenUp(stay);
@@ -113,6 +113,12 @@ void FastPathOperations::Finish(const FastPathStay& stay, FastPathOutcome outcom
   member_.bytes.fetch_add(tensor.element_count * SizeOf(tensor.description.data_type),
                           std::memory_order_relaxed);
   member_.completed.fetch_add(1, std::memory_order_relaxed);
+  if (trace_ == nullptr) return;
+  TraceEvent event;
+  event.stage = TraceStage::kFastPath;
+  event.tensor = tensor.numbers.tensor;
+  event.sequence = static_cast<std::uint32_t>(stay.turn);
+  trace_->WriteSince(stay.begin_ns, event);
 }
 
 void FastPathOperations::TakeTurn(const FastPathStay& stay, Clock::time_point deadline) {

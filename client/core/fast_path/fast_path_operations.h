@@ -11,6 +11,7 @@
 #include "client/core/attach/session_state.h"
 #include "client/core/tensors/registrations.h"
 #include "client/core/waiting/spin_trial.h"
+#include "client/core/waiting/wire_trace.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/fast_path/fast_path_exchange.h"
@@ -32,6 +33,7 @@ struct FastPathStay {
   const void* source = nullptr;
   void* destination = nullptr;
   std::uint64_t turn = 0;  // SubmissionCount::TakeTurn
+  std::uint64_t begin_ns = 0;
 };
 
 // From contribution to result, in one call. Whoever waits for its operation drives the exchange, or, if
@@ -47,6 +49,9 @@ class FastPathOperations {
                      std::chrono::nanoseconds spin_budget);
   FastPathOperations(const FastPathOperations&) = delete;
   FastPathOperations& operator=(const FastPathOperations&) = delete;
+
+  // Notes what is completed. Before the first operation; null, as at first: notes nothing.
+  void UseTrace(WireTrace* trace) noexcept { trace_ = trace; }
 
   // Whether the next submission of `registration` should be tried here: an all-reduce or barrier that is small
   // enough, and not one that somebody has lately kept away from here.
@@ -101,6 +106,7 @@ class FastPathOperations {
   const std::int32_t job_size_;
   const SessionState& state_;
   const std::chrono::nanoseconds spin_budget_;
+  WireTrace* trace_ = nullptr;
   SpinTrial trial_;
   std::atomic<std::uint32_t> callers_{0};
 

@@ -33,7 +33,7 @@ std::vector<std::int32_t> RanksOf(const JobSegmentView& segment) {
 
 LocalOperations::LocalOperations(const JobMemory& memory, std::uint32_t capacity,
                                  SessionState& state, std::chrono::nanoseconds spin_budget,
-                                 DirectReading reading, Staging* staging)
+                                 DirectReading reading, Staging* staging, const TraceWriter& trace)
     : OperationQueue(capacity),
       memory_(memory),
       segment_(memory.segment()),
@@ -45,6 +45,7 @@ LocalOperations::LocalOperations(const JobMemory& memory, std::uint32_t capacity
       ranks_(RanksOf(segment_)),
       own_state_(segment_.Member(self_)),
       direct_reads_(segment_, self_, reading),
+      trace_(trace),
       in_flight_index_(segment_, self_),
       table_mask_(capacity - 1),
       table_(capacity),
@@ -52,6 +53,44 @@ LocalOperations::LocalOperations(const JobMemory& memory, std::uint32_t capacity
       scratch_bytes_(ScratchBytes(member_count_)) {}
 
 LocalOperations::~LocalOperations() = default;
+
+// A thread waits as long as this lives.
+class LocalOperations::TracedWait {
+ public:
+  TracedWait(LocalOperations& operations, const Traced* traced) noexcept
+      : operations_(operations),
+        traced_(traced),
+        begin_ns_(traced == nullptr ? 0 : MonotonicNanos()) {}
+  ~TracedWait() {
+    if (traced_ != nullptr) operations_.TraceSince(TraceStage::kWaited, *traced_, begin_ns_);
+  }
+  TracedWait(const TracedWait&) = delete;
+  TracedWait& operator=(const TracedWait&) = delete;
+
+ private:
+  LocalOperations& operations_;
+  const Traced* const traced_;
+  const std::uint64_t begin_ns_;
+};
+
+void LocalOperations::Trace(TraceStage stage, const Traced& traced, std::uint64_t at_ns,
+                            std::uint64_t value, std::int32_t status) noexcept {
+  TraceEvent event;
+  event.at_ns = at_ns;
+  event.value = value;
+  event.sequence = static_cast<std::uint32_t>(traced.occurrence);
+  event.tensor = traced.tensor;
+  event.stage = stage;
+  event.detail = static_cast<std::uint16_t>(status);
+  trace_.Write(event);
+}
+
+void LocalOperations::TraceSince(TraceStage stage, const Traced& traced,
+                                 std::uint64_t begin_ns) noexcept {
+  const std::uint64_t now_ns = MonotonicNanos();
+  const MutexLock lock(mutex_);
+  Trace(stage, traced, now_ns, now_ns - begin_ns);
+}
 
 LocalOperations::Operation* LocalOperations::Find(std::uint64_t sequence) {
   Operation* const operation = table_[sequence & table_mask_].load(std::memory_order_acquire);
@@ -82,8 +121,8 @@ WaitResult LocalOperations::Look(const Operation& operation,
 // foreign chunks; then `longest_sleep` at a time.
 template <typename Done, typename Work>
 bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds first_sleep,
-                                std::chrono::nanoseconds longest_sleep,
-                                Clock::time_point deadline) {
+                                std::chrono::nanoseconds longest_sleep, Clock::time_point deadline,
+                                const Traced* traced) {
   // To be asked after work that has taken its time.
   const auto is_late = [&] {
     return deadline != Clock::time_point::max() && Clock::now() >= deadline;
@@ -97,6 +136,7 @@ bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds f
     Relax();
   }
   const Presence presence = WhileWaiting();
+  const TracedWait noted(*this, traced);
 
   const std::chrono::nanoseconds budget = spin_.NextBudget();
   if (budget.count() > 0) {
@@ -164,6 +204,8 @@ WaitResult LocalOperations::Wait(std::uint64_t sequence, Clock::time_point deadl
     result = Look(*operation, sequence);
     return result != WaitResult::kTimeout;
   };
+  const Traced traced{operation->tensor.load(std::memory_order_relaxed)->number,
+                      operation->occurrence.load(std::memory_order_relaxed)};
   // Of a burst: the other ranks, too, have others to go on with.
   const bool leaves = in_flight() > 1;
   const auto work = [&](Foreign foreign) {
@@ -171,7 +213,7 @@ WaitResult LocalOperations::Wait(std::uint64_t sequence, Clock::time_point deadl
            WorkFor(*operation, sequence, leaves ? foreign : Foreign::kTake);
   };
   if (done() || WaitUntil(done, work, leaves ? kForeignPatience : std::chrono::microseconds(0),
-                          kLongestSleep, deadline)) {
+                          kLongestSleep, deadline, &traced)) {
     return result;
   }
   if (state_.alive()) return WaitResult::kTimeout;
@@ -215,8 +257,8 @@ bool LocalOperations::WaitForRoom(const OperationEnd& end) {
     }
     return operation != nullptr ? WorkFor(*operation, sequence, foreign) : PublishNext(0);
   };
-  return done() ||
-         WaitUntil(done, work, std::chrono::nanoseconds(0), kRoomSleep, Clock::time_point::max());
+  return done() || WaitUntil(done, work, std::chrono::nanoseconds(0), kRoomSleep,
+                             Clock::time_point::max(), nullptr);
 }
 
 LocalOperations::Operation* LocalOperations::OldestInFlight(std::uint64_t from) {

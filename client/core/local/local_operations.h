@@ -29,6 +29,7 @@
 #include "proto/shm/chunk_claims.h"
 #include "proto/shm/in_flight_index.h"
 #include "proto/shm/job_segment.h"
+#include "proto/trace/trace_ring.h"
 
 namespace ringd::client {
 
@@ -65,9 +66,11 @@ class LocalOperations final : public OperationQueue {
   static constexpr std::uint64_t kPutOffMostBytes = std::uint64_t{16} << 20;
 
   // At most `capacity` (a power of two) operations are in flight. `staging` copies what is put off;
-  // null: nothing is, as where no background helper would make up for it.
+  // null: nothing is, as where no background helper would make up for it. `trace`: where this rank's events go; nobody
+  // else writes there.
   LocalOperations(const JobMemory& memory, std::uint32_t capacity, SessionState& state,
-                  std::chrono::nanoseconds spin_budget, DirectReading reading, Staging* staging);
+                  std::chrono::nanoseconds spin_budget, DirectReading reading, Staging* staging,
+                  const TraceWriter& trace = {});
   ~LocalOperations() override;
 
   // True if the tensor travels in its slot, from and to memory of any kind: then SubmitInline.
@@ -186,6 +189,12 @@ class LocalOperations final : public OperationQueue {
     Operation* operation = nullptr;
   };
   struct ChunkMemory;
+  // What a trace event is about.
+  struct Traced {
+    std::uint32_t tensor = 0;
+    std::uint64_t occurrence = 0;
+  };
+  class TracedWait;
 
   SubmitResult Post(Registration& registration, const OperationEnd& end, const void* inline_source,
                     void* inline_destination, const Submission& record, std::uint64_t& sequence);
@@ -266,9 +275,17 @@ class LocalOperations final : public OperationQueue {
 
   WaitResult Look(const Operation& operation, std::uint64_t sequence) const noexcept;
   Operation* OldestInFlight(std::uint64_t from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // `traced`: what is waited for, to be noted if it lasts; null: nothing.
   template <typename Done, typename Work>
   bool WaitUntil(Done done, Work work, std::chrono::nanoseconds first_sleep,
-                 std::chrono::nanoseconds longest_sleep, Clock::time_point deadline);
+                 std::chrono::nanoseconds longest_sleep, Clock::time_point deadline,
+                 const Traced* traced);
+
+  void Trace(TraceStage stage, const Traced& traced, std::uint64_t at_ns, std::uint64_t value,
+             std::int32_t status = 0) noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What began then and has ended now.
+  void TraceSince(TraceStage stage, const Traced& traced, std::uint64_t begin_ns) noexcept
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   const JobMemory& memory_;
   const JobSegmentView segment_;
@@ -289,6 +306,7 @@ class LocalOperations final : public OperationQueue {
   Doorbell submitted_{};  // where the background thread sleeps
 
   Mutex mutex_;
+  TraceWriter trace_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Tensor>> tensors_ ABSL_GUARDED_BY(mutex_);  // by number
   InFlightIndex in_flight_index_ ABSL_GUARDED_BY(mutex_);
   std::deque<Operation> operations_ ABSL_GUARDED_BY(mutex_);

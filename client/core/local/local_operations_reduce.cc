@@ -16,6 +16,8 @@ namespace {
 
 // From this size on, all members' bytes counted, results would only push each other out of the caches.
 constexpr std::uint64_t kStreamFromBytes = std::uint64_t{4} << 20;
+// Smaller chunks are combined in no time, and not worth a trace event of their own.
+constexpr std::uint64_t kTracedFromBytes = std::uint64_t{32} << 10;
 
 }  // namespace
 
@@ -100,10 +102,14 @@ void LocalOperations::Reduce(const Chunk& chunk) {
   // Once one source could not be read there is no result any more.
   if (!SpoiledOf(chunk.tensor, chunk.occurrence).has_value()) {
     std::optional<Spoiled> spoiled;
+    const std::uint64_t begin_ns = memory.bytes < kTracedFromBytes ? 0 : MonotonicNanos();
     if (memory.elsewhere_count == 0) {
       Combine(chunk.registration->description, memory);
     } else {
       spoiled = CombineByPieces(chunk, memory);
+    }
+    if (begin_ns != 0) {
+      TraceSince(TraceStage::kReduced, {chunk.tensor, chunk.occurrence}, begin_ns);
     }
     if (spoiled.has_value()) {
       Spoil(chunk.tensor, *spoiled);

@@ -128,6 +128,7 @@ void JobCommunicator::Submit(int member, const CheckedSubmission& submission,
   auto& queue = tensor.queues[static_cast<std::size_t>(member)];
   const bool was_empty = queue.empty();
   queue.push(Queued{submission, now});
+  trace_.OnSubmitted(member, submission, now);
   ++waiting_;
   if (was_empty) {
     ++tensor.members_ready;
@@ -147,6 +148,7 @@ void JobCommunicator::ReportIfReady(TensorHandle handle, Clock::time_point now) 
     agree = agree && head.registration->meta_id == first.meta_id;
     follows_wait = follows_wait || head.follows_wait;
   }
+  trace_.OnReady(handle.value(), first.bytes, now);
   if (agree) {
     scheduler_.OnLocallyReady(handle, first.meta, follows_wait, now);
     return;
@@ -201,8 +203,9 @@ absl::StatusOr<bool> JobCommunicator::TakeActions(Clock::time_point now) {
     } else if (const auto* start = std::get_if<StartOperation>(&action)) {
       if (absl::Status status = Start(*start, now); !status.ok()) return status;
     } else if (const auto* cancel = std::get_if<CancelOperation>(&action)) {
-      Cancel(cancel->operation);
+      Cancel(cancel->operation, now);
     } else if (const auto* failure = std::get_if<TensorFailed>(&action)) {
+      trace_.OnFailed(failure->tensor.value(), failure->status.code(), now);
       CompleteTensor(failure->tensor, failure->status);
       ReportIfReady(failure->tensor, now);
     } else if (const auto* retired = std::get_if<ChannelRetired>(&action)) {
@@ -251,11 +254,15 @@ absl::Status JobCommunicator::Start(const StartOperation& start, Clock::time_poi
     return absl::ResourceExhaustedError("2^32 operations were run: start the job anew");
   }
   std::shared_ptr<const BucketLayout> layout = LayoutOf(start);
+  trace_.OnStarted(start.operation, layout->kind(), layout->payload_bytes(), now);
   std::vector<TensorBuffers> memory;
   memory.reserve(start.tensors->size() * members_.size());
   std::vector<StagedBuffer> staged;
   for (const TensorHandle handle : *start.tensors) {
-    for (const auto& queue : tensors_[handle.value()].queues) {
+    const Tensor& tensor = tensors_[handle.value()];
+    trace_.OnCarries(start.operation, handle.value(),
+                     tensor.queues.front().front().submission.registration->bytes, now);
+    for (const auto& queue : tensor.queues) {
       const CheckedSubmission& head = queue.front().submission;
       if (head.progress != nullptr) {
         staged.push_back({.tensor = memory.size() / members_.size(),
@@ -286,9 +293,10 @@ absl::Status JobCommunicator::Start(const StartOperation& start, Clock::time_poi
   return absl::OkStatus();
 }
 
-void JobCommunicator::Cancel(OperationId id) {
+void JobCommunicator::Cancel(OperationId id, Clock::time_point now) {
   const auto found = running_.find(id);
   if (found == running_.end()) return;
+  trace_.OnCancelled(id, now);
   to_post_.remove(id);
   if (found->second.posted) {
     if (id.channel == 0) negotiated_bytes_ -= found->second.execution->layout().bytes();

@@ -24,6 +24,7 @@
 #include "daemon/jobs/communicator/fifo_queue.h"
 #include "daemon/jobs/communicator/local_group.h"
 #include "daemon/jobs/communicator/meta_numbers.h"
+#include "daemon/jobs/communicator/operation_trace.h"
 #include "daemon/jobs/communicator/rate_window.h"
 #include "daemon/jobs/communicator/wire_meter.h"
 #include "daemon/jobs/membership/coordinator_link.h"
@@ -33,6 +34,7 @@
 #include "daemon/sessions/isolated_executor.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"
+#include "proto/rpc/trace.pb.h"
 
 namespace ringd {
 
@@ -166,6 +168,10 @@ class JobCommunicator final : private LocalRankView {
   // that have not copied all of it into their arenas.
   std::vector<int> MembersWithout(const std::string& tensor) const;
 
+  // What has happened since `position` to operations, `most` events of it or somewhat fewer: the engine's word on
+  // theirs, and each rank's own, of which nothing is believed but that it is theirs.
+  void ReadTrace(const v1::TracePosition& position, std::size_t most, v1::NodeTrace* out) const;
+
   JobCommunicatorCounters counters() const noexcept;
   // How a one-node job's ranks get at each other's ordinary memory; else empty.
   std::string OrdinaryMemory() const;
@@ -226,7 +232,7 @@ class JobCommunicator final : private LocalRankView {
   // False: there were none.
   absl::StatusOr<bool> TakeActions(Clock::time_point now);
   absl::Status Start(const StartOperation& start, Clock::time_point now);
-  void Cancel(OperationId id);
+  void Cancel(OperationId id, Clock::time_point now);
   void Release(OperationId id, std::unique_ptr<Execution> execution, bool by_backend);
   void DropReleased();
   // A reducer is amid a piece of an operation that was given up: it still reads tensors of which another
@@ -242,6 +248,9 @@ class JobCommunicator final : private LocalRankView {
   void Finish(const Execution& execution, Clock::time_point now);
   absl::StatusOr<std::size_t> PostToWire(Clock::time_point now);
   absl::StatusOr<std::size_t> AdvanceWire(Clock::time_point now);
+  // Empty: it has none.
+  std::string NameOfTraced(std::uint32_t tensor) const;
+  bool IsCredible(const TraceEvent& event, std::uint64_t now_ns) const;
   LogFields Fields() const;
   absl::Status DescribeHealth() const;
   absl::Status DescribeOutcome(const Completion& completion) const;
@@ -275,6 +284,7 @@ class JobCommunicator final : private LocalRankView {
   std::size_t negotiated_bytes_ = 0;  // fusion buffers of posted operations of channel 0
 
   WireMeter meter_;
+  OperationTrace trace_;
 
   absl::Status failure_;
   std::size_t waiting_ = 0;  // submissions that have not ended

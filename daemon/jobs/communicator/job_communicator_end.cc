@@ -35,6 +35,7 @@ void JobCommunicator::Finish(const Execution& execution, Clock::time_point now) 
   if (failed()) return;  // Fail() has completed the submissions.
   ++counters_.operations;
   counters_.payload_bytes += execution.layout().payload_bytes();
+  trace_.OnCompleted(execution.id(), execution.layout().payload_bytes(), now);
   scheduler_.OnFinished(execution.id(), now);
   for (const TensorHandle handle : *tensors) CompleteTensor(handle, absl::OkStatus());
   for (const TensorHandle handle : *tensors) ReportIfReady(handle, now);

@@ -102,6 +102,7 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceWire(Clock::time_point now) 
       }
       const BucketLayout& layout = found->second.execution->layout();
       meter_.OnCompleted(layout.kind(), layout.bytes(), completion);
+      trace_.OnMoved(completion);
       found->second.landing = true;
       landing_.push_back({completion.id, completion.times.finished});
     }

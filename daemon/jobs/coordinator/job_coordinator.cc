@@ -250,6 +250,19 @@ void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Cloc
         if (inquiry_.answers.size() == nodes_.size()) Conclude(now);
       }
       return;
+    case v1::NodeMessage::kTraceQuestion:
+      if (state_ == State::kRunning) AskForTraces(node, message.trace_question());
+      return;
+    case v1::NodeMessage::kTraceAnswer:
+      if (state_ == State::kRunning) PassTraceOn(node, message.trace_answer());
+      return;
+    case v1::NodeMessage::kClockPing: {
+      v1::CoordinatorMessage pong;
+      pong.mutable_clock_pong()->set_sent_ns(message.clock_ping().sent_ns());
+      pong.mutable_clock_pong()->set_now_ns(MonotonicNanos());
+      sender_->SendToNode(link, std::move(pong));
+      return;
+    }
     default:
       break;
   }

@@ -154,6 +154,10 @@ class JobCoordinator {
   absl::Status ReportedBy(LinkId link, const absl::Status& status) const;
   void LogMeasured(absl::string_view what, std::size_t node_count) const;
 
+  // Asks all nodes on behalf of one.
+  void AskForTraces(const Node& asker, const v1::TraceQuestion& question);
+  // Passes what a node has answered on to who asked.
+  void PassTraceOn(const Node& from, const v1::TraceAnswer& answer);
   void Start(const std::vector<Node*>& order, RingChoice ring);
   void StartSchedule(Membership& membership);
   void TellPlan(Clock::time_point now);

@@ -295,6 +295,32 @@ v1::JobsReply AllJobs(Node& node, const Caller& caller, const std::string& job_i
   return jobs.reply;
 }
 
+TEST_CASE("Engine: a job is traced for its user and for operators, and does not exist for others") {
+  Node node;
+  const Trainer mine = node.Join(1000);
+  v1::TraceRequest request;
+  request.set_job_id(AllJobs(node, {1000}).jobs(0).job_id());
+  const auto trace = [&](const Caller& caller) {
+    return Await<v1::TraceReply>([&](Answer<v1::TraceReply> answer) {
+      node.engine->TraceJob(caller, request, std::move(answer));
+    });
+  };
+  for (const Caller& caller : {Caller{1000, false}, Caller{2000, true}}) {
+    const auto shown = trace(caller);
+    REQUIRE(shown.status.message() == "");
+    CHECK(shown.reply.schema_version() == 1);
+    CHECK(shown.reply.one_node());
+    REQUIRE(shown.reply.nodes_size() == 1);
+    CHECK(shown.reply.nodes(0).ranks_size() == 1);
+    CHECK(shown.reply.nodes(0).has_trace());
+  }
+  const auto hidden = trace({2000, false});
+  CHECK(hidden.status.code() == absl::StatusCode::kNotFound);
+  request.set_job_id("no such job");
+  const std::string unknown(trace({1000, false}).status.message());
+  CHECK(unknown.find("no such job") != std::string::npos);
+}
+
 TEST_CASE("Engine: remembers jobs that have ended, and shows them to their user and operators") {
   Node node;
   const Trainer mine = node.Join(1000);

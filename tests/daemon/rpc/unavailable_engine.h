@@ -42,6 +42,9 @@ class UnavailableEngine : public EngineControl {
                   Answer<v1::QueuesReply> answer) override {
     Refuse(answer);
   }
+  void TraceJob(const Caller&, const v1::TraceRequest&, Answer<v1::TraceReply> answer) override {
+    Refuse(answer);
+  }
   void ReportExit(const Caller&, const v1::ReportExitRequest&,
                   Answer<v1::ReportExitReply> answer) override {
     Refuse(answer);

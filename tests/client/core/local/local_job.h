@@ -35,12 +35,22 @@ struct Member {
 
   void Start(DirectReading reading, bool puts_off = false) {
     REQUIRE(memory.Await(InTenSeconds()).ok());
-    operations = std::make_unique<LocalOperations>(memory, kCapacity, state, spin_budget, reading,
-                                                   puts_off ? &staging : nullptr);
+    operations =
+        std::make_unique<LocalOperations>(memory, kCapacity, state, spin_budget, reading,
+                                          puts_off ? &staging : nullptr, TraceWriter(TraceRing()));
+  }
+
+  TraceRingView TraceRing() { return ViewTraceRing(trace_memory, kTraceCapacity); }
+  std::vector<TraceEvent> Traced() {
+    std::vector<TraceEvent> events;
+    TraceReader(TraceRing()).Read(0, kTraceCapacity, events);
+    return events;
   }
 
   float* At(std::uint64_t offset) const { return reinterpret_cast<float*>(arena + offset); }
 
+  static constexpr std::uint32_t kTraceCapacity = 64;
+  alignas(kCacheLineBytes) std::byte trace_memory[TraceRingBytes(kTraceCapacity)] = {};
   // Tests that place tensors by hand and tests that let `staging` do it don't mix.
   Arena allocator;
   std::byte* arena;

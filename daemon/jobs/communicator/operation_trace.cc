@@ -1,0 +1,113 @@
+#include "daemon/jobs/communicator/operation_trace.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace ringd {
+namespace {
+
+// When a trainer says that it has submitted counts if it can be true.
+constexpr std::uint64_t kLongestAgo = std::chrono::nanoseconds(std::chrono::seconds(10)).count();
+
+}  // namespace
+
+void OperationTrace::Write(const TraceEvent& event) {
+  if (memory_ == nullptr) {
+    const std::size_t bytes = TraceRingBytes(kEvents);
+    // Zeroed by the kernel page by page, as they are written.
+    memory_.reset(std::calloc(1, bytes + kCacheLineBytes));
+    if (memory_ == nullptr) return;
+    std::size_t space = bytes + kCacheLineBytes;
+    void* base = memory_.get();
+    std::align(kCacheLineBytes, bytes, base, space);
+    ring_ = ViewTraceRing(static_cast<std::byte*>(base), kEvents);
+    writer_ = TraceWriter(ring_);
+  }
+  writer_.Write(event);
+}
+
+void OperationTrace::WriteOperation(TraceStage stage, OperationId id, Clock::time_point at,
+                                    std::uint64_t value, std::uint16_t detail) {
+  TraceEvent event;
+  event.at_ns = NanosOf(at);
+  event.value = value;
+  event.channel = id.channel;
+  event.sequence = id.sequence;
+  event.stage = stage;
+  event.detail = detail;
+  Write(event);
+}
+
+void OperationTrace::OnSubmitted(int member, const CheckedSubmission& submission,
+                                 Clock::time_point now) {
+  const std::uint64_t now_ns = NanosOf(now);
+  const bool possible =
+      submission.submitted_ns <= now_ns && now_ns - submission.submitted_ns < kLongestAgo;
+  TraceEvent event;
+  event.at_ns = possible ? submission.submitted_ns : now_ns;
+  event.value = submission.registration->bytes;
+  event.sequence = static_cast<std::uint32_t>(submission.sequence);
+  event.tensor = submission.registration->tensor;
+  event.stage = TraceStage::kSubmitted;
+  event.member = static_cast<std::uint8_t>(member);
+  Write(event);
+}
+
+void OperationTrace::OnReady(std::uint32_t tensor, std::uint64_t bytes, Clock::time_point now) {
+  TraceEvent event;
+  event.at_ns = NanosOf(now);
+  event.value = bytes;
+  event.tensor = tensor;
+  event.stage = TraceStage::kReady;
+  Write(event);
+}
+
+void OperationTrace::OnStarted(OperationId id, CollectiveKind kind, std::uint64_t bytes,
+                               Clock::time_point now) {
+  WriteOperation(TraceStage::kStarted, id, now, bytes, static_cast<std::uint16_t>(kind));
+}
+
+void OperationTrace::OnCarries(OperationId id, std::uint32_t tensor, std::uint64_t bytes,
+                               Clock::time_point now) {
+  TraceEvent event;
+  event.at_ns = NanosOf(now);
+  event.value = bytes;
+  event.channel = id.channel;
+  event.sequence = id.sequence;
+  event.tensor = tensor;
+  event.stage = TraceStage::kCarries;
+  Write(event);
+}
+
+void OperationTrace::OnMoved(const Completion& completion) {
+  const CollectiveTimes& times = completion.times;
+  const auto note = [&](TraceStage stage, CollectiveTimes::TimePoint at) {
+    if (at == CollectiveTimes::TimePoint()) return;
+    WriteOperation(stage, completion.id, at, 0, static_cast<std::uint16_t>(completion.algorithm));
+  };
+  note(TraceStage::kPosted, times.posted);
+  note(TraceStage::kFirstSent, times.first_sent);
+  note(TraceStage::kLastSent, times.last_sent);
+  note(TraceStage::kFirstReceived, times.first_received);
+  note(TraceStage::kLastReceived, times.last_received);
+  note(TraceStage::kMoved, times.finished);
+}
+
+void OperationTrace::OnCancelled(OperationId id, Clock::time_point now) {
+  WriteOperation(TraceStage::kCancelled, id, now);
+}
+
+void OperationTrace::OnCompleted(OperationId id, std::uint64_t bytes, Clock::time_point now) {
+  WriteOperation(TraceStage::kCompleted, id, now, bytes);
+}
+
+void OperationTrace::OnFailed(std::uint32_t tensor, absl::StatusCode code, Clock::time_point now) {
+  TraceEvent event;
+  event.at_ns = NanosOf(now);
+  event.tensor = tensor;
+  event.stage = TraceStage::kFailed;
+  event.detail = static_cast<std::uint16_t>(code);
+  Write(event);
+}
+
+}  // namespace ringd

@@ -1,0 +1,64 @@
+// What the engine notes of a communicator's operations, always: the times of their stages.
+#ifndef RINGD_DAEMON_JOBS_COMMUNICATOR_OPERATION_TRACE_H_
+#define RINGD_DAEMON_JOBS_COMMUNICATOR_OPERATION_TRACE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "backends/collective_request.h"
+#include "daemon/sessions/session.h"
+#include "proto/base/clock.h"
+#include "proto/trace/trace_ring.h"
+#include "proto/types/ids.h"
+
+namespace ringd {
+
+// Nothing here allocates or locks, and hardly a call reads a clock: the times are known already.
+//
+// Thread safety: none; the engine thread owns it.
+class OperationTrace {
+ public:
+  // Some hundred steps of a large network. Memory is used as it is written.
+  static constexpr std::uint32_t kEvents = 32 * 1024;
+
+  // Takes no memory before the first event: of a one-node job there is none.
+  OperationTrace() noexcept = default;
+  OperationTrace(const OperationTrace&) = delete;
+  OperationTrace& operator=(const OperationTrace&) = delete;
+
+  void OnSubmitted(int member, const CheckedSubmission& submission, Clock::time_point now);
+  void OnReady(std::uint32_t tensor, std::uint64_t bytes, Clock::time_point now);
+  // Behind it OnCarries for each tensor of the bucket.
+  void OnStarted(OperationId id, CollectiveKind kind, std::uint64_t bytes, Clock::time_point now);
+  void OnCarries(OperationId id, std::uint32_t tensor, std::uint64_t bytes, Clock::time_point now);
+  // The backend has completed it well.
+  void OnMoved(const Completion& completion);
+  // It goes no further here; another operation will carry its tensors.
+  void OnCancelled(OperationId id, Clock::time_point now);
+  void OnCompleted(OperationId id, std::uint64_t bytes, Clock::time_point now);
+  // The tensor ended without an operation.
+  void OnFailed(std::uint32_t tensor, absl::StatusCode code, Clock::time_point now);
+
+  // No ring: null.
+  const TraceRingView& ring() const noexcept { return ring_; }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const noexcept { std::free(memory); }
+  };
+
+  void Write(const TraceEvent& event);
+  void WriteOperation(TraceStage stage, OperationId id, Clock::time_point at,
+                      std::uint64_t value = 0, std::uint16_t detail = 0);
+
+  std::unique_ptr<void, Free> memory_;
+  TraceRingView ring_;
+  TraceWriter writer_;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_JOBS_COMMUNICATOR_OPERATION_TRACE_H_

@@ -1,0 +1,61 @@
+// What happened to an operation at a moment: a record of 32 bytes, in a ring that overwrites (trace_ring.h).
+//
+// Which operation is meant depends on who writes. ringd's engine names an operation by its OperationId
+// (channel, sequence), and before it has one, a submission by member, submission number and tensor. The
+// ranks of a one-node job, where ringd only looks on, name it by tensor and occurrence.
+#ifndef RINGD_PROTO_TRACE_TRACE_EVENT_H_
+#define RINGD_PROTO_TRACE_TRACE_EVENT_H_
+
+#include <cstdint>
+#include <type_traits>
+
+namespace ringd {
+
+// The numbers are part of the protocol. Behind each: who writes it, and what `sequence` and `value` are.
+enum class TraceStage : std::uint8_t {
+  kNone = 0,
+  kSubmitted = 1,  // engine: submission number, bytes. Trainer, one-node: occurrence, bytes
+  kReady = 2,      // engine: all local ranks have submitted `tensor`. value: bytes
+  kStarted = 3,    // engine, operation: agreed. value: bytes of the bucket; detail: CollectiveKind
+  kCarries =
+      4,        // engine, operation: `tensor` is in it; one for each, behind kStarted. value: bytes
+  kPosted = 5,  // engine, operation: handed to the backend
+  kFirstSent = 6,  // engine, operation; the same of the next three
+  kLastSent = 7,
+  kFirstReceived = 8,
+  kLastReceived = 9,
+  kMoved = 10,  // engine, operation: the backend has done with it
+  kCompleted =
+      11,  // engine, operation; trainer, one-node: occurrence. value: bytes. detail: a status code
+  kFailed = 12,     // engine: `tensor` ended without an operation. detail: a status code
+  kReduced = 13,    // trainer, one-node: occurrence; a chunk of it. value: duration in ns
+  kWaited = 14,     // trainer: occurrence, or submission number. value: duration in ns
+  kFastPath = 15,   // trainer: `tensor` was combined on the fast path. value: duration in ns
+  kCancelled = 16,  // engine, operation: it goes no further; another one will carry its tensors
+};
+inline constexpr int kTraceStageCount = 17;
+
+// `value` is a duration that ends at at_ns.
+constexpr bool HasDuration(TraceStage stage) noexcept {
+  return stage == TraceStage::kReduced || stage == TraceStage::kWaited ||
+         stage == TraceStage::kFastPath;
+}
+
+inline constexpr std::uint32_t kNoTracedTensor = UINT32_MAX;
+
+struct TraceEvent {
+  std::uint64_t at_ns = 0;  // Clock (CLOCK_MONOTONIC) of the node
+  std::uint64_t value = 0;
+  std::uint32_t channel = 0;
+  std::uint32_t sequence = 0;
+  std::uint32_t tensor = kNoTracedTensor;  // the communicator's number for its name on this node
+  TraceStage stage = TraceStage::kNone;
+  std::uint8_t member = 0;   // position among the local ranks, of what one of them does
+  std::uint16_t detail = 0;  // by stage
+};
+static_assert(sizeof(TraceEvent) == 32);
+static_assert(std::is_trivially_copyable_v<TraceEvent>);
+
+}  // namespace ringd
+
+#endif  // RINGD_PROTO_TRACE_TRACE_EVENT_H_

@@ -1,0 +1,78 @@
+#include "client/cli/new_file.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace ringd::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Folder {
+  Folder() : path(fs::path(std::getenv("TEST_TMPDIR")) / "new_file") {
+    fs::remove_all(path);
+    fs::create_directories(path);
+  }
+  ~Folder() { fs::remove_all(path); }
+  std::size_t count() const {
+    return static_cast<std::size_t>(
+        std::distance(fs::directory_iterator(path), fs::directory_iterator()));
+  }
+  fs::path path;
+};
+
+std::string ContentOf(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST_CASE("NewFile: replaces what was there, as a whole, when it is complete") {
+  const Folder folder;
+  const fs::path path = folder.path / "out.json";
+  std::ofstream(path) << "old";
+  auto file = NewFile::Create(path);
+  REQUIRE(file.ok());
+  (*file)->Write("new");
+  CHECK(ContentOf(path) == "old");
+  REQUIRE((*file)->Commit().ok());
+  CHECK(ContentOf(path) == "new");
+  CHECK(folder.count() == 1);
+}
+
+TEST_CASE("NewFile: leaves nothing if it is not completed") {
+  const Folder folder;
+  {
+    auto file = NewFile::Create(folder.path / "out.json");
+    REQUIRE(file.ok());
+    (*file)->Write("half");
+  }
+  CHECK(folder.count() == 0);
+}
+
+TEST_CASE("NewFile: where nothing can be written says so at once, with the path") {
+  const Folder folder;
+  for (const fs::path& path : {folder.path / "none" / "out.json", folder.path}) {
+    const auto file = NewFile::Create(path);
+    REQUIRE_FALSE(file.ok());
+    CHECK_THAT(std::string(file.status().message()), Catch::Matchers::Contains(path.string()));
+  }
+  CHECK(folder.count() == 0);
+}
+
+TEST_CASE("NewFile: what can't be put in its place is told when it is completed") {
+  const Folder folder;
+  const fs::path inner = folder.path / "inner";
+  fs::create_directories(inner);
+  auto file = NewFile::Create(inner / "out.json");
+  REQUIRE(file.ok());
+  (*file)->Write("text");
+  fs::remove_all(inner);
+  CHECK_FALSE((*file)->Commit().ok());
+}
+
+}  // namespace
+}  // namespace ringd::cli

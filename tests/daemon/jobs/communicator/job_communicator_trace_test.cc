@@ -1,0 +1,172 @@
+// What a communicator over several nodes notes of its operations, and what it believes of its ranks' notes.
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "daemon/jobs/communicator/job_communicator.h"
+#include "tests/daemon/jobs/communicator/played_job.h"
+
+namespace ringd {
+namespace {
+
+std::vector<TraceEvent> EventsOf(const v1::TraceRing& ring) {
+  std::vector<TraceEvent> events(ring.events().size() / sizeof(TraceEvent));
+  std::memcpy(events.data(), ring.events().data(), ring.events().size());
+  return events;
+}
+
+v1::NodeTrace Read(const PlayedJob& job, const v1::TracePosition& position = {},
+                   std::size_t most = 1000) {
+  v1::NodeTrace trace;
+  job.communicator->ReadTrace(position, most, &trace);
+  REQUIRE(trace.rings_size() == 1 + static_cast<int>(kRanks));
+  return trace;
+}
+
+void RunOne(PlayedJob& job) {
+  job.StartAndRunRing();
+  job.Complete();
+  while (job.Advance() > 0) {
+  }
+}
+
+// As a rank that plays by its own rules.
+TraceWriter WriterOf(PlayedJob& job, std::size_t member) {
+  return TraceWriter(job.sessions[member].lock()->trace_ring());
+}
+
+TraceEvent Wait(std::uint64_t at_ns) {
+  TraceEvent event;
+  event.stage = TraceStage::kWaited;
+  event.at_ns = at_ns;
+  event.value = 5;
+  return event;
+}
+
+TEST_CASE("JobCommunicator: notes an operation's stages in their order, with its tensors") {
+  PlayedJob job;
+  RunOne(job);
+  const v1::NodeTrace trace = Read(job);
+  const std::vector<TraceEvent> events = EventsOf(trace.rings(0));
+  std::vector<TraceStage> stages;
+  stages.reserve(events.size());
+  for (const TraceEvent& event : events) stages.push_back(event.stage);
+  CHECK(stages == std::vector<TraceStage>{TraceStage::kSubmitted, TraceStage::kSubmitted,
+                                          TraceStage::kReady, TraceStage::kStarted,
+                                          TraceStage::kCarries, TraceStage::kPosted,
+                                          TraceStage::kMoved, TraceStage::kCompleted});
+  for (std::size_t i = 1; i < events.size(); ++i) {
+    CHECK(events[i].at_ns >= events[i - 1].at_ns);
+  }
+  CHECK(events[0].member == 0);
+  CHECK(events[1].member == 1);
+  CHECK(events[1].value == kBytes);
+  CHECK(events[3].value == kBytes);
+  for (std::size_t i = 3; i < events.size(); ++i) {
+    CHECK(events[i].channel == 0);
+    CHECK(events[i].sequence == 0);
+  }
+  REQUIRE(trace.tensors_size() == 1);
+  CHECK(trace.tensors(0).name() == "t");
+  CHECK(trace.tensors(0).number() == events[4].tensor);
+}
+
+TEST_CASE("JobCommunicator: a submission's time is the trainer's word where it can be true") {
+  PlayedJob job;
+  const Clock::time_point now = Clock::now();
+  const std::uint64_t now_ns = NanosOf(now);
+  std::uint64_t number = 0;
+  for (const std::uint64_t word : {now_ns - 1000, now_ns + 1'000'000, std::uint64_t{0}}) {
+    CheckedSubmission submission;
+    submission.sequence = number++;
+    submission.registration = &job.registration;
+    submission.submitted_ns = word;
+    job.communicator->Submit(0, submission, now);
+  }
+  const std::vector<TraceEvent> events = EventsOf(Read(job).rings(0));
+  REQUIRE(events.size() == 3);
+  CHECK(events[0].at_ns == now_ns - 1000);
+  CHECK(events[1].at_ns == now_ns);
+  CHECK(events[2].at_ns == now_ns);
+  job.communicator->Fail(absl::AbortedError("the end"));
+}
+
+TEST_CASE("JobCommunicator: a trace goes on where the last one ended") {
+  PlayedJob job;
+  RunOne(job);
+  const v1::NodeTrace first = Read(job);
+  v1::TracePosition position;
+  for (const v1::TraceRing& ring : first.rings()) position.add_rings(ring.next());
+  CHECK(EventsOf(Read(job, position).rings(0)).empty());
+  RunOne(job);
+  const std::vector<TraceEvent> events = EventsOf(Read(job, position).rings(0));
+  REQUIRE(events.size() == 8);
+  CHECK(events.back().sequence == 1);
+}
+
+TEST_CASE("JobCommunicator: an answer has as many events as it may, and says that there are more") {
+  PlayedJob job;
+  RunOne(job);
+  const v1::NodeTrace trace = Read(job, {}, 6);
+  CHECK(EventsOf(trace.rings(0)).size() == 2);
+  CHECK(trace.rings(0).more());
+  CHECK(trace.rings(0).next() == 2);
+}
+
+TEST_CASE("JobCommunicator: of a rank's notes only those are passed on that may be true") {
+  PlayedJob job;
+  TraceWriter rank = WriterOf(job, 1);
+  const std::uint64_t now_ns = MonotonicNanos();
+  rank.Write(Wait(now_ns));
+  TraceEvent as_another = Wait(now_ns);
+  as_another.member = 0;
+  rank.Write(as_another);
+  rank.Write(Wait(now_ns + 3'600'000'000'000));  // the future
+  TraceEvent forever = Wait(now_ns);
+  forever.value = now_ns + 1;
+  rank.Write(forever);
+  // An engine's, and one of no kind.
+  for (const auto stage :
+       {TraceStage::kCompleted, TraceStage::kMoved, static_cast<TraceStage>(99)}) {
+    TraceEvent event = Wait(now_ns);
+    event.stage = stage;
+    event.tensor = job.registration.tensor;
+    rank.Write(event);
+  }
+  TraceEvent fast = Wait(now_ns);
+  fast.stage = TraceStage::kFastPath;
+  fast.tensor = 12'345;  // no tensor
+  rank.Write(fast);
+  const v1::NodeTrace trace = Read(job);
+  const std::vector<TraceEvent> events = EventsOf(trace.rings(2));
+  REQUIRE(events.size() == 2);
+  // It is whose ring it is, whatever it says.
+  for (const TraceEvent& event : events) CHECK(event.member == 1);
+  CHECK(EventsOf(trace.rings(1)).empty());
+}
+
+TEST_CASE(
+    "JobCommunicator: rubbish in a rank's ring costs a bounded read, and the others nothing") {
+  PlayedJob job;
+  RunOne(job);
+  const TraceRingView ring = job.sessions[0].lock()->trace_ring();
+  for (std::uint32_t slot = 0; slot < ring.capacity; ++slot) {
+    for (auto& word : ring.slots[slot].words) word.store(0x9e3779b97f4a7c15 * (slot + 1));
+  }
+  WriterOf(job, 1).Write(Wait(MonotonicNanos()));
+  for (const std::uint64_t written : {std::uint64_t{1} << 63, UINT64_MAX, std::uint64_t{3}}) {
+    ring.header->written.store(written);
+    v1::TracePosition position;
+    for (std::uint64_t i = 0; i < 3; ++i) position.add_rings(i == 0 ? 0 : UINT64_MAX / 2);
+    position.set_rings(2, 0);
+    const v1::NodeTrace trace = Read(job, position, 300);
+    CHECK(EventsOf(trace.rings(1)).size() <= 300);
+    CHECK(EventsOf(trace.rings(0)).size() == 8);
+    CHECK(EventsOf(trace.rings(2)).size() == 1);
+  }
+}
+
+}  // namespace
+}  // namespace ringd

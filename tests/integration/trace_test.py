@@ -1,0 +1,376 @@
+"""`ringctl trace`: the times of a job's operations on all ranks of all nodes, as Chrome trace events."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cluster import Cluster, JobRun, Node, binary, clean_environment, wait_until
+from tests.integration.failures.events import start_trainers, wait_for_all
+
+# The same two tensors again and again, until the test says that it is enough.
+STEPS = """
+    import os
+
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        step = 0
+        while True:
+            first = trainer.submit("layer.weight", 1.0, count=40_000)
+            second = trainer.submit("layer.bias", 1.0, count=100)
+            # 1 goes on, 0 ends it, on all ranks in the same step.
+            goes_on = trainer.submit("goes on", 0.0 if os.path.exists(os.environ["END"]) else 1.0, count=1)
+            assert first.wait() == trainer.size
+            assert second.wait() == trainer.size
+            step += 1
+            if step == 5:
+                say("steady")
+            if goes_on.wait() < trainer.size:
+                break
+
+
+    run(main)
+"""
+
+# The last rank comes to its second operation only when it is too late for the trace.
+LATE = """
+    import os
+    import time
+
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        trainer.all_reduce("warm-up")
+        say("ready")
+        while trainer.rank == trainer.size - 1 and not os.path.exists(os.environ["END"]):
+            time.sleep(0.01)
+        trainer.all_reduce("gradient")
+
+
+    run(main)
+"""
+
+# Rank 1 fills its ring with rubbish, again and again; layout: proto/shm/session_segment.h, proto/trace.
+HOSTILE = """
+    import ctypes
+    import threading
+    import time
+""" + STEPS.replace(
+    "        trainer = Trainer()\n",
+    """        trainer = Trainer()
+        if trainer.rank == 1:
+            threading.Thread(target=spoil, daemon=True).start()
+""",
+).replace(
+    "    def main():",
+    """    def spoil():
+        with open("/proc/self/maps", encoding="ascii") as maps:
+            line = next(line for line in maps if "ringd-session" in line)
+        begin = int(line.split("-", 1)[0], 16)
+        ring = begin + ctypes.c_uint64.from_address(begin + 72).value
+        pattern = os.urandom(8192 * 32)
+        while True:
+            for written in (1 << 63, (1 << 64) - 1, 5, 1 << 20):
+                ctypes.memmove(ring + 64, pattern, len(pattern))
+                ctypes.c_uint64.from_address(ring).value = written
+                time.sleep(0.001)
+
+
+    def main():""",
+    1,
+).replace("if step == 5", "if step == 50")
+
+STAGES = ["submitted", "last_submitted", "ready", "started", "posted", "moved", "completed"]
+SENT = ["posted", "first_sent", "last_sent", "moved"]
+RECEIVED = ["posted", "first_received", "last_received", "moved"]
+# Times are told in microseconds with fractions.
+ROUNDING_US = 0.01
+
+
+def start_steps(
+    cluster: Cluster, ranks_per_node: list[int], source: str = STEPS, event: str = "steady", **options: Any
+) -> JobRun:
+    """The job, when it has done some steps."""
+    job = start_trainers(
+        cluster, source, ranks_per_node, environment={"END": str(cluster.folder / "end")}, **options
+    )
+    wait_for_all(job.ranks, event)
+    return job
+
+
+def end_steps(cluster: Cluster, job: JobRun) -> None:
+    (cluster.folder / "end").touch()
+    job.expect_success()
+
+
+def trace(cluster: Cluster, job: JobRun, node: Node | None = None, seconds: float = 1) -> dict[str, Any]:
+    """A valid trace."""
+    out = cluster.folder / "trace.json"
+    result = cluster.ringctl(
+        "trace", "--job", job.job_id, "--seconds", str(seconds), "--out", str(out), node=node
+    )
+    assert result.returncode == 0, result.stderr
+    assert str(out) in result.stderr
+    loaded: dict[str, Any] = json.loads(out.read_text())
+    check_format(loaded)
+    assert [path.name for path in cluster.folder.glob("trace.json*")] == ["trace.json"]
+    return loaded
+
+
+def check_format(loaded: dict[str, Any]) -> None:
+    """What the Trace Event Format asks of complete events and of metadata."""
+    assert set(loaded) == {"displayTimeUnit", "baseTimeNanoseconds", "otherData", "traceEvents"}
+    assert loaded["displayTimeUnit"] == "ms"
+    assert isinstance(loaded["baseTimeNanoseconds"], int)
+    named = set()
+    for event in loaded["traceEvents"]:
+        assert isinstance(event["pid"], int)
+        assert isinstance(event["tid"], int)
+        assert isinstance(event["name"], str)
+        if event["ph"] == "M":
+            key = {"process_name": "name", "thread_name": "name", "process_sort_index": "sort_index"}
+            assert set(event["args"]) == {key[event["name"]]}
+            named.add((event["name"], event["pid"], event["tid"]))
+            continue
+        assert event["ph"] == "X"
+        assert event["ts"] >= 0
+        assert event["dur"] >= 0
+        assert isinstance(event["cat"], str)
+        assert ("process_name", event["pid"], 0) in named, "a slice of a process without a name"
+        assert ("thread_name", event["pid"], event["tid"]) in named, "a slice on a track without a name"
+    for slices in by_track(loaded).values():
+        expect_nested(slices)
+
+
+def by_track(loaded: dict[str, Any]) -> dict[tuple[int, int], list[dict[str, Any]]]:
+    tracks = defaultdict(list)
+    for event in loaded["traceEvents"]:
+        if event["ph"] == "X":
+            tracks[event["pid"], event["tid"]].append(event)
+    return tracks
+
+
+def expect_nested(slices: list[dict[str, Any]]) -> None:
+    """Of one track: each lies within the one before, or behind it."""
+    open_until: list[float] = []
+    for event in sorted(slices, key=lambda event: (event["ts"], -event["dur"])):
+        while open_until and open_until[-1] <= event["ts"] + ROUNDING_US:
+            open_until.pop()
+        end = event["ts"] + event["dur"]
+        assert not open_until or end <= open_until[-1] + ROUNDING_US, event
+        open_until.append(end)
+
+
+def processes(loaded: dict[str, Any]) -> dict[int, str]:
+    return {
+        event["pid"]: event["args"]["name"]
+        for event in loaded["traceEvents"]
+        if event["name"] == "process_name"
+    }
+
+
+def slices_of(loaded: dict[str, Any], process: str, category: str) -> list[dict[str, Any]]:
+    """Of the one process whose name begins so."""
+    (pid,) = [pid for pid, name in processes(loaded).items() if name.startswith(process)]
+    return [
+        event
+        for event in loaded["traceEvents"]
+        if event["ph"] == "X" and event["pid"] == pid and event["cat"] == category
+    ]
+
+
+def expect_in_order(slices: list[dict[str, Any]], names: list[str], needed: set[str]) -> None:
+    for event in slices:
+        stages = event["args"]["stages_us"]
+        assert needed <= set(stages), event
+        times = [stages[name] for name in names if name in stages]
+        assert times == sorted(times), event
+        assert abs(stages["submitted"] - event["ts"]) < ROUNDING_US, event
+        assert abs(stages["completed"] - event["ts"] - event["dur"]) < ROUNDING_US, event
+
+
+def finished(slices: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those whose beginning and end are in the trace."""
+    return [event for event in slices if "unfinished" not in event["args"]]
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_operations_of_all_ranks_of_two_nodes_stand_on_one_clock(cluster: Cluster, asked: int) -> None:
+    nodes = cluster.start_nodes(2)
+    job = start_steps(cluster, [2, 2])
+    loaded = trace(cluster, job, nodes[asked])
+    end_steps(cluster, job)
+    assert list(processes(loaded).values()) == [
+        "ringd on node0",
+        f"rank 0 (node0, pid {job.ranks[0].pid})",
+        f"rank 1 (node0, pid {job.ranks[1].pid})",
+        "ringd on node1",
+        f"rank 2 (node1, pid {job.ranks[2].pid})",
+        f"rank 3 (node1, pid {job.ranks[3].pid})",
+    ]
+    # Both nodes are this machine, so that their clocks are one.
+    for node in loaded["otherData"]["nodes"]:
+        assert node["answered"]
+        assert node["clock_known"]
+        assert abs(node["clock_offset_us"]) <= node["clock_uncertainty_us"] + ROUNDING_US
+        assert node["clock_uncertainty_us"] < 100_000
+    of_rank = [finished(slices_of(loaded, f"rank {rank} ", "operations")) for rank in range(4)]
+    for operations in of_rank:
+        assert len(operations) > 20
+        needed = {"submitted", "ready", "started", "posted", "moved", "completed"}
+        expect_in_order(operations, STAGES, needed)
+        expect_in_order(operations, SENT, {"first_sent", "last_sent"})
+        expect_in_order(operations, RECEIVED, {"first_received", "last_received"})
+    tensors = {name for event in of_rank[0] for name in event["args"]["tensors"]}
+    assert tensors == {"layer.weight", "layer.bias", "goes on"}
+    assert {event["args"]["algorithm"] for event in of_rank[0]} <= {"flat", "doubling", "ring"}
+    expect_one_clock(loaded, of_rank)
+    for rank in range(4):
+        waits = slices_of(loaded, f"rank {rank} ", "waits")
+        assert {event["name"] for event in waits} <= {f"wait for {name}" for name in tensors}
+        assert waits
+    for node in nodes:
+        for category in ("operations", "sends", "receives"):
+            assert slices_of(loaded, f"ringd on {node.name}", category), category
+
+
+def expect_one_clock(loaded: dict[str, Any], of_rank: list[list[dict[str, Any]]]) -> None:
+    """No rank has a result before the last one has submitted its part."""
+    uncertain_us = max(node["clock_uncertainty_us"] for node in loaded["otherData"]["nodes"])
+    by_operation: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for operations in of_rank:
+        for event in operations:
+            by_operation[event["args"]["operation"]].append(event)
+    whole = [events for events in by_operation.values() if len(events) == len(of_rank)]
+    assert len(whole) > 20
+    for events in whole:
+        last_submitted = max(event["ts"] for event in events)
+        first_completed = min(event["ts"] + event["dur"] for event in events)
+        assert first_completed >= last_submitted - uncertain_us - ROUNDING_US, events
+
+
+def test_ranks_of_one_node_are_seen_by_their_own_word(cluster: Cluster) -> None:
+    cluster.start_nodes(1)
+    job = start_steps(cluster, [2])
+    loaded = trace(cluster, job)
+    end_steps(cluster, job)
+    of_rank = [finished(slices_of(loaded, f"rank {rank} ", "operations")) for rank in range(2)]
+    for operations in of_rank:
+        assert len(operations) > 20
+        expect_in_order(operations, ["submitted", "arrived", "completed"], {"arrived"})
+        assert {event["args"]["tensors"][0] for event in operations} == {
+            "layer.weight",
+            "layer.bias",
+            "goes on",
+        }
+    expect_one_clock(loaded, of_rank)
+    reduces = [slices_of(loaded, f"rank {rank} ", "reduces") for rank in range(2)]
+    assert {event["name"] for events in reduces for event in events} <= {"reduce layer.weight"}
+
+
+def test_what_hangs_is_in_the_trace_although_it_began_before(cluster: Cluster) -> None:
+    cluster.start_nodes(2)
+    job = start_steps(cluster, [1, 1], LATE, "ready")
+    loaded = trace(cluster, job, seconds=0.5)
+    end_steps(cluster, job)
+    (waiting,) = [
+        event for event in slices_of(loaded, "rank 0 ", "operations") if event["name"] == "gradient"
+    ]
+    assert waiting["args"]["unfinished"]
+    assert waiting["dur"] > 300_000
+    assert not [event for event in slices_of(loaded, "rank 1 ", "operations") if event["name"] == "gradient"]
+
+
+def test_a_rank_that_writes_rubbish_spoils_its_own_rows_only(cluster: Cluster) -> None:
+    node = cluster.start_nodes(1)[0]
+    job = start_steps(cluster, [3], HOSTILE)
+    loaded = trace(cluster, job)
+    assert node.running()
+    for rank in (0, 2):
+        operations = finished(slices_of(loaded, f"rank {rank} ", "operations"))
+        assert len(operations) > 20
+        expect_in_order(operations, ["submitted", "completed"], set())
+        assert {event["args"]["tensors"][0] for event in operations} == {
+            "layer.weight",
+            "layer.bias",
+            "goes on",
+        }
+    end_steps(cluster, job)
+
+
+def test_ctrl_c_and_the_jobs_end_write_what_there_is(cluster: Cluster) -> None:
+    node = cluster.start_nodes(1)[0]
+    job = start_steps(cluster, [2])
+    environment = clean_environment() | {"RINGD_SOCKET": str(node.socket)}
+
+    def begin(out: Path) -> subprocess.Popen[str]:
+        command = [binary("ringctl"), "trace", "--job", job.job_id, "--seconds", "60", "--out", out, "--json"]
+        return subprocess.Popen(
+            [str(part) for part in command],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    first = begin(cluster.folder / "first.json")
+    second = begin(cluster.folder / "second.json")
+    wait_until(lambda: len(list(cluster.folder.glob("*.json.*"))) == 2, "both have begun")
+    # Long enough for an answer of each.
+    with pytest.raises(subprocess.TimeoutExpired):
+        first.wait(1.5)
+    first.send_signal(signal.SIGINT)
+    output, errors = first.communicate(timeout=60)
+    assert first.returncode == 0, errors
+    assert json.loads(output)["warnings"] == []
+    end_steps(cluster, job)
+    output, errors = second.communicate(timeout=60)
+    assert second.returncode == 0, errors
+    (warning,) = json.loads(output)["warnings"]
+    assert warning.startswith("ended early: ")
+    for name in ("first.json", "second.json"):
+        loaded = json.loads((cluster.folder / name).read_text())
+        check_format(loaded)
+        assert slices_of(loaded, "rank 1 ", "operations")
+
+
+def test_errors_say_what_is_wrong_before_anybody_waits(cluster: Cluster) -> None:
+    cluster.start_nodes(1)
+    job = start_steps(cluster, [1], job_id="training")
+    out = cluster.folder / "trace.json"
+    unknown = cluster.ringctl("trace", "--job", "trainin", "--out", str(out))
+    assert unknown.returncode == 1
+    assert "did you mean training?" in unknown.stderr
+    nowhere = cluster.ringctl("trace", "--job", "training", "--out", str(cluster.folder / "none" / "t.json"))
+    assert nowhere.returncode == 1
+    assert "none/t.json" in nowhere.stderr
+    usage = cluster.ringctl("trace", "--job", "training")
+    assert usage.returncode == 2
+    both = cluster.ringctl("trace", "--job", "training", "--out", "-", "--json")
+    assert both.returncode == 2
+    assert not out.exists()
+    piped = cluster.ringctl("trace", "--job", "training", "--seconds", "0", "--out", "-")
+    assert piped.returncode == 0, piped.stderr
+    check_format(json.loads(piped.stdout))
+    end_steps(cluster, job)
+    unreachable = subprocess.run(
+        [binary("ringctl"), "trace", "--job", "x", "--out", "-", "--socket", cluster.folder / "no.sock"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert unreachable.returncode == 3
+    assert os.listdir(cluster.folder).count("trace.json") == 0
