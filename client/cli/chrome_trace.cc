@@ -40,7 +40,8 @@ class ChromeTrace {
 
  private:
   static std::int64_t BaseOf(const TraceRecord& record, const Timeline& timeline);
-  double Micros(std::int64_t at_ns) const { return static_cast<double>(at_ns - base_ns_) / 1000; }
+  static double InMicros(std::int64_t ns) { return static_cast<double>(ns) / 1000; }
+  double Micros(std::int64_t at_ns) const { return InMicros(at_ns - base_ns_); }
   Json Head() const;
   void WriteProcess(std::size_t number);
   void WriteSlice(const TimelineSlice& slice, int process, int track);
@@ -162,7 +163,7 @@ void ChromeTrace::WriteSlice(const TimelineSlice& slice, int process, int track)
         {"pid", process},
         {"tid", track},
         {"ts", Micros(begin)},
-        {"dur", Micros(std::max(slice.end_ns, begin)) - Micros(begin)},
+        {"dur", InMicros(std::max(slice.end_ns, begin) - begin)},
         {"cat", kTrackNames[static_cast<std::size_t>(slice.track)]},
         {"name", slice.name},
         {"args", ArgumentsOf(slice)}});
@@ -176,7 +177,7 @@ void ChromeTrace::WritePart(const TimelinePart& part, int process, int track) {
         {"pid", process},
         {"tid", track},
         {"ts", Micros(begin)},
-        {"dur", Micros(part.end_ns) - Micros(begin)},
+        {"dur", InMicros(part.end_ns - begin)},
         {"cat", "stage"},
         {"name", part.name}});
 }

@@ -102,7 +102,7 @@ CLI::App* AddRun(CLI::App& app, RunOptions& options) {
 CLI::App* AddTrace(CLI::App& app, TraceOptions& options) {
   CLI::App* trace =
       app.add_subcommand("trace", "when a job's operations do what, on all its nodes, as a file");
-  trace->add_option("--job", options.job_id, "of this job")->type_name("ID")->required();
+  trace->add_option("--job", options.job_id, "of this job [the only one]")->type_name("ID");
   trace->add_option("--seconds", options.seconds, "for so long [5]")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.0, 3600.0));

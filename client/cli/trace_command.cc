@@ -111,19 +111,37 @@ absl::StatusOr<std::string> Record(AdminClient& client, const TraceOptions& opti
   }
 }
 
-int FailToFind(AdminClient& client, const TraceOptions& options, const absl::Status& status) {
+// The ids of the jobs that the caller may see; empty if that can't be found out.
+std::vector<std::string> KnownJobs(AdminClient& client) {
+  std::vector<std::string> known;
   const absl::StatusOr<v1::JobsReply> jobs =
       client.ListJobs("", /*ended=*/false, Clock::now() + kCallTimeout);
-  std::vector<std::string> known;
-  if (jobs.ok()) {
-    for (const v1::Job& job : jobs->jobs()) known.push_back(job.job_id());
+  if (!jobs.ok()) return known;
+  for (const v1::Job& job : jobs->jobs()) known.push_back(job.job_id());
+  return known;
+}
+
+// "; did you mean train?", or what there is.
+std::string Hint(const std::string& job_id, const std::vector<std::string>& known) {
+  if (known.empty()) return "; there is none at all";
+  const std::string meant = Suggestion(job_id, known);
+  return meant.empty() ? absl::StrCat("; there is ", absl::StrJoin(known, ", "))
+                       : absl::StrCat("; did you mean ", meant, "?");
+}
+
+// Names the job in `options` if nobody has.
+absl::Status ChooseJob(AdminClient& client, TraceOptions& options) {
+  if (!options.job_id.empty()) return absl::OkStatus();
+  const std::vector<std::string> known = KnownJobs(client);
+  if (known.empty()) {
+    return absl::NotFoundError("no job of yours has ranks on this node");
   }
-  const std::string meant = Suggestion(options.job_id, known);
-  std::string hint = known.empty() ? "; there is none at all"
-                                   : absl::StrCat("; there is ", absl::StrJoin(known, ", "));
-  if (!meant.empty()) hint = absl::StrCat("; did you mean ", meant, "?");
-  std::fprintf(stderr, "ringctl: %s%s\n", std::string(status.message()).c_str(), hint.c_str());
-  return kFailed;
+  if (known.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("which job? Say --job with one of ", absl::StrJoin(known, ", ")));
+  }
+  options.job_id = known.front();
+  return absl::OkStatus();
 }
 
 // What the reader of the file should know.
@@ -181,7 +199,7 @@ void Tell(const TraceOptions& options, const TraceRecord& record, const Timeline
 
 }  // namespace
 
-int TraceCommand(const TraceOptions& options) {
+int TraceCommand(TraceOptions options) {
   // What can't be written is told before the wait, not after it.
   absl::StatusOr<std::unique_ptr<NewFile>> file = NewFile::Create(options.out);
   const std::string socket = ChooseSocket(options.socket);
@@ -189,9 +207,15 @@ int TraceCommand(const TraceOptions& options) {
   absl::StatusOr<std::unique_ptr<AdminClient>> client =
       AdminClient::Connect(socket, Clock::now() + kCallTimeout);
   if (!client.ok()) return ReportFailure(socket, client.status(), true);
+  if (absl::Status status = ChooseJob(**client, options); !status.ok()) {
+    return ReportFailure(socket, status, false);
+  }
   TraceRecord record;
-  const absl::StatusOr<std::string> ended = Record(**client, options, record);
-  if (absl::IsNotFound(ended.status())) return FailToFind(**client, options, ended.status());
+  absl::StatusOr<std::string> ended = Record(**client, options, record);
+  if (absl::IsNotFound(ended.status())) {
+    ended = absl::NotFoundError(
+        absl::StrCat(ended.status().message(), Hint(options.job_id, KnownJobs(**client))));
+  }
   if (!ended.ok()) return ReportFailure(socket, ended.status(), IsUnreachable(ended.status()));
   const Timeline timeline = BuildTimeline(record);
   WriteChromeTrace(record, timeline, [&](absl::string_view text) { (*file)->Write(text); });

@@ -32,6 +32,7 @@ STEPS = """
             goes_on = trainer.submit("goes on", 0.0 if os.path.exists(os.environ["END"]) else 1.0, count=1)
             assert first.wait() == trainer.size
             assert second.wait() == trainer.size
+            assert trainer.all_reduce_awaited("loss", 1.0) == trainer.size
             step += 1
             if step == 5:
                 say("steady")
@@ -95,6 +96,7 @@ HOSTILE = """
 STAGES = ["submitted", "last_submitted", "ready", "started", "posted", "moved", "completed"]
 SENT = ["posted", "first_sent", "last_sent", "moved"]
 RECEIVED = ["posted", "first_received", "last_received", "moved"]
+NAMES = {"layer.weight", "layer.bias", "goes on", "loss"}
 # Times are told in microseconds with fractions.
 ROUNDING_US = 0.01
 
@@ -211,6 +213,7 @@ def test_operations_of_all_ranks_of_two_nodes_stand_on_one_clock(cluster: Cluste
     nodes = cluster.start_nodes(2)
     job = start_steps(cluster, [2, 2])
     loaded = trace(cluster, job, nodes[asked])
+    fast_paths = cluster.fast_paths(job)
     end_steps(cluster, job)
     assert list(processes(loaded).values()) == [
         "ringd on node0",
@@ -234,12 +237,15 @@ def test_operations_of_all_ranks_of_two_nodes_stand_on_one_clock(cluster: Cluste
         expect_in_order(operations, SENT, {"first_sent", "last_sent"})
         expect_in_order(operations, RECEIVED, {"first_received", "last_received"})
     tensors = {name for event in of_rank[0] for name in event["args"]["tensors"]}
-    assert tensors == {"layer.weight", "layer.bias", "goes on"}
+    assert {"layer.weight", "layer.bias", "goes on"} <= tensors <= NAMES
     assert {event["args"]["algorithm"] for event in of_rank[0]} <= {"flat", "doubling", "ring"}
     expect_one_clock(loaded, of_rank)
+    assert all(entry["open"] for entry in fast_paths)
     for rank in range(4):
+        fast = slices_of(loaded, f"rank {rank} ", "fast path")
+        assert {event["name"] for event in fast} == {"loss"}
         waits = slices_of(loaded, f"rank {rank} ", "waits")
-        assert {event["name"] for event in waits} <= {f"wait for {name}" for name in tensors}
+        assert {event["name"] for event in waits} <= {f"wait for {name}" for name in NAMES}
         assert waits
     for node in nodes:
         for category in ("operations", "sends", "receives"):
@@ -270,11 +276,7 @@ def test_ranks_of_one_node_are_seen_by_their_own_word(cluster: Cluster) -> None:
     for operations in of_rank:
         assert len(operations) > 20
         expect_in_order(operations, ["submitted", "arrived", "completed"], {"arrived"})
-        assert {event["args"]["tensors"][0] for event in operations} == {
-            "layer.weight",
-            "layer.bias",
-            "goes on",
-        }
+        assert {event["args"]["tensors"][0] for event in operations} == NAMES
     expect_one_clock(loaded, of_rank)
     reduces = [slices_of(loaded, f"rank {rank} ", "reduces") for rank in range(2)]
     assert {event["name"] for events in reduces for event in events} <= {"reduce layer.weight"}
@@ -302,11 +304,7 @@ def test_a_rank_that_writes_rubbish_spoils_its_own_rows_only(cluster: Cluster) -
         operations = finished(slices_of(loaded, f"rank {rank} ", "operations"))
         assert len(operations) > 20
         expect_in_order(operations, ["submitted", "completed"], set())
-        assert {event["args"]["tensors"][0] for event in operations} == {
-            "layer.weight",
-            "layer.bias",
-            "goes on",
-        }
+        assert {event["args"]["tensors"][0] for event in operations} == NAMES
     end_steps(cluster, job)
 
 
@@ -356,12 +354,13 @@ def test_errors_say_what_is_wrong_before_anybody_waits(cluster: Cluster) -> None
     nowhere = cluster.ringctl("trace", "--job", "training", "--out", str(cluster.folder / "none" / "t.json"))
     assert nowhere.returncode == 1
     assert "none/t.json" in nowhere.stderr
-    usage = cluster.ringctl("trace", "--job", "training")
+    usage = cluster.ringctl("trace", "--job", "training")  # where to?
     assert usage.returncode == 2
     both = cluster.ringctl("trace", "--job", "training", "--out", "-", "--json")
     assert both.returncode == 2
     assert not out.exists()
-    piped = cluster.ringctl("trace", "--job", "training", "--seconds", "0", "--out", "-")
+    # There is only one job.
+    piped = cluster.ringctl("trace", "--seconds", "0", "--out", "-")
     assert piped.returncode == 0, piped.stderr
     check_format(json.loads(piped.stdout))
     end_steps(cluster, job)

@@ -19,10 +19,15 @@ absl::StatusOr<v1::NodeMessage> TraceGatherings::Begin(const v1::TraceRequest& r
   v1::NodeMessage message;
   v1::TraceQuestion& question = *message.mutable_trace_question();
   question.set_number(next_number_);
-  // One for each node, whatever was asked with.
+  // One for each node, with its rings, whatever was asked with.
   for (int node = 0; node < reply.nodes_size(); ++node) {
     v1::TracePosition* const position = question.add_positions();
-    if (node < request.positions_size()) *position = request.positions(node);
+    if (node >= request.positions_size()) continue;
+    // Its engine's ring, and one of each rank.
+    const int rings =
+        std::min(request.positions(node).rings_size(), 1 + reply.nodes(node).ranks_size());
+    for (int ring = 0; ring < rings; ++ring)
+      position->add_rings(request.positions(node).rings(ring));
   }
   gatherings_.push_back({next_number_++, now + kPatience, std::move(reply), std::move(done)});
   return message;

@@ -17,6 +17,7 @@ struct Asking {
     v1::TraceReply reply;
     reply.add_nodes()->set_name("node-a");
     reply.add_nodes()->set_name("node-b");
+    reply.mutable_nodes(1)->add_ranks()->set_rank(7);
     return gatherings.Begin(request, std::move(reply), now,
                             [this](const absl::Status& status, v1::TraceReply given) {
                               answers.push_back({status, std::move(given)});
@@ -77,14 +78,18 @@ TEST_CASE("TraceGatherings: answers that nobody asked for change nothing") {
   for (const v1::TracedNode& node : asking.answers[0].reply.nodes()) CHECK_FALSE(node.has_trace());
 }
 
-TEST_CASE("TraceGatherings: a question has a position for each node, whatever was asked with") {
+TEST_CASE(
+    "TraceGatherings: a question has a position for each node, with its rings, whatever was asked "
+    "with") {
   Asking asking;
   v1::TraceRequest request;
-  for (int i = 0; i < 1000; ++i) request.add_positions()->add_rings(static_cast<std::uint64_t>(i));
+  for (int i = 0; i < 1000; ++i) request.add_positions();
+  for (std::uint64_t i = 1; i < 1000; ++i) request.mutable_positions(1)->add_rings(i);
   const auto question = asking.Begin(request);
   REQUIRE(question.ok());
   REQUIRE(question->trace_question().positions_size() == 2);
-  CHECK(question->trace_question().positions(1).rings(0) == 1);
+  REQUIRE(question->trace_question().positions(1).rings_size() == 2);
+  CHECK(question->trace_question().positions(1).rings(1) == 2);
 }
 
 TEST_CASE("TraceGatherings: a few at once, and one more is refused") {
