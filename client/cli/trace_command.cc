@@ -104,8 +104,9 @@ absl::StatusOr<std::string> Record(AdminClient& client, const TraceOptions& opti
     const std::chrono::duration<double> passed = Clock::now() - begin;
     progress.Show(passed.count(), options.seconds, record.event_count());
     const bool time_is_up = interrupted != 0 || passed.count() >= options.seconds;
-    if (record.full())
+    if (record.full()) {
       return absl::StrCat("it has ", record.event_count(), " events, as many as are kept");
+    }
     if (time_is_up && (!record.more() || ++last_calls >= kLastCalls)) return std::string();
     if (!record.more()) std::this_thread::sleep_for(kBetweenCalls);
   }

@@ -134,8 +134,8 @@ class Context {
   std::string node_name_ ABSL_GUARDED_BY(node_name_mutex_);
 
   const MemoryMapping segment_;
-  const TraceRingView
-      trace_ring_;  // in it; written by local_operations_ in a one-node job, else by
+  // In it. Written by local_operations_ in a one-node job, else by wire_trace_.
+  const TraceRingView trace_ring_;
   WireTrace wire_trace_;
   SessionState state_;
   Arena arena_;

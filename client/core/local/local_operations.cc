@@ -55,17 +55,17 @@ LocalOperations::LocalOperations(const JobMemory& memory, std::uint32_t capacity
 LocalOperations::~LocalOperations() = default;
 
 // A thread waits as long as this lives.
-class LocalOperations::TracedWait {
+class LocalOperations::NotedWait {
  public:
-  TracedWait(LocalOperations& operations, const Traced* traced) noexcept
+  NotedWait(LocalOperations& operations, const Traced* traced) noexcept
       : operations_(operations),
         traced_(traced),
         begin_ns_(traced == nullptr ? 0 : MonotonicNanos()) {}
-  ~TracedWait() {
+  ~NotedWait() {
     if (traced_ != nullptr) operations_.TraceSince(TraceStage::kWaited, *traced_, begin_ns_);
   }
-  TracedWait(const TracedWait&) = delete;
-  TracedWait& operator=(const TracedWait&) = delete;
+  NotedWait(const NotedWait&) = delete;
+  NotedWait& operator=(const NotedWait&) = delete;
 
  private:
   LocalOperations& operations_;
@@ -136,7 +136,7 @@ bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds f
     Relax();
   }
   const Presence presence = WhileWaiting();
-  const TracedWait noted(*this, traced);
+  const NotedWait noted(*this, traced);
 
   const std::chrono::nanoseconds budget = spin_.NextBudget();
   if (budget.count() > 0) {

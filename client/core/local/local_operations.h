@@ -194,7 +194,7 @@ class LocalOperations final : public OperationQueue {
     std::uint32_t tensor = 0;
     std::uint64_t occurrence = 0;
   };
-  class TracedWait;
+  class NotedWait;
 
   SubmitResult Post(Registration& registration, const OperationEnd& end, const void* inline_source,
                     void* inline_destination, const Submission& record, std::uint64_t& sequence);
