@@ -113,13 +113,26 @@ TEST_CASE("ringctl's command line: help is there for all and for each command") 
   CHECK(Parse({"--version"})->action == Action::kVersion);
 }
 
+TEST_CASE("ringctl trace: needs a file, and standard output for one thing at most") {
+  const auto line = Parse({"trace", "--job", "train", "--seconds", "2.5", "--out", "t.json"});
+  REQUIRE(line.ok());
+  CHECK(line->action == Action::kTrace);
+  CHECK(line->trace.job_id == "train");
+  CHECK(line->trace.seconds == 2.5);
+  CHECK(line->trace.out == "t.json");
+  CHECK(Parse({"trace", "--out", "-"})->trace.seconds == 5);
+  CHECK_THAT(Problem({"trace", "--job", "train"}), Contains("--out"));
+  CHECK_THAT(Problem({"trace", "--out", "-", "--json"}), Contains("standard output"));
+  CHECK_THAT(Problem({"trace", "--out", "x", "--seconds", "-1"}), Contains("--seconds"));
+}
+
 TEST_CASE("completion: every command and option is in every shell's script") {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     INFO(shell);
     const absl::StatusOr<CommandLine> line = Parse({"completion", shell});
     REQUIRE(line.ok());
     CHECK(line->action == Action::kCompletion);
-    REQUIRE(line->commands.size() == 7);
+    REQUIRE(line->commands.size() == 8);
     const absl::StatusOr<std::string> script = CompletionScript(line->shell, line->commands);
     REQUIRE(script.ok());
     for (const CompletedCommand& command : line->commands) {
