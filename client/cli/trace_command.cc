@@ -218,6 +218,7 @@ int TraceCommand(TraceOptions options) {
         absl::StrCat(ended.status().message(), Hint(options.job_id, KnownJobs(**client))));
   }
   if (!ended.ok()) return ReportFailure(socket, ended.status(), IsUnreachable(ended.status()));
+  record.CutAtEnd();
   const Timeline timeline = BuildTimeline(record);
   WriteChromeTrace(record, timeline, [&](absl::string_view text) { (*file)->Write(text); });
   if (absl::Status status = (*file)->Commit(); !status.ok()) {

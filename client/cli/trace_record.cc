@@ -87,6 +87,17 @@ void TraceRecord::AddNode(const v1::NodeTrace& trace, RecordedNode& node) {
   }
 }
 
+void TraceRecord::CutAtEnd() {
+  for (RecordedNode& node : nodes_) {
+    const auto cut = [&](std::vector<TraceEvent>& events) {
+      event_count_ -= std::erase_if(
+          events, [&](const TraceEvent& event) { return node.TimeOf(event.at_ns) > end_ns(); });
+    };
+    cut(node.engine);
+    for (RecordedRank& rank : node.ranks) cut(rank.events);
+  }
+}
+
 v1::TraceRequest TraceRecord::NextRequest() const {
   v1::TraceRequest request;
   request.set_job_id(job_id_);

@@ -48,6 +48,9 @@ class TraceRecord {
 
   // Takes a reply in. Events that make no sense are left out: a rank may write what it likes.
   void Add(const v1::TraceReply& reply);
+  // Drops what happened after end_ns(): rings are read one after the other, so of that some have more than others. When
+  // nothing is added any more.
+  void CutAtEnd();
   // What to ask for next.
   v1::TraceRequest NextRequest() const;
 

@@ -288,6 +288,22 @@ TEST_CASE("ChromeTrace: names with any bytes make valid JSON") {
   CHECK(ChromeTraceOf(record)["traceEvents"].size() > 5);
 }
 
+TEST_CASE("TraceRecord: what happened after the last answer was asked for is cut off") {
+  v1::TraceReply reply = Reply(true);
+  reply.set_now_ns(kStart + 5'000);
+  // The second rank's ring was read later than the first one's.
+  AddNode(reply,
+          {{},
+           {Event(TraceStage::kSubmitted, 1)},
+           {Event(TraceStage::kSubmitted, 2), Event(TraceStage::kCompleted, 5),
+            Event(TraceStage::kSubmitted, 6, 0, 1), Event(TraceStage::kCompleted, 7, 0, 1)}});
+  TraceRecord record;
+  record.Add(reply);
+  record.CutAtEnd();
+  CHECK(record.event_count() == 3);
+  CHECK(Of(BuildTimeline(record).processes[2], TrackKind::kOperations).size() == 1);
+}
+
 TEST_CASE("TraceRecord: events that make no sense are left out, and no reply breaks it") {
   v1::TraceReply reply = Reply(true);
   std::vector<TraceEvent> rubbish(100);
