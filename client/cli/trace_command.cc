@@ -92,7 +92,7 @@ absl::StatusOr<std::string> Record(AdminClient& client, const TraceOptions& opti
                                    TraceRecord& record) {
   const StopSignals signals;
   const Progress progress;
-  const Clock::time_point begin = Clock::now();
+  Clock::time_point begin = Clock::now();
   int last_calls = 0;
   for (;;) {
     absl::StatusOr<v1::TraceReply> reply = Ask(client, record, options);
@@ -100,6 +100,7 @@ absl::StatusOr<std::string> Record(AdminClient& client, const TraceOptions& opti
       if (record.nodes().empty()) return reply.status();
       return std::string(reply.status().message());
     }
+    if (record.nodes().empty() && options.seconds > 0) begin = Clock::now();
     record.Add(*reply);
     const std::chrono::duration<double> passed = Clock::now() - begin;
     progress.Show(passed.count(), options.seconds, record.event_count());

@@ -30,7 +30,6 @@ void TraceRecord::Add(const v1::TraceReply& reply) {
     job_id_ = reply.job_id();
     generation_ = reply.generation();
     one_node_ = reply.one_node();
-    first_ns_ = reply.now_ns();
     asked_unix_offset_ns_ = reply.unix_offset_ns();
     for (const v1::TracedNode& traced : reply.nodes()) {
       RecordedNode& node = nodes_.emplace_back();
@@ -45,6 +44,7 @@ void TraceRecord::Add(const v1::TraceReply& reply) {
     }
   }
   last_ns_ = reply.now_ns();
+  if (++replies_ <= 2) first_ns_ = last_ns_;
   more_ = false;
   for (std::size_t i = 0; i < nodes_.size() && static_cast<int>(i) < reply.nodes_size(); ++i) {
     const v1::TracedNode& traced = reply.nodes(static_cast<int>(i));

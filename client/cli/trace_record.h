@@ -63,7 +63,7 @@ class TraceRecord {
   std::uint32_t generation() const noexcept { return generation_; }
   bool one_node() const noexcept { return one_node_; }
   const std::vector<RecordedNode>& nodes() const noexcept { return nodes_; }
-  // From the first reply to the last.
+  // From the second reply, before which all rings had been read once, to the last; of one reply alone: its time.
   std::int64_t begin_ns() const noexcept;
   std::int64_t end_ns() const noexcept;
   // To be added to a time to get the time since 1970.
@@ -79,6 +79,7 @@ class TraceRecord {
   std::uint32_t generation_ = 0;
   bool one_node_ = false;
   std::size_t asked_node_ = 0;
+  int replies_ = 0;
   std::uint64_t first_ns_ = 0;  // of the asked node's clock
   std::uint64_t last_ns_ = 0;
   std::int64_t asked_unix_offset_ns_ = 0;
