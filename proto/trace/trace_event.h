@@ -14,24 +14,35 @@ namespace ringd {
 // The numbers are part of the protocol. Behind each: who writes it, and what `sequence` and `value` are.
 enum class TraceStage : std::uint8_t {
   kNone = 0,
-  kSubmitted = 1,  // engine: submission number, bytes. Trainer, one-node: occurrence, bytes
-  kReady = 2,      // engine: all local ranks have submitted `tensor`. value: bytes
-  kStarted = 3,    // engine, operation: agreed. value: bytes of the bucket; detail: CollectiveKind
-  kCarries =
-      4,        // engine, operation: `tensor` is in it; one for each, behind kStarted. value: bytes
-  kPosted = 5,  // engine, operation: handed to the backend
-  kFirstSent = 6,  // engine, operation; the same of the next three
+  // Engine: submission number, bytes. Trainer, one-node: occurrence, bytes.
+  kSubmitted = 1,
+  // Engine: all local ranks have submitted `tensor`. value: bytes.
+  kReady = 2,
+  // Engine, operation: agreed. value: bytes of the bucket; detail: CollectiveKind.
+  kStarted = 3,
+  // Engine, operation: `tensor` is in it; one for each, behind kStarted. value: bytes.
+  kCarries = 4,
+  // Engine, operation: handed to the backend.
+  kPosted = 5,
+  // Engine, operation; these four.
+  kFirstSent = 6,
   kLastSent = 7,
   kFirstReceived = 8,
   kLastReceived = 9,
-  kMoved = 10,  // engine, operation: the backend has done with it
-  kCompleted =
-      11,  // engine, operation; trainer, one-node: occurrence. value: bytes. detail: a status code
-  kFailed = 12,     // engine: `tensor` ended without an operation. detail: a status code
-  kReduced = 13,    // trainer, one-node: occurrence; a chunk of it. value: duration in ns
-  kWaited = 14,     // trainer: occurrence, or submission number. value: duration in ns
-  kFastPath = 15,   // trainer: `tensor` was combined on the fast path. value: duration in ns
-  kCancelled = 16,  // engine, operation: it goes no further; another one will carry its tensors
+  // Engine, operation: the backend has done with it.
+  kMoved = 10,
+  // Engine, operation; trainer, one-node: occurrence. value: bytes; detail: a status code.
+  kCompleted = 11,
+  // Engine: `tensor` ended without an operation. detail: a status code.
+  kFailed = 12,
+  // Trainer, one-node: occurrence; a chunk of it. value: duration in ns.
+  kReduced = 13,
+  // Trainer: occurrence, or submission number. value: duration in ns.
+  kWaited = 14,
+  // Trainer: `tensor` was combined on the fast path. value: duration in ns.
+  kFastPath = 15,
+  // Engine, operation: it goes no further; another one will carry its tensors.
+  kCancelled = 16,
 };
 inline constexpr int kTraceStageCount = 17;
 

@@ -169,7 +169,8 @@ def _door_crowd(world: World, journal: Journal, chance: random.Random, seconds: 
         said = [line for line in crowd.output.splitlines() if line.startswith("did: ")]
         journal.note(f"strangers: {' / '.join(said)}")
         if not said:
-            journal.find("attack", f"a stranger has not said what it did: {crowd.output[-500:]}")
+            words = f"{crowd.output[-500:]} / code {crowd.process.poll()}"
+            journal.find("attack", f"a stranger has not said what it did: {words}")
 
 
 def _no_carrier(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
