@@ -97,6 +97,8 @@ STAGES = ["submitted", "last_submitted", "ready", "started", "posted", "moved", 
 SENT = ["posted", "first_sent", "last_sent", "moved"]
 RECEIVED = ["posted", "first_received", "last_received", "moved"]
 NAMES = {"layer.weight", "layer.bias", "goes on", "loss"}
+# In a one-node job what fits into 32 bytes leaves no trace.
+NAMES_OF_ONE_NODE = {"layer.weight", "layer.bias"}
 # Times are told in microseconds with fractions.
 ROUNDING_US = 0.01
 
@@ -276,7 +278,7 @@ def test_ranks_of_one_node_are_seen_by_their_own_word(cluster: Cluster) -> None:
     for operations in of_rank:
         assert len(operations) > 20
         expect_in_order(operations, ["submitted", "arrived", "completed"], {"arrived"})
-        assert {event["args"]["tensors"][0] for event in operations} == NAMES
+        assert {event["args"]["tensors"][0] for event in operations} == NAMES_OF_ONE_NODE
     expect_one_clock(loaded, of_rank)
     reduces = [slices_of(loaded, f"rank {rank} ", "reduces") for rank in range(2)]
     assert {event["name"] for events in reduces for event in events} <= {"reduce layer.weight"}
@@ -304,7 +306,7 @@ def test_a_rank_that_writes_rubbish_spoils_its_own_rows_only(cluster: Cluster) -
         operations = finished(slices_of(loaded, f"rank {rank} ", "operations"))
         assert len(operations) > 20
         expect_in_order(operations, ["submitted", "completed"], set())
-        assert {event["args"]["tensors"][0] for event in operations} == NAMES
+        assert {event["args"]["tensors"][0] for event in operations} == NAMES_OF_ONE_NODE
     end_steps(cluster, job)
 
 

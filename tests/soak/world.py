@@ -133,8 +133,10 @@ class World:
         """A Python program of programs/ on that node, as the hostile user: SECONDS SEED and the ringds' addresses."""
         assert self.network is not None
         source = self._bin / program
-        shutil.copy(Path(__file__).with_name("programs") / program, source)
-        source.chmod(0o755)
+        # Once: another stranger may be about to read it.
+        if not source.exists():
+            shutil.copy(Path(__file__).with_name("programs") / program, source)
+            source.chmod(0o755)
         log = self.folder / "logs" / f"stranger{next(self._numbers)}.log"
         command = [
             *self.network.inside(node),

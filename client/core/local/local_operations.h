@@ -77,6 +77,10 @@ class LocalOperations final : public OperationQueue {
   static bool IsInline(const Registration& registration) noexcept {
     return registration.bytes <= kInlineBytes;
   }
+  // Reading the clock twice would make an operation in its slot, of some 300 ns, take a sixth longer.
+  static bool IsTraced(const Registration& registration) noexcept {
+    return !IsInline(registration);
+  }
   // How the tensor may be used if it lies in ordinary memory.
   DirectUse DirectUseOf(const Registration& registration) noexcept {
     DirectUse use{.put_off = PutsOff(registration)};

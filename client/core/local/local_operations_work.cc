@@ -110,8 +110,10 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
   static_cast<void>(reducers_.load(std::memory_order_acquire));
   outcome.completed = true;
   CountEnd(tensor, operation);
-  Trace(TraceStage::kCompleted, {tensor.number, occurrence}, MonotonicNanos(),
-        operation.registration->bytes, outcome.status);
+  if (IsTraced(*operation.registration)) {
+    Trace(TraceStage::kCompleted, {tensor.number, occurrence}, MonotonicNanos(),
+          operation.registration->bytes, outcome.status);
+  }
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   // Wraps around to less.
   if (operation.end.staging_offset != kNoStaging) AddStagedBytes(-operation.registration->bytes);

@@ -20,7 +20,7 @@ std::vector<TraceEvent> OfStage(Member& member, TraceStage stage) {
 
 TEST_CASE("LocalOperations: notes on each rank when an occurrence was submitted and completed") {
   LocalJob job(2);
-  const std::uint64_t count = GENERATE(1, 5000);
+  const std::uint64_t count = GENERATE(9, 5000);
   Floats tensor(3, 0, count);
   for (std::uint32_t occurrence = 0; occurrence < 3; ++occurrence) {
     const std::uint64_t before = MonotonicNanos();
@@ -53,8 +53,8 @@ TEST_CASE("LocalOperations: notes on each rank when an occurrence was submitted 
 
 TEST_CASE("LocalOperations: notes an operation's error with its end") {
   LocalJob job(2);
-  Floats mine(0, 0, 4);
-  Floats other(0, 1, 4);
+  Floats mine(0, 0, 9);
+  Floats other(0, 1, 9);
   const std::uint64_t first = Submit(job[0], mine.registration, job[0].At(0));
   Submit(job[1], other.registration, job[1].At(0));
   CHECK(Finish(job[0], first).status != 0);
@@ -80,6 +80,17 @@ TEST_CASE("LocalOperations: notes a wait that lasts, and the chunks that are wor
   REQUIRE_FALSE(reduced.empty());
   const auto completed = OfStage(job[0], TraceStage::kCompleted);
   for (const TraceEvent& chunk : reduced) CHECK(chunk.at_ns <= completed.at(0).at_ns);
+}
+
+TEST_CASE("LocalOperations: what travels in its slot is not noted, since that would slow it down") {
+  LocalJob job(2);
+  Floats tensor(0, 0, 8);
+  const std::uint64_t first = Submit(job[0], tensor.registration, job[0].At(0));
+  const std::uint64_t second = Submit(job[1], tensor.registration, job[1].At(0));
+  CHECK(Finish(job[1], second).status == 0);
+  CHECK(Finish(job[0], first).status == 0);
+  CHECK(OfStage(job[0], TraceStage::kSubmitted).empty());
+  CHECK(OfStage(job[0], TraceStage::kCompleted).empty());
 }
 
 TEST_CASE("LocalOperations: what is there at once is waited for without a note") {
