@@ -84,7 +84,10 @@ void ExpectedJobs::OnRefused(const DoorHello& hello, DoorVerdict verdict, const 
     const std::vector<const Entry*> candidates = Candidates(subject);
     if (candidates.empty()) return;
     // Another user's, if that is all there is: without secrets, it might be meant all the same.
-    if (candidates.front()->job.uid != subject.uid && candidates.front()->job.has_secret) return;
+    const bool is_own_user = candidates.front()->job.uid == subject.uid;
+    if (!is_own_user && candidates.front()->job.has_secret) return;
+    // Its job has come since its key was asked for: it will find it at the next attempt.
+    if (is_own_user && verdict == DoorVerdict::kUnknownSubject) return;
     if (candidates.front()->refusals++ >= kMostRefusals) return;
     meant = candidates.front()->id;
   }

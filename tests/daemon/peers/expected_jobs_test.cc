@@ -122,6 +122,15 @@ TEST_CASE("ExpectedJobs: another user's job with a secret hears nothing of who m
   CHECK(world.refused.empty());
 }
 
+TEST_CASE("ExpectedJobs: a job hears nothing of its own node that had asked before the job came") {
+  World world;
+  world.jobs.Add(JobOf(kBob, "another secret"));
+  const DoorVerdict verdict = world.Consider(HelloOf(kAlice)).otherwise;
+  world.jobs.Add(JobOf(kAlice, "secret"));
+  world.jobs.OnRefused(HelloOf(kAlice), verdict, "node-b");
+  CHECK(world.refused.empty());
+}
+
 TEST_CASE("ExpectedJobs: one user's jobs have so many connections, and another's are not touched") {
   World world;
   const ExpectedJob alices = JobOf(kAlice, "");
