@@ -206,6 +206,8 @@ WaitResult LocalOperations::Wait(std::uint64_t sequence, Clock::time_point deadl
   };
   const Traced traced{operation->tensor.load(std::memory_order_relaxed)->number,
                       operation->occurrence.load(std::memory_order_relaxed)};
+  // What travels in its slot has no chunks: see IsTraced().
+  const bool is_traced = operation->chunk_count.load(std::memory_order_relaxed) != 0;
   // Of a burst: the other ranks, too, have others to go on with.
   const bool leaves = in_flight() > 1;
   const auto work = [&](Foreign foreign) {
@@ -213,7 +215,7 @@ WaitResult LocalOperations::Wait(std::uint64_t sequence, Clock::time_point deadl
            WorkFor(*operation, sequence, leaves ? foreign : Foreign::kTake);
   };
   if (done() || WaitUntil(done, work, leaves ? kForeignPatience : std::chrono::microseconds(0),
-                          kLongestSleep, deadline, &traced)) {
+                          kLongestSleep, deadline, is_traced ? &traced : nullptr)) {
     return result;
   }
   if (state_.alive()) return WaitResult::kTimeout;
