@@ -27,12 +27,14 @@ void OperationTrace::Write(const TraceEvent& event) {
 }
 
 void OperationTrace::WriteOperation(TraceStage stage, OperationId id, Clock::time_point at,
-                                    std::uint64_t value, std::uint16_t detail) {
+                                    std::uint64_t value, std::uint16_t detail,
+                                    std::uint32_t tensor) {
   TraceEvent event;
   event.at_ns = NanosOf(at);
   event.value = value;
   event.channel = id.channel;
   event.sequence = id.sequence;
+  event.tensor = tensor;
   event.stage = stage;
   event.detail = detail;
   Write(event);
@@ -69,14 +71,7 @@ void OperationTrace::OnStarted(OperationId id, CollectiveKind kind, std::uint64_
 
 void OperationTrace::OnCarries(OperationId id, std::uint32_t tensor, std::uint64_t bytes,
                                Clock::time_point now) {
-  TraceEvent event;
-  event.at_ns = NanosOf(now);
-  event.value = bytes;
-  event.channel = id.channel;
-  event.sequence = id.sequence;
-  event.tensor = tensor;
-  event.stage = TraceStage::kCarries;
-  Write(event);
+  WriteOperation(TraceStage::kCarries, id, now, bytes, 0, tensor);
 }
 
 void OperationTrace::OnMoved(const Completion& completion) {

@@ -52,7 +52,8 @@ class OperationTrace {
 
   void Write(const TraceEvent& event);
   void WriteOperation(TraceStage stage, OperationId id, Clock::time_point at,
-                      std::uint64_t value = 0, std::uint16_t detail = 0);
+                      std::uint64_t value = 0, std::uint16_t detail = 0,
+                      std::uint32_t tensor = kNoTracedTensor);
 
   std::unique_ptr<void, Free> memory_;
   TraceRingView ring_;
