@@ -19,7 +19,8 @@ constexpr int kFirstRankProcess = 1;
 constexpr int kFirstRingdProcess = 1'000'001;
 // Tracks of one kind are numbered from a multiple of this on.
 constexpr int kTracksOfKind = 100'000;
-// What was under way when the record began is drawn from so long before at most: a rank writes its times itself.
+// What was under way when the record began is drawn from so long before at most: a rank writes its
+// times itself.
 constexpr std::int64_t kLongestBefore = 10'000'000'000;
 
 constexpr std::array<const char*, kTrackKinds> kTrackNames = {"operations", "waits", "reduces",

@@ -10,9 +10,9 @@
 
 namespace ringd::cli {
 
-// Hands the JSON over, piece by piece. Times are microseconds since baseTimeNanoseconds, which is since 1970, as
-// PyTorch's profiler writes it. Each rank and each ringd is a process. Slices of one kind that overlap without one
-// being within the other lie on several tracks.
+// Hands the JSON over, piece by piece. Times are microseconds since baseTimeNanoseconds, which is
+// since 1970, as PyTorch's profiler writes it. Each rank and each ringd is a process. Slices of one
+// kind that overlap without one being within the other lie on several tracks.
 void WriteChromeTrace(const TraceRecord& record, const Timeline& timeline,
                       const std::function<void(absl::string_view)>& write);
 

@@ -33,7 +33,8 @@ namespace {
 constexpr std::chrono::seconds kCallTimeout{5};
 // ringd answers at its next tick, so this is not how often it is asked.
 constexpr std::chrono::milliseconds kBetweenCalls{50};
-// What was left behind is fetched when the time is up, but not for ever from a job that never rests.
+// What was left behind is fetched when the time is up, but not for ever from a job that never
+// rests.
 constexpr int kLastCalls = 8;
 
 volatile sig_atomic_t interrupted = 0;

@@ -1,4 +1,5 @@
-// `ringctl trace`: what happens to a job's operations for a while, on all its nodes, as a file that can be drawn.
+// `ringctl trace`: what happens to a job's operations for a while, on all its nodes, as a file that
+// can be drawn.
 #ifndef RINGD_CLIENT_CLI_TRACE_COMMAND_H_
 #define RINGD_CLIENT_CLI_TRACE_COMMAND_H_
 
@@ -14,8 +15,8 @@ struct TraceOptions {
   bool json = false;  // what has been written, told as JSON
 };
 
-// Blocks for the time asked for, or until the job ends or SIGINT or SIGTERM comes: what there is then is written.
-// Problems go to standard error. The result is an ExitCode.
+// Blocks for the time asked for, or until the job ends or SIGINT or SIGTERM comes: what there is
+// then is written. Problems go to standard error. The result is an ExitCode.
 int TraceCommand(TraceOptions options);
 
 }  // namespace ringd::cli

@@ -48,8 +48,8 @@ class TraceRecord {
 
   // Takes a reply in. Events that make no sense are left out: a rank may write what it likes.
   void Add(const v1::TraceReply& reply);
-  // Drops what happened after end_ns(): rings are read one after the other, so of that some have more than others. When
-  // nothing is added any more.
+  // Drops what happened after end_ns(): rings are read one after the other, so of that some have
+  // more than others. When nothing is added any more.
   void CutAtEnd();
   // What to ask for next.
   v1::TraceRequest NextRequest() const;
@@ -63,12 +63,14 @@ class TraceRecord {
   std::uint32_t generation() const noexcept { return generation_; }
   bool one_node() const noexcept { return one_node_; }
   const std::vector<RecordedNode>& nodes() const noexcept { return nodes_; }
-  // From the second reply, before which all rings had been read once, to the last; of one reply alone: its time.
+  // From the second reply, before which all rings had been read once, to the last; of one reply
+  // alone: its time.
   std::int64_t begin_ns() const noexcept;
   std::int64_t end_ns() const noexcept;
   // To be added to a time to get the time since 1970.
   std::int64_t unix_offset_ns() const noexcept;
-  // Of clocks between nodes over the whole record: what is known of the node's offset, and the drift since.
+  // Of clocks between nodes over the whole record: what is known of the node's offset, and the
+  // drift since.
   std::uint64_t UncertaintyOf(const RecordedNode& node) const noexcept;
 
  private:

@@ -27,8 +27,8 @@ class SubmissionNames {
   std::unordered_map<std::uint64_t, std::string> names_;
 };
 
-// From the node's engine's events. `processes`: its ringd, then its ranks. `end_ns`: when what has no end
-// was seen last.
+// From the node's engine's events. `processes`: its ringd, then its ranks. `end_ns`: when what has
+// no end was seen last.
 SubmissionNames AddEngineOperations(const RecordedNode& node, std::int64_t end_ns,
                                     std::span<TimelineProcess> processes);
 
@@ -36,8 +36,8 @@ SubmissionNames AddEngineOperations(const RecordedNode& node, std::int64_t end_n
 void AddLocalOperations(const RecordedNode& node, std::int64_t end_ns,
                         std::span<TimelineProcess> ranks);
 
-// Appends a part that lasts from where the last one ended (at first the slice's beginning) until `end_ns`,
-// unless that is no time.
+// Appends a part that lasts from where the last one ended (at first the slice's beginning) until
+// `end_ns`, unless that is no time.
 void AddPart(TimelineSlice& slice, const char* name, std::int64_t end_ns);
 
 }  // namespace ringd::cli

@@ -1,4 +1,5 @@
-// The times of the job's operations: this node asks for all nodes' on behalf of its ringctls, and answers others.
+// The times of the job's operations: this node asks for all nodes' on behalf of its ringctls, and
+// answers others.
 #include <time.h>
 
 #include <algorithm>
@@ -10,7 +11,8 @@
 namespace ringd {
 namespace {
 
-// Of all nodes together, until the next tick. Who asked for more than that is left without an answer.
+// Of all nodes together, until the next tick. Who asked for more than that is left without an
+// answer.
 constexpr std::size_t kMostInquiries = 16;
 // In one answer, whatever the coordinator allows.
 constexpr std::size_t kMostEvents = 16 * 1024;

@@ -6,8 +6,9 @@
 namespace ringd {
 namespace {
 
-// A number that no other socket has had or gets; 0 if the descriptor is closed, or no socket's. Other than fstat, the question
-// reaches no file system: a number that gRPC has closed may be anybody's file by now.
+// A number that no other socket has had or gets; 0 if the descriptor is closed, or no socket's.
+// Other than fstat, the question reaches no file system: a number that gRPC has closed may be
+// anybody's file by now.
 std::uint64_t SocketCookie(int fd) noexcept {
   std::uint64_t cookie = 0;
   socklen_t length = sizeof(cookie);

@@ -1,4 +1,5 @@
-// The connections that other nodes have opened to here: from the door to the call, and from the call's end to their own.
+// The connections that other nodes have opened to here: from the door to the call, and from the
+// call's end to their own.
 #ifndef RINGD_DAEMON_PEERS_NODE_CONNECTIONS_H_
 #define RINGD_DAEMON_PEERS_NODE_CONNECTIONS_H_
 
@@ -24,15 +25,17 @@ namespace ringd {
 
 using ConnectionId = StrongId<struct ConnectionIdTag, std::uint64_t>;
 
-// gRPC serves a connection for as long as its other end likes: calls that are refused keep it busy. So each has a descriptor of
-// ours beside gRPC's, by which it is shut down when its time is over, and it counts until gRPC has closed its own one.
+// gRPC serves a connection for as long as its other end likes: calls that are refused keep it busy.
+// So each has a descriptor of ours beside gRPC's, by which it is shut down when its time is over,
+// and it counts until gRPC has closed its own one.
 //
-// Thread safety: any thread. `released` is called on the one that calls Add or Sweep, without a lock.
+// Thread safety: any thread. `released` is called on the one that calls Add or Sweep, without a
+//   lock.
 // Ownership: owns a second descriptor of each connection.
-// Invariant: each connection that was added is released once, after both of its descriptors were closed; or never, if it is there
-//   at the end.
-// Trust: the other end has a job's key and may do as it likes. It may even use the token of another connection of its own. Each
-//   connection has its own time all the same.
+// Invariant: each connection that was added is released once, after both of its descriptors were
+//   closed; or never, if it is there at the end.
+// Trust: the other end has a job's key and may do as it likes. It may even use the token of another
+//   connection of its own. Each connection has its own time all the same.
 class NodeConnections {
  public:
   struct Patience {
@@ -58,13 +61,16 @@ class NodeConnections {
   NodeConnections(Patience patience, Released released)
       : patience_(patience), released_(std::move(released)) {}
 
-  // The descriptor that gRPC is to own. Invalid: there are no more descriptors, and the connection has been closed and released.
+  // The descriptor that gRPC is to own. Invalid: there are no more descriptors, and the connection
+  // has been closed and released.
   UniqueFd Add(Arrival arrival, Clock::time_point now) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The call with this token has begun; until End() the connection may stay. Nothing if none has come in for it, or too long ago.
+  // The call with this token has begun; until End() the connection may stay. Nothing if none has
+  // come in for it, or too long ago.
   std::optional<Begun> Begin(const std::string& token) ABSL_LOCKS_EXCLUDED(mutex_);
   // The call has ended.
   void End(ConnectionId connection, Clock::time_point now) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Shuts down what is to be shut down by now, and releases what gRPC has closed. False: nobody's time runs.
+  // Shuts down what is to be shut down by now, and releases what gRPC has closed. False: nobody's
+  // time runs.
   bool Sweep(Clock::time_point now) ABSL_LOCKS_EXCLUDED(mutex_);
   // gRPC has closed them all.
   void Clear() ABSL_LOCKS_EXCLUDED(mutex_);

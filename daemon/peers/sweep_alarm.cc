@@ -19,8 +19,8 @@ void SweepAlarm::Stop() {
 
 void SweepAlarm::SetLocked() {
   stage_ = Stage::kWaiting;
-  // A new one: this may be called by the function of the old one, which must not be set anew before that has returned. It may
-  // be destroyed, though.
+  // A new one: this may be called by the function of the old one, which must not be set anew before
+  // that has returned. It may be destroyed, though.
   alarm_ = std::make_unique<grpc::Alarm>();
   alarm_->Set(ToGrpcDeadline(Clock::now() + interval_), [alarm = weak_from_this()](bool fired) {
     if (!fired) return;

@@ -17,8 +17,8 @@ struct OperationTraits {
   bool combines;
   // One rank, the root, alone has an input, and all others get it.
   bool rooted;
-  // It completes nowhere before every node has started it. Then it can be learned, and taken back: see
-  // "Departures" in daemon/schedule/README.md. (If it has bytes; without any nothing is sent.)
+  // It completes nowhere before every node has started it. Then it can be learned, and taken back:
+  // see "Departures" in daemon/schedule/README.md. (If it has bytes; without any nothing is sent.)
   bool completes_together;
 
   // Whether a rank's input is read, and its output written.

@@ -1,8 +1,10 @@
-// What happened to an operation at a moment: a record of 32 bytes, in a ring that overwrites (trace_ring.h).
+// What happened to an operation at a moment: a record of 32 bytes, in a ring that overwrites
+// (trace_ring.h).
 //
-// Which operation is meant depends on who writes. ringd's engine names an operation by its OperationId
-// (channel, sequence), and before it has one, a submission by member, submission number and tensor. The
-// ranks of a one-node job, where ringd only looks on, name it by tensor and occurrence.
+// Which operation is meant depends on who writes. ringd's engine names an operation by its
+// OperationId (channel, sequence), and before it has one, a submission by member, submission number
+// and tensor. The ranks of a one-node job, where ringd only looks on, name it by tensor and
+// occurrence.
 #ifndef RINGD_PROTO_TRACE_TRACE_EVENT_H_
 #define RINGD_PROTO_TRACE_TRACE_EVENT_H_
 
@@ -11,7 +13,7 @@
 
 namespace ringd {
 
-// The numbers are part of the protocol. Behind each: who writes it, and what `sequence` and `value` are.
+// The numbers are part of the protocol. Above each: who writes it, and what `sequence` and `value` are.
 enum class TraceStage : std::uint8_t {
   kNone = 0,
   // Engine: submission number, bytes. Trainer, one-node: occurrence, bytes.

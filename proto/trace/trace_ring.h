@@ -1,11 +1,11 @@
 // A ring of trace events that one writer overwrites for ever, and that others read along.
 //
-// Memory: a TraceRingHeader, then `capacity` TraceSlots, a power of two, all zero at first. The writer
-// never waits for a reader and never knows of one. A reader copies, then looks how far the writer has
-// come meanwhile, and drops what may have been overwritten under its hands.
+// Memory: a TraceRingHeader, then `capacity` TraceSlots, a power of two, all zero at first. The
+// writer never waits for a reader and never knows of one. A reader copies, then looks how far the
+// writer has come meanwhile, and drops what may have been overwritten under its hands.
 //
-// Trust: the writer may be another process and may write anything at any time. A reader copies at most
-// `capacity` events a call, whatever the header says; what the events say is for display only.
+// Trust: the writer may be another process and may write anything at any time. A reader copies at
+// most `capacity` events a call, whatever the header says; what the events say is for display only.
 #ifndef RINGD_PROTO_TRACE_TRACE_RING_H_
 #define RINGD_PROTO_TRACE_TRACE_RING_H_
 
@@ -62,13 +62,15 @@ class TraceWriter {
 
   void Write(const TraceEvent& event) noexcept {
     if (ring_.header == nullptr) return;
-    // Put together in registers: stored in fields and loaded in words, it would wait for the stores.
+    // Put together in registers: stored in fields and loaded in words, it would wait for the
+    // stores.
     const Words words{{event.at_ns, event.value,
                        event.channel | std::uint64_t{event.sequence} << 32,
                        event.tensor | static_cast<std::uint64_t>(event.stage) << 32 |
                            std::uint64_t{event.member} << 40 | std::uint64_t{event.detail} << 48}};
     TraceSlot& slot = ring_.slots[written_ & mask_];
-    // Pairs with the reader's acquire fence: who reads one of these words sees `written` as it stands now.
+    // Pairs with the reader's acquire fence: who reads one of these words sees `written` as it
+    // stands now.
     std::atomic_thread_fence(std::memory_order_release);
     for (std::size_t i = 0; i < TraceSlot::kWords; ++i) {
       slot.words[i].store(words.of[i], std::memory_order_relaxed);
@@ -107,7 +109,8 @@ class TraceReader {
 
   // Appends the events from number `from` on to `out`, at most `most`.
   TraceRead Read(std::uint64_t from, std::size_t most, std::vector<TraceEvent>& out) const {
-    // Acquire pairs with the writer's release: all events counted are whole, or overwritten by later ones.
+    // Acquire pairs with the writer's release: all events counted are whole, or overwritten by
+    // later ones.
     const std::uint64_t written = this->written();
     TraceRead read{.next = from};
     // A writer that goes back breaks the rules: start where it says it is.

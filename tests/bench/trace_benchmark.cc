@@ -2,8 +2,8 @@
 //
 //   trace_benchmark [--limit-ns N]    exits with 1 if an event with its clock takes longer
 //
-// The best of many rounds counts, because the machine's other users only ever slow one down. The ring
-// is as large as a trainer's, so that what its lines cost the caches is in the figure.
+// The best of many rounds counts, because the machine's other users only ever slow one down. The
+// ring is as large as a trainer's, so that what its lines cost the caches is in the figure.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

@@ -1,4 +1,5 @@
-// The trace events of a rank whose operations ringd carries out: what ringd can't see, its waits and the fast path.
+// The trace events of a rank whose operations ringd carries out: what ringd can't see, its waits
+// and the fast path.
 #ifndef RINGD_CLIENT_CORE_WAITING_WIRE_TRACE_H_
 #define RINGD_CLIENT_CORE_WAITING_WIRE_TRACE_H_
 
@@ -10,7 +11,8 @@
 
 namespace ringd::client {
 
-// The ranks of a one-node job, who see everything, write it under a lock that they hold anyway (LocalOperations).
+// The ranks of a one-node job, who see everything, write it under a lock that they hold anyway
+// (LocalOperations).
 //
 // Thread safety: any thread. Called behind waits only, never where an operation is submitted.
 // Ownership: borrows the ring, of which this is the only writer.

@@ -28,7 +28,8 @@ std::string JobCommunicator::NameOfTraced(std::uint32_t tensor) const {
   return scheduler_.NameOf(TensorHandle(tensor));
 }
 
-// Of a rank's event: it may be what the library writes. No more is known, and no more needed to show it.
+// Of a rank's event: it may be what the library writes. No more is known, and no more needed to
+// show it.
 bool JobCommunicator::IsCredible(const TraceEvent& event, std::uint64_t now_ns) const {
   const bool local = way_.local != nullptr;
   switch (event.stage) {

@@ -1,4 +1,5 @@
-// Traces: the coordinator has every node's stream, so questions and answers pass through it. It keeps nothing of them.
+// Traces: the coordinator has every node's stream, so questions and answers pass through it. It
+// keeps nothing of them.
 #include <algorithm>
 
 #include "daemon/jobs/coordinator/job_coordinator.h"

@@ -9,9 +9,9 @@
 
 namespace ringd {
 
-// The coordinator read its clock at some moment between a ping and its answer: so the error is at most half
-// the round trip, and of several pings the one with the shortest counts. Clocks drift apart, so that an
-// older ping counts less.
+// The coordinator read its clock at some moment between a ping and its answer: so the error is at
+// most half the round trip, and of several pings the one with the shortest counts. Clocks drift
+// apart, so that an older ping counts less.
 //
 // Thread safety: none; the engine thread owns it.
 class ClockOffset {
@@ -21,8 +21,8 @@ class ClockOffset {
     std::uint64_t uncertainty_ns = 0;
   };
 
-  // A ping that left and came back at these times of this node's clock. One that came back before it
-  // left counts for nothing: the times are what another process has sent back.
+  // A ping that left and came back at these times of this node's clock. One that came back before
+  // it left counts for nothing: the times are what another process has sent back.
   void Add(std::uint64_t sent_ns, std::uint64_t coordinator_ns, std::uint64_t received_ns) noexcept;
 
   // Nothing: there has been no ping.

@@ -17,7 +17,8 @@
 namespace ringd {
 
 // Thread safety: none; the engine thread owns it.
-// Invariant: each gathering that was begun ends with one call of its function, at the latest when this goes.
+// Invariant: each gathering that was begun ends with one call of its function, at the latest when
+//   this goes.
 class TraceGatherings {
  public:
   using Done = std::function<void(const absl::Status&, v1::TraceReply)>;

@@ -1,4 +1,5 @@
-// A node that has the job's key, and speaks HTTP/2 for itself: it makes calls that no gRPC would make.
+// A node that has the job's key, and speaks HTTP/2 for itself: it makes calls that no gRPC would
+// make.
 #ifndef RINGD_TESTS_DAEMON_PEERS_RAW_NODE_H_
 #define RINGD_TESTS_DAEMON_PEERS_RAW_NODE_H_
 

@@ -105,7 +105,8 @@ TEST_CASE(
   for (const auto& node : nodes) node->ResetStream();
   REQUIRE(WaitForStreams(host, kPlaces, kPlaces));
 
-  // Others come in only as those are hung up on, who would stay for ever. Three descriptors each: one is the node's own.
+  // Others come in only as those are hung up on, who would stay for ever. Three descriptors each:
+  // one is the node's own.
   std::vector<DialOutcome> further;
   for (std::size_t i = 0; i < kFurther; ++i) further.push_back(outside.Dial(host.address()));
   std::size_t most = 0;

@@ -1,4 +1,5 @@
-// What a communicator over several nodes notes of its operations, and what it believes of its ranks' notes.
+// What a communicator over several nodes notes of its operations, and what it believes of its
+// ranks' notes.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <map>
