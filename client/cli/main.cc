@@ -4,13 +4,13 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "client/cli/command_line.h"
-#include "client/cli/completion.h"
-#include "client/cli/exit_code.h"
-#include "client/cli/query_command.h"
-#include "client/cli/run_command.h"
-#include "client/cli/trace_command.h"
-#include "client/cli/version_command.h"
+#include "client/cli/command_line/command_line.h"
+#include "client/cli/command_line/completion.h"
+#include "client/cli/query/exit_code.h"
+#include "client/cli/query/query_command.h"
+#include "client/cli/query/version_command.h"
+#include "client/cli/run/run_command.h"
+#include "client/cli/trace/trace_command.h"
 
 namespace ringd::cli {
 namespace {

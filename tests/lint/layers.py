@@ -33,6 +33,14 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "local": {"waiting", "tensors", "attach"},
         "fast_path": {"waiting", "tensors", "attach"},
     },
+    "client/cli/": {
+        "views": set(),
+        "processes": set(),
+        "query": {"views"},
+        "trace": {"views", "query"},
+        "run": {"query", "processes"},
+        "command_line": {"views", "query", "trace", "run"},
+    },
     "daemon/jobs/": {
         "membership": set(),
         "measuring": set(),

@@ -1,4 +1,4 @@
-#include "client/cli/command_line.h"
+#include "client/cli/command_line/command_line.h"
 
 #include <unistd.h>
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <thread>
 
-#include "client/cli/guardian.h"
-#include "client/cli/process.h"
+#include "client/cli/processes/guardian.h"
+#include "client/cli/processes/process.h"
 #include "proto/base/clock.h"
 #include "proto/base/unique_fd.h"
 

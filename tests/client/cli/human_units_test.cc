@@ -1,4 +1,4 @@
-#include "client/cli/human_units.h"
+#include "client/cli/views/human_units.h"
 
 #include <catch2/catch.hpp>
 #include <limits>

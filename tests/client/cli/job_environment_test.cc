@@ -1,4 +1,4 @@
-#include "client/cli/job_environment.h"
+#include "client/cli/run/job_environment.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-#include "client/cli/line_assembler.h"
+#include "client/cli/processes/line_assembler.h"
 
 #include <catch2/catch.hpp>
 #include <string>

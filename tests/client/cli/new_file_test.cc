@@ -1,4 +1,4 @@
-#include "client/cli/new_file.h"
+#include "client/cli/trace/new_file.h"
 
 #include <catch2/catch.hpp>
 #include <cstdlib>

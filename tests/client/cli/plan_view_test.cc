@@ -1,10 +1,10 @@
-#include "client/cli/plan_view.h"
+#include "client/cli/views/plan_view.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "client/cli/json_output.h"
+#include "client/cli/views/json_output.h"
 
 namespace ringd::cli {
 namespace {

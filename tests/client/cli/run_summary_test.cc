@@ -1,9 +1,9 @@
-#include "client/cli/run_summary.h"
+#include "client/cli/run/run_summary.h"
 
 #include <catch2/catch.hpp>
 #include <csignal>
 
-#include "client/cli/exit_code.h"
+#include "client/cli/query/exit_code.h"
 
 namespace ringd::cli {
 

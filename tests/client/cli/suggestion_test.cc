@@ -1,4 +1,4 @@
-#include "client/cli/suggestion.h"
+#include "client/cli/views/suggestion.h"
 
 #include <catch2/catch.hpp>
 #include <string>

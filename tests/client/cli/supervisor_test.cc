@@ -1,4 +1,4 @@
-#include "client/cli/supervisor.h"
+#include "client/cli/processes/supervisor.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>

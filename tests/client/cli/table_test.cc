@@ -1,4 +1,4 @@
-#include "client/cli/table.h"
+#include "client/cli/views/table.h"
 
 #include <catch2/catch.hpp>
 

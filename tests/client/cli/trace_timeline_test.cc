@@ -1,11 +1,11 @@
-#include "client/cli/trace_timeline.h"
+#include "client/cli/trace/trace_timeline.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "client/cli/chrome_trace.h"
+#include "client/cli/trace/chrome_trace.h"
 
 namespace ringd::cli {
 namespace {

@@ -1,12 +1,12 @@
-#include "client/cli/views.h"
+#include "client/cli/views/views.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
-#include "client/cli/json_output.h"
-#include "client/cli/table.h"
+#include "client/cli/views/json_output.h"
+#include "client/cli/views/table.h"
 
 namespace ringd::cli {
 namespace {

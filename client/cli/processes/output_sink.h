@@ -1,0 +1,39 @@
+// Writes to a stream of ringctl's own without ever being stuck in it.
+#ifndef RINGD_CLIENT_CLI_PROCESSES_OUTPUT_SINK_H_
+#define RINGD_CLIENT_CLI_PROCESSES_OUTPUT_SINK_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace ringd::cli {
+
+// The stream may be a pipe whose reader is slow or has gone. The descriptor stays blocking, because
+// others share it; so each write is one that does not block.
+//
+// Thread safety: none.
+// Ownership: borrows both descriptors.
+class OutputSink {
+ public:
+  // `interrupt` becomes readable when the user wants an end; a write that waits then gives up.
+  OutputSink(int fd, int interrupt) : fd_(fd), interrupt_(interrupt) {}
+
+  // Writes all of it, waiting for the reader as long as it takes. Once the reader has gone, or the user
+  // interrupts while it does not read, this and everything later is dropped.
+  void Write(absl::string_view bytes);
+
+  // The reader has gone.
+  bool broken() const noexcept { return broken_; }
+
+ private:
+  // False: give up.
+  bool WaitUntilWritable();
+
+  const int fd_;
+  const int interrupt_;
+  bool broken_ = false;
+};
+
+}  // namespace ringd::cli
+
+#endif  // RINGD_CLIENT_CLI_PROCESSES_OUTPUT_SINK_H_

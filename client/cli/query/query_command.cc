@@ -1,0 +1,113 @@
+#include "client/cli/query/query_command.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "client/cli/query/admin_client.h"
+#include "client/cli/query/exit_code.h"
+#include "client/cli/query/failure_report.h"
+#include "client/cli/views/json_output.h"
+#include "client/cli/views/plan_view.h"
+#include "client/cli/views/views.h"
+
+namespace ringd::cli {
+namespace {
+
+constexpr std::chrono::seconds kCallTimeout{5};
+
+// Whether standard output may have colours: no-color.org.
+bool WantColours() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  return ::isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
+}
+
+// The columns that text has to fit; 0: any number. Programs that read through a pipe look for whole
+// names. A narrow terminal gets the lines of one of the usual size.
+std::size_t WidthOfOutput() {
+  constexpr std::size_t kUsualWidth = 80;
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
+  return std::max<std::size_t>(kUsualWidth, size.ws_col);
+}
+
+struct Presentation {
+  bool json;
+  bool one_line;
+  Look look;
+};
+
+template <typename Reply, typename Render>
+absl::StatusOr<std::string> Present(const absl::StatusOr<Reply>& reply, const Render& render,
+                                    const Presentation& presentation) {
+  if (!reply.ok()) return reply.status();
+  if (presentation.json) return ToJson(*reply, presentation.one_line);
+  std::string text = render(*reply, presentation.look);
+  if constexpr (requires { reply->hidden_jobs(); }) {
+    absl::StrAppend(&text, RenderHiddenJobs(reply->hidden_jobs()));
+  }
+  return text;
+}
+
+absl::StatusOr<std::string> Ask(AdminClient& client, const QueryOptions& options,
+                                const Presentation& how) {
+  const Clock::time_point deadline = Clock::now() + kCallTimeout;
+  switch (options.query) {
+    case Query::kStatus:
+      return Present(client.GetStatus(deadline), &RenderStatus, how);
+    case Query::kJobs:
+      return Present(
+          client.ListJobs(options.job_id, options.ended, deadline),
+          [&](const v1::JobsReply& reply, const Look& look) {
+            return RenderJobs(reply, options.ended, look);
+          },
+          how);
+    case Query::kCommunicators:
+      return Present(client.ListCommunicators(options.job_id, deadline),
+                     options.plan ? &RenderPlans : &RenderCommunicators, how);
+    case Query::kQueues:
+      return Present(client.ListQueues(options.job_id, deadline), &RenderQueues, how);
+  }
+  return absl::InternalError("no such query");
+}
+
+}  // namespace
+
+std::string ChooseSocket(const std::string& asked_for) {
+  if (!asked_for.empty()) return asked_for;
+  const char* variable = std::getenv("RINGD_SOCKET");
+  return variable != nullptr && *variable != '\0' ? variable : kDefaultSocket;
+}
+
+int QueryCommand(const QueryOptions& options) {
+  const std::string socket = ChooseSocket(options.socket);
+  absl::StatusOr<std::unique_ptr<AdminClient>> client =
+      AdminClient::Connect(socket, Clock::now() + kCallTimeout);
+  if (!client.ok()) return ReportFailure(socket, client.status(), true);
+  const bool watch = options.watch_seconds > 0;
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  for (;;) {
+    const Presentation how{
+        options.json, watch, {WantColours(), options.wide ? 0 : WidthOfOutput()}};
+    const absl::StatusOr<std::string> text = Ask(**client, options, how);
+    if (!text.ok()) return ReportFailure(socket, text.status(), IsUnreachable(text.status()));
+    // From the top of an empty screen, as watch(1) does.
+    if (watch && terminal && !options.json) std::fputs("\x1b[H\x1b[2J", stdout);
+    std::fputs(text->c_str(), stdout);
+    if (watch && !terminal && !options.json) std::fputs("\n", stdout);
+    if (std::fflush(stdout) != 0) return kFailed;  // the reader has gone
+    if (!watch) return kDone;
+    std::this_thread::sleep_for(std::chrono::duration<double>(options.watch_seconds));
+  }
+}
+
+}  // namespace ringd::cli

@@ -1,0 +1,47 @@
+#include "client/cli/query/version_command.h"
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "absl/status/statusor.h"
+#include "client/cli/query/admin_client.h"
+#include "client/cli/query/exit_code.h"
+#include "client/cli/query/query_command.h"
+#include "client/core/attach/library_version.h"
+
+namespace ringd::cli {
+namespace {
+
+// Empty if none answers.
+std::string DaemonVersion(const std::string& socket) {
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(2);
+  absl::StatusOr<std::unique_ptr<AdminClient>> client = AdminClient::Connect(socket, deadline);
+  if (!client.ok()) return "";
+  const absl::StatusOr<v1::StatusReply> status = (*client)->GetStatus(deadline);
+  return status.ok() ? status->version() : "";
+}
+
+}  // namespace
+
+int VersionCommand(const std::string& asked_for, bool json) {
+  const std::string socket = ChooseSocket(asked_for);
+  const std::string daemon = DaemonVersion(socket);
+  if (json) {
+    const nlohmann::ordered_json versions = {
+        {"schema_version", 1}, {"ringctl", client::kLibraryVersion}, {"ringd", daemon}};
+    std::printf("%s\n",
+                versions.dump(1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    return kDone;
+  }
+  std::printf("ringctl %s\n", client::kLibraryVersion);
+  if (daemon.empty()) {
+    std::printf("no ringd answers at %s\n", socket.c_str());
+  } else {
+    std::printf("ringd %s at %s\n", daemon.c_str(), socket.c_str());
+  }
+  return kDone;
+}
+
+}  // namespace ringd::cli

@@ -1,0 +1,43 @@
+// A file that is there as a whole or not at all.
+#ifndef RINGD_CLIENT_CLI_TRACE_NEW_FILE_H_
+#define RINGD_CLIENT_CLI_TRACE_NEW_FILE_H_
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ringd::cli {
+
+// Written under another name beside it, and renamed when it is complete.
+//
+// Thread safety: none.
+// Ownership: removes what was written if it goes before Commit().
+class NewFile {
+ public:
+  // "-": standard output.
+  //   The errno's status, which names the path: nothing can be written there.
+  static absl::StatusOr<std::unique_ptr<NewFile>> Create(const std::string& path);
+  ~NewFile();
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  // Errors are told by Commit().
+  void Write(absl::string_view text);
+  absl::Status Commit();
+
+ private:
+  NewFile(std::string path, std::string temporary, std::FILE* file)
+      : path_(std::move(path)), temporary_(std::move(temporary)), file_(file) {}
+
+  const std::string path_;
+  std::string temporary_;  // empty: standard output, or renamed
+  std::FILE* file_;        // null once it is closed
+};
+
+}  // namespace ringd::cli
+
+#endif  // RINGD_CLIENT_CLI_TRACE_NEW_FILE_H_

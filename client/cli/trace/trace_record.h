@@ -1,0 +1,96 @@
+// The trace events of a job as they come in, reply by reply, and what is known of its nodes.
+#ifndef RINGD_CLIENT_CLI_TRACE_TRACE_RECORD_H_
+#define RINGD_CLIENT_CLI_TRACE_TRACE_RECORD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "proto/rpc/trace.pb.h"
+#include "proto/trace/trace_event.h"
+
+namespace ringd::cli {
+
+struct RecordedRank {
+  int rank = 0;
+  int pid = 0;
+  std::vector<TraceEvent> events;
+};
+
+struct RecordedNode {
+  std::string name;
+  std::vector<TraceEvent> engine;
+  std::vector<RecordedRank> ranks;  // by local rank
+  std::map<std::uint32_t, std::string> tensors;
+  std::uint64_t lost = 0;  // events that nobody read in time
+  bool answered = false;   // ever
+  bool clock_known = false;
+  std::int64_t clock_offset_ns =
+      0;  // to be added to its times, to get one of the coordinator's node
+  std::uint64_t clock_uncertainty_ns = 0;
+
+  std::int64_t TimeOf(std::uint64_t at_ns) const noexcept {
+    return static_cast<std::int64_t>(at_ns + static_cast<std::uint64_t>(clock_offset_ns));
+  }
+  // "tensor 7" if its name has not come.
+  std::string NameOf(std::uint32_t tensor) const;
+};
+
+// All times in it are those of the coordinator's node, in nanoseconds.
+//
+// Thread safety: none.
+class TraceRecord {
+ public:
+  // What is kept at most: 128 MiB.
+  static constexpr std::size_t kMostEvents = std::size_t{4} << 20;
+
+  // Takes a reply in. Events that make no sense are left out: a rank may write what it likes.
+  void Add(const v1::TraceReply& reply);
+  // Drops what happened after end_ns(): rings are read one after the other, so of that some have
+  // more than others. When nothing is added any more.
+  void CutAtEnd();
+  // What to ask for next.
+  v1::TraceRequest NextRequest() const;
+
+  // The last reply left something behind that could be had at once.
+  bool more() const noexcept { return more_; }
+  bool full() const noexcept { return event_count_ >= kMostEvents; }
+  std::size_t event_count() const noexcept { return event_count_; }
+
+  const std::string& job_id() const noexcept { return job_id_; }
+  std::uint32_t generation() const noexcept { return generation_; }
+  bool one_node() const noexcept { return one_node_; }
+  const std::vector<RecordedNode>& nodes() const noexcept { return nodes_; }
+  // From the second reply, before which all rings had been read once, to the last; of one reply
+  // alone: its time.
+  std::int64_t begin_ns() const noexcept;
+  std::int64_t end_ns() const noexcept;
+  // To be added to a time to get the time since 1970.
+  std::int64_t unix_offset_ns() const noexcept;
+  // Of clocks between nodes over the whole record: what is known of the node's offset, and the
+  // drift since.
+  std::uint64_t UncertaintyOf(const RecordedNode& node) const noexcept;
+
+ private:
+  void AddNode(const v1::NodeTrace& trace, RecordedNode& node);
+  std::int64_t AskedTime(std::uint64_t at_ns) const noexcept;
+
+  std::string job_id_;
+  std::uint32_t generation_ = 0;
+  bool one_node_ = false;
+  std::size_t asked_node_ = 0;
+  int replies_ = 0;
+  std::uint64_t first_ns_ = 0;  // of the asked node's clock
+  std::uint64_t last_ns_ = 0;
+  std::int64_t asked_unix_offset_ns_ = 0;
+  std::vector<RecordedNode> nodes_;
+  std::vector<v1::TracePosition> positions_;
+  std::size_t event_count_ = 0;
+  bool more_ = false;
+};
+
+}  // namespace ringd::cli
+
+#endif  // RINGD_CLIENT_CLI_TRACE_TRACE_RECORD_H_

@@ -1,0 +1,48 @@
+// What the views of several commands are made of.
+#ifndef RINGD_CLIENT_CLI_VIEWS_VIEW_PARTS_H_
+#define RINGD_CLIENT_CLI_VIEWS_VIEW_PARTS_H_
+
+#include <google/protobuf/repeated_field.h>
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "client/cli/views/table.h"
+#include "proto/rpc/admin.pb.h"
+
+namespace ringd::cli {
+
+// Of jobs, ranks and ringds: green is good, red is bad, yellow is neither.
+Colour StateColour(absl::string_view state);
+Cell StateCell(const std::string& state);
+
+// "1 job", "1,234 jobs".
+std::string Count(std::uint64_t count, absl::string_view one, absl::string_view many);
+
+std::string OrDash(const std::string& text);
+
+// "  label           text" and a line end. Text that is too long goes on below itself.
+std::string Line(absl::string_view label, absl::string_view text, const Look& look);
+
+// "0-3, 7", of numbers that grow.
+std::string Ranges(const google::protobuf::RepeatedField<std::int32_t>& numbers);
+
+// "Nov 24 05:30:12", local time.
+std::string LocalTime(double unix_seconds);
+
+// "job run-1" as a paragraph's first words.
+std::string JobTitle(const std::string& job_id, const Look& look);
+
+// A line with a failure's cause; empty if there is none.
+std::string FailureLine(const std::string& failure, const Look& look);
+
+// A paragraph: since when a job is stalled, and why.
+std::string StallParagraph(const std::string& job_id, const v1::Stall& stall, const Look& look);
+
+// "No jobs on this node." and a line end.
+std::string NothingHere(absl::string_view what, std::uint32_t hidden_jobs);
+
+}  // namespace ringd::cli
+
+#endif  // RINGD_CLIENT_CLI_VIEWS_VIEW_PARTS_H_
