@@ -131,11 +131,12 @@ absl::Status Context::StartLifeline(const Options& options) {
   callbacks.on_member_arena = [this](const MemberArenaNotice& notice, const UniqueFd& fd) {
     job_memory_.AddArena(notice, fd);
   };
-  callbacks.on_fast_path = [this](const FastPathNotice& notice, const UniqueFd& fd) {
-    fast_path_memory_.AddSegment(notice, fd);
+  callbacks.on_rank_exchange = [this](const RankExchangeNotice& notice, const UniqueFd& fd) {
+    rank_exchange_memory_.AddSegment(notice, fd);
   };
-  callbacks.on_fast_path_connection = [this](const FastPathConnectionNotice& notice, UniqueFd fd) {
-    fast_path_memory_.AddConnection(notice, std::move(fd));
+  callbacks.on_rank_exchange_connection = [this](const RankExchangeConnectionNotice& notice,
+                                                 UniqueFd fd) {
+    rank_exchange_memory_.AddConnection(notice, std::move(fd));
   };
   callbacks.on_session_ended = [this](const std::string& text) {
     state_.Lose(
@@ -170,21 +171,22 @@ absl::Status Context::Join(const Options& options) {
   }
   if (joined_.combines_locally) return UseLocalOperations(options);
   ring_operations_.UseTrace(&wire_trace_);
-  return joined_.fast_path_connections > 0 ? UseFastPath() : absl::OkStatus();
+  return joined_.rank_exchange_connections > 0 ? UseRankExchange() : absl::OkStatus();
 }
 
-absl::Status Context::UseFastPath() {
-  absl::StatusOr<std::unique_ptr<FastPathExchange>> exchange =
-      fast_path_memory_.MakeExchange(joined_.fast_path_connections, Clock::now() + kMemoryDeadline);
+absl::Status Context::UseRankExchange() {
+  absl::StatusOr<std::unique_ptr<RankExchange>> exchange = rank_exchange_memory_.MakeExchange(
+      joined_.rank_exchange_connections, Clock::now() + kMemoryDeadline);
   if (!exchange.ok()) return state_.alive() ? exchange.status() : state_.status();
-  fast_path_operations_ = std::make_unique<FastPathOperations>(
-      *std::move(exchange), fast_path_memory_.member(), places_.size, state_, spin_budget_);
-  fast_path_operations_->UseTrace(&wire_trace_);
+  rank_exchange_operations_ = std::make_unique<RankExchangeOperations>(
+      *std::move(exchange), rank_exchange_memory_.member(), places_.size, state_, spin_budget_);
+  rank_exchange_operations_->UseTrace(&wire_trace_);
   unended_operations_ = std::make_unique<UnendedOperations>(
-      *fast_path_operations_, state_, [this](const FastPathStay& stay, ringd_operation* operation) {
+      *rank_exchange_operations_, state_,
+      [this](const RankExchangeStay& stay, ringd_operation* operation) {
         return SubmitGivenUp(stay, WhenFull::kFail, operation);
       });
-  watched_fast_path_.store(fast_path_operations_.get(), std::memory_order_release);
+  watched_rank_exchange_.store(rank_exchange_operations_.get(), std::memory_order_release);
   return absl::OkStatus();
 }
 
@@ -205,7 +207,7 @@ absl::Status Context::UseLocalOperations(const Options& options) {
 void Context::WakeAll() {
   WakeWaiters();
   job_memory_.GiveUp(state_.status());
-  fast_path_memory_.GiveUp(state_.status());
+  rank_exchange_memory_.GiveUp(state_.status());
 }
 
 // Pings go through the rings also where the job's operations do not.
@@ -266,7 +268,7 @@ absl::Status Context::Unregister(std::span<const ringd_registration> registratio
     ringd_numbers.push_back((*tensor)->numbers.registration);
   }
   if (leaving.empty()) return absl::OkStatus();
-  // Pings have none, so one queue has all that are not on the fast path.
+  // Pings have none, so one queue has all that are not in the rank exchange.
   const Registration* used = operations().FindUsed(leaving);
   if (used == nullptr && unended_operations_ != nullptr) {
     used = unended_operations_->FindUsed(leaving);

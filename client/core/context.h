@@ -16,13 +16,13 @@
 #include "client/core/attach/lifeline.h"
 #include "client/core/attach/ringd_watch.h"
 #include "client/core/attach/session_state.h"
-#include "client/core/fast_path/fast_path_memory.h"
-#include "client/core/fast_path/fast_path_operations.h"
-#include "client/core/fast_path/unended_operations.h"
 #include "client/core/local/background_helper.h"
 #include "client/core/local/job_memory.h"
 #include "client/core/local/local_operations.h"
 #include "client/core/options.h"
+#include "client/core/rank_exchange/rank_exchange_memory.h"
+#include "client/core/rank_exchange/rank_exchange_operations.h"
+#include "client/core/rank_exchange/unended_operations.h"
 #include "client/core/ring_operations.h"
 #include "client/core/tensors/arena.h"
 #include "client/core/tensors/registrations.h"
@@ -89,20 +89,20 @@ class Context {
   absl::Status Explain(const absl::Status& status);
   OperationQueue& operations() noexcept { return *operations_.load(std::memory_order_acquire); }
   absl::Status UseLocalOperations(const Options& options);
-  absl::Status UseFastPath();
+  absl::Status UseRankExchange();
   absl::StatusOr<Registration*> FindRegistration(ringd_registration registration);
   // True of what only unended_operations_ knows.
   bool IsUnended(ringd_operation operation) const noexcept {
     return unended_operations_ != nullptr && UnendedOperations::IsOne(operation);
   }
   absl::Status WaitForUnended(ringd_operation operation, std::int64_t timeout_ms);
-  // Waits until it is no longer on the fast path, or until the deadline. What is at ringd then is
-  // replaced by its number there, what has ended well by RINGD_DONE.
+  // Waits until it is no longer in the rank exchange, or until the deadline. What is at ringd then
+  // is replaced by its number there, what has ended well by RINGD_DONE.
   UnendedOperations::Where AwaitUnended(ringd_operation& operation, Clock::time_point deadline);
   // Consumes operations that have failed: each becomes 0. The first one's status.
   absl::Status ConcludeFailed(std::span<ringd_operation* const> failed);
-  // What the fast path has given up; it has been counted.
-  absl::Status SubmitGivenUp(const FastPathStay& stay, WhenFull when_full,
+  // What the rank exchange has given up; it has been counted.
+  absl::Status SubmitGivenUp(const RankExchangeStay& stay, WhenFull when_full,
                              ringd_operation* operation);
   // Into the queue of operations.
   absl::Status Enqueue(Registration& tensor, const void* source, void* destination,
@@ -147,15 +147,15 @@ class Context {
   // Of a one-node job, from the end of Open on; else null.
   std::unique_ptr<LocalOperations> local_operations_;
   std::unique_ptr<BackgroundHelper> background_helper_;  // null if there shall be none
-  FastPathMemory fast_path_memory_;
-  // Of a job over several nodes that has a fast path, from the end of Open on; else null.
-  std::unique_ptr<FastPathOperations> fast_path_operations_;
+  RankExchangeMemory rank_exchange_memory_;
+  // Of a job over several nodes that has a rank exchange, from the end of Open on; else null.
+  std::unique_ptr<RankExchangeOperations> rank_exchange_operations_;
   std::unique_ptr<UnendedOperations> unended_operations_;  // likewise
-  // Whichever of the two carries this job's operations out, but for those on the fast path.
+  // Whichever of the two carries this job's operations out, but for those in the rank exchange.
   std::atomic<OperationQueue*> operations_{&ring_operations_};
   // The same two, for the lifeline's thread, which runs before they are there.
   std::atomic<const LocalOperations*> watched_local_{nullptr};
-  std::atomic<const FastPathOperations*> watched_fast_path_{nullptr};
+  std::atomic<const RankExchangeOperations*> watched_rank_exchange_{nullptr};
   std::atomic<std::uint32_t> calls_{0};  // threads that wait for ringd's answer to a call
   std::atomic<std::uint32_t> operation_timeout_ms_{0};
   std::atomic<std::int64_t> silence_s_{0};  // ringd's, where it is long

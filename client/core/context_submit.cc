@@ -15,7 +15,7 @@ absl::Status Context::Submit(ringd_registration registration, const void* source
   const absl::StatusOr<Registration*> tensor = FindRegistration(registration);
   if (!tensor.ok()) return tensor.status();
   absl::Status status = Enqueue(**tensor, source, destination, when_full, operation);
-  if (status.ok() && fast_path_operations_ != nullptr) (*tensor)->submissions->Accepted();
+  if (status.ok() && rank_exchange_operations_ != nullptr) (*tensor)->submissions->Accepted();
   return status;
 }
 
@@ -24,22 +24,22 @@ absl::Status Context::SubmitAwaited(ringd_registration registration, const void*
   const absl::StatusOr<Registration*> found = FindRegistration(registration);
   if (!found.ok()) return found.status();
   Registration& tensor = **found;
-  if (fast_path_operations_ == nullptr || !fast_path_operations_->Offers(tensor)) {
+  if (rank_exchange_operations_ == nullptr || !rank_exchange_operations_->Offers(tensor)) {
     return Submit(registration, source, destination, WhenFull::kWait, operation);
   }
   absl::Status status = Staging::CheckPointers(tensor, source, destination);
   if (!status.ok()) return status;
-  FastPathStay stay;
-  switch (fast_path_operations_->Carry(tensor, source, destination, stay)) {
-    case FastPathEnd::kCompleted:
+  RankExchangeStay stay;
+  switch (rank_exchange_operations_->Carry(tensor, source, destination, stay)) {
+    case RankExchangeEnd::kCompleted:
       *operation = RINGD_DONE;
       return absl::OkStatus();
-    case FastPathEnd::kUnderWay:
+    case RankExchangeEnd::kUnderWay:
       *operation = unended_operations_->Keep(stay);
       return absl::OkStatus();
-    case FastPathEnd::kEnded:
+    case RankExchangeEnd::kEnded:
       return state_.status();
-    case FastPathEnd::kGivenUp:
+    case RankExchangeEnd::kGivenUp:
       break;
   }
   status = SubmitGivenUp(stay, WhenFull::kWait, operation);
@@ -47,7 +47,7 @@ absl::Status Context::SubmitAwaited(ringd_registration registration, const void*
   return status;
 }
 
-absl::Status Context::SubmitGivenUp(const FastPathStay& stay, WhenFull when_full,
+absl::Status Context::SubmitGivenUp(const RankExchangeStay& stay, WhenFull when_full,
                                     ringd_operation* operation) {
   return Enqueue(*stay.tensor, stay.source, stay.destination, when_full, operation);
 }

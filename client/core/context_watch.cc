@@ -17,22 +17,24 @@ constexpr std::chrono::milliseconds kLossDelay{300};
 
 bool Context::AnyWaiter() const noexcept {
   const LocalOperations* const local = watched_local_.load(std::memory_order_acquire);
-  const FastPathOperations* const fast_path = watched_fast_path_.load(std::memory_order_acquire);
+  const RankExchangeOperations* const rank_exchange =
+      watched_rank_exchange_.load(std::memory_order_acquire);
   return ring_operations_.waiters() > 0 || (local != nullptr && local->waiters() > 0) ||
-         (fast_path != nullptr && fast_path->callers() > 0);
+         (rank_exchange != nullptr && rank_exchange->callers() > 0);
 }
 
 void Context::WatchRingd(Clock::time_point now) {
   if (!state_.alive()) return;
   const LocalOperations* const local = watched_local_.load(std::memory_order_acquire);
-  const FastPathOperations* const fast_path = watched_fast_path_.load(std::memory_order_acquire);
+  const RankExchangeOperations* const rank_exchange =
+      watched_rank_exchange_.load(std::memory_order_acquire);
   const auto& header = *reinterpret_cast<const SessionHeader*>(segment_.data());
   RingdWatch::Sight sight;
   sight.heartbeat = header.heartbeat.load(std::memory_order_relaxed);
   sight.in_operation = AnyWaiter();
   sight.in_call = calls_.load(std::memory_order_relaxed) > 0;
   sight.progress = (local == nullptr ? 0 : local->consumed()) +
-                   (fast_path == nullptr ? 0 : fast_path->completed());
+                   (rank_exchange == nullptr ? 0 : rank_exchange->completed());
   const std::uint32_t timeout_ms = operation_timeout_ms_.load(std::memory_order_relaxed);
   sight.operation_timeout = std::chrono::milliseconds(timeout_ms);
   const RingdWatch::Verdict verdict = watch_.Look(sight, now);

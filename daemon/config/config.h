@@ -99,8 +99,9 @@ struct Config {
   std::uint64_t small_all_reduce_bytes = kAutoBytes;
   std::uint64_t small_broadcast_bytes = std::uint64_t{32} << 10;
 
-  // Ranks of a job over several nodes carry small operations out between themselves (daemon/fast_path).
-  bool fast_path = true;
+  // Ranks of a job over several nodes carry small operations out between themselves
+  // (daemon/rank_exchange).
+  bool rank_exchange = true;
 
   // ---- what ringd writes ----
   std::string log_level = "info";

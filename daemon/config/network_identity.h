@@ -30,7 +30,7 @@ absl::Status ResolveNetwork(Config& config, absl::string_view rdma_devices = kRd
 
 // The numeric addresses on which other nodes reach this one's door for data: one for each of
 // data_interfaces, in their order, but for RDMA devices, which have none; without any, what
-// advertised_host stands for. The first one is the fast path's, too. `config` is complete
+// advertised_host stands for. The first one is the rank exchange's, too. `config` is complete
 // (ResolveNetwork). May ask a name server.
 //   kNotFound: there is none that other nodes could reach; the message names the interface.
 absl::StatusOr<std::vector<std::string>> FindDataHosts(const Config& config);

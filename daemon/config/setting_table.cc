@@ -172,7 +172,7 @@ std::vector<Setting> MakeTable() {
        0, 128 * kKiB},
       {"small_broadcast_bytes", Kind::kBytes, &C::small_broadcast_bytes,
        "broadcasts up to this size take the algorithm with the fewest steps", 0, 128 * kKiB},
-      {"fast_path", Kind::kSwitch, &C::fast_path,
+      {"rank_exchange", Kind::kSwitch, &C::rank_exchange,
        "let the ranks of a job over up to 16 nodes carry out small all-reduces that they wait for "
        "themselves, over connections that ringd opens"},
 

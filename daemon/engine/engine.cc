@@ -34,11 +34,11 @@ int ReducerThreads(const Config& config) {
 }  // namespace
 
 Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport,
-               std::unique_ptr<FastPathSockets> fast_path, PeerNetwork* network)
+               std::unique_ptr<RankExchangeSockets> rank_exchange, PeerNetwork* network)
     : options_(std::move(options)),
       started_(Clock::now()),
       transport_(std::move(transport)),
-      fast_path_(std::move(fast_path)),
+      rank_exchange_(std::move(rank_exchange)),
       network_(network),
       reducers_(transport_ == nullptr ? 0 : ReducerThreads(options_.config)),
       start_timeout_ns_(options_.config.start_timeout.count()),
@@ -51,7 +51,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport,
   events_.Add(commands_.event_fd(), EventKind::kCommands);
   if (transport_ != nullptr) events_.Add(transport_->event_fd(), EventKind::kTransport);
   events_.Add(reducers_.event_fd(), EventKind::kReducers);
-  if (fast_path_ != nullptr) events_.Add(fast_path_->event_fd(), EventKind::kFastPath);
+  if (rank_exchange_ != nullptr) events_.Add(rank_exchange_->event_fd(), EventKind::kRankExchange);
   network_->SetEvents(this);
 }
 
@@ -175,8 +175,8 @@ std::size_t Engine::Turn(Clock::time_point now) {
   // Also without jobs: messages for one that is being formed, and connections that end, make it wake us.
   activity_.Set(EngineDoing::kTransport);
   if (transport_ != nullptr) work += transport_->Progress();
-  activity_.Set(EngineDoing::kFastPath);
-  if (std::exchange(fast_path_stirred_, false)) fast_path_->Advance();
+  activity_.Set(EngineDoing::kRankExchange);
+  if (std::exchange(rank_exchange_stirred_, false)) rank_exchange_->Advance();
   for (const auto& job : jobs_) {
     activity_.Set(EngineDoing::kJob, job->options().communicator.value());
     work += job->Advance(now);
@@ -253,8 +253,8 @@ void Engine::HandleEvents(std::chrono::milliseconds timeout) {
       case EventKind::kReducers:
         reducers_.DrainEventFd();  // Turn() asks again for what was not ready.
         break;
-      case EventKind::kFastPath:
-        fast_path_stirred_ = true;
+      case EventKind::kRankExchange:
+        rank_exchange_stirred_ = true;
         break;
       case EventKind::kDoorbell:
         if (found != sessions_.end()) found->second.session->DrainEventFd();

@@ -32,13 +32,13 @@
 #include "daemon/engine/pending_call.h"
 #include "daemon/engine/sliced_queue.h"
 #include "daemon/execution/reducer_pool.h"
-#include "daemon/fast_path/fast_path_sockets.h"
 #include "daemon/jobs/coordinator/job_coordinator.h"
 #include "daemon/jobs/history/job_history.h"
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/plans/plan_store.h"
 #include "daemon/logging/log_limiter.h"
 #include "daemon/peers/peer_network.h"
+#include "daemon/rank_exchange/rank_exchange_sockets.h"
 #include "daemon/sessions/isolated_executor.h"
 #include "daemon/sessions/registration_account.h"
 #include "daemon/sessions/registration_book.h"
@@ -65,9 +65,9 @@ struct EngineOptions {
 class Engine final : public EngineControl, private PeerEvents {
  public:
   // `transport` may be null: then jobs must have all their ranks on this node.
-  // `fast_path` may be null: then no job has one.
+  // `rank_exchange` may be null: then no job has one.
   Engine(EngineOptions options, std::unique_ptr<Transport> transport,
-         std::unique_ptr<FastPathSockets> fast_path, PeerNetwork* network);
+         std::unique_ptr<RankExchangeSockets> rank_exchange, PeerNetwork* network);
   ~Engine() override;
 
   void Start();
@@ -258,14 +258,14 @@ class Engine final : public EngineControl, private PeerEvents {
 
   CallThread calls_;  // stopped by the destructor, after the sessions
   IsolatedExecutor
-      isolated_;  // likewise: for what sessions and fast paths hold together with trainers
+      isolated_;  // likewise: for what sessions and rank exchanges hold together with trainers
   EngineOptions options_;
   Clock::time_point started_;
   std::unique_ptr<Transport> transport_;
   // Takes over when there is no job; null: there is none.
   std::unique_ptr<Transport> next_transport_;
-  std::unique_ptr<FastPathSockets> fast_path_;  // before the jobs that use it
-  bool fast_path_stirred_ = false;
+  std::unique_ptr<RankExchangeSockets> rank_exchange_;  // before the jobs that use it
+  bool rank_exchange_stirred_ = false;
   PeerNetwork* network_;
   CommandQueue commands_;
   EventPoll events_;

@@ -16,7 +16,7 @@ enum class EngineDoing : std::uint8_t {
   kCommands,
   kSubmissions,
   kTransport,
-  kFastPath,
+  kRankExchange,
   kJob,
   kCoordinating,
   kMessages,
@@ -39,8 +39,8 @@ constexpr absl::string_view Name(EngineDoing doing) noexcept {
       return "taking the ranks' submissions";
     case EngineDoing::kTransport:
       return "moving bytes between the nodes";
-    case EngineDoing::kFastPath:
-      return "opening fast paths";
+    case EngineDoing::kRankExchange:
+      return "opening exchanges between ranks";
     case EngineDoing::kJob:
       return "advancing the operations of a job";
     case EngineDoing::kCoordinating:

@@ -173,7 +173,7 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_poin
       OrDefault(request.operation_timeout_ms(), options_.config.operation_timeout);
   options.fusion = request.fusion();
   options.weight = JobWeightOrDefault(request.weight());
-  options.fast_path = transport_ == nullptr ? nullptr : fast_path_.get();
+  options.rank_exchange = transport_ == nullptr ? nullptr : rank_exchange_.get();
   options.reducers = reducers_.thread_count() > 0 ? &reducers_ : nullptr;
   options.isolated = &isolated_;
   options.coordinates_here = request.size() == request.local_size() || options.rendezvous.empty() ||

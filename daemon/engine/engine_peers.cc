@@ -17,7 +17,7 @@ absl::Status CheckHello(const v1::NodeMessage& message, const Job::Options& job)
   if (!message.has_hello()) return absl::InvalidArgumentError("the first message must be a Hello");
   const v1::Hello& hello = message.hello();
   if (hello.node_name().size() > kMaxNameBytes || hello.daemon_version().size() > kMaxNameBytes ||
-      hello.fast_path_address().size() > kMaxNameBytes) {
+      hello.rank_exchange_address().size() > kMaxNameBytes) {
     return absl::InvalidArgumentError("a name in the Hello is too long");
   }
   if (hello.protocol_version() != kPeerProtocolVersion) {

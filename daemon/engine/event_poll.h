@@ -15,7 +15,7 @@ enum class EventKind : std::uint8_t {
   kCommands = 1,  // another thread posted something
   kTransport,     // the network backend has work
   kReducers,      // a reducer has finished what the engine asked for in vain
-  kFastPath,      // something came for a fast path that is being opened
+  kRankExchange,  // something came for a rank exchange that is being opened
   kDoorbell,      // a client rang for the sleeping engine
   kHangUp,        // a client's connection ended
   kProcessEnd,    // a client's process ended

@@ -235,7 +235,7 @@ void Job::Submit(const Session& session, const CheckedSubmission& submission,
 }
 
 std::size_t Job::Advance(Clock::time_point now) {
-  const std::size_t probed = AdvanceProbe() + AdvanceFastPath(now);
+  const std::size_t probed = AdvanceProbe() + AdvanceRankExchange(now);
   if (communicator_ == nullptr || agreed_.pending()) return probed;
   absl::StatusOr<std::size_t> advanced = communicator_->Advance(now);
   if (!advanced.ok()) {
@@ -282,7 +282,7 @@ void Job::FailLocally(const absl::Status& cause) {
   if (!agreed_.Decide(cause)) return;
   state_ = State::kFailed;
   LogError(absl::StrCat("job failed: ", cause.message()), Fields());
-  fast_path_setup_.reset();
+  rank_exchange_setup_.reset();
   trace_gatherings_.Fail(absl::FailedPreconditionError(
       absl::StrCat("job '", options_.job_id, "' has failed: ", cause.message())));
   AnswerJoins(cause);

@@ -15,8 +15,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "backends/backend.h"
-#include "daemon/fast_path/fast_path_setup.h"
-#include "daemon/fast_path/fast_path_sockets.h"
 #include "daemon/jobs/communicator/job_communicator.h"
 #include "daemon/jobs/measuring/start_probe.h"
 #include "daemon/jobs/membership/agreed_cause.h"
@@ -25,6 +23,8 @@
 #include "daemon/jobs/tracing/clock_offset.h"
 #include "daemon/jobs/tracing/trace_gatherings.h"
 #include "daemon/logging/log.h"
+#include "daemon/rank_exchange/rank_exchange_setup.h"
+#include "daemon/rank_exchange/rank_exchange_sockets.h"
 #include "daemon/sessions/isolated_executor.h"
 #include "daemon/sessions/process_exit.h"
 #include "daemon/sessions/registration_account.h"
@@ -72,8 +72,8 @@ class Job {
     std::uint32_t weight = kMinJobWeight;
     Reducers* reducers = nullptr;          // null: there are none; else must outlive the job
     IsolatedExecutor* isolated = nullptr;  // JobCommunicator::Options'
-    // Null: this node takes no part in a fast path; else must outlive the job.
-    FastPathSockets* fast_path = nullptr;
+    // Null: this node takes no part in a rank exchange; else must outlive the job.
+    RankExchangeSockets* rank_exchange = nullptr;
   };
   enum class State { kJoining, kRunning, kFailed };
 
@@ -183,10 +183,10 @@ class Job {
   void OnMembership(const v1::Membership& message, Clock::time_point now);
   absl::StatusOr<JobCommunicator::Way> MakeWay(
       std::span<const std::shared_ptr<Session>> sessions) const;
-  void BeginFastPath(Clock::time_point now);
-  std::size_t AdvanceFastPath(Clock::time_point now);
-  void LookAtFastPath(Clock::time_point now);
-  std::string DescribeBreak(const FastPathBreak& broken) const;
+  void BeginRankExchange(Clock::time_point now);
+  std::size_t AdvanceRankExchange(Clock::time_point now);
+  void LookAtRankExchange(Clock::time_point now);
+  std::string DescribeBreak(const RankExchangeBreak& broken) const;
   void OnProbe(const v1::CoordinatorMessage& asked);
   void BeginProbe(const v1::CoordinatorMessage& asked);
   std::size_t AdvanceProbe();
@@ -228,7 +228,7 @@ class Job {
   static void MarkStalled(const v1::Stall& stall, v1::RankQueue& queue);
   void DescribeMembers(v1::Communicator* out) const;
   void DescribeRing(v1::Communicator* out) const;
-  void DescribeFastPath(v1::FastPath* out) const;
+  void DescribeRankExchange(v1::RankExchange* out) const;
   void DescribeSchedule(v1::Communicator* out) const;
   void DescribePending(const WaitingSubmission& entry, v1::PendingTensor* out,
                        Clock::time_point now) const;
@@ -249,10 +249,10 @@ class Job {
   std::optional<v1::CoordinatorMessage> next_probe_;  // asked for meanwhile
   std::shared_ptr<const Membership> membership_;
   std::unique_ptr<JobCommunicator> communicator_;
-  RegistrationBytes table_bytes_;                   // of communicator_
-  std::unique_ptr<FastPathSetup> fast_path_setup_;  // joins are answered when it has ended
-  std::string no_fast_path_;                        // why there is none
-  bool fast_path_end_told_ = false;
+  RegistrationBytes table_bytes_;                           // of communicator_
+  std::unique_ptr<RankExchangeSetup> rank_exchange_setup_;  // joins are answered when it has ended
+  std::string no_rank_exchange_;                            // why there is none
+  bool rank_exchange_end_told_ = false;
   v1::Communicator last_description_;  // of communicator_, once it has been dropped
 
   // Ranks that left, here or elsewhere, and when we heard: what waits for them can't end well.

@@ -198,7 +198,7 @@ bool Job::AnswersForLeavers() const noexcept {
 }
 
 bool Job::NeedsTicks() const noexcept {
-  if (state_ == State::kJoining || fast_path_setup_ != nullptr || agreed_.pending() ||
+  if (state_ == State::kJoining || rank_exchange_setup_ != nullptr || agreed_.pending() ||
       AnswersForLeavers() || !trace_gatherings_.empty() || !trace_inquiries_.empty()) {
     return true;
   }
@@ -232,7 +232,7 @@ void Job::Tick(Clock::time_point now) {
   if (state_ != State::kRunning || agreed_.pending()) return;
   AnswerTraces(now);
   communicator_->Look(now);
-  LookAtFastPath(now);
+  LookAtRankExchange(now);
   if (state_ != State::kRunning || agreed_.pending()) return;
   if (communicator_->Idle()) return;
   if (!left_ranks_.empty() && now - last_left_ >= kLeaveGrace &&

@@ -163,15 +163,15 @@ void Job::DescribeRing(v1::Communicator* out) const {
   }
 }
 
-void Job::DescribeFastPath(v1::FastPath* out) const {
-  const FastPathWatch* const fast_path = communicator_->fast_path();
-  out->set_open(fast_path != nullptr && no_fast_path_.empty());
-  out->set_why_not(fast_path_setup_ == nullptr ? no_fast_path_ : "it is being opened");
-  if (fast_path == nullptr) return;
-  out->set_limit_bytes(fast_path->limit_bytes());
-  out->set_flat_bytes(fast_path->flat_bytes());
-  out->set_completed(fast_path->completed());
-  out->set_given_up(fast_path->given_up());
+void Job::DescribeRankExchange(v1::RankExchange* out) const {
+  const RankExchangeWatch* const rank_exchange = communicator_->rank_exchange();
+  out->set_open(rank_exchange != nullptr && no_rank_exchange_.empty());
+  out->set_why_not(rank_exchange_setup_ == nullptr ? no_rank_exchange_ : "it is being opened");
+  if (rank_exchange == nullptr) return;
+  out->set_limit_bytes(rank_exchange->limit_bytes());
+  out->set_flat_bytes(rank_exchange->flat_bytes());
+  out->set_completed(rank_exchange->completed());
+  out->set_given_up(rank_exchange->given_up());
 }
 
 void Job::DescribeSchedule(v1::Communicator* out) const {
@@ -221,7 +221,7 @@ void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
                                                                : transport_->name());
   if (membership.node_count() > 1) {
     DescribeRing(out);
-    DescribeFastPath(out->mutable_fast_path());
+    DescribeRankExchange(out->mutable_rank_exchange());
   }
   out->set_ordinary_memory(communicator_->OrdinaryMemory());
   DescribeMembers(out);

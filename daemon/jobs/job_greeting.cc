@@ -27,7 +27,8 @@ void Job::SendHello() {
       std::chrono::duration_cast<std::chrono::milliseconds>(options_.start_timeout).count()));
   hello.set_fusion(options_.fusion);
   hello.set_weight(options_.weight);
-  if (options_.fast_path != nullptr) hello.set_fast_path_address(options_.fast_path->address());
+  if (options_.rank_exchange != nullptr)
+    hello.set_rank_exchange_address(options_.rank_exchange->address());
   link_->Send(std::move(message));
   greeted_ = true;
   for (const auto& [local_rank, member] : members_) SendJoined(member);

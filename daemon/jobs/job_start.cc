@@ -1,4 +1,5 @@
-// From the membership to the answer to the joins: the communicator, and the fast path if the nodes can open one.
+// From the membership to the answer to the joins: the communicator, and the rank exchange if the
+// nodes can open one.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -86,8 +87,8 @@ void Job::OnMembership(const v1::Membership& message, Clock::time_point now) {
   LogInfo(absl::StrCat("all ", options_.size, " ranks have joined, on ", membership_->node_count(),
                        membership_->node_count() == 1 ? " node" : " nodes"),
           Fields());
-  BeginFastPath(now);
-  if (fast_path_setup_ == nullptr) AnswerJoins(absl::OkStatus());
+  BeginRankExchange(now);
+  if (rank_exchange_setup_ == nullptr) AnswerJoins(absl::OkStatus());
 }
 
 void Job::AnswerJoins(const absl::Status& status) {
@@ -108,92 +109,97 @@ void Job::AnswerJoins(const absl::Status& status) {
       reply.set_daemon_version(options_.daemon_version);
       reply.set_homogeneous(membership_->Homogeneous());
       reply.set_combines_locally(communicator_->CombinesLocally());
-      const FastPathWatch* const fast_path = communicator_->fast_path();
-      reply.set_fast_path_connections(fast_path == nullptr ? 0 : fast_path->connection_count());
+      const RankExchangeWatch* const rank_exchange = communicator_->rank_exchange();
+      reply.set_rank_exchange_connections(
+          rank_exchange == nullptr ? 0 : rank_exchange->connection_count());
     }
     const JoinCallback done = std::exchange(member.done, nullptr);
     done(status, reply);
   }
 }
 
-void Job::BeginFastPath(Clock::time_point now) {
-  const FastPathOffer& offer = membership_->fast_path;
-  no_fast_path_ = offer.why_not;
+void Job::BeginRankExchange(Clock::time_point now) {
+  const RankExchangeOffer& offer = membership_->rank_exchange;
+  no_rank_exchange_ = offer.why_not;
   if (!offer.offered || membership_->node_count() == 1) return;
-  if (options_.fast_path == nullptr) {
-    no_fast_path_ = absl::StrCat("ringd on ", options_.node_name, " takes no part");
+  if (options_.rank_exchange == nullptr) {
+    no_rank_exchange_ = absl::StrCat("ringd on ", options_.node_name, " takes no part");
     return;
   }
-  FastPathPlan plan;
+  RankExchangePlan plan;
   plan.wire_id = membership_->wire_id;
   plan.key = std::string(AsText(KeyForExchange(options_.key, plan.wire_id)));
   plan.self = static_cast<std::uint32_t>(membership_->self.value());
   plan.knomial = offer.has_knomial();
   for (const MemberNode& node : membership_->nodes) {
     plan.node_names.push_back(node.name);
-    plan.addresses.push_back(node.fast_path_address);
+    plan.addresses.push_back(node.rank_exchange_address);
   }
-  fast_path_setup_ =
-      std::make_unique<FastPathSetup>(std::move(plan), options_.fast_path, Fields(), now);
+  rank_exchange_setup_ =
+      std::make_unique<RankExchangeSetup>(std::move(plan), options_.rank_exchange, Fields(), now);
 }
 
-std::size_t Job::AdvanceFastPath(Clock::time_point now) {
-  if (fast_path_setup_ == nullptr) return 0;
-  const FastPathSetup::State state = fast_path_setup_->Advance(now);
-  if (state == FastPathSetup::State::kPending) return 0;
-  absl::Status status = fast_path_setup_->failure();
-  if (state == FastPathSetup::State::kOpen) {
-    status = communicator_->OpenFastPath(fast_path_setup_->TakeConnections());
+std::size_t Job::AdvanceRankExchange(Clock::time_point now) {
+  if (rank_exchange_setup_ == nullptr) return 0;
+  const RankExchangeSetup::State state = rank_exchange_setup_->Advance(now);
+  if (state == RankExchangeSetup::State::kPending) return 0;
+  absl::Status status = rank_exchange_setup_->failure();
+  if (state == RankExchangeSetup::State::kOpen) {
+    status = communicator_->OpenRankExchange(rank_exchange_setup_->TakeConnections());
   }
-  fast_path_setup_.reset();
+  rank_exchange_setup_.reset();
   if (status.ok()) {
-    LogDebug(absl::StrCat("the fast path is open, for tensors of up to ",
-                          communicator_->fast_path()->limit_bytes(), " bytes"),
+    LogDebug(absl::StrCat("the exchange between ranks is open, for tensors of up to ",
+                          communicator_->rank_exchange()->limit_bytes(), " bytes"),
              Fields());
   } else {
-    no_fast_path_ = std::string(status.message());
-    LogWarning(absl::StrCat("the job does without a fast path: ", status.message()), Fields());
+    no_rank_exchange_ = std::string(status.message());
+    LogWarning(absl::StrCat("the job does without an exchange between ranks: ", status.message()),
+               Fields());
   }
   AnswerJoins(absl::OkStatus());
   return 1;
 }
 
-std::string Job::DescribeBreak(const FastPathBreak& broken) const {
+std::string Job::DescribeBreak(const RankExchangeBreak& broken) const {
   const std::string where = broken.node < membership_->nodes.size()
                                 ? DescribeNode(membership_->nodes[broken.node])
                                 : absl::StrCat("node ", broken.node);
   switch (broken.reason) {
-    case FastPathBreak::Reason::kConnection:
+    case RankExchangeBreak::Reason::kConnection:
       return absl::StrCat(
-          "the fast path's connection to ", where, ": ",
+          "the connection of the exchange between ranks to ", where, ": ",
           broken.error == 0 ? "the other side closed it" : std::strerror(broken.error));
-    case FastPathBreak::Reason::kProtocol:
-      return absl::StrCat("the fast path's connection to ", where, " carried what makes no sense");
-    case FastPathBreak::Reason::kStopped:
-      return absl::StrCat(where, " has ended the fast path");
-    case FastPathBreak::Reason::kNone:
+    case RankExchangeBreak::Reason::kProtocol:
+      return absl::StrCat("the connection of the exchange between ranks to ", where,
+                          " carried what makes no sense");
+    case RankExchangeBreak::Reason::kStopped:
+      return absl::StrCat(where, " has ended the exchange between ranks");
+    case RankExchangeBreak::Reason::kNone:
       break;
   }
-  return "the fast path has ended";
+  return "the exchange between ranks has ended";
 }
 
-void Job::LookAtFastPath(Clock::time_point now) {
-  const FastPathWatch* const fast_path = communicator_->fast_path();
-  if (fast_path == nullptr) return;
-  const std::optional<FastPathBreak> broken = fast_path->Broken(now);
+void Job::LookAtRankExchange(Clock::time_point now) {
+  const RankExchangeWatch* const rank_exchange = communicator_->rank_exchange();
+  if (rank_exchange == nullptr) return;
+  const std::optional<RankExchangeBreak> broken = rank_exchange->Broken(now);
   if (!broken.has_value()) return;
-  no_fast_path_ = DescribeBreak(*broken);
-  if (fast_path->LacksWord()) {
+  no_rank_exchange_ = DescribeBreak(*broken);
+  if (rank_exchange->LacksWord()) {
     // Nobody can know whether other nodes have the result.
-    Propose(
-        absl::AbortedError(absl::StrCat(no_fast_path_, " ", communicator_->DescribeInFlight())));
+    Propose(absl::AbortedError(
+        absl::StrCat(no_rank_exchange_, " ", communicator_->DescribeInFlight())));
     return;
   }
-  if (fast_path_end_told_) return;
-  fast_path_end_told_ = true;
+  if (rank_exchange_end_told_) return;
+  rank_exchange_end_told_ = true;
   // It breaks as well when the ranks of a node leave in order.
   if (anyone_left_) return;
-  LogWarning(absl::StrCat("the job goes on without its fast path: ", no_fast_path_), Fields());
+  LogWarning(
+      absl::StrCat("the job goes on without its exchange between ranks: ", no_rank_exchange_),
+      Fields());
 }
 
 }  // namespace ringd

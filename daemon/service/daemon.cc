@@ -11,8 +11,8 @@
 #include "daemon/config/network_identity.h"
 #include "daemon/config/reload.h"
 #include "daemon/door/cluster_key.h"
-#include "daemon/fast_path/fast_path_sockets.h"
 #include "daemon/logging/log.h"
+#include "daemon/rank_exchange/rank_exchange_sockets.h"
 #include "daemon/service/start_check.h"
 #include "daemon/service/tcp_backend.h"
 #include "daemon/version.h"
@@ -44,18 +44,19 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config, D
   return std::unique_ptr<Transport>();
 }
 
-// Null: no job of this node has a fast path; the log says why.
-std::unique_ptr<FastPathSockets> MakeFastPath(const Config& config, Door* door,
-                                              bool has_cluster_key) {
-  if (!config.fast_path || config.backend == "none") return nullptr;
+// Null: no job of this node has a rank exchange; the log says why.
+std::unique_ptr<RankExchangeSockets> MakeRankExchange(const Config& config, Door* door,
+                                                      bool has_cluster_key) {
+  if (!config.rank_exchange || config.backend == "none") return nullptr;
   auto sockets = OpenDataDoor(config, door, DoorPurpose::kExchange, has_cluster_key);
   absl::Status status = sockets.status();
   if (status.ok()) {
-    auto opened = FastPathSockets::Create(*std::move(sockets));
+    auto opened = RankExchangeSockets::Create(*std::move(sockets));
     if (opened.ok()) return *std::move(opened);
     status = opened.status();
   }
-  LogWarning(absl::StrCat("jobs over several nodes do without a fast path: ", status.message()));
+  LogWarning(absl::StrCat("jobs over several nodes do without an exchange between ranks: ",
+                          status.message()));
   return nullptr;
 }
 
@@ -144,7 +145,7 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   EngineOptions engine_options = MakeEngineOptions(config, config_file, peer_address_, *door_);
   engine_options.cluster_key = cluster_key_;
   engine_ = std::make_unique<Engine>(std::move(engine_options), *std::move(transport),
-                                     MakeFastPath(config, door_.get(), !cluster_key_.empty()),
+                                     MakeRankExchange(config, door_.get(), !cluster_key_.empty()),
                                      network_.get());
   engine_->Start();
   door_->Start();

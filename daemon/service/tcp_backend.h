@@ -1,4 +1,5 @@
-// What carries data between nodes through the door: ringd's own wire over TCP, and the connections of fast paths.
+// What carries data between nodes through the door: ringd's own wire over TCP, and the connections
+// of rank exchanges.
 #ifndef RINGD_DAEMON_SERVICE_TCP_BACKEND_H_
 #define RINGD_DAEMON_SERVICE_TCP_BACKEND_H_
 

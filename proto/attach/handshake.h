@@ -62,9 +62,11 @@ enum class NoticeKind : std::uint32_t {
   // below, and one descriptor comes with it.
   kJobSegment = 4,   // JobSegmentNotice; memfd, sealed: JobSegmentHeader and what follows it
   kMemberArena = 5,  // MemberArenaNotice; memfd, sealed: another rank's arena
-  // Jobs over several nodes that have a fast path, before Join is answered (JoinReply::fast_path_connections).
-  kFastPath = 6,            // FastPathNotice; memfd, sealed: FastPathHeader and what follows it
-  kFastPathConnection = 7,  // FastPathConnectionNotice; a connected socket, or the node's eventfd
+  // Jobs over several nodes that have a rank exchange, before Join is answered
+  // (JoinReply::rank_exchange_connections).
+  kRankExchange = 6,  // RankExchangeNotice; memfd, sealed: RankExchangeHeader and what follows it
+  kRankExchangeConnection =
+      7,  // RankExchangeConnectionNotice; a connected socket, or the node's eventfd
   // 8 was another's once: it stays free.
 };
 
@@ -82,18 +84,18 @@ struct MemberArenaNotice {
 };
 static_assert(sizeof(MemberArenaNotice) == 16);
 
-struct FastPathNotice {
+struct RankExchangeNotice {
   std::uint64_t segment_bytes;
   std::uint32_t member;  // the receiver's place among the node's ranks
   std::uint32_t reserved;
 };
-static_assert(sizeof(FastPathNotice) == 16);
+static_assert(sizeof(RankExchangeNotice) == 16);
 
-struct FastPathConnectionNotice {
+struct RankExchangeConnectionNotice {
   std::uint32_t node;  // whose; the own one: the eventfd that wakes the driver
   std::uint32_t reserved;
 };
-static_assert(sizeof(FastPathConnectionNotice) == 8);
+static_assert(sizeof(RankExchangeConnectionNotice) == 8);
 
 struct NoticeHeader {
   std::uint32_t kind;         // a NoticeKind; unknown kinds are skipped

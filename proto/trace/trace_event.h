@@ -41,8 +41,8 @@ enum class TraceStage : std::uint8_t {
   kReduced = 13,
   // Trainer: occurrence, or submission number. value: duration in ns.
   kWaited = 14,
-  // Trainer: `tensor` was combined on the fast path. value: duration in ns.
-  kFastPath = 15,
+  // Trainer: `tensor` was combined in the rank exchange. value: duration in ns.
+  kRankExchange = 15,
   // Engine, operation: it goes no further; another one will carry its tensors.
   kCancelled = 16,
 };
@@ -51,7 +51,7 @@ inline constexpr int kTraceStageCount = 17;
 // `value` is a duration that ends at at_ns.
 constexpr bool HasDuration(TraceStage stage) noexcept {
   return stage == TraceStage::kReduced || stage == TraceStage::kWaited ||
-         stage == TraceStage::kFastPath;
+         stage == TraceStage::kRankExchange;
 }
 
 inline constexpr std::uint32_t kNoTracedTensor = UINT32_MAX;

@@ -13,9 +13,9 @@
 
 #include "client/ringd.h"
 #include "client/ringd.hpp"
-#include "proto/fast_path/fast_path_exchange.h"
+#include "proto/rank_exchange/rank_exchange.h"
 #include "tests/client/fake_ringd.h"
-#include "tests/client/fast_path_links.h"
+#include "tests/client/rank_exchange_links.h"
 #include "tests/client/test_context.h"
 
 namespace ringd {
@@ -23,10 +23,10 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-FakeRingdSettings SettingsFor(FastPathLinks::Node& node) {
+FakeRingdSettings SettingsFor(RankExchangeLinks::Node& node) {
   FakeRingdSettings settings;
   settings.arena_bytes = 1 << 20;
-  settings.fast_path = &node;
+  settings.rank_exchange = &node;
   return settings;
 }
 
@@ -45,7 +45,7 @@ struct Nodes {
       drivers[node].emplace(links[static_cast<std::size_t>(node)]);
   }
 
-  FastPathLinks links{2, 1, 1024};
+  RankExchangeLinks links{2, 1, 1024};
   std::optional<DrivingRingd> drivers[2];
   FakeRingd ringds[2] = {FakeRingd(SettingsFor(links[0])), FakeRingd(SettingsFor(links[1]))};
   TestContext contexts[2] = {TestContext(OptionsOf(ringds[0], 0)),
@@ -104,7 +104,8 @@ TEST_CASE("Awaited operation: the ranks of two nodes add without their ringds") 
   }
   CHECK(data[0] == 11);
   CHECK(data[1] == 11);
-  // Each try on the fast path leaves nothing behind at ringd but what was given up, which both ranks submit.
+  // Each try in the rank exchange leaves nothing behind at ringd but what was given up, which both
+  // ranks submit.
   CHECK(nodes.ringds[0].submissions().size() == nodes.ringds[1].submissions().size());
   std::int32_t done = 0;
   CHECK(ringd_test(nodes.contexts[0], RINGD_DONE, &done) == RINGD_OK);
@@ -120,7 +121,7 @@ class StoppedDriver {
     Driver() = kHolder;
   }
   ~StoppedDriver() {
-    Driver() = kFastPathNobody;
+    Driver() = kRankExchangeNobody;
     nodes_.drivers[0].emplace(nodes_.links[0]);
   }
   StoppedDriver(const StoppedDriver&) = delete;
@@ -175,8 +176,8 @@ TEST_CASE(
   }
   CHECK(ringd_wait(nodes.contexts[0], operation, 0) == RINGD_NOT_FOUND);
   // What was given up has been doubled by ringd.
-  const bool on_fast_path = other_comes && other.operation == RINGD_DONE;
-  CHECK(data[0] == (on_fast_path ? 11 : 2));
+  const bool on_rank_exchange = other_comes && other.operation == RINGD_DONE;
+  CHECK(data[0] == (on_rank_exchange ? 11 : 2));
 }
 
 TEST_CASE("Awaited operation: the job's failure ends one that outlasts its call") {
@@ -200,7 +201,7 @@ TEST_CASE("Awaited operation: the job's failure ends one that outlasts its call"
   CHECK_THAT(ringd_last_error(), Contains("rank 1 has died"));
 }
 
-TEST_CASE("Awaited operation: without a fast path it is an ordinary submission") {
+TEST_CASE("Awaited operation: without a rank exchange it is an ordinary submission") {
   FakeRingd ringd;
   TestContext context(ringd);
   float value = 4;
@@ -315,9 +316,9 @@ TEST_CASE("Awaited operation: the context's end ends the call with its reason") 
   CHECK(value == 1);
 }
 
-TEST_CASE("Awaited operation: a fast path that makes no sense fails the start") {
-  FastPathLinks links(2);
-  reinterpret_cast<FastPathHeader*>(links[0].memory.data())->version = 9;
+TEST_CASE("Awaited operation: a rank exchange that makes no sense fails the start") {
+  RankExchangeLinks links(2);
+  reinterpret_cast<RankExchangeHeader*>(links[0].memory.data())->version = 9;
   FakeRingd ringd(SettingsFor(links[0]));
   const ringd_options options = OptionsOf(ringd, 0);
   ringd_context* context = nullptr;
@@ -326,7 +327,7 @@ TEST_CASE("Awaited operation: a fast path that makes no sense fails the start") 
 }
 
 TEST_CASE("Awaited operation: the C++ layer's barrier and sums") {
-  FastPathLinks links(2);
+  RankExchangeLinks links(2);
   FakeRingd ringds[2] = {FakeRingd(SettingsFor(links[0])), FakeRingd(SettingsFor(links[1]))};
   const ringd_options options[2] = {OptionsOf(ringds[0], 0), OptionsOf(ringds[1], 1)};
   Context contexts[2] = {Context(&options[0]), Context(&options[1])};

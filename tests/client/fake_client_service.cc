@@ -46,7 +46,7 @@ grpc::Status FakeClientService::Join(grpc::ServerContext* context, const v1::Joi
   reply->set_node_name("fake-node");
   reply->set_daemon_version("1.2.3");
   reply->set_homogeneous(true);
-  reply->set_fast_path_connections(fast_path_connections_);
+  reply->set_rank_exchange_connections(rank_exchange_connections_);
   return grpc::Status::OK;
 }
 

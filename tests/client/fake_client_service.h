@@ -25,8 +25,8 @@ class FakeClientService final : public v1::Client::Service {
   FakeClientService(const FakeRingdSettings& settings, FakeOperations* operations)
       : join_failure_(settings.join_failure),
         join_hangs_(settings.join_hangs),
-        fast_path_connections_(
-            settings.fast_path == nullptr ? 0 : settings.fast_path->connection_count()),
+        rank_exchange_connections_(
+            settings.rank_exchange == nullptr ? 0 : settings.rank_exchange->connection_count()),
         operations_(operations) {}
 
   // A Join that hangs returns.
@@ -57,7 +57,7 @@ class FakeClientService final : public v1::Client::Service {
 
   const absl::Status join_failure_;
   const bool join_hangs_;
-  const std::uint32_t fast_path_connections_;
+  const std::uint32_t rank_exchange_connections_;
   FakeOperations* const operations_;
   std::atomic<bool> stopping_{false};
 

@@ -89,19 +89,19 @@ struct FakeRingd::State {
     // Known before the client is: it may act at once.
     std::lock_guard lock(mutex);
     session->Answer(reply, theirs.get());
-    if (settings.fast_path != nullptr) SendFastPath(session->lifeline());
+    if (settings.rank_exchange != nullptr) SendRankExchange(session->lifeline());
     grpc_cuts.push_back(std::move(cut));
     sessions.push_back(std::move(session));
   }
 
-  void SendFastPath(int lifeline) {
-    FastPathLinks::Node& node = *settings.fast_path;
-    SendNoticeWithFd(lifeline, NoticeKind::kFastPath, FastPathNotice{node.segment_bytes, 0, 0},
-                     node.segment.get());
+  void SendRankExchange(int lifeline) {
+    RankExchangeLinks::Node& node = *settings.rank_exchange;
+    SendNoticeWithFd(lifeline, NoticeKind::kRankExchange,
+                     RankExchangeNotice{node.segment_bytes, 0, 0}, node.segment.get());
     for (std::uint32_t other = 0; other < node.connections.size(); ++other) {
       if (!node.connections[other].valid()) continue;
-      SendNoticeWithFd(lifeline, NoticeKind::kFastPathConnection,
-                       FastPathConnectionNotice{other, 0}, node.connections[other].get());
+      SendNoticeWithFd(lifeline, NoticeKind::kRankExchangeConnection,
+                       RankExchangeConnectionNotice{other, 0}, node.connections[other].get());
     }
   }
 

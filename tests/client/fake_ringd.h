@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "proto/attach/handshake.h"
 #include "proto/shm/submission.h"
-#include "tests/client/fast_path_links.h"
+#include "tests/client/rank_exchange_links.h"
 
 namespace ringd {
 
@@ -31,9 +31,9 @@ struct FakeRingdSettings {
   absl::Status join_failure;
   // Join does not answer before the connection ends.
   bool join_hangs = false;
-  // Not null: the first session is told, before it joins, of the fast path of this node as its first member. Must
-  // outlive the FakeRingd.
-  FastPathLinks::Node* fast_path = nullptr;
+  // Not null: the first session is told, before it joins, of the rank exchange of this node as its
+  // first member. Must outlive the FakeRingd.
+  RankExchangeLinks::Node* rank_exchange = nullptr;
 };
 
 // What ringd has been told in Join.

@@ -345,14 +345,14 @@ class Cluster:
             )
         return job
 
-    def fast_paths(self, job: JobRun) -> list[dict[str, Any]]:
-        """What `ringctl comms` says of the job's fast path on each node."""
+    def rank_exchanges(self, job: JobRun) -> list[dict[str, Any]]:
+        """What `ringctl comms` says of the job's rank exchange on each node."""
         replies = [json.loads(self.ringctl("comms", "--json", node=node).stdout) for node in self.nodes]
         entries = [
             entry for reply in replies for entry in reply["communicators"] if entry["job_id"] == job.job_id
         ]
         assert len(entries) == len(self.nodes)
-        return [entry["fast_path"] for entry in entries]
+        return [entry["rank_exchange"] for entry in entries]
 
     def ringctl(
         self, *arguments: str | Path, node: Node | None = None, timeout_s: float = PATIENCE_S

@@ -1,4 +1,4 @@
-"""As many pretended nodes as a fast path takes, on one machine."""
+"""As many pretended nodes as a rank exchange takes, on one machine."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def test_the_next_job_begins_with_the_kept_plan_even_of_a_new_ringd(cluster: Clu
 @pytest.mark.timeout(120)
 def test_unnamed_barriers_are_learned(cluster: Cluster) -> None:
     # Otherwise the ranks wait for each other by themselves.
-    cluster.start_nodes(2, fast_path="false")
+    cluster.start_nodes(2, rank_exchange="false")
     source = """
         import ringd.torch as hvd
         hvd.init()

@@ -215,7 +215,7 @@ def test_operations_of_all_ranks_of_two_nodes_stand_on_one_clock(cluster: Cluste
     nodes = cluster.start_nodes(2)
     job = start_steps(cluster, [2, 2])
     loaded = trace(cluster, job, nodes[asked])
-    fast_paths = cluster.fast_paths(job)
+    rank_exchanges = cluster.rank_exchanges(job)
     end_steps(cluster, job)
     assert list(processes(loaded).values()) == [
         "ringd on node0",
@@ -242,10 +242,10 @@ def test_operations_of_all_ranks_of_two_nodes_stand_on_one_clock(cluster: Cluste
     assert {"layer.weight", "layer.bias", "goes on"} <= tensors <= NAMES
     assert {event["args"]["algorithm"] for event in of_rank[0]} <= {"flat", "doubling", "ring"}
     expect_one_clock(loaded, of_rank)
-    assert all(entry["open"] for entry in fast_paths)
+    assert all(entry["open"] for entry in rank_exchanges)
     for rank in range(4):
-        fast = slices_of(loaded, f"rank {rank} ", "fast path")
-        assert {event["name"] for event in fast} == {"loss"}
+        exchanged = slices_of(loaded, f"rank {rank} ", "rank exchange")
+        assert {event["name"] for event in exchanged} == {"loss"}
         waits = slices_of(loaded, f"rank {rank} ", "waits")
         assert {event["name"] for event in waits} <= {f"wait for {name}" for name in NAMES}
         assert waits

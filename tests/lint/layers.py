@@ -31,7 +31,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "tensors": {"waiting"},
         "attach": {"waiting", "tensors"},
         "local": {"waiting", "tensors", "attach"},
-        "fast_path": {"waiting", "tensors", "attach"},
+        "rank_exchange": {"waiting", "tensors", "attach"},
     },
     "client/cli/": {
         "views": set(),

@@ -20,7 +20,7 @@ from tests.lint.source_tree import SourceTree
         ("daemon/main.cc", "client/ringd.h"),
         ("client/core/tensors/staging.cc", "client/core/local/local_operations.h"),
         ("client/core/tensors/staging.cc", "client/core/context.h"),
-        ("client/core/fast_path/step_tail.cc", "client/core/local/local_operations.h"),
+        ("client/core/rank_exchange/step_tail.cc", "client/core/local/local_operations.h"),
         ("client/core/local/local_operations.cc", "grpcpp/grpcpp.h"),
         ("daemon/jobs/plans/plan_store.cc", "daemon/jobs/coordinator/job_coordinator.h"),
         ("daemon/schedule/node/node_scheduler.cc", "daemon/schedule/coordinator/coordinator.h"),

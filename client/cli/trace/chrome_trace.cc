@@ -23,8 +23,8 @@ constexpr int kTracksOfKind = 100'000;
 // times itself.
 constexpr std::int64_t kLongestBefore = 10'000'000'000;
 
-constexpr std::array<const char*, kTrackKinds> kTrackNames = {"operations", "waits", "reduces",
-                                                              "fast path",  "sends", "receives"};
+constexpr std::array<const char*, kTrackKinds> kTrackNames = {"operations",    "waits", "reduces",
+                                                              "rank exchange", "sends", "receives"};
 
 // JSON text, whatever bytes a tensor's name has.
 std::string Dump(const Json& json) {

@@ -53,8 +53,8 @@ void AddOwnSlices(const RecordedNode& node, const RecordedRank& rank, bool one_n
         slices.push_back(SliceOf(node, event, TrackKind::kReductions,
                                  absl::StrCat("reduce ", node.NameOf(event.tensor))));
         break;
-      case TraceStage::kFastPath:
-        slices.push_back(SliceOf(node, event, TrackKind::kFastPath, node.NameOf(event.tensor)));
+      case TraceStage::kRankExchange:
+        slices.push_back(SliceOf(node, event, TrackKind::kRankExchange, node.NameOf(event.tensor)));
         break;
       default:
         break;
@@ -92,7 +92,7 @@ Timeline BuildTimeline(const TraceRecord& record) {
     if (process.rank < 0) continue;
     timeline.operations += static_cast<std::uint64_t>(
         std::count_if(process.slices.begin(), process.slices.end(), [](const TimelineSlice& slice) {
-          return slice.track == TrackKind::kOperations || slice.track == TrackKind::kFastPath;
+          return slice.track == TrackKind::kOperations || slice.track == TrackKind::kRankExchange;
         }));
   }
   return timeline;

@@ -16,7 +16,7 @@ enum class TrackKind : std::uint8_t {
   kOperations,
   kWaits,
   kReductions,
-  kFastPath,
+  kRankExchange,
   kSends,
   kReceives
 };

@@ -58,17 +58,19 @@ std::string RingText(const v1::Communicator& communicator) {
                       more > 0 ? absl::StrCat(" > ", more, " more") : "", " > ", names.front());
 }
 
-std::string FastPathText(const v1::FastPath& path) {
+std::string RankExchangeText(const v1::RankExchange& exchange) {
   std::string text =
-      path.open() ? absl::StrCat("up to ", HumanBytes(static_cast<double>(path.limit_bytes())))
-                  : absl::StrCat("none: ", OrDash(path.why_not()));
-  if (path.limit_bytes() == 0) return text;
-  if (path.open() && path.flat_bytes() > 0 && path.flat_bytes() < path.limit_bytes()) {
+      exchange.open()
+          ? absl::StrCat("up to ", HumanBytes(static_cast<double>(exchange.limit_bytes())))
+          : absl::StrCat("none: ", OrDash(exchange.why_not()));
+  if (exchange.limit_bytes() == 0) return text;
+  if (exchange.open() && exchange.flat_bytes() > 0 &&
+      exchange.flat_bytes() < exchange.limit_bytes()) {
     absl::StrAppend(&text, ", by a tree of nodes from ",
-                    HumanBytes(static_cast<double>(path.flat_bytes())), " on");
+                    HumanBytes(static_cast<double>(exchange.flat_bytes())), " on");
   }
-  absl::StrAppend(&text, "; ", Count(path.completed(), "operation", "operations"), ", ",
-                  path.given_up(), " given up");
+  absl::StrAppend(&text, "; ", Count(exchange.completed(), "operation", "operations"), ", ",
+                  exchange.given_up(), " given up");
   return text;
 }
 
@@ -121,8 +123,9 @@ std::string RenderCommunicator(const v1::Communicator& communicator, const Look&
   if (!communicator.ordinary_memory().empty()) {
     absl::StrAppend(&out, Line("outside arena", communicator.ordinary_memory(), look));
   }
-  if (communicator.has_fast_path()) {
-    absl::StrAppend(&out, Line("fast path", FastPathText(communicator.fast_path()), look));
+  if (communicator.has_rank_exchange()) {
+    absl::StrAppend(&out,
+                    Line("rank exchange", RankExchangeText(communicator.rank_exchange()), look));
   }
   if (!communicator.ring().empty()) {
     absl::StrAppend(&out, Line("ring", RingText(communicator), look));

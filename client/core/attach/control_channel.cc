@@ -70,7 +70,7 @@ class GrpcControlChannel final : public ControlChannel {
     place.cross_size = reply.cross_size();
     place.homogeneous = reply.homogeneous();
     place.combines_locally = reply.combines_locally();
-    place.fast_path_connections = reply.fast_path_connections();
+    place.rank_exchange_connections = reply.rank_exchange_connections();
     place.operation_timeout_ms = reply.operation_timeout_ms();
     place.node_name = reply.node_name();
     place.daemon_version = reply.daemon_version();

@@ -37,8 +37,8 @@ struct JoinedPlace {
   std::int32_t cross_size = 1;
   bool homogeneous = true;
   bool combines_locally = false;
-  std::uint32_t fast_path_connections = 0;  // 0: there is no fast path
-  std::uint32_t operation_timeout_ms = 0;   // 0: there is none
+  std::uint32_t rank_exchange_connections = 0;  // 0: there is no rank exchange
+  std::uint32_t operation_timeout_ms = 0;       // 0: there is none
   std::string node_name;
   std::string daemon_version;
 };

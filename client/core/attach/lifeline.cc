@@ -138,16 +138,16 @@ bool Lifeline::HandleNotice(NoticeKind kind, const std::string& text) {
       callbacks_.on_member_arena(notice, NextFd());
       return true;
     }
-    case NoticeKind::kFastPath: {
-      FastPathNotice notice{};
+    case NoticeKind::kRankExchange: {
+      RankExchangeNotice notice{};
       if (!read(notice)) return false;
-      callbacks_.on_fast_path(notice, NextFd());
+      callbacks_.on_rank_exchange(notice, NextFd());
       return true;
     }
-    case NoticeKind::kFastPathConnection: {
-      FastPathConnectionNotice notice{};
+    case NoticeKind::kRankExchangeConnection: {
+      RankExchangeConnectionNotice notice{};
       if (!read(notice)) return false;
-      callbacks_.on_fast_path_connection(notice, NextFd());
+      callbacks_.on_rank_exchange_connection(notice, NextFd());
       return true;
     }
   }

@@ -31,10 +31,10 @@ class Lifeline {
     // Memory of a one-node job. The descriptor is invalid if none came.
     std::function<void(const JobSegmentNotice& notice, UniqueFd fd)> on_job_segment;
     std::function<void(const MemberArenaNotice& notice, UniqueFd fd)> on_member_arena;
-    // Of a job with a fast path; likewise.
-    std::function<void(const FastPathNotice& notice, UniqueFd fd)> on_fast_path;
-    std::function<void(const FastPathConnectionNotice& notice, UniqueFd fd)>
-        on_fast_path_connection;
+    // Of a job with a rank exchange; likewise.
+    std::function<void(const RankExchangeNotice& notice, UniqueFd fd)> on_rank_exchange;
+    std::function<void(const RankExchangeConnectionNotice& notice, UniqueFd fd)>
+        on_rank_exchange_connection;
     // Called every kLookInterval.
     std::function<void(Clock::time_point now)> on_look;
     // ringd has closed the connection, or speaks nonsense on it. The last callback.

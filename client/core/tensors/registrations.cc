@@ -3,8 +3,8 @@
 #include <bit>
 #include <utility>
 
-#include "proto/fast_path/fast_path_exchange.h"
 #include "proto/operations/operation_traits.h"
+#include "proto/rank_exchange/rank_exchange.h"
 
 namespace ringd::client {
 
@@ -41,7 +41,7 @@ ringd_registration Registrations::Add(TensorDescription description,
   registration->receives = registration->bytes > 0 && traits.Writes(is_root);
   // Not of the key alone: libraries that count the submissions of each description must not meet
   // one that counts those of a name.
-  registration->signature = FastPathSignature("of its name," + key);
+  registration->signature = RankExchangeSignature("of its name," + key);
   registration->description = std::move(description);
 
   MutexLock lock(mutex_);

@@ -28,10 +28,10 @@ struct Registration {
   std::uint32_t element_bytes = 1;
   bool sends = true;     // this rank's source is read
   bool receives = true;  // this rank's destination is written
-  // The description's, on the fast path; the same at all ranks.
+  // The description's, in the rank exchange; the same at all ranks.
   std::uint64_t signature = 0;
-  // Of jobs that have a fast path. All descriptions of one name share it: it must not begin again
-  // when one of them is removed and comes again, since at other ranks it may not.
+  // Of jobs that have a rank exchange. All descriptions of one name share it: it must not begin
+  // again when one of them is removed and comes again, since at other ranks it may not.
   std::shared_ptr<SubmissionCount> submissions = std::make_shared<SubmissionCount>();
 };
 

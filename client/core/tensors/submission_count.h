@@ -1,4 +1,5 @@
-// How often one tensor has been submitted: by this the ranks know their operations on the fast path.
+// How often one tensor has been submitted: by this the ranks know their operations in the rank
+// exchange.
 #ifndef RINGD_CLIENT_CORE_TENSORS_SUBMISSION_COUNT_H_
 #define RINGD_CLIENT_CORE_TENSORS_SUBMISSION_COUNT_H_
 
@@ -10,11 +11,12 @@ namespace ringd::client {
 // Counts each submission of a tensor once, whichever way it goes, and none that was refused: the k-th of a rank
 // must be the k-th of all others, or their sums would mix steps.
 //
-// An operation that tries the fast path is counted before (TakeTurn), any other when it has been accepted
-// (Accepted). If one is counted, given up, and then refused by ringd (a full arena, say), its count stands for
-// the next submission, which goes to ringd (Refused).
+// An operation that tries the rank exchange is counted before (TakeTurn), any other when it has
+// been accepted (Accepted). If one is counted, given up, and then refused by ringd (a full arena,
+// say), its count stands for the next submission, which goes to ringd (Refused).
 //
-// It also notices tensors with which the fast path only costs time, since some rank does not bring them there.
+// It also notices tensors with which the rank exchange only costs time, since some rank does not
+// bring them there.
 //
 // Thread safety: any thread may call anything. Threads that submit one tensor at once have their submissions
 //   counted in some order, as ringd takes them in some order.
@@ -25,7 +27,7 @@ class SubmissionCount {
   // ... so many submissions don't try. By the count, so that all ranks leave out the same ones.
   static constexpr std::uint64_t kLeftOut = 1000;
 
-  // Whether the next submission should try the fast path.
+  // Whether the next submission should try the rank exchange.
   bool ShouldTry() const noexcept {
     return refused_.load(std::memory_order_relaxed) == 0 &&
            next_.load(std::memory_order_relaxed) >= resume_at_.load(std::memory_order_relaxed);

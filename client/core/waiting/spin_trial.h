@@ -11,11 +11,12 @@
 
 namespace ringd::client {
 
-// On the fast path whoever spins saves its own wake-up, and takes a processor that another rank of the job may need to
-// answer: ranks that share processors are better off asleep, and no rank can see that by its own waits alone. So all
-// try the same at the same time: which way, follows from how many operations have been completed there, and that is the
-// same at all ranks. All see about the same times, since none is done before the last has come, so they mostly draw
-// the same conclusion; where they don't it costs time only.
+// In the rank exchange whoever spins saves its own wake-up, and takes a processor that another rank
+// of the job may need to answer: ranks that share processors are better off asleep, and no rank can
+// see that by its own waits alone. So all try the same at the same time: which way, follows from
+// how many operations have been completed there, and that is the same at all ranks. All see about
+// the same times, since none is done before the last has come, so they mostly draw the same
+// conclusion; where they don't it costs time only.
 //
 // Thread safety: any thread may call anything.
 class SpinTrial {

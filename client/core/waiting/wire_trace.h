@@ -1,5 +1,5 @@
 // The trace events of a rank whose operations ringd carries out: what ringd can't see, its waits
-// and the fast path.
+// and the rank exchange.
 #ifndef RINGD_CLIENT_CORE_WAITING_WIRE_TRACE_H_
 #define RINGD_CLIENT_CORE_WAITING_WIRE_TRACE_H_
 

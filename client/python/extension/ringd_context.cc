@@ -178,7 +178,8 @@ PyObject* TrySubmit(PyObject* self, PyObject* const* arguments, Py_ssize_t count
   return SubmitWith(self, arguments, count, false);
 }
 
-// Blocks for FastPathExchange::kPatience or so, if at all; signals are looked at after it, and in the wait.
+// Blocks for RankExchange::kPatience or so, if at all; signals are looked at after it, and in the
+// wait.
 PyObject* SubmitAwaited(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   Submitted what;
   if (!what.Read("submit_awaited", arguments, count)) return nullptr;

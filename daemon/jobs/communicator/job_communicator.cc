@@ -76,27 +76,27 @@ void JobCommunicator::Release(const Registration& registration) noexcept {
 std::optional<Clock::time_point> JobCommunicator::NextTick(Clock::time_point now) const {
   if (way_.local != nullptr) return now + kLocalLookInterval;
   const std::optional<Clock::time_point> tick = scheduler_.NextTick();
-  if (fast_path_ == nullptr) return tick;
-  const Clock::time_point look = now + FastPathWatch::kLookInterval;
+  if (rank_exchange_ == nullptr) return tick;
+  const Clock::time_point look = now + RankExchangeWatch::kLookInterval;
   return tick.has_value() ? std::min(*tick, look) : look;
 }
 
-absl::Status JobCommunicator::OpenFastPath(std::vector<UniqueFd> connections) {
-  const FastPathGeometry geometry{static_cast<std::uint32_t>(members_.size()),
-                                  static_cast<std::uint32_t>(membership_->nodes.size()),
-                                  static_cast<std::uint32_t>(membership_->self.value()),
-                                  membership_->fast_path.limit_bytes,
-                                  membership_->fast_path.flat_bytes};
+absl::Status JobCommunicator::OpenRankExchange(std::vector<UniqueFd> connections) {
+  const RankExchangeGeometry geometry{static_cast<std::uint32_t>(members_.size()),
+                                      static_cast<std::uint32_t>(membership_->nodes.size()),
+                                      static_cast<std::uint32_t>(membership_->self.value()),
+                                      membership_->rank_exchange.limit_bytes,
+                                      membership_->rank_exchange.flat_bytes};
   auto opened =
-      FastPathWatch::Create(geometry, std::move(connections), members_, options_.isolated);
+      RankExchangeWatch::Create(geometry, std::move(connections), members_, options_.isolated);
   if (!opened.ok()) return opened.status();
-  fast_path_ = *std::move(opened);
+  rank_exchange_ = *std::move(opened);
   return absl::OkStatus();
 }
 
 void JobCommunicator::Look(Clock::time_point now) {
   if (way_.local != nullptr) way_.local->Look(now);
-  if (fast_path_ != nullptr) fast_path_->Look(now);
+  if (rank_exchange_ != nullptr) rank_exchange_->Look(now);
 }
 
 JobCommunicator::Tensor& JobCommunicator::TensorOf(TensorHandle handle) {

@@ -20,7 +20,6 @@
 #include "daemon/execution/buffer_pool.h"
 #include "daemon/execution/execution.h"
 #include "daemon/execution/reducers.h"
-#include "daemon/fast_path/fast_path_watch.h"
 #include "daemon/jobs/communicator/fifo_queue.h"
 #include "daemon/jobs/communicator/local_group.h"
 #include "daemon/jobs/communicator/meta_numbers.h"
@@ -30,6 +29,7 @@
 #include "daemon/jobs/membership/coordinator_link.h"
 #include "daemon/jobs/membership/membership.h"
 #include "daemon/logging/log.h"
+#include "daemon/rank_exchange/rank_exchange_watch.h"
 #include "daemon/schedule/node/node_scheduler.h"
 #include "daemon/sessions/isolated_executor.h"
 #include "daemon/sessions/session.h"
@@ -120,11 +120,12 @@ class JobCommunicator final : private LocalRankView {
   void Settle();
   // When Advance wants to be called even if nothing happens.
   std::optional<Clock::time_point> NextTick(Clock::time_point now) const;
-  // The nodes have opened a fast path: hands it to the members. `connections` by node, the own one's place empty.
+  // The nodes have opened a rank exchange: hands it to the members. `connections` by node, the own
+  // one's place empty.
   //   What the kernel says: then there is none.
-  absl::Status OpenFastPath(std::vector<UniqueFd> connections);
+  absl::Status OpenRankExchange(std::vector<UniqueFd> connections);
   // Null: there is none.
-  const FastPathWatch* fast_path() const noexcept { return fast_path_.get(); }
+  const RankExchangeWatch* rank_exchange() const noexcept { return rank_exchange_.get(); }
 
   // Looks at what goes on without ringd's doing. Call it every now and then.
   void Look(Clock::time_point now);
@@ -144,7 +145,7 @@ class JobCommunicator final : private LocalRankView {
   // True if no submission is waiting and nothing touches any arena.
   bool Idle() const noexcept {
     return Quiet() && waiting_ == 0 && (way_.local == nullptr || !way_.local->AnyInFlight()) &&
-           (fast_path_ == nullptr || !fast_path_->late());
+           (rank_exchange_ == nullptr || !rank_exchange_->late());
   }
   // True if nothing touches any arena, so that it may be destroyed.
   bool Quiet() const noexcept { return running_.empty() && released_.empty(); }
@@ -219,7 +220,8 @@ class JobCommunicator final : private LocalRankView {
                                                 bool& all) const;
   void AddQueued(Clock::time_point before, std::size_t most, bool& all,
                  std::vector<WaitingSubmission>& waiting) const;
-  void AddFastPathWaits(Clock::time_point before, std::vector<WaitingSubmission>& waiting) const;
+  void AddRankExchangeWaits(Clock::time_point before,
+                            std::vector<WaitingSubmission>& waiting) const;
   std::vector<int> MembersWithoutSubmission(const std::string& tensor) const;
   // Requirement: all have submitted it.
   std::vector<int> MembersInTheMiddleOf(const std::string& tensor) const;
@@ -263,7 +265,7 @@ class JobCommunicator final : private LocalRankView {
   std::vector<bool> has_left_;  // by member
   bool withdrawn_ = false;
   Way way_;
-  std::unique_ptr<FastPathWatch> fast_path_;  // of several nodes; null: there is none
+  std::unique_ptr<RankExchangeWatch> rank_exchange_;  // of several nodes; null: there is none
   CoordinatorLink* link_;
   NodeScheduler scheduler_;
   std::vector<Action> actions_;

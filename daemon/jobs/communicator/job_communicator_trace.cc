@@ -38,7 +38,7 @@ bool JobCommunicator::IsCredible(const TraceEvent& event, std::uint64_t now_ns) 
     case TraceStage::kReduced:
       if (!local) return false;
       break;
-    case TraceStage::kFastPath:
+    case TraceStage::kRankExchange:
       if (local) return false;
       break;
     case TraceStage::kWaited:

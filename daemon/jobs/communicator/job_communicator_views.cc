@@ -36,13 +36,13 @@ std::vector<int> JobCommunicator::MembersWithout(const std::string& tensor) cons
   if (way_.local != nullptr) return way_.local->MembersWithout(tensor);
   std::vector<int> absent = MembersWithoutSubmission(tensor);
   if (absent.empty()) absent = MembersInTheMiddleOf(tensor);
-  std::vector<WaitingSubmission> on_fast_path;
-  AddFastPathWaits(Clock::time_point::max(), on_fast_path);
-  std::erase_if(on_fast_path, [&](const auto& wait) { return wait.name != tensor; });
-  for (const WaitingSubmission& wait : on_fast_path) std::erase(absent, wait.member);
-  if (on_fast_path.empty()) return absent;
+  std::vector<WaitingSubmission> on_rank_exchange;
+  AddRankExchangeWaits(Clock::time_point::max(), on_rank_exchange);
+  std::erase_if(on_rank_exchange, [&](const auto& wait) { return wait.name != tensor; });
+  for (const WaitingSubmission& wait : on_rank_exchange) std::erase(absent, wait.member);
+  if (on_rank_exchange.empty()) return absent;
   // They wait for one who has submitted it, but holds what they need.
-  for (const int holder : fast_path_->Holders()) {
+  for (const int holder : rank_exchange_->Holders()) {
     if (std::find(absent.begin(), absent.end(), holder) == absent.end()) absent.push_back(holder);
   }
   std::sort(absent.begin(), absent.end());
@@ -72,16 +72,16 @@ std::vector<int> JobCommunicator::MembersInTheMiddleOf(const std::string& tensor
 }
 
 JobCommunicatorCounters JobCommunicator::counters() const noexcept {
-  if (way_.local == nullptr && fast_path_ == nullptr) return counters_;
+  if (way_.local == nullptr && rank_exchange_ == nullptr) return counters_;
   JobCommunicatorCounters counters = counters_;
-  if (fast_path_ != nullptr) {
+  if (rank_exchange_ != nullptr) {
     std::uint64_t bytes = 0;
     for (std::size_t m = 0; m < members_.size(); ++m) {
-      const FastPathMemberCounters member = fast_path_->Counters(static_cast<int>(m));
+      const RankExchangeMemberCounters member = rank_exchange_->Counters(static_cast<int>(m));
       counters.tensors += member.completed;
       bytes = std::max(bytes, member.bytes);
     }
-    counters.operations += fast_path_->completed();
+    counters.operations += rank_exchange_->completed();
     counters.payload_bytes += bytes;
     return counters;
   }
@@ -102,11 +102,11 @@ LocalMemberCounters JobCommunicator::MemberCounters(int member) const noexcept {
   if (way_.local != nullptr) return way_.local->Counters(member);
   const Session& session = *members_[static_cast<std::size_t>(member)];
   LocalMemberCounters counters{session.submitted(), session.completed(), session.failed(), 0};
-  if (fast_path_ != nullptr) {
-    const FastPathMemberCounters fast = fast_path_->Counters(member);
-    counters.submitted += fast.completed;
-    counters.ended += fast.completed;
-    counters.bytes += fast.bytes;
+  if (rank_exchange_ != nullptr) {
+    const RankExchangeMemberCounters exchanged = rank_exchange_->Counters(member);
+    counters.submitted += exchanged.completed;
+    counters.ended += exchanged.completed;
+    counters.bytes += exchanged.bytes;
   }
   return counters;
 }
@@ -171,7 +171,7 @@ std::vector<WaitingSubmission> JobCommunicator::Waiting(Clock::time_point before
   if (way_.local != nullptr) return LocallyWaiting(before, most, all);
   std::vector<WaitingSubmission> waiting;
   AddQueued(before, most, all, waiting);
-  AddFastPathWaits(before, waiting);  // one of each member at most
+  AddRankExchangeWaits(before, waiting);  // one of each member at most
   SortForPeople(waiting);
   return waiting;
 }
@@ -216,11 +216,11 @@ void JobCommunicator::AddQueued(Clock::time_point before, std::size_t most, bool
   }
 }
 
-void JobCommunicator::AddFastPathWaits(Clock::time_point before,
-                                       std::vector<WaitingSubmission>& waiting) const {
-  if (fast_path_ == nullptr || failed()) return;
-  const std::vector<int> holders = fast_path_->Holders();
-  for (const FastPathWait& wait : fast_path_->Waiting(before, Clock::now())) {
+void JobCommunicator::AddRankExchangeWaits(Clock::time_point before,
+                                           std::vector<WaitingSubmission>& waiting) const {
+  if (rank_exchange_ == nullptr || failed()) return;
+  const std::vector<int> holders = rank_exchange_->Holders();
+  for (const RankExchangeWait& wait : rank_exchange_->Waiting(before, Clock::now())) {
     const Registration* const registration =
         members_[static_cast<std::size_t>(wait.member)]->FindRegistration(wait.registration);
     // A holder waits for nobody, and others for it.

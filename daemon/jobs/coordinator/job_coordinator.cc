@@ -94,7 +94,7 @@ void JobCoordinator::AddNode(LinkId link, const v1::Hello& hello, Clock::time_po
   node.name = hello.node_name();
   node.transport_address = hello.transport_address();
   node.local_size = hello.local_size();
-  node.fast_path_address = hello.fast_path_address();
+  node.rank_exchange_address = hello.rank_exchange_address();
   nodes_.emplace(link, std::move(node));
   if (hello.size() != options_.size) {
     Fail(absl::InvalidArgumentError(absl::StrCat("job '", options_.job_id, "': the ranks on ",
@@ -201,9 +201,9 @@ void JobCoordinator::Start(const std::vector<Node*>& order, RingChoice ring) {
     membership.nodes.push_back(*order[i]);
   }
   if (tried_.times.empty() && order.size() > 1) {
-    fast_path_sizes_.flat = options_.algorithms.flat_all_reduce_bytes / (order.size() - 1);
+    rank_exchange_sizes_.flat = options_.algorithms.flat_all_reduce_bytes / (order.size() - 1);
   }
-  membership.fast_path = OfferFastPath(membership, fast_path_sizes_);
+  membership.rank_exchange = OfferRankExchange(membership, rank_exchange_sizes_);
   StartSchedule(membership);
   v1::CoordinatorMessage message;
   *message.mutable_membership() = ToProto(membership);

@@ -187,7 +187,7 @@ class JobCoordinator {
   RingChoice ring_;                     // chosen before the trial
   Clock::time_point measuring_began_;
   Clock::time_point measuring_deadline_;
-  FastPathSizes fast_path_sizes_;  // by what was tried, if anything was
+  RankExchangeSizes rank_exchange_sizes_;  // by what was tried, if anything was
   StoredTrial tried_;  // what flat_all_reduce_bytes follows from; without time: from nothing
   std::unique_ptr<Coordinator> schedule_;
   bool schedule_dirty_ = false;

@@ -68,7 +68,8 @@ void JobCoordinator::EndTrial(const absl::Status& outcome) {
 void JobCoordinator::FollowTrial(StoredTrial trial) {
   std::uint64_t& flat_bytes = options_.algorithms.flat_all_reduce_bytes;
   const std::uint64_t senders = trial.nodes.size() - 1;
-  fast_path_sizes_ = SizesOnFastPath(trial.times, trial.nodes.size(), flat_bytes / senders);
+  rank_exchange_sizes_ =
+      SizesForRankExchange(trial.times, trial.nodes.size(), flat_bytes / senders);
   flat_bytes = LargestFlat(trial.times, flat_bytes / senders) * senders;
   tried_ = std::move(trial);
 }

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/config/host_port.h"
-#include "proto/fast_path/fast_path_segment.h"
+#include "proto/rank_exchange/rank_exchange_segment.h"
 
 namespace ringd {
 namespace {
@@ -68,21 +68,21 @@ RingChoice FromProto(const v1::RingChoice& message, std::size_t node_count) {
 
 constexpr std::size_t kLongestReason = 512;
 
-// Why these nodes can have no fast path; empty if they can.
-std::string FastPathObstacle(const Membership& membership) {
+// Why these nodes can have no rank exchange; empty if they can.
+std::string RankExchangeObstacle(const Membership& membership) {
   if (membership.nodes.size() < 2) return "all ranks are on one node";
-  if (membership.nodes.size() > kFastPathMostNodes) {
-    return absl::StrCat("there are more than ", kFastPathMostNodes, " nodes");
+  if (membership.nodes.size() > kRankExchangeMostNodes) {
+    return absl::StrCat("there are more than ", kRankExchangeMostNodes, " nodes");
   }
   for (const MemberNode& node : membership.nodes) {
-    if (node.ranks.size() > kFastPathMostMembers) {
-      return absl::StrCat(node.name, " has more than ", kFastPathMostMembers, " ranks");
+    if (node.ranks.size() > kRankExchangeMostMembers) {
+      return absl::StrCat(node.name, " has more than ", kRankExchangeMostMembers, " ranks");
     }
-    if (node.fast_path_address.empty()) {
+    if (node.rank_exchange_address.empty()) {
       return absl::StrCat("ringd on ", node.name,
-                          " takes no part (its setting fast_path, or its log says why)");
+                          " takes no part (its setting rank_exchange, or its log says why)");
     }
-    if (!IsNumericHostPort(node.fast_path_address)) {
+    if (!IsNumericHostPort(node.rank_exchange_address)) {
       return absl::StrCat("ringd on ", node.name, " says no address that makes sense");
     }
   }
@@ -90,9 +90,9 @@ std::string FastPathObstacle(const Membership& membership) {
 }
 
 absl::Status CheckOffer(const Membership& membership) {
-  const FastPathOffer& offer = membership.fast_path;
-  std::string obstacle = FastPathObstacle(membership);
-  if (offer.limit_bytes == 0 || offer.limit_bytes > kFastPathMostBytes) {
+  const RankExchangeOffer& offer = membership.rank_exchange;
+  std::string obstacle = RankExchangeObstacle(membership);
+  if (offer.limit_bytes == 0 || offer.limit_bytes > kRankExchangeMostBytes) {
     obstacle = absl::StrCat("a limit of ", offer.limit_bytes, " bytes is not possible");
   }
   if (offer.flat_bytes > offer.limit_bytes ||
@@ -101,7 +101,7 @@ absl::Status CheckOffer(const Membership& membership) {
   }
   if (obstacle.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("the coordinator offers a fast path, but ", obstacle));
+      absl::StrCat("the coordinator offers an exchange between ranks, but ", obstacle));
 }
 
 }  // namespace
@@ -154,14 +154,14 @@ NodeIndex Membership::NodeOf(Rank rank) const noexcept {
   return NodeIndex(-1);
 }
 
-FastPathOffer OfferFastPath(const Membership& membership, const FastPathSizes& sizes) {
-  FastPathOffer offer;
-  offer.why_not = FastPathObstacle(membership);
+RankExchangeOffer OfferRankExchange(const Membership& membership, const RankExchangeSizes& sizes) {
+  RankExchangeOffer offer;
+  offer.why_not = RankExchangeObstacle(membership);
   if (!offer.why_not.empty()) return offer;
   // One other node sends as much either way. With more the root's line is what limits it.
   const bool is_pair = membership.nodes.size() == 2;
   const auto most = [&](std::size_t bytes) {
-    return is_pair ? kFastPathMostBytes : std::min(bytes, kFastPathMostBytesOfMany);
+    return is_pair ? kRankExchangeMostBytes : std::min(bytes, kRankExchangeMostBytesOfMany);
   };
   const std::size_t flat = most(sizes.flat);
   const std::size_t limit = std::max(flat, most(sizes.knomial));
@@ -185,15 +185,15 @@ v1::Membership ToProto(const Membership& membership) {
   message.set_small_broadcast_bytes(membership.algorithms.small_broadcast_bytes);
   message.set_chunk_bytes(membership.algorithms.chunk_bytes);
   *message.mutable_ring() = ToProto(membership.ring);
-  message.mutable_fast_path()->set_offered(membership.fast_path.offered);
-  message.mutable_fast_path()->set_limit_bytes(membership.fast_path.limit_bytes);
-  message.mutable_fast_path()->set_flat_bytes(membership.fast_path.flat_bytes);
-  message.mutable_fast_path()->set_why_not(membership.fast_path.why_not);
+  message.mutable_rank_exchange()->set_offered(membership.rank_exchange.offered);
+  message.mutable_rank_exchange()->set_limit_bytes(membership.rank_exchange.limit_bytes);
+  message.mutable_rank_exchange()->set_flat_bytes(membership.rank_exchange.flat_bytes);
+  message.mutable_rank_exchange()->set_why_not(membership.rank_exchange.why_not);
   for (const MemberNode& node : membership.nodes) {
     v1::NodeMember* to = message.add_nodes();
     to->set_node_name(node.name);
     to->set_transport_address(node.transport_address);
-    to->set_fast_path_address(node.fast_path_address);
+    to->set_rank_exchange_address(node.rank_exchange_address);
     for (const MemberRank& rank : node.ranks) {
       v1::RankInfo* info = to->add_ranks();
       info->set_rank(rank.rank.value());
@@ -219,7 +219,7 @@ absl::StatusOr<Membership> FromProto(const v1::Membership& message) {
     MemberNode& to = membership.nodes.emplace_back();
     to.name = node.node_name();
     to.transport_address = node.transport_address();
-    to.fast_path_address = node.fast_path_address();
+    to.rank_exchange_address = node.rank_exchange_address();
     for (const v1::RankInfo& info : node.ranks()) {
       to.ranks.push_back(MemberRank{Rank(info.rank()), LocalRank(info.local_rank()), info.pid(),
                                     PrintableProgram(info.program())});
@@ -234,10 +234,11 @@ absl::StatusOr<Membership> FromProto(const v1::Membership& message) {
       message.chunk_bytes() == 0) {
     return absl::InvalidArgumentError("the coordinator sent a membership that makes no sense");
   }
-  membership.fast_path = {message.fast_path().offered(), message.fast_path().limit_bytes(),
-                          message.fast_path().flat_bytes(),
-                          message.fast_path().why_not().substr(0, kLongestReason)};
-  if (membership.fast_path.offered) {
+  membership.rank_exchange = {message.rank_exchange().offered(),
+                              message.rank_exchange().limit_bytes(),
+                              message.rank_exchange().flat_bytes(),
+                              message.rank_exchange().why_not().substr(0, kLongestReason)};
+  if (membership.rank_exchange.offered) {
     if (absl::Status status = CheckOffer(membership); !status.ok()) return status;
   }
   membership.ring = FromProto(message.ring(), membership.nodes.size());

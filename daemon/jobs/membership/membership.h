@@ -26,8 +26,8 @@ struct MemberRank {
 struct MemberNode {
   std::string name;
   std::string transport_address;
-  std::vector<MemberRank> ranks;       // by local rank
-  std::string fast_path_address = {};  // empty: it has no part in a fast path
+  std::vector<MemberRank> ranks;           // by local rank
+  std::string rank_exchange_address = {};  // empty: it has no part in a rank exchange
 };
 
 // How the order of the nodes came about.
@@ -43,8 +43,8 @@ struct RingChoice {
   std::string misfit;  // how the setting ring_order does not fit the job, for people; mostly empty
 };
 
-// Whether the nodes are to open a fast path (daemon/fast_path).
-struct FastPathOffer {
+// Whether the nodes are to open a rank exchange (daemon/rank_exchange).
+struct RankExchangeOffer {
   bool offered = false;
   std::uint32_t limit_bytes = 0;
   std::uint32_t flat_bytes = 0;  // larger ones take the k-nomial tree; limit_bytes at most
@@ -61,7 +61,7 @@ struct Membership {
   std::vector<MemberNode> nodes;
   AlgorithmOptions algorithms;
   RingChoice ring;
-  FastPathOffer fast_path;
+  RankExchangeOffer rank_exchange;
 
   int node_count() const noexcept { return static_cast<int>(nodes.size()); }
   int size() const noexcept;
@@ -74,7 +74,7 @@ struct Membership {
 };
 
 // What the coordinator offers to the nodes. `sizes`: what each tree is good for; between two nodes it does not matter.
-FastPathOffer OfferFastPath(const Membership& membership, const FastPathSizes& sizes);
+RankExchangeOffer OfferRankExchange(const Membership& membership, const RankExchangeSizes& sizes);
 
 v1::Membership ToProto(const Membership& membership);
 // kInvalidArgument if what came makes no sense (it came over the network).

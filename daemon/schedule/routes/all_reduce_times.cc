@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "proto/fast_path/fast_path_tree.h"
+#include "proto/rank_exchange/rank_exchange_tree.h"
 
 namespace ringd {
 namespace {
@@ -45,13 +45,13 @@ std::size_t LargestFlat(std::span<const AllReduceTimes> times, std::size_t assum
   });
 }
 
-FastPathSizes SizesOnFastPath(std::span<const AllReduceTimes> times, std::size_t node_count,
-                              std::size_t assumed) noexcept {
+RankExchangeSizes SizesForRankExchange(std::span<const AllReduceTimes> times,
+                                       std::size_t node_count, std::size_t assumed) noexcept {
   if (times.empty()) return {assumed, 0};
   const auto nodes = static_cast<std::uint32_t>(node_count);
-  const double share = static_cast<double>(LoadOf(FastPathTree::kKnomial, nodes)) /
-                       LoadOf(FastPathTree::kFlat, nodes);
-  const double depth = DepthOf(FastPathTree::kKnomial, nodes);
+  const double share = static_cast<double>(LoadOf(RankExchangeTree::kKnomial, nodes)) /
+                       LoadOf(RankExchangeTree::kFlat, nodes);
+  const double depth = DepthOf(RankExchangeTree::kKnomial, nodes);
   const double smallest = Nanos(times.front().flat);
   const double base = (1 - kShareOfDaemons) * smallest;
   const double per_byte = LineNanosPerByte(times);
@@ -68,7 +68,7 @@ FastPathSizes SizesOnFastPath(std::span<const AllReduceTimes> times, std::size_t
   };
   // Of few nodes it is the flat tree.
   const bool has_knomial = share < 1;
-  FastPathSizes sizes;
+  RankExchangeSizes sizes;
   const auto knomial_gain = [&](const AllReduceTimes& tried) {
     return Nanos(tried.doubling) - kMargin * knomial(tried);
   };

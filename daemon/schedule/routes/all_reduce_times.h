@@ -28,20 +28,22 @@ struct AllReduceTimes {
 // straight lines; where it has lost nowhere, `assumed` holds if the sizes beyond were not tried.
 std::size_t LargestFlat(std::span<const AllReduceTimes> times, std::size_t assumed) noexcept;
 
-// The largest buffers for which the trees of the fast path (proto/fast_path) are worth while.
-struct FastPathSizes {
+// The largest buffers for which the trees of the rank exchange (proto/rank_exchange) are worth
+// while.
+struct RankExchangeSizes {
   std::size_t flat = 0;     // 0: for none
   std::size_t knomial = 0;  // beyond `flat`, if it is more than that
 };
 
-// What follows for the fast path. Its flat tree goes through one node as well, and spares the daemons, which is taken for
-// 55 % of the time of the smallest buffer (8 nodes on two processors: 150 µs instead of 360). The k-nomial tree
-// takes that once for each of its levels, and of what bytes cost beyond it the share that its fullest line
-// carries of the root's line in the flat one. Neither is faster than its line, which is known from the two largest
-// buffers: a trial is short enough for the network to swallow it, a job is not.
-// `assumed`: as above, for the flat tree; the k-nomial one is for sizes that were tried.
-FastPathSizes SizesOnFastPath(std::span<const AllReduceTimes> times, std::size_t node_count,
-                              std::size_t assumed) noexcept;
+// What follows for the rank exchange. Its flat tree goes through one node as well, and spares the
+// daemons, which is taken for 55 % of the time of the smallest buffer (8 nodes on two processors:
+// 150 µs instead of 360). The k-nomial tree takes that once for each of its levels, and of what
+// bytes cost beyond it the share that its fullest line carries of the root's line in the flat one.
+// Neither is faster than its line, which is known from the two largest buffers: a trial is short
+// enough for the network to swallow it, a job is not. `assumed`: as above, for the flat tree; the
+// k-nomial one is for sizes that were tried.
+RankExchangeSizes SizesForRankExchange(std::span<const AllReduceTimes> times,
+                                       std::size_t node_count, std::size_t assumed) noexcept;
 
 }  // namespace ringd
 

@@ -88,13 +88,14 @@ TEST_CASE("RenderCommunicators: of ranks on one node, how they get at ordinary m
   CHECK_THAT(RenderCommunicators(reply, {}), Contains("outside arena   read directly\n"));
 }
 
-TEST_CASE("RenderCommunicators: of ranks on several nodes, their fast path, or why there is none") {
+TEST_CASE(
+    "RenderCommunicators: of ranks on several nodes, their rank exchange, or why there is none") {
   v1::CommunicatorsReply reply = TwoNodes();
-  CHECK_THAT(RenderCommunicators(reply, {}), !Contains("fast path"));
-  v1::FastPath& path = *reply.mutable_communicators(0)->mutable_fast_path();
+  CHECK_THAT(RenderCommunicators(reply, {}), !Contains("rank exchange"));
+  v1::RankExchange& path = *reply.mutable_communicators(0)->mutable_rank_exchange();
   path.set_why_not("ringd on node-b takes no part");
   CHECK_THAT(RenderCommunicators(reply, {}),
-             Contains("fast path       none: ringd on node-b takes no part\n"));
+             Contains("rank exchange   none: ringd on node-b takes no part\n"));
   path.set_limit_bytes(8192);
   path.set_completed(1);
   path.set_given_up(2);
@@ -103,14 +104,14 @@ TEST_CASE("RenderCommunicators: of ranks on several nodes, their fast path, or w
   path.clear_why_not();
   path.set_open(true);
   CHECK_THAT(RenderCommunicators(reply, {}),
-             Contains("fast path       up to 8 KiB; 1 operation, 2 given up\n"));
+             Contains("rank exchange   up to 8 KiB; 1 operation, 2 given up\n"));
   path.set_flat_bytes(8192);
   CHECK_THAT(RenderCommunicators(reply, {}),
-             Contains("fast path       up to 8 KiB; 1 operation, 2 given up\n"));
+             Contains("rank exchange   up to 8 KiB; 1 operation, 2 given up\n"));
   path.set_flat_bytes(2500);
   CHECK_THAT(
       RenderCommunicators(reply, {}),
-      Contains("fast path       up to 8 KiB, by a tree of nodes from 2.4 KiB on; 1 operation"));
+      Contains("rank exchange   up to 8 KiB, by a tree of nodes from 2.4 KiB on; 1 operation"));
 }
 
 TEST_CASE("RenderStatus: says what runs where, and no word of refusals if there were none") {

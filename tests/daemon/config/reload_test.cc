@@ -20,10 +20,10 @@ TEST_CASE("CompareConfigs: says which settings can be taken over, and which need
   now.allowed_users = {"alice"};
   now.max_weight = 7;
   now.socket = "/elsewhere";
-  now.fast_path = false;
+  now.rank_exchange = false;
   const ChangedSettings changed = CompareConfigs(before, now);
   CHECK(changed.reloaded == Names{"allowed_users", "max_weight", "log_level"});
-  CHECK(changed.restarting == Names{"socket", "fast_path"});
+  CHECK(changed.restarting == Names{"socket", "rank_exchange"});
 }
 
 TEST_CASE("TakeReloaded: copies what may be taken over, and nothing else") {

@@ -16,8 +16,8 @@
 #include "backends/loopback/loopback_hub.h"
 #include "daemon/jobs/coordinator/job_coordinator.h"
 #include "daemon/jobs/job.h"
-#include "tests/daemon/fast_path/attached_rank.h"
 #include "tests/daemon/jobs/coordinator/recorded_nodes.h"
+#include "tests/daemon/rank_exchange/attached_rank.h"
 
 namespace ringd {
 namespace {

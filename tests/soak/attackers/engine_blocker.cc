@@ -1,14 +1,14 @@
-// A rank over two nodes that tries to make ringd's engine sleep in `write` or `read` on the fast
-// path's eventfd: it takes O_NONBLOCK from the descriptor, which all who share it have in common,
-// keeps the counter full, and forges operations that are overdue and a driver to be woken, in the
-// moment in which ringd itself has that role.
+// A rank over two nodes that tries to make ringd's engine sleep in `write` or `read` on the rank
+// exchange's eventfd: it takes O_NONBLOCK from the descriptor, which all who share it have in
+// common, keeps the counter full, and forges operations that are overdue and a driver to be woken,
+// in the moment in which ringd itself has that role.
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 
-#include "proto/fast_path/fast_path_segment.h"
+#include "proto/rank_exchange/rank_exchange_segment.h"
 #include "tests/soak/attackers/attacker.h"
 #include "tests/soak/attackers/member.h"
 
@@ -19,12 +19,12 @@ class EngineBlocker : public Attacker {
  public:
   void Attack(const Target& target) override {
     if (JoinFromEnvironment() == nullptr) return;
-    const std::vector<SharedMemory> segments = SharedMemories("ringd-fast-path");
+    const std::vector<SharedMemory> segments = SharedMemories("ringd-rank-exchange");
     if (segments.empty()) {
-      Did("found no fast path");
+      Did("found no rank exchange");
       return;
     }
-    const auto view = ViewFastPathSegment(segments.front().base, segments.front().bytes);
+    const auto view = ViewRankExchangeSegment(segments.front().base, segments.front().bytes);
     const int wakes = SharedEventDescriptor();
     if (!view.ok() || wakes < 0) {
       Did("found no eventfd that is shared");
@@ -64,23 +64,23 @@ class EngineBlocker : public Attacker {
     return -1;
   }
 
-  static void Forge(const FastPathView& view, const Target& target) {
-    FastPathControl& control = view.control();
+  static void Forge(const RankExchangeView& view, const Target& target) {
+    RankExchangeControl& control = view.control();
     std::uint64_t caught = 0;
     while (!target.Over()) {
-      for (std::uint32_t i = 0; i < kFastPathCells; ++i) {
-        FastPathCell& cell = view.Cell(i);
+      for (std::uint32_t i = 0; i < kRankExchangeCells; ++i) {
+        RankExchangeCell& cell = view.Cell(i);
         cell.created_ns.store(1);
-        cell.state.store(FastPathCellState::kGathers);
+        cell.state.store(RankExchangeCellState::kGathers);
       }
       // Whatever has come to an end goes on, and nobody holds the lock.
       control.broken.store(0);
-      control.lock.store(kFastPathNobody);
+      control.lock.store(kRankExchangeNobody);
       // ringd may take the driver's role; as soon as it has, it is somebody else's, who has to be
       // woken.
-      control.driver.store(kFastPathNobody);
+      control.driver.store(kRankExchangeNobody);
       for (int i = 0; i < 2'000'000 && !target.Over(); ++i) {
-        std::uint32_t ringd = kFastPathRingd;
+        std::uint32_t ringd = kRankExchangeRingd;
         if (!control.driver.compare_exchange_strong(ringd, 1)) continue;
         ++caught;
         // Until ringd has done its turn, if it ever does.

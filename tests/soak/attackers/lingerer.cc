@@ -1,14 +1,14 @@
-// A rank over two nodes that tries to make ringd's engine sleep in `close`: it gives the fast
-// path's connection, which it shares with ringd, a linger time of ten minutes, fills it, and exits,
-// so that ringd is the last to close it. Its accomplice, the rank on the other node, keeps the
-// connection open and takes care that nobody receives.
+// A rank over two nodes that tries to make ringd's engine sleep in `close`: it gives the rank
+// exchange's connection, which it shares with ringd, a linger time of ten minutes, fills it, and
+// exits, so that ringd is the last to close it. Its accomplice, the rank on the other node, keeps
+// the connection open and takes care that nobody receives.
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <vector>
 
-#include "proto/fast_path/fast_path_segment.h"
+#include "proto/rank_exchange/rank_exchange_segment.h"
 #include "tests/soak/attackers/attacker.h"
 #include "tests/soak/attackers/member.h"
 
@@ -19,13 +19,13 @@ class Lingerer : public Attacker {
  public:
   void Attack(const Target& target) override {
     if (JoinFromEnvironment() == nullptr) return;
-    const std::vector<SharedMemory> segments = SharedMemories("ringd-fast-path");
+    const std::vector<SharedMemory> segments = SharedMemories("ringd-rank-exchange");
     const std::vector<int> sockets = TcpSockets();
     if (segments.empty() || sockets.empty()) {
-      Did("found no connection of the fast path");
+      Did("found no connection of the rank exchange");
       return;
     }
-    const auto view = ViewFastPathSegment(segments.front().base, segments.front().bytes);
+    const auto view = ViewRankExchangeSegment(segments.front().base, segments.front().bytes);
     if (!view.ok()) return;
     const char* const rank = std::getenv("RANK");
     // Nobody receives while somebody else is said to do so.

@@ -14,7 +14,7 @@ namespace ringd::soak {
 
 // A mapping that is shared with ringd or with other ranks.
 struct SharedMemory {
-  std::string name;  // the memfd's: "ringd-fast-path"
+  std::string name;  // the memfd's: "ringd-rank-exchange"
   std::byte* base = nullptr;
   std::size_t bytes = 0;
 };

@@ -18,7 +18,7 @@ TEST_CASE("SubmissionCount: a turn that ringd then refused is the next submissio
   SubmissionCount count;
   CHECK(count.TakeTurn() == 0);
   count.Refused();
-  // Its key is used up on the fast path.
+  // Its key is used up in the rank exchange.
   CHECK_FALSE(count.ShouldTry());
   count.Accepted();
   CHECK(count.ShouldTry());

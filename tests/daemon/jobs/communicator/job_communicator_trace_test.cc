@@ -136,10 +136,10 @@ TEST_CASE("JobCommunicator: of a rank's notes only those are passed on that may 
     event.tensor = job.registration.tensor;
     rank.Write(event);
   }
-  TraceEvent fast = Wait(now_ns);
-  fast.stage = TraceStage::kFastPath;
-  fast.tensor = 12'345;  // no tensor
-  rank.Write(fast);
+  TraceEvent exchanged = Wait(now_ns);
+  exchanged.stage = TraceStage::kRankExchange;
+  exchanged.tensor = 12'345;  // no tensor
+  rank.Write(exchanged);
   const v1::NodeTrace trace = Read(job);
   const std::vector<TraceEvent> events = EventsOf(trace.rings(2));
   REQUIRE(events.size() == 2);

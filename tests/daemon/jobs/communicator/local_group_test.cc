@@ -19,7 +19,7 @@
 #include "proto/attach/handshake.h"
 #include "proto/base/unix_socket.h"
 #include "proto/shm/in_flight_index.h"
-#include "tests/daemon/fast_path/attached_rank.h"
+#include "tests/daemon/rank_exchange/attached_rank.h"
 
 namespace ringd {
 namespace {

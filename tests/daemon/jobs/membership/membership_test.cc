@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "proto/fast_path/fast_path_segment.h"
+#include "proto/rank_exchange/rank_exchange_segment.h"
 
 namespace ringd {
 namespace {
@@ -105,55 +105,55 @@ TEST_CASE("Membership: a message that makes no sense is refused") {
   CHECK(FromProto(message).status().code() == absl::StatusCode::kInvalidArgument);
 }
 
-// With a fast path that makes sense.
+// With a rank exchange that makes sense.
 Membership Offered() {
   Membership membership = Uneven();
-  for (MemberNode& node : membership.nodes) node.fast_path_address = "10.0.0.1:4711";
-  membership.fast_path = {true, 4096, 1024, ""};
+  for (MemberNode& node : membership.nodes) node.rank_exchange_address = "10.0.0.1:4711";
+  membership.rank_exchange = {true, 4096, 1024, ""};
   return membership;
 }
 
-TEST_CASE("Membership: a message carries the offer of a fast path, or why there is none") {
+TEST_CASE("Membership: a message carries the offer of a rank exchange, or why there is none") {
   auto copy = FromProto(ToProto(Offered()));
   REQUIRE(copy.ok());
-  CHECK(copy->fast_path.offered);
-  CHECK(copy->fast_path.limit_bytes == 4096);
-  CHECK(copy->fast_path.flat_bytes == 1024);
-  CHECK(copy->fast_path.why_not.empty());
-  CHECK(copy->nodes[2].fast_path_address == "10.0.0.1:4711");
+  CHECK(copy->rank_exchange.offered);
+  CHECK(copy->rank_exchange.limit_bytes == 4096);
+  CHECK(copy->rank_exchange.flat_bytes == 1024);
+  CHECK(copy->rank_exchange.why_not.empty());
+  CHECK(copy->nodes[2].rank_exchange_address == "10.0.0.1:4711");
 
   Membership none = Uneven();
-  none.fast_path.why_not = std::string(5000, 'x');
+  none.rank_exchange.why_not = std::string(5000, 'x');
   copy = FromProto(ToProto(none));
   REQUIRE(copy.ok());
-  CHECK_FALSE(copy->fast_path.offered);
-  CHECK(copy->fast_path.why_not == std::string(512, 'x'));
+  CHECK_FALSE(copy->rank_exchange.offered);
+  CHECK(copy->rank_exchange.why_not == std::string(512, 'x'));
 }
 
 TEST_CASE("Membership: an offer that makes no sense is refused") {
   v1::Membership message = ToProto(Offered());
   REQUIRE(FromProto(message).ok());
-  SECTION("a limit of nothing") { message.mutable_fast_path()->set_limit_bytes(0); }
+  SECTION("a limit of nothing") { message.mutable_rank_exchange()->set_limit_bytes(0); }
   SECTION("a limit past the segment's") {
-    message.mutable_fast_path()->set_limit_bytes(kFastPathMostBytes + 1);
+    message.mutable_rank_exchange()->set_limit_bytes(kRankExchangeMostBytes + 1);
   }
   SECTION("another tree from beyond the limit") {
-    message.mutable_fast_path()->set_flat_bytes(4097);
+    message.mutable_rank_exchange()->set_flat_bytes(4097);
   }
   SECTION("another tree of two nodes") { message.mutable_nodes()->RemoveLast(); }
-  SECTION("a node without an address") { message.mutable_nodes(1)->clear_fast_path_address(); }
+  SECTION("a node without an address") { message.mutable_nodes(1)->clear_rank_exchange_address(); }
   SECTION("an address to be asked for") {
-    message.mutable_nodes(1)->set_fast_path_address("node-b:4711");
+    message.mutable_nodes(1)->set_rank_exchange_address("node-b:4711");
   }
   SECTION("too many nodes") {
-    for (int rank = 6; rank < 6 + static_cast<int>(kFastPathMostNodes); ++rank) {
+    for (int rank = 6; rank < 6 + static_cast<int>(kRankExchangeMostNodes); ++rank) {
       v1::NodeMember& node = *message.add_nodes();
-      node.set_fast_path_address("10.0.0.1:4711");
+      node.set_rank_exchange_address("10.0.0.1:4711");
       node.add_ranks()->set_rank(rank);
     }
   }
   SECTION("too many ranks of a node") {
-    for (int rank = 6; rank < 6 + static_cast<int>(kFastPathMostMembers); ++rank) {
+    for (int rank = 6; rank < 6 + static_cast<int>(kRankExchangeMostMembers); ++rank) {
       message.mutable_nodes(2)->add_ranks()->set_rank(rank);
     }
   }

@@ -27,9 +27,9 @@ TEST_CASE("LargestFlat: one node in the middle must win by 5 %, from the smalles
   CHECK(LargestFlat(Times({{100, 200}, {100, 200}, {100, 200}, {100, 200}}), 4681) == 16384);
 }
 
-TEST_CASE("SizesOnFastPath: flat as LargestFlat, with 55 % of the smallest one's time less") {
+TEST_CASE("SizesForRankExchange: flat as LargestFlat, with 55 % of the smallest one's time less") {
   const auto flat = [](const std::vector<AllReduceTimes>& times) {
-    const FastPathSizes sizes = SizesOnFastPath(times, 4, 4681);
+    const RankExchangeSizes sizes = SizesForRankExchange(times, 4, 4681);
     // The other tree of four nodes is the same.
     CHECK(sizes.knomial == 0);
     return sizes.flat;
@@ -45,33 +45,35 @@ TEST_CASE("SizesOnFastPath: flat as LargestFlat, with 55 % of the smallest one's
   CHECK(flat({}) == 4681);
 }
 
-TEST_CASE("SizesOnFastPath: nothing is faster than the root's line, however short the trial was") {
+TEST_CASE(
+    "SizesForRankExchange: nothing is faster than the root's line, however short the trial was") {
   // 4 KiB went through in 160 µs; but 12 KiB more take 740, so that 4 KiB keep the line for 247.
   const auto times = Times({{150, 200}, {150, 210}, {160, 230}, {900, 450}});
-  const FastPathSizes sizes = SizesOnFastPath(times, 4, 4681);
+  const RankExchangeSizes sizes = SizesForRankExchange(times, 4, 4681);
   CHECK(sizes.flat > 2048);
   CHECK(sizes.flat < 4096);
 }
 
-TEST_CASE("SizesOnFastPath: the k-nomial tree takes over where the root's line is what limits") {
+TEST_CASE(
+    "SizesForRankExchange: the k-nomial tree takes over where the root's line is what limits") {
   // 8 nodes at 1 Gbit/s: its fullest line carries 4 of 7 messages.
   const auto times = Times({{160, 230}, {165, 250}, {230, 330}, {970, 430}});
-  const FastPathSizes sizes = SizesOnFastPath(times, 8, 4681);
+  const RankExchangeSizes sizes = SizesForRankExchange(times, 8, 4681);
   CHECK(sizes.flat > 1024);
   CHECK(sizes.flat < 4096);
   CHECK(sizes.knomial > 8192);
   CHECK(sizes.knomial < 16384);
   // A faster line: two levels cost more than they save.
   const auto fast = Times({{160, 230}, {165, 250}, {170, 330}, {180, 430}});
-  CHECK(SizesOnFastPath(fast, 8, 4681).flat == 16384);
+  CHECK(SizesForRankExchange(fast, 8, 4681).flat == 16384);
   // The tree would win over the node in the middle by less than 5 %, and not over doubling.
   const auto close = Times({{100, 107}, {100, 107}, {100, 107}, {100, 107}});
-  CHECK(SizesOnFastPath(close, 8, 4681).flat == 16384);
+  CHECK(SizesForRankExchange(close, 8, 4681).flat == 16384);
   // Not tried: the smallest only, or nothing.
-  CHECK(SizesOnFastPath(Times({{160, 230}}), 8, 4681).flat == 4681);
-  CHECK(SizesOnFastPath(Times({{160, 230}}), 8, 4681).knomial <= 4681);
-  CHECK(SizesOnFastPath({}, 8, 4681).flat == 4681);
-  CHECK(SizesOnFastPath({}, 8, 4681).knomial == 0);
+  CHECK(SizesForRankExchange(Times({{160, 230}}), 8, 4681).flat == 4681);
+  CHECK(SizesForRankExchange(Times({{160, 230}}), 8, 4681).knomial <= 4681);
+  CHECK(SizesForRankExchange({}, 8, 4681).flat == 4681);
+  CHECK(SizesForRankExchange({}, 8, 4681).knomial == 0);
 }
 
 TEST_CASE("LargestFlat: between a size that wins and one that loses lies the limit") {

@@ -84,5 +84,5 @@ class Trainer:
         return self.submit(name, value, **spec).wait()
 
     def all_reduce_awaited(self, name: str, value: float = 1.0, **spec: Any) -> float:
-        """The same, for which the ranks need no daemon if there is a fast path."""
+        """The same, for which the ranks need no daemon if there is a rank exchange."""
         return self.submit(name, value, call="submit_awaited", **spec).wait()
