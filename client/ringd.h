@@ -35,7 +35,7 @@ extern "C" {
 #endif
 
 #define RINGD_API_VERSION_MAJOR 1
-#define RINGD_API_VERSION_MINOR 3
+#define RINGD_API_VERSION_MINOR 4
 #define RINGD_API_VERSION ((RINGD_API_VERSION_MAJOR << 16) | RINGD_API_VERSION_MINOR)
 
 typedef int32_t ringd_status;
@@ -92,6 +92,9 @@ enum { RINGD_SUM = 0, RINGD_AVERAGE = 1, RINGD_MIN = 2, RINGD_MAX = 3, RINGD_PRO
 enum { RINGD_ALLREDUCE = 0, RINGD_BROADCAST = 1, RINGD_BARRIER = 2 };
 
 typedef struct ringd_context ringd_context;
+/* Since 1.4. Some of the job's ranks, among which tensors are combined: a number that is equal on all of them. */
+typedef uint32_t ringd_communicator;
+#define RINGD_ALL_RANKS 0 /* since 1.4: the communicator that every job has */
 typedef uint32_t ringd_registration;
 /* Never reused within a context, but for RINGD_DONE. 0 is no operation. */
 typedef uint64_t ringd_operation;
@@ -155,8 +158,29 @@ typedef struct {
   const int64_t* shape; /* dimensions entries, each >= 0 */
   double prescale;      /* 0 counts as 1 */
   double postscale;     /* 0 counts as 1 */
-  int32_t root_rank;    /* broadcast only */
+  int32_t root_rank;    /* broadcast only; of the job, also on another communicator */
+  /* Since 1.4. RINGD_ALL_RANKS, or one that this rank has created. Equal names on different
+   * communicators are different tensors. An average is that of the communicator's ranks. */
+  ringd_communicator communicator;
 } ringd_tensor;
+
+/* Since 1.4. */
+typedef struct {
+  size_t struct_size;
+  const char* name;     /* 1 to 128 bytes of UTF-8, the same on all its ranks */
+  const int32_t* ranks; /* of the job, in the communicator's order; the same on all its ranks */
+  size_t count;         /* 1 to all */
+  uint32_t timeout_ms;  /* for all of them to call; 0: as the start timeout */
+} ringd_communicator_options;
+
+/* Since 1.4. */
+typedef struct {
+  size_t struct_size;
+  int32_t rank; /* this rank's place in the communicator's order */
+  int32_t size;
+  int32_t node_count;
+  int32_t node_index; /* this node's place among its nodes */
+} ringd_communicator_place;
 
 /* RINGD_API_VERSION of the library that is running (compare it with the header's), and its release. */
 RINGD_EXPORT uint32_t ringd_api_version(void);
@@ -191,6 +215,30 @@ RINGD_EXPORT void ringd_arena_free(ringd_context* context, void* address);
 /* 1 if the whole range lies in the arena. */
 RINGD_EXPORT int32_t ringd_arena_contains(ringd_context* context, const void* address,
                                           size_t bytes);
+
+/* Since 1.4. Makes a communicator of some ranks of the job, the caller among them. All of these call it, with one
+ * name and the same list, from any thread; it blocks until all have, timeout_ms at most, and returns the same
+ * number on all. Communicators may overlap, and the ranks may create them in any order from different threads; from one thread
+ * each, in the same order. What one waits for holds up no other. Two of one name may be there at once if they have no
+ * rank in common.
+ *   RINGD_INVALID_ARGUMENT: a rank is none of the job's, stands there twice, or is missing; or another rank gave
+ *     another list by this name: the message has both.
+ *   RINGD_ALREADY_EXISTS: one of these ranks has one of this name. RINGD_DEADLINE_EXCEEDED: the message names the
+ *     ranks that have not called. RINGD_RESOURCE_EXHAUSTED: the job has 1,024. RINGD_ABORTED: the job has failed,
+ *     or one of the ranks has left it. */
+RINGD_EXPORT ringd_status ringd_communicator_create(ringd_context* context,
+                                                    const ringd_communicator_options* options,
+                                                    ringd_communicator* communicator);
+/* Since 1.4. This rank needs it no more. A call to ringd, which waits for no other rank; the communicator ends when all
+ * its ranks have called. The rank's registrations for it go with it, and no thread may be in a call with one of them.
+ * RINGD_FAILED_PRECONDITION: an operation on it has not been waited for (the message names the tensor), or it is
+ * RINGD_ALL_RANKS. RINGD_NOT_FOUND: this rank has no such communicator, or no more. */
+RINGD_EXPORT ringd_status ringd_communicator_destroy(ringd_context* context,
+                                                     ringd_communicator communicator);
+/* Since 1.4. Does not block. RINGD_NOT_FOUND: this rank has no such communicator. */
+RINGD_EXPORT ringd_status ringd_get_communicator_place(ringd_context* context,
+                                                       ringd_communicator communicator,
+                                                       ringd_communicator_place* place);
 
 /* Describes `count` tensors at once (a call to ringd, about 0.1 ms). Describing a tensor again in the same way
  * gives the same number, without a call. */

@@ -22,7 +22,8 @@ namespace ringd {
 // Invariant: no more than kMostConnections; the oldest give way.
 class TcpFarewells final : private TcpConnection::Owner {
  public:
-  static constexpr std::size_t kMostConnections = 256;
+  // A job may end all its communicators at once, each with a few connections to each of two neighbours.
+  static constexpr std::size_t kMostConnections = 4096;
 
   TcpFarewells() = default;
   TcpFarewells(const TcpFarewells&) = delete;

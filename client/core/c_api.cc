@@ -239,6 +239,41 @@ int32_t ringd_arena_contains(ringd_context* context, const void* address, size_t
              : 0;
 }
 
+ringd_status ringd_communicator_create(ringd_context* context,
+                                       const ringd_communicator_options* options,
+                                       ringd_communicator* communicator) {
+  if (options == nullptr || communicator == nullptr) {
+    return ReportInvalid("options or communicator is NULL");
+  }
+  return GuardedUse(context, [&](Context& c) -> absl::Status {
+    const std::size_t given_bytes = options->struct_size;
+    absl::Status status =
+        ringd::client::CheckStructureBytes<ringd_communicator_options>(given_bytes);
+    if (!status.ok()) return status;
+    const absl::StatusOr<ringd_communicator> created = c.CreateCommunicator(
+        ringd::client::FromCaller<ringd_communicator_options>(options, given_bytes));
+    if (created.ok()) *communicator = *created;
+    return created.status();
+  });
+}
+
+ringd_status ringd_communicator_destroy(ringd_context* context, ringd_communicator communicator) {
+  return GuardedUse(context, [&](Context& c) { return c.DestroyCommunicator(communicator); });
+}
+
+ringd_status ringd_get_communicator_place(ringd_context* context, ringd_communicator communicator,
+                                          ringd_communicator_place* place) {
+  if (place == nullptr) return ReportInvalid("place is NULL");
+  return GuardedUse(context, [&](Context& c) -> absl::Status {
+    const std::size_t given_bytes = place->struct_size;
+    absl::Status status = ringd::client::CheckStructureBytes<ringd_communicator_place>(given_bytes);
+    if (!status.ok()) return status;
+    const absl::StatusOr<ringd_communicator_place> found = c.PlaceIn(communicator);
+    if (found.ok()) ringd::client::ToCaller(*found, place, given_bytes);
+    return found.status();
+  });
+}
+
 ringd_status ringd_register(ringd_context* context, const ringd_tensor* tensors, size_t count,
                             ringd_registration* registrations) {
   if (count > 0 && (tensors == nullptr || registrations == nullptr)) {

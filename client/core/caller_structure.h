@@ -36,6 +36,17 @@ struct StructureTraits<ringd_tensor> {
   static constexpr std::size_t kOldestBytes = 64;
 };
 
+template <>
+struct StructureTraits<ringd_communicator_options> {
+  static constexpr char kName[] = "ringd_communicator_options";
+  static constexpr std::size_t kOldestBytes = 40;
+};
+template <>
+struct StructureTraits<ringd_communicator_place> {
+  static constexpr char kName[] = "ringd_communicator_place";
+  static constexpr std::size_t kOldestBytes = 24;
+};
+
 // No version's structure will be longer: the number was never set.
 inline constexpr std::size_t kMaxStructureBytes = 4096;
 

@@ -72,6 +72,7 @@ Context::Context(const Options& options, Attachment attachment,
     : places_(options.join.places),
       ringd_pid_(attachment.ringd_pid),
       spin_budget_(SpinPolicy::BudgetFor(options.spin)),
+      direct_reading_(options.direct_reading),
       submission_capacity_(attachment.layout.submission_capacity),
       node_name_(HostName()),
       segment_(std::move(attachment.segment)),
@@ -80,7 +81,8 @@ Context::Context(const Options& options, Attachment attachment,
       arena_(std::move(attachment.arena)),
       staged_copies_(ViewSessionSegment(segment_.data(), attachment.layout)),
       staging_(arena_, &staged_copies_),
-      job_memory_(arena_.AtOffset(0), arena_.size()),
+      job_memory_(arena_.AtOffset(0), arena_.size(), &arena_mappings_),
+      node_lanes_(arena_.AtOffset(0), arena_.size(), &arena_mappings_),
       ring_operations_(ViewSessionSegment(segment_.data(), attachment.layout), submission_capacity_,
                        attachment.layout.completion_capacity, std::move(attachment.engine_wakeup),
                        state_, staged_copies_, spin_budget_),
@@ -111,6 +113,7 @@ void Context::EndPart(Farewell farewell) {
   if (background_helper_ != nullptr) background_helper_->Stop();
   // Before the others hear of it: who leaves may do with its memory what it likes.
   if (local_operations_ != nullptr) local_operations_->GiveUp();
+  node_lanes_.GiveUp();
   if (leaves && local_operations_ != nullptr) leave();
   lifeline_.Stop();
   fork_guard_.ForgetLifeline();
@@ -126,10 +129,18 @@ absl::Status Context::StartLifeline(const Options& options) {
     WakeAll();
   };
   callbacks.on_job_segment = [this](const JobSegmentNotice& notice, const UniqueFd& fd) {
-    job_memory_.AddSegment(notice, fd);
+    if (notice.communicator == 0) {
+      job_memory_.AddSegment(notice, fd);
+    } else {
+      node_lanes_.AddSegment(notice, fd);
+    }
   };
   callbacks.on_member_arena = [this](const MemberArenaNotice& notice, const UniqueFd& fd) {
-    job_memory_.AddArena(notice, fd);
+    if (notice.communicator == 0) {
+      job_memory_.AddArena(notice, fd);
+    } else {
+      node_lanes_.AddArena(notice, fd);
+    }
   };
   callbacks.on_rank_exchange = [this](const RankExchangeNotice& notice, const UniqueFd& fd) {
     rank_exchange_memory_.AddSegment(notice, fd);
@@ -195,7 +206,7 @@ absl::Status Context::UseLocalOperations(const Options& options) {
     return state_.alive() ? status : state_.status();
   }
   local_operations_ = std::make_unique<LocalOperations>(
-      job_memory_, submission_capacity_, state_, spin_budget_, options.direct_reading,
+      job_memory_, submission_capacity_, state_, spin_budget_, direct_reading_,
       options.background ? &staging_ : nullptr, TraceWriter(trace_ring_));
   watched_local_.store(local_operations_.get(), std::memory_order_release);
   operations_.store(local_operations_.get(), std::memory_order_release);
@@ -207,6 +218,7 @@ absl::Status Context::UseLocalOperations(const Options& options) {
 void Context::WakeAll() {
   WakeWaiters();
   job_memory_.GiveUp(state_.status());
+  node_lanes_.GiveUpMemory(state_.status());
   rank_exchange_memory_.GiveUp(state_.status());
 }
 
@@ -214,6 +226,7 @@ void Context::WakeAll() {
 void Context::WakeWaiters() noexcept {
   ring_operations_.WakeAll();
   if (&operations() != &ring_operations_) operations().WakeAll();
+  node_lanes_.WakeAll();
 }
 
 absl::Status Context::Register(const ringd_tensor* tensors, std::size_t count,
@@ -239,20 +252,55 @@ absl::Status Context::Register(const ringd_tensor* tensors, std::size_t count,
     }
   }
   if (!unknown.empty()) {
-    if (!state_.alive()) return state_.status();
-    const Presence presence(calls_);
-    const absl::StatusOr<std::vector<RegisteredNumbers>> ringd_numbers =
-        control_->Register(joined_.communicator, unknown, Clock::now() + kRegisterDeadline);
-    if (!ringd_numbers.ok()) return Explain(ringd_numbers.status());
-    for (std::size_t i = 0; i < unknown.size(); ++i) {
-      const ringd_registration number =
-          registrations_.Add(std::move(unknown[i]), (*ringd_numbers)[i], places_.rank);
-      if (number == 0) return absl::ResourceExhaustedError("too many tensors are registered");
-      numbers[unknown_positions[i]] = number;
-    }
+    absl::Status status = RegisterUnknown(std::move(unknown), unknown_positions, numbers);
+    if (!status.ok()) return status;
   }
   std::copy(numbers.begin(), numbers.end(), registrations);
   return absl::OkStatus();
+}
+
+absl::Status Context::RegisterUnknown(std::vector<TensorDescription> unknown,
+                                      std::span<const std::size_t> positions,
+                                      std::span<ringd_registration> numbers) {
+  std::vector<LaneUse> lanes;
+  for (const TensorDescription& tensor : unknown) {
+    const absl::StatusOr<LaneUse> lane = LaneFor(tensor);
+    if (!lane.ok()) return lane.status();
+    lanes.push_back(*lane);
+  }
+  if (!state_.alive()) return state_.status();
+  const Presence presence(calls_);
+  const Clock::time_point deadline = Clock::now() + kRegisterDeadline;
+  // In one call as many as follow each other on one communicator, mostly all.
+  for (std::size_t begin = 0; begin < unknown.size();) {
+    std::size_t end = begin + 1;
+    while (end < unknown.size() && lanes[end].communicator == lanes[begin].communicator) ++end;
+    const absl::StatusOr<std::vector<RegisteredNumbers>> ringd_numbers = control_->Register(
+        lanes[begin].communicator, std::span(unknown).subspan(begin, end - begin), deadline);
+    if (!ringd_numbers.ok()) return Explain(ringd_numbers.status());
+    for (std::size_t i = begin; i < end; ++i) {
+      const ringd_registration number = registrations_.Add(
+          std::move(unknown[i]), (*ringd_numbers)[i - begin], places_.rank, lanes[i]);
+      if (number == 0) return absl::ResourceExhaustedError("too many tensors are registered");
+      numbers[positions[i]] = number;
+    }
+    begin = end;
+  }
+  return absl::OkStatus();
+}
+
+// Pings have no registration, so the queues have all that are not in the rank exchange.
+const Registration* Context::FindUsed(
+    const std::unordered_set<const Registration*>& registrations) {
+  std::unordered_set<OperationQueue*> queues;
+  for (const Registration* const registration : registrations) {
+    queues.insert(registration->lane.queue);
+  }
+  for (OperationQueue* const queue : queues) {
+    const Registration* const used = queue->FindUsed(registrations);
+    if (used != nullptr) return used;
+  }
+  return unended_operations_ == nullptr ? nullptr : unended_operations_->FindUsed(registrations);
 }
 
 absl::Status Context::Unregister(std::span<const ringd_registration> registrations) {
@@ -268,12 +316,7 @@ absl::Status Context::Unregister(std::span<const ringd_registration> registratio
     ringd_numbers.push_back((*tensor)->numbers.registration);
   }
   if (leaving.empty()) return absl::OkStatus();
-  // Pings have none, so one queue has all that are not in the rank exchange.
-  const Registration* used = operations().FindUsed(leaving);
-  if (used == nullptr && unended_operations_ != nullptr) {
-    used = unended_operations_->FindUsed(leaving);
-  }
-  if (used != nullptr) {
+  if (const Registration* const used = FindUsed(leaving); used != nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("registration ", used->number.load(std::memory_order_relaxed), " (tensor '",
                      used->description.name, "') is in use: wait for its operations first"));

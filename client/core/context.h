@@ -4,9 +4,12 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_set>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,6 +22,7 @@
 #include "client/core/local/background_helper.h"
 #include "client/core/local/job_memory.h"
 #include "client/core/local/local_operations.h"
+#include "client/core/local/node_lanes.h"
 #include "client/core/options.h"
 #include "client/core/rank_exchange/rank_exchange_memory.h"
 #include "client/core/rank_exchange/rank_exchange_operations.h"
@@ -65,6 +69,10 @@ class Context {
   const JoinedPlace& joined() const noexcept { return joined_; }
   Arena& arena() noexcept { return arena_; }
 
+  absl::StatusOr<ringd_communicator> CreateCommunicator(const ringd_communicator_options& options);
+  absl::Status DestroyCommunicator(ringd_communicator communicator);
+  absl::StatusOr<ringd_communicator_place> PlaceIn(ringd_communicator communicator) const;
+
   absl::Status Register(const ringd_tensor* tensors, std::size_t count,
                         ringd_registration* registrations);
 
@@ -88,6 +96,31 @@ class Context {
   // `status` of a call; if the session has ended meanwhile, or ringd is silent, the reason for it.
   absl::Status Explain(const absl::Status& status);
   OperationQueue& operations() noexcept { return *operations_.load(std::memory_order_acquire); }
+  // Whose operation this is, of those that have a queue; null: nobody's.
+  OperationQueue* QueueOf(ringd_operation operation) noexcept {
+    return NodeLanes::TagOf(operation) == 0 ? &operations() : node_lanes_.Find(operation);
+  }
+  static constexpr std::uint64_t SequenceOf(ringd_operation operation) noexcept {
+    constexpr ringd_operation kTag = ringd_operation{NodeLanes::kMostLanes} << NodeLanes::kTagShift;
+    return (operation & ~kTag) - 1;
+  }
+  // One communicator as this rank sees it.
+  struct Communicator {
+    std::string name;
+    std::vector<std::int32_t> ranks;
+    ringd_communicator_place place{};
+    LaneUse lane;
+  };
+  LaneUse LaneOfAllRanks() noexcept;
+  absl::StatusOr<LaneUse> OpenLane(const MadeCommunicator& made);
+  absl::Status CheckAsked(const AskedCommunicator& asked) const;
+  // What a tensor has to know of its communicator, of which its root must be a rank.
+  absl::StatusOr<LaneUse> LaneFor(const TensorDescription& tensor) const;
+  absl::Status RegisterUnknown(std::vector<TensorDescription> unknown,
+                               std::span<const std::size_t> positions,
+                               std::span<ringd_registration> numbers);
+  // An operation of one of the registrations that has not been taken out; null: there is none.
+  const Registration* FindUsed(const std::unordered_set<const Registration*>& registrations);
   absl::Status UseLocalOperations(const Options& options);
   absl::Status UseRankExchange();
   absl::StatusOr<Registration*> FindRegistration(ringd_registration registration);
@@ -114,7 +147,7 @@ class Context {
   bool AnyWaiter() const noexcept;
   // Once a second, on the lifeline's thread: says it when ringd is silent and somebody waits.
   void WatchRingd(Clock::time_point now);
-  absl::Status Conclude(std::uint64_t sequence);
+  absl::Status Conclude(OperationQueue& queue, ringd_operation operation);
   // Why the local ranks' descriptions of this tensor can't be combined.
   absl::Status DescribeMismatch(const Registration& registration,
                                 const std::vector<std::uint32_t>& metas);
@@ -128,6 +161,7 @@ class Context {
   bool alone_ = false;  // there is no ringd; written once, by OpenAlone
   const std::int32_t ringd_pid_;
   const std::chrono::nanoseconds spin_budget_;
+  const DirectReading direct_reading_;
   const std::uint32_t submission_capacity_;
   JoinedPlace joined_;  // immutable once Open has returned
   mutable Mutex node_name_mutex_;
@@ -142,7 +176,9 @@ class Context {
   Registrations registrations_;
   StagedCopies staged_copies_;
   Staging staging_;
+  ArenaMappings arena_mappings_;
   JobMemory job_memory_;
+  NodeLanes node_lanes_;
   RingOperations ring_operations_;
   // Of a one-node job, from the end of Open on; else null.
   std::unique_ptr<LocalOperations> local_operations_;
@@ -160,6 +196,8 @@ class Context {
   std::atomic<std::uint32_t> operation_timeout_ms_{0};
   std::atomic<std::int64_t> silence_s_{0};  // ringd's, where it is long
   RingdWatch watch_;                        // of the lifeline's thread
+  mutable Mutex communicators_mutex_;
+  std::map<ringd_communicator, Communicator> communicators_ ABSL_GUARDED_BY(communicators_mutex_);
   KeptWaitLists wait_lists_;
   ForkGuard fork_guard_;
   const std::unique_ptr<ControlChannel> control_;

@@ -24,7 +24,8 @@ absl::Status Context::SubmitAwaited(ringd_registration registration, const void*
   const absl::StatusOr<Registration*> found = FindRegistration(registration);
   if (!found.ok()) return found.status();
   Registration& tensor = **found;
-  if (rank_exchange_operations_ == nullptr || !rank_exchange_operations_->Offers(tensor)) {
+  if (rank_exchange_operations_ == nullptr || tensor.description.communicator != 0 ||
+      !rank_exchange_operations_->Offers(tensor)) {
     return Submit(registration, source, destination, WhenFull::kWait, operation);
   }
   absl::Status status = Staging::CheckPointers(tensor, source, destination);
@@ -56,9 +57,10 @@ absl::Status Context::Enqueue(Registration& tensor, const void* source, void* de
                               WhenFull when_full, ringd_operation* operation) {
   Submission record{};
   OperationEnd end;
-  const DirectUse direct = local_operations_ == nullptr ? DirectUse{.in_pieces = true}
-                                                        : local_operations_->DirectUseOf(tensor);
-  const bool is_inline = local_operations_ != nullptr && LocalOperations::IsInline(tensor);
+  const LaneUse& lane = tensor.lane;
+  const DirectUse direct =
+      lane.local == nullptr ? DirectUse{.in_pieces = true} : lane.local->DirectUseOf(tensor);
+  const bool is_inline = lane.local != nullptr && LocalOperations::IsInline(tensor);
   absl::Status status = is_inline
                             ? Staging::CheckPointers(tensor, source, destination)
                             : staging_.Place(tensor, source, destination, record, end, direct);
@@ -66,23 +68,23 @@ absl::Status Context::Enqueue(Registration& tensor, const void* source, void* de
   end.registration = &tensor;
   for (;;) {
     const SubmitResult result =
-        is_inline ? local_operations_->SubmitInline(tensor, source, destination, record.sequence)
-                  : operations().TrySubmit(record, end);
+        is_inline ? lane.local->SubmitInline(tensor, source, destination, record.sequence)
+                  : lane.queue->TrySubmit(record, end);
     if (result == SubmitResult::kOk) {
-      if (end.staged_from != nullptr && local_operations_ == nullptr) {
+      if (end.staged_from != nullptr && lane.local == nullptr) {
         ring_operations_.CopySource(end);
       }
-      *operation = record.sequence + 1;
+      *operation = lane.tag | (record.sequence + 1);
       return absl::OkStatus();
     }
     if (result == SubmitResult::kFull && when_full == WhenFull::kWait &&
-        operations().WaitForRoom(end)) {
+        lane.queue->WaitForRoom(end)) {
       continue;
     }
     staging_.Finish(end, false);
     if (result == SubmitResult::kFull && state_.alive()) {
       return absl::ResourceExhaustedError(absl::StrCat(
-          "tensor '", tensor.description.name, "': ", operations().in_flight(),
+          "tensor '", tensor.description.name, "': ", lane.queue->in_flight(),
           " operations are in flight, all that there is room for; wait for one, or raise "
           "submission_ring_capacity in ringd.toml (RINGD_SUBMISSION_RING_CAPACITY)"));
     }

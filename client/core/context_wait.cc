@@ -71,8 +71,9 @@ absl::Status Context::Test(ringd_operation operation, bool& done) {
     done = found.where == UnendedOperations::Where::kEnded;
     return absl::OkStatus();
   }
-  const WaitResult result =
-      operation == 0 ? WaitResult::kUnknown : operations().Test(operation - 1);
+  OperationQueue* const queue = QueueOf(operation);
+  const WaitResult result = operation == 0 || queue == nullptr ? WaitResult::kUnknown
+                                                               : queue->Test(SequenceOf(operation));
   if (result == WaitResult::kUnknown) return NoSuchOperation(operation);
   done = result != WaitResult::kTimeout;
   return absl::OkStatus();
@@ -82,10 +83,12 @@ absl::Status Context::Wait(ringd_operation operation, std::int64_t timeout_ms) {
   if (operation == RINGD_DONE) return absl::OkStatus();
   if (IsUnended(operation)) return WaitForUnended(operation, timeout_ms);
   const Clock::time_point deadline = WaitDeadline(timeout_ms);
-  const WaitResult result =
-      operation == 0 ? WaitResult::kUnknown : operations().Wait(operation - 1, deadline);
+  OperationQueue* const queue = QueueOf(operation);
+  const WaitResult result = operation == 0 || queue == nullptr
+                                ? WaitResult::kUnknown
+                                : queue->Wait(SequenceOf(operation), deadline);
   if (result == WaitResult::kTimeout) return StillInFlight(operation, timeout_ms);
-  return result == WaitResult::kUnknown ? NoSuchOperation(operation) : Conclude(operation - 1);
+  return result == WaitResult::kUnknown ? NoSuchOperation(operation) : Conclude(*queue, operation);
 }
 
 absl::Status Context::WaitForUnended(ringd_operation operation, std::int64_t timeout_ms) {
@@ -118,19 +121,31 @@ absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t t
   for (ringd_operation& operation : awaited) {
     if (operation == RINGD_DONE) continue;
     open.push_back(&operation);
-    sequences.push_back(operation - 1);
+    sequences.push_back(SequenceOf(operation));
   }
   std::size_t next = 0;
+  // Those of one communicator that follow each other are taken out together.
+  std::size_t run_end = 0;
+  OperationQueue* queue = nullptr;
+  const auto begin_run = [&] {
+    if (next < run_end) return;
+    queue = QueueOf(*open[next]);
+    run_end = next + 1;
+    while (run_end < open.size() && QueueOf(*open[run_end]) == queue) ++run_end;
+  };
   const auto conclude_succeeded = [&](std::size_t most) {
+    begin_run();
+    if (queue == nullptr) return std::size_t{0};
     lists.ends.clear();
-    const std::size_t count =
-        operations().ConsumeSucceeded(std::span(sequences).subspan(next, most), lists.ends);
+    const std::size_t count = queue->ConsumeSucceeded(
+        std::span(sequences).subspan(next, std::min(most, run_end - next)), lists.ends);
     for (const OperationEnd& end : lists.ends) staging_.Finish(end, true);
     for (const std::size_t end = next + count; next < end; ++next) *open[next] = RINGD_DONE;
     return count;
   };
   for (;;) {
-    conclude_succeeded(open.size() - next);
+    while (next < open.size() && conclude_succeeded(open.size() - next) > 0 && next == run_end) {
+    }
     if (next == open.size()) break;
     const ringd_operation first = *open[next];
     if (IsUnended(first)) {
@@ -138,15 +153,17 @@ absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t t
       const UnendedOperations::Where where = AwaitUnended(*open[next], deadline);
       if (where == UnendedOperations::Where::kUnderWay) return StillInFlight(first, timeout_ms);
       if (where == UnendedOperations::Where::kAtRingd) {
-        sequences[next] = *open[next] - 1;
+        sequences[next] = SequenceOf(*open[next]);
         continue;
       }
       if (*open[next] != RINGD_DONE) failed.push_back(open[next]);
       ++next;
       continue;
     }
-    const WaitResult result =
-        first == 0 ? WaitResult::kUnknown : operations().Wait(sequences[next], deadline);
+    begin_run();
+    const WaitResult result = first == 0 || queue == nullptr
+                                  ? WaitResult::kUnknown
+                                  : queue->Wait(sequences[next], deadline);
     if (result == WaitResult::kTimeout) {
       return absl::DeadlineExceededError(
           absl::StrCat("operation ", first, ", and perhaps some of the ", open.size() - next - 1,
@@ -182,12 +199,12 @@ absl::Status Context::ConcludeFailed(std::span<ringd_operation* const> failed) {
   return status;
 }
 
-absl::Status Context::Conclude(std::uint64_t sequence) {
+absl::Status Context::Conclude(OperationQueue& queue, ringd_operation operation) {
   OperationOutcome outcome;
   OperationEnd end;
-  if (!operations().Consume(sequence, outcome, end)) {
+  if (!queue.Consume(SequenceOf(operation), outcome, end)) {
     return absl::NotFoundError(
-        absl::StrCat("operation ", sequence + 1, " has been waited for by another thread"));
+        absl::StrCat("operation ", operation, " has been waited for by another thread"));
   }
   // Of an operation without an end ringd may still be using the staging block: it stays taken.
   if (!outcome.completed) return state_.status();
@@ -211,8 +228,9 @@ absl::Status Context::Conclude(std::uint64_t sequence) {
 absl::Status Context::DescribeMismatch(const Registration& registration,
                                        const std::vector<std::uint32_t>& metas) {
   const Presence presence(calls_);
-  const absl::StatusOr<std::string> text = control_->DescribeMismatch(
-      joined_.communicator, registration.numbers.tensor, metas, Clock::now() + kMismatchDeadline);
+  const absl::StatusOr<std::string> text =
+      control_->DescribeMismatch(registration.lane.communicator, registration.numbers.tensor, metas,
+                                 Clock::now() + kMismatchDeadline);
   if (text.ok()) return absl::InvalidArgumentError(*text);
   const absl::Status reason = Explain(text.status());
   return absl::InvalidArgumentError(absl::StrCat(

@@ -20,7 +20,7 @@ bool Context::AnyWaiter() const noexcept {
   const RankExchangeOperations* const rank_exchange =
       watched_rank_exchange_.load(std::memory_order_acquire);
   return ring_operations_.waiters() > 0 || (local != nullptr && local->waiters() > 0) ||
-         (rank_exchange != nullptr && rank_exchange->callers() > 0);
+         (rank_exchange != nullptr && rank_exchange->callers() > 0) || node_lanes_.AnyWaiter();
 }
 
 void Context::WatchRingd(Clock::time_point now) {
@@ -34,7 +34,8 @@ void Context::WatchRingd(Clock::time_point now) {
   sight.in_operation = AnyWaiter();
   sight.in_call = calls_.load(std::memory_order_relaxed) > 0;
   sight.progress = (local == nullptr ? 0 : local->consumed()) +
-                   (rank_exchange == nullptr ? 0 : rank_exchange->completed());
+                   (rank_exchange == nullptr ? 0 : rank_exchange->completed()) +
+                   node_lanes_.consumed();
   const std::uint32_t timeout_ms = operation_timeout_ms_.load(std::memory_order_relaxed);
   sight.operation_timeout = std::chrono::milliseconds(timeout_ms);
   const RingdWatch::Verdict verdict = watch_.Look(sight, now);

@@ -117,6 +117,12 @@ class Engine final : public EngineControl, private PeerEvents {
   void DescribeMismatch(const Caller& caller, absl::string_view token,
                         const v1::DescribeMismatchRequest& request,
                         Answer<v1::DescribeMismatchReply> answer) override;
+  void CreateCommunicator(const Caller& caller, absl::string_view token,
+                          const v1::CreateCommunicatorRequest& request,
+                          Answer<v1::CreateCommunicatorReply> answer) override;
+  void DestroyCommunicator(const Caller& caller, absl::string_view token,
+                           const v1::DestroyCommunicatorRequest& request,
+                           Answer<v1::DestroyCommunicatorReply> answer) override;
   void Leave(const Caller& caller, absl::string_view token, Answer<v1::LeaveReply> answer) override;
   void GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) override;
   void ListJobs(const Caller& caller, const v1::ListJobsRequest& request,

@@ -14,6 +14,8 @@ namespace {
 
 // A join waits as long as the start deadline; the coordinator answers by then, and this is its grace.
 constexpr auto kJoinGrace = std::chrono::seconds(5);
+// No patience of another rank is longer (CommunicatorAsk).
+constexpr auto kLongestStart = std::chrono::hours(1);
 // A caller that has gone is mostly a process that has ended, of which its session tells more.
 constexpr auto kGoneGrace = std::chrono::seconds(1);
 
@@ -76,12 +78,57 @@ void Engine::DescribeMismatch(const Caller&, absl::string_view token,
       call->Finish(NotJoined());
     } else {
       const std::vector<std::uint32_t> metas(request.metas().begin(), request.metas().end());
-      absl::StatusOr<std::string> described = entry->job->DescribeMismatch(request.tensor(), metas);
+      absl::StatusOr<std::string> described = entry->job->DescribeMismatch(
+          CommunicatorId(request.communicator()), request.tensor(), metas);
       call->Finish(described.status(), [described] {
         v1::DescribeMismatchReply reply;
         reply.set_text(*described);
         return reply;
       });
+    }
+  });
+}
+
+void Engine::CreateCommunicator(const Caller&, absl::string_view token,
+                                const v1::CreateCommunicatorRequest& request,
+                                Answer<v1::CreateCommunicatorReply> answer) {
+  const std::chrono::nanoseconds patience =
+      request.timeout_ms() > 0
+          ? std::chrono::milliseconds(request.timeout_ms())
+          : std::chrono::nanoseconds(start_timeout_ns_.load(std::memory_order_relaxed));
+  // The job answers by then; another rank's patience may be longer.
+  const auto call = BeginCall(calls_, std::move(answer), patience + kLongestStart + kJoinGrace, [] {
+    return absl::DeadlineExceededError("the communicator was not made");
+  });
+  PostCall(call, [this, call, token = std::string(token), request] {
+    const SessionEntry* entry = FindToken(token);
+    if (entry == nullptr) {
+      call->Finish(UnknownToken());
+    } else if (entry->job == nullptr) {
+      call->Finish(NotJoined());
+    } else {
+      entry->job->CreateCommunicator(
+          *entry->session, request,
+          [call](const absl::Status& status, const v1::CreateCommunicatorReply& reply) {
+            call->Finish(status, [reply] { return reply; });
+          });
+    }
+  });
+}
+
+void Engine::DestroyCommunicator(const Caller&, absl::string_view token,
+                                 const v1::DestroyCommunicatorRequest& request,
+                                 Answer<v1::DestroyCommunicatorReply> answer) {
+  const auto call = Begin(std::move(answer));
+  PostCall(call, [this, call, token = std::string(token), request] {
+    const SessionEntry* entry = FindToken(token);
+    if (entry == nullptr) {
+      call->Finish(UnknownToken());
+    } else if (entry->job == nullptr) {
+      call->Finish(NotJoined());
+    } else {
+      call->Finish(entry->job->DestroyCommunicator(
+          *entry->session, CommunicatorId(request.communicator()), Clock::now()));
     }
   });
 }

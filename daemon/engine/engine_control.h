@@ -52,6 +52,13 @@ class EngineControl {
   virtual void DescribeMismatch(const Caller& caller, absl::string_view token,
                                 const v1::DescribeMismatchRequest& request,
                                 Answer<v1::DescribeMismatchReply> answer) = 0;
+  // Answered when all of its ranks have asked.
+  virtual void CreateCommunicator(const Caller& caller, absl::string_view token,
+                                  const v1::CreateCommunicatorRequest& request,
+                                  Answer<v1::CreateCommunicatorReply> answer) = 0;
+  virtual void DestroyCommunicator(const Caller& caller, absl::string_view token,
+                                   const v1::DestroyCommunicatorRequest& request,
+                                   Answer<v1::DestroyCommunicatorReply> answer) = 0;
   virtual void Leave(const Caller& caller, absl::string_view token,
                      Answer<v1::LeaveReply> answer) = 0;
 

@@ -167,6 +167,7 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_poin
   options.transport_address = transport_ == nullptr ? "" : transport_->LocalAddress();
   options.daemon_version = options_.version;
   options.communicator = CommunicatorId(next_communicator_++);
+  options.next_communicator = [this] { return CommunicatorId(next_communicator_++); };
   options.start_timeout = OrDefault(request.start_timeout_ms(), options_.config.start_timeout);
   options.stall_warning = options_.config.stall_warning;
   options.operation_timeout =

@@ -21,9 +21,7 @@ void DescribeInto(const Job& job, v1::JobsReply& reply) {
 }
 
 void DescribeInto(const Job& job, v1::CommunicatorsReply& reply) {
-  v1::Communicator shown;
-  job.Describe(&shown, Clock::now());
-  if (shown.size() > 0) *reply.add_communicators() = std::move(shown);
+  job.Describe(&reply, Clock::now());
 }
 
 void DescribeInto(const Job& job, v1::QueuesReply& reply) { job.Describe(&reply, Clock::now()); }

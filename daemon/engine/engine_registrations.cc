@@ -111,8 +111,8 @@ std::size_t Engine::RegistrationWork::Step(std::size_t budget) {
 
 absl::Status Engine::RegistrationWork::Number(Session& session, Job& job, Unknown& unknown) {
   Registration& registration = unknown.registration;
-  const absl::Status status = job.Number(registration, unknown.meta_key);
-  job.PayForTables(paid_);
+  const absl::Status status = job.Number(session, registration, unknown.meta_key);
+  job.PayForTables(registration.communicator, paid_);
   if (!status.ok()) return status;
   unknown.numbers = {0, registration.tensor, registration.meta_id};
   const std::size_t before = session.registration_count();

@@ -41,7 +41,9 @@ int Job::PositionOf(const Member& member) const {
 
 bool Job::Finished() const {
   const bool quiet = probe_ == nullptr && !agreed_.pending() && !AnswersForLeavers() &&
-                     (communicator_ == nullptr || communicator_->Quiet());
+                     std::ranges::all_of(Parts(), [](const CommunicatorPart* part) {
+                       return part->communicator->Quiet();
+                     });
   return quiet && std::all_of(members_.begin(), members_.end(), [](const auto& entry) {
            return entry.second.session == nullptr && !entry.second.lost_since.has_value();
          });
@@ -136,8 +138,8 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
     case v1::CoordinatorMessage::kFailure: {
       const auto code = static_cast<absl::StatusCode>(message.failure().code());
       std::string text = message.failure().text().substr(0, 4096);
-      if (message.failure().node_lost() && communicator_ != nullptr) {
-        absl::StrAppend(&text, " ", communicator_->DescribeInFlight());
+      if (message.failure().node_lost() && world_.communicator != nullptr) {
+        absl::StrAppend(&text, " ", DescribeInFlight());
       }
       FailLocally(
           absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kAborted : code, text));
@@ -145,9 +147,6 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
     }
     case v1::CoordinatorMessage::kRanksLeft:
       OnRanksLeft(message.ranks_left(), now);
-      return;
-    case v1::CoordinatorMessage::kStallInquiry:
-      OnStallInquiry(message.stall_inquiry());
       return;
     case v1::CoordinatorMessage::kTraceInquiry:
       OnTraceInquiry(message.trace_inquiry());
@@ -161,23 +160,46 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
     case v1::CoordinatorMessage::kGathering:
       gathering_ = message.gathering();
       return;
-    case v1::CoordinatorMessage::kPlan:
-      plan_ = message.plan();
+    case v1::CoordinatorMessage::kCommunicatorMade:
+      OnCommunicatorMade(message.communicator(), message.communicator_made(), now);
       return;
-    case v1::CoordinatorMessage::kStallVerdict:
-      OnStallVerdict(message.stall_verdict(), now);
+    case v1::CoordinatorMessage::kCommunicatorRefused:
+      OnCommunicatorRefused(message.communicator_refused());
       return;
     default:
       break;
   }
   // The membership came for a rank that had died meanwhile: its end is about to be told.
-  if (communicator_ == nullptr && FirstLost() != nullptr) return;
+  if (world_.communicator == nullptr && FirstLost() != nullptr) return;
+  CommunicatorPart* const part = Find(message.communicator());
+  // It has ended here.
+  if (part == nullptr) return;
+  switch (message.body_case()) {
+    case v1::CoordinatorMessage::kStallInquiry:
+      OnStallInquiry(*part, message.stall_inquiry());
+      return;
+    case v1::CoordinatorMessage::kStallVerdict:
+      OnStallVerdict(*part, message.stall_verdict(), now);
+      return;
+    case v1::CoordinatorMessage::kPlan:
+      part->plan = message.plan();
+      return;
+    case v1::CoordinatorMessage::kCommunicatorDrop:
+      OnCommunicatorDropped(*part, message.communicator_drop().rank(), now);
+      return;
+    case v1::CoordinatorMessage::kCommunicatorEnded:
+      part->ended = part->number != 0;
+      return;
+    default:
+      break;
+  }
   absl::StatusOr<CoordinatorMessage> scheduling = FromProto(message);
   absl::Status status = scheduling.status();
-  if (status.ok() && communicator_ == nullptr) {
+  if (status.ok() && part->communicator == nullptr) {
     status = absl::FailedPreconditionError("a scheduling message before the membership");
   }
-  if (status.ok()) status = communicator_->OnMessage(*scheduling, now);
+  if (status.ok()) status = part->communicator->OnMessage(*scheduling, now);
+  if (part->number != 0) Activate(*part, now);
   if (!status.ok()) {
     Propose(absl::InternalError(absl::StrCat("the coordinator at ", options_.rendezvous,
                                              " broke the protocol: ", status.message())));
@@ -186,68 +208,102 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
 
 absl::Status Job::Register(const Session& session, Registration& registration) {
   if (absl::Status status = MayRegister(session); !status.ok()) return status;
-  return Number(registration, MetaKey(registration.meta));
+  return Number(session, registration, MetaKey(registration.meta));
 }
 
 absl::Status Job::MayRegister(const Session& session) const {
   if (state_ == State::kFailed) return failure();
-  if (Find(session) == nullptr || communicator_ == nullptr) {
+  if (Find(session) == nullptr || world_.communicator == nullptr) {
     return absl::FailedPreconditionError("this process has not joined a job that runs");
   }
   return absl::OkStatus();
 }
 
-absl::Status Job::Number(Registration& registration, const std::string& meta_key) {
-  if (registration.communicator != options_.communicator) {
-    return absl::NotFoundError(absl::StrCat("tensor '", registration.name, "': no communicator ",
-                                            registration.communicator.value()));
+absl::Status Job::Number(const Session& session, Registration& registration,
+                         const std::string& meta_key) {
+  CommunicatorPart* const part = Find(registration.communicator);
+  const Member* const member = Find(session);
+  const int place = part == nullptr || member == nullptr ? -1 : part->MemberAt(PositionOf(*member));
+  if (place < 0 || part->HasDropped(member->rank.value())) {
+    return absl::NotFoundError(absl::StrCat("tensor '", registration.name,
+                                            "': this rank has no communicator ",
+                                            registration.communicator.value(), " (any more)"));
   }
-  return communicator_->Number(registration, meta_key);
+  return part->communicator->Number(registration, meta_key);
 }
 
 void Job::Release(const Registration& registration) noexcept {
-  if (communicator_ == nullptr) return;
-  communicator_->Release(registration);
-  const std::uint64_t left = communicator_->table_bytes();
-  if (table_bytes_.bytes() > left) table_bytes_.GiveBack(table_bytes_.bytes() - left);
+  CommunicatorPart* const part = Find(registration.communicator);
+  if (part == nullptr || part->communicator == nullptr) return;
+  part->communicator->Release(registration);
+  const std::uint64_t left = part->communicator->table_bytes();
+  if (part->table_bytes.bytes() > left)
+    part->table_bytes.GiveBack(part->table_bytes.bytes() - left);
 }
 
-void Job::PayForTables(RegistrationBytes& paid) noexcept {
-  if (communicator_ == nullptr) return;
-  const std::uint64_t needed = communicator_->table_bytes();
-  if (needed > table_bytes_.bytes()) table_bytes_.TakeOver(paid, needed - table_bytes_.bytes());
+void Job::PayForTables(CommunicatorId communicator, RegistrationBytes& paid) noexcept {
+  CommunicatorPart* const part = Find(communicator);
+  if (part == nullptr || part->communicator == nullptr) return;
+  const std::uint64_t needed = part->communicator->table_bytes();
+  if (needed > part->table_bytes.bytes()) {
+    part->table_bytes.TakeOver(paid, needed - part->table_bytes.bytes());
+  }
 }
 
-absl::StatusOr<std::string> Job::DescribeMismatch(std::uint32_t tensor,
+absl::StatusOr<std::string> Job::DescribeMismatch(CommunicatorId communicator, std::uint32_t tensor,
                                                   std::span<const std::uint32_t> metas) const {
-  if (communicator_ == nullptr) return absl::FailedPreconditionError("the job does not run");
-  return communicator_->DescribeMismatch(tensor, metas);
+  const CommunicatorPart* const part = const_cast<Job*>(this)->Find(communicator);
+  if (part == nullptr || part->communicator == nullptr) {
+    return absl::FailedPreconditionError("there is no such communicator (any more)");
+  }
+  return part->communicator->DescribeMismatch(tensor, metas);
 }
 
 void Job::Submit(const Session& session, const CheckedSubmission& submission,
                  Clock::time_point now) {
-  if (communicator_ == nullptr) {
+  if (world_.communicator == nullptr) {
     // The job failed; there is only this answer left. Whoever completes also wakes, at the turn's end.
     const_cast<Session&>(session).Complete(submission, failure());
     return;
   }
-  communicator_->Submit(PositionOf(*Find(session)), submission, now);
+  const int position = PositionOf(*Find(session));
+  const CommunicatorId id = submission.registration->communicator;
+  if (id == options_.communicator) {
+    world_.communicator->Submit(position, submission, now);
+    return;
+  }
+  CommunicatorPart* const part = Find(id);
+  const int member = part == nullptr ? -1 : part->MemberAt(position);
+  if (member < 0) {
+    const_cast<Session&>(session).Complete(
+        submission, absl::NotFoundError(absl::StrCat("tensor '", submission.registration->name,
+                                                     "': its communicator has been destroyed")));
+    return;
+  }
+  part->communicator->Submit(member, submission, now);
+  Activate(*part, now);
 }
 
 std::size_t Job::Advance(Clock::time_point now) {
   const std::size_t probed = AdvanceProbe() + AdvanceRankExchange(now);
-  if (communicator_ == nullptr || agreed_.pending()) return probed;
-  absl::StatusOr<std::size_t> advanced = communicator_->Advance(now);
+  if (world_.communicator == nullptr || agreed_.pending()) return probed;
+  absl::StatusOr<std::size_t> advanced = world_.communicator->Advance(now);
   if (!advanced.ok()) {
     Propose(advanced.status());
     return 1;
   }
-  return *advanced + probed;
+  return *advanced + probed + (active_.empty() ? 0 : AdvanceActive(now));
+}
+
+bool Job::CopyPiece() {
+  if (world_.communicator != nullptr && world_.communicator->CopyPiece()) return true;
+  return std::any_of(active_.begin(), active_.end(),
+                     [](CommunicatorPart* part) { return part->communicator->CopyPiece(); });
 }
 
 void Job::Settle() {
-  if (communicator_ == nullptr) return;
-  communicator_->Settle();
+  if (world_.communicator == nullptr) return;
+  for (CommunicatorPart* const part : Parts()) part->communicator->Settle();
   for (const auto& [local_rank, member] : members_) {
     if (member.session != nullptr) member.session->FlushCompletions();
   }
@@ -287,7 +343,8 @@ void Job::FailLocally(const absl::Status& cause) {
       absl::StrCat("job '", options_.job_id, "' has failed: ", cause.message())));
   AnswerJoins(cause);
   EndProbe();
-  if (communicator_ != nullptr) communicator_->Fail(cause);
+  for (CommunicatorPart* const part : Parts()) part->communicator->Fail(cause);
+  AnswerAsks([](const Ask&) { return true; }, cause, {});
   for (const auto& [local_rank, member] : members_) {
     if (member.session == nullptr || member.left) continue;
     member.session->Notify(NoticeKind::kFailure, cause.message());

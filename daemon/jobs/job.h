@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "backends/backend.h"
 #include "daemon/jobs/communicator/job_communicator.h"
+#include "daemon/jobs/communicator_part.h"
 #include "daemon/jobs/measuring/start_probe.h"
 #include "daemon/jobs/membership/agreed_cause.h"
 #include "daemon/jobs/membership/coordinator_link.h"
@@ -38,6 +39,8 @@
 
 namespace ringd {
 
+using CreateCommunicatorCallback =
+    std::function<void(const absl::Status&, const v1::CreateCommunicatorReply&)>;
 using JoinCallback = std::function<void(const absl::Status&, const v1::JoinReply&)>;
 
 // Thread safety: none; the engine thread owns it.
@@ -63,7 +66,9 @@ class Job {
     std::string node_name;
     std::string transport_address;
     std::string daemon_version;
-    CommunicatorId communicator;
+    CommunicatorId communicator;  // of all ranks
+    // For each other communicator that has ranks here. Null: there can be none.
+    std::function<CommunicatorId()> next_communicator;
     std::optional<std::uint32_t> generation;  // if this ringd coordinates the job
     std::chrono::nanoseconds start_timeout{};
     std::chrono::nanoseconds stall_warning{};
@@ -112,14 +117,23 @@ class Job {
   // The two halves of Register: whether the session may register at all; and a number for one
   // description, by its communicator (`meta_key`: MetaKey of its meta).
   absl::Status MayRegister(const Session& session) const;
-  absl::Status Number(Registration& registration, const std::string& meta_key);
+  absl::Status Number(const Session& session, Registration& registration,
+                      const std::string& meta_key);
   // Of one that was numbered: its session does not hold it any more.
   void Release(const Registration& registration) noexcept;
   // Takes what the tables of names and metas have grown by out of `paid`, which has it.
-  void PayForTables(RegistrationBytes& paid) noexcept;
+  void PayForTables(CommunicatorId communicator, RegistrationBytes& paid) noexcept;
   // As JobCommunicator::DescribeMismatch.
-  absl::StatusOr<std::string> DescribeMismatch(std::uint32_t tensor,
+  absl::StatusOr<std::string> DescribeMismatch(CommunicatorId communicator, std::uint32_t tensor,
                                                std::span<const std::uint32_t> metas) const;
+
+  // A communicator of some ranks, the session's among them. `done` is called exactly once, when all of them have asked or
+  // can't any more; errors as Client.CreateCommunicator's.
+  void CreateCommunicator(const Session& session, const v1::CreateCommunicatorRequest& request,
+                          CreateCommunicatorCallback done);
+  absl::Status DestroyCommunicator(const Session& session, CommunicatorId communicator,
+                                   Clock::time_point now);
+
   void Submit(const Session& session, const CheckedSubmission& submission, Clock::time_point now);
 
   void OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::time_point now);
@@ -138,7 +152,7 @@ class Job {
   void Fail(const absl::Status& cause);
 
   // As JobCommunicator's.
-  bool CopyPiece() { return communicator_ != nullptr && communicator_->CopyPiece(); }
+  bool CopyPiece();
   void Settle();
 
   // Advances everything a bit; returns the amount of work done.
@@ -150,7 +164,7 @@ class Job {
 
   // What ringctl shows.
   void Describe(v1::Job* out, Clock::time_point now) const;
-  void Describe(v1::Communicator* out, Clock::time_point now) const;
+  void Describe(v1::CommunicatorsReply* out, Clock::time_point now) const;
   void Describe(v1::QueuesReply* out, Clock::time_point now) const;
 
   // Gathers from all nodes what has happened to operations since the positions of the request. `done` is called
@@ -173,6 +187,14 @@ class Job {
     bool foretold = false;                        // the node's ranks know that it has ended
   };
 
+  // A rank of this node that waits for a communicator.
+  struct Ask {
+    int rank = 0;
+    std::string name;
+    std::vector<int> ranks;
+    CreateCommunicatorCallback done;
+  };
+
   Member* Find(const Session& session);
   const Member* Find(const Session& session) const;
   int PositionOf(const Member& member) const;
@@ -181,8 +203,32 @@ class Job {
   void SendJoined(const Member& member);
   bool ListsOurRanks(const Membership& membership) const;
   void OnMembership(const v1::Membership& message, Clock::time_point now);
+  // The part's communicator, from its membership. What backend or kernel say: there is none.
+  absl::Status Begin(CommunicatorPart& part);
   absl::StatusOr<JobCommunicator::Way> MakeWay(
-      std::span<const std::shared_ptr<Session>> sessions) const;
+      const CommunicatorPart& part, std::span<const std::shared_ptr<Session>> sessions) const;
+  // Those that have a communicator, the one of all ranks first.
+  std::vector<CommunicatorPart*> Parts();
+  std::vector<const CommunicatorPart*> Parts() const;
+  CommunicatorPart* Find(std::uint32_t number);
+  CommunicatorPart* Find(CommunicatorId id);
+  const Member& MemberOf(const CommunicatorPart& part, int member) const {
+    return std::next(members_.begin(), part.positions[static_cast<std::size_t>(member)])->second;
+  }
+  void Activate(CommunicatorPart& part, Clock::time_point now);
+  std::size_t AdvanceActive(Clock::time_point now);
+  void DropEnded();
+  void OnCommunicatorMade(std::uint32_t number, const v1::CommunicatorMade& made,
+                          Clock::time_point now);
+  void OnCommunicatorRefused(const v1::CommunicatorRefused& refused);
+  void OnCommunicatorDropped(CommunicatorPart& part, int rank, Clock::time_point now);
+  // Answers those of the members who ask for a communicator and fit.
+  void AnswerAsks(const std::function<bool(const Ask&)>& fits, const absl::Status& status,
+                  const v1::CreateCommunicatorReply& reply);
+  std::string DescribeInFlight() const;
+  // Who has left or destroyed it while something waits for him there, as a sentence; empty: nobody.
+  std::string DescribeGone(const CommunicatorPart& part, Clock::time_point now) const;
+  void Tick(CommunicatorPart& part, Clock::time_point now);
   void BeginRankExchange(Clock::time_point now);
   std::size_t AdvanceRankExchange(Clock::time_point now);
   void LookAtRankExchange(Clock::time_point now);
@@ -192,12 +238,13 @@ class Job {
   std::size_t AdvanceProbe();
   void EndProbe();
   void OnRanksLeft(const v1::RanksLeft& message, Clock::time_point now);
-  void OnStallInquiry(const v1::StallInquiry& inquiry);
-  void OnStallVerdict(const v1::StallVerdict& verdict, Clock::time_point now);
-  bool StallGoesOn() const;
+  void OnStallInquiry(CommunicatorPart& part, const v1::StallInquiry& inquiry);
+  void OnStallVerdict(CommunicatorPart& part, const v1::StallVerdict& verdict,
+                      Clock::time_point now);
+  bool StallGoesOn(const CommunicatorPart& part) const;
   // Of the stall that goes on; null: the rank is not awaited, or there is none.
   static const v1::AwaitedRank* FindAwaited(const v1::Stall& stall, Rank rank);
-  std::optional<v1::Stall> DescribeStall(Clock::time_point now) const;
+  std::optional<v1::Stall> DescribeStall(const CommunicatorPart& part, Clock::time_point now) const;
   void OnTraceInquiry(const v1::TraceInquiry& inquiry);
   void OnClockPong(const v1::ClockPong& pong);
   void AnswerTraces(Clock::time_point now);
@@ -213,25 +260,29 @@ class Job {
   void AnnounceDeath(Member& member, const std::string& end);
   // How far a job had come that did not run yet, as a clause.
   std::string DescribeStart() const;
-  void CheckStalls(Clock::time_point now);
+  void CheckStalls(CommunicatorPart& part, Clock::time_point now);
   // To ranks that wait for others to join, every few seconds.
   void TellWhatJoinsWaitFor(Clock::time_point now);
-  std::chrono::nanoseconds NextReportAfter(const v1::StallVerdict& verdict,
-                                           Clock::time_point now) const;
+  static std::chrono::nanoseconds NextReportAfter(const CommunicatorPart& part,
+                                                  const v1::StallVerdict& verdict,
+                                                  Clock::time_point now);
   // This node has seen why the job can't go on: it ends when the coordinator has answered.
   void Propose(const absl::Status& cause);
   void TellCoordinator(const absl::Status& cause);
   void FailLocally(const absl::Status& cause);
   std::string StateOf(const Member& member) const;
-  void DropCommunicator(Clock::time_point now);
+  void DropCommunicator(CommunicatorPart& part, Clock::time_point now);
   void DescribeMissing(v1::Job* out) const;
   static void MarkStalled(const v1::Stall& stall, v1::RankQueue& queue);
-  void DescribeMembers(v1::Communicator* out) const;
-  void DescribeRing(v1::Communicator* out) const;
+  void Describe(const CommunicatorPart& part, v1::Communicator* out, Clock::time_point now) const;
+  void DescribeMembers(const CommunicatorPart& part, v1::Communicator* out) const;
+  static void DescribeRing(const Membership& membership, v1::Communicator* out);
   void DescribeRankExchange(v1::RankExchange* out) const;
-  void DescribeSchedule(v1::Communicator* out) const;
-  void DescribePending(const WaitingSubmission& entry, v1::PendingTensor* out,
-                       Clock::time_point now) const;
+  static void DescribeSchedule(const JobCommunicator& communicator, v1::Communicator* out);
+  void Describe(const CommunicatorPart& part, v1::QueuesReply* out, Clock::time_point now) const;
+  void DescribeMember(const Member& member, v1::RankQueue& queue) const;
+  void DescribePending(const CommunicatorPart& part, const WaitingSubmission& entry,
+                       v1::PendingTensor* out, Clock::time_point now) const;
 
   Options options_;
   Transport* transport_;
@@ -248,24 +299,18 @@ class Job {
   std::unique_ptr<StartProbe> probe_;                 // until nothing of it is in flight
   std::optional<v1::CoordinatorMessage> next_probe_;  // asked for meanwhile
   std::shared_ptr<const Membership> membership_;
-  std::unique_ptr<JobCommunicator> communicator_;
-  RegistrationBytes table_bytes_;                           // of communicator_
+  CommunicatorPart world_;                                            // of all ranks
+  std::map<std::uint32_t, std::unique_ptr<CommunicatorPart>> parts_;  // the others, by number
+  std::vector<CommunicatorPart*> active_;                             // of parts_
+  std::vector<Ask> asks_;
   std::unique_ptr<RankExchangeSetup> rank_exchange_setup_;  // joins are answered when it has ended
   std::string no_rank_exchange_;                            // why there is none
   bool rank_exchange_end_told_ = false;
-  v1::Communicator last_description_;  // of communicator_, once it has been dropped
 
   // Ranks that left, here or elsewhere, and when we heard: what waits for them can't end well.
   std::vector<int> left_ranks_;
   Clock::time_point last_left_;
   bool leave_is_long_ago_ = false;
-  // How long a tensor must have waited before the coordinator is asked again.
-  std::chrono::nanoseconds next_stall_report_{};
-  v1::Plan plan_;  // as the coordinator told it last
-  v1::StallVerdict verdict_;
-  Clock::time_point verdict_at_;
-  // Of the verdict's ranks those of this node, by position: what they had submitted then.
-  std::map<int, LocalMemberCounters> awaited_here_;
   v1::Gathering gathering_;  // while joining, as the coordinator told it last
 
   TraceGatherings trace_gatherings_;               // what this node's ringctls have asked for

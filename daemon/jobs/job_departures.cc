@@ -35,12 +35,20 @@ bool Job::Leave(const Session& session, Clock::time_point now) {
                                         " left job '", options_.job_id, "' ", DescribeStart())));
     return true;
   }
-  if (communicator_ != nullptr && !communicator_->Leave(PositionOf(*member))) {
+  const int position = PositionOf(*member);
+  bool untouched = true;
+  for (CommunicatorPart* const part : Parts()) {
+    const int place = part->MemberAt(position);
+    if (place >= 0) untouched = part->communicator->Leave(place) && untouched;
+  }
+  AnswerAsks([rank = member->rank.value()](const Ask& ask) { return ask.rank == rank; },
+             absl::CancelledError("this rank left its job"), {});
+  if (!untouched) {
     // Whatever it left behind may be overwritten from now on: no node may take it for a sum's part.
     // It can't wait for what the coordinator says.
     Fail(absl::AbortedError(
         absl::StrCat(DescribeRank(member->rank, member->pid, options_.node_name), " left job '",
-                     options_.job_id, "' (shutdown) ", communicator_->DescribeInFlight())));
+                     options_.job_id, "' (shutdown) ", DescribeInFlight())));
     Settle();
   }
   left_ranks_.push_back(member->rank.value());
@@ -140,9 +148,9 @@ void Job::AnnounceDeath(Member& member, const std::string& end) {
   member.lost_since.reset();
   std::string text = NameOf(member);
   absl::StrAppend(&text, ", ", end);
-  if (communicator_ != nullptr) {
+  if (world_.communicator != nullptr) {
     // What this rank or another of its node had submitted, and what therefore never completes.
-    absl::StrAppend(&text, " ", communicator_->DescribeInFlight());
+    absl::StrAppend(&text, " ", DescribeInFlight());
   } else if (state_ == State::kJoining) {
     absl::StrAppend(&text, " ", DescribeStart());
   } else {
@@ -173,10 +181,10 @@ void Job::OnLinkLost(const absl::Status& why) {
   // gRPC's words are for whoever looks into the network; other errors are a ringd's own.
   const bool lost = absl::IsUnavailable(why) || why.ok();
   if (lost) LogInfo(absl::StrCat("the coordinator's stream ended: ", why.message()), Fields());
-  if (communicator_ != nullptr) {
+  if (world_.communicator != nullptr) {
     const MemberNode& node = membership_->nodes.front();
     FailLocally(absl::AbortedError(
-        lost ? absl::StrCat(DescribeLostNode(node), " ", communicator_->DescribeInFlight())
+        lost ? absl::StrCat(DescribeLostNode(node), " ", DescribeInFlight())
              : absl::StrCat("ringd on ", DescribeNode(node), " has gone: ", why.message())));
   } else if (lost) {
     FailLocally(absl::UnavailableError(
@@ -194,7 +202,9 @@ void Job::OnLinkLost(const absl::Status& why) {
 }
 
 bool Job::AnswersForLeavers() const noexcept {
-  return communicator_ != nullptr && communicator_->HasWithdrawn() && !leave_is_long_ago_;
+  return !leave_is_long_ago_ && std::ranges::any_of(Parts(), [](const CommunicatorPart* part) {
+    return part->communicator->HasWithdrawn();
+  });
 }
 
 bool Job::NeedsTicks() const noexcept {
@@ -202,22 +212,31 @@ bool Job::NeedsTicks() const noexcept {
       AnswersForLeavers() || !trace_gatherings_.empty() || !trace_inquiries_.empty()) {
     return true;
   }
-  if (communicator_ != nullptr && !communicator_->Idle()) return true;
+  if (world_.communicator != nullptr && !world_.communicator->Idle()) return true;
+  // Nobody wakes ringd for what the ranks of one node do.
+  if (!parts_.empty()) return true;
   return std::any_of(members_.begin(), members_.end(),
                      [](const auto& entry) { return entry.second.lost_since.has_value(); });
 }
 
 std::optional<Clock::time_point> Job::NextTick(Clock::time_point now) const {
-  if (communicator_ == nullptr || state_ == State::kFailed || agreed_.pending()) {
+  if (world_.communicator == nullptr || state_ == State::kFailed || agreed_.pending()) {
     return std::nullopt;
   }
-  return communicator_->NextTick(now);
+  std::optional<Clock::time_point> next = world_.communicator->NextTick(now);
+  for (const CommunicatorPart* const part : active_) {
+    const auto tick = part->communicator->NextTick(now);
+    if (tick.has_value()) next = std::min(next.value_or(*tick), *tick);
+  }
+  return next;
 }
 
 void Job::Tick(Clock::time_point now) {
   // Nothing will come of it any more: give the memory of those who have gone back.
-  if (state_ == State::kFailed && communicator_ != nullptr && communicator_->Quiet()) {
-    DropCommunicator(now);
+  if (state_ == State::kFailed) {
+    for (CommunicatorPart* const part : Parts()) {
+      if (part->communicator->Quiet()) DropCommunicator(*part, now);
+    }
   }
   if (now - last_left_ >= kLeaveGrace) leave_is_long_ago_ = true;
   TellDeaths(now);
@@ -231,22 +250,51 @@ void Job::Tick(Clock::time_point now) {
   if (const auto unanswered = agreed_.Unanswered(now)) FailLocally(*unanswered);
   if (state_ != State::kRunning || agreed_.pending()) return;
   AnswerTraces(now);
-  communicator_->Look(now);
-  LookAtRankExchange(now);
-  if (state_ != State::kRunning || agreed_.pending()) return;
-  if (communicator_->Idle()) return;
-  if (!left_ranks_.empty() && now - last_left_ >= kLeaveGrace &&
-      communicator_->WaitingSince(now - kLeaveGrace).has_value()) {
-    for (const WaitingSubmission& entry : communicator_->Waiting(now - kLeaveGrace)) {
-      if (entry.state == TensorState::kRunning && now - entry.since < kRunningGrace) continue;
-      Propose(absl::AbortedError(absl::StrCat(left_ranks_.size() == 1 ? "rank " : "ranks ",
-                                              absl::StrJoin(left_ranks_, ", "), " left job '",
-                                              options_.job_id, "' (shutdown), but tensor '",
-                                              entry.name, "' waits for all ranks")));
-      return;
-    }
+  DropEnded();
+  for (CommunicatorPart* const part : Parts()) {
+    Tick(*part, now);
+    if (state_ != State::kRunning || agreed_.pending()) return;
   }
-  CheckStalls(now);
+}
+
+void Job::Tick(CommunicatorPart& part, Clock::time_point now) {
+  part.communicator->Look(now);
+  if (part.number == 0) LookAtRankExchange(now);
+  if (state_ != State::kRunning || agreed_.pending() || part.communicator->Idle()) return;
+  if (const std::string gone = DescribeGone(part, now); !gone.empty()) {
+    Propose(absl::AbortedError(gone));
+    return;
+  }
+  CheckStalls(part, now);
+}
+
+std::string Job::DescribeGone(const CommunicatorPart& part, Clock::time_point now) const {
+  const bool left = !left_ranks_.empty() && now - last_left_ >= kLeaveGrace;
+  const bool dropped = !part.dropped.empty() && now - part.last_dropped >= kLeaveGrace;
+  if (!left && !dropped) return "";
+  if (!part.communicator->WaitingSince(now - kLeaveGrace).has_value()) return "";
+  for (const WaitingSubmission& entry : part.communicator->Waiting(now - kLeaveGrace)) {
+    if (entry.state == TensorState::kRunning && now - entry.since < kRunningGrace) continue;
+    const std::vector<int>& gone = left ? left_ranks_ : part.dropped;
+    const std::string who =
+        absl::StrCat(gone.size() == 1 ? "rank " : "ranks ", absl::StrJoin(gone, ", "));
+    if (part.number == 0) {
+      return absl::StrCat(who, " left job '", options_.job_id, "' (shutdown), but tensor '",
+                          entry.name, "' waits for all ranks");
+    }
+    // Whoever has left may be none of its ranks; then who waits there waits for others.
+    const bool concerned = !left || std::ranges::any_of(left_ranks_, [&part](int rank) {
+      return std::find(part.ranks.begin(), part.ranks.end(), rank) != part.ranks.end();
+    });
+    if (!concerned) return "";
+    return absl::StrCat(who,
+                        left ? absl::StrCat(" left job '", options_.job_id, "' (shutdown)")
+                             : std::string(gone.size() == 1 ? " has destroyed" : " have destroyed"),
+                        left ? ", but on" : "", " communicator '", part.name, "'",
+                        left ? "" : ", but there", " tensor '", entry.name,
+                        "' waits for all its ranks");
+  }
+  return "";
 }
 
 }  // namespace ringd

@@ -72,7 +72,11 @@ void Job::Describe(v1::Job* out, Clock::time_point now) const {
     shown->set_state(StateOf(member));
   }
   if (state_ == State::kJoining) DescribeMissing(out);
-  std::optional<v1::Stall> stall = DescribeStall(now);
+  std::optional<v1::Stall> stall;
+  for (const CommunicatorPart* const part : Parts()) {
+    stall = DescribeStall(*part, now);
+    if (stall.has_value()) break;
+  }
   if (!stall.has_value()) return;
   out->set_state("stalled");
   for (v1::Member& member : *out->mutable_local_members()) {
@@ -109,18 +113,20 @@ void Job::DescribeMissing(v1::Job* out) const {
   out->set_missing_left_out(left_out);
 }
 
-void Job::DropCommunicator(Clock::time_point now) {
-  Describe(&last_description_, now);
-  last_description_.clear_bytes_reduced_per_second();
-  last_description_.clear_operations_per_second();
-  last_description_.clear_busy_share();
-  communicator_.reset();
+void Job::DropCommunicator(CommunicatorPart& part, Clock::time_point now) {
+  Describe(part, &part.last_description, now);
+  part.last_description.clear_bytes_reduced_per_second();
+  part.last_description.clear_operations_per_second();
+  part.last_description.clear_busy_share();
+  std::erase(active_, &part);
+  part.communicator.reset();
 }
 
-void Job::DescribeMembers(v1::Communicator* out) const {
+void Job::DescribeMembers(const CommunicatorPart& part, v1::Communicator* out) const {
   out->clear_members();
-  for (int n = 0; n < membership_->node_count(); ++n) {
-    const MemberNode& node = membership_->nodes[static_cast<std::size_t>(n)];
+  const Membership& membership = *part.membership;
+  for (int n = 0; n < membership.node_count(); ++n) {
+    const MemberNode& node = membership.nodes[static_cast<std::size_t>(n)];
     for (const MemberRank& rank : node.ranks) {
       v1::Member* shown = out->add_members();
       shown->set_rank(rank.rank.value());
@@ -135,16 +141,16 @@ void Job::DescribeMembers(v1::Communicator* out) const {
         shown->set_state(awaited->state());
       }
       const auto local = members_.find(rank.local_rank);
-      if (n == membership_->self.value() && local != members_.end()) {
+      if (n == membership.self.value() && local != members_.end()) {
         shown->set_state(StateOf(local->second));
       }
     }
   }
 }
 
-void Job::DescribeRing(v1::Communicator* out) const {
-  const std::vector<MemberNode>& nodes = membership_->nodes;
-  const RingChoice& ring = membership_->ring;
+void Job::DescribeRing(const Membership& membership, v1::Communicator* out) {
+  const std::vector<MemberNode>& nodes = membership.nodes;
+  const RingChoice& ring = membership.ring;
   for (const MemberNode& node : nodes) out->add_ring(node.name);
   SetName(out->mutable_ring_source(), Name(ring.source));
   SetName(out->mutable_ring_misfit(), ring.misfit);
@@ -164,7 +170,7 @@ void Job::DescribeRing(v1::Communicator* out) const {
 }
 
 void Job::DescribeRankExchange(v1::RankExchange* out) const {
-  const RankExchangeWatch* const rank_exchange = communicator_->rank_exchange();
+  const RankExchangeWatch* const rank_exchange = world_.communicator->rank_exchange();
   out->set_open(rank_exchange != nullptr && no_rank_exchange_.empty());
   out->set_why_not(rank_exchange_setup_ == nullptr ? no_rank_exchange_ : "it is being opened");
   if (rank_exchange == nullptr) return;
@@ -174,8 +180,8 @@ void Job::DescribeRankExchange(v1::RankExchange* out) const {
   out->set_given_up(rank_exchange->given_up());
 }
 
-void Job::DescribeSchedule(v1::Communicator* out) const {
-  const NodeSchedulerStatus schedule = communicator_->SchedulerStatus();
+void Job::DescribeSchedule(const JobCommunicator& communicator, v1::Communicator* out) {
+  const NodeSchedulerStatus schedule = communicator.SchedulerStatus();
   out->set_negotiation_messages(schedule.messages_sent + schedule.messages_received);
   out->set_negotiation_messages_per_step(static_cast<double>(schedule.messages_last_step));
   out->set_schedule_epoch(static_cast<std::uint32_t>(schedule.epoch));
@@ -196,36 +202,43 @@ void Job::DescribeSchedule(v1::Communicator* out) const {
   }
 }
 
-void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
+void Job::Describe(v1::CommunicatorsReply* out, Clock::time_point now) const {
   if (membership_ == nullptr) return;
-  if (communicator_ == nullptr) {
-    *out = last_description_;
-    DescribeMembers(out);
+  Describe(world_, out->add_communicators(), now);
+  for (const auto& [number, part] : parts_) Describe(*part, out->add_communicators(), now);
+}
+
+void Job::Describe(const CommunicatorPart& part, v1::Communicator* out,
+                   Clock::time_point now) const {
+  if (part.communicator == nullptr) {
+    *out = part.last_description;
+    DescribeMembers(part, out);
     return;
   }
-  if (std::optional<v1::Stall> stall = DescribeStall(now))
+  if (std::optional<v1::Stall> stall = DescribeStall(part, now)) {
     *out->mutable_stall() = *std::move(stall);
-  const Membership& membership = *membership_;
-  out->set_communicator(options_.communicator.value());
+  }
+  const Membership& membership = *part.membership;
+  out->set_communicator(part.id.value());
+  out->set_number(part.number);
   out->set_job_id(options_.job_id);
-  out->set_name("world");
+  out->set_name(part.number == 0 ? "world" : part.name);
   out->set_generation(membership.generation);
   SetName(out->mutable_state(), out->has_stall() ? "stalled" : Name(state_));
   out->set_failure(std::string(failure().message()));
   out->set_size(membership.size());
   out->set_node_count(membership.node_count());
   out->set_node_index(membership.self.value());
-  out->set_coordinator(membership.nodes.front().name);
+  out->set_coordinator(membership_->nodes.front().name);
   SetName(out->mutable_backend(), membership.node_count() == 1 ? "shared memory"
                                   : transport_ == nullptr      ? "none"
                                                                : transport_->name());
-  if (membership.node_count() > 1) {
-    DescribeRing(out);
+  if (membership.node_count() > 1) DescribeRing(membership, out);
+  if (membership.node_count() > 1 && part.number == 0)
     DescribeRankExchange(out->mutable_rank_exchange());
-  }
-  out->set_ordinary_memory(communicator_->OrdinaryMemory());
-  DescribeMembers(out);
-  const CommunicatorStatistics wire = communicator_->WireStatistics();
+  out->set_ordinary_memory(part.communicator->OrdinaryMemory());
+  DescribeMembers(part, out);
+  const CommunicatorStatistics wire = part.communicator->WireStatistics();
   std::uint64_t sent = 0;
   std::uint64_t received = 0;
   for (const NeighbourStatistics& neighbour : wire.neighbours) {
@@ -239,28 +252,28 @@ void Job::Describe(v1::Communicator* out, Clock::time_point now) const {
     link->set_bulk_connections(neighbour.line.bulk_connections);
     link->set_connections_reason(neighbour.line.reason);
   }
-  const JobCommunicatorCounters counters = communicator_->counters();
+  const JobCommunicatorCounters counters = part.communicator->counters();
   out->set_tensors(counters.tensors);
   out->set_operations(counters.operations);
   out->set_bytes_reduced(counters.payload_bytes);
   out->set_bytes_sent(sent);
   out->set_bytes_received(received);
-  out->set_bytes_reduced_per_second(communicator_->BytesPerSecond(now));
-  out->set_operations_per_second(communicator_->OperationsPerSecond(now));
-  out->set_busy_share(communicator_->BusyShare(now));
-  DescribeSchedule(out);
+  out->set_bytes_reduced_per_second(part.communicator->BytesPerSecond(now));
+  out->set_operations_per_second(part.communicator->OperationsPerSecond(now));
+  out->set_busy_share(part.communicator->BusyShare(now));
+  DescribeSchedule(*part.communicator, out);
   if (membership.node_count() == 1) return;
-  *out->mutable_plan() = plan_;
+  *out->mutable_plan() = part.plan;
   for (v1::PlannedBucket& bucket : *out->mutable_plan()->mutable_buckets()) {
-    const WireMeter::ChannelTime time = communicator_->TimeOf(bucket.channel());
+    const WireMeter::ChannelTime time = part.communicator->TimeOf(bucket.channel());
     bucket.set_waited_ms(Seconds(time.waited) * 1e3);
     bucket.set_measured_ms(Seconds(time.wire) * 1e3);
     bucket.set_occurrences(time.count);
   }
 }
 
-void Job::DescribePending(const WaitingSubmission& entry, v1::PendingTensor* out,
-                          Clock::time_point now) const {
+void Job::DescribePending(const CommunicatorPart& part, const WaitingSubmission& entry,
+                          v1::PendingTensor* out, Clock::time_point now) const {
   out->set_name(entry.name);
   out->set_bytes(entry.bytes);
   out->set_age_seconds(Seconds(now - entry.since));
@@ -268,7 +281,7 @@ void Job::DescribePending(const WaitingSubmission& entry, v1::PendingTensor* out
   const std::size_t absent_count = entry.absent_members.size();
   const std::size_t named = std::min(absent_count, kAwaitedShown);
   for (std::size_t a = 0; a < named; ++a) {
-    const Member& other = std::next(members_.begin(), entry.absent_members[a])->second;
+    const Member& other = MemberOf(part, entry.absent_members[a]);
     std::string who = DescribeRank(other.rank, other.pid, options_.node_name);
     if (const std::string state = StateOf(other); state != "running") {
       absl::StrAppend(&who, " (", state, ")");
@@ -280,8 +293,8 @@ void Job::DescribePending(const WaitingSubmission& entry, v1::PendingTensor* out
   }
   // Also of one that is carried out: what was learned is begun before other nodes are ready.
   if (!entry.absent_members.empty()) return;
-  for (const v1::StalledTensor& stalled : verdict_.tensors()) {
-    if (stalled.name() != entry.name || verdict_at_ < entry.since) continue;
+  for (const v1::StalledTensor& stalled : part.verdict.tensors()) {
+    if (stalled.name() != entry.name || part.verdict_at < entry.since) continue;
     const int shown = std::min(stalled.waits_for_size(), static_cast<int>(kAwaitedShown));
     out->clear_waits_for();
     for (int w = 0; w < shown; ++w) out->add_waits_for(stalled.waits_for(w));
@@ -290,46 +303,66 @@ void Job::DescribePending(const WaitingSubmission& entry, v1::PendingTensor* out
 }
 
 void Job::Describe(v1::QueuesReply* out, Clock::time_point now) const {
+  if (world_.communicator == nullptr) {
+    for (const auto& [local_rank, member] : members_) {
+      DescribeMember(member, *out->add_queues());
+    }
+    return;
+  }
+  Describe(world_, out, now);
+  // Of the others those on which something goes on.
+  for (const auto& [number, part] : parts_) {
+    if (part->communicator != nullptr && !part->communicator->Idle()) Describe(*part, out, now);
+  }
+}
+
+void Job::DescribeMember(const Member& member, v1::RankQueue& queue) const {
+  queue.set_job_id(options_.job_id);
+  queue.set_communicator(options_.communicator.value());
+  queue.set_communicator_name("world");
+  queue.set_rank(member.rank.value());
+  queue.set_pid(member.pid);
+  queue.set_state(StateOf(member));
+}
+
+void Job::Describe(const CommunicatorPart& part, v1::QueuesReply* out,
+                   Clock::time_point now) const {
   const std::size_t most = std::clamp<std::size_t>(
       kPendingOfJob / std::max<std::size_t>(members_.size(), 1), 1, kPendingOfRank);
-  std::vector<WaitingSubmission> waiting;
   bool all = true;
-  if (communicator_ != nullptr) {
-    waiting = communicator_->Waiting(Clock::time_point::max(), most, all);
-  }
-  std::optional<v1::Stall> stall = DescribeStall(now);
-  for (const auto& [local_rank, member] : members_) {
-    v1::RankQueue* queue = out->add_queues();
-    queue->set_job_id(options_.job_id);
-    queue->set_communicator(options_.communicator.value());
-    queue->set_rank(member.rank.value());
-    queue->set_pid(member.pid);
-    queue->set_state(StateOf(member));
-    const int position = PositionOf(member);
-    if (member.session != nullptr && communicator_ != nullptr) {
-      const LocalMemberCounters counters = communicator_->MemberCounters(position);
-      queue->set_submitted(counters.submitted);
-      queue->set_completed(counters.ended);
-      queue->set_failed(counters.failed);
-      queue->set_in_flight(static_cast<std::uint32_t>(counters.submitted - counters.ended));
+  const std::vector<WaitingSubmission> waiting =
+      part.communicator->Waiting(Clock::time_point::max(), most, all);
+  std::optional<v1::Stall> stall = DescribeStall(part, now);
+  for (std::size_t m = 0; m < part.positions.size(); ++m) {
+    const int place = static_cast<int>(m);
+    const Member& member = MemberOf(part, place);
+    v1::RankQueue& queue = *out->add_queues();
+    DescribeMember(member, queue);
+    queue.set_communicator(part.id.value());
+    if (part.number != 0) queue.set_communicator_name(part.name);
+    if (member.session != nullptr) {
+      const LocalMemberCounters counters = part.communicator->MemberCounters(place);
+      queue.set_submitted(counters.submitted);
+      queue.set_completed(counters.ended);
+      queue.set_failed(counters.failed);
+      queue.set_in_flight(static_cast<std::uint32_t>(counters.submitted - counters.ended));
     }
     // By member, the oldest first.
-    auto next = std::partition_point(waiting.begin(), waiting.end(), [position](const auto& entry) {
-      return entry.member < position;
-    });
-    for (; next != waiting.end() && next->member == position; ++next) {
-      DescribePending(*next, queue->add_pending(), now);
+    auto next = std::partition_point(waiting.begin(), waiting.end(),
+                                     [place](const auto& entry) { return entry.member < place; });
+    for (; next != waiting.end() && next->member == place; ++next) {
+      DescribePending(part, *next, queue.add_pending(), now);
     }
-    const auto described = static_cast<std::uint32_t>(queue->pending_size());
-    if (!all && queue->in_flight() > described) {
-      queue->set_pending_left_out(queue->in_flight() - described);
+    const auto described = static_cast<std::uint32_t>(queue.pending_size());
+    if (!all && queue.in_flight() > described) {
+      queue.set_pending_left_out(queue.in_flight() - described);
     }
-    if (stall.has_value()) MarkStalled(*stall, *queue);
+    if (stall.has_value()) MarkStalled(*stall, queue);
   }
   if (!stall.has_value()) return;
   v1::StalledJob& stalled = *out->add_stalled_jobs();
   stalled.set_job_id(options_.job_id);
-  stalled.set_communicator(options_.communicator.value());
+  stalled.set_communicator(part.id.value());
   *stalled.mutable_stall() = *std::move(stall);
 }
 

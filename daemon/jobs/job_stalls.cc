@@ -21,7 +21,7 @@ constexpr int kTensorsShown = 16;
 
 }  // namespace
 
-void Job::CheckStalls(Clock::time_point now) {
+void Job::CheckStalls(CommunicatorPart& part, Clock::time_point now) {
   auto report_after = options_.stall_warning;
   const auto deadline = options_.operation_timeout;
   if (deadline.count() > 0) {
@@ -30,28 +30,33 @@ void Job::CheckStalls(Clock::time_point now) {
     if (report_after.count() <= 0 || early < report_after) report_after = early;
   }
   if (report_after.count() <= 0) return;
-  const std::optional<Clock::time_point> since = communicator_->WaitingSince(now - report_after);
+  const std::optional<Clock::time_point> since =
+      part.communicator->WaitingSince(now - report_after);
   if (!since.has_value()) {
-    next_stall_report_ = report_after;
+    part.next_stall_report = report_after;
     return;
   }
   const Clock::time_point oldest = *since;
   const bool too_late = deadline.count() > 0 && now - oldest >= deadline;
   // A first warning after the warning time, then when twice as much has passed, and so on.
-  if (!too_late && (now - oldest < next_stall_report_ || link_ == nullptr)) return;
+  if (!too_late && (now - oldest < part.next_stall_report || link_ == nullptr)) return;
   // Only now: where much waits, this takes its time.
-  const auto waiting = communicator_->Waiting(now - report_after);
+  const auto waiting = part.communicator->Waiting(now - report_after);
   if (waiting.empty()) return;
   if (too_late) {
-    const bool known = verdict_at_ >= oldest;
-    Propose(absl::DeadlineExceededError(absl::StrCat(
-        "tensor '", waiting.front().name, "' did not complete within the operation timeout of ",
-        std::chrono::duration<double>(deadline).count(), " s: ",
-        known ? verdict_.text() : std::string("the coordinator could not say for whom it waits"))));
+    const bool known = part.verdict_at >= oldest;
+    Propose(absl::DeadlineExceededError(
+        absl::StrCat("tensor '", waiting.front().name, "'",
+                     part.number == 0 ? "" : absl::StrCat(" of communicator '", part.name, "'"),
+                     " did not complete within the operation timeout of ",
+                     std::chrono::duration<double>(deadline).count(), " s: ",
+                     known ? part.verdict.text()
+                           : std::string("the coordinator could not say for whom it waits"))));
     return;
   }
-  next_stall_report_ = 2 * (now - oldest);
+  part.next_stall_report = 2 * (now - oldest);
   v1::NodeMessage message;
+  message.set_communicator(part.number);
   std::set<std::string> named;
   for (const WaitingSubmission& entry : waiting) {
     if (named.size() >= kTensorsReported || !named.insert(entry.name).second) continue;
@@ -62,10 +67,11 @@ void Job::CheckStalls(Clock::time_point now) {
   link_->Send(std::move(message));
 }
 
-std::chrono::nanoseconds Job::NextReportAfter(const v1::StallVerdict& verdict,
-                                              Clock::time_point now) const {
+std::chrono::nanoseconds Job::NextReportAfter(const CommunicatorPart& part,
+                                              const v1::StallVerdict& verdict,
+                                              Clock::time_point now) {
   std::chrono::nanoseconds longest{};
-  for (const WaitingSubmission& entry : communicator_->Waiting(Clock::time_point::max())) {
+  for (const WaitingSubmission& entry : part.communicator->Waiting(Clock::time_point::max())) {
     for (const v1::StalledTensor& tensor : verdict.tensors()) {
       if (tensor.name() == entry.name) longest = std::max(longest, 2 * (now - entry.since));
     }
@@ -79,30 +85,29 @@ std::string Job::StateOf(const Member& member) const {
   return IsStopped(member.session->peer().pid) ? "stopped" : "running";
 }
 
-void Job::OnStallInquiry(const v1::StallInquiry& inquiry) {
-  if (link_ == nullptr || communicator_ == nullptr) return;
+void Job::OnStallInquiry(CommunicatorPart& part, const v1::StallInquiry& inquiry) {
+  if (link_ == nullptr || part.communicator == nullptr) return;
   v1::NodeMessage message;
+  message.set_communicator(part.number);
   v1::StallAnswer& answer = *message.mutable_stall_answer();
   answer.set_inquiry(inquiry.inquiry());
-  std::map<int, v1::MissingRank> missing;  // by position
+  std::map<int, v1::MissingRank> missing;  // by member
   for (const std::string& tensor : inquiry.tensors()) {
-    for (const int position : communicator_->MembersWithout(tensor)) {
-      missing[position].add_tensors(tensor);
+    for (const int place : part.communicator->MembersWithout(tensor)) {
+      missing[place].add_tensors(tensor);
     }
   }
   // In a one-node job each rank does its part of an operation: one that is stopped amid it has submitted it.
-  if (missing.empty() && communicator_->CombinesLocally()) {
-    int position = 0;
-    for (const auto& [local_rank, member] : members_) {
-      if (StateOf(member) == "stopped") {
-        missing[position].set_submitted(true);
-        *missing[position].mutable_tensors() = inquiry.tensors();
-      }
-      ++position;
+  if (missing.empty() && part.communicator->CombinesLocally()) {
+    for (std::size_t m = 0; m < part.positions.size(); ++m) {
+      const int place = static_cast<int>(m);
+      if (StateOf(MemberOf(part, place)) != "stopped") continue;
+      missing[place].set_submitted(true);
+      *missing[place].mutable_tensors() = inquiry.tensors();
     }
   }
-  for (auto& [position, entry] : missing) {
-    const Member& member = std::next(members_.begin(), position)->second;
+  for (auto& [place, entry] : missing) {
+    const Member& member = MemberOf(part, place);
     entry.set_rank(member.rank.value());
     entry.set_pid(member.pid);
     entry.set_state(StateOf(member));
@@ -111,32 +116,33 @@ void Job::OnStallInquiry(const v1::StallInquiry& inquiry) {
   link_->Send(std::move(message));
 }
 
-void Job::OnStallVerdict(const v1::StallVerdict& verdict, Clock::time_point now) {
-  if (communicator_ == nullptr) return;
-  verdict_ = verdict;
-  verdict_at_ = now;
-  awaited_here_.clear();
-  for (const auto& [local_rank, member] : members_) {
-    const bool awaited = std::any_of(verdict.ranks().begin(), verdict.ranks().end(),
-                                     [rank = member.rank.value()](const v1::AwaitedRank& entry) {
-                                       return entry.rank() == rank;
-                                     });
-    const int position = PositionOf(member);
-    if (awaited) awaited_here_[position] = communicator_->MemberCounters(position);
+void Job::OnStallVerdict(CommunicatorPart& part, const v1::StallVerdict& verdict,
+                         Clock::time_point now) {
+  if (part.communicator == nullptr) return;
+  part.verdict = verdict;
+  part.verdict_at = now;
+  part.awaited_here.clear();
+  for (std::size_t m = 0; m < part.positions.size(); ++m) {
+    const int place = static_cast<int>(m);
+    const int rank = MemberOf(part, place).rank.value();
+    const bool awaited =
+        std::any_of(verdict.ranks().begin(), verdict.ranks().end(),
+                    [rank](const v1::AwaitedRank& entry) { return entry.rank() == rank; });
+    if (awaited) part.awaited_here[place] = part.communicator->MemberCounters(place);
   }
   // Another node may have asked: this one need not ask for the same again.
-  next_stall_report_ = std::max(next_stall_report_, NextReportAfter(verdict, now));
+  part.next_stall_report = std::max(part.next_stall_report, NextReportAfter(part, verdict, now));
   // An early verdict, asked for because of the deadline, is kept but not yet worth a warning.
   const auto since =
       options_.stall_warning.count() > 0 ? now - options_.stall_warning : Clock::time_point::min();
   std::set<int> concerned;
-  for (const WaitingSubmission& entry : communicator_->Waiting(since)) {
+  for (const WaitingSubmission& entry : part.communicator->Waiting(since)) {
     const bool named = std::any_of(verdict.tensors().begin(), verdict.tensors().end(),
                                    [&](const auto& tensor) { return tensor.name() == entry.name; });
     if (named) concerned.insert(entry.member);
   }
-  for (const int position : concerned) {
-    const Member& member = std::next(members_.begin(), position)->second;
+  for (const int place : concerned) {
+    const Member& member = MemberOf(part, place);
     if (member.session == nullptr) continue;
     const std::string warning = absl::StrCat("rank ", member.rank.value(), " is ", verdict.text());
     LogWarning(warning, Fields(member.rank));
@@ -146,31 +152,32 @@ void Job::OnStallVerdict(const v1::StallVerdict& verdict, Clock::time_point now)
 
 // A verdict has no end that somebody would tell: it holds as long as what it names waits here, or a
 // rank of this node for which others wait has done nothing since.
-bool Job::StallGoesOn() const {
-  if (state_ != State::kRunning || communicator_ == nullptr || verdict_.tensors().empty()) {
+bool Job::StallGoesOn(const CommunicatorPart& part) const {
+  if (state_ != State::kRunning || part.communicator == nullptr || part.verdict.tensors().empty()) {
     return false;
   }
-  for (const auto& [position, then] : awaited_here_) {
-    if (std::next(members_.begin(), position)->second.session == nullptr) continue;
-    const LocalMemberCounters counters = communicator_->MemberCounters(position);
+  for (const auto& [place, then] : part.awaited_here) {
+    if (MemberOf(part, place).session == nullptr) continue;
+    const LocalMemberCounters counters = part.communicator->MemberCounters(place);
     if (counters.submitted == then.submitted && counters.ended == then.ended) return true;
   }
-  const std::vector<WaitingSubmission> waiting = communicator_->Waiting(verdict_at_);
-  return std::any_of(waiting.begin(), waiting.end(), [this](const WaitingSubmission& entry) {
-    return std::any_of(verdict_.tensors().begin(), verdict_.tensors().end(),
+  const std::vector<WaitingSubmission> waiting = part.communicator->Waiting(part.verdict_at);
+  return std::any_of(waiting.begin(), waiting.end(), [&part](const WaitingSubmission& entry) {
+    return std::any_of(part.verdict.tensors().begin(), part.verdict.tensors().end(),
                        [&](const auto& tensor) { return tensor.name() == entry.name; });
   });
 }
 
-std::optional<v1::Stall> Job::DescribeStall(Clock::time_point now) const {
-  if (!StallGoesOn()) return std::nullopt;
+std::optional<v1::Stall> Job::DescribeStall(const CommunicatorPart& part,
+                                            Clock::time_point now) const {
+  if (!StallGoesOn(part)) return std::nullopt;
   v1::Stall stall;
-  stall.set_seconds(verdict_.waiting_seconds() +
-                    std::chrono::duration<double>(now - verdict_at_).count());
-  stall.set_why(verdict_.why().substr(0, kWhyBytes));
-  *stall.mutable_ranks() = verdict_.ranks();
-  stall.set_ranks_left_out(verdict_.ranks_left_out());
-  for (const v1::StalledTensor& tensor : verdict_.tensors()) {
+  stall.set_seconds(part.verdict.waiting_seconds() +
+                    std::chrono::duration<double>(now - part.verdict_at).count());
+  stall.set_why(part.verdict.why().substr(0, kWhyBytes));
+  *stall.mutable_ranks() = part.verdict.ranks();
+  stall.set_ranks_left_out(part.verdict.ranks_left_out());
+  for (const v1::StalledTensor& tensor : part.verdict.tensors()) {
     if (stall.tensors_size() == kTensorsShown) break;
     stall.add_tensors(tensor.name());
   }

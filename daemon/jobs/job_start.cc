@@ -21,12 +21,15 @@ bool Job::ListsOurRanks(const Membership& membership) const {
 }
 
 absl::StatusOr<JobCommunicator::Way> Job::MakeWay(
-    std::span<const std::shared_ptr<Session>> sessions) const {
+    const CommunicatorPart& part, std::span<const std::shared_ptr<Session>> sessions) const {
+  const Membership& membership = *part.membership;
   JobCommunicator::Way way;
-  if (membership_->node_count() == 1) {
+  if (membership.node_count() == 1) {
     std::vector<std::int32_t> ranks;
-    for (const auto& [local_rank, member] : members_) ranks.push_back(member.rank.value());
-    auto created = LocalGroup::Create(options_.job_id, ranks, sessions);
+    for (const MemberRank& rank : membership.nodes.front().ranks) {
+      ranks.push_back(rank.rank.value());
+    }
+    auto created = LocalGroup::Create(options_.job_id, ranks, sessions, part.number);
     if (!created.ok()) return created.status();
     way.local = *std::move(created);
     return way;
@@ -35,12 +38,12 @@ absl::StatusOr<JobCommunicator::Way> Job::MakeWay(
     return absl::FailedPreconditionError("this ringd has no network backend");
   }
   CommunicatorSpec spec;
-  spec.wire_id = membership_->wire_id;
+  spec.wire_id = membership.wire_id;
   spec.key = std::string(AsText(KeyForWire(options_.key, spec.wire_id)));
-  spec.self = membership_->self;
-  spec.algorithms = membership_->algorithms;
+  spec.self = membership.self;
+  spec.algorithms = membership.algorithms;
   spec.weight = options_.weight;
-  for (const MemberNode& node : membership_->nodes) {
+  for (const MemberNode& node : membership.nodes) {
     spec.addresses.push_back(node.transport_address);
     spec.node_names.push_back(node.name);
   }
@@ -48,6 +51,36 @@ absl::StatusOr<JobCommunicator::Way> Job::MakeWay(
   if (!created.ok()) return created.status();
   way.wire = *std::move(created);
   return way;
+}
+
+absl::Status Job::Begin(CommunicatorPart& part) {
+  const MemberNode& here =
+      part.membership->nodes[static_cast<std::size_t>(part.membership->self.value())];
+  std::vector<std::shared_ptr<Session>> sessions;
+  for (const MemberRank& rank : here.ranks) {
+    const auto member = members_.find(rank.local_rank);
+    if (member == members_.end() || member->second.session == nullptr) {
+      return absl::AbortedError(absl::StrCat("rank ", rank.rank.value(), " has gone"));
+    }
+    part.positions.push_back(PositionOf(member->second));
+    sessions.push_back(member->second.session);
+  }
+  absl::StatusOr<JobCommunicator::Way> way = MakeWay(part, sessions);
+  if (!way.ok()) {
+    return absl::Status(way.status().code(), absl::StrCat("ringd on ", options_.node_name, ": ",
+                                                          way.status().message()));
+  }
+  JobCommunicator::Options options;
+  options.id = part.id;
+  options.number = part.number;
+  options.name = part.name;
+  options.job_id = options_.job_id;
+  options.reducers = options_.reducers;
+  options.isolated = options_.isolated;
+  options.scheduler.first_rank = here.ranks.front().rank;
+  part.communicator = std::make_unique<JobCommunicator>(
+      std::move(options), part.membership, std::move(sessions), *std::move(way), link_.get());
+  return absl::OkStatus();
 }
 
 void Job::OnMembership(const v1::Membership& message, Clock::time_point now) {
@@ -66,23 +99,12 @@ void Job::OnMembership(const v1::Membership& message, Clock::time_point now) {
   }
   EndProbe();
   membership_ = std::make_shared<const Membership>(*std::move(checked));
-  std::vector<std::shared_ptr<Session>> sessions;
-  for (const auto& [local_rank, member] : members_) sessions.push_back(member.session);
-  absl::StatusOr<JobCommunicator::Way> way = MakeWay(sessions);
-  if (!way.ok()) {
-    Fail(absl::Status(way.status().code(),
-                      absl::StrCat("ringd on ", options_.node_name, ": ", way.status().message())));
+  world_.id = options_.communicator;
+  world_.membership = membership_;
+  if (absl::Status status = Begin(world_); !status.ok()) {
+    Fail(status);
     return;
   }
-  JobCommunicator::Options options;
-  options.id = options_.communicator;
-  options.job_id = options_.job_id;
-  options.reducers = options_.reducers;
-  options.isolated = options_.isolated;
-  options.scheduler.first_rank =
-      membership_->nodes[static_cast<std::size_t>(membership_->self.value())].ranks.front().rank;
-  communicator_ = std::make_unique<JobCommunicator>(
-      std::move(options), membership_, std::move(sessions), *std::move(way), link_.get());
   state_ = State::kRunning;
   LogInfo(absl::StrCat("all ", options_.size, " ranks have joined, on ", membership_->node_count(),
                        membership_->node_count() == 1 ? " node" : " nodes"),
@@ -108,8 +130,8 @@ void Job::AnswerJoins(const absl::Status& status) {
       reply.set_node_name(options_.node_name);
       reply.set_daemon_version(options_.daemon_version);
       reply.set_homogeneous(membership_->Homogeneous());
-      reply.set_combines_locally(communicator_->CombinesLocally());
-      const RankExchangeWatch* const rank_exchange = communicator_->rank_exchange();
+      reply.set_combines_locally(world_.communicator->CombinesLocally());
+      const RankExchangeWatch* const rank_exchange = world_.communicator->rank_exchange();
       reply.set_rank_exchange_connections(
           rank_exchange == nullptr ? 0 : rank_exchange->connection_count());
     }
@@ -145,12 +167,12 @@ std::size_t Job::AdvanceRankExchange(Clock::time_point now) {
   if (state == RankExchangeSetup::State::kPending) return 0;
   absl::Status status = rank_exchange_setup_->failure();
   if (state == RankExchangeSetup::State::kOpen) {
-    status = communicator_->OpenRankExchange(rank_exchange_setup_->TakeConnections());
+    status = world_.communicator->OpenRankExchange(rank_exchange_setup_->TakeConnections());
   }
   rank_exchange_setup_.reset();
   if (status.ok()) {
     LogDebug(absl::StrCat("the exchange between ranks is open, for tensors of up to ",
-                          communicator_->rank_exchange()->limit_bytes(), " bytes"),
+                          world_.communicator->rank_exchange()->limit_bytes(), " bytes"),
              Fields());
   } else {
     no_rank_exchange_ = std::string(status.message());
@@ -182,15 +204,14 @@ std::string Job::DescribeBreak(const RankExchangeBreak& broken) const {
 }
 
 void Job::LookAtRankExchange(Clock::time_point now) {
-  const RankExchangeWatch* const rank_exchange = communicator_->rank_exchange();
+  const RankExchangeWatch* const rank_exchange = world_.communicator->rank_exchange();
   if (rank_exchange == nullptr) return;
   const std::optional<RankExchangeBreak> broken = rank_exchange->Broken(now);
   if (!broken.has_value()) return;
   no_rank_exchange_ = DescribeBreak(*broken);
   if (rank_exchange->LacksWord()) {
     // Nobody can know whether other nodes have the result.
-    Propose(absl::AbortedError(
-        absl::StrCat(no_rank_exchange_, " ", communicator_->DescribeInFlight())));
+    Propose(absl::AbortedError(absl::StrCat(no_rank_exchange_, " ", DescribeInFlight())));
     return;
   }
   if (rank_exchange_end_told_) return;

@@ -39,7 +39,7 @@ void Job::Trace(const v1::TraceRequest& request, Clock::time_point now,
   v1::TraceReply reply;
   reply.set_job_id(options_.job_id);
   reply.set_generation(membership_->generation);
-  reply.set_one_node(communicator_->CombinesLocally());
+  reply.set_one_node(world_.communicator->CombinesLocally());
   reply.set_node_index(membership_->self.value());
   reply.set_now_ns(NanosOf(now));
   reply.set_unix_offset_ns(UnixOffset());
@@ -91,8 +91,8 @@ void Job::AnswerTraces(Clock::time_point now) {
     answer.set_asker(inquiry.asker());
     answer.set_number(inquiry.number());
     v1::NodeTrace& trace = *answer.mutable_trace();
-    communicator_->ReadTrace(inquiry.position(),
-                             std::min<std::size_t>(inquiry.most_events(), kMostEvents), &trace);
+    world_.communicator->ReadTrace(
+        inquiry.position(), std::min<std::size_t>(inquiry.most_events(), kMostEvents), &trace);
     std::optional<ClockOffset::Estimate> estimate;
     if (options_.coordinates_here) {
       estimate.emplace();

@@ -65,7 +65,9 @@ class ClientService final : public v1::Client::CallbackService {
       : engine_(engine), caller_(caller) {}
 
   // The synchronous forms are not meant to be hidden.
+  using v1::Client::CallbackService::CreateCommunicator;
   using v1::Client::CallbackService::DescribeMismatch;
+  using v1::Client::CallbackService::DestroyCommunicator;
   using v1::Client::CallbackService::Join;
   using v1::Client::CallbackService::Leave;
   using v1::Client::CallbackService::RegisterTensors;
@@ -97,6 +99,22 @@ class ClientService final : public v1::Client::CallbackService {
                                               v1::UnregisterTensorsReply* reply) override {
     return WithToken(context, reply, [&](absl::string_view token, auto answer) {
       engine_->UnregisterTensors(caller_, token, *request, std::move(answer));
+    });
+  }
+
+  grpc::ServerUnaryReactor* CreateCommunicator(grpc::CallbackServerContext* context,
+                                               const v1::CreateCommunicatorRequest* request,
+                                               v1::CreateCommunicatorReply* reply) override {
+    return WithToken(context, reply, [&](absl::string_view token, auto answer) {
+      engine_->CreateCommunicator(caller_, token, *request, std::move(answer));
+    });
+  }
+
+  grpc::ServerUnaryReactor* DestroyCommunicator(grpc::CallbackServerContext* context,
+                                                const v1::DestroyCommunicatorRequest* request,
+                                                v1::DestroyCommunicatorReply* reply) override {
+    return WithToken(context, reply, [&](absl::string_view token, auto answer) {
+      engine_->DestroyCommunicator(caller_, token, *request, std::move(answer));
     });
   }
 

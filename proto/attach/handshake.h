@@ -58,8 +58,8 @@ enum class NoticeKind : std::uint32_t {
   kWarning = 1,       // a stall: the text names who is waited for; the client's log shows it
   kFailure = 2,       // the session's job has failed; the text is the root cause
   kSessionEnded = 3,  // ringd ends this session; the text says why
-  // One-node jobs, before Join is answered: memory that the ranks share. The text is the structure named
-  // below, and one descriptor comes with it.
+  // Communicators with one node, before Join or CreateCommunicator is answered: memory that the ranks share. The text is
+  // the structure named below, and one descriptor comes with it.
   kJobSegment = 4,   // JobSegmentNotice; memfd, sealed: JobSegmentHeader and what follows it
   kMemberArena = 5,  // MemberArenaNotice; memfd, sealed: another rank's arena
   // Jobs over several nodes that have a rank exchange, before Join is answered
@@ -73,14 +73,16 @@ enum class NoticeKind : std::uint32_t {
 struct JobSegmentNotice {
   std::uint64_t segment_bytes;
   std::uint32_t member_count;
-  std::uint32_t member;  // the receiver's place among them
+  std::uint32_t member;        // the receiver's place among them
+  std::uint32_t communicator;  // its number within the job; 0: all ranks
+  std::uint32_t reserved;
 };
-static_assert(sizeof(JobSegmentNotice) == 16);
+static_assert(sizeof(JobSegmentNotice) == 24);
 
 struct MemberArenaNotice {
   std::uint64_t arena_bytes;
-  std::uint32_t member;  // whose
-  std::uint32_t reserved;
+  std::uint32_t member;        // whose
+  std::uint32_t communicator;  // in which it has this place
 };
 static_assert(sizeof(MemberArenaNotice) == 16);
 

@@ -141,6 +141,33 @@ class GrpcControlChannel final : public ControlChannel {
     return reply.text();
   }
 
+  absl::StatusOr<MadeCommunicator> CreateCommunicator(const AskedCommunicator& asked,
+                                                      Clock::time_point deadline) override {
+    v1::CreateCommunicatorRequest request;
+    request.set_name(asked.name);
+    request.mutable_ranks()->Add(asked.ranks.begin(), asked.ranks.end());
+    request.set_timeout_ms(asked.timeout_ms);
+    grpc::ClientContext context;
+    Prepare(context, deadline);
+    v1::CreateCommunicatorReply reply;
+    const grpc::Status status = stub_->CreateCommunicator(&context, request, &reply);
+    if (!status.ok()) return FromGrpc(status);
+    return MadeCommunicator{.id = reply.communicator(),
+                            .number = reply.number(),
+                            .node_count = reply.node_count(),
+                            .node_index = reply.node_index(),
+                            .combines_locally = reply.combines_locally()};
+  }
+
+  absl::Status DestroyCommunicator(std::uint32_t id, Clock::time_point deadline) override {
+    v1::DestroyCommunicatorRequest request;
+    request.set_communicator(id);
+    grpc::ClientContext context;
+    Prepare(context, deadline);
+    v1::DestroyCommunicatorReply reply;
+    return FromGrpc(stub_->DestroyCommunicator(&context, request, &reply));
+  }
+
   absl::Status Leave(Clock::time_point deadline) override {
     grpc::ClientContext context;
     Prepare(context, deadline);

@@ -43,6 +43,20 @@ struct JoinedPlace {
   std::string daemon_version;
 };
 
+struct AskedCommunicator {
+  std::string name;
+  std::vector<std::int32_t> ranks;
+  std::uint32_t timeout_ms = 0;  // 0: ringd's start timeout
+};
+
+struct MadeCommunicator {
+  std::uint32_t id = 0;      // ringd's
+  std::uint32_t number = 0;  // equal on all its ranks
+  std::int32_t node_count = 1;
+  std::int32_t node_index = 0;
+  bool combines_locally = false;
+};
+
 // Thread safety: any thread may call anything.
 // Blocking: each call blocks until its deadline at most; when ringd dies, all return kUnavailable.
 // Errors: as proto/rpc/client.proto gives them, with ringd's words.
@@ -67,6 +81,10 @@ class ControlChannel {
                                                        std::uint32_t tensor,
                                                        std::span<const std::uint32_t> metas,
                                                        Clock::time_point deadline) = 0;
+  virtual absl::StatusOr<MadeCommunicator> CreateCommunicator(const AskedCommunicator& asked,
+                                                              Clock::time_point deadline) = 0;
+  // `id` is ringd's.
+  virtual absl::Status DestroyCommunicator(std::uint32_t id, Clock::time_point deadline) = 0;
   virtual absl::Status Leave(Clock::time_point deadline) = 0;
 };
 

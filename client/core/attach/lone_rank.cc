@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <map>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -67,20 +67,21 @@ class LoneControlChannel final : public ControlChannel {
   }
 
   absl::StatusOr<std::vector<RegisteredNumbers>> Register(
-      std::uint32_t /*communicator*/, std::span<const TensorDescription> tensors,
+      std::uint32_t communicator, std::span<const TensorDescription> tensors,
       Clock::time_point /*deadline*/) override {
     MutexLock lock(mutex_);
     std::vector<RegisteredNumbers> numbers;
     numbers.reserve(tensors.size());
     for (const TensorDescription& tensor : tensors) {
       const auto next = static_cast<std::uint32_t>(tensors_.size());
-      const auto found = tensors_.find(tensor.name);
+      const auto found = tensors_.find({communicator, tensor.name});
       if (found == tensors_.end() && next == kMaxLocalTensors) {
         return absl::ResourceExhaustedError(
             absl::StrCat("tensor '", tensor.name, "': more than ", kMaxLocalTensors,
                          " different names: give tensors that come again the same name"));
       }
-      const std::uint32_t number = tensors_.try_emplace(tensor.name, next).first->second;
+      const std::uint32_t number =
+          tensors_.try_emplace({communicator, tensor.name}, next).first->second;
       // One rank's descriptions differ from nobody's: one number for all of them.
       numbers.push_back({++registrations_, number, 1});
     }
@@ -99,12 +100,25 @@ class LoneControlChannel final : public ControlChannel {
     return absl::InternalError("one rank's descriptions of a tensor can't differ");
   }
 
+  // They all go the way of the rank's own memory.
+  absl::StatusOr<MadeCommunicator> CreateCommunicator(const AskedCommunicator& /*asked*/,
+                                                      Clock::time_point /*deadline*/) override {
+    MutexLock lock(mutex_);
+    const std::uint32_t number = ++last_communicator_;
+    return MadeCommunicator{.id = number, .number = number};
+  }
+
+  absl::Status DestroyCommunicator(std::uint32_t /*id*/, Clock::time_point /*deadline*/) override {
+    return absl::OkStatus();
+  }
+
   absl::Status Leave(Clock::time_point /*deadline*/) override { return absl::OkStatus(); }
 
  private:
   Mutex mutex_;
   std::uint32_t registrations_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::unordered_map<std::string, std::uint32_t> tensors_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::pair<std::uint32_t, std::string>, std::uint32_t> tensors_ ABSL_GUARDED_BY(mutex_);
+  std::uint32_t last_communicator_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace
@@ -123,7 +137,7 @@ absl::StatusOr<LoneRank> MakeLoneRank() {
   attachment.arena = std::move(arena->mapping);
 
   const std::int32_t rank = 0;
-  lone.notice = {JobSegmentView::SegmentBytes(1), 1, 0};
+  lone.notice = {JobSegmentView::SegmentBytes(1), 1, 0, 0, 0};
   absl::StatusOr<Shared> job = MakeShared("ringd-job", lone.notice.segment_bytes);
   if (!job.ok()) return job.status();
   InitializeJobSegment(job->mapping.data(), std::span(&rank, 1));

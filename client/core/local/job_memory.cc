@@ -50,9 +50,9 @@ absl::Status JobMemory::MapArena(const MemberArenaNotice& notice, const UniqueFd
     return absl::InternalError(
         absl::StrCat("ringd sent an arena of member ", notice.member, ", which is not expected"));
   }
-  absl::StatusOr<MemoryMapping> mapping = MemoryMapping::MapSealed(fd.get(), notice.arena_bytes);
+  auto mapping = shared_arenas_->Map(fd, notice.arena_bytes);
   if (!mapping.ok()) return mapping.status();
-  arenas_[notice.member] = {mapping->data(), notice.arena_bytes};
+  arenas_[notice.member] = {(*mapping)->data(), notice.arena_bytes};
   mappings_.push_back(*std::move(mapping));
   --missing_;
   return absl::OkStatus();

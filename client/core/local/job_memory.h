@@ -1,13 +1,15 @@
-// What the ranks of a one-node job share: the job segment and all members' arenas.
+// What the ranks of a communicator with one node share: the job segment and all members' arenas.
 #ifndef RINGD_CLIENT_CORE_LOCAL_JOB_MEMORY_H_
 #define RINGD_CLIENT_CORE_LOCAL_JOB_MEMORY_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "client/core/local/arena_mappings.h"
 #include "proto/attach/handshake.h"
 #include "proto/base/clock.h"
 #include "proto/base/memory_mapping.h"
@@ -24,8 +26,9 @@ namespace ringd::client {
 //   process's own arena.
 class JobMemory {
  public:
-  JobMemory(std::byte* own_arena, std::uint64_t own_arena_bytes)
-      : own_{own_arena, own_arena_bytes} {}
+  // `arenas` must outlive it.
+  JobMemory(std::byte* own_arena, std::uint64_t own_arena_bytes, ArenaMappings* arenas)
+      : own_{own_arena, own_arena_bytes}, shared_arenas_(arenas) {}
 
   // What ringd sent is mapped and checked here; the first thing wrong is what Await returns.
   void AddSegment(const JobSegmentNotice& notice, const UniqueFd& fd);
@@ -54,13 +57,14 @@ class JobMemory {
   void Note(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const MemberArena own_;
+  ArenaMappings* const shared_arenas_;
   Mutex mutex_;
   CondVar changed_;
   absl::Status problem_ ABSL_GUARDED_BY(mutex_);
   std::size_t missing_ ABSL_GUARDED_BY(mutex_) = SIZE_MAX;  // arenas that have not come
   // Written under mutex_ until Await returns; not at all afterwards.
   MemoryMapping segment_;
-  std::vector<MemoryMapping> mappings_;
+  std::vector<std::shared_ptr<const MemoryMapping>> mappings_;
   JobSegmentView view_;
   std::uint32_t self_ = 0;
   std::vector<MemberArena> arenas_;

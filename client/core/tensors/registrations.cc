@@ -28,10 +28,12 @@ ringd_registration Registrations::FindEqual(const std::string& key) const {
 }
 
 ringd_registration Registrations::Add(TensorDescription description,
-                                      const RegisteredNumbers& numbers, std::int32_t rank) {
+                                      const RegisteredNumbers& numbers, std::int32_t rank,
+                                      const LaneUse& lane) {
   std::string key = description.Key();
   auto registration = std::make_unique<Registration>();
   registration->numbers = numbers;
+  registration->lane = lane;
   registration->bytes = description.bytes();
   registration->element_count = description.element_count;
   registration->element_bytes = static_cast<std::uint32_t>(SizeOf(description.data_type));
@@ -49,9 +51,11 @@ ringd_registration Registrations::Add(TensorDescription description,
   if (found != by_key_.end()) return found->second;
   const ringd_registration number = TakeNumber();
   if (number == 0) return 0;
-  std::shared_ptr<SubmissionCount>& submissions = submissions_[registration->description.name];
-  if (submissions == nullptr) submissions = registration->submissions;
-  registration->submissions = submissions;
+  if (registration->description.communicator == 0) {
+    std::shared_ptr<SubmissionCount>& submissions = submissions_[registration->description.name];
+    if (submissions == nullptr) submissions = registration->submissions;
+    registration->submissions = submissions;
+  }
   registration->number.store(number, std::memory_order_relaxed);
   by_key_.emplace(std::move(key), number);
   const std::uint32_t position = (number & kPlaceMask) - 1;
@@ -78,6 +82,18 @@ ringd_registration Registrations::TakeNumber() {
         std::memory_order_relaxed);
   }
   return position + 1;
+}
+
+std::vector<ringd_registration> Registrations::OfCommunicator(std::uint32_t communicator) const {
+  MutexLock lock(mutex_);
+  std::vector<ringd_registration> numbers;
+  for (const auto& [key, number] : by_key_) {
+    const Registration* const found = const_cast<Registrations*>(this)->Find(number);
+    if (found != nullptr && found->description.communicator == communicator) {
+      numbers.push_back(number);
+    }
+  }
+  return numbers;
 }
 
 Registration* Registrations::Find(ringd_registration number) noexcept {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "client/core/tensors/submission_count.h"
 #include "client/core/tensors/tensor_description.h"
@@ -17,11 +18,24 @@
 
 namespace ringd::client {
 
+class LocalOperations;
+class OperationQueue;
+
+// Which way the operations of a communicator go.
+struct LaneUse {
+  OperationQueue* queue = nullptr;
+  // The same, if the ranks combine their tensors themselves; null: ringd does.
+  LocalOperations* local = nullptr;
+  ringd_operation tag = 0;         // added to the numbers of its operations
+  std::uint32_t communicator = 0;  // ringd's number
+};
+
 // Ownership: Registrations. Immutable after creation but for the number and submissions.
 struct Registration {
   std::atomic<ringd_registration> number{0};  // 0: it has been removed
   TensorDescription description;
   RegisteredNumbers numbers;
+  LaneUse lane;
   // Copied out of the description, for the hot path.
   std::uint64_t bytes = 0;
   std::uint64_t element_count = 0;
@@ -56,7 +70,9 @@ class Registrations {
   // Adds what ringd has accepted as `numbers`; `rank` is this process's. If an equal description
   // has been added meanwhile, gives its number. 0: there are no numbers left.
   ringd_registration Add(TensorDescription description, const RegisteredNumbers& numbers,
-                         std::int32_t rank);
+                         std::int32_t rank, const LaneUse& lane = {});
+  // The numbers of all that belong to a communicator other than that of all ranks.
+  std::vector<ringd_registration> OfCommunicator(std::uint32_t communicator) const;
 
   // Null if there is no such number.
   Registration* Find(ringd_registration number) noexcept;

@@ -15,39 +15,6 @@ namespace {
 // Elements and bytes are counted in 64 bits; one bit is kept so that signed arithmetic is safe too.
 constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 62;
 
-// Whether `text` is well-formed UTF-8 (RFC 3629): the name travels in protobuf strings, which insist.
-bool IsUtf8(absl::string_view text) noexcept {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  for (std::size_t i = 0; i < text.size();) {
-    const unsigned char lead = byte(i);
-    std::size_t continuation = 0;
-    if (lead < 0x80) {
-      ++i;
-      continue;
-    }
-    if (lead >= 0xc2 && lead <= 0xdf) {
-      continuation = 1;
-    } else if ((lead & 0xf0) == 0xe0) {
-      continuation = 2;
-    } else if (lead >= 0xf0 && lead <= 0xf4) {
-      continuation = 3;
-    } else {
-      return false;
-    }
-    if (text.size() - i <= continuation) return false;
-    for (std::size_t k = 1; k <= continuation; ++k) {
-      if ((byte(i + k) & 0xc0) != 0x80) return false;
-    }
-    // Overlong forms, surrogates, and what lies beyond U+10FFFF.
-    if ((lead == 0xe0 && byte(i + 1) < 0xa0) || (lead == 0xed && byte(i + 1) > 0x9f) ||
-        (lead == 0xf0 && byte(i + 1) < 0x90) || (lead == 0xf4 && byte(i + 1) > 0x8f)) {
-      return false;
-    }
-    i += continuation + 1;
-  }
-  return true;
-}
-
 absl::Status Wrong(absl::string_view name, absl::string_view problem) {
   return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "': ", problem));
 }
@@ -92,6 +59,38 @@ absl::Status CheckAllReduce(const ringd_tensor& tensor, TensorDescription& descr
 
 }  // namespace
 
+bool IsUtf8(absl::string_view text) noexcept {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  for (std::size_t i = 0; i < text.size();) {
+    const unsigned char lead = byte(i);
+    std::size_t continuation = 0;
+    if (lead < 0x80) {
+      ++i;
+      continue;
+    }
+    if (lead >= 0xc2 && lead <= 0xdf) {
+      continuation = 1;
+    } else if ((lead & 0xf0) == 0xe0) {
+      continuation = 2;
+    } else if (lead >= 0xf0 && lead <= 0xf4) {
+      continuation = 3;
+    } else {
+      return false;
+    }
+    if (text.size() - i <= continuation) return false;
+    for (std::size_t k = 1; k <= continuation; ++k) {
+      if ((byte(i + k) & 0xc0) != 0x80) return false;
+    }
+    // Overlong forms, surrogates, and what lies beyond U+10FFFF.
+    if ((lead == 0xe0 && byte(i + 1) < 0xa0) || (lead == 0xed && byte(i + 1) > 0x9f) ||
+        (lead == 0xf0 && byte(i + 1) < 0x90) || (lead == 0xf4 && byte(i + 1) > 0x8f)) {
+      return false;
+    }
+    i += continuation + 1;
+  }
+  return true;
+}
+
 std::string TensorDescription::Key() const {
   std::string key = name;
   const auto append = [&key](const auto& value) {
@@ -107,6 +106,10 @@ std::string TensorDescription::Key() const {
   append(prescale);
   append(postscale);
   for (const std::int64_t extent : shape) append(extent);
+  if (communicator != 0) {
+    key.append("of communicator ");
+    append(communicator);
+  }
   return key;
 }
 
@@ -129,6 +132,7 @@ absl::StatusOr<TensorDescription> DescribeTensor(const ringd_tensor& tensor, std
                                                 kCollectiveKindCount - 1));
   }
   description.kind = static_cast<CollectiveKind>(tensor.kind);
+  description.communicator = tensor.communicator;
   const OperationTraits& traits = TraitsOf(description.kind);
   if (!traits.moves_data) {
     if (tensor.dimensions != 0) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "client/ringd.h"
 #include "proto/types/collective_kind.h"
 #include "proto/types/data_type.h"
@@ -29,6 +30,7 @@ struct TensorDescription {
   double postscale = 1.0;
   std::int32_t root_rank = 0;
   std::uint64_t element_count = 0;
+  std::uint32_t communicator = 0;  // its number within the job; 0: all ranks
 
   std::uint64_t bytes() const noexcept { return element_count * SizeOf(data_type); }
 
@@ -42,6 +44,9 @@ struct RegisteredNumbers {
   std::uint32_t tensor = 0;        // the communicator's number for the name
   std::uint32_t meta = 0;          // ... and for everything else
 };
+
+// Whether `text` is well-formed UTF-8 (RFC 3629): names travel in protobuf strings, which insist.
+bool IsUtf8(absl::string_view text) noexcept;
 
 // Checks `tensor` for a job of `size` ranks. kInvalidArgument: the message names the tensor, the field
 // and what is allowed.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -92,6 +93,77 @@ PyObject* Register(PyObject* self, PyObject* list) {
     PyList_SetItem(result, static_cast<Py_ssize_t>(i), number);
   }
   return result;
+}
+
+PyObject* CreateCommunicator(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  if (!CheckCount("create_communicator", count, 3, 3)) return nullptr;
+  Py_ssize_t bytes = 0;
+  const char* const text = PyUnicode_AsUTF8AndSize(arguments[0], &bytes);
+  if (text == nullptr) return nullptr;
+  const std::string name(text, static_cast<std::size_t>(bytes));
+  if (name.find('\0') != std::string::npos) {
+    PyErr_SetString(PyExc_ValueError, "a communicator's name contains a null character");
+    return nullptr;
+  }
+  std::vector<std::uint64_t> given;
+  std::uint64_t timeout_ms = 0;
+  if (!ReadNumbers("create_communicator", arguments[1], given) ||
+      !ReadNumber(arguments[2], timeout_ms)) {
+    return nullptr;
+  }
+  std::vector<std::int32_t> ranks;
+  for (const std::uint64_t rank : given) {
+    // What no job has, the library refuses.
+    ranks.push_back(static_cast<std::int32_t>(std::min<std::uint64_t>(rank, INT32_MAX)));
+  }
+  ringd_communicator_options options{};
+  options.struct_size = sizeof(options);
+  options.name = name.c_str();
+  options.ranks = ranks.data();
+  options.count = ranks.size();
+  options.timeout_ms = static_cast<std::uint32_t>(std::min<std::uint64_t>(timeout_ms, UINT32_MAX));
+  ringd_communicator communicator = 0;
+  ringd_status status = RINGD_OK;
+  {
+    const WithoutGil without_gil;
+    status = ringd_communicator_create(Self(self)->context, &options, &communicator);
+  }
+  if (status != RINGD_OK) return RaiseStatus(status);
+  return PyLong_FromUnsignedLong(communicator);
+}
+
+// False with a Python error set if it can be no communicator's number.
+bool ReadCommunicator(PyObject* argument, ringd_communicator& communicator) {
+  std::uint64_t number = 0;
+  if (!ReadNumber(argument, number)) return false;
+  if (number > UINT32_MAX) {
+    RaiseStatus(RINGD_NOT_FOUND, "no communicator has this number");
+    return false;
+  }
+  communicator = static_cast<ringd_communicator>(number);
+  return true;
+}
+
+PyObject* DestroyCommunicator(PyObject* self, PyObject* argument) {
+  ringd_communicator communicator = 0;
+  if (!ReadCommunicator(argument, communicator)) return nullptr;
+  ringd_status status = RINGD_OK;
+  {
+    const WithoutGil without_gil;
+    status = ringd_communicator_destroy(Self(self)->context, communicator);
+  }
+  return NoneOrError(status);
+}
+
+PyObject* CommunicatorPlace(PyObject* self, PyObject* argument) {
+  ringd_communicator communicator = 0;
+  if (!ReadCommunicator(argument, communicator)) return nullptr;
+  ringd_communicator_place place{};
+  place.struct_size = sizeof(place);
+  const ringd_status status =
+      ringd_get_communicator_place(Self(self)->context, communicator, &place);
+  if (status != RINGD_OK) return RaiseStatus(status);
+  return Py_BuildValue("(iiii)", place.rank, place.size, place.node_count, place.node_index);
 }
 
 PyObject* Unregister(PyObject* self, PyObject* list) {
@@ -347,6 +419,11 @@ PyObject* MakeContextType() {
   static PyMethodDef methods[] = {
       {"place", Place, METH_NOARGS, "Where this rank is: a tuple in the order of ringd.Place."},
       {"register", Register, METH_O, "Describes tensors; a list of registrations."},
+      {"create_communicator", Fast(CreateCommunicator), METH_FASTCALL,
+       "(name, ranks, timeout_ms) -> communicator: blocks until all its ranks have called."},
+      {"destroy_communicator", DestroyCommunicator, METH_O, "This rank needs it no more."},
+      {"communicator_place", CommunicatorPlace, METH_O,
+       "(communicator) -> (rank, size, node_count, node_index)"},
       {"unregister", Unregister, METH_O, "Gives back a list of registrations."},
       {"submit", Fast(Submit), METH_FASTCALL, "(registration, source, destination) -> operation"},
       {"try_submit", Fast(TrySubmit), METH_FASTCALL, "As submit, without waiting for room."},

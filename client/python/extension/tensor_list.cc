@@ -3,7 +3,8 @@
 namespace ringd::python {
 namespace {
 
-constexpr Py_ssize_t kFields = 8;
+constexpr Py_ssize_t kLeastFields = 8;
+constexpr Py_ssize_t kMostFields = 9;  // with the communicator
 
 // Fields read with PyErr_Occurred as the only sign of failure: the caller asks once at the end.
 std::int32_t IntegerField(PyObject* tuple, Py_ssize_t index) {
@@ -88,10 +89,11 @@ bool TensorList::Parse(PyObject* list) {
 }
 
 bool TensorList::ParseOne(PyObject* tuple, std::size_t index) {
-  if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) != kFields) {
+  const Py_ssize_t fields = PyTuple_Check(tuple) ? PyTuple_Size(tuple) : 0;
+  if (fields < kLeastFields || fields > kMostFields) {
     PyErr_SetString(PyExc_TypeError,
                     "a tensor is described by a tuple (name, kind, data_type, op, shape, prescale, "
-                    "postscale, root_rank)");
+                    "postscale, root_rank[, communicator])");
     return false;
   }
   ringd_tensor& tensor = tensors_[index];
@@ -112,6 +114,10 @@ bool TensorList::ParseOne(PyObject* tuple, std::size_t index) {
   tensor.postscale = NumberField(tuple, 6);
   if (PyErr_Occurred() != nullptr) return false;
   tensor.root_rank = IntegerField(tuple, 7);
+  if (PyErr_Occurred() != nullptr) return false;
+  if (fields == kMostFields) {
+    tensor.communicator = static_cast<ringd_communicator>(IntegerField(tuple, 8));
+  }
   return PyErr_Occurred() == nullptr;
 }
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Literal
 
 from ringd import _ringd, exits
-from ringd.types import Place
+from ringd.types import CommunicatorPlace, Place
 
 
 class Context:
@@ -38,6 +39,8 @@ class Context:
     submit_awaited(number, source, destination): as ``submit``, faster for what is waited for next.
     wait(operation, timeout_ms), wait_all(operations, timeout_ms): until the end; raise what went wrong.
     test(operation): whether ``wait`` would return at once.
+    destroy_communicator(number): this rank needs it no more; ``FailedPreconditionError`` while something is in flight
+        there.
     arena_alloc(bytes), arena_free(address), arena_contains(address, bytes): memory shared with ringd.
 
     Thread safety: any thread may call anything.
@@ -86,6 +89,7 @@ class Context:
         # The extension's own methods, without a Python call in between.
         self.register = raw.register
         self.unregister = raw.unregister
+        self.destroy_communicator = raw.destroy_communicator
         self.submit = raw.submit
         self.try_submit = raw.try_submit
         self.submit_awaited = raw.submit_awaited
@@ -96,6 +100,24 @@ class Context:
         self.arena_free = raw.arena_free
         self.arena_contains = raw.arena_contains
         exits.watch(self)
+
+    def create_communicator(self, name: str, ranks: Iterable[int], *, timeout: float | None = None) -> int:
+        """Makes a communicator of some ranks, this one among them, and returns its number, which is equal on all.
+
+        Blocks until all of them have called it with this name and these ranks, in this order; other ranks need not
+        know. Tensors whose ``TensorSpec.communicator`` is the number are combined among these ranks. Communicators may
+        overlap, and none holds up another. ``root_rank`` stays the job's.
+
+        name: 1 to 128 bytes of UTF-8. timeout: seconds for the others to call; default: as ``start_timeout``.
+
+        Raises ``InvalidArgumentError`` if the ranks disagree, ``DeadlineExceededError`` with the ranks that have not
+        called, ``AlreadyExistsError`` if one of them has a communicator of this name.
+        """
+        return self._raw.create_communicator(name, list(ranks), _milliseconds(timeout, "timeout"))
+
+    def communicator_place(self, communicator: int) -> CommunicatorPlace:
+        """Where this rank is in it; 0 is the communicator of all ranks."""
+        return CommunicatorPlace(*self._raw.communicator_place(communicator))
 
     def close(self) -> None:
         """Leaves the job. Calls under way in other threads end with ``CancelledError``.

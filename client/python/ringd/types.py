@@ -56,6 +56,16 @@ class TensorSpec(NamedTuple):
     prescale: float = 1.0
     postscale: float = 1.0
     root_rank: int = 0
+    communicator: int = 0
+
+
+class CommunicatorPlace(NamedTuple):
+    """Where a rank is in a communicator: see ``ringd_communicator_place`` in ``ringd.h``."""
+
+    rank: int
+    size: int
+    node_count: int
+    node_index: int
 
 
 class Place(NamedTuple):
@@ -76,4 +86,8 @@ class Place(NamedTuple):
 
 
 # What Context.register takes: TensorSpecs, or plain tuples in their order.
-TensorSpecs = Sequence[TensorSpec | tuple[str, int, int, int, tuple[int, ...], float, float, int]]
+TensorSpecs = Sequence[
+    TensorSpec
+    | tuple[str, int, int, int, tuple[int, ...], float, float, int]
+    | tuple[str, int, int, int, tuple[int, ...], float, float, int, int]
+]

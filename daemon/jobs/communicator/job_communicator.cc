@@ -39,6 +39,11 @@ JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membersh
       link_(link),
       scheduler_(options_.scheduler),
       meter_(LinkOf(*membership_), membership_->algorithms.chunk_bytes) {
+  // Where a rank copies in pieces, their order is that of the job's ring, for all its communicators.
+  if (options_.number != 0) {
+    trace_.TurnOff();
+    return;
+  }
   const RingPosition position{.self = static_cast<std::uint32_t>(membership_->self.value()),
                               .node_count = static_cast<std::uint32_t>(membership_->node_count())};
   for (const auto& member : members_) member->SetRingPosition(position);
@@ -193,20 +198,27 @@ absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
   return work;
 }
 
+void JobCommunicator::Send(v1::NodeMessage message) {
+  message.set_communicator(options_.number);
+  link_->Send(std::move(message));
+}
+
 absl::StatusOr<bool> JobCommunicator::TakeActions(Clock::time_point now) {
   actions_.clear();
   scheduler_.TakeActions(actions_);
   for (const Action& action : actions_) {
     if (const auto* send = std::get_if<SendToCoordinator>(&action)) {
       v1::NodeMessage message = ToProto(send->message);
-      link_->Send(std::move(message));
+      Send(std::move(message));
     } else if (const auto* start = std::get_if<StartOperation>(&action)) {
       if (absl::Status status = Start(*start, now); !status.ok()) return status;
     } else if (const auto* cancel = std::get_if<CancelOperation>(&action)) {
       Cancel(cancel->operation, now);
     } else if (const auto* failure = std::get_if<TensorFailed>(&action)) {
       trace_.OnFailed(failure->tensor.value(), failure->status.code(), now);
-      CompleteTensor(failure->tensor, failure->status);
+      CompleteTensor(failure->tensor,
+                     absl::Status(failure->status.code(),
+                                  absl::StrCat(failure->status.message(), OfCommunicator())));
       ReportIfReady(failure->tensor, now);
     } else if (const auto* retired = std::get_if<ChannelRetired>(&action)) {
       Retire(retired->channel);

@@ -48,6 +48,9 @@ struct WaitingSubmission {
   std::vector<int> absent_members;         // positions of local members that have not
 };
 
+// What DescribeInFlight says then.
+inline constexpr absl::string_view kNothingInFlight = "with nothing in flight";
+
 struct JobCommunicatorCounters {
   std::uint64_t tensors = 0;        // submissions completed well
   std::uint64_t operations = 0;     // collectives finished well
@@ -66,7 +69,9 @@ class JobCommunicator final : private LocalRankView {
  public:
   struct Options {
     CommunicatorId id;
-    std::string job_id;  // for the log
+    std::uint32_t number = 0;  // within the job; 0: all ranks
+    std::string name = {};     // empty: all ranks
+    std::string job_id;        // for the log
     NodeSchedulerConfig scheduler;
     Reducers* reducers = nullptr;  // null: there are none; else must outlive this
     // For turns on what members hold, too, and its end; null: here. Must outlive this.
@@ -139,6 +144,8 @@ class JobCommunicator final : private LocalRankView {
   // False: nothing was done, since an operation that has been started uses its memory. Then the
   // communicator must fail, and settle, before the member hears that it has left.
   [[nodiscard]] bool Leave(int member);
+  // The name of a tensor of which a submission of the member has not ended; nothing if there is none.
+  std::optional<std::string> InFlightOf(int member) const;
   // True if other nodes may start what a member that has left can't take part in any more.
   bool HasWithdrawn() const noexcept { return withdrawn_ && !failed(); }
 
@@ -254,6 +261,9 @@ class JobCommunicator final : private LocalRankView {
   std::string NameOfTraced(std::uint32_t tensor) const;
   bool IsCredible(const TraceEvent& event, std::uint64_t now_ns) const;
   LogFields Fields() const;
+  void Send(v1::NodeMessage message);
+  // " of communicator 'x'", or nothing if it is the one of all ranks.
+  std::string OfCommunicator() const;
   absl::Status DescribeHealth() const;
   absl::Status DescribeOutcome(const Completion& completion) const;
   void CountBusy(Clock::time_point now) noexcept;

@@ -119,6 +119,23 @@ bool JobCommunicator::Leave(int member) {
   return true;
 }
 
+std::optional<std::string> JobCommunicator::InFlightOf(int member) const {
+  if (way_.local != nullptr) {
+    const LocalMemberCounters counters = way_.local->Counters(member);
+    if (counters.submitted == counters.ended) return std::nullopt;
+    for (const WaitingSubmission& waiting : Waiting(Clock::time_point::max())) {
+      if (waiting.member == member) return waiting.name;
+    }
+    return "(which, this ringd has not seen yet)";
+  }
+  for (const Tensor& tensor : tensors_) {
+    if (tensor.queues.empty()) continue;
+    const auto& queue = tensor.queues[static_cast<std::size_t>(member)];
+    if (!queue.empty()) return queue.front().submission.registration->name;
+  }
+  return std::nullopt;
+}
+
 absl::Status JobCommunicator::CheckNobodyLeft(const StartOperation& start) const {
   const MemberNode& node = membership_->nodes[static_cast<std::size_t>(membership_->self.value())];
   for (const TensorHandle handle : *start.tensors) {
@@ -128,7 +145,7 @@ absl::Status JobCommunicator::CheckNobodyLeft(const StartOperation& start) const
       return absl::AbortedError(
           absl::StrCat(DescribeRank(node.ranks[m].rank, node.ranks[m].pid, node.name),
                        " left job '", options_.job_id, "' (shutdown) while tensor '",
-                       scheduler_.NameOf(handle), "' was in flight"));
+                       scheduler_.NameOf(handle), "'", OfCommunicator(), " was in flight"));
     }
   }
   return absl::OkStatus();

@@ -25,6 +25,10 @@ LogFields JobCommunicator::Fields() const {
           .generation = membership_->generation};
 }
 
+std::string JobCommunicator::OfCommunicator() const {
+  return options_.number == 0 ? "" : absl::StrCat(" of communicator '", options_.name, "'");
+}
+
 bool JobCommunicator::AbsentRanksAreBlocked(TensorHandle missing) const {
   const auto absent = MembersWithoutSubmission(scheduler_.NameOf(missing));
   return std::all_of(absent.begin(), absent.end(), [this](int member) {
@@ -243,10 +247,11 @@ std::string JobCommunicator::DescribeInFlight() const {
     if (!names.insert(waiting.name).second || tensors.size() == kTensorsNamed) continue;
     tensors.push_back(absl::StrCat("'", waiting.name, "'"));
   }
-  if (tensors.empty()) return "with nothing in flight";
+  if (tensors.empty()) return std::string(kNothingInFlight);
   const std::size_t count = names.size();
-  return absl::StrCat("while ", count, count == 1 ? " tensor was" : " tensors were", " in flight (",
-                      absl::StrJoin(tensors, ", "), count > kTensorsNamed ? ", ...)" : ")");
+  return absl::StrCat("while ", count, count == 1 ? " tensor" : " tensors", OfCommunicator(),
+                      count == 1 ? " was" : " were", " in flight (", absl::StrJoin(tensors, ", "),
+                      count > kTensorsNamed ? ", ...)" : ")");
 }
 
 CommunicatorStatistics JobCommunicator::WireStatistics() const {

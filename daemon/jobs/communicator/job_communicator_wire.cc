@@ -155,7 +155,7 @@ void JobCommunicator::ReportMeasurements(Clock::time_point now) {
   const Epoch epoch = scheduler_.epoch();
   if (failed() || !meter_.IsDue(/*idle=*/waiting_ == 0, epoch, now)) return;
   const NodeMeasurements measurements{meter_.TakeReport(epoch, now), scheduler_.TakeReadiness()};
-  if (!measurements.empty()) link_->Send(ToProto(measurements));
+  if (!measurements.empty()) Send(ToProto(measurements));
 }
 
 absl::Status JobCommunicator::DescribeHealth() const {

@@ -12,7 +12,7 @@
 namespace ringd {
 absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(
     const std::string& job_id, std::span<const std::int32_t> ranks,
-    std::span<const std::shared_ptr<Session>> members) {
+    std::span<const std::shared_ptr<Session>> members, std::uint32_t communicator) {
   const auto count = static_cast<std::uint32_t>(members.size());
   if (count > kMaxLocalMembers) {
     return absl::ResourceExhaustedError(absl::StrCat("job '", job_id, "' has ", count,
@@ -29,12 +29,12 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(
   std::vector<std::uint32_t> capacities;
   for (const auto& member : members) capacities.push_back(member->submission_capacity());
   for (std::uint32_t m = 0; m < count; ++m) {
-    const JobSegmentNotice segment{bytes, count, m};
+    const JobSegmentNotice segment{bytes, count, m, communicator, 0};
     members[m]->SendMemory(NoticeKind::kJobSegment, std::as_bytes(std::span(&segment, 1)),
                            fd->get());
     for (std::uint32_t other = 0; other < count; ++other) {
       if (other == m) continue;
-      const MemberArenaNotice arena{members[other]->arena_bytes(), other, 0};
+      const MemberArenaNotice arena{members[other]->arena_bytes(), other, communicator};
       members[m]->SendMemory(NoticeKind::kMemberArena, std::as_bytes(std::span(&arena, 1)),
                              members[other]->arena_fd());
     }

@@ -47,10 +47,11 @@ struct LocalMemberCounters {
 //   nothing is indexed by it.
 class LocalGroup {
  public:
-  // Makes the segment and hands it, and each other's arenas, to the members. `ranks` by member.
+  // Makes the segment and hands it, and each other's arenas, to the members. `ranks` by member;
+  // `communicator` is its number within the job.
   static absl::StatusOr<std::unique_ptr<LocalGroup>> Create(
       const std::string& job_id, std::span<const std::int32_t> ranks,
-      std::span<const std::shared_ptr<Session>> members);
+      std::span<const std::shared_ptr<Session>> members, std::uint32_t communicator = 0);
 
   // The number of a tensor's name in the segment, the same each time.
   //   kResourceExhausted: there are no numbers left.

@@ -12,6 +12,7 @@ constexpr std::uint64_t kLongestAgo = std::chrono::nanoseconds(std::chrono::seco
 }  // namespace
 
 void OperationTrace::Write(const TraceEvent& event) {
+  if (off_) return;
   if (memory_ == nullptr) {
     const std::size_t bytes = TraceRingBytes(kEvents);
     // Zeroed by the kernel page by page, as they are written.

@@ -29,6 +29,9 @@ class OperationTrace {
   OperationTrace(const OperationTrace&) = delete;
   OperationTrace& operator=(const OperationTrace&) = delete;
 
+  // Notes nothing: a trace is of the communicator of all ranks.
+  void TurnOff() noexcept { off_ = true; }
+
   void OnSubmitted(int member, const CheckedSubmission& submission, Clock::time_point now);
   void OnReady(std::uint32_t tensor, std::uint64_t bytes, Clock::time_point now);
   // Behind it OnCarries for each tensor of the bucket.
@@ -55,6 +58,7 @@ class OperationTrace {
                       std::uint64_t value = 0, std::uint16_t detail = 0,
                       std::uint32_t tensor = kNoTracedTensor);
 
+  bool off_ = false;
   std::unique_ptr<void, Free> memory_;
   TraceRingView ring_;
   TraceWriter writer_;

@@ -6,8 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/jobs/coordinator/ring_order.h"
-#include "daemon/peers/measurement_conversion.h"
-#include "daemon/peers/schedule_conversion.h"
 
 namespace ringd {
 namespace {
@@ -18,9 +16,6 @@ constexpr std::size_t kTurnedAwayNamed = 3;
 // Who is missing is told so often at most, and so many of them.
 constexpr std::chrono::milliseconds kBetweenGatherings{500};
 constexpr int kMissingTold = 64;
-
-// What was learned is also kept while a job runs: its end may be that of ringd.
-constexpr std::chrono::nanoseconds kBetweenKeepings = std::chrono::minutes(1);
 
 v1::CoordinatorMessage FailureMessage(const absl::Status& cause, bool node_lost = false) {
   v1::CoordinatorMessage message;
@@ -41,7 +36,14 @@ absl::Status ToStatus(const v1::Failure& failure) {
 JobCoordinator::JobCoordinator(Options options, NodeSender* sender, Clock::time_point now)
     : options_(std::move(options)),
       sender_(sender),
-      start_deadline_(now + options_.start_timeout) {}
+      start_deadline_(now + options_.start_timeout),
+      table_(options_.size) {}
+
+bool JobCoordinator::NeedsTicks() const noexcept {
+  return state_ == State::kJoining || state_ == State::kMeasuring || table_.anyone_waits() ||
+         std::any_of(awake_.begin(), awake_.end(),
+                     [](const auto* schedule) { return schedule->needs_ticks(); });
+}
 
 LogFields JobCoordinator::Fields() const {
   return {.job = options_.job_id,
@@ -204,7 +206,8 @@ void JobCoordinator::Start(const std::vector<Node*>& order, RingChoice ring) {
     rank_exchange_sizes_.flat = options_.algorithms.flat_all_reduce_bytes / (order.size() - 1);
   }
   membership.rank_exchange = OfferRankExchange(membership, rank_exchange_sizes_);
-  StartSchedule(membership);
+  world_ = AddSchedule(0, "", membership);
+  membership_ = membership;
   v1::CoordinatorMessage message;
   *message.mutable_membership() = ToProto(membership);
   for (const auto& [link, node] : nodes_) {
@@ -231,24 +234,16 @@ void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Cloc
     case v1::NodeMessage::kFailure:
       Fail(ToStatus(message.failure()));
       return;
-    case v1::NodeMessage::kRanksLeft: {
-      if (message.ranks_left().ranks_size() > node.local_size) return;
-      // Before their tensors go, and with them the buckets.
-      KeepPlan();
-      node.left += static_cast<std::size_t>(message.ranks_left().ranks_size());
-      v1::CoordinatorMessage relay;
-      *relay.mutable_ranks_left() = message.ranks_left();
-      BroadcastExcept(link, relay);
+    case v1::NodeMessage::kRanksLeft:
+      OnRanksLeft(link, node, message.ranks_left());
       return;
-    }
-    case v1::NodeMessage::kStallReport:
-      if (state_ == State::kRunning) OnStallReport(message.stall_report(), now);
-      return;
-    case v1::NodeMessage::kStallAnswer:
-      if (inquiry_.open && message.stall_answer().inquiry() == inquiry_.number) {
-        inquiry_.answers[link] = message.stall_answer();
-        if (inquiry_.answers.size() == nodes_.size()) Conclude(now);
+    case v1::NodeMessage::kCommunicatorAsk:
+      if (state_ == State::kRunning) {
+        OnCommunicatorAsk(node, message.communicator_ask(), now);
       }
+      return;
+    case v1::NodeMessage::kCommunicatorDrop:
+      OnCommunicatorDrop(link, node, message.communicator(), message.communicator_drop().rank());
       return;
     case v1::NodeMessage::kTraceQuestion:
       if (state_ == State::kRunning) AskForTraces(node, message.trace_question());
@@ -266,24 +261,19 @@ void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Cloc
     default:
       break;
   }
+  CommunicatorSchedule* const schedule = Find(message.communicator());
   absl::Status status;
-  if (schedule_ == nullptr) {
+  if (world_ == nullptr) {
     status = absl::FailedPreconditionError("a scheduling message before the job has started");
-  } else if (message.has_measurements()) {
-    absl::StatusOr<NodeMeasurements> measured = FromProto(message.measurements());
-    status = measured.status();
-    if (status.ok()) tuner_->OnMeasurements(node.index, *std::move(measured));
-  } else {
-    absl::StatusOr<NodeMessage> scheduling = FromProto(message);
-    status = scheduling.status();
-    if (status.ok()) status = schedule_->OnMessage(node.index, *scheduling, now);
+  } else if (schedule != nullptr) {
+    status = schedule->OnMessage(link, message, now);
+    if (status.ok()) Wake(schedule);
   }
+  // Without one: it has ended, and the node had not heard of that.
   if (!status.ok()) {
     Fail(absl::InternalError(
         absl::StrCat("ringd on ", node.name, " broke the protocol: ", status.message())));
-    return;
   }
-  schedule_dirty_ = true;
 }
 
 void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why) {
@@ -296,7 +286,10 @@ void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why) {
     ranks_present_ -= node.ranks.size();
     if (nodes_.empty()) state_ = State::kFailed;
   }
-  if (node.left == node.ranks.size()) return;
+  if (node.left == node.ranks.size()) {
+    for (const auto& [number, schedule] : schedules_) schedule->OnNodeGone(link);
+    return;
+  }
   // What isn't a lost connection's is a ringd's own word.
   const bool lost = absl::IsUnavailable(why) || why.ok();
   if (lost) LogInfo(absl::StrCat("the stream of ", node.name, " ended: ", why.message()), Fields());
@@ -342,24 +335,11 @@ void JobCoordinator::Advance(Clock::time_point now) {
   if (state_ == State::kJoining && gathering_untold_) TellWhoIsMissing(now);
   EndLateMeasuring(now);
   if (state_ != State::kRunning) return;
-  if (inquiry_.open && now - inquiry_.asked > std::chrono::seconds(1)) Conclude(now);
-  if (schedule_dirty_) {
-    schedule_dirty_ = false;
-    const bool tuned = tuner_->Tune(*schedule_, now);
-    outgoing_.clear();
-    schedule_->Flush(now, outgoing_);
-    for (const CoordinatorMessage& message : outgoing_) {
-      plan_untold_ = plan_untold_ || std::holds_alternative<Schedule>(message) ||
-                     std::holds_alternative<Retire>(message);
-      Broadcast(ToProto(message));
-    }
-    plan_untold_ = plan_untold_ || tuned;
-    if (tuned && now >= next_keeping_) {
-      next_keeping_ = now + kBetweenKeepings;
-      KeepPlan();
-    }
-  }
-  if (plan_untold_ && now >= next_telling_) TellPlan(now);
+  for (const RefusedCommunicator& refused : table_.Expire(now)) Refuse(refused);
+  std::erase_if(awake_, [now](CommunicatorSchedule* schedule) {
+    schedule->Advance(now);
+    return !schedule->awake();
+  });
 }
 
 void JobCoordinator::Broadcast(const v1::CoordinatorMessage& message) {
@@ -376,7 +356,7 @@ void JobCoordinator::Fail(const absl::Status& cause) { FailWith(cause, /*node_lo
 
 void JobCoordinator::FailWith(const absl::Status& cause, bool node_lost) {
   if (state_ == State::kFailed) return;
-  KeepPlan();
+  if (world_ != nullptr) world_->KeepPlan();
   survey_.reset();
   trial_.reset();
   state_ = State::kFailed;

@@ -15,31 +15,20 @@
 
 #include "absl/status/status.h"
 #include "backends/communicator.h"
+#include "daemon/jobs/coordinator/communicator_schedule.h"
+#include "daemon/jobs/coordinator/communicator_table.h"
+#include "daemon/jobs/coordinator/node_sender.h"
 #include "daemon/jobs/measuring/link_survey.h"
 #include "daemon/jobs/measuring/trial_survey.h"
 #include "daemon/jobs/membership/membership.h"
 #include "daemon/jobs/plans/plan_store.h"
 #include "daemon/logging/log.h"
-#include "daemon/peers/peer_network.h"
-#include "daemon/schedule/coordinator/coordinator.h"
-#include "daemon/schedule/coordinator/plan_tuner.h"
 #include "daemon/schedule/planning/fusion_policy.h"
 #include "proto/base/clock.h"
 #include "proto/rpc/peer.pb.h"
 #include "proto/types/job_weight.h"
 
 namespace ringd {
-
-// A node's connection as the engine numbers it: a stream of PeerNetwork, or one inside the process.
-using LinkId = StreamId;
-
-// How a coordinator reaches its nodes. Neither method blocks or calls back.
-class NodeSender {
- public:
-  virtual ~NodeSender() = default;
-  virtual void SendToNode(LinkId link, v1::CoordinatorMessage message) = 0;
-  virtual void CloseNode(LinkId link, const absl::Status& reason) = 0;
-};
 
 // Thread safety: none; the engine thread owns it.
 // Ownership: `sender` must outlive it.
@@ -83,10 +72,7 @@ class JobCoordinator {
   std::uint32_t generation() const noexcept { return options_.generation; }
   uid_t uid() const noexcept { return options_.uid; }
   // True while Advance must be called although nothing happens.
-  bool NeedsTicks() const noexcept {
-    return state_ == State::kJoining || state_ == State::kMeasuring || inquiry_.open ||
-           plan_untold_;
-  }
+  bool NeedsTicks() const noexcept;
   // True while a new node may be added.
   bool Open() const noexcept { return state_ == State::kJoining; }
   // True when no node is connected and nothing can happen any more.
@@ -108,7 +94,8 @@ class JobCoordinator {
   void Fail(const absl::Status& cause);
 
   std::vector<int> MissingRanks() const;
-  const Coordinator* schedule() const noexcept { return schedule_.get(); }
+  // Of all ranks; null before the job runs.
+  const CommunicatorSchedule* schedule() const noexcept { return world_; }
 
  private:
   // kMeasuring: all have joined, and measure before they hear who is where.
@@ -118,15 +105,6 @@ class JobCoordinator {
     NodeIndex index;
     std::size_t left = 0;  // ranks that have left
   };
-  struct Inquiry {
-    std::uint32_t number = 0;
-    bool open = false;
-    Clock::time_point asked;
-    double waiting_seconds = 0;
-    std::vector<std::string> tensors;
-    std::map<LinkId, v1::StallAnswer> answers;
-  };
-
   LogFields Fields() const;
   void AddRank(LinkId link, const v1::RankInfo& info);
   void StartIfComplete(Clock::time_point now);
@@ -159,16 +137,21 @@ class JobCoordinator {
   // Passes what a node has answered on to who asked.
   void PassTraceOn(const Node& from, const v1::TraceAnswer& answer);
   void Start(const std::vector<Node*>& order, RingChoice ring);
-  void StartSchedule(Membership& membership);
-  void TellPlan(Clock::time_point now);
-  void KeepPlan();
+  CommunicatorSchedule* AddSchedule(std::uint32_t number, const std::string& name,
+                                    Membership& membership);
+  // The communicator that a message is about; null: there is none.
+  CommunicatorSchedule* Find(std::uint32_t number);
+  void Wake(CommunicatorSchedule* schedule);
+  void OnCommunicatorAsk(const Node& node, const v1::CommunicatorAsk& ask, Clock::time_point now);
+  void OnCommunicatorDrop(LinkId link, const Node& node, std::uint32_t number, int rank);
+  void Make(const AskedCommunicator& asked);
+  void Refuse(const RefusedCommunicator& refused);
+  void OnRanksLeft(LinkId link, Node& node, const v1::RanksLeft& left);
   void Refuse(LinkId link, const absl::Status& reason);
   void FailWith(const absl::Status& cause, bool node_lost);
   void Broadcast(const v1::CoordinatorMessage& message);
   void BroadcastExcept(LinkId but, const v1::CoordinatorMessage& message);
   void TellWhoIsMissing(Clock::time_point now);
-  void OnStallReport(const v1::StallReport& report, Clock::time_point now);
-  void Conclude(Clock::time_point now);
   std::string DescribePresent() const;
 
   Options options_;
@@ -188,16 +171,12 @@ class JobCoordinator {
   Clock::time_point measuring_began_;
   Clock::time_point measuring_deadline_;
   RankExchangeSizes rank_exchange_sizes_;  // by what was tried, if anything was
-  StoredTrial tried_;  // what flat_all_reduce_bytes follows from; without time: from nothing
-  std::unique_ptr<Coordinator> schedule_;
-  bool schedule_dirty_ = false;
-  std::unique_ptr<PlanTuner> tuner_;
-  bool plan_untold_ = false;  // the nodes have not heard what is planned now
-  Clock::time_point next_telling_;
-  std::string nodes_key_;  // see NodesKey
-  Clock::time_point next_keeping_;
-  std::vector<CoordinatorMessage> outgoing_;
-  Inquiry inquiry_;
+  StoredTrial tried_;      // what flat_all_reduce_bytes follows from; without time: from nothing
+  Membership membership_;  // once the job runs; its self says nothing
+  CommunicatorTable table_;
+  std::map<std::uint32_t, std::unique_ptr<CommunicatorSchedule>> schedules_;
+  CommunicatorSchedule* world_ = nullptr;     // the one of all ranks
+  std::vector<CommunicatorSchedule*> awake_;  // those that have something to send
 };
 
 }  // namespace ringd

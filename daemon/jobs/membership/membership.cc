@@ -154,6 +154,32 @@ NodeIndex Membership::NodeOf(Rank rank) const noexcept {
   return NodeIndex(-1);
 }
 
+absl::StatusOr<Membership> Subset(const Membership& whole, std::span<const int> ranks,
+                                  std::uint64_t wire_id) {
+  const std::set<int> wanted(ranks.begin(), ranks.end());
+  Membership part = whole;
+  part.wire_id = wire_id;
+  part.self = NodeIndex(-1);
+  part.rank_exchange = {};
+  part.rank_exchange.why_not = "it is the one of all ranks that has it";
+  part.ring.links = {};
+  part.nodes.clear();
+  std::size_t found = 0;
+  for (int n = 0; n < whole.node_count(); ++n) {
+    MemberNode node = whole.nodes[static_cast<std::size_t>(n)];
+    std::erase_if(node.ranks,
+                  [&](const MemberRank& member) { return !wanted.contains(member.rank.value()); });
+    if (node.ranks.empty()) continue;
+    found += node.ranks.size();
+    if (n == whole.self.value()) part.self = NodeIndex(part.node_count());
+    part.nodes.push_back(std::move(node));
+  }
+  if (found == 0 || found != wanted.size() || found != ranks.size()) {
+    return absl::InvalidArgumentError("these are not ranks of the job, each once");
+  }
+  return part;
+}
+
 RankExchangeOffer OfferRankExchange(const Membership& membership, const RankExchangeSizes& sizes) {
   RankExchangeOffer offer;
   offer.why_not = RankExchangeObstacle(membership);

@@ -71,9 +71,9 @@ struct Node {
 
   bool Answered() const { return ranks[0].answer.has_value() && ranks[1].answer.has_value(); }
   v1::Communicator Shown() const {
-    v1::Communicator shown;
+    v1::CommunicatorsReply shown;
     job->Describe(&shown, Clock::now());
-    return shown;
+    return shown.communicators(0);
   }
 
   std::unique_ptr<Transport> transport;

@@ -27,6 +27,14 @@ class UnavailableEngine : public EngineControl {
                         Answer<v1::DescribeMismatchReply> answer) override {
     Refuse(answer);
   }
+  void DestroyCommunicator(const Caller&, absl::string_view, const v1::DestroyCommunicatorRequest&,
+                           Answer<v1::DestroyCommunicatorReply> answer) override {
+    Refuse(answer);
+  }
+  void CreateCommunicator(const Caller&, absl::string_view, const v1::CreateCommunicatorRequest&,
+                          Answer<v1::CreateCommunicatorReply> answer) override {
+    Refuse(answer);
+  }
   void Leave(const Caller&, absl::string_view, Answer<v1::LeaveReply> answer) override {
     Refuse(answer);
   }

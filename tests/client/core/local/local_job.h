@@ -30,7 +30,7 @@ struct Member {
       : allocator(std::move(mapping)),
         arena(allocator.AtOffset(0)),
         staging(allocator, nullptr),
-        memory(arena, kArenaBytes),
+        memory(arena, kArenaBytes, &arenas),
         spin_budget(spin) {}
 
   void Start(DirectReading reading, bool puts_off = false) {
@@ -56,6 +56,7 @@ struct Member {
   std::byte* arena;
   Registrations registrations;
   Staging staging;
+  ArenaMappings arenas;
   JobMemory memory;
   SessionState state;
   std::chrono::nanoseconds spin_budget;
@@ -83,7 +84,7 @@ struct LocalJob {
       members.push_back(std::make_unique<Member>(*std::move(own), spin));
     }
     for (std::uint32_t m = 0; m < count; ++m) {
-      members[m]->memory.AddSegment({bytes, count, m}, segment);
+      members[m]->memory.AddSegment({bytes, count, m, 0, 0}, segment);
       for (std::uint32_t other = 0; other < count; ++other) {
         if (other != m) members[m]->memory.AddArena({kArenaBytes, other, 0}, arenas[other]);
       }

@@ -1,10 +1,10 @@
-// JobCoordinator's answer to "who are we waiting for?": ask every node, then tell every node.
+// CommunicatorSchedule's answer to "who are we waiting for?": ask every node, then tell every node.
 #include <algorithm>
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "daemon/jobs/coordinator/job_coordinator.h"
+#include "daemon/jobs/coordinator/communicator_schedule.h"
 #include "daemon/sessions/registration.h"
 
 namespace ringd {
@@ -44,7 +44,7 @@ void AddAwaited(const v1::MissingRank& missing, const std::string& host,
 
 }  // namespace
 
-void JobCoordinator::OnStallReport(const v1::StallReport& report, Clock::time_point now) {
+void CommunicatorSchedule::OnStallReport(const v1::StallReport& report, Clock::time_point now) {
   if (inquiry_.open || report.tensors().empty()) return;
   inquiry_.open = true;
   ++inquiry_.number;
@@ -61,16 +61,16 @@ void JobCoordinator::OnStallReport(const v1::StallReport& report, Clock::time_po
   for (const std::string& tensor : inquiry_.tensors) {
     message.mutable_stall_inquiry()->add_tensors(tensor);
   }
-  Broadcast(message);
+  Broadcast(std::move(message));
 }
 
-void JobCoordinator::Conclude(Clock::time_point now) {
+void CommunicatorSchedule::Conclude(Clock::time_point now) {
   inquiry_.open = false;
   v1::CoordinatorMessage message;
   v1::StallVerdict& verdict = *message.mutable_stall_verdict();
   std::map<std::string, std::vector<std::string>> waits_for;
   std::vector<std::string> sentences;
-  for (const auto& [link, node] : nodes_) {
+  for (const auto& [link, node, index] : nodes_) {
     const auto answer = inquiry_.answers.find(link);
     if (answer == inquiry_.answers.end()) {
       sentences.push_back(absl::StrCat("ringd on ", DescribeNode(node), " does not answer"));
@@ -100,13 +100,15 @@ void JobCoordinator::Conclude(Clock::time_point now) {
   }
   verdict.set_waiting_seconds(seconds);
   verdict.set_why(absl::StrJoin(sentences, "; "));
-  verdict.set_text(absl::StrCat("waiting since ", waited, ": ", verdict.why()));
+  const std::string where =
+      options_.name.empty() ? "" : absl::StrCat(" on communicator '", options_.name, "'");
+  verdict.set_text(absl::StrCat("waiting", where, " since ", waited, ": ", verdict.why()));
   for (const std::string& tensor : inquiry_.tensors) {
     v1::StalledTensor* stalled = verdict.add_tensors();
     stalled->set_name(tensor);
     for (const std::string& who : waits_for[tensor]) stalled->add_waits_for(who);
   }
-  Broadcast(message);
+  Broadcast(std::move(message));
 }
 
 }  // namespace ringd

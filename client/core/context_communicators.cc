@@ -1,0 +1,175 @@
+// A context's communicators besides that of all ranks.
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/core/context.h"
+#include "proto/operations/operation_traits.h"
+
+namespace ringd::client {
+namespace {
+
+// ringd ends the wait for the other ranks itself; these only bound what a stopped ringd can cost.
+constexpr std::chrono::seconds kCreateMargin{10};
+constexpr std::chrono::hours kLongestCreate{1};
+constexpr std::chrono::seconds kDestroyDeadline{30};
+constexpr std::chrono::seconds kMemoryDeadline{10};
+
+constexpr std::size_t kMostNameBytes = 128;
+
+absl::Status NoSuchCommunicator(ringd_communicator communicator) {
+  return absl::NotFoundError(
+      absl::StrCat("this rank has no communicator ", communicator, " (any more)"));
+}
+
+}  // namespace
+
+LaneUse Context::LaneOfAllRanks() noexcept {
+  LaneUse lane;
+  lane.queue = &operations();
+  lane.local = local_operations_.get();
+  lane.communicator = joined_.communicator;
+  return lane;
+}
+
+absl::Status Context::CheckAsked(const AskedCommunicator& asked) const {
+  const auto wrong = [&asked](const auto&... words) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("communicator '", asked.name.substr(0, 64), "': ", words...));
+  };
+  if (asked.name.empty() || asked.name.size() > kMostNameBytes) {
+    return wrong("its name has ", asked.name.size(), " bytes; 1 to ", kMostNameBytes,
+                 " are possible");
+  }
+  if (!IsUtf8(asked.name)) {
+    return absl::InvalidArgumentError("a communicator's name is not valid UTF-8");
+  }
+  std::set<std::int32_t> distinct;
+  for (const std::int32_t rank : asked.ranks) {
+    if (rank < 0 || rank >= places_.size) {
+      return wrong("rank ", rank, " is none of the job's ", places_.size);
+    }
+    if (!distinct.insert(rank).second) return wrong("rank ", rank, " stands there twice");
+  }
+  if (!distinct.contains(places_.rank)) {
+    return wrong("rank ", places_.rank, ", which creates it, is not one of its ranks");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ringd_communicator> Context::CreateCommunicator(
+    const ringd_communicator_options& options) {
+  if (options.name == nullptr || (options.ranks == nullptr && options.count != 0)) {
+    return absl::InvalidArgumentError("a communicator's name or ranks are NULL");
+  }
+  AskedCommunicator asked;
+  asked.name.assign(options.name, ::strnlen(options.name, kMostNameBytes + 1));
+  asked.ranks.assign(options.ranks, options.ranks + options.count);
+  asked.timeout_ms = options.timeout_ms;
+  if (absl::Status status = CheckAsked(asked); !status.ok()) return status;
+  if (!state_.alive()) return state_.status();
+  const Presence presence(calls_);
+  const std::chrono::nanoseconds patience =
+      asked.timeout_ms == 0 ? std::chrono::nanoseconds(kLongestCreate)
+                            : std::chrono::milliseconds(asked.timeout_ms) + kLongestCreate;
+  const absl::StatusOr<MadeCommunicator> made =
+      control_->CreateCommunicator(asked, Clock::now() + patience + kCreateMargin);
+  if (!made.ok()) return state_.alive() ? Explain(made.status()) : state_.status();
+  absl::StatusOr<LaneUse> lane = OpenLane(*made);
+  if (!lane.ok()) return state_.alive() ? lane.status() : state_.status();
+  Communicator added{std::move(asked.name), std::move(asked.ranks), {}, *lane};
+  added.lane.communicator = made->id;
+  added.place.struct_size = sizeof(added.place);
+  const auto self = std::find(added.ranks.begin(), added.ranks.end(), places_.rank);
+  added.place.rank = static_cast<std::int32_t>(self - added.ranks.begin());
+  added.place.size = static_cast<std::int32_t>(added.ranks.size());
+  added.place.node_count = made->node_count;
+  added.place.node_index = made->node_index;
+  MutexLock lock(communicators_mutex_);
+  communicators_[made->number] = std::move(added);
+  return made->number;
+}
+
+absl::StatusOr<LaneUse> Context::OpenLane(const MadeCommunicator& made) {
+  if (!made.combines_locally) {
+    // Through the session's rings; or, of a rank alone, its own memory.
+    LaneUse lane = LaneOfAllRanks();
+    if (!alone_) {
+      lane.queue = &ring_operations_;
+      lane.local = nullptr;
+    }
+    return lane;
+  }
+  return node_lanes_.Open(
+      made.number, Clock::now() + kMemoryDeadline, [this](const JobMemory& memory) {
+        const std::uint32_t capacity = std::min(NodeLanes::kCapacity, submission_capacity_);
+        return std::make_unique<LocalOperations>(memory, capacity, state_, spin_budget_,
+                                                 direct_reading_, nullptr);
+      });
+}
+
+absl::Status Context::DestroyCommunicator(ringd_communicator communicator) {
+  if (communicator == RINGD_ALL_RANKS) {
+    return absl::FailedPreconditionError(
+        "the communicator of all ranks is there as long as the job");
+  }
+  LaneUse lane;
+  {
+    MutexLock lock(communicators_mutex_);
+    const auto found = communicators_.find(communicator);
+    if (found == communicators_.end()) return NoSuchCommunicator(communicator);
+    lane = found->second.lane;
+  }
+  const std::vector<ringd_registration> registrations = registrations_.OfCommunicator(communicator);
+  if (absl::Status status = Unregister(registrations); !status.ok()) return status;
+  if (!state_.alive()) return state_.status();
+  const Presence presence(calls_);
+  const absl::Status status =
+      control_->DestroyCommunicator(lane.communicator, Clock::now() + kDestroyDeadline);
+  if (!status.ok()) return Explain(status);
+  {
+    MutexLock lock(communicators_mutex_);
+    communicators_.erase(communicator);
+  }
+  node_lanes_.Close(communicator);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ringd_communicator_place> Context::PlaceIn(ringd_communicator communicator) const {
+  if (communicator == RINGD_ALL_RANKS) {
+    ringd_communicator_place place{};
+    place.rank = places_.rank;
+    place.size = places_.size;
+    place.node_count = joined_.node_count;
+    place.node_index = joined_.node_index;
+    return place;
+  }
+  MutexLock lock(communicators_mutex_);
+  const auto found = communicators_.find(communicator);
+  if (found == communicators_.end()) return NoSuchCommunicator(communicator);
+  return found->second.place;
+}
+
+absl::StatusOr<LaneUse> Context::LaneFor(const TensorDescription& tensor) const {
+  if (tensor.communicator == RINGD_ALL_RANKS) {
+    return const_cast<Context*>(this)->LaneOfAllRanks();
+  }
+  MutexLock lock(communicators_mutex_);
+  const auto found = communicators_.find(tensor.communicator);
+  if (found == communicators_.end()) {
+    return absl::NotFoundError(absl::StrCat(
+        "tensor '", tensor.name, "': ", NoSuchCommunicator(tensor.communicator).message()));
+  }
+  const std::vector<std::int32_t>& ranks = found->second.ranks;
+  if (TraitsOf(tensor.kind).rooted &&
+      std::find(ranks.begin(), ranks.end(), tensor.root_rank) == ranks.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor '", tensor.name, "': root_rank is ", tensor.root_rank,
+                     ", which is no rank of communicator '", found->second.name, "'"));
+  }
+  return found->second.lane;
+}
+
+}  // namespace ringd::client

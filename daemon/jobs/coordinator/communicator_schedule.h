@@ -1,0 +1,101 @@
+// One communicator as the job's coordinator sees it: its schedule, what is planned, who is waited for.
+#ifndef RINGD_DAEMON_JOBS_COORDINATOR_COMMUNICATOR_SCHEDULE_H_
+#define RINGD_DAEMON_JOBS_COORDINATOR_COMMUNICATOR_SCHEDULE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "backends/communicator.h"
+#include "daemon/jobs/coordinator/node_sender.h"
+#include "daemon/jobs/membership/membership.h"
+#include "daemon/jobs/plans/plan_store.h"
+#include "daemon/schedule/coordinator/coordinator.h"
+#include "daemon/schedule/coordinator/plan_tuner.h"
+#include "daemon/schedule/planning/fusion_policy.h"
+#include "proto/base/clock.h"
+#include "proto/rpc/peer.pb.h"
+
+namespace ringd {
+
+// Thread safety: none; the engine thread owns it.
+// Ownership: `sender` and Options::plans must outlive it.
+class CommunicatorSchedule {
+ public:
+  struct Options {
+    std::uint32_t number = 0;  // within the job; 0: all ranks
+    std::string name;          // empty: all ranks
+    bool learn = true;
+    FusionPolicy fusion;
+    std::size_t fusion_threshold_bytes = 0;  // the most a bucket may hold
+    LinkModel link;
+    // For people: whether flat_all_reduce_bytes is ringd's choice, and from what it follows.
+    bool choose_flat_all_reduces = false;
+    StoredTrial tried;
+    PlanStore* plans = nullptr;  // null: none is known, and nothing is kept
+    std::string nodes_key;       // under which it is kept; see NodesKey
+  };
+
+  // `links`: of the membership's nodes, in their order. What an earlier job knew of the link decides
+  // small_all_reduce_bytes in `membership`, if `choose_small` is set.
+  CommunicatorSchedule(Options options, Membership& membership, bool choose_small,
+                       std::vector<LinkId> links, NodeSender* sender);
+
+  std::uint32_t number() const noexcept { return options_.number; }
+  const Coordinator& schedule() const noexcept { return *schedule_; }
+
+  // A scheduling message, measurements, or what has to do with stalls. An error: the node broke the protocol.
+  absl::Status OnMessage(LinkId link, const v1::NodeMessage& message, Clock::time_point now);
+  // The node is gone, and none of its ranks took part any more.
+  void OnNodeGone(LinkId link);
+
+  // Sends what has become due. Call it until it is no longer awake.
+  void Advance(Clock::time_point now);
+  bool awake() const noexcept { return dirty_ || inquiry_.open || plan_untold_; }
+  // True while Advance must be called although nothing happens.
+  bool needs_ticks() const noexcept { return inquiry_.open || plan_untold_; }
+  // What was learned, for later jobs.
+  void KeepPlan();
+
+  // To all its nodes, but one.
+  void Broadcast(v1::CoordinatorMessage message, const LinkId* except = nullptr);
+
+ private:
+  struct Node {
+    LinkId link;
+    MemberNode member;
+    NodeIndex index;
+  };
+  struct Inquiry {
+    std::uint32_t number = 0;
+    bool open = false;
+    Clock::time_point asked;
+    double waiting_seconds = 0;
+    std::vector<std::string> tensors;
+    std::map<LinkId, v1::StallAnswer> answers;
+  };
+
+  LinkSource UseKeptPlans(CoordinatorConfig& config);
+  void TellPlan(Clock::time_point now);
+  void OnStallReport(const v1::StallReport& report, Clock::time_point now);
+  void Conclude(Clock::time_point now);
+
+  Options options_;
+  std::vector<Node> nodes_;
+  NodeSender* sender_;
+  std::unique_ptr<Coordinator> schedule_;
+  std::unique_ptr<PlanTuner> tuner_;
+  bool dirty_ = false;
+  bool plan_untold_ = false;  // the nodes have not heard what is planned now
+  Clock::time_point next_telling_;
+  Clock::time_point next_keeping_;
+  std::vector<CoordinatorMessage> outgoing_;
+  Inquiry inquiry_;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_JOBS_COORDINATOR_COMMUNICATOR_SCHEDULE_H_

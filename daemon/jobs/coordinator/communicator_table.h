@@ -1,0 +1,89 @@
+// Which communicators the ranks of a job have asked for, and which there are.
+#ifndef RINGD_DAEMON_JOBS_COORDINATOR_COMMUNICATOR_TABLE_H_
+#define RINGD_DAEMON_JOBS_COORDINATOR_COMMUNICATOR_TABLE_H_
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/base/clock.h"
+
+namespace ringd {
+
+struct AskedCommunicator {
+  std::string name;
+  std::vector<int> ranks;  // of the job, in the communicator's order
+
+  friend bool operator==(const AskedCommunicator&, const AskedCommunicator&) = default;
+};
+
+// What ranks hear that have asked for one that they don't get.
+struct RefusedCommunicator {
+  std::string name;
+  std::vector<int> asked;  // who is refused
+  absl::Status why;
+};
+
+// What each rank asks for, until all ranks of one have asked alike; and the names that are taken.
+// Who asks by one name means one communicator, unless the lists of ranks have none in common.
+//
+// Thread safety: none; the engine thread owns it.
+// Trust: what is asked came over the network; it is checked here, and bounded.
+class CommunicatorTable {
+ public:
+  // Of a job, those that are asked for counted, but for the one of all ranks.
+  static constexpr std::size_t kMostCommunicators = 1024;
+  static constexpr std::size_t kMostNameBytes = 128;
+
+  explicit CommunicatorTable(int job_size) : job_size_(job_size) {}
+
+  // The rank asks. All of its ranks have: the communicator, which is to be made, and for which the caller
+  // calls Made next. Refused: who hears of it. Else the rank waits.
+  std::variant<std::monostate, AskedCommunicator, RefusedCommunicator> Ask(
+      int rank, AskedCommunicator asked, std::chrono::nanoseconds patience, Clock::time_point now);
+  // Its number: 1, 2, ..., never used again.
+  std::uint32_t Made(AskedCommunicator made);
+  // The rank needs it no more. True if it was the last one: the communicator has ended.
+  bool Drop(std::uint32_t number, int rank);
+  // Those that will not come about: their deadline has passed.
+  std::vector<RefusedCommunicator> Expire(Clock::time_point now);
+  // Likewise: the rank has left, and nobody can be waited for any more.
+  std::vector<RefusedCommunicator> OnRankLeft(int rank);
+
+  // True while Expire is to be called.
+  bool anyone_waits() const noexcept { return !waiting_.empty(); }
+
+ private:
+  struct Waiting {
+    AskedCommunicator asked;
+    std::set<int> present;
+    Clock::time_point deadline;
+    std::chrono::nanoseconds patience;
+  };
+  struct Live {
+    AskedCommunicator made;
+    std::set<int> dropped;
+  };
+
+  absl::Status Check(int rank, const AskedCommunicator& asked) const;
+  static RefusedCommunicator Refuse(const Waiting& waiting, absl::Status why);
+
+  const int job_size_;
+  std::list<Waiting> waiting_;
+  std::map<std::uint32_t, Live> live_;
+  std::set<int> left_;
+  std::uint32_t last_number_ = 0;
+};
+
+// "'tensor-parallel-0' (ranks 0, 1, 4)"; long lists are cut.
+std::string DescribeCommunicator(const AskedCommunicator& asked);
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_JOBS_COORDINATOR_COMMUNICATOR_TABLE_H_

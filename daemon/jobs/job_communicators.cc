@@ -1,0 +1,234 @@
+// The job's communicators besides the one of all ranks: how they come, how they go, whose turn it is.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/jobs/job.h"
+
+namespace ringd {
+namespace {
+
+// After the last work of one: what follows soon finds it awake, and what it has measured is told.
+constexpr auto kStaysActive = std::chrono::seconds(1);
+
+// For which one rank may wait at once, from several threads.
+constexpr std::ptrdiff_t kMostAsks = 64;
+
+constexpr std::size_t kMostNameBytes = 128;
+
+}  // namespace
+
+std::vector<CommunicatorPart*> Job::Parts() {
+  std::vector<CommunicatorPart*> parts;
+  if (world_.communicator != nullptr) parts.push_back(&world_);
+  for (const auto& [number, part] : parts_) {
+    if (part->communicator != nullptr) parts.push_back(part.get());
+  }
+  return parts;
+}
+
+std::vector<const CommunicatorPart*> Job::Parts() const {
+  const std::vector<CommunicatorPart*> parts = const_cast<Job*>(this)->Parts();
+  return {parts.begin(), parts.end()};
+}
+
+CommunicatorPart* Job::Find(std::uint32_t number) {
+  if (number == 0) return &world_;
+  const auto found = parts_.find(number);
+  return found == parts_.end() ? nullptr : found->second.get();
+}
+
+CommunicatorPart* Job::Find(CommunicatorId id) {
+  if (id == options_.communicator) return &world_;
+  const auto found = std::find_if(parts_.begin(), parts_.end(),
+                                  [id](const auto& entry) { return entry.second->id == id; });
+  return found == parts_.end() ? nullptr : found->second.get();
+}
+
+std::string Job::DescribeInFlight() const {
+  std::vector<std::string> texts;
+  for (const CommunicatorPart* const part : Parts()) {
+    if (part->number != 0 && part->communicator->Idle()) continue;
+    std::string text = part->communicator->DescribeInFlight();
+    if (part->number == 0 || text != kNothingInFlight) texts.push_back(std::move(text));
+  }
+  // Nothing of all ranks' is worth a word if there is something else.
+  if (texts.size() > 1 && texts.front() == kNothingInFlight) texts.erase(texts.begin());
+  return absl::StrJoin(texts, ", and ");
+}
+
+void Job::Activate(CommunicatorPart& part, Clock::time_point now) {
+  part.active_until = now + kStaysActive;
+  if (part.active || part.communicator == nullptr || part.communicator->CombinesLocally()) return;
+  part.active = true;
+  active_.push_back(&part);
+}
+
+std::size_t Job::AdvanceActive(Clock::time_point now) {
+  std::size_t work = 0;
+  for (std::size_t i = 0; i < active_.size();) {
+    CommunicatorPart& part = *active_[i];
+    const absl::StatusOr<std::size_t> advanced = part.communicator->Advance(now);
+    if (!advanced.ok()) {
+      Propose(advanced.status());
+      return work + 1;
+    }
+    work += *advanced;
+    if (*advanced > 0 || !part.communicator->Idle()) part.active_until = now + kStaysActive;
+    if (now < part.active_until) {
+      ++i;
+      continue;
+    }
+    part.active = false;
+    active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  return work;
+}
+
+void Job::DropEnded() {
+  std::erase_if(parts_, [this](const auto& entry) {
+    const CommunicatorPart& part = *entry.second;
+    if (!part.ended || (part.communicator != nullptr && !part.communicator->Quiet())) return false;
+    std::erase(active_, &part);
+    return true;
+  });
+}
+
+void Job::CreateCommunicator(const Session& session, const v1::CreateCommunicatorRequest& request,
+                             CreateCommunicatorCallback done) {
+  const Member* const member = Find(session);
+  const auto refuse = [&](const absl::Status& why) { done(why, {}); };
+  if (state_ == State::kFailed) return refuse(failure());
+  if (member == nullptr || member->left || state_ != State::kRunning || link_ == nullptr) {
+    return refuse(absl::FailedPreconditionError("this process has not joined a job that runs"));
+  }
+  if (request.name().empty() || request.name().size() > kMostNameBytes) {
+    return refuse(absl::InvalidArgumentError(absl::StrCat(
+        "a communicator's name has 1 to ", kMostNameBytes, " bytes, not ", request.name().size())));
+  }
+  if (request.ranks_size() < 1 || request.ranks_size() > options_.size) {
+    return refuse(absl::InvalidArgumentError(
+        absl::StrCat("communicator '", request.name(), "': ", request.ranks_size(),
+                     " ranks are named; the job has ", options_.size)));
+  }
+  const int rank = member->rank.value();
+  const auto asked = std::count_if(asks_.begin(), asks_.end(),
+                                   [rank](const Ask& ask) { return ask.rank == rank; });
+  if (asked >= kMostAsks) {
+    return refuse(absl::ResourceExhaustedError(
+        absl::StrCat("rank ", rank, " waits for ", asked, " communicators already")));
+  }
+  v1::NodeMessage message;
+  v1::CommunicatorAsk& ask = *message.mutable_communicator_ask();
+  ask.set_rank(rank);
+  ask.set_name(request.name());
+  *ask.mutable_ranks() = request.ranks();
+  const auto patience = std::chrono::ceil<std::chrono::milliseconds>(options_.start_timeout);
+  ask.set_timeout_ms(request.timeout_ms() > 0 ? request.timeout_ms()
+                                              : static_cast<std::uint32_t>(patience.count()));
+  asks_.push_back(
+      {rank, request.name(), {request.ranks().begin(), request.ranks().end()}, std::move(done)});
+  link_->Send(std::move(message));
+}
+
+void Job::AnswerAsks(const std::function<bool(const Ask&)>& fits, const absl::Status& status,
+                     const v1::CreateCommunicatorReply& reply) {
+  // The callbacks may ask for more.
+  std::vector<Ask> answered;
+  std::erase_if(asks_, [&](Ask& ask) {
+    if (!fits(ask)) return false;
+    answered.push_back(std::move(ask));
+    return true;
+  });
+  for (Ask& ask : answered) ask.done(status, reply);
+}
+
+void Job::OnCommunicatorMade(std::uint32_t number, const v1::CommunicatorMade& made,
+                             Clock::time_point now) {
+  if (state_ != State::kRunning || FirstLost() != nullptr) return;
+  auto part = std::make_unique<CommunicatorPart>();
+  part->number = number;
+  part->name = made.name().substr(0, kMostNameBytes);
+  part->ranks.assign(made.ranks().begin(), made.ranks().end());
+  absl::StatusOr<Membership> membership = Subset(*membership_, part->ranks, made.wire_id());
+  if (!membership.ok() || membership->self.value() < 0 || Find(number) != nullptr ||
+      options_.next_communicator == nullptr) {
+    Propose(absl::InternalError(absl::StrCat("the coordinator at ", options_.rendezvous,
+                                             " broke the protocol: communicator ", number,
+                                             " makes no sense here")));
+    return;
+  }
+  part->membership = std::make_shared<const Membership>(*std::move(membership));
+  part->id = options_.next_communicator();
+  if (absl::Status status = Begin(*part); !status.ok()) {
+    Propose(absl::Status(status.code(),
+                         absl::StrCat("communicator '", part->name, "': ", status.message())));
+    return;
+  }
+  v1::CreateCommunicatorReply reply;
+  reply.set_communicator(part->id.value());
+  reply.set_number(number);
+  reply.set_node_count(part->membership->node_count());
+  reply.set_node_index(part->membership->self.value());
+  reply.set_combines_locally(part->communicator->CombinesLocally());
+  LogInfo(absl::StrCat("communicator '", part->name, "' (", number, ") has ", part->ranks.size(),
+                       " ranks, on ", part->membership->node_count(),
+                       part->membership->node_count() == 1 ? " node" : " nodes"),
+          Fields());
+  const CommunicatorPart& added = *parts_.emplace(number, std::move(part)).first->second;
+  Activate(*parts_.at(number), now);
+  AnswerAsks(
+      [&added](const Ask& ask) { return ask.name == added.name && ask.ranks == added.ranks; },
+      absl::OkStatus(), reply);
+}
+
+void Job::OnCommunicatorRefused(const v1::CommunicatorRefused& refused) {
+  const auto code = static_cast<absl::StatusCode>(refused.code());
+  const absl::Status why(code == absl::StatusCode::kOk ? absl::StatusCode::kAborted : code,
+                         refused.text().substr(0, 4096));
+  const std::set<int> asked(refused.asked().begin(), refused.asked().end());
+  AnswerAsks([&](const Ask& ask) { return ask.name == refused.name() && asked.contains(ask.rank); },
+             why, {});
+}
+
+absl::Status Job::DestroyCommunicator(const Session& session, CommunicatorId communicator,
+                                      Clock::time_point now) {
+  const Member* const member = Find(session);
+  CommunicatorPart* const part = Find(communicator);
+  if (state_ == State::kFailed) return failure();
+  if (member == nullptr) return absl::FailedPreconditionError("this process has joined no job");
+  const int place = part == nullptr ? -1 : part->MemberAt(PositionOf(*member));
+  if (place < 0 || part->HasDropped(member->rank.value())) {
+    return absl::NotFoundError(
+        absl::StrCat("this rank has no communicator ", communicator.value(), " (any more)"));
+  }
+  if (part->number == 0) {
+    return absl::FailedPreconditionError(
+        "the communicator of all ranks is there as long as the job");
+  }
+  if (const std::optional<std::string> tensor = part->communicator->InFlightOf(place)) {
+    return absl::FailedPreconditionError(absl::StrCat("communicator '", part->name,
+                                                      "' is in use: tensor '", *tensor,
+                                                      "' is in flight; wait for it first"));
+  }
+  static_cast<void>(part->communicator->Leave(place));
+  OnCommunicatorDropped(*part, member->rank.value(), now);
+  if (link_ != nullptr) {
+    v1::NodeMessage message;
+    message.set_communicator(part->number);
+    message.mutable_communicator_drop()->set_rank(member->rank.value());
+    link_->Send(std::move(message));
+  }
+  return absl::OkStatus();
+}
+
+void Job::OnCommunicatorDropped(CommunicatorPart& part, int rank, Clock::time_point now) {
+  if (part.dropped.size() < part.ranks.size() && !part.HasDropped(rank)) {
+    part.dropped.push_back(rank);
+  }
+  part.last_dropped = now;
+}
+
+}  // namespace ringd
