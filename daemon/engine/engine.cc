@@ -276,6 +276,7 @@ void Engine::TickAll(Clock::time_point now) {
     activity_.Set(EngineDoing::kTick, job->options().communicator.value());
     job->Tick(now);
   }
+  GiveTraceTurns();
   DropOldStrangers(now);
   links_->Deliver(now);  // What a job that is about to be swept has said last.
   Sweep(now);

@@ -195,13 +195,20 @@ class Engine final : public EngineControl, private PeerEvents {
   std::size_t RunSliced(std::size_t other_work, Clock::time_point now);
   // A user sees his own jobs, an operator all.
   bool MayShow(const Caller& caller, uid_t uid) const;
+  // Where all waits that a user asks of the engine about jobs, and that others ask of it about his.
+  static SlicedQueue::Lane LaneOf(uid_t uid);
   v1::StatusReply DescribeStatus(const Caller& caller) const;
   // The one that runs, of several of one id the last; null: the caller has none.
   Job* FindShown(const Caller& caller, const std::string& job_id) const;
   // Of a job that goes: for those who look for it later.
   void Remember(const Job& job, Clock::time_point now);
 
+  // Nodes that wait for traces of jobs here get their answers, each job in its turn.
+  void GiveTraceTurns();
+
   // ---- on the threads of those who call ----
+  class TraceCall;
+  class TraceTurn;
   class RegistrationWork;
   class UnregistrationWork;
   template <typename Reply>

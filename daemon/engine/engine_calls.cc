@@ -196,23 +196,6 @@ Job* Engine::FindShown(const Caller& caller, const std::string& job_id) const {
   return found;
 }
 
-void Engine::TraceJob(const Caller& caller, const v1::TraceRequest& request,
-                      Answer<v1::TraceReply> answer) {
-  const auto call = Begin(std::move(answer));
-  PostCall(call, [this, call, caller, request] {
-    Job* const job = FindShown(caller, request.job_id());
-    if (job == nullptr) {
-      call->Finish(absl::NotFoundError(
-          absl::StrCat("no job '", request.job_id(), "' of yours has ranks on this node")));
-      return;
-    }
-    job->Trace(request, Clock::now(), [call](const absl::Status& status, v1::TraceReply reply) {
-      reply.set_schema_version(kSchemaVersion);
-      call->Finish(status, [reply = std::move(reply)]() mutable { return std::move(reply); });
-    });
-  });
-}
-
 void Engine::ReportExit(const Caller& caller, const v1::ReportExitRequest& request,
                         Answer<v1::ReportExitReply> answer) {
   const auto call = Begin(std::move(answer));

@@ -12,9 +12,9 @@ namespace {
 // A user who asks again and again takes a tenth of the engine at most: so long it rests for each
 // microsecond of work.
 constexpr auto kRestPerEntry = std::chrono::microseconds(9);
-// Lanes of lists are those of users, lanes of registrations those of sessions, whose numbers are
-// smaller.
-constexpr std::uint64_t kFirstListLane = std::uint64_t{1} << 32;
+// Lanes of lists and traces are those of users, lanes of registrations those of sessions, whose
+// numbers are smaller.
+constexpr std::uint64_t kFirstUserLane = std::uint64_t{1} << 32;
 
 void DescribeInto(const Job& job, v1::JobsReply& reply) {
   job.Describe(reply.add_jobs(), Clock::now());
@@ -118,8 +118,10 @@ template <typename Reply>
 void Engine::List(const Caller& caller, Wish wish, Answer<Reply> answer) {
   const auto call = BeginSliced(std::move(answer));
   auto work = std::make_shared<ListWork<Reply>>(this, caller, std::move(wish), call);
-  PostSliced(call, {kFirstListLane + caller.uid, kRestPerEntry}, std::move(work));
+  PostSliced(call, LaneOf(caller.uid), std::move(work));
 }
+
+SlicedQueue::Lane Engine::LaneOf(uid_t uid) { return {kFirstUserLane + uid, kRestPerEntry}; }
 
 bool Engine::MayShow(const Caller& caller, uid_t uid) const {
   return caller.is_operator || caller.uid == uid;

@@ -120,10 +120,10 @@ void Engine::OnNodeRefused(ExpectationId id, RefusedNode node) {
 }
 
 void Engine::OnNodeMessage(StreamId stream, v1::NodeMessage message) {
-  commands_.Post([this, stream, message = std::move(message)] {
+  commands_.Post([this, stream, message = std::move(message)]() mutable {
     const Clock::time_point now = Clock::now();
     if (JobCoordinator* coordinator = links_->CoordinatorOf(stream); coordinator != nullptr) {
-      coordinator->OnMessage(stream, message, now);
+      coordinator->OnMessage(stream, std::move(message), now);
     } else {
       GreetNode(stream, message, now);
     }
@@ -151,9 +151,9 @@ void Engine::OnCoordinatorIsHere(StreamId stream) {
 }
 
 void Engine::OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message) {
-  commands_.Post([this, stream, message = std::move(message)] {
+  commands_.Post([this, stream, message = std::move(message)]() mutable {
     Job* job = links_->JobOf(stream);
-    if (job != nullptr) job->OnCoordinatorMessage(message, Clock::now());
+    if (job != nullptr) job->OnCoordinatorMessage(std::move(message), Clock::now());
   });
 }
 

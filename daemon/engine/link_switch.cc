@@ -88,18 +88,18 @@ void LinkSwitch::OnStreamEnded(LinkId link) {
 bool LinkSwitch::Deliver(Clock::time_point now) {
   const bool any = !inside_.empty();
   while (!inside_.empty()) {
-    const Parcel parcel = std::move(inside_.front());
+    Parcel parcel = std::move(inside_.front());
     inside_.pop_front();
-    if (const auto* up = std::get_if<v1::NodeMessage>(&parcel.message)) {
+    if (auto* up = std::get_if<v1::NodeMessage>(&parcel.message)) {
       JobCoordinator* coordinator = CoordinatorOf(parcel.link);
       if (coordinator == nullptr) continue;
       if (up->body_case() == v1::NodeMessage::kHello) {
         coordinator->AddNode(parcel.link, up->hello(), now);
       } else {
-        coordinator->OnMessage(parcel.link, *up, now);
+        coordinator->OnMessage(parcel.link, std::move(*up), now);
       }
     } else if (Job* job = JobOf(parcel.link); job != nullptr) {
-      job->OnCoordinatorMessage(std::get<v1::CoordinatorMessage>(parcel.message), now);
+      job->OnCoordinatorMessage(std::get<v1::CoordinatorMessage>(std::move(parcel.message)), now);
     }
   }
   return any;

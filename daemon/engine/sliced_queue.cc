@@ -29,7 +29,9 @@ std::size_t SlicedQueue::Run(std::size_t budget, Clock::time_point now) {
       SlicedWork& work = *lane.works.front();
       const std::size_t entries = work.Step(std::min(kQuantum, budget - done));
       done += entries;
-      lane.not_before = now + lane.lane.rest_per_entry * entries;
+      const bool fresh = lane.not_before == Clock::time_point();
+      const Clock::time_point due = fresh ? now : std::max(lane.not_before, now - kCatchUp);
+      lane.not_before = due + lane.lane.rest_per_entry * entries;
       if (work.done()) {
         dispose_(std::move(lane.works.front()));
         lane.works.pop_front();

@@ -47,6 +47,9 @@ class SlicedQueue {
   };
   // Entries of one lane before the next one's turn.
   static constexpr std::size_t kQuantum = 16;
+  // A lane whose rest is over, and that is not run at once, makes up for so much of it: an engine with
+  // nothing else to do sleeps a millisecond at least.
+  static constexpr std::chrono::milliseconds kCatchUp{1};
 
   explicit SlicedQueue(Dispose dispose) : dispose_(std::move(dispose)) {}
 
@@ -63,7 +66,7 @@ class SlicedQueue {
  private:
   struct Waiting {
     Lane lane;
-    Clock::time_point not_before;
+    Clock::time_point not_before;                   // the epoch: it has not run yet
     std::deque<std::shared_ptr<SlicedWork>> works;  // may be empty while the lane rests
   };
   using Lanes = std::list<Waiting>;

@@ -125,7 +125,7 @@ void Job::Join(std::shared_ptr<Session> session, const v1::JoinRequest& request,
   if (greeted_) SendJoined(entry->second);
 }
 
-void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::time_point now) {
+void Job::OnCoordinatorMessage(v1::CoordinatorMessage message, Clock::time_point now) {
   if (state_ == State::kFailed) return;
   switch (message.body_case()) {
     case v1::CoordinatorMessage::kLinkProbe:
@@ -149,10 +149,10 @@ void Job::OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::tim
       OnRanksLeft(message.ranks_left(), now);
       return;
     case v1::CoordinatorMessage::kTraceInquiry:
-      OnTraceInquiry(message.trace_inquiry());
+      OnTraceInquiry(std::move(*message.mutable_trace_inquiry()), now);
       return;
     case v1::CoordinatorMessage::kTraceAnswer:
-      trace_gatherings_.OnAnswer(message.trace_answer());
+      trace_gatherings_.OnAnswer(std::move(*message.mutable_trace_answer()));
       return;
     case v1::CoordinatorMessage::kClockPong:
       OnClockPong(message.clock_pong());
@@ -339,6 +339,7 @@ void Job::FailLocally(const absl::Status& cause) {
   state_ = State::kFailed;
   LogError(absl::StrCat("job failed: ", cause.message()), Fields());
   rank_exchange_setup_.reset();
+  trace_inquiries_.Clear();
   trace_gatherings_.Fail(absl::FailedPreconditionError(
       absl::StrCat("job '", options_.job_id, "' has failed: ", cause.message())));
   AnswerJoins(cause);

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "backends/backend.h"
 #include "daemon/jobs/communicator/job_communicator.h"
+#include "daemon/jobs/communicator/trace_reading.h"
 #include "daemon/jobs/communicator_part.h"
 #include "daemon/jobs/measuring/start_probe.h"
 #include "daemon/jobs/membership/agreed_cause.h"
@@ -23,6 +24,7 @@
 #include "daemon/jobs/membership/membership.h"
 #include "daemon/jobs/tracing/clock_offset.h"
 #include "daemon/jobs/tracing/trace_gatherings.h"
+#include "daemon/jobs/tracing/trace_inquiries.h"
 #include "daemon/logging/log.h"
 #include "daemon/rank_exchange/rank_exchange_setup.h"
 #include "daemon/rank_exchange/rank_exchange_sockets.h"
@@ -136,7 +138,7 @@ class Job {
 
   void Submit(const Session& session, const CheckedSubmission& submission, Clock::time_point now);
 
-  void OnCoordinatorMessage(const v1::CoordinatorMessage& message, Clock::time_point now);
+  void OnCoordinatorMessage(v1::CoordinatorMessage message, Clock::time_point now);
   void OnLinkLost(const absl::Status& why);
 
   // The session left in order. False: it was no member.
@@ -170,6 +172,14 @@ class Job {
   // Gathers from all nodes what has happened to operations since the positions of the request. `done` is called
   // exactly once, perhaps before this returns; kFailedPrecondition, kResourceExhausted: as Admin.TraceJob.
   void Trace(const v1::TraceRequest& request, Clock::time_point now, TraceGatherings::Done done);
+  // True if a node waits for what this one knows of a trace, and no turn for that is under way. One is
+  // then: AnswerTrace has to be called until it is over. Jobs share the engine, so whoever has several
+  // jobs gives them turns one after the other.
+  [[nodiscard]] bool BeginTraceTurn() noexcept;
+  // Goes on with the answer to one inquiry, at the cost of about `budget` events (TraceReading). Returns what it
+  // has cost, at least one. The turn is over when the answer has been sent, or can't be.
+  std::size_t AnswerTrace(std::size_t budget, Clock::time_point now);
+  bool HasTraceTurn() const noexcept { return trace_turn_; }
 
  private:
   struct Member {
@@ -245,9 +255,10 @@ class Job {
   // Of the stall that goes on; null: the rank is not awaited, or there is none.
   static const v1::AwaitedRank* FindAwaited(const v1::Stall& stall, Rank rank);
   std::optional<v1::Stall> DescribeStall(const CommunicatorPart& part, Clock::time_point now) const;
-  void OnTraceInquiry(const v1::TraceInquiry& inquiry);
+  void OnTraceInquiry(v1::TraceInquiry inquiry, Clock::time_point now);
   void OnClockPong(const v1::ClockPong& pong);
-  void AnswerTraces(Clock::time_point now);
+  bool BeginTraceAnswer(Clock::time_point now);
+  void SendTraceAnswer(Clock::time_point now);
   void SendClockPing();
   void AnswerJoins(const absl::Status& status);
   // True while other nodes may still ask for what a rank had submitted that has left: they hear why
@@ -313,9 +324,12 @@ class Job {
   bool leave_is_long_ago_ = false;
   v1::Gathering gathering_;  // while joining, as the coordinator told it last
 
-  TraceGatherings trace_gatherings_;               // what this node's ringctls have asked for
-  std::vector<v1::TraceInquiry> trace_inquiries_;  // that this node has to answer, at the next tick
-  ClockOffset clock_offset_;                       // of the coordinator
+  TraceGatherings trace_gatherings_;           // what this node's ringctls have asked for
+  TraceInquiries trace_inquiries_;             // that this node has to answer
+  bool trace_turn_ = false;                    // from BeginTraceTurn until it is over
+  v1::TraceAnswer trace_answer_;               // with what trace_reading_ will have read
+  std::optional<TraceReading> trace_reading_;  // under way
+  ClockOffset clock_offset_;                   // of the coordinator
 };
 
 }  // namespace ringd

@@ -249,7 +249,7 @@ void Job::Tick(Clock::time_point now) {
   }
   if (const auto unanswered = agreed_.Unanswered(now)) FailLocally(*unanswered);
   if (state_ != State::kRunning || agreed_.pending()) return;
-  AnswerTraces(now);
+  trace_gatherings_.EndLate(now);
   DropEnded();
   for (CommunicatorPart* const part : Parts()) {
     Tick(*part, now);

@@ -11,9 +11,6 @@
 namespace ringd {
 namespace {
 
-// Of all nodes together, until the next tick. Who asked for more than that is left without an
-// answer.
-constexpr std::size_t kMostInquiries = 16;
 // In one answer, whatever the coordinator allows.
 constexpr std::size_t kMostEvents = 16 * 1024;
 
@@ -62,10 +59,9 @@ void Job::Trace(const v1::TraceRequest& request, Clock::time_point now,
   link_->Send(*std::move(question));
 }
 
-void Job::OnTraceInquiry(const v1::TraceInquiry& inquiry) {
-  if (trace_inquiries_.size() >= kMostInquiries) return;
-  trace_inquiries_.push_back(inquiry);
-  // So that the answer, at the next tick, knows of the clock.
+void Job::OnTraceInquiry(v1::TraceInquiry inquiry, Clock::time_point now) {
+  trace_inquiries_.Add(std::move(inquiry), now);
+  // So that the answer, after the next tick, knows of the clock.
   if (!options_.coordinates_here) SendClockPing();
 }
 
@@ -82,30 +78,59 @@ void Job::OnClockPong(const v1::ClockPong& pong) {
   if (!trace_inquiries_.empty() && clock_offset_.WantsMore(now_ns)) SendClockPing();
 }
 
-void Job::AnswerTraces(Clock::time_point now) {
-  trace_gatherings_.EndLate(now);
-  for (const v1::TraceInquiry& inquiry : std::exchange(trace_inquiries_, {})) {
-    if (link_ == nullptr) return;
-    v1::NodeMessage message;
-    v1::TraceAnswer& answer = *message.mutable_trace_answer();
-    answer.set_asker(inquiry.asker());
-    answer.set_number(inquiry.number());
-    v1::NodeTrace& trace = *answer.mutable_trace();
-    world_.communicator->ReadTrace(
-        inquiry.position(), std::min<std::size_t>(inquiry.most_events(), kMostEvents), &trace);
-    std::optional<ClockOffset::Estimate> estimate;
-    if (options_.coordinates_here) {
-      estimate.emplace();
-    } else {
-      estimate = clock_offset_.Best(NanosOf(now));
-    }
-    trace.set_clock_known(estimate.has_value());
-    if (estimate.has_value()) {
-      trace.set_clock_offset_ns(estimate->offset_ns);
-      trace.set_clock_uncertainty_ns(estimate->uncertainty_ns);
-    }
-    link_->Send(std::move(message));
+bool Job::BeginTraceTurn() noexcept {
+  if (trace_turn_ || trace_inquiries_.empty() || state_ != State::kRunning || agreed_.pending()) {
+    return false;
   }
+  trace_turn_ = true;
+  return true;
+}
+
+std::size_t Job::AnswerTrace(std::size_t budget, Clock::time_point now) {
+  if (state_ != State::kRunning || agreed_.pending() || !BeginTraceAnswer(now)) {
+    trace_reading_.reset();
+    trace_turn_ = false;
+    return 1;
+  }
+  const std::size_t cost = trace_reading_->Step(*world_.communicator, budget);
+  if (trace_reading_->done()) {
+    SendTraceAnswer(now);
+    trace_reading_.reset();
+    trace_turn_ = false;
+  }
+  return cost;
+}
+
+// False: nobody waits for one.
+bool Job::BeginTraceAnswer(Clock::time_point now) {
+  if (trace_reading_.has_value()) return true;
+  const std::optional<v1::TraceInquiry> inquiry = trace_inquiries_.Next(now);
+  if (!inquiry.has_value()) return false;
+  trace_answer_.set_asker(inquiry->asker());
+  trace_answer_.set_number(inquiry->number());
+  trace_reading_.emplace(inquiry->position(),
+                         std::min<std::size_t>(inquiry->most_events(), kMostEvents));
+  return true;
+}
+
+void Job::SendTraceAnswer(Clock::time_point now) {
+  if (link_ == nullptr) return;
+  v1::NodeTrace trace = trace_reading_->TakeTrace();
+  std::optional<ClockOffset::Estimate> estimate;
+  if (options_.coordinates_here) {
+    estimate.emplace();
+  } else {
+    estimate = clock_offset_.Best(NanosOf(now));
+  }
+  trace.set_clock_known(estimate.has_value());
+  if (estimate.has_value()) {
+    trace.set_clock_offset_ns(estimate->offset_ns);
+    trace.set_clock_uncertainty_ns(estimate->uncertainty_ns);
+  }
+  v1::NodeMessage message;
+  message.mutable_trace_answer()->Swap(&trace_answer_);
+  *message.mutable_trace_answer()->mutable_trace() = std::move(trace);
+  link_->Send(std::move(message));
 }
 
 }  // namespace ringd

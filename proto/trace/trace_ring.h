@@ -95,6 +95,7 @@ struct TraceRead {
   std::uint64_t next = 0;  // where to go on
   std::uint64_t lost = 0;  // overwritten before they could be read
   bool more = false;       // there is more to be read at once
+  std::size_t copied = 0;  // what the read has cost, in events: also those that had to be dropped
 };
 
 // Thread safety: any number of readers, each on any thread.
@@ -133,6 +134,7 @@ class TraceReader {
     read.next = end;
     read.lost = first - from;
     read.more = end < written;
+    read.copied = end - begin;
     return read;
   }
 

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.soak import users
-from tests.soak.jobs import JobPlan, SoakJob, resume, stop
+from tests.soak import deaths, users
+from tests.soak.jobs import JobPlan, SoakJob, SoakRank, resume, stop
 from tests.soak.journal import Journal
-from tests.soak.world import FAILING, FIRST, SECOND, STEADY, World
+from tests.soak.world import FAILING, FIRST, SECOND, STEADY, World, wait_for
 
 #: Within this time ranks hear of a ringd that hangs; what is added is for a machine that is busy.
 HANGING_S = 5.0 + 1.0
@@ -55,6 +55,16 @@ def _end(world: World, journal: Journal, jobs: list[SoakJob], seconds: float) ->
         world.forget(job)
 
 
+def _await_end(rank: SoakRank, seconds: float) -> None:
+    wait_for(lambda: not rank.running(), seconds)
+
+
+def _goes_on(job: SoakJob) -> bool:
+    """Whether it does another step soon."""
+    last_ns = job.last_end_ns()
+    return wait_for(lambda: job.last_end_ns() > last_ns, 5.0)
+
+
 def _by_program(program: str, places: tuple[int, ...] | None = None) -> Callable[..., None]:
     """By attackers/: as ranks of a job of the hostile user's own, or as a process that is told only
     the socket.
@@ -92,6 +102,74 @@ def _mixed(world: World, journal: Journal, plan: JobPlan, hostile: list[str], se
     honest.end()
     world.forget(honest)
     _end(world, journal, [writer], seconds + 3)
+
+
+def _flood_traces(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
+    """The hostile user has many jobs traced, on two nodes; the others' traces come, and are whole."""
+    began = time.monotonic()
+    seed = str(chance.randrange(1 << 32))
+    flood = ["soak_attacker", "trace-flood", str(seconds), seed, "5"]
+    job = world.start_job(JobPlan("hostile-trace-flood", users.HOSTILE, (FIRST, SECOND)), {}, flood)
+    folder = world.folder / "traces"
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o777)
+    # Until its jobs are there.
+    time.sleep(1.0)
+    count = 0
+    while time.monotonic() < began + seconds - 1.0:
+        steady = chance.choice(STEADY)
+        node = chance.choice(steady.places)
+        out = folder / f"{steady.name}-{count}.json"
+        arguments = ("trace", "--job", steady.name, "--seconds", "0.3", "--out", str(out))
+        summary = world.ringctl(node, steady.user, *arguments)
+        for warning in summary["warnings"]:
+            journal.find("newcomers", f"the trace of {steady.name}, asked for on node{node}: {warning}")
+        count += 1
+    journal.note(f"{count} traces of the steady jobs were written meanwhile")
+    _end(world, journal, [job], seconds + 3)
+
+
+def _keep_descriptors(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
+    """One rank of each job ends, and leaves all that it had open to a process that writes rubbish."""
+    began = time.monotonic()
+    for places in ((FIRST, FIRST), (FIRST, SECOND)):
+        plan = JobPlan(f"kept-{len(set(places))}", users.HOSTILE, places)
+        keeper_seed = str(chance.randrange(1 << 32))
+        command = ["soak_attacker", "descriptor-keeper", str(seconds), keeper_seed, "5"]
+        keeper = world.start_job(plan, {}, command, only=(1,))
+        honest = world.start_job(plan, {"SOAK_PERIOD": "5"}, only=(0,))
+        _await_end(keeper.ranks[0], seconds)
+        # Before the process that was left behind does anything.
+        if honest.await_event("error", deaths.WITHIN_S) == [None]:
+            journal.find("deaths", f"{honest} has not heard that its other rank has ended")
+        honest.end()
+        world.forget(honest)
+        _end(world, journal, [keeper], 1)
+    _rest(began, seconds)
+
+
+def _stop_and_go(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
+    """Ranks of the hostile user's jobs are stopped at any moment, go on, and are stopped again."""
+    began = time.monotonic()
+    layouts = ((FIRST, FIRST), (FIRST, SECOND), (SECOND, FIRST, FIRST))
+    plans = [JobPlan(f"halting-{number}", users.HOSTILE, places) for number, places in enumerate(layouts)]
+    jobs = [world.start_job(plan, {"SOAK_PERIOD": "1"}) for plan in plans]
+    ranks = [rank for job in jobs for rank in job.ranks]
+    count = 0
+    while time.monotonic() < began + seconds:
+        stopped = chance.sample(ranks, chance.randrange(1, len(ranks)))
+        for rank in stopped:
+            stop(rank.pid)
+        time.sleep(chance.choice([0.001, 0.01, 0.05, 0.4]))
+        for rank in stopped:
+            resume(rank.pid)
+        time.sleep(chance.choice([0.0, 0.002, 0.02]))
+        count += len(stopped)
+    journal.note(f"ranks were stopped {count} times")
+    for job in jobs:
+        if not _goes_on(job):
+            journal.find("chaos", "\n".join([f"{job} did not go on", *job.heard()]))
+        world.forget(job)
 
 
 def _look_at_others(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
@@ -211,12 +289,27 @@ ALL = (
         "the engine sleeps in close: a shared socket with ten minutes of SO_LINGER, full, an accomplice who doesn't read",
         _by_program("lingerer", (FIRST, SECOND)),
     ),
+    Attack(
+        "descriptor-keeper",
+        "a rank that has ended seems to live: another process keeps its connections and memory",
+        _keep_descriptors,
+    ),
+    Attack(
+        "stop-and-go",
+        "ringd waits for ranks of others that are stopped at the worst moment, and go on",
+        _stop_and_go,
+    ),
     Attack("stream-hoarder", "no thread is left for others: 400 open streams", _by_program("stream-hoarder")),
     Attack("name-hoarder", "the engine is busy: 48 ranks with 20,000 names", _by_program("name-hoarder")),
     Attack(
         "registration-flood",
         "the engine is busy: 65,535 descriptions in each call",
         _by_program("registration-flood"),
+    ),
+    Attack(
+        "trace-flood",
+        "the engine is busy: the traces of 40 jobs, again and again, each with all that rings can hold",
+        _flood_traces,
     ),
     Attack("session-hoarder", "no session is left for others", _by_program("session-hoarder")),
     Attack("list-reader", "others' jobs, pids and tensors are seen", _look_at_others),

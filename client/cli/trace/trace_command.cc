@@ -31,7 +31,7 @@ namespace ringd::cli {
 namespace {
 
 constexpr std::chrono::seconds kCallTimeout{5};
-// ringd answers at its next tick, so this is not how often it is asked.
+// ringd answers after its next tick, so this is not how often it is asked.
 constexpr std::chrono::milliseconds kBetweenCalls{50};
 // What was left behind is fetched when the time is up, but not for ever from a job that never
 // rests.
@@ -157,6 +157,11 @@ std::vector<std::string> Warnings(const TraceRecord& record, const std::string& 
     } else if (!node.clock_known) {
       warnings.push_back(absl::StrCat("the clock of ", node.name,
                                       " could not be compared: its times stand for themselves"));
+    }
+    if (node.answered && node.behind) {
+      warnings.push_back(absl::StrCat(
+          "not all that ", node.name,
+          " had noted could be read in time: the last operations are missing, or not whole"));
     }
     if (node.lost > 0) {
       warnings.push_back(

@@ -48,13 +48,15 @@ void TraceRecord::Add(const v1::TraceReply& reply) {
   more_ = false;
   for (std::size_t i = 0; i < nodes_.size() && static_cast<int>(i) < reply.nodes_size(); ++i) {
     const v1::TracedNode& traced = reply.nodes(static_cast<int>(i));
+    nodes_[i].behind = !traced.has_trace();
     if (!traced.has_trace()) continue;
     AddNode(traced.trace(), nodes_[i]);
     positions_[i].clear_rings();
     for (const v1::TraceRing& ring : traced.trace().rings()) {
       positions_[i].add_rings(ring.next());
-      more_ = more_ || ring.more();
+      nodes_[i].behind = nodes_[i].behind || ring.more();
     }
+    more_ = more_ || nodes_[i].behind;
   }
 }
 

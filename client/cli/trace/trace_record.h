@@ -26,6 +26,7 @@ struct RecordedNode {
   std::map<std::uint32_t, std::string> tensors;
   std::uint64_t lost = 0;  // events that nobody read in time
   bool answered = false;   // ever
+  bool behind = false;     // the last reply did not have all that had been noted by then
   bool clock_known = false;
   std::int64_t clock_offset_ns =
       0;  // to be added to its times, to get one of the coordinator's node

@@ -176,9 +176,18 @@ class JobCommunicator final : private LocalRankView {
   // that have not copied all of it into their arenas.
   std::vector<int> MembersWithout(const std::string& tensor) const;
 
-  // What has happened since `position` to operations, `most` events of it or somewhat fewer: the engine's word on
-  // theirs, and each rank's own, of which nothing is believed but that it is theirs.
-  void ReadTrace(const v1::TracePosition& position, std::size_t most, v1::NodeTrace* out) const;
+  // Where the times of operations are noted (TraceReading reads them): the engine's ring first, then one
+  // of each member, whose own word it is.
+  std::size_t trace_ring_count() const noexcept { return 1 + members_.size(); }
+  // Requirement: `ring` is below their count. Its header may be null: nothing has been noted.
+  TraceRingView trace_ring(std::size_t ring) const noexcept {
+    return ring == 0 ? trace_.ring() : members_[ring - 1]->trace_ring();
+  }
+  // Of a rank's event: it may be what the library writes. No more is known, and no more needed to
+  // show it.
+  bool IsCredible(const TraceEvent& event, std::uint64_t now_ns) const;
+  // Of the tensor with this number in events; empty: there is none.
+  std::string NameOfTraced(std::uint32_t tensor) const;
 
   JobCommunicatorCounters counters() const noexcept;
   // How a one-node job's ranks get at each other's ordinary memory; else empty.
@@ -257,9 +266,7 @@ class JobCommunicator final : private LocalRankView {
   void Finish(const Execution& execution, Clock::time_point now);
   absl::StatusOr<std::size_t> PostToWire(Clock::time_point now);
   absl::StatusOr<std::size_t> AdvanceWire(Clock::time_point now);
-  // Empty: it has none.
-  std::string NameOfTraced(std::uint32_t tensor) const;
-  bool IsCredible(const TraceEvent& event, std::uint64_t now_ns) const;
+  bool HasTraced(std::uint32_t tensor) const noexcept;
   LogFields Fields() const;
   void Send(v1::NodeMessage message);
   // " of communicator 'x'", or nothing if it is the one of all ranks.

@@ -56,6 +56,8 @@ class LocalGroup {
   // The number of a tensor's name in the segment, the same each time.
   //   kResourceExhausted: there are no numbers left.
   absl::StatusOr<std::uint32_t> Number(const std::string& name);
+  // How many names there are; their numbers are below that.
+  std::uint32_t tensor_count() const noexcept { return static_cast<std::uint32_t>(names_.size()); }
   // Nothing if there is no such number.
   std::optional<std::string> NameOf(std::uint32_t tensor) const;
 
@@ -89,8 +91,6 @@ class LocalGroup {
       : segment_(std::move(mapping)),
         view_(segment_.data(), static_cast<std::uint32_t>(capacities.size())),
         waits_(view_, std::move(fd), std::move(capacities)) {}
-
-  std::uint32_t tensor_count() const noexcept { return static_cast<std::uint32_t>(names_.size()); }
 
   MemoryMapping segment_;  // what stands before the tensors
   JobSegmentView view_;

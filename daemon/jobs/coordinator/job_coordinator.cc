@@ -216,7 +216,7 @@ void JobCoordinator::Start(const std::vector<Node*>& order, RingChoice ring) {
   }
 }
 
-void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Clock::time_point now) {
+void JobCoordinator::OnMessage(LinkId link, v1::NodeMessage message, Clock::time_point now) {
   const auto found = nodes_.find(link);
   if (found == nodes_.end() || state_ == State::kFailed) return;
   Node& node = found->second;
@@ -249,7 +249,9 @@ void JobCoordinator::OnMessage(LinkId link, const v1::NodeMessage& message, Cloc
       if (state_ == State::kRunning) AskForTraces(node, message.trace_question());
       return;
     case v1::NodeMessage::kTraceAnswer:
-      if (state_ == State::kRunning) PassTraceOn(node, message.trace_answer());
+      if (state_ == State::kRunning) {
+        PassTraceOn(node, std::move(*message.mutable_trace_answer()));
+      }
       return;
     case v1::NodeMessage::kClockPing: {
       v1::CoordinatorMessage pong;

@@ -81,7 +81,7 @@ class JobCoordinator {
   // A node whose proof was right. One that comes too late is told so, alone; one that disagrees about
   // the job ends it for all.
   void AddNode(LinkId link, const v1::Hello& hello, Clock::time_point now);
-  void OnMessage(LinkId link, const v1::NodeMessage& message, Clock::time_point now);
+  void OnMessage(LinkId link, v1::NodeMessage message, Clock::time_point now);
   // Ends the job if ranks of the node take part in it, or are about to.
   void OnLinkLost(LinkId link, const absl::Status& why);
 
@@ -135,7 +135,7 @@ class JobCoordinator {
   // Asks all nodes on behalf of one.
   void AskForTraces(const Node& asker, const v1::TraceQuestion& question);
   // Passes what a node has answered on to who asked.
-  void PassTraceOn(const Node& from, const v1::TraceAnswer& answer);
+  void PassTraceOn(const Node& from, v1::TraceAnswer answer);
   void Start(const std::vector<Node*>& order, RingChoice ring);
   CommunicatorSchedule* AddSchedule(std::uint32_t number, const std::string& name,
                                     Membership& membership);

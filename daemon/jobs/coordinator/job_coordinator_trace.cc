@@ -1,6 +1,7 @@
 // Traces: the coordinator has every node's stream, so questions and answers pass through it. It
 // keeps nothing of them.
 #include <algorithm>
+#include <utility>
 
 #include "daemon/jobs/coordinator/job_coordinator.h"
 
@@ -31,12 +32,12 @@ void JobCoordinator::AskForTraces(const Node& asker, const v1::TraceQuestion& qu
   }
 }
 
-void JobCoordinator::PassTraceOn(const Node& from, const v1::TraceAnswer& answer) {
+void JobCoordinator::PassTraceOn(const Node& from, v1::TraceAnswer answer) {
   if (answer.ByteSizeLong() > kMostAnswerBytes) return;
   for (const auto& [link, node] : nodes_) {
     if (node.index.value() != answer.asker()) continue;
     v1::CoordinatorMessage message;
-    *message.mutable_trace_answer() = answer;
+    *message.mutable_trace_answer() = std::move(answer);
     message.mutable_trace_answer()->set_node(from.index.value());
     sender_->SendToNode(link, std::move(message));
     return;

@@ -33,7 +33,7 @@ absl::StatusOr<v1::NodeMessage> TraceGatherings::Begin(const v1::TraceRequest& r
   return message;
 }
 
-void TraceGatherings::OnAnswer(const v1::TraceAnswer& answer) {
+void TraceGatherings::OnAnswer(v1::TraceAnswer answer) {
   const auto found =
       std::find_if(gatherings_.begin(), gatherings_.end(),
                    [&](const Gathering& gathering) { return gathering.number == answer.number(); });
@@ -41,7 +41,7 @@ void TraceGatherings::OnAnswer(const v1::TraceAnswer& answer) {
       answer.node() >= found->reply.nodes_size()) {
     return;
   }
-  *found->reply.mutable_nodes(answer.node())->mutable_trace() = answer.trace();
+  *found->reply.mutable_nodes(answer.node())->mutable_trace() = std::move(*answer.mutable_trace());
   const auto& nodes = found->reply.nodes();
   const bool whole = std::all_of(nodes.begin(), nodes.end(),
                                  [](const v1::TracedNode& node) { return node.has_trace(); });

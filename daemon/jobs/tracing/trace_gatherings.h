@@ -38,7 +38,7 @@ class TraceGatherings {
   absl::StatusOr<v1::NodeMessage> Begin(const v1::TraceRequest& request, v1::TraceReply reply,
                                         Clock::time_point now, Done done);
   // Of an answer that nobody waits for, or that names no node of the job, nothing is used.
-  void OnAnswer(const v1::TraceAnswer& answer);
+  void OnAnswer(v1::TraceAnswer answer);
   // Ends those that have waited too long, with what has come.
   void EndLate(Clock::time_point now);
   // Ends all.

@@ -304,6 +304,28 @@ TEST_CASE("TraceRecord: what happened after the last answer was asked for is cut
   CHECK(Of(BuildTimeline(record).processes[2], TrackKind::kOperations).size() == 1);
 }
 
+TEST_CASE("TraceRecord: knows whose last events are missing: the last reply tells") {
+  v1::TraceReply whole = Reply(false);
+  AddNode(whole, {{Event(TraceStage::kMoved, 1)}, {}});
+  AddNode(whole, {{Event(TraceStage::kMoved, 2)}, {}});
+  v1::TraceReply late = whole;
+  late.mutable_nodes(1)->clear_trace();
+  v1::TraceReply more = whole;
+  more.mutable_nodes(0)->mutable_trace()->mutable_rings(1)->set_more(true);
+  TraceRecord record;
+  record.Add(whole);
+  for (const RecordedNode& node : record.nodes()) CHECK_FALSE(node.behind);
+  record.Add(late);
+  CHECK_FALSE(record.nodes()[0].behind);
+  CHECK(record.nodes()[1].behind);
+  // It is not waited for: the other nodes have nothing more.
+  CHECK_FALSE(record.more());
+  record.Add(more);
+  CHECK(record.nodes()[0].behind);
+  CHECK_FALSE(record.nodes()[1].behind);
+  CHECK(record.more());
+}
+
 TEST_CASE("TraceRecord: events that make no sense are left out, and no reply breaks it") {
   v1::TraceReply reply = Reply(true);
   std::vector<TraceEvent> rubbish(100);

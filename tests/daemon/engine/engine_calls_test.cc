@@ -4,20 +4,12 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <chrono>
-#include <cstdlib>
-#include <filesystem>
 #include <functional>
-#include <future>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "daemon/attach/session_factory.h"
-#include "daemon/engine/engine.h"
-#include "proto/base/unix_socket.h"
-#include "tests/daemon/engine/fake_peer_network.h"
+#include "tests/daemon/engine/called_engine.h"
 
 namespace ringd {
 namespace {
@@ -25,105 +17,6 @@ namespace {
 using Catch::Matchers::Contains;
 
 constexpr int kMany = 65'535;
-
-template <typename Reply>
-struct Awaited {
-  absl::Status status;
-  Reply reply;
-};
-
-// The answer to a call that `begin` makes.
-template <typename Reply, typename Begin>
-Awaited<Reply> Await(Begin begin) {
-  auto promise = std::make_shared<std::promise<Awaited<Reply>>>();
-  auto future = promise->get_future();
-  begin([promise](const absl::Status& status, Reply reply) {
-    promise->set_value({status, std::move(reply)});
-  });
-  REQUIRE(future.wait_for(std::chrono::seconds(60)) == std::future_status::ready);
-  return future.get();
-}
-
-struct Trainer {
-  std::string token;
-  SessionId session;
-  UniqueFd lifeline;  // the trainer's end
-  std::uint32_t communicator = 0;
-};
-
-class Node {
- public:
-  explicit Node(std::uint64_t registration_bytes = std::uint64_t{256} << 20) {
-    char folder[] = "/tmp/ringd-XXXXXX";
-    folder_ = mkdtemp(folder);
-    EngineOptions options;
-    options.config.node_name = "node-a";
-    options.config.state_dir = folder_;
-    options.config.registration_bytes_per_user = registration_bytes;
-    engine = std::make_unique<Engine>(options, nullptr, nullptr, &network_);
-    engine->Start();
-  }
-  ~Node() {
-    engine.reset();
-    std::filesystem::remove_all(folder_);
-  }
-
-  Trainer Attach(uid_t uid = 1000) {
-    auto ends = UnixSocketPair();
-    REQUIRE(ends.ok());
-    const SessionId id(++last_session_);
-    auto made = MakeSession(id, {1 << 20, 16}, {::getpid(), uid, 0}, ends->first.get());
-    REQUIRE(made.ok());
-    made->resources->lifeline = std::move(ends->first);
-    Trainer trainer{made->resources->token, id, std::move(ends->second)};
-    engine->Attach(std::move(made->resources));
-    return trainer;
-  }
-
-  v1::JoinRequest JoinRequestOf(int rank, int size) {
-    v1::JoinRequest request;
-    request.set_job_id("job" + std::to_string(last_session_));
-    request.set_rank(rank);
-    request.set_size(size);
-    request.set_local_rank(rank);
-    request.set_local_size(size);
-    return request;
-  }
-
-  // Attached, and in a job of its own.
-  Trainer Join(uid_t uid = 1000) {
-    Trainer trainer = Attach(uid);
-    const auto joined = Await<v1::JoinReply>([&](Answer<v1::JoinReply> answer) {
-      static_cast<void>(engine->Join({uid}, trainer.token, JoinRequestOf(0, 1), std::move(answer)));
-    });
-    REQUIRE(joined.status.message() == "");
-    trainer.communicator = joined.reply.communicator();
-    return trainer;
-  }
-
-  Awaited<v1::RegisterTensorsReply> Register(const Trainer& trainer,
-                                             const v1::RegisterTensorsRequest& request) {
-    return Await<v1::RegisterTensorsReply>([&](Answer<v1::RegisterTensorsReply> answer) {
-      engine->RegisterTensors({1000}, trainer.token, request, std::move(answer));
-    });
-  }
-
-  absl::Status Unregister(const Trainer& trainer, const std::vector<std::uint32_t>& numbers) {
-    v1::UnregisterTensorsRequest request;
-    request.mutable_registrations()->Add(numbers.begin(), numbers.end());
-    return Await<v1::UnregisterTensorsReply>([&](Answer<v1::UnregisterTensorsReply> answer) {
-             engine->UnregisterTensors({1000}, trainer.token, request, std::move(answer));
-           })
-        .status;
-  }
-
-  std::unique_ptr<Engine> engine;
-
- private:
-  std::string folder_;
-  FakePeerNetwork network_;
-  std::uint32_t last_session_ = 0;
-};
 
 v1::RegisterTensorsRequest Describe(const Trainer& trainer, int count, bool equal) {
   v1::RegisterTensorsRequest request;
@@ -184,8 +77,9 @@ TEST_CASE("Engine: tensors before a join, or of nobody's session, are refused") 
   Node node;
   const Trainer trainer = node.Attach();
   CHECK(node.Register(trainer, {}).status.code() == absl::StatusCode::kFailedPrecondition);
-  CHECK(node.Register({"nobody", SessionId(9), {}}, {}).status.code() ==
-        absl::StatusCode::kUnauthenticated);
+  Trainer nobody;
+  nobody.token = "nobody";
+  CHECK(node.Register(nobody, {}).status.code() == absl::StatusCode::kUnauthenticated);
 }
 
 TEST_CASE(
@@ -293,32 +187,6 @@ v1::JobsReply AllJobs(Node& node, const Caller& caller, const std::string& job_i
   });
   REQUIRE(jobs.status.message() == "");
   return jobs.reply;
-}
-
-TEST_CASE("Engine: a job is traced for its user and for operators, and does not exist for others") {
-  Node node;
-  const Trainer mine = node.Join(1000);
-  v1::TraceRequest request;
-  request.set_job_id(AllJobs(node, {1000}).jobs(0).job_id());
-  const auto trace = [&](const Caller& caller) {
-    return Await<v1::TraceReply>([&](Answer<v1::TraceReply> answer) {
-      node.engine->TraceJob(caller, request, std::move(answer));
-    });
-  };
-  for (const Caller& caller : {Caller{1000, false}, Caller{2000, true}}) {
-    const auto shown = trace(caller);
-    REQUIRE(shown.status.message() == "");
-    CHECK(shown.reply.schema_version() == 1);
-    CHECK(shown.reply.one_node());
-    REQUIRE(shown.reply.nodes_size() == 1);
-    CHECK(shown.reply.nodes(0).ranks_size() == 1);
-    CHECK(shown.reply.nodes(0).has_trace());
-  }
-  const auto hidden = trace({2000, false});
-  CHECK(hidden.status.code() == absl::StatusCode::kNotFound);
-  request.set_job_id("no such job");
-  const std::string unknown(trace({1000, false}).status.message());
-  CHECK(unknown.find("no such job") != std::string::npos);
 }
 
 TEST_CASE("Engine: remembers jobs that have ended, and shows them to their user and operators") {

@@ -97,6 +97,19 @@ TEST_CASE("SlicedQueue: a lane that must rest gets its share and no more, whoeve
   CHECK(entries >= 60'000);
 }
 
+TEST_CASE("SlicedQueue: a lane that is run late makes up for it, but for no more than a moment") {
+  Fixture fixture;
+  const auto late = GENERATE(std::chrono::milliseconds(1), std::chrono::milliseconds(500));
+  fixture.Add(1, "trace", 1'000'000, microseconds(9));
+  fixture.queue.Run(64, fixture.now);
+  // Long enough for 100 entries, and what lies longer ago is forgotten.
+  fixture.now += microseconds(9) * SlicedQueue::kQuantum + late;
+  std::size_t entries = 0;
+  for (int turn = 0; turn < 100; ++turn) entries += fixture.queue.Run(16, fixture.now);
+  CHECK(entries >= 100);
+  CHECK(entries <= 100 + 2 * SlicedQueue::kQuantum);
+}
+
 TEST_CASE("SlicedQueue: while one lane rests the others go on") {
   Fixture fixture;
   fixture.Add(1, "list", 100, microseconds(1000));

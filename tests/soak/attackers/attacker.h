@@ -47,6 +47,7 @@ std::string AttackerNames();
 
 // The attacks; each in the file of its name.
 std::unique_ptr<Attacker> MakeConnectFlood();
+std::unique_ptr<Attacker> MakeDescriptorKeeper();
 std::unique_ptr<Attacker> MakeEngineBlocker();
 std::unique_ptr<Attacker> MakeHalfAttacher();
 std::unique_ptr<Attacker> MakeLingerer();
@@ -56,6 +57,7 @@ std::unique_ptr<Attacker> MakeRubbishWriter();
 std::unique_ptr<Attacker> MakeSessionHoarder();
 std::unique_ptr<Attacker> MakeStrangeHandshakes();
 std::unique_ptr<Attacker> MakeStreamHoarder();
+std::unique_ptr<Attacker> MakeTraceFlood();
 
 }  // namespace ringd::soak
 

@@ -22,6 +22,7 @@ struct Entry {
 
 constexpr std::array kEntries{
     Entry{"connect-flood", MakeConnectFlood},
+    Entry{"descriptor-keeper", MakeDescriptorKeeper},
     Entry{"engine-blocker", MakeEngineBlocker},
     Entry{"half-attacher", MakeHalfAttacher},
     Entry{"lingerer", MakeLingerer},
@@ -31,6 +32,7 @@ constexpr std::array kEntries{
     Entry{"session-hoarder", MakeSessionHoarder},
     Entry{"strange-handshakes", MakeStrangeHandshakes},
     Entry{"stream-hoarder", MakeStreamHoarder},
+    Entry{"trace-flood", MakeTraceFlood},
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "daemon/jobs/communicator/job_communicator.h"
+#include "daemon/jobs/communicator/trace_reading.h"
 #include "tests/daemon/jobs/communicator/played_job.h"
 
 namespace ringd {
@@ -20,8 +21,10 @@ std::vector<TraceEvent> EventsOf(const v1::TraceRing& ring) {
 
 v1::NodeTrace Read(const PlayedJob& job, const v1::TracePosition& position = {},
                    std::size_t most = 1000) {
-  v1::NodeTrace trace;
-  job.communicator->ReadTrace(position, most, &trace);
+  TraceReading reading(position, most);
+  // A few at a time, as the engine does.
+  while (!reading.done()) reading.Step(*job.communicator, 3);
+  v1::NodeTrace trace = reading.TakeTrace();
   REQUIRE(trace.rings_size() == 1 + static_cast<int>(kRanks));
   return trace;
 }
@@ -167,6 +170,55 @@ TEST_CASE(
     CHECK(EventsOf(trace.rings(0)).size() == 8);
     CHECK(EventsOf(trace.rings(2)).size() == 1);
   }
+}
+
+// All that there is.
+v1::TracePosition Beginning() {
+  v1::TracePosition position;
+  for (std::size_t i = 0; i <= kRanks; ++i) position.add_rings(0);
+  return position;
+}
+
+TEST_CASE("TraceReading: a step costs what it may, whatever the rings say") {
+  PlayedJob job;
+  RunOne(job);
+  for (const std::uint64_t written : {std::uint64_t{1} << 63, UINT64_MAX, std::uint64_t{30'000}}) {
+    for (std::size_t m = 0; m < kRanks; ++m) {
+      job.sessions[m].lock()->trace_ring().header->written.store(written);
+    }
+    for (const std::size_t most : {0, 10, 1000, 16'384}) {
+      TraceReading reading(Beginning(), most);
+      std::size_t cost = 0;
+      while (!reading.done()) {
+        const std::size_t taken = reading.Step(*job.communicator, 128);
+        REQUIRE(taken > 0);
+        REQUIRE(taken <= 128 + 4);
+        cost += taken;
+      }
+      // Each ring has its price, even if nothing is read of it, and the name of the one tensor has.
+      CHECK(cost <= most + kRanks + 1 + 4);
+    }
+  }
+}
+
+TEST_CASE("TraceReading: what is overwritten between two steps is counted as lost") {
+  PlayedJob job;
+  TraceWriter rank = WriterOf(job, 0);
+  const std::uint64_t now_ns = MonotonicNanos();
+  const bool goes_on = GENERATE(true, false);
+  for (int i = 0; i < 5000; ++i) rank.Write(Wait(now_ns));
+  TraceReading reading(goes_on ? Beginning() : v1::TracePosition(), 50'000);
+  // The engine's ring, and something of the rank's.
+  reading.Step(*job.communicator, 500);
+  for (int i = 0; i < 10'000; ++i) rank.Write(Wait(now_ns));
+  while (!reading.done()) reading.Step(*job.communicator, 500);
+  const v1::NodeTrace trace = reading.TakeTrace();
+  const v1::TraceRing& ring = trace.rings(1);
+  const std::uint64_t begin = goes_on ? 0 : 5000 - 2048;
+  CHECK(ring.next() == 15'000);
+  CHECK_FALSE(ring.more());
+  CHECK(ring.lost() > 0);
+  CHECK(EventsOf(ring).size() + ring.lost() == 15'000 - begin);
 }
 
 }  // namespace
