@@ -53,7 +53,7 @@ def ccl_built() -> bool:
     return False
 
 
-_NO_PROCESS_SETS = "this release has one communicator for each job"
+_NO_PROCESS_SETS = "ringd.Context.create_communicator makes communicators of some ranks, without torch"
 _NO_COLLECTIVE = "this release has all-reduce, broadcast and barrier"
 
 # Horovod's names that ringd.torch lacks, and what to say of each.

@@ -42,7 +42,7 @@ _INSTEAD = {
     "HOROVOD_DISABLE_GROUP_FUSION": _LEARNS,
     "HOROVOD_ADASUM_*": "ringd has no Adasum",
     "HOROVOD_ELASTIC*": "the ranks of a job are fixed",
-    "HOROVOD_DYNAMIC_PROCESS_SETS": "this release has one communicator for each job",
+    "HOROVOD_DYNAMIC_PROCESS_SETS": "ringd.torch has no process sets",
 }
 
 
