@@ -32,8 +32,8 @@ struct TransportOptions {
   // Connections for bulk to each neighbour. kAutoStreams: one, or one for each interface where the
   // backend chooses between them itself.
   int streams_per_neighbour = kAutoStreams;
-  // TCP's congestion control of connections that ringd makes itself, not of a library's: "auto" (the
-  // system's, but nothing that pauses), "system", or a name, such as "cubic".
+  // TCP's congestion control of connections that ringd makes itself, not of a library's: "auto"
+  // (the system's, but nothing that pauses), "system", or a name, such as "cubic".
   std::string congestion_control = "auto";
   // Takes lines for a log, of what the transport decides by itself; on the progress thread. May be
   // empty.

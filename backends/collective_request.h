@@ -32,13 +32,13 @@ struct MemoryPlace {
 //
 // Of an all-reduce every byte of the input is taken once, by Input, AddInput or AddLastInput; of a
 // broadcast by Input, at the root. Of an operation that succeeds every byte of the result is handed
-// over once, by AddLastInput, OnCombined or OnResult, before its Completion is returned; of one that
-// fails at most once. Before a byte of an all-reduce's result is handed over, all nodes have given
-// theirs, and all nodes get the same bits: whoever combines the last input scales the result, the
-// others copy it.
+// over once, by AddLastInput, OnCombined or OnResult, before its Completion is returned; of one
+// that fails at most once. Before a byte of an all-reduce's result is handed over, all nodes have
+// given theirs, and all nodes get the same bits: whoever combines the last input scales the result,
+// the others copy it.
 //
-// The first three may answer "not ready" (null or false): then they have done nothing, and are asked
-// again later (from Progress), so an input that another thread finishes needs no notice, only
+// The first three may answer "not ready" (null or false): then they have done nothing, and are
+// asked again later (from Progress), so an input that another thread finishes needs no notice, only
 // Progress being called.
 //
 // Thread safety: called on the progress thread, from inside TryPost(), Progress() or Poll(). A call
@@ -55,16 +55,16 @@ class BufferStages {
   // The buffer's range becomes `partial` op this node's input.
   virtual bool AddInput(std::size_t begin, std::size_t end, const std::byte* partial) noexcept = 0;
 
-  // The same where `partial` has all other nodes' inputs: makes the result, scaled. Returns where it
-  // lies in one piece, to be sent; it stays there until the Completion.
+  // The same where `partial` has all other nodes' inputs: makes the result, scaled. Returns where
+  // it lies in one piece, to be sent; it stays there until the Completion.
   virtual const std::byte* AddLastInput(std::size_t begin, std::size_t end,
                                         const std::byte* partial) noexcept = 0;
 
   // The buffer's range has all nodes' inputs combined; scales it there.
   virtual void OnCombined(std::size_t begin, std::size_t end) noexcept = 0;
 
-  // `result` is the range's result as another node made it, or a broadcast's at the root. With `keep`
-  // returns where it lies in one piece, to be sent on, until the Completion; else null.
+  // `result` is the range's result as another node made it, or a broadcast's at the root. With
+  // `keep` returns where it lies in one piece, to be sent on, until the Completion; else null.
   virtual const std::byte* OnResult(std::size_t begin, std::size_t end, const std::byte* result,
                                     bool keep) noexcept = 0;
 };
@@ -77,7 +77,8 @@ struct LinkTimes {
 
 inline constexpr std::size_t kLinkProbeBytes = 128 * 1024;
 
-// How an all-reduce is carried out; see backends/README.md. A backend with one way only takes it for all.
+// How an all-reduce is carried out; see backends/README.md. A backend with one way only takes it
+// for all.
 enum class AllReduceAlgorithm : std::uint8_t {
   kAuto = 0,  // as AlgorithmOptions says
   kFlat,
@@ -85,15 +86,16 @@ enum class AllReduceAlgorithm : std::uint8_t {
   kRing,
 };
 
-// Requirement: `id` is equal on all nodes for one collective and unique in its communicator, and kind,
-// type, op, element_count, root and algorithm are equal on all nodes (the daemon has agreed on them).
+// Requirement: `id` is equal on all nodes for one collective and unique in its communicator, and
+// kind, type, op, element_count, root and algorithm are equal on all nodes (the daemon has agreed
+// on them).
 struct CollectiveRequest {
   OperationId id;
   CollectiveKind kind = CollectiveKind::kAllReduce;
   DataType data_type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;  // kAverage is summed: the stages know the divisor, and divide
-  // 0 is valid and moves nothing. A link probe's buffer gets a LinkTimes for each node (zeros for the
-  // own one): two kFloat64 each.
+  // 0 is valid and moves nothing. A link probe's buffer gets a LinkTimes for each node (zeros for
+  // the own one): two kFloat64 each.
   std::uint64_t element_count = 0;
   NodeIndex root;  // broadcast only: the node whose buffer is sent to all
   // All-reduce only. Flat and doubling take one message: at most 128 KiB.

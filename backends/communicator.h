@@ -19,15 +19,17 @@ namespace ringd {
 // How collectives are cut and which algorithm they take. All nodes of a communicator must have the
 // same values: each decides alone which messages to expect. The coordinator distributes its own.
 struct AlgorithmOptions {
-  // All-reduces over 3 to 16 nodes go through one of them and back, if what all others send to it is
-  // at most this many bytes together: (nodes - 1) * bytes.
+  // All-reduces over 3 to 16 nodes go through one of them and back, if what all others send to it
+  // is at most this many bytes together: (nodes - 1) * bytes.
   std::uint64_t flat_all_reduce_bytes = 32 * 1024;
-  // Otherwise those up to this many bytes take recursive doubling (few rounds), larger ones the ring.
+  // Otherwise those up to this many bytes take recursive doubling (few rounds), larger ones the
+  // ring.
   std::uint64_t small_all_reduce_bytes = 32 * 1024;
   // Broadcasts up to this many bytes take a binomial tree, larger ones a pipelined chain.
   std::uint64_t small_broadcast_bytes = 32 * 1024;
   // Bytes of one message of a ring or chain: what is sent, reduced and taken as one piece.
-  // Rounded down to a multiple of 64 and into 64 .. 131072; the two thresholds above are at most this.
+  // Rounded down to a multiple of 64 and into 64 .. 131072; the two thresholds above are at most
+  // this.
   std::uint32_t chunk_bytes = 128 * 1024;
 };
 
@@ -50,8 +52,8 @@ struct CommunicatorSpec {
   std::vector<std::string> addresses;   // by node: each node's Transport::LocalAddress()
   std::vector<std::string> node_names;  // by node: for error texts and statistics
   AlgorithmOptions algorithms;
-  // What nodes of this job and generation prove to each other when they connect, from the job's secret:
-  // 32 bytes. Empty where the backend makes no connections of its own.
+  // What nodes of this job and generation prove to each other when they connect, from the job's
+  // secret: 32 bytes. Empty where the backend makes no connections of its own.
   std::string key = {};
   // This communicator's share of the lines to its neighbours, relative to that of others with the
   // same neighbours, while both want them.

@@ -17,12 +17,12 @@ struct CongestionControl {
 // What a setting means for this process:
 //   "system"     what the kernel gives each connection
 //   "auto"       the same, but cubic in place of BBR, or reno where the kernel allows no cubic
-//   other words  this algorithm. kInvalidArgument: the kernel does not have it or does not allow it,
-//                and which it does.
+//   other words  this algorithm. kInvalidArgument: the kernel does not have it or does not allow
+//                it, and which it does.
 //
 // BBR (N. Cardwell et al.: BBR: Congestion-Based Congestion Control, ACM Queue 14(5), 2016) sends
-// next to nothing for 200 ms out of every 10 s, to see how short the way is when nobody queues. A ring
-// stands still when one of its connections does, and they don't do it at the same time.
+// next to nothing for 200 ms out of every 10 s, to see how short the way is when nobody queues. A
+// ring stands still when one of its connections does, and they don't do it at the same time.
 //
 // Thread safety: any thread, as below.
 absl::StatusOr<CongestionControl> ChooseCongestionControl(absl::string_view setting);

@@ -1,22 +1,25 @@
 /* libringd: the C interface through which a trainer uses the ringd of its node.
  *
- * A process opens one context, which takes one rank of one job; registers tensors; submits them, each
- * submission giving an operation; waits for operations. All buffers are host memory.
+ * A process opens one context, which takes one rank of one job; registers tensors; submits them,
+ * each submission giving an operation; waits for operations. All buffers are host memory.
  *
- * Thread safety: every function may be called from any thread at any time, except that ringd_close must
- *   be the last call on its context. Operations may be submitted in any order on different ranks; they
- *   are matched by tensor name.
- * Blocking: only functions that say so block; each has a deadline. None holds a lock while it sleeps.
+ * Thread safety: every function may be called from any thread at any time, except that ringd_close
+ *   must be the last call on its context. Operations may be submitted in any order on different
+ *   ranks; they are matched by tensor name.
+ * Blocking: only functions that say so block; each has a deadline. None holds a lock while it
+ *   sleeps.
  * Errors: functions return a ringd_status; 0 is success, the other values are those of gRPC and
- *   absl::StatusCode. ringd_last_error() then gives this thread's explanation in words, naming rank, pid,
- *   host and tensor where they matter. A failed call changes nothing unless it says otherwise.
- * After fork(): the child must not use the context. While its parent had one open it can't open one of its own
- *   either, because gRPC does not survive a fork; RINGD_FAILED_PRECONDITION says so. Fork first, or spawn.
- * Versions: RINGD_API_VERSION grows when something is added, and nothing is taken away or changed within
- *   one major version. Structures begin with struct_size, to be set to sizeof by the caller, and
- *   only grow, at their end. A program built with an older header works: the fields that it lacks
- *   count as 0. A library ignores fields that are newer than itself, and sets them to 0 in what it
- *   fills in: compare ringd_api_version().
+ *   absl::StatusCode. ringd_last_error() then gives this thread's explanation in words, naming
+ *   rank, pid, host and tensor where they matter. A failed call changes nothing unless it says
+ *   otherwise.
+ * After fork(): the child must not use the context. While its parent had one open it can't open one
+ *   of its own either, because gRPC does not survive a fork; RINGD_FAILED_PRECONDITION says so.
+ *   Fork first, or spawn.
+ * Versions: RINGD_API_VERSION grows when something is added, and nothing is taken away or changed
+ *   within one major version. Structures begin with struct_size, to be set to sizeof by the caller,
+ *   and only grow, at their end. A program built with an older header works: the fields that it
+ *   lacks count as 0. A library ignores fields that are newer than itself, and sets them to 0 in
+ *   what it fills in: compare ringd_api_version().
  */
 #ifndef RINGD_CLIENT_RINGD_H_
 #define RINGD_CLIENT_RINGD_H_
@@ -76,30 +79,33 @@ enum {
 };
 /* What the operators of an all-reduce mean. The result has the same bits on all ranks.
  *
- * integers     Sum and product wrap modulo 2^bits. An average is rounded down (-1 / 2 gives -1) and exact; factors
- *              other than 1 are applied in float64, truncated toward zero and clamped to the type's range.
+ * integers     Sum and product wrap modulo 2^bits. An average is rounded down (-1 / 2 gives -1) and
+ *              exact; factors other than 1 are applied in float64, truncated toward zero and
+ *              clamped to the type's range.
  * bool         Sum and max are "or", product and min are "and"; there is no average.
- * floats       IEEE arithmetic, rounded to nearest even; subnormals are kept. A sum's last bits depend on the order
- *              in which the nodes' parts meet, and so on size, plan and number of nodes; float64 and float32 are
- *              combined in their own precision, narrower ones in float32 within a node, and rounded to their own
- *              type once for each node.
- * overflow     gives infinity in float64, float32, float16 and bfloat16. In the float8 types a finite result too
- *              large becomes the largest finite value, 448 or 57344 (as CUDA's conversions do); infinity stays infinity in
- *              float8_e5m2, and is NaN in float8_e4m3, which has none. An average of finite numbers of float16 or float8 is
- *              finite: it is divided before anything is rounded to the type.
+ * floats       IEEE arithmetic, rounded to nearest even; subnormals are kept. A sum's last bits
+ *              depend on the order in which the nodes' parts meet, and so on size, plan and number
+ *              of nodes; float64 and float32 are combined in their own precision, narrower ones in
+ *              float32 within a node, and rounded to their own type once for each node.
+ * overflow     gives infinity in float64, float32, float16 and bfloat16. In the float8 types a
+ *              finite result too large becomes the largest finite value, 448 or 57344 (as CUDA's
+ *              conversions do); infinity stays infinity in float8_e5m2, and is NaN in float8_e4m3,
+ *              which has none. An average of finite numbers of float16 or float8 is finite: it is
+ *              divided before anything is rounded to the type.
  * NaN          in any rank's element gives NaN, also in min and max. */
 enum { RINGD_SUM = 0, RINGD_AVERAGE = 1, RINGD_MIN = 2, RINGD_MAX = 3, RINGD_PRODUCT = 4 };
 enum { RINGD_ALLREDUCE = 0, RINGD_BROADCAST = 1, RINGD_BARRIER = 2 };
 
 typedef struct ringd_context ringd_context;
-/* Since 1.4. Some of the job's ranks, among which tensors are combined: a number that is equal on all of them. */
+/* Since 1.4. Some of the job's ranks, among which tensors are combined: a number that is equal on
+ * all of them. */
 typedef uint32_t ringd_communicator;
 #define RINGD_ALL_RANKS 0 /* since 1.4: the communicator that every job has */
 typedef uint32_t ringd_registration;
 /* Never reused within a context, but for RINGD_DONE. 0 is no operation. */
 typedef uint64_t ringd_operation;
-/* Since 1.2. Stands for every operation that had ended well when the call that began it returned: tests and
- * waits succeed at once, as often as one likes. */
+/* Since 1.2. Stands for every operation that had ended well when the call that began it returned:
+ * tests and waits succeed at once, as often as one likes. */
 #define RINGD_DONE UINT64_MAX
 
 /* Fields left 0 or NULL come from the environment, then from defaults. */
@@ -108,9 +114,9 @@ typedef struct {
   const char* socket; /* RINGD_SOCKET; default /run/ringd/ringd.sock */
   const char*
       job_id; /* RINGD_JOB_ID, TORCHELASTIC_RUN_ID, SLURM_JOB_ID, PMI/OMPI job ids; else "default" */
-  /* rank < 0 or size 0: all four places from the launcher's environment: torchrun (RANK, WORLD_SIZE,
-   * LOCAL_RANK, LOCAL_WORLD_SIZE), Slurm, Open MPI, PMI; without any, one rank alone. Such a rank works without
-   * a ringd too, unless a socket is named. */
+  /* rank < 0 or size 0: all four places from the launcher's environment: torchrun (RANK,
+   * WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE), Slurm, Open MPI, PMI; without any, one rank alone.
+   * Such a rank works without a ringd too, unless a socket is named. */
   int32_t rank;
   int32_t size;
   int32_t local_rank;
@@ -120,15 +126,16 @@ typedef struct {
   const char* secret; /* RINGD_JOB_SECRET; empty is allowed */
   uint32_t start_timeout_ms;     /* RINGD_START_TIMEOUT (seconds); default: the daemon's */
   uint32_t operation_timeout_ms; /* RINGD_OPERATION_TIMEOUT (seconds); default: none */
-  /* RINGD_FUSION: "learned", "pinned", "off", or a size such as "64MiB", up to which buckets are filled; the same on
-   * all ranks. Default: the daemon's. */
+  /* RINGD_FUSION: "learned", "pinned", "off", or a size such as "64MiB", up to which buckets are
+   * filled; the same on all ranks. Default: the daemon's. */
   const char* fusion;
-  /* Called with each warning (a stall, for instance) from a thread of the library; must not call the
-   * library back. NULL: warnings go to standard error, one line each, prefixed "ringd: ". */
+  /* Called with each warning (a stall, for instance) from a thread of the library; must not call
+   * the library back. NULL: warnings go to standard error, one line each, prefixed "ringd: ". */
   void (*on_warning)(void* user_data, const char* text);
   void* user_data;
-  /* Since 1.2. RINGD_WEIGHT; default 1. 1 to 100, the same on all ranks: while several jobs want the line to
-   * one node, each gets a share of it in proportion to its weight. ringd's setting max_weight limits it. */
+  /* Since 1.2. RINGD_WEIGHT; default 1. 1 to 100, the same on all ranks: while several jobs want
+   * the line to one node, each gets a share of it in proportion to its weight. ringd's setting
+   * max_weight limits it. */
   uint32_t weight;
 } ringd_options;
 
@@ -182,7 +189,8 @@ typedef struct {
   int32_t node_index; /* this node's place among its nodes */
 } ringd_communicator_place;
 
-/* RINGD_API_VERSION of the library that is running (compare it with the header's), and its release. */
+/* RINGD_API_VERSION of the library that is running (compare it with the header's), and its
+ * release. */
 RINGD_EXPORT uint32_t ringd_api_version(void);
 RINGD_EXPORT const char* ringd_version(void);
 
@@ -191,24 +199,26 @@ RINGD_EXPORT const char* ringd_last_error(void);
 /* "RINGD_ABORTED" and so on; never NULL. */
 RINGD_EXPORT const char* ringd_status_name(ringd_status status);
 
-/* Attaches to ringd and takes a place in the job. Blocks until all ranks have joined, at most the start
- * timeout. `options` may be NULL. */
+/* Attaches to ringd and takes a place in the job. Blocks until all ranks have joined, at most the
+ * start timeout. `options` may be NULL. */
 RINGD_EXPORT ringd_status ringd_open(const ringd_options* options, ringd_context** context);
-/* Leaves the job and frees everything, arena memory included. Blocks 2 s at most. NULL is allowed. */
+/* Leaves the job and frees everything, arena memory included. Blocks 2 s at most. NULL is
+ * allowed. */
 RINGD_EXPORT void ringd_close(ringd_context* context);
-/* Since 1.1. The first half of ringd_close, for when other threads may still be in calls, or arena memory is still
- * to be read: leaves the job; calls under way return and later ones fail, both with
+/* Since 1.1. The first half of ringd_close, for when other threads may still be in calls, or arena
+ * memory is still to be read: leaves the job; calls under way return and later ones fail, both with
  * RINGD_CANCELLED; arena memory stays until ringd_close. In a job over several nodes calls under
  * way return when ringd has answered, which it does at once unless it hangs: they wait for that as
  * long as this call, which blocks 2 s at most. */
 RINGD_EXPORT ringd_status ringd_leave(ringd_context* context);
-/* Since 1.1. As ringd_leave, but for a rank that has failed: all other ranks of the job are told, as if this
- * process had died. */
+/* Since 1.1. As ringd_leave, but for a rank that has failed: all other ranks of the job are told,
+ * as if this process had died. */
 RINGD_EXPORT ringd_status ringd_abandon(ringd_context* context);
 RINGD_EXPORT ringd_status ringd_get_place(ringd_context* context, ringd_place* place);
 
-/* Arena memory: shared with ringd, so that tensors in it are reduced where they are, without a copy. Zeroed,
- * aligned to 64 bytes. RINGD_RESOURCE_EXHAUSTED: the arena is full; the message names limit and setting. */
+/* Arena memory: shared with ringd, so that tensors in it are reduced where they are, without a
+ * copy. Zeroed, aligned to 64 bytes. RINGD_RESOURCE_EXHAUSTED: the arena is full; the message names
+ * limit and setting. */
 RINGD_EXPORT ringd_status ringd_arena_alloc(ringd_context* context, size_t bytes, void** address);
 /* Must not be in use by an operation. NULL is allowed. */
 RINGD_EXPORT void ringd_arena_free(ringd_context* context, void* address);
@@ -216,23 +226,25 @@ RINGD_EXPORT void ringd_arena_free(ringd_context* context, void* address);
 RINGD_EXPORT int32_t ringd_arena_contains(ringd_context* context, const void* address,
                                           size_t bytes);
 
-/* Since 1.4. Makes a communicator of some ranks of the job, the caller among them. All of these call it, with one
- * name and the same list, from any thread; it blocks until all have, timeout_ms at most, and returns the same
- * number on all. Communicators may overlap, and the ranks may create them in any order from different threads; from one thread
- * each, in the same order. What one waits for holds up no other. Two of one name may be there at once if they have no
- * rank in common.
- *   RINGD_INVALID_ARGUMENT: a rank is none of the job's, stands there twice, or is missing; or another rank gave
- *     another list by this name: the message has both.
- *   RINGD_ALREADY_EXISTS: one of these ranks has one of this name. RINGD_DEADLINE_EXCEEDED: the message names the
- *     ranks that have not called. RINGD_RESOURCE_EXHAUSTED: the job has 1,024. RINGD_ABORTED: the job has failed,
- *     or one of the ranks has left it. */
+/* Since 1.4. Makes a communicator of some ranks of the job, the caller among them. All of these
+ * call it, with one name and the same list, from any thread; it blocks until all have, timeout_ms
+ * at most, and returns the same number on all. Communicators may overlap, and the ranks may create
+ * them in any order from different threads; from one thread each, in the same order. What one waits
+ * for holds up no other. Two of one name may be there at once if they have no rank in common.
+ *   RINGD_INVALID_ARGUMENT: a rank is none of the job's, stands there twice, or is missing; or
+ *     another rank gave another list by this name: the message has both.
+ *   RINGD_ALREADY_EXISTS: one of these ranks has one of this name. RINGD_DEADLINE_EXCEEDED: the
+ *     message names the ranks that have not called. RINGD_RESOURCE_EXHAUSTED: the job has 1,024.
+ *     RINGD_ABORTED: the job has failed, or one of the ranks has left it. */
 RINGD_EXPORT ringd_status ringd_communicator_create(ringd_context* context,
                                                     const ringd_communicator_options* options,
                                                     ringd_communicator* communicator);
-/* Since 1.4. This rank needs it no more. A call to ringd, which waits for no other rank; the communicator ends when all
- * its ranks have called. The rank's registrations for it go with it, and no thread may be in a call with one of them.
- * RINGD_FAILED_PRECONDITION: an operation on it has not been waited for (the message names the tensor), or it is
- * RINGD_ALL_RANKS. RINGD_NOT_FOUND: this rank has no such communicator, or no more. */
+/* Since 1.4. This rank needs it no more. A call to ringd, which waits for no other rank; the
+ * communicator ends when all its ranks have called. The rank's registrations for it go with it, and
+ * no thread may be in a call with one of them.
+ * RINGD_FAILED_PRECONDITION: an operation on it has not been waited for (the message names the
+ * tensor), or it is RINGD_ALL_RANKS. RINGD_NOT_FOUND: this rank has no such communicator, or no
+ * more. */
 RINGD_EXPORT ringd_status ringd_communicator_destroy(ringd_context* context,
                                                      ringd_communicator communicator);
 /* Since 1.4. Does not block. RINGD_NOT_FOUND: this rank has no such communicator. */
@@ -240,8 +252,8 @@ RINGD_EXPORT ringd_status ringd_get_communicator_place(ringd_context* context,
                                                        ringd_communicator communicator,
                                                        ringd_communicator_place* place);
 
-/* Describes `count` tensors at once (a call to ringd, about 0.1 ms). Describing a tensor again in the same way
- * gives the same number, without a call. */
+/* Describes `count` tensors at once (a call to ringd, about 0.1 ms). Describing a tensor again in
+ * the same way gives the same number, without a call. */
 RINGD_EXPORT ringd_status ringd_register(ringd_context* context, const ringd_tensor* tensors,
                                          size_t count, ringd_registration* registrations);
 
@@ -256,12 +268,13 @@ RINGD_EXPORT ringd_status ringd_register(ringd_context* context, const ringd_ten
 RINGD_EXPORT ringd_status ringd_unregister(ringd_context* context,
                                            const ringd_registration* registrations, size_t count);
 
-/* Hands a tensor to ringd and returns at once, unless the ring is full: then waits until there is room, while
- * the job lives. `source` and `destination` hold the tensor's elements, contiguous, and stay the caller's to
- * keep unchanged (source) and untouched (destination) until the operation has been seen to end; they may be equal,
- * not otherwise overlap. That holds for memory of any kind: outside the arena, too, the node's other ranks may read
- * `source` until then. After a failure `destination`, and a `source` that is the same, may hold parts of the
- * result. Broadcast reads `source` on the root only. Barrier takes NULL. */
+/* Hands a tensor to ringd and returns at once, unless the ring is full: then waits until there is
+ * room, while the job lives. `source` and `destination` hold the tensor's elements, contiguous, and
+ * stay the caller's to keep unchanged (source) and untouched (destination) until the operation has
+ * been seen to end; they may be equal, not otherwise overlap. That holds for memory of any kind:
+ * outside the arena, too, the node's other ranks may read `source` until then. After a failure
+ * `destination`, and a `source` that is the same, may hold parts of the result. Broadcast reads
+ * `source` on the root only. Barrier takes NULL. */
 RINGD_EXPORT ringd_status ringd_submit(ringd_context* context, ringd_registration registration,
                                        const void* source, void* destination,
                                        ringd_operation* operation);
@@ -270,35 +283,39 @@ RINGD_EXPORT ringd_status ringd_try_submit(ringd_context* context, ringd_registr
                                            const void* source, void* destination,
                                            ringd_operation* operation);
 
-/* Since 1.2. As ringd_submit, for an operation that the caller waits for next. In a job over several nodes the
- * ranks carry a small all-reduce or barrier out themselves inside this call, where all of them use it: then it
- * blocks until all ranks have come, `destination` holds the result and *operation is RINGD_DONE. If somebody does
- * not come for about 100 ms, and in all other cases, it is ringd_submit; so ranks may use either function for the
- * same tensor, which only costs time. After 0.3 s it returns in any case but for want of room, also
- * where a rank that was stopped keeps the others from knowing. Either way *operation is to be
- * waited for. If the context ends meanwhile, the call fails with the reason. */
+/* Since 1.2. As ringd_submit, for an operation that the caller waits for next. In a job over
+ * several nodes the ranks carry a small all-reduce or barrier out themselves inside this call,
+ * where all of them use it: then it blocks until all ranks have come, `destination` holds the
+ * result and *operation is RINGD_DONE. If somebody does not come for about 100 ms, and in all other
+ * cases, it is ringd_submit; so ranks may use either function for the same tensor, which only costs
+ * time. After 0.3 s it returns in any case but for want of room, also where a rank that was stopped
+ * keeps the others from knowing. Either way *operation is to be waited for. If the context ends
+ * meanwhile, the call fails with the reason. */
 RINGD_EXPORT ringd_status ringd_submit_awaited(ringd_context* context,
                                                ringd_registration registration, const void* source,
                                                void* destination, ringd_operation* operation);
 
-/* Sets *done to 1 if the operation has ended; does not consume it, does not copy its result, does not block. */
+/* Sets *done to 1 if the operation has ended; does not consume it, does not copy its result, does
+ * not block. */
 RINGD_EXPORT ringd_status ringd_test(ringd_context* context, ringd_operation operation,
                                      int32_t* done);
-/* Blocks until the operation has ended and consumes it: afterwards the result is in `destination`, or the
- * returned status says how it failed. timeout_ms < 0: no limit of its own (it still ends when the job fails or ringd
- * dies). RINGD_DEADLINE_EXCEEDED with the operation still in flight: wait again. */
+/* Blocks until the operation has ended and consumes it: afterwards the result is in `destination`,
+ * or the returned status says how it failed. timeout_ms < 0: no limit of its own (it still ends
+ * when the job fails or ringd dies). RINGD_DEADLINE_EXCEEDED with the operation still in flight:
+ * wait again. */
 RINGD_EXPORT ringd_status ringd_wait(ringd_context* context, ringd_operation operation,
                                      int64_t timeout_ms);
-/* Since 1.2. As ringd_wait for each of `count` operations, in one call: for a step of hundreds of tensors that is much
- * cheaper. Blocks until all have ended. Each that has ended well becomes RINGD_DONE in `operations`, as soon as that is
- * seen; RINGD_DONE among them is left alone. When all have ended, those that have failed become 0, and the
- * status and the words are those of the first of them in the order of the array. RINGD_DEADLINE_EXCEEDED: some are
- * still in flight, and nothing has been lost; call again with the same array. */
+/* Since 1.2. As ringd_wait for each of `count` operations, in one call: for a step of hundreds of
+ * tensors that is much cheaper. Blocks until all have ended. Each that has ended well becomes
+ * RINGD_DONE in `operations`, as soon as that is seen; RINGD_DONE among them is left alone. When
+ * all have ended, those that have failed become 0, and the status and the words are those of the
+ * first of them in the order of the array. RINGD_DEADLINE_EXCEEDED: some are still in flight, and
+ * nothing has been lost; call again with the same array. */
 RINGD_EXPORT ringd_status ringd_wait_all(ringd_context* context, ringd_operation* operations,
                                          size_t count, int64_t timeout_ms);
 
-/* Since 1.2. A round trip through ringd's engine and back, without a tensor: shows that ringd answers, and how long
- * it takes. RINGD_DEADLINE_EXCEEDED: it has not answered in time. */
+/* Since 1.2. A round trip through ringd's engine and back, without a tensor: shows that ringd
+ * answers, and how long it takes. RINGD_DEADLINE_EXCEEDED: it has not answered in time. */
 RINGD_EXPORT ringd_status ringd_ping(ringd_context* context, int64_t timeout_ms);
 
 #ifdef __cplusplus

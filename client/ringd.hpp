@@ -3,14 +3,15 @@
 //   ringd::Context context;                                  // a place in the job, from the environment
 //   auto gradient = context.Allocate<float>(1000);            // in the arena: reduced without a copy
 //   const ringd::Registration registration =
-//       context.Register(ringd::AllReduce<float>("layer1.weight", {1000}, ringd::Reduction::kAverage));
+//       context.Register(ringd::AllReduce<float>("layer1.weight", {1000},
+//       ringd::Reduction::kAverage));
 //   ringd::Operation operation = context.Submit(registration, gradient.span());
 //   ...                                                      // the backward pass goes on
 //   operation.Wait();                                        // gradient holds the average
 //
-// Everything is inline over the C interface, whose rules hold: what may be called from where, who owns the
-// buffers, which functions block. A program compiled against this header needs no more of the library
-// than the functions of ringd.h. C++20.
+// Everything is inline over the C interface, whose rules hold: what may be called from where, who
+// owns the buffers, which functions block. A program compiled against this header needs no more of
+// the library than the functions of ringd.h. C++20.
 //
 // Errors: every failure is thrown as ringd::Error, except by destructors.
 #ifndef RINGD_CLIENT_RINGD_HPP_
@@ -76,8 +77,8 @@ enum class Reduction : std::int32_t {
   kProduct = RINGD_PRODUCT,
 };
 
-// The ElementType of a C++ type that has one. The narrow floating-point types have none in C++20: name their
-// ElementType instead.
+// The ElementType of a C++ type that has one. The narrow floating-point types have none in C++20:
+// name their ElementType instead.
 template <typename T>
 constexpr ElementType ElementTypeOf() noexcept {
   if constexpr (std::is_same_v<T, bool>) {
@@ -149,9 +150,9 @@ struct Close {
 // An operation in flight.
 //
 // Thread safety: one thread at a time; different operations are independent.
-// Ownership: does not own the tensor's memory, nor the Context, both of which must outlive it. Waits in its
-//   destructor if nobody has waited, because ringd may be using the memory: the job's failure or ringd's
-//   death end that wait too.
+// Ownership: does not own the tensor's memory, nor the Context, both of which must outlive it.
+//   Waits in its destructor if nobody has waited, because ringd may be using the memory: the job's
+//   failure or ringd's death end that wait too.
 class Operation {
  public:
   Operation() noexcept = default;
@@ -209,8 +210,8 @@ class Operation {
   ringd_operation number_ = 0;
 };
 
-// Waits for all of them, which are of one Context, in one call. Blocks until all have ended; throws if any has failed,
-// what the first that has failed says. Afterwards none is pending.
+// Waits for all of them, which are of one Context, in one call. Blocks until all have ended; throws
+// if any has failed, what the first that has failed says. Afterwards none is pending.
 inline void WaitAll(std::span<Operation> operations) {
   ringd_context* context = nullptr;
   std::vector<ringd_operation> numbers;
@@ -226,7 +227,8 @@ inline void WaitAll(std::span<Operation> operations) {
 
 // Elements in the arena.
 //
-// Ownership: frees them when it goes; the Context must outlive it, and no operation may be using them.
+// Ownership: frees them when it goes; the Context must outlive it, and no operation may be using
+//   them.
 template <typename T>
 class ArenaBuffer {
   static_assert(std::is_trivial_v<T>, "the arena holds plain elements");
@@ -326,8 +328,8 @@ class Context {
     Unregister(std::span<const Registration>(&registration, 1));
   }
 
-  // Starts an operation from `source` to `destination`, which hold the registered number of elements.
-  // Blocks only while the ring is full.
+  // Starts an operation from `source` to `destination`, which hold the registered number of
+  // elements. Blocks only while the ring is full.
   template <typename T>
   Operation Submit(Registration registration, std::span<const T> source, std::span<T> destination) {
     return SubmitRaw(registration, source.data(), destination.data());
@@ -346,8 +348,8 @@ class Context {
     return Operation(context_.get(), operation);
   }
 
-  // The same for an operation that is waited for next. Blocks while its ranks carry it out, if they do: see
-  // ringd_submit_awaited.
+  // The same for an operation that is waited for next. Blocks while its ranks carry it out, if they
+  // do: see ringd_submit_awaited.
   template <typename T>
   Operation SubmitAwaited(Registration registration, std::span<const T> source,
                           std::span<T> destination) {

@@ -60,7 +60,8 @@ int Fail(const absl::Status& status) {
   return kExitFailed;
 }
 
-// Each session takes about ten descriptors; the usual soft limit of 1024 is for programs with select().
+// Each session takes about ten descriptors; the usual soft limit of 1024 is for programs with
+// select().
 void RaiseDescriptorLimit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -221,8 +222,8 @@ int Serve(const CommandLine& line, LoadedConfig loaded) {
   return kExitDone;
 }
 
-// What only this machine knows: its interfaces, users and folders, what UCX and its kernel have. It may change,
-// so it is no wrong configuration: the code is that of a start that fails for it.
+// What only this machine knows: its interfaces, users and folders, what UCX and its kernel have. It
+// may change, so it is no wrong configuration: the code is that of a start that fails for it.
 int CheckOnThisMachine(LoadedConfig loaded) {
   absl::Status status = ResolveNetwork(loaded.config);
   if (!status.ok()) return Complain(kExitFailed, status);

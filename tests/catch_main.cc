@@ -1,6 +1,7 @@
 // The main function of every C++ test: Catch2's, with what Bazel expects of a test.
 //
-//   XML_OUTPUT_FILE        gets one JUnit test case per TEST_CASE, so that tests/run counts and names cases.
+//   XML_OUTPUT_FILE        gets one JUnit test case per TEST_CASE, so that tests/run counts and
+//                          names cases.
 //   TESTBRIDGE_TEST_ONLY   (bazel test --test_filter=...) selects test cases by Catch2's patterns.
 #define CATCH_CONFIG_RUNNER
 #define CATCH_CONFIG_EXTERNAL_INTERFACES
@@ -54,8 +55,8 @@ std::string EscapeXml(const std::string& text) {
   return escaped;
 }
 
-// Writes the results when the run ends, also when Catch2 ends it because of a fatal signal. Only the process
-// that started the run writes: forked children inherit this object.
+// Writes the results when the run ends, also when Catch2 ends it because of a fatal signal. Only
+// the process that started the run writes: forked children inherit this object.
 class JUnitListener : public Catch::TestEventListenerBase {
  public:
   using TestEventListenerBase::TestEventListenerBase;

@@ -14,24 +14,24 @@
 
 namespace ringd {
 
-// In a round node i sends to node i+k and is sent to by node i-k, so all lines are busy one way each, as
-// in a ring; where pairs share a line, each sees its part. There is a round for each k from 1 to n-1, and
-// that twice: first for the round trips, while nothing else is on the lines, then for the bytes. A message
-// is answered at once, the next one is sent when the answer has come, and the sender takes the time:
+// In a round node i sends to node i+k and is sent to by node i-k, so all lines are busy one way
+// each, as in a ring; where pairs share a line, each sees its part. There is a round for each k
+// from 1 to n-1, and that twice: first for the round trips, while nothing else is on the lines,
+// then for the bytes. A message is answered at once, the next one is sent when the answer has come,
+// and the sender takes the time:
 //
 //   first    kEmpties messages without bytes; the fastest counts
-//   then     a question without bytes, answered when the receiver is in this round, too, so that nobody
-//            else sends to it
-//            kWarmUps messages with bytes, which fill token buckets and open congestion windows
-//            kFewestCounted more or as many as fill kEnough; the median counts: some come while a processor
-//            is busy, some while nobody else is on the line
-//            one that says that it was the last
+//   then     a question without bytes, answered when the receiver is in this round, too, so that
+//            nobody else sends to it kWarmUps messages with bytes, which fill token buckets and
+//            open congestion windows kFewestCounted more or as many as fill kEnough; the median
+//            counts: some come while a processor is busy, some while nobody else is on the line one
+//            that says that it was the last
 //
 // A slow line is not probed for long: after kLong one that counts is enough.
 //
-// A node goes on to the next round when its own messages were answered and the node that sends to it is
-// done. Nobody waits in a circle: of the nodes that are in the lowest round, none waits for one of a
-// higher round.
+// A node goes on to the next round when its own messages were answered and the node that sends to
+// it is done. Nobody waits in a circle: of the nodes that are in the lowest round, none waits for
+// one of a higher round.
 //
 // 1 Gbit/s takes about 6 ms a round.
 //

@@ -76,8 +76,8 @@ class Operation final : public SendObserver {
   // Does what can be done now.
   void Advance() noexcept;
 
-  // Ends it with `outcome` as soon as nothing of it is being sent. The first outcome stays. What waits to
-  // be sent is withdrawn, but for a disagreement, of which the other node has to hear.
+  // Ends it with `outcome` as soon as nothing of it is being sent. The first outcome stays. What
+  // waits to be sent is withdrawn, but for a disagreement, of which the other node has to hear.
   void Fail(CollectiveOutcome outcome, NodeIndex culprit) noexcept;
   void WithdrawSends() noexcept;
 

@@ -26,8 +26,9 @@ namespace ringd {
 // * MaxChunkCount + chunk.
 //
 // Each step is one pass over memory: a partial sum and the own input go into the buffer, from where
-// the next node gets it; the last addition goes to where the result belongs; and so do results, where
-// they were received, through the buffer only if the stages can't keep them in one piece elsewhere.
+// the next node gets it; the last addition goes to where the result belongs; and so do results,
+// where they were received, through the buffer only if the stages can't keep them in one piece
+// elsewhere.
 //
 // An input may be sent from where its result will lie. It is overwritten when the result comes, and
 // as that was made of all that was sent, the send has ended.

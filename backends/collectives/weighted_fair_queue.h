@@ -15,15 +15,15 @@ namespace ringd {
 //
 // Each flow is a queue of its own: the message of the lowest order first, among equals first come
 // first served. Whose turn it is carries a start tag: the finish tag of the one before it in its
-// flow, or the virtual time if the flow had nothing to send; its finish tag is its start tag and its
-// bytes divided by the flow's weight. The message with the least start tag goes next, and the virtual
-// time is the start tag of the one that went last. So
+// flow, or the virtual time if the flow had nothing to send; its finish tag is its start tag and
+// its bytes divided by the flow's weight. The message with the least start tag goes next, and the
+// virtual time is the start tag of the one that went last. So
 //   - flows that always have something waiting get bytes in proportion to their weights, within one
 //     message each, whatever the line's speed is and however it varies;
 //   - what nobody else wants goes to whoever wants it, and nobody saves up or owes for later;
 //   - a flow that was silent waits for at most one message of each other flow.
-// A flow that can't send just now is set aside: it has no turn, and when it is back it counts as one
-// that was silent.
+// A flow that can't send just now is set aside: it has no turn, and when it is back it counts as
+// one that was silent.
 //
 // `Message` has a `Message* next` for the queue to use, a `std::uint64_t order`, and
 // `std::size_t line_bytes() const`.

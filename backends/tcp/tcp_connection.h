@@ -20,12 +20,13 @@ namespace ringd {
 
 // Writes frames from where their payloads lie, and takes those that come in apart.
 //
-// Sending: one frame at a time. A frame that the socket took only in part goes on when there is room.
-// When its payload is wanted back, the rest is copied, so that nobody waits for the other side.
+// Sending: one frame at a time. A frame that the socket took only in part goes on when there is
+// room. When its payload is wanted back, the rest is copied, so that nobody waits for the other
+// side.
 //
-// Receiving: into one buffer, where a payload begins on a cache line, and from where it is handed on. A
-// read asks for what the frame still lacks and for the next frame's head, so that in the steady state a
-// frame costs one call and no payload is moved.
+// Receiving: into one buffer, where a payload begins on a cache line, and from where it is handed
+// on. A read asks for what the frame still lacks and for the next frame's head, so that in the
+// steady state a frame costs one call and no payload is moved.
 //
 // Thread safety: the progress thread only.
 // Ownership: owns the socket. Payloads stay their senders'.
@@ -59,31 +60,31 @@ class TcpConnection final : public Pollable {
   int fd() const noexcept { return socket_.get(); }
   std::uint32_t stream() const noexcept { return stream_; }
 
-  // Why it can't be used any more: kUnavailable with address and cause, or kInternal with what the other
-  // side did, to go on after its name. OK while it lives.
+  // Why it can't be used any more: kUnavailable with address and cause, or kInternal with what the
+  // other side did, to go on after its name. OK while it lives.
   const absl::Status& end() const noexcept { return end_; }
   bool ended() const noexcept { return !end_.ok(); }
 
   // A new frame can be begun.
   bool CanBegin() const noexcept { return writable_ && !is_writing() && !ended(); }
-  // Writes as much as there is room for. True: done with the payload, also if the connection has ended.
-  // Requirement: CanBegin().
+  // Writes as much as there is room for. True: done with the payload, also if the connection has
+  // ended. Requirement: CanBegin().
   bool Begin(TcpSend& send) noexcept;
   // Writes what is left, if there is room. The send that is done with now, or null.
   TcpSend* Continue() noexcept;
-  // Gives up the payload that is being written if `observer` is its sender's (null: whoever's). The send
-  // that is done with now, or null.
+  // Gives up the payload that is being written if `observer` is its sender's (null: whoever's). The
+  // send that is done with now, or null.
   TcpSend* TakeBack(const SendObserver* observer) noexcept;
   // The same without a copy: what is being written breaks off. Nothing may be written any more.
   TcpSend* Abandon() noexcept;
-  // The frame after the present one is the last. Requirement: TakeBack(nullptr) was called; no Begin()
-  // any more.
+  // The frame after the present one is the last. Requirement: TakeBack(nullptr) was called; no
+  // Begin() any more.
   void SayGoodbye() noexcept;
   // Nothing is left to be written.
   bool is_flushed() const noexcept { return !is_writing() && !says_goodbye_; }
 
-  // Reads up to about `limit` bytes and hands messages to the owner. Then it is drained, on the poller's
-  // list again, or has ended.
+  // Reads up to about `limit` bytes and hands messages to the owner. Then it is drained, on the
+  // poller's list again, or has ended.
   void Read(std::size_t limit) noexcept;
   // The other side's goodbye has come.
   bool peer_left() const noexcept { return peer_left_; }
@@ -103,8 +104,8 @@ class TcpConnection final : public Pollable {
   static constexpr std::size_t kPayloadAt = 64;
   static constexpr std::size_t kHeadAt = kPayloadAt - sizeof(FrameHead);
   static constexpr std::size_t kBufferBytes = kPayloadAt + kMaxPayloadBytes + sizeof(FrameHead);
-  // A read that does not know the next frame's length asks for what the last one had, or this: a small
-  // operation's message comes whole.
+  // A read that does not know the next frame's length asks for what the last one had, or this: a
+  // small operation's message comes whole.
   static constexpr std::size_t kLeastReadAhead = 4096;
 
   bool is_writing() const noexcept { return !head_left_.empty() || !payload_left_.empty(); }

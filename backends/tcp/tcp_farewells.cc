@@ -40,8 +40,8 @@ void TcpFarewells::OnReady(TcpConnection& connection) noexcept {
   std::erase_if(connections_, [&](const auto& one) { return one.get() == &connection; });
 }
 
-// Nobody polls any more. What has come and is not read when a socket closes makes the kernel drop what
-// was written, so it is read.
+// Nobody polls any more. What has come and is not read when a socket closes makes the kernel drop
+// what was written, so it is read.
 void TcpFarewells::Flush() noexcept {
   const Clock::time_point deadline = Clock::now() + kFlushPatience;
   for (;;) {

@@ -12,9 +12,9 @@
 
 namespace ringd {
 
-// Keeps each connection until the other side has closed its communicator, too: to that side the end of a
-// connection is the loss of a node, which this one is not. Meanwhile the rest of what was being written
-// and the goodbye go out, and what comes in is dropped.
+// Keeps each connection until the other side has closed its communicator, too: to that side the end
+// of a connection is the loss of a node, which this one is not. Meanwhile the rest of what was
+// being written and the goodbye go out, and what comes in is dropped.
 //
 // Thread safety: the progress thread only.
 // Ownership: of the connections. When it goes they close, and where the other side still has its
@@ -22,7 +22,8 @@ namespace ringd {
 // Invariant: no more than kMostConnections; the oldest give way.
 class TcpFarewells final : private TcpConnection::Owner {
  public:
-  // A job may end all its communicators at once, each with a few connections to each of two neighbours.
+  // A job may end all its communicators at once, each with a few connections to each of two
+  // neighbours.
   static constexpr std::size_t kMostConnections = 4096;
 
   TcpFarewells() = default;

@@ -21,11 +21,12 @@
 
 namespace ringd {
 
-// The connections of a pair of nodes, and the messages that wait for them. Stream 0 is for urgent ones,
-// the others for bulk, of which the remote says whose turn it is.
+// The connections of a pair of nodes, and the messages that wait for them. Stream 0 is for urgent
+// ones, the others for bulk, of which the remote says whose turn it is.
 //
-// Either side may have dialled, or both: then there are two sets of connections. Each side sends on the
-// set that it had first, and receives on all. How many streams a set has is the matter of who dialled.
+// Either side may have dialled, or both: then there are two sets of connections. Each side sends on
+// the set that it had first, and receives on all. How many streams a set has is the matter of who
+// dialled.
 //
 // Thread safety: the progress thread only.
 // Ownership: owns its connections and what waits; payloads stay their senders'.

@@ -1,4 +1,5 @@
-// The implementation behind tcp_transport.h: this node's communicators and the ringds that they reach.
+// The implementation behind tcp_transport.h: this node's communicators and the ringds that they
+// reach.
 #ifndef RINGD_BACKENDS_TCP_TCP_NODE_H_
 #define RINGD_BACKENDS_TCP_TCP_NODE_H_
 

@@ -27,9 +27,10 @@ class Pollable {
 // One epoll instance, and the list of those connections that have something to do.
 //
 // Thread safety: the progress thread only.
-// Ownership: of the epoll instance; what is watched is others', and must be forgotten before it goes.
-// Invariant: a connection that can be read, or that can be written and waits to be, is on the list, or
-//   the kernel will report it.
+// Ownership: of the epoll instance; what is watched is others', and must be forgotten before it
+//   goes.
+// Invariant: a connection that can be read, or that can be written and waits to be, is on the list,
+//   or the kernel will report it.
 class TcpPoller {
  public:
   TcpPoller();
@@ -54,8 +55,8 @@ class TcpPoller {
   void AddReady(TcpConnection& connection) noexcept;
   bool has_ready() const noexcept { return !ready_.empty(); }
 
-  // Takes the list and calls `handle` for each connection. Those that are put on it meanwhile stay for
-  // the next time.
+  // Takes the list and calls `handle` for each connection. Those that are put on it meanwhile stay
+  // for the next time.
   template <typename Handle>
   void ForEachReady(Handle handle) noexcept {
     handled_.swap(ready_);

@@ -18,20 +18,20 @@ class TcpLine;
 
 // The bulk that waits to go to one ringd, of all communicators, and which of it goes next.
 //
-// Each communicator has connections of its own, and the kernel would divide the way among them as it
-// likes. So while several communicators share it, one frame at a time is begun, and the next one only
-// when the socket has taken the whole of it: the bytes go in the order of the queue. Little waits in a
-// socket meanwhile (kSharedUnsentBytes).
+// Each communicator has connections of its own, and the kernel would divide the way among them as
+// it likes. So while several communicators share it, one frame at a time is begun, and the next one
+// only when the socket has taken the whole of it: the bytes go in the order of the queue. Little
+// waits in a socket meanwhile (kSharedUnsentBytes).
 //
-// A line whose socket takes nothing for kPatience is not slow, its other end has stopped reading, or
-// its packets get lost: it is set aside until it is writable again, and the others go on.
+// A line whose socket takes nothing for kPatience is not slow, its other end has stopped reading,
+// or its packets get lost: it is set aside until it is writable again, and the others go on.
 //
 // Thread safety: the progress thread only.
 // Ownership: borrows lines, from Join() to Leave(); sends stay the lines'.
 class TcpRemote {
  public:
-  // What a node that stops reading may cost the others. Longer than a slow way takes to make room in a socket: 64 KiB at
-  // 10 Mbit/s.
+  // What a node that stops reading may cost the others. Longer than a slow way takes to make room
+  // in a socket: 64 KiB at 10 Mbit/s.
   static constexpr std::chrono::milliseconds kPatience{50};
 
   TcpRemote() = default;

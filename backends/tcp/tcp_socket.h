@@ -9,8 +9,8 @@
 namespace ringd {
 
 // Sets up a connection for frames: no delay, an open receive window, and an end after about 30 s in
-// which the other host answers nothing, or lets nothing be sent. What waits unsent is limited by the
-// line. What the kernel refuses stays as it was.
+// which the other host answers nothing, or lets nothing be sent. What waits unsent is limited by
+// the line. What the kernel refuses stays as it was.
 void PrepareSocket(int fd, const CongestionControl& congestion_control) noexcept;
 
 // "10.0.0.2:4711", of the other end; "?" if it can't be known any more.

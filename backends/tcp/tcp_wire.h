@@ -21,8 +21,9 @@ namespace ringd {
 
 class TcpNode;
 
-// Lines to the ring's neighbours are opened at once, others when first needed. Of two neighbours the one
-// with the lower index dials; if it does not within kDialPatience, the other one dials, too.
+// Lines to the ring's neighbours are opened at once, others when first needed. Of two neighbours
+// the one with the lower index dials; if it does not within kDialPatience, the other one dials,
+// too.
 //
 // Thread safety: the progress thread only.
 // Ownership: borrows the TcpNode, which outlives it; owns the lines.

@@ -22,9 +22,9 @@ struct WireMembership {
   std::vector<std::string> node_names;  // by node: for error texts
 };
 
-// Listens and dials for the backend: this side knows nothing of handshakes, and the other nothing of
-// messages. Whoever implements it has shown, before a connection is handed over, that the other end
-// belongs to the communicator, and is the node that it says.
+// Listens and dials for the backend: this side knows nothing of handshakes, and the other nothing
+// of messages. Whoever implements it has shown, before a connection is handed over, that the other
+// end belongs to the communicator, and is the node that it says.
 //
 // Thread safety: the progress thread. Implementations have threads of their own, or work in Take().
 // Ownership: an event's socket is the taker's.
@@ -45,8 +45,8 @@ class WireSockets {
   // No event of this wire id is returned any more; what is being dialled is given up.
   virtual void Close(std::uint64_t wire_id) = 0;
 
-  // Begins to connect to the interface that the stream goes to (wire_address.h); ends in one event. Requirement: the wire id
-  // is open.
+  // Begins to connect to the interface that the stream goes to (wire_address.h); ends in one event.
+  // Requirement: the wire id is open.
   virtual void Dial(std::uint64_t wire_id, NodeIndex to, std::uint32_t stream) = 0;
 
   // A connection that was opened by either side, or could not be opened by this one.

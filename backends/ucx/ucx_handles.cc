@@ -40,8 +40,8 @@ std::vector<std::pair<const char*, std::string>> Settings(const TransportOptions
   if (IsTcpAlone(options.transports)) {
     settings.emplace_back("RNDV_THRESH", "inf");
   } else {
-    // Endpoints are to tell that their peer is gone. For that UCX 1.13 leaves shared memory out, unless
-    // it may ask the kernel whether the peer's process lives.
+    // Endpoints are to tell that their peer is gone. For that UCX 1.13 leaves shared memory out,
+    // unless it may ask the kernel whether the peer's process lives.
     settings.emplace_back("MM_ERROR_HANDLING", "y");
   }
   return settings;

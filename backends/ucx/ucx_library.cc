@@ -52,7 +52,8 @@ struct UcxFunctions {
 // Written once, by LoadUcx.
 UcxFunctions g_ucx;
 
-// Whether a page may become writable and executable, as that of a function that is to be changed must.
+// Whether a page may become writable and executable, as that of a function that is to be changed
+// must.
 bool MayChangeCode() {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   void* const memory =

@@ -6,11 +6,12 @@
 
 namespace ringd {
 
-// From now on UCX's lines go to options.log and options.log_error, if there are any, and not to standard error.
-// That is for the whole process: the last call's count. Requirement: LoadUcx.
+// From now on UCX's lines go to options.log and options.log_error, if there are any, and not to
+// standard error. That is for the whole process: the last call's count. Requirement: LoadUcx.
 //
-// UCX reports every broken connection as an error. To us a lost peer is an event with a status, which is logged by
-// whom it concerns: only what ends the process is told, unless UCX_LOG_LEVEL asks for more.
+// UCX reports every broken connection as an error. To us a lost peer is an event with a status,
+// which is logged by whom it concerns: only what ends the process is told, unless UCX_LOG_LEVEL
+// asks for more.
 void RouteUcxLog(const TransportOptions& options);
 
 }  // namespace ringd

@@ -37,22 +37,24 @@ using UcxFlow = WeightedFairQueue<UcxSend>::Flow;
 // The streams to another worker, and the messages that wait for them. Shared by all communicators
 // with nodes there, and kept when none is left: the next job finds it connected.
 //
-// UCX is given few messages at a time. The rest waits here, where urgent ones can overtake, those of
-// a cancelled operation can be taken back, and the communicators' bulk takes turns by their weights.
+// UCX is given few messages at a time. The rest waits here, where urgent ones can overtake, those
+// of a cancelled operation can be taken back, and the communicators' bulk takes turns by their
+// weights.
 //
 // While several communicators share it, urgent messages have a connection to themselves, and UCX
 // gets one bulk message at a time, chosen in Advance(): when everybody has had a chance to refill.
 //
-// A further stream is used when it is connected. Until then, and where none is to be had, the first carries everything: a
-// connection that would only help can't do harm. One that has carried messages and breaks is the loss of the peer.
+// A further stream is used when it is connected. Until then, and where none is to be had, the first
+// carries everything: a connection that would only help can't do harm. One that has carried
+// messages and breaks is the loss of the peer.
 //
 // Thread safety: the progress thread only. UCX calls back from inside ucp_worker_progress().
 // Ownership: owns the streams; payloads stay their senders'.
 // Invariant: once lost, it stays lost; what is sent to it is dropped.
 class UcxPeer {
  public:
-  // `name` is for people. Bulk goes over `bulk_streams`, 1 or more; beside two or more there is another
-  // one for urgent messages.
+  // `name` is for people. Bulk goes over `bulk_streams`, 1 or more; beside two or more there is
+  // another one for urgent messages.
   UcxPeer(std::string name, ucp_worker_h worker, SendPool<UcxSend>& pool, std::size_t bulk_streams)
       : name_(std::move(name)), worker_(worker), pool_(pool), bulk_streams_(bulk_streams) {}
   UcxPeer(const UcxPeer&) = delete;
@@ -107,7 +109,8 @@ class UcxPeer {
 
   NeighbourLine Describe() const;
 
-  // What became of the connections since the last call, as the end of a line of the log that begins with "the line to".
+  // What became of the connections since the last call, as the end of a line of the log that begins
+  // with "the line to".
   bool has_news() const noexcept { return !news_.empty(); }
   std::string TakeNews() noexcept { return std::exchange(news_, {}); }
 
@@ -120,8 +123,8 @@ class UcxPeer {
   static void OnError(void* self, ucp_ep_h endpoint, ucs_status_t status);
   static void OnSendDone(void* request, ucs_status_t status, void* send);
 
-  // Opens the streams that are missing, also such as were refused before. Those that are not used any
-  // more stay open: the next job that shares the line finds them.
+  // Opens the streams that are missing, also such as were refused before. Those that are not used
+  // any more stay open: the next job that shares the line finds them.
   void AddMissingStreams() noexcept;
   void GiveUpFurtherStream(UcxStream& stream) noexcept;
   // Urgent messages have the first stream to themselves.

@@ -16,9 +16,10 @@ inline constexpr unsigned kUcxMessageId = 1;
 
 // An endpoint of UCX, from its making to its close.
 //
-// Whether the other side is to be had over it UCX finds out when something is sent. The first stream to a peer carries messages
-// at once, since without it there is nothing; a further one is *greeted*, sent an empty message that the other side drops, and
-// carries messages when that has left. So a connection that is refused, or of which nothing is heard, holds no message up.
+// Whether the other side is to be had over it UCX finds out when something is sent. The first
+// stream to a peer carries messages at once, since without it there is nothing; a further one is
+// *greeted*, sent an empty message that the other side drops, and carries messages when that has
+// left. So a connection that is refused, or of which nothing is heard, holds no message up.
 //
 // Thread safety: the progress thread only. UCX calls back from inside ucp_worker_progress().
 // Ownership: of the endpoint. Must stay where it is until has_ended().
@@ -30,7 +31,8 @@ class UcxStream {
 
   std::uint32_t index() const noexcept { return index_; }
 
-  // Makes the endpoint; `on_error` may be called with `argument` until has_ended(). Requirement: none is open, and has_ended().
+  // Makes the endpoint; `on_error` may be called with `argument` until has_ended(). Requirement:
+  // none is open, and has_ended().
   ucs_status_t Open(ucp_worker_h worker, absl::string_view worker_address,
                     ucp_err_handler_cb_t on_error, void* argument) noexcept;
   void Greet() noexcept;

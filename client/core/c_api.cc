@@ -24,8 +24,8 @@ struct ringd_context {
 namespace ringd::client {
 namespace {
 
-// This thread's last failure. A function's static and not a global, so that a program that never fails
-// never makes one.
+// This thread's last failure. A function's static and not a global, so that a program that never
+// fails never makes one.
 std::string& LastError() {
   thread_local std::string text;
   return text;
@@ -180,7 +180,8 @@ ringd_status ringd_open(const ringd_options* options, ringd_context** context) {
 }
 
 void ringd_close(ringd_context* context) {
-  // In a forked child the threads and locks behind the context are the parent's: its copy is left alone.
+  // In a forked child the threads and locks behind the context are the parent's: its copy is left
+  // alone.
   if (context == nullptr || context->impl->InForkedChild()) return;
   Guarded([&] {
     delete context;

@@ -93,8 +93,8 @@ Context::Context(const Options& options, Attachment attachment,
 Context::~Context() {
   const Clock::time_point deadline = Clock::now() + kCloseDeadline;
   EndPart(Farewell::kLeave);
-  // The caller promises that nobody is in a call any more; a thread that has just been woken is given
-  // the time to leave.
+  // The caller promises that nobody is in a call any more; a thread that has just been woken is
+  // given the time to leave.
   while (AnyWaiter() && Clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

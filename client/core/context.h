@@ -39,8 +39,8 @@
 
 namespace ringd::client {
 
-// Wires the parts together; each method is the body of the ringd_ function of its name, and ringd.h says
-// what it does.
+// Wires the parts together; each method is the body of the ringd_ function of its name, and ringd.h
+// says what it does.
 //
 // Thread safety: any method from any thread; destruction last.
 // Ownership: owns everything of the session; what ringd_arena_alloc handed out goes with it.
@@ -56,9 +56,9 @@ class Context {
 
   static constexpr std::chrono::milliseconds kCloseDeadline{1800};
 
-  // Ends this rank's part in the job: kLeave tells ringd so, kAbandon lets it look like a death, of which all
-  // other ranks are told. Calls under way return and later ones fail with kCancelled; arena memory
-  // stays. Blocks kCloseDeadline at most. Only the first call counts.
+  // Ends this rank's part in the job: kLeave tells ringd so, kAbandon lets it look like a death, of
+  // which all other ranks are told. Calls under way return and later ones fail with kCancelled;
+  // arena memory stays. Blocks kCloseDeadline at most. Only the first call counts.
   enum class Farewell : bool { kLeave, kAbandon };
   void EndPart(Farewell farewell);
 

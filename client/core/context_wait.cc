@@ -214,8 +214,8 @@ absl::Status Context::Conclude(OperationQueue& queue, ringd_operation operation)
     return DescribeMismatch(*end.registration, outcome.conflicting_metas);
   }
   auto code = static_cast<absl::StatusCode>(outcome.status);
-  // From a wait, this code says that the operation goes on. One that ran into its own deadline has failed
-  // its job.
+  // From a wait, this code says that the operation goes on. One that ran into its own deadline has
+  // failed its job.
   if (code == absl::StatusCode::kDeadlineExceeded) code = absl::StatusCode::kAborted;
   if (outcome.text != nullptr && !outcome.text->empty()) return absl::Status(code, *outcome.text);
   const absl::Status reason = state_.status();

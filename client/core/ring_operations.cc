@@ -100,7 +100,8 @@ void RingOperations::RingEngine() noexcept {
   // sleep and then looks at the rings once more, so a cleared word can't hide a record from it.
   if (segment_.header->engine_sleeps.exchange(0, std::memory_order_relaxed) == 0) return;
   const std::uint64_t one = 1;
-  // Fails only if the counter is full (a wake-up is pending then) or ringd has gone (seen elsewhere).
+  // Fails only if the counter is full (a wake-up is pending then) or ringd has gone (seen
+  // elsewhere).
   [[maybe_unused]] const ssize_t written = ::write(engine_wakeup_.get(), &one, sizeof(one));
 }
 

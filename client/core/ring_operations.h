@@ -1,4 +1,5 @@
-// Operations that ringd carries out: from the submission ring to the completion ring and to the waiter.
+// Operations that ringd carries out: from the submission ring to the completion ring and to the
+// waiter.
 #ifndef RINGD_CLIENT_CORE_RING_OPERATIONS_H_
 #define RINGD_CLIENT_CORE_RING_OPERATIONS_H_
 
@@ -22,17 +23,17 @@
 
 namespace ringd::client {
 
-// Every operation has a slot, found by its sequence number; the rare one that is still there when its
-// slot's turn comes again moves to a map. Completions are drained by whoever waits: there is no
+// Every operation has a slot, found by its sequence number; the rare one that is still there when
+// its slot's turn comes again moves to a map. Completions are drained by whoever waits: there is no
 // thread for it. A waiter spins briefly, then sleeps on the session's doorbell.
 //
-// Thread safety: any thread may call anything. Submitting and draining hold one lock for well under a
-//   microsecond; nobody sleeps under it.
+// Thread safety: any thread may call anything. Submitting and draining hold one lock for well under
+//   a microsecond; nobody sleeps under it.
 // Ownership: borrows segment, session state and copies, which must outlive it.
-// Invariant: at most `submission_capacity` operations are in flight, so that neither ring can be full:
-//   ringd always has room for a completion.
-// Trust: a completion for an operation that isn't in flight ends the session. The library trusts ringd
-//   with the content, not with its own memory.
+// Invariant: at most `submission_capacity` operations are in flight, so that neither ring can be
+//   full: ringd always has room for a completion.
+// Trust: a completion for an operation that isn't in flight ends the session. The library trusts
+//   ringd with the content, not with its own memory.
 class RingOperations final : public OperationQueue {
  public:
   RingOperations(const SessionSegmentView& segment, std::uint32_t submission_capacity,
@@ -42,11 +43,11 @@ class RingOperations final : public OperationQueue {
   // Notes waits that last. Before anything is submitted; null, as at first: notes none.
   void UseTrace(WireTrace* trace) noexcept { trace_ = trace; }
 
-  // Wakes ringd if that sleeps. May allocate only if an operation has been left unconsumed for a whole turn
-  // of the ring.
+  // Wakes ringd if that sleeps. May allocate only if an operation has been left unconsumed for a
+  // whole turn of the ring.
   SubmitResult TrySubmit(Submission& record, const OperationEnd& end) override;
-  // Of a submission whose source is to be copied in pieces: copies it. By the thread that has submitted it, before
-  // anybody else hears of the operation.
+  // Of a submission whose source is to be copied in pieces: copies it. By the thread that has
+  // submitted it, before anybody else hears of the operation.
   void CopySource(const OperationEnd& end);
   [[nodiscard]] bool WaitForRoom(const OperationEnd& end) override;
   // Copies out what is final meanwhile of a result that comes in pieces.
@@ -76,8 +77,9 @@ class RingOperations final : public OperationQueue {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetWord(Slot& slot, std::uint64_t word) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Free(Slot& slot, std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // From here to EndFetch(), which is told what was copied, the calling thread alone copies the operation's result
-  // out, and nobody consumes it. Null: the result does not come in pieces, or another thread copies.
+  // From here to EndFetch(), which is told what was copied, the calling thread alone copies the
+  // operation's result out, and nobody consumes it. Null: the result does not come in pieces, or
+  // another thread copies.
   std::optional<OperationEnd> BeginFetch(std::uint64_t sequence);
   void EndFetch(std::uint64_t sequence, const OperationEnd& end);
   // Of the operation of this word, which has not been consumed.

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Puts built files together as a wheel.
 
-The same files give the same bytes: entries are sorted and have one fixed time. Needs nothing but Python.
+The same files give the same bytes: entries are sorted and have one fixed time. Needs nothing but
+Python.
 
     assemble_wheel.py WHEEL VERSION_HEADER README FILE=NAME_IN_WHEEL...
 
@@ -18,8 +19,8 @@ import zipfile
 from pathlib import Path
 
 NAME = "ringd"
-# The extension keeps to the stable ABI of 3.10. libringd needs the C library alone, of 2.34 or later:
-# tests/client/python/wheel_test.py asks auditwheel whether that is right.
+# The extension keeps to the stable ABI of 3.10. libringd needs the C library alone, of 2.34 or
+# later: tests/client/python/wheel_test.py asks auditwheel whether that is right.
 TAG = "cp310-abi3-manylinux_2_34_x86_64"
 # The earliest that a zip file can say.
 TIME = (1980, 1, 1, 0, 0, 0)

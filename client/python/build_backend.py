@@ -1,7 +1,7 @@
 """What ``pip install .`` runs: Bazel builds the wheel, as ``deploy/setup`` does.
 
-The build needs what ``deploy/setup --no-build`` installs, and nothing from PyPI. The hooks are those
-of PEP 517.
+The build needs what ``deploy/setup --no-build`` installs, and nothing from PyPI. The hooks are
+those of PEP 517.
 """
 
 from __future__ import annotations

@@ -17,15 +17,16 @@ namespace ringd {
 
 // Admitted are ringd's own user, root, and whom allowed_users and allowed_groups name.
 //
-// Thread safety: all methods from any thread; CheckUser may ask the system's user database, which may
-//   be slow.
+// Thread safety: all methods from any thread; CheckUser may ask the system's user database, which
+//   may be slow.
 // Ownership: places outlive this object safely.
 class Admission {
  public:
   //   kInvalidArgument: allowed_users, allowed_groups or operators_group names somebody who does
   //   not exist.
   static absl::StatusOr<Admission> Create(const Config& config);
-  // The same for other settings, with the places of this one, of which those that are taken stay taken.
+  // The same for other settings, with the places of this one, of which those that are taken stay
+  // taken.
   absl::StatusOr<Admission> Renew(const Config& config) const;
 
   // kPermissionDenied: the message says who is refused and which setting would admit them.

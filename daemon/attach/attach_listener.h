@@ -38,8 +38,8 @@ struct AdmittedUser {
 
 // All are called on the listener's thread and must return soon.
 struct AttachCallbacks {
-  // A session exists, its client knows nothing of it yet. From here on the engine knows its token. If
-  // the client turns out to have gone, its lifeline hangs up as it would at any later time.
+  // A session exists, its client knows nothing of it yet. From here on the engine knows its token.
+  // If the client turns out to have gone, its lifeline hangs up as it would at any later time.
   std::function<void(std::unique_ptr<SessionResources>)> on_attached;
   // A connected, non-blocking socket whose first bytes are or will be gRPC's, and the kernel's word
   // on whose it is. What is returned is kept until the connection has ended.
@@ -50,14 +50,14 @@ struct AttachCallbacks {
   std::function<void()> on_refused;
 };
 
-// One thread waits for connections and reads what they begin with. Nobody can hold it up: handshakes
-// that are not done are kept aside without blocking, for handshake_timeout at most. A user who has
-// too many loses the oldest; if there are too many of all, that is the user who has most, and root
-// last.
+// One thread waits for connections and reads what they begin with. Nobody can hold it up:
+// handshakes that are not done are kept aside without blocking, for handshake_timeout at most. A
+// user who has too many loses the oldest; if there are too many of all, that is the user who has
+// most, and root last.
 //
 // Thread safety: Reload, Drain and Stop from any thread.
-// Ownership: owns the socket file, which is removed by Stop, and the connections until they are handed
-//   on.
+// Ownership: owns the socket file, which is removed by Stop, and the connections until they are
+//   handed on.
 class AttachListener {
  public:
   // Handshakes under way at once.
@@ -78,8 +78,8 @@ class AttachListener {
                                                                AttachCallbacks callbacks);
   ~AttachListener();
 
-  // Takes over whom `config` admits, who of them is an operator, and how many trainers may be attached. Who
-  // is connected stays so.
+  // Takes over whom `config` admits, who of them is an operator, and how many trainers may be
+  // attached. Who is connected stays so.
   //   kInvalidArgument: see Admission; then nothing has changed.
   absl::Status Reload(const Config& config) ABSL_LOCKS_EXCLUDED(admission_mutex_);
 

@@ -35,7 +35,8 @@ PendingConnection::Progress PendingConnection::Read() noexcept {
 PendingConnection::Progress PendingConnection::ReadRequest() noexcept {
   char* bytes = reinterpret_cast<char*>(&request_);
   while (received_ < sizeof(request_)) {
-    // Without room for control data: descriptors that a client sends along are closed by the kernel.
+    // Without room for control data: descriptors that a client sends along are closed by the
+    // kernel.
     const ssize_t count =
         ::recv(socket_.get(), bytes + received_, sizeof(request_) - received_, MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;

@@ -21,7 +21,8 @@ void RefuseAttach(int socket, const absl::Status& why) noexcept {
   std::memcpy(reply.text, text.data(), text.size());
   // Best effort: a peer that has gone needs no reason.
   static_cast<void>(::send(socket, &reply, sizeof(reply), MSG_NOSIGNAL | MSG_DONTWAIT));
-  // Closing a socket with unread bytes gives the peer ECONNRESET, perhaps before it reads the reason.
+  // Closing a socket with unread bytes gives the peer ECONNRESET, perhaps before it reads the
+  // reason.
   char scratch[4096];
   for (int i = 0; i < kMaxReads; ++i) {
     if (::recv(socket, scratch, sizeof(scratch), MSG_DONTWAIT) <= 0) break;

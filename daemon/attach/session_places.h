@@ -18,7 +18,8 @@ namespace ringd {
 //
 // Thread safety: all methods from any thread.
 // Ownership: places outlive this object safely.
-// Invariant: the places that are taken and those that are kept are together at most Limits::total, unless that was more before.
+// Invariant: the places that are taken and those that are kept are together at most Limits::total,
+//   unless that was more before.
 class SessionPlaces {
  public:
   struct Limits {

@@ -24,7 +24,8 @@ inline constexpr const char* kDefaultTransports = "tcp,self";
 struct Config {
   // ---- who may reach this ringd, and where ----
   std::string socket = "/run/ringd/ringd.sock";
-  // Every user may connect by default: it is the kernel's word on who connects that admits or refuses.
+  // Every user may connect by default: it is the kernel's word on who connects that admits or
+  // refuses.
   std::uint64_t socket_mode = 0666;
   // Besides ringd's own user and root. "*" admits everybody.
   std::vector<std::string> allowed_users;
@@ -46,7 +47,8 @@ struct Config {
   // What other ringds are told to connect to. Empty: peer_address' host, or the node's name if that
   // is a wildcard.
   std::string advertised_host;
-  // A file with the key that all ringds of a cluster share (daemon/door/cluster_key.h). Empty: there is none.
+  // A file with the key that all ringds of a cluster share (daemon/door/cluster_key.h). Empty:
+  // there is none.
   std::string cluster_key_file;
   // Jobs over several nodes may do without cluster key and job secret.
   bool insecure_peers = false;
@@ -69,9 +71,11 @@ struct Config {
   std::uint64_t remembered_jobs = 50;  // of each user, after their end
 
   // ---- schedule and transport ----
-  // Names of nodes: those of a job that are named come in this order in its ring, the others behind them.
+  // Names of nodes: those of a job that are named come in this order in its ring, the others behind
+  // them.
   std::vector<std::string> ring_order;
-  // Before a job begins its nodes measure: the links between them, which its ring follows, and small all-reduces.
+  // Before a job begins its nodes measure: the links between them, which its ring follows, and
+  // small all-reduces.
   bool measure_links = true;
   std::string fusion = "learned";  // see fusion_setting.h
   std::uint64_t fusion_threshold = std::uint64_t{64} << 20;
@@ -80,8 +84,9 @@ struct Config {
   std::chrono::nanoseconds spin = std::chrono::microseconds(50);
   // Threads that sum the ranks of this node, for jobs over several nodes, beside the engine.
   std::uint64_t reducer_threads = kAutoCount;
-  // "tcp", "ucx", or "none": only jobs with all their ranks on this node. "auto" until ResolveNetwork has chosen: "ucx" if
-  // `transports` asks for more than TCP or data_interfaces has an RDMA device.
+  // "tcp", "ucx", or "none": only jobs with all their ranks on this node. "auto" until
+  // ResolveNetwork has chosen: "ucx" if `transports` asks for more than TCP or data_interfaces has
+  // an RDMA device.
   std::string backend = "auto";
   // In UCX's words (UCX_TLS), for "ucx".
   std::string transports = kDefaultTransports;

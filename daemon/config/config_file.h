@@ -11,8 +11,8 @@ namespace ringd {
 
 inline constexpr char kDefaultConfigFile[] = "/etc/ringd/ringd.toml";
 
-// A TOML file with one table: keys of the setting table with strings, numbers, booleans or arrays of
-// strings.
+// A TOML file with one table: keys of the setting table with strings, numbers, booleans or arrays
+// of strings.
 //   kNotFound, kPermissionDenied: the file can't be opened.
 //   kInvalidArgument: no TOML, or a value of a form that no setting has; names file and line.
 absl::StatusOr<WrittenSettings> ReadConfigFile(const std::string& path);

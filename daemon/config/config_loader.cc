@@ -22,8 +22,8 @@ namespace {
 constexpr absl::string_view kPrefix = "RINGD_";
 constexpr absl::string_view kFileVariable = "RINGD_CONFIG";
 
-// The settings among the environment. Other variables may share the prefix (the client library's do),
-// so an unknown one is no error; one that looks misspelt gets a warning.
+// The settings among the environment. Other variables may share the prefix (the client library's
+// do), so an unknown one is no error; one that looks misspelt gets a warning.
 WrittenSettings FromVariables(const ConfigEnvironment& environment, std::string& file,
                               std::vector<std::string>& warnings) {
   WrittenSettings settings;

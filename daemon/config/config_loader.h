@@ -29,9 +29,11 @@ struct ConfigEnvironment {
 // This process's.
 ConfigEnvironment SystemConfigEnvironment();
 
-// Later sources win: defaults, file (--config, RINGD_CONFIG or the default file), RINGD_<KEY>, flags.
+// Later sources win: defaults, file (--config, RINGD_CONFIG or the default file), RINGD_<KEY>,
+//   flags.
 //   kInvalidArgument: unknown keys or values that are not allowed; a line for each, naming file and
-//   line (or variable, or flag), key and what is allowed. kNotFound: a file that was named is absent.
+//   line (or variable, or flag), key and what is allowed. kNotFound: a file that was named is
+//   absent.
 absl::StatusOr<LoadedConfig> LoadConfig(const CommandLine& line,
                                         const ConfigEnvironment& environment);
 

@@ -22,7 +22,8 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view text);
 
 std::string FormatHostPort(const HostPort& address);
 
-// True if `text` is "host:port" with a numeric host and a port other than 0, so that nobody has to ask a name server for it.
+// True if `text` is "host:port" with a numeric host and a port other than 0, so that nobody has to
+// ask a name server for it.
 bool IsNumericHostPort(absl::string_view text);
 
 // True for 127.0.0.0/8, ::1 and "localhost".

@@ -23,8 +23,8 @@ inline constexpr absl::string_view kRdmaDevices = "/sys/class/infiniband";
 // One of data_interfaces may be an RDMA device ("mlx5_0", or "mlx5_0:2" for another port than the
 // first; `rdma_devices` is a folder as kRdmaDevices). Then "auto" is UCX, and transports at their
 // default become all that it has.
-//   kNotFound: peer_interface or one of data_interfaces does not exist or has no address; the message
-//   lists the interfaces there are.
+//   kNotFound: peer_interface or one of data_interfaces does not exist or has no address; the
+//   message lists the interfaces there are.
 //   kInvalidArgument: the backend that is set can't use an RDMA device.
 absl::Status ResolveNetwork(Config& config, absl::string_view rdma_devices = kRdmaDevices);
 

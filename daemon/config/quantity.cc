@@ -18,7 +18,8 @@ struct Unit {
   std::uint64_t factor;
 };
 
-// For reading; formatting takes the first unit that divides the value, so the larger ones come first.
+// For reading; formatting takes the first unit that divides the value, so the larger ones come
+// first.
 constexpr std::array<Unit, 10> kByteUnits = {{
     {"TiB", std::uint64_t{1} << 40},
     {"GiB", std::uint64_t{1} << 30},

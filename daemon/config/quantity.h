@@ -16,8 +16,8 @@ namespace ringd {
 //   kInvalidArgument: anything else; the message says what is allowed.
 absl::StatusOr<std::uint64_t> ParseBytes(absl::string_view text);
 
-// A number and one of ns, us, ms, s, min, h; a number alone is seconds, as trainers (client/ringd.h) write the
-// variables that both read, such as RINGD_START_TIMEOUT.
+// A number and one of ns, us, ms, s, min, h; a number alone is seconds, as trainers
+// (client/ringd.h) write the variables that both read, such as RINGD_START_TIMEOUT.
 //   kInvalidArgument: anything else; the message says what is allowed.
 absl::StatusOr<std::chrono::nanoseconds> ParseDuration(absl::string_view text);
 

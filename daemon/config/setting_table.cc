@@ -23,7 +23,8 @@ constexpr std::uint64_t Nanos(nanoseconds duration) {
   return static_cast<std::uint64_t>(duration.count());
 }
 
-// What goes into JobCoordinator::Options (engine_jobs.cc), and comes to the nodes with their membership.
+// What goes into JobCoordinator::Options (engine_jobs.cc), and comes to the nodes with their
+// membership.
 constexpr absl::string_view kJobWide[] = {"ring_order",
                                           "measure_links",
                                           "fusion",

@@ -13,8 +13,8 @@ inline constexpr std::size_t kLeastClusterKeyBytes = 32;
 inline constexpr std::size_t kMostClusterKeyBytes = 4096;
 
 // The file's content without line ends behind it. Empty for an empty path: there is no key.
-//   kPermissionDenied: others than its user could read or change it; or it is another user's than this process's and
-//   root's.
+//   kPermissionDenied: others than its user could read or change it; or it is another user's than
+//   this process's and root's.
 //   kInvalidArgument: it is too short, too long, or no regular file.
 //   Else what the kernel says. All name the file.
 absl::StatusOr<std::string> ReadClusterKey(const std::string& path);

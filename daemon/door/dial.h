@@ -1,4 +1,5 @@
-// Connecting to another ringd's door: tries again until it succeeds, is refused for good, or its time is over.
+// Connecting to another ringd's door: tries again until it succeeds, is refused for good, or its
+// time is over.
 #ifndef RINGD_DAEMON_DOOR_DIAL_H_
 #define RINGD_DAEMON_DOOR_DIAL_H_
 
@@ -36,9 +37,11 @@ struct DialRequest {
   std::vector<std::string> addresses;
   std::string peer_name;  // whose door it is, for messages; empty: not known
   Clock::time_point deadline;
-  // Called once, on the door's thread, unless it was abandoned or the door was stopped before; must return soon.
-  //   kDeadlineExceeded: the last cause is in the message. kUnauthenticated: the keys differ, or it has
-  //   none. kFailedPrecondition: another version, or no ringd. kInvalidArgument: the address is none.
+  // Called once, on the door's thread, unless it was abandoned or the door was stopped before; must
+  // return soon.
+  //   kDeadlineExceeded: the last cause is in the message. kUnauthenticated: the keys differ, or it
+  //   has none. kFailedPrecondition: another version, or no ringd. kInvalidArgument: the address is
+  //   none.
   //   kUnavailable: the other one takes no new jobs. kAlreadyExists: it is this very door.
   // All name node and address.
   std::function<void(absl::StatusOr<DoorConnection>)> done;

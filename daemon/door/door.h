@@ -1,4 +1,5 @@
-// ringd's one door to other nodes: listens, dials, and carries out the handshakes in both directions.
+// ringd's one door to other nodes: listens, dials, and carries out the handshakes in both
+// directions.
 #ifndef RINGD_DAEMON_DOOR_DOOR_H_
 #define RINGD_DAEMON_DOOR_DOOR_H_
 
@@ -36,12 +37,14 @@ struct DoorOptions {
 
 //   door->SetReception(...); door->Start(); ... Dial ...; door->Stop();
 //
-// One thread, ringd-door, carries all handshakes; nothing that strangers do holds it up, and what they may take is bounded:
-// so many connections, so long, so many bytes (strangers.h). Who has proved to have the key is handed to the reception of
-// its purpose and is no business of the door's any more.
+// One thread, ringd-door, carries all handshakes; nothing that strangers do holds it up, and what
+// they may take is bounded: so many connections, so long, so many bytes (strangers.h). Who has
+// proved to have the key is handed to the reception of its purpose and is no business of the door's
+// any more.
 //
 // Thread safety: any thread, but Start and Stop one.
-// Ownership: receptions are shared. What the `done` of a dial uses must live until it was called or Stop has returned.
+// Ownership: receptions are shared. What the `done` of a dial uses must live until it was called or
+//   Stop has returned.
 class Door {
  public:
   // Listens; nobody is let in before Start. May ask a name server.
@@ -51,11 +54,13 @@ class Door {
 
   // "host:port" with a numeric host and the real port.
   const std::string& address() const noexcept { return address_; }
-  // Listens on another address of this machine, too, with the same port, unless that is done already. `host` is numeric.
+  // Listens on another address of this machine, too, with the same port, unless that is done
+  // already. `host` is numeric.
   //   What the kernel says.
   absl::Status AlsoListenOn(const std::string& host) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // In place of the one before. Without one, whoever wants the purpose is told that its subject is not known.
+  // In place of the one before. Without one, whoever wants the purpose is told that its subject is
+  // not known.
   void SetReception(DoorPurpose purpose, std::shared_ptr<DoorReception> reception) {
     receptions_.Set(purpose, std::move(reception));
   }
@@ -66,7 +71,8 @@ class Door {
     receptions_.Remove(purpose, reception);
   }
   void Start();
-  // Closes the listener, strangers, and what is being dialled, of which nothing more is heard. Idempotent.
+  // Closes the listener, strangers, and what is being dialled, of which nothing more is heard.
+  // Idempotent.
   void Stop();
 
   // For dials that are to be abandoned together.
@@ -75,7 +81,8 @@ class Door {
   }
   // Connects to another door; request.done hears how that ends.
   void Dial(DialRequest request) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Ends what is being dialled in this group. A `done` that is under way on the door's thread is not waited for.
+  // Ends what is being dialled in this group. A `done` that is under way on the door's thread is
+  // not waited for.
   void Abandon(std::uint64_t group) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -105,7 +112,8 @@ class Door {
   const CongestionControl congestion_control_;
   UniqueFd epoll_;
   UniqueFd wake_;
-  // Given up for a moment when there are no others, so that who waits to be accepted is turned away instead of waiting.
+  // Given up for a moment when there are no others, so that who waits to be accepted is turned away
+  // instead of waiting.
   UniqueFd reserve_;
 
   DoorReceptions receptions_;

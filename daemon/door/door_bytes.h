@@ -34,7 +34,8 @@ DoorTransfer SendOutgoing(int fd, Side& side) noexcept {
   return DoorTransfer::kDone;
 }
 
-// One receive call at most that gives something: afterwards the side may have more room, or something to say.
+// One receive call at most that gives something: afterwards the side may have more room, or
+// something to say.
 template <typename Side>
 DoorTransfer ReceiveOnce(int fd, Side& side) noexcept {
   const std::span<std::byte> room = side.room();

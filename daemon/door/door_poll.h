@@ -20,7 +20,8 @@ inline bool WatchAtDoor(int epoll, int fd, std::uint32_t events, std::uint64_t k
   return ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-// A handshake's connection is told of once for each change: both ends are driven until the kernel has no more.
+// A handshake's connection is told of once for each change: both ends are driven until the kernel
+// has no more.
 inline constexpr std::uint32_t kHandshakeEvents = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
 
 inline void UnwatchAtDoor(int epoll, int fd) noexcept {

@@ -1,4 +1,5 @@
-// Who is behind the door: each purpose of connections has an owner that knows the keys and takes who is let in.
+// Who is behind the door: each purpose of connections has an owner that knows the keys and takes
+// who is let in.
 #ifndef RINGD_DAEMON_DOOR_DOOR_RECEPTION_H_
 #define RINGD_DAEMON_DOOR_DOOR_RECEPTION_H_
 
@@ -28,8 +29,8 @@ struct DoorArrival {
 
 // What a reception says of a Hello.
 struct DoorConsideration {
-  // kWelcome: whoever has one of `keys` may come in. kUnknownSubject: nobody waits for it yet, so that it may wait a little
-  // (Door::Reconsider). Else the refusal.
+  // kWelcome: whoever has one of `keys` may come in. kUnknownSubject: nobody waits for it yet, so
+  // that it may wait a little (Door::Reconsider). Else the refusal.
   DoorVerdict verdict = DoorVerdict::kUnknownSubject;
   std::vector<DoorKey> keys;
   DoorVerdict otherwise = DoorVerdict::kWrongKey;  // what it hears if it has none of them
@@ -40,11 +41,13 @@ class DoorReception {
  public:
   virtual ~DoorReception() = default;
 
-  // Asked when a stranger has said what it wants and before it is believed, perhaps several times. `answer` is as made.
-  // No keys may be given for what this node itself dials (proto/door/README.md, Reflection).
+  // Asked when a stranger has said what it wants and before it is believed, perhaps several times.
+  // `answer` is as made. No keys may be given for what this node itself dials
+  // (proto/door/README.md, Reflection).
   virtual void Consider(const DoorHello& hello, DoorConsideration& answer) = 0;
 
-  // It was considered and has been refused, or had none of the keys. All that is known of it is its own word.
+  // It was considered and has been refused, or had none of the keys. All that is known of it is its
+  // own word.
   virtual void OnRefused(const DoorHello& /*hello*/, DoorVerdict /*verdict*/,
                          const std::string& /*from*/) {}
 

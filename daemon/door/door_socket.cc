@@ -78,7 +78,8 @@ absl::StatusOr<ListeningSocket> ListenForDoor(const std::string& address) {
   listening.fd.Reset(::socket(resolved->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int fd = listening.fd.get();
   if (fd < 0) return Fail(address);
-  // A ringd that is started again finds connections of the one before that have not ended for the kernel.
+  // A ringd that is started again finds connections of the one before that have not ended for the
+  // kernel.
   Set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
   if (resolved->ai_family == AF_INET6) Set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
   sockaddr_storage bound{};
@@ -162,7 +163,8 @@ absl::Status OutcomeOfDoorConnection(int fd) {
   socklen_t length = sizeof(error);
   if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
   if (error != 0) return ErrnoStatus(error, "connecting");
-  // The kernel may give the connection the port that it calls, if nobody listens there: then it is with itself.
+  // The kernel may give the connection the port that it calls, if nobody listens there: then it is
+  // with itself.
   sockaddr_storage here{};
   sockaddr_storage there{};
   socklen_t here_length = sizeof(here);

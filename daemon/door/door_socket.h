@@ -24,8 +24,8 @@ struct ListeningSocket {
 //   kInvalidArgument: no such address. Else what the kernel says.
 absl::StatusOr<ListeningSocket> ListenForDoor(const std::string& address);
 
-// Whom strangers are counted by: an IPv4 address; of IPv6 the first 64 bits, since whoever has one address there has a whole
-// network of them.
+// Whom strangers are counted by: an IPv4 address; of IPv6 the first 64 bits, since whoever has one
+// address there has a whole network of them.
 std::string SourceOf(const sockaddr_storage& peer);
 
 struct AcceptedSocket {
@@ -34,11 +34,12 @@ struct AcceptedSocket {
   std::string whole;   // "10.0.0.2 port 40001"
 };
 
-// One connection, tuned as below. Nothing there: an empty descriptor. Else what accept4 left in `error`.
+// One connection, tuned as below. Nothing there: an empty descriptor. Else what accept4 left in
+// `error`.
 AcceptedSocket AcceptOne(int listener, const CongestionControl& congestion_control, int& error);
 
-// Begins to connect; the socket is writable when that has ended, one way or the other. `address` has a numeric host, so
-// nothing blocks.
+// Begins to connect; the socket is writable when that has ended, one way or the other. `address`
+// has a numeric host, so nothing blocks.
 //   kInvalidArgument: it has not, or is no address. Else what the kernel says at once.
 absl::StatusOr<UniqueFd> BeginDoorConnection(const std::string& address,
                                              const CongestionControl& congestion_control);

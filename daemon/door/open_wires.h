@@ -24,9 +24,10 @@ namespace ringd {
 //
 // Thread safety: any thread. The lock is never held for long, nor while a socket is closed.
 // Ownership: owns the connections until they are taken.
-// Trust: who is let in has the wire's key, and so is the ringd of one of its nodes. That it dials this node and comes from
-//   another one of the wire is checked. A node may come twice with the same stream: if it did not hear in time that it was
-//   let in it tries again. Of those that nobody has taken the last one counts.
+// Trust: who is let in has the wire's key, and so is the ringd of one of its nodes. That it dials
+//   this node and comes from another one of the wire is checked. A node may come twice with the
+//   same stream: if it did not hear in time that it was let in it tries again. Of those that nobody
+//   has taken the last one counts.
 class OpenWires final : public DoorReception {
  public:
   using Event = WireSockets::Event;
@@ -34,7 +35,8 @@ class OpenWires final : public DoorReception {
   // More streams between two nodes than any setting allows.
   static constexpr std::uint32_t kMostStreams = 64;
 
-  // Of each wire at most `most_untaken` connections wait to be taken; who comes then is told to try later.
+  // Of each wire at most `most_untaken` connections wait to be taken; who comes then is told to try
+  // later.
   //   What the kernel says.
   static absl::StatusOr<std::shared_ptr<OpenWires>> Create(DoorPurpose purpose,
                                                            std::size_t most_untaken);
@@ -49,8 +51,8 @@ class OpenWires final : public DoorReception {
   // The same, of all.
   std::vector<std::uint64_t> CloseAll() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Whom to dial, and with which key; flags, deadline and `done` are the caller's to fill in. Nothing if that can't be
-  // done: then there is an event with the reason, if the wire is open.
+  // Whom to dial, and with which key; flags, deadline and `done` are the caller's to fill in.
+  // Nothing if that can't be done: then there is an event with the reason, if the wire is open.
   std::optional<DialRequest> MakeRequest(std::uint64_t wire_id, NodeIndex to, std::uint32_t stream)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // How a dial of that group has ended.

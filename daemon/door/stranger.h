@@ -17,7 +17,8 @@
 namespace ringd {
 
 // Thread safety: none; the door's thread owns it.
-// Trust: takes no byte more than the handshake's, but for a few behind a refusal, which are dropped; nothing blocks.
+// Trust: takes no byte more than the handshake's, but for a few behind a refusal, which are
+//   dropped; nothing blocks.
 class Stranger {
  public:
   enum class Progress : std::uint8_t {
@@ -51,7 +52,8 @@ class Stranger {
   std::string Describe() const;
 
  private:
-  // Behind a refusal, which would be lost if the connection were closed with words of the other side unread.
+  // Behind a refusal, which would be lost if the connection were closed with words of the other
+  // side unread.
   static constexpr std::size_t kMostDropped = 512;
 
   Progress Linger();

@@ -23,19 +23,21 @@ struct StrangerLimits {
   std::size_t most = 256;
   // For the whole handshake.
   Clock::duration patience = std::chrono::seconds(5);
-  // How long who wants what nobody waits for yet may wait for that, once it has said all. Below a dialler's patience.
+  // How long who wants what nobody waits for yet may wait for that, once it has said all. Below a
+  // dialler's patience.
   Clock::duration early = std::chrono::seconds(2);
 };
 
-// When a place is wanted and none is free, the address that has most of them loses its oldest. So one address can't keep
-// others out, and of very many addresses each keeps one for as long as it takes the others to come.
+// When a place is wanted and none is free, the address that has most of them loses its oldest. So
+// one address can't keep others out, and of very many addresses each keeps one for as long as it
+// takes the others to come.
 //
 // Thread safety: none; the door's thread owns it.
 // Ownership: owns the connections until a reception takes them.
 class Strangers {
  public:
-  // `epoll` gets the connections, with their keys. It, `receptions` and `dials` outlive this. A purpose without a reception
-  // is an unknown subject.
+  // `epoll` gets the connections, with their keys. It, `receptions` and `dials` outlive this. A
+  // purpose without a reception is an unknown subject.
   Strangers(int epoll, DoorReceptions* receptions, const Dials* dials, std::string own_name,
             std::uint32_t flags, StrangerLimits limits);
 

@@ -172,7 +172,8 @@ std::size_t Engine::Turn(Clock::time_point now) {
   if (stopping_) return work;
   activity_.Set(EngineDoing::kSubmissions);
   work += PollSessions(now);
-  // Also without jobs: messages for one that is being formed, and connections that end, make it wake us.
+  // Also without jobs: messages for one that is being formed, and connections that end, make it
+  // wake us.
   activity_.Set(EngineDoing::kTransport);
   if (transport_ != nullptr) work += transport_->Progress();
   activity_.Set(EngineDoing::kRankExchange);

@@ -1,7 +1,8 @@
-// The thread that does ringd's work: one loop over all sessions, jobs, coordinators and the network.
+// The thread that does ringd's work: one loop over all sessions, jobs, coordinators and the
+// network.
 //
-// Everything that decides or moves data lives on this thread, so none of it needs a lock. Other threads
-// (gRPC's, the attach listener's) post commands; the call thread hands answers back.
+// Everything that decides or moves data lives on this thread, so none of it needs a lock. Other
+// threads (gRPC's, the attach listener's) post commands; the call thread hands answers back.
 #ifndef RINGD_DAEMON_ENGINE_ENGINE_H_
 #define RINGD_DAEMON_ENGINE_ENGINE_H_
 
@@ -71,8 +72,8 @@ class Engine final : public EngineControl, private PeerEvents {
   ~Engine() override;
 
   void Start();
-  // Fails every job ("ringd on <node> was stopped"), tells all clients, ends the thread. Blocks about as
-  // long as one turn of the loop.
+  // Fails every job ("ringd on <node> was stopped"), tells all clients, ends the thread. Blocks
+  // about as long as one turn of the loop.
   void Stop();
 
   // A trainer has attached. Detach takes that back if the handshake could not be finished.
@@ -83,8 +84,8 @@ class Engine final : public EngineControl, private PeerEvents {
   // transport before.
   void ReplaceTransport(std::unique_ptr<Transport> transport);
 
-  // `config` is that of the start but for settings that may change while ringd runs (Setting::reloaded).
-  // Jobs that there are keep theirs.
+  // `config` is that of the start but for settings that may change while ringd runs
+  // (Setting::reloaded). Jobs that there are keep theirs.
   void Reload(const Config& config);
 
   // Refuses new jobs from now on.
@@ -173,8 +174,8 @@ class Engine final : public EngineControl, private PeerEvents {
   absl::StatusOr<SessionEntry*> FindMember(SessionId id);
   void JoinNow(absl::string_view token, const v1::JoinRequest& request, JoinCallback done);
   absl::Status CheckWishes(const v1::JoinRequest& request) const;
-  // A job over several nodes needs an address that other nodes reach, and a key that strangers lack, unless the operator
-  // does without. Names all that is missing at once.
+  // A job over several nodes needs an address that other nodes reach, and a key that strangers
+  // lack, unless the operator does without. Names all that is missing at once.
   absl::Status CheckForOtherNodes(const v1::JoinRequest& request) const;
   Job* OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_point now);
   // A job's coordinator as long as it gathers ranks; null if there is none.

@@ -12,7 +12,8 @@
 namespace ringd {
 namespace {
 
-// A join waits as long as the start deadline; the coordinator answers by then, and this is its grace.
+// A join waits as long as the start deadline; the coordinator answers by then, and this is its
+// grace.
 constexpr auto kJoinGrace = std::chrono::seconds(5);
 // No patience of another rank is longer (CommunicatorAsk).
 constexpr auto kLongestStart = std::chrono::hours(1);

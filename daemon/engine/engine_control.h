@@ -27,8 +27,8 @@ struct Caller {
 template <typename Reply>
 using Answer = std::function<void(const absl::Status&, Reply)>;
 
-// The engine as seen from other threads. `token` is the session's: kUnauthenticated if no session has
-// it.
+// The engine as seen from other threads. `token` is the session's: kUnauthenticated if no session
+// has it.
 //
 // Thread safety: all methods from any thread. None waits: the answer comes later, with
 //   kDeadlineExceeded if the engine gives none.

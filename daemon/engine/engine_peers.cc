@@ -1,4 +1,5 @@
-// What comes through streams, and nodes that open one to here: they have the key of a job that this ringd coordinates.
+// What comes through streams, and nodes that open one to here: they have the key of a job that this
+// ringd coordinates.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,7 +33,8 @@ absl::Status CheckHello(const v1::NodeMessage& message, const Job::Options& job)
   return absl::OkStatus();
 }
 
-// Without secrets one whose number is another may mean this job. Mostly its own user's is still to come.
+// Without secrets one whose number is another may mean this job. Mostly its own user's is still to
+// come.
 bool IsOfAnotherUser(const RefusedNode& node, const Job::Options& job) {
   return job.secret.empty() && node.uid != job.uid;
 }
@@ -98,7 +100,8 @@ void Engine::DropOldStrangers(Clock::time_point now) {
   }
 }
 
-// ---- PeerEvents: on the network's threads --------------------------------------------------------
+// ---- PeerEvents: on the network's threads
+// --------------------------------------------------------
 
 void Engine::OnNodeConnected(StreamId stream, ExpectationId job, std::string from) {
   commands_.Post([this, stream, job, from = std::move(from)] {

@@ -1,5 +1,5 @@
-// Traces: what is asked for here, and what other nodes want to know of jobs here. Both are done a bit
-// at a time, in the lane of the user whose call or job it is.
+// Traces: what is asked for here, and what other nodes want to know of jobs here. Both are done a
+// bit at a time, in the lane of the user whose call or job it is.
 #include <algorithm>
 #include <memory>
 #include <utility>

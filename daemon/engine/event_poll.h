@@ -35,8 +35,8 @@ class EventPoll {
   void Add(int fd, EventKind kind, SessionId session = {});
   void Remove(int fd);
 
-  // Waits at most `timeout` (0: just looks) and returns what happened. The reference holds until the
-  // next call.
+  // Waits at most `timeout` (0: just looks) and returns what happened. The reference holds until
+  // the next call.
   const std::vector<EngineEvent>& Wait(std::chrono::milliseconds timeout);
 
  private:

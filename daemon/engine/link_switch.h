@@ -1,8 +1,8 @@
 // Connects the jobs of this node with their coordinators, here or on another node.
 //
-// A link has two ends: a Job (node side) and a JobCoordinator. If both are in this process, messages are
-// put into a queue here and handed over by Deliver(), so that neither calls into the other; otherwise they
-// go through a stream of the PeerNetwork.
+// A link has two ends: a Job (node side) and a JobCoordinator. If both are in this process,
+// messages are put into a queue here and handed over by Deliver(), so that neither calls into the
+// other; otherwise they go through a stream of the PeerNetwork.
 #ifndef RINGD_DAEMON_ENGINE_LINK_SWITCH_H_
 #define RINGD_DAEMON_ENGINE_LINK_SWITCH_H_
 
@@ -51,7 +51,8 @@ class LinkSwitch final : public NodeSender {
   Job* JobOf(LinkId link) const;
   void OnStreamEnded(LinkId link);
 
-  // Hands over what was sent inside the process, until there is no more. True if there was something.
+  // Hands over what was sent inside the process, until there is no more. True if there was
+  // something.
   bool Deliver(Clock::time_point now);
   bool empty() const noexcept { return inside_.empty(); }
 

@@ -47,8 +47,8 @@ class SlicedQueue {
   };
   // Entries of one lane before the next one's turn.
   static constexpr std::size_t kQuantum = 16;
-  // A lane whose rest is over, and that is not run at once, makes up for so much of it: an engine with
-  // nothing else to do sleeps a millisecond at least.
+  // A lane whose rest is over, and that is not run at once, makes up for so much of it: an engine
+  // with nothing else to do sleeps a millisecond at least.
   static constexpr std::chrono::milliseconds kCatchUp{1};
 
   explicit SlicedQueue(Dispose dispose) : dispose_(std::move(dispose)) {}

@@ -18,8 +18,9 @@
 
 namespace ringd {
 
-// Where each tensor of a bucket lies. Equal on all nodes, since it follows from the metas alone: each
-// tensor begins at a multiple of kTensorAlignment; what lies between is reduced too and means nothing.
+// Where each tensor of a bucket lies. Equal on all nodes, since it follows from the metas alone:
+// each tensor begins at a multiple of kTensorAlignment; what lies between is reduced too and means
+// nothing.
 class BucketLayout {
  public:
   static constexpr std::size_t kTensorAlignment = 64;
@@ -30,8 +31,8 @@ class BucketLayout {
     TensorScaling scaling;
   };
 
-  // `metas` can be fused (CanFuse) and there is at least one. `rank_count` and `node_count`: of the whole
-  // communicator.
+  // `metas` can be fused (CanFuse) and there is at least one. `rank_count` and `node_count`: of the
+  // whole communicator.
   BucketLayout(std::span<const TensorMeta* const> metas, int rank_count, int node_count);
 
   CollectiveKind kind() const noexcept { return kind_; }
@@ -64,10 +65,11 @@ enum class ResultPlace : std::uint8_t {
 
 // The memory of a bucket's tensors on this node: entry tensor * member_count + member.
 //
-// The passes take a range of the bucket, [begin, end) in bytes and whole elements; tensors are touched
-// only where they overlap it. `buffer` is the whole bucket's; a partial sum or result is the range's.
-// Results that lie in one piece at their destination, since there is one member and one tensor, are
-// left and sent on from there. Non-temporal stores where nobody reads the result soon.
+// The passes take a range of the bucket, [begin, end) in bytes and whole elements; tensors are
+// touched only where they overlap it. `buffer` is the whole bucket's; a partial sum or result is
+// the range's. Results that lie in one piece at their destination, since there is one member and
+// one tensor, are left and sent on from there. Non-temporal stores where nobody reads the result
+// soon.
 //
 // Thread safety: the passes may run at once on ranges that do not overlap.
 class BucketMemory {
@@ -89,8 +91,8 @@ class BucketMemory {
   // result lies in one piece at its destination. Returns where it does.
   const std::byte* AddLast(std::byte* buffer, std::size_t begin, std::size_t end,
                            const std::byte* partial) const noexcept;
-  // The same two where `buffer` has the sources combined already, from Pack(). Their bits are the same,
-  // but for the types of which SumsExactly() is false.
+  // The same two where `buffer` has the sources combined already, from Pack(). Their bits are the
+  // same, but for the types of which SumsExactly() is false.
   void AddToSum(std::byte* buffer, std::size_t begin, std::size_t end,
                 const std::byte* partial) const noexcept;
   const std::byte* AddLastToSum(std::byte* buffer, std::size_t begin, std::size_t end,

@@ -31,7 +31,8 @@ class PooledBuffer {
   std::size_t capacity_ = 0;
 };
 
-// The first touch of a page costs more than reducing it, so buffers are kept as long as the job lives.
+// The first touch of a page costs more than reducing it, so buffers are kept as long as the job
+// lives.
 //
 // Thread safety: none; the engine thread owns it.
 // Ownership: owns all memory, that on loan included; destroy it after the loans have ended.
@@ -43,8 +44,9 @@ class BufferPool {
   BufferPool& operator=(const BufferPool&) = delete;
   ~BufferPool();
 
-  // At least `bytes`, aligned to a page, content undefined; the smallest free one that fits and is not
-  // more than twice as large. Empty (data() is null) if the system has no memory, or if bytes is 0.
+  // At least `bytes`, aligned to a page, content undefined; the smallest free one that fits and is
+  // not more than twice as large. Empty (data() is null) if the system has no memory, or if bytes
+  // is 0.
   PooledBuffer Acquire(std::size_t bytes);
 
   std::uint64_t allocated_bytes() const noexcept { return allocated_bytes_; }

@@ -9,9 +9,11 @@
 namespace ringd {
 namespace {
 
-// Below this the wake-up of a reducer costs more than it saves. Always the ring, whose chunks they sum.
+// Below this the wake-up of a reducer costs more than it saves. Always the ring, whose chunks they
+// sum.
 constexpr std::size_t kSumAheadFromBytes = std::size_t{1} << 20;
-// The same of what is copied, to all ranks together. Less than that the ranks want to find in the caches.
+// The same of what is copied, to all ranks together. Less than that the ranks want to find in the
+// caches.
 constexpr std::size_t kCopyBehindFromBytes = std::size_t{4} << 20;
 
 }  // namespace
@@ -50,7 +52,8 @@ void Execution::PrepareWork(Reducers& reducers, const RingPlace& place) {
       bytes < kSumAheadFromBytes) {
     return;
   }
-  // To the sums of the other blocks something is added: what is sent of the own block is rounded alike.
+  // To the sums of the other blocks something is added: what is sent of the own block is rounded
+  // alike.
   const bool own_block_only = !BucketMemory::SumsExactly(layout_->data_type());
   reducers_ = &reducers;
   sums_ = std::make_shared<LocalSums>(memory_, staged_.get(), buffer_.data(), bytes, place,

@@ -21,17 +21,18 @@
 
 namespace ringd {
 
-// Gives the backend the ranks' input and hands them the result piece by piece when it asks, so that this
-// overlaps with the transfer. Of large all-reduces of several local ranks, reducers sum the input ahead and
-// copy the result behind, so that it is not with the ranks yet when the backend has finished: see InPlace().
+// Gives the backend the ranks' input and hands them the result piece by piece when it asks, so that
+// this overlaps with the transfer. Of large all-reduces of several local ranks, reducers sum the
+// input ahead and copy the result behind, so that it is not with the ranks yet when the backend has
+// finished: see InPlace().
 //
 // Thread safety: none; the engine thread drives it, and the backend calls it on that thread. What
 //   reducers share with it is in LocalSums and ResultCopies.
-// Ownership: holds the fusion buffer; the arenas belong to the sessions, which the communicator keeps alive
-//   as long as this object is.
-// Invariant: no byte of a destination changes before every node has contributed to it. So an operation that
-//   some node never started can be cancelled, with its inputs intact. They may still be read, by a send
-//   that had begun: what it carries is of an operation that nobody finishes.
+// Ownership: holds the fusion buffer; the arenas belong to the sessions, which the communicator
+//   keeps alive as long as this object is.
+// Invariant: no byte of a destination changes before every node has contributed to it. So an
+//   operation that some node never started can be cancelled, with its inputs intact. They may still
+//   be read, by a send that had begun: what it carries is of an operation that nobody finishes.
 class Execution final : public BufferStages {
  public:
   Execution(OperationId id, TensorList tensors, std::shared_ptr<const BucketLayout> layout,
@@ -50,20 +51,22 @@ class Execution final : public BufferStages {
   void UseBuffer(PooledBuffer buffer) noexcept { buffer_ = std::move(buffer); }
   CollectiveRequest Request(NodeIndex root) noexcept;
 
-  // Lets reducers sum ahead and copy behind, if that pays and bits don't depend on it. With the buffer and
-  // before the request is posted. `reducers` must live longer.
+  // Lets reducers sum ahead and copy behind, if that pays and bits don't depend on it. With the
+  // buffer and before the request is posted. `reducers` must live longer.
   void PrepareWork(Reducers& reducers, const RingPlace& place);
   // They may begin. Once it has been posted.
   void OfferWork();
-  // They begin nothing more, and what they have not begun is not done. When it is cancelled or has failed.
+  // They begin nothing more, and what they have not begun is not done. When it is cancelled or has
+  // failed.
   void WithdrawWork() noexcept;
-  // No reducer touches its memory: always so when its results are in place, soon when it is withdrawn.
+  // No reducer touches its memory: always so when its results are in place, soon when it is
+  // withdrawn.
   bool Quiet() const noexcept;
 
   // Copies a piece of the result to ranks, if there is one that no reducer has begun; else false.
   bool CopyPiece() noexcept { return copies_ != nullptr && copies_->CopyOne(); }
-  // Once the backend has completed it well: the ranks have the result. If not, CopyPiece() has something to
-  // do, or reducers wake the engine when that may have changed.
+  // Once the backend has completed it well: the ranks have the result. If not, CopyPiece() has
+  // something to do, or reducers wake the engine when that may have changed.
   bool InPlace() noexcept { return copies_ == nullptr || copies_->Done(); }
 
   const std::byte* Input(std::size_t begin, std::size_t end) noexcept override;

@@ -22,9 +22,9 @@ struct RingPlace {
   std::uint32_t chunk_bytes = 0;  // as the backend cuts blocks
 };
 
-// The bucket is cut in cells, which are the ring's chunks: whole what the engine will be asked for. A cell
-// is summed by a reducer that claims it in time, into its place in the fusion buffer, or else by the
-// engine, in the pass over memory in which it needs it. Either gives the same bits.
+// The bucket is cut in cells, which are the ring's chunks: whole what the engine will be asked for.
+// A cell is summed by a reducer that claims it in time, into its place in the fusion buffer, or
+// else by the engine, in the pass over memory in which it needs it. Either gives the same bits.
 //
 // Each cell has one atomic:
 //
@@ -32,21 +32,24 @@ struct RingPlace {
 //       └──reducer──▶ kClaimed ──reducer──▶ kSummed       the engine takes the sum from the buffer
 //                        └──engine──▶ kAwaited ──reducer──▶ kSummed, and the engine is woken
 //
-// A reducer that finds that a cell's sources are not in the arenas yet (StagedTensors) gives it back: kClaimed
-// becomes kFree, and kAwaited kTaken. It can't look before it has claimed: the memory might go. Then there is nothing
-// to claim, until the engine tells that more sources are there.
+// A reducer that finds that a cell's sources are not in the arenas yet (StagedTensors) gives it
+// back: kClaimed becomes kFree, and kAwaited kTaken. It can't look before it has claimed: the
+// memory might go. Then there is nothing to claim, until the engine tells that more sources are
+// there.
 //
-// So nobody reads the sources of a cell or writes its part of the buffer but the one who took or claimed
-// it, until kSummed hands both over to the engine. The engine never waits: of a cell that is in the
-// middle of being summed it says "not ready" to the backend, for the length of one chunk's pass.
+// So nobody reads the sources of a cell or writes its part of the buffer but the one who took or
+// claimed it, until kSummed hands both over to the engine. The engine never waits: of a cell that
+// is in the middle of being summed it says "not ready" to the backend, for the length of one
+// chunk's pass.
 //
-// Reducers go in the order in which the ring will ask: the own block, and beside it the one that the
-// neighbour sends first, then block by block as they come. They leave alone what the engine is about to
-// take, as it would find that claimed.
+// Reducers go in the order in which the ring will ask: the own block, and beside it the one that
+// the neighbour sends first, then block by block as they come. They leave alone what the engine is
+// about to take, as it would find that claimed.
 //
 // Thread safety: Take, Close and Quiet on the engine thread; Claim and Finish on any.
-// Ownership: uses `memory`, `staged` and `buffer` of what is claimed and nowhere else: they must live until Close()
-//   has been called and Quiet() is true. Then claims may still be tried, and fail.
+// Ownership: uses `memory`, `staged` and `buffer` of what is claimed and nowhere else: they must
+//   live until Close() has been called and Quiet() is true. Then claims may still be tried, and
+//   fail.
 class LocalSums final : public ReducerWork {
  public:
   enum class Answer : std::uint8_t {
@@ -59,15 +62,16 @@ class LocalSums final : public ReducerWork {
   LocalSums(const BucketMemory& memory, const StagedTensors* staged, std::byte* buffer,
             std::size_t bytes, const RingPlace& place, bool own_block_only, Reducers& reducers);
 
-  // The engine needs the range's input. Unless kNotReady, that is the last time for the range. A range
-  // that is no cell is never kSummed, and may be asked for as well.
+  // The engine needs the range's input. Unless kNotReady, that is the last time for the range. A
+  // range that is no cell is never kSummed, and may be asked for as well.
   Answer Take(std::size_t begin, std::size_t end) noexcept;
   // Nothing is claimed any more.
   void Close() noexcept;
   // After Close(): nobody sums. If not, the engine is woken when that changes.
   bool Quiet() const noexcept;
 
-  // A cell whose sources are not there is given back. If another reducer has passed it meanwhile, it is the engine's.
+  // A cell whose sources are not there is given back. If another reducer has passed it meanwhile,
+  // it is the engine's.
   std::optional<std::size_t> Claim() noexcept override;
   void Finish(std::size_t cell) noexcept override;
   bool MayGrow() const noexcept override {

@@ -15,18 +15,19 @@
 
 namespace ringd {
 
-// How many threads suit a node on which ringd may use so many processors: one for eight, and at most
-// four. Small machines get none: there the trainers' own threads have a use for every processor, and
-// a reducer would run in place of one of them or of the engine.
+// How many threads suit a node on which ringd may use so many processors: one for eight, and at
+// most four. Small machines get none: there the trainers' own threads have a use for every
+// processor, and a reducer would run in place of one of them or of the engine.
 int DefaultReducerThreads(unsigned processors) noexcept;
 
-// Threads that take parts of what is offered, one of each work in turn, and sleep when there is none. So
-// no operation's results wait for more than a part of each other's.
+// Threads that take parts of what is offered, one of each work in turn, and sleep when there is
+// none. So no operation's results wait for more than a part of each other's.
 //
-// Thread safety: Offer, Tell, Withdraw, DrainEventFd and destruction on the engine thread; the rest on any.
+// Thread safety: Offer, Tell, Withdraw, DrainEventFd and destruction on the engine thread; the rest
+//   on any.
 // Ownership: holds what is offered until nothing of it is left to claim nor may be later, or it is
-//   withdrawn; a thread amid a part a little longer. Destruction finishes the parts that are being done
-//   and begins no other; what the work uses must live as long.
+//   withdrawn; a thread amid a part a little longer. Destruction finishes the parts that are being
+//   done and begins no other; what the work uses must live as long.
 class ReducerPool final : public Reducers {
  public:
   // `thread_count` may be 0: then nobody takes anything.
@@ -64,8 +65,8 @@ class ReducerPool final : public Reducers {
   Mutex mutex_;
   CondVar offered_;
   std::vector<std::shared_ptr<ReducerWork>> works_ ABSL_GUARDED_BY(mutex_);
-  // Grows with each change of works_, under the mutex; read without it between two parts, where late is
-  // early enough.
+  // Grows with each change of works_, under the mutex; read without it between two parts, where
+  // late is early enough.
   std::atomic<std::uint64_t> version_{1};
   // Threads that sleep, or have begun to and look at the works once more. Changed under the mutex.
   std::atomic<int> sleepers_{0};

@@ -9,8 +9,8 @@ namespace {
 constexpr std::uint64_t kClosed = std::uint64_t{1} << 63;
 // In finished_, beside the count: the engine wants to hear of it.
 constexpr std::uint64_t kAwaited = std::uint64_t{1} << 63;
-// With fewer parts than this before it the engine is not behind, and wakes nobody: it does them itself,
-// sooner than a sleeping thread could.
+// With fewer parts than this before it the engine is not behind, and wakes nobody: it does them
+// itself, sooner than a sleeping thread could.
 constexpr std::uint64_t kTellFrom = 2;
 
 constexpr std::size_t PartsFor(std::size_t members) {
@@ -38,8 +38,8 @@ void ResultCopies::Add(std::size_t begin, std::size_t end, ResultPlace place) no
   const std::uint64_t before = added_.load(std::memory_order_relaxed);
   ranges_[before / parts_per_range_] = {begin, end, place};
   const std::uint64_t after = before + parts_per_range_;
-  // Releases the range and the result to who claims. In one order with the reducers' going to sleep: either
-  // they see this, or Tell() sees them.
+  // Releases the range and the result to who claims. In one order with the reducers' going to
+  // sleep: either they see this, or Tell() sees them.
   added_.store(after, std::memory_order_seq_cst);
   if (after - claimed_.load(std::memory_order_relaxed) >= kTellFrom) reducers_.Tell();
 }
@@ -64,7 +64,8 @@ void ResultCopies::Copy(std::size_t part) const noexcept {
 
 void ResultCopies::Finish(std::size_t part) noexcept {
   Copy(part);
-  // Where the engine sees this, it may free `memory_` and `buffer_`. Release pairs with Done and Quiet.
+  // Where the engine sees this, it may free `memory_` and `buffer_`. Release pairs with Done and
+  // Quiet.
   const std::uint64_t before = finished_.fetch_add(1, std::memory_order_release);
   if ((before & kAwaited) != 0) reducers_.WakeEngine();
 }

@@ -15,23 +15,26 @@
 
 namespace ringd {
 
-// What is final of the bucket lies in one place, of which the ring may be sending it on: the engine adds
-// it here and goes on. A part is a range's copy to a few of the ranks; parts are taken by reducers and by
-// the engine when it has nothing else to do, in the order in which they were added:
+// What is final of the bucket lies in one place, of which the ring may be sending it on: the engine
+// adds it here and goes on. A part is a range's copy to a few of the ranks; parts are taken by
+// reducers and by the engine when it has nothing else to do, in the order in which they were added:
 //
-//     finished <= claimed <= added        three counters: the engine adds, anybody claims and finishes
+//     finished <= claimed <= added        three counters: the engine adds, anybody claims and
+//                                         finishes
 //
-// So nobody writes a part of a destination but the one who claimed it, and the engine never waits: what
-// nobody has begun it does itself, and for what a reducer is in the middle of it is woken.
+// So nobody writes a part of a destination but the one who claimed it, and the engine never waits:
+// what nobody has begun it does itself, and for what a reducer is in the middle of it is woken.
 //
 // Thread safety: Add, CopyOne, Done, Close and Quiet on the engine thread; the rest on any.
-// Ownership: uses `memory`, `staged` and `buffer` in Finish and CopyOne and nowhere else: they must live until Done()
-//   has been true after the last Add(), or Close() has been called and Quiet() is true. Then claims may
-//   still be tried, and fail.
-// Invariant: nothing is written that was not claimed before Close(). Nothing is allocated after construction.
+// Ownership: uses `memory`, `staged` and `buffer` in Finish and CopyOne and nowhere else: they must
+//   live until Done() has been true after the last Add(), or Close() has been called and Quiet() is
+//   true. Then claims may still be tried, and fail.
+// Invariant: nothing is written that was not claimed before Close(). Nothing is allocated after
+//   construction.
 class ResultCopies final : public ReducerWork {
  public:
-  // Ranks that one part copies to: whose results one core writes in about 50 us, for a chunk of 128 KiB.
+  // Ranks that one part copies to: whose results one core writes in about 50 us, for a chunk of
+  // 128 KiB.
   static constexpr std::size_t kMembersPerPart = 4;
 
   // Tells `staged`, unless null, of each part that is where it belongs.
@@ -44,12 +47,13 @@ class ResultCopies final : public ReducerWork {
   void Add(std::size_t begin, std::size_t end, ResultPlace place) noexcept;
   // Copies a part that nobody has begun; false if there is none.
   bool CopyOne() noexcept;
-  // All that was added is where it belongs. If not, there is something for CopyOne(), or the engine is
-  // woken when it may have changed.
+  // All that was added is where it belongs. If not, there is something for CopyOne(), or the engine
+  // is woken when it may have changed.
   bool Done() noexcept;
   // Nothing is claimed any more.
   void Close() noexcept;
-  // Nobody copies, nor will without Add(). After Close(): if not, the engine is woken when that changes.
+  // Nobody copies, nor will without Add(). After Close(): if not, the engine is woken when that
+  // changes.
   bool Quiet() const noexcept;
 
   std::optional<std::size_t> Claim() noexcept override;

@@ -1,4 +1,5 @@
-// The tensors of a bucket whose ranks copy them into the arena and out of it while the bucket is under way.
+// The tensors of a bucket whose ranks copy them into the arena and out of it while the bucket is
+// under way.
 #ifndef RINGD_DAEMON_EXECUTION_STAGED_TENSORS_H_
 #define RINGD_DAEMON_EXECUTION_STAGED_TENSORS_H_
 
@@ -24,8 +25,8 @@ struct StagedBuffer {
   bool result = false;
 };
 
-// Says which ranges of the bucket can be read, and tells the ranks which pieces of their results are final. Ranges
-// are [begin, end) in bytes of the bucket.
+// Says which ranges of the bucket can be read, and tells the ranks which pieces of their results
+// are final. Ranges are [begin, end) in bytes of the bucket.
 //
 // Thread safety: any thread may call anything; of one range and member NoteResults is called once.
 // Ownership: borrows the sessions' memory.
@@ -46,11 +47,13 @@ class StagedTensors {
     std::size_t begin;  // in the bucket
     std::size_t bytes;
     StagedBuffer buffer;
-    // Of each piece of the result, bytes that are not there yet. Null if it does not come in pieces.
+    // Of each piece of the result, bytes that are not there yet. Null if it does not come in
+    // pieces.
     std::unique_ptr<std::atomic<std::uint64_t>[]> missing;
   };
 
-  // Calls visit(entry, from, to) for what overlaps the range, in bytes of the entry's tensor, until one says false.
+  // Calls visit(entry, from, to) for what overlaps the range, in bytes of the entry's tensor, until
+  // one says false.
   template <typename Visit>
   bool VisitOverlaps(std::size_t begin, std::size_t end, Visit visit) const noexcept;
 

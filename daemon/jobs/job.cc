@@ -11,7 +11,8 @@
 namespace ringd {
 namespace {
 
-// A node that hears nothing from its coordinator gives up a little after the coordinator would have.
+// A node that hears nothing from its coordinator gives up a little after the coordinator would
+// have.
 constexpr auto kCoordinatorGrace = std::chrono::seconds(1);
 
 }  // namespace
@@ -109,8 +110,8 @@ void Job::Join(std::shared_ptr<Session> session, const v1::JoinRequest& request,
                JoinCallback done) {
   if (absl::Status status = CheckJoin(request); !status.ok()) {
     done(status, {});
-    // The ranks that were here first hear of a disagreement, too: without that one they would only wait.
-    // Whoever has another secret is no rank of this job and must not harm it.
+    // The ranks that were here first hear of a disagreement, too: without that one they would only
+    // wait. Whoever has another secret is no rank of this job and must not harm it.
     if (!absl::IsUnauthenticated(status)) Fail(status);
     return;
   }
@@ -262,7 +263,8 @@ absl::StatusOr<std::string> Job::DescribeMismatch(CommunicatorId communicator, s
 void Job::Submit(const Session& session, const CheckedSubmission& submission,
                  Clock::time_point now) {
   if (world_.communicator == nullptr) {
-    // The job failed; there is only this answer left. Whoever completes also wakes, at the turn's end.
+    // The job failed; there is only this answer left. Whoever completes also wakes, at the turn's
+    // end.
     const_cast<Session&>(session).Complete(submission, failure());
     return;
   }

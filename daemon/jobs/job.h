@@ -49,10 +49,10 @@ using JoinCallback = std::function<void(const absl::Status&, const v1::JoinReply
 // Ownership: holds its sessions and its communicator; `transport` must outlive it.
 // Invariants:
 //   1. Each join is answered exactly once.
-//   2. The cause of a failure is the same for every local rank; and for all nodes' ranks, as long as the
-//      coordinator's word reaches them (AgreedCause).
-//   3. Once a rank has left or the job has failed, nobody joins any more: a rank that comes back starts
-//      the job's next incarnation.
+//   2. The cause of a failure is the same for every local rank; and for all nodes' ranks, as long
+//      as the coordinator's word reaches them (AgreedCause).
+//   3. Once a rank has left or the job has failed, nobody joins any more: a rank that comes back
+//      starts the job's next incarnation.
 class Job {
  public:
   struct Options {
@@ -93,27 +93,29 @@ class Job {
   const absl::Status& failure() const noexcept { return agreed_.cause(); }
   // False once no further rank may join.
   bool Open() const noexcept { return state_ == State::kJoining && !anyone_left_; }
-  // True when it can be destroyed: no sessions, nothing in flight, and what this node has seen is answered.
+  // True when it can be destroyed: no sessions, nothing in flight, and what this node has seen is
+  // answered.
   bool Finished() const;
 
-  // What a line of the log about this job names; with a rank, a line about that one. Valid as long as
-  // the job.
+  // What a line of the log about this job names; with a rank, a line about that one. Valid as long
+  // as the job.
   LogFields Fields() const;
   LogFields Fields(Rank rank) const;
   LogFields Fields(const Session& session) const;
 
-  // How this job reaches its coordinator, which has proved that it knows the job's key before it speaks; before the first
-  // Join.
+  // How this job reaches its coordinator, which has proved that it knows the job's key before it
+  // speaks; before the first Join.
   void UseLink(std::unique_ptr<CoordinatorLink> link);
-  // It has turned out that this ringd coordinates the job: its rendezvous leads here. UseLink follows.
+  // It has turned out that this ringd coordinates the job: its rendezvous leads here. UseLink
+  // follows.
   void CoordinateHere(std::uint32_t generation) noexcept {
     options_.coordinates_here = true;
     options_.generation = generation;
   }
 
-  // Takes the place that the request names, for `session`. `done` is called when all have joined, or
-  // not. At once: kUnauthenticated, for this one alone; kAlreadyExists and kInvalidArgument, which end
-  // the job.
+  // Takes the place that the request names, for `session`. `done` is called when all have joined,
+  // or not. At once: kUnauthenticated, for this one alone; kAlreadyExists and kInvalidArgument,
+  // which end the job.
   void Join(std::shared_ptr<Session> session, const v1::JoinRequest& request, JoinCallback done);
   absl::Status Register(const Session& session, Registration& registration);
   // The two halves of Register: whether the session may register at all; and a number for one
@@ -129,8 +131,8 @@ class Job {
   absl::StatusOr<std::string> DescribeMismatch(CommunicatorId communicator, std::uint32_t tensor,
                                                std::span<const std::uint32_t> metas) const;
 
-  // A communicator of some ranks, the session's among them. `done` is called exactly once, when all of them have asked or
-  // can't any more; errors as Client.CreateCommunicator's.
+  // A communicator of some ranks, the session's among them. `done` is called exactly once, when all
+  // of them have asked or can't any more; errors as Client.CreateCommunicator's.
   void CreateCommunicator(const Session& session, const v1::CreateCommunicatorRequest& request,
                           CreateCommunicatorCallback done);
   absl::Status DestroyCommunicator(const Session& session, CommunicatorId communicator,
@@ -150,7 +152,8 @@ class Job {
   // A launcher's word of how a rank ended. False: no such rank here.
   bool OnExitReport(Rank rank, const ProcessExit& exit);
 
-  // Ends the job here with `cause` at once, and tells the coordinator: where nobody's answer can be waited for.
+  // Ends the job here with `cause` at once, and tells the coordinator: where nobody's answer can be
+  // waited for.
   void Fail(const absl::Status& cause);
 
   // As JobCommunicator's.
@@ -169,15 +172,17 @@ class Job {
   void Describe(v1::CommunicatorsReply* out, Clock::time_point now) const;
   void Describe(v1::QueuesReply* out, Clock::time_point now) const;
 
-  // Gathers from all nodes what has happened to operations since the positions of the request. `done` is called
-  // exactly once, perhaps before this returns; kFailedPrecondition, kResourceExhausted: as Admin.TraceJob.
+  // Gathers from all nodes what has happened to operations since the positions of the request.
+  // `done` is called exactly once, perhaps before this returns; kFailedPrecondition,
+  // kResourceExhausted: as Admin.TraceJob.
   void Trace(const v1::TraceRequest& request, Clock::time_point now, TraceGatherings::Done done);
-  // True if a node waits for what this one knows of a trace, and no turn for that is under way. One is
-  // then: AnswerTrace has to be called until it is over. Jobs share the engine, so whoever has several
-  // jobs gives them turns one after the other.
+  // True if a node waits for what this one knows of a trace, and no turn for that is under way. One
+  // is then: AnswerTrace has to be called until it is over. Jobs share the engine, so whoever has
+  // several jobs gives them turns one after the other.
   [[nodiscard]] bool BeginTraceTurn() noexcept;
-  // Goes on with the answer to one inquiry, at the cost of about `budget` events (TraceReading). Returns what it
-  // has cost, at least one. The turn is over when the answer has been sent, or can't be.
+  // Goes on with the answer to one inquiry, at the cost of about `budget` events (TraceReading).
+  // Returns what it has cost, at least one. The turn is over when the answer has been sent, or
+  // can't be.
   std::size_t AnswerTrace(std::size_t budget, Clock::time_point now);
   bool HasTraceTurn() const noexcept { return trace_turn_; }
 

@@ -1,4 +1,5 @@
-// The job's communicators besides the one of all ranks: how they come, how they go, whose turn it is.
+// The job's communicators besides the one of all ranks: how they come, how they go, whose turn it
+// is.
 #include <algorithm>
 #include <set>
 #include <utility>

@@ -9,8 +9,8 @@
 namespace ringd {
 namespace {
 
-// A dead trainer's launcher usually knows within milliseconds how it died; the others can wait so long
-// for a better word.
+// A dead trainer's launcher usually knows within milliseconds how it died; the others can wait so
+// long for a better word.
 constexpr auto kExitReportGrace = std::chrono::milliseconds(150);
 // Where only the trainer's parent can make it visible, by reaping (torchrun looks every 100 ms);
 // and a trainer whose connection has ended is given so long to end itself. Less than a second:

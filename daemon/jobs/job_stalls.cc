@@ -1,5 +1,5 @@
-// Waiting too long: this node asks the coordinator who is missing, answers the coordinator's inquiries,
-// and passes the verdict to the ranks that wait.
+// Waiting too long: this node asks the coordinator who is missing, answers the coordinator's
+// inquiries, and passes the verdict to the ranks that wait.
 #include <algorithm>
 #include <set>
 
@@ -97,7 +97,8 @@ void Job::OnStallInquiry(CommunicatorPart& part, const v1::StallInquiry& inquiry
       missing[place].add_tensors(tensor);
     }
   }
-  // In a one-node job each rank does its part of an operation: one that is stopped amid it has submitted it.
+  // In a one-node job each rank does its part of an operation: one that is stopped amid it has
+  // submitted it.
   if (missing.empty() && part.communicator->CombinesLocally()) {
     for (std::size_t m = 0; m < part.positions.size(); ++m) {
       const int place = static_cast<int>(m);

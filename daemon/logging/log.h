@@ -11,9 +11,10 @@ namespace ringd {
 
 enum class LogLevel : std::uint8_t { kTrace, kDebug, kInfo, kWarning, kError };
 
-// Every line about a job names the job, its communicator and its generation, and every line about one of
-// its ranks the rank. Text lines end in "job=a rank=3 communicator=1 generation=0"; in JSON the fields are
-// members of the object. What belongs to a job makes them (Job::Fields and the like).
+// Every line about a job names the job, its communicator and its generation, and every line about
+// one of its ranks the rank. Text lines end in "job=a rank=3 communicator=1 generation=0"; in JSON
+// the fields are members of the object. What belongs to a job makes them (Job::Fields and the
+// like).
 struct LogFields {
   absl::string_view job = {};  // empty: not about a job
   std::optional<std::int32_t> rank = {};
@@ -22,8 +23,8 @@ struct LogFields {
   std::optional<std::uint32_t> generation = {};
 };
 
-// Writes one line. Whatever `message` and the job's name hold, it stays one line and can't pretend to
-// be another: control characters are escaped. Any thread; blocks as long as the log's file does.
+// Writes one line. Whatever `message` and the job's name hold, it stays one line and can't pretend
+// to be another: control characters are escaped. Any thread; blocks as long as the log's file does.
 void Log(LogLevel level, absl::string_view message, const LogFields& fields = {});
 
 // False if lines of this level go nowhere: spares making the message.

@@ -14,8 +14,8 @@
 
 namespace ringd {
 
-// Each line is one write: nothing is held back, and lines of several processes don't mix. What the disk has
-// no room for is lost.
+// Each line is one write: nothing is held back, and lines of several processes don't mix. What the
+// disk has no room for is lost.
 //
 // Thread safety: all methods from any thread.
 class LogFile final : public spdlog::sinks::base_sink<std::mutex> {
@@ -23,7 +23,8 @@ class LogFile final : public spdlog::sinks::base_sink<std::mutex> {
   // Makes the file if there is none. kUnavailable: it can't be opened; the message has the path.
   static absl::StatusOr<std::shared_ptr<LogFile>> Open(const std::string& path);
 
-  // Goes on with a file of the same name, for which the old one has made room by being renamed or removed.
+  // Goes on with a file of the same name, for which the old one has made room by being renamed or
+  // removed.
   // kUnavailable: it can't be opened; then the old one is kept.
   absl::Status Reopen();
 

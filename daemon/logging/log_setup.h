@@ -9,9 +9,9 @@
 
 namespace ringd {
 
-// Sets spdlog's default logger by log_level, log_format and log_file; lines that go to the journal begin with
-// their priority. Before it, lines go to standard
-// error as text. Call once, before other threads log.
+// Sets spdlog's default logger by log_level, log_format and log_file; lines that go to the journal
+// begin with their priority. Before it, lines go to standard error as text. Call once, before other
+// threads log.
 //   kUnavailable: log_file can't be opened; the message names it.
 absl::Status StartLogging(const Config& config);
 
@@ -22,8 +22,8 @@ absl::Status ReopenLog();
 // From now on; one of log_level's choices. Any thread.
 void SetLogLevel(const std::string& log_level);
 
-// True if standard error goes to systemd's journal, which then takes "<3>" and the like at a line's begin as
-// its priority (sd-daemon(3)).
+// True if standard error goes to systemd's journal, which then takes "<3>" and the like at a line's
+// begin as its priority (sd-daemon(3)).
 bool StandardErrorIsJournal();
 
 }  // namespace ringd

@@ -18,11 +18,13 @@
 
 namespace ringd {
 
-// Looks the name up and dials, again and again until it is let in, refused for good, or the deadline has passed. A name is
-// looked up anew every few seconds: it may not be known yet, or stand for another address than before.
+// Looks the name up and dials, again and again until it is let in, refused for good, or the
+// deadline has passed. A name is looked up anew every few seconds: it may not be known yet, or
+// stand for another address than before.
 //
 // Thread safety: any thread.
-// Ownership: shared; door and resolver are borrowed, and must be stopped before what `done` uses goes.
+// Ownership: shared; door and resolver are borrowed, and must be stopped before what `done` uses
+//   goes.
 class CoordinatorDial : public std::enable_shared_from_this<CoordinatorDial> {
  public:
   // As DialRequest::done. kInvalidArgument also if `host_port` is no address.

@@ -1,4 +1,5 @@
-// Which nodes may open a control stream to here: those that have the key of a job that waits for them.
+// Which nodes may open a control stream to here: those that have the key of a job that waits for
+// them.
 #ifndef RINGD_DAEMON_PEERS_EXPECTED_JOBS_H_
 #define RINGD_DAEMON_PEERS_EXPECTED_JOBS_H_
 
@@ -22,12 +23,14 @@ namespace ringd {
 
 // The door's reception for control streams.
 //
-// Jobs of several users may have one id, and their ranks may come in any order. So a node whose key fits none of the jobs of
-// that id is refused for good only if one of them is its user's, as it says; else its own may still come.
+// Jobs of several users may have one id, and their ranks may come in any order. So a node whose key
+// fits none of the jobs of that id is refused for good only if one of them is its user's, as it
+// says; else its own may still come.
 //
-// Thread safety: any thread. `admit` is called on the door's thread, `refused` too, both without a lock.
-// Trust: who is admitted has the job's key. The number of connections that one user's jobs can have is bounded, since whoever
-//   knows a job's secret can open them.
+// Thread safety: any thread. `admit` is called on the door's thread, `refused` too, both without a
+//   lock.
+// Trust: who is admitted has the job's key. The number of connections that one user's jobs can have
+//   is bounded, since whoever knows a job's secret can open them.
 class ExpectedJobs final : public DoorReception {
  public:
   // Of one user's jobs together, at a time.

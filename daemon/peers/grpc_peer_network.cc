@@ -115,8 +115,9 @@ class GrpcPeerNetwork::Impl final : public PeerStreamOwner {
   std::uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<StreamId, NodeEntry> node_streams_ ABSL_GUARDED_BY(mutex_);
   std::map<StreamId, CoordinatorEntry> coordinator_streams_ ABSL_GUARDED_BY(mutex_);
-  // The first channel, kept for the network's life: the threads that run all callbacks belong to the
-  // channels together and are joined with the last one, which must not happen on one of themselves.
+  // The first channel, kept for the network's life: the threads that run all callbacks belong to
+  // the channels together and are joined with the last one, which must not happen on one of
+  // themselves.
   std::shared_ptr<grpc::Channel> anchor_ ABSL_GUARDED_BY(mutex_);
   NameResolver resolver_;  // stopped before the rest goes
 };

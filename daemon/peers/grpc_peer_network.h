@@ -1,4 +1,5 @@
-// PeerNetwork over gRPC: one bidirectional call of ringd.v1.Peer per stream, each over a connection that came through the door.
+// PeerNetwork over gRPC: one bidirectional call of ringd.v1.Peer per stream, each over a connection
+// that came through the door.
 #ifndef RINGD_DAEMON_PEERS_GRPC_PEER_NETWORK_H_
 #define RINGD_DAEMON_PEERS_GRPC_PEER_NETWORK_H_
 
@@ -35,18 +36,20 @@ struct GrpcPeerNetworkOptions {
   std::chrono::milliseconds hang_up_patience{3000};
 };
 
-// gRPC listens nowhere: connections are handed to it when both sides have proved the job's key. Those of one user's jobs have a
-// server of their own, so that they can't take the memory of others'.
+// gRPC listens nowhere: connections are handed to it when both sides have proved the job's key.
+// Those of one user's jobs have a server of their own, so that they can't take the memory of
+// others'.
 //
 // Thread safety: as PeerNetwork; Shutdown() once.
-// Ownership: owns the streams and connections. Borrows the door, which must have been stopped before this goes.
+// Ownership: owns the streams and connections. Borrows the door, which must have been stopped
+//   before this goes.
 class GrpcPeerNetwork final : public PeerNetwork {
  public:
   explicit GrpcPeerNetwork(Door* door, GrpcPeerNetworkOptions options = {});
   ~GrpcPeerNetwork() override;
 
-  // Closes all streams with kCancelled and waits until each has had its last event; cuts what is left
-  // at `deadline`. From then on no event is called, and new streams end at once.
+  // Closes all streams with kCancelled and waits until each has had its last event; cuts what is
+  // left at `deadline`. From then on no event is called, and new streams end at once.
   void Shutdown(Clock::time_point deadline);
 
   void SetEvents(PeerEvents* events) override;

@@ -19,7 +19,8 @@ v1::NodeMessage ToProto(const NodeMeasurements& measurements);
 absl::StatusOr<NodeMeasurements> FromProto(const v1::Measurements& message);
 
 v1::AllReduceTimes ToProto(const AllReduceTimes& times);
-// kInvalidArgument: sizes that are not the first of kTriedBytes, or times that nobody can have measured.
+// kInvalidArgument: sizes that are not the first of kTriedBytes, or times that nobody can have
+//   measured.
 absl::StatusOr<std::vector<AllReduceTimes>> FromProto(
     const google::protobuf::RepeatedPtrField<v1::AllReduceTimes>& messages);
 

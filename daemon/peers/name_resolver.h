@@ -16,14 +16,17 @@
 
 namespace ringd {
 
-// A name server may take half a minute, and a user may name hosts whose name server is his own. So each question has a thread
-// of its own, at most kMostAtOnce for each user; the user's further ones wait behind these.
+// A name server may take half a minute, and a user may name hosts whose name server is his own. So
+// each question has a thread of its own, at most kMostAtOnce for each user; the user's further ones
+// wait behind these.
 //
-// Thread safety: any thread. No method blocks but Stop, which waits for callbacks that are under way, and for nothing else.
+// Thread safety: any thread. No method blocks but Stop, which waits for callbacks that are under
+//   way, and for nothing else.
 class NameResolver {
  public:
   // Numeric, "host:port", in the order in which they are to be tried; not empty.
-  //   kDeadlineExceeded: the name was not known, or no name server answered; the message says which.
+  //   kDeadlineExceeded: the name was not known, or no name server answered; the message says
+  //     which.
   using Done = std::function<void(absl::StatusOr<std::vector<std::string>>)>;
 
   static constexpr std::size_t kMostAtOnce = 8;
@@ -33,8 +36,8 @@ class NameResolver {
   NameResolver();
   ~NameResolver();  // as Stop
 
-  // Calls `done` once: at once for a numeric host, else on a thread of the resolver; not at all after Stop. A name that is
-  // not known is asked for again until the deadline.
+  // Calls `done` once: at once for a numeric host, else on a thread of the resolver; not at all
+  // after Stop. A name that is not known is asked for again until the deadline.
   void Resolve(uid_t user, const HostPort& address, Clock::time_point deadline, Done done);
   void Stop();
 

@@ -1,4 +1,5 @@
-// One end of a bidirectional gRPC stream: ordered sending from any thread, and an end that comes once.
+// One end of a bidirectional gRPC stream: ordered sending from any thread, and an end that comes
+// once.
 #ifndef RINGD_DAEMON_PEERS_ORDERED_STREAM_H_
 #define RINGD_DAEMON_PEERS_ORDERED_STREAM_H_
 
@@ -19,8 +20,8 @@ namespace ringd {
 // Thread safety: Send and Close from any thread; the On... reactions are gRPC's.
 // Invariants:
 //   1. At most one write is under way; its message is the queue's front and stays there until done.
-//   2. FinishLocked() is called exactly once, when no write is under way and none will be started; not at all if it was
-//      never connected.
+//   2. FinishLocked() is called exactly once, when no write is under way and none will be started;
+//      not at all if it was never connected.
 template <typename Reactor, typename Incoming, typename Outgoing>
 class OrderedStream : public Reactor {
  public:

@@ -10,7 +10,8 @@ namespace {
 
 // A schedule of ten thousand tensors with long names stays below this.
 constexpr int kMaxMessageBytes = 32 << 20;
-// The job's. How long a connection may be without it is node_connections' business: to gRPC calls that are refused are calls.
+// The job's. How long a connection may be without it is node_connections' business: to gRPC calls
+// that are refused are calls.
 constexpr int kMaxCallsPerConnection = 1;
 
 template <typename Arguments>

@@ -1,10 +1,11 @@
-// The streams between ringds, as the engine sees them: numbered, ordered, and gone when they are gone.
+// The streams between ringds, as the engine sees them: numbered, ordered, and gone when they are
+// gone.
 //
-// Each ringd with ranks of a job keeps one stream to the coordinator of that job; the ringd that holds
-// the coordinator sees the other ends. What is said on a stream is in proto/rpc/peer.proto. A stream
-// ends when either side closes it or when the other process, host or link is lost; a silent loss is
-// noticed within a few seconds. Before there is a stream, both sides have proved that they have the job's
-// key (proto/door).
+// Each ringd with ranks of a job keeps one stream to the coordinator of that job; the ringd that
+// holds the coordinator sees the other ends. What is said on a stream is in proto/rpc/peer.proto. A
+// stream ends when either side closes it or when the other process, host or link is lost; a silent
+// loss is noticed within a few seconds. Before there is a stream, both sides have proved that they
+// have the job's key (proto/door).
 #ifndef RINGD_DAEMON_PEERS_PEER_NETWORK_H_
 #define RINGD_DAEMON_PEERS_PEER_NETWORK_H_
 
@@ -34,7 +35,8 @@ struct ExpectedJob {
 };
 using ExpectationId = StrongId<struct ExpectationIdTag, std::uint64_t>;
 
-// One that wanted to take part in an expected job and could not show that it has the key: its own word.
+// One that wanted to take part in an expected job and could not show that it has the key: its own
+// word.
 struct RefusedNode {
   std::string node_name;
   std::string from;  // "node-b at 10.0.0.2 port 40001"
@@ -53,17 +55,17 @@ struct CoordinatorAddress {
 
 // Receives what happens on the streams.
 //
-// Thread safety: called from threads of the network, for different streams at once, with none of its
-//   locks held; for one stream one call at a time and in order. Implementations must return soon (the
-//   engine posts the event to itself) and may call any method of PeerNetwork.
+// Thread safety: called from threads of the network, for different streams at once, with none of
+//   its locks held; for one stream one call at a time and in order. Implementations must return
+//   soon (the engine posts the event to itself) and may call any method of PeerNetwork.
 // Invariants: the first event of a stream opened to here is OnNodeConnected. The last one of any
 //   stream is its Disconnected event (or OnCoordinatorIsHere), exactly once, also after Close().
 class PeerEvents {
  public:
   virtual ~PeerEvents() = default;
 
-  // Coordinator side: a node that has the key of the expected job opened a stream to here. `from` names it and its
-  // address, for messages.
+  // Coordinator side: a node that has the key of the expected job opened a stream to here. `from`
+  // names it and its address, for messages.
   virtual void OnNodeConnected(StreamId stream, ExpectationId job, std::string from) = 0;
   // Somebody wanted to and was refused.
   virtual void OnNodeRefused(ExpectationId job, RefusedNode node) = 0;
@@ -73,13 +75,16 @@ class PeerEvents {
   // Close() here: the reason given there.
   virtual void OnNodeDisconnected(StreamId stream, absl::Status why) = 0;
 
-  // Node side: the stream came from ConnectToCoordinator(). It led to this very ringd, and has ended: no other event comes.
+  // Node side: the stream came from ConnectToCoordinator(). It led to this very ringd, and has
+  // ended: no other event comes.
   virtual void OnCoordinatorIsHere(StreamId stream) = 0;
   virtual void OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message) = 0;
 
-  // kDeadlineExceeded: no ringd with a rank of the job answered before the connect deadline. kUnauthenticated,
-  // kFailedPrecondition, kInvalidArgument: as DialRequest::done. kUnavailable: it or the way to it is lost, or it drains.
-  // After Close() here: the reason given there. Otherwise what the coordinator closed with.
+  // kDeadlineExceeded: no ringd with a rank of the job answered before the connect deadline.
+  //   kUnauthenticated,
+  // kFailedPrecondition, kInvalidArgument: as DialRequest::done. kUnavailable: it or the way to it
+  // is lost, or it drains. After Close() here: the reason given there. Otherwise what the
+  // coordinator closed with.
   virtual void OnCoordinatorDisconnected(StreamId stream, absl::Status why) = 0;
 };
 
@@ -99,21 +104,21 @@ class PeerNetwork {
   // From now on nodes of jobs that are not expected are refused for good: this ringd drains.
   virtual void RefuseNewJobs() = 0;
 
-  // Opens a stream and returns at once. Keeps trying until `deadline`, so that a coordinator which starts a
-  // moment later is found. Messages may be sent from the start; they leave once the stream stands. There is no
-  // event for success.
+  // Opens a stream and returns at once. Keeps trying until `deadline`, so that a coordinator which
+  // starts a moment later is found. Messages may be sent from the start; they leave once the stream
+  // stands. There is no event for success.
   virtual StreamId ConnectToCoordinator(CoordinatorAddress coordinator,
                                         Clock::time_point deadline) = 0;
 
   // Queues the message behind those sent before on the stream. On a stream that has ended or was
-  // closed it is dropped: the Disconnected event says so. A stream whose queue grows over the limit is
-  // closed with kResourceExhausted.
+  // closed it is dropped: the Disconnected event says so. A stream whose queue grows over the limit
+  // is closed with kResourceExhausted.
   virtual void Send(StreamId stream, v1::NodeMessage message) = 0;         // opened here
   virtual void Send(StreamId stream, v1::CoordinatorMessage message) = 0;  // opened to here
 
-  // Ends the stream in order: what was sent before still leaves, for a short time at most. No message
-  // event begins any more. On a stream opened to here the other side is told `reason`, cut to 2 KiB.
-  // Idempotent: the first reason stands.
+  // Ends the stream in order: what was sent before still leaves, for a short time at most. No
+  // message event begins any more. On a stream opened to here the other side is told `reason`, cut
+  // to 2 KiB. Idempotent: the first reason stands.
   virtual void Close(StreamId stream, absl::Status reason) = 0;
 };
 

@@ -18,8 +18,8 @@
 
 namespace ringd {
 
-// One for each user whose jobs other nodes take part in; none of them listens anywhere, and none costs a thread. What a user's
-// jobs hold, in both directions, counts against one quota.
+// One for each user whose jobs other nodes take part in; none of them listens anywhere, and none
+// costs a thread. What a user's jobs hold, in both directions, counts against one quota.
 //
 // Internal to daemon/peers.
 //

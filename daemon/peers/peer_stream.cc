@@ -11,8 +11,8 @@
 namespace ringd {
 namespace {
 
-// gRPC sends a status as metadata, of which 8 KiB may be in a message, and writes any byte that is not
-// ASCII as three.
+// gRPC sends a status as metadata, of which 8 KiB may be in a message, and writes any byte that is
+// not ASCII as three.
 constexpr std::size_t kMaxReasonBytes = 2048;
 // From the connection, which both sides have proved, to the first word on it.
 constexpr std::chrono::seconds kAnswerPatience{10};
@@ -32,7 +32,8 @@ gpr_timespec FromNow(Clock::duration delay) {
                           GPR_TIMESPAN));
 }
 
-// Calls Cut() on the stream after `delay`, if it still exists then. The alarm must not be set already.
+// Calls Cut() on the stream after `delay`, if it still exists then. The alarm must not be set
+// already.
 template <typename Stream>
 void CutAfter(grpc::Alarm& alarm, Clock::duration delay, std::weak_ptr<Stream> stream) {
   alarm.Set(FromNow(delay), [stream = std::move(stream)](bool fired) {
@@ -48,7 +49,8 @@ grpc::Status ToGrpcTrailer(const absl::Status& status) {
                       CutToLength(status.message(), kMaxReasonBytes));
 }
 
-// ---- opened to here ------------------------------------------------------------------------------
+// ---- opened to here
+// ------------------------------------------------------------------------------
 
 void NodeStream::Begin(ExpectationId job, std::string from) {
   context_.events->OnNodeConnected(context_.id, job, std::move(from));
@@ -93,7 +95,8 @@ void NodeStream::StartCloseTimerLocked() {
   CutAfter(close_alarm_, context_.close_grace, weak_from_this());
 }
 
-// ---- opened here ---------------------------------------------------------------------------------
+// ---- opened here
+// ---------------------------------------------------------------------------------
 
 CoordinatorStream::CoordinatorStream(const PeerStreamContext& context, std::string host_port)
     : OrderedStream(context.max_outgoing_bytes, /*connected=*/false),
@@ -165,7 +168,8 @@ void CoordinatorStream::OnDone(const grpc::Status& status) {
   MarkEnded();
   answer_alarm_.Cancel();
   close_alarm_.Cancel();
-  // The channel goes before Remove() tells that nothing of the stream is left: its threads end with it.
+  // The channel goes before Remove() tells that nothing of the stream is left: its threads end with
+  // it.
   call_.reset();
   stub_.reset();
   channel_.reset();

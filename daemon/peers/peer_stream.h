@@ -78,8 +78,8 @@ class CoordinatorStream final
  public:
   CoordinatorStream(const PeerStreamContext& context, std::string host_port);
 
-  // Goes on over this connection, on which the coordinator's ringd knows by `call_token` whose it is. Nothing happens if
-  // it was closed meanwhile.
+  // Goes on over this connection, on which the coordinator's ringd knows by `call_token` whose it
+  // is. Nothing happens if it was closed meanwhile.
   void Begin(std::shared_ptr<grpc::Channel> channel, const std::string& call_token);
   // There will be no connection: its last event. Nothing happens if it has one.
   void EndUnconnected(const absl::Status& why);

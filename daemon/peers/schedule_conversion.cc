@@ -50,7 +50,8 @@ void Append(const std::vector<std::string>& from, Strings* to) {
   for (const std::string& text : from) *to->Add() = text;
 }
 
-// ---- to the wire ---------------------------------------------------------------------------------
+// ---- to the wire
+// ---------------------------------------------------------------------------------
 
 void Fill(const TensorMeta& meta, v1::TensorMeta* out) {
   out->set_kind(static_cast<std::uint32_t>(meta.kind));
@@ -129,7 +130,8 @@ struct CoordinatorMessageWriter {
   }
 };
 
-// ---- from the wire -------------------------------------------------------------------------------
+// ---- from the wire
+// -------------------------------------------------------------------------------
 
 // Product of the dimensions that are not 0, so that no order of them overflows.
 absl::Status CheckShape(const TensorMeta& meta) {

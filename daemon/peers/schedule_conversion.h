@@ -1,8 +1,9 @@
 // Between the scheduler's messages and their form on the wire.
 //
-// What comes from the wire is input: FromProto checks every number, count and name, and either gives
-// a message that the scheduler may rely on or an error that names the field. What it can't check is
-// what only the job knows: whether a rank lives on the sending node, and whether a channel exists.
+// What comes from the wire is input: FromProto checks every number, count and name, and either
+// gives a message that the scheduler may rely on or an error that names the field. What it can't
+// check is what only the job knows: whether a rank lives on the sending node, and whether a channel
+// exists.
 #ifndef RINGD_DAEMON_PEERS_SCHEDULE_CONVERSION_H_
 #define RINGD_DAEMON_PEERS_SCHEDULE_CONVERSION_H_
 
@@ -26,8 +27,8 @@ bool IsSchedulingMessage(const v1::CoordinatorMessage& message) noexcept;
 absl::StatusOr<NodeMessage> FromProto(const v1::NodeMessage& message);
 absl::StatusOr<CoordinatorMessage> FromProto(const v1::CoordinatorMessage& message);
 
-// kInvalidArgument: unknown kind, data type or operator, negative dimension, more elements than can be
-// addressed, a scale that is not finite, a negative root.
+// kInvalidArgument: unknown kind, data type or operator, negative dimension, more elements than can
+// be addressed, a scale that is not finite, a negative root.
 absl::StatusOr<TensorMeta> FromProto(const v1::TensorMeta& meta);
 
 }  // namespace ringd

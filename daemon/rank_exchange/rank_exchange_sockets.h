@@ -14,8 +14,8 @@
 
 namespace ringd {
 
-// Keeps what the door hands over until the job's set-up asks for it. The set-up also has its own connections watched here,
-// so that the engine has one descriptor to sleep on.
+// Keeps what the door hands over until the job's set-up asks for it. The set-up also has its own
+// connections watched here, so that the engine has one descriptor to sleep on.
 //
 // Thread safety: none; the engine thread owns it.
 // Ownership: owns the door's side and connections that nobody has taken.

@@ -36,16 +36,17 @@ struct RankExchangeMemberCounters {
 // proto/rank_exchange/rank_exchange.h has the protocol. The members do not wake ringd.
 //
 // Thread safety: none; the engine thread owns it.
-// Ownership: owns the segment and ringd's descriptors; the members keep theirs as long as they like.
-// Trust: everything read here was written by clients. It is shown, and used to tell who waits for whom;
-//   nothing is indexed by it.
+// Ownership: owns the segment and ringd's descriptors; the members keep theirs as long as they
+//   like.
+// Trust: everything read here was written by clients. It is shown, and used to tell who waits for
+//   whom; nothing is indexed by it.
 class RankExchangeWatch {
  public:
   // No connections are handed out while so many tasks of `isolated` have not ended.
   static constexpr std::size_t kMostBacklog = 64;
-  // Makes the segment and hands it, and the connections, to the members. `connections` by node, the own node's place empty.
-  // `isolated` makes all calls on the connections, which the members could hold up, and must outlive this; null: they are
-  // made here.
+  // Makes the segment and hands it, and the connections, to the members. `connections` by node, the
+  // own node's place empty. `isolated` makes all calls on the connections, which the members could
+  // hold up, and must outlive this; null: they are made here.
   //   kResourceExhausted: `isolated` is behind by too much. What the kernel says.
   static absl::StatusOr<std::unique_ptr<RankExchangeWatch>> Create(
       const RankExchangeGeometry& geometry, std::vector<UniqueFd> connections,
@@ -62,21 +63,23 @@ class RankExchangeWatch {
 
   // How often Look wants to be called. It does nothing if it comes much sooner.
   static constexpr std::chrono::milliseconds kLookInterval{100};
-  // Sees to it that a turn as the driver is taken soon, if nobody has the role, and notes what has come to stand still.
+  // Sees to it that a turn as the driver is taken soon, if nobody has the role, and notes what has
+  // come to stand still.
   void Look(Clock::time_point now);
 
   // True if an operation takes far longer than any should.
   bool late() const noexcept { return late_; }
   // What members have been in since `before` or longer.
   std::vector<RankExchangeWait> Waiting(Clock::time_point before, Clock::time_point now) const;
-  // Members who hold what all others need, the driver's role or the lock, and had not moved for a second when Look came
-  // last: stopped, as a rule.
+  // Members who hold what all others need, the driver's role or the lock, and had not moved for a
+  // second when Look came last: stopped, as a rule.
   std::vector<int> Holders() const;
 
-  // Why it is no longer used, once that has been so for a second: then a better cause would have come.
+  // Why it is no longer used, once that has been so for a second: then a better cause would have
+  // come.
   std::optional<RankExchangeBreak> Broken(Clock::time_point now) const;
-  // True if a member waits for the parent's word, or the other's of a pair, and the connection over which it would come
-  // has ended.
+  // True if a member waits for the parent's word, or the other's of a pair, and the connection over
+  // which it would come has ended.
   bool LacksWord() const noexcept;
 
   // Operations of this node in the rank exchange, and those that then went the other way.

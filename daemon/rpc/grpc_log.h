@@ -4,8 +4,8 @@
 
 namespace ringd {
 
-// From now on what gRPC would write to standard error is a line of the log. Its errors are warnings there: whoever
-// called gRPC says what they mean. Call once, before other threads use gRPC.
+// From now on what gRPC would write to standard error is a line of the log. Its errors are warnings
+// there: whoever called gRPC says what they mean. Call once, before other threads use gRPC.
 void RouteGrpcLog();
 
 }  // namespace ringd

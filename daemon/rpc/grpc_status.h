@@ -10,8 +10,8 @@
 
 namespace ringd {
 
-// The codes have equal numbers. The text is cut: it travels in a trailer, and gRPC drops a reply whose
-// trailers exceed 8 KiB (a byte may take three there).
+// The codes have equal numbers. The text is cut: it travels in a trailer, and gRPC drops a reply
+// whose trailers exceed 8 KiB (a byte may take three there).
 inline grpc::Status ToGrpcStatus(const absl::Status& status) {
   constexpr std::size_t kMaxText = 2048;
   if (status.ok()) return grpc::Status::OK;

@@ -45,7 +45,8 @@ class LocalServer {
   // What the health service answers, for the server as a whole and for each of its services.
   void SetServing(bool serving) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Takes no more calls, waits for those under way and cancels what is left at `deadline`. Idempotent.
+  // Takes no more calls, waits for those under way and cancels what is left at `deadline`.
+  // Idempotent.
   void Shutdown(Clock::time_point deadline) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

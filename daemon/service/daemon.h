@@ -18,12 +18,12 @@
 namespace ringd {
 
 // Thread safety: one thread at a time, the one that handles signals.
-// Ownership: owns the parts. They borrow from each other in the order of the members: later ones use
-//   earlier ones, so that they are stopped and destroyed in reverse.
+// Ownership: owns the parts. They borrow from each other in the order of the members: later ones
+//   use earlier ones, so that they are stopped and destroyed in reverse.
 class Daemon {
  public:
-  // Says what Start would say of transports, interfaces, congestion control and the cluster's key, and starts nothing.
-  // `config` is complete (ResolveNetwork).
+  // Says what Start would say of transports, interfaces, congestion control and the cluster's key,
+  // and starts nothing. `config` is complete (ResolveNetwork).
   static absl::Status Check(const Config& config);
 
   // Serves when it returns. `config` is complete (ResolveNetwork).
@@ -39,8 +39,8 @@ class Daemon {
   // when this node has no job. An error leaves the one that there is.
   absl::Status ReopenTransport(const Config& config);
 
-  // Takes over the settings that may change while ringd runs (Setting::reloaded), but log_level and drain_timeout,
-  // which are others'.
+  // Takes over the settings that may change while ringd runs (Setting::reloaded), but log_level and
+  // drain_timeout, which are others'.
   //   kInvalidArgument: a user or group does not exist; then nothing has changed.
   absl::Status Reload(const Config& loaded);
 

@@ -10,8 +10,8 @@
 
 namespace ringd {
 
-// SIGTERM, SIGINT and SIGHUP are taken from their usual ways and read here, by one thread, instead of
-// interrupting any. SIGPIPE is ignored: writes report it.
+// SIGTERM, SIGINT and SIGHUP are taken from their usual ways and read here, by one thread, instead
+// of interrupting any. SIGPIPE is ignored: writes report it.
 //
 // Thread safety: create it before the first thread starts, so that all inherit the blocked signals;
 //   then one thread at a time.

@@ -13,8 +13,8 @@
 
 namespace ringd {
 
-// Without systemd (no NOTIFY_SOCKET) every method does nothing. None blocks, as sd_notify() would while
-// the receiver's queue is full: what finds no room is kept, and sent by Watch() later.
+// Without systemd (no NOTIFY_SOCKET) every method does nothing. None blocks, as sd_notify() would
+// while the receiver's queue is full: what finds no room is kept, and sent by Watch() later.
 //
 // Thread safety: one thread at a time.
 class ServiceManager {
@@ -28,8 +28,8 @@ class ServiceManager {
   // Ready() tells that it has ended.
   void Reloading();
 
-  // Feeds the watchdog if `heartbeat`, a count that grows while the engine is alive, has grown since
-  // the last time. Call often; it notifies as rarely as the watchdog allows.
+  // Feeds the watchdog if `heartbeat`, a count that grows while the engine is alive, has grown
+  // since the last time. Call often; it notifies as rarely as the watchdog allows.
   void Watch(std::uint64_t heartbeat, Clock::time_point now);
 
  private:

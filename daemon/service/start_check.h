@@ -1,4 +1,5 @@
-// What would keep a ringd from starting, or from keeping what it learns: found out before, for --check-config.
+// What would keep a ringd from starting, or from keeping what it learns: found out before, for
+// --check-config.
 #ifndef RINGD_DAEMON_SERVICE_START_CHECK_H_
 #define RINGD_DAEMON_SERVICE_START_CHECK_H_
 
@@ -10,19 +11,20 @@
 
 namespace ringd {
 
-// Says of users and groups, peer_address, and the paths of the configuration all that is wrong, in sentences that
-// name the setting. Makes, opens for others and changes nothing, and does not mind a ringd that runs. `config` is
-// complete (ResolveNetwork). May ask the user database and a name server.
+// Says of users and groups, peer_address, and the paths of the configuration all that is wrong, in
+// sentences that name the setting. Makes, opens for others and changes nothing, and does not mind a
+// ringd that runs. `config` is complete (ResolveNetwork). May ask the user database and a name
+// server.
 //
-// A folder that the service manager makes before a start (the default ones of socket and state_dir) need not be
-// there.
+// A folder that the service manager makes before a start (the default ones of socket and state_dir)
+// need not be there.
 std::vector<std::string> FindStartProblems(const Config& config);
 
 // The address is one of this machine's. The port is left alone: a ringd that runs has it.
 absl::Status CheckPeerAddress(const std::string& address);
 
-// kFailedPrecondition: what ringd learns can't be kept in this state_dir; the message says why. An empty one is
-// good: nothing is kept then.
+// kFailedPrecondition: what ringd learns can't be kept in this state_dir; the message says why. An
+// empty one is good: nothing is kept then.
 absl::Status CheckStateDir(const std::string& state_dir);
 
 }  // namespace ringd

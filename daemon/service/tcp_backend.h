@@ -14,10 +14,11 @@
 
 namespace ringd {
 
-// Other nodes reach the door for data on data_interfaces, where it listens too from now on; for the exchange between ranks on the
-// first of them.
+// Other nodes reach the door for data on data_interfaces, where it listens too from now on; for the
+// exchange between ranks on the first of them.
 // `door` outlives what is returned.
-//   kNotFound: this node has no address that others could reach; the message names the setting. Else what the kernel says.
+//   kNotFound: this node has no address that others could reach; the message names the setting.
+//     Else what the kernel says.
 absl::StatusOr<std::unique_ptr<WireSockets>> OpenDataDoor(const Config& config, Door* door,
                                                           DoorPurpose purpose,
                                                           bool has_cluster_key);

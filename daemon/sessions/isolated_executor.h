@@ -24,7 +24,8 @@ class IsolatedExecutor {
   // A task that takes longer holds up its thread. Others wait for it no longer than that, once one
   // more is handed over.
   static constexpr std::chrono::milliseconds kHeldUp{250};
-  // Threads that may be held up at once, more than a node has sessions by default. Beyond that tasks wait.
+  // Threads that may be held up at once, more than a node has sessions by default. Beyond that
+  // tasks wait.
   static constexpr int kMostHeldUp = 256;
 
   IsolatedExecutor();
@@ -32,11 +33,11 @@ class IsolatedExecutor {
   IsolatedExecutor(const IsolatedExecutor&) = delete;
   IsolatedExecutor& operator=(const IsolatedExecutor&) = delete;
 
-  // Waits until all tasks have ended but those that are held up, for kStopPatience at most. Idempotent;
-  // one thread at a time.
+  // Waits until all tasks have ended but those that are held up, for kStopPatience at most.
+  // Idempotent; one thread at a time.
   void Stop();
-  // Runs `task`, soon and elsewhere. Does not block. After Stop: does nothing but destroy it. It must not
-  // throw, and its system calls may end with EINTR.
+  // Runs `task`, soon and elsewhere. Does not block. After Stop: does nothing but destroy it. It
+  // must not throw, and its system calls may end with EINTR.
   void Run(std::function<void()> task);
   // Destroys `what`, likewise, unless somebody else holds it. After Stop: at once, and here.
   void Destroy(std::shared_ptr<const void> what);

@@ -112,8 +112,8 @@ void Session::SetEngineSleeps(bool sleeps) noexcept {
 
 void Session::DrainEventFd() noexcept {
   std::uint64_t count = 0;
-  // Empty (EAGAIN) is normal: the client holds this descriptor too and may read it. It may also clear
-  // O_NONBLOCK, which both share, so the call itself says that it does not wait.
+  // Empty (EAGAIN) is normal: the client holds this descriptor too and may read it. It may also
+  // clear O_NONBLOCK, which both share, so the call itself says that it does not wait.
   const iovec part{&count, sizeof(count)};
   [[maybe_unused]] const ssize_t got = ::preadv2(event_fd(), &part, 1, -1, RWF_NOWAIT);
 }
@@ -138,7 +138,8 @@ void Session::Complete(const CheckedSubmission& submission, const absl::Status& 
   }
   ++completed_;
   completions_pending_ = true;
-  // There is room for all that is in flight, so anything but kOk is the client's doing. Next() tells.
+  // There is room for all that is in flight, so anything but kOk is the client's doing. Next()
+  // tells.
   if (completions_.TryPush(record) != RingResult::kOk) completion_ring_damaged_ = true;
 }
 

@@ -1,11 +1,12 @@
 // One trainer attached to this ringd: the daemon's end of its rings, and the words sent to it.
 //
 // Thread safety: none; the engine thread owns it.
-// Ownership: owns the session's memory and descriptors. Executions that use the arena hold the session.
-// Trust: everything in the segment and the arena is input. Facts come from SessionResources and from the
-//   registrations kept here; a record is copied once and the copy is checked. A client that breaks the
-//   rules gets its session ended, with a reason; it can't make ringd fault, wait, or touch memory that is
-//   not its own.
+// Ownership: owns the session's memory and descriptors. Executions that use the arena hold the
+//   session.
+// Trust: everything in the segment and the arena is input. Facts come from SessionResources and
+//   from the registrations kept here; a record is copied once and the copy is checked. A client
+//   that breaks the rules gets its session ended, with a reason; it can't make ringd fault, wait,
+//   or touch memory that is not its own.
 // Invariant: each submission returned by Next() is completed exactly once.
 #ifndef RINGD_DAEMON_SESSIONS_SESSION_H_
 #define RINGD_DAEMON_SESSIONS_SESSION_H_
@@ -77,11 +78,12 @@ class Session {
     return resources_->layout.submission_capacity;
   }
 
-  // The next submission, or nothing. A status other than OK in `violation` means that the client broke
-  // the rules: end the session, and call nothing but Notify any more. Does not allocate.
+  // The next submission, or nothing. A status other than OK in `violation` means that the client
+  // broke the rules: end the session, and call nothing but Notify any more. Does not allocate.
   std::optional<CheckedSubmission> Next(absl::Status& violation) noexcept;
 
-  // True if Next would return something, or TakeStagedNews() true. For the last look before the engine sleeps.
+  // True if Next would return something, or TakeStagedNews() true. For the last look before the
+  // engine sleeps.
   bool HasWork() const noexcept { return submissions_.HasWork() || StagedPieces() != staged_seen_; }
   // True if pieces of sources have come into the arena since the last call. The client's word.
   bool TakeStagedNews() noexcept {
@@ -115,7 +117,8 @@ class Session {
   // Tells the client something, without blocking. If it does not read, see NoticeQueue.
   void Notify(NoticeKind kind, absl::string_view text) noexcept;
 
-  // Sends a notice whose text is a structure, with a descriptor (none if `fd` < 0). As Notify otherwise.
+  // Sends a notice whose text is a structure, with a descriptor (none if `fd` < 0). As Notify
+  // otherwise.
   void SendMemory(NoticeKind kind, std::span<const std::byte> text, int fd) noexcept;
 
   // True if FlushNotices has something to do: call it every now and then.
@@ -151,7 +154,8 @@ class Session {
  private:
   absl::Status Check(const Submission& record, CheckedSubmission& checked) const;
   std::uint32_t StagedPieces() const noexcept {
-    // In one order with the bits that it counts and with who looks for sleepers: see StagedCopies and ReducerPool.
+    // In one order with the bits that it counts and with who looks for sleepers: see StagedCopies
+    // and ReducerPool.
     return view_.header->staged_pieces.load(std::memory_order_seq_cst);
   }
 

@@ -14,12 +14,12 @@
 
 namespace ringd {
 
-// Passed from the attach listener to the engine, which owns it for the session's life. Destroying it
-// is the end of the session: the client sees its lifeline hang up.
+// Passed from the attach listener to the engine, which owns it for the session's life. Destroying
+// it is the end of the session: the client sees its lifeline hang up.
 //
 // Thread safety: none; it moves from one thread to the next.
-// Invariant: `segment` holds an initialised, sealed session segment of `layout`; the client may write
-//   anything into it at any time, so all facts about it are taken from here.
+// Invariant: `segment` holds an initialised, sealed session segment of `layout`; the client may
+//   write anything into it at any time, so all facts about it are taken from here.
 struct SessionResources {
   // The session's place among those that the limits allow, given back when all else here has gone.
   // May be null.

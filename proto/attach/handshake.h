@@ -43,8 +43,8 @@ struct AttachReply {
   std::uint32_t session;
   std::uint64_t segment_bytes;
   std::uint64_t arena_bytes;
-  // 32 hexadecimal digits, sent with every gRPC call as metadata kSessionTokenKey: binds the call to
-  // this session.
+  // 32 hexadecimal digits, sent with every gRPC call as metadata kSessionTokenKey: binds the call
+  // to this session.
   char token[32];
   std::uint32_t text_length;
   char text[956];
@@ -58,8 +58,8 @@ enum class NoticeKind : std::uint32_t {
   kWarning = 1,       // a stall: the text names who is waited for; the client's log shows it
   kFailure = 2,       // the session's job has failed; the text is the root cause
   kSessionEnded = 3,  // ringd ends this session; the text says why
-  // Communicators with one node, before Join or CreateCommunicator is answered: memory that the ranks share. The text is
-  // the structure named below, and one descriptor comes with it.
+  // Communicators with one node, before Join or CreateCommunicator is answered: memory that the
+  // ranks share. The text is the structure named below, and one descriptor comes with it.
   kJobSegment = 4,   // JobSegmentNotice; memfd, sealed: JobSegmentHeader and what follows it
   kMemberArena = 5,  // MemberArenaNotice; memfd, sealed: another rank's arena
   // Jobs over several nodes that have a rank exchange, before Join is answered

@@ -23,8 +23,8 @@ class MemoryMapping {
   // kInvalidArgument: the file is shorter than `bytes` (a later access would fault).
   static absl::StatusOr<MemoryMapping> Map(int fd, std::size_t bytes);
 
-  // The same for memory that another process made: kFailedPrecondition unless it carries the seals of
-  // CreateSealedMemfd.
+  // The same for memory that another process made: kFailedPrecondition unless it carries the seals
+  // of CreateSealedMemfd.
   static absl::StatusOr<MemoryMapping> MapSealed(int fd, std::size_t bytes);
 
   std::byte* data() const noexcept { return data_; }

@@ -34,8 +34,8 @@ enum class DoorState : std::uint8_t {
 };
 
 // Thread safety: none, as DoorAnswerer.
-// Invariants: room() never reaches beyond the handshake, so that what follows on the connection is not
-//   taken; no method allocates.
+// Invariants: room() never reaches beyond the handshake, so that what follows on the connection is
+//   not taken; no method allocates.
 class DoorDialler {
  public:
   // Who it is and what it wants. `node_name` is cut to 64 bytes.
@@ -91,8 +91,8 @@ class DoorAnswerer {
   std::span<const std::byte> outgoing() const noexcept { return buffer_.outgoing(); }
   void Sent(std::size_t count) noexcept { buffer_.Sent(count); }
 
-  // kAsked: says who may come in with this Hello: whoever has one of the keys. Takes as long for each
-  // of them, whichever is right. Who has none hears `otherwise`, which is not kWelcome.
+  // kAsked: says who may come in with this Hello: whoever has one of the keys. Takes as long for
+  // each of them, whichever is right. Who has none hears `otherwise`, which is not kWelcome.
   void Decide(std::span<const DoorKey> keys, DoorVerdict otherwise) noexcept;
   // kAsked: says no for another reason. Requirement: not kWelcome.
   void Refuse(DoorVerdict verdict) noexcept;

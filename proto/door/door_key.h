@@ -12,17 +12,19 @@ namespace ringd {
 
 using DoorKey = Sha256Digest;
 
-// No key travels. A job's key is made of the cluster's key and the job's secret, of which either may be
-// empty; with both empty it is no secret. Each purpose has a key of its own, so that what one of them
-// gives away is of no use to another.
+// No key travels. A job's key is made of the cluster's key and the job's secret, of which either
+// may be empty; with both empty it is no secret. Each purpose has a key of its own, so that what
+// one of them gives away is of no use to another.
 //
-//   job       HMAC(cluster key, "ringd job 2" || length of job id || job id || length of secret || secret || user)
+//   job       HMAC(cluster key, "ringd job 2" || length of job id || job id || length of secret ||
+//             secret || user)
 //   control   HMAC(job, "control")
 //   wire      HMAC(job, "wire" || wire id)
 //   exchange  HMAC(job, "exchange" || wire id)
 //
-// with lengths of 32 and ids of 64 bits, little-endian. `user` is the number of the ranks' user, in 32 bits, and nothing if
-// there is a secret: who knows the secret belongs to the job, also at a site where a user's number differs from node to node.
+// with lengths of 32 and ids of 64 bits, little-endian. `user` is the number of the ranks' user, in
+// 32 bits, and nothing if there is a secret: who knows the secret belongs to the job, also at a
+// site where a user's number differs from node to node.
 //
 // Thread safety: any thread, as below.
 DoorKey JobKey(absl::string_view cluster_key, absl::string_view job_id, absl::string_view secret,
@@ -42,8 +44,8 @@ Sha256Digest AnswererProof(const DoorKey& key, const DoorHelloBytes& hello,
                            const DoorChallengeBytes& challenge, DoorVerdict verdict) noexcept;
 DoorKey SessionKey(const DoorKey& key, const DoorHelloBytes& hello,
                    const DoorChallengeBytes& challenge) noexcept;
-// What a control connection's call brings along, so that the answerer knows to which connection it belongs:
-// HMAC(session, "ringd control call 1").
+// What a control connection's call brings along, so that the answerer knows to which connection it
+// belongs: HMAC(session, "ringd control call 1").
 Sha256Digest ControlCallToken(const DoorKey& session) noexcept;
 
 }  // namespace ringd

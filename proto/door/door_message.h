@@ -1,6 +1,7 @@
 // The four messages of the door's handshake, byte for byte; README.md draws them.
 //
-// Integers are little-endian. What is decoded here has the right size and nothing else has been checked.
+// Integers are little-endian. What is decoded here has the right size and nothing else has been
+// checked.
 #ifndef RINGD_PROTO_DOOR_DOOR_MESSAGE_H_
 #define RINGD_PROTO_DOOR_DOOR_MESSAGE_H_
 
@@ -86,8 +87,9 @@ DoorName ToDoorName(absl::string_view name) noexcept;
 // For messages: one line of printable ASCII, with '?' in place of other bytes.
 std::string ReadableName(const DoorName& name);
 
-// The subject of a control stream: which job, and whose. Jobs of several users may have one id, and not every site gives a
-// user the same number on all nodes: the number helps to tell why a key does not fit, and admits nobody.
+// The subject of a control stream: which job, and whose. Jobs of several users may have one id, and
+// not every site gives a user the same number on all nodes: the number helps to tell why a key does
+// not fit, and admits nobody.
 struct ControlSubject {
   std::array<std::byte, 28> job{};  // see JobTag
   std::uint32_t uid = 0;            // of the ranks on the dialler's node, by its word

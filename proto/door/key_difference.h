@@ -14,7 +14,8 @@ struct KeyHolder {
   bool has_cluster_key = false;  // as it says
 };
 
-// The likely reason, as a clause: "the ringd on node-b has no cluster key (cluster_key_file), the ringd on node-a has one".
+// The likely reason, as a clause: "the ringd on node-b has no cluster key (cluster_key_file), the
+// ringd on node-a has one".
 //
 // Thread safety: any thread.
 std::string DescribeKeyDifference(const KeyHolder& theirs, const KeyHolder& ours);

@@ -93,7 +93,8 @@ RankExchangeBreak RankExchange::WhyBroken() const noexcept {
   return RankExchangeBreak::FromWord(view_.control().broken.load(std::memory_order_acquire));
 }
 
-// ---- what a member does ----------------------------------------------------------------------------
+// ---- what a member does
+// ----------------------------------------------------------------------------
 
 RankExchangeOutcome RankExchange::Contribute(const RankExchangeContribution& contribution,
                                              std::uint32_t& cell) {
@@ -192,7 +193,8 @@ void RankExchange::Sleep(std::uint32_t cell, std::chrono::nanoseconds most) cons
   });
 }
 
-// ---- cells ---------------------------------------------------------------------------------------------
+// ---- cells
+// ---------------------------------------------------------------------------------------------
 
 std::uint32_t RankExchange::FindCell(const RankExchangeKey& key) const noexcept {
   for (std::uint32_t i = 0; i < kRankExchangeCells; ++i) {
@@ -214,8 +216,8 @@ std::uint32_t RankExchange::MakeCell(const RankExchangeKey& key, std::size_t byt
       found = i;
       break;
     }
-    // Those who wait in it have to see it; for those who have not come it may be forgotten. If all have left,
-    // the last of them is about to free it.
+    // Those who wait in it have to see it; for those who have not come it may be forgotten. If all
+    // have left, the last of them is about to free it.
     const std::uint64_t departed = cell.departed.load(std::memory_order_acquire);
     const bool watched = (cell.members & ~departed) != 0;
     if (state != RankExchangeCellState::kGivenUp || watched || departed == all_members()) continue;
@@ -282,7 +284,8 @@ bool RankExchange::ForwardIfWhole(std::uint32_t cell, std::uint32_t brought_by,
     }
     return true;
   }
-  // From here on it can't be given up, not even if a connection breaks now. Of a pair each does this by itself.
+  // From here on it can't be given up, not even if a connection breaks now. Of a pair each does
+  // this by itself.
   whole.state.store(RankExchangeCellState::kDone, std::memory_order_release);
   if (!view_.is_pair()) SendTo(children, RankExchangeMessageKind::kResult, key, combined);
   Announce(cell, RankExchangeCellState::kDone);
@@ -303,8 +306,8 @@ void RankExchange::Announce(std::uint32_t cell, RankExchangeCellState state) noe
   // If ringd does this it drives itself, whatever `driver` says; and a full eventfd that a member
   // has made blocking would hold it up.
   if (!epoll_.valid() || self_ == kRankExchangeRingd) return;
-  // The driver may be asleep for messages, and in this operation itself. The fence pairs with the one in
-  // BecomeDriver: the end before, the look for a driver after.
+  // The driver may be asleep for messages, and in this operation itself. The fence pairs with the
+  // one in BecomeDriver: the end before, the look for a driver after.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const std::uint32_t driver = control.driver.load(std::memory_order_relaxed);
   if (driver == kRankExchangeNobody || driver == kRankExchangeRingd || driver == own_name()) return;

@@ -2,12 +2,12 @@
 // themselves, over connections that the ringds have opened and handed to them. No daemon stands in
 // between (ringd may take a turn as driver).
 //
-// Which operations: those that a rank is about to wait for (ringd_submit_awaited), of at most the segment's limit.
-// They are known by their key: a signature of the tensor's name and description, and the how manieth submission
-// of a tensor of that name this is at the rank. So ranks need no agreement on an order. A rank
-// contributes to a key at most once, and either here or, as an ordinary submission, to ringd; the
-// way through ringd is always open, and is where a rank goes when the rank exchange *gives the
-// operation up*.
+// Which operations: those that a rank is about to wait for (ringd_submit_awaited), of at most the
+// segment's limit. They are known by their key: a signature of the tensor's name and description,
+// and the how manieth submission of a tensor of that name this is at the rank. So ranks need no
+// agreement on an order. A rank contributes to a key at most once, and either here or, as an
+// ordinary submission, to ringd; the way through ringd is always open, and is where a rank goes
+// when the rank exchange *gives the operation up*.
 //
 //   members of a node ──▶ cell ──▶ the last one combines them
 //   a node whose members and children (rank_exchange_tree.h) are all there combines its own input
@@ -17,28 +17,32 @@
 //   kResult: from the root down the tree                                 kSent ─▶ kDone
 //   each member copies the result, and the last one frees the cell.
 //
-// Which tree: the flat one up to the segment's flat_bytes, the k-nomial one beyond. It follows from the operation's bytes
-// at each node for itself; nodes that differ in those find out by what they bring.
+// Which tree: the flat one up to the segment's flat_bytes, the k-nomial one beyond. It follows from
+// the operation's bytes at each node for itself; nodes that differ in those find out by what they
+// bring.
 //
-// A pair. Of two nodes each sends its input to the other, and who has sent its own and got the other's combines them:
-// the same numbers in the same order, one message's way after the later of the two. Each answers an input with its own,
-// or with kGiveUp.
+// A pair. Of two nodes each sends its input to the other, and who has sent its own and got the
+// other's combines them: the same numbers in the same order, one message's way after the later of
+// the two. Each answers an input with its own, or with kGiveUp.
 //
-// Giving up. What some rank does not bring here (it comes late, submits to ringd, is in another operation, describes
-// the tensor differently, has died) is given up after kPatience, and all ranks that have contributed submit it
-// to ringd, which knows how to wait, whom to name, and when to fail. Only the root can complete an operation of which
-// a node's input has been sent; so:
-//   - Before its input is sent (kGathers) a node gives up by itself, and tells its children. It then never sends it, since
-//     a rank that has gone the other way never contributes to this key again; so neither its parent nor the root can
-//     complete it.
-//   - After that (kSent) only the parent's word counts: kResult or kGiveUp. A parent that has sent its own input has no
-//     choice either, and passes on what it hears. So each cell becomes one of the two, once, and what it is
-//     goes to all children; what comes too late for that, or found no room, is answered with kGiveUp.
-//   - Of a pair each says one of two words, once: its input or kGiveUp (which it may repeat). The operation is complete if
-//     both have said the first, and each knows that as soon as it has heard the other's; else each hears, or has said, kGiveUp.
-//     Who has sent its input has no choice any more, so none can complete what the other gives up.
-// So no operation is completed at one rank and given up at another. A node remembers what was given up until all its
-// members have come by or the cell is needed; if it has been forgotten too early, it is given up once more.
+// Giving up. What some rank does not bring here (it comes late, submits to ringd, is in another
+// operation, describes the tensor differently, has died) is given up after kPatience, and all ranks
+// that have contributed submit it to ringd, which knows how to wait, whom to name, and when to
+// fail. Only the root can complete an operation of which a node's input has been sent; so:
+//   - Before its input is sent (kGathers) a node gives up by itself, and tells its children. It
+//     then never sends it, since a rank that has gone the other way never contributes to this key
+//     again; so neither its parent nor the root can complete it.
+//   - After that (kSent) only the parent's word counts: kResult or kGiveUp. A parent that has sent
+//     its own input has no choice either, and passes on what it hears. So each cell becomes one of
+//     the two, once, and what it is goes to all children; what comes too late for that, or found no
+//     room, is answered with kGiveUp.
+//   - Of a pair each says one of two words, once: its input or kGiveUp (which it may repeat). The
+//     operation is complete if both have said the first, and each knows that as soon as it has
+//     heard the other's; else each hears, or has said, kGiveUp. Who has sent its input has no
+//     choice any more, so none can complete what the other gives up.
+// So no operation is completed at one rank and given up at another. A node remembers what was given
+// up until all its members have come by or the cell is needed; if it has been forgotten too early,
+// it is given up once more.
 //
 // The driver. One of those who wait takes in what arrives, and takes it away from the others' time:
 // it receives into the inboxes and advances the cells. ringd takes a turn now and then
@@ -52,15 +56,16 @@
 // whose parent is lost can't know that word, nor tell it: it hangs up on its children, so that they
 // know that, too, and its ringd, which sees it wait (kSent), fails the job.
 //
-// Floating-point results: local ranks are combined in the order of their local ranks, then nodes in theirs, and types of
-// 16 and 8 bits are rounded once in each. That gives the bits of the way through ringd's flat all-reduce. In the k-nomial
-// tree each child stands for all below it, rounded once more.
+// Floating-point results: local ranks are combined in the order of their local ranks, then nodes in
+// theirs, and types of 16 and 8 bits are rounded once in each. That gives the bits of the way
+// through ringd's flat all-reduce. In the k-nomial tree each child stands for all below it, rounded
+// once more.
 //
-// Trust: the members of a node are one user's processes with one job secret. Each, and ringd, checks what leads anywhere
-// (indices, lengths) before it is used; what another process can write besides is numbers to be
-// added. The descriptors are shared, with their flags and options, so no call of ringd's here
-// relies on them: it says itself that it does not wait, it writes no eventfd, and it never waits
-// for a lock that a member holds.
+// Trust: the members of a node are one user's processes with one job secret. Each, and ringd,
+// checks what leads anywhere (indices, lengths) before it is used; what another process can write
+// besides is numbers to be added. The descriptors are shared, with their flags and options, so no
+// call of ringd's here relies on them: it says itself that it does not wait, it writes no eventfd,
+// and it never waits for a lock that a member holds.
 #ifndef RINGD_PROTO_RANK_EXCHANGE_RANK_EXCHANGE_H_
 #define RINGD_PROTO_RANK_EXCHANGE_RANK_EXCHANGE_H_
 
@@ -90,9 +95,9 @@ struct RankExchangeKey {
       0;  // 0, 1, 2, ... by the rank's submissions of that tensor, whichever way
 };
 
-// A hash of a tensor's name and description, the same on all nodes: FNV-1a of 64 bits (Fowler, Noll, Vo).
-// Tensors that share one by accident are given up, or, if alike in bytes, type and operator, mixed up: with 2^-64
-// for each pair that is in flight at once.
+// A hash of a tensor's name and description, the same on all nodes: FNV-1a of 64 bits (Fowler,
+// Noll, Vo). Tensors that share one by accident are given up, or, if alike in bytes, type and
+// operator, mixed up: with 2^-64 for each pair that is in flight at once.
 std::uint64_t RankExchangeSignature(std::span<const char> description) noexcept;
 
 // What a member brings.
@@ -116,12 +121,13 @@ enum class RankExchangeOutcome : std::uint8_t {
 
 // One process's part in the rank exchange of its node.
 //
-// Thread safety: any thread may call anything, but for what needs the driver's role: the thread that has it.
+// Thread safety: any thread may call anything, but for what needs the driver's role: the thread
+//   that has it.
 // Ownership: owns the connections; the segment must stay mapped.
 class RankExchange {
  public:
-  // How long an operation may lack somebody before it is given up. Longer than ranks differ in an ordinary step,
-  // shorter than anybody wants to wait before he hears of a stall.
+  // How long an operation may lack somebody before it is given up. Longer than ranks differ in an
+  // ordinary step, shorter than anybody wants to wait before he hears of a stall.
   static constexpr std::chrono::milliseconds kPatience{100};
 
   // `self`: the member, or kRankExchangeRingd. `connections` by node, connected TCP sockets: those
@@ -160,10 +166,10 @@ class RankExchange {
   [[nodiscard]] bool BecomeDriver() noexcept;
   // Others who wait are woken, to take it.
   void StopDriving() noexcept;
-  // Takes in what has come; if nothing has, waits for it, for up to `most` (a node with one neighbour, of more than two
-  // nodes, for kTurn); gives up what is older than kPatience. True if anything has come.
-  // 0: does not wait, and a member takes in only what is waited for in some cell.
-  // Requirement: the driver's role.
+  // Takes in what has come; if nothing has, waits for it, for up to `most` (a node with one
+  // neighbour, of more than two nodes, for kTurn); gives up what is older than kPatience. True if
+  // anything has come. 0: does not wait, and a member takes in only what is waited for in some
+  // cell. Requirement: the driver's role.
   bool Drive(std::chrono::milliseconds most) noexcept;
   static constexpr std::chrono::milliseconds kTurn{20};
 
@@ -183,14 +189,14 @@ class RankExchange {
 
   // These need the lock.
   void End(std::uint32_t cell, RankExchangeCellState state) noexcept;
-  // The second half of End, for who has stored the state before it told other nodes. The members may have left
-  // meanwhile: then the cell is free, and nobody else's as long as the lock is held.
+  // The second half of End, for who has stored the state before it told other nodes. The members
+  // may have left meanwhile: then the cell is free, and nobody else's as long as the lock is held.
   void Announce(std::uint32_t cell, RankExchangeCellState state) noexcept;
   std::uint32_t FindCell(const RankExchangeKey& key) const noexcept;
   std::uint32_t MakeCell(const RankExchangeKey& key, std::size_t bytes) noexcept;
   void CombineMembers(std::uint32_t cell, const RankExchangeContribution& last) noexcept;
-  // If nobody lacks any more: combines what is there, and completes it or sends it on. False: somebody does. The input
-  // of node `brought_by` is `brought`, that of the others in the cell.
+  // If nobody lacks any more: combines what is there, and completes it or sends it on. False:
+  // somebody does. The input of node `brought_by` is `brought`, that of the others in the cell.
   bool ForwardIfWhole(std::uint32_t cell, std::uint32_t brought_by, const void* brought) noexcept;
   // ... and tells the children, or the other of a pair.
   void GiveUp(std::uint32_t cell) noexcept;

@@ -8,8 +8,9 @@
 //   inboxes           x nodes
 //   payloads          for each cell: one for each member, one for each node, the result
 //
-// Members are the node's ranks in the order of their local ranks. ringd makes the segment; who may write what, and
-// when, is told in rank_exchange.h. Nothing here is believed that could lead out of the segment.
+// Members are the node's ranks in the order of their local ranks. ringd makes the segment; who may
+// write what, and when, is told in rank_exchange.h. Nothing here is believed that could lead out of
+// the segment.
 #ifndef RINGD_PROTO_RANK_EXCHANGE_RANK_EXCHANGE_SEGMENT_H_
 #define RINGD_PROTO_RANK_EXCHANGE_RANK_EXCHANGE_SEGMENT_H_
 
@@ -34,7 +35,8 @@ inline constexpr std::uint32_t kRankExchangeSegmentVersion = 6;
 // or less.
 inline constexpr std::size_t kRankExchangeMostBytes = 40960;
 inline constexpr std::size_t kRankExchangeMostBytesOfMany = 8192;
-// Operations of one node at a time: one for each thread that waits, more have to take the other way.
+// Operations of one node at a time: one for each thread that waits, more have to take the other
+// way.
 inline constexpr std::uint32_t kRankExchangeCells = 8;
 inline constexpr std::uint32_t kRankExchangeMostMembers = 64;  // bits of a word
 inline constexpr std::uint32_t kRankExchangeMostNodes = 16;    // the root's work grows with them
@@ -99,7 +101,8 @@ struct RankExchangeMember {
   alignas(kCacheLineBytes) std::atomic<std::uint64_t> completed;  // operations in the rank exchange
   std::atomic<std::uint64_t> given_up;                            // that then went the other way
   std::atomic<std::uint64_t> bytes;                               // of tensors completed
-  // The oldest operation that it is in: RegisteredNumbers::registration + 1 (0: none), and since when.
+  // The oldest operation that it is in: RegisteredNumbers::registration + 1 (0: none), and since
+  // when.
   std::atomic<std::uint32_t> registration;
   std::atomic<std::uint64_t> since_ns;
 };
@@ -113,8 +116,8 @@ enum class RankExchangeCellState : std::uint32_t {
   kGivenUp,  // for members that have not seen that yet
 };
 
-// One operation. What is not atomic is guarded by the lock, and the rest is written under it, but for
-// `departed` and the state kFree: the last member that departs stores it.
+// One operation. What is not atomic is guarded by the lock, and the rest is written under it, but
+// for `departed` and the state kFree: the last member that departs stores it.
 struct RankExchangeCell {
   Doorbell doorbell;  // members sleep here until `state` says how it ended
   alignas(kCacheLineBytes) std::atomic<RankExchangeCellState> state;
@@ -171,7 +174,8 @@ class RankExchangeView {
   std::uint32_t flat_bytes() const noexcept { return geometry_.flat_bytes; }
   // Node 0 combines what comes last, and tells the others what becomes of an operation.
   bool is_root() const noexcept { return node_index() == 0; }
-  // Two nodes: each sends the other its input, and combines. So each is the other's parent and child.
+  // Two nodes: each sends the other its input, and combines. So each is the other's parent and
+  // child.
   bool is_pair() const noexcept { return node_count() == 2; }
 
   // Which tree an operation takes follows from its bytes.

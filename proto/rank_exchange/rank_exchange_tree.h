@@ -1,14 +1,17 @@
 // Who talks to whom in the rank exchange: inputs go up a tree of nodes to its root, node 0, and
 // results come down.
 //
-//   flat       every node is the root's child: two messages' time, but all of them go over the root's line
-//   k-nomial   with k = 4: node n's parent is n without its lowest digit to the base 4 that is not 0
-//              (0: 1, 2, 3, 4, 8, 12; 4: 5, 6, 7). Two levels up to 16 nodes, and a line carries 4 inputs and results
-//              of 8 nodes, 6 of 16. With k = 2, the binomial tree, it is 3 and 4 in 3 and 4 levels: of 8 nodes on two
-//              processors 4 KiB took 214 us instead of 200, and 237 by the flat one.
+//   flat       every node is the root's child: two messages' time, but all of them go over the
+//              root's line
+//   k-nomial   with k = 4: node n's parent is n without its lowest digit to the base 4 that is not
+//              0 (0: 1, 2, 3, 4, 8, 12; 4: 5, 6, 7). Two levels up to 16 nodes, and a line carries
+//              4 inputs and results of 8 nodes, 6 of 16. With k = 2, the binomial tree, it is 3 and
+//              4 in 3 and 4 levels: of 8 nodes on two processors 4 KiB took 214 us instead of 200,
+//              and 237 by the flat one.
 //
-// Both are in Sanders, Mehlhorn, Dietzfelbinger, Dementiev, "Sequential and Parallel Algorithms and Data Structures" (2019),
-// chapter 13, and, as "k-nomial", in the algorithms of MPICH's and Open MPI's broadcasts.
+// Both are in Sanders, Mehlhorn, Dietzfelbinger, Dementiev, "Sequential and Parallel Algorithms and
+// Data Structures" (2019), chapter 13, and, as "k-nomial", in the algorithms of MPICH's and Open
+// MPI's broadcasts.
 //
 // Thread safety: pure functions; any thread.
 #ifndef RINGD_PROTO_RANK_EXCHANGE_RANK_EXCHANGE_TREE_H_

@@ -15,7 +15,8 @@
 
 namespace ringd {
 
-// ---- the wire ------------------------------------------------------------------------------------------
+// ---- the wire
+// ------------------------------------------------------------------------------------------
 
 RankExchangeBreak RankExchange::Send(std::uint32_t node, RankExchangeMessageKind kind,
                                      const RankExchangeKey& key, const iovec& payload) noexcept {
@@ -47,8 +48,8 @@ RankExchangeBreak RankExchange::Send(std::uint32_t node, RankExchangeMessageKind
     int error = sent < 0 ? errno : EAGAIN;
     if (error == EINTR) continue;
     const Clock::time_point now = Clock::now();
-    // What does not fit into the socket, which has room for all cells' messages, is on its way to nobody. ringd has
-    // more to do than to wait for that.
+    // What does not fit into the socket, which has room for all cells' messages, is on its way to
+    // nobody. ringd has more to do than to wait for that.
     if (deadline == Clock::time_point{}) {
       deadline = self_ == kRankExchangeRingd ? now : now + kSendPatience;
     }
@@ -75,7 +76,8 @@ RankExchangeBreak RankExchange::SendInput(std::uint32_t to, std::uint32_t cell,
 void RankExchange::SendTo(RankExchangeNodeSet nodes, RankExchangeMessageKind kind,
                           const RankExchangeKey& key, const iovec& payload) noexcept {
   nodes &= ~view_.control().closed.load(std::memory_order_relaxed);
-  // What breaks is dealt with when all have got this message: the word to stop must not overtake it.
+  // What breaks is dealt with when all have got this message: the word to stop must not overtake
+  // it.
   RankExchangeBreak first;
   while (nodes != 0) {
     const RankExchangeBreak broken = Send(TakeLowest(nodes), kind, key, payload);
@@ -189,7 +191,8 @@ bool RankExchange::OnGiveUp(std::uint32_t node, const RankExchangeKey& key) noex
   if (cell == kNoCell) {
     // Members that come later have to know, if there is room. Else they hear it when they ask.
     cell = MakeCell(key, 0);
-    // Nobody waits there. Who comes first counts it: it may have been here before, and be told again.
+    // Nobody waits there. Who comes first counts it: it may have been here before, and be told
+    // again.
     if (cell != kNoCell) {
       view_.Cell(cell).state.store(RankExchangeCellState::kGivenUp, std::memory_order_release);
     }
@@ -216,7 +219,8 @@ bool RankExchange::OnStop(std::uint32_t node) noexcept {
   return true;
 }
 
-// ---- the driver ----------------------------------------------------------------------------------------
+// ---- the driver
+// ----------------------------------------------------------------------------------------
 
 bool RankExchange::BecomeDriver() noexcept {
   std::atomic<std::uint32_t>& driver = view_.control().driver;
@@ -344,7 +348,8 @@ void RankExchange::ReceiveFromAny(std::chrono::milliseconds most, Heard& heard) 
 void RankExchange::ReceiveFrom(std::uint32_t node, int flags, Heard& heard) noexcept {
   RankExchangeInbox& inbox = view_.Inbox(node);
   const std::size_t filled = std::min<std::size_t>(inbox.filled, RankExchangeInbox::kBytes);
-  // There is room: TakeMessages leaves less than one whole message. If it could not get the lock, later.
+  // There is room: TakeMessages leaves less than one whole message. If it could not get the lock,
+  // later.
   if (filled == RankExchangeInbox::kBytes) return;
   const ssize_t received = ::recv(connections_[node].get(), inbox.data + filled,
                                   RankExchangeInbox::kBytes - filled, flags);

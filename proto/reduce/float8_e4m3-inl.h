@@ -1,10 +1,10 @@
 // Sums, minima and maxima of float8_e4m3fn without a conversion: only shifts.
 //
 // A byte's sign, exponent and fraction are put where a float32 has them. Its exponent is then read
-// with float32's bias, so every value is there times 2^(7-127), and e4m3's subnormals are float32's.
-// Adding and comparing don't mind: what float32 keeps of a sum is the same at either scale, since
-// e4m3's values are multiples of 2^-9 and the subnormals of float32 then end at 2^-29. Rounding is
-// an addition to the bits, the same one for normal and subnormal numbers.
+// with float32's bias, so every value is there times 2^(7-127), and e4m3's subnormals are
+// float32's. Adding and comparing don't mind: what float32 keeps of a sum is the same at either
+// scale, since e4m3's values are multiples of 2^-9 and the subnormals of float32 then end at 2^-29.
+// Rounding is an addition to the bits, the same one for normal and subnormal numbers.
 //
 // Only NaN is lost on the way (its code would be the number 480), so the codes that were NaN are
 // kept in mind beside the sums. Multiplying at that scale would round the subnormals twice, so

@@ -23,8 +23,8 @@ namespace ringd::reduce_internal::HWY_NAMESPACE {
 namespace hn = ::hwy::HWY_NAMESPACE;
 
 // What is calculated with. A float8 shifted into a float16's place keeps its fraction, but its
-// exponent is read with float16's bias: as the value divided by kUnit. Sums, comparisons and factors
-// up to 1 don't mind; products do, and factors that may overflow.
+// exponent is read with float16's bias: as the value divided by kUnit. Sums, comparisons and
+// factors up to 1 don't mind; products do, and factors that may overflow.
 enum class Values { kDivided, kThemselves };
 
 #if HWY_TARGET != HWY_AVX2 && HWY_TARGET != HWY_AVX3

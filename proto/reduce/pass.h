@@ -11,8 +11,8 @@
 
 namespace ringd::reduce_internal {
 
-// Invariants: type and op are valid; there is a source; destinations are each a source, `partial`, or
-// apart from all.
+// Invariants: type and op are valid; there is a source; destinations are each a source, `partial`,
+// or apart from all.
 struct Pass {
   DataType type;
   ReduceOp op;

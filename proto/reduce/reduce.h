@@ -83,9 +83,9 @@ void ReduceMany(DataType type, ReduceOp op, std::span<const void* const> sources
 // What becomes of one tensor on one node. Every destination gets (sources[0][i] * prescale op
 // sources[1][i] * prescale op ... op partial[i]) scaled by `postscale`, in one pass over memory.
 // `partial` may be null: then it is left out. A destination may be exactly one of the sources, or
-// `partial`. From left to right: so it makes no difference to the bits of a type that is not rounded
-// within one call whether the sources were combined before `partial` came. Elements are multiplied by
-// prescale as Scaling{prescale, 1} does. Without sources nothing is written.
+// `partial`. From left to right: so it makes no difference to the bits of a type that is not
+// rounded within one call whether the sources were combined before `partial` came. Elements are
+// multiplied by prescale as Scaling{prescale, 1} does. Without sources nothing is written.
 void CombineContributions(DataType type, ReduceOp op, double prescale, const void* partial,
                           std::span<const void* const> sources, std::span<void* const> destinations,
                           std::size_t count, Scaling postscale, Streaming streaming) noexcept;

@@ -1,6 +1,7 @@
 // The word in which the chunks of one occurrence are claimed and marked done: SharedTensor::work.
 //
-//   bits 63..56  tag of the occurrence, 1 to 255; the whole word is 0 while no occurrence is in work
+//   bits 63..56  tag of the occurrence, 1 to 255; the whole word is 0 while no occurrence is in
+//                work
 //   bits 55..28  claimed chunks
 //   bits 27..0   done chunks
 //
@@ -41,9 +42,10 @@ class ChunkClaims {
 
   static constexpr std::uint64_t kAnyChunk = ~std::uint64_t{0};
 
-  // Takes a chunk that nobody has: the first free one from `preferred` on, round and round, of those whose bits are in
-  // `among`. kNoChunk: there is none, or another occurrence has not quite ended. Requirement: the caller's member has
-  // ended the occurrence before this one, and found this one arrived.
+  // Takes a chunk that nobody has: the first free one from `preferred` on, round and round, of
+  // those whose bits are in `among`. kNoChunk: there is none, or another occurrence has not quite
+  // ended. Requirement: the caller's member has ended the occurrence before this one, and found
+  // this one arrived.
   int Claim(std::uint32_t preferred, std::uint64_t among = kAnyChunk) noexcept {
     std::uint64_t word = state_.work.load(std::memory_order_acquire);
     for (;;) {

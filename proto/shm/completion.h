@@ -11,8 +11,8 @@ struct CompletionRecord {
   std::uint64_t sequence;      // of the submission
   std::uint64_t completed_ns;  // CLOCK_MONOTONIC
   std::int32_t status;         // an absl::StatusCode; 0 is success
-  // Which ErrorTextSlot explains a status that is not 0, and the value of its `version` then; if the
-  // slot has been reused since, the text is lost and only the code remains.
+  // Which ErrorTextSlot explains a status that is not 0, and the value of its `version` then; if
+  // the slot has been reused since, the text is lost and only the code remains.
   std::uint32_t error_slot;
   std::uint32_t error_version;
   std::uint32_t reserved;

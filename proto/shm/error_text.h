@@ -24,13 +24,15 @@ static_assert(sizeof(ErrorTextSlot) == 1024);
 inline constexpr std::uint32_t kErrorTextSlots = 64;
 
 // Stores `text`, cut to the slot's size, and returns the version under which it can be read. ringd
-// only, one thread. `version` is ringd's own count for this slot, since shared memory is not believed.
+// only, one thread. `version` is ringd's own count for this slot, since shared memory is not
+// believed.
 inline std::uint32_t WriteErrorText(ErrorTextSlot& slot, std::uint32_t version,
                                     absl::string_view text) noexcept {
   const std::uint32_t length =
       static_cast<std::uint32_t>(text.size() < sizeof(slot.text) ? text.size() : sizeof(slot.text));
   slot.version.store(version + 1, std::memory_order_relaxed);
-  // Readers that see a byte of the new text also see the odd version (fence pairs with the reader's).
+  // Readers that see a byte of the new text also see the odd version (fence pairs with the
+  // reader's).
   std::atomic_thread_fence(std::memory_order_release);
   std::memcpy(slot.text, text.data(), length);
   slot.length = length;

@@ -1,50 +1,53 @@
-// The memory that all ranks of a job share whose ranks are all on one node: they combine their tensors
-// themselves, and ringd, which made the segment, looks on.
+// The memory that all ranks of a job share whose ranks are all on one node: they combine their
+// tensors themselves, and ringd, which made the segment, looks on.
 //
 //   JobSegmentHeader
 //   SharedMember      x members
 //   for each member: word x kMaxLocalTensors, what it has in flight (in_flight_index.h)
-//   for each tensor: SharedTensor, then for each member: ended counter, SubmissionSlot x kOccurrencesInFlight
+//   for each tensor: SharedTensor, then for each member: ended counter, SubmissionSlot x
+//   kOccurrencesInFlight
 //
 // Members are the ranks in the order of their local ranks. Tensors are numbered by ringd, by name
-// (Registration::tensor). An *occurrence* of a tensor is one submission of it by every member, counted
-// from 0; at each member occurrences end in order.
+// (Registration::tensor). An *occurrence* of a tensor is one submission of it by every member,
+// counted from 0; at each member occurrences end in order.
 //
 // How an occurrence k comes to its end:
-//   1. Each member fills its slot k % kOccurrencesInFlight and stores k + 1 into its `occurrence`. It may
-//      do so once every member has ended occurrence k - kOccurrencesInFlight.
-//   2. When all slots hold k + 1 the occurrence has arrived. If the slots' meta_ids differ, every member
-//      finds that out by itself and ends it with an error; nothing is written.
+//   1. Each member fills its slot k % kOccurrencesInFlight and stores k + 1 into its `occurrence`.
+//      It may do so once every member has ended occurrence k - kOccurrencesInFlight.
+//   2. When all slots hold k + 1 the occurrence has arrived. If the slots' meta_ids differ, every
+//      member finds that out by itself and ends it with an error; nothing is written.
 //   3a. Up to kInlineBytes the slots hold the data. Each member computes its own result from them.
-//   3b. Larger ones are cut in chunks. Whoever has time (any thread of any member that has ended k - 1)
-//      claims one in `work`, reduces it from where all members' sources are into all members' arenas (its own
-//      result it may write where it likes), and marks it done. Who marks the last one stores k + 1 into
-//      `finished`, then 0 into `work`, and wakes the sleepers. A source is in its member's arena, or in its
-//      ordinary memory, which the others read by process_vm_readv (direct reading, below). Who can't read one says so
-//      in `spoiled` before it marks its chunk done: then the occurrence ends with an error at every member.
+//   3b. Larger ones are cut in chunks. Whoever has time (any thread of any member that has ended
+//      k - 1) claims one in `work`, reduces it from where all members' sources are into all
+//      members' arenas (its own result it may write where it likes), and marks it done. Who marks
+//      the last one stores k + 1 into `finished`, then 0 into `work`, and wakes the sleepers. A
+//      source is in its member's arena, or in its ordinary memory, which the others read by
+//      process_vm_readv (direct reading, below). Who can't read one says so in `spoiled` before it
+//      marks its chunk done: then the occurrence ends with an error at every member.
 //   4. The member stores k + 1 into its ended counter: it will not look at the slots again.
 //
 // `work` (chunk_claims.h) is 0, or a tag of the occurrence, 28 bits of claims and 28 of done
-// chunks. A thread that was delayed may claim for an occurrence that has finished long ago; so after its
-// claim it looks at `finished`, and takes the claim back. `finished` is stored before `work` becomes 0, so
-// it can't miss that.
+// chunks. A thread that was delayed may claim for an occurrence that has finished long ago; so
+// after its claim it looks at `finished`, and takes the claim back. `finished` is stored before
+// `work` becomes 0, so it can't miss that.
 //
-// Direct reading. Each member publishes its pid, a token (random bits) and where the token lies in its memory, and
-// reads the others' tokens. Where that fails the kernel does not allow it (another pid namespace, Yama, a seccomp
-// filter, no such call) or the pid is somebody else's. Each publishes in `reach` what came of it, and a submitter
-// names ordinary memory in its slot only if all could read all. Each read of a source ends with a read of the
-// token, in one system call: the kernel takes them in this order and from one address space. So a token that is
-// still right says that this process was that member, and that its source was still to be read; a member that
-// gives an operation up before its end wipes its token first. No process ever writes into another's
+// Direct reading. Each member publishes its pid, a token (random bits) and where the token lies in
+// its memory, and reads the others' tokens. Where that fails the kernel does not allow it (another
+// pid namespace, Yama, a seccomp filter, no such call) or the pid is somebody else's. Each
+// publishes in `reach` what came of it, and a submitter names ordinary memory in its slot only if
+// all could read all. Each read of a source ends with a read of the token, in one system call: the
+// kernel takes them in this order and from one address space. So a token that is still right says
+// that this process was that member, and that its source was still to be read; a member that gives
+// an operation up before its end wipes its token first. No process ever writes into another's
 // ordinary memory, so one that is late or was stopped can't harm it.
 //
-// Trust: the members are one user's processes with one job secret, and can already write each other's
-// gradients. Each still checks offsets against the arenas before use, and hands other members' addresses only to
-// process_vm_readv, which reads what the kernel lets one of the user's processes read of another (as ptrace does).
-// ringd only reads, and believes nothing: what it reads it shows to people and uses to attribute
-// stalls. It goes by what the members say they have in flight, and maps no tensor: of those that
-// are named there it reads copies, so that a tensor that no member has touched stays a hole
-// whatever the members say.
+// Trust: the members are one user's processes with one job secret, and can already write each
+// other's gradients. Each still checks offsets against the arenas before use, and hands other
+// members' addresses only to process_vm_readv, which reads what the kernel lets one of the user's
+// processes read of another (as ptrace does). ringd only reads, and believes nothing: what it reads
+// it shows to people and uses to attribute stalls. It goes by what the members say they have in
+// flight, and maps no tensor: of those that are named there it reads copies, so that a tensor that
+// no member has touched stays a hole whatever the members say.
 #ifndef RINGD_PROTO_SHM_JOB_SEGMENT_H_
 #define RINGD_PROTO_SHM_JOB_SEGMENT_H_
 
@@ -67,9 +70,11 @@ inline constexpr std::uint64_t kOccurrencesInFlight = 4;
 // Up to this many bytes a tensor travels in its slot.
 inline constexpr std::size_t kInlineBytes = 32;
 inline constexpr std::uint32_t kMaxChunks = 28;
-// Different names in one job. The segment is sparse: a name costs memory when it is first submitted.
+// Different names in one job. The segment is sparse: a name costs memory when it is first
+// submitted.
 inline constexpr std::uint32_t kMaxLocalTensors = 65'536;
-// Each member is sent all the others' arenas at once: so many messages fit into a socket's default buffer.
+// Each member is sent all the others' arenas at once: so many messages fit into a socket's default
+// buffer.
 inline constexpr std::uint32_t kMaxLocalMembers = 192;
 static_assert(kMaxLocalMembers <= 256);  // Reach and Spoiled name them in a byte
 
@@ -83,7 +88,8 @@ struct JobSegmentHeader {
 };
 static_assert(sizeof(JobSegmentHeader) == kCacheLineBytes);
 
-// Written by one member (but for its rank, and for the doorbell, which the others ring); read by ringd.
+// Written by one member (but for its rank, and for the doorbell, which the others ring); read by
+// ringd.
 struct SharedMember {
   Doorbell doorbell;  // the member's waiters sleep here
   alignas(kCacheLineBytes) std::atomic<std::uint64_t> posted;
@@ -155,7 +161,8 @@ static_assert(sizeof(SharedTensor) == 2 * kCacheLineBytes);
 
 enum class SourcePlace : std::uint32_t {
   kArena = 0,  // all of it in the member's arena
-  // Chunks that the member is likely to reduce itself (local_chunks.h) are only in its ordinary memory.
+  // Chunks that the member is likely to reduce itself (local_chunks.h) are only in its ordinary
+  // memory.
   kSplit = 1,
 };
 

@@ -7,8 +7,8 @@
 //   staging_progress_offset  kStagingProgressCount x StagingProgress
 //   trace_ring_offset        TraceRingHeader, then kTrainerTraceEvents x TraceSlot
 //
-// ringd creates it, fills the header and seals it before the client sees it. ringd keeps its own copy
-// of all it needs from the header and never reads those fields back.
+// ringd creates it, fills the header and seals it before the client sees it. ringd keeps its own
+// copy of all it needs from the header and never reads those fields back.
 #ifndef RINGD_PROTO_SHM_SESSION_SEGMENT_H_
 #define RINGD_PROTO_SHM_SESSION_SEGMENT_H_
 
@@ -32,7 +32,8 @@ namespace ringd {
 inline constexpr std::uint64_t kSessionSegmentMagic = 0x31534553'44474e52;  // "RNGDSES1"
 inline constexpr std::uint32_t kSessionSegmentVersion = 5;
 
-// The trainer writes its own trace events into a ring of so many; ringd reads along, for display only.
+// The trainer writes its own trace events into a ring of so many; ringd reads along, for display
+// only.
 inline constexpr std::uint32_t kTrainerTraceEvents = 8192;
 
 // Where the job's node is in the ring, which tells what of a tensor is needed first.
@@ -56,13 +57,14 @@ struct SessionHeader {
   std::uint64_t staging_progress_offset;
   std::uint64_t trace_ring_offset;
 
-  // 1 while ringd's engine sleeps: after pushing, the client then writes the eventfd. Set and cleared
-  // by ringd; the client clears it, too, when it wakes the engine, so that a burst of submissions wakes
-  // it once. ringd never reads it. The fences are those of Doorbell: push, fence, look here; store
-  // here, fence, look at rings.
+  // 1 while ringd's engine sleeps: after pushing, the client then writes the eventfd. Set and
+  // cleared by ringd; the client clears it, too, when it wakes the engine, so that a burst of
+  // submissions wakes it once. ringd never reads it. The fences are those of Doorbell: push, fence,
+  // look here; store here, fence, look at rings.
   alignas(kCacheLineBytes) std::atomic<std::uint32_t> engine_sleeps;
-  // How many pieces of sources the client has put into the arena so far (staging_progress.h), modulo 2^32. Counted after
-  // the piece's bit was set; then engine_sleeps is looked at, as after pushing.
+  // How many pieces of sources the client has put into the arena so far (staging_progress.h),
+  // modulo 2^32. Counted after the piece's bit was set; then engine_sleeps is looked at, as after
+  // pushing.
   std::atomic<std::uint32_t> staged_pieces;
   // A hint for the client, by ringd when the job begins.
   std::atomic<RingPosition> ring_position;

@@ -2,13 +2,13 @@
 //
 // Memory: a RingCursors (two cache lines) and `capacity` records, capacity a power of two. Cursors
 // count records since the ring's creation and never wrap in practice (64 bits); a record stands at
-// cursor % capacity. Each side works on a view of its own that keeps private copies: its own cursor,
-// which it never reads back from shared memory, and the other's, which it reads only when the
-// private copy says that the ring is full or empty.
+// cursor % capacity. Each side works on a view of its own that keeps private copies: its own
+// cursor, which it never reads back from shared memory, and the other's, which it reads only when
+// the private copy says that the ring is full or empty.
 //
 // Trust: the other side may write anything at any time. A cursor of the other side that is further
-// away than the capacity, or that goes back, is reported as kCorrupt, and the owner ends the session.
-// A record is copied out once; the copy is then checked, never the original.
+// away than the capacity, or that goes back, is reported as kCorrupt, and the owner ends the
+// session. A record is copied out once; the copy is then checked, never the original.
 #ifndef RINGD_PROTO_SHM_SPSC_RING_H_
 #define RINGD_PROTO_SHM_SPSC_RING_H_
 

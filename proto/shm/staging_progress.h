@@ -1,4 +1,5 @@
-// A large tensor of ordinary memory on its way into the arena and out of it, while its operation goes on.
+// A large tensor of ordinary memory on its way into the arena and out of it, while its operation
+// goes on.
 #ifndef RINGD_PROTO_SHM_STAGING_PROGRESS_H_
 #define RINGD_PROTO_SHM_STAGING_PROGRESS_H_
 
@@ -10,16 +11,17 @@
 
 namespace ringd {
 
-// A tensor that is staged in pieces has one, named by its submission. The client clears it, submits, and then
-// copies the source into the arena: ringd begins with the pieces that are there. ringd tells which pieces of the
-// result are final, and the client copies them out while the others are still being reduced.
+// A tensor that is staged in pieces has one, named by its submission. The client clears it,
+// submits, and then copies the source into the arena: ringd begins with the pieces that are there.
+// ringd tells which pieces of the result are final, and the client copies them out while the others
+// are still being reduced.
 //
 // Bit i stands for piece i. Bits are only set, until the operation has ended.
 //
-// Thread safety: any thread of either process. A bit is set with release after the piece's bytes were written, and
-//   loaded with acquire before they are read.
-// Trust: a client that sets bits too early harms its own job's sums, and one that never does is a rank that has not
-//   submitted.
+// Thread safety: any thread of either process. A bit is set with release after the piece's bytes
+//   were written, and loaded with acquire before they are read.
+// Trust: a client that sets bits too early harms its own job's sums, and one that never does is a
+//   rank that has not submitted.
 struct alignas(kCacheLineBytes) StagingProgress {
   std::atomic<std::uint64_t> source;  // pieces in the arena; written by the client
   std::atomic<std::uint64_t> result;  // pieces in the arena; written by ringd
@@ -42,7 +44,8 @@ constexpr std::uint64_t StagingPieceBytes(std::uint64_t tensor_bytes) noexcept {
   return std::max(aligned, kLeastStagingPieceBytes);
 }
 
-// The bits of the pieces that bytes [begin, end) of the tensor lie in. Requirement: begin < end <= tensor_bytes.
+// The bits of the pieces that bytes [begin, end) of the tensor lie in. Requirement: begin < end <=
+// tensor_bytes.
 constexpr std::uint64_t StagingPieces(std::uint64_t tensor_bytes, std::uint64_t begin,
                                       std::uint64_t end) noexcept {
   const std::uint64_t piece = StagingPieceBytes(tensor_bytes);

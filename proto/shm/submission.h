@@ -1,4 +1,5 @@
-// One tensor handed to ringd: a record of the SubmissionRing. Written by the client, input to ringd.
+// One tensor handed to ringd: a record of the SubmissionRing. Written by the client, input to
+// ringd.
 #ifndef RINGD_PROTO_SHM_SUBMISSION_H_
 #define RINGD_PROTO_SHM_SUBMISSION_H_
 
@@ -9,9 +10,9 @@
 namespace ringd {
 
 enum SubmissionFlags : std::uint32_t {
-  // This rank waited for an operation to end since its previous submission. So this tensor may be one
-  // that comes only after the other is done, and the two must not be made to wait for each other. A
-  // hint: a wrong one costs speed, never correctness.
+  // This rank waited for an operation to end since its previous submission. So this tensor may be
+  // one that comes only after the other is done, and the two must not be made to wait for each
+  // other. A hint: a wrong one costs speed, never correctness.
   kFollowsWait = 1u << 0,
   // `progress` is valid: the source is still being copied into the arena (staging_progress.h).
   kSourceInPieces = 1u << 1,
@@ -27,8 +28,8 @@ inline constexpr std::uint32_t kPingRegistration = UINT32_MAX;
 struct alignas(kCacheLineBytes) Submission {
   // Chosen by the client: 0, 1, 2, ... without a gap. The completion carries it back.
   std::uint64_t sequence;
-  // Bytes from the arena's start. Aligned to the element's size. They may be equal (in place); if not
-  // equal the two ranges do not overlap.
+  // Bytes from the arena's start. Aligned to the element's size. They may be equal (in place); if
+  // not equal the two ranges do not overlap.
   std::uint64_t source_offset;
   std::uint64_t destination_offset;
   // Must equal the registration's element count (redundant on purpose: a stale registration shows).

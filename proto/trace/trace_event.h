@@ -13,7 +13,8 @@
 
 namespace ringd {
 
-// The numbers are part of the protocol. Above each: who writes it, and what `sequence` and `value` are.
+// The numbers are part of the protocol. Above each: who writes it, and what `sequence` and `value`
+// are.
 enum class TraceStage : std::uint8_t {
   kNone = 0,
   // Engine: submission number, bytes. Trainer, one-node: occurrence, bytes.

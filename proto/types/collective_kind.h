@@ -13,7 +13,8 @@ enum class CollectiveKind : std::uint8_t {
   kAllReduce = 0,
   kBroadcast = 1,
   kBarrier = 2,
-  // What ringds ask of their backends for themselves: not valid where a trainer or a peer names a kind.
+  // What ringds ask of their backends for themselves: not valid where a trainer or a peer names a
+  // kind.
   kLinkProbe = 255,
 };
 

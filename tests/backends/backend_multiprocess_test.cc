@@ -71,8 +71,8 @@ struct ChildNode {
            buffer == std::vector<float>(count, expected);
   }
 
-  // A process that ends takes down what it has sent but the kernel not delivered; so all stay until all
-  // have their results.
+  // A process that ends takes down what it has sent but the kernel not delivered; so all stay until
+  // all have their results.
   int StayUntilAllAreDone() const {
     Tell('d');
     const bool told = RunUntil([this] {

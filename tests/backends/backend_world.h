@@ -64,8 +64,8 @@ class BackendWorld {
   AlgorithmOptions algorithms;
 };
 
-// A node's data apart from the collective's buffer, as a daemon's ranks have it: gives and takes it as
-// stages do, and checks what backends promise about them.
+// A node's data apart from the collective's buffer, as a daemon's ranks have it: gives and takes it
+// as stages do, and checks what backends promise about them.
 class CheckingStages final : public BufferStages {
  public:
   enum class Way {

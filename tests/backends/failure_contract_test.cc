@@ -11,7 +11,8 @@
 namespace ringd {
 namespace {
 
-// Shared memory is left out: UCX asks the kernel whether the other's process lives, and here it does.
+// Shared memory is left out: UCX asks the kernel whether the other's process lives, and here it
+// does.
 BackendKind AnyBackend() {
   return GENERATE(BackendKind::kLoopback, BackendKind::kUcx, BackendKind::kUcxTwoStreams,
                   BackendKind::kTcp, BackendKind::kTcpTwoStreams);

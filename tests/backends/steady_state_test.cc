@@ -1,4 +1,5 @@
-// Once a communicator has seen its operations they cost no memory: nothing is allocated, no page is new.
+// Once a communicator has seen its operations they cost no memory: nothing is allocated, no page is
+// new.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -112,7 +113,8 @@ TEST_CASE("steady state: no algorithm allocates memory or faults pages in") {
                        {CollectiveKind::kBarrier, 0}});
   rounds.Run(50);
   REQUIRE(allocations.load() > 0);
-  // A pool still grows when more is under way at once than ever before: such stretches do not count.
+  // A pool still grows when more is under way at once than ever before: such stretches do not
+  // count.
   std::uint64_t least_allocations = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t least_faults = least_allocations;
   for (int stretch = 0; stretch < 20; ++stretch) {

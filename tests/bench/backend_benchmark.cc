@@ -104,8 +104,8 @@ class Runner {
   const int spins_;
 };
 
-// Jobs side by side, each with all-reduces in flight all the time, until the first one has had all its
-// iterations: what has each of them sent by then?
+// Jobs side by side, each with all-reduces in flight all the time, until the first one has had all
+// its iterations: what has each of them sent by then?
 int RunShares(const Options& options, Transport& transport, CommunicatorSpec spec) {
   std::vector<std::unique_ptr<Communicator>> jobs;
   for (const std::uint32_t weight : options.weights) {

@@ -4,18 +4,18 @@
 //
 // One process does what ringd does on one of two nodes for one all-reduce of float32: it asks an
 // Execution for its input and gives it partial sums and results, chunk by chunk in the order of the
-// ring. There is no wire: messages are bytes that lie in the cache, where UCX leaves them, so what is
-// measured is the most that any wire could make of it. "ring" is the engine thread's processor time
-// until the ring has all it wants of this node: no line is faster than that. "busy" is that time until
-// all results are in their places, with the engine's part of what was left to copy; "done" the wall's.
-// With --gbit messages come no faster than such a line brings them; in between the engine copies what
-// nobody has begun, as ringd's does, and what it waits beyond that counts for neither.
-// No, one, ... and N reducers (2 by default) take turns; of each the best round counts, because the
-// machine's other users only ever slow a round down. GB/s are the tensors' bytes, read once and written
-// once, over "done".
+// ring. There is no wire: messages are bytes that lie in the cache, where UCX leaves them, so what
+// is measured is the most that any wire could make of it. "ring" is the engine thread's processor
+// time until the ring has all it wants of this node: no line is faster than that. "busy" is that
+// time until all results are in their places, with the engine's part of what was left to copy;
+// "done" the wall's. With --gbit messages come no faster than such a line brings them; in between
+// the engine copies what nobody has begun, as ringd's does, and what it waits beyond that counts
+// for neither. No, one, ... and N reducers (2 by default) take turns; of each the best round
+// counts, because the machine's other users only ever slow a round down. GB/s are the tensors'
+// bytes, read once and written once, over "done".
 //
-// The floor is the same bytes copied, by as many threads. A reducer needs a processor of its own: on a
-// machine with fewer than reducers + 1 free ones "done" says nothing.
+// The floor is the same bytes copied, by as many threads. A reducer needs a processor of its own:
+// on a machine with fewer than reducers + 1 free ones "done" says nothing.
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>

@@ -1,5 +1,5 @@
-// Operations that are waited for next: two FakeRingds are the nodes of one job, and its ranks speak with each
-// other. What goes to a FakeRingd after all is doubled by it, as two equal ranks' sum is.
+// Operations that are waited for next: two FakeRingds are the nodes of one job, and its ranks speak
+// with each other. What goes to a FakeRingd after all is doubled by it, as two equal ranks' sum is.
 #include <atomic>
 #include <barrier>
 #include <catch2/catch.hpp>
@@ -73,8 +73,8 @@ Outcome SubmitAndWait(ringd_context* context, ringd_registration registration, f
   return outcome;
 }
 
-// Both ranks submit and wait at once. Again, if a busy machine has kept one of them away for too long; but not three
-// times, after which they would not try.
+// Both ranks submit and wait at once. Again, if a busy machine has kept one of them away for too
+// long; but not three times, after which they would not try.
 void Meet(Nodes& nodes, ringd_registration registration, float (&data)[2], Outcome (&outcomes)[2]) {
   const float sources[2] = {data[0], data[1]};
   for (int tries = 0; tries < 2; ++tries) {

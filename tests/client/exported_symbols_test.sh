@@ -1,6 +1,7 @@
 #!/bin/sh
-# libringd.so shows its ringd_ functions and nothing else, under its own SONAME: what it is built from
-# must never mix with a program's own copies. And it needs the C library and GCC's runtime alone.
+# libringd.so shows its ringd_ functions and nothing else, under its own SONAME: what it is built
+# from must never mix with a program's own copies. And it needs the C library and GCC's runtime
+# alone.
 set -eu
 library="$1"
 symbols=$(nm --dynamic --defined-only "$library" | awk '{print $3}' | sed 's/@.*//')

@@ -1,8 +1,9 @@
-// A ringd for tests of the client library: the real handshake, descriptors, rings and calls, in a few threads
-// of the test's own process, without jobs, schedule or network.
+// A ringd for tests of the client library: the real handshake, descriptors, rings and calls, in a
+// few threads of the test's own process, without jobs, schedule or network.
 //
-// An all-reduce of float32 doubles every element, as if two equal ranks had been summed; other types are
-// copied. A broadcast to a rank that is not the root fills the destination with kBroadcastByte.
+// An all-reduce of float32 doubles every element, as if two equal ranks had been summed; other
+// types are copied. A broadcast to a rank that is not the root fills the destination with
+// kBroadcastByte.
 #ifndef RINGD_TESTS_CLIENT_FAKE_RINGD_H_
 #define RINGD_TESTS_CLIENT_FAKE_RINGD_H_
 

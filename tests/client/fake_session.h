@@ -61,8 +61,8 @@ class FakeSession {
   ~FakeSession();
 
   int lifeline() const { return lifeline_.get(); }
-  // Fills in the reply's sizes, and sends it with the session's descriptors and the client's end of gRPC's
-  // connection. The client may act before this returns.
+  // Fills in the reply's sizes, and sends it with the session's descriptors and the client's end of
+  // gRPC's connection. The client may act before this returns.
   void Answer(AttachReply reply, int grpc_fd);
 
   // As if the engine had completed it; Ring tells the client's sleepers.

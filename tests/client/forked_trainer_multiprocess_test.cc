@@ -1,5 +1,5 @@
-// A trainer that forks, seen from outside: by a ringd in another process. The trainers are forked before this
-// process first uses gRPC, as real ones are.
+// A trainer that forks, seen from outside: by a ringd in another process. The trainers are forked
+// before this process first uses gRPC, as real ones are.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* A C11 program against libringd.so: the header is C, the library links by itself, and its version is the
- * header's. */
+/* A C11 program against libringd.so: the header is C, the library links by itself, and its version
+ * is the header's. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-// What the client's own part of an operation costs: submissions of an arena tensor into a ring whose other
-// end is a thread of this program. Run by hand, pinned to two cores; prints nanoseconds per call.
+// What the client's own part of an operation costs: submissions of an arena tensor into a ring
+// whose other end is a thread of this program. Run by hand, pinned to two cores; prints nanoseconds
+// per call.
 #include <sys/eventfd.h>
 
 #include <algorithm>

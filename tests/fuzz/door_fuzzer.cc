@@ -1,7 +1,8 @@
 // libFuzzer target: both sides of the door's handshake, against bytes of somebody who has no key.
 //
-// The first byte says which side is tried, and how many bytes come at a time. Whatever comes: nobody is let in without the
-// key, neither side takes or sends more than its messages have, and it never goes on after its end.
+// The first byte says which side is tried, and how many bytes come at a time. Whatever comes:
+// nobody is let in without the key, neither side takes or sends more than its messages have, and it
+// never goes on after its end.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

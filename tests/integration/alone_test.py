@@ -65,7 +65,8 @@ TRAIN = """
     print("alone", hvd.size())
 """
 
-# Without PyTorch, which takes its time to be imported. One write, so that the ranks' lines don't mix.
+# Without PyTorch, which takes its time to be imported. One write, so that the ranks' lines don't
+# mix.
 SUM = """
     import sys
     from array import array
@@ -82,8 +83,9 @@ SUM = """
 
 
 class Computer:
-    """This machine with an empty /run, where what is installed can be used by everybody: programs in /run/bin, the
-    Python packages in /run/site, the test's programs in /run/work. The users' home is /run/home."""
+    """This machine with an empty /run, where what is installed can be used by everybody: programs
+    in /run/bin, the Python packages in /run/site, the test's programs in /run/work. The users' home
+    is /run/home."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -148,7 +150,8 @@ def test_a_socket_that_somebody_has_named_is_not_passed_over(computer: Computer)
 
 
 def ways_out(output: str) -> tuple[str, str]:
-    """What the error under torchrun says to do: the command that starts a ringd, and the one that starts the job."""
+    """What the error under torchrun says to do: the command that starts a ringd, and the one that
+    starts the job."""
     lines = [line for line in output.splitlines() if "no ringd at /run/ringd/ringd.sock: " in line]
     assert lines, output
     found = re.search(r"start one with (.*), or start the job with `([^`]*)` in place of torchrun", lines[0])

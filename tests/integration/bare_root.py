@@ -1,8 +1,8 @@
 """Debian systems that have Python and nothing of ringd's: what a wheel finds on other machines.
 
-They lie in folders, and are entered by `chroot` in a mount namespace of their own, which needs root.
-Packages come from the mirror that apt is configured for. They are unpacked and not set up, which takes
-seconds.
+They lie in folders, and are entered by `chroot` in a mount namespace of their own, which needs
+root. Packages come from the mirror that apt is configured for. They are unpacked and not set up,
+which takes seconds.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class BareRoot:
         variables: Mapping[str, str] | None = None,
         binds: Mapping[Path, str] | None = None,
     ) -> list[str]:
-        """What runs `command` inside, with these variables and no others. `binds`: folders outside, and
-        where they are seen inside."""
+        """What runs `command` inside, with these variables and no others. `binds`: folders outside,
+        and where they are seen inside."""
         mounts = [
             ("/dev", "/dev"),
             ("/proc", "/proc"),
@@ -74,7 +74,8 @@ class BareRoot:
         return Child(self.command(command, variables=variables, binds=binds), {"PATH": "/usr/bin:/bin"}, log)
 
     def install(self, wheel: Path) -> None:
-        """As `pip install WHEEL` there: that system's Python decides whether the wheel is for it."""
+        """As `pip install WHEEL` there: that system's Python decides whether the wheel is for
+        it."""
         (self.folder / "opt").mkdir(exist_ok=True)
         shutil.copy(wheel, self.folder / "opt" / wheel.name)
         # The test environment's pip, which is plain Python.

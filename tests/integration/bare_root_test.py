@@ -122,8 +122,8 @@ def write(root: BareRoot, name: str, source: str) -> str:
 def start_ranks(
     cluster: Cluster, roots: list[BareRoot], source: str, binds: dict[Path, str], python_path: str
 ) -> list[Child]:
-    """One rank in each of `roots`, through the ringd of the cluster's only node, whose socket they see as
-    containers do."""
+    """One rank in each of `roots`, through the ringd of the cluster's only node, whose socket they
+    see as containers do."""
     ranks = []
     for rank, root in enumerate(roots):
         variables = {

@@ -17,15 +17,17 @@ from tests.integration.shaped_line import ShapedLine
 from tests.integration.two_ends import TwoEnds
 
 PROGRAM = (Path(__file__).parent / "programs" / "until_told.py").read_text()
-# A layer's gradient is ready every 5 ms, and takes 42 ms on the first line: while one is under way the others become ready, and
-# go together. On the second line, where one takes 8 ms, that would leave the line idle until the last of them is ready.
+# A layer's gradient is ready every 5 ms, and takes 42 ms on the first line: while one is under way
+# the others become ready, and go together. On the second line, where one takes 8 ms, that would
+# leave the line idle until the last of them is ready.
 MIB = 8
 TENSORS = 9
 BETWEEN_MS = 5
 SLOW_MBIT = 200
 FAST_MBIT = 1000
-# What an all-reduce takes is the median of the last 32 of its size: that needs some 20 steps of 0.1 s, and several
-# times that on a busy machine; what buckets took alone before is forgotten after 64 of a third of a second.
+# What an all-reduce takes is the median of the last 32 of its size: that needs some 20 steps of
+# 0.1 s, and several times that on a busy machine; what buckets took alone before is forgotten after
+# 64 of a third of a second.
 NOTICED_WITHIN_S = 60.0
 SETTLED_STEPS = 20
 
@@ -136,7 +138,8 @@ def test_a_line_that_becomes_faster_is_planned_for(ends: Ends, rates: tuple[int,
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("rates", [(FAST_MBIT, SLOW_MBIT)], indirect=True)
 def test_a_line_that_becomes_slower_is_noticed(ends: Ends, rates: tuple[int, int]) -> None:
-    # Whether another plan is worth it then is the model's business: on a full line it hardly matters.
+    # Whether another plan is worth it then is the model's business: on a full line it hardly
+    # matters.
     training = Training(ends, rates[0])
     ends.line.set_rate(rates[1])
 

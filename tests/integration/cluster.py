@@ -5,8 +5,9 @@
         job = cluster.start_job(PROGRAM, ranks_per_node=[1, 3])
         job.expect_success()
 
-`PROGRAM` is Python source that each rank runs. Every process is ended, by its pid, when the test ends, whatever
-happened; a ringd that ended by itself meanwhile fails the test, unless the test says that it killed it.
+`PROGRAM` is Python source that each rank runs. Every process is ended, by its pid, when the test
+ends, whatever happened; a ringd that ended by itself meanwhile fails the test, unless the test says
+that it killed it.
 """
 
 from __future__ import annotations
@@ -373,7 +374,8 @@ class Cluster:
         )
 
     def end(self) -> None:
-        """Ends every process, then fails if a ringd had ended by itself or doesn't end when told to."""
+        """Ends every process, then fails if a ringd had ended by itself or doesn't end when told
+        to."""
         self._ended.set()
         if self._reaper is not None:
             self._reaper.join()

@@ -1,4 +1,5 @@
-"""Communicators of some of a job's ranks: what they do side by side, and what is told when they can't."""
+"""Communicators of some of a job's ranks: what they do side by side, and what is told when they
+can't."""
 
 from __future__ import annotations
 

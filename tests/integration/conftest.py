@@ -15,7 +15,8 @@ from tests.integration.cluster import Cluster
 
 @pytest.fixture(scope="session", autouse=True)
 def _interruptible() -> None:
-    """Programs that the tests start hear Ctrl-C, also where the tests run in a shell's background (SIGINT ignored)."""
+    """Programs that the tests start hear Ctrl-C, also where the tests run in a shell's background
+    (SIGINT ignored)."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -1,4 +1,5 @@
-"""Two jobs on one line: what each gets of it, and how long a small operation waits for a huge one."""
+"""Two jobs on one line: what each gets of it, and how long a small operation waits for a huge
+one."""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ class Line(TwoEnds[ShapedLine]):
 @pytest.fixture
 def line() -> Iterator[Line]:
     folder = Path(tempfile.mkdtemp(prefix="ringd-", dir="/tmp"))
-    # Slow enough for two nodes and their ranks on a busy machine: the line limits, and nothing else.
+    # Slow enough for two nodes and their ranks on a busy machine: the line limits, and nothing
+    # else.
     made = Line(folder, rate_mbit=200)
     try:
         yield made

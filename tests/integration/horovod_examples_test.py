@@ -1,7 +1,7 @@
 """Programs that were written for Horovod run with one line changed: the import.
 
-``programs/horovod`` has programs of our own that make each call which Horovod's published examples for
-PyTorch make. They are started by ``ringctl run``.
+``programs/horovod`` has programs of our own that make each call which Horovod's published examples
+for PyTorch make. They are started by ``ringctl run``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A trial of small all-reduces that ringd has kept, so that a test does not hang on what one would find here."""
+"""A trial of small all-reduces that ringd has kept, so that a test does not hang on what one would
+find here."""
 
 from __future__ import annotations
 
@@ -7,9 +8,11 @@ import time
 
 from tests.integration.cluster import Cluster, Node
 
-#: By bytes: microseconds through one node and by recursive doubling, as over slow lines: 256 B and more win by a tree.
+#: By bytes: microseconds through one node and by recursive doubling, as over slow lines: 256 B and
+#: more win by a tree.
 SLOW_LINES = {64: (160, 230), 1024: (400, 600), 4096: (1600, 2000), 16384: (6000, 3000)}
-#: Of how many nodes the k-nomial tree is another one than the flat one, and has a node with a child.
+#: Of how many nodes the k-nomial tree is another one than the flat one, and has a node with a
+#: child.
 NODES = 6
 #: That one, and its child.
 INNER, LEAF = 4, 5

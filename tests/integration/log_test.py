@@ -70,7 +70,8 @@ def test_every_line_of_a_job_says_whose_it_is(cluster: Cluster, layout: list[int
     nodes = cluster.start_nodes(len(layout), log_format="json", stall_warning="300ms")
     for generation in range(2):
         job = start_trainers(cluster, STALLS, layout, job_id="train", only_ranks=[1])
-        # The other node's ringd learns the job's generation from the first one's, which knows no job yet.
+        # The other node's ringd learns the job's generation from the first one's, which knows no
+        # job yet.
         wait_until_joining(cluster, job.ranks[0])
         rest = start_trainers(cluster, STALLS, layout, job_id="train", only_ranks=[0])
         ranks = [*rest.ranks, *job.ranks]

@@ -1,6 +1,7 @@
 """Two network namespaces joined by a line whose ends are far apart. Needs root.
 
-The kernel here delays no packets, so a program of ours does: frames go through its hands. As a program, this file is it.
+The kernel here delays no packets, so a program of ours does: frames go through its hands. As a
+program, this file is it.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ QUEUE_S = 0.05
 
 
 class LongLine:
-    """A pair of tap interfaces between which frames take `one_way_ms`, at `rate_mbit`. `send_bytes` is the most that the
-    kernel there gives a connection for sending, in its own count.
+    """A pair of tap interfaces between which frames take `one_way_ms`, at `rate_mbit`. `send_bytes`
+    is the most that the kernel there gives a connection for sending, in its own count.
 
-    Ownership: owns its namespaces and the program; close() ends both. What runs inside must have ended.
+    Ownership: owns its namespaces and the program; close() ends both. What runs inside must have
+        ended.
     """
 
     def __init__(self, rate_mbit: int, one_way_ms: float, send_bytes: int) -> None:

@@ -1,4 +1,5 @@
-"""What an operator sees with ringctl and the log: stalls from every node, jobs that have ended, SIGHUP, the check."""
+"""What an operator sees with ringctl and the log: stalls from every node, jobs that have ended,
+SIGHUP, the check."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ from tests.integration.failures.events import (
     wait_until_joining,
 )
 
-# Every rank reduces the same again and again, so that its bucket is learned. The last one pauses between two
-# operations when the test says so.
+# Every rank reduces the same again and again, so that its bucket is learned. The last one pauses
+# between two operations when the test says so.
 STEPS = """
     import os
     import time

@@ -18,7 +18,8 @@ STEADY_STEPS = 50
 
 
 def communicator(cluster: Cluster, node: Node | None = None) -> dict[str, Any]:
-    """The latest job's communicator as `ringctl comms --plan --json` shows it; empty while there is none.
+    """The latest job's communicator as `ringctl comms --plan --json` shows it; empty while there is
+    none.
 
     ringd may still show that of the job before, whose processes have just ended.
     """
@@ -101,7 +102,8 @@ def test_the_steady_state_needs_no_messages(cluster: Cluster) -> None:
         return [int(communicator(cluster, node)["negotiation_messages"]) for node in nodes]
 
     def is_steady() -> bool:
-        """Nothing is said in this many steps; not while a plan is learned, or another takes its place."""
+        """Nothing is said in this many steps; not while a plan is learned, or another takes its
+        place."""
         before, began = messages(), done()
         wait_until(lambda: done() >= began + STEADY_STEPS, f"{STEADY_STEPS} more steps")
         per_step = [communicator(cluster, node)["negotiation_messages_per_step"] for node in nodes]

@@ -12,8 +12,8 @@ NETWORK = "10.80.0"
 class Racks:
     """Each node's interface leads to the bridge of its rack: node i's to that of rack i % 2.
 
-    Lines are token buckets at either end. Ownership: owns its namespaces; close() removes them. What runs inside must
-    have ended.
+    Lines are token buckets at either end. Ownership: owns its namespaces; close() removes them.
+    What runs inside must have ended.
     """
 
     def __init__(self, node_count: int, node_mbit: int, between_mbit: int) -> None:
@@ -53,7 +53,8 @@ class Racks:
         return ["ip", "netns", "exec", self._nodes[node]]
 
     def separate(self, one: int, other: int, silently: bool) -> None:
-        """From now on nothing goes from `one` to the `other` node: an error there, or silently lost."""
+        """From now on nothing goes from `one` to the `other` node: an error there, or silently
+        lost."""
         address = f"{self.address(other)}/32"
         if silently:
             # The bridge forgets what comes for a neighbour that does not exist.

@@ -1,4 +1,5 @@
-"""Small operations that ranks of several nodes carry out between themselves, and what sends them to ringd."""
+"""Small operations that ranks of several nodes carry out between themselves, and what sends them to
+ringd."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from tests.integration.kept_trial import start_nodes_of_a_tree
 
 STEPS = 200
 
-# Rank r adds r + 1. `MIX` says how often a rank submits to ringd instead, each as its own dice fall.
+# Rank r adds r + 1. `MIX` says how often a rank submits to ringd instead, each as its own dice
+# fall.
 SUMS = """
     import os
     import random

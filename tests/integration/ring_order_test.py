@@ -57,7 +57,8 @@ class TwoRacks(Cluster):
         self.restart(self.nodes[0])
 
     def run(self, mib: int = 1, count: int = 3) -> tuple[list[dict[str, Any]], list[float]]:
-        """What each node shows of a job that has done its all-reduces, and how many seconds they took."""
+        """What each node shows of a job that has done its all-reduces, and how many seconds they
+        took."""
         notes = self.folder / f"notes{len(self.jobs)}"
         notes.mkdir()
         job = self.start_job(PROGRAM, [1] * NODES, arguments=[str(notes), str(mib), str(count)])
@@ -125,7 +126,8 @@ def rates_of(links: list[dict[str, Any]], *, same_rack: bool) -> list[float]:
 @pytest.mark.timeout(180)
 def test_the_ring_crosses_a_slow_line_once_each_way(two_racks: Callable[..., TwoRacks]) -> None:
     cluster = two_racks()
-    # On a busy machine a look may be late, or not to be believed: then the ring is that of the ranks.
+    # On a busy machine a look may be late, or not to be believed: then the ring is that of the
+    # ranks.
     for attempt in range(ATTEMPTS):
         shown, _ = cluster.run()
         ring = ring_of(shown)

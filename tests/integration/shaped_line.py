@@ -7,8 +7,9 @@ import subprocess
 
 NETWORK = "10.79.0"
 SECOND_NETWORK = "10.79.1"
-# The kernel keeps two segments of a connection in the interface's queue, where nothing overtakes them: a whole chunk
-# if they are as long as they can be, 64 KiB. Half of that leaves whoever measures in chunks some room.
+# The kernel keeps two segments of a connection in the interface's queue, where nothing overtakes
+# them: a whole chunk if they are as long as they can be, 64 KiB. Half of that leaves whoever
+# measures in chunks some room.
 SEGMENT_BYTES = 32 * 1024
 
 
@@ -26,7 +27,8 @@ def shape(namespace: str, interface: str, rate_mbit: int) -> None:
 
 
 def configure(namespace: str, address: str, rate_mbit: int, interface: str = "eth0") -> None:
-    """Gives the namespace's interface this address in a network of 256, and a token bucket for what leaves by it."""
+    """Gives the namespace's interface this address in a network of 256, and a token bucket for what
+    leaves by it."""
     ip("-n", namespace, "link", "set", interface, "gso_max_size", str(SEGMENT_BYTES), "up")
     ip("-n", namespace, "addr", "add", f"{address}/24", "dev", interface, "noprefixroute")
     # The machine's default congestion control is not the same everywhere.

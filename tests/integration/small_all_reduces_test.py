@@ -17,7 +17,8 @@ ATTEMPTS = 5
 
 
 def run(cluster: Cluster) -> dict[str, Any]:
-    """The figures of the link, which all nodes show alike, of a job that has done its all-reduces."""
+    """The figures of the link, which all nodes show alike, of a job that has done its
+    all-reduces."""
     notes = cluster.folder / f"notes{len(cluster.jobs)}"
     notes.mkdir()
     job = cluster.start_job(PROGRAM, [1] * NODES, arguments=[str(notes), "1", "2"])

@@ -1,4 +1,5 @@
-"""Strangers at ringd's one port: what they send ends nothing, costs little, and keeps nobody else out."""
+"""Strangers at ringd's one port: what they send ends nothing, costs little, and keeps nobody else
+out."""
 
 from __future__ import annotations
 

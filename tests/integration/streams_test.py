@@ -1,4 +1,5 @@
-"""Over how many connections two nodes send: as many as are set, and what it brings over a long line."""
+"""Over how many connections two nodes send: as many as are set, and what it brings over a long
+line."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class Streams(TwoEnds[LongLine | ShapedLine]):
     """Two ringds, and what they do with the line between them."""
 
     def start(self, mib: int, count: int) -> tuple[JobRun, Path]:
-        """A job that does all-reduces of some size, and stays until its folder has the note `end`."""
+        """A job that does all-reduces of some size, and stays until its folder has the note
+        `end`."""
         notes = Path(tempfile.mkdtemp(prefix="notes", dir=self.folder))
         job = self.start_job(PROGRAM, [1, 1], arguments=[str(notes), str(mib), str(count)])
 

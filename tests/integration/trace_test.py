@@ -1,4 +1,5 @@
-"""`ringctl trace`: the times of a job's operations on all ranks of all nodes, as Chrome trace events."""
+"""`ringctl trace`: the times of a job's operations on all ranks of all nodes, as Chrome trace
+events."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ LATE = """
     run(main)
 """
 
-# Rank 1 fills its ring with rubbish, again and again; layout: proto/shm/session_segment.h, proto/trace.
+# Rank 1 fills its ring with rubbish, again and again; layout: proto/shm/session_segment.h,
+# proto/trace.
 HOSTILE = """
     import ctypes
     import threading

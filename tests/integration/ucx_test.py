@@ -1,4 +1,5 @@
-"""Whole jobs over UCX: over its TCP, and over what it finds best between processes of one host, shared memory."""
+"""Whole jobs over UCX: over its TCP, and over what it finds best between processes of one host,
+shared memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """clang-tidy over every translation unit, with clang's warnings and its thread-safety analysis.
 
-A unit that was clean is not looked at again until its source, a header of ours that it includes (also through
-others), its flags, the checks or the tool change: .cache/lint holds one empty file per clean state.
+A unit that was clean is not looked at again until its source, a header of ours that it includes
+(also through others), its flags, the checks or the tool change: .cache/lint holds one empty file
+per clean state.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ def _translation_units(tree: SourceTree) -> list[Unit]:
 
 
 def _meaningful_flags(source: Path, arguments: list[str], generated: Path) -> tuple[str, ...]:
-    """Include folders, definitions and the language; folders of generated code by their real place."""
+    """Include folders, definitions and the language; folders of generated code by their real
+    place."""
     flags = []
     standard = "-std=c11" if source.suffix == ".c" else "-std=c++20"
     for position, argument in enumerate(arguments):
@@ -152,7 +154,8 @@ def _check_unit(tree: SourceTree, unit: Unit, clean_states: Path, tool: str) -> 
 
 
 def included_files(root: Path, source: Path) -> set[Path]:
-    """The source and all that it includes of the tree, also indirectly; for a generated header its .proto."""
+    """The source and all that it includes of the tree, also indirectly; for a generated header its
+    .proto."""
     reached = {source}
     waiting = [source]
     while waiting:

@@ -1,7 +1,7 @@
 """The include check: who may include what, as drawn in README.md.
 
-Bazel's own layering check does nothing under g++, and headers of Debian's packages are visible to every file;
-so the rules are kept here.
+Bazel's own layering check does nothing under g++, and headers of Debian's packages are visible to
+every file; so the rules are kept here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ ALLOWED = {
     "tests": {"proto", "backends", "daemon", "client", "tests"},
 }
 
-# Folders with rooms, and what their rooms may include from them, besides themselves; what stands in a folder directly may all.
+# Folders with rooms, and what their rooms may include from them, besides themselves; what stands in
+# a folder directly may all.
 CORE = "client/core/"
 ROOMS: dict[str, dict[str, set[str]]] = {
     CORE: {
@@ -139,7 +140,8 @@ def _room_of(folder: str, path: str) -> str | None:
 
 
 def _check_exists(tree: SourceTree, path: Path, target: str) -> str | None:
-    """Quoted includes are ours and are written from the top; Abseil's and Highway's are the exception."""
+    """Quoted includes are ours and are written from the top; Abseil's and Highway's are the
+    exception."""
     if target.startswith(("absl/", "hwy/")):
         return None
     if path.suffix == ".c" and (tree.root / path.parent / target).is_file():

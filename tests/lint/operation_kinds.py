@@ -1,5 +1,5 @@
-"""Rooms ask an operation for its traits (proto/operations/operation_traits.h), not for its kind by name: a new kind is a row
-there, and perhaps a primitive on the wire.
+"""Rooms ask an operation for its traits (proto/operations/operation_traits.h), not for its kind by
+name: a new kind is a row there, and perhaps a primitive on the wire.
 """
 
 from __future__ import annotations

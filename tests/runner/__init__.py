@@ -1,1 +1,2 @@
-"""What tests/run does: chooses, builds and runs all tests that need no GPU, and counts their cases."""
+"""What tests/run does: chooses, builds and runs all tests that need no GPU, and counts their
+cases."""

@@ -1,4 +1,5 @@
-"""The test programs that Bazel builds. One outcome for each program, with as many cases as its XML tells."""
+"""The test programs that Bazel builds. One outcome for each program, with as many cases as its XML
+tells."""
 
 from __future__ import annotations
 
@@ -55,8 +56,8 @@ def run(
     options = ["--keep_going", "--color=no", "--curses=no", f"--target_pattern_file={targets}"]
     if sanitizer:
         options.append(f"--config={sanitizer}")
-    # Building first and testing on half of the processors keeps the clocks of tests honest: compilers and other
-    # tests would make a process late that must answer within a second.
+    # Building first and testing on half of the processors keeps the clocks of tests honest:
+    # compilers and other tests would make a process late that must answer within a second.
     cores = conditions.cores if conditions else os.sched_getaffinity(0)
     jobs = max(1, len(cores) // 2)
     test_options = ["--test_output=summary", f"--local_test_jobs={jobs}", f"--build_event_json_file={events}"]
@@ -145,7 +146,8 @@ def _test_result(event: dict[str, Any]) -> Outcome | None:
 
 
 def count_cases(xml: Path | None, passed: bool) -> tuple[int, int]:
-    """How many cases passed and failed; a program that failed without saying where counts as one failed case."""
+    """How many cases passed and failed; a program that failed without saying where counts as one
+    failed case."""
     try:
         text = _read(xml)
         cases = list(ElementTree.fromstring(text).iter("testcase")) if text else []

@@ -1,4 +1,5 @@
-"""A pytest plugin: one JSON line per test to the file named by RINGD_TEST_EVENTS, when the test has ended."""
+"""A pytest plugin: one JSON line per test to the file named by RINGD_TEST_EVENTS, when the test has
+ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The Python tests: unit tests of the client, of the tools under tests/, and the integration tests."""
+"""The Python tests: unit tests of the client, of the tools under tests/, and the integration
+tests."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ LEFT_OUT = "--ignore=tests/gpu"
 
 
 def names(root: Path) -> list[str]:
-    """Every test's node id. A file that can't be collected stands for itself, and fails when run."""
+    """Every test's node id. A file that can't be collected stands for itself, and fails when
+    run."""
     command = [
         sys.executable,
         *ARGUMENTS,

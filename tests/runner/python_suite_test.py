@@ -1,4 +1,5 @@
-"""The Python suite against small trees of tests that pass, fail, can't be imported or end the process."""
+"""The Python suite against small trees of tests that pass, fail, can't be imported or end the
+process."""
 
 from __future__ import annotations
 

@@ -136,8 +136,8 @@ void Cluster::AdvanceThread(Thread& thread) {
   }
 }
 
-// Lets go of the threads whose phase all others of their kind have reached. Whoever is lost is not waited for:
-// the ranks notice that outside of ringd, too.
+// Lets go of the threads whose phase all others of their kind have reached. Whoever is lost is not
+// waited for: the ranks notice that outside of ringd, too.
 void Cluster::OpenBarriers(std::size_t kind) {
   std::size_t reached = SIZE_MAX;
   for (const Thread& thread : threads_) {

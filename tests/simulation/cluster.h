@@ -1,5 +1,5 @@
-// Runs one scenario from start to end: the real scheduling code, and the real code for the job's early end, over
-// a simulated network.
+// Runs one scenario from start to end: the real scheduling code, and the real code for the job's
+// early end, over a simulated network.
 #ifndef RINGD_TESTS_SIMULATION_CLUSTER_H_
 #define RINGD_TESTS_SIMULATION_CLUSTER_H_
 

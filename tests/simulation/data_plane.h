@@ -22,8 +22,8 @@ struct Contribution {
   std::int64_t sum = 0;  // of the node's ranks
 };
 
-// An operation completes only after all nodes have started it with the same list of tensors; but a node
-// sends nothing for one without content that all have negotiated, and is done with it at once.
+// An operation completes only after all nodes have started it with the same list of tensors; but a
+// node sends nothing for one without content that all have negotiated, and is done with it at once.
 //
 // Thread safety: none.
 class DataPlane {

@@ -28,11 +28,13 @@ struct Submission {
 // What it holds against a job:
 //   - a submission that ends twice, or (Open) not at all;
 //   - a success with a wrong sum, of tensors that differ, or before all ranks had submitted;
-//   - an operation that ends well on one rank and with an error of its own on another, or with two errors;
-//   - a job that ends with two causes, or with one that is none of what has happened to it (Allow); if the coordinator
-//     has gone amid its word, two, of which one is that;
-//   - a node that has ended the job and where something still succeeds, or whose ranks are told different
-//     things of one operation. Different nodes may be: the job's end may overtake a result on one of them.
+//   - an operation that ends well on one rank and with an error of its own on another, or with two
+//     errors;
+//   - a job that ends with two causes, or with one that is none of what has happened to it (Allow);
+//     if the coordinator has gone amid its word, two, of which one is that;
+//   - a node that has ended the job and where something still succeeds, or whose ranks are told
+//     different things of one operation. Different nodes may be: the job's end may overtake a
+//     result on one of them.
 //
 // Thread safety: none. Every finding is a text for a person; no finding, no fault.
 class Ledger {
@@ -50,8 +52,8 @@ class Ledger {
 
   // Something has happened from which the job may end, with a cause that begins so.
   void Allow(const std::string& cause) { allowed_.push_back(cause); }
-  // The coordinator has gone amid its word: nodes that did not hear it end with a cause that begins so, as the others
-  // may with what they heard.
+  // The coordinator has gone amid its word: nodes that did not hear it end with a cause that begins
+  // so, as the others may with what they heard.
   void AllowWhereNoneWasHeard(const std::string& cause) { where_none_was_heard_ = cause; }
 
   void Report(std::string finding) { findings_.push_back(std::move(finding)); }

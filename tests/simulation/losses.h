@@ -1,5 +1,6 @@
-// Brings about the losses of a scenario, and what follows from them: who notices what when is drawn, what is
-// then said travels over the simulated network, and the daemon's own code decides on the cause.
+// Brings about the losses of a scenario, and what follows from them: who notices what when is
+// drawn, what is then said travels over the simulated network, and the daemon's own code decides on
+// the cause.
 #ifndef RINGD_TESTS_SIMULATION_LOSSES_H_
 #define RINGD_TESTS_SIMULATION_LOSSES_H_
 
@@ -19,8 +20,8 @@
 
 namespace ringd::simulation {
 
-// The job's JobCoordinator, on node 0. All nodes have joined it when the job begins; its schedule is not
-// used, since scenarios turn knobs of that which it doesn't have (see Cluster).
+// The job's JobCoordinator, on node 0. All nodes have joined it when the job begins; its schedule
+// is not used, since scenarios turn knobs of that which it doesn't have (see Cluster).
 //
 // Thread safety: none.
 // Ownership: borrows everything that it is given.

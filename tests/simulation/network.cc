@@ -57,7 +57,8 @@ void Network::Deliver(int sender, int receiver, Stream& stream, Action action, n
          });
 }
 
-// Of pauses that overlap the last end counts, for whatever falls into any of them: so its order stays.
+// Of pauses that overlap the last end counts, for whatever falls into any of them: so its order
+// stays.
 std::optional<TimePoint> Network::ResumeTime(int node) const {
   std::optional<TimePoint> resume;
   for (bool moved = true; moved;) {

@@ -18,8 +18,9 @@ namespace ringd::simulation {
 // Each node has a stream to the coordinator, which is on node 0, and one back.
 //
 // Thread safety: none. Ownership: scenario and events must outlive it.
-// Invariant: what is sent on a stream arrives in its order, also what a node has sent before it was lost, unless its
-//   host is lost: then what it has sent last may not arrive. At a lost node nothing happens any more.
+// Invariant: what is sent on a stream arrives in its order, also what a node has sent before it was
+//   lost, unless its host is lost: then what it has sent last may not arrive. At a lost node
+//   nothing happens any more.
 class Network {
  public:
   using Action = std::function<void()>;
@@ -28,13 +29,14 @@ class Network {
 
   // Runs `action` at `node` after `delay`, later if the node is paused then.
   void AtNode(int node, std::chrono::nanoseconds delay, Action action);
-  // Runs `action` when a message that is sent now arrives at the coordinator, or at the node. `least`: not
-  // before this has passed, as when the end of a stream is noticed.
+  // Runs `action` when a message that is sent now arrives at the coordinator, or at the node.
+  // `least`: not before this has passed, as when the end of a stream is noticed.
   void ToCoordinator(int node, Action action, std::chrono::nanoseconds least = {});
   void ToNode(int node, Action action, std::chrono::nanoseconds least = {});
 
   void Lose(int node) { lost_[static_cast<std::size_t>(node)] = true; }
-  // As Lose; of what is on its way from the node only the first part arrives, on each stream another.
+  // As Lose; of what is on its way from the node only the first part arrives, on each stream
+  // another.
   void LoseHost(int node);
   bool lost_a_host() const { return lost_a_host_; }
   bool IsLost(int node) const { return lost_[static_cast<std::size_t>(node)]; }

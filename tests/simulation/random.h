@@ -1,4 +1,5 @@
-// Random numbers that are the same on every machine for a seed; the standard's distributions are not.
+// Random numbers that are the same on every machine for a seed; the standard's distributions are
+// not.
 #ifndef RINGD_TESTS_SIMULATION_RANDOM_H_
 #define RINGD_TESTS_SIMULATION_RANDOM_H_
 

@@ -220,8 +220,8 @@ Loss PickLoss(Random& random, const Scenario& scenario, bool is_node, nanosecond
   return loss;
 }
 
-// On two nodes, and so close to each other that word of the one may cross word of the other. Of two nodes one
-// stays.
+// On two nodes, and so close to each other that word of the one may cross word of the other. Of two
+// nodes one stays.
 void AddTwoLosses(Random& random, Scenario& scenario, nanoseconds at) {
   const Loss first = PickLoss(random, scenario, random.Chance(50), at);
   const bool many = scenario.ranks_on_node.size() > 2;

@@ -3,8 +3,8 @@
 // A program is a list of phases. In a phase every rank submits the same tensors, in the same or in
 // its own order; it may wait for tensors of earlier phases at any point, and for tensors of its own
 // phase after it has submitted them all. Such a program never deadlocks if tensors are reduced one
-// by one: a rank in the earliest phase waits only for what all ranks have submitted. So whatever hangs
-// in the simulation is the scheduler's fault.
+// by one: a rank in the earliest phase waits only for what all ranks have submitted. So whatever
+// hangs in the simulation is the scheduler's fault.
 #ifndef RINGD_TESTS_SIMULATION_SCENARIO_H_
 #define RINGD_TESTS_SIMULATION_SCENARIO_H_
 
@@ -52,8 +52,8 @@ struct Pause {
 struct Loss {
   int node = 0;
   std::optional<int> rank;  // on that node
-  // The node goes with its host: of what it has sent, on each stream, only the first part arrives, and
-  // transfers in which it took part end on some nodes and not on others.
+  // The node goes with its host: of what it has sent, on each stream, only the first part arrives,
+  // and transfers in which it took part end on some nodes and not on others.
   bool with_host = false;
   std::chrono::nanoseconds at{0};
   std::chrono::nanoseconds noticed_within{

@@ -44,8 +44,8 @@ class SimulatedNode final : public LocalRankView {
   void RunLoop(TimePoint now);
   std::optional<TimePoint> NextTick() const { return scheduler_.NextTick(); }
 
-  // This node has seen why the job can't go on: as Job, it tells the coordinator (if true) and goes on with
-  // nothing until that has answered.
+  // This node has seen why the job can't go on: as Job, it tells the coordinator (if true) and goes
+  // on with nothing until that has answered.
   bool Propose(const absl::Status& cause) { return agreed_.Propose(cause); }
   std::optional<absl::Status> Unanswered(TimePoint now) { return agreed_.Unanswered(now); }
   // Ends everything, now and from now on. False: that has happened.

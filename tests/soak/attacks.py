@@ -105,7 +105,8 @@ def _mixed(world: World, journal: Journal, plan: JobPlan, hostile: list[str], se
 
 
 def _flood_traces(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
-    """The hostile user has many jobs traced, on two nodes; the others' traces come, and are whole."""
+    """The hostile user has many jobs traced, on two nodes; the others' traces come, and are
+    whole."""
     began = time.monotonic()
     seed = str(chance.randrange(1 << 32))
     flood = ["soak_attacker", "trace-flood", str(seconds), seed, "5"]
@@ -130,7 +131,8 @@ def _flood_traces(world: World, journal: Journal, chance: random.Random, seconds
 
 
 def _keep_descriptors(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
-    """One rank of each job ends, and leaves all that it had open to a process that writes rubbish."""
+    """One rank of each job ends, and leaves all that it had open to a process that writes
+    rubbish."""
     began = time.monotonic()
     for places in ((FIRST, FIRST), (FIRST, SECOND)):
         plan = JobPlan(f"kept-{len(set(places))}", users.HOSTILE, places)

@@ -130,7 +130,8 @@ class World:
         self._ended_nodes.append(ended)
 
     def start_stranger(self, node: int, program: str, seconds: float, chance: random.Random) -> Child:
-        """A Python program of programs/ on that node, as the hostile user: SECONDS SEED and the ringds' addresses."""
+        """A Python program of programs/ on that node, as the hostile user: SECONDS SEED and the
+        ringds' addresses."""
         assert self.network is not None
         source = self._bin / program
         # Once: another stranger may be about to read it.

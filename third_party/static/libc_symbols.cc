@@ -1,5 +1,5 @@
-// Symbols of the C library that libringd replaces for its own use (linker option --wrap): code in it
-// that says NAME gets __wrap_NAME.
+// Symbols of the C library that libringd replaces for its own use (linker option --wrap): code in
+// it that says NAME gets __wrap_NAME.
 #include <sys/random.h>
 
 #include <cerrno>

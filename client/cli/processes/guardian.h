@@ -13,8 +13,8 @@
 namespace ringd::cli {
 
 // A process beside ringctl that knows its process groups and temporary folders. SIGKILL can't be
-// caught, and the kernel's parent-death signal reaches children only, not theirs: when ringctl's end of
-// the pipe closes, the guardian kills the groups and removes the folders.
+// caught, and the kernel's parent-death signal reaches children only, not theirs: when ringctl's
+// end of the pipe closes, the guardian kills the groups and removes the folders.
 //
 // Thread safety: one thread.
 // Ownership: the destructor ends the guardian without any of that: the owner has tidied up by then.

@@ -18,8 +18,8 @@ class OutputSink {
   // `interrupt` becomes readable when the user wants an end; a write that waits then gives up.
   OutputSink(int fd, int interrupt) : fd_(fd), interrupt_(interrupt) {}
 
-  // Writes all of it, waiting for the reader as long as it takes. Once the reader has gone, or the user
-  // interrupts while it does not read, this and everything later is dropped.
+  // Writes all of it, waiting for the reader as long as it takes. Once the reader has gone, or the
+  // user interrupts while it does not read, this and everything later is dropped.
   void Write(absl::string_view bytes);
 
   // The reader has gone.

@@ -29,8 +29,8 @@ struct ProcessEnd {
 };
 
 // Starts a process that leads a process group of its own, gets SIGKILL when the calling thread's
-// process ends, and has all signals at their defaults. Blocks until the program runs or could not be
-// started. The result is a child of ours that must be waited for.
+// process ends, and has all signals at their defaults. Blocks until the program runs or could not
+// be started. The result is a child of ours that must be waited for.
 //   kNotFound, kPermissionDenied: the program can't be executed; the message says which and why.
 absl::StatusOr<pid_t> Spawn(const SpawnOptions& options);
 

@@ -168,8 +168,8 @@ class Supervisor {
     stream.sink->Write(lines);
   }
 
-  // What is in the pipe, however long the reader of our output takes for it; no more than a pipe holds,
-  // in case somebody goes on writing.
+  // What is in the pipe, however long the reader of our output takes for it; no more than a pipe
+  // holds, in case somebody goes on writing.
   void TakeRest(Stream& stream) {
     for (int piece = 0; piece < kPiecesInPipe && stream.pipe.valid(); ++piece) Relay(stream);
     std::string rest;
@@ -208,8 +208,8 @@ class Supervisor {
       --running_;
       ends.push_back({process->rank, process->pid, *end, told_to_end_});
     }
-    // Nothing tells in which order those ended that are found at once. One that was killed did not end
-    // because of the others.
+    // Nothing tells in which order those ended that are found at once. One that was killed did not
+    // end because of the others.
     std::stable_partition(ends.begin(), ends.end(),
                           [](const RankEnd& end) { return end.end.signal != 0; });
     for (const RankEnd& end : ends) TakeEnd(end);
@@ -252,8 +252,8 @@ class Supervisor {
     next_step_ = now + options_.grace;
   }
 
-  // To the process groups: a rank that has ended is still a zombie here, so that its number can't mean
-  // anybody else.
+  // To the process groups: a rank that has ended is still a zombie here, so that its number can't
+  // mean anybody else.
   void SignalAll(int signal) {
     for (const auto& process : processes_) ::kill(-process->pid, signal);
     // One that is stopped would not see it.
@@ -273,8 +273,8 @@ class Supervisor {
     while (OutputLeft() && Clock::now() < deadline) Wait(deadline);
   }
 
-  // Every rank has ended: ends the processes that they left in their groups, and takes the rest of the
-  // output. A pipe that stays open although all are dead belongs to one that left its group.
+  // Every rank has ended: ends the processes that they left in their groups, and takes the rest of
+  // the output. A pipe that stays open although all are dead belongs to one that left its group.
   void EndLeftovers() {
     stage_ = Stage::kKilled;
     SignalAll(SIGTERM);

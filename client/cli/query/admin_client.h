@@ -17,8 +17,8 @@ inline constexpr char kDefaultSocket[] = "/run/ringd/ringd.sock";
 // One connection to one ringd.
 //
 // Thread safety: any thread, any method.
-// Blocking: every call ends by its deadline. kUnavailable: ringd has gone, or takes no calls from this
-//   user.
+// Blocking: every call ends by its deadline. kUnavailable: ringd has gone, or takes no calls from
+//   this user.
 class AdminClient {
  public:
   // kNotFound, kUnavailable, kPermissionDenied: as ConnectUnix of proto/base/unix_socket.h.

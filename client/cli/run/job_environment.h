@@ -29,8 +29,8 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 // What is set for `rank`, whatever the user's environment says.
 Variables RankVariables(const JobPlan& plan, int rank);
 
-// `inherited` (NAME=value) with the rank's variables in place of its own, and with those that are set
-// only if the user has not: one OpenMP thread a rank, unbuffered output of Python.
+// `inherited` (NAME=value) with the rank's variables in place of its own, and with those that are
+// set only if the user has not: one OpenMP thread a rank, unbuffered output of Python.
 std::vector<std::string> RankEnvironment(const JobPlan& plan, int rank,
                                          const std::vector<std::string>& inherited);
 

@@ -11,7 +11,8 @@
 namespace ringd::cli {
 
 // Thread safety: one thread.
-// Ownership: the destructor removes what it made and nobody put anything into; what was there before stays.
+// Ownership: the destructor removes what it made and nobody put anything into; what was there
+//   before stays.
 class MadeFolders {
  public:
   MadeFolders() = default;
@@ -21,7 +22,8 @@ class MadeFolders {
   MadeFolders& operator=(const MadeFolders&) = delete;
 
   // Makes the folder, with those above it, unless it is there.
-  //   kFailedPrecondition: it can't be made, is no folder or can't be written; the message names it and says why.
+  //   kFailedPrecondition: it can't be made, is no folder or can't be written; the message names it
+  //     and says why.
   absl::Status Make(const std::string& folder);
 
  private:

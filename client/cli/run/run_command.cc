@@ -218,8 +218,8 @@ int ProvideNodes(const RunOptions& options, MadeFolders& folders, PrivateNodes& 
                    socket.c_str(), std::string(running.status().message()).c_str());
     }
   }
-  // Whoever names a folder wants what is learned to be there after the run: better no run than hours of one that
-  // keeps nothing.
+  // Whoever names a folder wants what is learned to be there after the run: better no run than
+  // hours of one that keeps nothing.
   for (int node = 0; node < std::max(options.nodes, 1) && !options.state_folder.empty(); ++node) {
     const int code = ProvideFolder("--state-dir", StateFolder(options, node), folders);
     if (code != kDone) return code;

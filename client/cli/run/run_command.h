@@ -25,8 +25,8 @@ struct RunOptions {
   std::vector<std::string> command;
 };
 
-// Blocks until the run has ended and nothing of it is left. The result is an ExitCode. Must be called
-// while the process has one thread.
+// Blocks until the run has ended and nothing of it is left. The result is an ExitCode. Must be
+// called while the process has one thread.
 int RunCommand(const RunOptions& options);
 
 }  // namespace ringd::cli

@@ -11,8 +11,8 @@ class Message;
 namespace ringd::cli {
 
 // The message with the field names of its .proto file; every field is there, also one that is 0 or
-// empty. As proto3 has it, 64-bit integers are strings of digits, which every JSON reader keeps exact.
-// Ends in a line end. `one_line`: without any other.
+// empty. As proto3 has it, 64-bit integers are strings of digits, which every JSON reader keeps
+// exact. Ends in a line end. `one_line`: without any other.
 std::string ToJson(const google::protobuf::Message& message, bool one_line);
 
 }  // namespace ringd::cli

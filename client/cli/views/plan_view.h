@@ -9,8 +9,8 @@
 
 namespace ringd::cli {
 
-// Of each communicator the buckets with predicted and measured times, the link's figures behind them, and
-// what other plans would have cost.
+// Of each communicator the buckets with predicted and measured times, the link's figures behind
+// them, and what other plans would have cost.
 std::string RenderPlans(const v1::CommunicatorsReply& reply, const Look& look);
 
 // One line for the general view: "measured, 45 us and 0.93 Gbit/s".

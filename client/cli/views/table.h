@@ -13,8 +13,8 @@ namespace ringd::cli {
 
 enum class Colour : std::uint8_t { kNone, kBold, kDim, kRed, kGreen, kYellow };
 
-// `text` in that colour if `enabled`. Control characters in it, which another user's job may have put
-// there, are shown as '?', so that they can't drive the terminal.
+// `text` in that colour if `enabled`. Control characters in it, which another user's job may have
+// put there, are shown as '?', so that they can't drive the terminal.
 std::string Paint(absl::string_view text, Colour colour, bool enabled);
 
 // What a terminal shows of it: columns, one for each UTF-8 character.
@@ -30,7 +30,8 @@ struct Look {
 std::string ShortenMiddle(absl::string_view text, std::size_t width);
 
 // The words of `text` in lines of at most `width` columns, if words are that short; 0: in one line.
-// Lines but the first begin with `indent`, which counts for the first one, too. No line end at the end.
+// Lines but the first begin with `indent`, which counts for the first one, too. No line end at the
+// end.
 std::string WrapWords(absl::string_view text, absl::string_view indent, std::size_t width);
 
 enum class Align : std::uint8_t { kLeft, kRight };

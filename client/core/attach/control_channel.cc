@@ -21,8 +21,9 @@
 namespace ringd::client {
 namespace {
 
-// A registration's message is kept below HTTP/2's first window of 64 KiB, so that it never waits in the middle
-// for leave to go on: gRPC 1.51 has been seen to sleep there until its pollers' 10 s were over.
+// A registration's message is kept below HTTP/2's first window of 64 KiB, so that it never waits in
+// the middle for leave to go on: gRPC 1.51 has been seen to sleep there until its pollers' 10 s
+// were over.
 constexpr std::size_t kRegisterMessageBytes = 48 * 1024;
 constexpr std::size_t kNumbersPerMessage = 8192;
 
@@ -208,8 +209,8 @@ std::unique_ptr<ControlChannel> ControlChannel::Create(UniqueFd socket, const st
   const int flags = ::fcntl(socket.get(), F_GETFL);
   ::fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK);
   grpc::ChannelArguments arguments;
-  // One short conversation with one local peer: no subchannels shared with the program's own gRPC, no
-  // proxies, no balancing.
+  // One short conversation with one local peer: no subchannels shared with the program's own gRPC,
+  // no proxies, no balancing.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return std::make_unique<GrpcControlChannel>(
       grpc::CreateCustomInsecureChannelFromFd("ringd", socket.Release(), arguments), token);

@@ -8,15 +8,15 @@
 
 namespace ringd::client {
 
-// A forked child shares rings, arena and descriptors with its parent and would corrupt their state, so
-// it must not use the context. Telling costs one load: a fork handler counts, since getpid is a system
-// call.
+// A forked child shares rings, arena and descriptors with its parent and would corrupt their state,
+// so it must not use the context. Telling costs one load: a fork handler counts, since getpid is a
+// system call.
 //
-// Nor can the child open a context of its own: it has gRPC's locks as they stood at the fork, but not the
-// threads that would release them, and a call would hang now and then.
+// Nor can the child open a context of its own: it has gRPC's locks as they stood at the fork, but
+// not the threads that would release them, and a call would hang now and then.
 //
-// In the child the handler also closes the child's copy of the lifeline: otherwise ringd would see the
-// parent's death only when the child has gone, too.
+// In the child the handler also closes the child's copy of the lifeline: otherwise ringd would see
+// the parent's death only when the child has gone, too.
 //
 // Thread safety: any thread may call anything.
 // Lifetime: longer than every gRPC object of its context.

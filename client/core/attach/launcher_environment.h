@@ -1,9 +1,9 @@
 // What a launcher (torchrun, mpirun, srun, ...) tells a process through its environment.
 //
 // Each launcher's variables are looked at as one set: a set that is begun must be whole, so that a
-// forgotten variable is an error that names it and not a job of the wrong shape. The order is that of
-// nesting: mpirun inside a Slurm allocation starts its own daemons with srun, so its ranks see both
-// sets, and Slurm's describes the daemons.
+// forgotten variable is an error that names it and not a job of the wrong shape. The order is that
+// of nesting: mpirun inside a Slurm allocation starts its own daemons with srun, so its ranks see
+// both sets, and Slurm's describes the daemons.
 #ifndef RINGD_CLIENT_CORE_ATTACH_LAUNCHER_ENVIRONMENT_H_
 #define RINGD_CLIENT_CORE_ATTACH_LAUNCHER_ENVIRONMENT_H_
 
@@ -30,12 +30,12 @@ struct Places {
   friend bool operator==(const Places&, const Places&) = default;
 };
 
-// kInvalidArgument unless 0 <= local_rank < local_size <= size and 0 <= rank < size. `origin` says in
-// the message whose numbers they are.
+// kInvalidArgument unless 0 <= local_rank < local_size <= size and 0 <= rank < size. `origin` says
+// in the message whose numbers they are.
 absl::Status CheckPlaces(const Places& places, absl::string_view origin);
 
-// The places that the launcher gave: torchrun, Open MPI, MPICH's and Intel's hydra, Slurm, another PMI;
-// one rank alone if there is no launcher.
+// The places that the launcher gave: torchrun, Open MPI, MPICH's and Intel's hydra, Slurm, another
+// PMI; one rank alone if there is no launcher.
 //   kInvalidArgument: a variable is missing or wrong; the message names launcher and variable.
 absl::StatusOr<Places> PlacesFromLauncher(const GetEnvironment& get);
 
@@ -45,8 +45,8 @@ absl::string_view LauncherName(const GetEnvironment& get);
 // The launcher's name for this run; "default" where it has none.
 std::string JobIdFromLauncher(const GetEnvironment& get);
 
-// The host of rank 0, as far as the launcher tells: MASTER_ADDR, else the first host of Slurm's list.
-// Empty: it does not.
+// The host of rank 0, as far as the launcher tells: MASTER_ADDR, else the first host of Slurm's
+// list. Empty: it does not.
 std::string CoordinatorHostFromLauncher(const GetEnvironment& get);
 
 // The entry for node `node_index` of a list such as Slurm's "2(x3),1"; kInvalidArgument if the text

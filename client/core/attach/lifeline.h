@@ -18,8 +18,8 @@
 
 namespace ringd::client {
 
-// Runs the thread "ringd-notices", which sleeps in poll(2) until ringd speaks or its end of the connection
-// closes; and wakes once a second for a look at whether ringd is alive.
+// Runs the thread "ringd-notices", which sleeps in poll(2) until ringd speaks or its end of the
+// connection closes; and wakes once a second for a look at whether ringd is alive.
 //
 // Thread safety: Start, then Stop, each once, from one thread. The callbacks run on the thread.
 class Lifeline {
@@ -51,8 +51,8 @@ class Lifeline {
   absl::Status Start(Callbacks callbacks);
   // Ends the thread and waits for it; afterwards no callback runs. Idempotent.
   void Stop();
-  // Ends the connection, which tells ringd that this process is done. After Stop. The descriptor stays, so
-  // that its number means nothing else while a fork handler may close it.
+  // Ends the connection, which tells ringd that this process is done. After Stop. The descriptor
+  // stays, so that its number means nothing else while a fork handler may close it.
   void Hang() noexcept;
 
   int fd() const noexcept { return connection_.get(); }

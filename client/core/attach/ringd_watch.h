@@ -30,8 +30,8 @@ class RingdWatch {
     std::chrono::nanoseconds operation_timeout{0};
   };
   struct Verdict {
-    // To be said now: not said before of this silence, and somebody has waited since the last look. Who gets on without ringd
-    // waits, too, but not for long.
+    // To be said now: not said before of this silence, and somebody has waited since the last look.
+    // Who gets on without ringd waits, too, but not for long.
     bool warn = false;
     // operation_timeout has passed while ringd, which should have said so, was silent.
     bool timed_out = false;

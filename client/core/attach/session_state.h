@@ -14,8 +14,8 @@
 namespace ringd::client {
 
 // Thread safety: any thread may call anything. The questions without text are one atomic load.
-// Invariants: phases only advance; the first text of the furthest phase is kept, and a job's root cause
-//   is kept beyond the loss that may follow it.
+// Invariants: phases only advance; the first text of the furthest phase is kept, and a job's root
+//   cause is kept beyond the loss that may follow it.
 class SessionState {
  public:
   // In the order in which they may follow each other.

@@ -1,4 +1,5 @@
-// Other ranks' arenas, mapped once for all the communicators that this process has in common with them.
+// Other ranks' arenas, mapped once for all the communicators that this process has in common with
+// them.
 #ifndef RINGD_CLIENT_CORE_LOCAL_ARENA_MAPPINGS_H_
 #define RINGD_CLIENT_CORE_LOCAL_ARENA_MAPPINGS_H_
 
@@ -20,7 +21,8 @@ namespace ringd::client {
 // Ownership: a mapping lives as long as somebody holds it.
 class ArenaMappings {
  public:
-  // Maps `bytes` of the sealed file, unless it is mapped already. Errors as MemoryMapping::MapSealed.
+  // Maps `bytes` of the sealed file, unless it is mapped already. Errors as
+  // MemoryMapping::MapSealed.
   absl::StatusOr<std::shared_ptr<const MemoryMapping>> Map(const UniqueFd& fd, std::uint64_t bytes);
 
  private:

@@ -44,7 +44,8 @@ void BackgroundHelper::Help() {
     if (called || !listens) FutexWait(stopping_, 0, called ? kLeastPause : pause);
     idle = operations_.in_flight() == 0 ? idle + 1 : 0;
     bool worked = false;
-    // Somebody takes operations out; but not for ever: it may be small ones, waited for all the time.
+    // Somebody takes operations out; but not for ever: it may be small ones, waited for all the
+    // time.
     const bool insists = looks_kept_out == kLooksToKeepOut;
     looks_kept_out = insists || operations_.consumed() == consumed ? 0 : looks_kept_out + 1;
     if (insists) consumed = operations_.consumed();

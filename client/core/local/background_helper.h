@@ -12,10 +12,11 @@
 
 namespace ringd::client {
 
-// Runs the thread "ringd-helper", which does what waiters would do, when there are none in its process, nor have taken
-// anything out since its last look: between two waits a thread copies results, and needs its processor and caches. It
-// looks for work every kPause to kLongestPause while operations are in flight, sooner at first and when it found some. A large
-// submission ends such a pause, but for kLeastPause: whoever submits and waits at once needs no helper, and where
+// Runs the thread "ringd-helper", which does what waiters would do, when there are none in its
+// process, nor have taken anything out since its last look: between two waits a thread copies
+// results, and needs its processor and caches. It looks for work every kPause to kLongestPause
+// while operations are in flight, sooner at first and when it found some. A large submission ends
+// such a pause, but for kLeastPause: whoever submits and waits at once needs no helper, and where
 // that has left it nothing to do it listens no more until it finds work by itself. Without
 // operations it soon sleeps, until a large one is submitted, or one is put off.
 //
@@ -39,7 +40,8 @@ class BackgroundHelper {
 
   // kResourceExhausted: there is no thread to be had.
   absl::Status Start();
-  // Blocks until the thread has ended: for one chunk of a tensor at most, or for the copy of one that was put off.
+  // Blocks until the thread has ended: for one chunk of a tensor at most, or for the copy of one
+  // that was put off.
   void Stop();
 
  private:

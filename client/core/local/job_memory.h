@@ -19,7 +19,8 @@
 
 namespace ringd::client {
 
-// Filled by the thread that reads ringd's notices; used by everybody once Await has returned OkStatus.
+// Filled by the thread that reads ringd's notices; used by everybody once Await has returned
+// OkStatus.
 //
 // Thread safety: Add*, Await: any thread. The rest: after Await, immutable.
 // Ownership: owns the mappings of the segment and of the other members' arenas; borrows this

@@ -14,7 +14,8 @@ constexpr std::chrono::milliseconds kLongestSleep{100};
 constexpr std::chrono::milliseconds kRoomSleep{1};
 // From when on a wait takes foreign chunks: by then the rank that has them at hand is not at work.
 constexpr std::chrono::microseconds kForeignPatience{200};
-// Before more is published than the window allows: the others may wait for it, and nobody rings for that.
+// Before more is published than the window allows: the others may wait for it, and nobody rings for
+// that.
 constexpr std::chrono::milliseconds kPublishSleep{1};
 // Looks before the clock is read for the first time: about two microseconds.
 constexpr int kQuickLooks = 128;
@@ -116,9 +117,9 @@ WaitResult LocalOperations::Look(const Operation& operation,
   return ResultOf(WordOf(operation, sequence), sequence);
 }
 
-// Calls work(foreign) again and again, which says whether it found something to do, until done(), the end of the
-// context, or `deadline`: false. Spins first, then sleeps at most `first_sleep`, if that is not 0, and until then leaves
-// foreign chunks; then `longest_sleep` at a time.
+// Calls work(foreign) again and again, which says whether it found something to do, until done(),
+// the end of the context, or `deadline`: false. Spins first, then sleeps at most `first_sleep`, if
+// that is not 0, and until then leaves foreign chunks; then `longest_sleep` at a time.
 template <typename Done, typename Work>
 bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds first_sleep,
                                 std::chrono::nanoseconds longest_sleep, Clock::time_point deadline,

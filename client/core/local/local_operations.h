@@ -1,4 +1,5 @@
-// Operations of a one-node job: the ranks combine their tensors themselves, in the memory they share.
+// Operations of a one-node job: the ranks combine their tensors themselves, in the memory they
+// share.
 #ifndef RINGD_CLIENT_CORE_LOCAL_LOCAL_OPERATIONS_H_
 #define RINGD_CLIENT_CORE_LOCAL_LOCAL_OPERATIONS_H_
 
@@ -33,20 +34,22 @@
 
 namespace ringd::client {
 
-// One member's part in the protocol of proto/shm/job_segment.h. ringd is not woken: whoever waits does
-// the work, its own operation first, then those submitted after it; where nobody waits, the thread of
-// background_helper.h. A tensor of up to kAtOnceBytes is combined by the rank that comes last, when it
-// submits.
+// One member's part in the protocol of proto/shm/job_segment.h. ringd is not woken: whoever waits
+// does the work, its own operation first, then those submitted after it; where nobody waits, the
+// thread of background_helper.h. A tensor of up to kAtOnceBytes is combined by the rank that comes
+// last, when it submits.
 //
-// Thread safety: any thread may call anything. The lock is held for well under a microsecond; nobody
-//   sleeps or combines more than kInlineBytes under it.
-// Ownership: borrows the job's memory, the session's state, the staging and the registrations, which must outlive it.
+// Thread safety: any thread may call anything. The lock is held for well under a microsecond;
+//   nobody sleeps or combines more than kInlineBytes under it.
+// Ownership: borrows the job's memory, the session's state, the staging and the registrations,
+//   which must outlive it.
 // Invariants: occurrences of one tensor end in order. Results have the same bits on all ranks: the
 //   contributions are combined in the order of the local ranks, whoever does it.
-// Failure: when the context has ended, waiters first see to it that no thread of this process reduces any more,
-//   that what others still read of its ordinary memory comes to nothing, and that no other rank writes into its arena
-//   tensor (for kQuietDeadline at most: a rank may have died or been stopped while it wrote). A source that could
-//   not be read ends its operation at all ranks, after kCauseGrace, in which ringd may say what is behind it.
+// Failure: when the context has ended, waiters first see to it that no thread of this process
+//   reduces any more, that what others still read of its ordinary memory comes to nothing, and that
+//   no other rank writes into its arena tensor (for kQuietDeadline at most: a rank may have died or
+//   been stopped while it wrote). A source that could not be read ends its operation at all ranks,
+//   after kCauseGrace, in which ringd may say what is behind it.
 class LocalOperations final : public OperationQueue {
  public:
   static constexpr std::uint64_t kAtOnceBytes = 1024;
@@ -54,20 +57,22 @@ class LocalOperations final : public OperationQueue {
   static constexpr std::uint64_t kBackgroundFromBytes = 64 * 1024;
   static constexpr std::chrono::milliseconds kQuietDeadline{100};
   static constexpr std::chrono::seconds kCauseGrace{1};
-  // Smaller tensors of ordinary memory are copied: they stay in the caches, where copies cost less than
-  // asking the kernel. Two ranks, all copied against this, in µs: 64 KiB 5.4 and 6.5, 128 KiB 8.9 and 9.6, 256 KiB 9.8 and
-  // 9.2, 384 KiB 14.3 and 12.5, 1 MiB 41 and 31 (medians in turns, AMD EPYC, 2026-11-23).
+  // Smaller tensors of ordinary memory are copied: they stay in the caches, where copies cost less
+  // than asking the kernel. Two ranks, all copied against this, in µs: 64 KiB 5.4 and 6.5, 128 KiB
+  // 8.9 and 9.6, 256 KiB 9.8 and 9.2, 384 KiB 14.3 and 12.5, 1 MiB 41 and 31 (medians in turns, AMD
+  // EPYC, 2026-11-23).
   static constexpr std::uint64_t kDirectFromBytes = 256 * 1024;
-  // Beyond so many bytes in staging blocks, of operations that have not ended, submissions are put off: they are copied
-  // and shown to the others later, in their order, by who waits and has nothing else to do, or by the background helper.
-  // So a burst of submissions goes through a few blocks that stay in the caches.
+  // Beyond so many bytes in staging blocks, of operations that have not ended, submissions are put
+  // off: they are copied and shown to the others later, in their order, by who waits and has
+  // nothing else to do, or by the background helper. So a burst of submissions goes through a few
+  // blocks that stay in the caches.
   static constexpr std::uint64_t kStagedWindowBytes = std::uint64_t{1} << 20;
   // Larger ones are copied at once, so that nobody who looks in between is kept for long.
   static constexpr std::uint64_t kPutOffMostBytes = std::uint64_t{16} << 20;
 
   // At most `capacity` (a power of two) operations are in flight. `staging` copies what is put off;
-  // null: nothing is, as where no background helper would make up for it. `trace`: where this rank's events go; nobody
-  // else writes there.
+  // null: nothing is, as where no background helper would make up for it. `trace`: where this
+  // rank's events go; nobody else writes there.
   LocalOperations(const JobMemory& memory, std::uint32_t capacity, SessionState& state,
                   std::chrono::nanoseconds spin_budget, DirectReading reading, Staging* staging,
                   const TraceWriter& trace = {});
@@ -77,7 +82,8 @@ class LocalOperations final : public OperationQueue {
   static bool IsInline(const Registration& registration) noexcept {
     return registration.bytes <= kInlineBytes;
   }
-  // Reading the clock twice would make an operation in its slot, of some 300 ns, take a sixth longer.
+  // Reading the clock twice would make an operation in its slot, of some 300 ns, take a sixth
+  // longer.
   static bool IsTraced(const Registration& registration) noexcept {
     return !IsInline(registration);
   }
@@ -100,7 +106,8 @@ class LocalOperations final : public OperationQueue {
   SubmitResult TrySubmit(Submission& record, const OperationEnd& end) override;
   [[nodiscard]] bool WaitForRoom(const OperationEnd& end) override;
   WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) override;
-  // May combine one chunk of what all ranks have submitted, or copy a tensor of kPutOffMostBytes at most.
+  // May combine one chunk of what all ranks have submitted, or copy a tensor of kPutOffMostBytes at
+  // most.
   WaitResult Test(std::uint64_t sequence) override;
   [[nodiscard]] bool Consume(std::uint64_t sequence, OperationOutcome& outcome,
                              OperationEnd& end) override;
@@ -110,25 +117,27 @@ class LocalOperations final : public OperationQueue {
       const std::unordered_set<const Registration*>& registrations) override;
   void WakeAll() noexcept override;
 
-  // For a context that has ended: when it returns, no thread of this process writes for an operation any more, and what
-  // others read of its ordinary memory comes to nothing. Blocks for one chunk of a tensor at most, or for the copy of one
-  // that was put off.
+  // For a context that has ended: when it returns, no thread of this process writes for an
+  // operation any more, and what others read of its ordinary memory comes to nothing. Blocks for
+  // one chunk of a tensor at most, or for the copy of one that was put off.
   void GiveUp() noexcept;
 
-  // Ends an operation or reduces one chunk, the oldest operation's first, or places what was put off. False if there is
-  // nothing to do, or if a thread of this process waits, which will do it. `oldest`: 0 at first, then what the
-  // call before left there.
+  // Ends an operation or reduces one chunk, the oldest operation's first, or places what was put
+  // off. False if there is nothing to do, or if a thread of this process waits, which will do it.
+  // `oldest`: 0 at first, then what the call before left there.
   bool WorkInBackground(std::uint64_t& oldest);
-  // Grows as operations are taken out, that is, while a thread of this process waits for one after the other.
+  // Grows as operations are taken out, that is, while a thread of this process waits for one after
+  // the other.
   std::uint64_t consumed() const noexcept { return consumed_.load(std::memory_order_relaxed); }
-  // Blocks until an operation of kBackgroundFromBytes or more has been submitted, or one put off, and something is in flight, or
-  // until `ended()`, which WakeBackground lets it look at; a second at most.
+  // Blocks until an operation of kBackgroundFromBytes or more has been submitted, or one put off,
+  // and something is in flight, or until `ended()`, which WakeBackground lets it look at; a second
+  // at most.
   template <typename Ended>
   void AwaitBackgroundWork(Ended ended) {
     submitted_.Wait(std::chrono::seconds(1), [&] { return ended() || in_flight() > 0; });
   }
-  // Blocks until one of kBackgroundFromBytes or more is submitted, or one put off, or until `ended()`; `most` at most.
-  // True: it was.
+  // Blocks until one of kBackgroundFromBytes or more is submitted, or one put off, or until
+  // `ended()`; `most` at most. True: it was.
   template <typename Ended>
   bool AwaitLargeSubmission(std::chrono::nanoseconds most, Ended ended) {
     const std::uint32_t seen = submitted_.rings.load(std::memory_order_relaxed);
@@ -205,17 +214,20 @@ class LocalOperations final : public OperationQueue {
   // Makes it an operation, of which the others know nothing yet; null: there is no room.
   Operation* Enlist(Registration& registration, const OperationEnd& end, std::uint64_t& sequence)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Shows it to the others: what has been enlisted last of its tensor, or put off first. Its occurrence.
+  // Shows it to the others: what has been enlisted last of its tensor, or put off first. Its
+  // occurrence.
   std::uint64_t Publish(Operation& operation, const Submission& record, const void* inline_source)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // To be called next, without the lock. By now the operation may have ended, and its place be another's.
+  // To be called next, without the lock. By now the operation may have ended, and its place be
+  // another's.
   void Announce(Operation& operation, std::uint64_t sequence, const Registration& registration,
                 std::uint64_t occurrence);
   void AddStagedBytes(std::uint64_t bytes) noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PutOff(Operation& operation, const Submission& record, const void* inline_source)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Copies and publishes what was put off first, if it may: up to operation `wanted` in any case, beyond it as far as the
-  // window allows. False if it did nothing. Blocks for the copy of a tensor of kPutOffMostBytes at most.
+  // Copies and publishes what was put off first, if it may: up to operation `wanted` in any case,
+  // beyond it as far as the window allows. False if it did nothing. Blocks for the copy of a tensor
+  // of kPutOffMostBytes at most.
   bool PublishNext(std::uint64_t wanted);
   Tensor& TensorOf(std::uint32_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasRoom(Tensor& tensor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -231,19 +243,20 @@ class LocalOperations final : public OperationQueue {
   static OperationEnd EndOf(const Operation& operation) noexcept;
 
   bool HasArrived(std::uint32_t tensor, std::uint64_t occurrence) const noexcept;
-  // A look without the lock. False: Advance would find nothing to do, since some member has not submitted.
+  // A look without the lock. False: Advance would find nothing to do, since some member has not
+  // submitted.
   bool MayAdvance(const Operation& operation) const noexcept;
-  // Chunks whose sources others keep in their ordinary memory: reading them there costs more than they do, so who waits
-  // leaves them for a while.
+  // Chunks whose sources others keep in their ordinary memory: reading them there costs more than
+  // they do, so who waits leaves them for a while.
   enum class Foreign : bool { kLeave, kTake };
-  // Ends what can be ended, or reduces one chunk, of this operation's tensor or of later operations.
-  // False if there was nothing to do.
+  // Ends what can be ended, or reduces one chunk, of this operation's tensor or of later
+  // operations. False if there was nothing to do.
   bool Advance(Operation& operation, std::uint64_t sequence, Foreign foreign);
-  // What a look of who is interested in the operation does: Advance, else PublishNext, up to it if it is put off. False if
-  // there was nothing to do.
+  // What a look of who is interested in the operation does: Advance, else PublishNext, up to it if
+  // it is put off. False if there was nothing to do.
   bool WorkFor(Operation& operation, std::uint64_t sequence, Foreign foreign);
-  // One piece of work for the operation's tensor, or a chunk of a later one: true if any operation has
-  // ended, else what is to be reduced.
+  // One piece of work for the operation's tensor, or a chunk of a later one: true if any operation
+  // has ended, else what is to be reduced.
   std::pair<bool, std::optional<Chunk>> EndOrClaim(const Operation& operation,
                                                    std::uint64_t sequence, Foreign foreign)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -302,10 +315,10 @@ class LocalOperations final : public OperationQueue {
   const std::vector<std::int32_t> ranks_;
   SharedMember& own_state_;
   DirectReads direct_reads_;
-  // Threads of this process that are in Reduce, or copy in PublishNext. Grows under mutex_, and not once the context has
-  // ended. What they have
-  // reduced comes before they leave, and that before its end: `finished` in the segment says so too, but not
-  // to ThreadSanitizer, which takes each mapping of the segment for other memory.
+  // Threads of this process that are in Reduce, or copy in PublishNext. Grows under mutex_, and not
+  // once the context has ended. What they have reduced comes before they leave, and that before its
+  // end: `finished` in the segment says so too, but not to ThreadSanitizer, which takes each
+  // mapping of the segment for other memory.
   std::atomic<std::uint32_t> reducers_{0};
   Doorbell submitted_{};  // where the background thread sleeps
 
@@ -315,14 +328,15 @@ class LocalOperations final : public OperationQueue {
   InFlightIndex in_flight_index_ ABSL_GUARDED_BY(mutex_);
   std::deque<Operation> operations_ ABSL_GUARDED_BY(mutex_);
   std::vector<Operation*> free_ ABSL_GUARDED_BY(mutex_);
-  // By sequence, the low bits; who is not consumed before his place is needed moves to the stragglers.
+  // By sequence, the low bits; who is not consumed before his place is needed moves to the
+  // stragglers.
   const std::uint64_t table_mask_;
   std::vector<std::atomic<Operation*>> table_;
   std::unordered_map<std::uint64_t, Operation*> stragglers_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
   std::atomic<std::uint64_t> consumed_{0};  // written under mutex_
-  // What was put off, in order. Looked at without the lock for its number, and for the bytes of staging blocks in
-  // operations that have not ended; both written under it.
+  // What was put off, in order. Looked at without the lock for its number, and for the bytes of
+  // staging blocks in operations that have not ended; both written under it.
   Staging* const staging_;
   std::deque<Operation*> put_off_ ABSL_GUARDED_BY(mutex_);
   std::atomic<std::uint32_t> put_off_count_{0};

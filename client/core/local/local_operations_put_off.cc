@@ -1,4 +1,5 @@
-// LocalOperations' submissions that are put off until there is time, and a staging block that is in the caches.
+// LocalOperations' submissions that are put off until there is time, and a staging block that is in
+// the caches.
 #include <algorithm>
 
 #include "client/core/local/local_operations.h"

@@ -14,7 +14,8 @@
 namespace ringd::client {
 namespace {
 
-// From this size on, all members' bytes counted, results would only push each other out of the caches.
+// From this size on, all members' bytes counted, results would only push each other out of the
+// caches.
 constexpr std::uint64_t kStreamFromBytes = std::uint64_t{4} << 20;
 // Smaller chunks are combined in no time, and not worth a trace event of their own.
 constexpr std::uint64_t kTracedFromBytes = std::uint64_t{32} << 10;
@@ -47,7 +48,8 @@ bool LocalOperations::Locate(const Chunk& chunk, ChunkMemory& memory) {
   memory.bytes = std::min(ChunkBytes(bytes), bytes - begin);
   const OperationTraits& traits = TraitsOf(description.kind);
   const std::uint32_t root = traits.rooted ? MemberOf(description.root_rank) : 0;
-  // This process's own addresses come from its own memory, never from the slot, where others can write.
+  // This process's own addresses come from its own memory, never from the slot, where others can
+  // write.
   const OperationEnd& own = chunk.operation->end;
   for (std::uint32_t m = 0; m < member_count_; ++m) {
     const SlotPlaces slot = CopyPlaces(segment_.Slot(chunk.tensor, m, chunk.occurrence));
@@ -85,7 +87,8 @@ bool LocalOperations::Locate(const Chunk& chunk, ChunkMemory& memory) {
   if (own.direct_destination != nullptr) {
     memory.destinations[self_] = static_cast<std::byte*>(own.direct_destination) + begin;
   }
-  // Where this member's tensor lies in ordinary memory the others' do as a rule, which then copy the result out of their blocks.
+  // Where this member's tensor lies in ordinary memory the others' do as a rule, which then copy
+  // the result out of their blocks.
   const bool copied_next = own.direct_source != nullptr || own.direct_destination != nullptr;
   const bool past = bytes * member_count_ >= kStreamFromBytes && !copied_next;
   memory.streaming = past ? Streaming::kPast : Streaming::kCached;
@@ -180,7 +183,8 @@ void LocalOperations::Spoil(std::uint32_t tensor, const Spoiled& spoiled) noexce
   std::atomic<std::uint64_t>& word =
       segment_.Tensor(tensor).spoiled[spoiled.occurrence % kOccurrencesInFlight];
   std::uint64_t before = word.load(std::memory_order_relaxed);
-  // Who comes later for the same occurrence finds it said. Released, as `finished` is, to who looks then.
+  // Who comes later for the same occurrence finds it said. Released, as `finished` is, to who looks
+  // then.
   while (before == 0 || Spoiled::FromWord(before).occurrence != spoiled.occurrence) {
     if (word.compare_exchange_weak(before, spoiled.ToWord(), std::memory_order_acq_rel)) return;
   }

@@ -223,7 +223,8 @@ std::optional<LocalOperations::Chunk> LocalOperations::Claim(Tensor& tensor, For
   const std::uint32_t chunks = operation.chunk_count.load(std::memory_order_relaxed);
   if (chunks == 0 || Conflicts(tensor, head, nullptr)) return std::nullopt;
   ChunkClaims claims(segment_.Tensor(tensor.number), head, chunks);
-  // Each member begins in a part of its own, so that two rarely meet and caches keep what they have.
+  // Each member begins in a part of its own, so that two rarely meet and caches keep what they
+  // have.
   const bool leaves = foreign == Foreign::kLeave && operation.end.split_source;
   const int claimed =
       claims.Claim(FirstHomeChunk(self_, member_count_, chunks),
@@ -245,8 +246,8 @@ std::optional<LocalOperations::Chunk> LocalOperations::ClaimLater(std::uint64_t 
   return std::nullopt;
 }
 
-// Of this process, too: another of its threads may wait for what this one did. After a fence that stands
-// behind what was published.
+// Of this process, too: another of its threads may wait for what this one did. After a fence that
+// stands behind what was published.
 void LocalOperations::RingSleepers() noexcept {
   for (std::uint32_t m = 0; m < member_count_; ++m) {
     Doorbell& doorbell = segment_.Member(m).doorbell;
@@ -266,7 +267,8 @@ void LocalOperations::GiveUp() noexcept {
 }
 
 void LocalOperations::Quieten(Operation& operation) {
-  // Without a deadline: these are this process's own threads, and each is about its last chunk, or copy.
+  // Without a deadline: these are this process's own threads, and each is about its last chunk, or
+  // copy.
   GiveUp();
   // Others write into the staging block only, which is not used again.
   if (operation.end.staging_offset != kNoStaging) return;

@@ -1,5 +1,5 @@
-// The communicators of this rank, besides that of all ranks, whose ranks are all on this node: each has memory and operations of
-// its own.
+// The communicators of this rank, besides that of all ranks, whose ranks are all on this node: each
+// has memory and operations of its own.
 #ifndef RINGD_CLIENT_CORE_LOCAL_NODE_LANES_H_
 #define RINGD_CLIENT_CORE_LOCAL_NODE_LANES_H_
 
@@ -22,9 +22,11 @@
 
 namespace ringd::client {
 
-// What ringd sends of a communicator may come before it has answered that there is one; so it is kept by number.
+// What ringd sends of a communicator may come before it has answered that there is one; so it is
+// kept by number.
 //
-// Nothing of these operations is combined in the background, and their times are not noted: threads that wait do the work.
+// Nothing of these operations is combined in the background, and their times are not noted: threads
+// that wait do the work.
 //
 // Thread safety: any thread may call anything. Find takes no lock.
 // Ownership: owns memory and operations; what is handed out lives until Close of its number.
@@ -47,11 +49,12 @@ class NodeLanes {
   // Nothing more will come.
   void GiveUpMemory(const absl::Status& why);
 
-  // The lane of communicator `number`, which ringd has made. Blocks until its memory is there, or until `deadline`.
-  // `make` makes the operations in it. kResourceExhausted: there were kMostLanes.
+  // The lane of communicator `number`, which ringd has made. Blocks until its memory is there, or
+  // until `deadline`. `make` makes the operations in it. kResourceExhausted: there were kMostLanes.
   using Make = std::function<std::unique_ptr<LocalOperations>(const JobMemory& memory)>;
   absl::StatusOr<LaneUse> Open(std::uint32_t number, Clock::time_point deadline, const Make& make);
-  // No effect if there is none. Requirement: no operation of it is in flight, and no thread in a call with it.
+  // No effect if there is none. Requirement: no operation of it is in flight, and no thread in a
+  // call with it.
   void Close(std::uint32_t number);
 
   // Whose operation it is; null: none's that is open. Requirement: TagOf is not 0.

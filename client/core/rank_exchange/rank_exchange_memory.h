@@ -21,8 +21,8 @@ namespace ringd::client {
 // Filled by the thread that reads ringd's notices; what has come becomes an exchange once.
 //
 // Thread safety: Add*, MakeExchange: any thread. member: after MakeExchange, immutable.
-// Ownership: owns the segment's mapping, which the exchange uses: must outlive it. The connections are its
-//   until they go into the exchange.
+// Ownership: owns the segment's mapping, which the exchange uses: must outlive it. The connections
+//   are its until they go into the exchange.
 class RankExchangeMemory {
  public:
   // What ringd sent is mapped and checked here; the first thing wrong is what MakeExchange returns.
@@ -33,8 +33,8 @@ class RankExchangeMemory {
   void GiveUp(const absl::Status& why);
 
   // Blocks until the segment and as many connections as ringd has announced are there. Call once.
-  //   kDeadlineExceeded: ringd has not sent all of it. kInternal, kInvalidArgument, kFailedPrecondition: what it
-  //   sent is not what it should be.
+  //   kDeadlineExceeded: ringd has not sent all of it. kInternal, kInvalidArgument,
+  //   kFailedPrecondition: what it sent is not what it should be.
   absl::StatusOr<std::unique_ptr<RankExchange>> MakeExchange(std::uint32_t announced,
                                                              Clock::time_point deadline);
 

@@ -11,8 +11,8 @@
 namespace ringd::client {
 namespace {
 
-// Looks between two readings of the clock while spinning; asking the kernel whether something has come counts as
-// several, since it takes as long.
+// Looks between two readings of the clock while spinning; asking the kernel whether something has
+// come counts as several, since it takes as long.
 constexpr int kLooksPerClock = 32;
 constexpr int kLooksPerDrive = 8;
 
@@ -149,7 +149,8 @@ RankExchangeOutcome RankExchangeOperations::Await(std::uint32_t cell, bool spin,
   }
   for (;;) {
     const bool drives = driver.Drives();
-    // After the role has been taken: from then on this thread is told if another one ends the operation.
+    // After the role has been taken: from then on this thread is told if another one ends the
+    // operation.
     const RankExchangeOutcome outcome = exchange_->Look(cell);
     // Unlike an operation of ringd's, this one is ended by nobody after the job's failure.
     if (outcome != RankExchangeOutcome::kPending || !state_.alive()) return outcome;
@@ -182,8 +183,8 @@ void RankExchangeOperations::ShowOldest() noexcept {
       oldest = stay;
     }
   }
-  // ringd reads the two one after the other, and may see them of different operations: its picture is of
-  // the moment anyway.
+  // ringd reads the two one after the other, and may see them of different operations: its picture
+  // is of the moment anyway.
   member_.since_ns.store(oldest.since_ns, std::memory_order_relaxed);
   member_.registration.store(oldest.since_ns == 0 ? 0 : oldest.registration + 1,
                              std::memory_order_release);

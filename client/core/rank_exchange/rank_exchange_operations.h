@@ -37,8 +37,8 @@ struct RankExchangeStay {
   std::uint64_t begin_ns = 0;
 };
 
-// From contribution to result, in one call. Whoever waits for its operation drives the exchange, or, if
-// another rank or thread of the node does, sleeps: there is no thread for it.
+// From contribution to result, in one call. Whoever waits for its operation drives the exchange,
+// or, if another rank or thread of the node does, sleeps: there is no thread for it.
 //
 // Thread safety: any thread may call anything.
 // Ownership: owns the exchange; borrows its segment and the session state, which must outlive it.
@@ -54,8 +54,8 @@ class RankExchangeOperations {
   // Notes what is completed. Before the first operation; null, as at first: notes nothing.
   void UseTrace(WireTrace* trace) noexcept { trace_ = trace; }
 
-  // Whether the next submission of `registration` should be tried here: an all-reduce or barrier that is small
-  // enough, and not one that somebody has lately kept away from here.
+  // Whether the next submission of `registration` should be tried here: an all-reduce or barrier
+  // that is small enough, and not one that somebody has lately kept away from here.
   bool Offers(const Registration& registration) const noexcept;
 
   // Within so much an operation has been completed or given up, unless somebody who had its fate in

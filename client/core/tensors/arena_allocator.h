@@ -12,8 +12,8 @@
 
 namespace ringd::client {
 
-// Best fit over [0, capacity), with neighbouring free ranges merged. Among equally good ranges the one
-// with the lowest offset is taken: pages that have been touched before are used again first.
+// Best fit over [0, capacity), with neighbouring free ranges merged. Among equally good ranges the
+// one with the lowest offset is taken: pages that have been touched before are used again first.
 //
 // Thread safety: one thread at a time (Arena holds a lock).
 // Invariants: free ranges are disjoint, never adjacent, and together with the allocations cover the

@@ -17,8 +17,8 @@ std::uint64_t RandomToken() noexcept {
   return token | 1;
 }
 
-// Reads `bytes` at `address` and then the token: 0 or an errno. The kernel goes through the pieces in order
-// (process_vm_readv(2)) and looks the address space up once.
+// Reads `bytes` at `address` and then the token: 0 or an errno. The kernel goes through the pieces
+// in order (process_vm_readv(2)) and looks the address space up once.
 int ReadWithToken(pid_t pid, std::uint64_t address, void* to, std::size_t bytes,
                   std::uint64_t token_address, std::uint64_t& token) noexcept {
   iovec local[2] = {{to, bytes}, {&token, sizeof(token)}};
@@ -120,7 +120,8 @@ int DirectReads::Read(std::uint32_t member, std::uint64_t address,
 }
 
 void DirectReads::Withdraw() noexcept {
-  // What follows in this thread, the caller's use of its memory, must not be seen by who still sees the token.
+  // What follows in this thread, the caller's use of its memory, must not be seen by who still sees
+  // the token.
   token_->store(0, std::memory_order_seq_cst);
 }
 

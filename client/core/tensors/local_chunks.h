@@ -1,5 +1,5 @@
-// How a tensor that the ranks of a one-node job combine is cut. All members must agree, so it follows from the
-// tensor's bytes alone.
+// How a tensor that the ranks of a one-node job combine is cut. All members must agree, so it
+// follows from the tensor's bytes alone.
 #ifndef RINGD_CLIENT_CORE_TENSORS_LOCAL_CHUNKS_H_
 #define RINGD_CLIENT_CORE_TENSORS_LOCAL_CHUNKS_H_
 
@@ -36,8 +36,8 @@ constexpr std::uint32_t HomeChunks(std::uint32_t member, std::uint32_t member_co
          (1U << FirstHomeChunk(member, member_count, chunk_count));
 }
 
-// What is read from other processes of a chunk is combined in pieces that stay in the second-level cache, all
-// members' together.
+// What is read from other processes of a chunk is combined in pieces that stay in the second-level
+// cache, all members' together.
 inline constexpr std::uint64_t kPiecesBytes = 128 * 1024;
 inline constexpr std::uint64_t kLeastPieceBytes = 4096;
 

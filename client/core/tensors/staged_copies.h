@@ -13,14 +13,15 @@
 
 namespace ringd::client {
 
-// What proto/shm/staging_progress.h says, on the trainer's side: its records, and the copies themselves. So a tensor
-// of 64 MiB is on the line when a sixty-fourth of it has been copied.
+// What proto/shm/staging_progress.h says, on the trainer's side: its records, and the copies
+// themselves. So a tensor of 64 MiB is on the line when a sixty-fourth of it has been copied.
 //
 // Thread safety: any thread may call anything; of one operation one thread at a time.
 // Ownership: borrows the session segment.
 class StagedCopies {
  public:
-  // Below this there is nothing to gain: 1 MiB takes the same time either way (tests/bench/PEER_TRIALS.md).
+  // Below this there is nothing to gain: 1 MiB takes the same time either way
+  // (tests/bench/PEER_TRIALS.md).
   static constexpr std::uint64_t kLeastBytes = std::uint64_t{1} << 20;
 
   explicit StagedCopies(const SessionSegmentView& segment);
@@ -29,13 +30,14 @@ class StagedCopies {
   std::uint32_t TakeRecord();
   void GiveBackRecord(std::uint32_t record);
 
-  // The pieces of a tensor of so many bytes, in the order in which a ring needs them: of its own block and of the
-  // one that it receives first in turns, then of the blocks as they come.
+  // The pieces of a tensor of so many bytes, in the order in which a ring needs them: of its own
+  // block and of the one that it receives first in turns, then of the blocks as they come.
   static std::span<const std::uint8_t> OrderPieces(
       std::uint64_t bytes, RingPosition position,
       std::array<std::uint8_t, kMaxStagingPieces>& order);
 
-  // Copies the source of a submitted operation, a broadcast's from the front; calls `tell` after each piece.
+  // Copies the source of a submitted operation, a broadcast's from the front; calls `tell` after
+  // each piece.
   template <typename Tell>
   void CopyIn(const OperationEnd& end, Tell tell) {
     std::array<std::uint8_t, kMaxStagingPieces> order;

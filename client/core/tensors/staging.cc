@@ -16,7 +16,8 @@ absl::Status Wrong(const Registration& registration, absl::string_view problem) 
       absl::StrCat("tensor '", registration.description.name, "': ", problem));
 }
 
-// Of a block for a tensor of so many: rounded up by an eighth at most, and not by much where caches hold little of it.
+// Of a block for a tensor of so many: rounded up by an eighth at most, and not by much where caches
+// hold little of it.
 constexpr std::uint64_t BlockBytes(std::uint64_t bytes) noexcept {
   constexpr std::uint64_t kMostStep = std::uint64_t{256} << 10;
   const std::uint64_t step = std::clamp<std::uint64_t>(std::bit_ceil(bytes) / 16, 1, kMostStep);
@@ -103,8 +104,8 @@ absl::Status Staging::Place(Registration& registration, const void* source, void
     if (registration.receives && !destination_inside) end.direct_destination = destination;
   }
 
-  // Where ringd writes: the destination, or for the root of a broadcast, which has its result already,
-  // the source; a staging block where those are not in the arena.
+  // Where ringd writes: the destination, or for the root of a broadcast, which has its result
+  // already, the source; a staging block where those are not in the arena.
   void* written = registration.receives ? destination : const_cast<void*>(source);
   if (!(registration.receives ? destination_inside : source_inside)) {
     const absl::StatusOr<std::uint64_t> block = TakeBlock(registration, /*warm=*/!direct.put_off);

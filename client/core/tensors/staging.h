@@ -17,10 +17,11 @@
 
 namespace ringd::client {
 
-// Places each tensor in the arena: one that is there already stays, others get a staging block and are
-// copied, unless their memory is used directly. Blocks are kept when their operations have been consumed, so that in the
-// steady state nothing is allocated and the pages stay warm; tensors of about the same size share them, and who needs
-// one gets the one that was used last: operations that are waited for one by one find theirs in the caches.
+// Places each tensor in the arena: one that is there already stays, others get a staging block and
+// are copied, unless their memory is used directly. Blocks are kept when their operations have been
+// consumed, so that in the steady state nothing is allocated and the pages stay warm; tensors of
+// about the same size share them, and who needs one gets the one that was used last: operations
+// that are waited for one by one find theirs in the caches.
 //
 // Thread safety: any thread may call anything.
 // Ownership: borrows arena and copies.
@@ -35,19 +36,21 @@ class Staging {
                                     void*& destination);
 
   // Fills in `record`'s registration, offsets and count, and says in `end` what remains to be done;
-  // copies the source if it lies outside the arena and is not to be read there, nor to be copied in pieces once it is
-  // submitted.
-  //   kInvalidArgument: a pointer is null, the range leaves the arena, source and destination overlap.
+  // copies the source if it lies outside the arena and is not to be read there, nor to be copied in
+  // pieces once it is submitted.
+  //   kInvalidArgument: a pointer is null, the range leaves the arena, source and destination
+  //     overlap.
   //   kResourceExhausted: no room for a staging block. On failure nothing is held.
   absl::Status Place(Registration& registration, const void* source, void* destination,
                      Submission& record, OperationEnd& end, DirectUse direct);
 
-  // Copies the source of a tensor that was placed to be put off (`record` and `end` are of that), into a block that was
-  // used lately, if there is one: its own is then kept for later. `kept_chunks`: the DirectUse's.
+  // Copies the source of a tensor that was placed to be put off (`record` and `end` are of that),
+  // into a block that was used lately, if there is one: its own is then kept for later.
+  // `kept_chunks`: the DirectUse's.
   void CopyPutOff(std::uint32_t kept_chunks, Submission& record, OperationEnd& end);
 
-  // Copies out what is not there yet of the result, if the operation has succeeded, and takes its staging block
-  // back.
+  // Copies out what is not there yet of the result, if the operation has succeeded, and takes its
+  // staging block back.
   void Finish(const OperationEnd& end, bool succeeded);
 
  private:

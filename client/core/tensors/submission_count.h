@@ -8,8 +8,8 @@
 
 namespace ringd::client {
 
-// Counts each submission of a tensor once, whichever way it goes, and none that was refused: the k-th of a rank
-// must be the k-th of all others, or their sums would mix steps.
+// Counts each submission of a tensor once, whichever way it goes, and none that was refused: the
+// k-th of a rank must be the k-th of all others, or their sums would mix steps.
 //
 // An operation that tries the rank exchange is counted before (TakeTurn), any other when it has
 // been accepted (Accepted). If one is counted, given up, and then refused by ringd (a full arena,
@@ -18,8 +18,8 @@ namespace ringd::client {
 // It also notices tensors with which the rank exchange only costs time, since some rank does not
 // bring them there.
 //
-// Thread safety: any thread may call anything. Threads that submit one tensor at once have their submissions
-//   counted in some order, as ringd takes them in some order.
+// Thread safety: any thread may call anything. Threads that submit one tensor at once have their
+//   submissions counted in some order, as ringd takes them in some order.
 class SubmissionCount {
  public:
   // After so many operations in a row that were given up ...

@@ -18,8 +18,8 @@ namespace ringd::client {
 inline constexpr std::size_t kMaxTensorNameBytes = 512;
 inline constexpr std::int32_t kMaxTensorDimensions = 32;
 
-// Invariant of one made by DescribeTensor: every field is valid, and fields that mean nothing for the
-// kind have one fixed value, so that equal meanings compare equal.
+// Invariant of one made by DescribeTensor: every field is valid, and fields that mean nothing for
+// the kind have one fixed value, so that equal meanings compare equal.
 struct TensorDescription {
   std::string name;
   CollectiveKind kind = CollectiveKind::kAllReduce;
@@ -48,8 +48,8 @@ struct RegisteredNumbers {
 // Whether `text` is well-formed UTF-8 (RFC 3629): names travel in protobuf strings, which insist.
 bool IsUtf8(absl::string_view text) noexcept;
 
-// Checks `tensor` for a job of `size` ranks. kInvalidArgument: the message names the tensor, the field
-// and what is allowed.
+// Checks `tensor` for a job of `size` ranks. kInvalidArgument: the message names the tensor, the
+// field and what is allowed.
 absl::StatusOr<TensorDescription> DescribeTensor(const ringd_tensor& tensor, std::int32_t size);
 
 }  // namespace ringd::client

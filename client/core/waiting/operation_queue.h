@@ -1,4 +1,5 @@
-// The operations of one context, from submission to the waiter: what both ways of carrying them out share.
+// The operations of one context, from submission to the waiter: what both ways of carrying them out
+// share.
 #ifndef RINGD_CLIENT_CORE_WAITING_OPERATION_QUEUE_H_
 #define RINGD_CLIENT_CORE_WAITING_OPERATION_QUEUE_H_
 
@@ -24,7 +25,8 @@ inline constexpr std::uint32_t kNoProgress = ~std::uint32_t{0};
 // What may be done with a tensor of ordinary memory besides copying all of it.
 struct DirectUse {
   bool by_itself = false;  // this process can read the source and write the result where they are
-  // Bits of chunks (local_chunks.h) that other ranks can read where they are, and are not likely to.
+  // Bits of chunks (local_chunks.h) that other ranks can read where they are, and are not likely
+  // to.
   std::uint32_t kept_chunks = 0;
   // ringd works on it while it is copied (StagedCopies).
   bool in_pieces = false;
@@ -43,7 +45,8 @@ struct OperationEnd {
   void* direct_destination = nullptr;
   bool split_source = false;         // some chunks of the source are only there
   std::uint32_t written_chunks = 0;  // bits of those whose result is there: they need no copying
-  // Of a tensor that is staged in pieces: the session's record of it (StagedCopies), to be given back.
+  // Of a tensor that is staged in pieces: the session's record of it (StagedCopies), to be given
+  // back.
   std::uint32_t progress = kNoProgress;
   // Of that, or of one whose copy is put off: to be copied once it is submitted; null: nothing.
   const void* staged_from = nullptr;
@@ -90,8 +93,8 @@ class OperationQueue {
   // Submits `record`, whose sequence, time and flags it fills in. Does not block.
   virtual SubmitResult TrySubmit(Submission& record, const OperationEnd& end) = 0;
 
-  // Blocks until there may be room for what TrySubmit refused with `end`. False when the context has
-  // ended instead.
+  // Blocks until there may be room for what TrySubmit refused with `end`. False when the context
+  // has ended instead.
   [[nodiscard]] virtual bool WaitForRoom(const OperationEnd& end) = 0;
 
   // Blocks until the operation has ended, at most until `deadline`. Does not consume it.
@@ -100,13 +103,14 @@ class OperationQueue {
   // As Wait, without blocking: kTimeout means that it is still in flight.
   virtual WaitResult Test(std::uint64_t sequence) = 0;
 
-  // Takes the operation out. False if somebody else has. Call after Wait gave kDone or kEnded, with a new `outcome` and
-  // `end`; if the outcome is not `completed`, SessionState has the reason.
+  // Takes the operation out. False if somebody else has. Call after Wait gave kDone or kEnded, with
+  // a new `outcome` and `end`; if the outcome is not `completed`, SessionState has the reason.
   [[nodiscard]] virtual bool Consume(std::uint64_t sequence, OperationOutcome& outcome,
                                      OperationEnd& end) = 0;
 
-  // Takes out the first so many of `sequences` that have ended well, in one go; says how many. What remains to be done
-  // for them is added to `ends`, nothing for those that need nothing. Does not block.
+  // Takes out the first so many of `sequences` that have ended well, in one go; says how many. What
+  // remains to be done for them is added to `ends`, nothing for those that need nothing. Does not
+  // block.
   virtual std::size_t ConsumeSucceeded(std::span<const std::uint64_t> sequences,
                                        std::vector<OperationEnd>& ends) = 0;
 
@@ -128,8 +132,9 @@ class OperationQueue {
 
   // An operation's number and state in one word, so that a waiter sees both with one load.
   enum State : std::uint64_t { kFree = 0, kInFlight = 1, kDone = 2 };
-  // Its OperationEnd is nothing, and if it is done it has ended well: all that there is to know stands in the word. Words
-  // stand side by side, so that whoever takes a step's operations out touches few cache lines.
+  // Its OperationEnd is nothing, and if it is done it has ended well: all that there is to know
+  // stands in the word. Words stand side by side, so that whoever takes a step's operations out
+  // touches few cache lines.
   static constexpr std::uint64_t kPlain = 4;
   static constexpr std::uint64_t Word(std::uint64_t sequence, State state,
                                       bool plain = false) noexcept {
@@ -143,7 +148,8 @@ class OperationQueue {
   static constexpr bool IsInFlight(std::uint64_t word, std::uint64_t sequence) noexcept {
     return SequenceOf(word) == sequence && StateOf(word) == kInFlight;
   }
-  // What the word says of an operation: kDone, kTimeout (in flight), or kUnknown, if it is not that one's.
+  // What the word says of an operation: kDone, kTimeout (in flight), or kUnknown, if it is not that
+  // one's.
   static constexpr WaitResult ResultOf(std::uint64_t word, std::uint64_t sequence) noexcept {
     if (SequenceOf(word) != sequence || StateOf(word) == kFree) return WaitResult::kUnknown;
     return StateOf(word) == kInFlight ? WaitResult::kTimeout : WaitResult::kDone;
@@ -152,17 +158,17 @@ class OperationQueue {
   // The calling thread among the waiters, while it lives.
   Presence WhileWaiting() noexcept { return Presence(waiters_); }
 
-  // The word of the latest operation that has this place: sequences that differ by the capacity share it. Written under
-  // the lock of the queue at hand; the release store of kDone pairs with the acquire load of waiters
-  // without the lock.
+  // The word of the latest operation that has this place: sequences that differ by the capacity
+  // share it. Written under the lock of the queue at hand; the release store of kDone pairs with
+  // the acquire load of waiters without the lock.
   std::atomic<std::uint64_t>& PlaceOf(std::uint64_t sequence) noexcept {
     return words_[sequence & (words_.size() - 1)];
   }
   const std::atomic<std::uint64_t>& PlaceOf(std::uint64_t sequence) const noexcept {
     return words_[sequence & (words_.size() - 1)];
   }
-  // Takes out, under the lock, the first so many of `sequences` that are plain, done, and in their places: their words say
-  // kFree then, the rest is the caller's.
+  // Takes out, under the lock, the first so many of `sequences` that are plain, done, and in their
+  // places: their words say kFree then, the rest is the caller's.
   std::size_t ConsumePlain(std::span<const std::uint64_t> sequences) noexcept {
     std::size_t count = 0;
     for (; count < sequences.size(); ++count) {

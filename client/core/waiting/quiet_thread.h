@@ -9,8 +9,8 @@
 
 namespace ringd::client {
 
-// Starts a thread that blocks all signals, so that a program's handlers run in its own threads. `name`: 15
-// characters at most; debuggers and top(1) show it.
+// Starts a thread that blocks all signals, so that a program's handlers run in its own threads.
+// `name`: 15 characters at most; debuggers and top(1) show it.
 //   kResourceExhausted: the system has no thread to give.
 absl::StatusOr<std::thread> StartQuietThread(const char* name, std::function<void()> body);
 

@@ -11,8 +11,9 @@
 
 namespace ringd::client {
 
-// Waking a sleeping thread costs tens of microseconds, so a wait that is about to end is better spun;
-// a wait that is not is better slept. The policy learns from whether recent spins were rewarded.
+// Waking a sleeping thread costs tens of microseconds, so a wait that is about to end is better
+// spun; a wait that is not is better slept. The policy learns from whether recent spins were
+// rewarded.
 //
 // Thread safety: any thread may call anything; what it learns is approximate on purpose.
 class SpinPolicy {
@@ -40,10 +41,10 @@ class SpinPolicy {
   std::atomic<std::uint32_t> unrewarded_{0};  // spins since the last rewarded one
 };
 
-// How often a spinning waiter looks before it yields its processor: often where nobody else wants it, and
-// once where others have run meanwhile, since then a look in vain keeps somebody from the work that is waited
-// for. (The kernel yields within a scheduling group only: what sessions and control groups have of a
-// processor is not seen here.)
+// How often a spinning waiter looks before it yields its processor: often where nobody else wants
+// it, and once where others have run meanwhile, since then a look in vain keeps somebody from the
+// work that is waited for. (The kernel yields within a scheduling group only: what sessions and
+// control groups have of a processor is not seen here.)
 //
 // Thread safety: one thread.
 class SpinRhythm {

@@ -21,7 +21,8 @@ namespace ringd::client {
 // Thread safety: any thread may call anything.
 class SpinTrial {
  public:
-  // Of each kPeriod operations the first kTrial are the trial: blocks of kBlock, spun and slept in turns.
+  // Of each kPeriod operations the first kTrial are the trial: blocks of kBlock, spun and slept in
+  // turns.
   static constexpr std::uint64_t kPeriod = 4096;
   static constexpr std::uint64_t kTrial = 96;
   static constexpr std::uint64_t kBlock = 12;

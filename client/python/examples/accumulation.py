@@ -1,4 +1,5 @@
-"""Gradients of several micro-batches in one step, clipped, with a learning rate that warms up and falls.
+"""Gradients of several micro-batches in one step, clipped, with a learning rate that warms up and
+falls.
 
 ringctl run -n 2 -- python accumulation.py
 """

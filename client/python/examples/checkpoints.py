@@ -1,4 +1,5 @@
-"""Rank 0 writes a checkpoint after each epoch; a later run goes on from it, on another number of ranks if you like.
+"""Rank 0 writes a checkpoint after each epoch; a later run goes on from it, on another number of
+ranks if you like.
 
 ringctl run -n 2 -- python checkpoints.py --checkpoint /tmp/digits.pt --epochs 2
 ringctl run -n 4 -- python checkpoints.py --checkpoint /tmp/digits.pt --epochs 4
@@ -40,8 +41,8 @@ def main() -> None:
     torch.manual_seed(1)
     train, test = digits_data.load()
     sampler = DistributedSampler(train, num_replicas=hvd.size(), rank=hvd.rank(), seed=1)
-    # The size over all ranks is fixed, so the steps are the same on any number of ranks, and so may the
-    # learning rate be.
+    # The size over all ranks is fixed, so the steps are the same on any number of ranks, and so may
+    # the learning rate be.
     loader = DataLoader(train, batch_size=args.batch_size // hvd.size(), sampler=sampler, drop_last=True)
 
     model = digits_data.make_model()
@@ -49,7 +50,8 @@ def main() -> None:
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.8)
 
-    # Rank 0 alone reads the file, which may lie on its node only; it gives the others what they need.
+    # Rank 0 alone reads the file, which may lie on its node only; it gives the others what they
+    # need.
     progress: dict[str, Any] = {"epochs": 0, "scheduler": scheduler.state_dict()}
     if hvd.rank() == 0 and args.checkpoint.exists():
         state = torch.load(args.checkpoint, weights_only=True)

@@ -27,9 +27,9 @@ def main() -> None:
     torch.manual_seed(1)
     train, test = digits_data.load()
 
-    # The sampler deals the images out: every rank gets equally many, and no two ranks the same one. (It
-    # repeats a few if they can't be divided.) All ranks must do equally many steps: an all-reduce
-    # waits for everybody.
+    # The sampler deals the images out: every rank gets equally many, and no two ranks the same one.
+    # (It repeats a few if they can't be divided.) All ranks must do equally many steps: an
+    # all-reduce waits for everybody.
     sampler = DistributedSampler(train, num_replicas=hvd.size(), rank=hvd.rank(), seed=1)
     loader = DataLoader(train, batch_size=args.batch_size, sampler=sampler, num_workers=1, drop_last=True)
 

@@ -1,4 +1,5 @@
-"""Two networks, two optimizers: a generator learns to draw digits that a discriminator takes for real.
+"""Two networks, two optimizers: a generator learns to draw digits that a discriminator takes for
+real.
 
 ringctl run -n 2 -- python gan.py
 """
@@ -80,8 +81,8 @@ def main() -> None:
             loss.backward()
             for_discriminator.step()
 
-            # The generator's pass goes through the discriminator. Frozen, that gets no gradients, so none of
-            # them are computed and reduced for nothing.
+            # The generator's pass goes through the discriminator. Frozen, that gets no gradients,
+            # so none of them are computed and reduced for nothing.
             discriminator.requires_grad_(False)
             for_generator.zero_grad()
             loss_of(discriminator(drawn), 1.0).backward()

@@ -1,4 +1,5 @@
-"""Averages over all ranks: the loss while training, the accuracy of a test set that the ranks share out.
+"""Averages over all ranks: the loss while training, the accuracy of a test set that the ranks share
+out.
 
 ringctl run -n 2 -- python metrics.py
 """

@@ -46,7 +46,8 @@ def main() -> None:
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 output = model(images)
             cross_entropy(output.float(), labels).backward()
-            # bfloat16 has float32's range, so nothing has to be scaled. With float16 and a GradScaler:
+            # bfloat16 has float32's range, so nothing has to be scaled. With float16 and a
+            # GradScaler:
             #   scaler.scale(loss).backward()
             #   optimizer.synchronize()
             #   scaler.unscale_(optimizer)

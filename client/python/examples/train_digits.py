@@ -1,12 +1,13 @@
-"""Train a small convolutional network on scikit-learn's handwritten digits, data-parallel with ringd.
+"""Train a small convolutional network on scikit-learn's handwritten digits, data-parallel with
+ringd.
 
 Start it with one process per rank, for instance
 
     ringctl run --nodes 2 -n 2 -- python train_digits.py
 
-Every rank works on its own part of each batch; ``DistributedOptimizer`` averages the gradients. At the
-end rank 0 repeats the training alone on the whole batches and compares every parameter: the exit status
-is 1 if any differs by ``--tolerance`` or more.
+Every rank works on its own part of each batch; ``DistributedOptimizer`` averages the gradients. At
+the end rank 0 repeats the training alone on the whole batches and compares every parameter: the
+exit status is 1 if any differs by ``--tolerance`` or more.
 """
 
 from __future__ import annotations

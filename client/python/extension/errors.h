@@ -12,8 +12,8 @@ namespace ringd::python {
 // Thread safety: these functions need the GIL.
 void SetErrorTypes(PyObject* types);
 
-// Sets the exception for `status` with the words of this thread's last failed call, and returns null. Call
-// it before anything else of libringd is called on this thread.
+// Sets the exception for `status` with the words of this thread's last failed call, and returns
+// null. Call it before anything else of libringd is called on this thread.
 PyObject* RaiseStatus(ringd_status status);
 
 // The same with words of our own.

@@ -20,8 +20,8 @@ constexpr std::uint64_t kCopiedWithGil = std::uint64_t{64} << 10;
 // How often a waiting main thread looks whether it has been interrupted (Ctrl-C).
 constexpr std::int64_t kSignalCheckMs = 100;
 
-// Thread safety: the fields are guarded by the GIL; libringd takes calls from any thread, and every call
-//   holds a reference to the object, so that nothing can be in a call when it goes.
+// Thread safety: the fields are guarded by the GIL; libringd takes calls from any thread, and every
+//   call holds a reference to the object, so that nothing can be in a call when it goes.
 // Ownership: owns the context. Arena memory lives as long as this object, also after leave().
 struct ContextObject {
   PyObject_HEAD ringd_context* context;
@@ -275,8 +275,9 @@ PyObject* Test(PyObject* self, PyObject* argument) {
   return PyBool_FromLong(done);
 }
 
-// Calls wait(timeout_ms) without the GIL, again and again for `timeout_ms` (negative: no limit), and looks for signals in
-// between. False with a Python error set if there was one, and then what it waits for is still in flight.
+// Calls wait(timeout_ms) without the GIL, again and again for `timeout_ms` (negative: no limit),
+// and looks for signals in between. False with a Python error set if there was one, and then what
+// it waits for is still in flight.
 template <typename WaitFor>
 bool WaitInSlices(long long timeout_ms, WaitFor wait, ringd_status& status) {
   using Milliseconds = std::chrono::milliseconds;

@@ -11,8 +11,8 @@ namespace ringd::python {
 // Makes the type. A new reference; null with a Python error set.
 PyObject* MakeContextType();
 
-// Wraps `context`, which becomes the object's. `type` is what MakeContextType gave. Null with a Python error
-// set if that fails; `context` is closed then.
+// Wraps `context`, which becomes the object's. `type` is what MakeContextType gave. Null with a
+// Python error set if that fails; `context` is closed then.
 PyObject* WrapContext(PyObject* type, ringd_context* context);
 
 }  // namespace ringd::python

@@ -1,8 +1,8 @@
 // The extension module `ringd._ringd`: libringd for Python, by hand over the stable ABI.
 //
-// By hand, because a call is what counts here: tens of nanoseconds, which no generator and no ctypes give
-// under the limited API. One build serves CPython 3.10 and later. Nothing but the interface of
-// client/ringd.h is known here; tensors are addresses.
+// By hand, because a call is what counts here: tens of nanoseconds, which no generator and no
+// ctypes give under the limited API. One build serves CPython 3.10 and later. Nothing but the
+// interface of client/ringd.h is known here; tensors are addresses.
 #include <Python.h>
 
 #include "client/python/extension/errors.h"

@@ -19,8 +19,8 @@ namespace ringd::python {
 // Invariant: tensors() points into names and shapes that live as long as this.
 class TensorList {
  public:
-  // `list` holds tuples (name, kind, data_type, op, shape, prescale, postscale, root_rank). False with a
-  // Python error set if it does not.
+  // `list` holds tuples (name, kind, data_type, op, shape, prescale, postscale, root_rank). False
+  // with a Python error set if it does not.
   [[nodiscard]] bool Parse(PyObject* list);
 
   const ringd_tensor* tensors() const noexcept { return tensors_.data(); }

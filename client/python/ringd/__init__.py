@@ -63,6 +63,6 @@ _ringd.set_error_types(ERROR_TYPES)
 #: The release of this package and of the libringd in it.
 __version__ = _ringd.version()
 
-# What help(ringd) shows in full. It would add a hundred inherited lines for each error and enumeration; the
-# text above lists those.
+# What help(ringd) shows in full. It would add a hundred inherited lines for each error and
+# enumeration; the text above lists those.
 __all__ = ["Context", "Place", "TensorSpec", "__version__"]

@@ -11,37 +11,43 @@ from ringd.types import CommunicatorPlace, Place
 
 
 class Context:
-    """A place in a job. Making one attaches to the node's ringd and blocks until all ranks of the job have joined.
+    """A place in a job. Making one attaches to the node's ringd and blocks until all ranks of the
+    job have joined.
 
-    A process may have several contexts, one after another or at once. As a context manager it is closed at the
-    end of the block, and abandoned if that ends with an exception. Without launcher,
+    A process may have several contexts, one after another or at once. As a context manager it is
+    closed at the end of the block, and abandoned if that ends with an exception. Without launcher,
     and without a ringd at the default socket, the process is one rank alone.
 
     Arguments, all by name; what is not given comes from the environment:
 
     socket: ringd's socket; ``RINGD_SOCKET``, else ``/run/ringd/ringd.sock``.
     job_id: tells jobs apart; ``RINGD_JOB_ID``, else the launcher's id, else ``default``.
-    rank, size, local_rank, local_size: this process's place, all four or none; the launcher's variables, else one rank
-        alone.
-    rendezvous: host:port of the ringd on rank 0's node; ``RINGD_RENDEZVOUS``, else ``MASTER_ADDR`` or Slurm's first node.
+    rank, size, local_rank, local_size: this process's place, all four or none; the launcher's
+        variables, else one rank alone.
+    rendezvous: host:port of the ringd on rank 0's node; ``RINGD_RENDEZVOUS``, else ``MASTER_ADDR``
+        or Slurm's first node.
     secret: equal on all ranks; ``RINGD_JOB_SECRET``, else none.
-    start_timeout: seconds until all ranks must have joined; ``RINGD_START_TIMEOUT``, else ringd's setting.
-    operation_timeout: seconds that an operation may wait for a rank; ``RINGD_OPERATION_TIMEOUT``, else without end.
-    fusion: ``learned``, ``pinned``, ``off`` or a size such as ``64MiB``; ``RINGD_FUSION``, else ringd's setting.
+    start_timeout: seconds until all ranks must have joined; ``RINGD_START_TIMEOUT``, else ringd's
+        setting.
+    operation_timeout: seconds that an operation may wait for a rank; ``RINGD_OPERATION_TIMEOUT``,
+        else without end.
+    fusion: ``learned``, ``pinned``, ``off`` or a size such as ``64MiB``; ``RINGD_FUSION``, else
+        ringd's setting.
     weight: 1 to 100, the job's share of lines that other jobs want too; ``RINGD_WEIGHT``, else 1.
 
-    Methods of every context, beside those below. Tensors are addresses; the memory must stay as it is until the operation
-    has been waited for. Timeouts are milliseconds, by default without end:
+    Methods of every context, beside those below. Tensors are addresses; the memory must stay as it
+    is until the operation has been waited for. Timeouts are milliseconds, by default without end:
 
     register(tensors): a number for each TensorSpec; ``unregister(numbers)`` gives them back.
     submit(number, source, destination): begins an operation and returns it. ``try_submit`` raises
         ``ResourceExhaustedError`` where ``submit`` waits for room.
     submit_awaited(number, source, destination): as ``submit``, faster for what is waited for next.
-    wait(operation, timeout_ms), wait_all(operations, timeout_ms): until the end; raise what went wrong.
-    test(operation): whether ``wait`` would return at once.
-    destroy_communicator(number): this rank needs it no more; ``FailedPreconditionError`` while something is in flight
-        there.
-    arena_alloc(bytes), arena_free(address), arena_contains(address, bytes): memory shared with ringd.
+    wait(operation, timeout_ms), wait_all(operations, timeout_ms): until the end; raise what went
+    wrong. test(operation): whether ``wait`` would return at once.
+    destroy_communicator(number): this rank needs it no more; ``FailedPreconditionError`` while
+        something is in flight there.
+    arena_alloc(bytes), arena_free(address), arena_contains(address, bytes): memory shared with
+    ringd.
 
     Thread safety: any thread may call anything.
     """
@@ -102,16 +108,20 @@ class Context:
         exits.watch(self)
 
     def create_communicator(self, name: str, ranks: Iterable[int], *, timeout: float | None = None) -> int:
-        """Makes a communicator of some ranks, this one among them, and returns its number, which is equal on all.
+        """Makes a communicator of some ranks, this one among them, and returns its number, which is
+        equal on all.
 
-        Blocks until all of them have called it with this name and these ranks, in this order; other ranks need not
-        know. Tensors whose ``TensorSpec.communicator`` is the number are combined among these ranks. Communicators may
-        overlap, and none holds up another. ``root_rank`` stays the job's.
+        Blocks until all of them have called it with this name and these ranks, in this order; other
+        ranks need not know. Tensors whose ``TensorSpec.communicator`` is the number are combined
+        among these ranks. Communicators may overlap, and none holds up another. ``root_rank`` stays
+        the job's.
 
-        name: 1 to 128 bytes of UTF-8. timeout: seconds for the others to call; default: as ``start_timeout``.
+        name: 1 to 128 bytes of UTF-8. timeout: seconds for the others to call; default: as
+            ``start_timeout``.
 
-        Raises ``InvalidArgumentError`` if the ranks disagree, ``DeadlineExceededError`` with the ranks that have not
-        called, ``AlreadyExistsError`` if one of them has a communicator of this name.
+        Raises ``InvalidArgumentError`` if the ranks disagree, ``DeadlineExceededError`` with the
+        ranks that have not called, ``AlreadyExistsError`` if one of them has a communicator of this
+        name.
         """
         return self._raw.create_communicator(name, list(ranks), _milliseconds(timeout, "timeout"))
 
@@ -127,7 +137,8 @@ class Context:
         self._raw.leave()
 
     def abandon(self) -> None:
-        """As ``close``, for a rank that has failed: the others are told at once, as if this process had died."""
+        """As ``close``, for a rank that has failed: the others are told at once, as if this process
+        had died."""
         self._raw.abandon()
 
     def __enter__(self) -> Context:

@@ -53,7 +53,8 @@ class ResourceExhaustedError(RingdError, MemoryError):
 
 
 class FailedPreconditionError(RingdError):
-    """Something has to be put right first: versions differ, ringd is draining, ``init`` was not called."""
+    """Something has to be put right first: versions differ, ringd is draining, ``init`` was not
+    called."""
 
     status = 9
 

@@ -1,13 +1,13 @@
 """How a process that has a place in a job ends.
 
-A program that comes to its end leaves its jobs in order. One that ends because of an exception must not: the other
-ranks would take its silence for a choice and wait for it, or be told of nothing but its absence. It abandons
-them, so that the others learn at once that this rank failed. That happens already when the exception is
-reported, before Python waits for the program's other threads: one of those may be waiting for a collective
-that will never come, and abandoning ends that wait.
+A program that comes to its end leaves its jobs in order. One that ends because of an exception must
+not: the other ranks would take its silence for a choice and wait for it, or be told of nothing but
+its absence. It abandons them, so that the others learn at once that this rank failed. That happens
+already when the exception is reported, before Python waits for the program's other threads: one of
+those may be waiting for a collective that will never come, and abandoning ends that wait.
 
-``sys.exit`` with whatever code, and a death by a signal, need nothing: the first is an end in order, and the second
-ringd sees itself.
+``sys.exit`` with whatever code, and a death by a signal, need nothing: the first is an end in
+order, and the second ringd sees itself.
 """
 
 from __future__ import annotations

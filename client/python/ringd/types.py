@@ -28,7 +28,8 @@ class DataType(IntEnum):
 
 
 class ReduceOp(IntEnum):
-    """How the ranks' tensors become one. What each means for each type stands in ringd.h, beside RINGD_SUM."""
+    """How the ranks' tensors become one. What each means for each type stands in ringd.h, beside
+    RINGD_SUM."""
 
     SUM = 0
     AVERAGE = 1

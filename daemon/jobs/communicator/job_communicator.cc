@@ -9,8 +9,8 @@
 namespace ringd {
 namespace {
 
-// How often a job whose ranks need no ringd is looked at: what bounds how exactly ringd knows since when
-// something waits.
+// How often a job whose ranks need no ringd is looked at: what bounds how exactly ringd knows since
+// when something waits.
 constexpr auto kLocalLookInterval = std::chrono::milliseconds(100);
 
 // Rates need no more; looking at what ranks count takes cache lines from them.
@@ -39,7 +39,8 @@ JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membersh
       link_(link),
       scheduler_(options_.scheduler),
       meter_(LinkOf(*membership_), membership_->algorithms.chunk_bytes) {
-  // Where a rank copies in pieces, their order is that of the job's ring, for all its communicators.
+  // Where a rank copies in pieces, their order is that of the job's ring, for all its
+  // communicators.
   if (options_.number != 0) {
     trace_.TurnOff();
     return;

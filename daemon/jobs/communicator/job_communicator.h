@@ -1,6 +1,7 @@
-// This node's part in one communicator. Of several nodes: takes the local ranks' submissions, lets the
-// scheduler decide, executes, and completes every submission exactly once. Of one node: the ranks do all
-// that themselves (LocalGroup); what is left is names, counting, and knowing who waits for whom.
+// This node's part in one communicator. Of several nodes: takes the local ranks' submissions, lets
+// the scheduler decide, executes, and completes every submission exactly once. Of one node: the
+// ranks do all that themselves (LocalGroup); what is left is names, counting, and knowing who waits
+// for whom.
 #ifndef RINGD_DAEMON_JOBS_COMMUNICATOR_JOB_COMMUNICATOR_H_
 #define RINGD_DAEMON_JOBS_COMMUNICATOR_JOB_COMMUNICATOR_H_
 
@@ -62,9 +63,10 @@ struct JobCommunicatorCounters {
 // Ownership: holds the sessions as long as an execution may touch their arenas.
 // Invariants:
 //   1. A submission accepted by Submit ends in exactly one Session::Complete.
-//   2. After Fail(), everything in flight has been completed with its status, and so is whatever comes
-//      later; memory stays mapped until the backend has let go of it (see Idle). If a reducer is amid a piece
-//      just then, that is when it has ended: nothing is written to a rank that has heard of the failure.
+//   2. After Fail(), everything in flight has been completed with its status, and so is whatever
+//      comes later; memory stays mapped until the backend has let go of it (see Idle). If a reducer
+//      is amid a piece just then, that is when it has ended: nothing is written to a rank that has
+//      heard of the failure.
 class JobCommunicator final : private LocalRankView {
  public:
   struct Options {
@@ -117,8 +119,8 @@ class JobCommunicator final : private LocalRankView {
 
   // Advances everything a bit; returns the amount of work done. An error means it must fail.
   absl::StatusOr<std::size_t> Advance(Clock::time_point now);
-  // Copies a piece of a result to its ranks, in place of a reducer: for whoever has nothing else to do.
-  // False if there is none.
+  // Copies a piece of a result to its ranks, in place of a reducer: for whoever has nothing else to
+  // do. False if there is none.
   bool CopyPiece();
   // Waits for reducers, for a piece's pass, and completes what Fail() had to put off. For the very
   // end, and for a member that leaves.
@@ -144,7 +146,8 @@ class JobCommunicator final : private LocalRankView {
   // False: nothing was done, since an operation that has been started uses its memory. Then the
   // communicator must fail, and settle, before the member hears that it has left.
   [[nodiscard]] bool Leave(int member);
-  // The name of a tensor of which a submission of the member has not ended; nothing if there is none.
+  // The name of a tensor of which a submission of the member has not ended; nothing if there is
+  // none.
   std::optional<std::string> InFlightOf(int member) const;
   // True if other nodes may start what a member that has left can't take part in any more.
   bool HasWithdrawn() const noexcept { return withdrawn_ && !failed(); }
@@ -169,15 +172,15 @@ class JobCommunicator final : private LocalRankView {
     bool all = true;
     return Waiting(before, SIZE_MAX, all);
   }
-  // "while 2 tensors were in flight ('a', 'b')", by which is meant: submitted by some local rank; or
-  // "with nothing in flight".
+  // "while 2 tensors were in flight ('a', 'b')", by which is meant: submitted by some local rank;
+  // or "with nothing in flight".
   std::string DescribeInFlight() const;
-  // Positions of the local members that have not submitted the tensor's present occurrence, or, if all have, of those
-  // that have not copied all of it into their arenas.
+  // Positions of the local members that have not submitted the tensor's present occurrence, or, if
+  // all have, of those that have not copied all of it into their arenas.
   std::vector<int> MembersWithout(const std::string& tensor) const;
 
-  // Where the times of operations are noted (TraceReading reads them): the engine's ring first, then one
-  // of each member, whose own word it is.
+  // Where the times of operations are noted (TraceReading reads them): the engine's ring first,
+  // then one of each member, whose own word it is.
   std::size_t trace_ring_count() const noexcept { return 1 + members_.size(); }
   // Requirement: `ring` is below their count. Its header may be null: nothing has been noted.
   TraceRingView trace_ring(std::size_t ring) const noexcept {
@@ -253,12 +256,14 @@ class JobCommunicator final : private LocalRankView {
   void Cancel(OperationId id, Clock::time_point now);
   void Release(OperationId id, std::unique_ptr<Execution> execution, bool by_backend);
   void DropReleased();
-  // A reducer is amid a piece of an operation that was given up: it still reads tensors of which another
-  // operation may be about to write the results, or writes results of which nobody must hear any more.
+  // A reducer is amid a piece of an operation that was given up: it still reads tensors of which
+  // another operation may be about to write the results, or writes results of which nobody must
+  // hear any more.
   bool ReducersLinger() const noexcept;
   // Ends all submissions with the failure, unless reducers linger: until they don't.
   void CompleteFailed();
-  // Copies a piece of what waits for nothing else, and finishes what is in place. Returns the work done.
+  // Copies a piece of what waits for nothing else, and finishes what is in place. Returns the work
+  // done.
   std::size_t Land();
   void Retire(std::uint32_t channel);
   std::shared_ptr<const BucketLayout> LayoutOf(const StartOperation& start);

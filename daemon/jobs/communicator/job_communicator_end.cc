@@ -1,4 +1,5 @@
-// How operations and submissions end: finished, failed, cancelled by who leaves; and what still works on them then.
+// How operations and submissions end: finished, failed, cancelled by who leaves; and what still
+// works on them then.
 #include <algorithm>
 #include <thread>
 #include <utility>

@@ -25,16 +25,16 @@ absl::StatusOr<std::size_t> JobCommunicator::PostToWire(Clock::time_point now) {
     Running& running = running_.at(id);
     const std::size_t bytes = running.execution->layout().bytes();
     if (bytes == 0 && id.channel == 0) {
-      // Nothing to move: that all nodes agreed to start it is all there is to it. (Nobody agreed on a
-      // learned barrier: the backend carries it out.)
+      // Nothing to move: that all nodes agreed to start it is all there is to it. (Nobody agreed on
+      // a learned barrier: the backend carries it out.)
       const std::unique_ptr<Execution> done = std::move(running.execution);
       running_.erase(id);
       it = to_post_.erase(it);
       Finish(*done, now);
       continue;
     }
-    // Negotiated operations are in the same order everywhere, so they may wait for each other, and what
-    // they take of our memory is bounded. Learned ones must not wait.
+    // Negotiated operations are in the same order everywhere, so they may wait for each other, and
+    // what they take of our memory is bounded. Learned ones must not wait.
     if (id.channel == 0 && (negotiated_wait || (negotiated_bytes_ > 0 &&
                                                 negotiated_bytes_ + bytes > kMaxNegotiatedBytes))) {
       negotiated_wait = true;

@@ -1,4 +1,5 @@
-// The ranks of a one-node job, who combine their tensors themselves: ringd lays out their memory and looks on.
+// The ranks of a one-node job, who combine their tensors themselves: ringd lays out their memory
+// and looks on.
 #ifndef RINGD_DAEMON_JOBS_COMMUNICATOR_LOCAL_GROUP_H_
 #define RINGD_DAEMON_JOBS_COMMUNICATOR_LOCAL_GROUP_H_
 
@@ -38,13 +39,13 @@ struct LocalMemberCounters {
   std::uint64_t bytes = 0;  // of tensors that ended well
 };
 
-// proto/shm/job_segment.h has the protocol; this class only reads. The members do not wake ringd, so what
-// it knows of times is as exact as the calls of Look are frequent.
+// proto/shm/job_segment.h has the protocol; this class only reads. The members do not wake ringd,
+// so what it knows of times is as exact as the calls of Look are frequent.
 //
 // Thread safety: none; the engine thread owns it.
 // Ownership: owns the segment; the members keep theirs mapped as long as they like.
-// Trust: everything read here was written by clients. It is shown, and used to tell who waits for whom;
-//   nothing is indexed by it.
+// Trust: everything read here was written by clients. It is shown, and used to tell who waits for
+//   whom; nothing is indexed by it.
 class LocalGroup {
  public:
   // Makes the segment and hands it, and each other's arenas, to the members. `ranks` by member;
@@ -81,7 +82,8 @@ class LocalGroup {
     bool all = true;
     return Waiting(before, now, all);
   }
-  // The members for whom the tensor's oldest occurrence in flight waits; all, if nobody has submitted it.
+  // The members for whom the tensor's oldest occurrence in flight waits; all, if nobody has
+  // submitted it.
   std::vector<int> MembersWithout(const std::string& tensor);
   // What has been read of the members' words and slots so far.
   const LocalWaits::Work& work() const noexcept { return waits_.work(); }

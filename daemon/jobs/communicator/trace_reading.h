@@ -24,8 +24,8 @@ namespace ringd {
 //   say, and name at most 1,024 tensors.
 class TraceReading {
  public:
-  // All rings together give at most `most_events`. An empty position: the answer begins with what is
-  // under way.
+  // All rings together give at most `most_events`. An empty position: the answer begins with what
+  // is under way.
   TraceReading(v1::TracePosition position, std::size_t most_events)
       : position_(std::move(position)), most_(most_events) {}
 

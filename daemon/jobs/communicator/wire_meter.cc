@@ -71,7 +71,8 @@ std::vector<LinkObservation> WireMeter::TakeReport(Epoch epoch, Clock::time_poin
   reported_epoch_ = epoch;
   reported_samples_ = sampler_.sample_count();
   std::vector<LinkObservation> seen = sampler_.Observations();
-  // While all is young there is something to tell each time: whatever follows from it may wait for it.
+  // While all is young there is something to tell each time: whatever follows from it may wait for
+  // it.
   const bool young = interval_ < kLongestInterval;
   // That a size counts no more is news, too.
   const bool news = young || seen.size() != reported_.size() ||

@@ -1,4 +1,5 @@
-// What a communicator's operations take on the wire, and when that is worth telling the coordinator.
+// What a communicator's operations take on the wire, and when that is worth telling the
+// coordinator.
 #ifndef RINGD_DAEMON_JOBS_COMMUNICATOR_WIRE_METER_H_
 #define RINGD_DAEMON_JOBS_COMMUNICATOR_WIRE_METER_H_
 
@@ -16,10 +17,10 @@
 
 namespace ringd {
 
-// Reports go out between steps, when nothing is under way (so that a new plan which follows from one is
-// likely to come between steps, too). After each change of the schedule the first comes after a quarter of
-// a second, the next ones ever more seldom; from the seventh on only what has changed is told, so that in
-// the steady state nothing is sent.
+// Reports go out between steps, when nothing is under way (so that a new plan which follows from
+// one is likely to come between steps, too). After each change of the schedule the first comes
+// after a quarter of a second, the next ones ever more seldom; from the seventh on only what has
+// changed is told, so that in the steady state nothing is sent.
 //
 // Thread safety: none; the engine thread owns it.
 class WireMeter {
@@ -37,8 +38,8 @@ class WireMeter {
   void OnPosted() noexcept { sampler_.OnPosted(); }
   // Requirement: the operation was posted. `kind` and `bytes` are what was asked of the backend.
   void OnCompleted(CollectiveKind kind, std::size_t bytes, const Completion& completion);
-  // Of an operation of which OnCompleted() was told last in its channel: the ranks had the result so much
-  // later than the wire's end.
+  // Of an operation of which OnCompleted() was told last in its channel: the ranks had the result
+  // so much later than the wire's end.
   void OnInPlace(std::uint32_t channel, std::chrono::nanoseconds later);
   // A posted operation that nobody waits for any more has ended.
   void OnAbandoned() { sampler_.OnSpoiled(); }
@@ -46,7 +47,8 @@ class WireMeter {
 
   ChannelTime TimeOf(std::uint32_t channel) const;
 
-  // True if a report should be made now. `idle`: nothing is under way here. `epoch`: of the schedule.
+  // True if a report should be made now. `idle`: nothing is under way here. `epoch`: of the
+  // schedule.
   bool IsDue(bool idle, Epoch epoch, Clock::time_point now) const noexcept;
   // The link's part of a report, empty if it has not changed. `epoch` as for IsDue.
   std::vector<LinkObservation> TakeReport(Epoch epoch, Clock::time_point now);

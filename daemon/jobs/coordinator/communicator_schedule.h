@@ -1,4 +1,5 @@
-// One communicator as the job's coordinator sees it: its schedule, what is planned, who is waited for.
+// One communicator as the job's coordinator sees it: its schedule, what is planned, who is waited
+// for.
 #ifndef RINGD_DAEMON_JOBS_COORDINATOR_COMMUNICATOR_SCHEDULE_H_
 #define RINGD_DAEMON_JOBS_COORDINATOR_COMMUNICATOR_SCHEDULE_H_
 
@@ -39,15 +40,16 @@ class CommunicatorSchedule {
     std::string nodes_key;       // under which it is kept; see NodesKey
   };
 
-  // `links`: of the membership's nodes, in their order. What an earlier job knew of the link decides
-  // small_all_reduce_bytes in `membership`, if `choose_small` is set.
+  // `links`: of the membership's nodes, in their order. What an earlier job knew of the link
+  // decides small_all_reduce_bytes in `membership`, if `choose_small` is set.
   CommunicatorSchedule(Options options, Membership& membership, bool choose_small,
                        std::vector<LinkId> links, NodeSender* sender);
 
   std::uint32_t number() const noexcept { return options_.number; }
   const Coordinator& schedule() const noexcept { return *schedule_; }
 
-  // A scheduling message, measurements, or what has to do with stalls. An error: the node broke the protocol.
+  // A scheduling message, measurements, or what has to do with stalls. An error: the node broke the
+  // protocol.
   absl::Status OnMessage(LinkId link, const v1::NodeMessage& message, Clock::time_point now);
   // The node is gone, and none of its ranks took part any more.
   void OnNodeGone(LinkId link);

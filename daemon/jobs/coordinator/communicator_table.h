@@ -43,8 +43,8 @@ class CommunicatorTable {
 
   explicit CommunicatorTable(int job_size) : job_size_(job_size) {}
 
-  // The rank asks. All of its ranks have: the communicator, which is to be made, and for which the caller
-  // calls Made next. Refused: who hears of it. Else the rank waits.
+  // The rank asks. All of its ranks have: the communicator, which is to be made, and for which the
+  // caller calls Made next. Refused: who hears of it. Else the rank waits.
   std::variant<std::monostate, AskedCommunicator, RefusedCommunicator> Ask(
       int rank, AskedCommunicator asked, std::chrono::nanoseconds patience, Clock::time_point now);
   // Its number: 1, 2, ..., never used again.

@@ -1,7 +1,7 @@
 // Gathers a job's ranks, and then speaks for all: order of operations, stalls, the first failure.
 //
-// It lives on the ringd of the node of rank 0. Nodes (its own included) are known by a LinkId; what they
-// say and hear is proto/rpc/peer.proto. Secrets have been checked before a node gets here.
+// It lives on the ringd of the node of rank 0. Nodes (its own included) are known by a LinkId; what
+// they say and hear is proto/rpc/peer.proto. Secrets have been checked before a node gets here.
 #ifndef RINGD_DAEMON_JOBS_COORDINATOR_JOB_COORDINATOR_H_
 #define RINGD_DAEMON_JOBS_COORDINATOR_JOB_COORDINATOR_H_
 
@@ -50,7 +50,8 @@ class JobCoordinator {
     // small_all_reduce_bytes follows the link, once that is known.
     bool choose_small_all_reduces = false;
     std::vector<std::string> ring_order;  // node names; others come behind
-    // Without such an order: the ring follows the links between the nodes, measured if they are not known.
+    // Without such an order: the ring follows the links between the nodes, measured if they are not
+    // known.
     bool measure_links = false;
     // flat_all_reduce_bytes follows what small all-reduces take: tried if that is not known and
     // measure_links is set.
@@ -58,8 +59,8 @@ class JobCoordinator {
     bool learn = true;
     FusionPolicy fusion;
     std::size_t fusion_threshold_bytes = 0;  // the most a bucket may hold
-    // What the job's ranks ask for, in their words, which `fusion` follows then; empty: nothing. All nodes must
-    // say the same.
+    // What the job's ranks ask for, in their words, which `fusion` follows then; empty: nothing.
+    // All nodes must say the same.
     std::string asked_fusion;
     LinkModel link;
     PlanStore* plans =
@@ -78,8 +79,8 @@ class JobCoordinator {
   // True when no node is connected and nothing can happen any more.
   bool Finished() const noexcept { return nodes_.empty() && state_ != State::kJoining; }
 
-  // A node whose proof was right. One that comes too late is told so, alone; one that disagrees about
-  // the job ends it for all.
+  // A node whose proof was right. One that comes too late is told so, alone; one that disagrees
+  // about the job ends it for all.
   void AddNode(LinkId link, const v1::Hello& hello, Clock::time_point now);
   void OnMessage(LinkId link, v1::NodeMessage message, Clock::time_point now);
   // Ends the job if ranks of the node take part in it, or are about to.

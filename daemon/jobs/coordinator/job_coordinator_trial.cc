@@ -1,5 +1,5 @@
-// JobCoordinator's choice between the algorithms for small all-reduces: up to which size they go through one
-// node and back.
+// JobCoordinator's choice between the algorithms for small all-reduces: up to which size they go
+// through one node and back.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

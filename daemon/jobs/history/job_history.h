@@ -16,9 +16,11 @@ namespace ringd {
 //
 // Thread safety: none; the engine thread owns it.
 // Invariants:
-//   1. It holds at most `jobs_per_user` jobs of a user, and kMostUsers times as many in all. Beyond that the
-//      oldest job of the user who has most goes: nobody can push the jobs of others out by running many.
-//   2. What it keeps of a job has at most about 16 KiB: the lists in it are cut, and say by how much.
+//   1. It holds at most `jobs_per_user` jobs of a user, and kMostUsers times as many in all. Beyond
+//      that the oldest job of the user who has most goes: nobody can push the jobs of others out by
+//      running many.
+//   2. What it keeps of a job has at most about 16 KiB: the lists in it are cut, and say by how
+//      much.
 class JobHistory {
  public:
   struct Entry {
@@ -37,7 +39,8 @@ class JobHistory {
   // Fewer than before: the oldest go.
   void SetLimit(std::size_t jobs_per_user);
 
-  // The last job whose number is smaller than `number`; null if there is none. Valid until the next change.
+  // The last job whose number is smaller than `number`; null if there is none. Valid until the next
+  // change.
   const Entry* Before(std::uint64_t number) const;
 
   std::size_t size() const noexcept { return jobs_.size(); }

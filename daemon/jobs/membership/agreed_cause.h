@@ -1,4 +1,5 @@
-// Why a job over several nodes ends on this one: what its coordinator says, so that all nodes say the same.
+// Why a job over several nodes ends on this one: what its coordinator says, so that all nodes say
+// the same.
 #ifndef RINGD_DAEMON_JOBS_MEMBERSHIP_AGREED_CAUSE_H_
 #define RINGD_DAEMON_JOBS_MEMBERSHIP_AGREED_CAUSE_H_
 
@@ -10,11 +11,11 @@
 
 namespace ringd {
 
-// What a node sees for itself (a dead rank, a lost neighbour, a deadline) is a proposal. The coordinator takes
-// the first of which it hears, perhaps another node's, and tells all; until then the node keeps its own to
-// itself and lets nothing more succeed. Where there is no answer, nodes can't agree: the end of the
-// coordinator's stream is then the cause, since all of them see that, and with a coordinator that is
-// connected and silent it is the node's own proposal.
+// What a node sees for itself (a dead rank, a lost neighbour, a deadline) is a proposal. The
+// coordinator takes the first of which it hears, perhaps another node's, and tells all; until then
+// the node keeps its own to itself and lets nothing more succeed. Where there is no answer, nodes
+// can't agree: the end of the coordinator's stream is then the cause, since all of them see that,
+// and with a coordinator that is connected and silent it is the node's own proposal.
 //
 // Thread safety: none.
 // Invariant: once decided, the cause stays.
@@ -23,8 +24,8 @@ class AgreedCause {
   // How long an answer may take: longer than it takes to notice that a stream has gone silent.
   static constexpr std::chrono::seconds kPatience{5};
 
-  // The node has seen why the job can't go on. True: the coordinator is to be told. False: it has been told
-  // of another cause, or the cause is decided.
+  // The node has seen why the job can't go on. True: the coordinator is to be told. False: it has
+  // been told of another cause, or the cause is decided.
   [[nodiscard]] bool Propose(const absl::Status& cause) {
     if (decided() || pending()) return false;
     proposal_ = cause;
@@ -38,8 +39,8 @@ class AgreedCause {
     return true;
   }
 
-  // The proposal, if the answer to it does not come. Ask every now and then: patience begins with the first
-  // time.
+  // The proposal, if the answer to it does not come. Ask every now and then: patience begins with
+  // the first time.
   std::optional<absl::Status> Unanswered(Clock::time_point now) {
     if (!pending()) return std::nullopt;
     if (!deadline_.has_value()) deadline_ = now + kPatience;

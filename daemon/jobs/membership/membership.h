@@ -74,13 +74,14 @@ struct Membership {
   NodeIndex NodeOf(Rank rank) const noexcept;
 };
 
-// The part of `whole` that has `ranks` alone, in the order of its ring. `self` is the same node's place there; -1 if it
-// has none of the ranks. It has no exchange between ranks of its own.
+// The part of `whole` that has `ranks` alone, in the order of its ring. `self` is the same node's
+// place there; -1 if it has none of the ranks. It has no exchange between ranks of its own.
 //   kInvalidArgument: a rank that is none of the job's, or none at all, or one twice.
 absl::StatusOr<Membership> Subset(const Membership& whole, std::span<const int> ranks,
                                   std::uint64_t wire_id);
 
-// What the coordinator offers to the nodes. `sizes`: what each tree is good for; between two nodes it does not matter.
+// What the coordinator offers to the nodes. `sizes`: what each tree is good for; between two nodes
+// it does not matter.
 RankExchangeOffer OfferRankExchange(const Membership& membership, const RankExchangeSizes& sizes);
 
 v1::Membership ToProto(const Membership& membership);

@@ -6,8 +6,8 @@
 
 namespace ringd {
 
-// Grows with every incompatible change of proto/rpc/peer.proto or of a backend's messages. Two ringds
-// with different numbers refuse each other and name both.
+// Grows with every incompatible change of proto/rpc/peer.proto or of a backend's messages. Two
+// ringds with different numbers refuse each other and name both.
 inline constexpr std::uint32_t kPeerProtocolVersion = 12;
 
 }  // namespace ringd

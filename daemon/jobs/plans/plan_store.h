@@ -1,5 +1,5 @@
-// Keeps what was learned about jobs for the next job with the same tensors on the same nodes, and about the
-// links and all-reduces between nodes for all jobs on them, also over a restart of ringd.
+// Keeps what was learned about jobs for the next job with the same tensors on the same nodes, and
+// about the links and all-reduces between nodes for all jobs on them, also over a restart of ringd.
 #ifndef RINGD_DAEMON_JOBS_PLANS_PLAN_STORE_H_
 #define RINGD_DAEMON_JOBS_PLANS_PLAN_STORE_H_
 
@@ -31,13 +31,14 @@ struct KnownLinks {
   std::int64_t unix_seconds = 0;  // when the oldest of them was measured
 };
 
-// All is in memory; the file <folder>/plans.json is read once and replaced as a whole, by rename of one that is on the
-// disk, after a change. What has not been used for longest goes when there is too much.
+// All is in memory; the file <folder>/plans.json is read once and replaced as a whole, by rename of
+// one that is on the disk, after a change. What has not been used for longest goes when there is
+// too much.
 //
-// Thread safety: any thread. Nothing but Open and the destructor touches the disk on the caller's thread:
-//   a thread that lives only as long as there is something to write does.
-// Invariant: the file is always complete, of some moment, also after the machine has lost its power. A file that can't be
-//   understood is left alone until there is something to write.
+// Thread safety: any thread. Nothing but Open and the destructor touches the disk on the caller's
+//   thread: a thread that lives only as long as there is something to write does.
+// Invariant: the file is always complete, of some moment, also after the machine has lost its
+//   power. A file that can't be understood is left alone until there is something to write.
 class PlanStore {
  public:
   static constexpr std::size_t kMaxPlans = 32;
@@ -45,16 +46,16 @@ class PlanStore {
   static constexpr std::size_t kMaxFileBytes = std::size_t{32} << 20;
   static constexpr std::size_t kMaxLinks = 16'384;
   static constexpr std::size_t kMaxTrials = 256;
-  // Older ones are measured anew: cables and switches change, and another job may have had its part of
-  // the lines when they were measured.
+  // Older ones are measured anew: cables and switches change, and another job may have had its part
+  // of the lines when they were measured.
   static constexpr std::chrono::seconds kMeasuredLasts = std::chrono::hours(24);
   static constexpr std::chrono::seconds kRetryAfter = std::chrono::minutes(10);
 
   // Nothing in it, and nothing is written.
   PlanStore() = default;
-  // Reads what there is; a file that can't be used is named in a warning, and the store begins empty. Of a file with
-  // entries that can't be, the others are used; a warning has their number and what is wrong with the first. An
-  // empty `folder` keeps nothing beyond this object.
+  // Reads what there is; a file that can't be used is named in a warning, and the store begins
+  // empty. Of a file with entries that can't be, the others are used; a warning has their number
+  // and what is wrong with the first. An empty `folder` keeps nothing beyond this object.
   explicit PlanStore(std::string folder);
   // Waits until all is written.
   ~PlanStore();
@@ -67,19 +68,19 @@ class PlanStore {
   // Keeps a plan instead of the one for the same nodes and tensors.
   void Put(const std::string& nodes, KeptPlan plan);
 
-  // The links between nodes of these names (no two are equal), from and to each; nothing if one of them
-  // was not measured in the last kMeasuredLasts. `unix_seconds`: the present time.
+  // The links between nodes of these names (no two are equal), from and to each; nothing if one of
+  // them was not measured in the last kMeasuredLasts. `unix_seconds`: the present time.
   std::optional<KnownLinks> FindLinks(const std::vector<std::string>& names,
                                       std::int64_t unix_seconds) const;
   void PutLinks(const std::vector<std::string>& names, const LinkMatrix& links,
                 std::int64_t unix_seconds);
-  // The last trial of small all-reduces between nodes of these names in this order; nothing if it is older
-  // than kMeasuredLasts.
+  // The last trial of small all-reduces between nodes of these names in this order; nothing if it
+  // is older than kMeasuredLasts.
   std::optional<StoredTrial> FindTrial(const std::vector<std::string>& names,
                                        std::int64_t unix_seconds) const;
   void PutTrial(StoredTrial trial);
-  // Measuring something between these nodes has failed: another try costs the next job time, and should
-  // wait for kRetryAfter. Forgotten with this object.
+  // Measuring something between these nodes has failed: another try costs the next job time, and
+  // should wait for kRetryAfter. Forgotten with this object.
   void NoteUnmeasured(const std::vector<std::string>& names, std::int64_t unix_seconds);
   bool IsWorthMeasuring(const std::vector<std::string>& names, std::int64_t unix_seconds) const;
 
@@ -99,7 +100,8 @@ class PlanStore {
   std::thread writer_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Who may share a plan: jobs of one user on the same nodes with as many ranks on each, in the same order.
+// Who may share a plan: jobs of one user on the same nodes with as many ranks on each, in the same
+// order.
 std::string NodesKey(uid_t uid, const Membership& membership);
 
 }  // namespace ringd

@@ -1,8 +1,8 @@
 // Agrees with all nodes of one communicator on what is reduced together, and in which order.
 //
 // There is one per communicator, on the node of rank 0. It pairs the nodes' announcements
-// (negotiation), watches which tensors return in each step, and hands out buckets that the nodes then
-// start without asking (learning). The protocol is in daemon/schedule/README.md.
+// (negotiation), watches which tensors return in each step, and hands out buckets that the nodes
+// then start without asking (learning). The protocol is in daemon/schedule/README.md.
 //
 // Thread safety: none; one thread owns it. Never blocks, reads no clock.
 // Ownership: keeps copies of what it is given, and owns the planner.
@@ -77,9 +77,10 @@ struct CoordinatorStatus {
   LinkModel link;
 };
 
-// By how much a new plan must end the step earlier: by this share of what the step takes after its last tensor
-// is ready, which is all that it pays for its all-reduces, and by so much at least. `enough` is worth a change whatever
-// the step takes: where the line is busy for a second, a first bucket that comes late costs some milliseconds of each.
+// By how much a new plan must end the step earlier: by this share of what the step takes after its
+// last tensor is ready, which is all that it pays for its all-reduces, and by so much at least.
+// `enough` is worth a change whatever the step takes: where the line is busy for a second, a first
+// bucket that comes late costs some milliseconds of each.
 struct LeastGain {
   double share = 0.05;
   std::chrono::nanoseconds time = std::chrono::microseconds(50);
@@ -103,14 +104,15 @@ class Coordinator {
   // this order. Call it once after each batch of messages: what completes in one batch is fused.
   void Flush(TimePoint now, std::vector<CoordinatorMessage>& broadcasts);
 
-  // New measurements of the link, and of when tensors become ready within the step (names that are in
-  // no bucket are ignored); used for plans made from now on.
+  // New measurements of the link, and of when tensors become ready within the step (names that are
+  // in no bucket are ignored); used for plans made from now on.
   void SetLinkModel(const LinkModel& link);
   void SetReadiness(const std::unordered_map<std::string, std::chrono::nanoseconds>& offsets);
   // Retires all buckets and plans them anew.
   void Replan();
-  // The same, if a new plan would end the step earlier by so much, or with half as many buckets later by no more than
-  // an operation's overhead. False: it would not, or buckets are on their way out of service already.
+  // The same, if a new plan would end the step earlier by so much, or with half as many buckets
+  // later by no more than an operation's overhead. False: it would not, or buckets are on their way
+  // out of service already.
   bool ReplanIfBetter(const LeastGain& least);
 
   // Tensors whose first announcement came before `announced_before` and which some nodes lack,

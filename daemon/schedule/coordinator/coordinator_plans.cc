@@ -12,7 +12,8 @@ namespace {
 using std::chrono::nanoseconds;
 
 // A plan that was made in the middle of a step is cut in two there. Planning anew mends that if it
-// comes between two steps; in a job that never pauses it may not, and then there is an end to trying.
+// comes between two steps; in a job that never pauses it may not, and then there is an end to
+// trying.
 constexpr int kRejoins = 3;
 
 LinkModel ForNodes(LinkModel link, std::size_t node_count) {
@@ -82,8 +83,8 @@ bool Coordinator::Impl::LearnsNow(const std::string& announced) {
   return scheduled_since_.count(announced) != 0;
 }
 
-// The buckets of an earlier job's plan whose tensors were all executed in the period that ends, with
-// the same descriptions.
+// The buckets of an earlier job's plan whose tensors were all executed in the period that ends,
+// with the same descriptions.
 std::vector<PlannedBucket> Coordinator::Impl::RecallPlan() {
   if (kept_buckets_.empty()) {
     // The plan of which most is confirmed is this job's.
@@ -117,7 +118,8 @@ std::vector<PlannedBucket> Coordinator::Impl::RecallPlan() {
   }
   kept_buckets_ = std::move(missing);
   if (!plan.empty()) learner_.EndTake();
-  // A file may say anything: what can't travel together is planned from what it says of the tensors.
+  // A file may say anything: what can't travel together is planned from what it says of the
+  // tensors.
   const bool sound = std::all_of(plan.begin(), plan.end(), [](const PlannedBucket& bucket) {
     return CanShareBucket(bucket.tensors);
   });

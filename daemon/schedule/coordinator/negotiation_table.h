@@ -1,8 +1,8 @@
 // Pairs the announcements of all nodes, tensor by tensor.
 //
 // Thread safety: none.
-// Invariant: per tensor at most one announcement of each node is held; an entry leaves the table when
-//   the last node has announced the tensor, or by Drop.
+// Invariant: per tensor at most one announcement of each node is held; an entry leaves the table
+//   when the last node has announced the tensor, or by Drop.
 #ifndef RINGD_DAEMON_SCHEDULE_COORDINATOR_NEGOTIATION_TABLE_H_
 #define RINGD_DAEMON_SCHEDULE_COORDINATOR_NEGOTIATION_TABLE_H_
 

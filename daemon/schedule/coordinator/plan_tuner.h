@@ -1,5 +1,5 @@
-// Turns what the nodes of a communicator measure into the link model its coordinator plans with, and
-// decides when another plan is worth the change.
+// Turns what the nodes of a communicator measure into the link model its coordinator plans with,
+// and decides when another plan is worth the change.
 //
 // A change costs a moment in which some tensors are negotiated, so it must promise something
 // (Options::least_gain); and it comes at most every so often, ever more seldom.

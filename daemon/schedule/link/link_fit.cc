@@ -9,9 +9,9 @@
 namespace ringd {
 namespace {
 
-// How firmly a figure is held where it was at the start, beside 1 for an observation that it alone decides; of what is
-// further away than a factor of e no more than that counts. Enough to keep what nothing determines from drifting, too
-// little to bend what is determined by more than a percent.
+// How firmly a figure is held where it was at the start, beside 1 for an observation that it alone
+// decides; of what is further away than a factor of e no more than that counts. Enough to keep what
+// nothing determines from drifting, too little to bend what is determined by more than a percent.
 constexpr double kPrior = 0.005;
 constexpr int kIterations = 40;
 // The furthest that an iteration moves a figure, as a logarithm.
@@ -35,8 +35,8 @@ LinkModel FitLink(const std::vector<LinkObservation>& observations, const LinkMo
   double latency = start_latency;
   double per_byte = start_per_byte;
   for (int i = 0; i < kIterations; ++i) {
-    // Gauss-Newton in logarithms: of the figures, so that they stay positive, and of the times, so that
-    // what is wrong by a factor of a thousand is as easily mended as what is wrong by two.
+    // Gauss-Newton in logarithms: of the figures, so that they stay positive, and of the times, so
+    // that what is wrong by a factor of a thousand is as easily mended as what is wrong by two.
     double xx = kPrior;
     double yy = kPrior;
     double xy = 0;

@@ -23,7 +23,8 @@ AllReduceShape LinkModel::ShapeOf(std::size_t bytes) const noexcept {
   if (IsRing(bytes)) {
     return {2 * (node_count - 1), 2.0 * (node_count - 1) / node_count * size};
   }
-  // Nodes beyond a power of two give their input to another, and get the result, in two rounds more.
+  // Nodes beyond a power of two give their input to another, and get the result, in two rounds
+  // more.
   const int rounds = std::bit_width(nodes) - 1 + (std::has_single_bit(nodes) ? 0 : 2);
   return {rounds, rounds * size};
 }
@@ -36,7 +37,8 @@ std::size_t SmallBytesOf(const LinkModel& link, std::size_t most) noexcept {
   LinkModel ring = link;
   ring.flat_bytes = 0;
   ring.small_bytes = 0;
-  // Both times are straight lines; doubling's begins lower, and where they meet is what is asked for.
+  // Both times are straight lines; doubling's begins lower, and where they meet is what is asked
+  // for.
   const AllReduceShape few = doubling.ShapeOf(std::min<std::size_t>(1, most));
   const AllReduceShape many = ring.ShapeOf(1);
   const double more_bytes = few.line_bytes - many.line_bytes;  // for each byte of the buffer

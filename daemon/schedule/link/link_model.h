@@ -15,10 +15,10 @@ struct AllReduceShape {
   double line_bytes = 0;  // what each node sends in all of them
 };
 
-// An all-reduce takes rounds x latency + line_bytes / bytes_per_second. Which algorithm carries it out
-// follows the rules of backends/collectives, from the same thresholds:
-//   flat       3 to 16 nodes, (n-1) buffers of at most flat_bytes: 2 rounds, (n-1) buffers in each over one
-//              node's line
+// An all-reduce takes rounds x latency + line_bytes / bytes_per_second. Which algorithm carries it
+// out follows the rules of backends/collectives, from the same thresholds:
+//   flat       3 to 16 nodes, (n-1) buffers of at most flat_bytes: 2 rounds, (n-1) buffers in each
+//              over one node's line
 //   doubling   up to small_bytes: about log2(n) rounds of the whole buffer
 //   ring       above: 2(n-1) rounds, in which each node sends 2(n-1)/n of the bytes
 struct LinkModel {

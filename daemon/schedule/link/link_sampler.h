@@ -1,18 +1,22 @@
 // How long all-reduces take on the wire, by size, as one node sees it.
 //
 // Nodes do not begin together, and operations under way at once share the line. So
-//   - a ring counts from when it was posted or the first message of another node came for it, whichever is
-//     later, and a little is added for that message's own way: waiting for a late node does not count, and
-//     what such a node sent ahead is accounted for;
-//   - a small operation, of few messages, has no such part. It counts as a whole, unless a message came before it was
-//     posted: then this node was the late one, and would measure hardly anything;
-//   - operations that overlap are taken together, as one of their bytes, and only if they are large;
-//   - of each size class (a power of two) the last kKept samples are kept. The median speaks for a ring, the
-//     20th percentile for a small operation, in which waiting counts;
-//   - a ring's sample counts no more when it is older than kStaleTime and than kStaleSamples of other rings: when a line
-//     becomes slower buckets begin to overlap on it, and what each took alone before would count for ever;
-//   - a class says nothing before it has kNeeded samples, but for large operations of kTellingTime or more, beside which
-//     most of what disturbs is short. Until there are kNeeded the fastest of them speaks: the first have new memory to touch.
+//   - a ring counts from when it was posted or the first message of another node came for it,
+//     whichever is later, and a little is added for that message's own way: waiting for a late node
+//     does not count, and what such a node sent ahead is accounted for;
+//   - a small operation, of few messages, has no such part. It counts as a whole, unless a message
+//     came before it was posted: then this node was the late one, and would measure hardly
+//     anything;
+//   - operations that overlap are taken together, as one of their bytes, and only if they are
+//     large;
+//   - of each size class (a power of two) the last kKept samples are kept. The median speaks for a
+//     ring, the 20th percentile for a small operation, in which waiting counts;
+//   - a ring's sample counts no more when it is older than kStaleTime and than kStaleSamples of
+//     other rings: when a line becomes slower buckets begin to overlap on it, and what each took
+//     alone before would count for ever;
+//   - a class says nothing before it has kNeeded samples, but for large operations of kTellingTime
+//     or more, beside which most of what disturbs is short. Until there are kNeeded the fastest of
+//     them speaks: the first have new memory to touch.
 //
 // Thread safety: none. Reads no clock.
 #ifndef RINGD_DAEMON_SCHEDULE_LINK_LINK_SAMPLER_H_
@@ -49,7 +53,8 @@ class LinkSampler {
     TimePoint finished;
   };
 
-  // `link` tells nodes, small_bytes and flat_bytes; the rest of it is ignored. `chunk_bytes`: of one message of a ring.
+  // `link` tells nodes, small_bytes and flat_bytes; the rest of it is ignored. `chunk_bytes`: of
+  // one message of a ring.
   LinkSampler(const LinkModel& link, std::size_t chunk_bytes)
       : link_(link), chunk_bytes_(chunk_bytes) {}
 

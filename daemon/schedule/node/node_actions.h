@@ -27,8 +27,8 @@ struct StartOperation {
   OperationId operation;
   TensorList tensors;
 };
-// Stop and forget a started operation. Its tensors stay ready; they will be started again as part of
-// another operation.
+// Stop and forget a started operation. Its tensors stay ready; they will be started again as part
+// of another operation.
 struct CancelOperation {
   OperationId operation;
 };

@@ -2,9 +2,9 @@
 //
 // The engine reports what its local ranks submitted and what finished; the scheduler answers with
 // actions: start this operation, send this message to the coordinator. A tensor is either
-// negotiated (announced to the coordinator, started when it says so) or belongs to a learned bucket,
-// which is started without any message as soon as it is full. The protocol, and why it neither
-// deadlocks nor pairs wrong operations, is in daemon/schedule/README.md.
+// negotiated (announced to the coordinator, started when it says so) or belongs to a learned
+// bucket, which is started without any message as soon as it is full. The protocol, and why it
+// neither deadlocks nor pairs wrong operations, is in daemon/schedule/README.md.
 //
 // Thread safety: none; one thread owns it. Never blocks, reads no clock.
 // Ownership: keeps copies of what it is given.
@@ -101,8 +101,9 @@ class NodeScheduler {
   // reported in one batch travels as one message.
   void TakeActions(std::vector<Action>& out);
 
-  // When the tensors of learned buckets become ready within the step, as far as it is known. Nothing, unless that of
-  // some tensor has changed since the last call; one that has come into another bucket counts as changed.
+  // When the tensors of learned buckets become ready within the step, as far as it is known.
+  // Nothing, unless that of some tensor has changed since the last call; one that has come into
+  // another bucket counts as changed.
   std::vector<TensorReadiness> TakeReadiness();
 
   // For stall reports: tensors that became ready before `ready_before` and have not ended.

@@ -8,8 +8,8 @@
 
 namespace ringd {
 
-// A mean over the steps seen at first, which becomes one that forgets: slow first steps fade away, and
-// a lasting change shows within some twenty steps.
+// A mean over the steps seen at first, which becomes one that forgets: slow first steps fade away,
+// and a lasting change shows within some twenty steps.
 //
 // Thread safety: none.
 class ReadyOffset {

@@ -15,8 +15,9 @@ using std::chrono::nanoseconds;
 // delays the step if the link disappoints, while one that ends early costs nothing.
 constexpr double kPlanningMargin = 1.1;
 
-// Buckets are joined only where that would delay the step no more on a link so many times slower: in busy nodes a bucket
-// takes up to twice as long as the link alone would, and joining gains little.
+// Buckets are joined only where that would delay the step no more on a link so many times slower:
+// in busy nodes a bucket takes up to twice as long as the link alone would, and joining gains
+// little.
 constexpr double kJoiningMargin = 2;
 
 // A bucket is worth its fixed cost (messages, overhead) when it costs this many times as much.
@@ -149,9 +150,9 @@ bool IsSmall(const Range& range, const LinkModel& link) {
   return link.AllReduceTime(range.bytes) < link.AllReduceTime(0) * kWorthwhile;
 }
 
-// Joins neighbours whose fixed cost is much of their cost, where that delays the end by less than all these operations
-// cost a processor, which the model does not see, even if the link disappoints. The search has no reason to: it ends each
-// prefix as early as it can, needed or not.
+// Joins neighbours whose fixed cost is much of their cost, where that delays the end by less than
+// all these operations cost a processor, which the model does not see, even if the link
+// disappoints. The search has no reason to: it ends each prefix as early as it can, needed or not.
 void JoinSmall(const std::vector<Piece>& pieces, const LinkModel& link, std::size_t max_bytes,
                std::vector<Range>& ranges) {
   LinkModel slow = link;

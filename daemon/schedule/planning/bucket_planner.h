@@ -54,8 +54,8 @@ class ThresholdPlanner final : public BucketPlanner {
   std::size_t threshold_bytes_;
 };
 
-// When a bucket is full, starts and ends, since the start of the step, if each starts as soon as it is
-// full and the link is free.
+// When a bucket is full, starts and ends, since the start of the step, if each starts as soon as it
+// is full and the link is free.
 struct BucketTimes {
   std::chrono::nanoseconds ready{0};
   std::chrono::nanoseconds start{0};

@@ -4,8 +4,8 @@
 // back, both first in first out; nothing is assumed about the order between different nodes'
 // channels. Every coordinator message goes to every node, in the same order.
 //
-// Epochs. The coordinator increments its epoch with each Schedule and each Retire; a node's epoch is
-// the one it received last. A Ready carries the node's epoch, so that the coordinator can tell
+// Epochs. The coordinator increments its epoch with each Schedule and each Retire; a node's epoch
+// is the one it received last. A Ready carries the node's epoch, so that the coordinator can tell
 // whether the node knew, when it announced a tensor, how that tensor is handled now.
 #ifndef RINGD_DAEMON_SCHEDULE_PROTOCOL_MESSAGES_H_
 #define RINGD_DAEMON_SCHEDULE_PROTOCOL_MESSAGES_H_

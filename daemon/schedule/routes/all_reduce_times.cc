@@ -26,7 +26,8 @@ std::size_t Largest(std::span<const AllReduceTimes> times, std::size_t assumed,
   return won.bytes + static_cast<std::size_t>(share * static_cast<double>(lost->bytes - won.bytes));
 }
 
-// What a byte costs where the line of the node in the middle is full: by the largest two buffers that were tried.
+// What a byte costs where the line of the node in the middle is full: by the largest two buffers
+// that were tried.
 double LineNanosPerByte(std::span<const AllReduceTimes> times) noexcept {
   if (times.size() < 2) return 0;
   const AllReduceTimes& last = times.back();

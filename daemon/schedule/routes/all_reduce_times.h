@@ -1,4 +1,5 @@
-// How long small all-reduces take through one node and by recursive doubling, and what follows from it.
+// How long small all-reduces take through one node and by recursive doubling, and what follows from
+// it.
 //
 // Thread safety: plain data and pure functions; any thread.
 #ifndef RINGD_DAEMON_SCHEDULE_ROUTES_ALL_REDUCE_TIMES_H_
@@ -11,8 +12,9 @@
 
 namespace ringd {
 
-// The sizes that are tried, in this order. Buffers for 16 nodes' inputs of the last are within what a
-// flat all-reduce may take (AlgorithmOptions::flat_all_reduce_bytes); beyond it the ring competes, too.
+// The sizes that are tried, in this order. Buffers for 16 nodes' inputs of the last are within what
+// a flat all-reduce may take (AlgorithmOptions::flat_all_reduce_bytes); beyond it the ring
+// competes, too.
 inline constexpr std::array<std::size_t, 4> kTriedBytes = {64, 1024, 4096, 16384};
 
 struct AllReduceTimes {
@@ -23,9 +25,10 @@ struct AllReduceTimes {
   friend bool operator==(const AllReduceTimes&, const AllReduceTimes&) = default;
 };
 
-// The largest buffer that should go through one node, by the times of the first so many of kTriedBytes.
-// It must win by 5 %. Between a size at which it wins and one at which it loses, both times are taken for
-// straight lines; where it has lost nowhere, `assumed` holds if the sizes beyond were not tried.
+// The largest buffer that should go through one node, by the times of the first so many of
+// kTriedBytes. It must win by 5 %. Between a size at which it wins and one at which it loses, both
+// times are taken for straight lines; where it has lost nowhere, `assumed` holds if the sizes
+// beyond were not tried.
 std::size_t LargestFlat(std::span<const AllReduceTimes> times, std::size_t assumed) noexcept;
 
 // The largest buffers for which the trees of the rank exchange (proto/rank_exchange) are worth

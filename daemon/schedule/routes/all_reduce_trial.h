@@ -12,22 +12,25 @@
 
 namespace ringd {
 
-// One node's part. For each of kTriedBytes, rounds of a few all-reduces through one node and a few by
-// recursive doubling, one after another; the median over the rounds speaks. In each such group the first
-// all-reduce is not counted: the nodes begin it at different times, and perhaps connect. The same node is
-// always in the middle: so what its line may take at once, with a token bucket, is soon used up.
+// One node's part. For each of kTriedBytes, rounds of a few all-reduces through one node and a few
+// by recursive doubling, one after another; the median over the rounds speaks. In each such group
+// the first all-reduce is not counted: the nodes begin it at different times, and perhaps connect.
+// The same node is always in the middle: so what its line may take at once, with a token bucket, is
+// soon used up.
 //
-// How many rounds there are depends on how fast they are, and all nodes must end alike. So the all-reduces
-// carry the decision themselves: each node puts its Word into the buffer, the operation is max, and what
-// follows comes from the result, the same everywhere. A size ends after kShare, and after kFewestRounds at
-// least. All ends with the last size, when kBudget is spent (a size with fewer rounds is not decided), or
-// when going through one node has lost on all nodes: it would lose all the more with more bytes.
+// How many rounds there are depends on how fast they are, and all nodes must end alike. So the
+// all-reduces carry the decision themselves: each node puts its Word into the buffer, the operation
+// is max, and what follows comes from the result, the same everywhere. A size ends after kShare,
+// and after kFewestRounds at least. All ends with the last size, when kBudget is spent (a size with
+// fewer rounds is not decided), or when going through one node has lost on all nodes: it would lose
+// all the more with more bytes.
 //
 // Thread safety: none. Pure code: times come in.
 class AllReduceTrial {
  public:
   static constexpr std::chrono::nanoseconds kBudget = std::chrono::milliseconds(100);
-  // Of a size; half of the budget is for large ones over slow lines, whose fewest rounds take longer.
+  // Of a size; half of the budget is for large ones over slow lines, whose fewest rounds take
+  // longer.
   static constexpr std::chrono::nanoseconds kShare = kBudget / (2 * kTriedBytes.size());
   static constexpr int kFewestRounds = 3;
   static constexpr int kMostRounds = 16;

@@ -96,8 +96,8 @@ Tour RankOrder(std::size_t node_count) {
   return tour;
 }
 
-// The tour for which the costs combined along it are least, where all edges cost at most `limit`; of several
-// the first by its nodes' numbers. `combine` must be monotonous in its first argument.
+// The tour for which the costs combined along it are least, where all edges cost at most `limit`;
+// of several the first by its nodes' numbers. `combine` must be monotonous in its first argument.
 template <typename Combine>
 Tour HeldKarp(const EdgeCosts& costs, double limit, Combine combine) {
   const std::size_t others = costs.node_count() - 1;  // node i+1 is bit i
@@ -210,8 +210,8 @@ void SearchAround(Tour& tour, const EdgeCosts& costs, double floor) {
   }
 }
 
-// How slow the slowest edge may be while the sum is made small, if `fastest` is the least possible and
-// `ranks` what the order of ranks has.
+// How slow the slowest edge may be while the sum is made small, if `fastest` is the least possible
+// and `ranks` what the order of ranks has.
 double LimitOf(double fastest, double ranks) { return std::min(kGain * fastest, ranks); }
 
 Tour SearchBest(const EdgeCosts& costs) {

@@ -15,8 +15,8 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// One all-reduce of two elements of `input` by node, with messages in an order drawn from `seed`. The bytes
-// of every node; nothing if they never came.
+// One all-reduce of two elements of `input` by node, with messages in an order drawn from `seed`.
+// The bytes of every node; nothing if they never came.
 std::vector<Bytes> Reduce(const std::vector<Bytes>& inputs, DataType type, std::uint32_t channel,
                           unsigned seed) {
   const int node_count = static_cast<int>(inputs.size());

@@ -1,5 +1,5 @@
-// WireSockets over real TCP on the loopback interface, for tests: who connects says who it is, and is
-// believed.
+// WireSockets over real TCP on the loopback interface, for tests: who connects says who it is, and
+// is believed.
 #ifndef RINGD_TESTS_BACKENDS_TCP_LOOPBACK_SOCKETS_H_
 #define RINGD_TESTS_BACKENDS_TCP_LOOPBACK_SOCKETS_H_
 
@@ -16,8 +16,8 @@
 
 namespace ringd {
 
-// Everything happens in Take(), without blocking. A dial is tried again while the other side does not
-// know the wire id, and fails at once if nobody listens there.
+// Everything happens in Take(), without blocking. A dial is tried again while the other side does
+// not know the wire id, and fails at once if nobody listens there.
 //
 // Thread safety: one thread.
 class LoopbackSockets final : public WireSockets {

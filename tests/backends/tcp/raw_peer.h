@@ -14,7 +14,8 @@
 
 namespace ringd {
 
-// One connection to a LoopbackSockets, opened as node `scope.self` of a job for its node `scope.peer`.
+// One connection to a LoopbackSockets, opened as node `scope.self` of a job for its node
+// `scope.peer`.
 //
 // Thread safety: one thread. Nothing blocks but for a second at most, which is an error.
 class RawPeer {
@@ -43,7 +44,8 @@ class RawPeer {
   bool ended_ = false;
 };
 
-// The frames in what a connection brought; the last one may be cut short. Nothing if it is no frame.
+// The frames in what a connection brought; the last one may be cut short. Nothing if it is no
+// frame.
 struct RawFrame {
   FrameHead head;
   std::vector<std::byte> payload;

@@ -1,15 +1,15 @@
 /* The harness's side channel, as the C and C++ drivers see it.
  *
- * One folder per set of processes: `in.<rank>` is a FIFO on which every rank receives the same work lines,
- * `out` is the FIFO on which rank 0 answers with one JSON line per work line (another rank writes there only
- * to report an error). A rank without work is blocked in read(), so an idle peer costs no processor time while
- * another one is measured.
+ * One folder per set of processes: `in.<rank>` is a FIFO on which every rank receives the same work
+ * lines, `out` is the FIFO on which rank 0 answers with one JSON line per work line (another rank
+ * writes there only to report an error). A rank without work is blocked in read(), so an idle peer
+ * costs no processor time while another one is measured.
  *
  * A work line is `key=value` pairs separated by spaces:
- *   id=7 dtype=f32 mode=blocking memory=ordinary wait=spin inner=1 samples=5 warmup=1 bucket=67108864
- *   verify=1 counts=/path ready=/path
- * `counts` names a file with the element count of each tensor, one per line; `ready` (optional) one with the
- * microsecond at which each tensor becomes available.
+ *   id=7 dtype=f32 mode=blocking memory=ordinary wait=spin inner=1 samples=5 warmup=1
+ *   bucket=67108864 verify=1 counts=/path ready=/path
+ * `counts` names a file with the element count of each tensor, one per line; `ready` (optional) one
+ * with the microsecond at which each tensor becomes available.
  *
  * Thread safety: one thread. Ownership: Work owns the arrays it loaded; ReleaseWork() frees them.
  */
@@ -60,11 +60,12 @@ static inline double NowSeconds(void) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* A sleep ends up to so much late (timer slack, waking up): what is to be on time sleeps so much less and spins. */
+/* A sleep ends up to so much late (timer slack, waking up): what is to be on time sleeps so much
+ * less and spins. */
 static const double kSleepMargin = 150e-6;
 
-/* Returns at `when`, as NowSeconds() counts: gradients that are computed elsewhere are there then, and a late
- * sleeper's delay would be taken for the library's. */
+/* Returns at `when`, as NowSeconds() counts: gradients that are computed elsewhere are there then,
+ * and a late sleeper's delay would be taken for the library's. */
 static inline void SleepUntil(double when) {
   const double sleep = when - NowSeconds() - kSleepMargin;
   if (sleep > 0) usleep((useconds_t)(sleep * 1e6));
@@ -72,8 +73,8 @@ static inline void SleepUntil(double when) {
   }
 }
 
-/* After a barrier, which lets go some ranks sooner than others: where gradients appear over time, all begin together at
- * the next beat. All ranks run on one machine, and so by one clock. */
+/* After a barrier, which lets go some ranks sooner than others: where gradients appear over time,
+ * all begin together at the next beat. All ranks run on one machine, and so by one clock. */
 static inline void AwaitCommonStart(const Work* work) {
   static const double kBeat = 10e-3;
   if (work->ready == NULL) return;
@@ -127,8 +128,8 @@ static inline uint32_t EncodeInteger(const char* dtype, unsigned value) {
   return 0;
 }
 
-/* What rank `rank` puts at element `index`: 1 or 2 by rank, doubled at odd places, so that a missing rank, a
- * rank counted twice and a shifted tensor all show in the sum. */
+/* What rank `rank` puts at element `index`: 1 or 2 by rank, doubled at odd places, so that a
+ * missing rank, a rank counted twice and a shifted tensor all show in the sum. */
 static inline unsigned ContributionAt(int rank, size_t index) {
   return (rank % 2 == 0 ? 1u : 2u) << (index % 2);
 }
@@ -235,7 +236,8 @@ static inline int ReadWork(FILE* in, Work* work) {
   return 1;
 }
 
-/* Opens this rank's end of the side channel; NULL (with a message) when the folder is not what it should be. */
+/* Opens this rank's end of the side channel; NULL (with a message) when the folder is not what it
+ * should be. */
 static inline FILE* OpenInput(const char* folder, int rank) {
   char path[kPathSize];
   snprintf(path, sizeof(path), "%s/in.%d", folder, rank);

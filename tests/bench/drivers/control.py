@@ -43,7 +43,8 @@ def sleep_until(when: float) -> None:
 
 
 def await_common_start(work: Work) -> None:
-    """After a barrier: where gradients appear over time, all ranks begin together (as AwaitCommonStart of control.h)."""
+    """After a barrier: where gradients appear over time, all ranks begin together (as
+    AwaitCommonStart of control.h)."""
     if work.ready:
         sleep_until((math.floor(time.perf_counter() / BEAT) + 1) * BEAT)
 

@@ -1,7 +1,7 @@
 """All-reduces on behalf of the benchmark, through Horovod where it is installed.
 
-Started once per rank with Horovod's own environment (HOROVOD_RANK and friends, set by the harness for its Gloo
-controller) as `horovod_driver.py FOLDER`.
+Started once per rank with Horovod's own environment (HOROVOD_RANK and friends, set by the harness
+for its Gloo controller) as `horovod_driver.py FOLDER`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 /* All-reduces on behalf of the benchmark, through whichever MPI this file was compiled with.
  *
- * Started by that MPI's launcher as `mpi_driver CONTROL_FOLDER`; control.h describes the work lines. Besides the
- * plain calls it knows what a careful MPI user does with a list of gradients: one non-blocking call each, or
- * packing them into buckets of 64 MiB.
+ * Started by that MPI's launcher as `mpi_driver CONTROL_FOLDER`; control.h describes the work
+ * lines. Besides the plain calls it knows what a careful MPI user does with a list of gradients:
+ * one non-blocking call each, or packing them into buckets of 64 MiB.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -73,7 +73,8 @@ static void* AllocateZeroed(size_t bytes) {
   return memory;
 }
 
-/* Cuts the list into buckets of consecutive tensors; a tensor above the limit is a bucket by itself. */
+/* Cuts the list into buckets of consecutive tensors; a tensor above the limit is a bucket by
+ * itself. */
 static void PlanBuckets(const Work* work, Buffers* buffers) {
   const size_t width = ElementBytes(work->dtype);
   buffers->buckets = (Bucket*)calloc(work->tensor_count, sizeof(Bucket));
@@ -86,8 +87,8 @@ static void PlanBuckets(const Work* work, Buffers* buffers) {
     last->elements += work->counts[i];
     last->end = i + 1;
   }
-  /* With everything ready at once, one bucket after the other goes through the same memory, which is then the
-   * warmest; with gradients that appear over time, several are in flight. */
+  /* With everything ready at once, one bucket after the other goes through the same memory, which
+   * is then the warmest; with gradients that appear over time, several are in flight. */
   size_t largest = 0;
   for (size_t i = 0; i < buffers->bucket_count; ++i) {
     const size_t bytes = buffers->buckets[i].elements * width;
@@ -113,7 +114,8 @@ static void PrepareBuffers(const Work* work, Buffers* buffers) {
   if (wants_buckets) PlanBuckets(work, buffers);
 }
 
-/* Waits until `start + ready[index]`, lending the time to MPI so that calls in flight make progress. */
+/* Waits until `start + ready[index]`, lending the time to MPI so that calls in flight make
+ * progress. */
 static void AwaitReady(const Work* work, double start, size_t index, MPI_Request* requests,
                        int in_flight) {
   if (work->ready == NULL) return;
@@ -188,7 +190,8 @@ static void RunOnce(const Work* work, Buffers* buffers, MPI_Datatype type) {
   if (!blocking) MPI_Waitall((int)work->tensor_count, buffers->requests, MPI_STATUSES_IGNORE);
 }
 
-/* Returns 0 when this rank holds a wrong sum. Leaves zeros behind, so that repeated sums stay finite. */
+/* Returns 0 when this rank holds a wrong sum. Leaves zeros behind, so that repeated sums stay
+ * finite. */
 static int CheckSums(const Work* work, Buffers* buffers, MPI_Datatype type) {
   int right = 1;
   for (size_t i = 0; i < work->tensor_count; ++i) {

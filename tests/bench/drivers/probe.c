@@ -1,9 +1,11 @@
 /* Probes the machine: a benchmark here means little without its state.
  *
- *   probe line CPU_A CPU_B            round trip of one cache line between two cores, ns (median of rounds)
- *   probe sweep RANKS BYTES          reads and writes all ranks' buffers of BYTES once, in place, on all cores: seconds
- *                                     of the fastest sweep with plain stores (without and with prefetching), then with
- *                                     streaming ones
+ *   probe line CPU_A CPU_B            round trip of one cache line between two cores, ns (median of
+ *                                     rounds)
+ *   probe sweep RANKS BYTES          reads and writes all ranks' buffers of BYTES once, in place,
+ *                                    on all cores: seconds
+ *                                     of the fastest sweep with plain stores (without and with
+ *                                     prefetching), then with streaming ones
  *   probe burn CPU                    occupies one core until it is ended
  *
  * Prints its numbers on one line.
@@ -21,7 +23,8 @@
 #include <unistd.h>
 
 enum { kRounds = 9, kTripsPerRound = 2000, kMaxThreads = 64, kMaxRanks = 64 };
-/* Of a sweep: bytes of each rank at a time, ways to do it, and how often one is timed, large or small. */
+/* Of a sweep: bytes of each rank at a time, ways to do it, and how often one is timed, large or
+ * small. */
 enum { kLine = 64, kBlock = 256, kVariantCount = 4, kFewRounds = 2, kMostRounds = 5 };
 
 static double Now(void) {
@@ -81,8 +84,9 @@ static int ProbeLine(int cpu_a, int cpu_b) {
   return 0;
 }
 
-/* What every all-reduce has to do to memory, and no more: read each rank's buffer once and write each rank's buffer once,
- * in place, all cores at work, none waiting for another. The sum is of integers, which is free here. */
+/* What every all-reduce has to do to memory, and no more: read each rank's buffer once and write
+ * each rank's buffer once, in place, all cores at work, none waiting for another. The sum is of
+ * integers, which is free here. */
 typedef char* Rank;
 typedef void (*SweepPart)(const Rank* buffers, int ranks, size_t first, size_t end, size_t ahead,
                           int streaming);
@@ -93,7 +97,8 @@ static inline void PrefetchBlock(const char* block) {
     __builtin_prefetch(block + (size_t)line * kLine);
 }
 
-/* Four cache lines of every rank at a time: enough loads in flight, and streaming stores fill whole lines. */
+/* Four cache lines of every rank at a time: enough loads in flight, and streaming stores fill whole
+ * lines. */
 __attribute__((target("avx2"))) static void SweepAvx2(const Rank* buffers, int ranks, size_t first,
                                                       size_t end, size_t ahead, int streaming) {
   enum { kVectors = kBlock / sizeof(__m256i) };
@@ -159,7 +164,8 @@ typedef struct SweepTask {
   } times[kVariantCount][kMostRounds];
 } SweepTask;
 
-/* The variants, in this order: one that streams leaves nothing in the caches, so the plain ones go first. */
+/* The variants, in this order: one that streams leaves nothing in the caches, so the plain ones go
+ * first. */
 static const struct {
   int streaming;
   size_t ahead; /* bytes that are prefetched beyond those in work */
@@ -186,7 +192,8 @@ static void* Sweep(void* argument) {
   return NULL;
 }
 
-/* On huge pages where the system grants them: a floor has to be the best that the machine can do. */
+/* On huge pages where the system grants them: a floor has to be the best that the machine can
+ * do. */
 static char* AllocateHuge(size_t bytes) {
   const size_t huge = (size_t)2 << 20;
   const size_t rounded = (bytes + huge - 1) / huge * huge;

@@ -1,8 +1,8 @@
 // All-reduces on behalf of the benchmark, through libringd's C interface.
 //
 // Started once per rank, with the rank's place in the environment as every launcher gives it, as
-// `ringd_driver CONTROL_FOLDER`; control.h describes the work lines. Tensors lie in ringd's arena or in
-// ordinary memory, as the work line says.
+// `ringd_driver CONTROL_FOLDER`; control.h describes the work lines. Tensors lie in ringd's arena
+// or in ordinary memory, as the work line says.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -1,6 +1,7 @@
 """All-reduces on behalf of the benchmark, through torch.distributed's gloo backend.
 
-Started once per rank with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as `torch_driver.py FOLDER`.
+Started once per rank with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as
+`torch_driver.py FOLDER`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Trains on behalf of the benchmark, as users do: one script, four libraries.
 
-Started once per rank, with what its library wants in the environment, as `training_driver.py FOLDER LIBRARY RANK`.
-LIBRARY is one of
+Started once per rank, with what its library wants in the environment, as
+`training_driver.py FOLDER LIBRARY RANK`. LIBRARY is one of
     ringd    ringd.torch's DistributedOptimizer
     torch    DistributedDataParallel over gloo
     horovod  Horovod's DistributedOptimizer

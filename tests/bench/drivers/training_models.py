@@ -33,7 +33,8 @@ class Transformer(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """The block of K. He, X. Zhang, S. Ren, J. Sun: Deep residual learning for image recognition, CVPR 2016."""
+    """The block of K. He, X. Zhang, S. Ren, J. Sun: Deep residual learning for image recognition,
+    CVPR 2016."""
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()

@@ -1,7 +1,8 @@
 """From batches to one value for each contestant. Pure.
 
-Like is compared with like: values come from one state of the machine, the one in which the row has most
-complete data; only when no state has enough of every contestant are all batches taken together ("all").
+Like is compared with like: values come from one state of the machine, the one in which the row has
+most complete data; only when no state has enough of every contestant are all batches taken together
+("all").
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from .machine import STATES, state_of
 from .processor_time import ProcessorTime
 from .row import Measured, Sample
 
-# A state with fewer calls of a contestant's best way says little: of long calls a row has a few in all.
+# A state with fewer calls of a contestant's best way says little: of long calls a row has a few in
+# all.
 LEAST_CALLS = 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """A row's outcome in one state of the machine. Times are in seconds: medians, but averages beside a busy neighbour,
-    as only some calls wait for its turn to end, and a median knows nothing of them."""
+    """A row's outcome in one state of the machine. Times are in seconds: medians, but averages
+    beside a busy neighbour, as only some calls wait for its turn to end, and a median knows nothing
+    of them."""
 
     state: str
     ways: dict[str, dict[str, float]]  # contestant -> way -> time
@@ -46,8 +49,8 @@ def verdicts(measured: Measured) -> dict[str, Verdict]:
 
 
 def headline(measured: Measured) -> Verdict | None:
-    """The verdict that stands for the row: of the states in which every contestant was measured often enough the one
-    with most batches, else all batches together."""
+    """The verdict that stands for the row: of the states in which every contestant was measured
+    often enough the one with most batches, else all batches together."""
     found = verdicts(measured)
     if not found:
         return None

@@ -64,8 +64,8 @@ def main(arguments: list[str]) -> int:
     if os.geteuid() != 0:
         print(f"{PROGRAM}: needs root, for network namespaces", file=sys.stderr)
         return USAGE_ERROR
-    # A terminated run must take its namespaces with it, just as an interrupted one; and a shell's background job
-    # starts with interrupts ignored.
+    # A terminated run must take its namespaces with it, just as an interrupted one; and a shell's
+    # background job starts with interrupts ignored.
     for ending in (signal.SIGTERM, signal.SIGINT):
         signal.signal(ending, interrupt)
     wanted = [name for name in options.peers.split(",") if name]

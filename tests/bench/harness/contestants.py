@@ -1,4 +1,5 @@
-"""The processes of all contestants on one site: started when first wanted, kept while the site lives."""
+"""The processes of all contestants on one site: started when first wanted, kept while the site
+lives."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ class Contestants:
         self._broken: dict[tuple[str, str], str] = {}
 
     def session(self, contestant: str, configuration: str) -> Session:
-        """The running processes of one contestant's configuration. Raises PeerError; a configuration that could
-        not be started is not tried again."""
+        """The running processes of one contestant's configuration. Raises PeerError; a
+        configuration that could not be started is not tried again."""
         key = (contestant, configuration)
         if key in self._broken:
             raise PeerError(self._broken[key])

@@ -26,8 +26,8 @@ class FloorProbe:
 
     @property
     def beside_batches(self) -> bool:
-        """Whether it is read beside every batch: arithmetic never changes, and a replayed step needs sweeps of many
-        sizes, which take too long."""
+        """Whether it is read beside every batch: arithmetic never changes, and a replayed step
+        needs sweeps of many sizes, which take too long."""
         return self.kind == "memory" and not self._row.tensors.ready_microseconds
 
     def seconds(self) -> float:
@@ -51,7 +51,8 @@ class FloorProbe:
         return floors.host_floor(self._sweep(payload, payload), self._line_ns)
 
     def _of_remaining_bytes(self, payload: int) -> float:
-        """What remains of a step may be in the caches, whatever the whole is: a size near its own is swept."""
+        """What remains of a step may be in the caches, whatever the whole is: a size near its own
+        is swept."""
         if self.kind == "line" or payload <= floors.SMALL_BYTES:
             return self._of_bytes(payload)
         return floors.host_floor(self._sweep(payload, floors.size_class(payload)), self._line_ns)

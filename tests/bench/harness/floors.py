@@ -20,8 +20,9 @@ def wire_floor(payload: int, nodes: int, rate_mbit: int) -> float:
 def replay_floor(
     payloads: list[int], ready: list[float], computing_seconds: float, floor_of: Callable[[int], float]
 ) -> float:
-    """Seconds beyond computing that a replayed step needs at least: from the moment at which any gradient
-    appears, that one and all later ones are to be moved. `floor_of`: seconds for so many bytes."""
+    """Seconds beyond computing that a replayed step needs at least: from the moment at which any
+    gradient appears, that one and all later ones are to be moved. `floor_of`: seconds for so many
+    bytes."""
     remaining = 0
     finish = 0.0
     for payload, moment in sorted(zip(payloads, ready, strict=True), key=lambda pair: -pair[1]):
@@ -31,13 +32,15 @@ def replay_floor(
 
 
 def host_floor(sweep_seconds: float, line_ns: float) -> float:
-    """Seconds in which memory can do it: every rank's buffer is read and written once, where it is (0 for what is too
-    small to count); and what one rank holds has to reach another, which is half a cache line's round trip."""
+    """Seconds in which memory can do it: every rank's buffer is read and written once, where it is
+    (0 for what is too small to count); and what one rank holds has to reach another, which is half
+    a cache line's round trip."""
     return max(sweep_seconds, 0.5e-9 * line_ns)
 
 
 def size_class(payload: int) -> int:
-    """The largest of a few sizes that is not above `payload`: a smaller one is swept no slower, byte for byte."""
+    """The largest of a few sizes that is not above `payload`: a smaller one is swept no slower,
+    byte for byte."""
     size = SMALL_BYTES
     while 4 * size <= payload:
         size *= 4
@@ -45,8 +48,8 @@ def size_class(payload: int) -> int:
 
 
 def beats_the_line(seconds: float, payload: int, topology: Topology) -> bool:
-    """Whether a time is impossible over the shaped links, even with tbf's bucket full at the start: then the
-    bytes went another way, such as shared memory between namespaces."""
+    """Whether a time is impossible over the shaped links, even with tbf's bucket full at the start:
+    then the bytes went another way, such as shared memory between namespaces."""
     if topology.rate_mbit is None or topology.nodes < 2:
         return False
     free = 2 * burst_bytes(topology.rate_mbit)

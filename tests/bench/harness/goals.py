@@ -1,6 +1,7 @@
 """What a row is to reach, clause by clause, judged by measurements of one run alone. Pure.
 
-A clause whose measurements this run does not have is not judged, unless what it has shows already that it is missed.
+A clause whose measurements this run does not have is not judged, unless what it has shows already
+that it is missed.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Protocol
 from .floors import line_share
 
 RINGD = "ringd"
-# Installed on request only, and far behind: its absence leaves "the best peer" what it is. A clause that names it
-# needs it all the same.
+# Installed on request only, and far behind: its absence leaves "the best peer" what it is. A clause
+# that names it needs it all the same.
 OPTIONAL_PEERS = frozenset({"horovod"})
 EITHER = ("near", "far")
 # What is behind by less is level: two copies of one build in one run differ by as much.
@@ -40,7 +41,8 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Judgement:
-    """Of one clause. `met` is None where it could not be judged; `detail` has the figure, and the reason."""
+    """Of one clause. `met` is None where it could not be judged; `detail` has the figure, and the
+    reason."""
 
     text: str
     met: bool | None
@@ -61,11 +63,12 @@ class Clause(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Ahead:
-    """ringd is so many times as fast as the best of these peers, or level with that: below 1, it may be that much behind.
+    """ringd is so many times as fast as the best of these peers, or level with that: below 1, it
+    may be that much behind.
 
-    With `either_state` that holds near and far, each by itself, and a run that saw only one of them does not judge.
-    `besides` is what each call takes of everybody beside what was measured: of a replayed step the
-    computing. With it the whole is compared.
+    With `either_state` that holds near and far, each by itself, and a run that saw only one of them
+    does not judge. `besides` is what each call takes of everybody beside what was measured: of a
+    replayed step the computing. With it the whole is compared.
     """
 
     text: str
@@ -213,7 +216,8 @@ def slowdown_beside(outcome: Outcome, reference: str) -> float | None:
 
 
 def all_hold(verdicts: Sequence[bool | None]) -> bool | None:
-    """One that is missed decides, then one that is not judged; None also where there is nothing to judge."""
+    """One that is missed decides, then one that is not judged; None also where there is nothing to
+    judge."""
     if False in verdicts:
         return False
     return None if None in verdicts or not verdicts else True

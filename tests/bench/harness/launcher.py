@@ -1,10 +1,13 @@
-"""Starts a contestant's processes, as an MPI's launcher does: all in its own session and process group.
+"""Starts a contestant's processes, as an MPI's launcher does: all in its own session and process
+group.
 
-The kernel shares processors among sessions, and a process that yields lets those of its own session pass (autogroup,
-sched(7)). With a session for each process the ranks of some contestants could not have yielded to each other.
+The kernel shares processors among sessions, and a process that yields lets those of its own session
+pass (autogroup, sched(7)). With a session for each process the ranks of some contestants could not
+have yielded to each other.
 
-Standard input: a JSON list of {"argv", "environment"}; the one argument: the descriptor for their output. Prints the exit
-status of each process as it ends, negative for a signal; ends with the last of them. SIGTERM is for them, not for it.
+Standard input: a JSON list of {"argv", "environment"}; the one argument: the descriptor for their
+output. Prints the exit status of each process as it ends, negative for a signal; ends with the last
+of them. SIGTERM is for them, not for it.
 """
 
 from __future__ import annotations

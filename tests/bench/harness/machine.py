@@ -1,7 +1,8 @@
 """The machine's state: figures taken in different states are not alike.
 
-On many virtual machines two processors are sometimes near each other (a cache line's round trip of about
-0.1 us) and sometimes far (0.3 to 0.5 us), for tens of seconds at a time; it changes small all-reduces by factors.
+On many virtual machines two processors are sometimes near each other (a cache line's round trip of
+about 0.1 us) and sometimes far (0.3 to 0.5 us), for tens of seconds at a time; it changes small
+all-reduces by factors.
 """
 
 from __future__ import annotations
@@ -68,8 +69,9 @@ class Probe:
         return float(self._run("line", "0", "1"))
 
     def sweep_seconds(self, ranks: int, payload: int) -> float:
-        """The fastest way to read and write so many bytes of each rank once, where they are, on all cores: in the
-        caches if all ranks' bytes fit there. Takes up to some 100 ms for 128 MiB, a few for 1."""
+        """The fastest way to read and write so many bytes of each rank once, where they are, on all
+        cores: in the caches if all ranks' bytes fit there. Takes up to some 100 ms for 128 MiB, a
+            few for 1."""
         return min(float(word) for word in self._run("sweep", str(ranks), str(payload)).split())
 
     def burn(self, cpu: int) -> subprocess.Popen[bytes]:
@@ -91,5 +93,6 @@ def state_of(before_ns: float, after_ns: float) -> str:
 
 
 def load_average() -> float:
-    """Processes that want a core, averaged over the last minute: other people's work spoils a run."""
+    """Processes that want a core, averaged over the last minute: other people's work spoils a
+    run."""
     return os.getloadavg()[0]

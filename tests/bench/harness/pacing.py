@@ -38,8 +38,8 @@ def calibration_for_slow_work() -> Batch:
 
 
 def settling(call_seconds: float) -> Batch:
-    """Untimed calls of a list of tensors by every way that stays: what is measured is a training's steady state, and
-    libraries learn sizes, buffers and plans in its first steps."""
+    """Untimed calls of a list of tensors by every way that stays: what is measured is a training's
+    steady state, and libraries learn sizes, buffers and plans in its first steps."""
     return Batch(
         inner=1, samples=max(4, min(10, round(SETTLING_SECONDS / max(call_seconds, 1e-8)))), warmup=0
     )
@@ -50,8 +50,8 @@ def plan_batch(call_seconds: float, pace: Pace) -> Batch:
     call = max(call_seconds, 1e-8)
     inner = min(MOST_CALLS, max(1, math.ceil(SHORTEST_SAMPLE / call)))
     samples = max(1, min(MOST_SAMPLES, round(pace.batch_seconds / (inner * call))))
-    # Whoever ran before has filled the caches, and TCP's windows have shrunk since: the first sample is dropped, unless it is
-    # a long one.
+    # Whoever ran before has filled the caches, and TCP's windows have shrunk since: the first
+    # sample is dropped, unless it is a long one.
     return Batch(inner=inner, samples=samples, warmup=1 if inner * call < LONG_SAMPLE else 0)
 
 

@@ -1,8 +1,8 @@
 """What work costs in processor time: that of a contestant's processes, and of the whole machine.
 
-A process is charged with what interrupts do while it runs, so neither figure alone is the truth. The machine's also has what the
-kernel does for a line while a processor is idle, where most packets of a slow line are handled; and it has everybody
-else's work. The processes' has neither.
+A process is charged with what interrupts do while it runs, so neither figure alone is the truth.
+The machine's also has what the kernel does for a line while a processor is idle, where most packets
+of a slow line are handled; and it has everybody else's work. The processes' has neither.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Meter:
         self._busy = machine_busy_seconds()
 
     def spent(self) -> ProcessorTime:
-        """Since construction. Threads that have ended in between are not counted among the processes'."""
+        """Since construction. Threads that have ended in between are not counted among the
+        processes'."""
         machine = machine_busy_seconds() - self._busy
         after = self._run_times()
         processes = sum(ran - self._tasks.get(task, 0) for task, ran in after.items())
@@ -57,8 +58,8 @@ class Meter:
 
 
 def machine_busy_seconds() -> float:
-    """Processor time since some moment in which no processor was idle. Idle time is exact, to a tick; all else in
-    /proc/stat is sampled, and misses what sleeps before the next tick."""
+    """Processor time since some moment in which no processor was idle. Idle time is exact, to a
+    tick; all else in /proc/stat is sampled, and misses what sleeps before the next tick."""
     fields = [int(field) for field in text_of(Path("/proc/stat")).split("\n", 1)[0].split()[1:]]
     idle = fields[IDLE] + fields[IOWAIT] + fields[STEAL]
     return time.monotonic() * (os.cpu_count() or 1) - idle / TICKS_PER_SECOND

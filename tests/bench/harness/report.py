@@ -78,7 +78,8 @@ def row_json(measured: Measured) -> dict[str, Any]:
 
 
 def processor_json(spent: ProcessorTime, row: Row, scale: float) -> dict[str, float]:
-    """Processor time of a call of all ranks, in the row's unit; that of the machine also for each byte of their input."""
+    """Processor time of a call of all ranks, in the row's unit; that of the machine also for each
+    byte of their input."""
     input_bytes = row.payload * row.topology.ranks
     return {
         "processes": rounded(spent.processes * scale),

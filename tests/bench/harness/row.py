@@ -12,7 +12,8 @@ from .work import TensorList, Way, payload_bytes
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """Takes turns in the row for a clause that compares ringd with it; no contestant. Mostly ringd once more.
+    """Takes turns in the row for a clause that compares ringd with it; no contestant. Mostly ringd
+    once more.
 
     What is None is the row's.
     """
@@ -28,8 +29,8 @@ class Reference:
 class Row:
     """One line of the table: the same work by ringd and by the peers.
 
-    `ways` maps a contestant's name to the ways in which it may do the work; its value is its best way's. The
-    first way is the one that a quick run takes.
+    `ways` maps a contestant's name to the ways in which it may do the work; its value is its best
+    way's. The first way is the one that a quick run takes.
     """
 
     name: str

@@ -1,5 +1,5 @@
-"""Measures rows: every contestant's processes are up, and they take turns (A B C, B C A, ...), so that whatever
-the machine does, it does to all of them."""
+"""Measures rows: every contestant's processes are up, and they take turns (A B C, B C A, ...), so
+that whatever the machine does, it does to all of them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class Turn:
 
 
 def turns_of(row: Row, quick: bool) -> list[Turn]:
-    """Everyone who takes turns in a row: ringd, the peers, and ringd once more for each reference."""
+    """Everyone who takes turns in a row: ringd, the peers, and ringd once more for each
+    reference."""
     own = {name: Reference(ways) for name, ways in row.ways.items()}
     return [
         Turn(
@@ -172,7 +173,8 @@ class Runner:
         measured.samples.append(sample)
 
     def _batch(self, turn: Turn, row: Row, batch: Batch, measured: Measured) -> Done:
-        """One batch, on an otherwise idle machine or beside the busy neighbour; checked against the line."""
+        """One batch, on an otherwise idle machine or beside the busy neighbour; checked against the
+        line."""
         limit = 60.0 + 20 * turn.seconds + 50 * measured.floor_seconds
         session = self._contestants.session(turn.contestant, turn.way.configuration)
         neighbour = self._probe.burn(1) if turn.busy_neighbour else None
@@ -190,11 +192,13 @@ class Runner:
         if not self._site.shaped or not turn.way.exchanges:
             return
         label = f"{turn.contestant} {turn.way.label()}"
-        # The usual call: of a single one, rank 0's clock may have started late, when the others were sending.
+        # The usual call: of a single one, rank 0's clock may have started late, when the others
+        # were sending.
         usual = statistics.median(seconds)
         if floors.beats_the_line(usual, turn.payload, row.topology):
             raise PeerError(f"{label}: CHEATED, faster than the line: {usual * 1e3:.3g} ms")
-        # When rank 0 has its sum, the last bytes for the others may still be in the shapers' queues.
+        # When rank 0 has its sum, the last bytes for the others may still be in the shapers'
+        # queues.
         if sent < 0.9 * floors.fewest_bytes_on_wire(turn.payload, row.topology.nodes, batch.calls):
             raise PeerError(f"{label}: CHEATED, only {sent} bytes crossed the links in {batch.calls} calls")
 

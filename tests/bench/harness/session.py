@@ -1,10 +1,10 @@
 """One set of driver processes, kept for many pieces of work.
 
-Interleaving contestants needs all of them alive at once: a driver without work is blocked in read(), so it
-costs nothing while another one is measured.
+Interleaving contestants needs all of them alive at once: a driver without work is blocked in
+read(), so it costs nothing while another one is measured.
 
-Thread safety: one thread. Ownership: the session owns its processes and its control folder; stop() ends and
-removes both. Invariant: every wait has a deadline.
+Thread safety: one thread. Ownership: the session owns its processes and its control folder; stop()
+ends and removes both. Invariant: every wait has a deadline.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True)
 class Done:
-    """What a batch took: seconds per call, one value for each sample, and the processor time of all its calls."""
+    """What a batch took: seconds per call, one value for each sample, and the processor time of all
+    its calls."""
 
     seconds: list[float]
     processor: ProcessorTime

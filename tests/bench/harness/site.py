@@ -1,10 +1,12 @@
-"""Where the ranks of a row run: this machine, or nodes that are network namespaces with shaped links.
+"""Where the ranks of a row run: this machine, or nodes that are network namespaces with shaped
+links.
 
-Each site gets network namespaces of its own, also on one host: there the route of the loopback interface can
-choose the congestion control (the machine's default differs between machines, and gloo goes over TCP).
+Each site gets network namespaces of its own, also on one host: there the route of the loopback
+interface can choose the congestion control (the machine's default differs between machines, and
+gloo goes over TCP).
 
-Ownership: a Site owns its namespaces, /etc/netns entries and every process inside them; close() ends and removes
-all. Namespaces of a run that was killed are removed when the next one starts.
+Ownership: a Site owns its namespaces, /etc/netns entries and every process inside them; close()
+ends and removes all. Namespaces of a run that was killed are removed when the next one starts.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ def run(*argv: str) -> str:
 
 
 def burst_bytes(rate_mbit: int) -> int:
-    """tbf's bucket: at least two of the kernel's largest segments, and a quarter of a millisecond of the line."""
+    """tbf's bucket: at least two of the kernel's largest segments, and a quarter of a millisecond
+    of the line."""
     return max(131072, rate_mbit * 125_000 // 4000)
 
 
@@ -221,7 +224,8 @@ def remove_namespaces(names: list[str]) -> None:
 
 
 def remove_stale() -> None:
-    """Removes what a killed run left behind: namespaces with all processes inside, and control folders."""
+    """Removes what a killed run left behind: namespaces with all processes inside, and control
+    folders."""
     stale = [name for name in existing_namespaces() if of_a_dead_run(name)]
     if stale:
         remove_namespaces(stale)

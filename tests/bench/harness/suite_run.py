@@ -30,8 +30,8 @@ SUITES = [*ROWS, "idle"]
 
 QUICK_LIMIT = 150.0
 FULL_LIMIT = 25 * 60.0
-# A replayed step takes a third of a second and more, and what is looked at are some microseconds of it: so many of them, in
-# several starts.
+# A replayed step takes a third of a second and more, and what is looked at are some microseconds of
+# it: so many of them, in several starts.
 STEPS = Pace(rounds=9, batch_seconds=1.0, row_seconds=120.0, starts=3)
 PACES = {
     # (the row is on wires, quick)
@@ -53,7 +53,8 @@ class Options:
 
 
 class SuiteRun:
-    """Collects the entries as they come, so that an interrupted run keeps what it has. One thread."""
+    """Collects the entries as they come, so that an interrupted run keeps what it has. One
+    thread."""
 
     def __init__(
         self, options: Options, peers: dict[str, Peer], probe: Probe, say: Callable[[str], None]

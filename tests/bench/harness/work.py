@@ -31,8 +31,8 @@ class TensorList:
 class Way:
     """How a contestant does the work.
 
-    `configuration` names one of the peer's settings; `mode` is blocking, async, bucket, null, train or alone; `memory`
-    and `wait` concern ringd only.
+    `configuration` names one of the peer's settings; `mode` is blocking, async, bucket, null, train
+    or alone; `memory` and `wait` concern ringd only.
     """
 
     configuration: str

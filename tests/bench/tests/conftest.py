@@ -1,4 +1,5 @@
-"""The Python drivers import each other from their own folder; so do the tests of what they share."""
+"""The Python drivers import each other from their own folder; so do the tests of what they
+share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whose processor time is counted: a session's, descendants that left it included, and the machine's."""
+"""Whose processor time is counted: a session's, descendants that left it included, and the
+machine's."""
 
 from __future__ import annotations
 

@@ -35,7 +35,8 @@ class Neighbour:
 
 
 class FakeProbe:
-    """A machine that reads and writes a byte of a rank in 1 ns where all fits into 32 MiB, and in 4 elsewhere."""
+    """A machine that reads and writes a byte of a rank in 1 ns where all fits into 32 MiB, and in 4
+    elsewhere."""
 
     def __init__(self) -> None:
         self.burning = False

@@ -1,4 +1,5 @@
-"""The trainings of the suite `torch`: their models are what the rows say, and a driver of each library trains."""
+"""The trainings of the suite `torch`: their models are what the rows say, and a driver of each
+library trains."""
 
 from __future__ import annotations
 

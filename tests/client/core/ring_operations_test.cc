@@ -1,5 +1,5 @@
-// Operations without gRPC or sockets: the rings, with a thread of the test as the engine. Runs under
-// ThreadSanitizer too.
+// Operations without gRPC or sockets: the rings, with a thread of the test as the engine. Runs
+// under ThreadSanitizer too.
 #include "client/core/ring_operations.h"
 
 #include <poll.h>

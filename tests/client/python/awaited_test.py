@@ -1,4 +1,5 @@
-"""Which functions of ringd.torch submit what they wait for next, against a context that keeps account."""
+"""Which functions of ringd.torch submit what they wait for next, against a context that keeps
+account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-// Executions whose results reducers copy behind: at once, slowly, never, or until they are given up.
+// Executions whose results reducers copy behind: at once, slowly, never, or until they are given
+// up.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstring>

@@ -1,4 +1,5 @@
-// Executions of tensors that the ranks copy into their arenas, and out of them, piece by piece meanwhile.
+// Executions of tensors that the ranks copy into their arenas, and out of them, piece by piece
+// meanwhile.
 #include <catch2/catch.hpp>
 #include <random>
 #include <vector>

@@ -1,4 +1,5 @@
-// Nodes of a job whose executions reducers help, over a network that takes a step when it is told to.
+// Nodes of a job whose executions reducers help, over a network that takes a step when it is told
+// to.
 #ifndef RINGD_TESTS_DAEMON_EXECUTION_HELPED_NODES_H_
 #define RINGD_TESTS_DAEMON_EXECUTION_HELPED_NODES_H_
 
@@ -46,7 +47,8 @@ inline TensorMeta Meta(DataType type, ReduceOp op, std::size_t bytes) {
   return meta;
 }
 
-// Averages of several tensors, of `least_bytes` together, over two to four nodes with `fewest_ranks` to three more.
+// Averages of several tensors, of `least_bytes` together, over two to four nodes with
+// `fewest_ranks` to three more.
 inline Job AnyAverages(unsigned seed, int fewest_ranks, std::size_t least_bytes) {
   std::mt19937 random(seed);
   Job job;
@@ -142,7 +144,8 @@ class SteppedReducers final : public Reducers {
   std::vector<Claimed> claimed_;
 };
 
-// What the ranks of a node do with tensors that are staged in pieces; buffers are counted as in Node.
+// What the ranks of a node do with tensors that are staged in pieces; buffers are counted as in
+// Node.
 struct StagedRanks {
   explicit StagedRanks(std::size_t buffer_count) : fetched(buffer_count) {
     for (std::size_t i = 0; i < buffer_count; ++i) {
@@ -280,7 +283,8 @@ class World {
     return true;
   }
 
-  // Posts all and finishes them; between the network's steps, and the engine's copies, `step()` is called.
+  // Posts all and finishes them; between the network's steps, and the engine's copies, `step()` is
+  // called.
   template <typename Step>
   bool Run(Step step) {
     for (int node = 0; node < network_.node_count(); ++node) {

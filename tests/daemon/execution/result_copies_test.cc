@@ -255,8 +255,8 @@ TEST_CASE("ResultCopies: any interleaving: each part has one writer, none after 
   }
 }
 
-// The engine adds and gives up at some moment, while two threads copy: when it is quiet its memory may
-// go, and ThreadSanitizer finds nothing.
+// The engine adds and gives up at some moment, while two threads copy: when it is quiet its memory
+// may go, and ThreadSanitizer finds nothing.
 TEST_CASE("ResultCopies: engine and reducers share the parts without touching each other's") {
   ReducerPool pool(2);
   for (std::size_t round = 0; round < 300; ++round) {

@@ -1,5 +1,5 @@
-// Jobs of two nodes and their coordinator that lose ranks or each other: what all ranks hear in the end. The
-// test plays the network, and decides what arrives first.
+// Jobs of two nodes and their coordinator that lose ranks or each other: what all ranks hear in the
+// end. The test plays the network, and decides what arrives first.
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>

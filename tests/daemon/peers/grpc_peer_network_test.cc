@@ -301,7 +301,8 @@ TEST_CASE(
     Pair pair;
     pair.node.network.Send(pair.opened, Numbered(i));
   };
-  // gRPC keeps a few for itself from the first one on, and closes connections on threads of its own.
+  // gRPC keeps a few for itself from the first one on, and closes connections on threads of its
+  // own.
   make_and_destroy(0);
   const std::size_t before = CountDescriptors();
   for (int i = 1; i < 6; ++i) make_and_destroy(i);

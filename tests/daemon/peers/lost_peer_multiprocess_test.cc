@@ -20,8 +20,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Another process of this program, which runs one of the hidden test cases below: gRPC does not survive
-// a fork without exec. Its standard input and output are pipes to here. Killed with the test.
+// Another process of this program, which runs one of the hidden test cases below: gRPC does not
+// survive a fork without exec. Its standard input and output are pipes to here. Killed with the
+// test.
 class Child {
  public:
   explicit Child(const char* test_case) {

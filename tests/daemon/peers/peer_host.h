@@ -29,7 +29,8 @@ inline std::unique_ptr<Door> OpenPeerDoor(const std::string& address) {
 }
 
 struct PeerHost {
-  // `address`: host:port to listen on; port 0 takes a free one. Coordinates "job" of user 0, unless `secret` is empty.
+  // `address`: host:port to listen on; port 0 takes a free one. Coordinates "job" of user 0, unless
+  // `secret` is empty.
   explicit PeerHost(const std::string& secret = "secret", GrpcPeerNetworkOptions options = {},
                     const std::string& address = "127.0.0.1:0")
       : door(OpenPeerDoor(address)), network(door.get(), options) {

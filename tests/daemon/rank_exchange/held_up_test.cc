@@ -26,8 +26,8 @@ namespace {
 constexpr std::uint32_t kLimit = 4096;
 constexpr std::chrono::seconds kLong{20};
 
-// A page that does not come until Give(): whoever reads it waits, the kernel included, as with a file system of the
-// user's own (FUSE).
+// A page that does not come until Give(): whoever reads it waits, the kernel included, as with a
+// file system of the user's own (FUSE).
 class AbsentPage {
  public:
   AbsentPage() {

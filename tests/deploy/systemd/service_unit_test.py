@@ -29,7 +29,8 @@ def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def complaints_about(unit: Path) -> list[str]:
-    """What verify says of this unit; it also speaks of others that the machine has, and ends with 0."""
+    """What verify says of this unit; it also speaks of others that the machine has, and ends with
+    0."""
     result = analyze("verify", "--man=no", str(unit))
     return [line for line in result.stderr.splitlines() if unit.name in line]
 

@@ -1,6 +1,7 @@
 """What a page of documentation tells its reader to type: the lines of its code blocks.
 
-A walk takes them one after the other. What it has neither taken nor passed over is left, and fails it.
+A walk takes them one after the other. What it has neither taken nor passed over is left, and fails
+it.
 """
 
 from __future__ import annotations

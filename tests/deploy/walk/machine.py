@@ -1,7 +1,8 @@
 """Pretended machines with a Debian of their own, started by a real systemd. Needs root.
 
-Each lives in namespaces: its processes, mounts, name and control groups are its own, its network is the
-one that it was given. Its Debian is an overlay on a tree that several machines share, which is read only.
+Each lives in namespaces: its processes, mounts, name and control groups are its own, its network is
+the one that it was given. Its Debian is an overlay on a tree that several machines share, which is
+read only.
 """
 
 from __future__ import annotations
@@ -113,8 +114,8 @@ class Machine:
         )
 
     def shell(self, user: str, script: str) -> str:
-        """What the script says, as this user, in a login shell that ends at the first failure, which fails
-        the test."""
+        """What the script says, as this user, in a login shell that ends at the first failure,
+        which fails the test."""
         result = self._try(user, script)
         said = result.stdout + result.stderr
         assert result.returncode == 0, (

@@ -1,8 +1,8 @@
 """A stranger walks through README: from the environment to a job that failed on a cluster.
 
-Every command comes from README's own code blocks and deploy/systemd's. One that the walk neither runs nor
-passes over with a reason fails it. The two machines are bare Debians with a real systemd, the hosts node-a
-and node-b of README; alice, who trains, is an ordinary user there.
+Every command comes from README's own code blocks and deploy/systemd's. One that the walk neither
+runs nor passes over with a reason fails it. The two machines are bare Debians with a real systemd,
+the hosts node-a and node-b of README; alice, who trains, is an ordinary user there.
 """
 
 from __future__ import annotations

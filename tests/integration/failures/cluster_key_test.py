@@ -1,4 +1,5 @@
-"""Who may take part in a job over several nodes: ringds with the cluster's key, or ranks with the job's secret."""
+"""Who may take part in a job over several nodes: ringds with the cluster's key, or ranks with the
+job's secret."""
 
 from __future__ import annotations
 

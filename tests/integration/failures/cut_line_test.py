@@ -1,4 +1,5 @@
-"""The line between two nodes is cut, and nobody is told: the ranks on either side hear which node was lost."""
+"""The line between two nodes is cut, and nobody is told: the ranks on either side hear which node
+was lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""ringd dies: clients and other nodes hear it at once; started again, it serves as if nothing had been."""
+"""ringd dies: clients and other nodes hear it at once; started again, it serves as if nothing had
+been."""
 
 from __future__ import annotations
 

@@ -35,7 +35,8 @@ def parse_events(output: str, name: str) -> list[dict[str, Any]]:
 
 
 def wait_for_event(rank: Rank, name: str, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
-    """The first event called `name`. Doesn't reap the process, so that one which was killed stays a zombie."""
+    """The first event called `name`. Doesn't reap the process, so that one which was killed stays a
+    zombie."""
     try:
         wait_until(
             lambda: bool(parse_events(rank.output, name) or parse_events(rank.output, "error")),

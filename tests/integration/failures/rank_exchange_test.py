@@ -1,4 +1,5 @@
-"""What happens to operations that ranks carry out between themselves when one of them is late, stopped or killed."""
+"""What happens to operations that ranks carry out between themselves when one of them is late,
+stopped or killed."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ STEADY = """
 """
 
 
-#: Who is odd: of two nodes, rank 0 and 1 on the first, 2 on the other; or of a tree of nodes with a rank on each.
+#: Who is odd: of two nodes, rank 0 and 1 on the first, 2 on the other; or of a tree of nodes with a
+#: rank on each.
 PAIR = [(False, 0, "root"), (False, 1, "other rank of the root's node"), (False, 2, "other node")]
 TREE = [(True, 0, "root"), (True, INNER, "inner node"), (True, LEAF, "leaf")]
 

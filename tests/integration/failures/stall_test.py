@@ -1,4 +1,5 @@
-"""A rank that keeps the others waiting is named: in warnings, by ringctl, and by the deadline's error."""
+"""A rank that keeps the others waiting is named: in warnings, by ringctl, and by the deadline's
+error."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from tests.integration.failures.events import (
     wait_for_event,
 )
 
-# Every rank but the last submits and waits. The last waits for the test's word, and then comes along.
+# Every rank but the last submits and waits. The last waits for the test's word, and then comes
+# along.
 LATE = """
     import os
     import time

@@ -1,4 +1,5 @@
-"""A trainer dies with tensors in flight: its job hears who and how within a second, other jobs go on."""
+"""A trainer dies with tensors in flight: its job hears who and how within a second, other jobs go
+on."""
 
 from __future__ import annotations
 
@@ -323,7 +324,8 @@ def test_a_failed_jobs_communicator_is_shown_as_long_as_the_job(cluster: Cluster
     assert before["state"] == "running"
     os.kill(job.ranks[1].pid, signal.SIGKILL)
     wait_for_all(job.ranks[:1], "failed")
-    # ringd soon gives the communicator's memory back, and then it works no more; what there was to say stays.
+    # ringd soon gives the communicator's memory back, and then it works no more; what there was to
+    # say stays.
     wait_until(
         lambda: all(comm["operations_per_second"] == 0 for comm in shown("comms", "communicators")), "idle", 5
     )

@@ -1,4 +1,5 @@
-"""Rank program: all-reduces of every type, operation, shape and form, against sums computed here."""
+"""Rank program: all-reduces of every type, operation, shape and form, against sums computed
+here."""
 
 from __future__ import annotations
 
@@ -80,7 +81,8 @@ def averages_near_the_largest_number() -> None:
 
 
 def what_is_no_number_stays_so() -> None:
-    """What loss scalers look for: infinities and NaN of one rank reach all; overflow is what the type says."""
+    """What loss scalers look for: infinities and NaN of one rank reach all; overflow is what the
+    type says."""
     for dtype in [*FLOATS, *SHORT_FLOATS]:
         for count in (4, 100_000):
             mine = torch.zeros(count)

@@ -43,7 +43,8 @@ def tensors() -> None:
 
 
 def large_tensors() -> None:
-    """Of ordinary memory, so large that they are copied while they are on their way; at some ranks in the arena."""
+    """Of ordinary memory, so large that they are copied while they are on their way; at some ranks
+    in the arena."""
     count = 1_300_007
     for root in range(hvd.size()):
         expected = torch.arange(count, dtype=torch.float32) + root

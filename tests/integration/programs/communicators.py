@@ -1,4 +1,5 @@
-"""Rank program: communicators that overlap, side by side, on one node and over several; checked bit for bit."""
+"""Rank program: communicators that overlap, side by side, on one node and over several; checked bit
+for bit."""
 
 from __future__ import annotations
 

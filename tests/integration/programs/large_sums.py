@@ -1,4 +1,5 @@
-"""Rank program: tensors large enough that ringd's reducer threads sum them ahead, several in flight, repeated."""
+"""Rank program: tensors large enough that ringd's reducer threads sum them ahead, several in
+flight, repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Rank program: a large and many tiny all-reduces, each checked. Without torch: many ranks of it start on one machine."""
+"""Rank program: a large and many tiny all-reduces, each checked. Without torch: many ranks of it
+start on one machine."""
 
 from __future__ import annotations
 

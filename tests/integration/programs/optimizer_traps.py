@@ -1,4 +1,5 @@
-"""Rank program: what goes wrong in silence elsewhere is right here, or is named with the line that helps."""
+"""Rank program: what goes wrong in silence elsewhere is right here, or is named with the line that
+helps."""
 
 from __future__ import annotations
 

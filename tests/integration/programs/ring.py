@@ -1,7 +1,7 @@
 """Rank program: all-reduces of some size, checked and timed; then stays until told to end.
 
-Arguments: the folder of this job's notes, MiB, how many. Rank 0 leaves the note `times`, seconds, one a line; each rank
-the note `done<rank>`, and ends when there is the note `end`.
+Arguments: the folder of this job's notes, MiB, how many. Rank 0 leaves the note `times`, seconds,
+one a line; each rank the note `done<rank>`, and ends when there is the note `end`.
 """
 
 from __future__ import annotations

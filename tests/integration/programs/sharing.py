@@ -1,7 +1,8 @@
 """Rank program: keeps a line busy, or times small operations, until told to end.
 
-Arguments: the folder of this job's notes; `busy`, or `small`. Each rank leaves a note `started<rank>`, and ends when
-rank 0 has seen the note `end`; rank 0 of `small` then leaves the note `times`, microseconds, one a line.
+Arguments: the folder of this job's notes; `busy`, or `small`. Each rank leaves a note
+`started<rank>`, and ends when rank 0 has seen the note `end`; rank 0 of `small` then leaves the
+note `times`, microseconds, one a line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Some layers' gradients, step after step, each ready a little after the one before, until told to end.
+"""Some layers' gradients, step after step, each ready a little after the one before, until told to
+end.
 
-until_told.py NOTES MIB MS: the folder of this job's notes, what the gradients hold together, and the time from one to the
-next. Each rank's note `steps<rank>` grows by a byte with each step; all end in the same step once there is the note `end`.
+until_told.py NOTES MIB MS: the folder of this job's notes, what the gradients hold together, and
+the time from one to the next. Each rank's note `steps<rank>` grows by a byte with each step; all
+end in the same step once there is the note `end`.
 """
 
 import sys

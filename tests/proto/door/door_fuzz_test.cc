@@ -96,7 +96,8 @@ TEST_CASE("Handshake: one that is spoilt on the way never ends in a welcome on f
     talk.Run();
     const bool dialler_in = talk.dialler.state() == DoorState::kWelcome;
     const bool answerer_in = talk.answerer.state() == DoorState::kWelcome;
-    // The answerer may believe a dialler whose welcome was then lost, never one that it did not hear.
+    // The answerer may believe a dialler whose welcome was then lost, never one that it did not
+    // hear.
     if (dialler_in) REQUIRE(answerer_in);
     if (dialler_in) REQUIRE(talk.dialler.session_key() == talk.answerer.session_key());
     if (answerer_in) {

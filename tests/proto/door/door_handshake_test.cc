@@ -157,8 +157,8 @@ TEST_CASE("Handshake: a recorded conversation lets nobody in") {
 }
 
 TEST_CASE("Handshake: nobody is let in by what he gets back from his own words") {
-  // The attacker answers with the dialler's own Hello's nonce and name as a challenge, or dials a node with
-  // what that node itself sends: labels and lengths differ.
+  // The attacker answers with the dialler's own Hello's nonce and name as a challenge, or dials a
+  // node with what that node itself sends: labels and lengths differ.
   DoorAnswerer answerer(0, "node-b");
   Conversation talk = Talk("s", "s");
   Recording recording(talk);

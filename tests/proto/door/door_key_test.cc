@@ -6,7 +6,8 @@
 
 #include "absl/strings/escaping.h"
 
-// The expected values were computed by another program (Python's hmac) from the words of the README.
+// The expected values were computed by another program (Python's hmac) from the words of the
+// README.
 
 namespace ringd {
 namespace {

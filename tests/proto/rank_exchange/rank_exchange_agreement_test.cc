@@ -1,5 +1,5 @@
-// Whatever the ranks leave out or bring late: an operation is completed by all that have brought their part, or by
-// none.
+// Whatever the ranks leave out or bring late: an operation is completed by all that have brought
+// their part, or by none.
 #include <sys/socket.h>
 
 #include <algorithm>

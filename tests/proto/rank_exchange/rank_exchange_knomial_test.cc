@@ -1,4 +1,5 @@
-// Operations that take the k-nomial tree. Of eight nodes: 0 has the children 1, 2, 3 and 4, and 4 has 5, 6 and 7.
+// Operations that take the k-nomial tree. Of eight nodes: 0 has the children 1, 2, 3 and 4, and 4
+// has 5, 6 and 7.
 #include <sys/socket.h>
 
 #include <catch2/catch.hpp>
@@ -100,7 +101,8 @@ TEST_CASE("k-nomial: nodes of any number add, with sizes of both trees in turns"
 }
 
 TEST_CASE("k-nomial: a node combines its own input with its children's, in their order") {
-  // 1 + 2^-24 is 1 in float32, and the sum of four of those is not lost: the order shows in the bits.
+  // 1 + 2^-24 is 1 in float32, and the sum of four of those is not lost: the order shows in the
+  // bits.
   constexpr float kTiny = 0x1p-24F;
   Tree tree;
   for (std::uint32_t node = kNodes; node-- > 0;) {
@@ -221,7 +223,8 @@ TEST_CASE("k-nomial: an input from a node that is no child is nonsense") {
   }
 }
 
-// ---- what becomes of operations when a connection breaks ------------------------------------------------------
+// ---- what becomes of operations when a connection breaks
+// ------------------------------------------------------
 
 TEST_CASE("k-nomial: who has lost a child still hears the root's result, and passes it on") {
   Tree tree;

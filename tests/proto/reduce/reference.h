@@ -145,7 +145,8 @@ C ScaleOne(C value, const Scaling& scaling) {
   }
 }
 
-// Computes one element from those of all sources, and from the partial result's unless that is null.
+// Computes one element from those of all sources, and from the partial result's unless that is
+// null.
 template <typename Format>
 typename Format::Stored Reduce(ReduceOp op, std::span<const typename Format::Stored> elements,
                                const Scaling& scaling = {}, double prescale = 1.0,

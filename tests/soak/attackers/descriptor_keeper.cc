@@ -1,7 +1,7 @@
 // A rank that ends, while a process that it has left behind keeps everything that it had open: its
 // connection to ringd, those of the rank exchange, the eventfds, the shared memory, which it writes
-// rubbish into when everybody has heard. Who takes only a hang-up for the end of a process waits for
-// ever.
+// rubbish into when everybody has heard. Who takes only a hang-up for the end of a process waits
+// for ever.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 // A user with many jobs asks for the traces of all of them, again and again, from all connections
-// that he may have: ringd's engine reads the events, so it would have no time for anybody else. Each
-// ring is full of what has to be read, believed, named and passed on. As a rank of a job over two
-// nodes it does the same with that one, whose traces go through the coordinator.
+// that he may have: ringd's engine reads the events, so it would have no time for anybody else.
+// Each ring is full of what has to be read, believed, named and passed on. As a rank of a job over
+// two nodes it does the same with that one, whose traces go through the coordinator.
 #include <fcntl.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel_posix.h>

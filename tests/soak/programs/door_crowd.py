@@ -1,6 +1,6 @@
-"""A stranger at the doors of ringds: SECONDS SEED ADDRESS... Says rubbish, nothing, too little, or the Hello of a job that
-nobody knows, over several hundred connections at a time. Standard library alone: it runs as another user, in another
-namespace. The Hello is that of proto/door/README.md."""
+"""A stranger at the doors of ringds: SECONDS SEED ADDRESS... Says rubbish, nothing, too little, or
+the Hello of a job that nobody knows, over several hundred connections at a time. Standard library
+alone: it runs as another user, in another namespace. The Hello is that of proto/door/README.md."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 // Watches who waits for a processor, so that a step that was late because the machine was busy is
 // not counted against ringd. Usage: soak_processors PID...: the ringds.
 //
-//   G BEGIN_NS END_NS                     a thread that sleeps a millisecond at a time, bound to one
-//                                         processor, was not run from BEGIN to END: the processor
-//                                         was taken away, or stood still
+//   G BEGIN_NS END_NS                     a thread that sleeps a millisecond at a time, bound to
+//                                         one processor, was not run from BEGIN to END: the
+//                                         processor was taken away, or stood still
 //   R AT_NS WAITED_NS [WAITED_NS USED_NS]...
 //                                         how long the kernel's threads that pass packets on
 //                                         (ksoftirqd) have waited for processors so far; for each

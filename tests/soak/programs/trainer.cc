@@ -7,8 +7,8 @@
 //   {"event": "working", "at": SECONDS}                       the first step is done
 //   {"event": "warning" | "error" | "wrong sum", "at": SECONDS, "text": "..."}
 //   {"event": "done", "at": SECONDS, "steps": N}
-//   S STEP BEGIN_NS END_NS WAITED_NS                          a step: when it began and ended, and how
-//                                                             long this thread waited for a
+//   S STEP BEGIN_NS END_NS WAITED_NS                          a step: when it began and ended, and
+//                                                             how long this thread waited for a
 //                                                             processor meanwhile
 //
 // Times are of the clock that all processes of a machine share. Exit codes: 0 well, 3 an error of

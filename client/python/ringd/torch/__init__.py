@@ -21,8 +21,8 @@ Start the program with ``ringctl run -n 4 -- python train.py``, torchrun, mpirun
     Compression                             compression=
     empty                                   a tensor that is reduced without a copy
 
-Every function may be called from any thread. Operations that have names may come in any order on the ranks. Unnamed ones
-are matched by their order.
+Every function may be called from any thread. Operations that have names may come in any order on
+the ranks. Unnamed ones are matched by their order.
 
 All errors are ``ringd.RingdError``; see ``help("ringd")``.
 """
@@ -85,7 +85,8 @@ from ringd.torch.operations import Handle, poll, synchronize
 from ringd.torch.optimizer import DistributedOptimizer
 from ringd.torch.sync_batch_norm import SyncBatchNorm as SyncBatchNorm
 
-# What help(ringd.torch) shows in full. SyncBatchNorm would add all that it inherits; the text above names it.
+# What help(ringd.torch) shows in full. SyncBatchNorm would add all that it inherits; the text above
+# names it.
 __all__ = [
     "Average",
     "Compression",

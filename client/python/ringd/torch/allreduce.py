@@ -112,7 +112,8 @@ def allreduce_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Handle[torch.Tensor]:
-    """Begins to reduce `tensor` over all ranks into a new one, and returns at once; ``synchronize`` gives it.
+    """Begins to reduce `tensor` over all ranks into a new one, and returns at once; ``synchronize``
+    gives it.
 
     `tensor` must not be changed until then. Arguments: as ``allreduce``.
     """
@@ -146,8 +147,10 @@ def allreduce(
 
     tensor: the same type and shape on all ranks.
     average: Horovod's older argument: False is ``op=Sum``, True is ``op=Average``.
-    name: the same on all ranks. Default: unnamed calls are matched by their order. Give one to what comes each step.
-    compression: ``Compression.fp16`` or ``bf16`` halves what float32 takes on the way. Default: ``Compression.none``.
+    name: the same on all ranks. Default: unnamed calls are matched by their order. Give one to what
+        comes each step.
+    compression: ``Compression.fp16`` or ``bf16`` halves what float32 takes on the way. Default:
+        ``Compression.none``.
     op: Average, Sum, Min, Max or Product. Default: Average.
     prescale_factor: each rank's tensor is multiplied by it before. Default: 1.0.
     postscale_factor: the result is multiplied by it. Default: 1.0.
@@ -190,7 +193,8 @@ def grouped_allreduce_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Handle[list[torch.Tensor]]:
-    """As ``allreduce_async`` for several tensors; ``synchronize`` gives a list. Arguments: as ``grouped_allreduce``."""
+    """As ``allreduce_async`` for several tensors; ``synchronize`` gives a list. Arguments: as
+    ``grouped_allreduce``."""
     return _start_group(tensors, name, average, op, prescale_factor, postscale_factor, in_place=False)
 
 
@@ -218,7 +222,8 @@ def grouped_allreduce(
     """As ``allreduce`` for several tensors at once; gives a list.
 
     tensors: equally many on all ranks, each with the type and shape that it has on the others.
-    average, compression, op, prescale_factor, postscale_factor: as those of ``allreduce``, for all of them.
+    average, compression, op, prescale_factor, postscale_factor: as those of ``allreduce``, for all
+        of them.
     name: of the group, the same on all ranks. Default: unnamed calls are matched by their order.
     """
     chosen = chosen_op(average, op)
@@ -257,7 +262,8 @@ def grouped_allreduce_(
 
 
 class _AllReduce(torch.autograd.Function):
-    """y = post * sum(pre * x of each rank), over size for an average: its gradient is the same of dy."""
+    """y = post * sum(pre * x of each rank), over size for an average: its gradient is the same of
+    dy."""
 
     @staticmethod
     def forward(

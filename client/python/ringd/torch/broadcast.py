@@ -43,7 +43,8 @@ def broadcast_async_(tensor: torch.Tensor, root_rank: int, name: str | None = No
 
 
 def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
-    """The root's tensor, as a new one. Differentiable: the root's gradient is the sum of all ranks'.
+    """The root's tensor, as a new one. Differentiable: the root's gradient is the sum of all
+    ranks'.
 
     tensor: the same type and shape on all ranks; only the root's elements matter.
     root_rank: whose tensor it is.
@@ -104,8 +105,8 @@ def _pickled(obj: Any) -> bytes:
 def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = None) -> Any:
     """The root's `obj`, for all ranks. Other ranks' `obj` is ignored.
 
-    obj: what cloudpickle takes, as with Horovod: also functions, lambdas and classes of the program itself. Where
-        the package cloudpickle is not installed: what pickle takes.
+    obj: what cloudpickle takes, as with Horovod: also functions, lambdas and classes of the program
+        itself. Where the package cloudpickle is not installed: what pickle takes.
     root_rank: whose object it is. Default: 0.
     name: the same on all ranks. Default: unnamed calls are matched by their order.
     """
@@ -138,7 +139,8 @@ def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = Non
 def broadcast_parameters(params: Mapping[str, Any] | Iterable[tuple[str, Any]], root_rank: int) -> None:
     """Gives all ranks the root's values, in place. Call it before the first step.
 
-    params: ``model.state_dict()`` or ``model.named_parameters()``, with the same names on all ranks.
+    params: ``model.state_dict()`` or ``model.named_parameters()``, with the same names on all
+        ranks.
     root_rank: whose values they are.
     """
     named = list(params.items() if isinstance(params, Mapping) else params)
@@ -202,7 +204,8 @@ def _with_tensors(state: Any, tensors: list[torch.Tensor]) -> Any:
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
 ) -> None:
-    """Gives all ranks the root's optimizer state and settings, as after loading its ``state_dict()``.
+    """Gives all ranks the root's optimizer state and settings, as after loading its
+    ``state_dict()``.
 
     The other ranks need no state of their own, so a checkpoint has to be loaded on the root only.
 

@@ -47,7 +47,8 @@ class FP16Compressor:
 
 
 class BF16Compressor:
-    """Floating-point tensors travel, and are summed, as bfloat16: float32's range with fewer digits."""
+    """Floating-point tensors travel, and are summed, as bfloat16: float32's range with fewer
+    digits."""
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.dtype]:

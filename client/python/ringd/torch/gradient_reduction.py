@@ -25,8 +25,8 @@ class GradientReduction:
     Every parameter of the optimizer is in one of three states:
     reduced (in `_passes_left`); frozen; or taken by an optimizer that was made later.
 
-    Thread safety: hooks of different parameters may run in different threads; the other methods belong to the
-    thread that trains.
+    Thread safety: hooks of different parameters may run in different threads; the other methods
+    belong to the thread that trains.
     Invariant: a slot is in `pending` from its submission until it has been waited for.
     """
 
@@ -65,8 +65,8 @@ class GradientReduction:
         self._slots_of(job)
 
     def take_in(self, groups: Iterable[dict[str, Any]]) -> None:
-        """Reduces from now on what has been unfrozen or added to `groups`, and what a later optimizer has
-        left behind."""
+        """Reduces from now on what has been unfrozen or added to `groups`, and what a later
+        optimizer has left behind."""
         for parameter in [parameter for parameter in self._frozen if parameter.requires_grad]:
             del self._frozen[parameter]
             self._add(parameter)
@@ -104,8 +104,8 @@ class GradientReduction:
         self._hooks[parameter] = parameter.register_post_accumulate_grad_hook(on_gradient)
 
     def give(self, parameter: torch.Tensor, taker: GradientReduction) -> None:
-        """Leaves a parameter, if it is here, to an optimizer that was made later. Waits for what is in
-        flight of it."""
+        """Leaves a parameter, if it is here, to an optimizer that was made later. Waits for what is
+        in flight of it."""
         if parameter not in self._passes_left:
             return
         slot = self._slots.pop(parameter, None)
@@ -204,13 +204,15 @@ class GradientReduction:
         )
 
     def synchronize(self, groups: Iterable[dict[str, Any]]) -> None:
-        """Submits what no backward pass has, waits for all, and raises the first failure after that."""
+        """Submits what no backward pass has, waits for all, and raises the first failure after
+        that."""
         job = current()
         self.take_in(groups)
         if job.place.size > 1:
             self._refuse_taken()
             for parameter, slot in self._slots_of(job).items():
-                # Already submitted: its last pass has been counted. Frozen meanwhile: as without ringd.
+                # Already submitted: its last pass has been counted. Frozen meanwhile: as without
+                # ringd.
                 if self._passes_left[parameter] > 0 and (
                     parameter.requires_grad or parameter.grad is not None
                 ):
@@ -248,7 +250,8 @@ class GradientReduction:
             )
 
     def refuse_step_of_wrapped(self) -> None:
-        """``FailedPreconditionError`` if gradients are being reduced that it would use as they are."""
+        """``FailedPreconditionError`` if gradients are being reduced that it would use as they
+        are."""
         if self.pending and is_current(self._job):
             raise FailedPreconditionError(
                 f"step() of the optimizer that was wrapped, but the gradient of '{self._name_of(next(iter(self.pending)))}'"
@@ -268,7 +271,8 @@ class GradientReduction:
         return self._names[slot.parameter]
 
     def _slots_of(self, job: Job) -> dict[torch.Tensor, GradientSlot]:
-        """One for each parameter, registered with one call to ringd; anew after ``shutdown`` and ``init``."""
+        """One for each parameter, registered with one call to ringd; anew after ``shutdown`` and
+        ``init``."""
         if self._job is job and len(self._slots) == len(self._passes_left):
             return self._slots
         if self._job is not job:

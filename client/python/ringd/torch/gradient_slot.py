@@ -40,15 +40,18 @@ def _first_bytes(tensor: torch.Tensor) -> bytes:
 class GradientSlot:
     """One parameter's way through the reductions.
 
-    The reduced gradient lies in the arena and becomes ``p.grad``. While it stays there (``set_to_none=False``, or several
-    backward passes) gradients are accumulated where they are reduced, and nothing is copied. A gradient from
-    elsewhere, as autograd makes after ``set_to_none=True``, is combined into the arena from where it is, or copied there
-    as it is submitted; nothing is copied back. It must stay as it is until the result is there. A tensor that the program
-    has kept from an earlier step is never overwritten: the slot then takes new memory.
+    The reduced gradient lies in the arena and becomes ``p.grad``. While it stays there
+    (``set_to_none=False``, or several backward passes) gradients are accumulated where they are
+    reduced, and nothing is copied. A gradient from elsewhere, as autograd makes after
+    ``set_to_none=True``, is combined into the arena from where it is, or copied there as it is
+    submitted; nothing is copied back. It must stay as it is until the result is there. A tensor
+    that the program has kept from an earlier step is never overwritten: the slot then takes new
+    memory.
 
     Where the arena is full the gradient is reduced in its own memory, through copies.
 
-    Thread safety: one thread at a time, that of the parameter's backward pass or of ``synchronize``.
+    Thread safety: one thread at a time, that of the parameter's backward pass or of
+        ``synchronize``.
     """
 
     __slots__ = (
@@ -103,7 +106,8 @@ class GradientSlot:
         self._first_bytes: bytes | None = None
 
     def submit(self) -> None:
-        """Hands ``p.grad`` to ringd; zeros if there is none, because another rank may have computed it."""
+        """Hands ``p.grad`` to ringd; zeros if there is none, because another rank may have computed
+        it."""
         if self.parameter.grad is None:
             self.parameter.grad = torch.zeros_like(self.parameter)
         gradient: torch.Tensor = self.parameter.grad
@@ -133,8 +137,8 @@ class GradientSlot:
     def was_changed(self) -> bool:
         """Whether the program has replaced or changed ``p.grad`` since it was submitted.
 
-        A change through ``.data`` that leaves the first bytes alone is not seen, nor any such change of a gradient
-        that is reduced where it is.
+        A change through ``.data`` that leaves the first bytes alone is not seen, nor any such
+        change of a gradient that is reduced where it is.
         """
         submitted = self._gradient
         if submitted is None or self.parameter.grad is not submitted:

@@ -1,4 +1,5 @@
-"""The rest of Horovod's interface: questions that programs ask of a build, and names that ringd does not have."""
+"""The rest of Horovod's interface: questions that programs ask of a build, and names that ringd
+does not have."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ def mpi_enabled() -> bool:
 
 
 def mpi_threads_supported() -> bool:
-    """False: there is no MPI to share with. Every function of ringd may be called from any thread."""
+    """False: there is no MPI to share with. Every function of ringd may be called from any
+    thread."""
     return False
 
 

@@ -120,11 +120,12 @@ def init(
 ) -> None:
     """Takes this process's place in its job; blocks until all ranks have done so.
 
-    Without arguments everything comes from the environment that the launcher has made (``ringctl run``, torchrun,
-    horovodrun, Open MPI, MPICH, Slurm). Does nothing if this process has its place already. Arguments: as
-    ``ringd.Context``.
+    Without arguments everything comes from the environment that the launcher has made
+    (``ringctl run``, torchrun, horovodrun, Open MPI, MPICH, Slurm). Does nothing if this process
+    has its place already. Arguments: as ``ringd.Context``.
 
-    Raises ``ringd.RingdError``: no ringd at the socket, a rank that does not come, a place that is taken.
+    Raises ``ringd.RingdError``: no ringd at the socket, a rank that does not come, a place that is
+    taken.
     """
     given = {
         "socket": socket,
@@ -151,7 +152,8 @@ def init(
 
 
 def shutdown() -> None:
-    """Leaves the job. Operations in flight end with ``CancelledError``; ``init`` may be called again."""
+    """Leaves the job. Operations in flight end with ``CancelledError``; ``init`` may be called
+    again."""
     global _job
     with _lock:
         job, _job = _job, None

@@ -9,15 +9,16 @@ import threading
 class AutomaticNames:
     """Names that come out the same on all ranks, if all call in the same order.
 
-    Operations are matched by name, and among those of one name by order; so the k-th unnamed operation of a kind
-    has to get the same name everywhere. A counter gives that. It starts again at `CYCLE`: two operations that
-    share a name for that reason are still matched in order, and neither ringd nor this process has to remember
-    ever more names.
+    Operations are matched by name, and among those of one name by order; so the k-th unnamed
+    operation of a kind has to get the same name everywhere. A counter gives that. It starts again
+    at `CYCLE`: two operations that share a name for that reason are still matched in order, and
+    neither ringd nor this process has to remember ever more names.
 
-    Not by what is in flight: whether an operation has ended when the next begins may differ between ranks.
+    Not by what is in flight: whether an operation has ended when the next begins may differ between
+    ranks.
 
-    Thread safety: any thread; but then only the program's own order can make names agree, so threads should
-    name what they submit.
+    Thread safety: any thread; but then only the program's own order can make names agree, so
+    threads should name what they submit.
     """
 
     CYCLE = 1024

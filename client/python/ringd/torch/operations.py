@@ -86,7 +86,8 @@ class Handle(Generic[Result]):
     """Operations in flight; for ``poll`` and ``synchronize``.
 
     Thread safety: any thread may poll; synchronize runs once, further callers get its outcome.
-    Ownership: keeps the tensors alive, and is itself kept alive by its job, until it has been synchronized.
+    Ownership: keeps the tensors alive, and is itself kept alive by its job, until it has been
+        synchronized.
     """
 
     __slots__ = ("_error", "_finish", "_job", "_kept", "_lock", "_operations", "_result")
@@ -150,14 +151,16 @@ def start(
 ) -> Handle[Result]:
     """Submits all of (description, input, output) as one handle, whose result will be `result`.
 
-    `awaited`: it is only one, and ``synchronize`` follows at once. Then this may block for as long as an operation
-    that ranks carry out themselves takes.
+    `awaited`: it is only one, and ``synchronize`` follows at once. Then this may block for as long
+    as an operation that ranks carry out themselves takes.
 
-    Input and output may be the same tensor. An output that isn't dense is written when the operation has ended.
+    Input and output may be the same tensor. An output that isn't dense is written when the
+    operation has ended.
     """
     registrations = job.register([spec for spec, _, _ in work])
     handle = Handle(job, result)
-    # If one is refused, those before it are on their way: the handle stays with the job and keeps their memory.
+    # If one is refused, those before it are on their way: the handle stays with the job and keeps
+    # their memory.
     for registration, (_, source, destination) in zip(registrations, work, strict=True):
         _submit(handle, registration, source, destination, awaited)
     return handle
@@ -188,16 +191,18 @@ def _write_back(destination: torch.Tensor, result: torch.Tensor) -> None:
 def poll(handle: Handle[Any]) -> bool:
     """Whether the operations behind `handle` have ended, so that ``synchronize`` won't block.
 
-    handle: what ``allreduce_async`` or another function that ends in ``_async`` or ``_async_`` has returned.
+    handle: what ``allreduce_async`` or another function that ends in ``_async`` or ``_async_`` has
+        returned.
     """
     return handle.poll()
 
 
 def synchronize(handle: Handle[Result]) -> Result:
-    """Waits for the operations behind `handle` and returns their result: a tensor, or a list for a group.
+    """Waits for the operations behind `handle` and returns their result: a tensor, or a list for a
+    group.
 
-    handle: what ``allreduce_async`` or another function that ends in ``_async`` or ``_async_`` has returned. It may be
-        given again; the outcome is the same.
+    handle: what ``allreduce_async`` or another function that ends in ``_async`` or ``_async_`` has
+        returned. It may be given again; the outcome is the same.
 
     Raises what has gone wrong, after all operations have ended.
     """

@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 
 
 class DistributedMixin:
-    """What an optimizer's class gets on top of its own: it reduces gradients before it uses them."""
+    """What an optimizer's class gets on top of its own: it reduces gradients before it uses
+    them."""
 
     _reduction: GradientReduction
     _should_synchronize: bool
     param_groups: list[dict[str, Any]]
 
     def synchronize(self) -> None:
-        """Waits until every ``p.grad`` is the reduced one. ``step`` does it, unless ``skip_synchronize`` says no."""
+        """Waits until every ``p.grad`` is the reduced one. ``step`` does it, unless
+        ``skip_synchronize`` says no."""
         self._reduction.synchronize(self.param_groups)
 
     @contextlib.contextmanager
@@ -72,9 +74,11 @@ class DistributedMixin:
         return evaluate
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """As the optimizer's own. Passes of ``backward_passes_per_step`` count from the beginning again.
+        """As the optimizer's own. Passes of ``backward_passes_per_step`` count from the beginning
+        again.
 
-        Gradients that are being reduced are waited for and thrown away; a warning says so the first time.
+        Gradients that are being reduced are waited for and thrown away; a warning says so the first
+        time.
         """
         self._reduction.restart(self.param_groups)
         super().zero_grad(set_to_none)  # type: ignore[misc]
@@ -176,8 +180,9 @@ def DistributedOptimizer(
 ) -> Any:
     """`optimizer`, made to step with the gradients of all ranks.
 
-    The result has `optimizer`'s class among its own, its state and its settings; use it in `optimizer`'s place. It also has
-    ``synchronize()`` and ``skip_synchronize()``, for what comes between the reduction and the step:
+    The result has `optimizer`'s class among its own, its state and its settings; use it in
+    `optimizer`'s place. It also has ``synchronize()`` and ``skip_synchronize()``, for what comes
+    between the reduction and the step:
 
         loss.backward()
         optimizer.synchronize()
@@ -186,13 +191,16 @@ def DistributedOptimizer(
             optimizer.step()
 
     optimizer: any of PyTorch's, or a class of your own.
-    named_parameters: ``model.named_parameters()``; names in messages are then the model's. All ranks must name the same
-        parameters. Default: their order in the optimizer, which must agree.
-    compression: ``Compression.fp16`` or ``bf16`` halves what float32 gradients take on the way. Default:
-        ``Compression.none``.
-    backward_passes_per_step: gradients are summed over so many backward passes before they are reduced. Default: 1.
+    named_parameters: ``model.named_parameters()``; names in messages are then the model's. All
+        ranks must name the same parameters. Default: their order in the optimizer, which must
+        agree.
+    compression: ``Compression.fp16`` or ``bf16`` halves what float32 gradients take on the way.
+        Default: ``Compression.none``.
+    backward_passes_per_step: gradients are summed over so many backward passes before they are
+        reduced. Default: 1.
     op: Average or Sum (or Min, Max, Product). Default: Average.
-    gradient_predivide_factor: an average is divided by it before the sum, and by ``size() / factor`` after. Default: 1.0.
+    gradient_predivide_factor: an average is divided by it before the sum, and by
+        ``size() / factor`` after. Default: 1.0.
 
     Raises ``FailedPreconditionError`` without ``init()``, ``ValueError`` for impossible arguments.
     """
@@ -209,8 +217,8 @@ def DistributedOptimizer(
         raise ValueError("gradient_predivide_factor is for op=Average only")
     base = type(optimizer)
     distributed: Any = object.__new__(type(base.__name__, (DistributedMixin, base), {}))
-    # State and groups are shared with `optimizer`. Not a step() that a scheduler has put around the old one: it
-    # would go past the reduction.
+    # State and groups are shared with `optimizer`. Not a step() that a scheduler has put around the
+    # old one: it would go past the reduction.
     distributed.__dict__.update({key: value for key, value in vars(optimizer).items() if key != "step"})
     distributed._should_synchronize = True
     distributed._reduction = GradientReduction(

@@ -1,8 +1,9 @@
-"""What a type checker, or an editor, sees of a distributed optimizer. Nothing here exists at run time.
+"""What a type checker, or an editor, sees of a distributed optimizer. Nothing here exists at run
+time.
 
 Python has no intersection of types, so each of PyTorch's optimizers has a class of its own here:
-``DistributedOptimizer(torch.optim.SGD(...))`` is a ``torch.optim.SGD`` that also has ``synchronize()`` and
-``skip_synchronize()``.
+``DistributedOptimizer(torch.optim.SGD(...))`` is a ``torch.optim.SGD`` that also has
+``synchronize()`` and ``skip_synchronize()``.
 """
 
 from __future__ import annotations

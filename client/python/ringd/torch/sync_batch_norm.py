@@ -25,14 +25,16 @@ class SyncBatchNorm(_BatchNorm):
     forward for the sums that mean and variance are made of, backward for two sums of gradients. All
     ranks must use their modules of this class in the same order. The gradients of ``weight`` and
     ``bias`` are those of this rank's batch; ``DistributedOptimizer`` reduces them as all others. In
-    evaluation, and in a job of one rank, this class computes what PyTorch's own computes. Host memory
-    only.
+    evaluation, and in a job of one rank, this class computes what PyTorch's own computes. Host
+    memory only.
 
     num_features: C of an input of shape (N, C, ...).
     eps: added to the variance. Default: 1e-5.
-    momentum: the weight of a batch in the running mean and variance; None for the mean over all batches. Default: 0.1.
+    momentum: the weight of a batch in the running mean and variance; None for the mean over all
+        batches. Default: 0.1.
     affine: whether there are ``weight`` and ``bias``. Default: True.
-    track_running_stats: whether evaluation uses running mean and variance, in place of the batch's. Default: True.
+    track_running_stats: whether evaluation uses running mean and variance, in place of the batch's.
+        Default: True.
 
     Its call raises ``ValueError`` if all ranks together have fewer than two values of a channel.
     """
@@ -135,7 +137,8 @@ class _Normalize(torch.autograd.Function):
 
 
 def _statistics(input: torch.Tensor, name: str) -> tuple[torch.Tensor, torch.Tensor, int]:
-    """Mean and variance of each channel over all ranks, in float64, and how many values each channel has."""
+    """Mean and variance of each channel over all ranks, in float64, and how many values each
+    channel has."""
     own = input.numel() // input.size(1)
     sums = torch.zeros(2 * input.size(1) + 1, dtype=torch.float64)
     if own > 0:

@@ -30,11 +30,12 @@ exec g++ "$@"
 
 
 class Horovod(Peer):
-    """Configurations: `gloo`, and those of TRAININGS. HOROVOD_PYTHON names an interpreter that imports
-    horovod.torch, or is `build`."""
+    """Configurations: `gloo`, and those of TRAININGS. HOROVOD_PYTHON names an interpreter that
+    imports horovod.torch, or is `build`."""
 
     name = "horovod"
-    # Its threads look for work, and agree with all ranks that there is none, every HOROVOD_CYCLE_TIME ms.
+    # Its threads look for work, and agree with all ranks that there is none, every
+    # HOROVOD_CYCLE_TIME ms.
     never_idle = True
 
     def __init__(self) -> None:

@@ -1,4 +1,5 @@
-"""Intel MPI, from its wheels. Its compiler wrappers are not relocated, so gcc is called directly."""
+"""Intel MPI, from its wheels. Its compiler wrappers are not relocated, so gcc is called
+directly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the three MPIs have in common: a virtual environment, one C driver compiled with its headers."""
+"""What the three MPIs have in common: a virtual environment, one C driver compiled with its
+headers."""
 
 from __future__ import annotations
 

@@ -11,9 +11,11 @@ from .peer import HUGE_HEAP
 
 
 class Mpich(MpiPeer):
-    """Configurations: `default`, `huge-heap` and `tuned` on one host; `ofi` and `ofi-ring` between nodes.
+    """Configurations: `default`, `huge-heap` and `tuned` on one host; `ofi` and `ofi-ring` between
+    nodes.
 
-    Between namespaces its own default (UCX) would see through to shared memory, so OFI's TCP is forced.
+    Between namespaces its own default (UCX) would see through to shared memory, so OFI's TCP is
+    forced.
     """
 
     name = "mpich"

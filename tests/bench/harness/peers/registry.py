@@ -17,8 +17,9 @@ from .training import Alone
 def install_all(
     wanted: list[str], say: Say, may_install: bool, before: Path | None = None
 ) -> dict[str, Peer]:
-    """The peers that are usable, made so where need be. One that is not is named, with the reason. `before`: a folder
-    with another build of ringd, which is one of them; if it is of no use, raises Unavailable."""
+    """The peers that are usable, made so where need be. One that is not is named, with the reason.
+    `before`: a folder with another build of ringd, which is one of them; if it is of no use, raises
+    Unavailable."""
     usable: dict[str, Peer] = {}
     if before is not None:
         other = RingdBefore(before)

@@ -42,10 +42,12 @@ CONFIGURATIONS: dict[str, dict[str, str]] = {
 
 
 class Ringd(Peer):
-    """Configurations: see CONFIGURATIONS. Neither the daemon nor the ranks are told anything about the row."""
+    """Configurations: see CONFIGURATIONS. Neither the daemon nor the ranks are told anything about
+    the row."""
 
     def __init__(self, name: str = "ringd", binaries: Path = paths.BINARIES) -> None:
-        """`binaries` has the programs of TARGETS, and for trainings the Python package in the folder `python`."""
+        """`binaries` has the programs of TARGETS, and for trainings the Python package in the
+        folder `python`."""
         self.name = name
         self.daemon = binaries / "ringd"
         self.control_tool = binaries / "ringctl"
@@ -141,8 +143,9 @@ def ready_path(control: Path, node: int) -> str:
 
 
 def build(targets: list[str]) -> Path:
-    """Builds with Bazel, optimised; seconds when there is nothing to do. Returns the folder of the binaries.
-    RINGD_BENCH_BAZEL names start-up options, such as another output base. Raises Unavailable."""
+    """Builds with Bazel, optimised; seconds when there is nothing to do. Returns the folder of the
+    binaries. RINGD_BENCH_BAZEL names start-up options, such as another output base. Raises
+    Unavailable."""
     bazel = ["bazel", *os.environ.get("RINGD_BENCH_BAZEL", "").split()]
     run_bazel([*bazel, "build", *targets])
     return Path(run_bazel([*bazel, "info", "bazel-bin"]).strip())

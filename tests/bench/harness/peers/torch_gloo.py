@@ -15,7 +15,8 @@ TORCH = "torch==2.13.0"
 
 
 class TorchGloo(Peer):
-    """Configurations: `gloo`, and those of TRAININGS. Uses the project's own Python environment when that has torch."""
+    """Configurations: `gloo`, and those of TRAININGS. Uses the project's own Python environment
+    when that has torch."""
 
     name = "torch"
 

@@ -11,7 +11,8 @@ from ..session import Launch
 from ..site import Site
 from .peer import Peer, Say, Unavailable
 
-# Each rank has a core of its own where there are enough; or all have the first, and the others are idle.
+# Each rank has a core of its own where there are enough; or all have the first, and the others are
+# idle.
 TRAININGS: dict[str, dict[str, str]] = {
     "training": {},
     "training-one-core": {"BENCH_ONE_CORE": "1"},
@@ -36,7 +37,8 @@ def project_python() -> str:
 
 
 def imports_torch(python: str) -> bool:
-    """Whether this interpreter has torch with distributed support; importing it would take seconds."""
+    """Whether this interpreter has torch with distributed support; importing it would take
+    seconds."""
     code = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
     return subprocess.run([python, "-c", code], capture_output=True, timeout=60, check=False).returncode == 0
 

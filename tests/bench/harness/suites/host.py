@@ -48,8 +48,8 @@ LIST_PEERS = {
     "horovod": [Way("gloo", "async")],
 }
 MPIS = ("openmpi", "mpich", "intelmpi")
-# A neighbour that wants all of one core leaves half of it to the rank there: twice the time, and a quarter of that for
-# the noise of what measures it.
+# A neighbour that wants all of one core leaves half of it to the rank there: twice the time, and a
+# quarter of that for the noise of what measures it.
 CORE_SHARE = 2 * 1.25
 
 SIXTEEN_BIT_PEERS = {

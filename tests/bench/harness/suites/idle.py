@@ -1,4 +1,5 @@
-"""Suite `idle`: what a node pays while its trainers do nothing, and what a steady step exchanges."""
+"""Suite `idle`: what a node pays while its trainers do nothing, and what a steady step
+exchanges."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ GOAL_CPU_PERCENT = 0.5
 def idle_node(
     site: Site, contestants: Contestants, seconds: float, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """CPU of ringd and of four attached trainers that wait for nothing, and ringd's memory for them."""
+    """CPU of ringd and of four attached trainers that wait for nothing, and ringd's memory for
+    them."""
     say(f"  four idle trainers, {seconds:.0f} s")
     contestants.session("ringd", "learned")
     time.sleep(2)  # whatever attaching sets in motion is over
@@ -75,7 +77,8 @@ def steady_steps(
     gradients = model_gradients("resnet101")
     way = Way("learned", "async", "arena")
     session.run(gradients, "f32", way, Batch(inner=1, samples=10, warmup=0, verify=True), 120)
-    # A batch begins with a barrier, which no schedule knows: the difference of two batches has none.
+    # A batch begins with a barrier, which no schedule knows: the difference of two batches has
+    # none.
     steps = 10
     counts = [negotiation_messages(ringctl, session.folder, site)]
     for inner in (1, steps + 1):

@@ -1,8 +1,9 @@
-"""Suite `models`: a step's backward pass is replayed; each gradient is submitted when the model would have it.
+"""Suite `models`: a step's backward pass is replayed; each gradient is submitted when the model
+would have it.
 
-The times are those of one Tesla P100 with 64 images a step, two thirds of the step being backward; the value is
-what the step takes beyond computing. Goals are about the whole of it: 20 us of a step of 300 ms are
-nothing to a user.
+The times are those of one Tesla P100 with 64 images a step, two thirds of the step being backward;
+the value is what the step takes beyond computing. Goals are about the whole of it: 20 us of a step
+of 300 ms are nothing to a user.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Suite `torch`: whole training steps of a user's script, through DistributedOptimizer and its peers'.
+"""Suite `torch`: whole training steps of a user's script, through DistributedOptimizer and its
+peers'.
 
-The value is the whole step; `beyond` is what it takes longer than the same training that exchanges nothing. One thread
-a rank.
+The value is the whole step; `beyond` is what it takes longer than the same training that exchanges
+nothing. One thread a rank.
 """
 
 from __future__ import annotations

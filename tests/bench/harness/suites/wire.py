@@ -134,7 +134,8 @@ def row(
     quick: bool = True,
     references: dict[str, Reference] | None = None,
 ) -> Row:
-    """`share` is the goal as a part of the line, `ratio` as one to the best peer; with both, both must hold."""
+    """`share` is the goal as a part of the line, `ratio` as one to the best peer; with both, both
+    must hold."""
     goals: list[Clause] = []
     if share is not None:
         goals.append(LineShare(f"{100 * share:g} % of the line", share))

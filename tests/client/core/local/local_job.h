@@ -63,8 +63,8 @@ struct Member {
   std::unique_ptr<LocalOperations> operations;
 };
 
-// A job of `count` members, whose ranks are 10, 11, ... Without `start`, each one's Start is to be called, in
-// whichever process is to be that member.
+// A job of `count` members, whose ranks are 10, 11, ... Without `start`, each one's Start is to be
+// called, in whichever process is to be that member.
 struct LocalJob {
   explicit LocalJob(std::uint32_t count,
                     std::chrono::nanoseconds spin = std::chrono::nanoseconds(0),
@@ -133,8 +133,8 @@ inline std::uint64_t Submit(Member& member, Registration& registration, float* d
   return record.sequence;
 }
 
-// Without assertions, for threads and children: Catch's are for the test's own thread. Whether the operation has been
-// taken out, and `outcome` says how it ended.
+// Without assertions, for threads and children: Catch's are for the test's own thread. Whether the
+// operation has been taken out, and `outcome` says how it ended.
 inline bool TryFinish(Member& member, std::uint64_t sequence, OperationOutcome& outcome) {
   OperationEnd end;
   if (member.operations->Wait(sequence, InTenSeconds()) != WaitResult::kDone ||

@@ -1,5 +1,5 @@
-// Ranks of a one-node job as processes: what the kernel allows one to read of another, and what becomes of a
-// tensor whose rank is stopped or dies.
+// Ranks of a one-node job as processes: what the kernel allows one to read of another, and what
+// becomes of a tensor whose rank is stopped or dies.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -19,7 +19,8 @@ namespace {
 constexpr std::uint64_t kCount = 300'000;
 constexpr uid_t kNobody = 65534;
 
-// A forked child, which runs `body` and exits with what it returns. Killed if it is still there at the end.
+// A forked child, which runs `body` and exits with what it returns. Killed if it is still there at
+// the end.
 class Child {
  public:
   explicit Child(const std::function<int()>& body) : pid_(::fork()) {
@@ -96,8 +97,8 @@ int SecondMember(LocalJob& job, Registration& registration, DirectReading readin
   return AwaitSum(member, sequence, data) ? 0 : 2;
 }
 
-// A job whose second member is a process of its own. The first may not be started before the fork: it would be
-// in both.
+// A job whose second member is a process of its own. The first may not be started before the fork:
+// it would be in both.
 struct TwoProcesses {
   explicit TwoProcesses(DirectReading first, DirectReading second)
       : job(2, std::chrono::nanoseconds(0), false), child([this, second] {
@@ -166,8 +167,8 @@ TEST_CASE("Ordinary memory: a rank that died with its part unread is named, in b
   CHECK(outcome.text->find("rank 11 any more (No such process)") != std::string::npos);
 }
 
-// Runs as a user to whom the kernel can refuse something; two members that are processes of that user, of which
-// the second does not let itself be read.
+// Runs as a user to whom the kernel can refuse something; two members that are processes of that
+// user, of which the second does not let itself be read.
 int RefusedReading() {
   if (::getuid() == 0 && ::setresuid(kNobody, kNobody, kNobody) != 0) return 10;
   // Changing the user has switched this off.

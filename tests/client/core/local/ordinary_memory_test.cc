@@ -1,5 +1,5 @@
-// Tensors of a one-node job that lie in ordinary memory: the ranks are threads of the test. Runs under
-// ThreadSanitizer too, which does not see what the kernel reads for another member.
+// Tensors of a one-node job that lie in ordinary memory: the ranks are threads of the test. Runs
+// under ThreadSanitizer too, which does not see what the kernel reads for another member.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -228,7 +228,8 @@ TEST_CASE(
   job[0].state.Close();
   const WaitResult result = job[0].operations->Wait(sequences[0], InTenSeconds());
   if (result == WaitResult::kEnded) {
-    // Were a thread still to write, or the other rank to read and believe this, the checks below would fail.
+    // Were a thread still to write, or the other rank to read and believe this, the checks below
+    // would fail.
     std::fill(data[0].begin(), data[0].end(), 77.0F);
     const WaitResult other = job[1].operations->Wait(sequences[1], InTenSeconds());
     REQUIRE(other == WaitResult::kDone);

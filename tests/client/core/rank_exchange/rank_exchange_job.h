@@ -42,7 +42,8 @@ struct ExchangingRank {
                                                           state, spin);
   }
 
-  // Again, where a busy machine has kept somebody away for too long: then all ranks have given it up.
+  // Again, where a busy machine has kept somebody away for too long: then all ranks have given it
+  // up.
   RankExchangeEnd CarryThrough(Registration& registration, const void* source, void* destination) {
     constexpr int kTries = 100;
     RankExchangeEnd end = RankExchangeEnd::kGivenUp;
@@ -96,8 +97,8 @@ struct RankExchangeJob {
   ExchangingRank& operator[](std::size_t rank) { return *ranks[rank]; }
   std::size_t size() const { return ranks.size(); }
 
-  // Runs `body(rank)` in a thread for each rank and waits for all. No checks of the test in it: Catch is not to be
-  // called from several threads.
+  // Runs `body(rank)` in a thread for each rank and waits for all. No checks of the test in it:
+  // Catch is not to be called from several threads.
   void OnAll(const std::function<void(std::size_t)>& body) {
     std::vector<std::thread> threads;
     for (std::size_t rank = 0; rank < size(); ++rank) threads.emplace_back(body, rank);

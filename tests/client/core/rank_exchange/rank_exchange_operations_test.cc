@@ -1,5 +1,5 @@
-// Operations that ranks carry out themselves over several nodes: threads of the test are the ranks. Runs under
-// ThreadSanitizer too.
+// Operations that ranks carry out themselves over several nodes: threads of the test are the ranks.
+// Runs under ThreadSanitizer too.
 #include "client/core/rank_exchange/rank_exchange_operations.h"
 
 #include <array>
@@ -28,8 +28,8 @@ Bytes Random(std::size_t count, std::uint32_t seed) {
   return bytes;
 }
 
-// What ringd's flat all-reduce makes of the ranks' tensors: each node packs its ranks' (daemon/execution), the
-// nodes' are combined in their order, and the result is scaled.
+// What ringd's flat all-reduce makes of the ranks' tensors: each node packs its ranks'
+// (daemon/execution), the nodes' are combined in their order, and the result is scaled.
 Bytes ThroughRingd(const TensorDescription& tensor, const std::vector<Bytes>& ranks,
                    std::size_t members) {
   const std::size_t nodes = ranks.size() / members;

@@ -1,4 +1,5 @@
-// Tensors that are copied while they are reduced: with a thread of the test as ringd. Runs under ThreadSanitizer too.
+// Tensors that are copied while they are reduced: with a thread of the test as ringd. Runs under
+// ThreadSanitizer too.
 #include "client/core/tensors/staged_copies.h"
 
 #include <sys/eventfd.h>

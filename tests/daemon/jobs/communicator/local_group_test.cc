@@ -1,5 +1,5 @@
-// What ringd sees of a one-node job: the test plays the ranks and writes into the segment as they would, or as
-// they should not.
+// What ringd sees of a one-node job: the test plays the ranks and writes into the segment as they
+// would, or as they should not.
 #include "daemon/jobs/communicator/local_group.h"
 
 #include <sys/socket.h>

@@ -39,8 +39,8 @@ struct World : JoinedNodes {
     }
     return ring;
   }
-  // The node says that it reaches even or odd nodes, whichever it is, ten times as fast as the others; or
-  // that all links are equal.
+  // The node says that it reaches even or odd nodes, whichever it is, ten times as fast as the
+  // others; or that all links are equal.
   void Report(int node, bool equal = false) {
     v1::NodeMessage message;
     for (int to = 0; to < size; ++to) {

@@ -22,7 +22,8 @@ std::string ReadAll(const std::string& path) {
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
-// A file that was brought to the disk: its name and content then, and those of what it is to replace.
+// A file that was brought to the disk: its name and content then, and those of what it is to
+// replace.
 struct Synced {
   std::string path;
   std::string text;

@@ -166,7 +166,8 @@ struct OneBucket {
 };
 
 TEST_CASE("Coordinator: what counts is the time after the last tensor, not the whole step") {
-  // Both tensors in one bucket, of which all that matters could be sent during the second of computing.
+  // Both tensors in one bucket, of which all that matters could be sent during the second of
+  // computing.
   OneBucket job(milliseconds(1000), 1e5);
   REQUIRE(job.gain < job.step / 100);
   REQUIRE(job.gain > job.exposed / 4);

@@ -1,4 +1,5 @@
-// What a NodeScheduler does with the buckets of a learned schedule: starts them, gives them up, forgets them.
+// What a NodeScheduler does with the buckets of a learned schedule: starts them, gives them up,
+// forgets them.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <vector>

@@ -25,7 +25,8 @@ CoordinatorConfig ConfigOf(const LinkModel& link) {
   return config;
 }
 
-// Eight tensors of 1 MiB that become ready at once, learned with a link so fast that they go together.
+// Eight tensors of 1 MiB that become ready at once, learned with a link so fast that they go
+// together.
 struct Tuned {
   explicit Tuned(PlanTuner::Options options = {})
       : two(ConfigOf(Fast()), std::make_unique<CostModelPlanner>(64 * kMiB)),

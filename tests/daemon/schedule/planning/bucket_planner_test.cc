@@ -115,7 +115,8 @@ TEST_CASE("CostModelPlanner: small buckets that delay nothing are joined") {
 }
 
 TEST_CASE("CostModelPlanner: nothing is joined that a slow moment of the link would make late") {
-  // 2 MiB in 60 tensors, and 3 ms later the last one: joined they would end just before it, on the link as measured.
+  // 2 MiB in 60 tensors, and 3 ms later the last one: joined they would end just before it, on the
+  // link as measured.
   std::vector<PlanTensor> tensors = Evenly(60, 2 * kMiB / 60, milliseconds(1));
   tensors.push_back({1024, tensors.back().ready + std::chrono::microseconds(3100), 0, false});
   LinkModel half = EasyLink();
@@ -128,7 +129,8 @@ TEST_CASE("CostModelPlanner: nothing is joined that a slow moment of the link wo
 }
 
 TEST_CASE("CostModelPlanner: what is as small as the last bucket waits for it") {
-  // The first two could be over before the third comes, which then would go alone; but each is an operation.
+  // The first two could be over before the third comes, which then would go alone; but each is an
+  // operation.
   LinkModel link;
   link.bytes_per_second = 1e9;
   const nanoseconds apart = link.AllReduceTime(1024);

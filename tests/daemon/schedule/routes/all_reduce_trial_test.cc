@@ -16,8 +16,8 @@ using std::chrono::nanoseconds;
 
 using Cost = std::function<nanoseconds(const AllReduceTrial::Step&)>;
 
-// Nodes that carry out the trial together; an all-reduce takes what `cost` says, and ends at node i `skew`
-// times i later than at node 0. Node i also begins as much later.
+// Nodes that carry out the trial together; an all-reduce takes what `cost` says, and ends at node i
+// `skew` times i later than at node 0. Node i also begins as much later.
 struct World {
   World(std::size_t node_count, const Cost& cost_of, nanoseconds skew_of = nanoseconds(0))
       : trials(node_count), cost(cost_of), skew(skew_of) {}

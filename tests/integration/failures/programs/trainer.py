@@ -1,4 +1,5 @@
-"""What the rank programs of these tests share: float tensors without PyTorch, and events that the test reads.
+"""What the rank programs of these tests share: float tensors without PyTorch, and events that the
+test reads.
 
     from trainer import Trainer, run, say
 
@@ -8,7 +9,8 @@
 
     run(main)
 
-An event is one line of JSON on standard output with the machine's monotonic time, which all processes share.
+An event is one line of JSON on standard output with the machine's monotonic time, which all
+processes share.
 """
 
 from __future__ import annotations
@@ -70,7 +72,8 @@ class Trainer:
     def submit(
         self, name: str, value: float = 1.0, count: int = 4, *, call: str = "submit", **spec: Any
     ) -> Operation:
-        """Hands `count` times `value` over to be summed; `call` is the method of `ringd.Context`."""
+        """Hands `count` times `value` over to be summed; `call` is the method of
+        `ringd.Context`."""
         described = ringd.TensorSpec(name, **({"shape": (count,)} | spec))
         (registration,) = self.context.register([described])
         # Room for the largest element type, whatever the test describes the tensor as.

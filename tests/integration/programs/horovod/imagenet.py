@@ -1,7 +1,9 @@
-"""A program for Horovod that makes those of its calls which the published ImageNet example adds to MNIST's.
+"""A program for Horovod that makes those of its calls which the published ImageNet example adds to
+MNIST's.
 
-A broadcast number says where to resume; rank 0 alone reads and writes checkpoints; gradients of several backward passes
-make a step; the learning rate warms up; a metric is averaged in every batch, under the same name.
+A broadcast number says where to resume; rank 0 alone reads and writes checkpoints; gradients of
+several backward passes make a step; the learning rate warms up; a metric is averaged in every
+batch, under the same name.
 """
 
 from __future__ import annotations

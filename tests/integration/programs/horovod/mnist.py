@@ -1,8 +1,9 @@
 """A program for Horovod that makes each of its calls which the published MNIST example makes.
 
-init, rank, size, local_rank, local_size, nccl_built; broadcasts of parameters and optimizer state before wrapping;
-DistributedOptimizer with compression, op and gradient_predivide_factor; a GradScaler between synchronize and
-skip_synchronize; samplers by rank and size; metrics averaged by a named allreduce.
+init, rank, size, local_rank, local_size, nccl_built; broadcasts of parameters and optimizer state
+before wrapping; DistributedOptimizer with compression, op and gradient_predivide_factor; a
+GradScaler between synchronize and skip_synchronize; samplers by rank and size; metrics averaged by
+a named allreduce.
 """
 
 from __future__ import annotations

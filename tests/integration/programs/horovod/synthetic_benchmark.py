@@ -1,7 +1,7 @@
 """A program for Horovod that makes each of its calls which the published synthetic benchmark makes.
 
-The optimizer is wrapped before parameters and state are broadcast; steps on one batch are timed by timeit; rank 0
-speaks.
+The optimizer is wrapped before parameters and state are broadcast; steps on one batch are timed by
+timeit; rank 0 speaks.
 """
 
 from __future__ import annotations
