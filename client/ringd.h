@@ -112,8 +112,8 @@ typedef uint64_t ringd_operation;
 typedef struct {
   size_t struct_size;
   const char* socket; /* RINGD_SOCKET; default /run/ringd/ringd.sock */
-  const char*
-      job_id; /* RINGD_JOB_ID, TORCHELASTIC_RUN_ID, SLURM_JOB_ID, PMI/OMPI job ids; else "default" */
+  /* RINGD_JOB_ID, TORCHELASTIC_RUN_ID, SLURM_JOB_ID, PMI/OMPI job ids; else "default" */
+  const char* job_id;
   /* rank < 0 or size 0: all four places from the launcher's environment: torchrun (RANK,
    * WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE), Slurm, Open MPI, PMI; without any, one rank alone.
    * Such a rank works without a ringd too, unless a socket is named. */

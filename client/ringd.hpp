@@ -1,13 +1,13 @@
 // libringd in C++: the C interface of ringd.h with lifetimes, spans and exceptions.
 //
-//   ringd::Context context;                                  // a place in the job, from the environment
-//   auto gradient = context.Allocate<float>(1000);            // in the arena: reduced without a copy
+//   ringd::Context context;                           // a place in the job, from the environment
+//   auto gradient = context.Allocate<float>(1000);    // in the arena: reduced without a copy
 //   const ringd::Registration registration =
 //       context.Register(ringd::AllReduce<float>("layer1.weight", {1000},
-//       ringd::Reduction::kAverage));
+//                                                ringd::Reduction::kAverage));
 //   ringd::Operation operation = context.Submit(registration, gradient.span());
-//   ...                                                      // the backward pass goes on
-//   operation.Wait();                                        // gradient holds the average
+//   ...                                               // the backward pass goes on
+//   operation.Wait();                                 // gradient holds the average
 //
 // Everything is inline over the C interface, whose rules hold: what may be called from where, who
 // owns the buffers, which functions block. A program compiled against this header needs no more of

@@ -22,10 +22,11 @@ namespace ringd {
 //
 //   first    kEmpties messages without bytes; the fastest counts
 //   then     a question without bytes, answered when the receiver is in this round, too, so that
-//            nobody else sends to it kWarmUps messages with bytes, which fill token buckets and
-//            open congestion windows kFewestCounted more or as many as fill kEnough; the median
-//            counts: some come while a processor is busy, some while nobody else is on the line one
-//            that says that it was the last
+//            nobody else sends to it
+//            kWarmUps messages with bytes, which fill token buckets and open congestion windows
+//            kFewestCounted more or as many as fill kEnough; the median counts: some come while a
+//            processor is busy, some while nobody else is on the line
+//            one that says that it was the last
 //
 // A slow line is not probed for long: after kLong one that counts is enough.
 //

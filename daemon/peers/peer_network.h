@@ -81,10 +81,9 @@ class PeerEvents {
   virtual void OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message) = 0;
 
   // kDeadlineExceeded: no ringd with a rank of the job answered before the connect deadline.
-  //   kUnauthenticated,
-  // kFailedPrecondition, kInvalidArgument: as DialRequest::done. kUnavailable: it or the way to it
-  // is lost, or it drains. After Close() here: the reason given there. Otherwise what the
-  // coordinator closed with.
+  // kUnauthenticated, kFailedPrecondition, kInvalidArgument: as DialRequest::done. kUnavailable: it
+  // or the way to it is lost, or it drains. After Close() here: the reason given there. Otherwise
+  // what the coordinator closed with.
   virtual void OnCoordinatorDisconnected(StreamId stream, absl::Status why) = 0;
 };
 

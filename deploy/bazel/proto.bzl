@@ -23,8 +23,8 @@ def ringd_proto_library(name, deps = [], visibility = ["//visibility:public"]):
         name = name + "_grpc_gen",
         srcs = [source] + imported,
         outs = [name + ".grpc.pb.h", name + ".grpc.pb.cc"],
-        cmd = protoc + " --plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin --grpc_out=$(GENDIR) %s/%s" %
-              (package, source),
+        cmd = protoc + " --plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin" +
+              " --grpc_out=$(GENDIR) %s/%s" % (package, source),
     )
     native.cc_library(
         name = name + "_proto_cc",

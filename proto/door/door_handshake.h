@@ -3,7 +3,8 @@
 //   dialler                                        answerer
 //   Hello: what for, whose, a nonce ──────────────▶
 //          ◀────────────────────────────────────── Challenge: a nonce. Everybody gets one
-//   Proof over Hello and Challenge ───────────────▶ is there a key of that subject that gives the same?
+//   Proof over Hello and Challenge ───────────────▶ is there a key of that subject that gives the
+//                                                   same?
 //          ◀────────────────────────────────────── Verdict, and a Proof over all three
 //
 // Whoever drives one moves bytes until the state is no longer kTalking:

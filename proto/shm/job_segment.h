@@ -4,8 +4,8 @@
 //   JobSegmentHeader
 //   SharedMember      x members
 //   for each member: word x kMaxLocalTensors, what it has in flight (in_flight_index.h)
-//   for each tensor: SharedTensor, then for each member: ended counter, SubmissionSlot x
-//   kOccurrencesInFlight
+//   for each tensor: SharedTensor, then for each member: ended counter,
+//                    SubmissionSlot x kOccurrencesInFlight
 //
 // Members are the ranks in the order of their local ranks. Tensors are numbered by ringd, by name
 // (Registration::tensor). An *occurrence* of a tensor is one submission of it by every member,

@@ -24,7 +24,11 @@ LATE = """
         print("ready", flush=True)
         if rank == 0:
             time.sleep(3)  # the pair waits for this rank; the others must not
-        (mine,) = context.register([TensorSpec("slow", CollectiveKind.BARRIER, communicator=pair)]) if rank < 2 else (0,)
+        (mine,) = (
+            context.register([TensorSpec("slow", CollectiveKind.BARRIER, communicator=pair)])
+            if rank < 2
+            else (0,)
+        )
         waiting = context.submit(mine, 0, 0) if rank < 2 else None
         if others is not None:
             (fast,) = context.register([TensorSpec("fast", CollectiveKind.BARRIER, communicator=others)])
@@ -144,7 +148,8 @@ def test_what_can_t_be_made_is_refused_with_the_reason(cluster: Cluster, nodes: 
         "communicator 'without me': rank 0, which creates it, is not one of its ranks",
         "communicator 'nobody's': rank 99 is none of the job's 3",
         "communicator 'twice': rank 0 stands there twice",
-        "DeadlineExceededError communicator 'late' (ranks 0, 1, 2) could not be made within 1 s: ranks 1, 2 have not asked",
+        "DeadlineExceededError communicator 'late' (ranks 0, 1, 2) could not be made within 1 s: "
+        "ranks 1, 2 have not asked",
         "AlreadyExistsError communicator 'kept': there is one of this name, 'kept' (ranks 0, 1, 2)",
         "world: the communicator of all ranks is there as long as the job",
         "gone: this rank has no communicator",

@@ -128,7 +128,9 @@ WAIT_ALL = """
 
     def submit(some):
         numbers = context.register(some)
-        return [context.submit(number, buffer + 100 * i, buffer + 100 * i) for i, number in enumerate(numbers)]
+        return [
+            context.submit(number, buffer + 100 * i, buffer + 100 * i) for i, number in enumerate(numbers)
+        ]
 
     for step in range(3):
         operations = submit(specs)

@@ -130,8 +130,8 @@ def test_a_small_operation_waits_no_longer_than_a_chunk_takes(line: Line) -> Non
     line.finish(huge)
     added = statistics.median(disturbed) - statistics.median(undisturbed)
     print(
-        f"alone {statistics.median(undisturbed):.0f} us, beside a huge job {statistics.median(disturbed):.0f} us, "
-        f"a chunk takes {line.chunk_us:.0f} us"
+        f"alone {statistics.median(undisturbed):.0f} us, beside a huge job "
+        f"{statistics.median(disturbed):.0f} us, a chunk takes {line.chunk_us:.0f} us"
     )
     assert added <= line.chunk_us, (
         statistics.median(undisturbed),

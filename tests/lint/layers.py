@@ -119,7 +119,10 @@ def check_include(path: str, target: str) -> str | None:
         if room is None or (other == room and room in rooms):
             continue
         if room not in rooms:
-            return f"{folder}{room}/ is not among the rooms of {folder}: say in tests/lint/layers.py what it may use"
+            return (
+                f"{folder}{room}/ is not among the rooms of {folder}: say in tests/lint/layers.py what "
+                "it may use"
+            )
         if target.startswith(folder) and other not in rooms[room]:
             allowed = ", ".join(sorted(rooms[room])) or "no other room"
             return f'{folder}{room}/ must not include "{target}": it may use {allowed}'

@@ -33,4 +33,7 @@ def check_file(path: Path, text: str) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), 1):
         found = NAMED.search(line)
         if found and not DEFAULT.search(line):
-            yield f"{path}:{number}: {found.group()}: ask TraitsOf() for what it does (proto/operations/operation_traits.h)"
+            yield (
+                f"{path}:{number}: {found.group()}: ask TraitsOf() for what it does "
+                "(proto/operations/operation_traits.h)"
+            )

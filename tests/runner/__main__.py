@@ -15,11 +15,12 @@ from tests.runner.conditions import Conditions
 from tests.runner.report import Report
 from tests.runner.tally import Tally
 
-DESCRIPTION = """Installs what is missing, builds, and runs every test that needs no GPU: lint, C++ tests, Python
-and integration tests. Shows each outcome as it comes and the log of each failure. The last line
-is `N passed, N failed`; the exit code is 0 only if none failed.
+DESCRIPTION = """Installs what is missing, builds, and runs every test that needs no GPU: lint, C++
+tests, Python and integration tests. Shows each outcome as it comes and the log of each failure. The
+last line is `N passed, N failed`; the exit code is 0 only if none failed.
 
-With --repeat, runs C++, Python and integration tests again and again, to find those that depend on timing:
+With --repeat, runs C++, Python and integration tests again and again, to find those that depend on
+timing:
 
     tests/run --repeat 100 --only _multiprocess_test --one-core --busy
 

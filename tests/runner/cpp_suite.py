@@ -176,7 +176,8 @@ def _last_line(log: Path) -> str:
 
 # Lines of Bazel's that say nothing about why something failed.
 NOISE = re.compile(
-    r"^\[[\d,]+ / [\d,]+\]|^(INFO|Loading|Analyzing|FAIL|TIMEOUT|FAILED|Executed|There were|Use --sandbox_debug)"
+    r"^\[[\d,]+ / [\d,]+\]"
+    r"|^(INFO|Loading|Analyzing|FAIL|TIMEOUT|FAILED|Executed|There were|Use --sandbox_debug)"
     r"|^//|/test\.log$|^\s*$"
 )
 

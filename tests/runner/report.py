@@ -78,7 +78,8 @@ class Report:
         if cases > 1:
             detail += f", {cases} cases"
         print(
-            f"[{len(self._outcomes):{width}}/{self._total}] {outcome.verdict.value}  {outcome.name}  ({detail})",
+            f"[{len(self._outcomes):{width}}/{self._total}] {outcome.verdict.value}  {outcome.name}"
+            f"  ({detail})",
             flush=True,
         )
         if outcome.verdict is not Verdict.PASSED and outcome.log:

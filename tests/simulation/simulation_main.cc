@@ -1,7 +1,8 @@
 // Runs simulated jobs from the command line:
-//   simulation --seed 123 [--nodes 7]                one: who takes part, and what happened to it
-//                                                    when
-//   simulation --seeds 2000 [--first 0] [--nodes 7]  many, with a table by kind of job
+//   simulation --seed 123 [--nodes 7]
+//       one: who takes part, and what happened to it when
+//   simulation --seeds 2000 [--first 0] [--nodes 7]
+//       many, with a table by kind of job
 // Exits with 1 if a job went wrong, with 2 if the arguments make no sense.
 #include <chrono>
 #include <cstdint>

@@ -15,9 +15,10 @@ from tests.soak.attacks import ALL, named
 from tests.soak.conductor import Soak
 from tests.soak.journal import Journal
 
-DESCRIPTION = """Four jobs of two users train through three ringds while other jobs are killed, stopped and cut off,
-newcomers come and go, and a hostile user attacks. The four must notice nothing: their sums are right, and their
-slowest step takes at most 50 ms longer than undisturbed. Afterwards ringd holds what it held before. Needs root."""
+DESCRIPTION = """Four jobs of two users train through three ringds while other jobs are killed, stopped
+and cut off, newcomers come and go, and a hostile user attacks. The four must notice nothing: their
+sums are right, and their slowest step takes at most 50 ms longer than undisturbed. Afterwards ringd
+holds what it held before. Needs root."""
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -288,7 +288,8 @@ ALL = (
     ),
     Attack(
         "lingerer",
-        "the engine sleeps in close: a shared socket with ten minutes of SO_LINGER, full, an accomplice who doesn't read",
+        "the engine sleeps in close: a shared socket with ten minutes of SO_LINGER, full, an accomplice "
+        "who doesn't read",
         _by_program("lingerer", (FIRST, SECOND)),
     ),
     Attack(

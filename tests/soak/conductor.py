@@ -102,7 +102,8 @@ class Soak:
         chaos = Chaos(world, self._journal, random.Random(self._chance.random()), attack.shares_failing_node)
         try:
             attack.make(world, self._journal, random.Random(self._chance.random()), ATTACK_S)
-        except Exception as error:  # The attack is over, and what it has done is still to be judged.
+        except Exception as error:
+            # The attack is over, and what it has done is still to be judged.
             self._journal.find("attack", f"{type(error).__name__}: {error}")
         finally:
             chaos.finish()

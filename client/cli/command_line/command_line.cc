@@ -28,15 +28,16 @@ constexpr char kRunFooter[] = R"(
 The command follows the options, best behind --, with all its own options.
 Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT
 and RINGD_* in its environment, and one OpenMP thread unless OMP_NUM_THREADS is set. Rank 0 reads
-ringctl's input if that is no terminal. The first rank that fails ends the others and is named; ringctl
-then exits with 1.
+ringctl's input if that is no terminal. The first rank that fails ends the others and is named;
+ringctl then exits with 1.
   ringctl run -n 4 -- python train.py             on this node, through its ringd or a private one
   ringctl run --nodes 2 -n 2 -- python train.py   on two pretended nodes of two ranks)";
 
 constexpr char kTraceFooter[] = R"(
-Writes the times of the job's operations as Chrome trace events: submitted, agreed, sent, received, completed, waited
-for, on every rank and every node by one clock. It needs no preparation: ringd and the ranks note them all the time.
-What began before and is still under way is in it. Ctrl-C, or the job's end, ends it early, with what there is.
+Writes the times of the job's operations as Chrome trace events: submitted, agreed, sent, received,
+completed, waited for, on every rank and every node by one clock. It needs no preparation: ringd and
+the ranks note them all the time. What began before and is still under way is in it. Ctrl-C, or the
+job's end, ends it early, with what there is.
 Open the file at ui.perfetto.dev or chrome://tracing.
   ringctl trace --job train --seconds 10 --out train.json)";
 

@@ -50,7 +50,8 @@ std::string Bash(const Commands& commands) {
     absl::StrAppend(&values, "    ", options, ") return ;;\n");
   }
   return absl::StrCat(
-      R"(# bash completion of ringctl: source it, or put it into /usr/share/bash-completion/completions/ringctl.
+      R"(# bash completion of ringctl: source it, or put it into
+# /usr/share/bash-completion/completions/ringctl.
 _ringctl() {
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} command='' words='' i
   for ((i = 1; i < COMP_CWORD; i++)); do

@@ -10,10 +10,10 @@ PyTorch programs use ``ringd.torch``, which has Horovod's functions: see ``help(
 
 This module is for programs that have memory of another kind. It lies directly over the C interface:
 
-    context = ringd.Context()                                   # joins the job; the launcher says which
+    context = ringd.Context()                               # joins the job; the launcher says which
     (number,) = context.register([ringd.TensorSpec("gradient", shape=(1000,))])
-    address = context.arena_alloc(4000)                         # memory shared with ringd
-    context.wait(context.submit(number, address, address))      # now it holds the sum over all ranks
+    address = context.arena_alloc(4000)                     # memory shared with ringd
+    context.wait(context.submit(number, address, address))  # now it holds the sum over all ranks
 
     Context          a place in a job, and what can be done there
     TensorSpec       a tensor, as all ranks describe it

@@ -43,11 +43,12 @@ class Context:
         ``ResourceExhaustedError`` where ``submit`` waits for room.
     submit_awaited(number, source, destination): as ``submit``, faster for what is waited for next.
     wait(operation, timeout_ms), wait_all(operations, timeout_ms): until the end; raise what went
-    wrong. test(operation): whether ``wait`` would return at once.
+        wrong.
+    test(operation): whether ``wait`` would return at once.
     destroy_communicator(number): this rank needs it no more; ``FailedPreconditionError`` while
         something is in flight there.
     arena_alloc(bytes), arena_free(address), arena_contains(address, bytes): memory shared with
-    ringd.
+        ringd.
 
     Thread safety: any thread may call anything.
     """

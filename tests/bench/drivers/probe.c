@@ -1,12 +1,10 @@
 /* Probes the machine: a benchmark here means little without its state.
  *
- *   probe line CPU_A CPU_B            round trip of one cache line between two cores, ns (median of
- *                                     rounds)
- *   probe sweep RANKS BYTES          reads and writes all ranks' buffers of BYTES once, in place,
- *                                    on all cores: seconds
- *                                     of the fastest sweep with plain stores (without and with
- *                                     prefetching), then with streaming ones
- *   probe burn CPU                    occupies one core until it is ended
+ *   probe line CPU_A CPU_B    round trip of one cache line between two cores, ns (median of rounds)
+ *   probe sweep RANKS BYTES   reads and writes all ranks' buffers of BYTES once, in place, on all
+ *                             cores: seconds of the fastest sweep with plain stores (without and
+ *                             with prefetching), then with streaming ones
+ *   probe burn CPU            occupies one core until it is ended
  *
  * Prints its numbers on one line.
  */

@@ -23,7 +23,8 @@ USAGE_ERROR = 2
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Measures ringd beside its peers in one run; README.md in this folder says how to read it.",
+        description="Measures ringd beside its peers in one run; README.md in this folder says how to "
+        "read it.",
         epilog=f"`{PROGRAM} table FILE...` renders JSON files of earlier runs as a Markdown table.",
     )
     made.add_argument("suite", choices=SUITES, help="which rows: ranks on one host, shaped links, ...")

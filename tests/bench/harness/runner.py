@@ -147,7 +147,10 @@ class Runner:
             if turn.way.label() in pacing.worth_repeating(calls[turn.contestant]):
                 kept.append(turn)
             else:
-                text = f"{turn.contestant} {turn.way.label()}: {turn.call_seconds * 1e3:.3g} ms in the first calls"
+                text = (
+                    f"{turn.contestant} {turn.way.label()}: "
+                    f"{turn.call_seconds * 1e3:.3g} ms in the first calls"
+                )
                 measured.notes.append(f"left out, far from its best way: {text}")
         return kept
 

@@ -152,7 +152,11 @@ TEST_CASE("completion: bash completes commands and options") {
   const int fd = ::mkstemp(path);
   REQUIRE(fd >= 0);
   const std::string script = *CompletionScript("bash", line->commands) + R"(
-    complete_words() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _ringctl; echo "${COMPREPLY[*]}"; }
+    complete_words() {
+      COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+      _ringctl
+      echo "${COMPREPLY[*]}"
+    }
     [[ $(complete_words ringctl qu) == queues ]] || exit 1
     [[ $(complete_words ringctl run --no) == "--nodes --no-prefix" ]] || exit 2
     [[ $(complete_words ringctl jobs --js) == --json ]] || exit 3

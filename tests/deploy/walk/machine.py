@@ -22,8 +22,8 @@ from tests.integration.cluster import PATIENCE_S, Child, wait_until
 
 #: Beside what ringd needs: systemd, and what Debian's installer puts on every machine for people.
 PACKAGES = (
-    "base-passwd", "coreutils", "dash", "bash", "dbus", "grep", "iproute2", "libc-bin", "login", "passwd", "sed",
-    "systemd", "systemd-sysv", "util-linux",
+    "base-passwd", "coreutils", "dash", "bash", "dbus", "grep", "iproute2", "libc-bin", "login", "passwd",
+    "sed", "systemd", "systemd-sysv", "util-linux",
 )  # fmt: skip
 BOOT_S = 60.0
 # For one script.

@@ -81,7 +81,8 @@ ARENA = """
                 say(name, text=str(error))
         for address in kept:
             context.arena_free(address)
-        # The arena serves again, also more than fits at once: who is told to try again waits for a result first.
+        # The arena serves again, also more than fits at once: who is told to try again waits for a
+        # result first.
         operations = []
         refused = 0
         for i in range(24):

@@ -40,7 +40,8 @@ STEADY = """
                     time.sleep(float(os.environ["FOR"]))
                 elif os.environ["DOES"] == "dies":
                     os.kill(os.getpid(), signal.SIGKILL)
-            assert trainer.all_reduce_awaited("loss", step, count=int(os.environ["COUNT"])) == trainer.size * step
+            total = trainer.all_reduce_awaited("loss", step, count=int(os.environ["COUNT"]))
+            assert total == trainer.size * step
             if step == 99:
                 say("under way")
 

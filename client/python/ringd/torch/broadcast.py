@@ -96,8 +96,8 @@ def _pickled(obj: Any) -> bytes:
             return pickle.dumps(obj)
         except Exception as error:
             raise InvalidArgumentError(
-                f"broadcast_object: {error}. Functions and classes of the program itself need the package cloudpickle, "
-                "on every node: pip install cloudpickle"
+                f"broadcast_object: {error}. Functions and classes of the program itself need the "
+                "package cloudpickle, on every node: pip install cloudpickle"
             ) from error
     return cloudpickle.dumps(obj)
 

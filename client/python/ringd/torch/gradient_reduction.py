@@ -151,10 +151,11 @@ class GradientReduction:
         passes = self.passes_per_step
         times = "once" if passes == 1 else f"{passes} times"
         return (
-            f"the gradient of '{self._names[parameter]}' was computed again before step() or zero_grad(), and it is "
-            f"being reduced already: backward_passes_per_step={passes} says that it is computed {times}. To accumulate "
-            f"over {passes + 1} passes: DistributedOptimizer(..., backward_passes_per_step={passes + 1}). If this pass "
-            "is for another optimizer (a GAN's generator), freeze the parameters that it only passes through: "
+            f"the gradient of '{self._names[parameter]}' was computed again before step() or "
+            f"zero_grad(), and it is being reduced already: backward_passes_per_step={passes} says "
+            f"that it is computed {times}. To accumulate over {passes + 1} passes: "
+            f"DistributedOptimizer(..., backward_passes_per_step={passes + 1}). If this pass is for "
+            "another optimizer (a GAN's generator), freeze the parameters that it only passes through: "
             "discriminator.requires_grad_(False) before it, requires_grad_(True) after it"
         )
 
@@ -196,9 +197,10 @@ class GradientReduction:
             return
         self._told_of_waste = True
         warnings.warn(
-            f"zero_grad() throws away gradients that the ranks have reduced: that of '{name}'{_and_more(more)}. If they "
-            "come from a backward pass for another optimizer (a GAN's generator), freeze the parameters that it only "
-            "passes through: discriminator.requires_grad_(False) before it, requires_grad_(True) after it. If a step "
+            "zero_grad() throws away gradients that the ranks have reduced: that of "
+            f"'{name}'{_and_more(more)}. If they come from a backward pass for another optimizer (a "
+            "GAN's generator), freeze the parameters that it only passes through: "
+            "discriminator.requires_grad_(False) before it, requires_grad_(True) after it. If a step "
             "is left out, it must be left out on all ranks",
             stacklevel=4,
         )
@@ -233,9 +235,10 @@ class GradientReduction:
         self._reset_count()
         if first_error is None and changed:
             first_error = FailedPreconditionError(
-                f"the gradient of '{changed[0]}'{_and_more(len(changed) - 1)} was changed after backward(), while it was "
-                "being reduced over the ranks, so the change is lost. Before gradients are clipped, unscaled or replaced, "
-                "call optimizer.synchronize(); after that, step so: with optimizer.skip_synchronize(): optimizer.step()"
+                f"the gradient of '{changed[0]}'{_and_more(len(changed) - 1)} was changed after "
+                "backward(), while it was being reduced over the ranks, so the change is lost. Before "
+                "gradients are clipped, unscaled or replaced, call optimizer.synchronize(); after that, "
+                "step so: with optimizer.skip_synchronize(): optimizer.step()"
             )
         if first_error is not None:
             raise first_error
@@ -245,8 +248,9 @@ class GradientReduction:
         """For a step without synchronization: ``FailedPreconditionError`` if it lacks one."""
         if self.pending:
             raise FailedPreconditionError(
-                f"step() in skip_synchronize(), but the gradient of '{self._name_of(next(iter(self.pending)))}'"
-                f"{_and_more(len(self.pending) - 1)} is still being reduced: call optimizer.synchronize() before it"
+                "step() in skip_synchronize(), but the gradient of "
+                f"'{self._name_of(next(iter(self.pending)))}'{_and_more(len(self.pending) - 1)} is "
+                "still being reduced: call optimizer.synchronize() before it"
             )
 
     def refuse_step_of_wrapped(self) -> None:
@@ -254,16 +258,18 @@ class GradientReduction:
         are."""
         if self.pending and is_current(self._job):
             raise FailedPreconditionError(
-                f"step() of the optimizer that was wrapped, but the gradient of '{self._name_of(next(iter(self.pending)))}'"
-                f"{_and_more(len(self.pending) - 1)} is still being reduced. Call step() of the one that "
-                "DistributedOptimizer has returned: optimizer = hvd.DistributedOptimizer(optimizer, ...)"
+                "step() of the optimizer that was wrapped, but the gradient of "
+                f"'{self._name_of(next(iter(self.pending)))}'{_and_more(len(self.pending) - 1)} is "
+                "still being reduced. Call step() of the one that DistributedOptimizer has returned: "
+                "optimizer = hvd.DistributedOptimizer(optimizer, ...)"
             )
 
     def _refuse_taken(self) -> None:
         for parameter in self._taken:
             raise FailedPreconditionError(
-                f"'{self._names[parameter]}'{_and_more(len(self._taken) - 1)} belongs to another DistributedOptimizer, made "
-                "after this one, and only one can reduce it. Give all parameters to one optimizer "
+                f"'{self._names[parameter]}'{_and_more(len(self._taken) - 1)} belongs to another "
+                "DistributedOptimizer, made after this one, and only one can reduce it. Give all "
+                "parameters to one optimizer "
                 "(optimizer.add_param_group({'params': ...})), or delete the other one first (del optimizer)"
             )
 
@@ -323,6 +329,7 @@ def names_of(
     unnamed = sum(parameter not in names for parameter in parameters)
     if unnamed:
         raise ValueError(
-            f"named_parameters lacks {unnamed} of the optimizer's {len(parameters)} parameters; name all or none"
+            f"named_parameters lacks {unnamed} of the optimizer's {len(parameters)} parameters; "
+            "name all or none"
         )
     return names

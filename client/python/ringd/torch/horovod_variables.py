@@ -31,7 +31,9 @@ _LEARNS = "ringd measures and learns this itself"
 _SHOWS = "`ringctl comms` and `ringctl queues` show what a job does"
 # What has the same purpose here; the first pattern that fits counts.
 _INSTEAD = {
-    "HOROVOD_FUSION_THRESHOLD": "ringd learns which tensors travel together; RINGD_FUSION=64MiB fixes the size",
+    "HOROVOD_FUSION_THRESHOLD": (
+        "ringd learns which tensors travel together; RINGD_FUSION=64MiB fixes the size"
+    ),
     "HOROVOD_STALL_CHECK_*": "ringd warns after stall_warning, a setting in ringd.toml",
     "HOROVOD_LOG_*": "ringd has the log; its level is log_level in ringd.toml",
     "HOROVOD_TIMELINE*": _SHOWS,

@@ -53,8 +53,8 @@ class DistributedMixin:
                 return super().step(self._synchronized_after(closure))  # type: ignore[misc]
             if self._reduction.synchronized:
                 warnings.warn(
-                    "step() was called after synchronize() without skip_synchronize(): gradients are reduced twice. "
-                    "Step so: with optimizer.skip_synchronize(): optimizer.step()",
+                    "step() was called after synchronize() without skip_synchronize(): gradients are "
+                    "reduced twice. Step so: with optimizer.skip_synchronize(): optimizer.step()",
                     stacklevel=2,
                 )
             self.synchronize()
