@@ -257,6 +257,22 @@ class Engine final : public EngineControl, private PeerEvents {
       call->Finish(absl::UnavailableError("ringd is stopping"));
     }
   }
+  // Runs `body`, which ends the call, on the engine thread, for the session that has the token and
+  // has joined a job.
+  template <typename Reply, typename Body>
+  void PostToJob(const std::shared_ptr<PendingCall<Reply>>& call, absl::string_view token,
+                 Body body) {
+    PostCall(call, [this, call, token = std::string(token), body = std::move(body)] {
+      const SessionEntry* entry = FindToken(token);
+      if (entry == nullptr) {
+        call->Finish(UnknownToken());
+      } else if (entry->job == nullptr) {
+        call->Finish(NotJoined());
+      } else {
+        body(*entry);
+      }
+    });
+  }
   // Lets `work`, which ends the call, take its turn with others of its lane.
   template <typename Reply>
   void PostSliced(const std::shared_ptr<PendingCall<Reply>>& call, const SlicedQueue::Lane& lane,

@@ -17,6 +17,9 @@ namespace {
 constexpr auto kJoinGrace = std::chrono::seconds(5);
 // No patience of another rank is longer (CommunicatorAsk).
 constexpr auto kLongestStart = std::chrono::hours(1);
+// Of one user's jobs on this node, those that ranks wait for counted: each may take some
+// descriptors, of which all users together have 65,536 (deploy/systemd).
+constexpr std::size_t kMostCommunicatorsOfUser = 2048;
 // A caller that has gone is mostly a process that has ended, of which its session tells more.
 constexpr auto kGoneGrace = std::chrono::seconds(1);
 
@@ -71,22 +74,15 @@ void Engine::DescribeMismatch(const Caller&, absl::string_view token,
     call->Finish(absl::InvalidArgumentError("more descriptions than a node has ranks"));
     return;
   }
-  PostCall(call, [this, call, token = std::string(token), request] {
-    const SessionEntry* entry = FindToken(token);
-    if (entry == nullptr) {
-      call->Finish(UnknownToken());
-    } else if (entry->job == nullptr) {
-      call->Finish(NotJoined());
-    } else {
-      const std::vector<std::uint32_t> metas(request.metas().begin(), request.metas().end());
-      absl::StatusOr<std::string> described = entry->job->DescribeMismatch(
-          CommunicatorId(request.communicator()), request.tensor(), metas);
-      call->Finish(described.status(), [described] {
-        v1::DescribeMismatchReply reply;
-        reply.set_text(*described);
-        return reply;
-      });
-    }
+  PostToJob(call, token, [call, request](const SessionEntry& entry) {
+    const std::vector<std::uint32_t> metas(request.metas().begin(), request.metas().end());
+    absl::StatusOr<std::string> described = entry.job->DescribeMismatch(
+        CommunicatorId(request.communicator()), request.tensor(), metas);
+    call->Finish(described.status(), [described] {
+      v1::DescribeMismatchReply reply;
+      reply.set_text(*described);
+      return reply;
+    });
   });
 }
 
@@ -101,19 +97,24 @@ void Engine::CreateCommunicator(const Caller&, absl::string_view token,
   const auto call = BeginCall(calls_, std::move(answer), patience + kLongestStart + kJoinGrace, [] {
     return absl::DeadlineExceededError("the communicator was not made");
   });
-  PostCall(call, [this, call, token = std::string(token), request] {
-    const SessionEntry* entry = FindToken(token);
-    if (entry == nullptr) {
-      call->Finish(UnknownToken());
-    } else if (entry->job == nullptr) {
-      call->Finish(NotJoined());
-    } else {
-      entry->job->CreateCommunicator(
-          *entry->session, request,
-          [call](const absl::Status& status, const v1::CreateCommunicatorReply& reply) {
-            call->Finish(status, [reply] { return reply; });
-          });
+  PostToJob(call, token, [this, call, request](const SessionEntry& entry) {
+    const uid_t uid = entry.job->options().uid;
+    std::size_t users = 0;
+    for (const auto& job : jobs_) {
+      if (job->options().uid == uid) users += job->extra_communicators();
     }
+    if (users >= kMostCommunicatorsOfUser) {
+      call->Finish(absl::ResourceExhaustedError(
+          absl::StrCat("the jobs of uid ", uid, " have ", users, " communicators on ",
+                       options_.config.node_name, ", and at most ", kMostCommunicatorsOfUser,
+                       " are possible: destroy those that are not needed")));
+      return;
+    }
+    entry.job->CreateCommunicator(
+        *entry.session, request,
+        [call](const absl::Status& status, const v1::CreateCommunicatorReply& reply) {
+          call->Finish(status, [reply] { return reply; });
+        });
   });
 }
 
@@ -121,16 +122,9 @@ void Engine::DestroyCommunicator(const Caller&, absl::string_view token,
                                  const v1::DestroyCommunicatorRequest& request,
                                  Answer<v1::DestroyCommunicatorReply> answer) {
   const auto call = Begin(std::move(answer));
-  PostCall(call, [this, call, token = std::string(token), request] {
-    const SessionEntry* entry = FindToken(token);
-    if (entry == nullptr) {
-      call->Finish(UnknownToken());
-    } else if (entry->job == nullptr) {
-      call->Finish(NotJoined());
-    } else {
-      call->Finish(entry->job->DestroyCommunicator(
-          *entry->session, CommunicatorId(request.communicator()), Clock::now()));
-    }
+  PostToJob(call, token, [call, request](const SessionEntry& entry) {
+    call->Finish(entry.job->DestroyCommunicator(
+        *entry.session, CommunicatorId(request.communicator()), Clock::now()));
   });
 }
 

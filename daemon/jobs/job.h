@@ -135,6 +135,8 @@ class Job {
   // of them have asked or can't any more; errors as Client.CreateCommunicator's.
   void CreateCommunicator(const Session& session, const v1::CreateCommunicatorRequest& request,
                           CreateCommunicatorCallback done);
+  // How many there are besides that of all ranks, and how many asks wait.
+  std::size_t extra_communicators() const noexcept { return parts_.size() + asks_.size(); }
   absl::Status DestroyCommunicator(const Session& session, CommunicatorId communicator,
                                    Clock::time_point now);
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/jobs/job.h"
+#include "proto/types/ids.h"
 
 namespace ringd {
 namespace {
@@ -16,8 +17,6 @@ constexpr auto kStaysActive = std::chrono::seconds(1);
 
 // For which one rank may wait at once, from several threads.
 constexpr std::ptrdiff_t kMostAsks = 64;
-
-constexpr std::size_t kMostNameBytes = 128;
 
 }  // namespace
 
@@ -105,9 +104,10 @@ void Job::CreateCommunicator(const Session& session, const v1::CreateCommunicato
   if (member == nullptr || member->left || state_ != State::kRunning || link_ == nullptr) {
     return refuse(absl::FailedPreconditionError("this process has not joined a job that runs"));
   }
-  if (request.name().empty() || request.name().size() > kMostNameBytes) {
-    return refuse(absl::InvalidArgumentError(absl::StrCat(
-        "a communicator's name has 1 to ", kMostNameBytes, " bytes, not ", request.name().size())));
+  if (request.name().empty() || request.name().size() > kMaxCommunicatorNameBytes) {
+    return refuse(absl::InvalidArgumentError(absl::StrCat("a communicator's name has 1 to ",
+                                                          kMaxCommunicatorNameBytes, " bytes, not ",
+                                                          request.name().size())));
   }
   if (request.ranks_size() < 1 || request.ranks_size() > options_.size) {
     return refuse(absl::InvalidArgumentError(
@@ -149,10 +149,15 @@ void Job::AnswerAsks(const std::function<bool(const Ask&)>& fits, const absl::St
 void Job::OnCommunicatorMade(std::uint32_t number, const v1::CommunicatorMade& made,
                              Clock::time_point now) {
   if (state_ != State::kRunning || FirstLost() != nullptr) return;
+  const std::vector<int> ranks(made.ranks().begin(), made.ranks().end());
+  const auto fits = [&](const Ask& ask) { return ask.name == made.name() && ask.ranks == ranks; };
+  // Whoever coordinates makes nothing here that no rank of this node wants. One that has left since
+  // it asked needs none.
+  if (std::none_of(asks_.begin(), asks_.end(), fits)) return;
   auto part = std::make_unique<CommunicatorPart>();
   part->number = number;
-  part->name = made.name().substr(0, kMostNameBytes);
-  part->ranks.assign(made.ranks().begin(), made.ranks().end());
+  part->name = made.name();
+  part->ranks = ranks;
   absl::StatusOr<Membership> membership = Subset(*membership_, part->ranks, made.wire_id());
   if (!membership.ok() || membership->self.value() < 0 || Find(number) != nullptr ||
       options_.next_communicator == nullptr) {
@@ -178,11 +183,8 @@ void Job::OnCommunicatorMade(std::uint32_t number, const v1::CommunicatorMade& m
                        " ranks, on ", part->membership->node_count(),
                        part->membership->node_count() == 1 ? " node" : " nodes"),
           Fields());
-  const CommunicatorPart& added = *parts_.emplace(number, std::move(part)).first->second;
-  Activate(*parts_.at(number), now);
-  AnswerAsks(
-      [&added](const Ask& ask) { return ask.name == added.name && ask.ranks == added.ranks; },
-      absl::OkStatus(), reply);
+  Activate(*parts_.emplace(number, std::move(part)).first->second, now);
+  AnswerAsks(fits, absl::OkStatus(), reply);
 }
 
 void Job::OnCommunicatorRefused(const v1::CommunicatorRefused& refused) {

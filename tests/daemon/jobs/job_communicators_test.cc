@@ -1,0 +1,133 @@
+#include <catch2/catch.hpp>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "daemon/jobs/job.h"
+#include "tests/daemon/rank_exchange/attached_rank.h"
+
+namespace ringd {
+namespace {
+
+class RecordingLink final : public CoordinatorLink {
+ public:
+  explicit RecordingLink(std::vector<v1::NodeMessage>& sent) : sent_(sent) {}
+  void Send(v1::NodeMessage message) override { sent_.push_back(std::move(message)); }
+
+ private:
+  std::vector<v1::NodeMessage>& sent_;
+};
+
+// A job of two ranks on this node, which runs. The test is its coordinator.
+struct RunningJob {
+  RunningJob() {
+    Job::Options options;
+    options.job_id = "train";
+    options.size = 2;
+    options.local_size = 2;
+    options.node_name = "node-a";
+    options.communicator = CommunicatorId(7);
+    options.next_communicator = [this] { return CommunicatorId(++last_id); };
+    options.generation = 0;
+    job.emplace(options, nullptr, Clock::now());
+    job->UseLink(std::make_unique<RecordingLink>(sent));
+    for (int rank = 0; rank < 2; ++rank) {
+      v1::JoinRequest request;
+      request.set_rank(rank);
+      request.set_local_rank(rank);
+      request.set_size(2);
+      request.set_local_size(2);
+      job->Join(ranks[rank].session, request, [](const absl::Status&, const v1::JoinReply&) {});
+    }
+    v1::CoordinatorMessage message;
+    v1::Membership& membership = *message.mutable_membership();
+    membership.set_wire_id(99);
+    membership.set_chunk_bytes(4096);
+    v1::NodeMember& node = *membership.add_nodes();
+    node.set_node_name("node-a");
+    for (int rank = 0; rank < 2; ++rank) {
+      v1::RankInfo& info = *node.add_ranks();
+      info.set_rank(rank);
+      info.set_local_rank(rank);
+    }
+    job->OnCoordinatorMessage(message, Clock::now());
+    REQUIRE(job->state() == Job::State::kRunning);
+    sent.clear();
+  }
+
+  void Ask(int rank) {
+    v1::CreateCommunicatorRequest request;
+    request.set_name("pair");
+    request.add_ranks(1);
+    request.add_ranks(0);
+    job->CreateCommunicator(
+        *ranks[rank].session, request,
+        [this, rank](const absl::Status& status, const v1::CreateCommunicatorReply& reply) {
+          answers[rank] = status;
+          replies[rank] = reply;
+        });
+  }
+
+  void Make(std::uint32_t number) {
+    v1::CoordinatorMessage message;
+    message.set_communicator(number);
+    message.mutable_communicator_made()->set_name("pair");
+    message.mutable_communicator_made()->add_ranks(1);
+    message.mutable_communicator_made()->add_ranks(0);
+    job->OnCoordinatorMessage(message, Clock::now());
+  }
+
+  std::vector<v1::NodeMessage> sent;
+  AttachedRank ranks[2];
+  std::uint32_t last_id = 7;
+  std::optional<absl::Status> answers[2];
+  v1::CreateCommunicatorReply replies[2];
+  std::optional<Job> job;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "Job: a communicator is made for those who have asked, and ends when all have dropped it") {
+  RunningJob running;
+  running.Ask(0);
+  REQUIRE(running.sent.size() == 1);
+  CHECK(running.sent[0].communicator_ask().rank() == 0);
+  running.Ask(1);
+  running.Make(1);
+  for (int rank = 0; rank < 2; ++rank) {
+    REQUIRE(running.answers[rank].has_value());
+    CHECK(running.answers[rank]->ok());
+    CHECK(running.replies[rank].number() == 1);
+    CHECK(running.replies[rank].combines_locally());
+  }
+  CHECK(running.job->extra_communicators() == 1);
+  const CommunicatorId id(running.replies[0].communicator());
+  CHECK(running.job->DestroyCommunicator(*running.ranks[0].session, id, Clock::now()).ok());
+  CHECK(absl::IsNotFound(
+      running.job->DestroyCommunicator(*running.ranks[0].session, id, Clock::now())));
+  CHECK(running.job->DestroyCommunicator(*running.ranks[1].session, id, Clock::now()).ok());
+  CHECK(running.sent.back().communicator_drop().rank() == 1);
+  v1::CoordinatorMessage ended;
+  ended.set_communicator(1);
+  ended.mutable_communicator_ended();
+  running.job->OnCoordinatorMessage(ended, Clock::now());
+  running.job->Tick(Clock::now());
+  CHECK(running.job->extra_communicators() == 0);
+}
+
+TEST_CASE("Job: a coordinator makes nothing on a node where no rank has asked for it") {
+  RunningJob running;
+  for (std::uint32_t number = 1; number < 100; ++number) running.Make(number);
+  CHECK(running.job->extra_communicators() == 0);
+  CHECK(running.job->state() == Job::State::kRunning);
+  // Nor a second one for one ask.
+  running.Ask(0);
+  running.Ask(1);
+  running.Make(1);
+  running.Make(2);
+  CHECK(running.job->extra_communicators() == 1);
+}
+
+}  // namespace ringd
