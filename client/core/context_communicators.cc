@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/core/context.h"
 #include "proto/operations/operation_traits.h"
+#include "proto/types/ids.h"
 
 namespace ringd::client {
 namespace {
@@ -16,8 +17,6 @@ constexpr std::chrono::seconds kCreateMargin{10};
 constexpr std::chrono::hours kLongestCreate{1};
 constexpr std::chrono::seconds kDestroyDeadline{30};
 constexpr std::chrono::seconds kMemoryDeadline{10};
-
-constexpr std::size_t kMostNameBytes = 128;
 
 absl::Status NoSuchCommunicator(ringd_communicator communicator) {
   return absl::NotFoundError(
@@ -39,8 +38,8 @@ absl::Status Context::CheckAsked(const AskedCommunicator& asked) const {
     return absl::InvalidArgumentError(
         absl::StrCat("communicator '", asked.name.substr(0, 64), "': ", words...));
   };
-  if (asked.name.empty() || asked.name.size() > kMostNameBytes) {
-    return wrong("its name has ", asked.name.size(), " bytes; 1 to ", kMostNameBytes,
+  if (asked.name.empty() || asked.name.size() > kMaxCommunicatorNameBytes) {
+    return wrong("its name has ", asked.name.size(), " bytes; 1 to ", kMaxCommunicatorNameBytes,
                  " are possible");
   }
   if (!IsUtf8(asked.name)) {
@@ -65,7 +64,7 @@ absl::StatusOr<ringd_communicator> Context::CreateCommunicator(
     return absl::InvalidArgumentError("a communicator's name or ranks are NULL");
   }
   AskedCommunicator asked;
-  asked.name.assign(options.name, ::strnlen(options.name, kMostNameBytes + 1));
+  asked.name.assign(options.name, ::strnlen(options.name, kMaxCommunicatorNameBytes + 1));
   asked.ranks.assign(options.ranks, options.ranks + options.count);
   asked.timeout_ms = options.timeout_ms;
   if (absl::Status status = CheckAsked(asked); !status.ok()) return status;

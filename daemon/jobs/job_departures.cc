@@ -202,9 +202,10 @@ void Job::OnLinkLost(const absl::Status& why) {
 }
 
 bool Job::AnswersForLeavers() const noexcept {
-  return !leave_is_long_ago_ && std::ranges::any_of(Parts(), [](const CommunicatorPart* part) {
-    return part->communicator->HasWithdrawn();
-  });
+  return anyone_left_ && !leave_is_long_ago_ &&
+         std::ranges::any_of(Parts(), [](const CommunicatorPart* part) {
+           return part->communicator->HasWithdrawn();
+         });
 }
 
 bool Job::NeedsTicks() const noexcept {

@@ -41,6 +41,8 @@ using NodeIndex = StrongId<struct NodeIndexTag, std::int32_t>;
 using SessionId = StrongId<struct SessionIdTag, std::uint32_t>;
 // A communicator as its ringd numbers it; unique for the life of that ringd.
 using CommunicatorId = StrongId<struct CommunicatorIdTag, std::uint32_t>;
+// Of the name that ranks give a communicator.
+inline constexpr std::size_t kMaxCommunicatorNameBytes = 128;
 // A tensor's description as registered by one session; unique within that session.
 using RegistrationId = StrongId<struct RegistrationIdTag, std::uint32_t>;
 

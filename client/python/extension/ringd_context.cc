@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "client/python/extension/communicator_methods.h"
+#include "client/python/extension/context_object.h"
 #include "client/python/extension/errors.h"
 #include "client/python/extension/numbers.h"
 #include "client/python/extension/tensor_list.h"
@@ -20,44 +22,9 @@ constexpr std::uint64_t kCopiedWithGil = std::uint64_t{64} << 10;
 // How often a waiting main thread looks whether it has been interrupted (Ctrl-C).
 constexpr std::int64_t kSignalCheckMs = 100;
 
-// Thread safety: the fields are guarded by the GIL; libringd takes calls from any thread, and every
-//   call holds a reference to the object, so that nothing can be in a call when it goes.
-// Ownership: owns the context. Arena memory lives as long as this object, also after leave().
-struct ContextObject {
-  PyObject_HEAD ringd_context* context;
-  // Bytes of each tensor, by registration number.
-  std::unordered_map<std::uint64_t, std::uint64_t>* tensor_bytes;
-};
-
-ContextObject* Self(PyObject* object) { return reinterpret_cast<ContextObject*>(object); }
-
-// Releases the GIL for as long as it lives.
-class WithoutGil {
- public:
-  WithoutGil() : state_(PyEval_SaveThread()) {}
-  ~WithoutGil() { PyEval_RestoreThread(state_); }
-  WithoutGil(const WithoutGil&) = delete;
-  WithoutGil& operator=(const WithoutGil&) = delete;
-
- private:
-  PyThreadState* state_;
-};
-
-bool CheckCount(const char* method, Py_ssize_t given, Py_ssize_t least, Py_ssize_t most) {
-  if (given >= least && given <= most) return true;
-  PyErr_Format(PyExc_TypeError, "%s takes %zd to %zd arguments, got %zd", method, least, most,
-               given);
-  return false;
-}
-
 void* Pointer(std::uint64_t address) {
   return reinterpret_cast<void*>(
       static_cast<std::uintptr_t>(address));  // NOLINT(performance-no-int-to-ptr)
-}
-
-PyObject* NoneOrError(ringd_status status) {
-  if (status != RINGD_OK) return RaiseStatus(status);
-  Py_RETURN_NONE;
 }
 
 PyObject* Place(PyObject* self, PyObject* /*unused*/) {
@@ -93,77 +60,6 @@ PyObject* Register(PyObject* self, PyObject* list) {
     PyList_SetItem(result, static_cast<Py_ssize_t>(i), number);
   }
   return result;
-}
-
-PyObject* CreateCommunicator(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-  if (!CheckCount("create_communicator", count, 3, 3)) return nullptr;
-  Py_ssize_t bytes = 0;
-  const char* const text = PyUnicode_AsUTF8AndSize(arguments[0], &bytes);
-  if (text == nullptr) return nullptr;
-  const std::string name(text, static_cast<std::size_t>(bytes));
-  if (name.find('\0') != std::string::npos) {
-    PyErr_SetString(PyExc_ValueError, "a communicator's name contains a null character");
-    return nullptr;
-  }
-  std::vector<std::uint64_t> given;
-  std::uint64_t timeout_ms = 0;
-  if (!ReadNumbers("create_communicator", arguments[1], given) ||
-      !ReadNumber(arguments[2], timeout_ms)) {
-    return nullptr;
-  }
-  std::vector<std::int32_t> ranks;
-  for (const std::uint64_t rank : given) {
-    // What no job has, the library refuses.
-    ranks.push_back(static_cast<std::int32_t>(std::min<std::uint64_t>(rank, INT32_MAX)));
-  }
-  ringd_communicator_options options{};
-  options.struct_size = sizeof(options);
-  options.name = name.c_str();
-  options.ranks = ranks.data();
-  options.count = ranks.size();
-  options.timeout_ms = static_cast<std::uint32_t>(std::min<std::uint64_t>(timeout_ms, UINT32_MAX));
-  ringd_communicator communicator = 0;
-  ringd_status status = RINGD_OK;
-  {
-    const WithoutGil without_gil;
-    status = ringd_communicator_create(Self(self)->context, &options, &communicator);
-  }
-  if (status != RINGD_OK) return RaiseStatus(status);
-  return PyLong_FromUnsignedLong(communicator);
-}
-
-// False with a Python error set if it can be no communicator's number.
-bool ReadCommunicator(PyObject* argument, ringd_communicator& communicator) {
-  std::uint64_t number = 0;
-  if (!ReadNumber(argument, number)) return false;
-  if (number > UINT32_MAX) {
-    RaiseStatus(RINGD_NOT_FOUND, "no communicator has this number");
-    return false;
-  }
-  communicator = static_cast<ringd_communicator>(number);
-  return true;
-}
-
-PyObject* DestroyCommunicator(PyObject* self, PyObject* argument) {
-  ringd_communicator communicator = 0;
-  if (!ReadCommunicator(argument, communicator)) return nullptr;
-  ringd_status status = RINGD_OK;
-  {
-    const WithoutGil without_gil;
-    status = ringd_communicator_destroy(Self(self)->context, communicator);
-  }
-  return NoneOrError(status);
-}
-
-PyObject* CommunicatorPlace(PyObject* self, PyObject* argument) {
-  ringd_communicator communicator = 0;
-  if (!ReadCommunicator(argument, communicator)) return nullptr;
-  ringd_communicator_place place{};
-  place.struct_size = sizeof(place);
-  const ringd_status status =
-      ringd_get_communicator_place(Self(self)->context, communicator, &place);
-  if (status != RINGD_OK) return RaiseStatus(status);
-  return Py_BuildValue("(iiii)", place.rank, place.size, place.node_count, place.node_index);
 }
 
 PyObject* Unregister(PyObject* self, PyObject* list) {

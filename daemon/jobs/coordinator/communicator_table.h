@@ -39,7 +39,6 @@ class CommunicatorTable {
  public:
   // Of a job, those that are asked for counted, but for the one of all ranks.
   static constexpr std::size_t kMostCommunicators = 1024;
-  static constexpr std::size_t kMostNameBytes = 128;
 
   explicit CommunicatorTable(int job_size) : job_size_(job_size) {}
 

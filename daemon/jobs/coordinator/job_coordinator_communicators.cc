@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/jobs/coordinator/job_coordinator.h"
 #include "proto/door/secure_random.h"
+#include "proto/types/ids.h"
 
 namespace ringd {
 namespace {
@@ -75,7 +76,7 @@ void JobCoordinator::Wake(CommunicatorSchedule* schedule) {
 void JobCoordinator::OnCommunicatorAsk(const Node& node, const v1::CommunicatorAsk& ask,
                                        Clock::time_point now) {
   if (!Holds(node, Rank(ask.rank())) || ask.name().empty() ||
-      ask.name().size() > CommunicatorTable::kMostNameBytes || ask.ranks_size() > options_.size) {
+      ask.name().size() > kMaxCommunicatorNameBytes || ask.ranks_size() > options_.size) {
     Fail(absl::InternalError(absl::StrCat("ringd on ", node.name,
                                           " broke the protocol: it asks for a communicator that "
                                           "no rank of it can have asked for")));
