@@ -17,7 +17,7 @@
 namespace ringd {
 
 // One call's work. An entry is what takes the engine about a microsecond: a tensor is numbered, a
-// rank is described.
+// rank is described, some events of a trace are read.
 class SlicedWork {
  public:
   virtual ~SlicedWork() = default;
