@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "absl/strings/string_view.h"
+#include "backends/block_map.h"
 #include "proto/types/collective_kind.h"
 #include "proto/types/data_type.h"
 #include "proto/types/ids.h"
@@ -30,12 +32,15 @@ struct MemoryPlace {
 // The buffer is for what is on its way: input and result may lie elsewhere, and what need not pass
 // through the buffer doesn't.
 //
-// Of an all-reduce every byte of the input is taken once, by Input, AddInput or AddLastInput; of a
-// broadcast by Input, at the root. Of an operation that succeeds every byte of the result is handed
-// over once, by AddLastInput, OnCombined or OnResult, before its Completion is returned; of one
-// that fails at most once. Before a byte of an all-reduce's result is handed over, all nodes have
-// given theirs, and all nodes get the same bits: whoever combines the last input scales the result,
-// the others copy it.
+// Every byte of this node's input is taken once: of what is combined by Input, AddInput or
+// AddLastInput, of all else by Input. A successful operation hands over every byte of this node's
+// result once, by AddLastInput, OnCombined or OnResult, before its Completion is returned; one that
+// fails hands over each at most once. The kind's traits say what input and result are: all bytes,
+// the node's own block (CollectiveRequest::blocks), or none. What lies between blocks is neither.
+//
+// Before a byte that was combined is handed over, all nodes have given theirs, and all nodes get
+// the same bits: whoever combines the last input scales the result, the others copy it. Otherwise a
+// node's own bytes are handed over as soon as they are sent.
 //
 // The first three may answer "not ready" (null or false): then they have done nothing, and are
 // asked again later (from Progress), so an input that another thread finishes needs no notice, only
@@ -48,23 +53,26 @@ class BufferStages {
   virtual ~BufferStages() = default;
 
   // Where this node's input of the range lies in one piece, to be sent: wherever it was given, or
-  // packed into the buffer. It stays there until the range's result is handed over; by then no send
-  // of it goes on, but for an operation that has failed.
+  // packed into the buffer. It stays there until the range's result is handed over if that combines
+  // other nodes' inputs with it (by then no send of it goes on, but for an operation that has
+  // failed), and else until the Completion.
   virtual const std::byte* Input(std::size_t begin, std::size_t end) noexcept = 0;
 
   // The buffer's range becomes `partial` op this node's input.
   virtual bool AddInput(std::size_t begin, std::size_t end, const std::byte* partial) noexcept = 0;
 
   // The same where `partial` has all other nodes' inputs: makes the result, scaled. Returns where
-  // it lies in one piece, to be sent; it stays there until the Completion.
+  // it lies in one piece, to be sent; it stays there until the Completion. A reduce-scatter's is
+  // not sent: then it need not lie in one piece, and any pointer but null will do.
   virtual const std::byte* AddLastInput(std::size_t begin, std::size_t end,
                                         const std::byte* partial) noexcept = 0;
 
   // The buffer's range has all nodes' inputs combined; scales it there.
   virtual void OnCombined(std::size_t begin, std::size_t end) noexcept = 0;
 
-  // `result` is the range's result as another node made it, or a broadcast's at the root. With
-  // `keep` returns where it lies in one piece, to be sent on, until the Completion; else null.
+  // `result` is the range's result as another node made it, or this node's input where nothing is
+  // combined: a broadcast's at the root, the own block of an all-gather. With `keep`
+  // returns where it lies in one piece, to be sent on, until the Completion; else null.
   virtual const std::byte* OnResult(std::size_t begin, std::size_t end, const std::byte* result,
                                     bool keep) noexcept = 0;
 };
@@ -87,8 +95,8 @@ enum class AllReduceAlgorithm : std::uint8_t {
 };
 
 // Requirement: `id` is equal on all nodes for one collective and unique in its communicator, and
-// kind, type, op, element_count, root and algorithm are equal on all nodes (the daemon has agreed
-// on them).
+// kind, type, op, element_count, root, algorithm and blocks are equal on all nodes (the daemon has
+// agreed on them).
 struct CollectiveRequest {
   OperationId id;
   CollectiveKind kind = CollectiveKind::kAllReduce;
@@ -100,10 +108,16 @@ struct CollectiveRequest {
   NodeIndex root;  // broadcast only: the node whose buffer is sent to all
   // All-reduce only. Flat and doubling take one message: at most 128 KiB.
   AllReduceAlgorithm algorithm = AllReduceAlgorithm::kAuto;
+  // Kinds with parts only: which bytes of the buffer are each node's block, by node. Whole
+  // elements, in the order of the nodes, with or without room between them; some may be empty. Of
+  // no ranges: the buffer is divided evenly. They stay the caller's, until the Completion.
+  std::span<const ByteRange> blocks;
   MemoryPlace memory;
-  std::byte* buffer = nullptr;     // element_count * SizeOf(data_type) bytes, or null if 0
-  BufferStages* stages = nullptr;  // null: input and result are the buffer, nothing is scaled
-  std::uint64_t user_data = 0;     // comes back in the Completion
+  std::byte* buffer = nullptr;  // element_count * SizeOf(data_type) bytes, or null if 0
+  // Null: input and result are the buffer, nothing is scaled. A reduce-scatter leaves partial sums
+  // in the other nodes' blocks then.
+  BufferStages* stages = nullptr;
+  std::uint64_t user_data = 0;  // comes back in the Completion
 };
 
 enum class CollectiveOutcome : std::uint8_t {

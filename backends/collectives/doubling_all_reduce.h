@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "backends/block_map.h"
 #include "backends/collectives/algorithm.h"
-#include "backends/collectives/chunking.h"
 
 namespace ringd {
 

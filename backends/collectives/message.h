@@ -54,6 +54,11 @@ constexpr std::uint32_t Fingerprint(const CollectiveRequest& request) noexcept {
     hash = (hash ^ word) * 0x100000001b3u;
     hash ^= hash >> 29;
   }
+  for (const ByteRange& block : request.blocks) {
+    hash = (hash ^ block.begin) * 0x100000001b3u;
+    hash = (hash ^ block.end) * 0x100000001b3u;
+    hash ^= hash >> 29;
+  }
   return static_cast<std::uint32_t>(hash ^ (hash >> 32));
 }
 

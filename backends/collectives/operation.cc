@@ -27,6 +27,21 @@ bool SuitsAlgorithm(const CollectiveRequest& request) noexcept {
   return false;
 }
 
+// The blocks are as a request's must be.
+bool SuitsBlocks(const CollectiveRequest& request, std::int32_t node_count) noexcept {
+  if (request.blocks.empty()) return true;
+  if (!TraitsOf(request.kind).HasParts()) return false;
+  if (request.blocks.size() != static_cast<std::size_t>(node_count)) return false;
+  const std::size_t element = SizeOf(request.data_type);
+  std::size_t behind = 0;
+  for (const ByteRange& block : request.blocks) {
+    if (block.begin < behind || block.end < block.begin) return false;
+    if (block.begin % element != 0 || block.end % element != 0) return false;
+    behind = block.end;
+  }
+  return behind <= request.element_count * element;
+}
+
 }  // namespace
 
 bool Operation::Unsupported(const CollectiveRequest& request, std::int32_t node_count) noexcept {
@@ -37,7 +52,8 @@ bool Operation::Unsupported(const CollectiveRequest& request, std::int32_t node_
            request.element_count != 2 * static_cast<std::uint64_t>(node_count);
   }
   if (!IsValid(request.kind)) return true;
-  if (TraitsOf(request.kind).combines && !SuitsAlgorithm(request)) return true;
+  if (TraitsOf(request.kind).CombinesForAll() && !SuitsAlgorithm(request)) return true;
+  if (!SuitsBlocks(request, node_count)) return true;
   if (TraitsOf(request.kind).rooted &&
       (request.root.value() < 0 || request.root.value() >= node_count)) {
     return true;
@@ -89,6 +105,10 @@ CollectiveAlgorithm& Operation::Choose() noexcept {
                                    : TreeBroadcast::Shape::kChain);
     return tree_broadcast_;
   }
+  if (TraitsOf(request_.kind).HasParts()) {
+    if (total_bytes_ > options.small_all_reduce_bytes) priority_ = SendPriority::kBulk;
+    return ring_;
+  }
   // One node is the root that all inputs have come to.
   AllReduceAlgorithm algorithm =
       setting_.node_count == 1 ? AllReduceAlgorithm::kFlat : request_.algorithm;
@@ -97,7 +117,7 @@ CollectiveAlgorithm& Operation::Choose() noexcept {
   if (algorithm == AllReduceAlgorithm::kFlat) return flat_all_reduce_;
   if (algorithm == AllReduceAlgorithm::kDoubling) return doubling_all_reduce_;
   priority_ = SendPriority::kBulk;
-  return ring_all_reduce_;
+  return ring_;
 }
 
 AllReduceAlgorithm Operation::ChooseBySize() const noexcept {

@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
+#include "backends/block_map.h"
 #include "backends/collective_request.h"
 #include "backends/collectives/algorithm.h"
-#include "backends/collectives/chunking.h"
 #include "backends/collectives/dissemination_barrier.h"
 #include "backends/collectives/doubling_all_reduce.h"
 #include "backends/collectives/flat_all_reduce.h"
@@ -18,7 +18,8 @@
 #include "backends/collectives/in_place_stages.h"
 #include "backends/collectives/link_probe.h"
 #include "backends/collectives/message_wire.h"
-#include "backends/collectives/ring_all_reduce.h"
+#include "backends/collectives/ring.h"
+#include "backends/collectives/ring_layout.h"
 #include "backends/collectives/tree_broadcast.h"
 #include "backends/communicator.h"
 
@@ -99,6 +100,11 @@ class Operation final : public SendObserver {
   std::int32_t node_count() const noexcept { return setting_.node_count; }
   const AlgorithmOptions& algorithms() const noexcept { return setting_.algorithms; }
   std::size_t total_bytes() const noexcept { return total_bytes_; }
+  RingPlace place() const noexcept {
+    return {.node_count = static_cast<std::uint32_t>(node_count()),
+            .self = static_cast<std::uint32_t>(self()),
+            .chunk_bytes = setting_.algorithms.chunk_bytes};
+  }
   // Of the buffer.
   std::byte* at(std::size_t offset) const noexcept { return request_.buffer + offset; }
   std::span<const std::byte> at(ByteRange range) const noexcept {
@@ -172,7 +178,7 @@ class Operation final : public SendObserver {
   std::vector<InFlow> in_flows_;
   HeldMessageList held_;
 
-  RingAllReduce ring_all_reduce_;
+  Ring ring_;
   DoublingAllReduce doubling_all_reduce_;
   FlatAllReduce flat_all_reduce_;
   TreeBroadcast tree_broadcast_;

@@ -13,8 +13,8 @@ void TreeBroadcast::Begin(Operation& operation) {
   const std::uint32_t place =
       (static_cast<std::uint32_t>(operation.self()) + node_count - root) % node_count;
   is_root_ = place == 0;
-  chunking_ = Chunking(operation.total_bytes(), 1, operation.algorithms().chunk_bytes);
-  chunk_count_ = chunking_.MaxChunkCount();
+  map_ = BlockMap::Even(operation.total_bytes(), 1, operation.algorithms().chunk_bytes);
+  chunk_count_ = map_.MaxChunkCount();
   have_ = 0;
   children_.clear();
   seen_.assign(chunk_count_, false);
@@ -49,7 +49,7 @@ bool TreeBroadcast::Advance() noexcept {
         more = true;
         break;
       }
-      const ByteRange range = chunking_.Chunk(0, have_);
+      const ByteRange range = map_.Chunk(0, have_);
       const auto input = operation_->Input(range);
       if (input.empty()) break;
       operation_->OnResult(range, input, false);
@@ -69,7 +69,7 @@ bool TreeBroadcast::Advance() noexcept {
 MessageVerdict TreeBroadcast::OnMessage(NodeIndex /*from*/, std::uint32_t index,
                                         std::span<const std::byte> payload) noexcept {
   if (is_root_ || index >= chunk_count_ || seen_[index]) return MessageVerdict::kInvalid;
-  const ByteRange range = chunking_.Chunk(0, index);
+  const ByteRange range = map_.Chunk(0, index);
   if (payload.size() != range.size()) return MessageVerdict::kInvalid;
   chunks_[index] = operation_->OnResult(range, payload, !children_.empty());
   seen_[index] = true;

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "backends/block_map.h"
 #include "backends/collectives/algorithm.h"
-#include "backends/collectives/chunking.h"
 
 namespace ringd {
 
@@ -47,7 +47,7 @@ class TreeBroadcast final : public CollectiveAlgorithm {
 
   Operation* operation_ = nullptr;
   Shape shape_ = Shape::kChain;
-  Chunking chunking_;
+  BlockMap map_;  // one block
   bool is_root_ = false;
   std::uint32_t chunk_count_ = 0;
   std::uint32_t have_ = 0;  // chunks received; at the root: chunks found ready, in order

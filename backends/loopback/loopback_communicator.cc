@@ -29,6 +29,26 @@ bool GivesBytes(const CollectiveRequest& request, std::size_t node) noexcept {
   return TraitsOf(request.kind).Reads(IsRoot(request, node));
 }
 
+// What the nodes' inputs and results are made of: their blocks, or else the buffer as one.
+BlockMap MapOf(const CollectiveRequest& request, std::size_t node_count) noexcept {
+  if (!request.blocks.empty()) return BlockMap::Of(request.blocks, kMaxChunkBytes);
+  const bool parts = TraitsOf(request.kind).HasParts();
+  return BlockMap::Even(ByteCount(request), static_cast<std::uint32_t>(parts ? node_count : 1),
+                        kMaxChunkBytes);
+}
+
+// Calls visit(range) for each block that belongs to the node's input or result, unless empty, until
+// one says false.
+template <typename Visit>
+bool VisitBlocks(const BlockMap& map, Extent extent, std::size_t node, Visit visit) {
+  for (std::uint32_t block = 0; block < map.block_count(); ++block) {
+    if (extent == Extent::kOwnPart && block != node) continue;
+    const ByteRange range = map.Block(block);
+    if (!range.empty() && !visit(range)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 LoopbackCommunicator::LoopbackCommunicator(std::shared_ptr<LoopbackHub::State> hub,
@@ -48,7 +68,7 @@ LoopbackCommunicator::~LoopbackCommunicator() {
 bool LoopbackCommunicator::TryPost(const CollectiveRequest& request) noexcept {
   if (posted_.size() + finished_.size() >= kMaxInFlight) return false;
   ++totals_.operations_posted;
-  Posted posted{.request = request, .times = {}, .in_place = InPlaceStages(request)};
+  Posted posted{.request = request, .times = {}, .in_place = InPlaceStages(request), .input = {}};
   posted.times.posted = CollectiveTimes::TimePoint::clock::now();
   if (!health_.ok()) {
     Finish(posted, failure_outcome_, failure_culprit_);
@@ -142,10 +162,7 @@ bool LoopbackCommunicator::AdvanceOne(Posted& posted, CollectiveOutcome& outcome
   const CollectiveRequest& request = posted.request;
   const std::size_t bytes = ByteCount(request);
   // Outside of the lock: packing takes time.
-  if (!posted.given && GivesBytes(request, self_) && bytes > 0) {
-    posted.input = posted.stages().Input(0, bytes);
-    if (posted.input == nullptr) return false;
-  }
+  if (!posted.given && !TakeInput(posted)) return false;
   {
     const MutexLock lock(hub_->mutex);
     LoopbackExchange& exchange = hub_->groups[spec_.wire_id][request.id];
@@ -162,30 +179,57 @@ bool LoopbackCommunicator::AdvanceOne(Posted& posted, CollectiveOutcome& outcome
       GiveInput(posted, exchange);
     }
     if (!exchange.complete) return false;
-    if (bytes > 0) std::memcpy(request.buffer, exchange.result.data(), bytes);
+    VisitBlocks(MapOf(request, node_count_), TraitsOf(request.kind).output, self_,
+                [&](const ByteRange& range) {
+                  std::memcpy(request.buffer + range.begin, &exchange.result[range.begin],
+                              range.size());
+                  return true;
+                });
     posted.times.first_received = posted.times.last_received =
         CollectiveTimes::TimePoint::clock::now();
     traffic_.bytes_received += bytes;
     ++traffic_.messages_received;
     Leave(request.id);
   }
-  if (bytes == 0) return true;
-  if (TraitsOf(request.kind).combines) {
-    posted.stages().OnCombined(0, bytes);
-  } else {
-    posted.stages().OnResult(0, bytes, request.buffer, false);
-  }
+  HandOver(posted);
   return true;
 }
 
-bool LoopbackCommunicator::GiveInput(Posted& posted, LoopbackExchange& exchange) noexcept {
+bool LoopbackCommunicator::TakeInput(Posted& posted) noexcept {
+  const CollectiveRequest& request = posted.request;
+  if (!GivesBytes(request, self_)) return true;
+  posted.input.resize(ByteCount(request));
+  return VisitBlocks(MapOf(request, node_count_), TraitsOf(request.kind).input, self_,
+                     [&](const ByteRange& range) {
+                       if (range.end <= posted.taken) return true;
+                       const std::byte* const input = posted.stages().Input(range.begin, range.end);
+                       if (input == nullptr) return false;
+                       std::memcpy(&posted.input[range.begin], input, range.size());
+                       posted.taken = range.end;
+                       return true;
+                     });
+}
+
+void LoopbackCommunicator::HandOver(Posted& posted) noexcept {
+  const CollectiveRequest& request = posted.request;
+  const OperationTraits& traits = TraitsOf(request.kind);
+  VisitBlocks(MapOf(request, node_count_), traits.output, self_, [&](const ByteRange& range) {
+    if (traits.combines) {
+      posted.stages().OnCombined(range.begin, range.end);
+    } else {
+      posted.stages().OnResult(range.begin, range.end, request.buffer + range.begin, false);
+    }
+    return true;
+  });
+}
+
+void LoopbackCommunicator::GiveInput(Posted& posted, LoopbackExchange& exchange) noexcept {
   const CollectiveRequest& request = posted.request;
   exchange.contributed[self_] = true;
   ++traffic_.messages_sent;
   if (GivesBytes(request, self_)) {
-    const std::size_t bytes = ByteCount(request);
-    exchange.contributions[self_].assign(posted.input, posted.input + bytes);
-    traffic_.bytes_sent += bytes;
+    traffic_.bytes_sent += posted.input.size();
+    exchange.contributions[self_] = std::move(posted.input);
   }
   bool all = true;
   for (std::size_t node = 0; node < node_count_; ++node) {
@@ -197,7 +241,6 @@ bool LoopbackCommunicator::GiveInput(Posted& posted, LoopbackExchange& exchange)
     exchange.complete = true;
     WakeOthers();
   }
-  return exchange.complete;
 }
 
 void LoopbackCommunicator::Combine(const CollectiveRequest& request,
@@ -207,9 +250,15 @@ void LoopbackCommunicator::Combine(const CollectiveRequest& request,
     std::vector<std::byte>& input = exchange.contributions[node];
     if (exchange.result.empty()) {
       exchange.result = std::move(input);
-    } else {
+    } else if (TraitsOf(request.kind).combines) {
       ReduceInto(request.data_type, request.op, exchange.result.data(), input.data(),
                  request.element_count);
+    } else {
+      VisitBlocks(MapOf(request, node_count_), TraitsOf(request.kind).input, node,
+                  [&](const ByteRange& range) {
+                    std::memcpy(&exchange.result[range.begin], &input[range.begin], range.size());
+                    return true;
+                  });
     }
   }
 }

@@ -45,8 +45,9 @@ class LoopbackCommunicator final : public Communicator {
     CollectiveRequest request;
     CollectiveTimes times;
     InPlaceStages in_place;
-    const std::byte* input = nullptr;  // where it lies, if any was needed and is ready
-    bool given = false;                // it is in the exchange, or none is needed of this node
+    std::vector<std::byte> input;  // as far as it was ready, where it lies in the buffer
+    std::size_t taken = 0;         // the input's blocks below this byte are in it
+    bool given = false;            // it is in the exchange, or none is needed of this node
 
     BufferStages& stages() noexcept {
       return request.stages != nullptr ? *request.stages : in_place;
@@ -56,7 +57,10 @@ class LoopbackCommunicator final : public Communicator {
   // Moves what can be moved for one operation. True if it has finished.
   bool AdvanceOne(Posted& posted, CollectiveOutcome& outcome, NodeIndex& culprit,
                   std::size_t& work) noexcept;
-  bool GiveInput(Posted& posted, LoopbackExchange& exchange) noexcept
+  // Copies what is ready of the node's input. True if it has all.
+  bool TakeInput(Posted& posted) noexcept;
+  void HandOver(Posted& posted) noexcept;
+  void GiveInput(Posted& posted, LoopbackExchange& exchange) noexcept
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(hub_->mutex);
   void Combine(const CollectiveRequest& request, LoopbackExchange& exchange) noexcept
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(hub_->mutex);

@@ -1,5 +1,5 @@
-// Tensors moved as one collective: how they lie in the fusion buffer, and the passes over memory
-// between the local ranks' arenas and that buffer.
+// Tensors moved as one collective: the passes over memory between the local ranks' arenas and the
+// fusion buffer.
 #ifndef RINGD_DAEMON_EXECUTION_BUCKET_H_
 #define RINGD_DAEMON_EXECUTION_BUCKET_H_
 
@@ -9,49 +9,14 @@
 #include <span>
 #include <vector>
 
-#include "daemon/schedule/protocol/tensor_meta.h"
+#include "daemon/execution/bucket_layout.h"
 #include "proto/reduce/reduce.h"
-#include "proto/reduce/tensor_scaling.h"
-#include "proto/types/collective_kind.h"
 #include "proto/types/data_type.h"
-#include "proto/types/reduce_op.h"
 
 namespace ringd {
 
-// Where each tensor of a bucket lies. Equal on all nodes, since it follows from the metas alone:
-// each tensor begins at a multiple of kTensorAlignment; what lies between is reduced too and means
-// nothing.
-class BucketLayout {
- public:
-  static constexpr std::size_t kTensorAlignment = 64;
-
-  struct Tensor {
-    std::size_t begin = 0;  // bytes from the buffer's start
-    std::size_t bytes = 0;
-    TensorScaling scaling;
-  };
-
-  // `metas` can be fused (CanFuse) and there is at least one. `rank_count` and `node_count`: of the
-  // whole communicator.
-  BucketLayout(std::span<const TensorMeta* const> metas, int rank_count, int node_count);
-
-  CollectiveKind kind() const noexcept { return kind_; }
-  DataType data_type() const noexcept { return data_type_; }
-  ReduceOp op() const noexcept { return op_; }
-  std::size_t bytes() const noexcept { return bytes_; }
-  std::size_t payload_bytes() const noexcept { return payload_bytes_; }  // without the gaps
-  std::span<const Tensor> tensors() const noexcept { return tensors_; }
-
- private:
-  CollectiveKind kind_;
-  DataType data_type_;
-  ReduceOp op_;
-  std::size_t bytes_ = 0;
-  std::size_t payload_bytes_ = 0;
-  std::vector<Tensor> tensors_;
-};
-
-// One local rank's memory for one tensor of a bucket.
+// One local rank's memory for one tensor of a bucket. What the kind's extents say is in each: all
+// of the tensor, or the rank's part alone.
 struct TensorBuffers {
   const std::byte* source = nullptr;
   std::byte* destination = nullptr;
@@ -67,9 +32,11 @@ enum class ResultPlace : std::uint8_t {
 //
 // The passes take a range of the bucket, [begin, end) in bytes and whole elements; tensors are
 // touched only where they overlap it. `buffer` is the whole bucket's; a partial sum or result is
-// the range's. Results that lie in one piece at their destination, since there is one member and
-// one tensor, are left and sent on from there. Non-temporal stores where nobody reads the result
-// soon.
+// the range's. What is sources and destinations follows from the kind's traits: all members' or the
+// owner's alone. Of what the owners alone give or get, only this node's block may be asked for.
+//
+// Results that lie in one piece at their destination, since there is one, are left and sent on from
+// there. Non-temporal stores where nobody reads the result soon.
 //
 // Thread safety: the passes may run at once on ranges that do not overlap.
 class BucketMemory {
@@ -82,13 +49,14 @@ class BucketMemory {
 
   // The node's input where it lies in one piece as it is; else null, and it must be packed.
   const std::byte* Source(std::size_t begin, std::size_t end) const noexcept;
-  // All members' sources, combined (or the root's, copied) into `buffer`.
+  // All members' sources, combined (or the root's or owners', copied) into `buffer`.
   void Pack(std::byte* buffer, std::size_t begin, std::size_t end) const noexcept;
   // `buffer` becomes `partial` op all members' sources.
   void Add(std::byte* buffer, std::size_t begin, std::size_t end,
            const std::byte* partial) const noexcept;
   // `partial` op all members' sources, scaled, into all destinations; and into `buffer`, unless the
-  // result lies in one piece at its destination. Returns where it does.
+  // result lies in one piece at its destination. Returns where it does. Of what owners alone get
+  // nothing goes into `buffer`, since nobody sends it on.
   const std::byte* AddLast(std::byte* buffer, std::size_t begin, std::size_t end,
                            const std::byte* partial) const noexcept;
   // The same two where `buffer` has the sources combined already, from Pack(). Their bits are the
@@ -118,19 +86,34 @@ class BucketMemory {
                      std::size_t first, std::size_t last) const noexcept;
 
  private:
-  // Calls visit(piece) for each tensor's overlap with the range.
-  template <typename Visit>
-  void ForEachOverlap(std::size_t begin, std::size_t end, Visit visit) const noexcept;
-  // The part of a tensor that a pass is at.
+  // What a pass is at: some of a section.
   struct Piece {
-    const BucketLayout::Tensor& tensor;
+    const BucketLayout::Section& section;
     const TensorBuffers* members;
-    std::size_t offset;  // bytes within the tensor
+    std::size_t offset;  // bytes within the section
     std::size_t elements;
 
-    std::size_t begin() const noexcept { return tensor.begin + offset; }  // in the bucket
+    std::size_t begin() const noexcept { return section.begin + offset; }  // in the bucket
   };
-  // The range as a piece, if one tensor has all of it.
+  // Members [first, last).
+  struct Members {
+    std::size_t first;
+    std::size_t last;
+
+    std::size_t count() const noexcept { return last - first; }
+  };
+
+  // Calls visit(piece) for each section's overlap with the range.
+  template <typename Visit>
+  void ForEachOverlap(std::size_t begin, std::size_t end, Visit visit) const noexcept;
+  // Where it lies in a member's memory, of which there is so much.
+  static std::size_t PlaceOf(const Piece& piece, Extent extent) noexcept;
+  const std::byte* SourceOf(const Piece& piece, std::size_t member) const noexcept;
+  std::byte* DestinationOf(const Piece& piece, std::size_t member) const noexcept;
+  // Whose input it is where nothing is combined; null if nobody's here.
+  std::optional<std::size_t> GiverOf(const Piece& piece) const noexcept;
+  Members ReceiversOf(const Piece& piece) const noexcept;
+  // The range as a piece, if one section has all of it.
   std::optional<Piece> OnePiece(std::size_t begin, std::size_t end) const noexcept;
   // Combines `partial`, unless null, and all members' sources.
   void Combine(const Piece& piece, const std::byte* partial, std::span<void* const> destinations,
@@ -138,7 +121,7 @@ class BucketMemory {
   // `buffer` becomes what it has op `partial`; scaled, if it is the last.
   void CombineWithSum(std::byte* buffer, std::size_t begin, std::size_t end,
                       const std::byte* partial, bool last) const noexcept;
-  // Combines the same into all destinations, postscaled, and `further`, unless null.
+  // Combines the same into all receivers' destinations, postscaled, and `further`, unless null.
   void CombineToAll(const Piece& piece, const std::byte* partial, std::byte* further,
                     Streaming streaming) const noexcept;
 

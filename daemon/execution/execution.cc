@@ -4,8 +4,6 @@
 #include <thread>
 #include <utility>
 
-#include "proto/operations/operation_traits.h"
-
 namespace ringd {
 namespace {
 
@@ -41,6 +39,7 @@ CollectiveRequest Execution::Request(NodeIndex root) noexcept {
   request.op = layout_->op();
   request.element_count = layout_->bytes() / SizeOf(layout_->data_type());
   request.root = root;
+  request.blocks = layout_->blocks();
   request.buffer = buffer_.data();
   request.stages = this;
   return request;
@@ -48,22 +47,23 @@ CollectiveRequest Execution::Request(NodeIndex root) noexcept {
 
 void Execution::PrepareWork(Reducers& reducers, const RingPlace& place) {
   const std::size_t bytes = layout_->bytes();
-  if (!TraitsOf(layout_->kind()).combines || memory_.member_count() < 2 ||
-      bytes < kSumAheadFromBytes) {
+  if (!layout_->traits().combines || memory_.member_count() < 2 || bytes < kSumAheadFromBytes) {
     return;
   }
-  // To the sums of the other blocks something is added: what is sent of the own block is rounded
+  // To the sums of the other blocks something is added: what is sent of the first block is rounded
   // alike.
-  const bool own_block_only = !BucketMemory::SumsExactly(layout_->data_type());
+  const bool first_block_only = !BucketMemory::SumsExactly(layout_->data_type());
+  const RingLayout ring = RingLayoutOf(Request(NodeIndex(0)), place);
   reducers_ = &reducers;
-  sums_ = std::make_shared<LocalSums>(memory_, staged_.get(), buffer_.data(), bytes, place,
-                                      own_block_only, reducers);
+  sums_ = std::make_shared<LocalSums>(memory_, staged_.get(), buffer_.data(), ring,
+                                      first_block_only, reducers);
+  // Of a part there is one copy, which the last addition makes.
+  if (layout_->traits().HasParts()) return;
   if (bytes * memory_.member_count() < kCopyBehindFromBytes) return;
-  const Chunking grid(bytes, place.node_count, place.chunk_bytes);
   max_copied_bytes_ = place.chunk_bytes;
-  copies_ = std::make_shared<ResultCopies>(memory_, staged_.get(), buffer_.data(),
-                                           std::size_t{place.node_count} * grid.MaxChunkCount(),
-                                           reducers);
+  copies_ = std::make_shared<ResultCopies>(
+      memory_, staged_.get(), buffer_.data(),
+      std::size_t{ring.node_count()} * ring.map().MaxChunkCount(), reducers);
 }
 
 void Execution::OfferWork() {

@@ -30,9 +30,10 @@ namespace ringd {
 //   reducers share with it is in LocalSums and ResultCopies.
 // Ownership: holds the fusion buffer; the arenas belong to the sessions, which the communicator
 //   keeps alive as long as this object is.
-// Invariant: no byte of a destination changes before every node has contributed to it. So an
-//   operation that some node never started can be cancelled, with its inputs intact. They may still
-//   be read, by a send that had begun: what it carries is of an operation that nobody finishes.
+// Invariant: no byte of an input changes before every node has contributed. So an operation that
+//   some node never started can be cancelled, with its inputs intact. They may still be read, by a
+//   send that had begun: what it carries is of an operation that nobody finishes. Of a destination
+//   that is combined no byte changes before either; of an all-gather a rank's own part may.
 class Execution final : public BufferStages {
  public:
   Execution(OperationId id, TensorList tensors, std::shared_ptr<const BucketLayout> layout,

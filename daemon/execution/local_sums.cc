@@ -11,50 +11,39 @@ constexpr std::uint32_t kLead = 1;
 }  // namespace
 
 LocalSums::LocalSums(const BucketMemory& memory, const StagedTensors* staged, std::byte* buffer,
-                     std::size_t bytes, const RingPlace& place, bool own_block_only,
-                     Reducers& reducers)
+                     const RingLayout& ring, bool first_block_only, Reducers& reducers)
     : memory_(memory),
       staged_(staged),
       buffer_(buffer),
-      place_(place),
       reducers_(reducers),
-      grid_(bytes, place.node_count, place.chunk_bytes),
-      chunks_per_block_(grid_.MaxChunkCount()),
-      cell_count_(std::size_t{place.node_count} * chunks_per_block_),
-      position_count_(own_block_only ? chunks_per_block_ : cell_count_),
+      ring_(ring),
+      chunks_per_block_(ring.map().MaxChunkCount()),
+      cell_count_(std::size_t{ring.node_count()} * chunks_per_block_),
+      position_count_(first_block_only ? chunks_per_block_ : cell_count_),
       states_(std::make_unique<std::atomic<State>[]>(cell_count_)),
-      engine_below_(std::make_unique<std::atomic<std::uint32_t>[]>(place.node_count)) {}
+      engine_below_(std::make_unique<std::atomic<std::uint32_t>[]>(ring.node_count())) {}
 
 LocalSums::Cell LocalSums::CellAt(std::uint64_t position) const noexcept {
-  const bool own_block_only = position_count_ < cell_count_;
+  const bool first_block_only = position_count_ < cell_count_;
   std::uint64_t step = position / chunks_per_block_;
   std::uint64_t chunk = position % chunks_per_block_;
-  // While the own block is sent, the one that is sent to us first comes in.
-  if (!own_block_only && position < 2 * std::uint64_t{chunks_per_block_}) {
+  // While the first block is sent, the one that is sent to us first comes in.
+  if (!first_block_only && position < 2 * std::uint64_t{chunks_per_block_}) {
     step = position % 2;
     chunk = position / 2;
   }
-  const std::uint64_t block = (place_.self + place_.node_count - step) % place_.node_count;
-  return {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(chunk)};
-}
-
-std::uint32_t LocalSums::BlockOf(std::size_t byte) const noexcept {
-  std::uint32_t low = 0;
-  for (std::uint32_t high = place_.node_count; high - low > 1;) {
-    const std::uint32_t middle = low + (high - low) / 2;
-    (grid_.Block(middle).begin <= byte ? low : high) = middle;
-  }
-  return low;
+  return {ring_.SentBlock(static_cast<std::uint32_t>(step)), static_cast<std::uint32_t>(chunk)};
 }
 
 LocalSums::Answer LocalSums::Take(std::size_t begin, std::size_t end) noexcept {
+  const BlockMap& map = ring_.map();
   Answer all = Answer::kTaken;
   bool whole = false;
   for (std::size_t at = begin; at < end;) {
-    const std::uint32_t block = BlockOf(at);
+    const std::uint32_t block = map.BlockAt(at);
     const auto chunk =
-        static_cast<std::uint32_t>((at - grid_.Block(block).begin) / place_.chunk_bytes);
-    const ByteRange range = grid_.Chunk(block, chunk);
+        static_cast<std::uint32_t>((at - map.Block(block).begin) / map.chunk_bytes());
+    const ByteRange range = map.Chunk(block, chunk);
     whole = range.begin == begin && range.end == end;
     const Answer answer = TakeCell({block, chunk});
     if (answer == Answer::kNotReady || whole) all = answer;
@@ -97,8 +86,8 @@ LocalSums::Answer LocalSums::TakeCell(Cell cell) noexcept {
 void LocalSums::Close() noexcept {
   // Reducers that come now find nothing; what is claimed will wake the engine.
   next_position_.store(position_count_, std::memory_order_relaxed);
-  for (std::uint32_t block = 0; block < place_.node_count; ++block) {
-    const std::uint32_t chunks = grid_.ChunkCount(block);
+  for (std::uint32_t block = 0; block < ring_.node_count(); ++block) {
+    const std::uint32_t chunks = ring_.map().ChunkCount(block);
     for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) TakeCell({block, chunk});
   }
 }
@@ -119,13 +108,13 @@ std::optional<std::size_t> LocalSums::Claim() noexcept {
     const Cell cell = CellAt(position);
     bool claimed = false;
     bool ready = true;
-    if (cell.chunk < grid_.ChunkCount(cell.block) &&
+    if (cell.chunk < ring_.map().ChunkCount(cell.block) &&
         cell.chunk >= engine_below_[cell.block].load(std::memory_order_relaxed)) {
       State free = State::kFree;
       // Relaxed: what the engine wrote before it offered this work is visible to who was given it.
       claimed = states_[IndexOf(cell)].compare_exchange_strong(free, State::kClaimed,
                                                                std::memory_order_relaxed);
-      const ByteRange range = grid_.Chunk(cell.block, cell.chunk);
+      const ByteRange range = ring_.map().Chunk(cell.block, cell.chunk);
       ready = !claimed || staged_ == nullptr || staged_->SourcesReady(range.begin, range.end);
     }
     if (!ready) {
@@ -151,7 +140,7 @@ void LocalSums::GiveBack(std::size_t cell) noexcept {
 void LocalSums::Finish(std::size_t cell) noexcept {
   const auto block = static_cast<std::uint32_t>(cell / chunks_per_block_);
   const auto chunk = static_cast<std::uint32_t>(cell % chunks_per_block_);
-  const ByteRange range = grid_.Chunk(block, chunk);
+  const ByteRange range = ring_.map().Chunk(block, chunk);
   memory_.Pack(buffer_, range.begin, range.end);
   // Where the engine sees this, it may free `memory_` and `buffer_`. Release pairs with TakeCell.
   const State before = states_[cell].exchange(State::kSummed, std::memory_order_release);

@@ -8,19 +8,12 @@
 #include <memory>
 #include <optional>
 
-#include "backends/collectives/chunking.h"
+#include "backends/collectives/ring_layout.h"
 #include "daemon/execution/bucket.h"
 #include "daemon/execution/reducers.h"
 #include "daemon/execution/staged_tensors.h"
 
 namespace ringd {
-
-// Where this node stands in the ring that will ask for the input.
-struct RingPlace {
-  std::uint32_t node_count = 1;
-  std::uint32_t self = 0;
-  std::uint32_t chunk_bytes = 0;  // as the backend cuts blocks
-};
 
 // The bucket is cut in cells, which are the ring's chunks: whole what the engine will be asked for.
 // A cell is summed by a reducer that claims it in time, into its place in the fusion buffer, or
@@ -42,9 +35,9 @@ struct RingPlace {
 // is in the middle of being summed it says "not ready" to the backend, for the length of one
 // chunk's pass.
 //
-// Reducers go in the order in which the ring will ask: the own block, and beside it the one that
-// the neighbour sends first, then block by block as they come. They leave alone what the engine is
-// about to take, as it would find that claimed.
+// Reducers go in the order in which the ring will ask: the block that is sent first, and beside it
+// the one that the neighbour sends first, then block by block as they come. They leave alone what
+// the engine is about to take, as it would find that claimed.
 //
 // Thread safety: Take, Close and Quiet on the engine thread; Claim and Finish on any.
 // Ownership: uses `memory`, `staged` and `buffer` of what is claimed and nowhere else: they must
@@ -58,9 +51,10 @@ class LocalSums final : public ReducerWork {
     kNotReady,  // part of it is being summed: ask again
   };
 
-  // With `own_block_only` the others are left to the engine. `staged` may be null.
+  // With `first_block_only` the others are left to the engine. `staged` may be null. The layout is
+  // that of the ring that will ask for the input; what its map borrows must live as `memory` does.
   LocalSums(const BucketMemory& memory, const StagedTensors* staged, std::byte* buffer,
-            std::size_t bytes, const RingPlace& place, bool own_block_only, Reducers& reducers);
+            const RingLayout& ring, bool first_block_only, Reducers& reducers);
 
   // The engine needs the range's input. Unless kNotReady, that is the last time for the range. A
   // range that is no cell is never kSummed, and may be asked for as well.
@@ -90,7 +84,6 @@ class LocalSums final : public ReducerWork {
   std::size_t IndexOf(Cell cell) const noexcept {
     return std::size_t{cell.block} * chunks_per_block_ + cell.chunk;
   }
-  std::uint32_t BlockOf(std::size_t byte) const noexcept;
   Answer TakeCell(Cell cell) noexcept;
   // Of a claimed cell whose sources are not there.
   void GiveBack(std::size_t cell) noexcept;
@@ -98,9 +91,8 @@ class LocalSums final : public ReducerWork {
   const BucketMemory& memory_;
   const StagedTensors* const staged_;
   std::byte* const buffer_;
-  const RingPlace place_;
   Reducers& reducers_;
-  const Chunking grid_;
+  const RingLayout ring_;
   const std::uint32_t chunks_per_block_;
   const std::size_t cell_count_;
   const std::uint64_t position_count_;

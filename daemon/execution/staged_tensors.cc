@@ -6,7 +6,7 @@ namespace ringd {
 StagedTensors::StagedTensors(const BucketLayout& layout, const std::vector<StagedBuffer>& buffers) {
   entries_.reserve(buffers.size());
   for (const StagedBuffer& buffer : buffers) {
-    const BucketLayout::Tensor& tensor = layout.tensors()[buffer.tensor];
+    const BucketLayout::Section& tensor = layout.sections()[buffer.tensor];
     Entry& entry = entries_.emplace_back(Entry{tensor.begin, tensor.bytes, buffer, nullptr});
     if (!buffer.result) continue;
     entry.missing = std::make_unique<std::atomic<std::uint64_t>[]>(kMaxStagingPieces);

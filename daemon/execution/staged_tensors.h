@@ -32,7 +32,7 @@ struct StagedBuffer {
 // Ownership: borrows the sessions' memory.
 class StagedTensors {
  public:
-  // `buffers` in the order of the bucket's tensors.
+  // `buffers` in the order of the bucket's tensors, of a kind without parts.
   StagedTensors(const BucketLayout& layout, const std::vector<StagedBuffer>& buffers);
 
   // All that the ranks give to the range is in their arenas.

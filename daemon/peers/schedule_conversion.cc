@@ -61,6 +61,7 @@ void Fill(const TensorMeta& meta, v1::TensorMeta* out) {
   out->set_prescale(meta.prescale);
   out->set_postscale(meta.postscale);
   out->set_root_rank(meta.root_rank.value());
+  out->mutable_parts()->Add(meta.parts.begin(), meta.parts.end());
 }
 
 struct NodeMessageWriter {
@@ -299,6 +300,8 @@ absl::StatusOr<TensorMeta> FromProto(const v1::TensorMeta& meta) {
   result.postscale = meta.postscale();
   result.root_rank = Rank(meta.root_rank());
   if (absl::Status status = CheckShape(result); !status.ok()) return status;
+  result.parts.assign(meta.parts().begin(), meta.parts().end());
+  if (!PartsFit(result)) return Malformed("parts that do not make up the tensor");
   return result;
 }
 

@@ -31,7 +31,7 @@ std::uint64_t TableBytesOfName(const Registration& registration, std::size_t que
 }
 
 std::uint64_t TableBytesOfMeta(const Registration& registration) {
-  return 256 + 32 * registration.meta.shape.size();
+  return 256 + 32 * registration.meta.shape.size() + 8 * registration.meta.parts.size();
 }
 
 absl::StatusOr<Registration> CheckDescription(const v1::TensorDescription& description, int size) {
@@ -45,8 +45,9 @@ absl::StatusOr<Registration> CheckDescription(const v1::TensorDescription& descr
   result.meta.kind = static_cast<CollectiveKind>(description.kind());
   result.meta.dtype = static_cast<DataType>(description.data_type());
   result.meta.op = static_cast<ReduceOp>(description.op());
-  if (description.kind() >= kCollectiveKindCount) {
-    return Wrong(description, absl::StrCat("no collective has the number ", description.kind()));
+  if (!IsOffered(description.kind())) {
+    return Wrong(description,
+                 absl::StrCat("no collective on offer has the number ", description.kind()));
   }
   if (description.data_type() >= kDataTypeCount) {
     return Wrong(description,
@@ -72,7 +73,7 @@ absl::StatusOr<Registration> CheckDescription(const v1::TensorDescription& descr
   }
   if (bytes > (std::uint64_t{1} << 62)) return Wrong(description, "more than 2^62 bytes");
   if (!TraitsOf(result.meta.kind).moves_data || empty) bytes = 0;
-  result.bytes = bytes;
+  result.bytes = result.source_bytes = result.destination_bytes = bytes;
   result.element_count = bytes / SizeOf(result.meta.dtype);
   result.meta.prescale = description.prescale() == 0 ? 1.0 : description.prescale();
   result.meta.postscale = description.postscale() == 0 ? 1.0 : description.postscale();

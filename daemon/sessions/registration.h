@@ -17,7 +17,10 @@ struct Registration {
   std::string name;
   TensorMeta meta;
   std::uint64_t element_count = 0;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;  // of the whole tensor
+  // Of this rank's: SourceBytes() and DestinationBytes().
+  std::uint64_t source_bytes = 0;
+  std::uint64_t destination_bytes = 0;
   // The communicator's own number for the name, and for the meta: found once, at registration.
   std::uint32_t tensor = 0;
   std::uint32_t meta_id = 0;

@@ -68,10 +68,11 @@ absl::Status Session::Check(const Submission& record, CheckedSubmission& checked
                                                    "', which has ", registration.element_count));
   }
   const std::uint64_t arena = resources_->arena_bytes;
-  const std::uint64_t bytes = registration.bytes;
+  const std::uint64_t given = registration.source_bytes;
+  const std::uint64_t got = registration.destination_bytes;
   const std::uint64_t from = record.source_offset;
   const std::uint64_t to = record.destination_offset;
-  if (bytes > arena || from > arena - bytes || to > arena - bytes) {
+  if (given > arena || got > arena || from > arena - given || to > arena - got) {
     return absl::InvalidArgumentError(
         absl::StrCat("submission of '", registration.name, "' reaches past the arena's end"));
   }
@@ -80,11 +81,12 @@ absl::Status Session::Check(const Submission& record, CheckedSubmission& checked
     return absl::InvalidArgumentError(
         absl::StrCat("submission of '", registration.name, "' is not aligned to its elements"));
   }
-  if (from != to && from < to + bytes && to < from + bytes) {
+  if (from != to && from < to + got && to < from + given) {
     return absl::InvalidArgumentError(
         absl::StrCat("submission of '", registration.name, "': source and destination overlap"));
   }
-  const bool in_pieces = (record.flags & (kSourceInPieces | kResultInPieces)) != 0 && bytes > 0;
+  const bool in_pieces =
+      (record.flags & (kSourceInPieces | kResultInPieces)) != 0 && registration.bytes > 0;
   if (in_pieces && record.progress >= kStagingProgressCount) {
     return absl::InvalidArgumentError(absl::StrCat("submission of '", registration.name,
                                                    "' names staging progress ", record.progress,

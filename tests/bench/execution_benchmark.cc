@@ -31,9 +31,10 @@
 #include <thread>
 #include <vector>
 
-#include "backends/collectives/chunking.h"
+#include "backends/block_map.h"
 #include "daemon/execution/execution.h"
 #include "daemon/execution/reducer_pool.h"
+#include "tests/daemon/execution/ranks_by_node.h"
 
 namespace ringd {
 namespace {
@@ -86,13 +87,15 @@ class Benchmark {
  public:
   // `seconds_per_byte`: of the line, each way; 0: there is none.
   Benchmark(std::size_t bytes, int ranks, double seconds_per_byte)
-      : bytes_(bytes), grid_(bytes, kNodes, kChunkBytes), seconds_per_byte_(seconds_per_byte) {
+      : bytes_(bytes),
+        grid_(BlockMap::Even(bytes, kNodes, kChunkBytes)),
+        seconds_per_byte_(seconds_per_byte) {
     TensorMeta meta;
     meta.op = ReduceOp::kAverage;
     meta.shape = {static_cast<std::int64_t>(bytes / sizeof(float))};
     const std::vector<const TensorMeta*> metas = {&meta};
-    layout_ = std::make_shared<const BucketLayout>(metas, ranks * static_cast<int>(kNodes),
-                                                   static_cast<int>(kNodes));
+    layout_ = std::make_shared<const BucketLayout>(
+        metas, ConsecutiveRanks(std::vector<int>(kNodes, ranks)));
     for (int rank = 0; rank < ranks; ++rank) {
       tensors_.push_back(pool_.Acquire(bytes));
       std::memset(tensors_.back().data(), 0, bytes);
@@ -204,7 +207,7 @@ class Benchmark {
   }
 
   const std::size_t bytes_;
-  const Chunking grid_;
+  const BlockMap grid_;
   const double seconds_per_byte_;
   BufferPool pool_;
   std::shared_ptr<const BucketLayout> layout_;

@@ -51,7 +51,7 @@ RankExchangeOperations::RankExchangeOperations(std::unique_ptr<RankExchange> exc
 
 bool RankExchangeOperations::Offers(const Registration& registration) const noexcept {
   const OperationTraits& traits = TraitsOf(registration.description.kind);
-  return (traits.combines || !traits.moves_data) &&
+  return (traits.CombinesForAll() || !traits.moves_data) &&
          registration.bytes <= exchange_->view().limit_bytes() && exchange_->Usable() &&
          registration.submissions->ShouldTry() && state_.alive();
 }

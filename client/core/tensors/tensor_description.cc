@@ -127,9 +127,9 @@ absl::StatusOr<TensorDescription> DescribeTensor(const ringd_tensor& tensor, std
   if (!IsUtf8(description.name)) {
     return absl::InvalidArgumentError("a tensor's name is not valid UTF-8");
   }
-  if (tensor.kind < 0 || tensor.kind >= kCollectiveKindCount) {
-    return Wrong(description.name, absl::StrCat("kind is ", tensor.kind, "; it must be 0 to ",
-                                                kCollectiveKindCount - 1));
+  if (!IsOffered(static_cast<std::uint32_t>(tensor.kind))) {
+    return Wrong(description.name, absl::StrCat("kind is ", tensor.kind,
+                                                ", which is none of the RINGD_ALLREDUCE, ..."));
   }
   description.kind = static_cast<CollectiveKind>(tensor.kind);
   description.communicator = tensor.communicator;

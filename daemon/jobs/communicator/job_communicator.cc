@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/peers/schedule_conversion.h"
+#include "proto/operations/operation_traits.h"
 
 namespace ringd {
 namespace {
@@ -26,6 +27,15 @@ LinkModel LinkOf(const Membership& membership) {
   return link;
 }
 
+RanksByNode RanksOf(const Membership& membership) {
+  RanksByNode ranks;
+  for (const MemberNode& node : membership.nodes) {
+    std::vector<Rank>& on_node = ranks.emplace_back();
+    for (const MemberRank& rank : node.ranks) on_node.push_back(rank.rank);
+  }
+  return ranks;
+}
+
 }  // namespace
 
 JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membership> membership,
@@ -33,6 +43,7 @@ JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membersh
                                  CoordinatorLink* link)
     : options_(std::move(options)),
       membership_(std::move(membership)),
+      ranks_(RanksOf(*membership_)),
       members_(std::move(members)),
       has_left_(members_.size()),
       way_(std::move(way)),
@@ -56,6 +67,14 @@ JobCommunicator::~JobCommunicator() {
 }
 
 absl::Status JobCommunicator::Number(Registration& registration, const std::string& meta_key) {
+  const std::size_t parts = TraitsOf(registration.meta.kind).HasParts()
+                                ? static_cast<std::size_t>(membership_->size())
+                                : 0;
+  if (registration.meta.parts.size() != parts || !PartsFit(registration.meta)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor '", registration.name, "' has no part for each of the ",
+                     membership_->size(), " ranks, or they don't make up the whole"));
+  }
   if (way_.local == nullptr) {
     registration.tensor = scheduler_.Intern(registration.name).value();
   } else {
@@ -253,8 +272,7 @@ std::shared_ptr<const BucketLayout> JobCommunicator::LayoutOf(const StartOperati
     const auto& head = tensors_[handle.value()].queues.front().front();
     metas.push_back(&head.submission.registration->meta);
   }
-  auto layout =
-      std::make_shared<const BucketLayout>(metas, membership_->size(), membership_->node_count());
+  auto layout = std::make_shared<const BucketLayout>(metas, ranks_);
   if (learned) layouts_[start.operation.channel] = CachedLayout{start.tensors, layout};
   return layout;
 }

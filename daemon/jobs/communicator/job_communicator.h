@@ -96,6 +96,7 @@ class JobCommunicator final : private LocalRankView {
 
   // Completes a checked description with this communicator's numbers for its name and meta.
   //   kResourceExhausted: there are no numbers left.
+  //   kInvalidArgument: its parts are not these ranks'.
   absl::Status Number(Registration& registration) {
     return Number(registration, MetaKey(registration.meta));
   }
@@ -283,6 +284,7 @@ class JobCommunicator final : private LocalRankView {
 
   Options options_;
   std::shared_ptr<const Membership> membership_;
+  const RanksByNode ranks_;
   std::vector<std::shared_ptr<Session>> members_;
   std::vector<bool> has_left_;  // by member
   bool withdrawn_ = false;

@@ -30,7 +30,9 @@ bool IsNews(const LinkObservation& seen, const std::vector<LinkObservation>& rep
 void WireMeter::OnCompleted(CollectiveKind kind, std::size_t bytes, const Completion& completion) {
   const CollectiveTimes& times = completion.times;
   if (!last_report_.has_value()) last_report_ = times.finished;
-  if (completion.outcome != CollectiveOutcome::kDone || !TraitsOf(kind).combines || bytes == 0) {
+  // What is measured are all-reduces: the model knows no other shape.
+  if (completion.outcome != CollectiveOutcome::kDone || !TraitsOf(kind).CombinesForAll() ||
+      bytes == 0) {
     sampler_.OnSpoiled();
     return;
   }

@@ -1,6 +1,7 @@
 #include "daemon/schedule/protocol/tensor_meta.h"
 
 #include <algorithm>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -16,6 +17,7 @@ struct Differences {
   bool prescale = false;
   bool postscale = false;
   bool root_rank = false;
+  bool parts = false;
 };
 
 Differences FindDifferences(const std::vector<LocatedRankMeta>& reports) {
@@ -28,8 +30,16 @@ Differences FindDifferences(const std::vector<LocatedRankMeta>& reports) {
     found.prescale |= meta.prescale != first.prescale;
     found.postscale |= meta.postscale != first.postscale;
     found.root_rank |= meta.root_rank != first.root_rank;
+    found.parts |= meta.parts != first.parts;
   }
   return found;
+}
+
+std::string DescribeParts(std::span<const std::int64_t> parts) {
+  // Enough to see in what two differ, mostly; there are as many as ranks.
+  constexpr std::size_t kMost = 16;
+  const bool all = parts.size() <= kMost;
+  return absl::StrCat(absl::StrJoin(all ? parts : parts.first(kMost), ", "), all ? "" : ", ...");
 }
 
 std::string Describe(const TensorMeta& meta, const Differences& differences) {
@@ -40,7 +50,14 @@ std::string Describe(const TensorMeta& meta, const Differences& differences) {
   if (differences.prescale) absl::StrAppend(&text, " prescale ", meta.prescale);
   if (differences.postscale) absl::StrAppend(&text, " postscale ", meta.postscale);
   if (differences.root_rank) absl::StrAppend(&text, " root rank ", meta.root_rank.value());
+  if (differences.parts) absl::StrAppend(&text, " in parts of ", DescribeParts(meta.parts));
   return text;
+}
+
+std::size_t BytesOf(const TensorMeta& meta, Extent extent, Rank rank) noexcept {
+  if (extent == Extent::kAll) return ByteCount(meta);
+  return static_cast<std::size_t>(meta.parts[static_cast<std::size_t>(rank.value())]) *
+         SizeOf(meta.dtype);
 }
 
 }  // namespace
@@ -55,12 +72,31 @@ std::size_t ByteCount(const TensorMeta& meta) noexcept {
   return TraitsOf(meta.kind).moves_data ? ElementCount(meta) * SizeOf(meta.dtype) : 0;
 }
 
+std::size_t SourceBytes(const TensorMeta& meta, Rank rank) noexcept {
+  return BytesOf(meta, TraitsOf(meta.kind).input, rank);
+}
+
+std::size_t DestinationBytes(const TensorMeta& meta, Rank rank) noexcept {
+  return BytesOf(meta, TraitsOf(meta.kind).output, rank);
+}
+
+bool PartsFit(const TensorMeta& meta) noexcept {
+  if (!TraitsOf(meta.kind).HasParts()) return meta.parts.empty();
+  std::size_t left = ElementCount(meta);
+  for (const std::int64_t part : meta.parts) {
+    if (part < 0 || static_cast<std::size_t>(part) > left) return false;
+    left -= static_cast<std::size_t>(part);
+  }
+  return left == 0;
+}
+
 std::string MetaKey(const TensorMeta& meta) {
   std::string key = absl::StrCat(static_cast<int>(meta.kind), ",", static_cast<int>(meta.dtype),
                                  ",", static_cast<int>(meta.op), ",", meta.root_rank.value(), ",");
   key.append(reinterpret_cast<const char*>(&meta.prescale), sizeof(meta.prescale));
   key.append(reinterpret_cast<const char*>(&meta.postscale), sizeof(meta.postscale));
   for (const std::int64_t extent : meta.shape) absl::StrAppend(&key, ",", extent);
+  if (!meta.parts.empty()) absl::StrAppend(&key, ";", absl::StrJoin(meta.parts, ","));
   return key;
 }
 
@@ -72,7 +108,9 @@ bool CanFuse(const TensorMeta& a, const TensorMeta& b) noexcept {
 
 bool CanLearn(const TensorMeta& meta) noexcept {
   const OperationTraits& traits = TraitsOf(meta.kind);
-  return traits.completes_together && (!traits.moves_data || ByteCount(meta) > 0);
+  const bool all_have_parts = std::none_of(meta.parts.begin(), meta.parts.end(),
+                                           [](std::int64_t part) { return part == 0; });
+  return traits.completes_together && all_have_parts && (!traits.moves_data || ByteCount(meta) > 0);
 }
 
 std::string DescribeMismatch(const std::string& tensor_name,

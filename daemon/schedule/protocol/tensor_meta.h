@@ -18,10 +18,13 @@ struct TensorMeta {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   DataType dtype = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
-  std::vector<std::int64_t> shape;
-  double prescale = 1.0;   // applied to each rank's elements before they are combined
-  double postscale = 1.0;  // applied to the result
-  Rank root_rank{0};       // meaningful for kBroadcast only
+  std::vector<std::int64_t> shape;  // of a kind with parts: of all of them together
+  double prescale = 1.0;            // applied to each rank's elements before they are combined
+  double postscale = 1.0;           // applied to the result
+  Rank root_rank{0};                // meaningful for rooted kinds only
+  // Kinds with parts only: the elements of each rank's part, by rank. The parts lie one behind the
+  // other and make up the whole.
+  std::vector<std::int64_t> parts = {};
 
   friend bool operator==(const TensorMeta&, const TensorMeta&) = default;
 };
@@ -38,8 +41,15 @@ struct RankMeta {
 // overflow when the tensor was registered.
 std::size_t ElementCount(const TensorMeta& meta) noexcept;
 
-// Bytes that travel: 0 for a barrier.
+// Bytes of the whole tensor: 0 for a barrier.
 std::size_t ByteCount(const TensorMeta& meta) noexcept;
+
+// Bytes of a rank's source and of its destination; of a rank that has none as well.
+std::size_t SourceBytes(const TensorMeta& meta, Rank rank) noexcept;
+std::size_t DestinationBytes(const TensorMeta& meta, Rank rank) noexcept;
+
+// The parts are as the kind asks: none, or such as make up the whole.
+bool PartsFit(const TensorMeta& meta) noexcept;
 
 // Everything by which two metas differ, as a key.
 std::string MetaKey(const TensorMeta& meta);
@@ -50,7 +60,8 @@ bool CanFuse(const TensorMeta& a, const TensorMeta& b) noexcept;
 
 // True if the collective completes nowhere before every node has started it. Only such a
 // collective can be learned: see "Departures" in daemon/schedule/README.md. A broadcast's root may
-// be done before the others begin, and for an empty tensor nothing is sent at all.
+// be done before the others begin, for an empty tensor nothing is sent at all, and who has an empty
+// part may be done before the others begin, too.
 bool CanLearn(const TensorMeta& meta) noexcept;
 
 // One sentence that names the tensor and, for each differing description, the first rank that gave

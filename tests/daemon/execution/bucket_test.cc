@@ -7,6 +7,7 @@
 
 #include "daemon/execution/buffer_pool.h"
 #include "daemon/execution/execution.h"
+#include "tests/daemon/execution/ranks_by_node.h"
 
 namespace ringd {
 namespace {
@@ -36,7 +37,7 @@ struct Tensors {
 BucketLayout LayoutOf(const std::vector<TensorMeta>& metas, int ranks) {
   std::vector<const TensorMeta*> pointers;
   for (const TensorMeta& meta : metas) pointers.push_back(&meta);
-  return BucketLayout(pointers, ranks, 1);
+  return BucketLayout(pointers, ConsecutiveRanks({ranks}));
 }
 
 bool AllEqual(const std::vector<float>& values, float expected) {
@@ -59,9 +60,9 @@ void PackAndFinish(const BucketMemory& memory, const BucketLayout& layout) {
 
 TEST_CASE("BucketLayout: tensors begin at aligned offsets, empty ones take no room") {
   const auto layout = LayoutOf({Meta(3), Meta(0), Meta(17)}, 2);
-  REQUIRE(layout.tensors().size() == 3);
-  CHECK(layout.tensors()[0].begin == 0);
-  CHECK(layout.tensors()[2].begin == 64);
+  REQUIRE(layout.sections().size() == 3);
+  CHECK(layout.sections()[0].begin == 0);
+  CHECK(layout.sections()[2].begin == 64);
   CHECK(layout.bytes() == 64 + 17 * 4);
   CHECK(layout.payload_bytes() == 20 * 4);
 }
@@ -78,7 +79,7 @@ TEST_CASE("BucketMemory: packing in uneven pieces sums all members once") {
   }
   for (std::size_t t = 0; t < metas.size(); ++t) {
     const float expected = static_cast<float>(6 * (t + 1));
-    const std::size_t first = layout.tensors()[t].begin / 4;
+    const std::size_t first = layout.sections()[t].begin / 4;
     for (std::size_t i = 0; i < ElementCount(metas[t]); ++i) REQUIRE(buffer[first + i] == expected);
   }
   CHECK(buffer[layout.bytes() / 4] == -1.0F);
@@ -99,7 +100,7 @@ TEST_CASE("BucketMemory: the input of one member's one tensor is where it was gi
   const std::byte* const first = tensors.buffers[0].source;
   CHECK(memory.Source(0, 4000) == first);
   CHECK(memory.Source(128, 256) == first + 128);
-  const std::size_t second = layout.tensors()[1].begin;
+  const std::size_t second = layout.sections()[1].begin;
   CHECK(memory.Source(second + 64, layout.bytes()) == tensors.buffers[1].source + 64);
   CHECK(memory.Source(128, second + 64) == nullptr);
 
@@ -129,12 +130,12 @@ TEST_CASE("BucketMemory: the last addition goes to every destination, scaled, an
     const std::size_t end = std::min(at + 640, layout.bytes());
     const auto* added = reinterpret_cast<const std::byte*>(partial.data()) + at;
     const std::byte* const result = memory.AddLast(bytes, at, end, added);
-    const bool direct = members == 1 && (end <= 4000 || at >= layout.tensors()[1].begin);
+    const bool direct = members == 1 && (end <= 4000 || at >= layout.sections()[1].begin);
     CHECK((result == bytes + at) == !direct);
     if (direct) CHECK(buffer[at / 4] == -1.0F);
     float value = 0;
     std::memcpy(&value, result, sizeof(value));
-    const bool second = at >= layout.tensors()[1].begin;
+    const bool second = at >= layout.sections()[1].begin;
     const auto sum = static_cast<float>(members * (members + 1) / 2);
     CHECK(value == Approx((100.0F + (second ? 2 * static_cast<float>(prescale) : 1) * sum) /
                           static_cast<float>(4 * members)));
@@ -162,7 +163,7 @@ TEST_CASE("BucketMemory: a partial sum goes to the buffer, and no destination ch
   memory.Add(bytes, 64, layout.bytes(), reinterpret_cast<const std::byte*>(partial.data()));
   CHECK(buffer[0] == -1.0F);
   CHECK(buffer[16] == 13.0F);
-  CHECK(buffer[layout.tensors()[1].begin / 4 + 49] == 16.0F);
+  CHECK(buffer[layout.sections()[1].begin / 4 + 49] == 16.0F);
   for (std::size_t t = 0; t < 2; ++t) {
     for (std::size_t m = 0; m < 2; ++m) {
       CHECK(AllEqual(tensors.memory[t * 2 + m], static_cast<float>((m + 1) * (t + 1))));

@@ -126,8 +126,9 @@ TEST_CASE("LocalSums: a cell whose sources are not there stays for later, and cl
   const BucketMemory memory(layout, 2, buffers, -1);
   const StagedTensors staged(layout, in_pieces);
   Bytes buffer(layout.bytes());
-  LocalSums sums(memory, &staged, buffer.data(), layout.bytes(),
-                 {.node_count = 2, .self = 0, .chunk_bytes = kChunkBytes}, false, reducers);
+  const RingLayout ring(TraitsOf(CollectiveKind::kAllReduce),
+                        BlockMap::Even(layout.bytes(), 2, kChunkBytes), 0);
+  LocalSums sums(memory, &staged, buffer.data(), ring, false, reducers);
   CHECK_FALSE(sums.Claim().has_value());
   CHECK(sums.MayGrow());
   CHECK(sums.Quiet());

@@ -10,6 +10,7 @@
 
 #include "daemon/execution/buffer_pool.h"
 #include "tests/backends/collectives/fake_network.h"
+#include "tests/daemon/execution/ranks_by_node.h"
 
 namespace ringd {
 namespace {
@@ -38,8 +39,7 @@ struct Node {
        BufferPool& pool) {
     std::vector<const TensorMeta*> metas;
     for (const TensorMeta& meta : job.metas) metas.push_back(&meta);
-    layout = std::make_shared<const BucketLayout>(metas, job.rank_count(),
-                                                  static_cast<int>(job.ranks.size()));
+    layout = std::make_shared<const BucketLayout>(metas, ConsecutiveRanks(job.ranks));
     std::vector<TensorBuffers> buffers;
     for (std::size_t t = 0; t < job.metas.size(); ++t) {
       for (int m = 0; m < rank_count; ++m) {

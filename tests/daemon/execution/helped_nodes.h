@@ -17,6 +17,7 @@
 #include "daemon/execution/execution.h"
 #include "daemon/execution/reducers.h"
 #include "tests/backends/collectives/fake_network.h"
+#include "tests/daemon/execution/ranks_by_node.h"
 
 namespace ringd {
 
@@ -212,8 +213,7 @@ struct Node {
   Node(const Job& job, int self, BufferPool& pool, Reducers* reducers, std::mt19937& random) {
     std::vector<const TensorMeta*> metas;
     for (const TensorMeta& meta : job.metas) metas.push_back(&meta);
-    layout = std::make_shared<const BucketLayout>(metas, job.rank_count(),
-                                                  static_cast<int>(job.ranks.size()));
+    layout = std::make_shared<const BucketLayout>(metas, ConsecutiveRanks(job.ranks));
     const int rank_count = job.ranks[static_cast<std::size_t>(self)];
     std::vector<TensorBuffers> buffers;
     for (const TensorMeta& meta : job.metas) {

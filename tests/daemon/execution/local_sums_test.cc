@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "daemon/execution/reducer_pool.h"
+#include "tests/daemon/execution/ranks_by_node.h"
 
 namespace ringd {
 namespace {
@@ -14,6 +15,10 @@ using Answer = LocalSums::Answer;
 
 constexpr std::uint32_t kChunkBytes = 256;
 constexpr std::uint32_t kChunksPerBlock = 3;
+
+RingLayout AllReduceRing(std::size_t bytes, std::uint32_t nodes, std::uint32_t self) {
+  return {TraitsOf(CollectiveKind::kAllReduce), BlockMap::Even(bytes, nodes, kChunkBytes), self};
+}
 
 class CountedReducers final : public Reducers {
  public:
@@ -33,7 +38,7 @@ struct Bucket {
     TensorMeta meta;
     meta.shape = {kBytes / 4};
     const std::vector<const TensorMeta*> metas = {&meta};
-    layout = std::make_unique<BucketLayout>(metas, 8, 2);
+    layout = std::make_unique<BucketLayout>(metas, ConsecutiveRanks({4, 4}));
     std::vector<TensorBuffers> buffers;
     for (auto& values : tensors) {
       values.assign(kBytes / 4, static_cast<float>(1 + (&values - tensors)));
@@ -43,11 +48,10 @@ struct Bucket {
     memory = std::make_unique<BucketMemory>(*layout, 2, buffers, -1);
   }
 
-  std::unique_ptr<LocalSums> Sums(bool own_block_only = false) {
-    const RingPlace place{.node_count = kNodes, .self = 1, .chunk_bytes = kChunkBytes};
-    return std::make_unique<LocalSums>(*memory, nullptr,
-                                       reinterpret_cast<std::byte*>(buffer.data()), kBytes, place,
-                                       own_block_only, reducers);
+  std::unique_ptr<LocalSums> Sums(bool first_block_only = false) {
+    return std::make_unique<LocalSums>(
+        *memory, nullptr, reinterpret_cast<std::byte*>(buffer.data()),
+        AllReduceRing(kBytes, kNodes, 1), first_block_only, reducers);
   }
   bool IsSummed(std::size_t cell) const {
     for (std::size_t i = 0; i < kChunkBytes / 4; ++i) {
@@ -77,7 +81,7 @@ TEST_CASE("LocalSums: reducers come in the order in which the ring asks") {
   Bucket bucket;
   // The own block 1 beside block 0, which comes from the neighbour first; then blocks 3 and 2.
   CHECK(ClaimAll(*bucket.Sums()) == std::vector<std::size_t>{3, 0, 4, 1, 5, 2, 9, 10, 11, 6, 7, 8});
-  CHECK(ClaimAll(*bucket.Sums(/*own_block_only=*/true)) == std::vector<std::size_t>{3, 4, 5});
+  CHECK(ClaimAll(*bucket.Sums(/*first_block_only=*/true)) == std::vector<std::size_t>{3, 4, 5});
 }
 
 TEST_CASE("LocalSums: a cell that was summed in time is in the buffer") {
@@ -147,23 +151,22 @@ TEST_CASE("LocalSums: any size and any number of nodes: each cell is claimed onc
       TensorMeta meta;
       meta.shape = {static_cast<std::int64_t>(bytes / 4)};
       const std::vector<const TensorMeta*> metas = {&meta};
-      const BucketLayout layout(metas, 2, 2);
+      const BucketLayout layout(metas, ConsecutiveRanks({1, 1}));
       std::vector<float> values(bytes / 4, 1.0F);
       auto* tensor = reinterpret_cast<std::byte*>(values.data());
       const BucketMemory memory(layout, 2, {{tensor, tensor}, {tensor, tensor}}, -1);
       std::vector<float> buffer(bytes / 4, -1.0F);
       CountedReducers reducers;
-      LocalSums sums(memory, nullptr, reinterpret_cast<std::byte*>(buffer.data()), bytes,
-                     {.node_count = nodes, .self = nodes - 1, .chunk_bytes = kChunkBytes}, false,
+      const RingLayout ring = AllReduceRing(bytes, nodes, nodes - 1);
+      LocalSums sums(memory, nullptr, reinterpret_cast<std::byte*>(buffer.data()), ring, false,
                      reducers);
       const std::vector<std::size_t> cells = ClaimAll(sums);
       CHECK(std::set<std::size_t>(cells.begin(), cells.end()).size() == cells.size());
       for (const std::size_t cell : cells) sums.Finish(cell);
       CHECK(buffer == std::vector<float>(bytes / 4, 2.0F));
-      const Chunking grid(bytes, nodes, kChunkBytes);
       for (std::uint32_t block = 0; block < nodes; ++block) {
-        for (std::uint32_t chunk = 0; chunk < grid.ChunkCount(block); ++chunk) {
-          const ByteRange range = grid.Chunk(block, chunk);
+        for (std::uint32_t chunk = 0; chunk < ring.map().ChunkCount(block); ++chunk) {
+          const ByteRange range = ring.map().Chunk(block, chunk);
           REQUIRE(sums.Take(range.begin, range.end) == Answer::kSummed);
         }
       }
@@ -177,11 +180,10 @@ TEST_CASE("LocalSums: engine and reducers share the cells without touching each 
   for (int round = 0; round < 50; ++round) {
     Bucket bucket;
     ReducerPool pool(2);
-    const RingPlace place{.node_count = Bucket::kNodes, .self = 1, .chunk_bytes = kChunkBytes};
     auto* buffer = reinterpret_cast<std::byte*>(bucket.buffer.data());
-    const auto sums =
-        std::make_shared<LocalSums>(*bucket.memory, nullptr, buffer, Bucket::kBytes, place,
-                                    /*own_block_only=*/false, pool);
+    const auto sums = std::make_shared<LocalSums>(*bucket.memory, nullptr, buffer,
+                                                  AllReduceRing(Bucket::kBytes, Bucket::kNodes, 1),
+                                                  /*first_block_only=*/false, pool);
     pool.Offer(sums);
     for (const std::size_t cell : {3U, 0U, 4U, 1U, 5U, 2U, 9U, 10U, 11U, 6U, 7U, 8U}) {
       Answer answer = TakeCell(*sums, cell);

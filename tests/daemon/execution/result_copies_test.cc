@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "daemon/execution/reducer_pool.h"
+#include "tests/daemon/execution/ranks_by_node.h"
 
 namespace ringd {
 namespace {
@@ -32,7 +33,7 @@ struct Bucket {
     TensorMeta meta;
     meta.shape = {kBytes / 4};
     const std::vector<const TensorMeta*> metas = {&meta};
-    layout = std::make_unique<BucketLayout>(metas, 8, 2);
+    layout = std::make_unique<BucketLayout>(metas, ConsecutiveRanks({4, 4}));
     tensors.assign(member_count, std::vector<float>(kBytes / 4, kNothing));
     std::vector<TensorBuffers> buffers;
     for (auto& values : tensors) {

@@ -116,6 +116,18 @@ TEST_CASE("schedule conversion: a hostile description is refused") {
       [](v1::TensorMeta& meta) { meta.set_prescale(std::numeric_limits<double>::quiet_NaN()); },
       [](v1::TensorMeta& meta) { meta.set_postscale(std::numeric_limits<double>::infinity()); },
       [](v1::TensorMeta& meta) { meta.set_root_rank(-1); },
+      [](v1::TensorMeta& meta) { meta.add_parts(1); },  // of a kind without
+      [](v1::TensorMeta& meta) {
+        meta.set_kind(static_cast<std::uint32_t>(CollectiveKind::kAllGather));
+        meta.add_shape(4);
+        meta.add_parts(3);
+      },
+      [](v1::TensorMeta& meta) {
+        meta.set_kind(static_cast<std::uint32_t>(CollectiveKind::kReduceScatter));
+        meta.add_shape(4);
+        meta.add_parts(5);
+        meta.add_parts(-1);
+      },
   };
   for (std::size_t i = 0; i < spoilers.size(); ++i) {
     INFO("spoiler " << i);
@@ -132,6 +144,16 @@ TEST_CASE("schedule conversion: a hostile description is refused") {
     *schedule.mutable_schedule()->mutable_buckets(1)->mutable_tensors(0)->mutable_meta() = meta;
     CheckRefused(schedule);
   }
+}
+
+TEST_CASE("schedule conversion: parts survive the wire") {
+  TensorMeta meta;
+  meta.kind = CollectiveKind::kAllGather;
+  meta.shape = {2, 5};
+  meta.parts = {3, 0, 7};
+  const absl::StatusOr<TensorMeta> read = FromProto(ToProto(meta));
+  REQUIRE(read.ok());
+  CHECK(*read == meta);
 }
 
 TEST_CASE("schedule conversion: the largest description is accepted") {

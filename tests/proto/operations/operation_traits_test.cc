@@ -29,4 +29,24 @@ TEST_CASE("OperationTraits: what is combined has data and no root") {
   }
 }
 
+TEST_CASE("OperationTraits: only what is combined or gathered has parts, and on one side") {
+  for (const OperationTraits& traits : kOperationTraits) {
+    INFO(Name(traits.kind));
+    CHECK_FALSE((traits.input == Extent::kOwnPart && traits.output == Extent::kOwnPart));
+    if (traits.HasParts()) CHECK((traits.moves_data && !traits.rooted));
+    if (traits.input == Extent::kOwnPart) CHECK_FALSE(traits.combines);
+    if (traits.output == Extent::kOwnPart) CHECK(traits.combines);
+  }
+}
+
+TEST_CASE(
+    "OperationTraits: trainers may not ask for what has parts yet, nor for what there is not") {
+  for (const OperationTraits& traits : kOperationTraits) {
+    CHECK(IsOffered(static_cast<std::uint32_t>(traits.kind)) == !traits.HasParts());
+  }
+  CHECK_FALSE(IsOffered(static_cast<std::uint32_t>(kCollectiveKindCount)));
+  CHECK_FALSE(IsOffered(static_cast<std::uint32_t>(CollectiveKind::kLinkProbe)));
+  CHECK_FALSE(IsOffered(static_cast<std::uint32_t>(-1)));
+}
+
 }  // namespace ringd

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/collectives/chunking.h"
+#include "backends/block_map.h"
 #include "daemon/attach/session_factory.h"
 #include "daemon/jobs/communicator/job_communicator.h"
 #include "proto/base/unix_socket.h"
@@ -46,7 +46,7 @@ class PlayedCommunicator final : public Communicator {
   // What the ring would do with the operation, but for the wire: the other node's sums and results
   // are 1.
   void RunRing(const CollectiveRequest& request) {
-    const Chunking grid(kBytes, 2, kChunk);
+    const BlockMap grid = BlockMap::Even(kBytes, 2, kChunk);
     const std::vector<float> message(kChunk / 4, 1.0F);
     const auto* bytes = reinterpret_cast<const std::byte*>(message.data());
     for (std::uint32_t chunk = 0; chunk < grid.ChunkCount(0); ++chunk) {

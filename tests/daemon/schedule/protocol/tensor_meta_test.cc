@@ -76,4 +76,43 @@ TEST_CASE("DescribeMismatch: mentions what differs beside type and shape") {
         "average float32 [2] prescale 0.5");
 }
 
+TEST_CASE("TensorMeta: source and destination have sizes of their own where there are parts") {
+  TensorMeta meta;
+  meta.shape = {10};
+  CHECK(SourceBytes(meta, Rank(1)) == 40);
+  CHECK(DestinationBytes(meta, Rank(1)) == 40);
+  meta.parts = {3, 7};
+  meta.kind = CollectiveKind::kReduceScatter;
+  CHECK(ByteCount(meta) == 40);
+  CHECK(SourceBytes(meta, Rank(1)) == 40);
+  CHECK(DestinationBytes(meta, Rank(1)) == 28);
+  meta.kind = CollectiveKind::kAllGather;
+  CHECK(SourceBytes(meta, Rank(0)) == 12);
+  CHECK(DestinationBytes(meta, Rank(0)) == 40);
+}
+
+TEST_CASE("TensorMeta: parts make up the whole, and all ranks must say the same ones") {
+  TensorMeta meta;
+  meta.shape = {10};
+  CHECK(PartsFit(meta));
+  meta.kind = CollectiveKind::kAllGather;
+  CHECK_FALSE(PartsFit(meta));
+  meta.parts = {3, 7};
+  CHECK(PartsFit(meta));
+  CHECK(CanLearn(meta));
+  TensorMeta other = meta;
+  other.parts = {10, 0};
+  CHECK(PartsFit(other));
+  CHECK(MetaKey(other) != MetaKey(meta));
+  // Rank 1 may be done before rank 0 begins.
+  CHECK_FALSE(CanLearn(other));
+  CHECK(DescribeMismatch("x", {{{Rank(0), meta}, "a"}, {{Rank(1), other}, "b"}}) ==
+        "tensor 'x': rank 0 on a submitted float32 [10] in parts of 3, 7, rank 1 on b submitted "
+        "float32 [10] in parts of 10, 0");
+  other.parts = {11, -1};
+  CHECK_FALSE(PartsFit(other));
+  other.parts = {3, 6};
+  CHECK_FALSE(PartsFit(other));
+}
+
 }  // namespace ringd

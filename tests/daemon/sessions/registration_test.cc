@@ -1,0 +1,24 @@
+#include "daemon/sessions/registration.h"
+
+#include <catch2/catch.hpp>
+
+#include "proto/operations/operation_traits.h"
+
+namespace ringd {
+
+TEST_CASE("Registration: trainers get the kinds on offer, and no other") {
+  v1::TensorDescription description;
+  description.set_name("t");
+  description.set_data_type(static_cast<std::uint32_t>(DataType::kFloat32));
+  description.add_shape(4);
+  for (std::uint32_t kind = 0; kind <= kCollectiveKindCount; ++kind) {
+    description.set_kind(kind);
+    const auto checked = CheckDescription(description, 2);
+    CHECK(checked.ok() == IsOffered(kind));
+    if (checked.ok()) continue;
+    CHECK(checked.status().code() == absl::StatusCode::kInvalidArgument);
+    CHECK(std::string(checked.status().message()).find(std::to_string(kind)) != std::string::npos);
+  }
+}
+
+}  // namespace ringd
