@@ -14,8 +14,8 @@ namespace ringd {
 // A node's way through a ring of N nodes over one map of blocks. There are two passes of N-1 steps,
 // and a kind has one of them or both:
 //
-//   reduce-scatter   first, of what is combined: a block that comes is a partial sum, to which the node
-//                    adds its input; the last one that comes is complete
+//   reduce-scatter   first, of what is combined: a block that comes is a partial sum, to which the
+//                    node adds its input; the last one that comes is complete
 //   all-gather       then, of what all nodes get: a block that comes is a result
 //
 // In step g the node sends SentBlock(g) to its successor and receives SentBlock(g+1), which it
