@@ -17,9 +17,11 @@
 #ifndef RINGD_CLIENT_RINGD_HPP_
 #define RINGD_CLIENT_RINGD_HPP_
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -29,112 +31,9 @@
 #include <vector>
 
 #include "client/ringd.h"
+#include "client/ringd_tensor.hpp"
 
 namespace ringd {
-
-// A failed call: its code, and the library's words as what().
-class Error : public std::runtime_error {
- public:
-  Error(ringd_status code, const std::string& text) : std::runtime_error(text), code_(code) {}
-
-  ringd_status code() const noexcept { return code_; }
-  // "RINGD_ABORTED" and so on.
-  const char* code_name() const noexcept { return ringd_status_name(code_); }
-
- private:
-  ringd_status code_;
-};
-
-// Throws Error unless `status` is RINGD_OK. Call right after the failed call, on the same thread.
-inline void ThrowIfFailed(ringd_status status) {
-  if (status != RINGD_OK) throw Error(status, ringd_last_error());
-}
-
-enum class ElementType : std::int32_t {
-  kUint8 = RINGD_UINT8,
-  kInt8 = RINGD_INT8,
-  kUint16 = RINGD_UINT16,
-  kInt16 = RINGD_INT16,
-  kUint32 = RINGD_UINT32,
-  kInt32 = RINGD_INT32,
-  kUint64 = RINGD_UINT64,
-  kInt64 = RINGD_INT64,
-  kFloat16 = RINGD_FLOAT16,
-  kBfloat16 = RINGD_BFLOAT16,
-  kFloat32 = RINGD_FLOAT32,
-  kFloat64 = RINGD_FLOAT64,
-  kBool = RINGD_BOOL,
-  kFloat8E4M3 = RINGD_FLOAT8_E4M3,
-  kFloat8E5M2 = RINGD_FLOAT8_E5M2,
-};
-
-// ringd.h says what they mean for each type.
-enum class Reduction : std::int32_t {
-  kSum = RINGD_SUM,
-  kAverage = RINGD_AVERAGE,
-  kMin = RINGD_MIN,
-  kMax = RINGD_MAX,
-  kProduct = RINGD_PRODUCT,
-};
-
-// The ElementType of a C++ type that has one. The narrow floating-point types have none in C++20:
-// name their ElementType instead.
-template <typename T>
-constexpr ElementType ElementTypeOf() noexcept {
-  if constexpr (std::is_same_v<T, bool>) {
-    return ElementType::kBool;
-  } else if constexpr (std::is_same_v<T, float>) {
-    return ElementType::kFloat32;
-  } else if constexpr (std::is_same_v<T, double>) {
-    return ElementType::kFloat64;
-  } else {
-    static_assert(std::is_integral_v<T> && sizeof(T) <= 8, "this type has no ElementType");
-    // Unsigned types have the even numbers, in the order of their sizes.
-    const int power = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
-    return static_cast<ElementType>(2 * power + (std::is_signed_v<T> ? 1 : 0));
-  }
-}
-
-// What one tensor is and what is done with it. See ringd_tensor.
-struct Tensor {
-  std::string name;
-  std::int32_t kind = RINGD_ALLREDUCE;
-  ElementType element_type = ElementType::kFloat32;
-  Reduction reduction = Reduction::kSum;
-  std::vector<std::int64_t> shape;
-  double prescale = 1.0;
-  double postscale = 1.0;
-  std::int32_t root_rank = 0;
-};
-
-template <typename T>
-Tensor AllReduce(std::string name, std::vector<std::int64_t> shape,
-                 Reduction reduction = Reduction::kSum) {
-  Tensor tensor;
-  tensor.name = std::move(name);
-  tensor.element_type = ElementTypeOf<T>();
-  tensor.reduction = reduction;
-  tensor.shape = std::move(shape);
-  return tensor;
-}
-
-template <typename T>
-Tensor Broadcast(std::string name, std::vector<std::int64_t> shape, std::int32_t root_rank) {
-  Tensor tensor;
-  tensor.name = std::move(name);
-  tensor.kind = RINGD_BROADCAST;
-  tensor.element_type = ElementTypeOf<T>();
-  tensor.shape = std::move(shape);
-  tensor.root_rank = root_rank;
-  return tensor;
-}
-
-inline Tensor Barrier(std::string name) {
-  Tensor tensor;
-  tensor.name = std::move(name);
-  tensor.kind = RINGD_BARRIER;
-  return tensor;
-}
 
 // A tensor that ringd knows. A number: cheap to copy, valid as long as its Context.
 struct Registration {
@@ -268,6 +167,51 @@ class ArenaBuffer {
   std::size_t count_ = 0;
 };
 
+// A communicator of some ranks of the job. Tensors are of it whose Tensor::communicator is
+// number(); their operations are submitted to the Context like all others.
+//
+// Thread safety: as the C interface: any method from any thread, destruction last.
+// Ownership: this rank's part in it, given back when it goes, which does not wait for the others.
+//   Of a part in which an operation has not been waited for, the Context keeps what is left. The
+//   Context must outlive it. Registrations of its tensors go with it.
+class Communicator {
+ public:
+  Communicator() noexcept = default;
+  Communicator(ringd_context* context, ringd_communicator number) noexcept
+      : context_(context), number_(number) {}
+  Communicator(Communicator&& other) noexcept
+      : context_(std::exchange(other.context_, nullptr)), number_(other.number_) {}
+  Communicator& operator=(Communicator&& other) noexcept {
+    std::swap(context_, other.context_);
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  ~Communicator() {
+    if (context_ != nullptr) ringd_communicator_destroy(context_, number_);
+  }
+
+  ringd_communicator number() const noexcept { return number_; }
+  // Does not block.
+  ringd_communicator_place place() const {
+    ringd_communicator_place place{};
+    place.struct_size = sizeof(place);
+    ThrowIfFailed(ringd_get_communicator_place(context_, number_, &place));
+    return place;
+  }
+  // As its destructor, but throws what is wrong; afterwards there is none.
+  void Destroy() {
+    if (context_ != nullptr) {
+      ThrowIfFailed(ringd_communicator_destroy(std::exchange(context_, nullptr), number_));
+    }
+  }
+
+ private:
+  ringd_context* context_ = nullptr;
+  ringd_communicator number_ = RINGD_ALL_RANKS;
+};
+
 // A place in a job.
 //
 // Thread safety: as the C interface: any method from any thread.
@@ -286,6 +230,23 @@ class Context {
     place.struct_size = sizeof(place);
     ThrowIfFailed(ringd_get_place(context_.get(), &place));
     return place;
+  }
+
+  // Makes a communicator of these ranks, this one among them: all of them call it, with one name
+  // and the same list. Blocks until all have, for `timeout` at most (0: the start timeout). See
+  // ringd_communicator_create.
+  Communicator CreateCommunicator(const std::string& name, std::span<const std::int32_t> ranks,
+                                  std::chrono::milliseconds timeout = {}) {
+    ringd_communicator_options options{};
+    options.struct_size = sizeof(options);
+    options.name = name.c_str();
+    options.ranks = ranks.data();
+    options.count = ranks.size();
+    options.timeout_ms = static_cast<std::uint32_t>(
+        std::clamp<std::int64_t>(timeout.count(), 0, std::numeric_limits<std::uint32_t>::max()));
+    ringd_communicator number = RINGD_ALL_RANKS;
+    ThrowIfFailed(ringd_communicator_create(context_.get(), &options, &number));
+    return Communicator(context_.get(), number);
   }
 
   // `count` zeros in the arena.
@@ -367,9 +328,12 @@ class Context {
     return Operation(context_.get(), operation);
   }
 
-  // Returns when every rank has called it with the same name.
-  void Barrier(const std::string& name = "barrier") {
-    SubmitAwaitedRaw(Register(ringd::Barrier(name)), nullptr, nullptr).Wait();
+  // Returns when every rank (of the communicator) has called it with the same name.
+  void Barrier(const std::string& name = "barrier",
+               ringd_communicator communicator = RINGD_ALL_RANKS) {
+    Tensor tensor = ringd::Barrier(name);
+    tensor.communicator = communicator;
+    SubmitAwaitedRaw(Register(tensor), nullptr, nullptr).Wait();
   }
 
   // For calls of the C interface.
@@ -388,6 +352,7 @@ class Context {
     described.prescale = tensor.prescale;
     described.postscale = tensor.postscale;
     described.root_rank = tensor.root_rank;
+    described.communicator = tensor.communicator;
     return described;
   }
 
