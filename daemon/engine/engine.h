@@ -25,7 +25,6 @@
 #include "backends/backend.h"
 #include "daemon/config/config.h"
 #include "daemon/engine/call_thread.h"
-#include "daemon/engine/command_queue.h"
 #include "daemon/engine/engine_activity.h"
 #include "daemon/engine/engine_control.h"
 #include "daemon/engine/event_poll.h"
@@ -45,6 +44,7 @@
 #include "daemon/sessions/registration_book.h"
 #include "daemon/sessions/session.h"
 #include "daemon/sessions/session_resources.h"
+#include "proto/base/command_queue.h"
 #include "proto/base/mutex.h"
 
 namespace ringd {
@@ -147,10 +147,11 @@ class Engine final : public EngineControl, private PeerEvents {
   // PeerEvents: post to the engine thread.
   void OnNodeConnected(StreamId stream, ExpectationId job, std::string from) override;
   void OnNodeRefused(ExpectationId job, RefusedNode node) override;
-  void OnNodeMessage(StreamId stream, v1::NodeMessage message) override;
+  void OnNodeMessage(StreamId stream, v1::NodeMessage message, MessageHold hold) override;
   void OnNodeDisconnected(StreamId stream, absl::Status why) override;
   void OnCoordinatorIsHere(StreamId stream) override;
-  void OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message) override;
+  void OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message,
+                            MessageHold hold) override;
   void OnCoordinatorDisconnected(StreamId stream, absl::Status why) override;
 
   // ---- on the engine thread ----

@@ -122,8 +122,8 @@ void Engine::OnNodeRefused(ExpectationId id, RefusedNode node) {
   });
 }
 
-void Engine::OnNodeMessage(StreamId stream, v1::NodeMessage message) {
-  commands_.Post([this, stream, message = std::move(message)]() mutable {
+void Engine::OnNodeMessage(StreamId stream, v1::NodeMessage message, MessageHold hold) {
+  commands_.Post([this, stream, message = std::move(message), hold = std::move(hold)]() mutable {
     const Clock::time_point now = Clock::now();
     if (JobCoordinator* coordinator = links_->CoordinatorOf(stream); coordinator != nullptr) {
       coordinator->OnMessage(stream, std::move(message), now);
@@ -153,8 +153,9 @@ void Engine::OnCoordinatorIsHere(StreamId stream) {
   });
 }
 
-void Engine::OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message) {
-  commands_.Post([this, stream, message = std::move(message)]() mutable {
+void Engine::OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message,
+                                  MessageHold hold) {
+  commands_.Post([this, stream, message = std::move(message), hold = std::move(hold)]() mutable {
     Job* job = links_->JobOf(stream);
     if (job != nullptr) job->OnCoordinatorMessage(std::move(message), Clock::now());
   });

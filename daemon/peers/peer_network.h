@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -53,11 +54,15 @@ struct CoordinatorAddress {
   bool has_secret = false;
 };
 
+// Held until a message has been dealt with: of a stream from which too many have not been, nothing
+// more is read. So a node can't heap up messages here.
+using MessageHold = std::shared_ptr<const void>;
+
 // Receives what happens on the streams.
 //
-// Thread safety: called from threads of the network, for different streams at once, with none of
-//   its locks held; for one stream one call at a time and in order. Implementations must return
-//   soon (the engine posts the event to itself) and may call any method of PeerNetwork.
+// Thread safety: called on the network's thread, but OnNodeRefused on the door's, with no lock
+//   held. Implementations must return soon (the engine posts the event to itself) and may call any
+//   method of PeerNetwork.
 // Invariants: the first event of a stream opened to here is OnNodeConnected. The last one of any
 //   stream is its Disconnected event (or OnCoordinatorIsHere), exactly once, also after Close().
 class PeerEvents {
@@ -69,7 +74,7 @@ class PeerEvents {
   virtual void OnNodeConnected(StreamId stream, ExpectationId job, std::string from) = 0;
   // Somebody wanted to and was refused.
   virtual void OnNodeRefused(ExpectationId job, RefusedNode node) = 0;
-  virtual void OnNodeMessage(StreamId stream, v1::NodeMessage message) = 0;
+  virtual void OnNodeMessage(StreamId stream, v1::NodeMessage message, MessageHold hold) = 0;
 
   // Ok: the node closed the stream in order. kUnavailable: the node or the way to it is lost. After
   // Close() here: the reason given there.
@@ -78,7 +83,8 @@ class PeerEvents {
   // Node side: the stream came from ConnectToCoordinator(). It led to this very ringd, and has
   // ended: no other event comes.
   virtual void OnCoordinatorIsHere(StreamId stream) = 0;
-  virtual void OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message) = 0;
+  virtual void OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message,
+                                    MessageHold hold) = 0;
 
   // kDeadlineExceeded: no ringd with a rank of the job answered before the connect deadline.
   // kUnauthenticated, kFailedPrecondition, kInvalidArgument: as DialRequest::done. kUnavailable: it

@@ -1,209 +1,191 @@
 #include "daemon/peers/peer_stream.h"
 
-#include <grpcpp/channel.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 
 namespace ringd {
 namespace {
 
-// gRPC sends a status as metadata, of which 8 KiB may be in a message, and writes any byte that is
-// not ASCII as three.
-constexpr std::size_t kMaxReasonBytes = 2048;
-// From the connection, which both sides have proved, to the first word on it.
-constexpr std::chrono::seconds kAnswerPatience{10};
-
-std::string CutToLength(absl::string_view text, std::size_t max_bytes) {
-  if (text.size() <= max_bytes) return std::string(text);
-  std::size_t end = max_bytes;
-  // Not in the middle of a UTF-8 character.
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return std::string(text.substr(0, end));
-}
-
-gpr_timespec FromNow(Clock::duration delay) {
-  return gpr_time_add(
-      gpr_now(GPR_CLOCK_MONOTONIC),
-      gpr_time_from_nanos(std::chrono::duration_cast<std::chrono::nanoseconds>(delay).count(),
-                          GPR_TIMESPAN));
-}
-
-// Calls Cut() on the stream after `delay`, if it still exists then. The alarm must not be set
-// already.
-template <typename Stream>
-void CutAfter(grpc::Alarm& alarm, Clock::duration delay, std::weak_ptr<Stream> stream) {
-  alarm.Set(FromNow(delay), [stream = std::move(stream)](bool fired) {
-    if (!fired) return;
-    if (const std::shared_ptr<Stream> alive = stream.lock()) alive->Cut();
-  });
-}
+// Frames that one call of sendmsg takes.
+constexpr std::size_t kFramesAtOnce = 16;
 
 }  // namespace
 
-grpc::Status ToGrpcTrailer(const absl::Status& status) {
-  return grpc::Status(static_cast<grpc::StatusCode>(status.raw_code()),
-                      CutToLength(status.message(), kMaxReasonBytes));
-}
-
-// ---- opened to here
-// ------------------------------------------------------------------------------
-
-void NodeStream::Begin(ExpectationId job, std::string from) {
-  context_.events->OnNodeConnected(context_.id, job, std::move(from));
-  StartSendInitialMetadata();  // tells the node that it is connected
-  BeginReading();
-}
-
-void NodeStream::OnCancel() {
-  {
-    MutexLock lock(mutex_);
-    lost_ = true;
+bool PeerStream::Send(std::string frame) {
+  const MutexLock lock(mutex_);
+  if (closed_) return true;
+  const std::size_t bytes = frame.size();
+  if (bytes > kPeerFrameHeaderBytes + kMaxPeerMessageBytes) {
+    closed_ = true;
+    reason_ = absl::ResourceExhaustedError(
+        absl::StrCat("a message of ", bytes, " bytes is longer than ringds take from each other"));
+    DropLocked();
+    return false;
   }
-  Abandon();
+  if (bytes > limits_.max_outgoing_bytes - queued_bytes_ || !budget_->Take(bytes)) {
+    closed_ = true;
+    reason_ = absl::ResourceExhaustedError(
+        absl::StrCat("the other side did not take its messages: ", queue_.size(), " wait, ",
+                     queued_bytes_, " bytes, and one of ", bytes, " bytes finds no room"));
+    DropLocked();
+    return false;
+  }
+  QueueLocked(std::move(frame));
+  return true;
 }
 
-void NodeStream::OnDone() {
-  const std::shared_ptr<NodeStream> self = shared_from_this();
-  MarkEnded();
-  close_alarm_.Cancel();
-  absl::Status why;
+bool PeerStream::Close(const absl::Status& reason) {
+  const MutexLock lock(mutex_);
+  if (closed_) return false;
+  closed_ = true;
+  reason_ = reason;
+  if (!socket_.valid()) return true;
+  std::string frame = EncodePeerEnd(reason);
+  if (!budget_->Take(frame.size())) {
+    DropLocked();
+    if (!budget_->Take(frame.size())) return true;  // it will see the connection end, unsaid
+  }
+  said_ = true;
+  QueueLocked(std::move(frame));
+  return true;
+}
+
+bool PeerStream::closed() const {
+  const MutexLock lock(mutex_);
+  return closed_;
+}
+
+absl::Status PeerStream::reason() const {
+  const MutexLock lock(mutex_);
+  return reason_;
+}
+
+void PeerStream::Connect(UniqueFd socket, Clock::time_point now) {
+  heard_ = now;
+  const MutexLock lock(mutex_);
+  socket_ = std::move(socket);
+  WriteLocked();
+}
+
+void PeerStream::Disconnect() noexcept {
+  const MutexLock lock(mutex_);
+  closed_ = true;
+  DropLocked();
+  socket_.Reset();
+}
+
+void PeerStream::Flush() {
+  const MutexLock lock(mutex_);
+  WriteLocked();
+}
+
+void PeerStream::Pong() {
   {
-    MutexLock lock(mutex_);
-    if (closed_here_) {
-      why = reason_;
-    } else if (lost_) {
-      why = absl::UnavailableError("the connection was lost");
+    const MutexLock lock(mutex_);
+    if (closed_ || !queue_.empty()) return;
+  }
+  static_cast<void>(Send(EncodePeerFrame(PeerFrameKind::kPong, {})));
+}
+
+int PeerStream::socket() const {
+  const MutexLock lock(mutex_);
+  return socket_.get();
+}
+
+int PeerStream::broken() const {
+  const MutexLock lock(mutex_);
+  return broken_;
+}
+
+PeerStream::Look PeerStream::LookAfter(Clock::time_point now) {
+  bool is_closed = false;
+  std::size_t unacknowledged = 0;
+  {
+    const MutexLock lock(mutex_);
+    if (!socket_.valid()) return {};
+    is_closed = closed_;
+    unacknowledged = UnacknowledgedLocked();
+  }
+  if (is_closed) {
+    if (!closed_since_.has_value()) closed_since_ = now;
+    const Clock::time_point due = *closed_since_ + limits_.close_grace;
+    return {now >= due, due};
+  }
+  if (pinged_.has_value() && heard_ > *pinged_) pinged_.reset();
+  if (pinged_.has_value()) {
+    const Clock::time_point due = *pinged_ + limits_.keepalive_timeout;
+    if (now < due) return {false, due};
+    // What it takes from us is a sign of life as well: the ping may be far behind.
+    if (unacknowledged >= unacknowledged_) return {true, due};
+    unacknowledged_ = unacknowledged;
+    pinged_ = now;
+    return {false, now + limits_.keepalive_timeout};
+  }
+  const Clock::time_point due = heard_ + limits_.keepalive_interval;
+  if (now < due) return {false, due};
+  pinged_ = now;
+  if (!Send(EncodePeerFrame(PeerFrameKind::kPing, {}))) return {true, now};
+  const MutexLock lock(mutex_);
+  unacknowledged_ = UnacknowledgedLocked();
+  return {false, now + limits_.keepalive_timeout};
+}
+
+void PeerStream::QueueLocked(std::string frame) {
+  queued_bytes_ += frame.size();
+  queue_.push_back(std::move(frame));
+  if (queue_.size() == 1) WriteLocked();
+}
+
+void PeerStream::DropLocked() noexcept {
+  budget_->Give(std::exchange(queued_bytes_, 0));
+  queue_.clear();
+  front_sent_ = 0;
+}
+
+void PeerStream::WriteLocked() {
+  if (!socket_.valid() || broken_ != 0) return;
+  while (!queue_.empty()) {
+    std::array<iovec, kFramesAtOnce> parts;
+    const std::size_t count = std::min(queue_.size(), parts.size());
+    for (std::size_t i = 0; i < count; ++i) parts[i] = {queue_[i].data(), queue_[i].size()};
+    parts[0] = {queue_[0].data() + front_sent_, queue_[0].size() - front_sent_};
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = count;
+    const ssize_t sent = ::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) return;
+    if (sent < 0) {
+      // The network's thread hears of the connection's end by itself.
+      broken_ = errno;
+      DropLocked();
+      return;
+    }
+    front_sent_ += static_cast<std::size_t>(sent);
+    while (!queue_.empty() && front_sent_ >= queue_.front().size()) {
+      const std::size_t bytes = queue_.front().size();
+      front_sent_ -= bytes;
+      queued_bytes_ -= bytes;
+      budget_->Give(bytes);
+      queue_.pop_front();
     }
   }
-  context_.events->OnNodeDisconnected(context_.id, std::move(why));
-  context_.owner->Remove(context_.id);
+  if (said_) ::shutdown(socket_.get(), SHUT_WR);
 }
 
-void NodeStream::Deliver(v1::NodeMessage message) {
-  context_.events->OnNodeMessage(context_.id, std::move(message));
-}
-
-void NodeStream::FinishLocked() { Finish(ToGrpcTrailer(reason_)); }
-
-void NodeStream::CutLocked() { call_->TryCancel(); }
-
-void NodeStream::StartCloseTimerLocked() {
-  CutAfter(close_alarm_, context_.close_grace, weak_from_this());
-}
-
-// ---- opened here
-// ---------------------------------------------------------------------------------
-
-CoordinatorStream::CoordinatorStream(const PeerStreamContext& context, std::string host_port)
-    : OrderedStream(context.max_outgoing_bytes, /*connected=*/false),
-      context_(context),
-      host_port_(std::move(host_port)),
-      call_(std::make_unique<grpc::ClientContext>()) {}
-
-void CoordinatorStream::Begin(std::shared_ptr<grpc::Channel> channel,
-                              const std::string& call_token) {
-  {
-    MutexLock lock(mutex_);
-    if (stage_ != Stage::kUnconnected) return;
-    stage_ = Stage::kConnected;
-  }
-  channel_ = std::move(channel);
-  call_->AddMetadata(kCallTokenKey, call_token);
-  stub_ = v1::Peer::NewStub(channel_);
-  stub_->async()->Job(call_.get(), this);
-  AddHold();  // for writes, which start outside of reactions; released by FinishLocked
-  BeginReading();
-  answer_alarm_.Set(FromNow(kAnswerPatience), [stream = weak_from_this()](bool fired) {
-    if (!fired) return;
-    if (const auto alive = stream.lock()) alive->OnSilence();
-  });
-  StartCall();
-  MutexLock lock(mutex_);
-  ConnectedLocked();
-}
-
-void CoordinatorStream::EndUnconnected(const absl::Status& why) {
-  const std::shared_ptr<CoordinatorStream> self = shared_from_this();
-  absl::Status reason = why;
-  {
-    MutexLock lock(mutex_);
-    if (stage_ != Stage::kUnconnected) return;
-    stage_ = Stage::kEnded;
-    if (closed_here_) reason = reason_;
-  }
-  MarkEnded();
-  close_alarm_.Cancel();
-  if (absl::IsAlreadyExists(reason)) {
-    context_.events->OnCoordinatorIsHere(context_.id);
-  } else {
-    context_.events->OnCoordinatorDisconnected(context_.id, std::move(reason));
-  }
-  context_.owner->Remove(context_.id);
-}
-
-void CoordinatorStream::OnSilence() {
-  {
-    MutexLock lock(mutex_);
-    if (answered_) return;
-    was_silent_ = true;
-  }
-  Cut();
-}
-
-void CoordinatorStream::OnReadInitialMetadataDone(bool ok) {
-  if (!ok) return;
-  {
-    MutexLock lock(mutex_);
-    answered_ = true;
-  }
-  answer_alarm_.Cancel();
-}
-
-void CoordinatorStream::OnDone(const grpc::Status& status) {
-  const std::shared_ptr<CoordinatorStream> self = shared_from_this();
-  MarkEnded();
-  answer_alarm_.Cancel();
-  close_alarm_.Cancel();
-  // The channel goes before Remove() tells that nothing of the stream is left: its threads end with
-  // it.
-  call_.reset();
-  stub_.reset();
-  channel_.reset();
-  context_.events->OnCoordinatorDisconnected(context_.id, Explain(status));
-  context_.owner->Remove(context_.id);
-}
-
-void CoordinatorStream::Deliver(v1::CoordinatorMessage message) {
-  context_.events->OnCoordinatorMessage(context_.id, std::move(message));
-}
-
-void CoordinatorStream::FinishLocked() {
-  if (closed_here_) StartWritesDone();
-  RemoveHold();
-}
-
-void CoordinatorStream::CutLocked() { call_->TryCancel(); }
-
-void CoordinatorStream::StartCloseTimerLocked() {
-  CutAfter(close_alarm_, context_.close_grace, weak_from_this());
-}
-
-absl::Status CoordinatorStream::Explain(const grpc::Status& status) {
-  MutexLock lock(mutex_);
-  if (closed_here_) return reason_;
-  if (was_silent_) {
-    return absl::UnavailableError(
-        absl::StrCat("the ringd at ", host_port_, " let this node in and then said nothing"));
-  }
-  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-    return absl::UnavailableError(absl::StrCat("the connection to the ringd at ", host_port_,
-                                               " was lost: ", status.error_message()));
-  }
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+std::size_t PeerStream::UnacknowledgedLocked() const {
+  int in_socket = 0;
+  if (::ioctl(socket_.get(), SIOCOUTQ, &in_socket) != 0) in_socket = 0;
+  return queued_bytes_ - front_sent_ + static_cast<std::size_t>(in_socket);
 }
 
 }  // namespace ringd

@@ -1,121 +1,121 @@
-// The two ends of a Peer.Job call, each telling PeerEvents what happens on it.
-//
-// Internal to daemon/peers: the classes are gRPC's reactors.
+// One connection of a control stream, or one that is still to come: what waits to be sent, what has
+// come in part, and whether the other side lives.
 #ifndef RINGD_DAEMON_PEERS_PEER_STREAM_H_
 #define RINGD_DAEMON_PEERS_PEER_STREAM_H_
 
-#include <grpcpp/alarm.h>
-
 #include <chrono>
 #include <cstddef>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "daemon/peers/ordered_stream.h"
-#include "daemon/peers/peer_network.h"
+#include "daemon/peers/peer_budget.h"
+#include "daemon/peers/peer_frame_reader.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
-#include "proto/rpc/peer.grpc.pb.h"
+#include "proto/base/unique_fd.h"
 
 namespace ringd {
 
-// Where the streams are kept, by number.
-class PeerStreamOwner {
- public:
-  virtual ~PeerStreamOwner() = default;
-  // The stream has had its last event, and nothing of gRPC's belongs to it any more.
-  virtual void Remove(StreamId id) = 0;
+struct PeerStreamLimits {
+  // What may wait in one stream's outgoing queue before the stream is given up.
+  std::size_t max_outgoing_bytes = std::size_t{64} << 20;
+
+  // A connection on which nothing was received for the interval is probed. It is lost if nothing
+  // has come within the timeout either, and the other side has acknowledged none of what waits for
+  // it. Their sum is the time in which a silent loss is noticed.
+  std::chrono::milliseconds keepalive_interval{1000};
+  std::chrono::milliseconds keepalive_timeout{2500};
+
+  // How long a closed stream may take to send what it holds, and the other side to hang up, before
+  // it is cut.
+  std::chrono::milliseconds close_grace{2000};
 };
 
-// What both ends are made with.
-struct PeerStreamContext {
-  PeerStreamOwner* owner;
-  PeerEvents* events;
-  StreamId id;
-  std::size_t max_outgoing_bytes;
-  std::chrono::milliseconds close_grace;
-};
-
-// Opened to here, by a node.
-//
-// Thread safety: as OrderedStream.
-// Ownership: shared; the owner holds it until Remove(). Owner and events outlive it.
-class NodeStream final
-    : public OrderedStream<grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>,
-                           v1::NodeMessage, v1::CoordinatorMessage>,
-      public std::enable_shared_from_this<NodeStream> {
+// Thread safety: Send, Close and the questions from any thread; the rest on the network's thread.
+// Ownership: owns the connection.
+class PeerStream {
  public:
-  NodeStream(const PeerStreamContext& context, grpc::CallbackServerContext* call)
-      : OrderedStream(context.max_outgoing_bytes, /*connected=*/true),
-        context_(context),
-        call_(call) {}
+  PeerStream(const PeerStreamLimits& limits, std::shared_ptr<PeerBudget> budget)
+      : limits_(limits), budget_(std::move(budget)), reader_(budget_) {}
+  ~PeerStream() { Disconnect(); }
 
-  // `from`: who it is, for messages.
-  void Begin(ExpectationId job, std::string from);
+  // Queues the frame; if nothing waits before it, sends as much of it as the connection takes at
+  // once. Does not block. A closed stream drops it. False: that was too much; the stream has been
+  // closed with kResourceExhausted, has told the other side nothing, and should be cut.
+  [[nodiscard]] bool Send(std::string frame) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Accepts nothing more, and tells the other side behind what waits. False: it was closed before,
+  // and that reason stands.
+  bool Close(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool closed() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Requirement: it is closed.
+  absl::Status reason() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  void OnCancel() override;
-  void OnDone() override;
+  // ---- the network's thread
 
- protected:
-  void Deliver(v1::NodeMessage message) override;
-  void FinishLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) override;
-  void CutLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) override;
-  void StartCloseTimerLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) override;
+  // `socket` is non-blocking. What has waited leaves.
+  void Connect(UniqueFd socket, Clock::time_point now) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Closes the connection, if there is one, and drops what waits.
+  void Disconnect() noexcept ABSL_LOCKS_EXCLUDED(mutex_);
+  // Sends what the connection takes.
+  void Flush() ABSL_LOCKS_EXCLUDED(mutex_);
+  // As Send, unless something waits already: that tells the other side as much.
+  void Pong() ABSL_LOCKS_EXCLUDED(mutex_);
+  // -1: there is none.
+  int socket() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // errno of a send that failed, or 0.
+  int broken() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  PeerFrameReader& reader() noexcept { return reader_; }
+  void Heard(Clock::time_point now) noexcept {
+    heard_ = now;
+    ever_heard_ = true;
+  }
+  bool ever_heard() const noexcept { return ever_heard_; }
+  // For so long nobody could have heard anything.
+  void Forgive(Clock::duration gap) noexcept {
+    heard_ += gap;
+    if (pinged_.has_value()) *pinged_ += gap;
+  }
+
+  struct Look {
+    bool is_over = false;  // silent for too long, or closed for long enough
+    Clock::time_point next = Clock::time_point::max();  // look again then
+  };
+  // Pings if that is due.
+  Look LookAfter(Clock::time_point now) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  const PeerStreamContext context_;
-  grpc::CallbackServerContext* const call_;  // gRPC's, until OnDone
-  grpc::Alarm close_alarm_;
-  bool lost_ ABSL_GUARDED_BY(mutex_) = false;
+  void QueueLocked(std::string frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropLocked() noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WriteLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Bytes that the other side has not acknowledged.
+  std::size_t UnacknowledgedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const PeerStreamLimits limits_;
+  const std::shared_ptr<PeerBudget> budget_;
+
+  mutable Mutex mutex_;
+  UniqueFd socket_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::string> queue_ ABSL_GUARDED_BY(mutex_);
+  std::size_t front_sent_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes of its first frame
+  std::size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool said_ ABSL_GUARDED_BY(mutex_) = false;  // the end is in the queue, or has left
+  absl::Status reason_ ABSL_GUARDED_BY(mutex_);
+  int broken_ ABSL_GUARDED_BY(mutex_) = 0;
+
+  // The network's thread alone.
+  PeerFrameReader reader_;
+  Clock::time_point heard_;
+  bool ever_heard_ = false;
+  std::optional<Clock::time_point> pinged_;
+  std::size_t unacknowledged_ = 0;  // when it was pinged
+  std::optional<Clock::time_point> closed_since_;
 };
-
-// Opened here, to a coordinator. As NodeStream. It begins without a connection.
-class CoordinatorStream final
-    : public OrderedStream<grpc::ClientBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>,
-                           v1::CoordinatorMessage, v1::NodeMessage>,
-      public std::enable_shared_from_this<CoordinatorStream> {
- public:
-  CoordinatorStream(const PeerStreamContext& context, std::string host_port);
-
-  // Goes on over this connection, on which the coordinator's ringd knows by `call_token` whose it
-  // is. Nothing happens if it was closed meanwhile.
-  void Begin(std::shared_ptr<grpc::Channel> channel, const std::string& call_token);
-  // There will be no connection: its last event. Nothing happens if it has one.
-  void EndUnconnected(const absl::Status& why);
-
-  void OnReadInitialMetadataDone(bool ok) override;
-  void OnDone(const grpc::Status& status) override;
-
- protected:
-  void Deliver(v1::CoordinatorMessage message) override;
-  void FinishLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) override;
-  void CutLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) override;
-  void StartCloseTimerLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) override;
-
- private:
-  enum class Stage { kUnconnected, kConnected, kEnded };
-
-  void OnSilence();
-  absl::Status Explain(const grpc::Status& status);
-
-  const PeerStreamContext context_;
-  const std::string host_port_;
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<v1::Peer::Stub> stub_;
-  std::unique_ptr<grpc::ClientContext> call_;
-  grpc::Alarm answer_alarm_;
-  grpc::Alarm close_alarm_;
-  Stage stage_ ABSL_GUARDED_BY(mutex_) = Stage::kUnconnected;
-  bool answered_ ABSL_GUARDED_BY(mutex_) = false;
-  bool was_silent_ ABSL_GUARDED_BY(mutex_) = false;  // for too long
-};
-
-// Metadata of the call: ControlCallToken of the connection's session key.
-inline constexpr char kCallTokenKey[] = "ringd-call-bin";
-
-// gRPC's form of a status, its text cut to what a trailer holds.
-grpc::Status ToGrpcTrailer(const absl::Status& status);
 
 }  // namespace ringd
 

@@ -138,9 +138,12 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   absl::StatusOr<std::unique_ptr<Transport>> transport =
       MakeTransport(config, door_.get(), !cluster_key_.empty());
   if (!transport.ok()) return transport.status();
-  GrpcPeerNetworkOptions network_options;
+  SocketPeerNetworkOptions network_options;
   network_options.door_flags = cluster_key_.empty() ? 0 : kDoorHasClusterKey;
-  network_ = std::make_unique<GrpcPeerNetwork>(door_.get(), network_options);
+  absl::StatusOr<std::unique_ptr<SocketPeerNetwork>> network =
+      SocketPeerNetwork::Create(door_.get(), network_options);
+  if (!network.ok()) return network.status();
+  network_ = *std::move(network);
 
   EngineOptions engine_options = MakeEngineOptions(config, config_file, peer_address_, *door_);
   engine_options.cluster_key = cluster_key_;

@@ -12,7 +12,7 @@
 #include "daemon/config/config.h"
 #include "daemon/door/door.h"
 #include "daemon/engine/engine.h"
-#include "daemon/peers/grpc_peer_network.h"
+#include "daemon/peers/socket_peer_network.h"
 #include "daemon/rpc/local_server.h"
 
 namespace ringd {
@@ -64,7 +64,7 @@ class Daemon {
   std::string peer_address_;
   std::string cluster_key_;
   std::unique_ptr<Door> door_;
-  std::unique_ptr<GrpcPeerNetwork> network_;
+  std::unique_ptr<SocketPeerNetwork> network_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<LocalServer> local_server_;
   std::unique_ptr<AttachListener> listener_;

@@ -88,8 +88,4 @@ DoorKey SessionKey(const DoorKey& key, const DoorHelloBytes& hello,
                     Transcript("ringd door session 1").Add(hello).Add(challenge).text());
 }
 
-Sha256Digest ControlCallToken(const DoorKey& session) noexcept {
-  return HmacSha256(AsText(session), "ringd control call 1");
-}
-
 }  // namespace ringd

@@ -44,9 +44,6 @@ Sha256Digest AnswererProof(const DoorKey& key, const DoorHelloBytes& hello,
                            const DoorChallengeBytes& challenge, DoorVerdict verdict) noexcept;
 DoorKey SessionKey(const DoorKey& key, const DoorHelloBytes& hello,
                    const DoorChallengeBytes& challenge) noexcept;
-// What a control connection's call brings along, so that the answerer knows to which connection it
-// belongs: HMAC(session, "ringd control call 1").
-Sha256Digest ControlCallToken(const DoorKey& session) noexcept;
 
 }  // namespace ringd
 

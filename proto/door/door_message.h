@@ -19,7 +19,7 @@ namespace ringd {
 
 // Hello and Challenge of every version begin with the magic and the version.
 inline constexpr std::array<char, 8> kDoorMagic = {'R', 'I', 'N', 'G', 'D', 'O', 'O', 'R'};
-inline constexpr std::uint16_t kDoorVersion = 2;
+inline constexpr std::uint16_t kDoorVersion = 3;
 inline constexpr std::size_t kDoorPrefixBytes = 10;
 
 inline constexpr std::size_t kDoorNameBytes = 64;

@@ -29,7 +29,7 @@ HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 
 def hello_of_an_unknown_job() -> bytes:
     """A whole Hello, and 32 bytes in place of a proof (proto/door/README.md)."""
-    head = b"RINGDOOR" + struct.pack("<HHI", 2, 1, 0)
+    head = b"RINGDOOR" + struct.pack("<HHI", 3, 1, 0)
     return head + os.urandom(64) + b"stranger".ljust(64, b"\0") + os.urandom(32)
 
 

@@ -74,7 +74,8 @@ VENDORS = (
 # gRPC is for the edges: what moves, reduces or schedules data doesn't know of it.
 GRPC = re.compile(r"^(grpc|grpcpp)/|\.grpc\.pb\.h$")
 NO_GRPC = (
-    *("proto/", "backends/", "daemon/schedule/", "daemon/engine/", "daemon/config/", "daemon/logging/"),
+    *("proto/", "backends/", "daemon/schedule/", "daemon/engine/", "daemon/peers/", "daemon/config/"),
+    "daemon/logging/",
     *(f"{CORE}{room}/" for room in ROOMS[CORE] if room != "attach"),
 )
 

@@ -167,7 +167,7 @@ DoorKey KeyOf(const std::string& cluster_key, const std::string& secret) {
 v1::CoordinatorMessage AnswerTo(Node& node, const v1::NodeMessage& hello) {
   node.network.AwaitExpected();
   node.network.events().OnNodeConnected(StreamId(1), ExpectationId(1), "node-b at 10.0.0.2");
-  node.network.events().OnNodeMessage(StreamId(1), hello);
+  node.network.events().OnNodeMessage(StreamId(1), hello, nullptr);
   return node.network.Await(0);
 }
 

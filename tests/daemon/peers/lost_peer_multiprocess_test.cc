@@ -20,8 +20,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Another process of this program, which runs one of the hidden test cases below: gRPC does not
-// survive a fork without exec. Its standard input and output are pipes to here. Killed with the
+// Another process of this program, which runs one of the hidden test cases below: threads do not
+// survive a fork. Its standard input and output are pipes to here. Killed with the
 // test.
 class Child {
  public:

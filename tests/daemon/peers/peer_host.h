@@ -1,4 +1,4 @@
-// A GrpcPeerNetwork with a door of its own on the loopback interface, and what it reports.
+// A SocketPeerNetwork with a door of its own on the loopback interface, and what it reports.
 #ifndef RINGD_TESTS_DAEMON_PEERS_PEER_HOST_H_
 #define RINGD_TESTS_DAEMON_PEERS_PEER_HOST_H_
 
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "daemon/door/door.h"
-#include "daemon/peers/grpc_peer_network.h"
+#include "daemon/peers/socket_peer_network.h"
 #include "tests/daemon/peers/recorded_events.h"
 
 namespace ringd {
@@ -31,32 +31,32 @@ inline std::unique_ptr<Door> OpenPeerDoor(const std::string& address) {
 struct PeerHost {
   // `address`: host:port to listen on; port 0 takes a free one. Coordinates "job" of user 0, unless
   // `secret` is empty.
-  explicit PeerHost(const std::string& secret = "secret", GrpcPeerNetworkOptions options = {},
+  explicit PeerHost(const std::string& secret = "secret", SocketPeerNetworkOptions options = {},
                     const std::string& address = "127.0.0.1:0")
-      : door(OpenPeerDoor(address)), network(door.get(), options) {
-    network.SetEvents(&events);
+      : door(OpenPeerDoor(address)), network(*SocketPeerNetwork::Create(door.get(), options)) {
+    network->SetEvents(&events);
     if (!secret.empty()) Expect(secret);
     door->Start();
   }
   ~PeerHost() { Stop(); }
 
   ExpectationId Expect(const std::string& secret) {
-    return network.Expect({"job", 0, ControlKeyOf(secret), true, false});
+    return network->Expect({"job", 0, ControlKeyOf(secret), true, false});
   }
   StreamId Connect(const std::string& address, std::chrono::milliseconds patience,
                    const std::string& secret = "secret") {
-    return network.ConnectToCoordinator({address, "job", 0, ControlKeyOf(secret), true},
-                                        Clock::now() + patience);
+    return network->ConnectToCoordinator({address, "job", 0, ControlKeyOf(secret), true},
+                                         Clock::now() + patience);
   }
   void Stop() {
     door->Stop();
-    network.Shutdown(Clock::now() + std::chrono::seconds(3));
+    network->Shutdown(Clock::now() + std::chrono::seconds(3));
   }
   const std::string& address() const { return door->address(); }
 
   RecordedEvents events;
   std::unique_ptr<Door> door;
-  GrpcPeerNetwork network;
+  std::unique_ptr<SocketPeerNetwork> network;
 };
 
 }  // namespace ringd

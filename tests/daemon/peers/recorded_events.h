@@ -49,15 +49,31 @@ class RecordedEvents final : public PeerEvents {
     Change(stream, [](StreamRecord& record) { record.is_here = true; });
     End(stream, absl::OkStatus());
   }
-  void OnNodeMessage(StreamId stream, v1::NodeMessage message) override {
-    Change(stream, [&](StreamRecord& record) { record.from_node.push_back(std::move(message)); });
+  void OnNodeMessage(StreamId stream, v1::NodeMessage message, MessageHold hold) override {
+    Change(stream, [&](StreamRecord& record) {
+      record.from_node.push_back(std::move(message));
+      if (keeps_holds_) holds_.push_back(std::move(hold));
+    });
   }
   void OnNodeDisconnected(StreamId stream, absl::Status why) override { End(stream, why); }
-  void OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message) override {
+  void OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message,
+                            MessageHold /*hold*/) override {
     Change(stream,
            [&](StreamRecord& record) { record.from_coordinator.push_back(std::move(message)); });
   }
   void OnCoordinatorDisconnected(StreamId stream, absl::Status why) override { End(stream, why); }
+
+  // From now on messages of nodes are not dealt with, until they are.
+  void KeepHolds() {
+    MutexLock lock(mutex_);
+    keeps_holds_ = true;
+  }
+  void DropHolds() {
+    std::vector<MessageHold> dropped;
+    MutexLock lock(mutex_);
+    keeps_holds_ = false;
+    dropped.swap(holds_);
+  }
 
   using Records = std::map<StreamId, StreamRecord>;
 
@@ -106,6 +122,8 @@ class RecordedEvents final : public PeerEvents {
   Mutex mutex_;
   CondVar changed_;
   Records records_ ABSL_GUARDED_BY(mutex_);
+  bool keeps_holds_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<MessageHold> holds_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::pair<ExpectationId, RefusedNode>> refused_ ABSL_GUARDED_BY(mutex_);
 };
 

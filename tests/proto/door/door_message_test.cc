@@ -52,7 +52,7 @@ TEST_CASE("Encode: a Challenge has the bytes that the README draws") {
   challenge.node_name = ToDoorName("node-b");
   CHECK(Hex(Encode(challenge)) ==
         std::string("52494e47444f4f52"
-                    "0200"
+                    "0300"
                     "0000"
                     "01000000"
                     "202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f"

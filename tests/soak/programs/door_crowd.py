@@ -31,7 +31,7 @@ KINDS = (
 
 def hello(purpose: int, subject: bytes) -> bytes:
     """144 bytes."""
-    head = b"RINGDOOR" + struct.pack("<HHI", 2, purpose, 0)
+    head = b"RINGDOOR" + struct.pack("<HHI", 3, purpose, 0)
     return head + subject.ljust(32, b"\0") + os.urandom(32) + b"stranger".ljust(64, b"\0")
 
 

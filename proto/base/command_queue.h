@@ -1,6 +1,6 @@
-// How other threads hand work to the engine thread.
-#ifndef RINGD_DAEMON_ENGINE_COMMAND_QUEUE_H_
-#define RINGD_DAEMON_ENGINE_COMMAND_QUEUE_H_
+// How other threads hand work to the thread that does it.
+#ifndef RINGD_PROTO_BASE_COMMAND_QUEUE_H_
+#define RINGD_PROTO_BASE_COMMAND_QUEUE_H_
 
 #include <atomic>
 #include <functional>
@@ -44,4 +44,4 @@ class CommandQueue {
 
 }  // namespace ringd
 
-#endif  // RINGD_DAEMON_ENGINE_COMMAND_QUEUE_H_
+#endif  // RINGD_PROTO_BASE_COMMAND_QUEUE_H_

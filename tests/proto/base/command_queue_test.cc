@@ -1,4 +1,4 @@
-#include "daemon/engine/command_queue.h"
+#include "proto/base/command_queue.h"
 
 #include <poll.h>
 
