@@ -98,8 +98,9 @@ def test_ids_count_from_1_and_members_alone_make_a_communicator(account: Account
     others = hvd.ProcessSet(torch.tensor([1, 3]))
     assert others.process_set_id is None
     assert hvd.add_process_set(others) is others
-    assert account.created == [("process_set.1", [0, 2])]
-    assert [s.process_set_id for s in (hvd.global_process_set, pair, others)] == [0, 1, 2]
+    third = hvd.add_process_set([0, 1])
+    assert account.created == [("process_set.1", [0, 2]), ("process_set.3", [0, 1])]
+    assert [s.process_set_id for s in (hvd.global_process_set, pair, others, third)] == [0, 1, 2, 3]
     assert [s.ranks for s in (hvd.global_process_set, pair, others)] == [[0, 1, 2, 3], [0, 2], [1, 3]]
     assert [s.size() for s in (hvd.global_process_set, pair, others)] == [4, 2, 2]
     assert [s.included() for s in (hvd.global_process_set, pair, others)] == [True, True, False]
@@ -248,6 +249,7 @@ def test_a_removed_set_is_forgotten_and_may_be_added_again(account: Account) -> 
     hvd.allreduce(torch.ones(1), process_set=pair, name="x")
     assert hvd.remove_process_set(pair)
     assert account.destroyed == [101]
+    assert {spec.communicator for spec in jobs.current()._registrations} == {0}
     assert pair.process_set_id is None
     with pytest.raises(ringd.FailedPreconditionError, match="not registered"):
         hvd.allreduce(torch.ones(1), process_set=pair, name="x")
@@ -365,9 +367,12 @@ def test_an_optimizer_notices_that_its_set_was_removed_or_added_again(account: A
     assert [spec.communicator for spec in account.submitted] == [101, 102]
 
 
-@pytest.mark.parametrize("wrong", ["static", [[0, 1]], [None]])
-def test_init_refuses_what_is_no_process_set_before_it_joins(wrong: Any) -> None:
-    with pytest.raises(ringd.InvalidArgumentError, match="process_sets must be a list of ProcessSet"):
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [("static", "or 'dynamic', not 'static'"), ([[0, 1]], r"\[0, 1\] is none"), ([None], "None is none")],
+)
+def test_init_refuses_what_is_no_process_set_before_it_joins(wrong: Any, words: str) -> None:
+    with pytest.raises(ringd.InvalidArgumentError, match=f"must be a list of ProcessSet, .*{words}"):
         hvd.init(process_sets=wrong)
     assert not hvd.is_initialized()
 
