@@ -80,8 +80,8 @@ def main() -> None:
         sampler.set_epoch(epoch)
         for images, labels in loader:
             optimizer.zero_grad()
-            # Both ranks of a copy compute this loss, and the backward pass of their sum adds up what
-            # both send back: each sends its part.
+            # Both ranks of a copy compute this loss, and the backward pass through the sum of their
+            # scores adds up what both send back. So each sends its part.
             loss = cross_entropy(model(images), labels) / copy.size()
             loss.backward()
             optimizer.step()

@@ -1,4 +1,5 @@
-"""Process sets of ringd.torch, against a context that keeps account and speaks for the other ranks."""
+"""Process sets of ringd.torch, against a context that keeps account and speaks for the other
+ranks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Rank program: process sets that overlap, side by side with all ranks, in every function that takes
-one. For four ranks."""
+"""Rank program: process sets that overlap, side by side with all ranks, in every function that
+takes one. For four ranks."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ def model_and_batch(rank: int, step: int) -> tuple[nn.Module, torch.Tensor]:
 
 
 def two_optimizers() -> None:
-    """Models with equal names, two of them on all ranks but one, each reduced among a set of its own; all are
-    what one process makes of the batches of that set's ranks."""
+    """Models with equal names, two of them on all ranks but one, each reduced among a set of its
+    own. Each is what one process makes of the batches of that set's ranks."""
     sets = [process_set for process_set in (EVENS, MOST, ODDS) if process_set.included()]
     models = [model_and_batch(RANK, 0)[0] for _ in sets]
     optimizers = [

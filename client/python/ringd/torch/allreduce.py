@@ -1,4 +1,4 @@
-"""Reductions over all ranks, or those of a process set, with the meanings that Horovod gave them."""
+"""Reductions over all ranks or a process set, with the meanings that Horovod gave them."""
 
 from __future__ import annotations
 
@@ -186,8 +186,8 @@ def allreduce(
     postscale_factor: the result is multiplied by it. Default: 1.0.
     process_set: the ranks that take part, and that an average is over. Default: all.
 
-    Raises ``InvalidArgumentError`` if the ranks disagree, or if this rank is not in the process set;
-    ``JobFailedError`` if the job has failed.
+    Raises ``InvalidArgumentError`` if the ranks disagree, or if this rank is not in the process
+    set; ``JobFailedError`` if the job has failed.
     """
     chosen = chosen_op(average, op)
     compressed, context = compression.compress(tensor)

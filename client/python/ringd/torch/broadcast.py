@@ -62,8 +62,8 @@ def broadcast(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """The root's tensor, as a new one. Blocks until it is there. Differentiable: the root's gradient
-    is the sum of all ranks'.
+    """The root's tensor, as a new one. Blocks until it is there. Differentiable: the root's
+    gradient is the sum of all ranks'.
 
     tensor: the same type and shape on all ranks; only the root's elements matter.
     root_rank: whose tensor it is; its number in the job, also with a process set.
@@ -114,8 +114,8 @@ def barrier(process_set: ProcessSet = global_process_set, name: str | None = Non
     name: the same on all ranks. Default: all unnamed barriers of a process set are one, matched by
         their order.
 
-    Raises ``InvalidArgumentError`` if this rank is not in the process set, ``JobFailedError`` if the
-    job has failed.
+    Raises ``InvalidArgumentError`` if this rank is not in the process set, ``JobFailedError`` if
+    the job has failed.
     """
     job = current()
     communicator = communicator_of(process_set, job)

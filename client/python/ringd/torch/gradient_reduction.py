@@ -144,8 +144,8 @@ class GradientReduction:
             self._accumulated[parameter] = weakref.ref(parameter.grad)
 
     def _shared_by(self, job: Job) -> Communicator | None:
-        """Among whom gradients are reduced; None where each keeps its own: the rank is the set's only
-        one, or not in it, which leaves its optimizer as it was."""
+        """Among whom gradients are reduced; None where each keeps its own: the rank is the set's
+        only one, or not in it, which leaves its optimizer as it was."""
         communicator = communicator_if_member(self._process_set, job)
         return None if communicator is None or communicator.size == 1 else communicator
 

@@ -204,8 +204,8 @@ def DistributedOptimizer(
     op: Average or Sum (or Min, Max, Product). Default: Average.
     gradient_predivide_factor: an average is divided by it before the sum, and by
         ``process_set.size() / factor`` after. Default: 1.0.
-    process_set: the ranks whose gradients are reduced. On other ranks the optimizer steps with their
-        own gradients, and waits for nobody. Default: all.
+    process_set: the ranks whose gradients are reduced. On other ranks the optimizer steps with
+        their own gradients, and waits for nobody. Default: all.
 
     Raises ``FailedPreconditionError`` without ``init()`` or if the process set is not registered,
     ``ValueError`` for impossible arguments.

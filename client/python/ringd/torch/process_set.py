@@ -43,13 +43,14 @@ class _Registered(NamedTuple):
 class ProcessSet:
     """Some ranks of the job, for ``process_set=``.
 
-    ranks: numbers of ranks in the job, each once, in any order; the set has them in ascending order.
+    ranks: numbers of ranks in the job, each once, in any order; the set has them in ascending
+        order.
 
     It can be used between ``add_process_set``, or ``init(process_sets=[...])``, and
     ``remove_process_set`` or ``shutdown``. Afterwards it may be added again.
 
-    Raises ``InvalidArgumentError`` if there are no ranks, or if one is negative, no number, or there
-    twice.
+    Raises ``InvalidArgumentError`` if there are no ranks, or if one is negative, no number, or
+    there twice.
     """
 
     def __init__(self, ranks: Iterable[int]) -> None:
@@ -205,9 +206,9 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
 
     process_set: a ``ProcessSet``, or a list of ranks, of which one is made.
 
-    Raises ``InvalidArgumentError`` if a rank is none of the job's, or if the ranks of the job do not
-    ask for the same; ``AlreadyExistsError`` if there is a set of these ranks, as the global one is
-    for all ranks.
+    Raises ``InvalidArgumentError`` if a rank is none of the job's, or if the ranks of the job do
+    not ask for the same; ``AlreadyExistsError`` if there is a set of these ranks, as the global one
+    is for all ranks.
     """
     job = current()
     added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
@@ -288,8 +289,8 @@ def initial_sets(process_sets: Sequence[ProcessSet] | str | None) -> list[Proces
 
 
 def refuse_new(wanted: Iterable[ProcessSet]) -> None:
-    """For ``init`` in a process that has its place: ``FailedPreconditionError`` if it names sets that
-    are not there."""
+    """For ``init`` in a process that has its place: ``FailedPreconditionError`` if it names sets
+    that are not there."""
     for process_set in wanted:
         if process_set.process_set_id is None:
             raise FailedPreconditionError(

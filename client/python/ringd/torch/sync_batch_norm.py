@@ -14,8 +14,8 @@ from ringd.torch.allreduce import Sum, allreduce_
 from ringd.torch.job import Communicator, current
 from ringd.torch.process_set import ProcessSet, communicator_of, global_process_set
 
-# The name under which each module's sums travel, and on which communicator. Not in the module: a copy
-# of it needs another one.
+# The name under which each module's sums travel, and on which communicator. Not in the module: a
+# copy of it needs another one.
 _names: weakref.WeakKeyDictionary[SyncBatchNorm, tuple[weakref.ref[Communicator], str]] = (
     weakref.WeakKeyDictionary()
 )

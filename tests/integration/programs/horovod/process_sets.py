@@ -1,8 +1,8 @@
 """A program for Horovod that uses process sets in each way that its documentation shows.
 
-Static sets given to init, or dynamic ones added later; printing them; allreduce, grouped_allreduce,
-broadcast, broadcast_object and barrier on them; a DistributedOptimizer for each of two sets, made on
-all ranks; one set removed at the end.
+Static sets given to init, or dynamic ones added later; printing them; allreduce,
+grouped_allreduce, broadcast, broadcast_object and barrier on them; a DistributedOptimizer for each
+rank's set; one set removed at the end.
 """
 
 from __future__ import annotations
