@@ -33,9 +33,9 @@ class Communicator:
 class Job:
     """A context, and what PyTorch's part remembers about it.
 
-    A tensor that comes again with another shape or type is described anew. Each name keeps the
-    ``KEPT`` descriptions used last, so that shapes which take turns cost no calls; of more, half
-    are given back. Beyond ``MOST`` descriptions a name keeps only its last.
+    A tensor that comes again with another shape or type is described anew. Each name keeps, on each
+    communicator, the ``KEPT`` descriptions used last, so that shapes which take turns cost no
+    calls; of more, half are given back. Beyond ``MOST`` descriptions a name keeps only its last.
 
     Thread safety: any thread may call anything. A registration asked for twice is the same number,
     unless it has been given back meanwhile: then submitting it is a ``NotFoundError``.
