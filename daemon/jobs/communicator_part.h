@@ -51,6 +51,10 @@ struct CommunicatorPart {
     const auto found = std::find(positions.begin(), positions.end(), position);
     return found == positions.end() ? -1 : static_cast<int>(found - positions.begin());
   }
+  // `rank`: one of the job's.
+  bool Has(int rank) const noexcept {
+    return number == 0 || std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+  }
   bool HasDropped(int rank) const noexcept {
     return std::find(dropped.begin(), dropped.end(), rank) != dropped.end();
   }

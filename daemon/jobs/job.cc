@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "daemon/peers/schedule_conversion.h"
 #include "proto/door/hmac.h"
+#include "proto/operations/operation_traits.h"
 
 namespace ringd {
 namespace {
@@ -229,6 +230,12 @@ absl::Status Job::Number(const Session& session, Registration& registration,
     return absl::NotFoundError(absl::StrCat("tensor '", registration.name,
                                             "': this rank has no communicator ",
                                             registration.communicator.value(), " (any more)"));
+  }
+  const int root = registration.meta.root_rank.value();
+  if (TraitsOf(registration.meta.kind).rooted && !part->Has(root)) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor '", registration.name, "': root rank ",
+                                                   root, " is no rank of communicator '",
+                                                   part->name, "'"));
   }
   return part->communicator->Number(registration, meta_key);
 }

@@ -29,8 +29,8 @@ class PeerFrameReader {
 
   // Calls take(kind, payload) for each frame that ends with these bytes, in order; the payload is
   // valid during the call. If `take` returns false, the rest is dropped.
-  //   kInvalidArgument: these are no frames. kResourceExhausted: the budget is used up. After either
-  //   it must not be called again.
+  //   kInvalidArgument: these are no frames. kResourceExhausted: the budget is used up. It must not
+  //   be called again after either.
   template <typename Take>
   absl::Status Feed(std::span<const std::byte> bytes, Take take);
 

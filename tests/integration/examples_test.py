@@ -99,6 +99,14 @@ def test_a_gan(cluster: Cluster) -> None:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_model_in_two_halves(cluster: Cluster, nodes: int) -> None:
+    output = run(cluster, "model_parallel.py", nodes=nodes, ranks=4 // nodes)
+    assert figures(output, "accuracy")[-1] > 0.85, output
+    assert "both halves are the same in all 2 copies" in output
+
+
+@pytest.mark.timeout(180)
 def test_train_digits(cluster: Cluster) -> None:
     output = run(cluster, "train_digits.py", "--epochs", "2")
     assert "(ok)" in output

@@ -83,6 +83,27 @@ def test_imagenet_with_checkpoints(cluster: Cluster) -> None:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize("options", [[], ["--dynamic"]], ids=["static", "dynamic"])
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_process_sets(cluster: Cluster, options: list[str], nodes: int) -> None:
+    output = run(cluster, "process_sets.py", *options, nodes=nodes, ranks=4 // nodes)
+    sets = ("id=0, ranks=[0, 1, 2, 3])", "id=1, ranks=[0, 2])", "id=2, ranks=[1, 3])")
+    for rank in range(4):
+        for words in sets:
+            assert f"rank {rank}: ProcessSet(process_set_{words}" in output, output
+    losses = {
+        int(rank): (first, last)
+        for rank, first, last in re.findall(r"rank (\d): loss ([0-9.]+) became ([0-9.]+)", output)
+    }
+    assert losses[0] == losses[2], output
+    assert losses[1] == losses[3], output
+    assert losses[0][0] != losses[1][0], output
+    # Two targets, 2 apart, have one mean: the set's members have met there.
+    assert {last for _, last in losses.values()} == {"1.0000"}, output
+    assert "UserWarning" not in output, output
+
+
+@pytest.mark.timeout(180)
 def test_adasum_is_refused_with_what_to_use(cluster: Cluster) -> None:
     output = run(cluster, "synthetic_benchmark.py", "--use-adasum", fails=True)
     assert "ringd.torch has no Adasum, which Horovod has: use op=hvd.Average" in output

@@ -29,7 +29,7 @@ Every failure is a ``RingdError``; see help("ringd.errors"):
     UnavailableError         the node's ringd can't be reached, or has died
     NotFoundError            no ringd at the socket; no such operation or registration
     DeadlineExceededError    a wait, or the start of a job, took too long
-    AlreadyExistsError       another process holds this rank
+    AlreadyExistsError       another process holds this rank; or there is such a communicator
     ResourceExhaustedError   the arena or the ring is full; the message names the setting
     PermissionDeniedError    this user may not attach to ringd
     UnauthenticatedError     the job's secret is wrong

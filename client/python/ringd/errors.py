@@ -35,7 +35,8 @@ class NotFoundError(RingdError, LookupError):
 
 
 class AlreadyExistsError(RingdError):
-    """Another process holds this rank."""
+    """Another process holds this rank, or there is a communicator of this name, or a process set of
+    these ranks."""
 
     status = 6
 

@@ -41,8 +41,10 @@ def make() -> tuple[Account, Job]:
     return account, Job(cast(Context, cast(Any, account)))
 
 
-def spec(name: str, extent: int) -> TensorSpec:
-    return TensorSpec(name, CollectiveKind.ALLREDUCE, DataType.FLOAT32, shape=(extent,))
+def spec(name: str, extent: int, communicator: int = 0) -> TensorSpec:
+    return TensorSpec(
+        name, CollectiveKind.ALLREDUCE, DataType.FLOAT32, shape=(extent,), communicator=communicator
+    )
 
 
 def test_a_name_described_anew_for_ever_keeps_a_bounded_number() -> None:
@@ -90,3 +92,23 @@ def test_a_list_in_which_one_name_has_many_descriptions_gets_all_of_them() -> No
     account, job = make()
     specs = [spec("x", extent) for extent in range(40)]
     assert [account.live[number] for number in job.register(specs)] == specs
+
+
+def test_a_name_on_many_communicators_keeps_its_descriptions_on_each() -> None:
+    account, job = make()
+    specs = [spec("x", 1, communicator) for communicator in range(3 * Job.KEPT)]
+    for _ in range(10):
+        for one in specs:
+            job.registration(one)
+    assert account.registers == len(specs)
+    assert account.unregisters == 0
+
+
+def test_a_communicator_is_forgotten_with_its_descriptions() -> None:
+    account, job = make()
+    for communicator in (0, 1, 2):
+        job.register([spec("x", extent, communicator) for extent in (1, 2)])
+    job.forget(1)
+    for communicator in (0, 1, 2):
+        job.register([spec("x", extent, communicator) for extent in (1, 2)])
+    assert account.registers == 4

@@ -33,7 +33,9 @@ def test_every_public_function_has_a_docstring() -> None:
     assert len(FUNCTIONS) == len(functions) > 30
 
 
-@pytest.mark.parametrize("function", [*FUNCTIONS, hvd.SyncBatchNorm], ids=lambda function: function.__name__)
+@pytest.mark.parametrize(
+    "function", [*FUNCTIONS, hvd.SyncBatchNorm, hvd.ProcessSet], ids=lambda function: function.__name__
+)
 def test_docstrings_describe_every_argument_and_its_default(function: Callable) -> None:
     parameters = inspect.signature(function).parameters
     missing = parameters.keys() - described(function)

@@ -57,6 +57,8 @@ still_optimizer: torch.optim.Optimizer = other
 own = hvd.DistributedOptimizer(Own(model.parameters(), {}), None, hvd.Compression.fp16, 2)
 own.synchronize()
 own.extra()
+in_a_set = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters()), process_set=hvd.global_process_set)
+reveal_type(in_a_set)  # ringd.torch.optimizer_types.SGD
 hvd.DistributedOptimizer(optimizer, compresion=None)  # error: Unexpected keyword argument "compresion"
 hvd.DistributedOptimizer(model)  # error: matches argument type "Linear"
 
@@ -65,6 +67,15 @@ reveal_type(hvd.synchronize(hvd.grouped_allreduce_async([tensor])))  # list[torc
 reveal_type(hvd.synchronize(hvd.broadcast_async_(tensor, 0)))  # torch._tensor.Tensor
 reveal_type(hvd.allreduce(tensor, name="loss"))  # torch._tensor.Tensor
 reveal_type(hvd.rank())  # int
+pair = hvd.ProcessSet([0, 1])
+hvd.init(process_sets=[pair])
+hvd.init(process_sets="static")  # error: incompatible type "Literal['static']"
+reveal_type(hvd.add_process_set([0, 2]))  # ringd.torch.process_set.ProcessSet
+reveal_type(pair.process_set_id)  # int | None
+reveal_type(hvd.global_process_set.size())  # int
+hvd.allreduce(tensor, process_set=pair)
+hvd.allreduce(tensor, process_set=[0, 1])  # error: incompatible type "list[int]"; expected "ProcessSet"
+hvd.barrier("name")  # error: incompatible type "str"; expected "ProcessSet"
 hvd.allreduc(tensor)  # error: Module has no attribute "allreduc"
 reveal_type(ringd.Context().place.local_rank)  # int
 try:

@@ -56,11 +56,10 @@ struct RunningJob {
     sent.clear();
   }
 
-  void Ask(int rank) {
+  void Ask(int rank, const std::vector<int>& members = {1, 0}) {
     v1::CreateCommunicatorRequest request;
     request.set_name("pair");
-    request.add_ranks(1);
-    request.add_ranks(0);
+    for (const int member : members) request.add_ranks(member);
     job->CreateCommunicator(
         *ranks[rank].session, request,
         [this, rank](const absl::Status& status, const v1::CreateCommunicatorReply& reply) {
@@ -69,12 +68,11 @@ struct RunningJob {
         });
   }
 
-  void Make(std::uint32_t number) {
+  void Make(std::uint32_t number, const std::vector<int>& members = {1, 0}) {
     v1::CoordinatorMessage message;
     message.set_communicator(number);
     message.mutable_communicator_made()->set_name("pair");
-    message.mutable_communicator_made()->add_ranks(1);
-    message.mutable_communicator_made()->add_ranks(0);
+    for (const int member : members) message.mutable_communicator_made()->add_ranks(member);
     job->OnCoordinatorMessage(message, Clock::now());
   }
 
@@ -128,6 +126,28 @@ TEST_CASE("Job: a coordinator makes nothing on a node where no rank has asked fo
   running.Make(1);
   running.Make(2);
   CHECK(running.job->extra_communicators() == 1);
+}
+
+TEST_CASE("Job: a tensor's rank and the root of a broadcast are ranks of its communicator") {
+  RunningJob running;
+  running.Ask(1, {1});
+  running.Make(1, {1});
+  REQUIRE(running.replies[1].number() == 1);
+  const auto status_of = [&running](CommunicatorId communicator, int root, int rank = 1) {
+    Registration registration;
+    registration.communicator = communicator;
+    registration.name = "weights";
+    registration.meta.kind = CollectiveKind::kBroadcast;
+    registration.meta.root_rank = Rank(root);
+    return running.job->Register(*running.ranks[rank].session, registration);
+  };
+  const CommunicatorId own(running.replies[1].communicator());
+  const absl::Status refused = status_of(own, 0);
+  CHECK(absl::IsInvalidArgument(refused));
+  CHECK(refused.message() == "tensor 'weights': root rank 0 is no rank of communicator 'pair'");
+  CHECK(absl::IsNotFound(status_of(own, 1, 0)));
+  CHECK(status_of(own, 1).ok());
+  CHECK(status_of(CommunicatorId(7), 0).ok());
 }
 
 }  // namespace ringd

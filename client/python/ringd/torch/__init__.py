@@ -14,6 +14,8 @@ Start the program with ``ringctl run -n 4 -- python train.py``, torchrun, mpirun
     DistributedOptimizer                    steps with the gradients of all ranks
     broadcast_parameters, broadcast_optimizer_state, broadcast_object
                                             give all ranks what one has
+    ProcessSet, global_process_set, add_process_set, remove_process_set
+                                            some of the ranks, for process_set=
     SyncBatchNorm                           batch normalization over the batches of all ranks
     allreduce, broadcast, barrier           on tensors; also ..._ (in place), ..._async, grouped_...
     poll, synchronize                       the end of what was begun with ..._async
@@ -83,6 +85,12 @@ from ringd.torch.job import (
 )
 from ringd.torch.operations import Handle, poll, synchronize
 from ringd.torch.optimizer import DistributedOptimizer
+from ringd.torch.process_set import (
+    ProcessSet,
+    add_process_set,
+    global_process_set,
+    remove_process_set,
+)
 from ringd.torch.sync_batch_norm import SyncBatchNorm as SyncBatchNorm
 
 # What help(ringd.torch) shows in full. SyncBatchNorm would add all that it inherits; the text above
@@ -94,8 +102,10 @@ __all__ = [
     "Handle",
     "Max",
     "Min",
+    "ProcessSet",
     "Product",
     "Sum",
+    "add_process_set",
     "allreduce",
     "allreduce_",
     "allreduce_async",
@@ -114,6 +124,7 @@ __all__ = [
     "cuda_built",
     "ddl_built",
     "empty",
+    "global_process_set",
     "gloo_built",
     "gloo_enabled",
     "grouped_allreduce",
@@ -131,6 +142,7 @@ __all__ = [
     "nccl_built",
     "poll",
     "rank",
+    "remove_process_set",
     "rocm_built",
     "shutdown",
     "size",

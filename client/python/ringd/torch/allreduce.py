@@ -1,4 +1,4 @@
-"""Reductions over all ranks, with the meanings that Horovod gave them."""
+"""Reductions over all ranks or a process set, with the meanings that Horovod gave them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import torch
 
 from ringd.errors import InvalidArgumentError
 from ringd.torch.compression import Compression, Compressor
-from ringd.torch.job import Job, current
+from ringd.torch.job import Communicator, Job, current
 from ringd.torch.operations import Handle, Result, allreduce_spec, check_tensor, start, synchronize
+from ringd.torch.process_set import ProcessSet, communicator_of, global_process_set
 from ringd.types import ReduceOp
 
 Average = ReduceOp.AVERAGE
@@ -31,17 +32,19 @@ def chosen_op(average: bool | None, op: ReduceOp | None) -> ReduceOp:
     return Average if op is None else ReduceOp(op)
 
 
-def full_name(job: Job, name: str | None) -> str:
-    return job.automatic_names.next("allreduce") if name is None else f"allreduce.{name}"
+def full_name(communicator: Communicator, name: str | None) -> str:
+    return communicator.automatic_names.next("allreduce") if name is None else f"allreduce.{name}"
 
 
-def member_names(job: Job, name: str | None, count: int) -> list[str]:
-    base = job.automatic_names.next("grouped_allreduce") if name is None else f"grouped_allreduce.{name}"
+def member_names(communicator: Communicator, name: str | None, count: int) -> list[str]:
+    names = communicator.automatic_names
+    base = names.next("grouped_allreduce") if name is None else f"grouped_allreduce.{name}"
     return [f"{base}.{index + 1}of{count}" for index in range(count)]
 
 
 def _start(
     job: Job,
+    communicator: Communicator,
     names: Sequence[str],
     sources: Sequence[torch.Tensor],
     destinations: Sequence[torch.Tensor],
@@ -56,7 +59,11 @@ def _start(
         raise InvalidArgumentError("prescale_factor and postscale_factor must not be 0")
     triples = zip(names, sources, destinations, strict=True)
     work = [
-        (allreduce_spec(source, name, op, prescale, postscale), source, destination)
+        (
+            allreduce_spec(source, name, op, prescale, postscale, communicator.number),
+            source,
+            destination,
+        )
         for name, source, destination in triples
     ]
     return start(job, result, work, awaited=awaited)
@@ -74,18 +81,20 @@ def _start_group(
     op: ReduceOp | None,
     prescale: float,
     postscale: float,
+    process_set: ProcessSet,
     *,
     in_place: bool,
 ) -> Handle[list[torch.Tensor]]:
     job = current()
+    communicator = communicator_of(process_set, job)
     chosen = chosen_op(average, op)
-    names = member_names(job, name, len(tensors))
+    names = member_names(communicator, name, len(tensors))
     outputs = (
         list(tensors)
         if in_place
         else [_output_for(tensor, whole_name) for tensor, whole_name in zip(tensors, names, strict=True)]
     )
-    return _start(job, names, tensors, outputs, outputs, chosen, prescale, postscale)
+    return _start(job, communicator, names, tensors, outputs, outputs, chosen, prescale, postscale)
 
 
 def _start_one(
@@ -94,14 +103,27 @@ def _start_one(
     op: ReduceOp,
     prescale: float,
     postscale: float,
+    process_set: ProcessSet,
     *,
     in_place: bool,
     awaited: bool,
 ) -> Handle[torch.Tensor]:
     job = current()
-    whole_name = full_name(job, name)
+    communicator = communicator_of(process_set, job)
+    whole_name = full_name(communicator, name)
     output = tensor if in_place else _output_for(tensor, whole_name)
-    return _start(job, [whole_name], [tensor], [output], output, op, prescale, postscale, awaited=awaited)
+    return _start(
+        job,
+        communicator,
+        [whole_name],
+        [tensor],
+        [output],
+        output,
+        op,
+        prescale,
+        postscale,
+        awaited=awaited,
+    )
 
 
 def allreduce_async(
@@ -111,6 +133,7 @@ def allreduce_async(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
 ) -> Handle[torch.Tensor]:
     """Begins to reduce `tensor` over all ranks into a new one, and returns at once; ``synchronize``
     gives it.
@@ -118,7 +141,9 @@ def allreduce_async(
     `tensor` must not be changed until then. Arguments: as ``allreduce``.
     """
     chosen = chosen_op(average, op)
-    return _start_one(tensor, name, chosen, prescale_factor, postscale_factor, in_place=False, awaited=False)
+    return _start_one(
+        tensor, name, chosen, prescale_factor, postscale_factor, process_set, in_place=False, awaited=False
+    )
 
 
 def allreduce_async_(
@@ -128,10 +153,13 @@ def allreduce_async_(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
 ) -> Handle[torch.Tensor]:
     """As ``allreduce_async``, in place. Arguments: as ``allreduce``."""
     chosen = chosen_op(average, op)
-    return _start_one(tensor, name, chosen, prescale_factor, postscale_factor, in_place=True, awaited=False)
+    return _start_one(
+        tensor, name, chosen, prescale_factor, postscale_factor, process_set, in_place=True, awaited=False
+    )
 
 
 def allreduce(
@@ -142,8 +170,10 @@ def allreduce(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """The ranks' tensors reduced, as a new tensor. Differentiable for Sum and Average.
+    """The ranks' tensors reduced, as a new tensor of their shape. Blocks until the process set's
+    ranks have called it. Differentiable for Sum and Average.
 
     tensor: the same type and shape on all ranks.
     average: Horovod's older argument: False is ``op=Sum``, True is ``op=Average``.
@@ -154,17 +184,28 @@ def allreduce(
     op: Average, Sum, Min, Max or Product. Default: Average.
     prescale_factor: each rank's tensor is multiplied by it before. Default: 1.0.
     postscale_factor: the result is multiplied by it. Default: 1.0.
+    process_set: the ranks that take part, and that an average is over. Default: all.
 
-    Raises ``InvalidArgumentError`` if the ranks disagree, ``JobFailedError`` if the job has failed.
+    Raises ``InvalidArgumentError`` if the ranks disagree, or if this rank is not in the process
+    set; ``JobFailedError`` if the job has failed.
     """
     chosen = chosen_op(average, op)
     compressed, context = compression.compress(tensor)
     if torch.is_grad_enabled() and compressed.requires_grad:
-        (reduced,) = _AllReduce.apply(name, chosen, prescale_factor, postscale_factor, False, compressed)
+        (reduced,) = _AllReduce.apply(
+            name, chosen, prescale_factor, postscale_factor, process_set, False, compressed
+        )
     else:
         reduced = synchronize(
             _start_one(
-                compressed, name, chosen, prescale_factor, postscale_factor, in_place=False, awaited=True
+                compressed,
+                name,
+                chosen,
+                prescale_factor,
+                postscale_factor,
+                process_set,
+                in_place=False,
+                awaited=True,
             )
         )
     return compression.decompress(reduced, context)
@@ -177,11 +218,14 @@ def allreduce_(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """Reduces `tensor` over all ranks in place and returns it. Arguments: as ``allreduce``."""
     chosen = chosen_op(average, op)
     return synchronize(
-        _start_one(tensor, name, chosen, prescale_factor, postscale_factor, in_place=True, awaited=True)
+        _start_one(
+            tensor, name, chosen, prescale_factor, postscale_factor, process_set, in_place=True, awaited=True
+        )
     )
 
 
@@ -192,10 +236,13 @@ def grouped_allreduce_async(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
 ) -> Handle[list[torch.Tensor]]:
     """As ``allreduce_async`` for several tensors; ``synchronize`` gives a list. Arguments: as
     ``grouped_allreduce``."""
-    return _start_group(tensors, name, average, op, prescale_factor, postscale_factor, in_place=False)
+    return _start_group(
+        tensors, name, average, op, prescale_factor, postscale_factor, process_set, in_place=False
+    )
 
 
 def grouped_allreduce_async_(
@@ -205,9 +252,12 @@ def grouped_allreduce_async_(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
 ) -> Handle[list[torch.Tensor]]:
     """As ``grouped_allreduce_async``, in place. Arguments: as ``grouped_allreduce``."""
-    return _start_group(tensors, name, average, op, prescale_factor, postscale_factor, in_place=True)
+    return _start_group(
+        tensors, name, average, op, prescale_factor, postscale_factor, process_set, in_place=True
+    )
 
 
 def grouped_allreduce(
@@ -218,19 +268,22 @@ def grouped_allreduce(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
     """As ``allreduce`` for several tensors at once; gives a list.
 
     tensors: equally many on all ranks, each with the type and shape that it has on the others.
-    average, compression, op, prescale_factor, postscale_factor: as those of ``allreduce``, for all
-        of them.
+    average, compression, op, prescale_factor, postscale_factor, process_set: as those of
+        ``allreduce``, for all of them.
     name: of the group, the same on all ranks. Default: unnamed calls are matched by their order.
     """
     chosen = chosen_op(average, op)
     pairs = [compression.compress(tensor) for tensor in tensors]
     compressed = [tensor for tensor, _ in pairs]
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in compressed):
-        reduced = _AllReduce.apply(name, chosen, prescale_factor, postscale_factor, True, *compressed)
+        reduced = _AllReduce.apply(
+            name, chosen, prescale_factor, postscale_factor, process_set, True, *compressed
+        )
     else:
         reduced = synchronize(
             grouped_allreduce_async(
@@ -239,6 +292,7 @@ def grouped_allreduce(
                 op=chosen,
                 prescale_factor=prescale_factor,
                 postscale_factor=postscale_factor,
+                process_set=process_set,
             )
         )
     contexts = [context for _, context in pairs]
@@ -254,10 +308,11 @@ def grouped_allreduce_(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
     """As ``allreduce_`` for several tensors at once. Arguments: as ``grouped_allreduce``."""
     return synchronize(
-        grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor)
+        grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set)
     )
 
 
@@ -272,19 +327,24 @@ class _AllReduce(torch.autograd.Function):
         op: ReduceOp,
         prescale: float,
         postscale: float,
+        process_set: ProcessSet,
         grouped: bool,
         *tensors: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
-        ctx.arguments = (name, op, prescale, postscale, grouped)
+        ctx.arguments = (name, op, prescale, postscale, process_set, grouped)
         if not grouped:
-            handle = _start_one(tensors[0], name, op, prescale, postscale, in_place=False, awaited=True)
+            handle = _start_one(
+                tensors[0], name, op, prescale, postscale, process_set, in_place=False, awaited=True
+            )
             return (synchronize(handle),)
-        reduced = synchronize(grouped_allreduce_async(tensors, None, name, op, prescale, postscale))
+        reduced = synchronize(
+            grouped_allreduce_async(tensors, None, name, op, prescale, postscale, process_set)
+        )
         return tuple(reduced)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
-        name, op, prescale, postscale, grouped = ctx.arguments
+        name, op, prescale, postscale, process_set, grouped = ctx.arguments
         if op not in _DIFFERENTIABLE:
             raise InvalidArgumentError(
                 f"allreduce with op={op.name} has no gradient; only Sum and Average do"
@@ -293,10 +353,10 @@ class _AllReduce(torch.autograd.Function):
         # The public functions, so that a gradient's gradient can be had.
         if grouped:
             results = grouped_allreduce(
-                gradients, name=name, op=op, prescale_factor=prescale, postscale_factor=postscale
+                gradients, None, name, Compression.none, op, prescale, postscale, process_set
             )
         else:
             results = [
-                allreduce(gradients[0], None, name, Compression.none, op, prescale, postscale),
+                allreduce(gradients[0], None, name, Compression.none, op, prescale, postscale, process_set)
             ]
-        return (None, None, None, None, None, *results)
+        return (None, None, None, None, None, None, *results)

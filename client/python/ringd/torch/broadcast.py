@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from ringd.errors import InvalidArgumentError
-from ringd.torch.job import Job, current
+from ringd.torch.job import Communicator, current
 from ringd.torch.operations import Handle, broadcast_spec, check_tensor, start, synchronize
+from ringd.torch.process_set import ProcessSet, communicator_of, global_process_set
 from ringd.types import CollectiveKind, TensorSpec
 
 # Objects travel in tensors of whole powers of two, so that few sizes have to be registered.
@@ -19,72 +20,109 @@ _LEAST_OBJECT_BYTES = 1024
 _CANNOT_PICKLE = -1
 
 
-def _full_name(job: Job, name: str | None) -> str:
-    return job.automatic_names.next("broadcast") if name is None else f"broadcast.{name}"
+def _full_name(communicator: Communicator, name: str | None) -> str:
+    return communicator.automatic_names.next("broadcast") if name is None else f"broadcast.{name}"
 
 
-def broadcast_async(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> Handle[torch.Tensor]:
+def broadcast_async(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[torch.Tensor]:
     """Begins to give all ranks the root's tensor, as a new one; ``synchronize`` gives it.
 
     Arguments: as ``broadcast``.
     """
     job = current()
-    whole_name = _full_name(job, name)
+    communicator = communicator_of(process_set, job)
+    whole_name = _full_name(communicator, name)
     check_tensor(tensor, whole_name)
     output = torch.empty_like(tensor, memory_format=torch.contiguous_format, requires_grad=False)
-    return start(job, output, [(broadcast_spec(tensor, whole_name, root_rank), tensor, output)])
+    spec = broadcast_spec(tensor, whole_name, root_rank, communicator.number)
+    return start(job, output, [(spec, tensor, output)])
 
 
-def broadcast_async_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> Handle[torch.Tensor]:
+def broadcast_async_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[torch.Tensor]:
     """As ``broadcast_async``, in place. Arguments: as ``broadcast``."""
     job = current()
-    spec = broadcast_spec(tensor, _full_name(job, name), root_rank)
+    communicator = communicator_of(process_set, job)
+    spec = broadcast_spec(tensor, _full_name(communicator, name), root_rank, communicator.number)
     return start(job, tensor, [(spec, tensor, tensor)])
 
 
-def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
-    """The root's tensor, as a new one. Differentiable: the root's gradient is the sum of all
-    ranks'.
+def broadcast(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """The root's tensor, as a new one. Blocks until it is there. Differentiable: the root's
+    gradient is the sum of all ranks'.
 
     tensor: the same type and shape on all ranks; only the root's elements matter.
-    root_rank: whose tensor it is.
+    root_rank: whose tensor it is; its number in the job, also with a process set.
     name: the same on all ranks. Default: unnamed calls are matched by their order.
+    process_set: the ranks that take part, the root among them. Default: all.
+
+    Raises ``InvalidArgumentError`` if the ranks disagree, or if the root or this rank is not in the
+    process set; ``JobFailedError`` if the job has failed.
     """
     if torch.is_grad_enabled() and tensor.requires_grad:
-        return _Broadcast.apply(tensor, root_rank, name)
-    return synchronize(broadcast_async(tensor, root_rank, name))
+        return _Broadcast.apply(tensor, root_rank, name, process_set)
+    return synchronize(broadcast_async(tensor, root_rank, name, process_set))
 
 
-def broadcast_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
+def broadcast_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
     """Writes the root's tensor into every rank's and returns it. Arguments: as ``broadcast``."""
-    return synchronize(broadcast_async_(tensor, root_rank, name))
+    return synchronize(broadcast_async_(tensor, root_rank, name, process_set))
 
 
 class _Broadcast(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, root_rank: int, name: str | None) -> torch.Tensor:
-        ctx.arguments = (root_rank, name)
-        return synchronize(broadcast_async(tensor, root_rank, name))
+    def forward(
+        ctx: Any, tensor: torch.Tensor, root_rank: int, name: str | None, process_set: ProcessSet
+    ) -> torch.Tensor:
+        ctx.arguments = (root_rank, name, process_set)
+        return synchronize(broadcast_async(tensor, root_rank, name, process_set))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
         from ringd.torch.allreduce import Sum, allreduce
 
-        root_rank, name = ctx.arguments
+        root_rank, name, process_set = ctx.arguments
         name = None if name is None else f"{name}.gradient"
-        total = allreduce(gradients[0], name=name, op=Sum)
-        return total if current().place.rank == root_rank else torch.zeros_like(total), None, None
+        total = allreduce(gradients[0], name=name, op=Sum, process_set=process_set)
+        is_root = current().place.rank == root_rank
+        return total if is_root else torch.zeros_like(total), None, None, None
 
 
-def barrier(name: str | None = None) -> None:
-    """Returns when all ranks have called it.
+def barrier(process_set: ProcessSet = global_process_set, name: str | None = None) -> None:
+    """Returns when all ranks of the process set have called it.
 
-    name: the same on all ranks. Default: all unnamed barriers are one, matched by their order.
+    process_set: the ranks that take part. Default: all.
+    name: the same on all ranks. Default: all unnamed barriers of a process set are one, matched by
+        their order.
+
+    Raises ``InvalidArgumentError`` if this rank is not in the process set, ``JobFailedError`` if
+    the job has failed.
     """
     job = current()
+    communicator = communicator_of(process_set, job)
     # One barrier is as good as another: one name for all of them is learned, and registered once.
     whole_name = "barrier" if name is None else f"barrier.{name}"
-    registration = job.registration(TensorSpec(whole_name, CollectiveKind.BARRIER, 0))
+    spec = TensorSpec(whole_name, CollectiveKind.BARRIER, 0, communicator=communicator.number)
+    registration = job.registration(spec)
     job.context.wait(job.context.submit_awaited(registration, 0, 0))
 
 
@@ -102,16 +140,24 @@ def _pickled(obj: Any) -> bytes:
     return cloudpickle.dumps(obj)
 
 
-def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = None) -> Any:
-    """The root's `obj`, for all ranks. Other ranks' `obj` is ignored.
+def broadcast_object(
+    obj: Any = None,
+    root_rank: int = 0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """The root's `obj`, for all ranks. Other ranks' `obj` is ignored. Blocks until it is there.
 
     obj: what cloudpickle takes, as with Horovod: also functions, lambdas and classes of the program
         itself. Where the package cloudpickle is not installed: what pickle takes.
-    root_rank: whose object it is. Default: 0.
+    root_rank: whose object it is; its number in the job, also with a process set. Default: 0.
     name: the same on all ranks. Default: unnamed calls are matched by their order.
+    process_set: the ranks that take part, the root among them. Default: all.
     """
     job = current()
-    base = job.automatic_names.next("broadcast_object") if name is None else f"broadcast_object.{name}"
+    communicator = communicator_of(process_set, job)
+    names = communicator.automatic_names
+    base = names.next("broadcast_object") if name is None else f"broadcast_object.{name}"
     is_root = job.place.rank == root_rank
     content = b""
     failure: Exception | None = None
@@ -121,40 +167,48 @@ def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = Non
         except Exception as error:  # the others are waiting: tell them before anything else
             failure = error
     announced = torch.tensor(_CANNOT_PICKLE if failure is not None else len(content))
-    broadcast_(announced, root_rank, f"{base}.size")
+    broadcast_(announced, root_rank, f"{base}.size", process_set)
     size = int(announced)
     if failure is not None:
         raise failure
     if size == _CANNOT_PICKLE:
         raise InvalidArgumentError(f"{base}: rank {root_rank} could not pickle its object")
-    if is_root and job.place.size == 1:
+    if is_root and communicator.size == 1:
         return obj
     buffer = torch.empty(max(_LEAST_OBJECT_BYTES, 1 << max(size - 1, 0).bit_length()), dtype=torch.uint8)
     if is_root:
         buffer[:size] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-    broadcast_(buffer, root_rank, f"{base}.content")
+    broadcast_(buffer, root_rank, f"{base}.content", process_set)
     return obj if is_root else pickle.loads(buffer[:size].numpy().tobytes())
 
 
-def broadcast_parameters(params: Mapping[str, Any] | Iterable[tuple[str, Any]], root_rank: int) -> None:
-    """Gives all ranks the root's values, in place. Call it before the first step.
+def broadcast_parameters(
+    params: Mapping[str, Any] | Iterable[tuple[str, Any]],
+    root_rank: int,
+    process_set: ProcessSet = global_process_set,
+) -> None:
+    """Gives all ranks the root's values, in place. Call it before the first step. Blocks until they
+    are there.
 
     params: ``model.state_dict()`` or ``model.named_parameters()``, with the same names on all
         ranks.
-    root_rank: whose values they are.
+    root_rank: whose values they are; its number in the job, also with a process set.
+    process_set: the ranks that take part, the root among them. Default: all.
     """
     named = list(params.items() if isinstance(params, Mapping) else params)
     for entry in named:
         if not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)):
             raise InvalidArgumentError("params must be a state_dict or pairs of name and tensor")
-    _broadcast_all([(name, value) for name, value in named if value is not None], root_rank)
+    _broadcast_all([(name, value) for name, value in named if value is not None], root_rank, process_set)
 
 
-def _broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int) -> None:
+def _broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int, process_set: ProcessSet) -> None:
     """In place, all in flight together."""
     job = current()
+    communicator = communicator_of(process_set, job)
     work = [
-        (broadcast_spec(tensor, f"broadcast.{name}", root_rank), tensor, tensor) for name, tensor in named
+        (broadcast_spec(tensor, f"broadcast.{name}", root_rank, communicator.number), tensor, tensor)
+        for name, tensor in named
     ]
     synchronize(start(job, None, work))
 
@@ -202,25 +256,31 @@ def _with_tensors(state: Any, tensors: list[torch.Tensor]) -> Any:
 
 
 def broadcast_optimizer_state(
-    optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
+    optimizer: torch.optim.Optimizer,
+    root_rank: int,
+    model: torch.nn.Module | None = None,
+    process_set: ProcessSet = global_process_set,
 ) -> None:
     """Gives all ranks the root's optimizer state and settings, as after loading its
-    ``state_dict()``.
+    ``state_dict()``. Blocks until they are there.
 
     The other ranks need no state of their own, so a checkpoint has to be loaded on the root only.
 
     optimizer: distributed or not, with the same parameters on all ranks.
-    root_rank: whose state it is.
+    root_rank: whose state it is; its number in the job, also with a process set.
     model: not needed; programs written for Horovod may give it.
+    process_set: the ranks that take part, the root among them. Default: all.
     """
     tensors: list[torch.Tensor] = []
     is_root = current().place.rank == root_rank
     skeleton = _without_tensors(optimizer.state_dict(), tensors) if is_root else None
-    skeleton = broadcast_object(skeleton, root_rank, "optimizer_state")
+    skeleton = broadcast_object(skeleton, root_rank, "optimizer_state", process_set)
     if not is_root:
         tensors = [torch.empty(place.shape, dtype=place.dtype) for place in _places_in(skeleton)]
     _broadcast_all(
-        [(f"optimizer_state.{index}", tensor.detach()) for index, tensor in enumerate(tensors)], root_rank
+        [(f"optimizer_state.{index}", tensor.detach()) for index, tensor in enumerate(tensors)],
+        root_rank,
+        process_set,
     )
     if not is_root:
         try:

@@ -12,7 +12,8 @@ import torch
 from ringd.errors import FailedPreconditionError, RingdError
 from ringd.torch.compression import Compressor
 from ringd.torch.gradient_slot import GradientSlot
-from ringd.torch.job import Job, current, is_current
+from ringd.torch.job import Communicator, Job, current, is_current
+from ringd.torch.process_set import ProcessSet, communicator_if_member
 from ringd.types import ReduceOp
 
 # All that live, so that a parameter is reduced by one of them only.
@@ -38,13 +39,19 @@ class GradientReduction:
         backward_passes_per_step: int,
         op: ReduceOp,
         predivide_factor: float,
+        process_set: ProcessSet,
     ) -> None:
+        job = current()
+        communicator = communicator_if_member(process_set, job)
         self.compression = compression
         self.passes_per_step = backward_passes_per_step
         self.op = op
         self.prescale = 1.0 / predivide_factor
         self.postscale = predivide_factor
+        self._process_set = process_set
         self._job: Job | None = None
+        # That of `_slots`.
+        self._communicator: Communicator | None = None
         self._slots: dict[torch.Tensor, GradientSlot] = {}
         self._passes_left: dict[torch.Tensor, int] = {}
         self._hooks: dict[torch.Tensor, Any] = {}
@@ -58,11 +65,11 @@ class GradientReduction:
         self.synchronized = False
         parameters = [parameter for group in groups for parameter in group["params"]]
         self._names = names_of(parameters, named_parameters)
-        job = current()
         for parameter in parameters:
             self._add(parameter)
         _reductions.add(self)
-        self._slots_of(job)
+        if communicator is not None:
+            self._slots_of(job, communicator)
 
     def take_in(self, groups: Iterable[dict[str, Any]]) -> None:
         """Reduces from now on what has been unfrozen or added to `groups`, and what a later
@@ -119,7 +126,8 @@ class GradientReduction:
     def on_gradient(self, parameter: torch.Tensor) -> None:
         """Runs in the backward pass, when the gradient of `parameter` is there."""
         job = current()
-        if job.place.size == 1:
+        communicator = self._shared_by(job)
+        if communicator is None:
             return
         left = self._passes_left[parameter]
         if left < self.passes_per_step and self._began_anew(parameter):
@@ -129,11 +137,17 @@ class GradientReduction:
         self._passes_left[parameter] = left - 1
         self.synchronized = False
         if left == 1:
-            slot = self._slots_of(job)[parameter]
+            slot = self._slots_of(job, communicator)[parameter]
             slot.submit()
             self.pending[slot] = None
         elif parameter.grad is not None:
             self._accumulated[parameter] = weakref.ref(parameter.grad)
+
+    def _shared_by(self, job: Job) -> Communicator | None:
+        """Among whom gradients are reduced; None where each keeps its own: the rank is the set's
+        only one, or not in it, which leaves its optimizer as it was."""
+        communicator = communicator_if_member(self._process_set, job)
+        return None if communicator is None or communicator.size == 1 else communicator
 
     def _began_anew(self, parameter: torch.Tensor) -> bool:
         """Whether the program has thrown away what was accumulated, as model.zero_grad() does."""
@@ -210,9 +224,10 @@ class GradientReduction:
         that."""
         job = current()
         self.take_in(groups)
-        if job.place.size > 1:
+        communicator = self._shared_by(job)
+        if communicator is not None:
             self._refuse_taken()
-            for parameter, slot in self._slots_of(job).items():
+            for parameter, slot in self._slots_of(job, communicator).items():
                 # Already submitted: its last pass has been counted. Frozen meanwhile: as without
                 # ringd.
                 if self._passes_left[parameter] > 0 and (
@@ -276,15 +291,16 @@ class GradientReduction:
     def _name_of(self, slot: GradientSlot) -> str:
         return self._names[slot.parameter]
 
-    def _slots_of(self, job: Job) -> dict[torch.Tensor, GradientSlot]:
+    def _slots_of(self, job: Job, communicator: Communicator) -> dict[torch.Tensor, GradientSlot]:
         """One for each parameter, registered with one call to ringd; anew after ``shutdown`` and
-        ``init``."""
-        if self._job is job and len(self._slots) == len(self._passes_left):
+        ``init``, and where the process set has been added again."""
+        if self._communicator is communicator and len(self._slots) == len(self._passes_left):
             return self._slots
-        if self._job is not job:
+        if self._communicator is not communicator:
             self.pending.clear()
             self._slots = {}
             self._job = job
+            self._communicator = communicator
         missing = [parameter for parameter in self._passes_left if parameter not in self._slots]
         if missing:
             slots = [
@@ -296,6 +312,7 @@ class GradientReduction:
                     self.prescale,
                     self.postscale,
                     self.compression,
+                    communicator.number,
                 )
                 for parameter in missing
             ]

@@ -66,6 +66,7 @@ class GradientSlot:
         "_result",
         "_source",
         "_version",
+        "communicator",
         "operation",
         "parameter",
         "registration",
@@ -81,10 +82,12 @@ class GradientSlot:
         prescale: float,
         postscale: float,
         compression: type[Compressor],
+        communicator: int,
     ) -> None:
         self.parameter = parameter
+        self.communicator = communicator
         like_gradient, _ = compression.compress(torch.empty_like(parameter, requires_grad=False))
-        self.spec: TensorSpec = allreduce_spec(like_gradient, name, op, prescale, postscale)
+        self.spec: TensorSpec = allreduce_spec(like_gradient, name, op, prescale, postscale, communicator)
         self._dtype = like_gradient.dtype
         # Set by the optimizer, for all slots at once.
         self.registration = 0
@@ -184,7 +187,9 @@ class GradientSlot:
     def _describe_anew(self, compressed: torch.Tensor) -> None:
         """For a parameter whose type or shape the program has changed."""
         spec = self.spec
-        self.spec = allreduce_spec(compressed, spec.name, ReduceOp(spec.op), spec.prescale, spec.postscale)
+        self.spec = allreduce_spec(
+            compressed, spec.name, ReduceOp(spec.op), spec.prescale, spec.postscale, spec.communicator
+        )
         self.registration = self._job.registration(self.spec)
         self._dtype = compressed.dtype
         self._arena.clear()

@@ -55,16 +55,11 @@ def ccl_built() -> bool:
     return False
 
 
-_NO_PROCESS_SETS = "ringd.Context.create_communicator makes communicators of some ranks, without torch"
 _NO_COLLECTIVE = "this release has all-reduce, broadcast and barrier"
 
 # Horovod's names that ringd.torch lacks, and what to say of each.
 _MISSING = {
     "Adasum": "use op=hvd.Average (or Sum, Min, Max, Product), and scale the learning rate by hvd.size()",
-    "ProcessSet": _NO_PROCESS_SETS,
-    "add_process_set": _NO_PROCESS_SETS,
-    "remove_process_set": _NO_PROCESS_SETS,
-    "global_process_set": _NO_PROCESS_SETS,
     "allgather": f"{_NO_COLLECTIVE}; broadcast_object can replace it for few ranks",
     "allgather_async": _NO_COLLECTIVE,
     "allgather_object": f"{_NO_COLLECTIVE}; broadcast_object can replace it for few ranks",

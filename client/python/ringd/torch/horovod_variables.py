@@ -19,12 +19,13 @@ _SECONDS = {
     "start_timeout": ("HOROVOD_START_TIMEOUT", "RINGD_START_TIMEOUT"),
 }
 
-# Set by horovodrun beside the place, or for the build of Horovod: nobody misses them.
+# Set by horovodrun beside the place, or for the build of Horovod, or what is always so here: nobody
+# misses them.
 _MEANT_FOR_OTHERS = (
     *("HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE", "HOROVOD_HOSTNAME", "HOROVOD_CONTROLLER"),
     *("HOROVOD_CPU_OPERATIONS", "HOROVOD_GLOO_*", "HOROVOD_WITH_*", "HOROVOD_WITHOUT_*", "HOROVOD_GPU_*"),
     *("HOROVOD_BUILD_*", "HOROVOD_CUDA_HOME", "HOROVOD_ROCM_HOME", "HOROVOD_NCCL_*", "HOROVOD_MPICXX_SHOW"),
-    *("HOROVOD_ALLOW_MIXED_GPU_IMPL", "HOROVOD_DEBUG"),
+    *("HOROVOD_ALLOW_MIXED_GPU_IMPL", "HOROVOD_DEBUG", "HOROVOD_DYNAMIC_PROCESS_SETS"),
 )
 
 _LEARNS = "ringd measures and learns this itself"
@@ -44,7 +45,6 @@ _INSTEAD = {
     "HOROVOD_DISABLE_GROUP_FUSION": _LEARNS,
     "HOROVOD_ADASUM_*": "ringd has no Adasum",
     "HOROVOD_ELASTIC*": "the ranks of a job are fixed",
-    "HOROVOD_DYNAMIC_PROCESS_SETS": "ringd.torch has no process sets",
 }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from ringd.context import Context
 from ringd.errors import FailedPreconditionError
@@ -12,13 +13,29 @@ from ringd.torch import horovod_variables
 from ringd.torch.names import AutomaticNames
 from ringd.types import TensorSpec
 
+if TYPE_CHECKING:
+    from ringd.torch.process_set import ProcessSet
+
+
+class Communicator:
+    """Among whom operations run, as long as a job lasts or a process set is registered with it.
+
+    Thread safety: `number` and `size` are constant; for the rest see ``AutomaticNames``.
+    """
+
+    def __init__(self, number: int, size: int) -> None:
+        self.number = number
+        self.size = size
+        # Unnamed operations are counted by those who take part in them.
+        self.automatic_names = AutomaticNames()
+
 
 class Job:
     """A context, and what PyTorch's part remembers about it.
 
-    A tensor that comes again with another shape or type is described anew. Each name keeps the
-    ``KEPT`` descriptions used last, so that shapes which take turns cost no calls; of more, half
-    are given back. Beyond ``MOST`` descriptions a name keeps only its last.
+    A tensor that comes again with another shape or type is described anew. Each name keeps, on each
+    communicator, the ``KEPT`` descriptions used last, so that shapes which take turns cost no
+    calls; of more, half are given back. Beyond ``MOST`` descriptions a name keeps only its last.
 
     Thread safety: any thread may call anything. A registration asked for twice is the same number,
     unless it has been given back meanwhile: then submitting it is a ``NotFoundError``.
@@ -30,10 +47,15 @@ class Job:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.place = context.place
-        self.automatic_names = AutomaticNames()
+        self.world = Communicator(0, context.place.size)
+        # By number. Changed, as the next number is, under their lock, which is held while the ranks
+        # agree.
+        self.process_sets: dict[int, ProcessSet] = {}
+        self.next_process_set = 1
+        self.process_sets_lock = threading.Lock()
         self._registrations: dict[TensorSpec, int] = {}
-        # By name, those used last at the end. Changed under the lock.
-        self._described: dict[str, dict[TensorSpec, None]] = {}
+        # By communicator and name, those used last at the end. Changed under the lock.
+        self._described: dict[tuple[int, str], dict[TensorSpec, None]] = {}
         self._lock = threading.Lock()
         # Keeps the tensors of operations alive whose handles or optimizers the program has dropped.
         self.in_flight: set[Any] = set()
@@ -50,7 +72,7 @@ class Job:
         except KeyError:
             with self._lock:
                 return self._describe(specs)
-        if any(len(self._described[spec.name]) > 1 for spec in specs):
+        if any(len(self._described[_key(spec)]) > 1 for spec in specs):
             with self._lock:
                 self._used(specs)
         return numbers
@@ -60,17 +82,17 @@ class Job:
         if unknown:
             numbers = self.context.register(unknown)
             for spec in unknown:
-                self._described.setdefault(spec.name, {})[spec] = None
+                self._described.setdefault(_key(spec), {})[spec] = None
             self._registrations.update(zip(unknown, numbers, strict=True))
         self._used(specs)
         numbers = [self._registrations[spec] for spec in specs]
-        for name in dict.fromkeys(spec.name for spec in unknown):
-            self._give_back(self._described[name], set(specs))
+        for key in dict.fromkeys(_key(spec) for spec in unknown):
+            self._give_back(self._described[key], set(specs))
         return numbers
 
     def _used(self, specs: list[TensorSpec]) -> None:
         for spec in specs:
-            described = self._described[spec.name]
+            described = self._described[_key(spec)]
             if spec in described:
                 del described[spec]
                 described[spec] = None
@@ -98,6 +120,21 @@ class Job:
             del described[spec]
         return True
 
+    def has_in_flight(self, communicator: int) -> bool:
+        """Whether an operation of this communicator has not been waited for."""
+        return any(entry.communicator == communicator for entry in list(self.in_flight))
+
+    def forget(self, communicator: int) -> None:
+        """Before it is destroyed, and its registrations with it."""
+        with self._lock:
+            for key in [key for key in self._described if key[0] == communicator]:
+                for spec in self._described.pop(key):
+                    del self._registrations[spec]
+
+
+def _key(spec: TensorSpec) -> tuple[int, str]:
+    return spec.communicator, spec.name
+
 
 _lock = threading.Lock()
 _job: Job | None = None
@@ -117,16 +154,23 @@ def init(
     operation_timeout: float | None = None,
     fusion: str | None = None,
     weight: int | None = None,
+    process_sets: Sequence[ProcessSet] | Literal["dynamic"] | None = None,
 ) -> None:
     """Takes this process's place in its job; blocks until all ranks have done so.
 
     Without arguments everything comes from the environment that the launcher has made
     (``ringctl run``, torchrun, horovodrun, Open MPI, MPICH, Slurm). Does nothing if this process
-    has its place already. Arguments: as ``ringd.Context``.
+    has its place already. Arguments: as ``ringd.Context``, and
+
+    process_sets: these are added, as by ``add_process_set``, in this order; all ranks must give the
+        same. Default: none. ``"dynamic"`` is the same here: sets can be added at any time.
 
     Raises ``ringd.RingdError``: no ringd at the socket, a rank that does not come, a place that is
-    taken.
+    taken, and what ``add_process_set`` raises; without a place then.
     """
+    from ringd.torch.process_set import add_process_set, initial_sets, refuse_new
+
+    wanted = initial_sets(process_sets)
     given = {
         "socket": socket,
         "job_id": job_id,
@@ -141,14 +185,28 @@ def init(
         "fusion": fusion,
         "weight": weight,
     }
-    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in given.items() if value is not None}
+    if not _enter(options):
+        refuse_new(wanted)
+        return
+    if current().place.rank == 0:
+        horovod_variables.tell_of_ignored(os.environ)
+    try:
+        for process_set in wanted:
+            add_process_set(process_set)
+    except BaseException:
+        shutdown()
+        raise
+
+
+def _enter(options: dict[str, Any]) -> bool:
+    """False if this process has a place already."""
     global _job
     with _lock:
         if _job is not None:
-            return
+            return False
         _job = Job(Context(**horovod_variables.options(os.environ, options), **options))
-    if _job.place.rank == 0:
-        horovod_variables.tell_of_ignored(os.environ)
+    return True
 
 
 def shutdown() -> None:

@@ -57,7 +57,12 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def allreduce_spec(
-    tensor: torch.Tensor, name: str, op: ReduceOp, prescale: float, postscale: float
+    tensor: torch.Tensor,
+    name: str,
+    op: ReduceOp,
+    prescale: float,
+    postscale: float,
+    communicator: int = 0,
 ) -> TensorSpec:
     check_tensor(tensor, name)
     return TensorSpec(
@@ -68,10 +73,11 @@ def allreduce_spec(
         tuple(tensor.shape),
         float(prescale),
         float(postscale),
+        communicator=communicator,
     )
 
 
-def broadcast_spec(tensor: torch.Tensor, name: str, root_rank: int) -> TensorSpec:
+def broadcast_spec(tensor: torch.Tensor, name: str, root_rank: int, communicator: int = 0) -> TensorSpec:
     check_tensor(tensor, name)
     return TensorSpec(
         name,
@@ -79,20 +85,22 @@ def broadcast_spec(tensor: torch.Tensor, name: str, root_rank: int) -> TensorSpe
         DATA_TYPES[tensor.dtype],
         shape=tuple(tensor.shape),
         root_rank=int(root_rank),
+        communicator=communicator,
     )
 
 
 class Handle(Generic[Result]):
-    """Operations in flight; for ``poll`` and ``synchronize``.
+    """Operations in flight, all on one communicator; for ``poll`` and ``synchronize``.
 
     Thread safety: any thread may poll; synchronize runs once, further callers get its outcome.
     Ownership: keeps the tensors alive, and is itself kept alive by its job, until it has been
         synchronized.
     """
 
-    __slots__ = ("_error", "_finish", "_job", "_kept", "_lock", "_operations", "_result")
+    __slots__ = ("_error", "_finish", "_job", "_kept", "_lock", "_operations", "_result", "communicator")
 
-    def __init__(self, job: Job, result: Result) -> None:
+    def __init__(self, job: Job, result: Result, communicator: int = 0) -> None:
+        self.communicator = communicator
         self._job = job
         self._result = result
         self._operations: list[int] = []
@@ -149,7 +157,8 @@ def start(
     *,
     awaited: bool = False,
 ) -> Handle[Result]:
-    """Submits all of (description, input, output) as one handle, whose result will be `result`.
+    """Submits all of (description, input, output) as one handle, whose result will be `result`. All
+    descriptions name the same communicator.
 
     `awaited`: it is only one, and ``synchronize`` follows at once. Then this may block for as long
     as an operation that ranks carry out themselves takes.
@@ -158,7 +167,7 @@ def start(
     operation has ended.
     """
     registrations = job.register([spec for spec, _, _ in work])
-    handle = Handle(job, result)
+    handle = Handle(job, result, work[0][0].communicator if work else 0)
     # If one is refused, those before it are on their way: the handle stays with the job and keeps
     # their memory.
     for registration, (_, source, destination) in zip(registrations, work, strict=True):

@@ -15,6 +15,7 @@ from ringd.errors import InvalidArgumentError
 from ringd.torch.allreduce import Average
 from ringd.torch.compression import Compression, Compressor
 from ringd.torch.gradient_reduction import GradientReduction
+from ringd.torch.process_set import ProcessSet, global_process_set
 from ringd.types import ReduceOp
 
 if TYPE_CHECKING:
@@ -169,6 +170,7 @@ def DistributedOptimizer(
     backward_passes_per_step: int = ...,
     op: ReduceOp = ...,
     gradient_predivide_factor: float = ...,
+    process_set: ProcessSet = ...,
 ) -> types.Distributed: ...
 def DistributedOptimizer(
     optimizer: torch.optim.Optimizer,
@@ -177,8 +179,9 @@ def DistributedOptimizer(
     backward_passes_per_step: int = 1,
     op: ReduceOp = Average,
     gradient_predivide_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """`optimizer`, made to step with the gradients of all ranks.
+    """`optimizer`, made to step with the gradients of all ranks, or those of a process set.
 
     The result has `optimizer`'s class among its own, its state and its settings; use it in
     `optimizer`'s place. It also has ``synchronize()`` and ``skip_synchronize()``, for what comes
@@ -200,9 +203,12 @@ def DistributedOptimizer(
         reduced. Default: 1.
     op: Average or Sum (or Min, Max, Product). Default: Average.
     gradient_predivide_factor: an average is divided by it before the sum, and by
-        ``size() / factor`` after. Default: 1.0.
+        ``process_set.size() / factor`` after. Default: 1.0.
+    process_set: the ranks whose gradients are reduced. On other ranks the optimizer steps with
+        their own gradients, and waits for nobody. Default: all.
 
-    Raises ``FailedPreconditionError`` without ``init()``, ``ValueError`` for impossible arguments.
+    Raises ``FailedPreconditionError`` without ``init()`` or if the process set is not registered,
+    ``ValueError`` for impossible arguments.
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
@@ -228,6 +234,7 @@ def DistributedOptimizer(
         backward_passes_per_step,
         op,
         gradient_predivide_factor,
+        process_set,
     )
     optimizer.register_step_pre_hook(_refusing_unreduced(distributed._reduction))
     return distributed

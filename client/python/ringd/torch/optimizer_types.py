@@ -16,6 +16,7 @@ from torch import optim
 
 from ringd.torch.compression import Compressor
 from ringd.torch.optimizer import DistributedMixin
+from ringd.torch.process_set import ProcessSet
 from ringd.types import ReduceOp
 
 NamedParameters: TypeAlias = Iterable[tuple[str, torch.Tensor]] | None
@@ -28,6 +29,7 @@ class Options(TypedDict, total=False):
     backward_passes_per_step: int
     op: ReduceOp
     gradient_predivide_factor: float
+    process_set: ProcessSet
 
 
 class Distributed(DistributedMixin, optim.Optimizer):  # type: ignore[misc]

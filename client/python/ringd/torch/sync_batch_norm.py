@@ -11,11 +11,14 @@ from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ringd.torch.allreduce import Sum, allreduce_
-from ringd.torch.job import Job, current, is_current
+from ringd.torch.job import Communicator, current
+from ringd.torch.process_set import ProcessSet, communicator_of, global_process_set
 
-# The name under which each module's sums travel, and in which job. Not in the module: a copy of it
-# needs another one.
-_names: weakref.WeakKeyDictionary[SyncBatchNorm, tuple[weakref.ref[Job], str]] = weakref.WeakKeyDictionary()
+# The name under which each module's sums travel, and on which communicator. Not in the module: a
+# copy of it needs another one.
+_names: weakref.WeakKeyDictionary[SyncBatchNorm, tuple[weakref.ref[Communicator], str]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -35,6 +38,8 @@ class SyncBatchNorm(_BatchNorm):
     affine: whether there are ``weight`` and ``bias``. Default: True.
     track_running_stats: whether evaluation uses running mean and variance, in place of the batch's.
         Default: True.
+    process_set: the ranks whose batches are taken together; the others can't train with it.
+        Default: all.
 
     Its call raises ``ValueError`` if all ranks together have fewer than two values of a channel.
     """
@@ -46,8 +51,10 @@ class SyncBatchNorm(_BatchNorm):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
+        process_set: ProcessSet = global_process_set,
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats)
+        self.process_set = process_set
 
     def _check_input_dim(self, input: torch.Tensor) -> None:
         if input.dim() < 2 or input.size(1) != self.num_features:
@@ -57,11 +64,15 @@ class SyncBatchNorm(_BatchNorm):
             )
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        if not self.training or current().place.size == 1:
+        if not self.training:
+            return super().forward(input)
+        communicator = communicator_of(self.process_set, current())
+        if communicator.size == 1:
             return super().forward(input)
         self._check_input_dim(input)
+        name = self._operation_name(communicator)
         output, mean, variance, count = _Normalize.apply(
-            input, self.weight, self.bias, self.eps, self._operation_name()
+            input, self.weight, self.bias, self.eps, name, self.process_set
         )
         if self.track_running_stats:
             self._track(mean, variance * (count / (count - 1)))
@@ -75,12 +86,12 @@ class SyncBatchNorm(_BatchNorm):
             assert running is not None
             running.lerp_(measured.to(running), newest)
 
-    def _operation_name(self) -> str:
+    def _operation_name(self, communicator: Communicator) -> str:
         """The same on all ranks: numbered in the order of first use."""
-        job, name = _names.get(self, (lambda: None, ""))
-        if not is_current(job()):
-            name = current().automatic_names.next("sync_batch_norm")
-            _names[self] = (weakref.ref(current()), name)
+        known, name = _names.get(self, (lambda: None, ""))
+        if known() is not communicator:
+            name = communicator.automatic_names.next("sync_batch_norm")
+            _names[self] = (weakref.ref(communicator), name)
         return name
 
 
@@ -95,12 +106,14 @@ class _Normalize(torch.autograd.Function):
         bias: torch.Tensor | None,
         eps: float,
         name: str,
+        process_set: ProcessSet,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
-        mean, variance, count = _statistics(input, name)
+        mean, variance, count = _statistics(input, name, process_set)
         scale = torch.rsqrt(variance + eps)
         context.save_for_backward(input, weight, mean, scale)
         context.count = count
         context.name = name
+        context.process_set = process_set
         # Evaluation's arithmetic with the batch's figures is the normalization.
         precise = _precise(input)
         output = functional.batch_norm(
@@ -127,16 +140,19 @@ class _Normalize(torch.autograd.Function):
         of_input = None
         if context.needs_input_grad[0]:
             sums = torch.stack([of_bias, of_weight]).double()
-            means = allreduce_(sums, op=Sum, name=f"{context.name}.backward") / context.count
+            name = f"{context.name}.backward"
+            means = allreduce_(sums, op=Sum, name=name, process_set=context.process_set) / context.count
             of_input = gradient - _channels(means[0], gradient) - normalized * _channels(means[1], gradient)
             of_input = of_input * _channels(scale if weight is None else scale * weight, gradient)
             of_input = of_input.to(input.dtype)
         if weight is None:
-            return of_input, None, None, None, None
-        return of_input, of_weight.to(weight.dtype), of_bias.to(weight.dtype), None, None
+            return of_input, None, None, None, None, None
+        return of_input, of_weight.to(weight.dtype), of_bias.to(weight.dtype), None, None, None
 
 
-def _statistics(input: torch.Tensor, name: str) -> tuple[torch.Tensor, torch.Tensor, int]:
+def _statistics(
+    input: torch.Tensor, name: str, process_set: ProcessSet
+) -> tuple[torch.Tensor, torch.Tensor, int]:
     """Mean and variance of each channel over all ranks, in float64, and how many values each
     channel has."""
     own = input.numel() // input.size(1)
@@ -145,7 +161,7 @@ def _statistics(input: torch.Tensor, name: str) -> tuple[torch.Tensor, torch.Ten
         variance, mean = torch.var_mean(_precise(input), [0, *range(2, input.dim())], correction=0)
         mean = mean.double()
         sums = torch.cat([own * mean, own * (variance.double() + mean.square()), sums.new_tensor([own])])
-    allreduce_(sums, op=Sum, name=f"{name}.forward")
+    allreduce_(sums, op=Sum, name=f"{name}.forward", process_set=process_set)
     count = int(sums[-1].item())
     if count < 2:
         raise ValueError(
