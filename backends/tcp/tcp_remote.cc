@@ -5,8 +5,8 @@
 
 namespace ringd {
 
-TcpFlow& TcpRemote::Join(TcpLine& line, std::uint32_t weight) {
-  TcpFlow& flow = *queue_.AddFlow(weight);
+TcpFlow& TcpRemote::Join(TcpLine& line, const LineShare& share) {
+  TcpFlow& flow = *queue_.AddFlow(share);
   queue_.SetAside(flow);
   lines_.push_back(&line);
   LimitUnsentBytes();

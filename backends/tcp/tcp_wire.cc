@@ -12,7 +12,7 @@ TcpWire::TcpWire(TcpNode& node, const CommunicatorSpec& spec)
     : node_(node),
       wire_id_(spec.wire_id),
       self_(spec.self),
-      weight_(spec.weight),
+      share_(spec.share),
       addresses_(spec.addresses),
       places_(spec.addresses.size()) {}
 
@@ -36,7 +36,7 @@ TcpLine& TcpWire::LineTo(NodeIndex node) {
   if (place.line == nullptr) {
     TcpLine::User& user = *this;
     place.line = std::make_unique<TcpLine>(
-        FrameScope{wire_id_, node.value(), self_.value()}, weight_,
+        FrameScope{wire_id_, node.value(), self_.value()}, share_,
         node_.RemoteAt(addresses_[static_cast<std::size_t>(node.value())]), node_.means(), user);
   }
   return *place.line;

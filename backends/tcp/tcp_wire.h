@@ -77,7 +77,7 @@ class TcpWire final : public MessageWire, private TcpLine::User {
   TcpNode& node_;
   const std::uint64_t wire_id_;
   const NodeIndex self_;
-  const std::uint32_t weight_;
+  const LineShare share_;
   const std::vector<std::string> addresses_;
   WireCommunicator* communicator_ = nullptr;
   std::vector<Place> places_;      // by node
