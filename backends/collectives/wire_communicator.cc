@@ -46,9 +46,10 @@ class WireCommunicator::CountingWire final : public MessageWire {
 };
 
 WireCommunicator::WireCommunicator(const CommunicatorSpec& spec, std::unique_ptr<MessageWire> wire,
-                                   HeldMessagePool& pool)
+                                   HeldMessagePool& pool, BusyCommunicators& busy)
     : spec_(spec),
       pool_(pool),
+      busy_(busy),
       traffic_(spec.addresses.size()),
       wire_(std::move(wire)),
       counting_wire_(std::make_unique<CountingWire>(*wire_, traffic_)) {
@@ -70,6 +71,7 @@ WireCommunicator::WireCommunicator(const CommunicatorSpec& spec, std::unique_ptr
 
 WireCommunicator::~WireCommunicator() {
   Abort("the communicator was closed");
+  if (is_busy_) busy_.Leave(*this);
   // The wire first: when it has gone no send reads a buffer or calls an operation any more.
   counting_wire_.reset();
   wire_.reset();
@@ -102,6 +104,7 @@ bool WireCommunicator::TryPost(const CollectiveRequest& request) noexcept {
   turn_bytes_ = kTurnBytes;
   operation.Begin(request, totals_.operations_posted, now);
   active_.push_back(&operation);
+  if (!std::exchange(is_busy_, true)) busy_.Enter(*this);
   in_flight_[request.id] = &operation;
   auto& next = next_sequence_[request.id.channel];
   if (request.id.sequence > next && !early_.empty()) {

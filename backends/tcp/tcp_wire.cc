@@ -29,6 +29,7 @@ void TcpWire::Start(WireCommunicator& communicator, const std::vector<NodeIndex>
       ++waiting_;
     }
   }
+  if (waiting_ > 0) node_.NoteDeadline(*this);
 }
 
 TcpLine& TcpWire::LineTo(NodeIndex node) {

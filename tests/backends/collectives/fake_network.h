@@ -40,7 +40,7 @@ class FakeNetwork {
       spec.addresses.resize(static_cast<std::size_t>(node_count));
       spec.algorithms = options;
       ends_.push_back(
-          std::make_unique<WireCommunicator>(spec, std::make_unique<Wire>(*this), pool_));
+          std::make_unique<WireCommunicator>(spec, std::make_unique<Wire>(*this), pool_, busy_));
     }
   }
 
@@ -110,6 +110,7 @@ class FakeNetwork {
 
   std::mt19937 random_;
   HeldMessagePool pool_;
+  BusyCommunicators busy_;
   std::vector<Message> messages_;
   std::vector<std::unique_ptr<WireCommunicator>> ends_;
 };
