@@ -60,13 +60,6 @@ WireCommunicator::WireCommunicator(const CommunicatorSpec& spec, std::unique_ptr
   setting_.node_count = static_cast<std::int32_t>(spec.addresses.size());
   setting_.algorithms = Normalised(spec.algorithms);
   setting_.turn_bytes = &turn_bytes_;
-  // Nothing of these grows later.
-  operations_.reserve(kMaxInFlight);
-  free_.reserve(kMaxInFlight);
-  active_.reserve(kMaxInFlight);
-  finished_.reserve(2 * kMaxInFlight);
-  in_flight_.reserve(kMaxInFlight);
-  early_.reserve(kMaxInFlight);
 }
 
 WireCommunicator::~WireCommunicator() {
