@@ -65,6 +65,9 @@ struct CommunicatorSpec {
   // secret: 32 bytes. Empty where the backend makes no connections of its own.
   std::string key = {};
   LineShare share = {};
+  // A backend that makes connections for each communicator opens those to the ring's neighbours at
+  // once; else when something is first sent there, so that a communicator that idles has none.
+  bool connects_at_once = true;
 };
 
 // What carries bytes to a neighbour, for people.

@@ -46,6 +46,10 @@ class FakeNetwork {
 
   WireCommunicator& at(int node) { return *ends_[static_cast<std::size_t>(node)]; }
   int node_count() const { return static_cast<int>(ends_.size()); }
+  const BusyCommunicators& busy() const { return busy_; }
+  BusyCommunicators& busy() { return busy_; }
+  // The node goes.
+  void Close(int node) { ends_[static_cast<std::size_t>(node)].reset(); }
   std::size_t in_transit() const { return messages_.size(); }
   std::uint32_t Random(std::uint32_t below) {
     return static_cast<std::uint32_t>(random_() % below);

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from ringd import CollectiveKind, Context, TensorSpec
+from ringd import Context, TensorSpec
 
 OPERATIONS = 400
 
@@ -55,9 +55,9 @@ def main() -> None:
         made = [context.create_communicator(f"idle {number}", everybody) for number in range(count)]
         tell("made", began)
         began = time.monotonic()
-        specs = [TensorSpec("all", CollectiveKind.BARRIER, communicator=number) for number in made]
-        for barrier in context.register(specs):
-            context.wait(context.submit(barrier, 0, 0))
+        specs = [TensorSpec("small", shape=(64,), communicator=number) for number in made]
+        for used in context.register(specs):
+            context.wait(context.submit(used, address, address))
         tell("used", began)
         began = time.monotonic()
         for number in made:
