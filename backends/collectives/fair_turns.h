@@ -63,10 +63,9 @@ class FairTurns {
 
   // Of equal ones, whoever has waited longer. Requirement: !empty().
   Member& Next() noexcept {
-    return **std::min_element(
-        members_.begin(), members_.end(), [](Member* one, Member* other) {
-          return Before(TurnOf(*one).tag_, TurnOf(*other).tag_);
-        });
+    return **std::min_element(members_.begin(), members_.end(), [](Member* one, Member* other) {
+      return Before(TurnOf(*one).tag_, TurnOf(*other).tag_);
+    });
   }
   // Next() has had its turn, which took `bytes`.
   void Charge(Member& member, std::size_t bytes) noexcept {

@@ -90,7 +90,7 @@ class WireCommunicator final : public Communicator {
   const CommunicatorSpec spec_;
   HeldMessagePool& pool_;
   BusyCommunicators& busy_;
-  bool is_busy_ = false;  // it is in there
+  bool is_busy_ = false;          // it is in there
   std::vector<Traffic> traffic_;  // by node
   std::unique_ptr<MessageWire> wire_;
   std::unique_ptr<CountingWire> counting_wire_;

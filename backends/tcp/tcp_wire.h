@@ -21,8 +21,8 @@ namespace ringd {
 
 class TcpNode;
 
-// Lines to the ring's neighbours are opened at once, unless the spec says otherwise, and others when
-// first needed. Of two neighbours the one with the lower index dials; if it does not within
+// Lines to the ring's neighbours are opened at once, unless the spec says otherwise, and others
+// when first needed. Of two neighbours the one with the lower index dials; if it does not within
 // kDialPatience, the other one dials, too. Where nothing is opened at once, the one with the higher
 // index gives the other kNeedPatience: mostly both need the line at the same time.
 //

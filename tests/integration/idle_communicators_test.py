@@ -42,6 +42,11 @@ def next_stage(job: JobRun, notes: Path, stage: str) -> dict[str, float]:
     return said
 
 
+def await_descriptors(pid: int, most: int) -> None:
+    """When all ranks and nodes have heard that the last one is destroyed."""
+    wait_until(lambda: Cost.of(pid).descriptors <= most, f"at most {most} descriptors of ringd")
+
+
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_idle_communicators_cost_kilobytes_and_no_connections(cluster: Cluster, nodes: int) -> None:
@@ -55,9 +60,7 @@ def test_idle_communicators_cost_kilobytes_and_no_connections(cluster: Cluster, 
         said = next_stage(job, notes, stage)
         costs[stage] = Cost.of(ringd.pid), Cost.of(job.ranks[0].pid)
         if stage == "destroyed":
-            # When all ranks and nodes have heard of the last.
-            before = costs["none"][0].descriptors
-            wait_until(lambda: Cost.of(ringd.pid).descriptors <= before, f"{ringd} closes all it had opened")
+            await_descriptors(ringd.pid, costs["none"][0].descriptors)
         print(f"{nodes} nodes, {COUNT} communicators {stage}: {costs[stage]}, {said}")
         (notes / stage).touch()
     job.expect_success()

@@ -189,8 +189,8 @@ TEST_CASE("what a flow does not want goes to the others of its share") {
   line.AddFlow(1, 7);
   const int other = line.AddFlow(1);
   const int one_more = line.AddFlow(1);
-  const auto sent = line.SendBacklogged({{busy, kChunk}, {other, kChunk}, {one_more, kChunk}},
-                                        300 * kChunk);
+  const auto sent =
+      line.SendBacklogged({{busy, kChunk}, {other, kChunk}, {one_more, kChunk}}, 300 * kChunk);
   for (const int flow : {busy, other, one_more}) CHECK(Near(sent.at(flow), 100.0 * kChunk));
 }
 
@@ -206,8 +206,8 @@ TEST_CASE("a share keeps its weight while flows of it come, are set aside, and g
   auto sent = line.SendBacklogged({}, 400 * kChunk);
   CHECK(Near(sent.at(stays), 200.0 * kChunk));
   CHECK(Near(sent.at(other), 200.0 * kChunk));
-  line.queue().RemoveIf(*line.flow(goes), [](const Message&) { return true; },
-                        [](const Message&) {});
+  line.queue().RemoveIf(
+      *line.flow(goes), [](const Message&) { return true; }, [](const Message&) {});
   line.queue().RemoveFlow(line.flow(goes));
   const int comes = line.AddFlow(1, 7);
   sent = line.SendBacklogged({{comes, kChunk}}, 400 * kChunk);

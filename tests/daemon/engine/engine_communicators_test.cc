@@ -30,10 +30,9 @@ Awaited<v1::CreateCommunicatorReply> Create(Node& node, const Trainer& trainer, 
   v1::CreateCommunicatorRequest request;
   request.set_name("c" + std::to_string(number));
   request.add_ranks(0);
-  auto made = Await<v1::CreateCommunicatorReply>(
-      [&](Answer<v1::CreateCommunicatorReply> answer) {
-        node.engine->CreateCommunicator({}, trainer.token, request, std::move(answer));
-      });
+  auto made = Await<v1::CreateCommunicatorReply>([&](Answer<v1::CreateCommunicatorReply> answer) {
+    node.engine->CreateCommunicator({}, trainer.token, request, std::move(answer));
+  });
   // What the trainer is sent, without taking the descriptors: a session that lets notices pile up
   // is another test's.
   std::array<std::byte, 4096> notices;

@@ -35,8 +35,7 @@ class CommunicatorHoarder : public Attacker {
     std::uint32_t last = 0;
     for (int job = 0; job < kJobs && refusal.empty() && !target.Over(); ++job) {
       auto session = std::make_unique<RawSession>(target.socket);
-      const std::string name =
-          "hoard" + std::to_string(target.seed) + "-" + std::to_string(job);
+      const std::string name = "hoard" + std::to_string(target.seed) + "-" + std::to_string(job);
       if (!session->attached() || session->JoinAlone(name) == 0) break;
       for (int i = 0; i < kOfOneJob && refusal.empty() && !target.Over(); ++i) {
         std::uint32_t communicator = 0;

@@ -144,8 +144,7 @@ class Layer {
 };
 
 // A communicator of all ranks, in reverse order.
-ringd_communicator MakeBeside(ringd_context* context, const ringd_place& place,
-                              std::int64_t step) {
+ringd_communicator MakeBeside(ringd_context* context, const ringd_place& place, std::int64_t step) {
   std::vector<std::int32_t> ranks;
   for (std::int32_t rank = place.size; rank-- > 0;) ranks.push_back(rank);
   const std::string name = "beside " + std::to_string(step);
