@@ -44,6 +44,15 @@ constexpr std::uint32_t ChunkBytesOf(const AlgorithmOptions& options) noexcept {
 // learned buckets that a coordinator hands out, since nodes start those in different orders.
 inline constexpr std::size_t kMaxInFlightOperations = 2048;
 
+// What a communicator gets of the lines to its neighbours while others want them, too.
+struct LineShare {
+  // Communicators of one id have one share together, of which each gets as much as the others. Of
+  // this node alone: others have ids of their own. 0: a share of its own.
+  std::uint64_t id = 0;
+  // Relative to other shares. Communicators of one id have the same.
+  std::uint32_t weight = 1;
+};
+
 struct CommunicatorSpec {
   // Drawn at random by the coordinator for each job and generation; every message carries it, so
   // that a message of a dead generation is never taken for one of this.
@@ -55,9 +64,10 @@ struct CommunicatorSpec {
   // What nodes of this job and generation prove to each other when they connect, from the job's
   // secret: 32 bytes. Empty where the backend makes no connections of its own.
   std::string key = {};
-  // This communicator's share of the lines to its neighbours, relative to that of others with the
-  // same neighbours, while both want them.
-  std::uint32_t weight = 1;
+  LineShare share = {};
+  // A backend that makes connections for each communicator opens those to the ring's neighbours at
+  // once; else when something is first sent there, so that a communicator that idles has none.
+  bool connects_at_once = true;
 };
 
 // What carries bytes to a neighbour, for people.

@@ -2,26 +2,27 @@
 #ifndef RINGD_BACKENDS_COLLECTIVES_WEIGHTED_FAIR_QUEUE_H_
 #define RINGD_BACKENDS_COLLECTIVES_WEIGHTED_FAIR_QUEUE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <list>
 #include <vector>
 
+#include "backends/collectives/fair_turns.h"
+#include "backends/communicator.h"
+
 namespace ringd {
 
-// Start-time fair queueing (P. Goyal, H. M. Vin, H. Cheng: Start-time Fair Queueing: A Scheduling
-// Algorithm for Integrated Services Packet Switching Networks, IEEE/ACM Trans. Networking 5, 1997).
-//
-// Each flow is a queue of its own: the message of the lowest order first, among equals first come
-// first served. Whose turn it is carries a start tag: the finish tag of the one before it in its
-// flow, or the virtual time if the flow had nothing to send; its finish tag is its start tag and
-// its bytes divided by the flow's weight. The message with the least start tag goes next, and the
-// virtual time is the start tag of the one that went last. So
-//   - flows that always have something waiting get bytes in proportion to their weights, within one
-//     message each, whatever the line's speed is and however it varies;
+// Hierarchical start-time fair queueing (fair_turns.h): shares take turns by their weights, and the
+// flows of one share take turns as equals. So
+//   - shares that always have something waiting get bytes in proportion to their weights, however
+//     many flows each has, whatever the line's speed is and however it varies; flows of one share
+//     that always have something waiting get equal parts of what it gets;
 //   - what nobody else wants goes to whoever wants it, and nobody saves up or owes for later;
-//   - a flow that was silent waits for at most one message of each other flow.
+//   - a share that was silent waits for at most one message of each other share, and a flow that
+//     was silent for at most one message of each other flow of its share once its share has turns.
+// Within a flow the message of the lowest order goes first, among equals first come first served.
 // A flow that can't send just now is set aside: it has no turn, and when it is back it counts as
 // one that was silent.
 //
@@ -29,12 +30,16 @@ namespace ringd {
 // `std::size_t line_bytes() const`.
 //
 // Thread safety: none.
-// Ownership: owns the flows; messages stay the caller's, and must live while they are in here.
-// Invariant: `backlogged_` lists the flows with messages, but for those set aside.
+// Ownership: owns shares and flows; messages stay the caller's, and must live while they are here.
+// Invariants: a share has flows. It has a turn if and only if one of its flows has; a flow has one
+//   if and only if it has messages and is not set aside.
 template <typename Message>
 class WeightedFairQueue {
+ private:
+  struct Share;
+
  public:
-  class Flow {
+  class Flow : private FairTurn {
    public:
     // Nothing of it waits.
     bool empty() const noexcept { return head_ == nullptr; }
@@ -42,56 +47,54 @@ class WeightedFairQueue {
 
    private:
     friend class WeightedFairQueue;
-    std::uint64_t weight_ = 1;
-    // Tags are in 1/256 byte, so that rounding does not show at any weight up to 100. They may
-    // wrap around: only differences count.
-    std::uint64_t start_ = 0;   // of the first message, if there is one
-    std::uint64_t finish_ = 0;  // of the message that went last
+    friend class FairTurns<Flow>;
+    Share* share_ = nullptr;
     Message* head_ = nullptr;
     Message* tail_ = nullptr;
     bool set_aside_ = false;
+    typename std::list<Flow>::iterator place_;
   };
 
   WeightedFairQueue() = default;
   WeightedFairQueue(const WeightedFairQueue&) = delete;
   WeightedFairQueue& operator=(const WeightedFairQueue&) = delete;
 
-  // Requirement: weight > 0. Valid until RemoveFlow().
-  Flow* AddFlow(std::uint32_t weight) {
+  // Valid until RemoveFlow().
+  Flow* AddFlow(const LineShare& line_share) {
+    Share& share = FindOrAddShare(line_share);
     Flow& flow = flows_.emplace_back();
-    flow.weight_ = weight;
-    flow.finish_ = virtual_time_;
-    backlogged_.reserve(flows_.size());
+    flow.place_ = std::prev(flows_.end());
+    flow.share_ = &share;
+    share.flows.Add(flow, ++share.flow_count);
     return &flow;
   }
   // Requirement: nothing of it is waiting.
   void RemoveFlow(const Flow* flow) noexcept {
-    flows_.remove_if([flow](const Flow& other) { return &other == flow; });
+    Share* const share = flow->share_;
+    flows_.erase(flow->place_);
+    if (--share->flow_count > 0) return;
+    shares_.remove_if([share](const Share& other) { return &other == share; });
   }
   std::size_t flow_count() const noexcept { return flows_.size(); }
 
   // Nothing waits but messages of flows that are set aside.
-  bool empty() const noexcept { return backlogged_.empty(); }
+  bool empty() const noexcept { return turns_.empty(); }
 
   void SetAside(Flow& flow) noexcept {
+    if (flow.set_aside_) return;
+    if (!flow.empty()) EndTurns(flow);
     flow.set_aside_ = true;
-    std::erase(backlogged_, &flow);
   }
   void Readmit(Flow& flow) noexcept {
     if (!flow.set_aside_) return;
     flow.set_aside_ = false;
-    if (flow.head_ == nullptr) return;
-    flow.start_ = Later(virtual_time_, flow.start_);
-    backlogged_.push_back(&flow);
+    if (!flow.empty()) BeginTurns(flow);
   }
 
   void Push(Flow& flow, Message& message) noexcept {
-    if (flow.head_ == nullptr) {
-      flow.start_ = Later(virtual_time_, flow.finish_);
-      if (!flow.set_aside_) backlogged_.push_back(&flow);
-    }
+    if (flow.empty() && !flow.set_aside_) BeginTurns(flow);
     // Mostly it belongs to the end, or near the beginning.
-    const bool is_last = flow.head_ != nullptr && flow.tail_->order <= message.order;
+    const bool is_last = !flow.empty() && flow.tail_->order <= message.order;
     Message** link = is_last ? &flow.tail_->next : &flow.head_;
     while (*link != nullptr && (*link)->order <= message.order) link = &(*link)->next;
     message.next = *link;
@@ -100,16 +103,15 @@ class WeightedFairQueue {
   }
 
   // The message whose turn it is. Requirement: !empty().
-  Message& Front() noexcept { return *(*FindNext())->head_; }
+  Message& Front() noexcept { return *turns_.Next().flows.Next().head_; }
   Message& Pop() noexcept {
-    const auto next = FindNext();
-    Flow& flow = **next;
+    Share& share = turns_.Next();
+    Flow& flow = share.flows.Next();
     Message& message = *flow.head_;
-    virtual_time_ = flow.start_;
-    flow.finish_ = flow.start_ + (std::uint64_t{message.line_bytes()} << kTagBits) / flow.weight_;
-    flow.start_ = flow.finish_;
+    turns_.Charge(share, message.line_bytes());
+    share.flows.Charge(flow, message.line_bytes());
     flow.head_ = message.next;
-    if (flow.head_ == nullptr) backlogged_.erase(next);
+    if (flow.empty()) EndTurns(flow);
     return message;
   }
 
@@ -120,6 +122,7 @@ class WeightedFairQueue {
   }
   template <typename Predicate, typename Taken>
   void RemoveIf(Flow& flow, Predicate predicate, Taken taken) noexcept {
+    if (flow.empty()) return;
     Message** link = &flow.head_;
     Message* last = nullptr;
     while (Message* const message = *link) {
@@ -132,31 +135,42 @@ class WeightedFairQueue {
       }
     }
     flow.tail_ = last;
-    if (flow.head_ == nullptr) std::erase(backlogged_, &flow);
+    if (flow.empty() && !flow.set_aside_) EndTurns(flow);
   }
 
  private:
-  // Of equal ones, whoever has waited longer. There are as many flows as jobs: few.
-  auto FindNext() noexcept {
-    auto next = backlogged_.begin();
-    for (auto it = std::next(next); it != backlogged_.end(); ++it) {
-      if (Before((*it)->start_, (*next)->start_)) next = it;
-    }
-    return next;
+  struct Share : FairTurn {
+    std::uint64_t id = 0;
+    std::size_t flow_count = 0;
+    FairTurns<Flow> flows;  // those that have turns
+  };
+
+  Share& FindOrAddShare(const LineShare& wanted) {
+    const auto found = std::find_if(shares_.begin(), shares_.end(), [&wanted](const Share& share) {
+      return wanted.id != 0 && share.id == wanted.id;
+    });
+    if (found != shares_.end()) return *found;
+    Share& share = shares_.emplace_back();
+    share.id = wanted.id;
+    share.set_weight(std::max(wanted.weight, 1u));
+    turns_.Add(share, shares_.size());
+    return share;
   }
 
-  static constexpr int kTagBits = 8;
-
-  static bool Before(std::uint64_t a, std::uint64_t b) noexcept {
-    return static_cast<std::int64_t>(a - b) < 0;
+  void BeginTurns(Flow& flow) noexcept {
+    Share& share = *flow.share_;
+    if (share.flows.empty()) turns_.Begin(share);
+    share.flows.Begin(flow);
   }
-  static std::uint64_t Later(std::uint64_t a, std::uint64_t b) noexcept {
-    return Before(a, b) ? b : a;
+  void EndTurns(Flow& flow) noexcept {
+    Share& share = *flow.share_;
+    share.flows.End(flow);
+    if (share.flows.empty()) turns_.End(share);
   }
 
   std::list<Flow> flows_;
-  std::vector<Flow*> backlogged_;
-  std::uint64_t virtual_time_ = 0;
+  std::list<Share> shares_;
+  FairTurns<Share> turns_;  // those that have turns
 };
 
 }  // namespace ringd

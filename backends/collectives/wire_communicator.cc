@@ -46,9 +46,10 @@ class WireCommunicator::CountingWire final : public MessageWire {
 };
 
 WireCommunicator::WireCommunicator(const CommunicatorSpec& spec, std::unique_ptr<MessageWire> wire,
-                                   HeldMessagePool& pool)
+                                   HeldMessagePool& pool, BusyCommunicators& busy)
     : spec_(spec),
       pool_(pool),
+      busy_(busy),
       traffic_(spec.addresses.size()),
       wire_(std::move(wire)),
       counting_wire_(std::make_unique<CountingWire>(*wire_, traffic_)) {
@@ -59,17 +60,11 @@ WireCommunicator::WireCommunicator(const CommunicatorSpec& spec, std::unique_ptr
   setting_.node_count = static_cast<std::int32_t>(spec.addresses.size());
   setting_.algorithms = Normalised(spec.algorithms);
   setting_.turn_bytes = &turn_bytes_;
-  // Nothing of these grows later.
-  operations_.reserve(kMaxInFlight);
-  free_.reserve(kMaxInFlight);
-  active_.reserve(kMaxInFlight);
-  finished_.reserve(2 * kMaxInFlight);
-  in_flight_.reserve(kMaxInFlight);
-  early_.reserve(kMaxInFlight);
 }
 
 WireCommunicator::~WireCommunicator() {
   Abort("the communicator was closed");
+  if (is_busy_) busy_.Leave(*this);
   // The wire first: when it has gone no send reads a buffer or calls an operation any more.
   counting_wire_.reset();
   wire_.reset();
@@ -102,6 +97,7 @@ bool WireCommunicator::TryPost(const CollectiveRequest& request) noexcept {
   turn_bytes_ = kTurnBytes;
   operation.Begin(request, totals_.operations_posted, now);
   active_.push_back(&operation);
+  if (!std::exchange(is_busy_, true)) busy_.Enter(*this);
   in_flight_[request.id] = &operation;
   auto& next = next_sequence_[request.id.channel];
   if (request.id.sequence > next && !early_.empty()) {

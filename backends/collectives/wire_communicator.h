@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "backends/collectives/busy_communicators.h"
 #include "backends/collectives/held_messages.h"
 #include "backends/collectives/message.h"
 #include "backends/collectives/message_wire.h"
@@ -23,8 +24,9 @@ namespace ringd {
 // posted, and drops those that come after it ended.
 //
 // Thread safety: the progress thread only.
-// Ownership: owns its end of the wire and all operations. The pool must outlive it.
+// Ownership: owns its end of the wire and all operations. The pool and `busy` must outlive it.
 // Invariants:
+//   - it is in `busy` if it has operations under way;
 //   - an id is in `in_flight_`, or in `early_`, or below its channel's next sequence, or
 //     unknown; only an unknown id gets a list in `early_`;
 //   - after the first failure nothing is in `early_`, and messages are discarded.
@@ -35,7 +37,7 @@ class WireCommunicator final : public Communicator {
 
   // Requirement: the spec is sensible (self and addresses fit together).
   WireCommunicator(const CommunicatorSpec& spec, std::unique_ptr<MessageWire> wire,
-                   HeldMessagePool& pool);
+                   HeldMessagePool& pool, BusyCommunicators& busy);
   ~WireCommunicator() override;
 
   [[nodiscard]] bool TryPost(const CollectiveRequest& request) noexcept override;
@@ -56,6 +58,8 @@ class WireCommunicator final : public Communicator {
   void OnNodeMisbehaved(NodeIndex node, absl::string_view reason) noexcept;
   // Lets operations go on; returns the amount of work done.
   std::size_t Advance() noexcept;
+  // Whether it has operations under way; if not, it is not in `busy` any more.
+  bool StaysBusy() noexcept { return is_busy_ = !active_.empty(); }
   // Advance() would do something now.
   bool HasPendingWork() const noexcept;
 
@@ -85,6 +89,8 @@ class WireCommunicator final : public Communicator {
 
   const CommunicatorSpec spec_;
   HeldMessagePool& pool_;
+  BusyCommunicators& busy_;
+  bool is_busy_ = false;          // it is in there
   std::vector<Traffic> traffic_;  // by node
   std::unique_ptr<MessageWire> wire_;
   std::unique_ptr<CountingWire> counting_wire_;

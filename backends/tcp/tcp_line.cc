@@ -10,10 +10,10 @@
 
 namespace ringd {
 
-TcpLine::TcpLine(const FrameScope& scope, std::uint32_t weight, TcpRemote& remote, Means& means,
+TcpLine::TcpLine(const FrameScope& scope, const LineShare& share, TcpRemote& remote, Means& means,
                  User& user)
     : scope_(scope), remote_(remote), means_(means), user_(user) {
-  flow_ = &remote.Join(*this, std::max(weight, 1u));
+  flow_ = &remote.Join(*this, share);
 }
 
 TcpLine::~TcpLine() { Shut(); }

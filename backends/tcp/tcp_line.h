@@ -54,7 +54,7 @@ class TcpLine final : private TcpConnection::Owner {
 
   static constexpr std::uint32_t kMaxStreams = 64;  // for bulk
 
-  TcpLine(const FrameScope& scope, std::uint32_t weight, TcpRemote& remote, Means& means,
+  TcpLine(const FrameScope& scope, const LineShare& share, TcpRemote& remote, Means& means,
           User& user);
   TcpLine(const TcpLine&) = delete;
   TcpLine& operator=(const TcpLine&) = delete;

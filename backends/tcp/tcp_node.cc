@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> TcpNode::CreateCommunicator(
   }
   auto wire = std::make_unique<TcpWire>(*this, spec);
   TcpWire* const borrowed_wire = wire.get();
-  auto communicator = std::make_unique<WireCommunicator>(spec, std::move(wire), held_pool_);
+  auto communicator = std::make_unique<WireCommunicator>(spec, std::move(wire), held_pool_, busy_);
   ends_[spec.wire_id] = {borrowed_wire, communicator.get()};
   sockets_->Open({spec.wire_id, spec.self, spec.key, spec.addresses, spec.node_names});
   borrowed_wire->Start(*communicator, RingNeighbours(spec));
@@ -90,7 +90,7 @@ std::size_t TcpNode::Progress() noexcept {
   });
   if (some_failed_) ReportFailures();
   Tick();
-  for (auto& [wire_id, end] : ends_) work += end.communicator->Advance();
+  work += busy_.Advance();
   // What the communicators have handed over by now takes its turn.
   for (auto& [address, remote] : remotes_) work += remote->Advance();
   return work;
@@ -113,7 +113,7 @@ std::optional<Clock::time_point> TcpNode::Deadline() const noexcept {
   const auto consider = [&earliest](std::optional<Clock::time_point> deadline) {
     if (deadline && (!earliest || *deadline < *earliest)) earliest = deadline;
   };
-  for (const auto& [wire_id, end] : ends_) consider(end.wire->deadline());
+  for (const TcpWire* const wire : awaiting_dials_) consider(wire->deadline());
   for (const auto& [address, remote] : remotes_) consider(remote->deadline());
   return earliest;
 }
@@ -121,7 +121,10 @@ std::optional<Clock::time_point> TcpNode::Deadline() const noexcept {
 void TcpNode::Tick() noexcept {
   if (!Deadline()) return;
   const Clock::time_point now = Clock::now();
-  for (auto& [wire_id, end] : ends_) end.wire->Tick(now);
+  std::erase_if(awaiting_dials_, [now](TcpWire* wire) {
+    wire->Tick(now);
+    return !wire->deadline().has_value();
+  });
   for (auto& [address, remote] : remotes_) remote->Tick(now);
 }
 
@@ -136,9 +139,7 @@ bool TcpNode::SetTimer(Clock::time_point when) noexcept {
 
 bool TcpNode::Arm() noexcept {
   if (poller_.has_ready() || some_failed_) return false;
-  for (const auto& [wire_id, end] : ends_) {
-    if (end.communicator->HasPendingWork()) return false;
-  }
+  if (busy_.HasPendingWork()) return false;
   for (const auto& [address, remote] : remotes_) {
     if (remote->CanAdvance()) return false;
   }
@@ -151,6 +152,7 @@ void TcpNode::CloseWire(TcpWire& wire) noexcept {
   TakeSockets();
   // A wire whose communicator was never made is open nowhere.
   if (ends_.erase(wire.wire_id()) > 0) sockets_->Close(wire.wire_id());
+  std::erase(awaiting_dials_, &wire);
   for (auto& connection : wire.Close()) farewells_.Add(std::move(connection));
   absl::erase_if(remotes_, [](const auto& entry) { return !entry.second->has_lines(); });
 }

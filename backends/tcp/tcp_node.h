@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "backends/backend.h"
+#include "backends/collectives/busy_communicators.h"
 #include "backends/collectives/held_messages.h"
 #include "backends/collectives/wire_communicator.h"
 #include "backends/tcp/tcp_farewells.h"
@@ -53,6 +54,8 @@ class TcpNode final : public Transport {
   // How many connections for bulk this node opens to another one, both given by their addresses.
   std::uint32_t BulkStreams(absl::string_view own, absl::string_view peer) const;
   TcpRemote& RemoteAt(const std::string& address);
+  // The wire has a deadline now.
+  void NoteDeadline(TcpWire& wire) { awaiting_dials_.push_back(&wire); }
   // Some line of some wire has failed.
   void NoteFailure() noexcept { some_failed_ = true; }
   // Ends all sends of a wire: no payload of it is read when this returns. Does not block.
@@ -91,6 +94,8 @@ class TcpNode final : public Transport {
   Bell sockets_bell_;
   absl::flat_hash_map<std::string, std::unique_ptr<TcpRemote>> remotes_;  // by address
   absl::flat_hash_map<std::uint64_t, End> ends_;                          // by wire id
+  BusyCommunicators busy_;
+  std::vector<TcpWire*> awaiting_dials_;  // those with deadlines
   bool some_failed_ = false;
   TcpFarewells farewells_;
 };

@@ -5,11 +5,11 @@
 
 namespace ringd {
 
-TcpFlow& TcpRemote::Join(TcpLine& line, std::uint32_t weight) {
-  TcpFlow& flow = *queue_.AddFlow(weight);
+TcpFlow& TcpRemote::Join(TcpLine& line, const LineShare& share) {
+  TcpFlow& flow = *queue_.AddFlow(share);
   queue_.SetAside(flow);
   lines_.push_back(&line);
-  LimitUnsentBytes();
+  if (lines_.size() == 2) LimitUnsentBytes();  // it is shared now
   // Now there is somebody who waits with it.
   if (waits_for_ != nullptr) waits_since_ = Clock::now();
   return flow;
@@ -19,7 +19,7 @@ void TcpRemote::Leave(TcpLine& line, TcpFlow& flow) noexcept {
   if (waits_for_ == &line) waits_for_ = nullptr;
   std::erase(lines_, &line);
   queue_.RemoveFlow(&flow);
-  LimitUnsentBytes();
+  if (lines_.size() == 1) LimitUnsentBytes();  // it is not shared any more
 }
 
 std::uint32_t TcpRemote::unsent_bytes() const noexcept {

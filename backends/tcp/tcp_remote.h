@@ -39,7 +39,7 @@ class TcpRemote {
   TcpRemote& operator=(const TcpRemote&) = delete;
 
   // A line's way in. It is set aside: it can't send yet.
-  TcpFlow& Join(TcpLine& line, std::uint32_t weight);
+  TcpFlow& Join(TcpLine& line, const LineShare& share);
   // Requirement: nothing of it waits.
   void Leave(TcpLine& line, TcpFlow& flow) noexcept;
   bool has_lines() const noexcept { return !lines_.empty(); }

@@ -12,7 +12,8 @@ TcpWire::TcpWire(TcpNode& node, const CommunicatorSpec& spec)
     : node_(node),
       wire_id_(spec.wire_id),
       self_(spec.self),
-      weight_(spec.weight),
+      share_(spec.share),
+      connects_at_once_(spec.connects_at_once),
       addresses_(spec.addresses),
       places_(spec.addresses.size()) {}
 
@@ -20,13 +21,13 @@ TcpWire::~TcpWire() { node_.CloseWire(*this); }
 
 void TcpWire::Start(WireCommunicator& communicator, const std::vector<NodeIndex>& neighbours) {
   communicator_ = &communicator;
+  if (!connects_at_once_) return;
   for (const NodeIndex node : neighbours) {
     LineTo(node);
     if (self_ < node) {
       Dial(node);
     } else {
-      PlaceOf(node).dial_at = Clock::now() + kDialPatience;
-      ++waiting_;
+      DialAfter(node, kDialPatience);
     }
   }
 }
@@ -36,7 +37,7 @@ TcpLine& TcpWire::LineTo(NodeIndex node) {
   if (place.line == nullptr) {
     TcpLine::User& user = *this;
     place.line = std::make_unique<TcpLine>(
-        FrameScope{wire_id_, node.value(), self_.value()}, weight_,
+        FrameScope{wire_id_, node.value(), self_.value()}, share_,
         node_.RemoteAt(addresses_[static_cast<std::size_t>(node.value())]), node_.means(), user);
   }
   return *place.line;
@@ -50,6 +51,11 @@ void TcpWire::Dial(NodeIndex node) {
   for (std::uint32_t stream = 0; stream <= bulk_streams; ++stream) {
     node_.sockets().Dial(wire_id_, node, stream);
   }
+}
+
+void TcpWire::DialAfter(NodeIndex node, Clock::duration patience) {
+  PlaceOf(node).dial_at = Clock::now() + patience;
+  if (waiting_++ == 0) node_.NoteDeadline(*this);
 }
 
 void TcpWire::Take(WireSockets::Event event) noexcept {
@@ -126,7 +132,11 @@ bool TcpWire::Send(NodeIndex to, const MessageHeader& header, std::span<const st
   Place& place = PlaceOf(to);
   if (place.line == nullptr) {
     LineTo(to);
-    Dial(to);
+    if (connects_at_once_ || self_ < to) {
+      Dial(to);
+    } else {
+      DialAfter(to, kNeedPatience);
+    }
   }
   return place.line->Send(header, payload, priority, observer);
 }

@@ -21,15 +21,17 @@ namespace ringd {
 
 class TcpNode;
 
-// Lines to the ring's neighbours are opened at once, others when first needed. Of two neighbours
-// the one with the lower index dials; if it does not within kDialPatience, the other one dials,
-// too.
+// Lines to the ring's neighbours are opened at once, unless the spec says otherwise, and others
+// when first needed. Of two neighbours the one with the lower index dials; if it does not within
+// kDialPatience, the other one dials, too. Where nothing is opened at once, the one with the higher
+// index gives the other kNeedPatience: mostly both need the line at the same time.
 //
 // Thread safety: the progress thread only.
 // Ownership: borrows the TcpNode, which outlives it; owns the lines.
 class TcpWire final : public MessageWire, private TcpLine::User {
  public:
   static constexpr std::chrono::seconds kDialPatience{2};
+  static constexpr std::chrono::milliseconds kNeedPatience{3};
 
   // Requirement: the addresses in `spec` are valid.
   TcpWire(TcpNode& node, const CommunicatorSpec& spec);
@@ -73,11 +75,13 @@ class TcpWire final : public MessageWire, private TcpLine::User {
   }
   TcpLine& LineTo(NodeIndex node);
   void Dial(NodeIndex node);
+  void DialAfter(NodeIndex node, Clock::duration patience);
 
   TcpNode& node_;
   const std::uint64_t wire_id_;
   const NodeIndex self_;
-  const std::uint32_t weight_;
+  const LineShare share_;
+  const bool connects_at_once_;
   const std::vector<std::string> addresses_;
   WireCommunicator* communicator_ = nullptr;
   std::vector<Place> places_;      // by node

@@ -141,7 +141,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> UcxNode::CreateCommunicator(
     }
   }
   UcxWire* const borrowed_wire = wire.get();
-  auto communicator = std::make_unique<WireCommunicator>(spec, std::move(wire), held_pool_);
+  auto communicator = std::make_unique<WireCommunicator>(spec, std::move(wire), held_pool_, busy_);
   ends_[key] = {borrowed_wire, communicator.get()};
   while (HeldMessage* message = orphans.PopFront()) {
     communicator->OnMessage(message->header, message->payload());
@@ -163,7 +163,7 @@ std::size_t UcxNode::Progress() noexcept {
   std::size_t work = ucp_worker_progress(worker_.get());
   ReportLostPeers();
   if (!closing_.empty()) ForgetClosedPeers();
-  for (auto& [key, end] : ends_) work += end.communicator->Advance();
+  work += busy_.Advance();
   // What the communicators have handed over by now takes its turn.
   for (auto& [address, peer] : peers_) {
     peer->CloseRefusedStreams();
@@ -182,9 +182,7 @@ bool UcxNode::Arm() noexcept {
   for (const auto& [address, peer] : peers_) {
     if (peer->lost() || peer->CanAdvance()) return false;
   }
-  for (const auto& [key, end] : ends_) {
-    if (end.communicator->HasPendingWork()) return false;
-  }
+  if (busy_.HasPendingWork()) return false;
   if (!closing_.empty()) return false;
   return ucp_worker_arm(worker_.get()) == UCS_OK;
 }

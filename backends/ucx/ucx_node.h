@@ -93,6 +93,7 @@ class UcxNode final : public Transport {
   absl::flat_hash_map<std::string, std::shared_ptr<UcxPeer>> peers_;  // by address
   std::vector<std::shared_ptr<UcxPeer>> closing_;                     // lost ones
   absl::flat_hash_map<WireKey, End> ends_;
+  BusyCommunicators busy_;
 };
 
 }  // namespace ringd

@@ -47,8 +47,8 @@ void UcxPeer::GiveUpFurtherStream(UcxStream& stream) noexcept {
   news_ = absl::StrCat("got no further connection: ", ucs_status_string(stream.refusal()));
 }
 
-UcxFlow* UcxPeer::AddFlow(std::uint32_t weight) noexcept {
-  UcxFlow* const flow = bulk_.AddFlow(weight);
+UcxFlow* UcxPeer::AddFlow(const LineShare& share) noexcept {
+  UcxFlow* const flow = bulk_.AddFlow(share);
   // Urgent messages keep the connection that there is.
   AddMissingStreams();
   return flow;

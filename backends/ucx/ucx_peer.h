@@ -68,7 +68,7 @@ class UcxPeer {
   void Connect(absl::string_view worker_address) noexcept;
 
   // Each communicator's way in. Requirement for removal: nothing of it is waiting.
-  UcxFlow* AddFlow(std::uint32_t weight) noexcept;
+  UcxFlow* AddFlow(const LineShare& share) noexcept;
   void RemoveFlow(const UcxFlow* flow) noexcept { bulk_.RemoveFlow(flow); }
   bool is_shared() const noexcept { return bulk_.flow_count() > 1; }
 

@@ -1,6 +1,5 @@
 #include "backends/ucx/ucx_wire.h"
 
-#include <algorithm>
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
@@ -13,7 +12,7 @@ UcxWire::UcxWire(UcxNode& node, const WireKey& key, const CommunicatorSpec& spec
       key_(key),
       addresses_(spec.addresses),
       names_(spec.node_names),
-      weight_(std::max(spec.weight, 1u)),
+      share_(spec.share),
       peers_(addresses_.size()),
       flows_(addresses_.size()) {}
 
@@ -26,7 +25,7 @@ UcxPeer& UcxWire::PeerOf(NodeIndex node) {
     peers_[index] =
         node_.FindPeer(addresses_[index],
                        index < names_.size() ? names_[index] : absl::StrCat("node ", node.value()));
-    flows_[index] = peers_[index]->AddFlow(weight_);
+    flows_[index] = peers_[index]->AddFlow(share_);
   }
   return *peers_[index];
 }

@@ -45,7 +45,7 @@ class UcxWire final : public MessageWire {
   const WireKey key_;
   const std::vector<std::string> addresses_;
   const std::vector<std::string> names_;
-  const std::uint32_t weight_;
+  const LineShare share_;
   std::vector<std::shared_ptr<UcxPeer>> peers_;
   std::vector<UcxFlow*> flows_;  // by node: in the peers
 };

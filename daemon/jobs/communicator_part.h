@@ -42,9 +42,10 @@ struct CommunicatorPart {
   std::vector<int> dropped;
   Clock::time_point last_dropped;
   bool ended = false;  // all have
-  // Of those other than the first: it is advanced until it has had nothing to do for a while.
+  // Of those other than the first. Active: something is under way, and each turn advances it.
   bool active = false;
-  Clock::time_point active_until;
+  Clock::time_point cools_until;  // each tick does
+  Clock::time_point next_look;    // at whether anything waits in it
 
   // -1: that member of the job has no part in it.
   int MemberAt(int position) const noexcept {

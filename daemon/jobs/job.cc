@@ -42,13 +42,12 @@ int Job::PositionOf(const Member& member) const {
 }
 
 bool Job::Finished() const {
-  const bool quiet = probe_ == nullptr && !agreed_.pending() && !AnswersForLeavers() &&
-                     std::ranges::all_of(Parts(), [](const CommunicatorPart* part) {
-                       return part->communicator->Quiet();
-                     });
-  return quiet && std::all_of(members_.begin(), members_.end(), [](const auto& entry) {
-           return entry.second.session == nullptr && !entry.second.lost_since.has_value();
-         });
+  const bool all_gone = std::all_of(members_.begin(), members_.end(), [](const auto& entry) {
+    return entry.second.session == nullptr && !entry.second.lost_since.has_value();
+  });
+  return all_gone && probe_ == nullptr && !agreed_.pending() && !AnswersForLeavers() &&
+         std::ranges::all_of(
+             Parts(), [](const CommunicatorPart* part) { return part->communicator->Quiet(); });
 }
 
 LogFields Job::Fields() const {
@@ -190,7 +189,7 @@ void Job::OnCoordinatorMessage(v1::CoordinatorMessage message, Clock::time_point
       OnCommunicatorDropped(*part, message.communicator_drop().rank(), now);
       return;
     case v1::CoordinatorMessage::kCommunicatorEnded:
-      part->ended = part->number != 0;
+      part->ended = parts_need_ticks_ = part->number != 0;
       return;
     default:
       break;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "backends/backend.h"
@@ -246,6 +247,7 @@ class Job {
   // Who has left or destroyed it while something waits for him there, as a sentence; empty: nobody.
   std::string DescribeGone(const CommunicatorPart& part, Clock::time_point now) const;
   void Tick(CommunicatorPart& part, Clock::time_point now);
+  void TickParts(Clock::time_point now);
   void BeginRankExchange(Clock::time_point now);
   std::size_t AdvanceRankExchange(Clock::time_point now);
   void LookAtRankExchange(Clock::time_point now);
@@ -319,7 +321,10 @@ class Job {
   std::shared_ptr<const Membership> membership_;
   CommunicatorPart world_;                                            // of all ranks
   std::map<std::uint32_t, std::unique_ptr<CommunicatorPart>> parts_;  // the others, by number
-  std::vector<CommunicatorPart*> active_;                             // of parts_
+  absl::flat_hash_map<std::uint32_t, CommunicatorPart*> parts_by_id_;
+  std::vector<CommunicatorPart*> active_;  // of parts_
+  // By the last looks something waits in one of parts_, or one of them cools or is to be dropped.
+  bool parts_need_ticks_ = false;
   std::vector<Ask> asks_;
   std::unique_ptr<RankExchangeSetup> rank_exchange_setup_;  // joins are answered when it has ended
   std::string no_rank_exchange_;                            // why there is none

@@ -12,8 +12,12 @@
 namespace ringd {
 namespace {
 
-// After the last work of one: what follows soon finds it awake, and what it has measured is told.
-constexpr auto kStaysActive = std::chrono::seconds(1);
+// After the last work of one it is advanced at each tick for so long: what it has measured is told.
+constexpr auto kCooling = std::chrono::seconds(1);
+
+// Nobody tells ringd when the ranks of one node begin to wait for each other: it looks. Looks at a
+// thousand that idle are a small part of its time.
+constexpr auto kLookInterval = std::chrono::milliseconds(500);
 
 // For which one rank may wait at once, from several threads.
 constexpr std::ptrdiff_t kMostAsks = 64;
@@ -42,9 +46,8 @@ CommunicatorPart* Job::Find(std::uint32_t number) {
 
 CommunicatorPart* Job::Find(CommunicatorId id) {
   if (id == options_.communicator) return &world_;
-  const auto found = std::find_if(parts_.begin(), parts_.end(),
-                                  [id](const auto& entry) { return entry.second->id == id; });
-  return found == parts_.end() ? nullptr : found->second.get();
+  const auto found = parts_by_id_.find(id.value());
+  return found == parts_by_id_.end() ? nullptr : found->second;
 }
 
 std::string Job::DescribeInFlight() const {
@@ -60,7 +63,8 @@ std::string Job::DescribeInFlight() const {
 }
 
 void Job::Activate(CommunicatorPart& part, Clock::time_point now) {
-  part.active_until = now + kStaysActive;
+  part.cools_until = now + kCooling;
+  part.next_look = now;
   if (part.active || part.communicator == nullptr || part.communicator->CombinesLocally()) return;
   part.active = true;
   active_.push_back(&part);
@@ -76,12 +80,13 @@ std::size_t Job::AdvanceActive(Clock::time_point now) {
       return work + 1;
     }
     work += *advanced;
-    if (*advanced > 0 || !part.communicator->Idle()) part.active_until = now + kStaysActive;
-    if (now < part.active_until) {
+    if (*advanced > 0 || !part.communicator->Idle()) {
       ++i;
       continue;
     }
     part.active = false;
+    part.cools_until = now + kCooling;
+    parts_need_ticks_ = true;
     active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
   }
   return work;
@@ -92,8 +97,29 @@ void Job::DropEnded() {
     const CommunicatorPart& part = *entry.second;
     if (!part.ended || (part.communicator != nullptr && !part.communicator->Quiet())) return false;
     std::erase(active_, &part);
+    parts_by_id_.erase(part.id.value());
     return true;
   });
+}
+
+void Job::TickParts(Clock::time_point now) {
+  if (parts_need_ticks_) DropEnded();
+  parts_need_ticks_ = false;
+  for (const auto& [number, part] : parts_) {
+    if (part->ended) parts_need_ticks_ = true;
+    if (part->communicator == nullptr || (!part->active && now < part->next_look)) continue;
+    Tick(*part, now);
+    if (state_ != State::kRunning || agreed_.pending()) return;
+    const bool cools = !part->active && now < part->cools_until;
+    if (cools && !part->communicator->CombinesLocally()) {
+      if (const auto advanced = part->communicator->Advance(now); !advanced.ok()) {
+        return Propose(advanced.status());
+      }
+    }
+    const bool again = cools || !part->communicator->Idle();
+    part->next_look = again ? now : now + kLookInterval;
+    if (again) parts_need_ticks_ = true;
+  }
 }
 
 void Job::CreateCommunicator(const Session& session, const v1::CreateCommunicatorRequest& request,
@@ -183,6 +209,7 @@ void Job::OnCommunicatorMade(std::uint32_t number, const v1::CommunicatorMade& m
                        " ranks, on ", part->membership->node_count(),
                        part->membership->node_count() == 1 ? " node" : " nodes"),
           Fields());
+  parts_by_id_[part->id.value()] = part.get();
   Activate(*parts_.emplace(number, std::move(part)).first->second, now);
   AnswerAsks(fits, absl::OkStatus(), reply);
 }

@@ -214,8 +214,7 @@ bool Job::NeedsTicks() const noexcept {
     return true;
   }
   if (world_.communicator != nullptr && !world_.communicator->Idle()) return true;
-  // Nobody wakes ringd for what the ranks of one node do.
-  if (!parts_.empty()) return true;
+  if (!active_.empty() || parts_need_ticks_) return true;
   return std::any_of(members_.begin(), members_.end(),
                      [](const auto& entry) { return entry.second.lost_since.has_value(); });
 }
@@ -251,11 +250,9 @@ void Job::Tick(Clock::time_point now) {
   if (const auto unanswered = agreed_.Unanswered(now)) FailLocally(*unanswered);
   if (state_ != State::kRunning || agreed_.pending()) return;
   trace_gatherings_.EndLate(now);
-  DropEnded();
-  for (CommunicatorPart* const part : Parts()) {
-    Tick(*part, now);
-    if (state_ != State::kRunning || agreed_.pending()) return;
-  }
+  if (world_.communicator != nullptr) Tick(world_, now);
+  if (state_ != State::kRunning || agreed_.pending()) return;
+  TickParts(now);
 }
 
 void Job::Tick(CommunicatorPart& part, Clock::time_point now) {

@@ -42,7 +42,8 @@ absl::StatusOr<JobCommunicator::Way> Job::MakeWay(
   spec.key = std::string(AsText(KeyForWire(options_.key, spec.wire_id)));
   spec.self = membership.self;
   spec.algorithms = membership.algorithms;
-  spec.weight = options_.weight;
+  spec.connects_at_once = part.number == 0;
+  spec.share = {options_.communicator.value(), options_.weight};
   for (const MemberNode& node : membership.nodes) {
     spec.addresses.push_back(node.transport_address);
     spec.node_names.push_back(node.name);

@@ -110,7 +110,7 @@ int RunShares(const Options& options, Transport& transport, CommunicatorSpec spe
   std::vector<std::unique_ptr<Communicator>> jobs;
   for (const std::uint32_t weight : options.weights) {
     spec.wire_id = 100 + jobs.size();
-    spec.weight = weight;
+    spec.share.weight = weight;
     auto made = transport.CreateCommunicator(spec);
     if (!made.ok()) return 1;
     jobs.push_back(*std::move(made));

@@ -1,5 +1,5 @@
-"""Two jobs on one line: what each gets of it, and how long a small operation waits for a huge
-one."""
+"""Two jobs on one line: what each gets of it, with one communicator or several, and how long a
+small operation waits for a huge one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import shutil
 import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,15 +70,19 @@ class Line(TwoEnds[ShapedLine]):
         return self.folder / f"notes-{name}"
 
     def rates(self, seconds: float) -> dict[str, float]:
-        """Bytes per second that each job puts on the line, from now on."""
+        """Bytes per second that each job puts on the line, from now on; those of its communicators
+        as "job/communicator"."""
         before, began = self._sent(), time.monotonic()
         time.sleep(seconds)
         after, ended = self._sent(), time.monotonic()
         return {job: (after[job] - before[job]) / (ended - began) for job in before}
 
     def _sent(self) -> dict[str, int]:
-        shown = json.loads(self.ringctl("comms", "--json").stdout)
-        return {entry["job_id"]: int(entry.get("bytes_sent", 0)) for entry in shown["communicators"]}
+        sent: Counter[str] = Counter()
+        for entry in json.loads(self.ringctl("comms", "--json").stdout)["communicators"]:
+            sent[entry["job_id"]] += int(entry.get("bytes_sent", 0))
+            sent[f"{entry['job_id']}/{entry.get('name', '')}"] += int(entry.get("bytes_sent", 0))
+        return sent
 
 
 @pytest.fixture
@@ -107,7 +112,7 @@ def test_jobs_share_a_line_by_their_weights(line: Line) -> None:
     both = line.rates(6)
     print(f"alone {alone:.0f}, both {both}")
     assert both["heavy"] / both["light"] == pytest.approx(3, rel=0.1), both
-    assert sum(both.values()) > 0.9 * line.bytes_per_second * 0.956, both
+    assert both["heavy"] + both["light"] > 0.9 * line.bytes_per_second * 0.956, both
 
     shown = json.loads(line.ringctl("jobs", "--json").stdout)["jobs"]
     assert {job["job_id"]: job["weight"] for job in shown} == {"heavy": 3, "light": 1}
@@ -116,6 +121,22 @@ def test_jobs_share_a_line_by_their_weights(line: Line) -> None:
     time.sleep(0.5)
     assert line.rates(3)["light"] > 0.9 * line.bytes_per_second * 0.956
     line.finish(light)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("weight", [1, 3])
+def test_the_communicators_of_a_job_have_its_share_together(line: Line, weight: int) -> None:
+    many = line.start("many", "busy:3", weight=weight)
+    single = line.start("single", "busy")
+    time.sleep(2)
+    rates = line.rates(6)
+    print(rates)
+    assert rates["many"] / rates["single"] == pytest.approx(weight, rel=0.1), rates
+    assert rates["many"] + rates["single"] > 0.9 * line.bytes_per_second * 0.956, rates
+    for number in range(3):
+        assert rates[f"many/busy {number}"] == pytest.approx(rates["many"] / 3, rel=0.1), rates
+    line.finish(many)
+    line.finish(single)
 
 
 @pytest.mark.timeout(180)

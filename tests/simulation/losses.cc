@@ -3,8 +3,7 @@
 #include <numeric>
 #include <utility>
 
-#include "daemon/config/config.h"
-#include "daemon/logging/log_setup.h"
+#include "tests/simulation/joining.h"
 
 namespace ringd::simulation {
 namespace {
@@ -12,10 +11,6 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr nanoseconds kTickInterval = std::chrono::milliseconds(50);  // the engine's
-
-LinkId LinkOf(int node) { return LinkId(static_cast<std::uint64_t>(node) + 1); }
-int NodeOf(LinkId link) { return static_cast<int>(link.value()) - 1; }
-int PidOf(int rank) { return 1000 + rank; }
 
 int RankCount(const Scenario& scenario) {
   return std::accumulate(scenario.ranks_on_node.begin(), scenario.ranks_on_node.end(), 0);
@@ -30,16 +25,6 @@ JobCoordinator::Options MakeOptions(const Scenario& scenario) {
   return options;
 }
 
-// Of thousands of jobs that end early nobody wants to read the daemon's words.
-void QuietLog() {
-  static const bool is_quiet = [] {
-    Config config;
-    config.log_level = "warning";
-    return StartLogging(config).ok();
-  }();
-  static_cast<void>(is_quiet);
-}
-
 }  // namespace
 
 Losses::Losses(World world)
@@ -51,25 +36,13 @@ Losses::Losses(World world)
 }
 
 void Losses::Begin() {
-  const TimePoint now = world_.events.now();
-  const int node_count = static_cast<int>(world_.nodes.size());
-  for (int index = 0; index < node_count; ++index) {
-    const MemberNode node = Describe(index);
-    v1::Hello hello;
-    hello.set_node_name(node.name);
-    hello.set_size(RankCount(world_.scenario));
-    hello.set_local_size(static_cast<int>(node.ranks.size()));
-    coordinator_.AddNode(LinkOf(index), hello, now);
-    for (const MemberRank& rank : node.ranks) {
-      v1::NodeMessage message;
-      v1::RankInfo& info = *message.mutable_rank_joined()->mutable_rank();
-      info.set_rank(rank.rank.value());
-      info.set_local_rank(rank.local_rank.value());
-      info.set_pid(rank.pid);
-      coordinator_.OnMessage(LinkOf(index), message, now);
-    }
+  std::vector<MemberNode> nodes;
+  for (int node = 0; node < static_cast<int>(world_.nodes.size()); ++node) {
+    nodes.push_back(Describe(node));
   }
-  if (coordinator_.Open()) world_.ledger.Report("the job did not start");
+  if (!JoinAll(coordinator_, nodes, world_.events.now())) {
+    world_.ledger.Report("the job did not start");
+  }
   for (const Loss& loss : world_.scenario.losses) {
     world_.events.After(loss.at, [this, &loss] {
       ++count_;
@@ -84,14 +57,8 @@ void Losses::Begin() {
 }
 
 MemberNode Losses::Describe(int node) const {
-  MemberNode member;
-  member.name = "node-" + std::to_string(node);
   const SimulatedNode& simulated = *world_.nodes[static_cast<std::size_t>(node)];
-  for (int i = 0; i < simulated.rank_count(); ++i) {
-    const int rank = simulated.first_rank().value() + i;
-    member.ranks.push_back({Rank(rank), LocalRank(i), PidOf(rank), ""});
-  }
-  return member;
+  return DescribeNode(node, simulated.first_rank().value(), simulated.rank_count());
 }
 
 void Losses::LoseNode(const Loss& loss) {
@@ -131,8 +98,10 @@ void Losses::LoseNode(const Loss& loss) {
 void Losses::LoseRank(const Loss& loss) {
   const MemberNode node = Describe(loss.node);
   const int rank = *loss.rank;
+  const std::size_t place = static_cast<std::size_t>(rank - node.ranks.front().rank.value());
+  const int pid = node.ranks[place].pid;
   const std::string cause =
-      DescribeRank(Rank(rank), PidOf(rank), node.name) + ", was killed by signal 9 (Killed)";
+      DescribeRank(Rank(rank), pid, node.name) + ", was killed by signal 9 (Killed)";
   world_.story.Tell("lost: rank " + std::to_string(rank) + " on " + node.name);
   world_.ledger.Allow(cause);
   rank_lost_[static_cast<std::size_t>(rank)] = true;

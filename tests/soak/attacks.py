@@ -4,6 +4,7 @@ attackers/."""
 from __future__ import annotations
 
 import random
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from tests.soak.world import FAILING, FIRST, SECOND, STEADY, World, wait_for
 
 #: Within this time ranks hear of a ringd that hangs; what is added is for a machine that is busy.
 HANGING_S = 5.0 + 1.0
+#: Of a user on a node.
+MOST_COMMUNICATORS = 2048
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,18 @@ def _stop_and_go(world: World, journal: Journal, chance: random.Random, seconds:
         world.forget(job)
 
 
+def _hoard_communicators(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
+    """On two nodes; ringd makes no more than it says that a user may have on a node."""
+    command = ["soak_attacker", "communicator-hoarder", str(seconds), str(chance.randrange(1 << 32)), "5"]
+    job = world.start_job(JobPlan("hostile-hoarder", users.HOSTILE, (FIRST, SECOND)), {}, command)
+    _end(world, journal, [job], seconds + 3)
+    for rank in job.ranks:
+        for line in rank.record.other:
+            made = re.match(r"did: (\d+) communicators of two nodes flooded, (\d+) more made", line)
+            if made and int(made[1]) + int(made[2]) > MOST_COMMUNICATORS:
+                journal.find("attack", f"{rank} had more communicators than {MOST_COMMUNICATORS}: {line}")
+
+
 def _look_at_others(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
     """The hostile user asks for lists; root has to see what he must not."""
     began = time.monotonic()
@@ -313,6 +328,11 @@ ALL = (
         "trace-flood",
         "the engine is busy: the traces of 40 jobs, again and again, each with all that rings can hold",
         _flood_traces,
+    ),
+    Attack(
+        "communicator-hoarder",
+        "memory, descriptors and the engine's time: communicators without end, flooded and abandoned",
+        _hoard_communicators,
     ),
     Attack("session-hoarder", "no session is left for others", _by_program("session-hoarder")),
     Attack("list-reader", "others' jobs, pids and tensors are seen", _look_at_others),

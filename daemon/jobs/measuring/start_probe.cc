@@ -15,7 +15,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeProbeCommunicator(Transport& t
   spec.self = NodeIndex(nodes.node_index());
   spec.addresses.assign(nodes.transport_addresses().begin(), nodes.transport_addresses().end());
   spec.node_names.assign(nodes.node_names().begin(), nodes.node_names().end());
-  spec.weight = terms.weight;
+  spec.share.weight = terms.weight;
   spec.key = std::string(AsText(KeyForWire(terms.job_key, spec.wire_id)));
   return transport.CreateCommunicator(spec);
 }

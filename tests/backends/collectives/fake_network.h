@@ -40,12 +40,16 @@ class FakeNetwork {
       spec.addresses.resize(static_cast<std::size_t>(node_count));
       spec.algorithms = options;
       ends_.push_back(
-          std::make_unique<WireCommunicator>(spec, std::make_unique<Wire>(*this), pool_));
+          std::make_unique<WireCommunicator>(spec, std::make_unique<Wire>(*this), pool_, busy_));
     }
   }
 
   WireCommunicator& at(int node) { return *ends_[static_cast<std::size_t>(node)]; }
   int node_count() const { return static_cast<int>(ends_.size()); }
+  const BusyCommunicators& busy() const { return busy_; }
+  BusyCommunicators& busy() { return busy_; }
+  // The node goes.
+  void Close(int node) { ends_[static_cast<std::size_t>(node)].reset(); }
   std::size_t in_transit() const { return messages_.size(); }
   std::uint32_t Random(std::uint32_t below) {
     return static_cast<std::uint32_t>(random_() % below);
@@ -110,6 +114,7 @@ class FakeNetwork {
 
   std::mt19937 random_;
   HeldMessagePool pool_;
+  BusyCommunicators busy_;
   std::vector<Message> messages_;
   std::vector<std::unique_ptr<WireCommunicator>> ends_;
 };

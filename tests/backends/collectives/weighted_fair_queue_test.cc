@@ -24,8 +24,8 @@ class Line {
  public:
   using Queue = WeightedFairQueue<Message>;
 
-  int AddFlow(std::uint32_t weight) {
-    flows_.push_back(queue_.AddFlow(weight));
+  int AddFlow(std::uint32_t weight, std::uint64_t share = 0) {
+    flows_.push_back(queue_.AddFlow({share, weight}));
     return static_cast<int>(flows_.size()) - 1;
   }
   void Push(int flow, std::size_t bytes, std::uint64_t order = 0) {
@@ -167,6 +167,69 @@ TEST_CASE("whoever had the line alone owes nothing") {
   const int second = line.AddFlow(1);
   const auto sent = line.SendBacklogged({{second, kChunk}}, 100 * kChunk);
   CHECK(Near(sent.at(first), 50.0 * kChunk));
+}
+
+TEST_CASE("flows of one share have its weight together, in equal parts") {
+  const std::uint32_t weight = GENERATE(1u, 3u);
+  Line line;
+  const int one = line.AddFlow(weight, 7);
+  const int alone = line.AddFlow(1, 8);
+  const int other = line.AddFlow(weight, 7);
+  const int third = line.AddFlow(weight, 7);
+  const std::size_t chunks = 300 * (weight + 1);
+  const auto sent = line.SendBacklogged(
+      {{one, kChunk}, {alone, kChunk}, {other, kChunk}, {third, kChunk / 2}}, chunks * kChunk);
+  CHECK(Near(sent.at(alone), 300.0 * kChunk));
+  for (const int flow : {one, other, third}) CHECK(Near(sent.at(flow), 100.0 * weight * kChunk));
+}
+
+TEST_CASE("what a flow does not want goes to the others of its share") {
+  Line line;
+  const int busy = line.AddFlow(1, 7);
+  line.AddFlow(1, 7);
+  const int other = line.AddFlow(1);
+  const int one_more = line.AddFlow(1);
+  const auto sent =
+      line.SendBacklogged({{busy, kChunk}, {other, kChunk}, {one_more, kChunk}}, 300 * kChunk);
+  for (const int flow : {busy, other, one_more}) CHECK(Near(sent.at(flow), 100.0 * kChunk));
+}
+
+TEST_CASE("a share keeps its weight while flows of it come, are set aside, and go") {
+  Line line;
+  const int stays = line.AddFlow(1, 7);
+  const int goes = line.AddFlow(1, 7);
+  const int other = line.AddFlow(1, 8);
+  CHECK(Near(line.SendBacklogged({{stays, kChunk}, {goes, kChunk}, {other, kChunk}}, 400 * kChunk)
+                 .at(other),
+             200.0 * kChunk));
+  line.queue().SetAside(*line.flow(goes));
+  auto sent = line.SendBacklogged({}, 400 * kChunk);
+  CHECK(Near(sent.at(stays), 200.0 * kChunk));
+  CHECK(Near(sent.at(other), 200.0 * kChunk));
+  line.queue().RemoveIf(
+      *line.flow(goes), [](const Message&) { return true; }, [](const Message&) {});
+  line.queue().RemoveFlow(line.flow(goes));
+  const int comes = line.AddFlow(1, 7);
+  sent = line.SendBacklogged({{comes, kChunk}}, 400 * kChunk);
+  CHECK(Near(sent.at(stays), 100.0 * kChunk));
+  CHECK(Near(sent.at(comes), 100.0 * kChunk));
+  CHECK(Near(sent.at(other), 200.0 * kChunk));
+}
+
+TEST_CASE("a share whose flows were silent by turns has nothing saved up, and owes nothing") {
+  Line line;
+  const int one = line.AddFlow(1, 7);
+  const int other = line.AddFlow(1, 7);
+  const int beside = line.AddFlow(1, 8);
+  std::size_t of_beside = 0;
+  for (int i = 0; i < 400; ++i) {
+    // Those of the share never have something at the same time, but one always has.
+    line.Push(i % 2 == 0 ? one : other, kChunk);
+    line.Push(beside, kChunk);
+    for (int popped = 0; popped < 2; ++popped) of_beside += line.Pop().flow == beside ? 1 : 0;
+  }
+  CHECK(of_beside == 400);
+  CHECK(line.queue().empty());
 }
 
 TEST_CASE("messages can be taken back, and flows go") {

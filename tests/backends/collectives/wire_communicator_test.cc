@@ -271,4 +271,29 @@ TEST_CASE("WireCommunicator: messages of an operation that was cancelled or skip
   CHECK((c == a));
 }
 
+TEST_CASE("BusyCommunicators: a communicator is in there while it has operations under way") {
+  FakeNetwork network(2, {}, 1);
+  CHECK(network.busy().count() == 0);
+  REQUIRE(network.at(0).TryPost(Barrier({0, 0})));
+  REQUIRE(network.at(0).TryPost(Barrier({0, 1})));
+  CHECK(network.busy().count() == 1);
+  network.busy().Advance();
+  CHECK(network.busy().count() == 1);  // it waits for the other node
+  SECTION("until they have ended") {
+    for (std::uint32_t i = 0; i < 2; ++i) REQUIRE(network.at(1).TryPost(Barrier({0, i})));
+    CHECK(network.busy().count() == 2);
+    while (network.in_transit() > 0) network.Step();
+    network.busy().Advance();
+    CHECK(network.busy().count() == 0);
+    CHECK_FALSE(network.busy().HasPendingWork());
+    REQUIRE(network.at(0).TryPost(Barrier({0, 2})));
+    CHECK(network.busy().count() == 1);
+  }
+  SECTION("or it goes") {
+    network.Close(0);
+    CHECK(network.busy().count() == 0);
+    network.busy().Advance();
+  }
+}
+
 }  // namespace ringd

@@ -46,9 +46,9 @@ struct Ground {
 // A job that always has bulk to send, and takes what comes.
 class Job final : public SendObserver, private TcpLine::User {
  public:
-  Job(Ground& ground, const FrameScope& scope, std::uint32_t weight = 1)
+  Job(Ground& ground, const FrameScope& scope, const LineShare& share = {})
       : scope_(scope),
-        line(scope, weight, ground.remote, ground.means, *static_cast<TcpLine::User*>(this)) {}
+        line(scope, share, ground.remote, ground.means, *static_cast<TcpLine::User*>(this)) {}
 
   bool Send(SendPriority priority = SendPriority::kBulk) {
     MessageHeader header;
@@ -117,8 +117,8 @@ constexpr FrameScope kSecond{.wire_id = 2, .peer = 1, .self = 0};
 
 TEST_CASE("TcpRemote: two jobs get bytes of a way that both fill by their weights") {
   Ground ground;
-  Job heavy(ground, kFirst, 3);
-  Job light(ground, kSecond, 1);
+  Job heavy(ground, kFirst, {.weight = 3});
+  Job light(ground, kSecond);
   FarEnd heavy_end(heavy.line);
   FarEnd light_end(light.line);
   // The way carries what either has, so if both filled their sockets they would get the same.
@@ -136,10 +136,35 @@ TEST_CASE("TcpRemote: two jobs get bytes of a way that both fill by their weight
   CHECK(ratio < 3.15);
 }
 
+TEST_CASE("TcpRemote: the lines of one job's communicators have its share together") {
+  Ground ground;
+  constexpr std::uint64_t kOfMany = 3;
+  std::vector<std::unique_ptr<Job>> lines;
+  std::vector<std::unique_ptr<FarEnd>> ends;
+  for (std::uint64_t i = 0; i <= kOfMany; ++i) {
+    const LineShare share{.id = i < kOfMany ? 7u : 8u, .weight = 2};
+    lines.push_back(std::make_unique<Job>(ground, FrameScope{i + 1, 1, 0}, share));
+    ends.push_back(std::make_unique<FarEnd>(lines.back()->line));
+  }
+  std::vector<std::uint64_t> bytes(lines.size());
+  REQUIRE(ground.RunUntil([&] {
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      lines[i]->Refill();
+      bytes[i] += ends[i]->Read(16 * 1024);
+    }
+    return bytes.back() > 50 << 20;
+  }));
+  for (std::size_t i = 0; i < kOfMany; ++i) {
+    const double part = static_cast<double>(bytes[i]) / static_cast<double>(bytes.back());
+    CHECK(part > 0.95 / kOfMany);
+    CHECK(part < 1.05 / kOfMany);
+  }
+}
+
 TEST_CASE("TcpRemote: a job alone has the way to itself") {
   Ground ground;
-  Job busy(ground, kFirst, 1);
-  Job silent(ground, kSecond, 100);
+  Job busy(ground, kFirst);
+  Job silent(ground, kSecond, {.weight = 100});
   FarEnd busy_end(busy.line);
   FarEnd silent_end(silent.line);
   std::uint64_t bytes = 0;

@@ -15,6 +15,7 @@
 #include "tests/backends/tcp/loopback_sockets.h"
 #include "tests/backends/tcp/raw_peer.h"
 #include "tests/backends/two_nodes.h"
+#include "tests/count_descriptors.h"
 
 namespace ringd {
 namespace {
@@ -253,6 +254,73 @@ TEST_CASE(
     CHECK(world.at(node).health().ok());
     CHECK(world.at(node).Statistics().neighbours.size() == 2);
   }
+}
+
+// Both nodes' ends of more communicators, which connect when something is first sent.
+struct Idle {
+  Idle(BackendWorld& nodes, std::uint64_t count) : world(nodes) {
+    for (std::uint64_t i = 0; i < 2 * count; ++i) {
+      const int node = static_cast<int>(i % 2);
+      CommunicatorSpec spec = world.SpecOf(node, 1000 + i / 2);
+      spec.connects_at_once = false;
+      auto made = world.transport(node).CreateCommunicator(spec);
+      REQUIRE(made.ok());
+      ends.push_back(*std::move(made));
+    }
+  }
+  bool RunUntilDone(std::size_t end) {
+    Completion done[1];
+    return world.RunUntil([&] { return ends[end]->Poll(done) == 1; }) &&
+           done[0].outcome == CollectiveOutcome::kDone;
+  }
+
+  BackendWorld& world;
+  std::vector<std::unique_ptr<Communicator>> ends;  // node 0's, node 1's, node 0's, ...
+};
+
+TEST_CASE("TCP: communicators that connect when needed have no connections while they idle") {
+  BackendWorld world(BackendKind::kTcp, 2);
+  AddOnBothNodes(world, 0);
+  const std::size_t before = CountDescriptors();
+  Idle idle(world, 50);
+  for (int i = 0; i < 2000; ++i) world.Step();
+  CHECK(CountDescriptors() == before);
+  float values[2] = {1, 2};
+  for (std::size_t node : {0, 1}) {
+    REQUIRE(idle.ends[node]->TryPost(
+        AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum, &values[node], 1)));
+  }
+  REQUIRE(idle.RunUntilDone(0));
+  REQUIRE(idle.RunUntilDone(1));
+  CHECK((values[0] == 3 && values[1] == 3));
+  // One set of two, though both needed it at once; both ends are here.
+  CHECK(CountDescriptors() == before + 4);
+}
+
+TEST_CASE("TCP: a node that needs a line and is not dialled dials itself, soon") {
+  BackendWorld world(BackendKind::kTcp, 2);
+  AddOnBothNodes(world, 0);
+  Idle idle(world, 1);
+  const std::size_t before = CountDescriptors();
+  float values[2] = {1, 2};
+  const auto post = [&](std::size_t node) {
+    REQUIRE(idle.ends[node]->TryPost(
+        AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum, &values[node], 1)));
+  };
+  // Only node 1 has something to send, and node 0 does not know of it.
+  post(1);
+  REQUIRE(world.RunUntil(
+      [&] {
+        const auto neighbours = idle.ends[1]->Statistics().neighbours;
+        return neighbours.size() == 1 && neighbours[0].line.connections == 2;
+      },
+      seconds(1)));
+  for (int i = 0; i < 100; ++i) world.Step();  // node 0 takes its ends
+  post(0);
+  REQUIRE(idle.RunUntilDone(0));
+  REQUIRE(idle.RunUntilDone(1));
+  CHECK((values[0] == 3 && values[1] == 3));
+  CHECK(CountDescriptors() == before + 4);
 }
 
 TEST_CASE("TCP: options that make no sense are refused") {

@@ -115,6 +115,27 @@ TEST_CASE(
   CHECK(running.job->extra_communicators() == 0);
 }
 
+TEST_CASE("Job: communicators that idle ask for no ticks") {
+  RunningJob running;
+  running.Ask(0);
+  running.Ask(1);
+  running.Make(1);
+  Clock::time_point now = Clock::now();
+  CHECK(running.job->extra_communicators() == 1);
+  // What has just been made, or used, has something to tell for a moment.
+  for (int ticks = 0; ticks < 3; ++ticks) running.job->Tick(now += std::chrono::seconds(1));
+  CHECK_FALSE(running.job->NeedsTicks());
+  // That it is to be dropped is not put off.
+  v1::CoordinatorMessage ended;
+  ended.set_communicator(1);
+  ended.mutable_communicator_ended();
+  running.job->OnCoordinatorMessage(ended, now);
+  CHECK(running.job->NeedsTicks());
+  running.job->Tick(now);
+  CHECK(running.job->extra_communicators() == 0);
+  CHECK_FALSE(running.job->NeedsTicks());
+}
+
 TEST_CASE("Job: a coordinator makes nothing on a node where no rank has asked for it") {
   RunningJob running;
   for (std::uint32_t number = 1; number < 100; ++number) running.Make(number);

@@ -1,6 +1,7 @@
 """Rank program: keeps a line busy, or times small operations, until told to end.
 
-Arguments: the folder of this job's notes; `busy`, or `small`. Each rank leaves a note
+Arguments: the folder of this job's notes; `busy`, `small`, or `busy:3`, which is as busy on each of
+three communicators. Each rank leaves a note
 `started<rank>`, and ends when rank 0 has seen the note `end`; rank 0 of `small` then leaves the
 note `times`, microseconds, one a line.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -26,10 +28,11 @@ TURNS_BETWEEN_LOOKS = 8
 class Ending:
     """What rank 0 has seen, told to all ranks by an operation of its own."""
 
-    def __init__(self, context: Context, notes: Path) -> None:
+    def __init__(self, context: Context, notes: Path, communicator: int = 0) -> None:
         self._context = context
         self._note = notes / "end"
-        (self._registration,) = context.register([TensorSpec("ending", op=ReduceOp.MAX, shape=(1,))])
+        spec = TensorSpec("ending", op=ReduceOp.MAX, shape=(1,), communicator=communicator)
+        (self._registration,) = context.register([spec])
         self._address = context.arena_alloc(4)
 
     def come(self) -> bool:
@@ -39,8 +42,35 @@ class Ending:
         return word.value > 0
 
 
-def keep_busy(context: Context, ending: Ending) -> None:
-    specs = [TensorSpec(f"busy {slot}", shape=(BUSY_BYTES // 4,)) for slot in range(BUSY_AT_ONCE)]
+def keep_communicators_busy(context: Context, notes: Path, count: int) -> None:
+    """Each from a thread of its own, so that none waits for another."""
+    failures: list[BaseException] = []
+
+    def work(communicator: int, ending: Ending) -> None:
+        try:
+            keep_busy(context, ending, communicator)
+        except BaseException as error:
+            failures.append(error)
+
+    ranks = range(context.place.size)
+    threads = []
+    for number in range(count):
+        communicator = context.create_communicator(f"busy {number}", ranks)
+        ending = Ending(context, notes, communicator)
+        threads.append(threading.Thread(target=work, args=(communicator, ending)))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def keep_busy(context: Context, ending: Ending, communicator: int = 0) -> None:
+    specs = [
+        TensorSpec(f"busy {slot}", shape=(BUSY_BYTES // 4,), communicator=communicator)
+        for slot in range(BUSY_AT_ONCE)
+    ]
     registrations = context.register(specs)
     addresses = [context.arena_alloc(BUSY_BYTES) for _ in specs]
     submit = [
@@ -78,7 +108,11 @@ def main() -> None:
         rank = context.place.rank
         ending = Ending(context, notes)
         (notes / f"started{rank}").touch()
-        if sys.argv[2] == "busy":
+        kind, _, count = sys.argv[2].partition(":")
+        if count:
+            keep_communicators_busy(context, notes, int(count))
+            return
+        if kind == "busy":
             keep_busy(context, ending)
             return
         times = time_small(context, ending)

@@ -46,6 +46,7 @@ std::unique_ptr<Attacker> MakeAttacker(const std::string& name);
 std::string AttackerNames();
 
 // The attacks; each in the file of its name.
+std::unique_ptr<Attacker> MakeCommunicatorHoarder();
 std::unique_ptr<Attacker> MakeConnectFlood();
 std::unique_ptr<Attacker> MakeDescriptorKeeper();
 std::unique_ptr<Attacker> MakeEngineBlocker();

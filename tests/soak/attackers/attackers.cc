@@ -21,6 +21,7 @@ struct Entry {
 };
 
 constexpr std::array kEntries{
+    Entry{"communicator-hoarder", MakeCommunicatorHoarder},
     Entry{"connect-flood", MakeConnectFlood},
     Entry{"descriptor-keeper", MakeDescriptorKeeper},
     Entry{"engine-blocker", MakeEngineBlocker},

@@ -1,5 +1,6 @@
 // One rank of a job of the soak: all-reduces of several sizes, step after step, each sum compared
-// element by element.
+// element by element. One of them is on a communicator beside that of all ranks, which is destroyed
+// and made anew every few steps.
 //
 // Its place comes from the environment, as every launcher gives it. Prints an event per line:
 //
@@ -40,6 +41,7 @@ using soak::WaitedNanos;
 
 constexpr int kFailed = 3;
 constexpr int kWrongSum = 4;
+constexpr std::int64_t kStepsOfBeside = 20;
 
 std::string Quoted(const char* text) {
   std::string quoted = "\"";
@@ -79,16 +81,9 @@ std::int64_t Setting(const char* name, std::int64_t otherwise) {
 class Layer {
  public:
   Layer(ringd_context* context, const ringd_place& place, int number, std::int64_t elements,
-        bool in_arena)
+        bool in_arena, ringd_communicator communicator = RINGD_ALL_RANKS)
       : place_(place), number_(number), elements_(elements) {
-    const std::string name = "layer" + std::to_string(number);
-    ringd_tensor tensor{};
-    tensor.struct_size = sizeof(tensor);
-    tensor.name = name.c_str();
-    tensor.data_type = RINGD_FLOAT32;
-    tensor.dimensions = 1;
-    tensor.shape = &elements_;
-    Require(ringd_register(context, &tensor, 1, &registration_));
+    Describe(context, communicator);
     const auto bytes = static_cast<std::size_t>(elements) * sizeof(float);
     if (in_arena) {
       void* address = nullptr;
@@ -98,6 +93,19 @@ class Layer {
       own_.resize(static_cast<std::size_t>(elements));
       values_ = own_.data();
     }
+  }
+
+  // On that communicator from now on.
+  void Describe(ringd_context* context, ringd_communicator communicator) {
+    const std::string name = "layer" + std::to_string(number_);
+    ringd_tensor tensor{};
+    tensor.struct_size = sizeof(tensor);
+    tensor.name = name.c_str();
+    tensor.data_type = RINGD_FLOAT32;
+    tensor.dimensions = 1;
+    tensor.shape = &elements_;
+    tensor.communicator = communicator;
+    Require(ringd_register(context, &tensor, 1, &registration_));
   }
 
   void Fill(std::int64_t step) {
@@ -135,6 +143,21 @@ class Layer {
   float* values_ = nullptr;
 };
 
+// A communicator of all ranks, in reverse order.
+ringd_communicator MakeBeside(ringd_context* context, const ringd_place& place, std::int64_t step) {
+  std::vector<std::int32_t> ranks;
+  for (std::int32_t rank = place.size; rank-- > 0;) ranks.push_back(rank);
+  const std::string name = "beside " + std::to_string(step);
+  ringd_communicator_options options{};
+  options.struct_size = sizeof(options);
+  options.name = name.c_str();
+  options.ranks = ranks.data();
+  options.count = ranks.size();
+  ringd_communicator made = 0;
+  Require(ringd_communicator_create(context, &options, &made));
+  return made;
+}
+
 struct Death {
   int rank = -1;  // nobody's
   std::int64_t after = 0;
@@ -164,9 +187,12 @@ void Train(ringd_context* context) {
 
   // In the arena or not, and of every size at which ringd does something else. The last is what
   // ranks wait for.
-  std::array<Layer, 4> layers{
+  ringd_communicator beside = MakeBeside(context, place, 0);
+  std::array<Layer, 5> layers{
       Layer(context, place, 0, 200'000, true), Layer(context, place, 1, 20'000, false),
-      Layer(context, place, 2, 1'000, true), Layer(context, place, 3, 4, false)};
+      Layer(context, place, 2, 1'000, true), Layer(context, place, 3, 30'000, true, beside),
+      Layer(context, place, 4, 4, false)};
+  Layer& of_beside = layers[3];
   std::array<ringd_operation, layers.size() - 1> operations{};
   Layer& loss = layers.back();
   std::int64_t begin = NowNanos();
@@ -197,6 +223,11 @@ void Train(ringd_context* context) {
     last = loss.values()[0] > 0.0F;
     for (Layer& layer : layers) layer.Check(step, &layer == &loss ? 1 : 0);
     if (step == 0) Say("working");
+    if (step % kStepsOfBeside == kStepsOfBeside - 1 && !last) {
+      Require(ringd_communicator_destroy(context, beside));
+      beside = MakeBeside(context, place, step + 1);
+      of_beside.Describe(context, beside);
+    }
     if (!last) SleepUntil(begin + period_ns);
   }
   Say("done", ", \"steps\": " + std::to_string(step));

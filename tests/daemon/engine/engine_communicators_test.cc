@@ -1,0 +1,91 @@
+// How many communicators ringd makes for whom.
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "proto/base/clock.h"
+#include "tests/daemon/engine/called_engine.h"
+
+namespace ringd {
+namespace {
+
+// Each is one descriptor in this process.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  limit.rlim_cur = limit.rlim_max;
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  REQUIRE(limit.rlim_cur >= 4096);
+}
+
+Awaited<v1::CreateCommunicatorReply> Create(Node& node, const Trainer& trainer, int number) {
+  v1::CreateCommunicatorRequest request;
+  request.set_name("c" + std::to_string(number));
+  request.add_ranks(0);
+  auto made = Await<v1::CreateCommunicatorReply>([&](Answer<v1::CreateCommunicatorReply> answer) {
+    node.engine->CreateCommunicator({}, trainer.token, request, std::move(answer));
+  });
+  // What the trainer is sent, without taking the descriptors: a session that lets notices pile up
+  // is another test's.
+  std::array<std::byte, 4096> notices;
+  while (::recv(trainer.lifeline.get(), notices.data(), notices.size(), MSG_DONTWAIT) > 0) {
+  }
+  return made;
+}
+
+absl::Status Destroy(Node& node, const Trainer& trainer, std::uint32_t communicator) {
+  v1::DestroyCommunicatorRequest request;
+  request.set_communicator(communicator);
+  return Await<v1::DestroyCommunicatorReply>([&](Answer<v1::DestroyCommunicatorReply> answer) {
+           node.engine->DestroyCommunicator({}, trainer.token, request, std::move(answer));
+         })
+      .status;
+}
+
+}  // namespace
+
+TEST_CASE("Engine: a user has at most 2,048 communicators on a node, in all jobs together") {
+  constexpr int kOfOneJob = 1024;
+  RaiseDescriptorLimit();
+  Node node;
+  const std::vector<Trainer> full = [&] {
+    std::vector<Trainer> trainers;
+    for (int job = 0; job < 2; ++job) trainers.push_back(node.Join(1000));
+    return trainers;
+  }();
+  const Trainer third = node.Join(1000);
+  const Trainer other_user = node.Join(2000);
+  std::uint32_t last = 0;
+  for (const Trainer& trainer : full) {
+    for (int number = 0; number < kOfOneJob; ++number) {
+      const auto made = Create(node, trainer, number);
+      REQUIRE(made.status.message() == "");
+      last = made.reply.communicator();
+    }
+  }
+  const absl::Status refused = Create(node, third, 0).status;
+  CHECK(absl::IsResourceExhausted(refused));
+  CHECK_THAT(std::string(refused.message()),
+             Catch::Contains("uid 1000 have 2048 communicators on node-a"));
+  CHECK(Create(node, other_user, 0).status.message() == "");
+
+  // There is room again when one has ended, soon after it was destroyed.
+  REQUIRE(Destroy(node, full.back(), last).message() == "");
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(20);
+  absl::Status again = refused;
+  while (!again.ok() && Clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    again = Create(node, third, 0).status;
+  }
+  CHECK(again.message() == "");
+}
+
+}  // namespace ringd
