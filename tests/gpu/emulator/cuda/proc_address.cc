@@ -106,7 +106,7 @@ CUresult cuGetProcAddress(const char* name, void** function, int version, cuuint
   *function = nullptr;
   CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   for (const Symbol& symbol : kSymbols) {
-    if (std::strcmp(symbol.name, name) != 0) continue;
+    if (std::strcmp(symbol.name, name) != 0 || call.process().settings().without == name) continue;
     const bool is_there = version >= symbol.since;
     found = is_there ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
     if (is_there) *function = symbol.function;

@@ -25,6 +25,8 @@ struct Settings {
   bool mig = false;
   // The user whom MPS sees.
   unsigned user = 0;
+  // A function that cuGetProcAddress does not know; "" for none.
+  std::string without;
   // A library of kernels; "" for none.
   std::string kernels;
   // The file that the processes of one pretended machine share; "" for a machine of one process.

@@ -14,17 +14,19 @@
 namespace ringd::emulator {
 namespace {
 
-TEST_CASE("Emulated streams: work is done in order, and later than it was enqueued") {
-  CHECK(RunEmulated({{"MAX_DELAY_US", "2000"}}, [](const Child& child) {
+TEST_CASE("Emulated streams: work is done in order, and the caller does not wait for it") {
+  CHECK(RunEmulated({{"MAX_DELAY_US", "500"}}, [](const Child& child) {
           child.UseDevice();
           const CUstream stream = child.NewStream();
           const CUdeviceptr memory = child.NewMemory(64);
+          CHILD_OK(child.cuda().cuStreamWaitValue64(stream, memory + 16, 1, CU_STREAM_WAIT_VALUE_GEQ));
           for (std::uint64_t i = 1; i <= 20; ++i) {
             CHILD_OK(child.cuda().cuStreamWriteValue64(stream, memory, i, 0));
             CHILD_OK(child.cuda().cuMemcpyDtoDAsync(memory + 8, memory, 8, stream));
           }
           CHILD_CUDA(CUDA_ERROR_NOT_READY, child.cuda().cuStreamQuery(stream));
-          CHILD_CHECK(child.Read(memory + 8) < 20);
+          CHILD_CHECK(child.Read(memory) == 0);
+          CHILD_OK(child.cuda().cuStreamWriteValue64(child.NewStream(), memory + 16, 1, 0));
           CHILD_OK(child.cuda().cuStreamSynchronize(stream));
           CHILD_OK(child.cuda().cuStreamQuery(stream));
           CHILD_CHECK(child.Read(memory + 8) == 20);
