@@ -21,14 +21,15 @@ class Symbols {
     *function = nullptr;
     if (get_ != nullptr) {
       CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-      const CUresult result = get_(name, function, since, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &found);
+      const CUresult result =
+          get_(name, function, since, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &found);
       if (result != CUDA_SUCCESS) *function = nullptr;
     } else {
       *function = ::dlsym(library_, symbol);
     }
     if (*function != nullptr) return absl::OkStatus();
-    return absl::FailedPreconditionError(absl::StrCat(
-        file_, " has no function ", name, " of CUDA ", CudaVersionText(since), " (", symbol, ")"));
+    return absl::FailedPreconditionError(absl::StrCat(file_, " has no function ", name, " of CUDA ",
+                                                      CudaVersionText(since), " (", symbol, ")"));
   }
 
  private:
@@ -52,10 +53,9 @@ absl::StatusOr<int> ReadVersion(void* library, const std::string& file) {
         absl::StrCat(file, ": cuDriverGetVersion failed with CUDA error ", result));
   }
   if (version < kMinimumCudaVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(file, " is a driver for CUDA ", CudaVersionText(version),
-                     "; ringd needs one for CUDA ", CudaVersionText(kMinimumCudaVersion),
-                     " or newer"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        file, " is a driver for CUDA ", CudaVersionText(version), "; ringd needs one for CUDA ",
+        CudaVersionText(kMinimumCudaVersion), " or newer"));
   }
   return version;
 }
@@ -77,11 +77,11 @@ absl::StatusOr<std::unique_ptr<const CudaDriver>> CudaDriver::Open(const std::st
   driver->file = file;
   driver->version = *version;
   const Symbols symbols(library, file);
-#define X(name, since, symbol)                                                                    \
-  if (absl::Status found =                                                                        \
-          symbols.Find(#name, since, symbol, reinterpret_cast<void**>(&driver->name));            \
-      !found.ok()) {                                                                              \
-    return found;                                                                                 \
+#define X(name, since, symbol)                                                         \
+  if (absl::Status found =                                                             \
+          symbols.Find(#name, since, symbol, reinterpret_cast<void**>(&driver->name)); \
+      !found.ok()) {                                                                   \
+    return found;                                                                      \
   }
   RINGD_CUDA_FUNCTIONS(X)
 #undef X

@@ -66,26 +66,31 @@ TEST_CASE("CudaDriver: a driver that is too old is named, with what is needed") 
 }
 
 TEST_CASE("CudaDriver: a function that is missing is named, in either kind of driver") {
-  CHECK_THAT(OpenApart(kFolder + "libcuda.so.1", "RINGD_EMULATOR_CUDA_WITHOUT", "cuLaunchKernel"),
-             Contains("FAILED_PRECONDITION") && Contains("libcuda.so.1 has no function cuLaunchKernel"));
+  CHECK_THAT(
+      OpenApart(kFolder + "libcuda.so.1", "RINGD_EMULATOR_CUDA_WITHOUT", "cuLaunchKernel"),
+      Contains("FAILED_PRECONDITION") && Contains("libcuda.so.1 has no function cuLaunchKernel"));
   CHECK_THAT(OpenApart(kFolder + "libcuda_incomplete.so"),
-             Contains("FAILED_PRECONDITION") && Contains("libcuda_incomplete.so has no function cuLaunchHostFunc"));
+             Contains("FAILED_PRECONDITION") &&
+                 Contains("libcuda_incomplete.so has no function cuLaunchHostFunc"));
 }
 
 TEST_CASE("CudaStatus: keeps CUDA's name and text, and says what can be done") {
-  const auto driver = CudaDriver::Open(kFolder + "libcuda.so.1");
-  REQUIRE(driver.ok());
-  const auto status = [&](CUresult result) { return CudaStatus(**driver, "cuThing", result); };
-  CHECK(status(CUDA_SUCCESS).ok());
-  CHECK(status(CUDA_ERROR_OUT_OF_MEMORY).ToString() ==
-        "RESOURCE_EXHAUSTED: cuThing: CUDA_ERROR_OUT_OF_MEMORY, out of memory");
-  CHECK(absl::IsUnavailable(status(CUDA_ERROR_NOT_READY)));
-  CHECK(absl::IsUnavailable(status(CUDA_ERROR_MPS_SERVER_NOT_READY)));
-  CHECK(absl::IsFailedPrecondition(status(CUDA_ERROR_NO_DEVICE)));
-  CHECK(absl::IsAborted(status(CUDA_ERROR_ILLEGAL_ADDRESS)));
-  CHECK(absl::IsInternal(status(CUDA_ERROR_INVALID_VALUE)));
-  // A code that the driver doesn't know.
-  CHECK(status(static_cast<CUresult>(12345)).ToString() == "INTERNAL: cuThing: CUDA error 12345");
+  CHECK(emulator::RunEmulated({}, [](const emulator::Child& child) {
+          const auto status = [&](CUresult result) {
+            return CudaStatus(child.cuda(), "cuThing", result);
+          };
+          CHILD_CHECK(status(CUDA_SUCCESS).ok());
+          CHILD_CHECK(status(CUDA_ERROR_OUT_OF_MEMORY).ToString() ==
+                      "RESOURCE_EXHAUSTED: cuThing: CUDA_ERROR_OUT_OF_MEMORY, out of memory");
+          CHILD_CHECK(absl::IsUnavailable(status(CUDA_ERROR_NOT_READY)));
+          CHILD_CHECK(absl::IsUnavailable(status(CUDA_ERROR_MPS_SERVER_NOT_READY)));
+          CHILD_CHECK(absl::IsFailedPrecondition(status(CUDA_ERROR_NO_DEVICE)));
+          CHILD_CHECK(absl::IsAborted(status(CUDA_ERROR_ILLEGAL_ADDRESS)));
+          CHILD_CHECK(absl::IsInternal(status(CUDA_ERROR_INVALID_VALUE)));
+          // A code that the driver doesn't know.
+          CHILD_CHECK(status(static_cast<CUresult>(12345)).ToString() ==
+                      "INTERNAL: cuThing: CUDA error 12345");
+        }) == "");
   CHECK(IsFatal(CUDA_ERROR_LAUNCH_FAILED));
   CHECK_FALSE(IsFatal(CUDA_ERROR_INVALID_VALUE));
 }

@@ -30,8 +30,8 @@ bool ShowNothing(CUdeviceptr begin, std::size_t bytes, const Allocation& allocat
 }
 
 void HideAgain(CUdeviceptr begin, std::size_t bytes) {
-  ::mmap(Pointer(begin), bytes, PROT_NONE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  ::mmap(Pointer(begin), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+         -1, 0);
 }
 
 bool IsHost(const Mapping& mapping) { return mapping.allocation->device() < 0; }
@@ -54,8 +54,9 @@ void AddressSpace::AddHost(std::shared_ptr<Allocation> allocation, int context_d
   const MutexLock lock(mutex_);
   const auto begin = reinterpret_cast<CUdeviceptr>(allocation->alias());
   const std::size_t bytes = allocation->bytes();
-  mappings_[begin] = {begin,       bytes,          MappingKind::kHostAllocated, std::move(allocation),
-                      kAllDevices, context_device, has_device_pointer};
+  mappings_[begin] = {
+      begin,       bytes,          MappingKind::kHostAllocated, std::move(allocation),
+      kAllDevices, context_device, has_device_pointer};
 }
 
 bool AddressSpace::Remove(CUdeviceptr begin, MappingKind kind) {

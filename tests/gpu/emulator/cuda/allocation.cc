@@ -20,8 +20,7 @@ constexpr std::uint64_t kFooterMagic = 0x72696e67644d454d;
 constexpr std::size_t kPage = 4096;
 
 char* MapAlias(int descriptor, std::size_t bytes) {
-  void* const memory =
-      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   return memory == MAP_FAILED ? nullptr : static_cast<char*>(memory);
 }
 

@@ -87,8 +87,7 @@ TEST_CASE("Emulated devices: an ordinal that is not there is refused everywhere"
           CHILD_OK(child.cuda().cuDeviceGet(&device, 1));
           CHILD_CUDA(CUDA_ERROR_INVALID_DEVICE, child.cuda().cuDeviceGet(&device, 2));
           CHILD_CUDA(CUDA_ERROR_INVALID_DEVICE, child.cuda().cuDeviceGet(&device, -1));
-          CHILD_CUDA(CUDA_ERROR_INVALID_DEVICE,
-                     child.cuda().cuDevicePrimaryCtxRetain(&context, 2));
+          CHILD_CUDA(CUDA_ERROR_INVALID_DEVICE, child.cuda().cuDevicePrimaryCtxRetain(&context, 2));
           CHILD_CUDA(CUDA_ERROR_INVALID_DEVICE, child.cuda().cuDeviceTotalMem(&bytes, 2));
           CHILD_CUDA(CUDA_ERROR_INVALID_DEVICE, child.cuda().cuDeviceGetUuid(&uuid, 2));
         }) == "");

@@ -59,8 +59,9 @@ constexpr ErrorText kErrors[] = {
 #undef RINGD_ERROR
 
 const ErrorText* FindError(CUresult code) {
-  const auto* const found = std::find_if(std::begin(kErrors), std::end(kErrors),
-                                         [&](const ErrorText& error) { return error.code == code; });
+  const auto* const found =
+      std::find_if(std::begin(kErrors), std::end(kErrors),
+                   [&](const ErrorText& error) { return error.code == code; });
   return found == std::end(kErrors) ? nullptr : found;
 }
 

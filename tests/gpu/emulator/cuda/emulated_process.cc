@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <span>
@@ -41,8 +42,8 @@ bool SendWord(int channel, std::uint64_t word, int descriptor) {
 }
 
 bool ReceiveWord(int channel, std::uint64_t* word, UniqueFd* descriptor) {
-  auto received = ReceiveWithFds(channel, std::as_writable_bytes(std::span(word, 1)),
-                                 Clock::now() + kWait);
+  auto received =
+      ReceiveWithFds(channel, std::as_writable_bytes(std::span(word, 1)), Clock::now() + kWait);
   if (!received.ok()) return false;
   if (descriptor != nullptr && !received->empty()) *descriptor = std::move(received->front());
   return true;
@@ -76,9 +77,8 @@ void Child::Check(bool holds, const char* text, const char* file, int line) cons
 void Child::CheckResult(CUresult expected, CUresult found, const char* text, const char* file,
                         int line) const {
   if (found == expected) return;
-  Fail(absl::StrCat(file, ":", line, ": ", text, ": ",
-                    CudaStatus(*cuda_, "", found).ToString(), " in place of ",
-                    CudaStatus(*cuda_, "", expected).ToString()));
+  Fail(absl::StrCat(file, ":", line, ": ", text, ": ", CudaStatus(*cuda_, "", found).ToString(),
+                    " in place of ", CudaStatus(*cuda_, "", expected).ToString()));
 }
 
 CUcontext Child::UseDevice(int device) const {
@@ -171,6 +171,11 @@ std::uint64_t Child::Receive(UniqueFd* descriptor) const {
 }
 
 EmulatedProcess::EmulatedProcess(const Variables& settings, const Body& body) {
+  // The child would have the parent's settings, and CUDA does not survive a fork.
+  if (::dlopen(kLibrary, RTLD_NOW | RTLD_NOLOAD) != nullptr) {
+    std::fputs("EmulatedProcess: the test itself has opened the emulated driver\n", stderr);
+    std::abort();
+  }
   auto channel = UnixSocketPair();
   int report[2];
   if (!channel.ok() || ::pipe2(report, O_CLOEXEC) != 0) std::abort();

@@ -70,8 +70,7 @@ TEST_CASE("Emulated events: only interprocess ones leave the process, and they h
           CHILD_CUDA(CUDA_ERROR_INVALID_VALUE,
                      child.cuda().cuEventCreate(&event, CU_EVENT_INTERPROCESS));
           CHILD_OK(child.cuda().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-          CHILD_CUDA(CUDA_ERROR_INVALID_HANDLE,
-                     child.cuda().cuIpcGetEventHandle(&handle, event));
+          CHILD_CUDA(CUDA_ERROR_INVALID_HANDLE, child.cuda().cuIpcGetEventHandle(&handle, event));
           CHILD_CUDA(CUDA_ERROR_INVALID_HANDLE,
                      child.cuda().cuIpcOpenEventHandle(&event, CUipcEventHandle{}));
         }) == "");

@@ -20,7 +20,9 @@ using ringd::emulator::Stream;
 namespace {
 
 constexpr unsigned kFatBinary = 0xBA55ED50;
-constexpr char kElf[] = "\x7f" "ELF";
+constexpr char kElf[] =
+    "\x7f"
+    "ELF";
 constexpr unsigned kMaxThreads = 1024;
 constexpr unsigned kMaxSharedBytes = 48 << 10;
 

@@ -107,8 +107,8 @@ Machine::Machine(const Settings& settings) : settings_(settings) {
   ::flock(descriptor_, LOCK_EX);
   ::fchmod(descriptor_, 0666);
   if (::ftruncate(descriptor_, sizeof(MachineState)) != 0) Die("emulated CUDA driver: ftruncate");
-  void* const memory = ::mmap(nullptr, sizeof(MachineState), PROT_READ | PROT_WRITE, MAP_SHARED,
-                              descriptor_, 0);
+  void* const memory =
+      ::mmap(nullptr, sizeof(MachineState), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
   if (memory == MAP_FAILED) Die("emulated CUDA driver: mmap");
   state_ = static_cast<MachineState*>(memory);
   if (state_->magic != kMagic) Begin(state_);

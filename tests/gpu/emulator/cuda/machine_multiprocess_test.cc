@@ -169,8 +169,8 @@ void CountTogether(const Child& child) {
   child.Send(1);
   child.Receive();
   for (int i = 0; i < 60; ++i) {
-    CHILD_OK(child.cuda().cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters,
-                                         nullptr));
+    CHILD_OK(
+        child.cuda().cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr));
   }
   CHILD_OK(child.cuda().cuStreamSynchronize(stream));
 }
@@ -269,7 +269,8 @@ TEST_CASE("Emulated MPS: a server has one user at a time, unless it is for many"
   CHECK(RunEmulated(other, taken) == "");
 }
 
-TEST_CASE("Emulated MPS: one client's fatal error is all clients', and nobody new comes meanwhile") {
+TEST_CASE(
+    "Emulated MPS: one client's fatal error is all clients', and nobody new comes meanwhile") {
   const MachineFile machine;
   const Variables with_mps = machine.With({{"MPS", "on"}});
   const Body fails = [](const Child& child) {

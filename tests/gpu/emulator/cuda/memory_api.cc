@@ -142,11 +142,11 @@ CUresult cuMemHostGetDevicePointer(CUdeviceptr* pointer, void* memory, unsigned 
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   if (pointer == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const View view = call.process().memory().FindHost(memory);
-  const bool is_mapped = view.alias != nullptr && view.mapping.has_device_pointer &&
-                         view.mapping.accessible_by != 0;
+  const bool is_mapped =
+      view.alias != nullptr && view.mapping.has_device_pointer && view.mapping.accessible_by != 0;
   if (!is_mapped) return CUDA_ERROR_INVALID_VALUE;
-  *pointer = view.mapping.begin +
-             static_cast<CUdeviceptr>(view.alias - view.mapping.allocation->alias());
+  *pointer =
+      view.mapping.begin + static_cast<CUdeviceptr>(view.alias - view.mapping.allocation->alias());
   return CUDA_SUCCESS;
 }
 
@@ -172,7 +172,8 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
       *static_cast<unsigned*>(data) = is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      if (!mapping.has_device_pointer || mapping.accessible_by == 0) return CUDA_ERROR_INVALID_VALUE;
+      if (!mapping.has_device_pointer || mapping.accessible_by == 0)
+        return CUDA_ERROR_INVALID_VALUE;
       *static_cast<CUdeviceptr*>(data) = mapping.begin + offset;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
@@ -180,8 +181,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
       *static_cast<void**>(data) = view.alias;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      *static_cast<int*>(data) =
-          is_host ? mapping.context_device : mapping.allocation->device();
+      *static_cast<int*>(data) = is_host ? mapping.context_device : mapping.allocation->device();
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       *static_cast<CUdeviceptr*>(data) = mapping.begin;

@@ -45,12 +45,10 @@ TEST_CASE("Emulated memory: what is freed stays wrong, and is freed once") {
           const CUdeviceptr next = child.NewMemory(64);
           CHILD_CHECK(next != freed);
           CHILD_CUDA(CUDA_ERROR_INVALID_VALUE, child.cuda().cuMemFree(freed));
-          CHILD_CUDA(CUDA_ERROR_INVALID_VALUE,
-                     child.cuda().cuMemsetD8Async(freed, 0, 64, stream));
+          CHILD_CUDA(CUDA_ERROR_INVALID_VALUE, child.cuda().cuMemsetD8Async(freed, 0, 64, stream));
           unsigned type = 0;
-          CHILD_CUDA(CUDA_ERROR_INVALID_VALUE,
-                     child.cuda().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                                        freed));
+          CHILD_CUDA(CUDA_ERROR_INVALID_VALUE, child.cuda().cuPointerGetAttribute(
+                                                   &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, freed));
         }) == "");
 }
 
@@ -131,8 +129,7 @@ TEST_CASE("Emulated host memory: registered once, by its base, and only what is 
           std::vector<char> memory(3 << 12);
           char* const base = memory.data();
           const unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
-          CHILD_CUDA(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED,
-                     child.cuda().cuMemHostUnregister(base));
+          CHILD_CUDA(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, child.cuda().cuMemHostUnregister(base));
           CHILD_OK(child.cuda().cuMemHostRegister(base, memory.size(), flags));
           CHILD_CUDA(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
                      child.cuda().cuMemHostRegister(base + 64, 64, flags));
@@ -159,8 +156,8 @@ TEST_CASE("Emulated host memory: the device's pointer to registered memory is an
           CHILD_OK(child.cuda().cuMemHostRegister(&word, 8, CU_MEMHOSTREGISTER_DEVICEMAP));
           CHILD_OK(child.cuda().cuMemHostGetDevicePointer(&pointer, &word, 0));
           CHILD_CUDA(CUDA_ERROR_INVALID_VALUE,
-                     child.cuda().cuStreamWriteValue64(
-                         stream, reinterpret_cast<CUdeviceptr>(&word), 3, 0));
+                     child.cuda().cuStreamWriteValue64(stream, reinterpret_cast<CUdeviceptr>(&word),
+                                                       3, 0));
           CHILD_OK(child.cuda().cuStreamWriteValue64(stream, pointer, 3, 0));
           CHILD_OK(child.cuda().cuStreamSynchronize(stream));
           CHILD_CHECK(word == 3);
@@ -193,8 +190,7 @@ TEST_CASE("Emulated pointers: CUDA says where one points, and nothing of a stran
           CHILD_CUDA(CUDA_ERROR_INVALID_VALUE,
                      child.cuda().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                                         reinterpret_cast<CUdeviceptr>(&type)));
-          CHILD_CUDA(CUDA_ERROR_NOT_FOUND,
-                     child.cuda().cuMemGetAddressRange(&base, &bytes, 4096));
+          CHILD_CUDA(CUDA_ERROR_NOT_FOUND, child.cuda().cuMemGetAddressRange(&base, &bytes, 4096));
         }) == "");
 }
 

@@ -135,7 +135,8 @@ std::uint64_t Process::Enqueue(const std::shared_ptr<Stream>& stream, Work work)
   for (const std::shared_ptr<Stream>& other : first) {
     const std::uint64_t ticket = other->last_ticket();
     if (other->HasEnded(ticket)) continue;
-    stream->Enqueue([other, ticket](bool) { return other->HasEnded(ticket) ? 0 : kPollMicroseconds; });
+    stream->Enqueue(
+        [other, ticket](bool) { return other->HasEnded(ticket) ? 0 : kPollMicroseconds; });
   }
   return stream->Enqueue(std::move(work));
 }

@@ -103,7 +103,8 @@ class Process {
 
  private:
   Process();
-  const RingdEmulatorKernel* FindKernel(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const RingdEmulatorKernel* FindKernel(const std::string& name)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndContext(Context* context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Settings settings_;

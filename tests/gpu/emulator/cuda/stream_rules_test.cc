@@ -19,7 +19,8 @@ TEST_CASE("Emulated streams: work is done in order, and the caller does not wait
           child.UseDevice();
           const CUstream stream = child.NewStream();
           const CUdeviceptr memory = child.NewMemory(64);
-          CHILD_OK(child.cuda().cuStreamWaitValue64(stream, memory + 16, 1, CU_STREAM_WAIT_VALUE_GEQ));
+          CHILD_OK(
+              child.cuda().cuStreamWaitValue64(stream, memory + 16, 1, CU_STREAM_WAIT_VALUE_GEQ));
           for (std::uint64_t i = 1; i <= 20; ++i) {
             CHILD_OK(child.cuda().cuStreamWriteValue64(stream, memory, i, 0));
             CHILD_OK(child.cuda().cuMemcpyDtoDAsync(memory + 8, memory, 8, stream));
@@ -115,8 +116,8 @@ TEST_CASE("Emulated streams: a value lies at a multiple of eight, in memory of t
           CHILD_CUDA(CUDA_ERROR_INVALID_VALUE,
                      child.cuda().cuStreamWriteValue64(stream, memory + 64, 1, 0));
           CHILD_CUDA(CUDA_ERROR_INVALID_VALUE,
-                     child.cuda().cuStreamWriteValue64(
-                         stream, reinterpret_cast<CUdeviceptr>(&word), 1, 0));
+                     child.cuda().cuStreamWriteValue64(stream, reinterpret_cast<CUdeviceptr>(&word),
+                                                       1, 0));
           CHILD_CUDA(CUDA_ERROR_INVALID_VALUE,
                      child.cuda().cuStreamWaitValue64(stream, memory, 1, 9));
         }) == "");

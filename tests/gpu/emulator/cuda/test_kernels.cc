@@ -24,8 +24,8 @@ int Fill(const RingdEmulatorLaunch* launch, const void* const* parameters) {
 // a millisecond.
 int CountRunning(const RingdEmulatorLaunch* launch, const void* const* parameters) {
   const auto target = *static_cast<const unsigned long long*>(parameters[0]);
-  auto* const words = static_cast<std::uint64_t*>(
-      launch->alias(launch->device, target, 2 * sizeof(std::uint64_t)));
+  auto* const words =
+      static_cast<std::uint64_t*>(launch->alias(launch->device, target, 2 * sizeof(std::uint64_t)));
   if (words == nullptr) return CUDA_ERROR_ILLEGAL_ADDRESS;
   const std::uint64_t running = __atomic_add_fetch(&words[0], 1, __ATOMIC_SEQ_CST);
   std::uint64_t most = __atomic_load_n(&words[1], __ATOMIC_SEQ_CST);

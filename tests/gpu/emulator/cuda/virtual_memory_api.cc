@@ -53,8 +53,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes,
     return CUDA_ERROR_INVALID_VALUE;
   }
   const bool exportable = properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
-  auto made = Allocation::Create(call.process().machine(), properties->location.id, bytes,
-                                 exportable);
+  auto made =
+      Allocation::Create(call.process().machine(), properties->location.id, bytes, exportable);
   if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *handle = call.process().AddHandle(std::move(made));
   return CUDA_SUCCESS;

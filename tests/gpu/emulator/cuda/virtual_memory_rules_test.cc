@@ -25,8 +25,8 @@ TEST_CASE("Emulated VMM: sizes are whole granules, and devices are there") {
           const auto here = Properties(0, CU_MEM_HANDLE_TYPE_NONE);
           const auto elsewhere = Properties(3, CU_MEM_HANDLE_TYPE_NONE);
           std::size_t granularity = 0;
-          CHILD_OK(child.cuda().cuMemGetAllocationGranularity(
-              &granularity, &here, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+          CHILD_OK(child.cuda().cuMemGetAllocationGranularity(&granularity, &here,
+                                                              CU_MEM_ALLOC_GRANULARITY_MINIMUM));
           CHILD_CHECK(granularity == kGranule);
           CUmemGenericAllocationHandle handle = 0;
           CUdeviceptr memory = 0;
@@ -39,7 +39,8 @@ TEST_CASE("Emulated VMM: sizes are whole granules, and devices are there") {
         }) == "");
 }
 
-TEST_CASE("Emulated VMM: mapped memory is nobody's before cuMemSetAccess, and a new map forgets it") {
+TEST_CASE(
+    "Emulated VMM: mapped memory is nobody's before cuMemSetAccess, and a new map forgets it") {
   CHECK(RunEmulated({}, [](const Child& child) {
           child.UseDevice();
           const CUstream stream = child.NewStream();
@@ -49,8 +50,7 @@ TEST_CASE("Emulated VMM: mapped memory is nobody's before cuMemSetAccess, and a 
           CHILD_OK(child.cuda().cuStreamSynchronize(stream));
           CHILD_OK(child.cuda().cuMemUnmap(memory, kGranule));
           CHILD_OK(child.cuda().cuMemMap(memory, kGranule, 0, handle, 0));
-          CHILD_CUDA(CUDA_ERROR_INVALID_VALUE,
-                     child.cuda().cuMemsetD8Async(memory, 1, 64, stream));
+          CHILD_CUDA(CUDA_ERROR_INVALID_VALUE, child.cuda().cuMemsetD8Async(memory, 1, 64, stream));
           CHILD_CUDA(CUDA_ERROR_INVALID_VALUE,
                      child.cuda().cuStreamWriteValue64(stream, memory, 1, 0));
         }) == "");
@@ -100,8 +100,7 @@ TEST_CASE("Emulated VMM: what is mapped is unmapped whole, before its addresses 
           const CUdeviceptr memory = child.MapMemory(2 * kGranule, &handle);
           CHILD_CUDA(CUDA_ERROR_INVALID_VALUE, child.cuda().cuMemUnmap(memory, kGranule));
           CHILD_CUDA(CUDA_ERROR_INVALID_VALUE, child.cuda().cuMemFree(memory));
-          CHILD_CUDA(CUDA_ERROR_INVALID_VALUE,
-                     child.cuda().cuMemAddressFree(memory, 2 * kGranule));
+          CHILD_CUDA(CUDA_ERROR_INVALID_VALUE, child.cuda().cuMemAddressFree(memory, 2 * kGranule));
           CHILD_OK(child.cuda().cuMemUnmap(memory, 2 * kGranule));
           CHILD_CUDA(CUDA_ERROR_INVALID_VALUE, child.cuda().cuMemAddressFree(memory, kGranule));
           CHILD_OK(child.cuda().cuMemAddressFree(memory, 2 * kGranule));
