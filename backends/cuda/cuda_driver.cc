@@ -121,7 +121,7 @@ absl::Status CudaStatus(const CudaDriver& driver, absl::string_view what, CUresu
   }
 }
 
-// After most of these CUDA says that the process must be ended and started again. The others end the
+// After most of these, says CUDA, the process must be ended and started again. The others end the
 // context with all its memory, which for ringd is the same.
 bool IsFatal(CUresult result) {
   switch (static_cast<int>(result)) {
