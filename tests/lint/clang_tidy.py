@@ -106,6 +106,8 @@ def _meaningful_flags(source: Path, arguments: list[str], generated: Path) -> tu
             folder = arguments[position + 1]
             if folder.startswith("bazel-out/"):
                 folder = str(generated / Path(*Path(folder).parts[3:]))
+            elif folder.startswith("external/"):
+                folder = str(generated.parents[2] / folder)
             flags += [argument, folder]
         elif argument.startswith(("-I", "-D", "-isystem", "-iquote")) and not argument.startswith(
             ("-D__", "-D_FORTIFY")

@@ -64,7 +64,8 @@ ROOMS: dict[str, dict[str, set[str]]] = {
 # Headers of a vendor, and the folders that may include them (tests always may).
 VENDORS = (
     (re.compile(r"^(ucp|ucs|uct|ucm)/"), ("backends/ucx/",)),
-    (re.compile(r"^(nccl\.h|cuda.*\.h|nvml\.h)$"), ("backends/nccl/",)),
+    (re.compile(r"^cuda.*\.h$"), ("backends/cuda/",)),
+    (re.compile(r"^nccl\.h$"), ("backends/nccl/",)),
     (re.compile(r"^Python\.h$"), ("client/python/",)),
     (re.compile(r"^hwy/"), ("proto/reduce/",)),
     (re.compile(r"^toml\+\+/"), ("daemon/config/",)),

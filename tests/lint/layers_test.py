@@ -29,7 +29,8 @@ from tests.lint.source_tree import SourceTree
         ("daemon/engine/engine.cc", "ucp/api/ucp.h"),
         ("backends/loopback/wire.cc", "ucp/api/ucp.h"),
         ("backends/ucx/worker.cc", "nccl.h"),
-        ("daemon/jobs/job.cc", "cuda_runtime.h"),
+        ("daemon/jobs/job.cc", "cuda.h"),
+        ("backends/nccl/nccl_api.cc", "cuda_runtime.h"),
         ("daemon/engine/engine.cc", "grpcpp/grpcpp.h"),
         ("daemon/peers/peer_stream.cc", "grpcpp/grpcpp.h"),
         ("backends/ucx/worker.cc", "proto/rpc/peer.grpc.pb.h"),
@@ -48,6 +49,7 @@ def test_an_include_across_a_border_is_named(path: str, target: str) -> None:
     [
         ("proto/shm/spsc_ring.h", "proto/base/cache_line.h"),
         ("backends/ucx/worker.cc", "ucp/api/ucp.h"),
+        ("backends/cuda/cuda_driver.h", "cudaTypedefs.h"),
         ("backends/ucx/worker.cc", "proto/types/ids.h"),
         ("daemon/main.cc", "backends/ucx/transport.h"),
         ("daemon/rpc/client_service.cc", "grpcpp/grpcpp.h"),

@@ -1,0 +1,42 @@
+// What the emulated GPUs are like: RINGD_EMULATOR_CUDA_* of the environment.
+#ifndef RINGD_TESTS_GPU_EMULATOR_CUDA_SETTINGS_H_
+#define RINGD_TESTS_GPU_EMULATOR_CUDA_SETTINGS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace ringd::emulator {
+
+enum class Mps { kOff, kOneUser, kMultiUser };
+
+// README.md lists the variables and what they mean.
+struct Settings {
+  int devices = 1;
+  std::size_t memory_bytes = 0;
+  std::uint64_t seed = 1;
+  std::chrono::microseconds max_delay{0};
+  std::chrono::microseconds slice{0};
+  int driver_version = 0;
+  Mps mps = Mps::kOff;
+  bool peer_access = true;
+  bool stream_memory_operations = true;
+  bool mig = false;
+  // The user whom MPS sees.
+  unsigned user = 0;
+  // A function that cuGetProcAddress does not know; "" for none.
+  std::string without;
+  // A library of kernels; "" for none.
+  std::string kernels;
+  // The file that the processes of one pretended machine share; "" for a machine of one process.
+  std::string machine;
+};
+
+// Reads the environment. A value that makes no sense ends the process, with its name on stderr: a
+// test that asks for what is not there must not pass.
+Settings ReadSettings();
+
+}  // namespace ringd::emulator
+
+#endif  // RINGD_TESTS_GPU_EMULATOR_CUDA_SETTINGS_H_
