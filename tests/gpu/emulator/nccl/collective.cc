@@ -75,7 +75,8 @@ class Collective {
   std::size_t Offset() const { return chunk_ % ChunksPerBlock() * per_chunk_; }
   std::size_t Block() const { return chunk_ / ChunksPerBlock(); }
   std::size_t Length() const { return std::min(per_chunk_, call_.count - Offset()); }
-  // The current chunk of the block that begins `block` blocks after `base`; null: not this device's.
+  // The current chunk of the block that begins `block` blocks after `base`; null: not this
+  // device's.
   void* At(const void* base, std::size_t block) const;
   bool Put();
   bool Take();
