@@ -64,9 +64,9 @@ absl::StatusOr<std::unique_ptr<const NcclApi>> NcclApi::Open(const std::string& 
   RINGD_NCCL_FUNCTIONS(X)
   RINGD_NCCL_NEWER_FUNCTIONS(X)
 #undef X
-#define X(name, ...)                                                           \
-  if (api->name == nullptr) {                                                  \
-    return absl::FailedPreconditionError(                                      \
+#define X(name, ...)                                                                           \
+  if (api->name == nullptr) {                                                                  \
+    return absl::FailedPreconditionError(                                                      \
         absl::StrCat(file, ", NCCL ", NcclVersionText(*version), ", has no function " #name)); \
   }
   RINGD_NCCL_FUNCTIONS(X)
@@ -80,10 +80,10 @@ absl::Status NcclStatus(const NcclApi& api, NcclComm* comm, absl::string_view wh
   const char* const text = api.ncclGetErrorString(result);
   const char* const last = api.ncclGetLastError(comm);
   const bool has_last = last != nullptr && *last != '\0';
-  return absl::Status(CodeOf(result),
-                      absl::StrCat(what, ": ", text == nullptr ? "NCCL error" : text, " (",
-                                   static_cast<int>(result), ")", has_last ? ": " : "",
-                                   has_last ? last : ""));
+  return absl::Status(
+      CodeOf(result),
+      absl::StrCat(what, ": ", text == nullptr ? "NCCL error" : text, " (",
+                   static_cast<int>(result), ")", has_last ? ": " : "", has_last ? last : ""));
 }
 
 }  // namespace ringd

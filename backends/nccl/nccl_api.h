@@ -16,44 +16,44 @@
 namespace ringd {
 
 // Every function of NCCL that ringd can't do without, and its type.
-#define RINGD_NCCL_FUNCTIONS(X)                                                                    \
-  X(ncclGetVersion, NcclResult(int*))                                                              \
-  X(ncclGetErrorString, const char*(NcclResult))                                                   \
-  X(ncclGetLastError, const char*(NcclComm*))                                                      \
-  X(ncclGetUniqueId, NcclResult(NcclUniqueId*))                                                    \
-  X(ncclCommInitRankConfig, NcclResult(NcclComm**, int, NcclUniqueId, int, NcclConfig*))           \
-  X(ncclCommSplit, NcclResult(NcclComm*, int, int, NcclComm**, NcclConfig*))                       \
-  X(ncclCommAbort, NcclResult(NcclComm*))                                                          \
-  X(ncclCommFinalize, NcclResult(NcclComm*))                                                       \
-  X(ncclCommDestroy, NcclResult(NcclComm*))                                                        \
-  X(ncclCommGetAsyncError, NcclResult(NcclComm*, NcclResult*))                                     \
-  X(ncclCommCount, NcclResult(const NcclComm*, int*))                                              \
-  X(ncclCommUserRank, NcclResult(const NcclComm*, int*))                                           \
-  X(ncclCommCuDevice, NcclResult(const NcclComm*, int*))                                           \
-  X(ncclAllReduce, NcclResult(const void*, void*, std::size_t, NcclDataType, NcclRedOp, NcclComm*, \
-                              NcclStream*))                                                        \
-  X(ncclBroadcast,                                                                                 \
-    NcclResult(const void*, void*, std::size_t, NcclDataType, int, NcclComm*, NcclStream*))        \
-  X(ncclReduceScatter, NcclResult(const void*, void*, std::size_t, NcclDataType, NcclRedOp,        \
-                                  NcclComm*, NcclStream*))                                         \
-  X(ncclAllGather,                                                                                 \
-    NcclResult(const void*, void*, std::size_t, NcclDataType, NcclComm*, NcclStream*))             \
-  X(ncclGroupStart, NcclResult())                                                                  \
-  X(ncclGroupEnd, NcclResult())                                                                    \
-  X(ncclRedOpCreatePreMulSum,                                                                      \
-    NcclResult(NcclRedOp*, void*, NcclDataType, NcclScalarResidence, NcclComm*))                   \
-  X(ncclRedOpDestroy, NcclResult(NcclRedOp, NcclComm*))                                            \
-  X(ncclMemAlloc, NcclResult(void**, std::size_t))                                                 \
-  X(ncclMemFree, NcclResult(void*))                                                                \
-  X(ncclCommRegister, NcclResult(const NcclComm*, void*, std::size_t, void**))                     \
+#define RINGD_NCCL_FUNCTIONS(X)                                                                   \
+  X(ncclGetVersion, NcclResult(int*))                                                             \
+  X(ncclGetErrorString, const char*(NcclResult))                                                  \
+  X(ncclGetLastError, const char*(NcclComm*))                                                     \
+  X(ncclGetUniqueId, NcclResult(NcclUniqueId*))                                                   \
+  X(ncclCommInitRankConfig, NcclResult(NcclComm**, int, NcclUniqueId, int, NcclConfig*))          \
+  X(ncclCommSplit, NcclResult(NcclComm*, int, int, NcclComm**, NcclConfig*))                      \
+  X(ncclCommAbort, NcclResult(NcclComm*))                                                         \
+  X(ncclCommFinalize, NcclResult(NcclComm*))                                                      \
+  X(ncclCommDestroy, NcclResult(NcclComm*))                                                       \
+  X(ncclCommGetAsyncError, NcclResult(NcclComm*, NcclResult*))                                    \
+  X(ncclCommCount, NcclResult(const NcclComm*, int*))                                             \
+  X(ncclCommUserRank, NcclResult(const NcclComm*, int*))                                          \
+  X(ncclCommCuDevice, NcclResult(const NcclComm*, int*))                                          \
+  X(ncclAllReduce,                                                                                \
+    NcclResult(const void*, void*, std::size_t, NcclDataType, NcclRedOp, NcclComm*, NcclStream*)) \
+  X(ncclBroadcast,                                                                                \
+    NcclResult(const void*, void*, std::size_t, NcclDataType, int, NcclComm*, NcclStream*))       \
+  X(ncclReduceScatter,                                                                            \
+    NcclResult(const void*, void*, std::size_t, NcclDataType, NcclRedOp, NcclComm*, NcclStream*)) \
+  X(ncclAllGather,                                                                                \
+    NcclResult(const void*, void*, std::size_t, NcclDataType, NcclComm*, NcclStream*))            \
+  X(ncclGroupStart, NcclResult())                                                                 \
+  X(ncclGroupEnd, NcclResult())                                                                   \
+  X(ncclRedOpCreatePreMulSum,                                                                     \
+    NcclResult(NcclRedOp*, void*, NcclDataType, NcclScalarResidence, NcclComm*))                  \
+  X(ncclRedOpDestroy, NcclResult(NcclRedOp, NcclComm*))                                           \
+  X(ncclMemAlloc, NcclResult(void**, std::size_t))                                                \
+  X(ncclMemFree, NcclResult(void*))                                                               \
+  X(ncclCommRegister, NcclResult(const NcclComm*, void*, std::size_t, void**))                    \
   X(ncclCommDeregister, NcclResult(const NcclComm*, void*))
 
 // Those that came later than kMinimumNcclVersion: null where the library lacks them.
-#define RINGD_NCCL_NEWER_FUNCTIONS(X)                                                     \
-  X(ncclCommInitRankScalable, /* 2.23 */                                                  \
-    NcclResult(NcclComm**, int, int, int, NcclUniqueId*, NcclConfig*))                    \
-  X(ncclCommWindowRegister, /* 2.27 */                                                    \
-    NcclResult(NcclComm*, void*, std::size_t, NcclWindow**, int))                         \
+#define RINGD_NCCL_NEWER_FUNCTIONS(X)                                  \
+  X(ncclCommInitRankScalable, /* 2.23 */                               \
+    NcclResult(NcclComm**, int, int, int, NcclUniqueId*, NcclConfig*)) \
+  X(ncclCommWindowRegister, /* 2.27 */                                 \
+    NcclResult(NcclComm*, void*, std::size_t, NcclWindow**, int))      \
   X(ncclCommWindowDeregister, NcclResult(NcclComm*, NcclWindow*)) /* 2.27 */
 
 // The oldest NCCL that has all of RINGD_NCCL_FUNCTIONS: 2.19.1, with ncclMemAlloc and

@@ -78,8 +78,8 @@ template <DataType kFrom, DataType kTo>
 struct FloatMove {
   using From = typename Float<kFrom>::Stored;
   using To = typename Float<kTo>::Stored;
-  using Wide = std::conditional_t<kFrom == DataType::kFloat64 || kTo == DataType::kFloat64, double,
-                                  float>;
+  using Wide =
+      std::conditional_t<kFrom == DataType::kFloat64 || kTo == DataType::kFloat64, double, float>;
   Wide factor;
 
   RINGD_KERNEL_BODY To operator()(From stored) const {
@@ -97,8 +97,7 @@ struct IntegerMove {
   std::int64_t divisor;
 
   RINGD_KERNEL_BODY Integer operator()(Integer value) const {
-    using Divided =
-        std::conditional_t<std::is_signed_v<Integer>, std::int64_t, std::uint64_t>;
+    using Divided = std::conditional_t<std::is_signed_v<Integer>, std::int64_t, std::uint64_t>;
     if (factor != 1.0) value = reduce_internal::MultiplyClamped(value, factor);
     if (divisor == 1) return value;
     const auto exact = static_cast<Divided>(value);

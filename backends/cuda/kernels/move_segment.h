@@ -14,9 +14,9 @@ namespace ringd {
 struct MoveSegment {
   std::uint64_t source = 0;
   std::uint64_t destination = 0;
-  std::uint64_t count = 0;    // of elements, > 0
-  double factor = 1.0;        // with `divisor` as in Scaling, proto/reduce/reduce.h
-  std::int64_t divisor = 1;   // > 0
+  std::uint64_t count = 0;   // of elements, > 0
+  double factor = 1.0;       // with `divisor` as in Scaling, proto/reduce/reduce.h
+  std::int64_t divisor = 1;  // > 0
   std::uint32_t first_tile = 0;
   DataType source_type = DataType::kFloat32;
   DataType destination_type = DataType::kFloat32;

@@ -159,8 +159,8 @@ int Collective::Match() {
 void Collective::LookForLost() {
   const int lost = world_.FindLost();
   if (lost < 0 || communicator_->state() == kNcclRemoteError) return;
-  communicator_->Fail(kNcclRemoteError, "the connection to rank " + std::to_string(lost) +
-                                            " is lost");
+  communicator_->Fail(kNcclRemoteError,
+                      "the connection to rank " + std::to_string(lost) + " is lost");
 }
 
 int Collective::Move() {

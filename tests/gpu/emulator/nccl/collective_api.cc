@@ -26,9 +26,8 @@ NcclResult Do(NcclComm* handle, const CollectiveCall& call) {
   if (const NcclResult checked = CheckCall(*communicator, call); checked != kNcclSuccess) {
     return Group::Note(checked);
   }
-  return Group::Note(Group::Submit(communicator, Group::Work::kLaunch, [communicator, call] {
-    return Launch(communicator, call);
-  }));
+  return Group::Note(Group::Submit(communicator, Group::Work::kLaunch,
+                                   [communicator, call] { return Launch(communicator, call); }));
 }
 
 }  // namespace
@@ -42,9 +41,12 @@ NcclResult ncclGetVersion(int* version) {
 }
 
 const char* ncclGetErrorString(NcclResult result) {
-  constexpr const char* kTexts[] = {"no error",       "unhandled cuda error",
-                                    "unhandled system error", "internal error",
-                                    "invalid argument", "invalid usage",
+  constexpr const char* kTexts[] = {"no error",
+                                    "unhandled cuda error",
+                                    "unhandled system error",
+                                    "internal error",
+                                    "invalid argument",
+                                    "invalid usage",
                                     "remote process exited or there was a network error",
                                     "NCCL operation in progress"};
   return result >= kNcclSuccess && result <= kNcclInProgress ? kTexts[result]

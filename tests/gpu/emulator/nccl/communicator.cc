@@ -77,8 +77,8 @@ NcclResult Communicator::Join(const std::string& name, int size, int rank) {
       return Failed(static_cast<NcclResult>(fault->value), "an error that was asked for");
     }
     const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(fault->value);
-    while (!aborted() && (fault->kind == Fault::Kind::kHang ||
-                          std::chrono::steady_clock::now() < until)) {
+    while (!aborted() &&
+           (fault->kind == Fault::Kind::kHang || std::chrono::steady_clock::now() < until)) {
       std::this_thread::sleep_for(kNap);
     }
   }

@@ -22,7 +22,7 @@ namespace ringd::emulator {
 // An operator of ncclRedOpCreatePreMulSum.
 struct PreMulSum {
   DataType type = DataType::kFloat32;
-  double factor = 1.0;          // of a scalar that was given at once
+  double factor = 1.0;           // of a scalar that was given at once
   const void* device = nullptr;  // else where it lies when the collective runs
 };
 

@@ -31,9 +31,9 @@ std::string NameOf(const NcclUniqueId& id) {
 
 // Null if it is none that ncclGetUniqueId and NCCL_CONFIG_INITIALIZER would give.
 bool IsSound(const NcclConfig* config) {
-  return config == nullptr || (config->magic == kNcclConfigMagic && config->size >= 24 &&
-                               (config->blocking == kNcclUndefined || config->blocking == 0 ||
-                                config->blocking == 1));
+  return config == nullptr ||
+         (config->magic == kNcclConfigMagic && config->size >= 24 &&
+          (config->blocking == kNcclUndefined || config->blocking == 0 || config->blocking == 1));
 }
 
 bool IsBlocking(const NcclConfig* config, bool otherwise) {
@@ -66,8 +66,7 @@ NcclResult InitRank(NcclComm** handle, int size, const NcclUniqueId& id, int ran
   const int device = cuda == nullptr ? -1 : cuda->CurrentDevice();
   if (device < 0) return kNcclUnhandledCudaError;
   auto made = Communicator::Create(device, IsBlocking(config, true));
-  return Make(made, handle,
-              [made, name, size, rank] { return made->Join(name, size, rank); });
+  return Make(made, handle, [made, name, size, rank] { return made->Join(name, size, rank); });
 }
 
 bool WaitFor(const Communicator& communicator, std::atomic<std::uint64_t> RankCell::*counter,

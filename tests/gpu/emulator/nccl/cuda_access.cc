@@ -22,7 +22,8 @@ const CudaAccess* Open() {
   auto* const access = new CudaAccess;
   access->driver = *std::move(opened);
   const auto find = [library](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
+    function =
+        reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
   };
   find(access->alias, "ringd_emulator_device_alias");
   find(access->enqueue, "ringd_emulator_enqueue");

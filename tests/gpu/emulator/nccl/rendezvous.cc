@@ -128,11 +128,12 @@ NcclResult AttendRendezvous(const std::string& name, const Hello& hello, const G
                             UniqueFd* memory) {
   const UniqueFd socket = Dial(name, give_up);
   if (give_up()) return kNcclInternalError;
-  if (!socket.valid() || !SendWithFds(socket.get(), std::as_bytes(std::span(&hello, 1)), {},
-                                      Clock::now() + kMessage)
-                              .ok()) {
-    return Failed(kNcclRemoteError, "nobody answers to this unique id: its process has ended, or "
-                                    "the id has been used before");
+  if (!socket.valid() ||
+      !SendWithFds(socket.get(), std::as_bytes(std::span(&hello, 1)), {}, Clock::now() + kMessage)
+           .ok()) {
+    return Failed(kNcclRemoteError,
+                  "nobody answers to this unique id: its process has ended, or "
+                  "the id has been used before");
   }
   pollfd event{socket.get(), POLLIN, 0};
   while (::poll(&event, 1, static_cast<int>(kPoll.count())) == 0) {

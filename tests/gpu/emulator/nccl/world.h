@@ -82,11 +82,11 @@ class World {
   int rank() const { return rank_; }
   RankCell& cell(int rank) const { return cells_[rank]; }
   RankCell& own() const { return cells_[rank_]; }
-  std::byte* chunk(int rank) const { return chunks_ + static_cast<std::size_t>(rank) * kChunkBytes; }
-
-  bool IsOnThisHost(int rank) const {
-    return cells_[rank].identity.host == own().identity.host;
+  std::byte* chunk(int rank) const {
+    return chunks_ + static_cast<std::size_t>(rank) * kChunkBytes;
   }
+
+  bool IsOnThisHost(int rank) const { return cells_[rank].identity.host == own().identity.host; }
   // A rank with the same device of the same host as this one; -1 if there is none.
   int FindSameDevice() const;
   // A rank on another host that has ended or aborted, which breaks its connections; -1: none.
