@@ -88,7 +88,7 @@ struct NcclApi {
 // or communicator. `comm` may be null. Ok for kNcclSuccess.
 //   kUnavailable: kNcclInProgress, ask again.  kAborted: the communicator can only be aborted: a
 //   CUDA error, an error of the system or of another rank.  kDeadlineExceeded: kNcclTimeout.
-//   kInternal: an argument or a use that NCCL refuses, which is a mistake of ours, or of NCCL's own.
+//   kInternal: NCCL refuses an argument or a use (a mistake of ours), or has failed by itself.
 absl::Status NcclStatus(const NcclApi& api, NcclComm* comm, absl::string_view what,
                         NcclResult result);
 

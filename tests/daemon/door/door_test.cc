@@ -223,7 +223,7 @@ TEST_CASE("Door: who answers but is no ringd, or one of another version, is not 
     const auto outcome = DialOutcome(here.door(), other.address(), "secret").Await();
     CHECK(outcome.status().code() == absl::StatusCode::kFailedPrecondition);
     CHECK_THAT(TextOf(outcome),
-               Contains("node-b") && Contains("speaks door version 3, this one 2"));
+               Contains("node-b") && Contains("speaks door version 4, this one 3"));
   }
   SECTION("an impostor, who says welcome to everybody") {
     std::vector<std::byte> bytes(kDoorChallengeBytes + kDoorVerdictBytes);

@@ -204,6 +204,9 @@ TEST_CASE("SocketPeerNetwork: a name that nobody knows is named at the deadline"
 TEST_CASE("SocketPeerNetwork: closing at the node sends what waits, then ends both sides once") {
   Pair pair;
   for (int i = 0; i < 1000; ++i) pair.node.network->Send(pair.opened, Numbered(i));
+  // It stands at the node, too: what is closed before is never sent.
+  REQUIRE(pair.host.events.WaitFor(
+      [&](const auto& records) { return !records.at(pair.accepted).from_node.empty(); }));
   pair.node.network->Close(pair.opened, absl::CancelledError("the job has ended"));
   pair.node.network->Close(pair.opened, absl::InternalError("a second reason"));
   pair.node.network->Send(pair.opened, Numbered(1000));

@@ -32,7 +32,7 @@ DoorHello SomeHello() {
 TEST_CASE("Encode: a Hello has the bytes that the README draws") {
   CHECK(Hex(Encode(SomeHello())) ==
         std::string("52494e47444f4f52"  // RINGDOOR
-                    "0200"
+                    "0300"
                     "0200"
                     "03000000"
                     "0807060504030201"

@@ -18,7 +18,7 @@ class Group {
 
   static void Begin();
   // At the outermost end runs all that was submitted.
-  //   kNcclInvalidUsage: there was no Begin.  kNcclInProgress: as of its non-blocking communicators.
+  //   kNcclInvalidUsage: there was no Begin.  kNcclInProgress: its communicators do not block.
   //   Else the first error of a call in the group, and nothing has been run; or of running.
   static NcclResult End();
 
