@@ -132,13 +132,22 @@ void AttachListener::Run() {
       }
       if (key == kListenKey) {
         AcceptAll();
-      } else if (grpc_connections_.erase(key) == 0) {
+      } else if (!EndGrpcConnection(key)) {
         Advance(key);
       }
     }
     ResumeAccepting();
     DropExpired();
   }
+}
+
+// Our interest outlasts our descriptor as long as gRPC has its own, and would wake us all the time.
+bool AttachListener::EndGrpcConnection(std::uint64_t key) {
+  const auto found = grpc_connections_.find(key);
+  if (found == grpc_connections_.end()) return false;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second.watch.get(), nullptr);
+  grpc_connections_.erase(found);
+  return true;
 }
 
 bool AttachListener::Watch(int fd, std::uint32_t events, std::uint64_t key) {

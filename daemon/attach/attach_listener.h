@@ -115,6 +115,8 @@ class AttachListener {
   int MillisecondsToNextDeadline() const;
   void Advance(std::uint64_t key);
   void ServeGrpc(PendingConnection connection);
+  // False: there is none of this key.
+  bool EndGrpcConnection(std::uint64_t key);
   void ServeAttach(PendingConnection connection);
   absl::Status TryAttach(PendingConnection& connection);
   absl::Status CheckGrpcLimits(uid_t uid) const;

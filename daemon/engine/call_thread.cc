@@ -6,6 +6,8 @@
 #include <chrono>
 #include <utility>
 
+#include "proto/base/thread_priority.h"
+
 namespace ringd {
 namespace {
 
@@ -17,6 +19,7 @@ constexpr auto kLongestSleep = std::chrono::minutes(1);
 CallThread::CallThread()
     : thread_([this] {
         ::pthread_setname_np(::pthread_self(), "ringd-calls");
+        ServeBesideEngine();
         Run();
       }) {}
 

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/thread_priority.h"
 #include "proto/peers/peer_frame.h"
 
 namespace ringd {
@@ -35,6 +36,7 @@ PeerStreams::PeerStreams(const SocketPeerNetworkOptions& options, UniqueFd epoll
 void PeerStreams::Start() {
   thread_ = std::thread([this] {
     ::pthread_setname_np(::pthread_self(), "ringd-peers");
+    ServeBesideEngine();
     Run();
   });
 }

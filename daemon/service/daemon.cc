@@ -17,6 +17,7 @@
 #include "daemon/service/tcp_backend.h"
 #include "daemon/version.h"
 #include "proto/base/clock.h"
+#include "proto/base/thread_priority.h"
 
 namespace ringd {
 namespace {
@@ -151,6 +152,8 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
                                      MakeRankExchange(config, door_.get(), !cluster_key_.empty()),
                                      network_.get());
   engine_->Start();
+  // The threads of the door, of gRPC and of the listener are started by this one.
+  ServeBesideEngine();
   door_->Start();
 
   absl::StatusOr<std::unique_ptr<LocalServer>> local_server = LocalServer::Start(engine_.get());

@@ -10,6 +10,7 @@
 #include "daemon/sessions/nudges.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
+#include "proto/base/thread_priority.h"
 
 namespace ringd {
 
@@ -61,6 +62,7 @@ template <typename State>
 void StartThread(const std::shared_ptr<State>& state, int number) {
   std::thread([state, number] {
     ::pthread_setname_np(::pthread_self(), "ringd-isolated");
+    ServeBesideEngine();
     Nudges nudges;
     while (std::function<void()> task = state->Next(number)) {
       nudges.Set(true);

@@ -87,18 +87,20 @@ def _translation_units(tree: SourceTree) -> list[Unit]:
         f"mnemonic(CppCompile, {' + '.join(f'//{folder}/...' for folder in sorted(folders))})",
     )
     generated = Path(_bazel(tree, "info", "bazel-bin").strip())
+    # All that was fetched: the execution root has only what the last build needed.
+    external = Path(_bazel(tree, "info", "output_base").strip()) / "external"
     units = {}
     for action in json.loads(output).get("actions", []):
         arguments = action["arguments"]
         source = Path(arguments[arguments.index("-c") + 1])
         if (tree.root / source).is_file() and not source.parts[0].startswith("bazel-"):
-            units[source] = Unit(source, _meaningful_flags(source, arguments, generated))
+            units[source] = Unit(source, _meaningful_flags(source, arguments, generated, external))
     return [units[source] for source in sorted(units)]
 
 
-def _meaningful_flags(source: Path, arguments: list[str], generated: Path) -> tuple[str, ...]:
-    """Include folders, definitions and the language; folders of generated code by their real
-    place."""
+def _meaningful_flags(source: Path, arguments: list[str], generated: Path, external: Path) -> tuple[str, ...]:
+    """Include folders, definitions and the language; folders of generated and of foreign code by
+    their real places."""
     flags = []
     standard = "-std=c11" if source.suffix == ".c" else "-std=c++20"
     for position, argument in enumerate(arguments):
@@ -107,7 +109,7 @@ def _meaningful_flags(source: Path, arguments: list[str], generated: Path) -> tu
             if folder.startswith("bazel-out/"):
                 folder = str(generated / Path(*Path(folder).parts[3:]))
             elif folder.startswith("external/"):
-                folder = str(generated.parents[2] / folder)
+                folder = str(external / Path(*Path(folder).parts[1:]))
             flags += [argument, folder]
         elif argument.startswith(("-I", "-D", "-isystem", "-iquote")) and not argument.startswith(
             ("-D__", "-D_FORTIFY")

@@ -50,10 +50,9 @@ class RecordedEvents final : public PeerEvents {
     End(stream, absl::OkStatus());
   }
   void OnNodeMessage(StreamId stream, v1::NodeMessage message, MessageHold hold) override {
-    Change(stream, [&](StreamRecord& record) {
-      record.from_node.push_back(std::move(message));
-      if (keeps_holds_) holds_.push_back(std::move(hold));
-    });
+    Change(stream, [&](StreamRecord& record) { record.from_node.push_back(std::move(message)); });
+    const MutexLock lock(mutex_);
+    if (keeps_holds_) holds_.push_back(std::move(hold));
   }
   void OnNodeDisconnected(StreamId stream, absl::Status why) override { End(stream, why); }
   void OnCoordinatorMessage(StreamId stream, v1::CoordinatorMessage message,

@@ -186,7 +186,8 @@ std::uint64_t MostAtOnce(const Variables& first, const Variables& second) {
   for (EmulatedProcess& process : processes) process.Send(1);
   for (EmulatedProcess& process : processes) CHECK(process.Join() == "");
   std::uint64_t words[2] = {};
-  REQUIRE(::pread(memory.get(), words, sizeof words, 0) == sizeof words);
+  const ::ssize_t bytes = ::pread(memory.get(), words, sizeof words, 0);
+  REQUIRE(bytes == sizeof words);
   CHECK(words[0] == 0);
   return words[1];
 }

@@ -18,8 +18,11 @@ struct Symbol {
 };
 
 // The type says that the function is the variant of that version.
-#define RINGD_SYMBOL(name, version, function) \
-  { #name, version, reinterpret_cast < void*>(static_cast <PFN_##name##_v##version>(&function)) }
+#define RINGD_SYMBOL(name, version, function)                                         \
+  {                                                                                   \
+#name, (version),                                                                 \
+        reinterpret_cast < void*>(static_cast <PFN_##name##_v##version>(&(function))) \
+  }
 
 const Symbol kSymbols[] = {
     RINGD_SYMBOL(cuInit, 2000, cuInit),
