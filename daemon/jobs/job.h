@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -27,6 +28,7 @@
 #include "daemon/jobs/tracing/trace_gatherings.h"
 #include "daemon/jobs/tracing/trace_inquiries.h"
 #include "daemon/logging/log.h"
+#include "daemon/logging/log_limiter.h"
 #include "daemon/rank_exchange/rank_exchange_setup.h"
 #include "daemon/rank_exchange/rank_exchange_sockets.h"
 #include "daemon/sessions/isolated_executor.h"
@@ -326,6 +328,7 @@ class Job {
   // By the last looks something waits in one of parts_, or one of them cools or is to be dropped.
   bool parts_need_ticks_ = false;
   std::vector<Ask> asks_;
+  LogLimiter communicator_log_{20, std::chrono::seconds(10)};
   std::unique_ptr<RankExchangeSetup> rank_exchange_setup_;  // joins are answered when it has ended
   std::string no_rank_exchange_;                            // why there is none
   bool rank_exchange_end_told_ = false;

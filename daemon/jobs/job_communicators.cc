@@ -205,10 +205,13 @@ void Job::OnCommunicatorMade(std::uint32_t number, const v1::CommunicatorMade& m
   reply.set_node_count(part->membership->node_count());
   reply.set_node_index(part->membership->self.value());
   reply.set_combines_locally(part->communicator->CombinesLocally());
-  LogInfo(absl::StrCat("communicator '", part->name, "' (", number, ") has ", part->ranks.size(),
-                       " ranks, on ", part->membership->node_count(),
-                       part->membership->node_count() == 1 ? " node" : " nodes"),
-          Fields());
+  if (const auto unsaid = communicator_log_.Pass(now)) {
+    LogInfo(absl::StrCat("communicator '", part->name, "' (", number, ") has ", part->ranks.size(),
+                         " ranks, on ", part->membership->node_count(),
+                         part->membership->node_count() == 1 ? " node" : " nodes",
+                         *unsaid == 0 ? "" : absl::StrCat("; ", *unsaid, " others were made")),
+            Fields());
+  }
   parts_by_id_[part->id.value()] = part.get();
   Activate(*parts_.emplace(number, std::move(part)).first->second, now);
   AnswerAsks(fits, absl::OkStatus(), reply);

@@ -27,11 +27,12 @@ bool HaveCommonRank(const std::vector<int>& a, const std::vector<int>& b) {
                      [&b](int rank) { return std::find(b.begin(), b.end(), rank) != b.end(); });
 }
 
-}  // namespace
-
+// "'tensor-parallel-0' (ranks 0, 1, 4)"; long lists are cut.
 std::string DescribeCommunicator(const AskedCommunicator& asked) {
   return absl::StrCat("'", asked.name, "' (", NameRanks(asked.ranks), ")");
 }
+
+}  // namespace
 
 absl::Status CommunicatorTable::Check(int rank, const AskedCommunicator& asked) const {
   std::set<int> distinct;
@@ -48,8 +49,10 @@ absl::Status CommunicatorTable::Check(int rank, const AskedCommunicator& asked) 
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", rank, " asks for it and is not one of its ranks"));
   }
-  for (const auto& [number, live] : live_) {
-    if (live.made.name != asked.name || !HaveCommonRank(live.made.ranks, asked.ranks)) continue;
+  const auto [first, last] = names_.equal_range(asked.name);
+  for (auto it = first; it != last; ++it) {
+    const Live& live = live_.at(it->second);
+    if (!HaveCommonRank(live.made.ranks, asked.ranks)) continue;
     return absl::AlreadyExistsError(absl::StrCat("there is one of this name, ",
                                                  DescribeCommunicator(live.made),
                                                  ", until all its ranks have destroyed it"));
@@ -75,25 +78,27 @@ std::variant<std::monostate, AskedCommunicator, RefusedCommunicator> Communicato
         absl::Status(why.code(), absl::StrCat("communicator '", asked.name, "': ", why.message()))};
   };
   if (absl::Status status = Check(rank, asked); !status.ok()) return refuse(status);
-  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
-    if (it->asked.name != asked.name || !HaveCommonRank(it->asked.ranks, asked.ranks)) continue;
-    if (it->asked.ranks != asked.ranks) {
+  const auto [first, last] = waiting_.equal_range(asked.name);
+  for (auto it = first; it != last; ++it) {
+    Waiting& waiting = it->second;
+    if (!HaveCommonRank(waiting.asked.ranks, asked.ranks)) continue;
+    if (waiting.asked.ranks != asked.ranks) {
       RefusedCommunicator refused = Refuse(
-          *it, absl::InvalidArgumentError(absl::StrCat(
-                   "communicator '", asked.name, "': rank ", *it->present.begin(), " says ",
-                   NameRanks(it->asked.ranks), ", rank ", rank, " says ", NameRanks(asked.ranks),
+          waiting, absl::InvalidArgumentError(absl::StrCat(
+                   "communicator '", asked.name, "': rank ", *waiting.present.begin(), " says ",
+                   NameRanks(waiting.asked.ranks), ", rank ", rank, " says ", NameRanks(asked.ranks),
                    ": all must give the same ranks in the same order")));
       refused.asked.push_back(rank);
       waiting_.erase(it);
       return refused;
     }
-    if (!it->present.insert(rank).second) {
+    if (!waiting.present.insert(rank).second) {
       return refuse(absl::AlreadyExistsError(
           absl::StrCat("rank ", rank, " asks for it already, from another thread")));
     }
-    it->deadline = std::max(it->deadline, now + patience);
-    it->patience = std::max(it->patience, patience);
-    if (it->present.size() < asked.ranks.size()) return std::monostate();
+    waiting.deadline = std::max(waiting.deadline, now + patience);
+    waiting.patience = std::max(waiting.patience, patience);
+    if (waiting.present.size() < asked.ranks.size()) return std::monostate();
     waiting_.erase(it);
     return asked;
   }
@@ -104,12 +109,14 @@ std::variant<std::monostate, AskedCommunicator, RefusedCommunicator> Communicato
                      " are possible: destroy those that are not needed")));
   }
   if (asked.ranks.size() == 1) return asked;
-  waiting_.push_back({std::move(asked), {rank}, now + patience, patience});
+  std::string name = asked.name;
+  waiting_.emplace(std::move(name), Waiting{std::move(asked), {rank}, now + patience, patience});
   return std::monostate();
 }
 
 std::uint32_t CommunicatorTable::Made(AskedCommunicator made) {
-  live_.emplace(++last_number_, Live{std::move(made), {}});
+  names_.emplace(made.name, ++last_number_);
+  live_.emplace(last_number_, Live{std::move(made), {}});
   return last_number_;
 }
 
@@ -121,13 +128,16 @@ bool CommunicatorTable::Drop(std::uint32_t number, int rank) {
   if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) return false;
   live.dropped.insert(rank);
   if (live.dropped.size() < ranks.size()) return false;
+  const auto [first, last] = names_.equal_range(live.made.name);
+  names_.erase(std::find_if(first, last, [&](const auto& name) { return name.second == number; }));
   live_.erase(found);
   return true;
 }
 
 std::vector<RefusedCommunicator> CommunicatorTable::Expire(Clock::time_point now) {
   std::vector<RefusedCommunicator> refused;
-  std::erase_if(waiting_, [&](const Waiting& waiting) {
+  std::erase_if(waiting_, [&](const auto& entry) {
+    const Waiting& waiting = entry.second;
     if (now < waiting.deadline) return false;
     std::vector<int> missing;
     for (const int rank : waiting.asked.ranks) {
@@ -148,9 +158,13 @@ std::vector<RefusedCommunicator> CommunicatorTable::OnRankLeft(int rank) {
   std::vector<RefusedCommunicator> refused;
   if (rank < 0 || rank >= job_size_) return refused;
   left_.insert(rank);
-  std::erase_if(waiting_, [&](Waiting& waiting) {
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    Waiting& waiting = it->second;
     const auto& ranks = waiting.asked.ranks;
-    if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) return false;
+    if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) {
+      ++it;
+      continue;
+    }
     waiting.present.erase(rank);
     if (!waiting.present.empty()) {
       refused.push_back(
@@ -158,8 +172,8 @@ std::vector<RefusedCommunicator> CommunicatorTable::OnRankLeft(int rank) {
                               "communicator ", DescribeCommunicator(waiting.asked),
                               " can't be made: rank ", rank, " has left the job (shutdown)"))));
     }
-    return true;
-  });
+    it = waiting_.erase(it);
+  }
   return refused;
 }
 

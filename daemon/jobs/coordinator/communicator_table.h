@@ -3,7 +3,6 @@
 #define RINGD_DAEMON_JOBS_COORDINATOR_COMMUNICATOR_TABLE_H_
 
 #include <cstdint>
-#include <list>
 #include <map>
 #include <optional>
 #include <set>
@@ -74,14 +73,12 @@ class CommunicatorTable {
   static RefusedCommunicator Refuse(const Waiting& waiting, absl::Status why);
 
   const int job_size_;
-  std::list<Waiting> waiting_;
+  std::multimap<std::string, Waiting> waiting_;  // by name
   std::map<std::uint32_t, Live> live_;
+  std::multimap<std::string, std::uint32_t> names_;  // of live_
   std::set<int> left_;
   std::uint32_t last_number_ = 0;
 };
-
-// "'tensor-parallel-0' (ranks 0, 1, 4)"; long lists are cut.
-std::string DescribeCommunicator(const AskedCommunicator& asked);
 
 }  // namespace ringd
 

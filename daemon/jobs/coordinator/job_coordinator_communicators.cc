@@ -106,9 +106,6 @@ void JobCoordinator::Make(const AskedCommunicator& asked) {
   made.set_name(asked.name);
   for (const int rank : asked.ranks) made.add_ranks(rank);
   made.set_wire_id(wire_id);
-  LogInfo(absl::StrCat("communicator ", number, " is ", DescribeCommunicator(asked), ", on ",
-                       part->node_count(), part->node_count() == 1 ? " node" : " nodes"),
-          Fields());
   AddSchedule(number, asked.name, *part)->Broadcast(std::move(message));
 }
 
