@@ -83,11 +83,12 @@ std::variant<std::monostate, AskedCommunicator, RefusedCommunicator> Communicato
     Waiting& waiting = it->second;
     if (!HaveCommonRank(waiting.asked.ranks, asked.ranks)) continue;
     if (waiting.asked.ranks != asked.ranks) {
-      RefusedCommunicator refused = Refuse(
-          waiting, absl::InvalidArgumentError(absl::StrCat(
-                   "communicator '", asked.name, "': rank ", *waiting.present.begin(), " says ",
-                   NameRanks(waiting.asked.ranks), ", rank ", rank, " says ", NameRanks(asked.ranks),
-                   ": all must give the same ranks in the same order")));
+      RefusedCommunicator refused =
+          Refuse(waiting,
+                 absl::InvalidArgumentError(absl::StrCat(
+                     "communicator '", asked.name, "': rank ", *waiting.present.begin(), " says ",
+                     NameRanks(waiting.asked.ranks), ", rank ", rank, " says ",
+                     NameRanks(asked.ranks), ": all must give the same ranks in the same order")));
       refused.asked.push_back(rank);
       waiting_.erase(it);
       return refused;
