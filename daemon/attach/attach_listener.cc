@@ -351,7 +351,7 @@ absl::Status AttachListener::TryAttach(PendingConnection& connection) {
   made->resources->admission = *std::move(place);
   ++next_session_;
 
-  // The engine and the gRPC server know the session before its client can use it.
+  // The lobby and the gRPC server have the session before its client can use it.
   const PeerCredentials& peer = connection.peer();
   made->resources->served = callbacks_.on_grpc_connection(std::move(made->grpc_server_end),
                                                           {peer.uid, admission->IsOperator(peer)});
@@ -364,7 +364,7 @@ absl::Status AttachListener::TryAttach(PendingConnection& connection) {
     // It may be there and wait: the kernel passes no more descriptors of a user than he may have
     // open.
     RefuseAttach(connection.socket(), sent);
-    // The engine holds this socket too and takes the hang-up for the client's end.
+    // The lobby holds this socket too and takes the hang-up for the client's end.
     ::shutdown(connection.socket(), SHUT_RDWR);
     LogConnection(absl::StrCat("gone while attaching: ", sent.message()), connection.peer());
   }

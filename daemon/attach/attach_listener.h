@@ -38,7 +38,7 @@ struct AdmittedUser {
 
 // All are called on the listener's thread and must return soon.
 struct AttachCallbacks {
-  // A session exists, its client knows nothing of it yet. From here on the engine knows its token.
+  // A session exists, its client knows nothing of it yet. From here on its token is known.
   // If the client turns out to have gone, its lifeline hangs up as it would at any later time.
   std::function<void(std::unique_ptr<SessionResources>)> on_attached;
   // A connected, non-blocking socket whose first bytes are or will be gRPC's, and the kernel's word

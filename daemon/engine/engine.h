@@ -76,9 +76,8 @@ class Engine final : public EngineControl, private PeerEvents {
   // about as long as one turn of the loop.
   void Stop();
 
-  // A trainer has attached. Detach takes that back if the handshake could not be finished.
+  // A trainer is about to join: from now on its session is the engine's.
   void Attach(std::unique_ptr<SessionResources> resources);
-  void Detach(SessionId session);
 
   // Uses this transport for the jobs to come, as soon as there is none. Requirement: there was a
   // transport before.
@@ -90,7 +89,7 @@ class Engine final : public EngineControl, private PeerEvents {
 
   // Refuses new jobs from now on.
   void Drain();
-  // True when no trainer is attached.
+  // True when it has no session.
   bool Idle() const noexcept { return session_count_.load(std::memory_order_relaxed) == 0; }
   // Grows at least once a second while the engine is alive.
   std::uint64_t heartbeat() const noexcept { return heartbeat_.load(std::memory_order_relaxed); }

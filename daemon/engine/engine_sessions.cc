@@ -1,4 +1,4 @@
-// Trainers that come, submit and go.
+// Trainers that come to join, submit and go.
 #include <sys/socket.h>
 
 #include <utility>
@@ -38,10 +38,6 @@ void Engine::Attach(std::unique_ptr<SessionResources> resources) {
     tokens_[session->token()] = id;
     sessions_[id] = SessionEntry{std::move(session), nullptr, book};
   });
-}
-
-void Engine::Detach(SessionId session) {
-  commands_.Post([this, session] { EndSession(session, "could not be attached", false); });
 }
 
 void Engine::EndSession(SessionId id, const std::string& reason, bool for_cause) {

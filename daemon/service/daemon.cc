@@ -156,13 +156,17 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   ServeBesideEngine();
   door_->Start();
 
-  absl::StatusOr<std::unique_ptr<LocalServer>> local_server = LocalServer::Start(engine_.get());
+  absl::StatusOr<std::unique_ptr<Lobby>> lobby = Lobby::Create();
+  if (!lobby.ok()) return lobby.status();
+  lobby_ = *std::move(lobby);
+  supervisor_ = std::make_unique<Supervisor>(lobby_.get(), engine_.get());
+  absl::StatusOr<std::unique_ptr<LocalServer>> local_server = LocalServer::Start(supervisor_.get());
   if (!local_server.ok()) return local_server.status();
   local_server_ = *std::move(local_server);
 
   absl::StatusOr<std::unique_ptr<AttachListener>> listener = AttachListener::Start(
       config,
-      {[this](std::unique_ptr<SessionResources> session) { engine_->Attach(std::move(session)); },
+      {[this](std::unique_ptr<SessionResources> session) { lobby_->Add(std::move(session)); },
        [this](UniqueFd connection, const AdmittedUser& user) {
          return local_server_->AddConnection(std::move(connection),
                                              Caller{user.uid, user.is_operator});
@@ -202,6 +206,9 @@ void Daemon::Drain() {
 void Daemon::Stop() {
   // Nobody new; then the engine tells trainers and nodes why; then the connections close.
   if (listener_ != nullptr) listener_->Stop();
+  if (lobby_ != nullptr) {
+    lobby_->Stop(absl::StrCat("ringd on ", config_.node_name, " was stopped"));
+  }
   if (engine_ != nullptr) engine_->Stop();
   if (door_ != nullptr) door_->Stop();
   if (network_ != nullptr) network_->Shutdown(Clock::now() + kGoodbye);

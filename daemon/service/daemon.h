@@ -14,6 +14,8 @@
 #include "daemon/engine/engine.h"
 #include "daemon/peers/socket_peer_network.h"
 #include "daemon/rpc/local_server.h"
+#include "daemon/supervisor/lobby.h"
+#include "daemon/supervisor/supervisor.h"
 
 namespace ringd {
 
@@ -47,7 +49,7 @@ class Daemon {
   // Refuses trainers and jobs from now on; those there are go on.
   void Drain();
   // True when no trainer is attached.
-  bool Idle() const noexcept { return engine_->Idle(); }
+  bool Idle() const noexcept { return engine_->Idle() && lobby_->size() == 0; }
   // Grows while the engine is alive, at least once a second.
   std::uint64_t heartbeat() const noexcept { return engine_->heartbeat(); }
   // What the engine does just now.
@@ -66,6 +68,8 @@ class Daemon {
   std::unique_ptr<Door> door_;
   std::unique_ptr<SocketPeerNetwork> network_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Lobby> lobby_;
+  std::unique_ptr<Supervisor> supervisor_;
   std::unique_ptr<LocalServer> local_server_;
   std::unique_ptr<AttachListener> listener_;
 };

@@ -2,6 +2,7 @@
 #ifndef RINGD_TESTS_DAEMON_ENGINE_CALLED_ENGINE_H_
 #define RINGD_TESTS_DAEMON_ENGINE_CALLED_ENGINE_H_
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>

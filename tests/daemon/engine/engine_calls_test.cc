@@ -98,7 +98,7 @@ TEST_CASE(
   CHECK(node.Register(second, Describe(second, 100, false)).status.ok());
   CHECK(node.Register(first, Describe(first, 600, false)).status.ok());
   CHECK(node.Register(other, Describe(other, 600, false)).status.ok());
-  node.engine->Detach(first.session);
+  ::shutdown(first.lifeline.get(), SHUT_RDWR);
   const Clock::time_point deadline = Clock::now() + std::chrono::seconds(30);
   absl::Status status;
   do {
@@ -200,7 +200,7 @@ TEST_CASE("Engine: remembers jobs that have ended, and shows them to their user 
       node.engine->Leave({1000}, trainer.token, std::move(answer));
     });
     REQUIRE(left.status.ok());
-    node.engine->Detach(trainer.session);
+    ::shutdown(trainer.lifeline.get(), SHUT_RDWR);
   }
   const Caller root{0, true};
   const Clock::time_point deadline = Clock::now() + std::chrono::seconds(30);

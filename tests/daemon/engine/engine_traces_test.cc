@@ -96,7 +96,7 @@ TEST_CASE("Engine: a job that goes while its trace is read is answered, and ends
   for (std::size_t i = 0; i < kCalls; ++i) {
     node.engine->TraceJob({1000}, AllOf(trainer), answers.Taker());
   }
-  node.engine->Detach(trainer.session);
+  ::shutdown(trainer.lifeline.get(), SHUT_RDWR);
   CHECK(answers.Await(kCalls).size() == kCalls);
 }
 

@@ -1,0 +1,151 @@
+#include "daemon/supervisor/lobby.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "daemon/sessions/nudges.h"
+#include "daemon/sessions/session.h"
+#include "proto/base/errno_status.h"
+
+namespace ringd {
+namespace {
+
+// Of the epoll set; a session's are its number, and which descriptor.
+constexpr std::uint64_t kWakeKey = ~std::uint64_t{0};
+constexpr int kSignBits = 1;
+
+void EndSession(std::unique_ptr<SessionResources> resources, absl::string_view why) {
+  Session session(std::move(resources));
+  session.NotifyLast(NoticeKind::kSessionEnded, why);
+  ::shutdown(session.lifeline(), SHUT_RDWR);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Lobby>> Lobby::Create() {
+  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.valid()) return ErrnoStatus(errno, "epoll_create1");
+  UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return ErrnoStatus(errno, "eventfd");
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = kWakeKey;
+  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) {
+    return ErrnoStatus(errno, "epoll_ctl");
+  }
+  std::unique_ptr<Lobby> lobby(new Lobby(std::move(epoll), std::move(wake)));
+  lobby->thread_ = std::thread(&Lobby::Run, lobby.get());
+  ::pthread_setname_np(lobby->thread_.native_handle(), "ringd-lobby");
+  return lobby;
+}
+
+Lobby::Lobby(UniqueFd epoll, UniqueFd wake) : epoll_(std::move(epoll)), wake_(std::move(wake)) {}
+
+Lobby::~Lobby() { Stop(""); }
+
+void Lobby::Add(std::unique_ptr<SessionResources> session) {
+  std::string why;
+  {
+    const MutexLock lock(mutex_);
+    if (!stopped_) {
+      tokens_.emplace(session->token, session->id);
+      const SessionResources& added =
+          *sessions_.emplace(session->id, std::move(session)).first->second;
+      // Whoever has gone already is seen at once.
+      Watch(added);
+      size_.store(sessions_.size(), std::memory_order_relaxed);
+      return;
+    }
+    why = why_stopped_;
+  }
+  EndSession(std::move(session), why);
+}
+
+void Lobby::Watch(const SessionResources& session) noexcept {
+  const auto add = [this, &session](int fd, std::uint32_t events, Sign sign) {
+    if (fd < 0) return;
+    epoll_event event{};
+    event.events = events;
+    event.data.u64 = std::uint64_t{session.id.value()} << kSignBits | static_cast<unsigned>(sign);
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+  };
+  // A trainer has no reason to write on its lifeline; what it writes must not keep us awake.
+  add(session.lifeline.get(), EPOLLRDHUP, Sign::kLifeline);
+  add(session.pidfd.get(), EPOLLIN, Sign::kProcess);
+}
+
+std::unique_ptr<SessionResources> Lobby::TakeLocked(SessionId id) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return nullptr;
+  std::unique_ptr<SessionResources> session = std::move(found->second);
+  sessions_.erase(found);
+  tokens_.erase(session->token);
+  size_.store(sessions_.size(), std::memory_order_relaxed);
+  for (const int fd : {session->lifeline.get(), session->pidfd.get()}) {
+    if (fd >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  }
+  return session;
+}
+
+std::unique_ptr<SessionResources> Lobby::Take(absl::string_view token) {
+  const MutexLock lock(mutex_);
+  const auto found = tokens_.find(std::string(token));
+  return found == tokens_.end() ? nullptr : TakeLocked(found->second);
+}
+
+bool Lobby::Has(absl::string_view token) {
+  const MutexLock lock(mutex_);
+  return tokens_.contains(std::string(token));
+}
+
+void Lobby::Stop(absl::string_view why) {
+  if (!thread_.joinable()) return;
+  {
+    const MutexLock lock(mutex_);
+    stopped_ = true;
+    why_stopped_ = std::string(why);
+  }
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(wake_.get(), &one, sizeof(one)));
+  thread_.join();
+}
+
+void Lobby::Run() {
+  std::array<epoll_event, 64> events;
+  Nudges nudges;
+  for (bool stopped = false; !stopped;) {
+    const int count =
+        ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+    std::vector<std::unique_ptr<SessionResources>> gone;
+    std::string why = "has ended";
+    {
+      const MutexLock lock(mutex_);
+      for (int i = 0; i < count; ++i) {
+        const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
+        if (key == kWakeKey) continue;
+        // Null: it has been taken meanwhile, or had both signs.
+        auto session = TakeLocked(SessionId(static_cast<std::uint32_t>(key >> kSignBits)));
+        if (session != nullptr) gone.push_back(std::move(session));
+      }
+      stopped = stopped_;
+      if (stopped) {
+        why = why_stopped_;
+        while (!sessions_.empty()) gone.push_back(TakeLocked(sessions_.begin()->first));
+      }
+    }
+    nudges.Set(true);
+    for (auto& session : gone) EndSession(std::move(session), why);
+    gone.clear();
+    nudges.Set(false);
+  }
+}
+
+}  // namespace ringd

@@ -1,0 +1,103 @@
+#include "daemon/supervisor/lobby.h"
+
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <csignal>
+
+#include "tests/daemon/supervisor/attached_trainer.h"
+
+namespace ringd {
+namespace {
+
+using Catch::Contains;
+
+TEST_CASE("Lobby: a session is taken once, by its token, and lives") {
+  auto lobby = *Lobby::Create();
+  AttachedTrainer one(1);
+  AttachedTrainer other(2);
+  lobby->Add(std::move(one.session));
+  lobby->Add(std::move(other.session));
+  CHECK(lobby->size() == 2);
+  CHECK(lobby->Has(one.token));
+  CHECK_FALSE(lobby->Has("none"));
+  CHECK(lobby->Take("none") == nullptr);
+
+  const auto taken = lobby->Take(one.token);
+  REQUIRE(taken != nullptr);
+  CHECK(taken->id == SessionId(1));
+  CHECK_FALSE(lobby->Has(one.token));
+  CHECK(lobby->Take(one.token) == nullptr);
+  CHECK(lobby->size() == 1);
+  // What happens to it is not the lobby's business any more.
+  one.lifeline.Reset();
+  lobby.reset();
+  CHECK_FALSE(one.place.expired());
+  CHECK(other.place.expired());
+}
+
+TEST_CASE("Lobby: who hangs up has gone, before or after it came here") {
+  const auto lobby = *Lobby::Create();
+  AttachedTrainer before(1);
+  AttachedTrainer after(2);
+  AttachedTrainer stays(3);
+  before.lifeline.Reset();
+  lobby->Add(std::move(before.session));
+  lobby->Add(std::move(after.session));
+  lobby->Add(std::move(stays.session));
+  after.lifeline.Reset();
+  CHECK(before.Ended());
+  CHECK(after.Ended());
+  CHECK(lobby->size() == 1);
+  CHECK(lobby->Has(stays.token));
+}
+
+TEST_CASE("Lobby: a process that ends has gone, whoever keeps its connection") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  const auto lobby = *Lobby::Create();
+  AttachedTrainer trainer(1);
+  trainer.session->pidfd.Reset(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  REQUIRE(trainer.session->pidfd.valid());
+  lobby->Add(std::move(trainer.session));
+  ::kill(child, SIGKILL);
+  CHECK(trainer.Ended());
+  CHECK(lobby->size() == 0);
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child);
+}
+
+TEST_CASE("Lobby: a trainer that waits, and writes where nobody reads, costs no time") {
+  const auto lobby = *Lobby::Create();
+  AttachedTrainer trainer(1);
+  lobby->Add(std::move(trainer.session));
+  CHECK(::send(trainer.lifeline.get(), "rubbish", 7, MSG_NOSIGNAL) == 7);
+  timespec used{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  const double before = static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) / 1e9;
+  ::poll(nullptr, 0, 500);
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  CHECK(static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) / 1e9 - before < 0.1);
+  CHECK(lobby->size() == 1);
+}
+
+TEST_CASE("Lobby: when ringd stops all hear why, those that come too late, too") {
+  const auto lobby = *Lobby::Create();
+  AttachedTrainer early(1);
+  AttachedTrainer late(2);
+  lobby->Add(std::move(early.session));
+  lobby->Stop("ringd on node-a was stopped");
+  CHECK_THAT(early.LastWords(), Contains("ringd on node-a was stopped"));
+  lobby->Add(std::move(late.session));
+  CHECK_THAT(late.LastWords(), Contains("ringd on node-a was stopped"));
+  CHECK(early.Ended());
+  CHECK(late.Ended());
+  lobby->Stop("once more");
+}
+
+}  // namespace
+}  // namespace ringd
