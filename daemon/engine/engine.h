@@ -49,6 +49,8 @@
 
 namespace ringd {
 
+class GpuFinder;
+
 struct EngineOptions {
   Config config;             // node_name and peer_address as resolved
   std::string version;       // of this ringd
@@ -58,6 +60,8 @@ struct EngineOptions {
   std::string config_file;  // for display; empty: none
   std::string cluster_key;  // what only ringds of this cluster know; empty: there is none
   AlgorithmOptions algorithms;
+  // Borrowed, and stopped before the engine. Null: nothing is known of GPUs.
+  GpuFinder* gpus = nullptr;
 };
 
 // Thread safety: public methods from any thread.
@@ -126,6 +130,7 @@ class Engine final : public EngineControl, private PeerEvents {
                            Answer<v1::DestroyCommunicatorReply> answer) override;
   void Leave(const Caller& caller, absl::string_view token, Answer<v1::LeaveReply> answer) override;
   void GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) override;
+  void GetGpus(const Caller& caller, Answer<v1::GpusReply> answer) override;
   void ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
                 Answer<v1::JobsReply> answer) override;
   void ListCommunicators(const Caller& caller, const v1::ListCommunicatorsRequest& request,
@@ -199,6 +204,9 @@ class Engine final : public EngineControl, private PeerEvents {
   bool MayShow(const Caller& caller, uid_t uid) const;
   // Where all waits that a user asks of the engine about jobs, and that others ask of it about his.
   static SlicedQueue::Lane LaneOf(uid_t uid);
+  // `gpus`: GPUs in words.
+  void PostStatus(const std::shared_ptr<PendingCall<v1::StatusReply>>& call, const Caller& caller,
+                  std::string gpus);
   v1::StatusReply DescribeStatus(const Caller& caller) const;
   // The one that runs, of several of one id the last; null: the caller has none.
   Job* FindShown(const Caller& caller, const std::string& job_id) const;

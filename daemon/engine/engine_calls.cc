@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/engine/engine.h"
+#include "daemon/gpu/gpu_finder.h"
+#include "daemon/gpu/gpu_findings.h"
 #include "daemon/jobs/exit_report.h"
 #include "proto/shm/job_segment.h"
 
@@ -22,6 +24,9 @@ constexpr auto kLongestStart = std::chrono::hours(1);
 constexpr std::size_t kMostCommunicatorsOfUser = 2048;
 // A caller that has gone is mostly a process that has ended, of which its session tells more.
 constexpr auto kGoneGrace = std::chrono::seconds(1);
+// The first status waits for a look for GPUs: without a driver that takes some tens of
+// milliseconds.
+constexpr auto kPatienceForGpus = std::chrono::milliseconds(300);
 
 std::uint64_t ResidentBytes() {
   std::ifstream file("/proc/self/statm");
@@ -141,10 +146,35 @@ void Engine::Leave(const Caller&, absl::string_view token, Answer<v1::LeaveReply
   });
 }
 
+void Engine::GetGpus(const Caller&, Answer<v1::GpusReply> answer) {
+  if (options_.gpus == nullptr) {
+    answer(absl::UnimplementedError("this ringd does not look for GPUs"), {});
+    return;
+  }
+  // Neither the engine nor its deadlines have a part in it.
+  options_.gpus->Find([answer = std::move(answer)](const v1::GpusReply& found) {
+    v1::GpusReply reply = found;
+    reply.set_schema_version(kSchemaVersion);
+    answer(absl::OkStatus(), std::move(reply));
+  });
+}
+
 void Engine::GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) {
   const auto call = Begin(std::move(answer));
-  PostCall(call, [this, call, caller] {
+  if (options_.gpus == nullptr) {
+    PostStatus(call, caller, "");
+    return;
+  }
+  options_.gpus->Recall(kPatienceForGpus, [this, call, caller](const v1::GpusReply& gpus) {
+    PostStatus(call, caller, SummaryOf(gpus));
+  });
+}
+
+void Engine::PostStatus(const std::shared_ptr<PendingCall<v1::StatusReply>>& call,
+                        const Caller& caller, std::string gpus) {
+  PostCall(call, [this, call, caller, gpus = std::move(gpus)] {
     v1::StatusReply reply = DescribeStatus(caller);
+    reply.set_gpus(gpus);
     call->Finish(absl::OkStatus(), [reply = std::move(reply)]() mutable {
       reply.set_resident_bytes(ResidentBytes());
       return std::move(reply);

@@ -63,6 +63,7 @@ class EngineControl {
                      Answer<v1::LeaveReply> answer) = 0;
 
   virtual void GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) = 0;
+  virtual void GetGpus(const Caller& caller, Answer<v1::GpusReply> answer) = 0;
   virtual void ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
                         Answer<v1::JobsReply> answer) = 0;
   virtual void ListCommunicators(const Caller& caller, const v1::ListCommunicatorsRequest& request,

@@ -15,8 +15,6 @@
 namespace ringd {
 namespace {
 
-constexpr std::uint32_t kSchemaVersion = 1;
-
 const char* NameOf(ProbedLibrary library) {
   return library == ProbedLibrary::kCuda ? "cuda" : "nccl";
 }
@@ -221,7 +219,6 @@ bool GpuFinder::IsStopping() {
 
 v1::GpusReply GpuFinder::Known() {
   v1::GpusReply reply = found_;
-  reply.set_schema_version(kSchemaVersion);
   if (has_found_) {
     reply.set_age_seconds(std::chrono::duration<double>(Clock::now() - found_at_).count());
   } else {

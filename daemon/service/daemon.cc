@@ -147,6 +147,11 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
 
   EngineOptions engine_options = MakeEngineOptions(config, config_file, peer_address_, *door_);
   engine_options.cluster_key = cluster_key_;
+  GpuFinderOptions gpu_options;
+  gpu_options.cuda_library = config.cuda_library;
+  gpu_options.nccl_library = config.nccl_library;
+  gpus_ = std::make_unique<GpuFinder>(std::move(gpu_options));
+  engine_options.gpus = gpus_.get();
   engine_ = std::make_unique<Engine>(std::move(engine_options), *std::move(transport),
                                      MakeRankExchange(config, door_.get(), !cluster_key_.empty()),
                                      network_.get());
@@ -199,6 +204,8 @@ void Daemon::Drain() {
 void Daemon::Stop() {
   // Nobody new; then the engine tells trainers and nodes why; then the connections close.
   if (listener_ != nullptr) listener_->Stop();
+  // It tells those who wait by way of the engine.
+  if (gpus_ != nullptr) gpus_->Stop();
   if (engine_ != nullptr) engine_->Stop();
   if (door_ != nullptr) door_->Stop();
   if (network_ != nullptr) network_->Shutdown(Clock::now() + kGoodbye);
