@@ -95,7 +95,8 @@ void Drain(UniqueFd& pipe, std::size_t most, std::string& text) {
 }
 
 std::string Seconds(Clock::duration duration) {
-  return absl::StrCat(std::chrono::duration<double>(duration).count(), " s");
+  const auto rounded = std::chrono::round<std::chrono::milliseconds>(duration);
+  return absl::StrCat(std::chrono::duration<double>(rounded).count(), " s");
 }
 
 absl::Status EndOf(const siginfo_t& info) {

@@ -83,9 +83,9 @@ TEST_CASE("TakeGpuInventory: tells each step before it, and what is known by the
 }
 
 TEST_CASE("TakeGpuInventory: no driver and no GPU are errors that say so") {
-  GpuInventory found;
-  CHECK(absl::IsNotFound(Take(&found, "/no/such/libcuda.so.1")));
-  CHECK(found.cuda_version.empty());
+  GpuInventory nothing;
+  CHECK(absl::IsNotFound(Take(&nothing, "/no/such/libcuda.so.1")));
+  CHECK(nothing.cuda_version.empty());
   CHECK(RunEmulated({{"DEVICES", "0"}}, [](const Child& child) {
           GpuInventory found;
           const absl::Status status = Take(&found);
