@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/views/human_units.h"
@@ -26,7 +27,8 @@ std::string Headline(const v1::GpusReply& reply) {
 // "libnccl.so.2, NCCL 2.32.3", and what is wrong with it.
 std::string LibraryText(const v1::VendorLibrary& library, const std::string& product) {
   std::vector<std::string> parts;
-  if (!library.file().empty()) parts.push_back(library.file());
+  // The loader's words name the file themselves.
+  if (!absl::StrContains(library.problem(), library.file())) parts.push_back(library.file());
   if (!library.version().empty()) parts.push_back(absl::StrCat(product, " ", library.version()));
   const std::string text = absl::StrJoin(parts, ", ");
   if (library.problem().empty()) return OrDash(text);
