@@ -114,9 +114,9 @@ void GpuFinder::StartPart(Part& part, Clock::time_point now) {
     if (stuck->library != part.library) continue;
     stuck->process->Advance(now);
     if (stuck->process->stuck()) {
-      part.start = absl::UnavailableError(
-          absl::StrCat("is not started: pid ", stuck->process->pid(),
-                       ", which was killed, still hangs in the kernel"));
+      part.start =
+          absl::UnavailableError(absl::StrCat("is not started: pid ", stuck->process->pid(),
+                                              ", which was killed, still hangs in the kernel"));
       return;
     }
     stuck_.erase(stuck);
@@ -128,8 +128,8 @@ void GpuFinder::StartPart(Part& part, Clock::time_point now) {
       {options_.program, "--probe-gpus", name, absl::StrCat("--", name, "-library"), part.file},
       now + options_.deadline);
   if (!process.ok()) {
-    part.start = absl::InternalError(
-        absl::StrCat("can't be started: ", process.status().message()));
+    part.start =
+        absl::InternalError(absl::StrCat("can't be started: ", process.status().message()));
     return;
   }
   part.process = *std::move(process);
@@ -190,9 +190,9 @@ void GpuFinder::TellWaiters(bool everybody) {
   {
     MutexLock lock(mutex_);
     const Clock::time_point now = Clock::now();
-    const auto first = std::partition(
-        waiters_.begin(), waiters_.end(),
-        [&](const Waiter& waiter) { return !everybody && waiter.until > now; });
+    const auto first = std::partition(waiters_.begin(), waiters_.end(), [&](const Waiter& waiter) {
+      return !everybody && waiter.until > now;
+    });
     std::move(first, waiters_.end(), std::back_inserter(told));
     waiters_.erase(first, waiters_.end());
     known = Known();

@@ -120,8 +120,7 @@ absl::StatusOr<std::unique_ptr<ProbeProcess>> ProbeProcess::Start(
   std::unique_ptr<ProbeProcess> probe(new ProbeProcess);
   probe->started_ = Clock::now();
   probe->deadline_ = deadline;
-  const int error =
-      Spawn(arguments, output->writer.get(), errors->writer.get(), &probe->pid_);
+  const int error = Spawn(arguments, output->writer.get(), errors->writer.get(), &probe->pid_);
   if (error != 0) {
     probe->pid_ = -1;
     return ErrnoStatus(error, absl::StrCat("start ", arguments[0]));

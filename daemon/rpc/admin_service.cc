@@ -28,8 +28,8 @@ class AdminService final : public v1::Admin::CallbackService {
                  [&](auto answer) { engine_->GetStatus(caller_, std::move(answer)); });
   }
 
-  grpc::ServerUnaryReactor* GetGpus(grpc::CallbackServerContext* context,
-                                    const v1::GetGpusRequest*, v1::GpusReply* reply) override {
+  grpc::ServerUnaryReactor* GetGpus(grpc::CallbackServerContext* context, const v1::GetGpusRequest*,
+                                    v1::GpusReply* reply) override {
     return Serve(context, reply,
                  [&](auto answer) { engine_->GetGpus(caller_, std::move(answer)); });
   }

@@ -255,8 +255,8 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
 
   const std::pair<Query, CLI::App*> queries[] = {
       {Query::kStatus, app.add_subcommand("status", "what this node's ringd is and does")},
-      {Query::kGpus,
-       app.add_subcommand("gpus", "this node's GPUs, their driver and NCCL, or why there are none")},
+      {Query::kGpus, app.add_subcommand(
+                         "gpus", "this node's GPUs, their driver and NCCL, or why there are none")},
       {Query::kJobs, app.add_subcommand("jobs", "jobs with ranks on this node")},
       {Query::kCommunicators,
        app.add_subcommand("comms", "communicators: members, links, schedule, bytes and rates")},

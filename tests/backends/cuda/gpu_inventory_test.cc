@@ -14,7 +14,8 @@ using emulator::RunEmulated;
 
 // Asks the emulated driver; what it says of the steps is not looked at.
 absl::Status Take(GpuInventory* inventory, const std::string& library = emulator::kLibrary) {
-  return TakeGpuInventory(library, [](const std::string&, const GpuInventory&) {}, inventory);
+  return TakeGpuInventory(
+      library, [](const std::string&, const GpuInventory&) {}, inventory);
 }
 
 TEST_CASE("TakeGpuInventory: names the driver and describes each GPU") {

@@ -49,8 +49,8 @@ static_assert(kNcclSplitNoColor == NCCL_SPLIT_NOCOLOR);
 static_assert(kNcclWindowSymmetric == NCCL_WIN_COLL_SYMMETRIC);
 static_assert(kNcclWindowAlignment == NCCL_WIN_REQUIRED_ALIGNMENT);
 
-// Ours is the beginning of theirs; what follows, NCCL finds out by `size`. Its last field is padding
-// at an offset that a later field may take.
+// Ours is the beginning of theirs. NCCL looks at `size` to see where ours ends. Our last field is
+// padding, where a later field of theirs may lie.
 static_assert(sizeof(NcclConfig) <= sizeof(ncclConfig_t));
 static_assert(offsetof(NcclConfig, size) == offsetof(ncclConfig_t, size));
 static_assert(offsetof(NcclConfig, magic) == offsetof(ncclConfig_t, magic));
@@ -65,8 +65,8 @@ static_assert(offsetof(NcclConfig, split_share) == offsetof(ncclConfig_t, splitS
 // How a type of NCCL's is passed: a pointer is one, whatever it points to, and an enumeration is an
 // int.
 template <typename T>
-using Passed = std::conditional_t<std::is_pointer_v<T>, void*,
-                                  std::conditional_t<std::is_enum_v<T>, int, T>>;
+using Passed =
+    std::conditional_t<std::is_pointer_v<T>, void*, std::conditional_t<std::is_enum_v<T>, int, T>>;
 
 template <typename Ours, typename Theirs>
 constexpr bool kIsAlike = std::is_same_v<Passed<Ours>, Passed<Theirs>>;

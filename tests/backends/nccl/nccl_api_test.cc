@@ -45,9 +45,9 @@ TEST_CASE("NcclApi: opens a library by its name, without a GPU and a driver") {
 }
 
 TEST_CASE("NcclApi: a library that is not there is kNotFound, with the loader's own text") {
-  CHECK_THAT(OpenApart("/no/such/libnccl.so.2"),
-             Contains("NOT_FOUND") && Contains("/no/such/libnccl.so.2") &&
-                 Contains("No such file or directory"));
+  CHECK_THAT(OpenApart("/no/such/libnccl.so.2"), Contains("NOT_FOUND") &&
+                                                     Contains("/no/such/libnccl.so.2") &&
+                                                     Contains("No such file or directory"));
 }
 
 TEST_CASE("NcclApi: a library that is no NCCL is named") {

@@ -23,9 +23,8 @@ constexpr std::size_t kMargin = 64;  // must stay as it is, on both sides
 
 constexpr DataType kIntegers[] = {DataType::kInt8,   DataType::kUint8, DataType::kInt32,
                                   DataType::kUint32, DataType::kInt64, DataType::kUint64};
-constexpr DataType kFloats[] = {DataType::kFloat64,     DataType::kFloat32,
-                                DataType::kFloat16,     DataType::kBfloat16,
-                                DataType::kFloat8E4M3,  DataType::kFloat8E5M2};
+constexpr DataType kFloats[] = {DataType::kFloat64,  DataType::kFloat32,    DataType::kFloat16,
+                                DataType::kBfloat16, DataType::kFloat8E4M3, DataType::kFloat8E5M2};
 
 struct HostMemory {
   void* operator()(std::uint64_t address, std::size_t) const {
@@ -38,8 +37,8 @@ void Run(const MovePlan& plan, unsigned threads) {
   const auto count = static_cast<std::uint32_t>(plan.segments().size());
   for (std::uint32_t tile = 0; tile < plan.tile_count(); ++tile) {
     for (unsigned lane = 0; lane < threads; ++lane) {
-      REQUIRE(kernels::MoveTile(plan.segments().data(), count, tile, {lane, threads},
-                                HostMemory{}));
+      REQUIRE(
+          kernels::MoveTile(plan.segments().data(), count, tile, {lane, threads}, HostMemory{}));
     }
   }
 }
@@ -201,8 +200,8 @@ TEST_CASE("MoveTile: any alignment, any number of threads, and sizes beyond a ti
     for (const std::size_t destination_offset : {0, 1, 4, 7, 16}) {
       for (const std::size_t count : {1, 3, 17, 1000, 20'000}) {
         for (const unsigned threads : {1, 31, 256}) {
-          const Move move{DataType::kFloat32, DataType::kFloat32, {},
-                          count,              source_offset,      destination_offset};
+          const Move move{DataType::kFloat32, DataType::kFloat32, {}, count,
+                          source_offset,      destination_offset};
           const Bytes source = RandomBytes(count * 4);
           const Bytes moved = Moved(move, source, threads);
           REQUIRE(std::memcmp(moved.data() + kMargin + destination_offset, source.data(),

@@ -183,7 +183,8 @@ TEST_CASE("Emulated NCCL: a collective waits for its stream's turn, and keeps no
 }
 
 // Launches what `launch` says on a stream of each rank, sees it hang without an error, and aborts.
-void CheckHangs(const std::function<void(const Child&, const NcclRank&, NcclComm*, CUstream)>& launch) {
+void CheckHangs(
+    const std::function<void(const Child&, const NcclRank&, NcclComm*, CUstream)>& launch) {
   EmulatedRanks ranks(2, {}, [&launch](const Child& child, const NcclRank& rank) {
     NcclComm* const comm = rank.Join();
     const CUstream stream = child.NewStream();
@@ -213,8 +214,8 @@ TEST_CASE("Emulated NCCL: ranks with different orders hang, without an error") {
     void* const memory = Pointer(child.NewMemory(8));
     for (int i = 0; i < 2; ++i) {
       if (i == rank.rank()) {
-        RANK_OK(rank.nccl().ncclBroadcast(memory, memory, 1, kNcclFloat32, 0, comm,
-                                          Stream(stream)));
+        RANK_OK(
+            rank.nccl().ncclBroadcast(memory, memory, 1, kNcclFloat32, 0, comm, Stream(stream)));
       } else {
         RANK_OK(rank.nccl().ncclAllReduce(memory, memory, 1, kNcclFloat32, kNcclSum, comm,
                                           Stream(stream)));
@@ -253,8 +254,8 @@ TEST_CASE("Emulated NCCL: memory that is not the device's is found out when it i
     NcclComm* const comm = rank.Join();
     float value = 1;
     const CUstream stream = child.NewStream();
-    RANK_OK(rank.nccl().ncclAllReduce(&value, &value, 1, kNcclFloat32, kNcclSum, comm,
-                                      Stream(stream)));
+    RANK_OK(
+        rank.nccl().ncclAllReduce(&value, &value, 1, kNcclFloat32, kNcclSum, comm, Stream(stream)));
     CHILD_CUDA(CUDA_ERROR_ILLEGAL_ADDRESS, child.cuda().cuStreamSynchronize(stream));
   };
   const RankBody with_freed_memory = [](const Child& child, const NcclRank& rank) {

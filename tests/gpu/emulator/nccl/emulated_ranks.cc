@@ -49,9 +49,9 @@ void NcclRank::Introduce() {
 void NcclRank::CheckResult(NcclResult expected, NcclResult found, const char* text,
                            const char* file, int line) const {
   if (found == expected) return;
-  const std::string what = absl::StrCat(text, " is ", static_cast<int>(found), " in place of ",
-                                        static_cast<int>(expected), ": ",
-                                        nccl().ncclGetLastError(nullptr));
+  const std::string what =
+      absl::StrCat(text, " is ", static_cast<int>(found), " in place of ",
+                   static_cast<int>(expected), ": ", nccl().ncclGetLastError(nullptr));
   child_.Check(false, what.c_str(), file, line);
 }
 
@@ -60,8 +60,7 @@ NcclComm* NcclRank::BeginJoin() const {
   NcclConfig config;
   config.blocking = 0;
   NcclComm* comm = nullptr;
-  RANK_NCCL(kNcclInProgress,
-            nccl().ncclCommInitRankConfig(&comm, size_, id_, rank_, &config));
+  RANK_NCCL(kNcclInProgress, nccl().ncclCommInitRankConfig(&comm, size_, id_, rank_, &config));
   return comm;
 }
 

@@ -76,27 +76,26 @@ TEST_CASE("Emulated NCCL: an abort is one rank's own, but that other hosts lose 
 }
 
 TEST_CASE("Emulated NCCL: after an error a communicator can only be aborted") {
-  EmulatedRanks ranks(2, {{"RINGD_EMULATOR_NCCL_FAULTS", "error@1:2=3"}},
-                      [](const Child& child, const NcclRank& rank) {
-                        NcclComm* const comm = rank.Join();
-                        const CUstream stream = child.NewStream();
-                        const CUdeviceptr memory = child.NewMemory(4);
-                        RANK_OK(rank.Sum(comm, memory, 1, stream));
-                        CHILD_OK(child.cuda().cuStreamSynchronize(stream));
-                        RANK_OK(rank.Sum(comm, memory, 1, stream));
-                        if (rank.rank() == 1) {
-                          child.WaitUntil([&] { return rank.State(comm) != kNcclSuccess; },
-                                          "the error");
-                          RANK_NCCL(kNcclInternalError, rank.State(comm));
-                          RANK_NCCL(kNcclInternalError, rank.Sum(comm, memory, 1, stream));
-                        }
-                        rank.Meet();
-                        RANK_NCCL(rank.rank() == 1 ? kNcclInternalError : kNcclSuccess,
-                                  rank.State(comm));
-                        CHILD_CHECK(!child.IsDone(stream));
-                        RANK_OK(rank.nccl().ncclCommAbort(comm));
-                        CHILD_OK(child.cuda().cuStreamSynchronize(stream));
-                      });
+  EmulatedRanks ranks(
+      2, {{"RINGD_EMULATOR_NCCL_FAULTS", "error@1:2=3"}},
+      [](const Child& child, const NcclRank& rank) {
+        NcclComm* const comm = rank.Join();
+        const CUstream stream = child.NewStream();
+        const CUdeviceptr memory = child.NewMemory(4);
+        RANK_OK(rank.Sum(comm, memory, 1, stream));
+        CHILD_OK(child.cuda().cuStreamSynchronize(stream));
+        RANK_OK(rank.Sum(comm, memory, 1, stream));
+        if (rank.rank() == 1) {
+          child.WaitUntil([&] { return rank.State(comm) != kNcclSuccess; }, "the error");
+          RANK_NCCL(kNcclInternalError, rank.State(comm));
+          RANK_NCCL(kNcclInternalError, rank.Sum(comm, memory, 1, stream));
+        }
+        rank.Meet();
+        RANK_NCCL(rank.rank() == 1 ? kNcclInternalError : kNcclSuccess, rank.State(comm));
+        CHILD_CHECK(!child.IsDone(stream));
+        RANK_OK(rank.nccl().ncclCommAbort(comm));
+        CHILD_OK(child.cuda().cuStreamSynchronize(stream));
+      });
   ranks.Meet();
   CHECK(ranks.Join() == "");
 }
@@ -151,20 +150,19 @@ TEST_CASE("Emulated NCCL, faults: a slow rank makes all wait in each of its coll
 TEST_CASE("Emulated NCCL, faults: a communicator fails, or hangs, where it is made") {
   for (const std::string fault : {"error@1:init=2", "hang@1:init"}) {
     const NcclResult expected = fault[0] == 'e' ? kNcclSystemError : kNcclInProgress;
-    EmulatedRanks ranks(2, {{"RINGD_EMULATOR_NCCL_FAULTS", fault}},
-                        [expected](const Child& child, const NcclRank& rank) {
-                          NcclComm* const comm = rank.BeginJoin();
-                          rank.Meet();
-                          if (rank.rank() == 1 && expected != kNcclInProgress) {
-                            child.WaitUntil([&] { return rank.State(comm) == expected; },
-                                            "the error");
-                          }
-                          rank.Pause();
-                          RANK_NCCL(rank.rank() == 1 ? expected : kNcclInProgress,
-                                    rank.State(comm));
-                          RANK_OK(rank.nccl().ncclCommAbort(comm));
-                          rank.Meet();
-                        });
+    EmulatedRanks ranks(
+        2, {{"RINGD_EMULATOR_NCCL_FAULTS", fault}},
+        [expected](const Child& child, const NcclRank& rank) {
+          NcclComm* const comm = rank.BeginJoin();
+          rank.Meet();
+          if (rank.rank() == 1 && expected != kNcclInProgress) {
+            child.WaitUntil([&] { return rank.State(comm) == expected; }, "the error");
+          }
+          rank.Pause();
+          RANK_NCCL(rank.rank() == 1 ? expected : kNcclInProgress, rank.State(comm));
+          RANK_OK(rank.nccl().ncclCommAbort(comm));
+          rank.Meet();
+        });
     ranks.Meet();
     ranks.Meet();
     CHECK(ranks.Join() == "");

@@ -164,8 +164,7 @@ TEST_CASE("Emulated NCCL: a split waits for all ranks, and its parent is busy me
       rank.Pause();
       CHILD_CHECK(rank.State(part) == kNcclInProgress);
       CHILD_CHECK(rank.State(comm) == kNcclInProgress);
-      RANK_NCCL(kNcclInvalidArgument,
-                rank.Sum(comm, child.NewMemory(4), 1, child.NewStream()));
+      RANK_NCCL(kNcclInvalidArgument, rank.Sum(comm, child.NewMemory(4), 1, child.NewStream()));
       rank.Meet();
     }
     rank.WaitReady(part);

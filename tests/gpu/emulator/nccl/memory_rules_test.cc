@@ -37,26 +37,24 @@ TEST_CASE("Emulated NCCL: no memory is left where the device has none") {
 }
 
 TEST_CASE("Emulated NCCL: what is registered is the communicator's device's, and goes once") {
-  CHECK(RunRanks(1, {{"RINGD_EMULATOR_CUDA_DEVICES", "2"}},
-                 [](const Child& child, const NcclRank& rank) {
-                   const NcclApi& nccl = rank.nccl();
-                   NcclComm* const comm = rank.Join();
-                   void* const memory = Pointer(child.NewMemory(64));
-                   child.UseDevice(1);
-                   void* const elsewhere = Pointer(child.NewMemory(64));
-                   child.UseDevice(0);
-                   void* handle = nullptr;
-                   char on_host[64] = {};
-                   RANK_NCCL(kNcclUnhandledCudaError,
-                             nccl.ncclCommRegister(comm, on_host, 64, &handle));
-                   RANK_NCCL(kNcclUnhandledCudaError,
-                             nccl.ncclCommRegister(comm, elsewhere, 64, &handle));
-                   RANK_NCCL(kNcclInvalidArgument,
-                             nccl.ncclCommRegister(comm, memory, 0, &handle));
-                   RANK_OK(nccl.ncclCommRegister(comm, memory, 64, &handle));
-                   RANK_OK(nccl.ncclCommDeregister(comm, handle));
-                   RANK_NCCL(kNcclInvalidArgument, nccl.ncclCommDeregister(comm, handle));
-                 }) == "");
+  CHECK(
+      RunRanks(
+          1, {{"RINGD_EMULATOR_CUDA_DEVICES", "2"}}, [](const Child& child, const NcclRank& rank) {
+            const NcclApi& nccl = rank.nccl();
+            NcclComm* const comm = rank.Join();
+            void* const memory = Pointer(child.NewMemory(64));
+            child.UseDevice(1);
+            void* const elsewhere = Pointer(child.NewMemory(64));
+            child.UseDevice(0);
+            void* handle = nullptr;
+            char on_host[64] = {};
+            RANK_NCCL(kNcclUnhandledCudaError, nccl.ncclCommRegister(comm, on_host, 64, &handle));
+            RANK_NCCL(kNcclUnhandledCudaError, nccl.ncclCommRegister(comm, elsewhere, 64, &handle));
+            RANK_NCCL(kNcclInvalidArgument, nccl.ncclCommRegister(comm, memory, 0, &handle));
+            RANK_OK(nccl.ncclCommRegister(comm, memory, 64, &handle));
+            RANK_OK(nccl.ncclCommDeregister(comm, handle));
+            RANK_NCCL(kNcclInvalidArgument, nccl.ncclCommDeregister(comm, handle));
+          }) == "");
 }
 
 TEST_CASE("Emulated NCCL: a window is registered by all ranks together, at a multiple of 4096") {
@@ -70,8 +68,8 @@ TEST_CASE("Emulated NCCL: a window is registered by all ranks together, at a mul
               nccl.ncclCommWindowRegister(comm, static_cast<char*>(memory) + 8, 64, &window,
                                           kNcclWindowSymmetric));
     if (rank.rank() == 1) rank.Meet();
-    RANK_NCCL(kNcclInProgress, nccl.ncclCommWindowRegister(comm, memory, 8192, &window,
-                                                           kNcclWindowSymmetric));
+    RANK_NCCL(kNcclInProgress,
+              nccl.ncclCommWindowRegister(comm, memory, 8192, &window, kNcclWindowSymmetric));
     if (rank.rank() == 0) {
       rank.Pause();
       CHILD_CHECK(rank.State(comm) == kNcclInProgress);

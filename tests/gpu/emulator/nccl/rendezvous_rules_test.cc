@@ -112,8 +112,8 @@ TEST_CASE("Emulated NCCL: two ranks on one GPU are refused, but where NCCL is to
     return [expected](const Child& child, const NcclRank& rank) {
       child.UseDevice(0);
       NcclComm* comm = nullptr;
-      RANK_NCCL(expected, rank.nccl().ncclCommInitRankConfig(&comm, 2, rank.id(), rank.rank(),
-                                                             nullptr));
+      RANK_NCCL(expected,
+                rank.nccl().ncclCommInitRankConfig(&comm, 2, rank.id(), rank.rank(), nullptr));
     };
   };
   CHECK(RunRanks(2, {}, share(kNcclInvalidUsage)) == "");
@@ -151,8 +151,7 @@ TEST_CASE("Emulated NCCL: a handle is good until it is destroyed or aborted") {
           RANK_NCCL(kNcclInvalidArgument, nccl.ncclCommGetAsyncError(comm, &state));
           RANK_NCCL(kNcclInvalidArgument, nccl.ncclCommDestroy(comm));
           RANK_NCCL(kNcclInvalidArgument, nccl.ncclCommAbort(comm));
-          RANK_NCCL(kNcclInvalidArgument,
-                    rank.Sum(comm, child.NewMemory(4), 1, child.NewStream()));
+          RANK_NCCL(kNcclInvalidArgument, rank.Sum(comm, child.NewMemory(4), 1, child.NewStream()));
         }) == "");
 }
 
