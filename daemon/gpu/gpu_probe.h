@@ -11,8 +11,8 @@ namespace ringd {
 enum class ProbedLibrary : std::uint8_t { kCuda, kNccl };
 
 // The life of the process (`ringd --probe-gpus cuda --cuda-library FILE`): prints v1.GpuFindings to
-// standard output, a line of JSON for each step, and ends the process. The exit code is 0 if it came
-// to its end, whatever it found. What the library itself prints goes to standard error.
+// standard output, a line of JSON for each step, and ends the process. The exit code is 0 if it
+// came to its end, whatever it found. What the library itself prints goes to standard error.
 //
 // Blocks for as long as the library does. Whoever has started it sets the deadline; without that,
 // the process ends itself after a minute, and with the thread that started it.

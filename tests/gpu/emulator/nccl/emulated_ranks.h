@@ -94,7 +94,9 @@ class EmulatedRanks {
   std::vector<std::unique_ptr<EmulatedProcess>> processes_;
 };
 
-// All of it, from beginning to end, for bodies that never Meet.
+// All of it, from beginning to end, for bodies that never Meet. A rank's process may end while
+// others still make the communicator, which fails then: bodies end after something that all ranks
+// have a part in.
 std::string RunRanks(int size, const Environment& environment, const RankBody& body);
 
 }  // namespace ringd::emulator

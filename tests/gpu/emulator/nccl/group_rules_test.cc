@@ -169,7 +169,9 @@ TEST_CASE("Emulated NCCL: a split waits for all ranks, and its parent is busy me
     }
     rank.WaitReady(part);
     rank.WaitReady(comm);
+    rank.Meet();
   });
+  ranks.Meet();
   ranks.Meet();
   CHECK(ranks.Join() == "");
 }

@@ -11,16 +11,19 @@ namespace {
 
 TEST_CASE("Emulated NCCL: an id makes one communicator of ranks in several processes") {
   for (const bool is_blocking : {true, false}) {
-    CHECK(RunRanks(3, {}, [is_blocking](const Child& child, const NcclRank& rank) {
-            NcclComm* const comm = rank.Join(is_blocking);
-            int number = -1;
-            RANK_OK(rank.nccl().ncclCommCount(comm, &number));
-            CHILD_CHECK(number == 3);
-            RANK_OK(rank.nccl().ncclCommUserRank(comm, &number));
-            CHILD_CHECK(number == rank.rank());
-            RANK_OK(rank.nccl().ncclCommCuDevice(comm, &number));
-            CHILD_CHECK(number == rank.rank());
-          }) == "");
+    EmulatedRanks ranks(3, {}, [is_blocking](const Child& child, const NcclRank& rank) {
+      NcclComm* const comm = rank.Join(is_blocking);
+      int number = -1;
+      RANK_OK(rank.nccl().ncclCommCount(comm, &number));
+      CHILD_CHECK(number == 3);
+      RANK_OK(rank.nccl().ncclCommUserRank(comm, &number));
+      CHILD_CHECK(number == rank.rank());
+      RANK_OK(rank.nccl().ncclCommCuDevice(comm, &number));
+      CHILD_CHECK(number == rank.rank());
+      rank.Meet();
+    });
+    ranks.Meet();
+    CHECK(ranks.Join() == "");
   }
 }
 
@@ -108,17 +111,21 @@ TEST_CASE("Emulated NCCL: ranks, ids and configurations that can't be are refuse
 }
 
 TEST_CASE("Emulated NCCL: two ranks on one GPU are refused, but where NCCL is told otherwise") {
-  const auto share = [](NcclResult expected) {
-    return [expected](const Child& child, const NcclRank& rank) {
+  // How it ends where both use the same GPU.
+  const auto share = [](const Environment& environment, NcclResult expected) {
+    EmulatedRanks ranks(2, environment, [expected](const Child& child, const NcclRank& rank) {
       child.UseDevice(0);
       NcclComm* comm = nullptr;
-      RANK_NCCL(expected,
-                rank.nccl().ncclCommInitRankConfig(&comm, 2, rank.id(), rank.rank(), nullptr));
-    };
+      RANK_NCCL(expected, rank.nccl().ncclCommInitRankConfig(&comm, 2, rank.id(), rank.rank(),
+                                                             nullptr));
+      rank.Meet();
+    });
+    ranks.Meet();
+    return ranks.Join();
   };
-  CHECK(RunRanks(2, {}, share(kNcclInvalidUsage)) == "");
-  CHECK(RunRanks(2, {{"NCCL_HOSTID", "node-%r"}}, share(kNcclSuccess)) == "");
-  CHECK(RunRanks(2, {{"NCCL_MULTI_RANK_GPU_ENABLE", "1"}}, share(kNcclSuccess)) == "");
+  CHECK(share({}, kNcclInvalidUsage) == "");
+  CHECK(share({{"NCCL_HOSTID", "node-%r"}}, kNcclSuccess) == "");
+  CHECK(share({{"NCCL_MULTI_RANK_GPU_ENABLE", "1"}}, kNcclSuccess) == "");
 }
 
 TEST_CASE("Emulated NCCL: a communicator in progress can't be used, but to ask and to abort") {
@@ -135,7 +142,9 @@ TEST_CASE("Emulated NCCL: a communicator in progress can't be used, but to ask a
       rank.Meet();
     }
     rank.WaitReady(comm);
+    rank.Meet();
   });
+  ranks.Meet();
   ranks.Meet();
   CHECK(ranks.Join() == "");
 }
