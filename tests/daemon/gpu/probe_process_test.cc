@@ -67,9 +67,9 @@ TEST_CASE("ProbeProcess: what was printed before a crash is kept, and its last w
 
 TEST_CASE("ProbeProcess: is killed at its deadline, with all that it has started") {
   const Clock::time_point begin = Clock::now();
-  const auto probe = RunShell("sleep 60 & echo $!; exec sleep 60", milliseconds(300));
-  CHECK(Clock::now() - begin < seconds(5));
-  CHECK(probe->end() == absl::DeadlineExceededError("did not end within 0.3 s and was killed"));
+  const auto probe = RunShell("sleep 60 & echo $!; exec sleep 60", seconds(1));
+  CHECK(Clock::now() - begin < seconds(10));
+  CHECK(probe->end() == absl::DeadlineExceededError("did not end within 1 s and was killed"));
   CHECK_FALSE(probe->stuck());
   const pid_t started = std::stoi(probe->output());
   // It has no parent that would reap it at once.

@@ -48,20 +48,37 @@ class EmulatedNode {
     return ReadWholeFile(out);
   }
 
-  // The process that ringd has started; 0 if there is none.
-  pid_t FindProbe() const {
-    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-      const std::string name = entry.path().filename();
-      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-      const std::string stat = ReadWholeFile(entry.path() / "stat");
-      const std::size_t end = stat.rfind(')');
-      if (end == std::string::npos || stat.size() < end + 5 || stat[end + 2] == 'Z') continue;
-      if (std::atoi(stat.c_str() + end + 4) == ringd.pid()) return std::stoi(name);
+  // The probe of the CUDA driver, when it has its limits; 0 after 10 s.
+  pid_t WaitForProbe() const {
+    const Clock::time_point deadline = Clock::now() + seconds(10);
+    while (Clock::now() < deadline) {
+      const pid_t probe = FindProbe();
+      if (probe > 0 && ReadWholeFile("/proc/" + std::to_string(probe) + "/oom_score_adj") ==
+                           "1000\n") {
+        return probe;
+      }
+      std::this_thread::sleep_for(milliseconds(10));
     }
     return 0;
   }
 
   RingdProcess ringd;
+
+ private:
+  pid_t FindProbe() const {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const std::string name = entry.path().filename();
+      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+      if (ReadWholeFile(entry.path() / "cmdline").find("cuda-library") == std::string::npos) {
+        continue;
+      }
+      const std::string stat = ReadWholeFile(entry.path() / "stat");
+      const std::size_t end = stat.rfind(')');
+      if (end == std::string::npos || stat.size() < end + 5) continue;
+      if (std::atoi(stat.c_str() + end + 4) == ringd.pid()) return std::stoi(name);
+    }
+    return 0;
+  }
 };
 
 const std::string kHang = "RINGD_EMULATOR_CUDA_HANG";
@@ -101,7 +118,7 @@ TEST_CASE("ringctl status: a driver that hangs holds up neither it nor what foll
 TEST_CASE("ringd: ends in order while a driver hangs, and takes the probe with it") {
   EmulatedNode node(kHang, "cuInit");
   node.Ringctl("status");
-  const pid_t probe = node.FindProbe();
+  const pid_t probe = node.WaitForProbe();
   REQUIRE(probe > 0);
   node.ringd.Signal(SIGTERM);
   CHECK(node.ringd.WaitForExit() == kExitDone);
@@ -111,7 +128,7 @@ TEST_CASE("ringd: ends in order while a driver hangs, and takes the probe with i
 TEST_CASE("ringd: a probe does not outlive a ringd that is killed") {
   EmulatedNode node(kHang, "cuInit");
   node.Ringctl("status");
-  const pid_t probe = node.FindProbe();
+  const pid_t probe = node.WaitForProbe();
   REQUIRE(probe > 0);
   node.ringd.Signal(SIGKILL);
   CHECK(node.ringd.WaitForExit() == -1);
@@ -121,11 +138,9 @@ TEST_CASE("ringd: a probe does not outlive a ringd that is killed") {
 TEST_CASE("A probe: has limits of its own, and is the first to go when memory runs out") {
   EmulatedNode node(kHang, "cuInit");
   node.Ringctl("status");
-  const pid_t probe = node.FindProbe();
+  const pid_t probe = node.WaitForProbe();
   REQUIRE(probe > 0);
-  const std::string folder = "/proc/" + std::to_string(probe);
-  CHECK(ReadWholeFile(folder + "/oom_score_adj") == "1000\n");
-  const std::string limits = ReadWholeFile(folder + "/limits");
+  const std::string limits = ReadWholeFile("/proc/" + std::to_string(probe) + "/limits");
   CHECK_THAT(limits, Contains("Max cpu time              60                   60 "));
   CHECK_THAT(limits, Contains("Max core file size        0                    0 "));
 }

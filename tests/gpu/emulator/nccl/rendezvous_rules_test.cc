@@ -116,8 +116,8 @@ TEST_CASE("Emulated NCCL: two ranks on one GPU are refused, but where NCCL is to
     EmulatedRanks ranks(2, environment, [expected](const Child& child, const NcclRank& rank) {
       child.UseDevice(0);
       NcclComm* comm = nullptr;
-      RANK_NCCL(expected, rank.nccl().ncclCommInitRankConfig(&comm, 2, rank.id(), rank.rank(),
-                                                             nullptr));
+      RANK_NCCL(expected,
+                rank.nccl().ncclCommInitRankConfig(&comm, 2, rank.id(), rank.rank(), nullptr));
       rank.Meet();
     });
     ranks.Meet();
