@@ -26,6 +26,7 @@
 #include "daemon/config/link_state.h"
 #include "daemon/config/network_identity.h"
 #include "daemon/config/reload.h"
+#include "daemon/gpu/gpu_probe.h"
 #include "daemon/logging/log.h"
 #include "daemon/logging/log_setup.h"
 #include "daemon/rpc/grpc_log.h"
@@ -238,6 +239,18 @@ int CheckOnThisMachine(LoadedConfig loaded) {
   return kExitDone;
 }
 
+// The library is the flag's, not the file's: that may have changed since the ringd that asks has
+// read it.
+[[noreturn]] void Probe(const CommandLine& line) {
+  const bool is_cuda = line.probed == "cuda";
+  const Config defaults;
+  std::string file = is_cuda ? defaults.cuda_library : defaults.nccl_library;
+  for (const WrittenSetting& setting : line.settings) {
+    if (setting.key == (is_cuda ? "cuda_library" : "nccl_library")) file = setting.text;
+  }
+  ProbeGpus(is_cuda ? ProbedLibrary::kCuda : ProbedLibrary::kNccl, file);
+}
+
 int Main(std::span<const char* const> arguments) {
   absl::StatusOr<CommandLine> line = ParseCommandLine(arguments);
   if (!line.ok()) return Complain(kExitUsage, line.status());
@@ -249,6 +262,7 @@ int Main(std::span<const char* const> arguments) {
     std::printf("ringd %s\n", kRingdVersion);
     return kExitDone;
   }
+  if (line->action == CommandLineAction::kProbeGpus) Probe(*line);
   absl::StatusOr<LoadedConfig> loaded = LoadConfig(*line, SystemConfigEnvironment());
   if (!loaded.ok()) return Complain(kExitUsage, loaded.status());
   if (line->action == CommandLineAction::kServe) return Serve(*line, *std::move(loaded));

@@ -3,6 +3,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,6 +39,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
   app.add_flag("--check-config", check);
   app.add_flag("--print-config", print);
   app.add_option("--config", line.config_file);
+  app.add_option("--probe-gpus", line.probed)->check(CLI::IsMember({"cuda", "nccl"}));
 
   const std::span<const Setting> settings = AllSettings();
   std::vector<std::string> texts(settings.size());
@@ -61,6 +63,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
         {std::string(settings[i].key), texts[i], absl::StrCat("flag ", FlagOf(settings[i]))});
   }
   line.help = HelpText();
+  if (!line.probed.empty()) line.action = CommandLineAction::kProbeGpus;
   if (print) line.action = CommandLineAction::kPrintConfig;
   if (check) line.action = CommandLineAction::kCheckConfig;
   if (version) line.action = CommandLineAction::kVersion;

@@ -17,11 +17,13 @@ enum class CommandLineAction : std::uint8_t {
   kVersion,      // print the version
   kCheckConfig,  // load the configuration, say whether it is good
   kPrintConfig,  // the same, and print all settings with their origins
+  kProbeGpus,    // be a probe: daemon/gpu/gpu_probe.h
 };
 
 struct CommandLine {
   CommandLineAction action = CommandLineAction::kServe;
   std::string config_file;  // of --config; empty if not given
+  std::string probed;       // of --probe-gpus: "cuda" or "nccl"
   WrittenSettings settings;
   std::string help;
 };

@@ -108,6 +108,11 @@ struct Config {
   // (daemon/rank_exchange).
   bool rank_exchange = true;
 
+  // ---- GPUs ----
+  // As for dlopen: a library's name or its path. Empty: none.
+  std::string cuda_library = "libcuda.so.1";
+  std::string nccl_library = "libnccl.so.2";
+
   // ---- what ringd writes ----
   std::string log_level = "info";
   std::string log_format = "text";

@@ -66,6 +66,9 @@ std::string HelpText() {
       Option("--print-config", "print all settings, and where each comes from"),
       Option("--config FILE", absl::StrCat("configuration file [default ", kDefaultConfigFile,
                                            " if there is one; RINGD_CONFIG]")),
+      Option("--probe-gpus cuda|nccl",
+             "what ringd runs to look for GPUs (ringctl gpus): open the library of --cuda-library "
+             "or --nccl-library, print lines of JSON, and end; no other setting counts"),
       "\nSettings:\n");
   for (const Setting& setting : AllSettings()) absl::StrAppend(&text, Describe(setting));
   return absl::StrCat(text, "\n", Paragraph(kFooter, 0));

@@ -177,6 +177,11 @@ std::vector<Setting> MakeTable() {
        "let the ranks of a job over up to 16 nodes carry out small all-reduces that they wait for "
        "themselves, over connections that ringd opens"},
 
+      {"cuda_library", Kind::kLibrary, &C::cuda_library,
+       "the CUDA driver, by the name under which the loader finds it or by its path; opened when "
+       "somebody asks for GPUs; empty: there are none"},
+      {"nccl_library", Kind::kLibrary, &C::nccl_library, "NCCL, likewise; empty: there is none"},
+
       {"log_level",
        Kind::kChoice,
        &C::log_level,

@@ -25,6 +25,7 @@ enum class SettingKind : std::uint8_t {
   kAddress,      // host:port
   kFusion,       // learned, pinned, off or a size
   kPath,         // an absolute path or nothing
+  kLibrary,      // a library's name, an absolute path or nothing
   kSwitch,       // true or false
   kCount,        // an integer
   kPowerOfTwo,   // an integer

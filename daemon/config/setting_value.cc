@@ -70,6 +70,9 @@ absl::Status CheckText(const Setting& setting, absl::string_view text) {
       return Refuse(setting);
     case SettingKind::kPath:
       return text.empty() || absl::StartsWith(text, "/") ? absl::OkStatus() : Refuse(setting);
+    case SettingKind::kLibrary:
+      return !absl::StrContains(text, '/') || absl::StartsWith(text, "/") ? absl::OkStatus()
+                                                                          : Refuse(setting);
     case SettingKind::kAddress:
       return ParseHostPort(text).status();
     case SettingKind::kFusion:
@@ -138,6 +141,8 @@ std::string AllowedValues(const Setting& setting) {
       return std::string(kAllowedFusion);
     case SettingKind::kPath:
       return "an absolute path";
+    case SettingKind::kLibrary:
+      return "a library's name or an absolute path";
     case SettingKind::kSwitch:
       return "true or false";
     case SettingKind::kMode:

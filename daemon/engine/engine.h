@@ -63,13 +63,13 @@ struct EngineOptions {
 // Thread safety: public methods from any thread.
 // Ownership: owns sessions, jobs and the transport; the network is borrowed and must outlive it.
 // Invariant: while it runs, no method waits for the engine thread longer than its deadline.
-class Engine final : public EngineControl, private PeerEvents {
+class Engine final : private PeerEvents {
  public:
   // `transport` may be null: then jobs must have all their ranks on this node.
   // `rank_exchange` may be null: then no job has one.
   Engine(EngineOptions options, std::unique_ptr<Transport> transport,
          std::unique_ptr<RankExchangeSockets> rank_exchange, PeerNetwork* network);
-  ~Engine() override;
+  ~Engine();
 
   void Start();
   // Fails every job ("ringd on <node> was stopped"), tells all clients, ends the thread. Blocks
@@ -105,36 +105,37 @@ class Engine final : public EngineControl, private PeerEvents {
   }
   void CountRefusedAttach() noexcept { attaches_refused_.fetch_add(1, std::memory_order_relaxed); }
 
+  // As EngineControl.
   [[nodiscard]] std::function<void()> Join(const Caller& caller, absl::string_view token,
                                            const v1::JoinRequest& request,
-                                           Answer<v1::JoinReply> answer) override;
+                                           Answer<v1::JoinReply> answer);
   void RegisterTensors(const Caller& caller, absl::string_view token,
                        const v1::RegisterTensorsRequest& request,
-                       Answer<v1::RegisterTensorsReply> answer) override;
+                       Answer<v1::RegisterTensorsReply> answer);
   void UnregisterTensors(const Caller& caller, absl::string_view token,
                          const v1::UnregisterTensorsRequest& request,
-                         Answer<v1::UnregisterTensorsReply> answer) override;
+                         Answer<v1::UnregisterTensorsReply> answer);
   void DescribeMismatch(const Caller& caller, absl::string_view token,
                         const v1::DescribeMismatchRequest& request,
-                        Answer<v1::DescribeMismatchReply> answer) override;
+                        Answer<v1::DescribeMismatchReply> answer);
   void CreateCommunicator(const Caller& caller, absl::string_view token,
                           const v1::CreateCommunicatorRequest& request,
-                          Answer<v1::CreateCommunicatorReply> answer) override;
+                          Answer<v1::CreateCommunicatorReply> answer);
   void DestroyCommunicator(const Caller& caller, absl::string_view token,
                            const v1::DestroyCommunicatorRequest& request,
-                           Answer<v1::DestroyCommunicatorReply> answer) override;
-  void Leave(const Caller& caller, absl::string_view token, Answer<v1::LeaveReply> answer) override;
-  void GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) override;
+                           Answer<v1::DestroyCommunicatorReply> answer);
+  void Leave(const Caller& caller, absl::string_view token, Answer<v1::LeaveReply> answer);
+  void GetStatus(const Caller& caller, Answer<v1::StatusReply> answer);
   void ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
-                Answer<v1::JobsReply> answer) override;
+                Answer<v1::JobsReply> answer);
   void ListCommunicators(const Caller& caller, const v1::ListCommunicatorsRequest& request,
-                         Answer<v1::CommunicatorsReply> answer) override;
+                         Answer<v1::CommunicatorsReply> answer);
   void ListQueues(const Caller& caller, const v1::ListQueuesRequest& request,
-                  Answer<v1::QueuesReply> answer) override;
+                  Answer<v1::QueuesReply> answer);
   void TraceJob(const Caller& caller, const v1::TraceRequest& request,
-                Answer<v1::TraceReply> answer) override;
+                Answer<v1::TraceReply> answer);
   void ReportExit(const Caller& caller, const v1::ReportExitRequest& request,
-                  Answer<v1::ReportExitReply> answer) override;
+                  Answer<v1::ReportExitReply> answer);
 
  private:
   struct SessionEntry {
@@ -282,8 +283,6 @@ class Engine final : public EngineControl, private PeerEvents {
     });
   }
 
-  // Version of the messages in proto/rpc/admin.proto.
-  static constexpr std::uint32_t kSchemaVersion = 1;
   static constexpr std::chrono::seconds kCallTimeout{5};
 
   CallThread calls_;  // stopped by the destructor, after the sessions

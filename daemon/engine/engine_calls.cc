@@ -156,7 +156,7 @@ v1::StatusReply Engine::DescribeStatus(const Caller& caller) const {
   const Config& config = options_.config;
   const Clock::time_point now = Clock::now();
   v1::StatusReply reply;
-  reply.set_schema_version(kSchemaVersion);
+  reply.set_schema_version(kAdminSchemaVersion);
   reply.set_version(options_.version);
   reply.set_pid(::getpid());
   reply.set_node_name(config.node_name);

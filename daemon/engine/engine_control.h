@@ -1,10 +1,11 @@
-// What the gRPC services ask of the engine.
+// What the gRPC services ask.
 #ifndef RINGD_DAEMON_ENGINE_ENGINE_CONTROL_H_
 #define RINGD_DAEMON_ENGINE_ENGINE_CONTROL_H_
 
 #include <sys/types.h>
 
 #include <compare>
+#include <cstdint>
 #include <functional>
 
 #include "absl/status/status.h"
@@ -13,6 +14,9 @@
 #include "proto/rpc/client.pb.h"
 
 namespace ringd {
+
+// Of the messages in proto/rpc/admin.proto.
+inline constexpr std::uint32_t kAdminSchemaVersion = 1;
 
 // Who asks: the kernel's word on the process at the other end of the connection.
 struct Caller {
@@ -27,7 +31,7 @@ struct Caller {
 template <typename Reply>
 using Answer = std::function<void(const absl::Status&, Reply)>;
 
-// The engine as seen from other threads. `token` is the session's: kUnauthenticated if no session
+// ringd as its gRPC services see it. `token` is the session's: kUnauthenticated if no session
 // has it.
 //
 // Thread safety: all methods from any thread. None waits: the answer comes later, with
@@ -63,6 +67,7 @@ class EngineControl {
                      Answer<v1::LeaveReply> answer) = 0;
 
   virtual void GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) = 0;
+  virtual void GetGpus(const Caller& caller, Answer<v1::GpusReply> answer) = 0;
   virtual void ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
                         Answer<v1::JobsReply> answer) = 0;
   virtual void ListCommunicators(const Caller& caller, const v1::ListCommunicatorsRequest& request,

@@ -45,7 +45,7 @@ class Engine::ListWork final : public SlicedWork,
   ListWork(Engine* engine, const Caller& caller, Wish wish,
            std::shared_ptr<PendingCall<Reply>> call)
       : engine_(engine), caller_(caller), wish_(std::move(wish)), call_(std::move(call)) {
-    reply_.set_schema_version(kSchemaVersion);
+    reply_.set_schema_version(kAdminSchemaVersion);
   }
 
   // Describes the next job, and counts the microseconds that this takes.

@@ -39,7 +39,7 @@ class Engine::TraceCall final : public SlicedWork {
     }
     job->Trace(
         request_, Clock::now(), [call = call_](const absl::Status& status, v1::TraceReply reply) {
-          reply.set_schema_version(kSchemaVersion);
+          reply.set_schema_version(kAdminSchemaVersion);
           call->Finish(status, [reply = std::move(reply)]() mutable { return std::move(reply); });
         });
     return 1 + static_cast<std::size_t>(job->options().size) / kRanksPerEntry;

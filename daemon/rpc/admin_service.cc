@@ -13,6 +13,7 @@ class AdminService final : public v1::Admin::CallbackService {
       : engine_(engine), caller_(caller) {}
 
   // The synchronous forms are not meant to be hidden.
+  using v1::Admin::CallbackService::GetGpus;
   using v1::Admin::CallbackService::GetStatus;
   using v1::Admin::CallbackService::ListCommunicators;
   using v1::Admin::CallbackService::ListJobs;
@@ -25,6 +26,12 @@ class AdminService final : public v1::Admin::CallbackService {
                                       v1::StatusReply* reply) override {
     return Serve(context, reply,
                  [&](auto answer) { engine_->GetStatus(caller_, std::move(answer)); });
+  }
+
+  grpc::ServerUnaryReactor* GetGpus(grpc::CallbackServerContext* context, const v1::GetGpusRequest*,
+                                    v1::GpusReply* reply) override {
+    return Serve(context, reply,
+                 [&](auto answer) { engine_->GetGpus(caller_, std::move(answer)); });
   }
 
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,

@@ -159,7 +159,11 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   absl::StatusOr<std::unique_ptr<Lobby>> lobby = Lobby::Create();
   if (!lobby.ok()) return lobby.status();
   lobby_ = *std::move(lobby);
-  supervisor_ = std::make_unique<Supervisor>(lobby_.get(), engine_.get());
+  GpuFinderOptions gpu_options;
+  gpu_options.cuda_library = config.cuda_library;
+  gpu_options.nccl_library = config.nccl_library;
+  gpus_ = std::make_unique<GpuFinder>(std::move(gpu_options));
+  supervisor_ = std::make_unique<Supervisor>(lobby_.get(), gpus_.get(), engine_.get());
   absl::StatusOr<std::unique_ptr<LocalServer>> local_server = LocalServer::Start(supervisor_.get());
   if (!local_server.ok()) return local_server.status();
   local_server_ = *std::move(local_server);
@@ -209,6 +213,8 @@ void Daemon::Stop() {
   if (lobby_ != nullptr) {
     lobby_->Stop(absl::StrCat("ringd on ", config_.node_name, " was stopped"));
   }
+  // It tells those who wait by way of the engine.
+  if (gpus_ != nullptr) gpus_->Stop();
   if (engine_ != nullptr) engine_->Stop();
   if (door_ != nullptr) door_->Stop();
   if (network_ != nullptr) network_->Shutdown(Clock::now() + kGoodbye);

@@ -12,6 +12,7 @@
 #include "daemon/config/config.h"
 #include "daemon/door/door.h"
 #include "daemon/engine/engine.h"
+#include "daemon/gpu/gpu_finder.h"
 #include "daemon/peers/socket_peer_network.h"
 #include "daemon/rpc/local_server.h"
 #include "daemon/supervisor/lobby.h"
@@ -69,6 +70,7 @@ class Daemon {
   std::unique_ptr<SocketPeerNetwork> network_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Lobby> lobby_;
+  std::unique_ptr<GpuFinder> gpus_;
   std::unique_ptr<Supervisor> supervisor_;
   std::unique_ptr<LocalServer> local_server_;
   std::unique_ptr<AttachListener> listener_;

@@ -1,11 +1,17 @@
 #include "daemon/supervisor/supervisor.h"
 
+#include <chrono>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "daemon/gpu/gpu_findings.h"
 
 namespace ringd {
 namespace {
+
+// The first status waits for a look for GPUs: without a driver that takes some tens of
+// milliseconds.
+constexpr auto kPatienceForGpus = std::chrono::milliseconds(300);
 
 absl::Status NotJoined() { return absl::FailedPreconditionError("join a job first"); }
 
@@ -62,10 +68,30 @@ void Supervisor::Leave(const Caller& caller, absl::string_view token,
 }
 
 void Supervisor::GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) {
-  engine_->GetStatus(caller, [lobby = lobby_, answer = std::move(answer)](
+  if (gpus_ == nullptr) return AskForStatus(caller, "", std::move(answer));
+  gpus_->Recall(kPatienceForGpus, [this, caller, answer](const v1::GpusReply& gpus) {
+    AskForStatus(caller, SummaryOf(gpus), answer);
+  });
+}
+
+void Supervisor::AskForStatus(const Caller& caller, std::string gpus,
+                              Answer<v1::StatusReply> answer) {
+  engine_->GetStatus(caller, [lobby = lobby_, gpus = std::move(gpus), answer = std::move(answer)](
                                  const absl::Status& status, v1::StatusReply reply) {
     reply.set_sessions(reply.sessions() + static_cast<std::uint32_t>(lobby->size()));
+    reply.set_gpus(gpus);
     answer(status, std::move(reply));
+  });
+}
+
+void Supervisor::GetGpus(const Caller& /*caller*/, Answer<v1::GpusReply> answer) {
+  if (gpus_ == nullptr) {
+    return answer(absl::UnimplementedError("this ringd does not look for GPUs"), {});
+  }
+  gpus_->Find([answer = std::move(answer)](const v1::GpusReply& found) {
+    v1::GpusReply reply = found;
+    reply.set_schema_version(kAdminSchemaVersion);
+    answer(absl::OkStatus(), std::move(reply));
   });
 }
 

@@ -1,5 +1,5 @@
 // The types that the kernels know, one value at a time: the arithmetic is that of proto/reduce, so
-// that a tensor gets the same bits on a GPU as in host memory.
+// that a tensor gets the same bits on a GPU as in host memory, but for which of several NaNs.
 #ifndef RINGD_BACKENDS_CUDA_KERNELS_ELEMENT_H_
 #define RINGD_BACKENDS_CUDA_KERNELS_ELEMENT_H_
 

@@ -255,6 +255,8 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
 
   const std::pair<Query, CLI::App*> queries[] = {
       {Query::kStatus, app.add_subcommand("status", "what this node's ringd is and does")},
+      {Query::kGpus, app.add_subcommand(
+                         "gpus", "this node's GPUs, their driver and NCCL, or why there are none")},
       {Query::kJobs, app.add_subcommand("jobs", "jobs with ranks on this node")},
       {Query::kCommunicators,
        app.add_subcommand("comms", "communicators: members, links, schedule, bytes and rates")},
@@ -262,7 +264,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
        app.add_subcommand("queues", "per rank, what was submitted, what waits, and for whom")},
   };
   for (const auto& [query, command] : queries) {
-    AddQueryOptions(*command, line.query, query != Query::kStatus);
+    AddQueryOptions(*command, line.query, query != Query::kStatus && query != Query::kGpus);
     if (query == Query::kJobs) {
       command->add_flag("--all", line.query.ended, "also the last ones that have ended");
     }

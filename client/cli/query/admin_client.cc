@@ -72,6 +72,10 @@ absl::StatusOr<v1::StatusReply> AdminClient::GetStatus(Clock::time_point deadlin
   return connection_->Call(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest(), deadline);
 }
 
+absl::StatusOr<v1::GpusReply> AdminClient::GetGpus(Clock::time_point deadline) {
+  return connection_->Call(&v1::Admin::Stub::GetGpus, v1::GetGpusRequest(), deadline);
+}
+
 absl::StatusOr<v1::JobsReply> AdminClient::ListJobs(const std::string& job_id, bool ended,
                                                     Clock::time_point deadline) {
   v1::ListJobsRequest request;

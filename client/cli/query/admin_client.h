@@ -27,6 +27,8 @@ class AdminClient {
   ~AdminClient();
 
   absl::StatusOr<v1::StatusReply> GetStatus(Clock::time_point deadline);
+  // May take half a minute.
+  absl::StatusOr<v1::GpusReply> GetGpus(Clock::time_point deadline);
   // `ended`: also those that have ended.
   absl::StatusOr<v1::JobsReply> ListJobs(const std::string& job_id, bool ended,
                                          Clock::time_point deadline);

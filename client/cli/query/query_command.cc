@@ -24,6 +24,8 @@ namespace ringd::cli {
 namespace {
 
 constexpr std::chrono::seconds kCallTimeout{5};
+// ringd asks the vendors' libraries, for half a minute at most.
+constexpr std::chrono::seconds kGpusTimeout{40};
 
 // Whether standard output may have colours: no-color.org.
 bool WantColours() {
@@ -64,6 +66,8 @@ absl::StatusOr<std::string> Ask(AdminClient& client, const QueryOptions& options
   switch (options.query) {
     case Query::kStatus:
       return Present(client.GetStatus(deadline), &RenderStatus, how);
+    case Query::kGpus:
+      return Present(client.GetGpus(Clock::now() + kGpusTimeout), &RenderGpus, how);
     case Query::kJobs:
       return Present(
           client.ListJobs(options.job_id, options.ended, deadline),

@@ -1,4 +1,4 @@
-// `ringctl status`, `jobs`, `comms` and `queues`: ask, print, and again if wanted.
+// `ringctl status`, `gpus`, `jobs`, `comms` and `queues`: ask, print, and again if wanted.
 #ifndef RINGD_CLIENT_CLI_QUERY_QUERY_COMMAND_H_
 #define RINGD_CLIENT_CLI_QUERY_QUERY_COMMAND_H_
 
@@ -7,7 +7,7 @@
 
 namespace ringd::cli {
 
-enum class Query : std::uint8_t { kStatus, kJobs, kCommunicators, kQueues };
+enum class Query : std::uint8_t { kStatus, kGpus, kJobs, kCommunicators, kQueues };
 
 struct QueryOptions {
   Query query = Query::kStatus;

@@ -112,6 +112,8 @@ std::string RenderStatus(const v1::StatusReply& reply, const Look& look) {
                              " a session"));
   line("memory",
        absl::StrCat(HumanBytes(static_cast<double>(reply.resident_bytes())), " resident"));
+  // An older ringd does not tell.
+  if (!reply.gpus().empty()) line("GPUs", reply.gpus());
   if (reply.sessions_ended_for_cause() + reply.attaches_refused() > 0) {
     line("turned away",
          absl::StrCat(Count(reply.attaches_refused(), "attach", "attaches"), " refused, ",

@@ -43,6 +43,8 @@ TEST_CASE("ringctl's command line: queries with their options") {
   CHECK_FALSE(Parse({"jobs", "--plan"}).ok());
   CHECK(Parse({"jobs"})->query.query == Query::kJobs);
   CHECK(Parse({"status"})->query.query == Query::kStatus);
+  CHECK(Parse({"gpus", "--json"})->query.query == Query::kGpus);
+  CHECK_FALSE(Parse({"gpus", "--job", "j"}).ok());
 }
 
 TEST_CASE("ringctl's command line: run takes all that follows as the command") {
@@ -132,7 +134,7 @@ TEST_CASE("completion: every command and option is in every shell's script") {
     const absl::StatusOr<CommandLine> line = Parse({"completion", shell});
     REQUIRE(line.ok());
     CHECK(line->action == Action::kCompletion);
-    REQUIRE(line->commands.size() == 8);
+    REQUIRE(line->commands.size() == 9);
     const absl::StatusOr<std::string> script = CompletionScript(line->shell, line->commands);
     REQUIRE(script.ok());
     for (const CompletedCommand& command : line->commands) {

@@ -195,6 +195,18 @@ TEST_CASE("ParseCommandLine: an unknown flag is an error with the nearest flag")
   CHECK_FALSE(Load({"--socket"}).ok());
 }
 
+TEST_CASE("ParseCommandLine: --probe-gpus is for one of two libraries") {
+  const char* const arguments[] = {"--probe-gpus", "nccl", "--nccl-library", "/n.so"};
+  const absl::StatusOr<CommandLine> line = ParseCommandLine(arguments);
+  REQUIRE(line.ok());
+  CHECK(line->action == CommandLineAction::kProbeGpus);
+  CHECK(line->probed == "nccl");
+  REQUIRE(line->settings.size() == 1);
+  CHECK(line->settings[0].text == "/n.so");
+  const char* const other[] = {"--probe-gpus", "rocm"};
+  CHECK_FALSE(ParseCommandLine(other).ok());
+}
+
 TEST_CASE("ParseCommandLine: help names every setting with its variable") {
   const absl::StatusOr<CommandLine> line = ParseCommandLine(std::vector<const char*>{"--help"});
   REQUIRE(line.ok());

@@ -107,6 +107,17 @@ TEST_CASE("AssignSetting: a number that may be chosen for the user can be given 
   CHECK(config.*field == kAutoCount);
 }
 
+TEST_CASE("AssignSetting: a library is a name, an absolute path, or none") {
+  const Setting& setting = *FindSetting("cuda_library");
+  Config config;
+  for (const char* const text : {"libcuda.so.1", "/opt/x/libcuda.so.1", ""}) {
+    CHECK(AssignSetting(setting, text, config).ok());
+    CHECK(config.cuda_library == text);
+  }
+  CHECK_FALSE(AssignSetting(setting, "lib/libcuda.so.1", config).ok());
+  CHECK(config.cuda_library.empty());
+}
+
 TEST_CASE("SuggestSetting: finds the near miss and stays silent about strangers") {
   CHECK(SuggestSetting("log-levle")->key == "log_level");
   CHECK(SuggestSetting("STALL_WARNINGS")->key == "stall_warning");

@@ -39,6 +39,7 @@ class UnavailableEngine : public EngineControl {
     Refuse(answer);
   }
   void GetStatus(const Caller&, Answer<v1::StatusReply> answer) override { Refuse(answer); }
+  void GetGpus(const Caller&, Answer<v1::GpusReply> answer) override { Refuse(answer); }
   void ListJobs(const Caller&, const v1::ListJobsRequest&, Answer<v1::JobsReply> answer) override {
     Refuse(answer);
   }

@@ -11,7 +11,7 @@ const Caller kSomeone{1000};
 struct Fixture {
   Node node;
   std::unique_ptr<Lobby> lobby = *Lobby::Create();
-  Supervisor supervisor{lobby.get(), node.engine.get()};
+  Supervisor supervisor{lobby.get(), nullptr, node.engine.get()};
 
   std::uint32_t Sessions() {
     return Await<v1::StatusReply>([&](Answer<v1::StatusReply> answer) {

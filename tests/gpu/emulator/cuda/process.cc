@@ -1,6 +1,7 @@
 #include "tests/gpu/emulator/cuda/process.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -207,6 +208,8 @@ std::uint64_t Process::CallsOf(const std::string& name) {
 }
 
 Call::Call(const char* name, unsigned rules) : process_(Process::Get()), refused_(Check(rules)) {
+  if (process_.settings().crash == name) ::raise(SIGSEGV);
+  while (process_.settings().hang == name) ::pause();
   process_.Count(name);
   process_.Count("*");
   if ((rules & kAllocates) != 0) process_.Count("allocating");

@@ -63,6 +63,8 @@ Settings ReadSettings() {
   settings.mig = Flag("MIG", false);
   settings.user = static_cast<unsigned>(Number("USER", ::geteuid(), 0, UINT32_MAX));
   settings.without = Text("WITHOUT");
+  settings.crash = Text("CRASH");
+  settings.hang = Text("HANG");
   settings.kernels = Text("KERNELS");
   settings.machine = Text("MACHINE");
   return settings;

@@ -27,6 +27,9 @@ struct Settings {
   unsigned user = 0;
   // A function that cuGetProcAddress does not know; "" for none.
   std::string without;
+  // A function that ends the process by SIGSEGV, and one that never returns; "" for none.
+  std::string crash;
+  std::string hang;
   // A library of kernels; "" for none.
   std::string kernels;
   // The file that the processes of one pretended machine share; "" for a machine of one process.
