@@ -1,5 +1,8 @@
-"""Rank program: gradients that are copied into the arena by their hooks, beside small ones. Training
-on parts of a batch equals training on the whole of it, whatever makes and uses the gradients."""
+"""Rank program: gradients that are copied into the arena by their hooks, beside small ones.
+
+Training on parts of a batch equals training on the whole of it, whatever makes and uses the
+gradients.
+"""
 
 from __future__ import annotations
 
