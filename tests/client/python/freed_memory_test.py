@@ -39,7 +39,12 @@ def mapped_pages(**settings: str) -> int:
     """In a step of a program that has called init(), alone."""
     environment = {"PATH": os.environ["PATH"], **settings}
     done = subprocess.run(
-        [sys.executable, "-c", ROUNDS], env=environment, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", ROUNDS],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     return int(done.stdout.splitlines()[-1])
 
