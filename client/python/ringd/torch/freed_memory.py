@@ -22,8 +22,8 @@ _SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD
 
 
 def keep(environment: Mapping[str, str]) -> bool:
-    """Has malloc keep up to 1 GiB of freed memory for the process, unless `environment` has settings
-    for glibc's malloc or ``RINGD_KEEP_FREED_MEMORY=0``; whether it did.
+    """Has malloc keep up to 1 GiB of freed memory for the process, unless `environment` has
+    settings for glibc's malloc or ``RINGD_KEEP_FREED_MEMORY=0``; whether it did.
 
     By itself malloc gives the kernel back what a step frees, some tens of MiB, and each page is
     cleared and mapped anew in the next step.
