@@ -77,6 +77,12 @@ def test_distributed_training_equals_training_alone(cluster: Cluster, layout: li
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize("layout", [[2], [2, 2], [1, 2]], ids=str)
+def test_large_gradients_in_all_ways_of_training(cluster: Cluster, layout: list[int]) -> None:
+    run(cluster, "large_gradients.py", layout)
+
+
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("layout", [[2], [1, 2]], ids=str)
 def test_traps_of_an_optimizer_are_right_or_named(cluster: Cluster, layout: list[int]) -> None:
     run(cluster, "optimizer_traps.py", layout)

@@ -19,6 +19,8 @@ struct ContextObject {
   PyObject_HEAD ringd_context* context;
   // Bytes of each tensor, by registration number.
   std::unordered_map<std::uint64_t, std::uint64_t>* tensor_bytes;
+  // Whether the program has left the job.
+  bool ended;
 };
 
 inline ContextObject* Self(PyObject* object) { return reinterpret_cast<ContextObject*>(object); }

@@ -18,6 +18,12 @@ inline bool ReadNumber(PyObject* object, std::uint64_t& number) {
   return number != static_cast<std::uint64_t>(-1) || PyErr_Occurred() == nullptr;
 }
 
+// An address that ReadNumber has read.
+inline void* Pointer(std::uint64_t address) {
+  return reinterpret_cast<void*>(
+      static_cast<std::uintptr_t>(address));  // NOLINT(performance-no-int-to-ptr)
+}
+
 // `method`: of which `list` is the argument.
 bool ReadNumbers(const char* method, PyObject* list, std::vector<std::uint64_t>& numbers);
 

@@ -12,20 +12,14 @@
 #include "client/python/extension/context_object.h"
 #include "client/python/extension/errors.h"
 #include "client/python/extension/numbers.h"
+#include "client/python/extension/submission.h"
 #include "client/python/extension/tensor_list.h"
 
 namespace ringd::python {
 namespace {
 
-// Copies below this cost less than letting another thread run and getting the interpreter back.
-constexpr std::uint64_t kCopiedWithGil = std::uint64_t{64} << 10;
 // How often a waiting main thread looks whether it has been interrupted (Ctrl-C).
 constexpr std::int64_t kSignalCheckMs = 100;
-
-void* Pointer(std::uint64_t address) {
-  return reinterpret_cast<void*>(
-      static_cast<std::uintptr_t>(address));  // NOLINT(performance-no-int-to-ptr)
-}
 
 PyObject* Place(PyObject* self, PyObject* /*unused*/) {
   ringd_place place{};
@@ -82,63 +76,34 @@ PyObject* Unregister(PyObject* self, PyObject* list) {
   Py_RETURN_NONE;
 }
 
-// Whether submitting copies so much that other threads should run meanwhile.
-bool CopiesMuch(const ContextObject& self, std::uint64_t registration, const void* source) {
-  const auto bytes = self.tensor_bytes->find(registration);
-  if (bytes == self.tensor_bytes->end() || bytes->second < kCopiedWithGil) return false;
-  return ringd_arena_contains(self.context, source, bytes->second) == 0;
+// Reads (registration, source, destination). False with a Python error set if that is not given.
+bool ReadSubmission(const char* method, PyObject* const* arguments, Py_ssize_t count,
+                    Submission& what) {
+  std::uint64_t number = 0;
+  std::uint64_t from = 0;
+  std::uint64_t to = 0;
+  if (!CheckCount(method, count, 3, 3) || !ReadNumber(arguments[0], number) ||
+      !ReadNumber(arguments[1], from) || !ReadNumber(arguments[2], to)) {
+    return false;
+  }
+  if (number > UINT32_MAX) {
+    RaiseStatus(RINGD_NOT_FOUND, "no registration has this number");
+    return false;
+  }
+  what = {static_cast<ringd_registration>(number), Pointer(from), Pointer(to)};
+  return true;
 }
 
-// What a submission is called with.
-struct Submitted {
-  ringd_registration registration = 0;
-  void* source = nullptr;
-  void* destination = nullptr;
-
-  // False with a Python error set if the arguments can't be that.
-  bool Read(const char* method, PyObject* const* arguments, Py_ssize_t count) {
-    std::uint64_t number = 0;
-    std::uint64_t from = 0;
-    std::uint64_t to = 0;
-    if (!CheckCount(method, count, 3, 3) || !ReadNumber(arguments[0], number) ||
-        !ReadNumber(arguments[1], from) || !ReadNumber(arguments[2], to)) {
-      return false;
-    }
-    if (number > UINT32_MAX) {
-      RaiseStatus(RINGD_NOT_FOUND, "no registration has this number");
-      return false;
-    }
-    registration = static_cast<ringd_registration>(number);
-    source = Pointer(from);
-    destination = Pointer(to);
-    return true;
-  }
-};
-
 PyObject* SubmitWith(PyObject* self, PyObject* const* arguments, Py_ssize_t count, bool may_wait) {
-  Submitted what;
-  if (!what.Read(may_wait ? "submit" : "try_submit", arguments, count)) return nullptr;
-  ringd_context* context = Self(self)->context;
+  Submission what;
+  if (!ReadSubmission(may_wait ? "submit" : "try_submit", arguments, count, what)) return nullptr;
   ringd_operation operation = 0;
-  ringd_status status = RINGD_OK;
-  if (CopiesMuch(*Self(self), what.registration, what.source)) {
-    const WithoutGil without_gil;
-    status =
-        ringd_try_submit(context, what.registration, what.source, what.destination, &operation);
-  } else {
-    status =
-        ringd_try_submit(context, what.registration, what.source, what.destination, &operation);
-  }
-  if (status == RINGD_RESOURCE_EXHAUSTED && may_wait) {
-    // Only now may it block, so that the usual call keeps the GIL.
-    const WithoutGil without_gil;
-    status = ringd_submit(context, what.registration, what.source, what.destination, &operation);
-  }
+  const ringd_status status = Submit(*Self(self), what, may_wait, operation);
   if (status != RINGD_OK) return RaiseStatus(status);
   return PyLong_FromUnsignedLongLong(operation);
 }
 
-PyObject* Submit(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+PyObject* SubmitWaiting(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   return SubmitWith(self, arguments, count, true);
 }
 
@@ -149,8 +114,8 @@ PyObject* TrySubmit(PyObject* self, PyObject* const* arguments, Py_ssize_t count
 // Blocks for RankExchange::kPatience or so, if at all; signals are looked at after it, and in the
 // wait.
 PyObject* SubmitAwaited(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-  Submitted what;
-  if (!what.Read("submit_awaited", arguments, count)) return nullptr;
+  Submission what;
+  if (!ReadSubmission("submit_awaited", arguments, count, what)) return nullptr;
   ringd_operation operation = 0;
   ringd_status status = RINGD_OK;
   {
@@ -273,6 +238,7 @@ PyObject* ArenaContains(PyObject* self, PyObject* const* arguments, Py_ssize_t c
 }
 
 PyObject* Leave(PyObject* self, PyObject* /*unused*/) {
+  Self(self)->ended = true;
   ringd_status status = RINGD_OK;
   {
     const WithoutGil without_gil;
@@ -282,6 +248,7 @@ PyObject* Leave(PyObject* self, PyObject* /*unused*/) {
 }
 
 PyObject* Abandon(PyObject* self, PyObject* /*unused*/) {
+  Self(self)->ended = true;
   ringd_status status = RINGD_OK;
   {
     const WithoutGil without_gil;
@@ -322,7 +289,8 @@ PyObject* MakeContextType() {
       {"communicator_place", CommunicatorPlace, METH_O,
        "(communicator) -> (rank, size, node_count, node_index)"},
       {"unregister", Unregister, METH_O, "Gives back a list of registrations."},
-      {"submit", Fast(Submit), METH_FASTCALL, "(registration, source, destination) -> operation"},
+      {"submit", Fast(SubmitWaiting), METH_FASTCALL,
+       "(registration, source, destination) -> operation"},
       {"try_submit", Fast(TrySubmit), METH_FASTCALL, "As submit, without waiting for room."},
       {"submit_awaited", Fast(SubmitAwaited), METH_FASTCALL,
        "As submit, for what is waited for next: small operations may be done when it returns."},
@@ -355,6 +323,7 @@ PyObject* WrapContext(PyObject* type, ringd_context* context) {
     return nullptr;
   }
   object->context = context;
+  object->ended = false;
   object->tensor_bytes = new std::unordered_map<std::uint64_t, std::uint64_t>();
   return reinterpret_cast<PyObject*>(object);
 }

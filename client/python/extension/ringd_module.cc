@@ -6,14 +6,18 @@
 #include <Python.h>
 
 #include "client/python/extension/errors.h"
+#include "client/python/extension/gradient_hook.h"
+#include "client/python/extension/gradient_hook_type.h"
 #include "client/python/extension/ringd_context.h"
+#include "client/python/extension/torch_tensors.h"
 #include "client/ringd.h"
 
 namespace ringd::python {
 namespace {
 
-// The type of contexts; made once, by the first import.
+// The types of contexts and of gradients' hooks; made once, by the first import.
 PyObject* context_type = nullptr;
+PyObject* gradient_hook_type = nullptr;
 
 // open(socket, job_id, rank, size, local_rank, local_size, rendezvous, secret, start_timeout_ms,
 //      operation_timeout_ms, fusion, weight) -> Context. None and -1 mean: from the environment.
@@ -65,6 +69,7 @@ PyMethodDef functions[] = {
     {"open", Open, METH_VARARGS,
      "Attaches to ringd and takes a place in a job; blocks until all ranks have."},
     {"set_error_types", SetErrors, METH_O, "Names the exception class for each status."},
+    {"set_torch", SetTorch, METH_VARARGS, "What GradientHook needs of PyTorch."},
     {"version", Version, METH_NOARGS, "The release of libringd."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -93,9 +98,13 @@ PyObject* MakeModule() {
   }
   if (context_type == nullptr) context_type = MakeContextType();
   if (context_type == nullptr) return nullptr;
+  if (gradient_hook_type == nullptr) gradient_hook_type = MakeGradientHookType(context_type);
+  if (gradient_hook_type == nullptr) return nullptr;
   PyObject* module = PyModule_Create(&definition);
   if (module == nullptr) return nullptr;
-  if (PyModule_AddObjectRef(module, "Context", context_type) < 0) {
+  if (PyModule_AddObjectRef(module, "Context", context_type) < 0 ||
+      PyModule_AddObjectRef(module, "GradientHook", gradient_hook_type) < 0 ||
+      PyModule_AddIntConstant(module, "MOVED_BYTES", kMovedBytes) < 0) {
     Py_DECREF(module);
     return nullptr;
   }

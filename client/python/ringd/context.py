@@ -91,7 +91,8 @@ class Context:
             fusion,
             _weight(weight),
         )
-        self._raw = raw
+        #: The extension's own object, for what else is written in C.
+        self.raw = raw
         self.place = Place(*raw.place())
         # The extension's own methods, without a Python call in between.
         self.register = raw.register
@@ -124,23 +125,23 @@ class Context:
         ranks that have not called, ``AlreadyExistsError`` if one of them has a communicator of this
         name.
         """
-        return self._raw.create_communicator(name, list(ranks), _milliseconds(timeout, "timeout"))
+        return self.raw.create_communicator(name, list(ranks), _milliseconds(timeout, "timeout"))
 
     def communicator_place(self, communicator: int) -> CommunicatorPlace:
         """Where this rank is in it; 0 is the communicator of all ranks."""
-        return CommunicatorPlace(*self._raw.communicator_place(communicator))
+        return CommunicatorPlace(*self.raw.communicator_place(communicator))
 
     def close(self) -> None:
         """Leaves the job. Calls under way in other threads end with ``CancelledError``.
 
         Arena memory stays readable as long as this object, or a tensor in it, lives.
         """
-        self._raw.leave()
+        self.raw.leave()
 
     def abandon(self) -> None:
         """As ``close``, for a rank that has failed: the others are told at once, as if this process
         had died."""
-        self._raw.abandon()
+        self.raw.abandon()
 
     def __enter__(self) -> Context:
         return self

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+#: Stands for every operation that has ended well: RINGD_DONE.
+OPERATION_DONE = 2**64 - 1
+
 
 class DataType(IntEnum):
     """The type of a tensor's elements."""

@@ -227,6 +227,43 @@ def removal() -> None:
         hvd.remove_process_set(passing)
 
 
+def hooks_of_a_removed_set() -> None:
+    """Gradients are submitted by hooks that know the set's communicator."""
+    model = nn.Linear(300, 60)  # one gradient that is copied into the arena, one that is not
+    optimizer: Any = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters("hooked"), process_set=EVENS
+    )
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(value(RANK, 0, 300)).sum().backward()
+        optimizer.step()
+
+    for _ in range(3):
+        step()
+    if EVENS.included():
+        model(value(RANK, 0, 300)).sum().backward()
+        busy = "can't be removed: on ranks 0, 2 operations"
+    else:
+        busy = "operations of it have not been synchronized"
+    expect_error(ringd.FailedPreconditionError, busy, lambda: hvd.remove_process_set(EVENS))
+    if EVENS.included():
+        optimizer.synchronize()
+    optimizer.zero_grad()
+    assert hvd.remove_process_set(EVENS)
+    for _ in range(2):
+        expect_error(ringd.FailedPreconditionError, "not registered", step)
+    for parameter in model.parameters():
+        parameter.grad = None
+    hvd.add_process_set(EVENS)
+    for _ in range(3):
+        step()
+    if EVENS.included():
+        for parameter in model.parameters():
+            root = hvd.broadcast(parameter.detach(), EVENS.ranks[0], process_set=EVENS)
+            assert torch.equal(parameter, root)
+
+
 def again() -> None:
     """In a new job the sets count anew."""
     hvd.shutdown()
@@ -248,6 +285,7 @@ for part in (
     normalization,
     errors,
     removal,
+    hooks_of_a_removed_set,
     again,
 ):
     part()

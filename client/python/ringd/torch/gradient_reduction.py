@@ -8,13 +8,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from ringd.errors import FailedPreconditionError, RingdError
 from ringd.torch.compression import Compressor
 from ringd.torch.gradient_slot import GradientSlot
 from ringd.torch.job import Communicator, Job, current, is_current
 from ringd.torch.process_set import ProcessSet, communicator_if_member
-from ringd.types import ReduceOp
+from ringd.types import OPERATION_DONE, ReduceOp
 
 # All that live, so that a parameter is reduced by one of them only.
 _reductions: weakref.WeakSet[GradientReduction] = weakref.WeakSet()
@@ -24,11 +25,12 @@ class GradientReduction:
     """Submits each gradient as soon as it has been accumulated, while the backward pass goes on.
 
     Every parameter of the optimizer is in one of three states:
-    reduced (in `_passes_left`); frozen; or taken by an optimizer that was made later.
+    reduced (in `_slots`); frozen; or taken by an optimizer that was made later.
 
     Thread safety: hooks of different parameters may run in different threads; the other methods
     belong to the thread that trains.
-    Invariant: a slot is in `pending` from its submission until it has been waited for.
+    Invariant: a slot is in `pending` from its submission until it has been waited for, and its
+        `operation` is not 0.
     """
 
     def __init__(
@@ -49,27 +51,40 @@ class GradientReduction:
         self.prescale = 1.0 / predivide_factor
         self.postscale = predivide_factor
         self._process_set = process_set
+        # For which the slots are described, but for those in `_undescribed`.
         self._job: Job | None = None
-        # That of `_slots`.
         self._communicator: Communicator | None = None
         self._slots: dict[torch.Tensor, GradientSlot] = {}
-        self._passes_left: dict[torch.Tensor, int] = {}
-        self._hooks: dict[torch.Tensor, Any] = {}
+        self._undescribed: dict[GradientSlot, None] = {}
+        # How PyTorch knows the slots' hooks.
+        self._hooks: dict[torch.Tensor, RemovableHandle] = {}
         self._frozen: dict[torch.Tensor, None] = {}
         self._taken: dict[torch.Tensor, weakref.ref[GradientReduction]] = {}
-        # As they were after the last pass that was counted and not yet submitted.
-        self._accumulated: dict[torch.Tensor, weakref.ref[torch.Tensor]] = {}
         self._told_of_waste = False
         self.pending: dict[GradientSlot, None] = {}
-        # Since the last backward pass.
-        self.synchronized = False
+        self._synchronized = False
+        # Else the hooks would keep the parameters, and these the hooks.
+        weakref.finalize(self, _remove, self._hooks).atexit = False
         parameters = [parameter for group in groups for parameter in group["params"]]
         self._names = names_of(parameters, named_parameters)
         for parameter in parameters:
             self._add(parameter)
         _reductions.add(self)
         if communicator is not None:
-            self._slots_of(job, communicator)
+            self._describe(job, communicator)
+
+    @property
+    def synchronized(self) -> bool:
+        """Whether gradients have been synchronized, and not computed or used since."""
+        return (
+            self._synchronized
+            and not self.pending
+            and all(slot.passes_left == self.passes_per_step for slot in self._slots.values())
+        )
+
+    def used(self) -> None:
+        """The gradients are used by a step, so that they need to be synchronized again."""
+        self._synchronized = False
 
     def take_in(self, groups: Iterable[dict[str, Any]]) -> None:
         """Reduces from now on what has been unfrozen or added to `groups`, and what a later
@@ -81,17 +96,17 @@ class GradientReduction:
             del self._taken[parameter]
             self._add(parameter)
         groups = list(groups)
-        known = len(self._passes_left) + len(self._frozen) + len(self._taken)
+        known = len(self._slots) + len(self._frozen) + len(self._taken)
         if known == sum(len(group["params"]) for group in groups):
             return
         for number, group in enumerate(groups):
             for index, parameter in enumerate(group["params"]):
-                if not any(parameter in some for some in (self._passes_left, self._frozen, self._taken)):
+                if not any(parameter in some for some in (self._slots, self._frozen, self._taken)):
                     self._names.setdefault(parameter, f"group.{number}.{index}")
                     self._add(parameter)
 
     def _add(self, parameter: torch.Tensor) -> None:
-        if parameter in self._passes_left:
+        if parameter in self._slots:
             return
         if not parameter.requires_grad:
             self._frozen[parameter] = None  # PyTorch refuses it a hook
@@ -99,8 +114,7 @@ class GradientReduction:
         for other in list(_reductions):
             if other is not self:
                 other.give(parameter, self)
-        self._passes_left[parameter] = self.passes_per_step
-        # Weak: an optimizer that has gone must not go on reducing. Its hooks then do nothing.
+        # Weak: an optimizer that has gone must not go on reducing.
         reference = weakref.ref(self)
 
         def on_gradient(ready: torch.Tensor) -> None:
@@ -108,40 +122,40 @@ class GradientReduction:
             if reduction is not None:
                 reduction.on_gradient(ready)
 
-        self._hooks[parameter] = parameter.register_post_accumulate_grad_hook(on_gradient)
+        slot = GradientSlot(parameter, on_gradient, self.pending, self.passes_per_step, self.compression)
+        self._slots[parameter] = slot
+        self._undescribed[slot] = None
+        self._hooks[parameter] = parameter.register_post_accumulate_grad_hook(slot)
 
     def give(self, parameter: torch.Tensor, taker: GradientReduction) -> None:
         """Leaves a parameter, if it is here, to an optimizer that was made later. Waits for what is
         in flight of it."""
-        if parameter not in self._passes_left:
-            return
         slot = self._slots.pop(parameter, None)
+        if slot is None:
+            return
+        self._undescribed.pop(slot, None)
+        self._hooks.pop(parameter).remove()
+        self._taken[parameter] = weakref.ref(taker)
         if slot in self.pending:
             self._discard(slot)
-        self._hooks.pop(parameter).remove()
-        self._accumulated.pop(parameter, None)
-        del self._passes_left[parameter]
-        self._taken[parameter] = weakref.ref(taker)
 
     def on_gradient(self, parameter: torch.Tensor) -> None:
-        """Runs in the backward pass, when the gradient of `parameter` is there."""
+        """Runs in the backward pass, when the gradient of `parameter` is there and its hook has not
+        submitted it."""
         job = current()
         communicator = self._shared_by(job)
         if communicator is None:
             return
-        left = self._passes_left[parameter]
-        if left < self.passes_per_step and self._began_anew(parameter):
-            left = self.passes_per_step
-        if left == 0:
+        self._describe(job, communicator)
+        slot = self._slots[parameter]
+        if slot.passes_left < self.passes_per_step and self._began_anew(slot):
+            slot.restart_count()
+        if slot.passes_left == 0:
             raise FailedPreconditionError(self._too_many_passes(parameter))
-        self._passes_left[parameter] = left - 1
-        self.synchronized = False
-        if left == 1:
-            slot = self._slots_of(job, communicator)[parameter]
-            slot.submit()
-            self.pending[slot] = None
-        elif parameter.grad is not None:
-            self._accumulated[parameter] = weakref.ref(parameter.grad)
+        if slot.passes_left > 1:
+            slot.count_pass(parameter.grad)
+            return
+        slot.submit()
 
     def _shared_by(self, job: Job) -> Communicator | None:
         """Among whom gradients are reduced; None where each keeps its own: the rank is the set's
@@ -149,17 +163,15 @@ class GradientReduction:
         communicator = communicator_if_member(self._process_set, job)
         return None if communicator is None or communicator.size == 1 else communicator
 
-    def _began_anew(self, parameter: torch.Tensor) -> bool:
+    def _began_anew(self, slot: GradientSlot) -> bool:
         """Whether the program has thrown away what was accumulated, as model.zero_grad() does."""
-        slot = self._slots.get(parameter)
-        if slot in self.pending:
-            if slot.has_submitted(parameter.grad):
-                return False
-            self._tell_of_waste(self._names[parameter], 0)
-            self._discard(slot)
-            return True
-        accumulated = self._accumulated.get(parameter)
-        return accumulated is None or accumulated() is not parameter.grad
+        if slot not in self.pending:
+            return not slot.continues(slot.parameter.grad)
+        if slot.has_submitted(slot.parameter.grad):
+            return False
+        self._tell_of_waste(self._name_of(slot), 0)
+        self._discard(slot)
+        return True
 
     def _too_many_passes(self, parameter: torch.Tensor) -> str:
         passes = self.passes_per_step
@@ -203,8 +215,8 @@ class GradientReduction:
         del self.pending[slot]
 
     def _reset_count(self) -> None:
-        self._passes_left = dict.fromkeys(self._passes_left, self.passes_per_step)
-        self._accumulated.clear()
+        for slot in self._slots.values():
+            slot.restart_count()
 
     def _tell_of_waste(self, name: str, more: int) -> None:
         if self._told_of_waste:
@@ -227,26 +239,14 @@ class GradientReduction:
         communicator = self._shared_by(job)
         if communicator is not None:
             self._refuse_taken()
-            for parameter, slot in self._slots_of(job, communicator).items():
+            self._describe(job, communicator)
+            for parameter, slot in self._slots.items():
                 # Already submitted: its last pass has been counted. Frozen meanwhile: as without
                 # ringd.
-                if self._passes_left[parameter] > 0 and (
-                    parameter.requires_grad or parameter.grad is not None
-                ):
+                if slot.passes_left > 0 and (parameter.requires_grad or parameter.grad is not None):
                     slot.submit()
-                    self.pending[slot] = None
-        first_error: RingdError | None = None
-        changed: list[str] = []
-        while self.pending:
-            slot = next(iter(self.pending))
-            if slot.was_changed():
-                changed.append(self._name_of(slot))
-            try:
-                slot.finish()
-            except RingdError as error:
-                first_error = first_error or error
-            # An interrupt (Ctrl-C) leaves the slot here, to be waited for again.
-            del self.pending[slot]
+        changed = [self._name_of(slot) for slot in self.pending if slot.was_changed()]
+        first_error = self._wait()
         self._reset_count()
         if first_error is None and changed:
             first_error = FailedPreconditionError(
@@ -257,7 +257,31 @@ class GradientReduction:
             )
         if first_error is not None:
             raise first_error
-        self.synchronized = True
+        self._synchronized = True
+
+    def _wait(self) -> RingdError | None:
+        """Until no operation is in flight, with one call; the first failure."""
+        slots = list(self.pending)
+        if self._job is None or not slots:
+            return None
+        operations = [slot.operation for slot in slots]
+        error: RingdError | None = None
+        try:
+            self._job.context.wait_all(operations)
+        except RingdError as failure:
+            error = failure
+        except BaseException:
+            # An interrupt (Ctrl-C) leaves the slots here, to be waited for again.
+            for slot, operation in zip(slots, operations, strict=True):
+                slot.operation = operation
+            raise
+        for slot, operation in zip(slots, operations, strict=True):
+            if error is None or operation == OPERATION_DONE:
+                slot.finish()
+            else:
+                slot.forget()
+            del self.pending[slot]
+        return error
 
     def refuse_pending(self) -> None:
         """For a step without synchronization: ``FailedPreconditionError`` if it lacks one."""
@@ -291,35 +315,28 @@ class GradientReduction:
     def _name_of(self, slot: GradientSlot) -> str:
         return self._names[slot.parameter]
 
-    def _slots_of(self, job: Job, communicator: Communicator) -> dict[torch.Tensor, GradientSlot]:
-        """One for each parameter, registered with one call to ringd; anew after ``shutdown`` and
-        ``init``, and where the process set has been added again."""
-        if self._communicator is communicator and len(self._slots) == len(self._passes_left):
-            return self._slots
+    def _describe(self, job: Job, communicator: Communicator) -> None:
+        """Describes what is not yet described, with one call to ringd; everything after
+        ``shutdown`` and ``init``, and where the process set has been added again."""
         if self._communicator is not communicator:
             self.pending.clear()
-            self._slots = {}
+            self._undescribed.update(dict.fromkeys(self._slots.values()))
             self._job = job
             self._communicator = communicator
-        missing = [parameter for parameter in self._passes_left if parameter not in self._slots]
-        if missing:
-            slots = [
-                GradientSlot(
-                    job,
-                    parameter,
-                    f"allreduce.{self._names[parameter]}",
-                    self.op,
-                    self.prescale,
-                    self.postscale,
-                    self.compression,
-                    communicator.number,
-                )
-                for parameter in missing
-            ]
-            for slot, registration in zip(slots, job.register([slot.spec for slot in slots]), strict=True):
-                slot.registration = registration
-            self._slots.update(zip(missing, slots, strict=True))
-        return self._slots
+        if not self._undescribed:
+            return
+        slots = list(self._undescribed)
+        for slot in slots:
+            name = f"allreduce.{self._name_of(slot)}"
+            slot.describe(job, communicator, name, self.op, self.prescale, self.postscale)
+        for slot, registration in zip(slots, job.register([slot.spec for slot in slots]), strict=True):
+            slot.registration = registration
+        self._undescribed.clear()
+
+
+def _remove(hooks: dict[torch.Tensor, RemovableHandle]) -> None:
+    for hook in hooks.values():
+        hook.remove()
 
 
 def _and_more(count: int) -> str:

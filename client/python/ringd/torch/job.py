@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ringd.context import Context
 from ringd.errors import FailedPreconditionError
-from ringd.torch import horovod_variables
+from ringd.torch import freed_memory, horovod_variables
 from ringd.torch.names import AutomaticNames
 from ringd.types import TensorSpec
 
@@ -160,7 +160,9 @@ def init(
 
     Without arguments everything comes from the environment that the launcher has made
     (``ringctl run``, torchrun, horovodrun, Open MPI, MPICH, Slurm). Does nothing if this process
-    has its place already. Arguments: as ``ringd.Context``, and
+    has its place already. glibc's malloc keeps freed memory from then on, up to 1 GiB, unless the
+    environment has settings for it or ``RINGD_KEEP_FREED_MEMORY=0``. Arguments: as
+    ``ringd.Context``, and
 
     process_sets: these are added, as by ``add_process_set``, in this order; all ranks must give the
         same. Default: none. ``"dynamic"`` is the same here: sets can be added at any time.
@@ -189,6 +191,7 @@ def init(
     if not _enter(options):
         refuse_new(wanted)
         return
+    freed_memory.keep(os.environ)
     if current().place.rank == 0:
         horovod_variables.tell_of_ignored(os.environ)
     try:

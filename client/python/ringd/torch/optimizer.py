@@ -61,7 +61,7 @@ class DistributedMixin:
             self.synchronize()
         else:
             self._reduction.refuse_pending()
-        self._reduction.synchronized = False
+        self._reduction.used()
         return super().step(closure) if closure is not None else super().step()  # type: ignore[misc]
 
     def _synchronized_after(self, closure: Callable[[], Any]) -> Callable[[], Any]:
@@ -69,7 +69,7 @@ class DistributedMixin:
             with torch.enable_grad():
                 loss = closure()
             self.synchronize()
-            self._reduction.synchronized = False
+            self._reduction.used()
             return loss
 
         return evaluate

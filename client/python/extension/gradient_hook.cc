@@ -1,0 +1,183 @@
+#include "client/python/extension/gradient_hook.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "client/python/extension/context_object.h"
+#include "client/python/extension/submission.h"
+
+namespace ringd::python {
+namespace {
+
+// An error before anything has been submitted is the slow way's to tell, if it meets it too.
+GradientHook::Outcome Unusual() {
+  PyErr_Clear();
+  return GradientHook::Outcome::kUnusual;
+}
+
+// Whether p.grad is the result already, or lies where it does.
+bool IsResult(PyObject* gradient, PyObject* result, bool& same) {
+  same = gradient == result;
+  if (same || gradient == Py_None) return true;
+  void* here = nullptr;
+  void* there = nullptr;
+  bool contiguous = false;
+  if (!AddressOf(gradient, here) || !AddressOf(result, there) ||
+      !IsContiguous(gradient, contiguous)) {
+    return false;
+  }
+  same = here == there && contiguous;
+  return true;
+}
+
+}  // namespace
+
+bool ArenaMemory::Read(PyObject* arena_tensor) {
+  if (!form.Read(arena_tensor) || !memory.Read(arena_tensor) || !AddressOf(arena_tensor, address) ||
+      !SizeOf(arena_tensor, bytes)) {
+    return false;
+  }
+  tensor = Reference::To(arena_tensor);
+  return true;
+}
+
+bool GradientHook::Continues(PyObject* gradient) const {
+  return accumulated && PyWeakref_GetObject(accumulated.get()) == gradient;
+}
+
+bool GradientHook::NotePass(PyObject* gradient) {
+  Reference reference;
+  if (gradient != Py_None) {
+    reference = Reference(PyWeakref_NewRef(gradient, nullptr));
+    if (!reference) return false;
+  }
+  accumulated = std::move(reference);
+  --passes_left;
+  return true;
+}
+
+bool GradientHook::IsArenaFree(bool& is_free) const {
+  is_free = false;
+  if (!arena.tensor || Py_REFCNT(arena.tensor.get()) != 1) return true;
+  return arena.memory.IsUnshared(is_free);
+}
+
+// Whether the gradient is where it is reduced, or can be reduced from where it is.
+bool GradientHook::IsUsual(PyObject* gradient, bool in_arena, bool& usual) const {
+  if (!IsPlain(gradient, arena.form, usual)) return false;
+  if (!usual) return true;
+  if (!in_arena) return IsArenaFree(usual);
+  void* address = nullptr;
+  if (!AddressOf(gradient, address)) return false;
+  usual = address == arena.address;  // else it was changed through `.data`
+  return true;
+}
+
+// Copies a fresh gradient into the arena, where it becomes p.grad.
+bool GradientHook::Move(Reference& gradient) const {
+  void* from = nullptr;
+  if (!AddressOf(gradient.get(), from)) return false;
+  {
+    const WithoutGil without_gil;
+    std::memcpy(arena.address, from, arena.bytes);
+  }
+  gradient = Reference::To(arena.tensor.get());
+  return SetGradient(parameter.get(), gradient.get());
+}
+
+GradientHook::Outcome GradientHook::TrySubmit(PyObject* self, PyObject* of) {
+  if (!context || of != parameter.get() || operation != 0 || passes_left < 1) {
+    return Outcome::kUnusual;
+  }
+  const ContextObject& target = *Self(context.get());
+  if (target.ended) return Outcome::kUnusual;
+  Reference gradient = GradientOf(of);
+  if (!gradient) return Unusual();
+  if (passes_left < passes_per_step && !Continues(gradient.get())) return Outcome::kUnusual;
+  bool in_arena = gradient.get() == arena.tensor.get();
+  bool usual = false;
+  if (!IsUsual(gradient.get(), in_arena, usual) || !usual) return Unusual();
+  if (!in_arena && arena.bytes >= kMovedBytes) {
+    if (!Move(gradient)) return Unusual();
+    in_arena = true;
+  }
+  if (passes_left > 1) return NotePass(gradient.get()) ? Outcome::kSubmitted : Outcome::kError;
+  Submission submission{registration, arena.address, arena.address};
+  if (!in_arena && !AddressOf(gradient.get(), submission.source)) return Unusual();
+  ringd_operation submitted = 0;
+  // It fails, too, if the registration has been given back, or went with its process set.
+  if (Submit(target, submission, true, submitted) != RINGD_OK) return Unusual();
+  passes_left = 0;
+  accumulated = Reference();
+  Reference source = Reference::To(gradient.get());
+  const bool noted = Note(self, submitted, std::move(source), Reference::To(arena.tensor.get()),
+                          std::move(gradient), in_arena);
+  return noted ? Outcome::kSubmitted : Outcome::kError;
+}
+
+bool GradientHook::Note(PyObject* self, ringd_operation submitted, Reference source,
+                        Reference result, Reference gradient, bool in_place) {
+  operation = submitted;
+  flight.source = std::move(source);
+  flight.result = std::move(result);
+  flight.gradient = std::move(gradient);
+  flight.compared = 0;
+  if (PyDict_SetItem(pending.get(), self, Py_None) != 0 ||
+      (in_flight && PySet_Add(in_flight.get(), self) != 0) ||
+      !VersionOf(flight.gradient.get(), flight.version)) {
+    return false;
+  }
+  if (in_place) return true;
+  void* address = nullptr;
+  std::uint64_t bytes = 0;
+  if (!SizeOf(flight.gradient.get(), bytes) || !AddressOf(flight.gradient.get(), address)) {
+    return false;
+  }
+  flight.compared = std::min<std::uint64_t>(bytes, kComparedBytes);
+  std::memcpy(flight.first, address, flight.compared);
+  return true;
+}
+
+void GradientHook::Forget(PyObject* self) {
+  operation = 0;
+  // Taken out first: the last reference to a tensor may run any code.
+  const Flight ended = std::exchange(flight, Flight{});
+  if (in_flight && PySet_Discard(in_flight.get(), self) < 0) PyErr_Clear();
+}
+
+bool GradientHook::Take(PyObject* self) {
+  const Reference result = Reference::To(flight.result.get());
+  if (!result) {
+    PyErr_SetString(PyExc_ValueError, "nothing has been submitted");
+    return false;
+  }
+  Forget(self);
+  const Reference gradient = GradientOf(parameter.get());
+  bool same = false;
+  if (!gradient || !IsResult(gradient.get(), result.get(), same)) return false;
+  return same || SetGradient(parameter.get(), result.get());
+}
+
+bool GradientHook::WasChanged(bool& changed) const {
+  const Reference gradient = GradientOf(parameter.get());
+  if (!gradient) return false;
+  changed = !flight.gradient || gradient.get() != flight.gradient.get();
+  if (changed) return true;
+  std::int64_t version = 0;
+  if (!VersionOf(gradient.get(), version)) return false;
+  if (version != flight.version) {
+    // A view counts the changes of all that lies in the same memory.
+    bool view = false;
+    if (!IsView(gradient.get(), view)) return false;
+    changed = !view;
+  }
+  if (changed || flight.compared == 0) return true;
+  void* address = nullptr;
+  std::uint64_t bytes = 0;
+  if (!AddressOf(gradient.get(), address) || !SizeOf(gradient.get(), bytes)) return false;
+  changed = bytes < flight.compared || std::memcmp(address, flight.first, flight.compared) != 0;
+  return true;
+}
+
+}  // namespace ringd::python

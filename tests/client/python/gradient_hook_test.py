@@ -1,0 +1,406 @@
+"""The hook that takes gradients from autograd into the library: what it does itself, and what it
+leaves to Python. One rank alone, whose all-reduces double: no ringd is needed."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import ringd
+import torch
+from ringd import _ringd
+from ringd.torch import arena
+from ringd.torch.gradient_slot import GradientSlot
+from ringd.torch.job import Communicator, Job
+from ringd.types import TensorSpec
+from torch import nn
+
+SMALL = 12
+LARGE = _ringd.MOVED_BYTES // 4
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
+    monkeypatch.delenv("RINGD_SOCKET", raising=False)
+    with ringd.Context() as context:
+        assert context.place.size == 1
+        yield Job(context)
+
+
+class Hooked:
+    """A parameter whose gradient is armed, or not."""
+
+    def __init__(self, job: Job, elements: int, passes: int = 1, *, armed: bool = True) -> None:
+        self.job = job
+        self.parameter = nn.Parameter(torch.zeros(elements))
+        self.slow_calls: list[torch.Tensor] = []
+        self.pending: dict[Any, None] = {}
+        self.hook = _ringd.GradientHook(self.parameter, self.slow_calls.append, self.pending, passes)
+        self.spec = TensorSpec(f"gradient of {elements}", shape=(elements,), postscale=2.0)
+        self.registration = job.registration(self.spec)
+        self.hook.enter(0, job.in_flight)
+        self.handle = self.parameter.register_post_accumulate_grad_hook(self.hook)
+        if armed:
+            self.hook.set_arena(arena.allocate(job, (elements,), torch.float32))
+            self.arm()
+
+    def arm(self) -> None:
+        self.hook.arm(self.job.context.raw, self.registration)
+
+    def backward(self, value: float = 1.0) -> None:
+        (self.parameter * value).sum().backward()
+
+    def wait(self) -> None:
+        self.job.context.wait(self.hook.operation)
+        self.hook.take()
+        self.pending.clear()
+        self.hook.restart_count()
+
+    def expect_left_to_python(self) -> None:
+        assert len(self.slow_calls) == 1
+        assert self.slow_calls[0] is self.parameter
+        assert self.hook.operation == 0
+        assert not self.pending
+
+    def expect_submitted(self) -> None:
+        assert not self.slow_calls
+        assert self.hook.operation != 0
+        assert list(self.pending) == [self.hook]
+        assert self.job.has_in_flight(0)
+        assert self.hook.passes_left == 0
+
+
+def gradient_of(parameter: torch.Tensor) -> torch.Tensor:
+    assert parameter.grad is not None
+    return parameter.grad
+
+
+def test_not_armed_it_calls_the_function_that_it_was_given(job: Job) -> None:
+    hooked = Hooked(job, SMALL, armed=False)
+    hooked.backward()
+    hooked.expect_left_to_python()
+    with pytest.raises(ValueError, match="set_arena"):
+        hooked.arm()
+
+
+def test_what_the_function_raises_comes_out_of_the_backward_pass() -> None:
+    parameter = nn.Parameter(torch.zeros(1))
+
+    def slow(_: torch.Tensor) -> None:
+        raise LookupError("slow")
+
+    parameter.register_post_accumulate_grad_hook(_ringd.GradientHook(parameter, slow, {}, 1))
+    with pytest.raises(LookupError, match="slow"):
+        parameter.sum().backward()
+
+
+def test_a_small_gradient_stays_until_the_result_is_taken(job: Job) -> None:
+    hooked = Hooked(job, SMALL)
+    for value in (1.0, 3.0):
+        hooked.parameter.grad = None
+        hooked.backward(value)
+        hooked.expect_submitted()
+        assert gradient_of(hooked.parameter).tolist() == [value] * SMALL
+        assert not hooked.hook.was_changed()
+        hooked.wait()
+        assert not job.has_in_flight(0)
+        assert gradient_of(hooked.parameter) is hooked.hook.arena
+        assert gradient_of(hooked.parameter).tolist() == [2 * value] * SMALL
+
+
+def test_a_large_gradient_is_in_the_arena_at_once(job: Job) -> None:
+    hooked = Hooked(job, LARGE)
+    for value in (1.0, 3.0):
+        hooked.parameter.grad = None
+        hooked.backward(value)
+        hooked.expect_submitted()
+        assert gradient_of(hooked.parameter) is hooked.hook.arena
+        assert not hooked.hook.was_changed()
+        hooked.wait()
+        assert gradient_of(hooked.parameter).unique().tolist() == [2 * value]
+
+
+@pytest.mark.parametrize("elements", [SMALL, LARGE])
+def test_a_gradient_in_the_arena_is_accumulated_and_reduced_there(job: Job, elements: int) -> None:
+    hooked = Hooked(job, elements)
+    hooked.backward()
+    hooked.wait()
+    hooked.backward(5.0)
+    hooked.expect_submitted()
+    assert gradient_of(hooked.parameter) is hooked.hook.arena
+    hooked.wait()
+    assert gradient_of(hooked.parameter).unique().tolist() == [2 * (2 + 5)]
+
+
+@pytest.mark.parametrize("elements", [SMALL, LARGE])
+def test_passes_are_counted_and_the_last_one_submits(job: Job, elements: int) -> None:
+    hooked = Hooked(job, elements, passes=3)
+    for left in (2, 1):
+        hooked.backward()
+        assert not hooked.slow_calls
+        assert (hooked.hook.passes_left, hooked.hook.operation) == (left, 0)
+        assert hooked.hook.continues(gradient_of(hooked.parameter))
+    hooked.backward()
+    hooked.expect_submitted()
+    hooked.wait()
+    assert gradient_of(hooked.parameter).unique().tolist() == [6]
+    assert hooked.hook.passes_left == 3
+
+
+@pytest.mark.parametrize("elements", [SMALL, LARGE])
+def test_a_gradient_thrown_away_between_passes_is_left_to_python(job: Job, elements: int) -> None:
+    hooked = Hooked(job, elements, passes=2)
+    hooked.backward()
+    hooked.parameter.grad = None
+    hooked.backward()
+    hooked.expect_left_to_python()
+    assert hooked.hook.passes_left == 1
+
+
+def a_view_that_was_kept(hooked: Hooked) -> Any:
+    hooked.backward()
+    hooked.wait()
+    kept = gradient_of(hooked.parameter).view(-1)[1:]
+    hooked.parameter.grad = None
+    return kept
+
+
+def a_tensor_that_was_kept(hooked: Hooked) -> Any:
+    hooked.backward()
+    hooked.wait()
+    kept = gradient_of(hooked.parameter)
+    hooked.parameter.grad = None
+    return kept
+
+
+def another_parameter_with_the_tensor(hooked: Hooked) -> Any:
+    hooked.backward()
+    hooked.wait()
+    other = nn.Parameter(torch.zeros_like(hooked.parameter))
+    other.grad = hooked.parameter.grad
+    hooked.parameter.grad = None
+    return other
+
+
+def memory_replaced_through_data(hooked: Hooked) -> None:
+    hooked.backward()
+    hooked.wait()
+    gradient_of(hooked.parameter).data = torch.zeros_like(hooked.parameter)
+
+
+def a_gradient_that_is_strided(hooked: Hooked) -> None:
+    hooked.parameter.grad = torch.zeros(2 * len(hooked.parameter))[::2]
+
+
+def a_subclass(hooked: Hooked) -> None:
+    class Own(torch.Tensor):
+        pass
+
+    hooked.parameter.grad = torch.zeros_like(hooked.parameter).as_subclass(Own)
+
+
+def another_shape(hooked: Hooked) -> None:
+    hooked.parameter.data = torch.zeros(len(hooked.parameter) // 2, 2)
+
+
+def another_type(hooked: Hooked) -> None:
+    hooked.parameter.data = hooked.parameter.data.double()
+
+
+def a_registration_given_back(hooked: Hooked) -> None:
+    hooked.job.context.unregister([hooked.registration])
+
+
+def a_job_that_was_left(hooked: Hooked) -> None:
+    hooked.job.context.close()
+
+
+def no_pass_left(hooked: Hooked) -> None:
+    hooked.hook.passes_left = 0
+
+
+def memory_taken_away(hooked: Hooked) -> None:
+    hooked.hook.set_arena(None)
+
+
+@pytest.mark.parametrize("elements", [SMALL, LARGE])
+@pytest.mark.parametrize(
+    "arrange",
+    [
+        a_view_that_was_kept,
+        a_tensor_that_was_kept,
+        another_parameter_with_the_tensor,
+        memory_replaced_through_data,
+        a_gradient_that_is_strided,
+        a_subclass,
+        another_shape,
+        another_type,
+        a_registration_given_back,
+        a_job_that_was_left,
+        no_pass_left,
+        memory_taken_away,
+    ],
+)
+def test_what_is_unusual_is_left_to_python(job: Job, elements: int, arrange: Callable[[Hooked], Any]) -> None:
+    hooked = Hooked(job, elements)
+    kept = arrange(hooked)
+    before = kept.clone() if isinstance(kept, torch.Tensor) else None
+    hooked.backward(7.0)
+    hooked.expect_left_to_python()
+    assert kept is None or before is None or torch.equal(kept, before)
+
+
+@pytest.mark.parametrize("elements", [SMALL, LARGE])
+def test_a_gradient_with_a_graph_is_left_to_python(job: Job, elements: int) -> None:
+    hooked = Hooked(job, elements)
+    hooked.parameter.square().sum().backward(create_graph=True)
+    hooked.expect_left_to_python()
+    assert gradient_of(hooked.parameter).grad_fn is not None
+
+
+def test_a_sparse_gradient_is_left_to_python(job: Job) -> None:
+    hooked = Hooked(job, SMALL)
+    indices, values = torch.tensor([[0, 3]]), torch.ones(2)
+    hooked.parameter.grad = torch.sparse_coo_tensor(indices, values, (SMALL,), check_invariants=True)
+    hooked.hook(hooked.parameter)
+    hooked.expect_left_to_python()
+
+
+def test_a_gradient_in_flight_is_left_to_python(job: Job) -> None:
+    hooked = Hooked(job, SMALL)
+    hooked.backward()
+    hooked.expect_submitted()
+    hooked.hook.restart_count()
+    hooked.backward()
+    assert len(hooked.slow_calls) == 1
+    hooked.wait()
+
+
+def test_calls_with_something_else(job: Job) -> None:
+    hooked = Hooked(job, SMALL)
+    hooked.parameter.grad = torch.zeros(SMALL)
+    other: Any = torch.zeros(SMALL)
+    hooked.hook(other)
+    assert hooked.slow_calls[0] is other
+    call: Any = hooked.hook
+    with pytest.raises(TypeError, match="takes the parameter"):
+        call()
+    with pytest.raises(TypeError, match="takes the parameter"):
+        call(other, other)
+    make: Any = _ringd.GradientHook
+    with pytest.raises(TypeError):
+        make()
+    with pytest.raises(TypeError, match="a dict"):
+        make(other, print, [], 1)
+    with pytest.raises(TypeError, match="above 0"):
+        make(other, print, {}, 0)
+
+
+@pytest.mark.parametrize("elements", [SMALL, LARGE])
+def test_changes_of_a_submitted_gradient_are_seen(job: Job, elements: int) -> None:
+    hooked = Hooked(job, elements)
+    changes: list[Callable[[], Any]] = [
+        lambda: gradient_of(hooked.parameter).add_(0),
+        lambda: gradient_of(hooked.parameter).view(-1)[0:1].mul_(2),
+        lambda: setattr(hooked.parameter, "grad", None),
+        lambda: setattr(hooked.parameter, "grad", gradient_of(hooked.parameter).clone()),
+    ]
+    if elements == SMALL:
+        changes.append(lambda: gradient_of(hooked.parameter).data.mul_(2))
+    for change in changes:
+        hooked.parameter.grad = None
+        hooked.backward()
+        hooked.expect_submitted()
+        assert not hooked.hook.was_changed()
+        job.context.wait(hooked.hook.operation)
+        change()
+        assert hooked.hook.was_changed()
+        hooked.hook.take()
+        hooked.pending.clear()
+        hooked.hook.restart_count()
+        assert gradient_of(hooked.parameter) is hooked.hook.arena
+
+
+def test_hooks_of_several_threads(job: Job) -> None:
+    """Each with its parameters; large ones are copied without the interpreter's lock."""
+    workers = []
+    hooked = [[Hooked(job, LARGE + 2 * group + number) for number in range(2)] for group in range(4)]
+
+    def train(group: list[Hooked]) -> None:
+        for step in range(20):
+            for one in group:
+                one.parameter.grad = None
+                one.backward(step)
+            for one in group:
+                one.wait()
+                assert gradient_of(one.parameter).unique().tolist() == [2 * step]
+
+    failures: list[BaseException] = []
+
+    def run(group: list[Hooked]) -> None:
+        try:
+            train(group)
+        except BaseException as failure:
+            failures.append(failure)
+
+    for group in hooked:
+        workers.append(threading.Thread(target=run, args=(group,)))
+        workers[-1].start()
+    for worker in workers:
+        worker.join(60)
+    assert not failures
+    assert not any(one.slow_calls for group in hooked for one in group)
+
+
+def test_nothing_is_left_of_a_hook_that_was_removed(job: Job) -> None:
+    hooked = Hooked(job, LARGE)
+    hooked.backward()
+    hooked.wait()
+    gone = [weakref.ref(hooked.parameter), weakref.ref(gradient_of(hooked.parameter))]
+    hooked.handle.remove()
+    del hooked
+    gc.collect()
+    assert [reference() for reference in gone] == [None, None]
+
+
+def test_a_cycle_through_its_fields_is_collected() -> None:
+    pending: dict[Any, None] = {}
+    parameter = nn.Parameter(torch.zeros(1))
+    hook = _ringd.GradientHook(parameter, print, pending, 1)
+    pending[hook] = None
+    gone = weakref.ref(parameter)
+    del pending, parameter, hook
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_slot_arms_itself_with_its_first_gradient(job: Job) -> None:
+    """And moves a large one, as the hook does from then on."""
+    parameter = nn.Parameter(torch.zeros(LARGE))
+    pending: dict[GradientSlot, None] = {}
+    slow_calls: list[torch.Tensor] = []
+
+    def slow(of: torch.Tensor) -> None:
+        slow_calls.append(of)
+        slot.submit()
+
+    slot = GradientSlot(parameter, slow, pending, 1, ringd.torch.Compression.none)
+    slot.describe(job, Communicator(0, 1), "slot", ringd.ReduceOp.SUM, 1.0, 2.0)
+    slot.registration = job.registration(slot.spec)
+    parameter.register_post_accumulate_grad_hook(slot)
+    for step in range(3):
+        parameter.grad = None
+        parameter.sum().backward()
+        assert gradient_of(parameter) is slot.arena
+        assert list(pending) == [slot]
+        operations = [slot.operation]
+        job.context.wait_all(operations)
+        slot.finish()
+        pending.clear()
+        slot.restart_count()
+        assert gradient_of(parameter).unique().tolist() == [2.0], step
+    assert len(slow_calls) == 1
