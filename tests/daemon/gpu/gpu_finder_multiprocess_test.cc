@@ -157,9 +157,8 @@ TEST_CASE("GpuFinder: a driver that hangs is killed at the deadline, and NCCL is
   CHECK(Clock::now() - begin < seconds(10));
   CHECK(reply.state() == "failed");
   CHECK(reply.cuda().version() == "13.0");
-  CHECK(
-      reply.cuda().problem() ==
-      "the probe did not end within 3 s and was killed, while initialising the driver (cuInit)");
+  CHECK(reply.cuda().problem() ==
+        "the probe did not end within 3 s and was killed, while initialising the driver (cuInit)");
   CHECK(reply.nccl().version() == "2.29.7");
 }
 

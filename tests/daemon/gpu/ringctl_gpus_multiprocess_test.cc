@@ -53,8 +53,8 @@ class EmulatedNode {
     const Clock::time_point deadline = Clock::now() + seconds(10);
     while (Clock::now() < deadline) {
       const pid_t probe = FindProbe();
-      if (probe > 0 && ReadWholeFile("/proc/" + std::to_string(probe) + "/oom_score_adj") ==
-                           "1000\n") {
+      if (probe > 0 &&
+          ReadWholeFile("/proc/" + std::to_string(probe) + "/oom_score_adj") == "1000\n") {
         return probe;
       }
       std::this_thread::sleep_for(milliseconds(10));
