@@ -15,7 +15,7 @@ import torch
 from ringd import _ringd
 from torch import nn
 
-BATCH = 16
+BATCH = 24
 STEPS = 4
 WIDTH = 128  # squared, in 8 bytes each: more than MOVED_BYTES
 Training = Callable[[Any, nn.Module, torch.Tensor, torch.Tensor], None]

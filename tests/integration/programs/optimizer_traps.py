@@ -318,6 +318,7 @@ def a_job_left_with_gradients_in_flight() -> None:
     model = Net()
     optimizer = distributed(model)
     loss_of(model, 0).backward()
+    hvd.barrier()  # else a rank may leave before another has submitted, which is that one's error
     hvd.shutdown()
     optimizer.zero_grad()
     hvd.init()
