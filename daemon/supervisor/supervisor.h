@@ -14,8 +14,9 @@
 
 namespace ringd {
 
-// What is about the node and no job is answered here, too. A session belongs to the lobby until its trainer joins, and to the engine from then on, also if
-// the join is refused. Calls that need a job are answered here while there is none.
+// What is about the node and no job is answered here, too. A session belongs to the lobby until its
+// trainer joins, and to the engine from then on, also if the join is refused. Calls that need a job
+// are answered here while there is none.
 //
 // Thread safety: as EngineControl.
 // Ownership: borrows all three. The finder is stopped before the engine and may tell those who wait
