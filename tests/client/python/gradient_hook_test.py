@@ -254,6 +254,14 @@ def test_what_is_unusual_is_left_to_python(job: Job, elements: int, arrange: Cal
     assert kept is None or before is None or torch.equal(kept, before)
 
 
+def test_after_the_job_no_gradient_is_moved(job: Job) -> None:
+    hooked = Hooked(job, LARGE)
+    job.context.close()
+    hooked.backward()
+    hooked.expect_left_to_python()
+    assert gradient_of(hooked.parameter) is not hooked.hook.arena
+
+
 @pytest.mark.parametrize("elements", [SMALL, LARGE])
 def test_a_gradient_with_a_graph_is_left_to_python(job: Job, elements: int) -> None:
     hooked = Hooked(job, elements)

@@ -18,8 +18,9 @@ TRAININGS: dict[str, dict[str, str]] = {
     "training-one-core": {"BENCH_ONE_CORE": "1"},
 }
 
-# What a step frees stays with the process, and no page is fresh in the next one: a third of some
-# steps. ringd.torch sets the same by itself; so every library and the reference have it.
+# What a step frees stays with the process, and no page is fresh in the next one: a quarter of some
+# steps' processor time. ringd.torch sets the same by itself; so every library and the reference
+# have it.
 KEPT_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
 
 
