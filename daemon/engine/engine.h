@@ -69,7 +69,7 @@ class Engine final : private PeerEvents {
   // `rank_exchange` may be null: then no job has one.
   Engine(EngineOptions options, std::unique_ptr<Transport> transport,
          std::unique_ptr<RankExchangeSockets> rank_exchange, PeerNetwork* network);
-  ~Engine();
+  ~Engine() override;
 
   void Start();
   // Fails every job ("ringd on <node> was stopped"), tells all clients, ends the thread. Blocks

@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <memory>
@@ -185,9 +186,9 @@ std::uint64_t MostAtOnce(const Variables& first, const Variables& second) {
   for (EmulatedProcess& process : processes) CHECK(process.Receive() == 1);
   for (EmulatedProcess& process : processes) process.Send(1);
   for (EmulatedProcess& process : processes) CHECK(process.Join() == "");
-  std::uint64_t words[2] = {};
-  const ::ssize_t bytes = ::pread(memory.get(), words, sizeof words, 0);
-  REQUIRE(bytes == sizeof words);
+  std::array<std::uint64_t, 2> words{};
+  constexpr std::size_t kBytes = sizeof(words);
+  REQUIRE(::pread(memory.get(), words.data(), kBytes, 0) == kBytes);
   CHECK(words[0] == 0);
   return words[1];
 }
