@@ -74,18 +74,6 @@ bool GradientHook::IsUsual(PyObject* gradient, bool in_arena, bool& usual) const
   return true;
 }
 
-// Copies a fresh gradient into the arena, where it becomes p.grad.
-bool GradientHook::Move(Reference& gradient) const {
-  void* from = nullptr;
-  if (!AddressOf(gradient.get(), from)) return false;
-  {
-    const WithoutGil without_gil;
-    std::memcpy(arena.address, from, arena.bytes);
-  }
-  gradient = Reference::To(arena.tensor.get());
-  return SetGradient(parameter.get(), gradient.get());
-}
-
 GradientHook::Outcome GradientHook::TrySubmit(PyObject* self, PyObject* of) {
   if (!context || of != parameter.get() || operation != 0 || passes_left < 1) {
     return Outcome::kUnusual;
@@ -95,13 +83,9 @@ GradientHook::Outcome GradientHook::TrySubmit(PyObject* self, PyObject* of) {
   Reference gradient = GradientOf(of);
   if (!gradient) return Unusual();
   if (passes_left < passes_per_step && !Continues(gradient.get())) return Outcome::kUnusual;
-  bool in_arena = gradient.get() == arena.tensor.get();
+  const bool in_arena = gradient.get() == arena.tensor.get();
   bool usual = false;
   if (!IsUsual(gradient.get(), in_arena, usual) || !usual) return Unusual();
-  if (!in_arena && arena.bytes >= kMovedBytes) {
-    if (!Move(gradient)) return Unusual();
-    in_arena = true;
-  }
   if (passes_left > 1) return NotePass(gradient.get()) ? Outcome::kSubmitted : Outcome::kError;
   Submission submission{registration, arena.address, arena.address};
   if (!in_arena && !AddressOf(gradient.get(), submission.source)) return Unusual();

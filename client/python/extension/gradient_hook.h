@@ -18,10 +18,6 @@
 
 namespace ringd::python {
 
-// A fresh gradient of so many bytes is copied into the arena when its hook runs, while it is in the
-// caches, and becomes p.grad there; autograd's memory is free for the next one. A smaller one stays
-// p.grad until its operation has been waited for.
-inline constexpr std::uint64_t kMovedBytes = std::uint64_t{64} << 10;
 // So many bytes of a gradient are compared to see whether it was changed through `.data`.
 inline constexpr std::size_t kComparedBytes = 8;
 
@@ -50,8 +46,8 @@ struct Flight {
 
 // What the Python object ringd._ringd.GradientHook holds.
 //
-// Thread safety: guarded by the GIL. TrySubmit gives the GIL up while it copies a large gradient or
-//   waits for room; other hooks may run meanwhile, and nothing else may be done with this one.
+// Thread safety: guarded by the GIL. TrySubmit gives the GIL up while it waits for room; other
+//   hooks may run meanwhile, and nothing else may be done with this one.
 // Ownership: owns references to the parameter, the context, its memory in the arena, and, while an
 //   operation is in flight, to its tensors.
 // Invariants: armed only with memory in the arena; while `operation` is not 0 the Python object is
@@ -99,7 +95,6 @@ struct GradientHook {
 
  private:
   bool IsUsual(PyObject* gradient, bool in_arena, bool& usual) const;
-  bool Move(Reference& gradient) const;
 };
 
 }  // namespace ringd::python

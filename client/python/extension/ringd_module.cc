@@ -103,8 +103,7 @@ PyObject* MakeModule() {
   PyObject* module = PyModule_Create(&definition);
   if (module == nullptr) return nullptr;
   if (PyModule_AddObjectRef(module, "Context", context_type) < 0 ||
-      PyModule_AddObjectRef(module, "GradientHook", gradient_hook_type) < 0 ||
-      PyModule_AddIntConstant(module, "MOVED_BYTES", kMovedBytes) < 0) {
+      PyModule_AddObjectRef(module, "GradientHook", gradient_hook_type) < 0) {
     Py_DECREF(module);
     return nullptr;
   }

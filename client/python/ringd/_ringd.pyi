@@ -29,9 +29,6 @@ class Context:
     def leave(self) -> None: ...
     def abandon(self) -> None: ...
 
-# Gradients of so many bytes or more are copied into the arena by their hooks.
-MOVED_BYTES: int
-
 # What PyTorch calls with a parameter when its gradient has been accumulated. Armed, it submits the
 # gradient itself if that is of the arena's form, and nothing is in flight; else it calls `slow`.
 # Its fields and methods belong to the thread that trains, or to the parameter's backward pass.

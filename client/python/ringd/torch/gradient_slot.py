@@ -23,11 +23,10 @@ class GradientSlot(_ringd.GradientHook):
 
     The reduced gradient lies in the arena and becomes ``p.grad``. While it stays there
     (``set_to_none=False``, or several backward passes) gradients are accumulated where they are
-    reduced, and nothing is copied. A large gradient from elsewhere, as autograd makes after
-    ``set_to_none=True``, is copied into the arena by its hook and becomes ``p.grad`` there; a small
-    one is submitted from where it is, and must stay as it is until the result is there. A tensor
-    that the program has kept from an earlier step is never overwritten: the slot then takes new
-    memory.
+    reduced, and nothing is copied. A gradient from elsewhere, as autograd makes after
+    ``set_to_none=True``, is submitted from where it is, and must stay as it is until the result is
+    there. A tensor that the program has kept from an earlier step is never overwritten: the slot
+    then takes new memory.
 
     Where the arena is full the gradient is reduced in its own memory, through copies.
 
@@ -97,9 +96,6 @@ class GradientSlot(_ringd.GradientHook):
             self._describe_anew(compressed)
         source = dense(compressed)
         self._find_arena(source)
-        if self._moves(gradient):
-            self.arena.copy_(source)
-            source = gradient = parameter.grad = self.arena
         result = self.arena if self.arena is not None else source
         submit = job.context.submit
         try:
@@ -172,14 +168,3 @@ class GradientSlot(_ringd.GradientHook):
                 self.set_arena(allocate(self._job, source.shape, source.dtype))
             except RingdError:
                 self._arena_full = True
-
-    def _moves(self, gradient: torch.Tensor) -> bool:
-        """Whether this gradient is copied into the arena before it is reduced."""
-        return (
-            self.arena is not None
-            and self._uncompressed()
-            and gradient.nbytes >= _ringd.MOVED_BYTES
-            and not gradient.requires_grad
-            and gradient.is_contiguous()
-            and gradient.data_ptr() != self.arena.data_ptr()
-        )
