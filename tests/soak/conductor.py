@@ -247,6 +247,11 @@ class Soak:
             return True
         for leak in found():
             self._journal.find("leaks", leak)
+        for number in self._before:
+            jobs = world.ringctl(number, "root", "jobs")["jobs"]
+            names = ", ".join(f"{job['job_id']} ({job['state']})" for job in jobs)
+            self._journal.note(f"jobs on node{number}: {names}")
+            self._journal.note("\n".join(world.nodes[number].output.splitlines()[-40:]))
         return False
 
     @staticmethod
