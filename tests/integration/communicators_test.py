@@ -82,13 +82,15 @@ KILLED = """
     context = ringd.Context()
     rank = context.place.rank
     pair = context.create_communicator("pair", [1, 2]) if rank else None
-    print("ready", flush=True)
     if rank == 2:
+        print("ready", flush=True)
         time.sleep(60)
     try:
         spec = TensorSpec("x", CollectiveKind.BARRIER, communicator=pair or 0)
         (number,) = context.register([spec])
-        context.wait(context.submit(number, 0, 0))
+        operation = context.submit(number, 0, 0)
+        print("ready", flush=True)
+        context.wait(operation)
     except ringd.RingdError as error:
         print("told:", error, flush=True)
 """
