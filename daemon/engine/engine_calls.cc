@@ -19,7 +19,7 @@ constexpr auto kJoinGrace = std::chrono::seconds(5);
 constexpr auto kLongestStart = std::chrono::hours(1);
 // Of one user's jobs on this node, those that ranks wait for counted: each may take some
 // descriptors, of which all users together have 65,536 (deploy/systemd).
-constexpr std::size_t kMostCommunicatorsOfUser = 2048;
+constexpr std::size_t kMostCommunicatorsOfUser = 1024;
 // A caller that has gone is mostly a process that has ended, of which its session tells more.
 constexpr auto kGoneGrace = std::chrono::seconds(1);
 

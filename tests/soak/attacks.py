@@ -18,7 +18,7 @@ from tests.soak.world import FAILING, FIRST, SECOND, STEADY, World, wait_for
 #: Within this time ranks hear of a ringd that hangs; what is added is for a machine that is busy.
 HANGING_S = 5.0 + 1.0
 #: Of a user on a node.
-MOST_COMMUNICATORS = 2048
+MOST_COMMUNICATORS = 1024
 
 
 @dataclass(frozen=True)

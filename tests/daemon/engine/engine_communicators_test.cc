@@ -52,8 +52,8 @@ absl::Status Destroy(Node& node, const Trainer& trainer, std::uint32_t communica
 
 }  // namespace
 
-TEST_CASE("Engine: a user has at most 2,048 communicators on a node, in all jobs together") {
-  constexpr int kOfOneJob = 1024;
+TEST_CASE("Engine: a user has at most 1,024 communicators on a node, in all jobs together") {
+  constexpr int kOfOneJob = 512;
   RaiseDescriptorLimit();
   Node node;
   const std::vector<Trainer> full = [&] {
@@ -74,7 +74,7 @@ TEST_CASE("Engine: a user has at most 2,048 communicators on a node, in all jobs
   const absl::Status refused = Create(node, third, 0).status;
   CHECK(absl::IsResourceExhausted(refused));
   CHECK_THAT(std::string(refused.message()),
-             Catch::Contains("uid 1000 have 2048 communicators on node-a"));
+             Catch::Contains("uid 1000 have 1024 communicators on node-a"));
   CHECK(Create(node, other_user, 0).status.message() == "");
 
   // There is room again when one has ended, soon after it was destroyed.
