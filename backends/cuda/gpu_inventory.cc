@@ -1,6 +1,5 @@
 #include "backends/cuda/gpu_inventory.h"
 
-#include <fstream>
 #include <memory>
 
 #include "absl/strings/ascii.h"
@@ -9,16 +8,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "backends/cuda/cuda_driver.h"
+#include "proto/base/read_file.h"
 
 namespace ringd {
 namespace {
 
-// The first line of a small file; empty if it can't be read.
-std::string FirstLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return std::string(absl::StripAsciiWhitespace(line));
+// The line that a file of the kernel's has; empty if it can't be read.
+std::string LineOf(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadFile(path, 4096);
+  return text.ok() ? std::string(absl::StripAsciiWhitespace(*text)) : "";
 }
 
 // As nvidia-smi writes it.
@@ -116,8 +114,8 @@ class Inquiry {
     const int told = Attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device, -1);
     int node = -1;
     if (told >= 0 ||
-        !absl::SimpleAtoi(
-            FirstLine(absl::StrCat("/sys/bus/pci/devices/", pci_address, "/numa_node")), &node)) {
+        !absl::SimpleAtoi(LineOf(absl::StrCat("/sys/bus/pci/devices/", pci_address, "/numa_node")),
+                          &node)) {
       return told;
     }
     return node;
@@ -130,7 +128,7 @@ class Inquiry {
 
 absl::Status TakeGpuInventory(const std::string& library, const InventorySteps& steps,
                               GpuInventory* inventory) {
-  inventory->kernel_driver = FirstLine("/sys/module/nvidia/version");
+  inventory->kernel_driver = LineOf("/sys/module/nvidia/version");
   steps(absl::StrCat("opening ", library), *inventory);
   const auto cuda = CudaDriver::Open(library);
   if (!cuda.ok()) return cuda.status();

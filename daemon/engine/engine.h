@@ -248,7 +248,6 @@ class Engine final : private PeerEvents {
   static absl::Status UnknownToken() {
     return absl::UnauthenticatedError("no session has this token");
   }
-  static absl::Status NotJoined() { return absl::FailedPreconditionError("join a job first"); }
   // Runs `command`, which ends the call, on the engine thread.
   template <typename Reply>
   void PostCall(const std::shared_ptr<PendingCall<Reply>>& call, CommandQueue::Command command) {

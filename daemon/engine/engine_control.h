@@ -26,6 +26,9 @@ struct Caller {
   friend auto operator<=>(const Caller&, const Caller&) = default;
 };
 
+// What is answered to a trainer's call that needs a job and comes before its Join.
+inline absl::Status NotJoined() { return absl::FailedPreconditionError("join a job first"); }
+
 // Takes the answer to a call; the reply counts only if the status is OK. Runs exactly once, on a
 // thread that is not the engine's: perhaps before the call has returned.
 template <typename Reply>

@@ -13,8 +13,6 @@ namespace {
 // milliseconds.
 constexpr auto kPatienceForGpus = std::chrono::milliseconds(300);
 
-absl::Status NotJoined() { return absl::FailedPreconditionError("join a job first"); }
-
 }  // namespace
 
 std::function<void()> Supervisor::Join(const Caller& caller, absl::string_view token,

@@ -34,8 +34,7 @@ bool IsResult(PyObject* gradient, PyObject* result, bool& same) {
 }  // namespace
 
 bool ArenaMemory::Read(PyObject* arena_tensor) {
-  if (!form.Read(arena_tensor) || !memory.Read(arena_tensor) || !AddressOf(arena_tensor, address) ||
-      !SizeOf(arena_tensor, bytes)) {
+  if (!form.Read(arena_tensor) || !memory.Read(arena_tensor) || !AddressOf(arena_tensor, address)) {
     return false;
   }
   tensor = Reference::To(arena_tensor);

@@ -27,7 +27,6 @@ struct ArenaMemory {
   TensorForm form;
   TensorMemory memory;
   void* address = nullptr;
-  std::uint64_t bytes = 0;
 
   bool Read(PyObject* arena_tensor);
 };

@@ -6,7 +6,6 @@
 #include <Python.h>
 
 #include "client/python/extension/errors.h"
-#include "client/python/extension/gradient_hook.h"
 #include "client/python/extension/gradient_hook_type.h"
 #include "client/python/extension/ringd_context.h"
 #include "client/python/extension/torch_tensors.h"

@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -17,6 +16,7 @@
 #include "proto/base/memory_mapping.h"
 #include "proto/shm/session_segment.h"
 #include "tests/daemon/attach/listener_fixture.h"
+#include "tests/processor_seconds.h"
 
 namespace ringd {
 namespace {
@@ -28,16 +28,6 @@ bool HangsUp(int socket) {
   if (::poll(&entry, 1, 10'000) != 1) return false;
   char byte = 0;
   return ::recv(socket, &byte, 1, MSG_DONTWAIT) <= 0;
-}
-
-// The processor time that this process takes in a second in which nobody asks it anything.
-double ProcessorSecondsOfASecond() {
-  timespec before{}, after{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
-  ::poll(nullptr, 0, 1000);
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
-  return static_cast<double>(after.tv_sec - before.tv_sec) +
-         static_cast<double>(after.tv_nsec - before.tv_nsec) / 1e9;
 }
 
 // True if an attach by a child process of another user ends with `expected`.
@@ -184,7 +174,7 @@ TEST_CASE("AttachListener: a gRPC connection that its client has left costs no t
   const auto still_served = fixture.WaitForGrpcConnections(1);
   REQUIRE(still_served.size() == 1);
   socket.Reset();
-  CHECK(ProcessorSecondsOfASecond() < 0.2);
+  CHECK(ProcessorSecondsIn(std::chrono::seconds(1)) < 0.2);
 }
 
 TEST_CASE("AttachListener: hundreds of half handshakes harm nobody") {
@@ -238,7 +228,7 @@ TEST_CASE(
     return pid;
   }();
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
-  const double cpu_seconds = ProcessorSecondsOfASecond();
+  const double cpu_seconds = ProcessorSecondsIn(std::chrono::seconds(1));
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &old_limit) == 0);
   CHECK(cpu_seconds < 0.2);
   int status = 0;
