@@ -1,0 +1,201 @@
+#include "daemon/channel/channel.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "proto/base/errno_status.h"
+
+namespace ringd {
+namespace {
+
+constexpr std::size_t kReadBytes = std::size_t{64} << 10;
+// That have come and belong to no frame yet: of one frame, and of the one behind it.
+constexpr std::size_t kMostWaitingFds = 2 * Channel::kMostFds;
+
+}  // namespace
+
+Channel::Channel(UniqueFd socket, ChannelLimits limits, std::function<void()> on_waiting)
+    : socket_(std::move(socket)), limits_(limits), on_waiting_(std::move(on_waiting)) {}
+
+bool Channel::Send(std::string payload, std::vector<UniqueFd> fds) {
+  if (payload.size() > limits_.frame_bytes || fds.size() > kMostFds) return false;
+  Header header;
+  header.bytes = static_cast<std::uint32_t>(payload.size());
+  header.fds = static_cast<std::uint32_t>(fds.size());
+  Outgoing frame;
+  frame.bytes.reserve(sizeof(header) + payload.size());
+  frame.bytes.append(reinterpret_cast<const char*>(&header), sizeof(header));
+  frame.bytes += payload;
+  frame.fds = std::move(fds);
+  bool waits = false;
+  {
+    const MutexLock lock(mutex_);
+    if (ended_) return false;
+    if (queued_bytes_ + frame.bytes.size() > limits_.queued_bytes) {
+      EndLocked();
+      return false;
+    }
+    const bool waited = !outgoing_.empty();
+    queued_bytes_ += frame.bytes.size();
+    outgoing_.push_back(std::move(frame));
+    if (!waited) FlushLocked();
+    if (ended_) return false;
+    waits = !waited && !outgoing_.empty();
+  }
+  if (waits && on_waiting_ != nullptr) on_waiting_();
+  return true;
+}
+
+bool Channel::WaitsToSend() {
+  const MutexLock lock(mutex_);
+  return !outgoing_.empty();
+}
+
+void Channel::Flush() {
+  const MutexLock lock(mutex_);
+  FlushLocked();
+}
+
+void Channel::FlushLocked() {
+  while (!outgoing_.empty() && SendSome(outgoing_.front())) {
+    if (outgoing_.front().sent < outgoing_.front().bytes.size()) continue;
+    queued_bytes_ -= outgoing_.front().bytes.size();
+    outgoing_.pop_front();
+  }
+}
+
+bool Channel::SendSome(Outgoing& frame) {
+  iovec part{frame.bytes.data() + frame.sent, frame.bytes.size() - frame.sent};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostFds * sizeof(int))> control{};
+  if (!frame.fds.empty()) {
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(frame.fds.size() * sizeof(int));
+    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(frame.fds.size() * sizeof(int));
+    for (std::size_t i = 0; i < frame.fds.size(); ++i) {
+      const int fd = frame.fds[i].get();
+      std::memcpy(CMSG_DATA(rights) + i * sizeof(int), &fd, sizeof(fd));
+    }
+  }
+  const ssize_t sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent < 0) {
+    // Too many descriptors of ours may be on their way: that passes, too.
+    if (errno != EAGAIN && errno != EINTR && errno != ETOOMANYREFS) EndLocked();
+    return false;
+  }
+  frame.fds.clear();
+  frame.sent += static_cast<std::size_t>(sent);
+  return true;
+}
+
+void Channel::EndLocked() noexcept {
+  ended_ = true;
+  outgoing_.clear();
+  queued_bytes_ = 0;
+  // Wakes whoever reads.
+  ::shutdown(socket_.get(), SHUT_RDWR);
+}
+
+void Channel::Close() noexcept {
+  const MutexLock lock(mutex_);
+  if (!ended_) EndLocked();
+}
+
+absl::StatusOr<std::size_t> Channel::Receive() {
+  const std::size_t before = incoming_.size();
+  incoming_.resize(before + kReadBytes);
+  iovec part{incoming_.data() + before, kReadBytes};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostFds * sizeof(int))> control{};
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t received =
+      ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  const int error = errno;
+  incoming_.resize(before + static_cast<std::size_t>(std::max<ssize_t>(received, 0)));
+  if (received < 0) {
+    if (error == EAGAIN || error == EINTR) return std::size_t{0};
+    return absl::UnavailableError(absl::StrCat("reading failed: ", std::strerror(error)));
+  }
+  for (cmsghdr* rights = CMSG_FIRSTHDR(&message); rights != nullptr;
+       rights = CMSG_NXTHDR(&message, rights)) {
+    if (rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(rights) + i * sizeof(int), sizeof(fd));
+      incoming_fds_.emplace_back(fd);
+    }
+  }
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    return absl::ResourceExhaustedError("descriptors were lost: too many open files");
+  }
+  if (incoming_fds_.size() > kMostWaitingFds) {
+    return absl::InvalidArgumentError("more descriptors than frames say");
+  }
+  if (received == 0) return absl::UnavailableError("the other side has closed the channel");
+  return static_cast<std::size_t>(received);
+}
+
+absl::Status Channel::TakeFrames(const std::function<void(ChannelFrame)>& take) {
+  for (;;) {
+    const std::size_t there = incoming_.size() - taken_;
+    Header header;
+    if (there < sizeof(header)) break;
+    std::memcpy(&header, incoming_.data() + taken_, sizeof(header));
+    if (header.bytes > limits_.frame_bytes || header.fds > kMostFds) {
+      return absl::InvalidArgumentError(absl::StrCat("a frame of ", header.bytes, " bytes and ",
+                                                     header.fds, " descriptors"));
+    }
+    if (there < sizeof(header) + header.bytes) break;
+    if (incoming_fds_.size() < header.fds) {
+      return absl::InvalidArgumentError("fewer descriptors than a frame says");
+    }
+    ChannelFrame frame;
+    frame.bytes.assign(incoming_, taken_ + sizeof(header), header.bytes);
+    for (std::uint32_t i = 0; i < header.fds; ++i) {
+      frame.fds.push_back(std::move(incoming_fds_.front()));
+      incoming_fds_.pop_front();
+    }
+    taken_ += sizeof(header) + header.bytes;
+    take(std::move(frame));
+  }
+  // What was handed over goes, at most once for each byte that is kept.
+  if (taken_ >= incoming_.size()) {
+    incoming_.clear();
+    if (incoming_.capacity() > 16 * kReadBytes) incoming_.shrink_to_fit();
+    taken_ = 0;
+  } else if (taken_ > incoming_.size() / 2) {
+    incoming_.erase(0, taken_);
+    taken_ = 0;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Channel::Read(std::size_t budget, const std::function<void(ChannelFrame)>& take) {
+  for (std::size_t read = 0; read < budget;) {
+    const absl::StatusOr<std::size_t> received = Receive();
+    if (!received.ok()) return received.status();
+    if (absl::Status status = TakeFrames(take); !status.ok()) return status;
+    if (*received == 0) break;
+    read += *received;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ringd

@@ -1,0 +1,99 @@
+// One end of a socket pair between two processes of this node: whole frames, with descriptors.
+#ifndef RINGD_DAEMON_CHANNEL_CHANNEL_H_
+#define RINGD_DAEMON_CHANNEL_CHANNEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "proto/base/mutex.h"
+#include "proto/base/unique_fd.h"
+
+namespace ringd {
+
+struct ChannelFrame {
+  std::string bytes;
+  std::vector<UniqueFd> fds;
+};
+
+struct ChannelLimits {
+  std::size_t frame_bytes = std::size_t{65} << 20;   // gRPC's messages have at most 64 MiB
+  std::size_t queued_bytes = std::size_t{192} << 20;  // that the other side has not taken
+};
+
+// Frames arrive whole, in order and once, or not at all: then the channel has ended. On the wire
+// each is {payload's bytes, number of descriptors}, both of 32 bits in this machine's order, and
+// the payload; the descriptors come with the first byte.
+//
+// Thread safety: Send and WaitsToSend from any thread; Read, Flush and Close on one: the owner's.
+// Ownership: owns the socket, descriptors that wait to be sent, and those that have come.
+// Trust: what comes is input: a frame that is too long, or has too many descriptors, ends it.
+class Channel {
+ public:
+  static constexpr std::size_t kMostFds = 16;  // of one frame
+
+  // `socket` is a connected stream socket. `on_waiting` is called, by the one who sends, when the
+  // socket does not take all: call Flush when it is writable again.
+  Channel(UniqueFd socket, ChannelLimits limits, std::function<void()> on_waiting);
+  ~Channel() { Close(); }
+
+  // Does not block: what the socket does not take waits. False: it was dropped, since the channel
+  // has ended, or so much waits that the other side has to be given up.
+  bool Send(std::string payload, std::vector<UniqueFd> fds = {}) ABSL_LOCKS_EXCLUDED(mutex_);
+  // For the last look before sleeping.
+  bool WaitsToSend() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Sends what the socket takes.
+  void Flush() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Reads what has come, about `budget` bytes, and hands over whole frames. Not OK: the channel has
+  // ended; kUnavailable: the other side has closed it, or gone. Else what it did wrong.
+  absl::Status Read(std::size_t budget, const std::function<void(ChannelFrame)>& take);
+
+  // What waits is dropped; the other side sees the end.
+  void Close() noexcept ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Valid as long as the channel lives.
+  int socket() const noexcept { return socket_.get(); }
+
+ private:
+  struct Header {
+    std::uint32_t bytes = 0;
+    std::uint32_t fds = 0;
+  };
+  struct Outgoing {
+    std::string bytes;  // header and payload
+    std::vector<UniqueFd> fds;
+    std::size_t sent = 0;
+  };
+
+  void FlushLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // False: not now, or never.
+  bool SendSome(Outgoing& frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndLocked() noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Bytes read; 0: nothing now.
+  absl::StatusOr<std::size_t> Receive();
+  absl::Status TakeFrames(const std::function<void(ChannelFrame)>& take);
+
+  const UniqueFd socket_;
+  const ChannelLimits limits_;
+  const std::function<void()> on_waiting_;
+
+  Mutex mutex_;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::deque<Outgoing> outgoing_ ABSL_GUARDED_BY(mutex_);
+  std::size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+
+  // The reader's.
+  std::string incoming_;  // from taken_ on: not handed over
+  std::size_t taken_ = 0;
+  std::deque<UniqueFd> incoming_fds_;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_CHANNEL_CHANNEL_H_
