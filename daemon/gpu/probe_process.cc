@@ -1,9 +1,7 @@
 #include "daemon/gpu/probe_process.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,9 +11,9 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "daemon/processes/spawn.h"
 #include "proto/base/errno_status.h"
 
 namespace ringd {
@@ -23,61 +21,6 @@ namespace {
 
 constexpr std::size_t kKeptErrors = 2048;
 constexpr std::size_t kShownErrors = 300;
-
-struct Pipe {
-  UniqueFd reader, writer;
-};
-
-absl::StatusOr<Pipe> MakePipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus(errno, "pipe2");
-  Pipe pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
-  if (::fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0) return ErrnoStatus(errno, "fcntl");
-  return pipe;
-}
-
-// The environment but what is between systemd and ringd.
-std::vector<char*> Environment() {
-  std::vector<char*> variables;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const absl::string_view text(*variable);
-    if (!absl::StartsWith(text, "NOTIFY_SOCKET=") && !absl::StartsWith(text, "WATCHDOG_")) {
-      variables.push_back(*variable);
-    }
-  }
-  variables.push_back(nullptr);
-  return variables;
-}
-
-// In a group of its own, with no signal blocked or ignored.
-int Spawn(const std::vector<std::string>& arguments, int output, int errors, pid_t* pid) {
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawnattr_init(&attributes);
-  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
-  ::posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
-  sigset_t none;
-  sigset_t all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setsigdefault(&attributes, &all);
-  ::posix_spawnattr_setpgroup(&attributes, 0);
-  ::posix_spawnattr_setflags(
-      &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  std::vector<char*> argv;
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-  std::vector<char*> variables = Environment();
-  const int error =
-      ::posix_spawn(pid, argv[0], &actions, &attributes, argv.data(), variables.data());
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::posix_spawnattr_destroy(&attributes);
-  return error;
-}
 
 // Appends what there is, until `text` has more than `most`. Closes the pipe at its end.
 void Drain(UniqueFd& pipe, std::size_t most, std::string& text) {
@@ -120,11 +63,13 @@ absl::StatusOr<std::unique_ptr<ProbeProcess>> ProbeProcess::Start(
   std::unique_ptr<ProbeProcess> probe(new ProbeProcess);
   probe->started_ = Clock::now();
   probe->deadline_ = deadline;
-  const int error = Spawn(arguments, output->writer.get(), errors->writer.get(), &probe->pid_);
-  if (error != 0) {
-    probe->pid_ = -1;
-    return ErrnoStatus(error, absl::StrCat("start ", arguments[0]));
-  }
+  // In a group of its own, so that it can be ended with all that it has started.
+  const absl::StatusOr<pid_t> pid = Spawn({.arguments = arguments,
+                                           .standard_output = output->writer.get(),
+                                           .standard_error = errors->writer.get(),
+                                           .has_own_group = true});
+  if (!pid.ok()) return pid.status();
+  probe->pid_ = *pid;
   // Its number is its own until it is reaped, which nobody else does.
   probe->process_.Reset(static_cast<int>(::syscall(SYS_pidfd_open, probe->pid_, 0)));
   if (!probe->process_.valid()) return ErrnoStatus(errno, "pidfd_open");

@@ -4,13 +4,11 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -69,20 +67,6 @@ std::optional<ProcessExit> FromProc(pid_t pid, int pidfd) {
 }
 
 }  // namespace
-
-std::string DescribeExit(const ProcessExit& exit) {
-  if (exit.signal != 0) {
-    return absl::StrCat("was killed by signal ", exit.signal, " (", ::strsignal(exit.signal), ")");
-  }
-  return absl::StrCat("exited with code ", exit.exit_code);
-}
-
-ProcessExit DecodeWaitStatus(int status) {
-  ProcessExit exit;
-  if (WIFSIGNALED(status)) exit.signal = WTERMSIG(status);
-  if (WIFEXITED(status)) exit.exit_code = WEXITSTATUS(status);
-  return exit;
-}
 
 ExitInquiry::ExitInquiry(pid_t pid, int pidfd)
     : pid_(pid), pidfd_(pidfd < 0 ? -1 : ::fcntl(pidfd, F_DUPFD_CLOEXEC, 0)) {}

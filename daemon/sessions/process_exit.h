@@ -5,23 +5,11 @@
 #include <sys/types.h>
 
 #include <optional>
-#include <string>
 
+#include "daemon/processes/process_end.h"
 #include "proto/base/unique_fd.h"
 
 namespace ringd {
-
-// How a process ended.
-struct ProcessExit {
-  int exit_code = 0;  // meaningful if signal is 0
-  int signal = 0;
-};
-
-// "was killed by signal 9 (Killed)", "exited with code 1".
-std::string DescribeExit(const ProcessExit& exit);
-
-// The exit status in wait(2)'s encoding, decoded.
-ProcessExit DecodeWaitStatus(int status);
 
 // Asks the kernel how one process ended; its parent need not tell.
 //

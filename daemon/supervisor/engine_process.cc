@@ -1,0 +1,104 @@
+#include "daemon/supervisor/engine_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/logging/log.h"
+#include "daemon/processes/spawn.h"
+#include "proto/base/errno_status.h"
+
+namespace ringd {
+namespace {
+
+absl::Status CannotStart(const absl::Status& why) {
+  return {why.code(), absl::StrCat("the engine can't be started: ", why.message())};
+}
+
+// Of the engine's side alone: the reading end is another open file.
+absl::StatusOr<Pipe> MakeLogPipe() {
+  absl::StatusOr<Pipe> pipe = MakePipe();
+  if (!pipe.ok()) return pipe.status();
+  if (::fcntl(pipe->writer.get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoStatus(errno, "fcntl");
+  return pipe;
+}
+
+// Without a pidfd there is nothing to wait with: ends what was just begun.
+void Discard(pid_t pid) {
+  ::kill(pid, SIGKILL);
+  const timespec pause{.tv_sec = 0, .tv_nsec = 1'000'000};
+  for (int i = 0; i < EngineProcess::kEndPatience.count(); ++i) {
+    if (::waitpid(pid, nullptr, WNOHANG) != 0) return;
+    ::nanosleep(&pause, nullptr);
+  }
+}
+
+}  // namespace
+
+std::string DescribeEngineEnd(const EngineEnd& end) {
+  return absl::StrCat(DescribeExit(end.exit), end.dumped_core ? " and dumped core" : "");
+}
+
+absl::StatusOr<std::unique_ptr<EngineProcess>> EngineProcess::Start(
+    const std::string& program, const std::vector<std::string>& arguments, int channel) {
+  absl::StatusOr<Pipe> log = MakeLogPipe();
+  if (!log.ok()) return CannotStart(log.status());
+  SpawnOrder order{.arguments = {program},
+                   .standard_output = log->writer.get(),
+                   .standard_error = log->writer.get(),
+                   .descriptor_3 = channel};
+  order.arguments.insert(order.arguments.end(), arguments.begin(), arguments.end());
+  const absl::StatusOr<pid_t> pid = Spawn(order);
+  if (!pid.ok()) return CannotStart(pid.status());
+  // Its number is its own until it is reaped, which nobody else does.
+  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, *pid, 0)));
+  if (!pidfd.valid()) {
+    const int error = errno;
+    Discard(*pid);
+    return CannotStart(ErrnoStatus(error, "pidfd_open"));
+  }
+  return std::unique_ptr<EngineProcess>(
+      new EngineProcess(*pid, std::move(pidfd), std::move(log->reader)));
+}
+
+EngineProcess::EngineProcess(pid_t pid, UniqueFd pidfd, UniqueFd log)
+    : pid_(pid), pidfd_(std::move(pidfd)), log_(std::move(log)) {}
+
+EngineProcess::~EngineProcess() {
+  if (Reap()) return;
+  End();
+  pollfd end{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
+  ::poll(&end, 1, static_cast<int>(kEndPatience.count()));
+  if (Reap()) return;
+  LogError(absl::StrCat("the engine with pid ", pid_, " was killed and hangs in the kernel"));
+}
+
+void EngineProcess::End() noexcept {
+  if (end_.has_value()) return;
+  ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
+}
+
+bool EngineProcess::Reap() noexcept {
+  if (end_.has_value()) return true;
+  siginfo_t info{};
+  const auto pidfd = static_cast<id_t>(pidfd_.get());
+  if (::waitid(P_PIDFD, pidfd, &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0) return false;
+  EngineEnd end;
+  if (info.si_code == CLD_EXITED) {
+    end.exit.exit_code = info.si_status;
+  } else {
+    end.exit.signal = info.si_status;
+    end.dumped_core = info.si_code == CLD_DUMPED;
+  }
+  end_ = end;
+  return true;
+}
+
+}  // namespace ringd
