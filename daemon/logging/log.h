@@ -2,6 +2,7 @@
 #ifndef RINGD_DAEMON_LOGGING_LOG_H_
 #define RINGD_DAEMON_LOGGING_LOG_H_
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
@@ -21,11 +22,17 @@ struct LogFields {
   std::optional<std::uint32_t> communicator = {};
   // The coordinator gives it: the other nodes don't know it before all ranks have joined.
   std::optional<std::uint32_t> generation = {};
+  // The pid of the engine whose line this is: the supervisor marks them. Always the last field.
+  std::optional<std::int32_t> engine = {};
 };
 
 // Writes one line. Whatever `message` and the job's name hold, it stays one line and can't pretend
 // to be another: control characters are escaped. Any thread; blocks as long as the log's file does.
 void Log(LogLevel level, absl::string_view message, const LogFields& fields = {});
+
+// The same for a line that was made at `time`, elsewhere.
+void LogMadeAt(std::chrono::system_clock::time_point time, LogLevel level,
+               absl::string_view message, const LogFields& fields);
 
 // False if lines of this level go nowhere: spares making the message.
 bool LogEnabled(LogLevel level);

@@ -2,8 +2,6 @@
 
 #include <ctime>
 #include <nlohmann/json.hpp>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -16,27 +14,6 @@ namespace {
 
 constexpr char kMarker = '\x1d';     // first byte of a payload with fields
 constexpr char kSeparator = '\x1e';  // before each field: "rank=3"
-
-struct Payload {
-  absl::string_view message;
-  std::vector<std::pair<absl::string_view, absl::string_view>> fields;
-};
-
-Payload Unpack(absl::string_view payload) {
-  if (payload.empty() || payload.front() != kMarker) return {payload, {}};
-  Payload result;
-  bool first = true;
-  for (const absl::string_view part : absl::StrSplit(payload.substr(1), kSeparator)) {
-    if (first) {
-      result.message = part;
-    } else {
-      const std::size_t equals = part.find('=');
-      result.fields.emplace_back(part.substr(0, equals), part.substr(equals + 1));
-    }
-    first = false;
-  }
-  return result;
-}
 
 // Control characters as \xNN, so that a line stays a line.
 void AppendEscaped(std::string& out, absl::string_view text) {
@@ -62,6 +39,28 @@ std::string Timestamp(std::chrono::system_clock::time_point time) {
 
 }  // namespace
 
+LogPayload UnpackLogPayload(absl::string_view payload) {
+  if (payload.empty() || payload.front() != kMarker) return {payload, {}};
+  LogPayload result;
+  bool first = true;
+  for (const absl::string_view part : absl::StrSplit(payload.substr(1), kSeparator)) {
+    if (first) {
+      result.message = part;
+    } else {
+      const std::size_t equals = part.find('=');
+      result.fields.emplace_back(part.substr(0, equals), part.substr(equals + 1));
+    }
+    first = false;
+  }
+  return result;
+}
+
+std::string EscapeControls(absl::string_view text) {
+  std::string escaped;
+  AppendEscaped(escaped, text);
+  return escaped;
+}
+
 std::string PackLogPayload(absl::string_view message, const LogFields& fields) {
   std::string payload(1, kMarker);
   AppendEscaped(payload, message);
@@ -74,12 +73,13 @@ std::string PackLogPayload(absl::string_view message, const LogFields& fields) {
   if (fields.rank.has_value()) append("rank", absl::StrCat(*fields.rank));
   if (fields.communicator.has_value()) append("communicator", absl::StrCat(*fields.communicator));
   if (fields.generation.has_value()) append("generation", absl::StrCat(*fields.generation));
+  if (fields.engine.has_value()) append("engine", absl::StrCat(*fields.engine));
   return payload;
 }
 
 std::string FormatTextLine(std::chrono::system_clock::time_point time, absl::string_view level,
                            absl::string_view payload) {
-  const Payload line = Unpack(payload);
+  const LogPayload line = UnpackLogPayload(payload);
   std::string text = absl::StrFormat("%s %-7s ", Timestamp(time), level);
   AppendEscaped(text, line.message);
   for (const auto& [key, value] : line.fields) {
@@ -95,7 +95,7 @@ std::string FormatTextLine(std::chrono::system_clock::time_point time, absl::str
 
 std::string FormatJsonLine(std::chrono::system_clock::time_point time, absl::string_view level,
                            absl::string_view payload) {
-  const Payload line = Unpack(payload);
+  const LogPayload line = UnpackLogPayload(payload);
   nlohmann::ordered_json object;
   object["time"] = Timestamp(time);
   object["level"] = std::string(level);

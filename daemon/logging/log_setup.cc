@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "daemon/logging/engine_log_sink.h"
 #include "daemon/logging/log.h"
 #include "daemon/logging/log_file.h"
 #include "daemon/logging/log_line.h"
@@ -116,6 +118,14 @@ void Log(LogLevel level, absl::string_view message, const LogFields& fields) {
   logger.log(spdlog::source_loc{}, severity, spdlog::string_view_t(payload.data(), payload.size()));
 }
 
+void LogMadeAt(std::chrono::system_clock::time_point time, LogLevel level,
+               absl::string_view message, const LogFields& fields) {
+  const std::string payload = PackLogPayload(message, fields);
+  // Asks for the level itself.
+  Logger().log(time, spdlog::source_loc{}, ToSpdlog(level),
+               spdlog::string_view_t(payload.data(), payload.size()));
+}
+
 bool LogEnabled(LogLevel level) { return Logger().should_log(ToSpdlog(level)); }
 
 absl::Status StartLogging(const Config& config) {
@@ -134,6 +144,14 @@ absl::Status StartLogging(const Config& config) {
   logger->set_level(spdlog::level::from_str(config.log_level));
   spdlog::set_default_logger(std::move(logger));
   return absl::OkStatus();
+}
+
+void StartEngineLogging(const std::string& log_level) {
+  ::signal(SIGPIPE, SIG_IGN);
+  auto logger = std::make_shared<spdlog::logger>("ringd-engine",
+                                                 std::make_shared<EngineLogSink>(STDERR_FILENO));
+  logger->set_level(spdlog::level::from_str(log_level));
+  spdlog::set_default_logger(std::move(logger));
 }
 
 absl::Status ReopenLog() {

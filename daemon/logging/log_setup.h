@@ -15,6 +15,12 @@ namespace ringd {
 //   kUnavailable: log_file can't be opened; the message names it.
 absl::Status StartLogging(const Config& config);
 
+// The log of an engine: records on standard error, for the supervisor (engine_log.h), that never
+// hold this process up. Lines of a lower level are not even made; SetLogLevel changes it. From now
+// on a supervisor that has gone is an error of writing, no SIGPIPE. Call once, before other threads
+// log.
+void StartEngineLogging(const std::string& log_level);
+
 // Goes on in a new file of the same name (logrotate), if there is a log_file. Any thread.
 //   kUnavailable: it can't be opened; then the old one goes on.
 absl::Status ReopenLog();

@@ -1,0 +1,69 @@
+// What the engines of this node print, put into the log of the supervisor.
+#ifndef RINGD_DAEMON_SUPERVISOR_ENGINE_LOGS_H_
+#define RINGD_DAEMON_SUPERVISOR_ENGINE_LOGS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "daemon/supervisor/engine_log_reader.h"
+#include "proto/base/mutex.h"
+#include "proto/base/unique_fd.h"
+
+namespace ringd {
+
+// One thread, ringd-logs, reads the pipes of all engines; EngineLogReader says how their lines come
+// out. It gives way to the threads that serve. While the log's file takes no lines, engines go on
+// and drop theirs.
+//
+// Thread safety: any thread. All methods wait for the log's file as Log does, and Finish reads at
+//   most a pipe's capacity.
+// Ownership: of the pipes.
+class EngineLogs {
+ public:
+  //   What the kernel says.
+  static absl::StatusOr<std::unique_ptr<EngineLogs>> Create();
+  ~EngineLogs();  // finishes all that are left
+  EngineLogs(const EngineLogs&) = delete;
+  EngineLogs& operator=(const EngineLogs&) = delete;
+
+  // Reads `pipe`, which must not block, as that of the engine with this pid. Returns a number that
+  // stands for it and is never used again: pids are.
+  std::uint64_t Add(pid_t pid, UniqueFd pipe) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Once an engine has ended: logs what is left in its pipe and forgets it. Returns its last line
+  // as LastLine does.
+  std::string Finish(std::uint64_t log) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // EngineLogReader::last_line() of what has been read so far; empty if `log` is not here.
+  std::string LastLine(std::uint64_t log) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Source {
+    UniqueFd pipe;
+    EngineLogReader reader;
+  };
+
+  EngineLogs(UniqueFd epoll, UniqueFd wake);
+  void Run();
+  void ReadSome(std::uint64_t log) ABSL_LOCKS_EXCLUDED(mutex_);
+  // True at the pipe's end.
+  static bool Read(Source& source, std::size_t most);
+  void StopReading(Source& source);
+
+  const UniqueFd epoll_;
+  const UniqueFd wake_;  // eventfd, written at the end
+  Mutex mutex_;
+  std::map<std::uint64_t, Source> sources_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t next_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::thread thread_;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_SUPERVISOR_ENGINE_LOGS_H_

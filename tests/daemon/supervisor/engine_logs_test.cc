@@ -1,0 +1,131 @@
+#include "daemon/supervisor/engine_logs.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/processes/spawn.h"
+#include "tests/count_descriptors.h"
+#include "tests/daemon/supervisor/captured_log.h"
+
+namespace ringd {
+namespace {
+
+std::unique_ptr<EngineLogs> Create() {
+  auto logs = EngineLogs::Create();
+  REQUIRE(logs.ok());
+  return *std::move(logs);
+}
+
+Pipe NewPipe() {
+  auto pipe = MakePipe();
+  REQUIRE(pipe.ok());
+  return *std::move(pipe);
+}
+
+void Write(const UniqueFd& pipe, const std::string& text) {
+  REQUIRE(::write(pipe.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+}
+
+TEST_CASE("EngineLogs: lines of all engines come as they are written, marked") {
+  const CapturedLog log;
+  const auto logs = Create();
+  Pipe first = NewPipe();
+  Pipe second = NewPipe();
+  const auto a = logs->Add(11, std::move(first.reader));
+  const auto b = logs->Add(12, std::move(second.reader));
+  CHECK(a != b);
+  Write(first.writer, "one\n");
+  log.Await(1);
+  Write(second.writer, "two\n");
+  log.Await(2);
+  Write(first.writer, "three\n");
+  const auto lines = log.Await(3);
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0]["engine"] == 11);
+  CHECK(lines[1]["message"] == "two");
+  CHECK(lines[1]["engine"] == 12);
+  CHECK(lines[2]["engine"] == 11);
+  CHECK(logs->LastLine(a) == "three");
+  CHECK(logs->LastLine(b) == "two");
+}
+
+TEST_CASE("EngineLogs: Finish logs what is left, the unended line too, and tells the last one") {
+  const CapturedLog log;
+  const auto logs = Create();
+  Pipe pipe = NewPipe();
+  const auto id = logs->Add(11, std::move(pipe.reader));
+  std::string all;
+  for (int i = 0; i < 500; ++i) all += "line " + std::to_string(i) + "\n";
+  Write(pipe.writer, all + "last words");
+  // Also if the pipe stays open: a child of the engine may have it.
+  CHECK(logs->Finish(id) == "last words");
+  const auto lines = log.Lines();
+  REQUIRE(lines.size() == 501);
+  for (int i = 0; i < 500; ++i) {
+    CHECK(lines[static_cast<std::size_t>(i)]["message"] == "line " + std::to_string(i));
+  }
+  CHECK(lines.back()["message"] == "last words");
+  CHECK(logs->Finish(id).empty());
+  CHECK(logs->LastLine(id).empty());
+}
+
+TEST_CASE("EngineLogs: an engine's last line is known after its pipe has ended") {
+  const CapturedLog log;
+  const auto logs = Create();
+  Pipe pipe = NewPipe();
+  const auto id = logs->Add(11, std::move(pipe.reader));
+  Write(pipe.writer, "out of memory");
+  pipe.writer.Reset();
+  CHECK(log.Await(1).size() == 1);
+  CHECK(logs->LastLine(id) == "out of memory");
+  CHECK(logs->Finish(id) == "out of memory");
+  CHECK(log.Lines().size() == 1);
+}
+
+TEST_CASE("EngineLogs: one that writes without end does not silence another") {
+  const CapturedLog log;
+  const auto logs = Create();
+  Pipe loud = NewPipe();
+  Pipe quiet = NewPipe();
+  logs->Add(11, std::move(loud.reader));
+  logs->Add(12, std::move(quiet.reader));
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    const std::string text(4096, '\n');
+    while (!stop) {
+      if (::write(loud.writer.get(), text.data(), text.size()) < 0) return;
+    }
+  });
+  Write(quiet.writer, "heard\n");
+  const auto lines = log.Await(1);
+  stop = true;
+  writer.join();
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0]["engine"] == 12);
+}
+
+TEST_CASE("EngineLogs: at its end all that was written is logged, and no descriptor is left") {
+  const CapturedLog log;
+  const std::size_t before = CountDescriptors();
+  std::vector<UniqueFd> writers;
+  {
+    const auto logs = Create();
+    for (pid_t pid = 1; pid <= 50; ++pid) {
+      Pipe pipe = NewPipe();
+      logs->Add(pid, std::move(pipe.reader));
+      Write(pipe.writer, "said");
+      writers.push_back(std::move(pipe.writer));
+    }
+  }
+  writers.clear();
+  CHECK(log.Lines().size() == 50);
+  CHECK(CountDescriptors() == before);
+}
+
+}  // namespace
+}  // namespace ringd
