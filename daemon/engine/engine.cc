@@ -42,7 +42,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport,
       network_(network),
       reducers_(transport_ == nullptr ? 0 : ReducerThreads(options_.config)),
       start_timeout_ns_(options_.config.start_timeout.count()),
-      accounts_(options_.config.registration_bytes_per_user),
+      accounts_(options_.config.registration_bytes_per_user, options_.user_registrations),
       sliced_(
           [this](std::shared_ptr<SlicedWork> work) { calls_.Post([work = std::move(work)] {}); }),
       plans_(options_.config.state_dir),
@@ -281,6 +281,7 @@ void Engine::TickAll(Clock::time_point now) {
   DropOldStrangers(now);
   links_->Deliver(now);  // What a job that is about to be swept has said last.
   Sweep(now);
+  PublishCommunicators();
 }
 
 void Engine::Sweep(Clock::time_point now) {

@@ -46,6 +46,7 @@
 #include "daemon/sessions/session_resources.h"
 #include "proto/base/command_queue.h"
 #include "proto/base/mutex.h"
+#include "proto/shm/user_account.h"
 
 namespace ringd {
 
@@ -58,6 +59,10 @@ struct EngineOptions {
   std::string config_file;  // for display; empty: none
   std::string cluster_key;  // what only ringds of this cluster know; empty: there is none
   AlgorithmOptions algorithms;
+  // If the one user whom this engine serves has others on this node: what all of them have
+  // together, in memory that outlives the engine. Empty: there is this engine only.
+  std::optional<UserCount> user_registrations = {};
+  std::optional<UserCount> user_communicators = {};
 };
 
 // Thread safety: public methods from any thread.
@@ -194,6 +199,12 @@ class Engine final : private PeerEvents {
   void DropOldStrangers(Clock::time_point now);
 
   void GiveUpJoin(const std::string& token);
+  // kResourceExhausted: the user has as many communicators on this node as possible.
+  absl::Status CheckCommunicatorsOf(uid_t uid);
+  // Besides each job's one of all ranks; of all users if none is named.
+  std::uint64_t ExtraCommunicatorsOf(std::optional<uid_t> uid) const;
+  // For the user's other engines.
+  void PublishCommunicators();
   std::size_t RunSliced(std::size_t other_work, Clock::time_point now);
   // A user sees his own jobs, an operator all.
   bool MayShow(const Caller& caller, uid_t uid) const;

@@ -1,7 +1,10 @@
 // EngineControl: what gRPC's threads ask, answered on the engine thread.
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <fstream>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -98,16 +101,8 @@ void Engine::CreateCommunicator(const Caller&, absl::string_view token,
     return absl::DeadlineExceededError("the communicator was not made");
   });
   PostToJob(call, token, [this, call, request](const SessionEntry& entry) {
-    const uid_t uid = entry.job->options().uid;
-    std::size_t users = 0;
-    for (const auto& job : jobs_) {
-      if (job->options().uid == uid) users += job->extra_communicators();
-    }
-    if (users >= kMostCommunicatorsOfUser) {
-      call->Finish(absl::ResourceExhaustedError(
-          absl::StrCat("the jobs of uid ", uid, " have ", users, " communicators on ",
-                       options_.config.node_name, ", and at most ", kMostCommunicatorsOfUser,
-                       " are possible: destroy those that are not needed")));
+    if (absl::Status status = CheckCommunicatorsOf(entry.job->options().uid); !status.ok()) {
+      call->Finish(status);
       return;
     }
     entry.job->CreateCommunicator(
@@ -116,6 +111,35 @@ void Engine::CreateCommunicator(const Caller&, absl::string_view token,
           call->Finish(status, [reply] { return reply; });
         });
   });
+}
+
+absl::Status Engine::CheckCommunicatorsOf(uid_t uid) {
+  std::uint64_t users = ExtraCommunicatorsOf(uid);
+  if (options_.user_communicators.has_value()) {
+    // With the one that is asked for: of two engines that ask at once, one sees both.
+    options_.user_communicators->Set(users + 1);
+    users = std::max<std::uint64_t>(options_.user_communicators->Sum(), 1) - 1;
+  }
+  if (users < kMostCommunicatorsOfUser) return absl::OkStatus();
+  PublishCommunicators();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the jobs of uid ", uid, " have ", users, " communicators on ",
+                   options_.config.node_name, ", and at most ", kMostCommunicatorsOfUser,
+                   " are possible: destroy those that are not needed"));
+}
+
+std::uint64_t Engine::ExtraCommunicatorsOf(std::optional<uid_t> uid) const {
+  std::uint64_t count = 0;
+  for (const auto& job : jobs_) {
+    if (!uid.has_value() || job->options().uid == *uid) count += job->extra_communicators();
+  }
+  return count;
+}
+
+void Engine::PublishCommunicators() {
+  if (options_.user_communicators.has_value()) {
+    options_.user_communicators->Set(ExtraCommunicatorsOf(std::nullopt));
+  }
 }
 
 void Engine::DestroyCommunicator(const Caller&, absl::string_view token,

@@ -8,31 +8,41 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "proto/base/mutex.h"
+#include "proto/shm/user_account.h"
 
 namespace ringd {
 
 // Thread safety: all methods from any thread.
+// Ownership: borrows the memory behind `count`.
 class RegistrationAccount {
  public:
-  RegistrationAccount(uid_t uid, std::uint64_t limit) : uid_(uid), limit_(limit) {}
+  // `count`: what the user's engines have together; without it the user has this one engine.
+  RegistrationAccount(uid_t uid, std::uint64_t limit, std::optional<UserCount> count = {})
+      : uid_(uid), limit_(limit), count_(count) {}
 
   // kResourceExhausted: it would be more than the limit; the message says how much, whose and which
   // setting. Nothing is taken then.
   absl::Status Take(std::uint64_t bytes) noexcept;
-  void Return(std::uint64_t bytes) noexcept { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+  void Return(std::uint64_t bytes) noexcept;
   // What is taken stays, also if it is more.
   void SetLimit(std::uint64_t limit) noexcept { limit_.store(limit, std::memory_order_relaxed); }
-  std::uint64_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
+  // By all engines of the user.
+  std::uint64_t used() const noexcept;
 
  private:
+  absl::Status TakeShared(std::uint64_t bytes, std::uint64_t limit) noexcept;
+  absl::Status Refuse(std::uint64_t wanted, std::uint64_t limit) const;
+
   const uid_t uid_;
   std::atomic<std::uint64_t> limit_;    // relaxed: as used_
   std::atomic<std::uint64_t> used_{0};  // relaxed: a number, nothing is published by it
+  std::optional<UserCount> count_;      // takes the place of used_
 };
 
 // Bytes taken from an account, given back when this goes.
@@ -67,9 +77,12 @@ class RegistrationBytes {
 // The accounts of all users who have sessions or jobs.
 //
 // Thread safety: all methods from any thread.
+// Ownership: borrows the memory behind `count`.
 class RegistrationAccounts {
  public:
-  explicit RegistrationAccounts(std::uint64_t limit) : limit_(limit) {}
+  // With `count` there is one user, who has other engines, too.
+  explicit RegistrationAccounts(std::uint64_t limit, std::optional<UserCount> count = {})
+      : count_(count), limit_(limit) {}
 
   // The user's account: the same as long as anybody holds it.
   std::shared_ptr<RegistrationAccount> Of(uid_t uid) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -77,6 +90,7 @@ class RegistrationAccounts {
   void SetLimit(std::uint64_t limit) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  const std::optional<UserCount> count_;
   Mutex mutex_;
   std::uint64_t limit_ ABSL_GUARDED_BY(mutex_);
   std::map<uid_t, std::weak_ptr<RegistrationAccount>> accounts_ ABSL_GUARDED_BY(mutex_);

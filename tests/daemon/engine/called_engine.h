@@ -7,6 +7,8 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <future>
@@ -51,13 +53,19 @@ struct Trainer {
 
 class Node {
  public:
-  explicit Node(std::uint64_t registration_bytes = std::uint64_t{256} << 20) {
+  // `account`: that of the one user, who has other engines, too; this one has `slot` of it.
+  explicit Node(std::uint64_t registration_bytes = std::uint64_t{256} << 20,
+                UserAccountSegment* account = nullptr, std::size_t slot = 0) {
     char folder[] = "/tmp/ringd-XXXXXX";
     folder_ = mkdtemp(folder);
     EngineOptions options;
     options.config.node_name = "node-a";
     options.config.state_dir = folder_;
     options.config.registration_bytes_per_user = registration_bytes;
+    if (account != nullptr) {
+      options.user_registrations.emplace(*account, slot, &UserAccountSlot::registration_bytes);
+      options.user_communicators.emplace(*account, slot, &UserAccountSlot::communicators);
+    }
     engine = std::make_unique<Engine>(options, nullptr, nullptr, &network_);
     engine->Start();
   }

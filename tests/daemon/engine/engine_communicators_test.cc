@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -50,6 +51,16 @@ absl::Status Destroy(Node& node, const Trainer& trainer, std::uint32_t communica
       .status;
 }
 
+// Until there is room.
+absl::Status CreateInTime(Node& node, const Trainer& trainer) {
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(20);
+  for (;;) {
+    absl::Status made = Create(node, trainer, 1).status;
+    if (made.ok() || Clock::now() > deadline) return made;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("Engine: a user has at most 1,024 communicators on a node, in all jobs together") {
@@ -79,13 +90,31 @@ TEST_CASE("Engine: a user has at most 1,024 communicators on a node, in all jobs
 
   // There is room again when one has ended, soon after it was destroyed.
   REQUIRE(Destroy(node, full.back(), last).message() == "");
-  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(20);
-  absl::Status again = refused;
-  while (!again.ok() && Clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    again = Create(node, third, 0).status;
+  CHECK(CreateInTime(node, third).message() == "");
+}
+
+TEST_CASE("Engine: those that a user has in other engines count, and end with them") {
+  RaiseDescriptorLimit();
+  const auto account = std::make_unique<UserAccountSegment>();
+  Node one(1 << 20, account.get(), 3);
+  Node other(1 << 20, account.get(), 4);
+  const Trainer here = one.Join();
+  const Trainer there = other.Join();
+  // As a third one would.
+  account->slots[9].communicators.store(1022);
+  const auto made = Create(one, here, 0);
+  REQUIRE(made.status.message() == "");
+  REQUIRE(Create(other, there, 0).status.message() == "");
+  const absl::Status refused = Create(one, here, 1).status;
+  CHECK(absl::IsResourceExhausted(refused));
+  CHECK_THAT(std::string(refused.message()), Catch::Contains("uid 1000 have 1024 communicators"));
+  CHECK(absl::IsResourceExhausted(Create(other, there, 1).status));
+
+  SECTION("one is destroyed") {
+    REQUIRE(Destroy(one, here, made.reply.communicator()).message() == "");
   }
-  CHECK(again.message() == "");
+  SECTION("an engine has gone") { account->slots[9].communicators.store(0); }
+  CHECK(CreateInTime(other, there).message() == "");
 }
 
 }  // namespace ringd
