@@ -9,7 +9,6 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/errno_status.h"
 
@@ -124,8 +123,7 @@ absl::StatusOr<std::size_t> Channel::Receive() {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostFds * sizeof(int))> control{};
   message.msg_control = control.data();
   message.msg_controllen = control.size();
-  const ssize_t received =
-      ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  const ssize_t received = ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   const int error = errno;
   incoming_.resize(before + static_cast<std::size_t>(std::max<ssize_t>(received, 0)));
   if (received < 0) {
@@ -159,8 +157,8 @@ absl::Status Channel::TakeFrames(const std::function<void(ChannelFrame)>& take) 
     if (there < sizeof(header)) break;
     std::memcpy(&header, incoming_.data() + taken_, sizeof(header));
     if (header.bytes > limits_.frame_bytes || header.fds > kMostFds) {
-      return absl::InvalidArgumentError(absl::StrCat("a frame of ", header.bytes, " bytes and ",
-                                                     header.fds, " descriptors"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("a frame of ", header.bytes, " bytes and ", header.fds, " descriptors"));
     }
     if (there < sizeof(header) + header.bytes) break;
     if (incoming_fds_.size() < header.fds) {

@@ -11,6 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
 
@@ -22,7 +23,7 @@ struct ChannelFrame {
 };
 
 struct ChannelLimits {
-  std::size_t frame_bytes = std::size_t{65} << 20;   // gRPC's messages have at most 64 MiB
+  std::size_t frame_bytes = std::size_t{65} << 20;    // gRPC's messages have at most 64 MiB
   std::size_t queued_bytes = std::size_t{192} << 20;  // that the other side has not taken
 };
 

@@ -52,8 +52,8 @@ absl::StatusOr<std::shared_ptr<Channel>> ChannelLoop::Add(UniqueFd socket, Chann
   const MutexLock lock(mutex_);
   const std::uint64_t key = ++last_key_;
   const int fd = socket.get();
-  entry->channel = std::make_shared<Channel>(
-      std::move(socket), limits, [this, key, fd] { Watch(key, fd, /*writing=*/true); });
+  entry->channel = std::make_shared<Channel>(std::move(socket), limits,
+                                             [this, key, fd] { Watch(key, fd, /*writing=*/true); });
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = key;
