@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -67,10 +66,9 @@ absl::StatusOr<std::unique_ptr<AttachListener>> AttachListener::Start(const Conf
 AttachListener::~AttachListener() { Stop(); }
 
 absl::Status AttachListener::Open() {
-  epoll_.Reset(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll_.valid()) return ErrnoStatus(errno, "epoll_create1");
-  wake_.Reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_.valid()) return ErrnoStatus(errno, "eventfd");
+  absl::StatusOr<WakingEpoll> epoll = WakingEpoll::Create(kWakeKey);
+  if (!epoll.ok()) return epoll.status();
+  epoll_ = *std::move(epoll);
   absl::StatusOr<UniqueFd> listener = ListenUnix(path_, mode_);
   if (!listener.ok()) return ExplainNoSocket(listener.status());
   listener_ = *std::move(listener);
@@ -80,9 +78,7 @@ absl::Status AttachListener::Open() {
     socket_device_ = info.st_dev;
     socket_inode_ = info.st_ino;
   }
-  if (!Watch(listener_.get(), EPOLLIN, kListenKey) || !Watch(wake_.get(), EPOLLIN, kWakeKey)) {
-    return ErrnoStatus(errno, "epoll_ctl");
-  }
+  if (!epoll_.Watch(listener_.get(), EPOLLIN, kListenKey)) return ErrnoStatus(errno, "epoll_ctl");
   return absl::OkStatus();
 }
 
@@ -102,8 +98,7 @@ std::shared_ptr<Admission> AttachListener::admission() {
 
 void AttachListener::Stop() {
   if (!thread_.joinable()) return;
-  const std::uint64_t one = 1;
-  static_cast<void>(!::write(wake_.get(), &one, sizeof(one)));
+  epoll_.Wake();
   thread_.join();
   listener_.Reset();
   // Another ringd may have put its own socket there meanwhile.
@@ -120,7 +115,7 @@ void AttachListener::Run() {
   Nudges nudges;
   for (;;) {
     nudges.Set(false);
-    const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+    const int count = ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()),
                                    MillisecondsToNextDeadline());
     nudges.Set(true);
     for (int i = 0; i < count; ++i) {
@@ -145,16 +140,9 @@ void AttachListener::Run() {
 bool AttachListener::EndGrpcConnection(std::uint64_t key) {
   const auto found = grpc_connections_.find(key);
   if (found == grpc_connections_.end()) return false;
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second.watch.get(), nullptr);
+  epoll_.Unwatch(found->second.watch.get());
   grpc_connections_.erase(found);
   return true;
-}
-
-bool AttachListener::Watch(int fd, std::uint32_t events, std::uint64_t key) {
-  epoll_event event{};
-  event.events = events;
-  event.data.u64 = key;
-  return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 void AttachListener::AcceptAll() {
@@ -177,14 +165,14 @@ void AttachListener::PauseAccepting(int error) {
     LogError(ErrnoStatus(error, absl::StrCat("accepting on ", path_)).message());
   }
   if (!pending_.empty()) DropOnePending();
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+  epoll_.Unwatch(listener_.get());
   accept_again_ = Clock::now() + kAcceptPause;
 }
 
 void AttachListener::ResumeAccepting() {
   if (Clock::now() < accept_again_) return;
-  accept_again_ = Watch(listener_.get(), EPOLLIN, kListenKey) ? Clock::time_point::max()
-                                                              : Clock::now() + kAcceptPause;
+  accept_again_ = epoll_.Watch(listener_.get(), EPOLLIN, kListenKey) ? Clock::time_point::max()
+                                                                     : Clock::now() + kAcceptPause;
 }
 
 void AttachListener::Add(UniqueFd socket) {
@@ -205,7 +193,7 @@ void AttachListener::Add(UniqueFd socket) {
   pending_.emplace(key,
                    PendingConnection(std::move(socket), *peer, Clock::now() + handshake_timeout_));
   // Edge-triggered: bytes that only were looked at would wake a level-triggered wait for ever.
-  if (!Watch(fd, EPOLLIN | EPOLLRDHUP | EPOLLET, key)) pending_.erase(key);
+  if (!epoll_.Watch(fd, EPOLLIN | EPOLLRDHUP | EPOLLET, key)) pending_.erase(key);
 }
 
 void AttachListener::DropOnePending() {
@@ -304,10 +292,10 @@ void AttachListener::ServeGrpc(PendingConnection connection) {
   if (!admitted.ok()) LogConnection(admitted.message(), peer);
   if (!admitted.ok() && !HasRoomForRefused()) return;
   // The other descriptor's interest ends with it; ours lasts until the connection hangs up.
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.socket(), nullptr);
+  epoll_.Unwatch(connection.socket());
   UniqueFd watch(::fcntl(connection.socket(), F_DUPFD_CLOEXEC, 0));
   const std::uint64_t key = next_key_++;
-  if (!watch.valid() || !Watch(watch.get(), 0, key)) return;
+  if (!watch.valid() || !epoll_.Watch(watch.get(), 0, key)) return;
   GrpcConnection& kept =
       grpc_connections_
           .emplace(key, GrpcConnection{std::move(watch), peer.uid, admitted.ok(), nullptr})
@@ -321,7 +309,7 @@ void AttachListener::ServeGrpc(PendingConnection connection) {
 }
 
 void AttachListener::ServeAttach(PendingConnection connection) {
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.socket(), nullptr);
+  epoll_.Unwatch(connection.socket());
   const absl::Status status = TryAttach(connection);
   if (status.ok()) return;
   callbacks_.on_refused();

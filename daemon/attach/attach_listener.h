@@ -26,6 +26,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
+#include "proto/base/waking_epoll.h"
 #include "proto/types/ids.h"
 
 namespace ringd {
@@ -121,7 +122,6 @@ class AttachListener {
   absl::Status TryAttach(PendingConnection& connection);
   absl::Status CheckGrpcLimits(uid_t uid) const;
   bool HasRoomForRefused() const;
-  bool Watch(int fd, std::uint32_t events, std::uint64_t key);
   std::shared_ptr<Admission> admission() ABSL_LOCKS_EXCLUDED(admission_mutex_);
   void LogConnection(absl::string_view what, const PeerCredentials& peer);
 
@@ -135,8 +135,7 @@ class AttachListener {
   std::shared_ptr<Admission> admission_ ABSL_GUARDED_BY(admission_mutex_);  // never null
 
   UniqueFd listener_;
-  UniqueFd epoll_;
-  UniqueFd wake_;  // eventfd, written by Stop
+  WakingEpoll epoll_;  // woken by Stop
   dev_t socket_device_ = 0;
   ino_t socket_inode_ = 0;
 

@@ -15,6 +15,7 @@
 #include "daemon/channel/channel.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
+#include "proto/base/waking_epoll.h"
 
 namespace ringd {
 
@@ -35,7 +36,8 @@ class ChannelLoop {
   // `name`: of the thread.
   //   What the kernel says.
   static absl::StatusOr<std::unique_ptr<ChannelLoop>> Start(const std::string& name);
-  // Ends the thread. Channels that are open get no event any more.
+  // Ends the thread and closes the channels that are open, which get no event any more. Nobody may
+  // be in the middle of a Send.
   ~ChannelLoop();
   ChannelLoop(const ChannelLoop&) = delete;
   ChannelLoop& operator=(const ChannelLoop&) = delete;
@@ -52,14 +54,13 @@ class ChannelLoop {
     ChannelEvents events;
   };
 
-  ChannelLoop(UniqueFd epoll, UniqueFd wake);
+  explicit ChannelLoop(WakingEpoll epoll);
   void Run();
   void Serve(std::uint64_t key, std::uint32_t happened);
   // Asks for the socket's readiness.
-  void Watch(std::uint64_t key, int socket, bool writing) const noexcept;
+  void Await(std::uint64_t key, int socket, bool writing) const noexcept;
 
-  const UniqueFd epoll_;
-  const UniqueFd wake_;  // eventfd, written by the destructor
+  const WakingEpoll epoll_;  // woken by the destructor
   Mutex mutex_;
   std::uint64_t last_key_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::uint64_t, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,27 +36,21 @@ UniqueFd OpenReserve() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXE
 absl::StatusOr<std::unique_ptr<Door>> Door::Open(DoorOptions options) {
   absl::StatusOr<ListeningSocket> listening = ListenForDoor(options.address);
   if (!listening.ok()) return listening.status();
-  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll.valid()) return ErrnoStatus(errno, "epoll_create1");
-  UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) return ErrnoStatus(errno, "eventfd");
-  if (!WatchAtDoor(epoll.get(), wake.get(), EPOLLIN, kDoorWakeKey)) {
-    return ErrnoStatus(errno, "epoll_ctl");
-  }
+  absl::StatusOr<WakingEpoll> epoll = WakingEpoll::Create(kDoorWakeKey);
+  if (!epoll.ok()) return epoll.status();
   std::unique_ptr<Door> door(
-      new Door(std::move(options), *std::move(listening), std::move(epoll), std::move(wake)));
+      new Door(std::move(options), *std::move(listening), *std::move(epoll)));
   if (!door->WatchListeners()) return ErrnoStatus(errno, "epoll_ctl");
   return door;
 }
 
-Door::Door(DoorOptions options, ListeningSocket listening, UniqueFd epoll, UniqueFd wake)
+Door::Door(DoorOptions options, ListeningSocket listening, WakingEpoll epoll)
     : address_(std::move(listening.address)),
       congestion_control_(options.congestion_control),
       epoll_(std::move(epoll)),
-      wake_(std::move(wake)),
       reserve_(OpenReserve()),
-      dials_(epoll_.get(), options.node_name, options.congestion_control),
-      strangers_(epoll_.get(), &receptions_, &dials_, options.node_name, options.challenge_flags,
+      dials_(epoll_.fd(), options.node_name, options.congestion_control),
+      strangers_(epoll_.fd(), &receptions_, &dials_, options.node_name, options.challenge_flags,
                  options.limits),
       log_limiter_(kLogLines, kLogPeriod) {
   listeners_.push_back(std::move(listening.fd));
@@ -77,7 +70,7 @@ void Door::Stop() {
       MutexLock lock(mutex_);
       orders_.stop = true;
     }
-    Wake();
+    epoll_.Wake();
     thread_.join();
   }
   strangers_.Clear();
@@ -106,7 +99,7 @@ absl::Status Door::AlsoListenOn(const std::string& host) {
     hosts_.push_back(host);
     orders_.listeners.push_back(std::move(listening->fd));
   }
-  Wake();
+  epoll_.Wake();
   return absl::OkStatus();
 }
 
@@ -115,7 +108,7 @@ void Door::Reconsider() {
     MutexLock lock(mutex_);
     orders_.reconsider = true;
   }
-  Wake();
+  epoll_.Wake();
 }
 
 void Door::Dial(DialRequest request) {
@@ -123,7 +116,7 @@ void Door::Dial(DialRequest request) {
     MutexLock lock(mutex_);
     orders_.dials.push_back(std::move(request));
   }
-  Wake();
+  epoll_.Wake();
 }
 
 void Door::Abandon(std::uint64_t group) {
@@ -131,17 +124,11 @@ void Door::Abandon(std::uint64_t group) {
     MutexLock lock(mutex_);
     orders_.abandoned.push_back(group);
   }
-  Wake();
-}
-
-void Door::Wake() noexcept {
-  const std::uint64_t one = 1;
-  static_cast<void>(!::write(wake_.get(), &one, sizeof(one)));
+  epoll_.Wake();
 }
 
 bool Door::FollowOrders(Clock::time_point now) {
-  std::uint64_t wakes = 0;
-  static_cast<void>(!::read(wake_.get(), &wakes, sizeof(wakes)));
+  epoll_.TakeWake();
   Orders orders;
   {
     MutexLock lock(mutex_);
@@ -162,7 +149,7 @@ bool Door::FollowOrders(Clock::time_point now) {
 void Door::Run() {
   std::array<epoll_event, 64> events;
   for (;;) {
-    const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+    const int count = ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()),
                                    MillisecondsToNextDeadline(Clock::now()));
     const Clock::time_point now = Clock::now();
     bool accept = false;
@@ -231,13 +218,13 @@ bool Door::TurnOneAway(int listener, int error, Clock::time_point now) {
 bool Door::WatchListeners() noexcept {
   bool watched = true;
   for (const UniqueFd& listener : listeners_) {
-    watched &= WatchAtDoor(epoll_.get(), listener.get(), EPOLLIN, kDoorListenKey);
+    watched &= WatchAtDoor(epoll_.fd(), listener.get(), EPOLLIN, kDoorListenKey);
   }
   return watched;
 }
 
 void Door::PauseAccepting(Clock::time_point now) {
-  for (const UniqueFd& listener : listeners_) UnwatchAtDoor(epoll_.get(), listener.get());
+  for (const UniqueFd& listener : listeners_) UnwatchAtDoor(epoll_.fd(), listener.get());
   accept_again_ = now + kAcceptPause;
 }
 

@@ -24,6 +24,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
+#include "proto/base/waking_epoll.h"
 
 namespace ringd {
 
@@ -94,12 +95,11 @@ class Door {
     bool stop = false;
   };
 
-  Door(DoorOptions options, ListeningSocket listening, UniqueFd epoll, UniqueFd wake);
+  Door(DoorOptions options, ListeningSocket listening, WakingEpoll epoll);
 
   void Run();
   // False: the thread shall end.
   bool FollowOrders(Clock::time_point now);
-  void Wake() noexcept;
   bool WatchListeners() noexcept;
   void AcceptAll(int listener, Clock::time_point now);
   // False: nobody waited.
@@ -110,8 +110,7 @@ class Door {
 
   const std::string address_;
   const CongestionControl congestion_control_;
-  UniqueFd epoll_;
-  UniqueFd wake_;
+  WakingEpoll epoll_;
   // Given up for a moment when there are no others, so that who waits to be accepted is turned away
   // instead of waiting.
   UniqueFd reserve_;

@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,7 +11,6 @@
 
 #include "absl/strings/string_view.h"
 #include "proto/base/clock.h"
-#include "proto/base/errno_status.h"
 #include "proto/base/thread_priority.h"
 
 namespace ringd {
@@ -28,28 +26,18 @@ constexpr std::size_t kMostLeft = std::size_t{1} << 20;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EngineLogs>> EngineLogs::Create() {
-  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll.valid()) return ErrnoStatus(errno, "epoll_create1");
-  UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) return ErrnoStatus(errno, "eventfd");
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = kWakeKey;
-  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) {
-    return ErrnoStatus(errno, "epoll_ctl");
-  }
-  std::unique_ptr<EngineLogs> logs(new EngineLogs(std::move(epoll), std::move(wake)));
+  absl::StatusOr<WakingEpoll> epoll = WakingEpoll::Create(kWakeKey);
+  if (!epoll.ok()) return epoll.status();
+  std::unique_ptr<EngineLogs> logs(new EngineLogs(*std::move(epoll)));
   logs->thread_ = std::thread(&EngineLogs::Run, logs.get());
   ::pthread_setname_np(logs->thread_.native_handle(), "ringd-logs");
   return logs;
 }
 
-EngineLogs::EngineLogs(UniqueFd epoll, UniqueFd wake)
-    : epoll_(std::move(epoll)), wake_(std::move(wake)) {}
+EngineLogs::EngineLogs(WakingEpoll epoll) : epoll_(std::move(epoll)) {}
 
 EngineLogs::~EngineLogs() {
-  const std::uint64_t one = 1;
-  static_cast<void>(!::write(wake_.get(), &one, sizeof(one)));
+  epoll_.Wake();
   thread_.join();
   const MutexLock lock(mutex_);
   for (auto& [log, source] : sources_) {
@@ -61,11 +49,8 @@ EngineLogs::~EngineLogs() {
 std::uint64_t EngineLogs::Add(pid_t pid, UniqueFd pipe) {
   const MutexLock lock(mutex_);
   const std::uint64_t log = next_++;
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = log;
   // Refused only without memory; what there is to read is then read by Finish.
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, pipe.get(), &event);
+  epoll_.Watch(pipe.get(), EPOLLIN, log);
   sources_.emplace(log, Source{std::move(pipe), EngineLogReader(pid)});
   return log;
 }
@@ -105,7 +90,7 @@ bool EngineLogs::Read(Source& source, std::size_t most) {
 
 void EngineLogs::StopReading(Source& source) {
   if (!source.pipe.valid()) return;
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, source.pipe.get(), nullptr);
+  epoll_.Unwatch(source.pipe.get());
   source.pipe.Reset();
 }
 
@@ -123,8 +108,7 @@ void EngineLogs::Run() {
   ServeBesideEngine();
   std::array<epoll_event, 64> events;
   for (;;) {
-    const int count =
-        ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+    const int count = ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), -1);
     for (int i = 0; i < count; ++i) {
       const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
       if (key == kWakeKey) return;

@@ -14,6 +14,7 @@
 #include "daemon/supervisor/engine_log_reader.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
+#include "proto/base/waking_epoll.h"
 
 namespace ringd {
 
@@ -49,15 +50,14 @@ class EngineLogs {
     EngineLogReader reader;
   };
 
-  EngineLogs(UniqueFd epoll, UniqueFd wake);
+  explicit EngineLogs(WakingEpoll epoll);
   void Run();
   void ReadSome(std::uint64_t log) ABSL_LOCKS_EXCLUDED(mutex_);
   // True at the pipe's end.
   static bool Read(Source& source, std::size_t most);
   void StopReading(Source& source);
 
-  const UniqueFd epoll_;
-  const UniqueFd wake_;  // eventfd, written at the end
+  const WakingEpoll epoll_;  // woken at the end
   Mutex mutex_;
   std::map<std::uint64_t, Source> sources_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t next_ ABSL_GUARDED_BY(mutex_) = 1;

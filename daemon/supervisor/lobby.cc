@@ -2,18 +2,14 @@
 
 #include <pthread.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <utility>
 #include <vector>
 
 #include "daemon/sessions/nudges.h"
 #include "daemon/sessions/session.h"
-#include "proto/base/errno_status.h"
 
 namespace ringd {
 namespace {
@@ -31,23 +27,15 @@ void EndSession(std::unique_ptr<SessionResources> resources, absl::string_view w
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Lobby>> Lobby::Create() {
-  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll.valid()) return ErrnoStatus(errno, "epoll_create1");
-  UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) return ErrnoStatus(errno, "eventfd");
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = kWakeKey;
-  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) {
-    return ErrnoStatus(errno, "epoll_ctl");
-  }
-  std::unique_ptr<Lobby> lobby(new Lobby(std::move(epoll), std::move(wake)));
+  absl::StatusOr<WakingEpoll> epoll = WakingEpoll::Create(kWakeKey);
+  if (!epoll.ok()) return epoll.status();
+  std::unique_ptr<Lobby> lobby(new Lobby(*std::move(epoll)));
   lobby->thread_ = std::thread(&Lobby::Run, lobby.get());
   ::pthread_setname_np(lobby->thread_.native_handle(), "ringd-lobby");
   return lobby;
 }
 
-Lobby::Lobby(UniqueFd epoll, UniqueFd wake) : epoll_(std::move(epoll)), wake_(std::move(wake)) {}
+Lobby::Lobby(WakingEpoll epoll) : epoll_(std::move(epoll)) {}
 
 Lobby::~Lobby() { Stop(""); }
 
@@ -72,10 +60,8 @@ void Lobby::Add(std::unique_ptr<SessionResources> session) {
 void Lobby::Watch(const SessionResources& session) noexcept {
   const auto add = [this, &session](int fd, std::uint32_t events, Sign sign) {
     if (fd < 0) return;
-    epoll_event event{};
-    event.events = events;
-    event.data.u64 = std::uint64_t{session.id.value()} << kSignBits | static_cast<unsigned>(sign);
-    ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+    epoll_.Watch(fd, events,
+                 std::uint64_t{session.id.value()} << kSignBits | static_cast<unsigned>(sign));
   };
   // A trainer has no reason to write on its lifeline; what it writes must not keep us awake.
   add(session.lifeline.get(), EPOLLRDHUP, Sign::kLifeline);
@@ -90,7 +76,7 @@ std::unique_ptr<SessionResources> Lobby::TakeLocked(SessionId id) {
   tokens_.erase(session->token);
   size_.store(sessions_.size(), std::memory_order_relaxed);
   for (const int fd : {session->lifeline.get(), session->pidfd.get()}) {
-    if (fd >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    if (fd >= 0) epoll_.Unwatch(fd);
   }
   return session;
 }
@@ -113,8 +99,7 @@ void Lobby::Stop(absl::string_view why) {
     stopped_ = true;
     why_stopped_ = std::string(why);
   }
-  const std::uint64_t one = 1;
-  static_cast<void>(!::write(wake_.get(), &one, sizeof(one)));
+  epoll_.Wake();
   thread_.join();
 }
 
@@ -122,8 +107,7 @@ void Lobby::Run() {
   std::array<epoll_event, 64> events;
   Nudges nudges;
   for (bool stopped = false; !stopped;) {
-    const int count =
-        ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+    const int count = ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), -1);
     std::vector<std::unique_ptr<SessionResources>> gone;
     std::string why = "has ended";
     {

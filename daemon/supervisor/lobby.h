@@ -15,7 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "daemon/sessions/session_resources.h"
 #include "proto/base/mutex.h"
-#include "proto/base/unique_fd.h"
+#include "proto/base/waking_epoll.h"
 
 namespace ringd {
 
@@ -47,13 +47,12 @@ class Lobby {
   // Of a session's descriptors those that tell its end.
   enum class Sign : std::uint8_t { kLifeline, kProcess };
 
-  Lobby(UniqueFd epoll, UniqueFd wake);
+  explicit Lobby(WakingEpoll epoll);
   void Run();
   void Watch(const SessionResources& session) noexcept;
   std::unique_ptr<SessionResources> TakeLocked(SessionId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const UniqueFd epoll_;
-  const UniqueFd wake_;  // eventfd, written by Stop
+  const WakingEpoll epoll_;  // woken by Stop
   Mutex mutex_;
   std::map<SessionId, std::unique_ptr<SessionResources>> sessions_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<std::string, SessionId> tokens_ ABSL_GUARDED_BY(mutex_);

@@ -168,6 +168,14 @@ TEST_CASE("Channel: who does not take what is sent is given up, and nobody waits
   CHECK(absl::IsUnavailable(pair.near_received.AwaitEnd()));
 }
 
+TEST_CASE("ChannelLoop: a channel that outlives the loop is closed") {
+  Pair pair;
+  pair.loop.reset();
+  CHECK_FALSE(pair.near->Send("nobody sends this"));
+  char byte = 0;
+  CHECK(::recv(pair.far_socket.get(), &byte, 1, 0) == 0);
+}
+
 TEST_CASE("Channel: more descriptors than a frame may have are not sent") {
   Pair pair;
   pair.OpenFar();
