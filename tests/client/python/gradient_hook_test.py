@@ -375,7 +375,6 @@ def test_a_cycle_through_its_fields_is_collected() -> None:
 
 
 def test_a_slot_arms_itself_with_its_first_gradient(job: Job) -> None:
-    """And moves a large one, as the hook does from then on."""
     parameter = nn.Parameter(torch.zeros(LARGE))
     pending: dict[GradientSlot, None] = {}
     slow_calls: list[torch.Tensor] = []
