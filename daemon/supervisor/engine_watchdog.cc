@@ -1,4 +1,4 @@
-#include "daemon/service/engine_watchdog.h"
+#include "daemon/supervisor/engine_watchdog.h"
 
 #include <algorithm>
 #include <utility>
@@ -14,14 +14,15 @@ std::string Seconds(Clock::duration time) {
 
 }  // namespace
 
-std::optional<EngineWatchdog::Word> EngineWatchdog::Look(std::uint64_t heartbeat,
+std::optional<EngineWatchdog::Word> EngineWatchdog::Look(const std::string& name,
+                                                         std::uint64_t heartbeat,
                                                          EngineActivity::Moment activity,
                                                          Clock::time_point now) {
   const Clock::duration passed = now - std::exchange(last_look_, now).value_or(now);
   if (std::exchange(heartbeat_, heartbeat) != heartbeat) {
     const Clock::duration stood = std::exchange(still_, Clock::duration{0});
     if (std::exchange(told_, false)) {
-      return Word{absl::StrCat("the engine goes on, after at least ", Seconds(stood)), {}};
+      return Word{absl::StrCat(name, " goes on, after at least ", Seconds(stood)), {}};
     }
   } else {
     still_ += std::min<Clock::duration>(passed, kLongestLook);
@@ -33,7 +34,7 @@ std::optional<EngineWatchdog::Word> EngineWatchdog::Look(std::uint64_t heartbeat
   }
   if (told_ || still_ < kPatience) return std::nullopt;
   told_ = true;
-  Word word{absl::StrCat("the engine, which serves all jobs, has stood still for ", Seconds(still_),
+  Word word{absl::StrCat(name, " has stood still for ", Seconds(still_),
                          " while ", Name(activity.doing)),
             {}};
   if (activity.communicator != 0) word.communicator = activity.communicator;

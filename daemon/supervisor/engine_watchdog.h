@@ -1,6 +1,6 @@
-// Notices that the engine stands still, and says in the log what it was doing.
-#ifndef RINGD_DAEMON_SERVICE_ENGINE_WATCHDOG_H_
-#define RINGD_DAEMON_SERVICE_ENGINE_WATCHDOG_H_
+// Notices that an engine stands still, and says in the log what it was doing.
+#ifndef RINGD_DAEMON_SUPERVISOR_ENGINE_WATCHDOG_H_
+#define RINGD_DAEMON_SUPERVISOR_ENGINE_WATCHDOG_H_
 
 #include <chrono>
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace ringd {
 
-// The main thread asks it several times a second. Times that nobody asked for do not count: then
+// The thread that watches engines asks it several times a second. Times that nobody asked for do not count: then
 // this whole process was stopped, or had no processor, and the engine is not to blame.
 //
 // Thread safety: one thread at a time.
 class EngineWatchdog {
  public:
-  // An idle engine's heartbeat grows once a second.
-  static constexpr std::chrono::seconds kPatience{2};
+  // An idle engine's heartbeat grows once a second, and is told once a second.
+  static constexpr std::chrono::seconds kPatience{5};
   // Between two looks: more of it is said, and counts as this much.
   static constexpr std::chrono::milliseconds kLongestLook{500};
 
@@ -28,9 +28,11 @@ class EngineWatchdog {
     std::optional<std::uint32_t> communicator;  // of the job concerned
   };
   // What is to be logged now, if anything: once when the engine has stood still for kPatience, and
-  // once when it goes on.
-  std::optional<Word> Look(std::uint64_t heartbeat, EngineActivity::Moment activity,
+  // once when it goes on. `name`: "the engine of job 'x' (pid 4711 on node-a)".
+  std::optional<Word> Look(const std::string& name, std::uint64_t heartbeat, EngineActivity::Moment activity,
                            Clock::time_point now);
+  // For how long it has stood still by now.
+  Clock::duration still() const noexcept { return still_; }
 
  private:
   std::optional<Clock::time_point> last_look_;
@@ -41,4 +43,4 @@ class EngineWatchdog {
 
 }  // namespace ringd
 
-#endif  // RINGD_DAEMON_SERVICE_ENGINE_WATCHDOG_H_
+#endif  // RINGD_DAEMON_SUPERVISOR_ENGINE_WATCHDOG_H_
