@@ -15,6 +15,7 @@
 #include "daemon/rank_exchange/rank_exchange_sockets.h"
 #include "daemon/service/start_check.h"
 #include "daemon/service/tcp_backend.h"
+#include "daemon/supervisor/engine_program.h"
 #include "daemon/version.h"
 #include "proto/base/clock.h"
 #include "proto/base/thread_priority.h"
@@ -129,6 +130,8 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
 }
 
 absl::Status Daemon::StartParts(const Config& config, const std::string& config_file) {
+  const absl::StatusOr<std::string> engine_program = ResolveEngineProgram(config);
+  if (!engine_program.ok()) return engine_program.status();
   const absl::StatusOr<std::string> cluster_key = ReadClusterKey(config.cluster_key_file);
   if (!cluster_key.ok()) return cluster_key.status();
   cluster_key_ = *cluster_key;
