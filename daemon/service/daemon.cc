@@ -94,9 +94,10 @@ absl::Status Daemon::Check(const Config& config) {
   if (!door.ok()) return door.status();
   const absl::StatusOr<std::string> wire_address = WireAddress(config, door->get());
   if (!wire_address.ok()) return wire_address.status();
+  // FindStartProblems has said so.
   const absl::StatusOr<std::string> program = ResolveEngineProgram(config);
-  if (!program.ok()) return program.status();
-  return TryEngine(*program, TrialStart(config, *wire_address)).status();
+  if (!program.ok()) return absl::OkStatus();
+  return TryEngine(*program, EngineArguments(config), TrialStart(config, *wire_address)).status();
 }
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
@@ -119,7 +120,8 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   if (!wire_address.ok()) return wire_address.status();
   absl::StatusOr<std::string> program = ResolveEngineProgram(config);
   if (!program.ok()) return program.status();
-  absl::StatusOr<std::string> backend = TryEngine(*program, TrialStart(config, *wire_address));
+  absl::StatusOr<std::string> backend = 
+      TryEngine(*program, EngineArguments(config), TrialStart(config, *wire_address));
   if (!backend.ok()) return backend.status();
   NodeNetworkOptions network_options;
   network_options.door_flags = cluster_key_.empty() ? 0 : kDoorHasClusterKey;

@@ -59,9 +59,10 @@ absl::StatusOr<std::shared_ptr<EngineClient>> EngineClient::Create(std::uint64_t
   return engine;
 }
 
-absl::Status EngineClient::Spawn(const std::string& program) {
+absl::Status EngineClient::Spawn(const std::string& program,
+                                 const std::vector<std::string>& arguments) {
   absl::StatusOr<std::unique_ptr<EngineProcess>> process =
-      EngineProcess::Start(program, {}, engine_end_.get());
+      EngineProcess::Start(program, arguments, engine_end_.get());
   // From now on its end is seen at ours.
   engine_end_.Reset();
   if (!process.ok()) return process.status();

@@ -82,7 +82,7 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
   ~EngineClient();
 
   // Starts the process. One thread, the one that reaps; once.
-  absl::Status Spawn(const std::string& program);
+  absl::Status Spawn(const std::string& program, const std::vector<std::string>& arguments);
   // Null before; for the thread that reaps.
   EngineProcess* process() const noexcept { return process_.get(); }
 

@@ -44,13 +44,15 @@ absl::StatusOr<v1::EngineStarted> AwaitStarted(Channel& channel) {
 
 }  // namespace
 
-absl::StatusOr<std::string> TryEngine(const std::string& program, v1::EngineStart start) {
+absl::StatusOr<std::string> TryEngine(const std::string& program,
+                                      const std::vector<std::string>& arguments,
+                                      v1::EngineStart start) {
   absl::StatusOr<std::pair<UniqueFd, UniqueFd>> ends = UnixSocketPair();
   if (!ends.ok()) return ends.status();
   absl::StatusOr<std::unique_ptr<EngineLogs>> logs = EngineLogs::Create();
   if (!logs.ok()) return logs.status();
   absl::StatusOr<std::unique_ptr<EngineProcess>> process =
-      EngineProcess::Start(program, {}, ends->second.get());
+      EngineProcess::Start(program, arguments, ends->second.get());
   ends->second.Reset();
   if (!process.ok()) return process.status();
   const std::uint64_t log = (*logs)->Add((*process)->pid(), (*process)->TakeLog());

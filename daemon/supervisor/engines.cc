@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/channel/engine_settings.h"
 #include "daemon/logging/log.h"
+#include "daemon/supervisor/engine_program.h"
 
 namespace ringd {
 namespace {
@@ -163,6 +164,12 @@ std::size_t Engines::sessions() {
 void Engines::Reload(const Config& config) {
   v1::EngineReload reload;
   const MutexLock lock(mutex_);
+  if (EngineArguments(options_.config) != EngineArguments(config)) {
+    // Those that stand ready have been started as it was.
+    for (const Client& engine : ready_) engine->Stop();
+    ready_.clear();
+    epoll_.Wake();
+  }
   options_.config = config;
   history_.SetLimit(config.remembered_jobs);
   WriteSettings(config, reload.mutable_settings());
@@ -273,8 +280,10 @@ void Engines::Run() {
 
 void Engines::Refill() {
   std::vector<Client> made;
+  std::vector<std::string> arguments;
   {
     const MutexLock lock(mutex_);
+    arguments = EngineArguments(options_.config);
     while (!stopping_ && !draining_ && ready_.size() < kReady && Clock::now() >= refill_at_) {
       absl::StatusOr<Client> another = MakeLocked();
       if (!another.ok()) {
@@ -290,7 +299,7 @@ void Engines::Refill() {
     Watched& watched = watched_[engine->number()];
     watched.engine = std::move(engine);
     EngineClient& client = *watched.engine;
-    if (absl::Status status = client.Spawn(program_); !status.ok()) {
+    if (absl::Status status = client.Spawn(program_, arguments); !status.ok()) {
       client.End(std::string(status.message()));
       continue;
     }
