@@ -81,7 +81,8 @@ class Engine final : private PeerEvents {
   // about as long as one turn of the loop.
   void Stop();
 
-  // A trainer is about to join: from now on its session is the engine's.
+  // A trainer is about to join: from now on its session is the engine's. One whose memory can't be
+  // mapped ends at once and hears why.
   void Attach(std::unique_ptr<SessionResources> resources);
 
   // Uses this transport for the jobs to come, as soon as there is none. Requirement: there was a

@@ -17,6 +17,12 @@ constexpr int kSubmissionsPerTurn = 256;
 }  // namespace
 
 void Engine::Attach(std::unique_ptr<SessionResources> resources) {
+  if (const absl::Status mapped = resources->MapMemory(); !mapped.ok()) {
+    HangUp(resources->lifeline.get(),
+           absl::StrCat("its memory can't be mapped: ", mapped.message()));
+    isolated_.Destroy(std::shared_ptr<const SessionResources>(std::move(resources)));
+    return;
+  }
   session_count_.fetch_add(1, std::memory_order_relaxed);
   auto book = std::make_shared<RegistrationBook>(resources->id, accounts_.Of(resources->peer.uid));
   {

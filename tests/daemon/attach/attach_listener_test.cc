@@ -95,6 +95,8 @@ TEST_CASE("AttachListener: a trainer gets sealed memory, a bell and a gRPC conne
   auto arena = MemoryMapping::Map(answer->fds[kArenaFd].get(), answer->reply.arena_bytes);
   REQUIRE(arena.ok());
   arena->data()[100] = std::byte{42};
+  CHECK(session.arena.data() == nullptr);
+  REQUIRE(session.MapMemory().ok());
   CHECK(session.arena.data()[100] == std::byte{42});
 
   // The client's bell rings in ringd, and its gRPC end is connected to what the server was given.

@@ -81,6 +81,7 @@ class Node {
     auto made = MakeSession(id, {1 << 20, 16}, {::getpid(), uid, 0}, ends->first.get());
     REQUIRE(made.ok());
     made->resources->lifeline = std::move(ends->first);
+    REQUIRE(made->resources->MapMemory().ok());
     Trainer trainer;
     trainer.token = made->resources->token;
     trainer.session = id;
