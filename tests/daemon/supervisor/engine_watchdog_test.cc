@@ -1,4 +1,4 @@
-#include "daemon/service/engine_watchdog.h"
+#include "daemon/supervisor/engine_watchdog.h"
 
 #include <catch2/catch.hpp>
 #include <string>
@@ -13,7 +13,7 @@ constexpr EngineActivity::Moment kSleeping{EngineDoing::kSleeping, 0};
 constexpr EngineActivity::Moment kOfJob{EngineDoing::kJob, 7};
 
 struct Watched {
-  // Looks every 200 ms, as the main thread does.
+  // Looks every 200 ms, as the thread that watches does.
   std::vector<EngineWatchdog::Word> Pass(milliseconds time, bool beats,
                                          EngineActivity::Moment activity = kSleeping) {
     std::vector<EngineWatchdog::Word> words;
@@ -21,7 +21,7 @@ struct Watched {
       now += milliseconds(200);
       // As an idle engine's: once a second.
       if (beats && now.time_since_epoch() % milliseconds(1000) == milliseconds(0)) ++heartbeat;
-      if (auto word = watchdog.Look(heartbeat, activity, now)) words.push_back(*word);
+      if (auto word = watchdog.Look("the engine of job 'x' (pid 7 on a)", heartbeat, activity, now)) words.push_back(*word);
     }
     return words;
   }
@@ -39,11 +39,11 @@ TEST_CASE("EngineWatchdog: of an engine that is alive, also an idle one, nothing
 TEST_CASE("EngineWatchdog: says once what a hanging engine was doing, and once that it goes on") {
   Watched watched;
   CHECK(watched.Pass(milliseconds(5'000), true).empty());
-  CHECK(watched.Pass(milliseconds(1'800), false, kOfJob).empty());
+  CHECK(watched.Pass(milliseconds(4'800), false, kOfJob).empty());
   const auto words = watched.Pass(milliseconds(10'000), false, kOfJob);
   REQUIRE(words.size() == 1);
   CHECK(words[0].text ==
-        "the engine, which serves all jobs, has stood still for 2 s while advancing the operations "
+        "the engine of job 'x' (pid 7 on a) has stood still for 5 s while advancing the operations "
         "of a job");
   CHECK(words[0].communicator == 7);
   const auto afterwards = watched.Pass(milliseconds(5'000), true);
