@@ -1,4 +1,5 @@
-"""Each job has a process of its own on each node, its engine: what ends with it, and what does not."""
+"""Each job has a process of its own on each node, its engine: what ends with it and what does
+not."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ struct Presented {
 
 template <typename Reply, typename Render>
 absl::StatusOr<Presented> Present(const absl::StatusOr<Reply>& reply, const Render& render,
-                                    const Presentation& presentation) {
+                                  const Presentation& presentation) {
   if (!reply.ok()) return reply.status();
   if (presentation.json) return Presented{ToJson(*reply, presentation.one_line), ""};
   Presented presented{render(*reply, presentation.look), ""};

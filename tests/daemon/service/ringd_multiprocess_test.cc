@@ -115,8 +115,8 @@ TEST_CASE("ringd: without its engine's program neither the check nor the start i
       ringd.Start({"--engine-program", none});
     }
     CHECK(ringd.WaitForExit() == kExitFailed);
-    CHECK_THAT(ringd.log(), Contains(none + ": No such file") &&
-                                Contains("install ringd-engine beside ringd"));
+    CHECK_THAT(ringd.log(),
+               Contains(none + ": No such file") && Contains("install ringd-engine beside ringd"));
   }
 }
 

@@ -26,8 +26,8 @@ GOAL_CPU_PERCENT = 0.5
 def idle_node(
     site: Site, contestants: Contestants, seconds: float, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """CPU of ringd, with its engines, and of four attached trainers that wait for nothing, and ringd's memory for
-    them."""
+    """CPU of ringd, with its engines, and of four attached trainers that wait for nothing, and
+    ringd's memory for them."""
     say(f"  four idle trainers, {seconds:.0f} s")
     contestants.session("ringd", "learned")
     time.sleep(2)  # whatever attaching sets in motion is over
