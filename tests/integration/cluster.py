@@ -161,7 +161,9 @@ class Node(Child):
             for key, value in (own | settings).items()
             for part in (f"--{key.replace('_', '-')}", str(value))
         ]
-        super().__init__([*inside, program or binary("ringd"), *flags], clean_environment(), folder / f"{name}.log")
+        super().__init__(
+            [*inside, program or binary("ringd"), *flags], clean_environment(), folder / f"{name}.log"
+        )
 
     def __str__(self) -> str:
         return f"ringd {self.name} (pid {self.pid})"
