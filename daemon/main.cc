@@ -7,6 +7,7 @@
 //   SIGHUP           reopens log_file, and takes over the settings that may change while it runs
 //
 // Exit codes: daemon/service/exit_code.h.
+#include <sys/prctl.h>
 #include <sys/resource.h>
 
 #include <csignal>
@@ -172,7 +173,11 @@ void RunUntilStopped(Daemon& daemon, Serving& serving, const ProcessSignals& sig
   }
 }
 
+// The cluster's key is in it: nobody but root reads it, no debugger and no core either.
+void ShutMemory() { ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); }
+
 int Serve(const CommandLine& line, LoadedConfig loaded) {
+  ShutMemory();
   Serving serving{line, loaded.config, std::move(loaded.config), ""};
   Config& config = serving.config;
   if (absl::Status status = StartLogging(config); !status.ok()) {

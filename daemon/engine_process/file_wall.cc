@@ -52,8 +52,7 @@ constexpr std::uint64_t kOfFiles = kExecute | kWriteFile | kReadFile | kTruncate
 constexpr std::uint64_t kRead = kReadFile | kReadFolder;
 constexpr std::uint64_t kLoad = kRead | kExecute;
 constexpr std::uint64_t kUseDevice = kRead | kWriteFile | kControlDevice;
-constexpr std::uint64_t kUseSharedMemory =
-    kRead | kWriteFile | kTruncate | kMakeFile | kRemoveFile;
+constexpr std::uint64_t kUseSharedMemory = kRead | kWriteFile | kTruncate | kMakeFile | kRemoveFile;
 
 // Abstract Unix sockets and signals.
 constexpr std::uint64_t kScoped = 3;
@@ -151,8 +150,7 @@ absl::Status PutUpFileWall() {
     return ErrnoStatus(error, "landlock_create_ruleset");
   }
   const RulesetAttributes handled = Handled(version);
-  const UniqueFd ruleset(
-      static_cast<int>(::syscall(kCreateRuleset, &handled, sizeof(handled), 0)));
+  const UniqueFd ruleset(static_cast<int>(::syscall(kCreateRuleset, &handled, sizeof(handled), 0)));
   if (!ruleset.valid()) return ErrnoStatus(errno, "landlock_create_ruleset");
   for (const Opening& opening : kOpenings) {
     const std::uint64_t access = opening.access & handled.files;

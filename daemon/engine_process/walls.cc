@@ -86,7 +86,8 @@ absl::StatusOr<std::vector<std::string>> PutUpWalls(const WallOptions& options) 
     return absl::OkStatus();
   };
   IgnoreSignals();
-  if (!RaiseOomScore()) missing.emplace_back("when memory runs out, ringd may go before its engine");
+  if (!RaiseOomScore())
+    missing.emplace_back("when memory runs out, ringd may go before its engine");
   if (absl::Status status = DropCapabilities(); !status.ok()) return status;
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
     return ErrnoStatus(errno, "prctl(PR_SET_NO_NEW_PRIVS)");

@@ -44,9 +44,9 @@ absl::StatusOr<std::string> ResolveEngineProgram(const Config& config) {
   }
   absl::Status status = CheckProgram(path);
   if (status.ok()) return path;
-  return absl::FailedPreconditionError(
-      absl::StrCat("engine_program = \"", config.engine_program, "\": ", status.message(),
-                   "; install ", kName, " beside ringd, or name it with this setting"));
+  return absl::FailedPreconditionError(absl::StrCat("engine_program = \"", config.engine_program,
+                                                    "\": ", status.message(), "; install ", kName,
+                                                    " beside ringd, or name it with this setting"));
 }
 
 std::vector<std::string> EngineArguments(const Config& config) {

@@ -186,10 +186,10 @@ TEST_CASE("PutUpWalls: what an engine needs is there") {
           Expect(out, socket.valid(), "socket");
           const UniqueFd parent(static_cast<int>(::syscall(SYS_pidfd_open, ::getppid(), 0)));
           Expect(out, parent.valid(), "pidfd_open");
-          Expect(out,
-                 ::syscall(SYS_pidfd_send_signal, parent.get(), 0, nullptr, 0) == 0 ||
-                     errno == EPERM,
-                 "asking for a process");
+          Expect(
+              out,
+              ::syscall(SYS_pidfd_send_signal, parent.get(), 0, nullptr, 0) == 0 || errno == EPERM,
+              "asking for a process");
           std::thread thread([] { ::poll(nullptr, 0, 50); });
           Expect(out, ::pthread_setname_np(thread.native_handle(), "ringd-named") == 0, "name");
           thread.join();
@@ -275,11 +275,12 @@ TEST_CASE("PutUpWalls: whoever started it ends it, also while it is stopped") {
 
 TEST_CASE("PutUpWalls: refuses to begin without its supervisor") {
   // The channel is made by a process that is not the parent.
-  CHECK_THAT(Behind({}, [] {
-               const auto foreign = UnixSocketPair();
-               const auto status = PutUpWalls({.channel = foreign->first.get()}).status();
-               return absl::IsAborted(status) ? std::string(status.message()) : "begins";
-             }),
+  CHECK_THAT(Behind({},
+                    [] {
+                      const auto foreign = UnixSocketPair();
+                      const auto status = PutUpWalls({.channel = foreign->first.get()}).status();
+                      return absl::IsAborted(status) ? std::string(status.message()) : "begins";
+                    }),
              Contains("has ended"));
 }
 
