@@ -77,24 +77,24 @@ void Engine::Start() {
 
 void Engine::Stop() {
   if (!thread_.joinable()) return;
-  commands_.Post([this] {
-    stopping_ = true;
-    running_ = false;  // Calls are refused from now on: nobody would answer them.
-    sliced_.AbandonAll(absl::UnavailableError("ringd is stopping"));
-    const absl::Status cause =
-        absl::AbortedError(absl::StrCat("ringd on ", options_.config.node_name, " was stopped"));
-    for (const auto& job : jobs_) job->Fail(cause);
-    for (const auto& coordinator : coordinators_) coordinator->Fail(cause);
-    for (const auto& job : jobs_) job->Settle();
-    links_->Deliver(Clock::now());
-    while (!sessions_.empty()) {
-      EndSession(sessions_.begin()->first, std::string(cause.message()), false);
-    }
-  });
+  commands_.Post([this] { EndAll(); });
   thread_.join();
-  // Calls that came just before: their callers wait for an answer.
+  // Calls and sessions that came just before: they wait for an answer, or their end.
   commands_.RunAll();
   sliced_.AbandonAll(absl::UnavailableError("ringd is stopping"));
+  EndAllSessions();
+}
+
+void Engine::EndAll() {
+  stopping_ = true;
+  running_ = false;  // Calls are refused from now on: nobody would answer them.
+  sliced_.AbandonAll(absl::UnavailableError("ringd is stopping"));
+  const absl::Status cause = WhyStopped();
+  for (const auto& job : jobs_) job->Fail(cause);
+  for (const auto& coordinator : coordinators_) coordinator->Fail(cause);
+  for (const auto& job : jobs_) job->Settle();
+  links_->Deliver(Clock::now());
+  EndAllSessions();
 }
 
 void Engine::ReplaceTransport(std::unique_ptr<Transport> transport) {
@@ -195,6 +195,7 @@ std::size_t Engine::Turn(Clock::time_point now) {
     for (const auto& job : jobs_) work += job->CopyPiece() ? 1 : 0;
   }
   if (now >= next_tick_) TickAll(now);
+  TellIfIdle();
   return work;
 }
 
@@ -218,7 +219,7 @@ bool Engine::AnythingToDo() const {
 void Engine::Sleep(Clock::time_point now) {
   Clock::time_point until = now + kIdleInterval;
   for (const auto& job : jobs_) {
-    if (job->NeedsTicks()) until = std::min(until, next_tick_);
+    if (job->NeedsTicks() || job->Finished()) until = std::min(until, next_tick_);
     if (const auto tick = job->NextTick(now); tick.has_value()) {
       until = std::min(until, std::max(*tick, now + std::chrono::milliseconds(1)));
     }
@@ -226,7 +227,7 @@ void Engine::Sleep(Clock::time_point now) {
   if (!links_->strangers().empty()) until = std::min(until, next_tick_);
   if (const auto next = sliced_.NextRun(); next.has_value()) until = std::min(until, *next);
   for (const auto& coordinator : coordinators_) {
-    if (coordinator->NeedsTicks()) until = std::min(until, next_tick_);
+    if (coordinator->NeedsTicks() || coordinator->Finished()) until = std::min(until, next_tick_);
   }
   for (auto& [id, entry] : sessions_) {
     if (entry.session->NoticesWait()) until = std::min(until, next_tick_);
@@ -286,6 +287,7 @@ void Engine::TickAll(Clock::time_point now) {
 
 void Engine::Sweep(Clock::time_point now) {
   StopExpecting();  // of jobs that go
+  const std::size_t jobs_before = jobs_.size();
   for (auto it = jobs_.begin(); it != jobs_.end();) {
     if (!(*it)->Finished()) {
       ++it;
@@ -296,6 +298,7 @@ void Engine::Sweep(Clock::time_point now) {
     links_->Forget(it->get());
     it = jobs_.erase(it);
   }
+  if (jobs_.size() != jobs_before) TellJobs();
   for (auto it = coordinators_.begin(); it != coordinators_.end();) {
     if (!(*it)->Finished()) {
       ++it;
@@ -305,6 +308,17 @@ void Engine::Sweep(Clock::time_point now) {
     it = coordinators_.erase(it);
   }
   TakeNextTransport();
+}
+
+void Engine::TellJobs() const {
+  if (options_.listener == nullptr) return;
+  options_.listener->OnJobs(static_cast<std::uint32_t>(jobs_.size()));
+}
+
+void Engine::TellIfIdle() {
+  if (idle_told_ || !sessions_.empty() || !jobs_.empty() || !coordinators_.empty()) return;
+  idle_told_ = true;
+  if (options_.listener != nullptr) options_.listener->OnIdle(sessions_given_);
 }
 
 }  // namespace ringd

@@ -22,11 +22,13 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "backends/backend.h"
 #include "daemon/config/config.h"
 #include "daemon/engine/call_thread.h"
 #include "daemon/engine/engine_activity.h"
 #include "daemon/engine/engine_control.h"
+#include "daemon/engine/engine_listener.h"
 #include "daemon/engine/event_poll.h"
 #include "daemon/engine/link_switch.h"
 #include "daemon/engine/pending_call.h"
@@ -59,6 +61,7 @@ struct EngineOptions {
   std::string config_file;  // for display; empty: none
   std::string cluster_key;  // what only ringds of this cluster know; empty: there is none
   AlgorithmOptions algorithms;
+  EngineListener* listener = nullptr;  // null: nobody is told
   // If the one user whom this engine serves has others on this node: what all of them have
   // together, in memory that outlives the engine. Empty: there is this engine only.
   std::optional<UserCount> user_registrations = {};
@@ -82,7 +85,7 @@ class Engine final : private PeerEvents {
   void Stop();
 
   // A trainer is about to join: from now on its session is the engine's. One whose memory can't be
-  // mapped ends at once and hears why.
+  // mapped ends at once and hears why. After Stop it just ends, and the listener hears nothing.
   void Attach(std::unique_ptr<SessionResources> resources);
 
   // Uses this transport for the jobs to come, as soon as there is none. Requirement: there was a
@@ -174,6 +177,14 @@ class Engine final : private PeerEvents {
   void TakeNextTransport();
 
   void EndSession(SessionId id, const std::string& reason, bool for_cause);
+  void EndAllSessions();
+  void NoteSessionGiven();
+  void TellSessionEnded(SessionId id, bool for_cause) const;
+  // What Stop does on the engine's thread.
+  void EndAll();
+  void TellJobs() const;
+  // Tells that all has gone, once after each session that came.
+  void TellIfIdle();
   // Tells trainers what they had no room for before.
   void FlushNotices(Clock::time_point now);
   SessionEntry* FindToken(absl::string_view token);
@@ -216,6 +227,10 @@ class Engine final : private PeerEvents {
   Job* FindShown(const Caller& caller, const std::string& job_id) const;
   // Of a job that goes: for those who look for it later.
   void Remember(const Job& job, Clock::time_point now);
+  absl::Status WhyStopped() const {
+    return absl::AbortedError(
+        absl::StrCat("ringd on ", options_.config.node_name, " was stopped"));
+  }
 
   // Nodes that wait for traces of jobs here get their answers, each job in its turn.
   void GiveTraceTurns();
@@ -332,6 +347,8 @@ class Engine final : private PeerEvents {
   SlicedQueue sliced_;
 
   std::map<SessionId, SessionEntry> sessions_;
+  std::uint64_t sessions_given_ = 0;
+  bool idle_told_ = true;  // since the last session came; there was none: true
   std::unordered_map<std::string, SessionId> tokens_;
   PlanStore plans_;                       // before the coordinators that use it
   std::list<std::unique_ptr<Job>> jobs_;  // before the links that point at them

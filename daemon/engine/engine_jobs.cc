@@ -187,6 +187,7 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_poin
     options.generation = coordinator->generation();
   }
   jobs_.push_back(std::make_unique<Job>(options, transport_.get(), now));
+  TellJobs();
   Job* job = jobs_.back().get();
   if (coordinator != nullptr) {
     Coordinate(job, coordinator);

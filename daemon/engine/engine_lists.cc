@@ -132,6 +132,9 @@ void Engine::Remember(const Job& job, Clock::time_point now) {
   job.Describe(&ended, now);
   if (job.state() != Job::State::kFailed) ended.set_state("done");
   ended.set_ended_unix_seconds(ended.started_unix_seconds() + ended.age_seconds());
+  if (options_.listener != nullptr) {
+    options_.listener->OnJobEnded(ended, generations_[ended.job_id()]);
+  }
   history_.Add(std::move(ended));
 }
 

@@ -20,6 +20,10 @@ void Engine::Attach(std::unique_ptr<SessionResources> resources) {
   if (const absl::Status mapped = resources->MapMemory(); !mapped.ok()) {
     HangUp(resources->lifeline.get(),
            absl::StrCat("its memory can't be mapped: ", mapped.message()));
+    commands_.Post([this, id = resources->id] {
+      NoteSessionGiven();
+      TellSessionEnded(id, false);
+    });
     isolated_.Destroy(std::shared_ptr<const SessionResources>(std::move(resources)));
     return;
   }
@@ -42,8 +46,23 @@ void Engine::Attach(std::unique_ptr<SessionResources> resources) {
     events_.Add(session->lifeline(), EventKind::kHangUp, id);
     events_.Add(session->pidfd(), EventKind::kProcessEnd, id);
     tokens_[session->token()] = id;
+    NoteSessionGiven();
     sessions_[id] = SessionEntry{std::move(session), nullptr, book};
   });
+}
+
+void Engine::NoteSessionGiven() {
+  ++sessions_given_;
+  idle_told_ = false;
+}
+
+void Engine::TellSessionEnded(SessionId id, bool for_cause) const {
+  if (options_.listener != nullptr) options_.listener->OnSessionEnded(id, for_cause);
+}
+
+void Engine::EndAllSessions() {
+  const std::string why(WhyStopped().message());
+  while (!sessions_.empty()) EndSession(sessions_.begin()->first, why, false);
 }
 
 void Engine::EndSession(SessionId id, const std::string& reason, bool for_cause) {
@@ -72,6 +91,7 @@ void Engine::EndSession(SessionId id, const std::string& reason, bool for_cause)
   ::shutdown(session.lifeline(), SHUT_RDWR);
   if (entry.job != nullptr) entry.job->OnSessionLost(session, reason, for_cause, Clock::now());
   calls_.Post([book = std::move(entry.book)] {});
+  TellSessionEnded(id, for_cause);
 }
 
 std::size_t Engine::PollSessions(Clock::time_point now) {

@@ -21,6 +21,7 @@
 #include "daemon/engine/engine.h"
 #include "proto/base/unix_socket.h"
 #include "tests/daemon/engine/fake_peer_network.h"
+#include "tests/daemon/engine/recorded_listener.h"
 
 namespace ringd {
 
@@ -46,7 +47,8 @@ struct Trainer {
   std::string token;
   SessionId session;
   UniqueFd lifeline;         // the trainer's end
-  TraceRingView trace_ring;  // as long as the session lives
+  TraceRingView trace_ring;  // this and the next: as long as the session lives
+  RingCursors* submission_cursors = nullptr;
   std::string job_id;
   std::uint32_t communicator = 0;
 };
@@ -59,6 +61,7 @@ class Node {
     char folder[] = "/tmp/ringd-XXXXXX";
     folder_ = mkdtemp(folder);
     EngineOptions options;
+    options.listener = &listener;
     options.config.node_name = "node-a";
     options.config.state_dir = folder_;
     options.config.registration_bytes_per_user = registration_bytes;
@@ -86,8 +89,10 @@ class Node {
     trainer.token = made->resources->token;
     trainer.session = id;
     trainer.lifeline = std::move(ends->second);
-    trainer.trace_ring =
-        ViewSessionSegment(made->resources->segment.data(), made->resources->layout).trace_ring;
+    const SessionSegmentView view =
+        ViewSessionSegment(made->resources->segment.data(), made->resources->layout);
+    trainer.trace_ring = view.trace_ring;
+    trainer.submission_cursors = view.submission_cursors;
     engine->Attach(std::move(made->resources));
     return trainer;
   }
@@ -131,6 +136,7 @@ class Node {
         .status;
   }
 
+  RecordedListener listener;
   std::unique_ptr<Engine> engine;
 
  private:
