@@ -19,8 +19,6 @@ namespace {
 
 // How long each part may take to tell its peers that the engine stops.
 constexpr Clock::duration kGoodbye = std::chrono::seconds(2);
-// The longest answer, as gRPC takes them.
-constexpr std::size_t kMostReplyBytes = std::size_t{64} << 20;
 // Descriptors of a session's frame, without and with a pidfd.
 constexpr std::size_t kSessionFds = 4;
 
@@ -251,11 +249,6 @@ absl::Status EngineService::Attach(const v1::EngineSession& session, std::vector
   if (session.has_pidfd()) resources->pidfd = std::move(fds[4]);
   resources->layout = {session.submission_capacity(), session.completion_capacity()};
   resources->arena_bytes = session.arena_bytes();
-  if (absl::Status status = resources->MapMemory(); !status.ok()) {
-    LogError(absl::StrCat("the memory of pid ", session.pid(), ": ", status.message()));
-    OnSessionEnded(resources->id, false);
-    return absl::OkStatus();
-  }
   engine_->Attach(std::move(resources));
   return absl::OkStatus();
 }

@@ -168,7 +168,8 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
                                              Caller{user.uid, user.is_operator});
        },
        [this](UniqueFd connection) { local_server_->RefuseConnection(std::move(connection)); },
-       [this] { supervisor_->CountRefusedAttach(); }});
+       [this] { supervisor_->CountRefusedAttach(); },
+       [this](pid_t pid) { return engines_->IsEngine(pid); }});
   if (!listener.ok()) return listener.status();
   listener_ = *std::move(listener);
   return absl::OkStatus();
