@@ -19,6 +19,8 @@
 
 namespace ringd {
 
+class LineShares;
+
 inline constexpr int kAutoStreams = 0;
 
 // What a factory needs to know to make a Transport; each backend's header declares its factory,
@@ -35,6 +37,9 @@ struct TransportOptions {
   // TCP's congestion control of connections that ringd makes itself, not of a library's: "auto"
   // (the system's, but nothing that pauses), "system", or a name, such as "cubic".
   std::string congestion_control = "auto";
+  // This process's shares of lines that others of the node send on, too (tcp/line_shares.h); null:
+  // there are no others. Outlives the transport.
+  LineShares* line_shares = nullptr;
   // Takes lines for a log, of what the transport decides by itself; on the progress thread. May be
   // empty.
   std::function<void(const std::string&)> log = nullptr;

@@ -16,6 +16,7 @@
 #include "backends/collectives/busy_communicators.h"
 #include "backends/collectives/held_messages.h"
 #include "backends/collectives/wire_communicator.h"
+#include "backends/tcp/line_shares.h"
 #include "backends/tcp/tcp_farewells.h"
 #include "backends/tcp/tcp_line.h"
 #include "backends/tcp/tcp_poller.h"
@@ -73,7 +74,7 @@ class TcpNode final : public Transport {
   };
 
   TcpNode(std::unique_ptr<WireSockets> sockets, int bulk_streams,
-          CongestionControl congestion_control);
+          CongestionControl congestion_control, LineShares* line_shares);
   absl::Status Listen();
 
   void TakeSockets() noexcept;
@@ -85,6 +86,7 @@ class TcpNode final : public Transport {
 
   const std::unique_ptr<WireSockets> sockets_;
   const int bulk_streams_;  // kAutoStreams: one for each interface
+  LineShares* const line_shares_;  // null: no other process sends on its lines
   HeldMessagePool held_pool_;
   SendPool<TcpSend> send_pool_;
   TcpPoller poller_;

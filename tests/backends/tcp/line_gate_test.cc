@@ -1,0 +1,137 @@
+#include "backends/tcp/line_gate.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "backends/tcp/line_shares.h"
+#include "tests/backends/tcp/line_world.h"
+
+namespace ringd {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+constexpr std::size_t kFrame = 128 * 1024;
+
+struct FakeConnections final : LineGate::Connections {
+  microseconds BusyTime() const noexcept override { return busy; }
+  microseconds busy{0};
+};
+
+// This engine and one that says what it likes.
+struct Pair {
+  Pair() {
+    world.AddEngine(0, 1);
+    world.AddEngine(1, 1);
+    other.Begin();
+  }
+
+  // What the other one says: that it has had nothing, or a little.
+  void Lie() {
+    lie ^= 1;
+    world.tags().tags[LineOf("host")].of[1] = lie;
+  }
+
+  LineWorld world;
+  std::unique_ptr<LineShares> shares = world.Shares(0);
+  std::unique_ptr<LineShares> other_shares = world.Shares(1);
+  LineTurn& other = other_shares->TurnTo("host");
+  FakeConnections connections;
+  LineGate gate{shares->TurnTo("host"), connections};
+  std::uint64_t lie = 0;
+};
+
+TEST_CASE("LineGate: who is held looks again, soon at first, and then within 2 ms") {
+  Pair pair;
+  pair.gate.SetWants(true);
+  CHECK_FALSE(pair.gate.look_at().has_value());
+  Clock::duration longest{0};
+  const Clock::time_point end = Clock::now() + milliseconds(20);
+  bool first = true;
+  while (Clock::now() < end) {
+    if (pair.gate.MayBegin()) {
+      pair.gate.Charge(kFrame);
+      continue;
+    }
+    REQUIRE(pair.gate.is_held());
+    const auto wait = *pair.gate.look_at() - Clock::now();
+    if (std::exchange(first, false)) CHECK(wait <= LineGate::kFirstLook);
+    longest = std::max(longest, wait);
+    std::this_thread::sleep_until(*pair.gate.look_at());
+  }
+  CHECK(longest > LineGate::kFirstLook);
+  CHECK(longest <= LineGate::kLastLook);
+  pair.other.End();
+  CHECK(pair.gate.MayBegin());  // at once, whenever it was to look
+  CHECK_FALSE(pair.gate.is_held());
+}
+
+TEST_CASE("LineGate: whatever others write, an engine gets a quarter of its part of the time") {
+  Pair pair;
+  pair.gate.SetWants(true);
+  // A frame keeps its connection busy for 1 ms.
+  constexpr microseconds kBusy{1000};
+  const Clock::time_point begin = Clock::now();
+  while (Clock::now() < begin + std::chrono::seconds(2)) {
+    pair.Lie();
+    if (pair.gate.MayBegin()) {
+      pair.gate.Charge(kFrame);
+      pair.connections.busy += kBusy;
+    } else {
+      std::this_thread::sleep_until(*pair.gate.look_at());
+    }
+  }
+  const double busy = std::chrono::duration<double>(pair.connections.busy).count();
+  const double held = std::chrono::duration<double>(Clock::now() - begin).count();
+  CHECK(busy / held > 0.7 * LineGate::kFloor / 2);
+  CHECK(busy / held < 1.5 * LineGate::kFloor / 2);
+}
+
+TEST_CASE("LineGate: the line counts as shared for a while after another has wanted it") {
+  Pair pair;
+  CHECK(pair.gate.OthersWant());
+  pair.gate.NoteContention();
+  CHECK(pair.gate.is_contended());
+  pair.gate.SetWants(true);
+  CHECK_FALSE(pair.gate.Tick(Clock::now()));
+  CHECK_FALSE(pair.gate.Tick(*pair.gate.deadline()));  // it is still so
+  CHECK(pair.gate.is_contended());
+  pair.other.End();
+  CHECK(pair.gate.Tick(*pair.gate.deadline()));
+  CHECK_FALSE(pair.gate.is_contended());
+  CHECK_FALSE(pair.gate.deadline().has_value());
+}
+
+TEST_CASE("LineGate: a gate that goes wants nothing any more") {
+  Pair pair;
+  {
+    FakeConnections connections;
+    LineGate gate(pair.shares->TurnTo("host"), connections);
+    gate.SetWants(true);
+    CHECK(pair.other.OthersWant());
+  }
+  CHECK_FALSE(pair.other.OthersWant());
+}
+
+TEST_CASE("LineShares: descriptors of something else are refused") {
+  LineWorld world;
+  const auto other = CreateSealedMemfd("other", sizeof(LineTagsSegment));
+  REQUIRE(other.ok());
+  const int roster = world.roster_memory.fd.get();
+  const int tags = world.tags_fd.get();
+  CHECK(LineShares::Open(roster, tags, kMostEngines - 1).ok());
+  CHECK(absl::IsInvalidArgument(LineShares::Open(roster, tags, kMostEngines).status()));
+  CHECK(absl::IsInvalidArgument(LineShares::Open(other->get(), tags, 0).status()));
+  CHECK(absl::IsInvalidArgument(LineShares::Open(roster, other->get(), 0).status()));
+  CHECK_FALSE(LineShares::Open(roster, roster, 0).ok());
+  world.tags().version = 9;
+  CHECK(absl::IsInvalidArgument(LineShares::Open(roster, tags, 0).status()));
+}
+
+}  // namespace
+}  // namespace ringd
