@@ -13,6 +13,7 @@
 #include "daemon/rank_exchange/rank_exchange_sockets.h"
 #include "daemon/version.h"
 #include "proto/base/thread_priority.h"
+#include "proto/shm/user_account.h"
 
 namespace ringd {
 namespace {
@@ -21,6 +22,8 @@ namespace {
 constexpr Clock::duration kGoodbye = std::chrono::seconds(2);
 // Descriptors of a session's frame, without and with a pidfd.
 constexpr std::size_t kSessionFds = 4;
+// Of a start's.
+constexpr std::size_t kStartFds = 3;
 
 v1::EngineStatus ToMessage(const absl::Status& status) {
   v1::EngineStatus message;
@@ -140,7 +143,7 @@ void EngineService::OnFrame(ChannelFrame frame) {
 }
 
 absl::Status EngineService::Obey(v1::ToEngine order, std::vector<UniqueFd> fds) {
-  if (order.has_start()) return StartEngine(order.start());
+  if (order.has_start()) return StartEngine(order.start(), std::move(fds));
   if (order.has_stop()) {
     End("");
     return absl::OkStatus();
@@ -175,7 +178,23 @@ absl::Status EngineService::Obey(v1::ToEngine order, std::vector<UniqueFd> fds) 
   }
 }
 
-absl::Status EngineService::StartEngine(const v1::EngineStart& start) {
+absl::Status EngineService::OpenShares(const v1::EngineStart& start,
+                                       const std::vector<UniqueFd>& fds) {
+  if (fds.size() != kStartFds || start.slot() >= kMostEngines) {
+    return absl::InvalidArgumentError("a start without the segments that engines share");
+  }
+  absl::StatusOr<MemoryMapping> account =
+      MemoryMapping::MapSealed(fds[0].get(), sizeof(UserAccountSegment));
+  if (!account.ok()) return account.status();
+  account_ = *std::move(account);
+  absl::StatusOr<std::unique_ptr<LineShares>> shares =
+      LineShares::Open(fds[1].get(), fds[2].get(), start.slot());
+  if (!shares.ok()) return shares.status();
+  shares_ = *std::move(shares);
+  return absl::OkStatus();
+}
+
+absl::Status EngineService::StartEngine(const v1::EngineStart& start, std::vector<UniqueFd> fds) {
   if (engine_ != nullptr) return absl::FailedPreconditionError("a second start");
   if (start.version() != kRingdVersion) {
     return absl::FailedPreconditionError(absl::StrCat("this is ringd-engine ", kRingdVersion,
@@ -184,6 +203,9 @@ absl::Status EngineService::StartEngine(const v1::EngineStart& start) {
   const absl::StatusOr<Config> config = ReadSettings(start.settings());
   if (!config.ok()) return config.status();
   SetLogLevel(config->log_level);
+  if (!start.check_only()) {
+    if (absl::Status status = OpenShares(start, fds); !status.ok()) return status;
+  }
   remote_ = std::make_unique<RemoteNetwork>(start.uid(), [this](v1::EngineNetworkRequest request) {
     v1::FromEngine word;
     *word.mutable_network() = std::move(request);
@@ -196,7 +218,8 @@ absl::Status EngineService::StartEngine(const v1::EngineStart& start) {
     if (!opened.ok()) return opened.status();
     wires = *std::move(opened);
   }
-  absl::StatusOr<std::unique_ptr<Transport>> transport = MakeTransport(*config, std::move(wires));
+  absl::StatusOr<std::unique_ptr<Transport>> transport = 
+      MakeTransport(*config, std::move(wires), shares_.get());
   v1::FromEngine started;
   *started.mutable_started()->mutable_status() = ToMessage(transport.status());
   if (transport.ok()) {
@@ -224,10 +247,15 @@ absl::Status EngineService::StartEngine(const v1::EngineStart& start) {
   network_ = *std::move(network);
   EngineOptions options = MakeOptions(start, *config);
   options.listener = this;
+  auto& account = *reinterpret_cast<UserAccountSegment*>(account_.data());
+  options.user_registrations.emplace(account, start.slot(), &UserAccountSlot::registration_bytes);
+  options.user_communicators.emplace(account, start.slot(), &UserAccountSlot::communicators);
   auto engine = std::make_unique<Engine>(std::move(options), *std::move(transport),
                                          std::move(rank_exchange), network_.get());
   engine->Start();
   engine_ = std::move(engine);
+  // The engine has its thread: this one, which reads frames, gives way to it.
+  ServeBesideEngine();
   Send(started);
   const MutexLock lock(mutex_);
   started_ = true;

@@ -12,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "backends/tcp/line_shares.h"
 #include "daemon/channel/channel.h"
 #include "daemon/channel/channel_loop.h"
 #include "daemon/engine/engine.h"
@@ -19,6 +20,7 @@
 #include "daemon/engine_process/remote_network.h"
 #include "daemon/peers/socket_peer_network.h"
 #include "proto/base/clock.h"
+#include "proto/base/memory_mapping.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
 #include "proto/rpc/engine.pb.h"
@@ -54,7 +56,9 @@ class EngineService final : private EngineListener {
  private:
   void OnFrame(ChannelFrame frame);
   absl::Status Obey(v1::ToEngine order, std::vector<UniqueFd> fds);
-  absl::Status StartEngine(const v1::EngineStart& start);
+  absl::Status StartEngine(const v1::EngineStart& start, std::vector<UniqueFd> fds);
+  // The segments that engines share.
+  absl::Status OpenShares(const v1::EngineStart& start, const std::vector<UniqueFd>& fds);
   absl::Status Attach(const v1::EngineSession& session, std::vector<UniqueFd> fds);
   absl::Status BeginCall(const v1::EngineCall& call);
   absl::Status Join(const v1::EngineCall& call, const Caller& caller);
@@ -76,6 +80,8 @@ class EngineService final : private EngineListener {
   void End(const std::string& why) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // In this order: later ones use earlier ones.
+  MemoryMapping account_;
+  std::unique_ptr<LineShares> shares_;
   std::unique_ptr<RemoteNetwork> remote_;
   std::unique_ptr<SocketPeerNetwork> network_;
   std::unique_ptr<Engine> engine_;  // null before the start; the channel's thread makes it

@@ -10,7 +10,8 @@
 namespace ringd {
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config,
-                                                         std::unique_ptr<WireSockets> wires) {
+                                                         std::unique_ptr<WireSockets> wires,
+                                                         LineShares* shares) {
   TransportOptions options;
   options.interfaces = config.data_interfaces;
   options.transports = config.transports;
@@ -20,6 +21,7 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config,
   options.log = [](const std::string& line) { LogInfo(line); };
   options.log_error = [](const std::string& line) { LogError(line); };
   options.congestion_control = config.congestion_control;
+  options.line_shares = shares;
   if (config.backend == "ucx") return CreateUcxTransport(options);
   if (config.backend == "none" || wires == nullptr) return std::unique_ptr<Transport>();
   return CreateTcpTransport(options, std::move(wires));

@@ -11,11 +11,12 @@
 
 namespace ringd {
 
-// `config` is complete (ResolveNetwork). `wires` are for the TCP backend, and may be null. Null: all
-// ranks of a job must be on this node.
+// `config` is complete (ResolveNetwork). `wires` and `shares` are for the TCP backend, and may be
+// null. Null: all ranks of a job must be on this node.
 //   What the backend says.
 absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config,
-                                                         std::unique_ptr<WireSockets> wires);
+                                                         std::unique_ptr<WireSockets> wires,
+                                                         LineShares* shares);
 
 }  // namespace ringd
 

@@ -71,22 +71,34 @@ absl::Status EngineClient::Spawn(const std::string& program,
   return absl::OkStatus();
 }
 
-void EngineClient::Begin(v1::EngineStart start, std::shared_ptr<EngineNetwork> network,
-                         const std::string& node_name) {
+absl::Status EngineClient::Begin(v1::EngineStart start, Place place,
+                                 const std::string& node_name) {
   start_ = start;
   start_.clear_settings();
   start_.clear_kept_state();
   node_name_ = node_name;
   began_unix_seconds_ = UnixSeconds();
   begun_.store(true, std::memory_order_release);
+  std::vector<UniqueFd> fds;
+  for (const int fd : {place.account->fd(), place.slot->roster_fd(), place.slot->tags_fd()}) {
+    fds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!fds.back().valid()) return ErrnoStatus(errno, "dup of a segment");
+  }
+  start.set_slot(static_cast<std::uint32_t>(place.slot->number()));
   {
     const MutexLock lock(mutex_);
-    network_ = std::move(network);
+    place_ = std::move(place);
     life_.heard = Clock::now();
   }
   v1::ToEngine order;
   *order.mutable_start() = std::move(start);
-  Send(order);
+  Send(order, std::move(fds));
+  return absl::OkStatus();
+}
+
+void EngineClient::SetWeight(std::uint32_t weight) {
+  const MutexLock lock(mutex_);
+  if (place_.slot != nullptr) place_.slot->SetWeight(weight);
 }
 
 std::string EngineClient::Name() const {
@@ -292,7 +304,7 @@ void EngineClient::OnFrame(const ChannelFrame& frame) {
       std::shared_ptr<EngineNetwork> network;
       {
         const MutexLock lock(mutex_);
-        network = network_;
+        network = place_.network;
       }
       if (network == nullptr) return;
       const absl::Status status = network->OnRequest(word.network());
@@ -346,29 +358,28 @@ void EngineClient::OnSessionEnded(const v1::EngineSessionEnded& ended) {
   owner_->OnSessionEnded(*this, held.token, ended.for_cause());
 }
 
-std::vector<std::string> EngineClient::Bury(const absl::Status& cause) {
+EngineClient::Remains EngineClient::Bury(const absl::Status& cause) {
+  Remains remains;
   std::shared_ptr<Channel> channel;
-  std::shared_ptr<EngineNetwork> network;
   std::map<SessionId, Held> held;
   std::map<std::uint64_t, std::shared_ptr<PendingCall<std::string>>> calls;
   {
     const MutexLock lock(mutex_);
-    if (!buried_.has_value()) buried_ = cause;
+    buried_ = cause;
     std::swap(channel, channel_);
-    std::swap(network, network_);
+    std::swap(remains.place, place_);
     std::swap(held, held_);
     std::swap(calls, calls_);
   }
   jobs_.store(0, std::memory_order_relaxed);
   for (auto& [number, call] : calls) call->Finish(cause);
-  std::vector<std::string> tokens;
   for (auto& [id, session] : held) {
-    tokens.push_back(session.token);
+    remains.tokens.push_back(session.token);
     NoticeQueue notices;
     notices.SendLast(session.lifeline.get(), NoticeKind::kSessionEnded, cause.message());
     ::shutdown(session.lifeline.get(), SHUT_RDWR);
   }
-  return tokens;
+  return remains;
 }
 
 }  // namespace ringd

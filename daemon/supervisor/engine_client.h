@@ -28,6 +28,8 @@
 #include "daemon/sessions/session_resources.h"
 #include "daemon/supervisor/engine_network.h"
 #include "daemon/supervisor/engine_process.h"
+#include "daemon/supervisor/line_roster.h"
+#include "daemon/supervisor/user_accounts.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
@@ -86,9 +88,18 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
   // Null before; for the thread that reaps.
   EngineProcess* process() const noexcept { return process_.get(); }
 
+  // What an engine has of the node, until it has gone.
+  struct Place {
+    std::unique_ptr<LineRoster::Slot> slot;
+    std::shared_ptr<UserAccount> account;
+    std::shared_ptr<EngineNetwork> network;
+  };
   // Says for whom it is, and starts the engine. Once, before anything else is ordered.
-  void Begin(v1::EngineStart start, std::shared_ptr<EngineNetwork> network,
-             const std::string& node_name) ABSL_LOCKS_EXCLUDED(mutex_);
+  //   What the kernel says; then End it.
+  absl::Status Begin(v1::EngineStart start, Place place, const std::string& node_name)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of the next job of its name.
+  void SetWeight(std::uint32_t weight) ABSL_LOCKS_EXCLUDED(mutex_);
   // Where the engine's network half sends what it has to say.
   void SendNetworkEvent(v1::EngineNetworkEvent event, std::vector<UniqueFd> fds);
 
@@ -135,9 +146,13 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
   // Ends the channel, if something keeps it open behind the process's end.
   void CutChannel() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Once its process and the channel have ended: ends its calls and sessions with this cause, and gives back what it
-  // held. Returns the tokens of sessions that it still had. Idempotent.
-  std::vector<std::string> Bury(const absl::Status& cause) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Once its process and the channel have ended: ends its calls and sessions with this cause. What is left: tokens of
+  // sessions that it still had, and its place. Once.
+  struct Remains {
+    std::vector<std::string> tokens;
+    Place place;  // to be given back
+  };
+  Remains Bury(const absl::Status& cause) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   // Of a session that is the engine's: what is needed if the engine ends first.
@@ -173,7 +188,7 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
 
   Mutex mutex_;
   std::shared_ptr<Channel> channel_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<EngineNetwork> network_ ABSL_GUARDED_BY(mutex_);
+  Place place_ ABSL_GUARDED_BY(mutex_);
   std::map<SessionId, Held> held_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t sessions_given_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t last_call_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -38,6 +38,9 @@ absl::StatusOr<std::unique_ptr<Engines>> Engines::Start(EnginesOptions options,
   absl::StatusOr<std::unique_ptr<EngineLogs>> logs = EngineLogs::Create();
   if (!logs.ok()) return logs.status();
   engines->logs_ = *std::move(logs);
+  absl::StatusOr<std::unique_ptr<LineRoster>> roster = LineRoster::Create();
+  if (!roster.ok()) return roster.status();
+  engines->roster_ = *std::move(roster);
   absl::StatusOr<std::unique_ptr<ChannelLoop>> loop = ChannelLoop::Start("ringd-channels");
   if (!loop.ok()) return loop.status();
   engines->loop_ = *std::move(loop);
@@ -68,7 +71,33 @@ absl::StatusOr<Engines::Client> Engines::MakeLocked() {
   return made;
 }
 
-void Engines::BeginLocked(const Client& engine, uid_t uid, const std::string& job_id) {
+absl::StatusOr<Engines::Client> Engines::BeginLocked(uid_t uid, const std::string& job_id,
+                                                     std::uint32_t weight) {
+  EngineClient::Place place;
+  absl::StatusOr<std::unique_ptr<LineRoster::Slot>> slot = roster_->Add(weight, uid);
+  if (!slot.ok()) return slot.status();
+  place.slot = *std::move(slot);
+  absl::StatusOr<std::shared_ptr<UserAccount>> account = accounts_.Of(uid);
+  if (!account.ok()) return account.status();
+  place.account = *std::move(account);
+  Client engine;
+  if (!ready_.empty()) {
+    engine = std::move(ready_.front());
+    ready_.erase(ready_.begin());
+    epoll_.Wake();  // another one is to stand ready
+  } else {
+    absl::StatusOr<Client> made = MakeLocked();
+    if (!made.ok()) return made.status();
+    engine = *std::move(made);
+  }
+  const std::weak_ptr<EngineClient> to = engine;
+  place.network = network_->AddEngine(
+      uid, job_id, [to](v1::EngineNetworkEvent event, std::vector<UniqueFd> fds) {
+        if (const Client client = to.lock()) {
+          client->SendNetworkEvent(std::move(event), std::move(fds));
+        }
+      });
+
   v1::EngineStart start;
   start.set_version(options_.version);
   WriteSettings(options_.config, start.mutable_settings());
@@ -84,20 +113,19 @@ void Engines::BeginLocked(const Client& engine, uid_t uid, const std::string& jo
   start.set_first_communicator(next_communicator_);
   next_communicator_ = next_communicator_ % kMostCommunicatorNumbers + 1;
   start.set_kept_state(plans_->TextFor(uid));
-  const std::weak_ptr<EngineClient> to = engine;
-  std::shared_ptr<EngineNetwork> network = network_->AddEngine(
-      uid, job_id, [to](v1::EngineNetworkEvent event, std::vector<UniqueFd> fds) {
-        if (const Client client = to.lock()) {
-          client->SendNetworkEvent(std::move(event), std::move(fds));
-        }
-      });
-  engine->Begin(std::move(start), std::move(network), options_.config.node_name);
+  if (absl::Status status =
+          engine->Begin(std::move(start), std::move(place), options_.config.node_name);
+      !status.ok()) {
+    engine->End(std::string(status.message()));
+    return status;
+  }
   by_job_[{uid, job_id}] = engine;
   serving_[engine->number()] = engine;
+  return engine;
 }
 
 absl::StatusOr<Engines::Client> Engines::Give(std::unique_ptr<SessionResources>& session,
-                                              const std::string& job_id) {
+                                              const std::string& job_id, std::uint32_t weight) {
   const uid_t uid = session->peer.uid;
   const std::string token = session->token;
   const MutexLock lock(mutex_);
@@ -109,17 +137,12 @@ absl::StatusOr<Engines::Client> Engines::Give(std::unique_ptr<SessionResources>&
   Client engine;
   if (const auto found = by_job_.find({uid, job_id}); found != by_job_.end()) {
     engine = found->second;
+    // A job that follows another one of its name may have another weight.
+    if (engine->jobs() == 0) engine->SetWeight(weight);
   } else {
-    if (!ready_.empty()) {
-      engine = std::move(ready_.front());
-      ready_.erase(ready_.begin());
-      epoll_.Wake();  // another one is to stand ready
-    } else {
-      absl::StatusOr<Client> made = MakeLocked();
-      if (!made.ok()) return made.status();
-      engine = *std::move(made);
-    }
-    BeginLocked(engine, uid, job_id);
+    absl::StatusOr<Client> begun = BeginLocked(uid, job_id, weight);
+    if (!begun.ok()) return begun.status();
+    engine = *std::move(begun);
   }
   tokens_[token] = engine;
   if (absl::Status status = engine->GiveSession(std::move(session)); !status.ok()) {
@@ -381,10 +404,14 @@ void Engines::Bury(Watched& watched, const std::string& how) {
                : absl::AbortedError(served ? absl::StrCat(engine.Name(), " ", how)
                                            : absl::StrCat("an engine that stood ready ", how));
   if (!expected) LogError(cause.message());
-  const std::vector<std::string> tokens = engine.Bury(cause);
+  EngineClient::Remains remains = engine.Bury(cause);
+  // Nobody waits for the door while we have the lock.
+  remains.place.network.reset();
   const MutexLock lock(mutex_);
+  if (remains.place.account != nullptr) remains.place.account->Clear(remains.place.slot->number());
+  remains.place = {};
   pids_.erase(engine.pid());
-  for (const std::string& token : tokens) tokens_.erase(token);
+  for (const std::string& token : remains.tokens) tokens_.erase(token);
   serving_.erase(engine.number());
   std::erase(ready_, watched.engine);
   if (served) {

@@ -67,10 +67,13 @@ class Engines final : private EngineOwner {
   ~Engines() override;  // Stop
 
   // Hands a session to the engine of this job of its user, which is started if there is none.
-  //   kUnavailable: ringd is stopping. kFailedPrecondition: it drains. Then `session` is as before.
-  //   Else what the kernel says, and it may have gone.
+  // `weight`: of the job.
+  //   kUnavailable: ringd is stopping. kFailedPrecondition: it drains. kResourceExhausted: there are
+  //   as many engines as there may be. Then `session` is as before. Else what the kernel says, and
+  //   it may have gone.
   absl::StatusOr<std::shared_ptr<EngineClient>> Give(std::unique_ptr<SessionResources>& session,
-                                                     const std::string& job_id)
+                                                     const std::string& job_id,
+                                                     std::uint32_t weight)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // The engine that has the session of this token; null: none.
   std::shared_ptr<EngineClient> Find(absl::string_view token) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -124,7 +127,8 @@ class Engines final : private EngineOwner {
   void OnEnding(EngineClient& engine) override;
 
   absl::StatusOr<Client> MakeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void BeginLocked(const Client& engine, uid_t uid, const std::string& job_id)
+  // One for this job: of those that stand ready, or made now.
+  absl::StatusOr<Client> BeginLocked(uid_t uid, const std::string& job_id, std::uint32_t weight)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // ---- the thread that watches ----
@@ -141,6 +145,7 @@ class Engines final : private EngineOwner {
   const WakingEpoll epoll_;
   const std::string program_;
   std::unique_ptr<EngineLogs> logs_;
+  std::unique_ptr<LineRoster> roster_;  // guarded by mutex_, as are its slots
   std::atomic<std::uint64_t> heartbeat_{0};
   std::atomic<std::uint64_t> ended_for_cause_{0};
   CallThread calls_;
@@ -158,6 +163,7 @@ class Engines final : private EngineOwner {
   std::map<std::uint64_t, Client> serving_ ABSL_GUARDED_BY(mutex_);  // by number; also ending ones
   std::vector<Client> unwatched_ ABSL_GUARDED_BY(mutex_);  // made, and not seen by the thread yet
   std::unordered_map<std::string, Client> tokens_ ABSL_GUARDED_BY(mutex_);
+  UserAccounts accounts_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::uint32_t> generations_ ABSL_GUARDED_BY(mutex_);  // by job id
   JobHistory history_ ABSL_GUARDED_BY(mutex_);
   std::set<pid_t> pids_ ABSL_GUARDED_BY(mutex_);

@@ -13,6 +13,7 @@
 #include "daemon/supervisor/join_check.h"
 #include "daemon/supervisor/resident_bytes.h"
 #include "proto/door/door_key.h"
+#include "proto/types/job_weight.h"
 
 namespace ringd {
 namespace {
@@ -64,7 +65,7 @@ absl::StatusOr<std::shared_ptr<EngineClient>> Supervisor::HandOver(absl::string_
     lobby_->Add(std::move(session));
     return status;
   }
-  auto engine = engines_->Give(session, request.job_id());
+  auto engine = engines_->Give(session, request.job_id(), JobWeightOrDefault(request.weight()));
   if (!engine.ok() && session != nullptr) lobby_->Add(std::move(session));
   return engine;
 }
