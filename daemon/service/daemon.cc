@@ -3,18 +3,19 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "backends/congestion_control.h"
+#include "backends/tcp/tcp_transport.h"
 #include "backends/ucx/ucx_transport.h"
 #include "daemon/config/host_port.h"
-#include "daemon/config/network_identity.h"
 #include "daemon/config/reload.h"
 #include "daemon/door/cluster_key.h"
 #include "daemon/logging/log.h"
 #include "daemon/rank_exchange/rank_exchange_sockets.h"
 #include "daemon/service/start_check.h"
-#include "daemon/service/tcp_backend.h"
+#include "daemon/supervisor/data_addresses.h"
 #include "daemon/version.h"
 #include "proto/base/clock.h"
 #include "proto/base/thread_priority.h"
@@ -25,8 +26,16 @@ namespace {
 // How long each part may take to tell its peers that ringd stops.
 constexpr Clock::duration kGoodbye = std::chrono::seconds(2);
 
+absl::StatusOr<std::unique_ptr<WireSockets>> OpenWireSockets(const Config& config, Door* door,
+                                                             RemoteNetwork* network,
+                                                             DoorPurpose purpose) {
+  absl::StatusOr<std::string> address = OpenDataAddresses(config, door, purpose);
+  if (!address.ok()) return address.status();
+  return network->MakeWireSockets(purpose, *std::move(address));
+}
+
 absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config, Door* door,
-                                                         bool has_cluster_key) {
+                                                         RemoteNetwork* network) {
   if (config.backend == "none") return std::unique_ptr<Transport>();
   TransportOptions options;
   options.interfaces = config.data_interfaces;
@@ -38,18 +47,19 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config, D
   options.log_error = [](const std::string& line) { LogError(line); };
   options.congestion_control = config.congestion_control;
   if (config.backend == "ucx") return CreateUcxTransport(options);
-  auto tcp = MakeTcpBackend(config, options, door, has_cluster_key);
+  auto wires = OpenWireSockets(config, door, network, DoorPurpose::kWire);
+  if (wires.ok()) return CreateTcpTransport(options, *std::move(wires));
   // One-node jobs need no address.
-  if (!absl::IsNotFound(tcp.status())) return tcp;
-  LogWarning(absl::StrCat("no job can have ranks on other nodes: ", tcp.status().message()));
+  if (!absl::IsNotFound(wires.status())) return wires.status();
+  LogWarning(absl::StrCat("no job can have ranks on other nodes: ", wires.status().message()));
   return std::unique_ptr<Transport>();
 }
 
 // Null: no job of this node has a rank exchange; the log says why.
 std::unique_ptr<RankExchangeSockets> MakeRankExchange(const Config& config, Door* door,
-                                                      bool has_cluster_key) {
+                                                      RemoteNetwork* network) {
   if (!config.rank_exchange || config.backend == "none") return nullptr;
-  auto sockets = OpenDataDoor(config, door, DoorPurpose::kExchange, has_cluster_key);
+  auto sockets = OpenWireSockets(config, door, network, DoorPurpose::kExchange);
   absl::Status status = sockets.status();
   if (status.ok()) {
     auto opened = RankExchangeSockets::Create(*std::move(sockets));
@@ -117,7 +127,8 @@ absl::Status Daemon::Check(const Config& config) {
   elsewhere.peer_address = FormatHostPort({ParseHostPort(config.peer_address)->host, 0});
   const absl::StatusOr<std::unique_ptr<Door>> door = OpenDoor(elsewhere, !key->empty());
   if (!door.ok()) return door.status();
-  return MakeTransport(config, door->get(), !key->empty()).status();
+  RemoteNetwork network(0, [](const v1::EngineNetworkRequest& /*request*/) {});
+  return MakeTransport(config, door->get(), &network).status();
 }
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
@@ -128,6 +139,24 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
   return daemon;
 }
 
+// One engine has the jobs of all users, so that its control streams use the door directly; wires go
+// through both halves of what an engine process will use.
+void Daemon::JoinNetwork() {
+  NodeNetworkOptions options;
+  options.door_flags = cluster_key_.empty() ? 0 : kDoorHasClusterKey;
+  node_network_ = std::make_unique<NodeNetwork>(door_.get(), options);
+  remote_network_ =
+      std::make_unique<RemoteNetwork>(0, [this](const v1::EngineNetworkRequest& request) {
+        const absl::Status status = engine_network_->OnRequest(request);
+        if (!status.ok()) LogError(status.message());
+      });
+  engine_network_ = node_network_->AddEngine(
+      0, "", [this](const v1::EngineNetworkEvent& event, std::vector<UniqueFd> fds) {
+        remote_network_->OnEvent(event, std::move(fds));
+      });
+  control_door_ = std::make_unique<LocalControlDoor>(door_.get(), options.door_flags);
+}
+
 absl::Status Daemon::StartParts(const Config& config, const std::string& config_file) {
   const absl::StatusOr<std::string> cluster_key = ReadClusterKey(config.cluster_key_file);
   if (!cluster_key.ok()) return cluster_key.status();
@@ -136,20 +165,19 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   if (!door.ok()) return door.status();
   door_ = *std::move(door);
   peer_address_ = FormatHostPort({config.advertised_host, ParseHostPort(door_->address())->port});
+  JoinNetwork();
   absl::StatusOr<std::unique_ptr<Transport>> transport =
-      MakeTransport(config, door_.get(), !cluster_key_.empty());
+      MakeTransport(config, door_.get(), remote_network_.get());
   if (!transport.ok()) return transport.status();
-  SocketPeerNetworkOptions network_options;
-  network_options.door_flags = cluster_key_.empty() ? 0 : kDoorHasClusterKey;
   absl::StatusOr<std::unique_ptr<SocketPeerNetwork>> network =
-      SocketPeerNetwork::Create(door_.get(), network_options);
+      SocketPeerNetwork::Create(control_door_.get(), {});
   if (!network.ok()) return network.status();
   network_ = *std::move(network);
 
   EngineOptions engine_options = MakeEngineOptions(config, config_file, peer_address_, *door_);
   engine_options.cluster_key = cluster_key_;
   engine_ = std::make_unique<Engine>(std::move(engine_options), *std::move(transport),
-                                     MakeRankExchange(config, door_.get(), !cluster_key_.empty()),
+                                     MakeRankExchange(config, door_.get(), remote_network_.get()),
                                      network_.get());
   engine_->Start();
   // The threads of the door, of gRPC and of the listener are started by this one.
@@ -186,7 +214,7 @@ Daemon::~Daemon() { Stop(); }
 
 absl::Status Daemon::ReopenTransport(const Config& config) {
   absl::StatusOr<std::unique_ptr<Transport>> transport =
-      MakeTransport(config, door_.get(), !cluster_key_.empty());
+      MakeTransport(config, door_.get(), remote_network_.get());
   if (!transport.ok()) return transport.status();
   if (*transport != nullptr) engine_->ReplaceTransport(*std::move(transport));
   return absl::OkStatus();
@@ -204,6 +232,7 @@ absl::Status Daemon::Reload(const Config& loaded) {
 void Daemon::Drain() {
   listener_->Drain();
   engine_->Drain();
+  control_door_->RefuseNewJobs();
   local_server_->SetServing(false);
 }
 
@@ -218,6 +247,7 @@ void Daemon::Stop() {
   if (engine_ != nullptr) engine_->Stop();
   if (door_ != nullptr) door_->Stop();
   if (network_ != nullptr) network_->Shutdown(Clock::now() + kGoodbye);
+  if (node_network_ != nullptr) node_network_->Stop();
   if (local_server_ != nullptr) local_server_->Shutdown(Clock::now() + kGoodbye);
 }
 

@@ -12,10 +12,14 @@
 #include "daemon/config/config.h"
 #include "daemon/door/door.h"
 #include "daemon/engine/engine.h"
+#include "daemon/engine_process/remote_network.h"
 #include "daemon/gpu/gpu_finder.h"
+#include "daemon/peers/local_control_door.h"
 #include "daemon/peers/socket_peer_network.h"
 #include "daemon/rpc/local_server.h"
+#include "daemon/supervisor/engine_network.h"
 #include "daemon/supervisor/lobby.h"
+#include "daemon/supervisor/node_network.h"
 #include "daemon/supervisor/supervisor.h"
 
 namespace ringd {
@@ -61,12 +65,17 @@ class Daemon {
 
  private:
   Daemon() = default;
+  void JoinNetwork();
   absl::Status StartParts(const Config& config, const std::string& config_file);
 
   Config config_;
   std::string peer_address_;
   std::string cluster_key_;
   std::unique_ptr<Door> door_;
+  std::unique_ptr<NodeNetwork> node_network_;
+  std::unique_ptr<RemoteNetwork> remote_network_;
+  std::unique_ptr<EngineNetwork> engine_network_;
+  std::unique_ptr<LocalControlDoor> control_door_;
   std::unique_ptr<SocketPeerNetwork> network_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Lobby> lobby_;
