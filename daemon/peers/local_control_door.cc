@@ -19,9 +19,8 @@ void LocalControlDoor::Start(Handlers handlers) {
   door_->SetReception(DoorPurpose::kControl, expected_);
 }
 
-void LocalControlDoor::Stop() {
+LocalControlDoor::~LocalControlDoor() {
   door_->RemoveReception(DoorPurpose::kControl, expected_.get());
-  resolver_.Stop();
 }
 
 void LocalControlDoor::RefuseNewJobs() {
