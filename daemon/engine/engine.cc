@@ -135,7 +135,6 @@ void Engine::Drain() {
           absl::StrCat("ringd on ", options_.config.node_name, " is draining: job '",
                        job->options().job_id, "' can't start any more")));
     }
-    network_->RefuseNewJobs();
   });
 }
 

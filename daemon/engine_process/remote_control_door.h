@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "daemon/peers/control_door.h"
@@ -26,7 +25,8 @@ class RemoteControlDoor final : public ControlDoor {
   // As RemoteNetwork.
   RemoteControlDoor(uid_t user, Send send);
 
-  void OnEvent(const v1::EngineNetworkEvent& event, std::vector<UniqueFd> fds)
+  // `socket`: may be none. What does not belong to anything here is dropped.
+  void OnEvent(const v1::EngineNetworkEvent& event, UniqueFd socket)
       ABSL_LOCKS_EXCLUDED(calling_, mutex_);
 
   void Start(Handlers handlers) override ABSL_LOCKS_EXCLUDED(calling_);
@@ -40,9 +40,6 @@ class RemoteControlDoor final : public ControlDoor {
   void Stop() override ABSL_LOCKS_EXCLUDED(calling_);
 
  private:
-  void OnAdmitted(const v1::EngineNodeAdmitted& event, UniqueFd socket)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(calling_);
-  void OnRefused(const v1::EngineNodeRefused& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(calling_);
   void OnDialled(const v1::EngineCoordinatorDialled& event, UniqueFd socket)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(calling_) ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -54,6 +55,7 @@ class RemoteNetwork {
   const Send send_;
   RemoteControlDoor control_;
   Mutex mutex_;
+  std::uint64_t made_ ABSL_GUARDED_BY(mutex_) = 0;  // WireSockets
   std::map<DoorPurpose, std::weak_ptr<RemoteWires>> wires_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -8,9 +8,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "backends/tcp/wire_sockets.h"
 #include "proto/base/mutex.h"
@@ -36,7 +38,7 @@ class RemoteWires {
 
   // `opening`: the number that its events have. `problem`: why nothing of it can be dialled, if
   // that is known already.
-  void Open(const WireMembership& membership, std::uint64_t opening, absl::Status problem)
+  void Open(std::uint64_t wire_id, std::uint64_t opening, absl::Status problem)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Closes what was not taken. False: it is not open.
   bool Close(std::uint64_t wire_id) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -59,8 +61,6 @@ class RemoteWires {
  private:
   struct Wire {
     std::uint64_t opening = 0;
-    NodeIndex self;
-    std::size_t nodes = 0;
     absl::Status problem;
     std::uint32_t arrivals = 0;
   };
@@ -80,8 +80,9 @@ class RemoteWireSockets final : public WireSockets {
  public:
   using Send = std::function<void(v1::EngineNetworkRequest)>;
 
+  // Its openings have numbers from `first_opening` on.
   RemoteWireSockets(DoorPurpose purpose, std::string local_address, Send send,
-                    std::shared_ptr<RemoteWires> wires);
+                    std::uint64_t first_opening, std::shared_ptr<RemoteWires> wires);
   ~RemoteWireSockets() override;
 
   const std::string& LocalAddress() const override { return local_address_; }
@@ -96,6 +97,7 @@ class RemoteWireSockets final : public WireSockets {
   const std::string local_address_;
   const Send send_;
   const std::shared_ptr<RemoteWires> wires_;
+  std::uint64_t next_opening_;  // the progress thread's
 };
 
 }  // namespace ringd

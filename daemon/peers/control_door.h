@@ -54,7 +54,7 @@ class ControlDoor {
   // `done` may be under way. Of no effect on one that has ended.
   virtual void Abandon(DialId id) = 0;
 
-  // No handler and no `done` is called any more.
+  // No `done` is called any more, and no handler, unless a subclass says until when.
   virtual void Stop() = 0;
 };
 

@@ -25,7 +25,7 @@ class LocalControlDoor final : public ControlDoor {
  public:
   // `door_flags`: as in a Hello, kDoorHasClusterKey.
   LocalControlDoor(Door* door, std::uint32_t door_flags);
-  ~LocalControlDoor() override { Stop(); }
+  ~LocalControlDoor() override;
 
   // From now on nodes of jobs that are not expected are refused for good: this ringd drains.
   void RefuseNewJobs();
@@ -37,8 +37,8 @@ class LocalControlDoor final : public ControlDoor {
   void Dial(DialId id, CoordinatorAddress coordinator, Clock::time_point deadline,
             DialDone done) override ABSL_LOCKS_EXCLUDED(mutex_);
   void Abandon(DialId id) override ABSL_LOCKS_EXCLUDED(mutex_);
-  // What is under way on the door's thread is not waited for: the door is stopped first.
-  void Stop() override;
+  // Handlers are called, and nodes can be turned away, until the door has been stopped.
+  void Stop() override { resolver_.Stop(); }
 
  private:
   // Null: it has ended, or was abandoned.

@@ -60,8 +60,8 @@ using MessageHold = std::shared_ptr<const void>;
 
 // Receives what happens on the streams.
 //
-// Thread safety: called on the network's thread, but OnNodeRefused on the door's, with no lock
-//   held. Implementations must return soon (the engine posts the event to itself) and may call any
+// Thread safety: called on the network's thread, but OnNodeRefused on the door's, with no lock of the
+//   network's held. Implementations must return soon (the engine posts the event to itself) and may call any
 //   method of PeerNetwork.
 // Invariants: the first event of a stream opened to here is OnNodeConnected. The last one of any
 //   stream is its Disconnected event (or OnCoordinatorIsHere), exactly once, also after Close().
@@ -106,8 +106,6 @@ class PeerNetwork {
   virtual ExpectationId Expect(ExpectedJob job) = 0;
   // From now on they are told to come later. Streams that are open stay.
   virtual void StopExpecting(ExpectationId job) = 0;
-  // From now on nodes of jobs that are not expected are refused for good: this ringd drains.
-  virtual void RefuseNewJobs() = 0;
 
   // Opens a stream and returns at once. Keeps trying until `deadline`, so that a coordinator which
   // starts a moment later is found. Messages may be sent from the start; they leave once the stream

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "daemon/supervisor/engine_member.h"
 #include "daemon/supervisor/node_network.h"
 #include "proto/rpc/engine_network.pb.h"
 
@@ -40,32 +41,35 @@ class EngineNetwork {
 
  private:
   friend class NodeNetwork;
-  class Shared;
   struct OwnWire {
     std::uint64_t opening = 0;
-    std::size_t bytes = 0;
     std::uint64_t group = 0;  // of its dials
-    absl::Status problem;     // not OK: it could not be opened
+    std::size_t bytes = 0;
+    absl::Status problem;  // not OK: it could not be opened
   };
   using WireKey = std::pair<std::uint32_t, std::uint64_t>;  // purpose and wire id
 
-  EngineNetwork(NodeNetwork* node, uid_t user, std::string job_id, EngineOutlet::Send send);
+  EngineNetwork(NodeNetwork* node, uid_t user, std::string job_id, EngineMember::Send send);
 
   absl::Status Expect(const v1::EngineExpect& request);
-  absl::Status StopExpecting(const v1::EngineStopExpecting& request);
+  void StopExpecting(const v1::EngineStopExpecting& request);
   absl::Status ConnectionEnded();
   absl::Status DialCoordinator(const v1::EngineDialCoordinator& request);
-  absl::Status AbandonDial(const v1::EngineAbandonDial& request);
   absl::Status OpenWire(const v1::EngineWireOpen& request);
-  absl::Status CloseWire(const v1::EngineWireClose& request);
+  void CloseWire(WireKey key);
   absl::Status DialWire(const v1::EngineWireDial& request);
   absl::Status WireTaken(const v1::EngineWireTaken& request);
+  // Null: no purpose of wires.
+  OpenWires* Wires(std::uint32_t purpose) const;
+  void TellWire(const WireKey& key, std::uint64_t opening, NodeIndex node, std::uint32_t stream,
+                const absl::Status& why);
 
   NodeNetwork* const node_;
   const uid_t user_;
   const std::string job_id_;
-  const std::shared_ptr<NodeNetwork::Member> member_;
-  const std::shared_ptr<Shared> shared_;
+  const std::shared_ptr<EngineMember> member_;
+  EnginePlaces dial_places_{kMostDials};
+  EnginePlaces wire_dial_places_{kMostWireDials};
   std::map<std::uint64_t, ExpectationId> expectations_;  // by the engine's number
   std::map<WireKey, OwnWire> wires_;
   std::size_t wire_bytes_ = 0;

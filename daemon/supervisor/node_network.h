@@ -4,7 +4,6 @@
 
 #include <sys/types.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -15,11 +14,10 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
 #include "daemon/door/door.h"
 #include "daemon/door/open_wires.h"
 #include "daemon/peers/local_control_door.h"
-#include "daemon/supervisor/engine_outlet.h"
+#include "daemon/supervisor/engine_member.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 
@@ -53,7 +51,7 @@ class NodeNetwork {
   // An engine with the job of that user. `send` never blocks; it is called on any thread, one call
   // at a time, and not any more when the EngineNetwork has gone. Whatever it does must not wait for
   // that to go, nor for OnRequest.
-  std::unique_ptr<EngineNetwork> AddEngine(uid_t user, std::string job_id, EngineOutlet::Send send);
+  std::unique_ptr<EngineNetwork> AddEngine(uid_t user, std::string job_id, EngineMember::Send send);
 
   // From now on nodes of jobs that are not expected are refused for good: this ringd drains.
   void RefuseNewJobs() { control_.RefuseNewJobs(); }
@@ -63,40 +61,30 @@ class NodeNetwork {
  private:
   friend class EngineNetwork;
 
-  // Of an engine, as the door's thread knows it.
-  struct Member {
-    explicit Member(EngineOutlet::Send send) : outlet(std::move(send)) {}
-    EngineOutlet outlet;
-    // Connections that were let in and have not ended; guarded by mutex_.
-    std::size_t connections = 0;
-  };
   struct Route {
-    std::shared_ptr<Member> engine;
+    std::shared_ptr<EngineMember> engine;
     std::uint64_t number = 0;  // the engine's for the expectation
   };
 
   // ---- EngineNetwork's
-  ExpectationId Expect(const std::shared_ptr<Member>& engine, std::uint64_t number, ExpectedJob job)
+  ExpectationId Expect(std::shared_ptr<EngineMember> engine, std::uint64_t number, ExpectedJob job)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void StopExpecting(ExpectationId id) ABSL_LOCKS_EXCLUDED(mutex_);
-  // False: it has none.
-  bool ConnectionEnded(Member& engine, uid_t user) ABSL_LOCKS_EXCLUDED(mutex_);
-  // All that it has, and nothing is told to it any more.
-  void Remove(Member& engine, uid_t user) ABSL_LOCKS_EXCLUDED(mutex_);
   ControlDoor::DialId NewDial() noexcept {
     return ControlDoor::DialId(next_dial_.fetch_add(1, std::memory_order_relaxed));
   }
-  // Null: no purpose of wires.
-  OpenWires* WiresOf(std::uint32_t purpose);
 
   // ---- the door's thread
   void OnAdmitted(ExpectationId id, uid_t user, std::string from, UniqueFd socket)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void OnRefused(ExpectationId id, const RefusedNode& node) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::optional<Route> Find(ExpectationId id) ABSL_LOCKS_EXCLUDED(mutex_);
 
   Door* const door_;
   const NodeNetworkOptions options_;
-  const std::array<std::shared_ptr<OpenWires>, 2> wires_;
+  // The door's thread may be in the middle of a call to them.
+  const std::shared_ptr<OpenWires> wires_;
+  const std::shared_ptr<OpenWires> exchanges_;
   std::atomic<std::uint64_t> next_dial_{1};  // only has to be another one
   Mutex mutex_;
   std::map<ExpectationId, Route> routes_ ABSL_GUARDED_BY(mutex_);

@@ -40,7 +40,6 @@ class AwaitedNetwork final : public PeerNetwork {
     return ExpectationId(expected_.size());
   }
   void StopExpecting(ExpectationId /*job*/) override {}
-  void RefuseNewJobs() override {}
   StreamId ConnectToCoordinator(CoordinatorAddress coordinator,
                                 Clock::time_point /*deadline*/) override {
     const std::lock_guard lock(mutex_);

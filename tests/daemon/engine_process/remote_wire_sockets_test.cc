@@ -1,4 +1,4 @@
-#include "daemon/door/wire_door.h"
+#include "daemon/engine_process/remote_wire_sockets.h"
 
 #include <fcntl.h>
 
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tests/daemon/door/door_fixture.h"
+#include "tests/daemon/engine_process/joined_engine.h"
 
 namespace ringd {
 namespace {
@@ -18,16 +19,10 @@ using Event = WireSockets::Event;
 
 constexpr std::uint64_t kWireId = 77;
 
-// One node's wires, through a door of its own.
+// The wires of an engine, through the door of a node of its own.
 struct WireHost {
-  explicit WireHost(const std::string& name, WireDoorOptions options = {})
-      : door(OpenDoor({"127.0.0.1:0", name})) {
-    absl::StatusOr<std::unique_ptr<WireDoor>> created = WireDoor::Create(door.get(), options);
-    REQUIRE(created.ok());
-    wires = *std::move(created);
-    door->Start();
-  }
-  ~WireHost() { door->Stop(); }
+  explicit WireHost(const std::string& name, const NodeNetworkOptions& options = {})
+      : node(name, options), engine(node.network.get()), wires(node.MakeWires(engine)) {}
 
   // Events until there are so many, or nothing comes for longer than any test should take.
   std::vector<Event> Await(std::size_t count) {
@@ -40,19 +35,20 @@ struct WireHost {
     return all;
   }
 
-  std::unique_ptr<Door> door;
-  std::unique_ptr<WireDoor> wires;
+  JoinedNode node;
+  JoinedEngine engine;
+  std::unique_ptr<WireSockets> wires;
 };
 
 class Hosts {
  public:
-  explicit Hosts(int count, const WireDoorOptions& options = {}) {
+  explicit Hosts(int count, const NodeNetworkOptions& options = {}) {
     for (int i = 0; i < count; ++i) {
       hosts_.push_back(std::make_unique<WireHost>("node-" + std::to_string(i), options));
     }
   }
   WireHost& operator[](int i) { return *hosts_[static_cast<std::size_t>(i)]; }
-  WireDoor& wires(int i) { return *hosts_[static_cast<std::size_t>(i)]->wires; }
+  WireSockets& wires(int i) { return *hosts_[static_cast<std::size_t>(i)]->wires; }
 
   WireMembership Membership(int self, std::uint64_t wire_id = kWireId) {
     WireMembership membership;
@@ -75,14 +71,12 @@ class Hosts {
 
 }  // namespace
 
-TEST_CASE("WireDoor: a stream goes to the interface that is its turn") {
+TEST_CASE("RemoteWireSockets: a stream goes to the interface that is its turn") {
   WireHost here("node-0");
-  const auto door = OpenDoor({"127.0.0.1:0", "node-1"});
-  REQUIRE(door->AlsoListenOn("127.0.0.2").ok());
-  const std::string port = door->address().substr(door->address().rfind(':'));
-  const auto there = WireDoor::Create(door.get(), {});
-  REQUIRE(there.ok());
-  door->Start();
+  WireHost there("node-1");
+  REQUIRE(there.node.door->AlsoListenOn("127.0.0.2").ok());
+  const std::string own_address = there.wires->LocalAddress();
+  const std::string port = own_address.substr(own_address.rfind(':'));
   WireMembership membership;
   membership.wire_id = kWireId;
   membership.key = std::string(kSha256Bytes, 'k');
@@ -92,7 +86,7 @@ TEST_CASE("WireDoor: a stream goes to the interface that is its turn") {
   membership.node_names = {"node-0", "node-1"};
   here.wires->Open(membership);
   membership.self = NodeIndex(1);
-  (*there)->Open(membership);
+  there.wires->Open(membership);
   for (std::uint32_t stream = 0; stream < 3; ++stream) {
     here.wires->Dial(kWireId, NodeIndex(1), stream);
   }
@@ -108,10 +102,9 @@ TEST_CASE("WireDoor: a stream goes to the interface that is its turn") {
   }
   CHECK(hosts ==
         std::map<std::uint32_t, std::string>{{0, "127.0.0.1"}, {1, "127.0.0.1"}, {2, "127.0.0.2"}});
-  door->Stop();
 }
 
-TEST_CASE("WireDoor: every node gets the ends of what it dialled and of what others dialled") {
+TEST_CASE("RemoteWireSockets: every node gets the ends of what it dialled and of what others dialled") {
   Hosts hosts(3);
   hosts.OpenAll();
   const auto dial = [&](int from, int to, std::uint32_t stream) {
@@ -150,13 +143,13 @@ TEST_CASE("WireDoor: every node gets the ends of what it dialled and of what oth
   }
 }
 
-TEST_CASE("WireDoor: a dialler tries until the other node has opened the wire") {
+TEST_CASE("RemoteWireSockets: a dialler tries until the other node has opened the wire") {
   Hosts hosts(2);
   hosts.wires(0).Open(hosts.Membership(0));
   hosts.wires(0).Dial(kWireId, NodeIndex(1), 0);
   // Another one, whose time is short, shows that it was tried and refused.
-  WireDoorOptions hasty;
-  hasty.patience = std::chrono::milliseconds(100);
+  NodeNetworkOptions hasty;
+  hasty.wire_patience = std::chrono::milliseconds(100);
   WireHost third("node-2", hasty);
   WireMembership membership = hosts.Membership(0);
   third.wires->Open(membership);
@@ -177,7 +170,7 @@ TEST_CASE("WireDoor: a dialler tries until the other node has opened the wire") 
   CHECK(hosts[1].Await(1).size() == 1);
 }
 
-TEST_CASE("WireDoor: another key is told at once") {
+TEST_CASE("RemoteWireSockets: another key is told at once") {
   Hosts hosts(2);
   hosts.wires(0).Open(hosts.Membership(0));
   WireMembership other = hosts.Membership(1);
@@ -191,10 +184,10 @@ TEST_CASE("WireDoor: another key is told at once") {
   CHECK(hosts.wires(1).Take().empty());
 }
 
-TEST_CASE("WireDoor: only other nodes of the wire are let in, and only those that mean this one") {
+TEST_CASE("RemoteWireSockets: only other nodes of the wire are let in, and only those that mean this one") {
   // The dialler's own idea of the wire differs: it takes itself, or whom it dials, for another.
-  WireDoorOptions hasty;
-  hasty.patience = std::chrono::milliseconds(150);
+  NodeNetworkOptions hasty;
+  hasty.wire_patience = std::chrono::milliseconds(150);
   Hosts hosts(3, hasty);
   hosts.wires(1).Open(hosts.Membership(1));
   WireMembership wrong = hosts.Membership(0);
@@ -213,6 +206,7 @@ TEST_CASE("WireDoor: only other nodes of the wire are let in, and only those tha
   SECTION("it says it is a node that there is not") {
     wrong.self = NodeIndex(3);
     wrong.addresses.push_back(wrong.addresses[0]);
+    wrong.node_names.push_back("node-3");
   }
   SECTION("a stream beyond all settings") { stream = OpenWires::kMostStreams; }
   hosts.wires(0).Open(wrong);
@@ -224,7 +218,7 @@ TEST_CASE("WireDoor: only other nodes of the wire are let in, and only those tha
   CHECK(hosts.wires(1).Take().empty());
 }
 
-TEST_CASE("WireDoor: a node that can't be dialled is an event with the reason") {
+TEST_CASE("RemoteWireSockets: a node that can't be dialled is an event with the reason") {
   Hosts hosts(2);
   WireMembership membership = hosts.Membership(0);
   NodeIndex to(1);
@@ -255,7 +249,7 @@ TEST_CASE("WireDoor: a node that can't be dialled is an event with the reason") 
   CHECK(events[0].stream == 3);
 }
 
-TEST_CASE("WireDoor: a wire that is closed closes what was not taken, and nothing of it comes") {
+TEST_CASE("RemoteWireSockets: a wire that is closed closes what was not taken, and nothing of it comes") {
   Hosts hosts(2);
   hosts.OpenAll();
   hosts.wires(0).Open(hosts.Membership(0, kWireId + 1));
@@ -285,8 +279,8 @@ TEST_CASE("WireDoor: a wire that is closed closes what was not taken, and nothin
   CHECK(hosts.wires(0).Take().empty());
 }
 
-TEST_CASE("WireDoor: connections that nobody takes are so many at most, and the rest come later") {
-  WireDoorOptions few;
+TEST_CASE("RemoteWireSockets: connections that nobody takes are so many at most, and the rest come later") {
+  NodeNetworkOptions few;
   few.most_untaken = 3;
   Hosts hosts(2, few);
   hosts.OpenAll();
@@ -311,7 +305,7 @@ TEST_CASE("WireDoor: connections that nobody takes are so many at most, and the 
   CHECK(kept.size() == kCount);
 }
 
-TEST_CASE("WireDoor: of two connections of one stream that nobody has taken the second counts") {
+TEST_CASE("RemoteWireSockets: of two connections of one stream that nobody has taken the second counts") {
   // Its dialler has not heard of the first one that it was let in.
   Hosts hosts(2);
   hosts.OpenAll();
@@ -329,7 +323,7 @@ TEST_CASE("WireDoor: of two connections of one stream that nobody has taken the 
   CHECK(hosts.wires(1).Take().empty());
 }
 
-TEST_CASE("WireDoor: it may go while its door is busy, and another one take its place") {
+TEST_CASE("RemoteWireSockets: it may go while its door is busy, and another one take its place") {
   Hosts hosts(2);
   for (int round = 0; round < 20; ++round) {
     hosts.OpenAll();
@@ -337,12 +331,9 @@ TEST_CASE("WireDoor: it may go while its door is busy, and another one take its 
       hosts.wires(0).Dial(kWireId, NodeIndex(1), stream);
       hosts.wires(1).Dial(kWireId, NodeIndex(0), stream);
     }
-    std::unique_ptr<WireDoor>& wires = hosts[round % 2].wires;
     // As when a transport is opened anew: the new one is there before the old one goes.
-    absl::StatusOr<std::unique_ptr<WireDoor>> next =
-        WireDoor::Create(hosts[round % 2].door.get(), {});
-    REQUIRE(next.ok());
-    wires = *std::move(next);
+    WireHost& host = hosts[round % 2];
+    host.wires = host.node.MakeWires(host.engine);
     hosts.wires(0).Close(kWireId);
     hosts.wires(1).Close(kWireId);
   }
@@ -355,7 +346,7 @@ TEST_CASE("WireDoor: it may go while its door is busy, and another one take its 
   CHECK(hosts[1].Await(1).size() == 1);
 }
 
-TEST_CASE("WireDoor: descriptors of all ends are closed with it") {
+TEST_CASE("RemoteWireSockets: descriptors of all ends are closed with it") {
   const std::size_t before = CountDescriptors();
   {
     Hosts hosts(2);
