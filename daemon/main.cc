@@ -86,14 +86,11 @@ bool AwaitLinks(LinkWait& links, const Config& config, const ProcessSignals& sig
   }
 }
 
-// Takes the interfaces that carry data only now.
-void TakeLinks(LinkWait& links, Daemon& daemon, const Config& config) {
+// Says when interfaces carry data only now.
+void LookAtLinks(LinkWait& links) {
   if (links.Ready()) return;
   const auto word = links.Look();
   if (word.has_value()) LogInfo(*word);
-  if (!links.Ready()) return;
-  const absl::Status status = daemon.ReopenTransport(config);
-  if (!status.ok()) LogError(absl::StrCat("opening the transport anew: ", status.message()));
 }
 
 // What a serving ringd goes by, and how it was asked for: SIGHUP reads that again.
@@ -150,7 +147,7 @@ void RunUntilStopped(Daemon& daemon, Serving& serving, const ProcessSignals& sig
     if (const auto word = watchdog.Look(daemon.heartbeat(), daemon.activity(), now)) {
       LogWarning(word->text, {.communicator = word->communicator});
     }
-    TakeLinks(links, daemon, serving.config);
+    LookAtLinks(links);
     if (signal == SIGHUP) {
       if (!draining) manager.Reloading();
       Reload(daemon, serving);

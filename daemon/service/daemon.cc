@@ -86,14 +86,11 @@ std::set<std::string> OwnAddresses(const Config& config, const Door& door) {
   return addresses;
 }
 
-EngineOptions MakeEngineOptions(const Config& config, const std::string& config_file,
-                                const std::string& peer_address, const Door& door) {
+EngineOptions MakeEngineOptions(const Config& config, const Door& door) {
   EngineOptions options;
   options.config = config;
   options.version = kRingdVersion;
-  options.peer_address = peer_address;
   options.own_addresses = OwnAddresses(config, door);
-  options.config_file = config_file;
   if (config.flat_all_reduce_bytes != kAutoBytes) {
     options.algorithms.flat_all_reduce_bytes = config.flat_all_reduce_bytes;
   }
@@ -146,8 +143,17 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   if (!network.ok()) return network.status();
   network_ = *std::move(network);
 
-  EngineOptions engine_options = MakeEngineOptions(config, config_file, peer_address_, *door_);
-  engine_options.cluster_key = cluster_key_;
+  record_ = std::make_unique<EngineRecord>(config.remembered_jobs);
+  EngineOptions engine_options = MakeEngineOptions(config, *door_);
+  engine_options.has_cluster_key = !cluster_key_.empty();
+  engine_options.listener = record_.get();
+  SupervisorOptions options;
+  options.config = config;
+  options.version = kRingdVersion;
+  options.peer_address = peer_address_;
+  options.backend = *transport == nullptr ? "none" : std::string((*transport)->name());
+  options.config_file = config_file;
+  options.cluster_key = cluster_key_;
   engine_ = std::make_unique<Engine>(std::move(engine_options), *std::move(transport),
                                      MakeRankExchange(config, door_.get(), !cluster_key_.empty()),
                                      network_.get());
@@ -163,7 +169,8 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   gpu_options.cuda_library = config.cuda_library;
   gpu_options.nccl_library = config.nccl_library;
   gpus_ = std::make_unique<GpuFinder>(std::move(gpu_options));
-  supervisor_ = std::make_unique<Supervisor>(lobby_.get(), gpus_.get(), engine_.get());
+  supervisor_ = std::make_unique<Supervisor>(std::move(options), lobby_.get(), gpus_.get(),
+                                             engine_.get(), record_.get());
   absl::StatusOr<std::unique_ptr<LocalServer>> local_server = LocalServer::Start(supervisor_.get());
   if (!local_server.ok()) return local_server.status();
   local_server_ = *std::move(local_server);
@@ -176,7 +183,7 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
                                              Caller{user.uid, user.is_operator});
        },
        [this](UniqueFd connection) { local_server_->RefuseConnection(std::move(connection)); },
-       [this] { engine_->CountRefusedAttach(); }});
+       [this] { supervisor_->CountRefusedAttach(); }});
   if (!listener.ok()) return listener.status();
   listener_ = *std::move(listener);
   return absl::OkStatus();
@@ -184,25 +191,19 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
 
 Daemon::~Daemon() { Stop(); }
 
-absl::Status Daemon::ReopenTransport(const Config& config) {
-  absl::StatusOr<std::unique_ptr<Transport>> transport =
-      MakeTransport(config, door_.get(), !cluster_key_.empty());
-  if (!transport.ok()) return transport.status();
-  if (*transport != nullptr) engine_->ReplaceTransport(*std::move(transport));
-  return absl::OkStatus();
-}
-
 absl::Status Daemon::Reload(const Config& loaded) {
   Config config = config_;
   TakeReloaded(loaded, config);
   if (absl::Status status = listener_->Reload(config); !status.ok()) return status;
   config_ = config;
   engine_->Reload(config_);
+  supervisor_->Reload(config_);
   return absl::OkStatus();
 }
 
 void Daemon::Drain() {
   listener_->Drain();
+  supervisor_->Drain();
   engine_->Drain();
   local_server_->SetServing(false);
 }

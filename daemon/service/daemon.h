@@ -15,6 +15,7 @@
 #include "daemon/gpu/gpu_finder.h"
 #include "daemon/peers/socket_peer_network.h"
 #include "daemon/rpc/local_server.h"
+#include "daemon/supervisor/engine_record.h"
 #include "daemon/supervisor/lobby.h"
 #include "daemon/supervisor/supervisor.h"
 
@@ -37,10 +38,6 @@ class Daemon {
 
   // Where other ringds reach this one, with the real port.
   const std::string& peer_address() const noexcept { return peer_address_; }
-
-  // Opens the transport anew, since more of its interfaces carry data than before. Takes effect
-  // when this node has no job. An error leaves the one that there is.
-  absl::Status ReopenTransport(const Config& config);
 
   // Takes over the settings that may change while ringd runs (Setting::reloaded), but log_level and
   // drain_timeout, which are others'.
@@ -68,6 +65,7 @@ class Daemon {
   std::string cluster_key_;
   std::unique_ptr<Door> door_;
   std::unique_ptr<SocketPeerNetwork> network_;
+  std::unique_ptr<EngineRecord> record_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Lobby> lobby_;
   std::unique_ptr<GpuFinder> gpus_;
