@@ -36,7 +36,6 @@ int ReducerThreads(const Config& config) {
 Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport,
                std::unique_ptr<RankExchangeSockets> rank_exchange, PeerNetwork* network)
     : options_(std::move(options)),
-      started_(Clock::now()),
       transport_(std::move(transport)),
       rank_exchange_(std::move(rank_exchange)),
       network_(network),
@@ -46,8 +45,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport,
       sliced_(
           [this](std::shared_ptr<SlicedWork> work) { calls_.Post([work = std::move(work)] {}); }),
       plans_(options_.config.state_dir),
-      links_(std::make_unique<LinkSwitch>(network)),
-      history_(options_.config.remembered_jobs) {
+      links_(std::make_unique<LinkSwitch>(network)) {
   events_.Add(commands_.event_fd(), EventKind::kCommands);
   if (transport_ != nullptr) events_.Add(transport_->event_fd(), EventKind::kTransport);
   events_.Add(reducers_.event_fd(), EventKind::kReducers);
@@ -97,37 +95,14 @@ void Engine::EndAll() {
   EndAllSessions();
 }
 
-void Engine::ReplaceTransport(std::unique_ptr<Transport> transport) {
-  // std::function needs something copyable.
-  auto shared = std::make_shared<std::unique_ptr<Transport>>(std::move(transport));
-  commands_.Post([this, shared] {
-    next_transport_ = std::move(*shared);
-    TakeNextTransport();
-  });
-}
-
-void Engine::TakeNextTransport() {
-  // Jobs use the one with which they began.
-  if (next_transport_ == nullptr || !jobs_.empty()) return;
-  events_.Remove(transport_->event_fd());
-  transport_ = std::move(next_transport_);
-  events_.Add(transport_->event_fd(), EventKind::kTransport);
-  LogInfo("the transport has been opened anew, on all its interfaces");
-}
-
 void Engine::Reload(const Config& config) {
   start_timeout_ns_.store(config.start_timeout.count(), std::memory_order_relaxed);
   accounts_.SetLimit(config.registration_bytes_per_user);
-  commands_.Post([this, config] {
-    options_.config = config;
-    history_.SetLimit(options_.config.remembered_jobs);
-  });
+  commands_.Post([this, config] { options_.config = config; });
 }
 
 void Engine::Drain() {
-  draining_ = true;
   commands_.Post([this] {
-    if (!draining_since_.has_value()) draining_since_ = Clock::now();
     // Their missing ranks will be refused, so there is nothing to wait for.
     for (const auto& job : jobs_) {
       if (job->state() != Job::State::kJoining) continue;
@@ -293,7 +268,7 @@ void Engine::Sweep(Clock::time_point now) {
       continue;
     }
     LogInfo("job ended", (*it)->Fields());
-    Remember(**it, now);
+    TellJobEnded(**it, now);
     links_->Forget(it->get());
     it = jobs_.erase(it);
   }
@@ -306,12 +281,20 @@ void Engine::Sweep(Clock::time_point now) {
     links_->Forget(it->get());
     it = coordinators_.erase(it);
   }
-  TakeNextTransport();
 }
 
 void Engine::TellJobs() const {
   if (options_.listener == nullptr) return;
   options_.listener->OnJobs(static_cast<std::uint32_t>(jobs_.size()));
+}
+
+void Engine::TellJobEnded(const Job& job, Clock::time_point now) {
+  if (options_.listener == nullptr) return;
+  v1::Job ended;
+  job.Describe(&ended, now);
+  if (job.state() != Job::State::kFailed) ended.set_state("done");
+  ended.set_ended_unix_seconds(ended.started_unix_seconds() + ended.age_seconds());
+  options_.listener->OnJobEnded(ended, generations_[ended.job_id()]);
 }
 
 void Engine::TellIfIdle() {

@@ -81,7 +81,6 @@ void Engine::EndSession(SessionId id, const std::string& reason, bool for_cause)
     books_.erase(session.token());
   }
   if (for_cause) {
-    ++sessions_ended_for_cause_;
     LogWarning(
         absl::StrCat("session ", id.value(), " of pid ", session.peer().pid, " ended: ", reason),
         entry.job == nullptr ? LogFields() : entry.job->Fields(session));

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -20,6 +21,7 @@
 #include "daemon/attach/session_factory.h"
 #include "daemon/engine/engine.h"
 #include "proto/base/unix_socket.h"
+#include "proto/door/door_key.h"
 #include "tests/daemon/engine/fake_peer_network.h"
 #include "tests/daemon/engine/recorded_listener.h"
 
@@ -57,11 +59,15 @@ class Node {
  public:
   // `account`: that of the one user, who has other engines, too; this one has `slot` of it.
   explicit Node(std::uint64_t registration_bytes = std::uint64_t{256} << 20,
+                UserAccountSegment* account = nullptr, std::size_t slot = 0)
+      : Node(nullptr, registration_bytes, account, slot) {}
+  // `told`: instead of `listener`.
+  explicit Node(EngineListener* told, std::uint64_t registration_bytes = std::uint64_t{256} << 20,
                 UserAccountSegment* account = nullptr, std::size_t slot = 0) {
     char folder[] = "/tmp/ringd-XXXXXX";
     folder_ = mkdtemp(folder);
     EngineOptions options;
-    options.listener = &listener;
+    options.listener = told == nullptr ? &listener : told;
     options.config.node_name = "node-a";
     options.config.state_dir = folder_;
     options.config.registration_bytes_per_user = registration_bytes;
@@ -107,12 +113,20 @@ class Node {
     return request;
   }
 
+  // The function that is returned gives the join up.
+  std::function<void()> BeginJoin(const std::string& token, const v1::JoinRequest& request,
+                                  Answer<v1::JoinReply> answer, uid_t uid = 1000) {
+    return engine->Join({uid}, token, request,
+                        JobKey("cluster", request.job_id(), request.secret(), uid),
+                        std::move(answer));
+  }
+
   // Attached, and in a job of its own.
   Trainer Join(uid_t uid = 1000) {
     Trainer trainer = Attach(uid);
     const v1::JoinRequest request = JoinRequestOf(0, 1);
     const auto joined = Await<v1::JoinReply>([&](Answer<v1::JoinReply> answer) {
-      static_cast<void>(engine->Join({uid}, trainer.token, request, std::move(answer)));
+      static_cast<void>(BeginJoin(trainer.token, request, std::move(answer), uid));
     });
     trainer.job_id = request.job_id();
     REQUIRE(joined.status.message() == "");

@@ -90,8 +90,7 @@ TEST_CASE("Engine: a session whose memory can't be mapped ends at once, and hear
   words.resize(static_cast<std::size_t>(count));
   CHECK_THAT(words, Contains("its memory can't be mapped") && Contains("1048576"));
   const auto joined = Await<v1::JoinReply>([&](Answer<v1::JoinReply> answer) {
-    static_cast<void>(
-        node.engine->Join({1000}, token, node.JoinRequestOf(0, 1), std::move(answer)));
+    static_cast<void>(node.BeginJoin(token, node.JoinRequestOf(0, 1), std::move(answer)));
   });
   CHECK(absl::IsUnauthenticated(joined.status));
 }
