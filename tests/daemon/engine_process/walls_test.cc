@@ -27,6 +27,7 @@
 #include <string>
 #include <thread>
 
+#include "daemon/sessions/process_exit.h"
 #include "proto/base/unique_fd.h"
 #include "proto/base/unix_socket.h"
 
@@ -229,6 +230,21 @@ TEST_CASE("PutUpWalls: an engine that may look at files has all other walls") {
               if (kFiltersCalls) Expect(out, ::kill(::getppid(), SIGTERM) < 0, "signals");
             },
             false) == "");
+}
+
+TEST_CASE("PutUpWalls: how a trainer ended is known behind the file wall once it is reaped") {
+  const pid_t trainer = ::fork();
+  if (trainer == 0) ::_exit(7);
+  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, trainer, 0)));
+  REQUIRE(pidfd.valid());
+  REQUIRE(::waitpid(trainer, nullptr, 0) == trainer);
+  const auto look = [&] {
+    ExitInquiry inquiry(trainer, pidfd.get());
+    const ExitInquiry::State state = inquiry.Look();
+    return state == ExitInquiry::State::kKnown ? DescribeExit(*inquiry.exit()) : "hidden";
+  };
+  // Linux before 6.15 shows it to nobody.
+  CHECK(Behind({}, look) == look());
 }
 
 TEST_CASE("PutUpWalls: an abort still ends it by its signal") {
