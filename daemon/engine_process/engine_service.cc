@@ -36,7 +36,6 @@ EngineOptions MakeOptions(const v1::EngineStart& start, const Config& config) {
   EngineOptions options;
   options.config = config;
   options.version = start.version();
-  options.peer_address = start.peer_address();
   options.own_addresses = {start.own_addresses().begin(), start.own_addresses().end()};
   options.has_cluster_key = start.has_cluster_key();
   options.first_generation = start.first_generation();
