@@ -26,7 +26,7 @@ SupervisorOptions Options() {
 
 struct Fixture {
   EngineRecord record{16};
-  Node node{&record};
+  Node node{[this](EngineOptions& options) { options.listener = &record; }};
   std::unique_ptr<Lobby> lobby = *Lobby::Create();
   Supervisor supervisor{Options(), lobby.get(), nullptr, node.engine.get(), &record};
 
