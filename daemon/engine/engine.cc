@@ -45,7 +45,8 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport,
       sliced_(
           [this](std::shared_ptr<SlicedWork> work) { calls_.Post([work = std::move(work)] {}); }),
       plans_(options_.config.state_dir),
-      links_(std::make_unique<LinkSwitch>(network)) {
+      links_(std::make_unique<LinkSwitch>(network)),
+      next_generation_(options_.first_generation) {
   events_.Add(commands_.event_fd(), EventKind::kCommands);
   if (transport_ != nullptr) events_.Add(transport_->event_fd(), EventKind::kTransport);
   events_.Add(reducers_.event_fd(), EventKind::kReducers);
@@ -294,7 +295,7 @@ void Engine::TellJobEnded(const Job& job, Clock::time_point now) {
   job.Describe(&ended, now);
   if (job.state() != Job::State::kFailed) ended.set_state("done");
   ended.set_ended_unix_seconds(ended.started_unix_seconds() + ended.age_seconds());
-  options_.listener->OnJobEnded(ended, generations_[ended.job_id()]);
+  options_.listener->OnJobEnded(ended, next_generation_);
 }
 
 void Engine::TellIfIdle() {

@@ -59,6 +59,10 @@ struct EngineOptions {
   // rank 0 knows itself without dialling.
   std::set<std::string> own_addresses;
   bool has_cluster_key = false;  // for messages
+  // Of the next job that is coordinated here; it grows from one to the next.
+  std::uint32_t first_generation = 0;
+  // Number of the first job's communicator of all ranks, which no other engine of this node has.
+  std::uint32_t first_communicator = 1;
   AlgorithmOptions algorithms;
   EngineListener* listener = nullptr;  // null: nobody is told
   // If the one user whom this engine serves has others on this node: what all of them have
@@ -191,6 +195,8 @@ class Engine final : private PeerEvents {
                JoinCallback done);
   Job* OpenJob(const v1::JoinRequest& request, const DoorKey& key, uid_t uid,
                Clock::time_point now);
+  // A number that no communicator has that is alive here.
+  CommunicatorId NextCommunicator();
   // A job's coordinator as long as it gathers ranks; null if there is none.
   JobCoordinator* FindCoordinator(const std::string& job_id, uid_t uid) const;
   // Told to all if the job can't start.
@@ -345,8 +351,9 @@ class Engine final : private PeerEvents {
       expected_;  // those that this ringd coordinates and that gather ranks
   LogLimiter refusals_{20, std::chrono::seconds(10)};
   std::unique_ptr<LinkSwitch> links_;
-  std::map<std::string, std::uint32_t> generations_;  // by job id
-  std::uint32_t next_communicator_ = 1;
+  std::uint32_t next_generation_;
+  std::uint64_t jobs_opened_ = 0;
+  std::uint32_t communicators_made_ = 0;
   Clock::time_point next_tick_;
   Clock::time_point next_beat_;   // shown to the ranks
   Clock::time_point busy_until_;  // keeps spinning until then

@@ -14,8 +14,9 @@
 namespace ringd {
 namespace {
 
-// Job names whose incarnations are counted.
-constexpr std::size_t kMaxGenerations = 10'000;
+// How far the first numbers of engines' communicators lie apart in those that follow: they are
+// for people, and only one engine's must differ.
+constexpr std::uint32_t kCommunicatorStride = 10'000;
 std::chrono::nanoseconds OrDefault(std::uint32_t ms, std::chrono::nanoseconds fallback) {
   return ms > 0 ? std::chrono::milliseconds(ms) : fallback;
 }
@@ -59,6 +60,18 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request,
   links_->Deliver(now);
 }
 
+CommunicatorId Engine::NextCommunicator() {
+  for (;;) {
+    // After 2^32 of them all over again.
+    const std::uint32_t made = communicators_made_++;
+    const CommunicatorId id(made == 0 ? options_.first_communicator
+                                      : options_.first_communicator * kCommunicatorStride + made);
+    const bool taken = std::any_of(jobs_.begin(), jobs_.end(),
+                                   [id](const auto& job) { return job->HasCommunicator(id); });
+    if (!taken) return id;
+  }
+}
+
 Job* Engine::OpenJob(const v1::JoinRequest& request, const DoorKey& key, uid_t uid,
                      Clock::time_point now) {
   Job::Options options;
@@ -73,8 +86,9 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, const DoorKey& key, uid_t u
   options.node_name = options_.config.node_name;
   options.transport_address = transport_ == nullptr ? "" : transport_->LocalAddress();
   options.daemon_version = options_.version;
-  options.communicator = CommunicatorId(next_communicator_++);
-  options.next_communicator = [this] { return CommunicatorId(next_communicator_++); };
+  options.number = ++jobs_opened_;
+  options.communicator = NextCommunicator();
+  options.next_communicator = [this] { return NextCommunicator(); };
   options.start_timeout = OrDefault(request.start_timeout_ms(), options_.config.start_timeout);
   options.stall_warning = options_.config.stall_warning;
   options.operation_timeout =
@@ -148,8 +162,7 @@ JobCoordinator* Engine::OpenCoordinator(const Job::Options& job) {
   options.communicator = job.communicator;
   const std::string random = RandomBytes(sizeof(options.wire_id));
   std::copy_n(random.data(), sizeof(options.wire_id), reinterpret_cast<char*>(&options.wire_id));
-  if (generations_.size() > kMaxGenerations) generations_.clear();
-  options.generation = generations_[options.job_id]++;
+  options.generation = next_generation_++;
   options.start_timeout = job.start_timeout;
   options.algorithms = options_.algorithms;
   options.learn = options_.config.learn_schedule;

@@ -68,13 +68,11 @@ class Engine::ListWork final : public SlicedWork,
     return job_id_.empty() || job_id == job_id_;
   }
 
-  // Jobs come and go between steps. Their communicators' numbers only grow, and so they stand in
-  // the engine's list.
+  // Jobs come and go between steps. Their numbers only grow, and so they stand in the engine's list.
   const Job* Next() {
     for (const auto& job : engine_->jobs_) {
-      const std::uint32_t number = job->options().communicator.value();
-      if (number <= last_) continue;
-      last_ = number;
+      if (job->options().number <= last_) continue;
+      last_ = job->options().number;
       return job.get();
     }
     return nullptr;
@@ -89,7 +87,7 @@ class Engine::ListWork final : public SlicedWork,
   const Caller caller_;
   const std::string job_id_;
   const std::shared_ptr<PendingCall<Reply>> call_;
-  std::uint32_t last_ = 0;  // communicator of the last job that was looked at
+  std::uint64_t last_ = 0;  // number of the last job that was looked at
   Reply reply_;
   bool done_ = false;
 };

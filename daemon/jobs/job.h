@@ -59,6 +59,7 @@ using JoinCallback = std::function<void(const absl::Status&, const v1::JoinReply
 class Job {
  public:
   struct Options {
+    std::uint64_t number = 0;  // grows from job to job of this ringd
     std::string job_id;
     uid_t uid = 0;
     int size = 0;
@@ -138,6 +139,10 @@ class Job {
   // of them have asked or can't any more; errors as Client.CreateCommunicator's.
   void CreateCommunicator(const Session& session, const v1::CreateCommunicatorRequest& request,
                           CreateCommunicatorCallback done);
+  // True if one of its communicators has this number.
+  bool HasCommunicator(CommunicatorId id) const {
+    return id == options_.communicator || parts_by_id_.contains(id.value());
+  }
   // How many there are besides that of all ranks, and how many asks wait.
   std::size_t extra_communicators() const noexcept { return parts_.size() + asks_.size(); }
   absl::Status DestroyCommunicator(const Session& session, CommunicatorId communicator,

@@ -57,27 +57,27 @@ struct Trainer {
 
 class Node {
  public:
-  // `account`: that of the one user, who has other engines, too; this one has `slot` of it.
-  explicit Node(std::uint64_t registration_bytes = std::uint64_t{256} << 20,
-                UserAccountSegment* account = nullptr, std::size_t slot = 0)
-      : Node(nullptr, registration_bytes, account, slot) {}
-  // `told`: instead of `listener`.
-  explicit Node(EngineListener* told, std::uint64_t registration_bytes = std::uint64_t{256} << 20,
-                UserAccountSegment* account = nullptr, std::size_t slot = 0) {
+  // `set` changes what the options are otherwise.
+  explicit Node(const std::function<void(EngineOptions&)>& set) {
     char folder[] = "/tmp/ringd-XXXXXX";
     folder_ = mkdtemp(folder);
     EngineOptions options;
-    options.listener = told == nullptr ? &listener : told;
+    options.listener = &listener;
     options.config.node_name = "node-a";
     options.config.state_dir = folder_;
-    options.config.registration_bytes_per_user = registration_bytes;
-    if (account != nullptr) {
-      options.user_registrations.emplace(*account, slot, &UserAccountSlot::registration_bytes);
-      options.user_communicators.emplace(*account, slot, &UserAccountSlot::communicators);
-    }
-    engine = std::make_unique<Engine>(options, nullptr, nullptr, &network_);
+    set(options);
+    engine = std::make_unique<Engine>(std::move(options), nullptr, nullptr, &network_);
     engine->Start();
   }
+  // `account`: that of the one user, who has other engines, too; this one has `slot` of it.
+  explicit Node(std::uint64_t registration_bytes = std::uint64_t{256} << 20,
+                UserAccountSegment* account = nullptr, std::size_t slot = 0)
+      : Node([=](EngineOptions& options) {
+          options.config.registration_bytes_per_user = registration_bytes;
+          if (account == nullptr) return;
+          options.user_registrations.emplace(*account, slot, &UserAccountSlot::registration_bytes);
+          options.user_communicators.emplace(*account, slot, &UserAccountSlot::communicators);
+        }) {}
   ~Node() {
     engine.reset();
     std::filesystem::remove_all(folder_);

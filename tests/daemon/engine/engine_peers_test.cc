@@ -101,7 +101,7 @@ class Node {
     options.config.start_timeout = start_timeout;
     options.own_addresses = {"10.0.0.9:7117", "node-a:7117"};
     options.has_cluster_key = !cluster_key_.empty();
-    engine_ = std::make_unique<Engine>(options, nullptr, nullptr, &network);
+    engine_ = std::make_unique<Engine>(std::move(options), nullptr, nullptr, &network);
     engine_->Start();
     auto ends = UnixSocketPair();
     REQUIRE(ends.ok());
