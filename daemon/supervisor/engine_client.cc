@@ -48,8 +48,11 @@ absl::StatusOr<std::shared_ptr<EngineClient>> EngineClient::Create(std::uint64_t
   absl::StatusOr<std::shared_ptr<Channel>> channel = loop->Add(
       std::move(ends->first),
       {[engine](const ChannelFrame& frame) { engine->OnFrame(frame); },
-       [engine](const absl::Status& /*why*/) {
+       [engine](const absl::Status& why) {
          engine->channel_ended_.store(true, std::memory_order_release);
+         if (!absl::IsUnavailable(why)) {
+           return engine->End(absl::StrCat("broke the protocol: ", why.message()));
+         }
          engine->owner_->OnEnding(*engine);
        }});
   if (!channel.ok()) return channel.status();

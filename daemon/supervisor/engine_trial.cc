@@ -18,6 +18,7 @@ namespace ringd {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(10);
+constexpr int kEndMs = 500;
 constexpr std::size_t kTurnBytes = std::size_t{64} << 10;
 
 // What it answers; an error: the channel has ended before, or the time.
@@ -68,6 +69,9 @@ absl::StatusOr<std::string> TryEngine(const std::string& program,
     return absl::Status(static_cast<absl::StatusCode>(started->status().code()),
                         started->status().message());
   }
+  // Its end is mostly why the channel has ended.
+  pollfd end{.fd = (*process)->pidfd(), .events = POLLIN, .revents = 0};
+  ::poll(&end, 1, kEndMs);
   const bool ended = (*process)->Reap();
   const std::string last_line = (*logs)->Finish(log);
   return absl::Status(

@@ -1,6 +1,7 @@
 #include "daemon/supervisor/engines.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -332,12 +333,18 @@ void Engines::Look(Watched& watched, Clock::time_point now) {
   if (!watched.spawned) return;
   EngineProcess& process = *engine.process();
   if (process.Reap()) return;
-  const bool has_to_go = engine.stopping() || engine.channel_ended();
   if (!engine.why_ended().empty() || now >= watched.kill_at) {
+    if (engine.why_ended().empty() && !engine.stopping()) {
+      engine.End("has closed its channel to ringd");
+    }
     process.End();
-  } else if (has_to_go && watched.kill_at == Clock::time_point::max()) {
+  } else if (watched.kill_at != Clock::time_point::max()) {
+    return;
+  } else if (engine.stopping()) {
     watched.kill_at = now + kStopPatience;
-  } else if (!has_to_go) {
+  } else if (engine.channel_ended()) {
+    watched.kill_at = now + kCutPatience;
+  } else {
     LookAtLife(watched, now);
   }
 }
@@ -381,8 +388,8 @@ bool Engines::Settle(Watched& watched, Clock::time_point now) {
   const std::string last_line = logs_->Finish(watched.log);
   const EngineEnd& end = *engine.process()->end();
   std::string how = why.empty() ? DescribeEngineEnd(end) : why;
-  // What it was killed for says more than what it printed.
-  if (why.empty() && !last_line.empty()) absl::StrAppend(&how, "; its last words: ", last_line);
+  // Who kills it says so elsewhere, and it has had no time to print why.
+  if (why.empty() && !last_line.empty() && end.exit.signal != SIGKILL) absl::StrAppend(&how, "; its last words: ", last_line);
   Bury(watched, how);
   return true;
 }

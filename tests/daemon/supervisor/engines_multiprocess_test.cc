@@ -77,7 +77,8 @@ TEST_CASE("Engines: a killed one takes its job with it, names itself, and no oth
   CHECK(AnswerOf(node.BeginRegister(other.token)).status.message() == "");
   // For those who look for it later.
   bool remembered = false;
-  for (const v1::Job& job : node.Jobs(true).jobs()) {
+  const v1::JobsReply all = node.Jobs(true);
+  for (const v1::Job& job : all.jobs()) {
     if (job.job_id() == "killed") remembered = job.state() == "failed" && job.failure() == cause;
   }
   CHECK(remembered);
@@ -132,7 +133,7 @@ TEST_CASE("Engines: what a program says that is no engine ends it, and costs not
 }
 
 TEST_CASE("Engines: stopping tells the ranks, and leaves nothing behind") {
-  const int before = CountDescriptors();
+  const std::size_t before = CountDescriptors();
   {
     SupervisedNode node;
     AttachedTrainer trainer = node.Attach();
