@@ -65,6 +65,7 @@ struct EngineOptions {
   std::uint32_t first_communicator = 1;
   AlgorithmOptions algorithms;
   EngineListener* listener = nullptr;  // null: nobody is told
+  std::unique_ptr<PlanStore> plans;    // what earlier jobs have learned; null: nothing is known
   // If the one user whom this engine serves has others on this node: what all of them have
   // together, in memory that outlives the engine. Empty: there is this engine only.
   std::optional<UserCount> user_registrations = {};
@@ -344,7 +345,7 @@ class Engine final : private PeerEvents {
   std::uint64_t sessions_given_ = 0;
   bool idle_told_ = true;  // since the last session came; there was none: true
   std::unordered_map<std::string, SessionId> tokens_;
-  PlanStore plans_;                       // before the coordinators that use it
+  const std::unique_ptr<PlanStore> plans_;  // before the coordinators that use it
   std::list<std::unique_ptr<Job>> jobs_;  // before the links that point at them
   std::list<std::unique_ptr<JobCoordinator>> coordinators_;
   std::map<ExpectationId, Job*>

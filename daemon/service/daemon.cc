@@ -147,6 +147,7 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   EngineOptions engine_options = MakeEngineOptions(config, *door_);
   engine_options.has_cluster_key = !cluster_key_.empty();
   engine_options.listener = record_.get();
+  engine_options.plans = std::make_unique<PlanStore>(config.state_dir);
   SupervisorOptions options;
   options.config = config;
   options.version = kRingdVersion;
