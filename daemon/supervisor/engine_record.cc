@@ -35,8 +35,7 @@ void EngineRecord::Describe(v1::StatusReply& reply) {
   reply.set_sessions_ended_for_cause(ended_for_cause_);
 }
 
-void EngineRecord::AddEnded(const Caller& caller, const std::string& job_id,
-                            v1::JobsReply& reply) {
+void EngineRecord::AddEnded(const Caller& caller, const std::string& job_id, v1::JobsReply& reply) {
   MutexLock lock(mutex_);
   std::uint64_t before = UINT64_MAX;
   while (const JobHistory::Entry* entry = history_.Before(before)) {

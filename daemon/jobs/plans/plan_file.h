@@ -66,8 +66,8 @@ std::size_t TensorCount(const KeptPlan& plan);
 std::string FormatState(const KeptState& state);
 // The most text that passes between two processes at once.
 inline constexpr std::size_t kMostPassedBytes = std::size_t{1} << 20;
-// As much of it as is formatted in so many bytes: the last entries go, of the plans, links or trials
-// that take most of them.
+// As much of it as is formatted in so many bytes: the last entries go, of the plans, links or
+// trials that take most of them.
 KeptState Bounded(KeptState state, std::size_t most_bytes);
 
 // One bad entry is no reason to measure and learn all others again.

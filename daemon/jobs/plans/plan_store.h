@@ -42,13 +42,12 @@ class PlanKeeper {
   // These entries are new, or stand for those of the same nodes (and tensors, of a plan).
   virtual void Keep(KeptState changed) = 0;
   // As PlanStore::NoteUnmeasured.
-  virtual void KeepUnmeasured(const std::vector<std::string>& names,
-                              std::int64_t unix_seconds) = 0;
+  virtual void KeepUnmeasured(const std::vector<std::string>& names, std::int64_t unix_seconds) = 0;
 };
 
-// All is in memory. Of a store with a folder the file <folder>/plans.json is read once and replaced as a whole, by rename of
-// one that is on the disk, after a change. What has not been used for longest goes when there is
-// too much.
+// All is in memory. Of a store with a folder the file <folder>/plans.json is read once and replaced
+// as a whole, by rename of one that is on the disk, after a change. What has not been used for
+// longest goes when there is too much.
 //
 // Thread safety: any thread. Nothing but Open and the destructor touches the disk on the caller's
 //   thread: a thread that lives only as long as there is something to write does.
@@ -102,8 +101,8 @@ class PlanStore {
   void NoteUnmeasured(const std::vector<std::string>& names, std::int64_t unix_seconds);
   bool IsWorthMeasuring(const std::vector<std::string>& names, std::int64_t unix_seconds) const;
 
-  // What the engine of a user's job may know: his plans, all links and trials, or as much of that as
-  // is formatted in kMostPassedBytes.
+  // What the engine of a user's job may know: his plans, all links and trials, or as much of that
+  // as is formatted in kMostPassedBytes.
   KeptState ForUser(uid_t uid) const;
   // Takes over what such an engine has told: input. Plans of other users are left out.
   void Merge(KeptState changed, uid_t uid);

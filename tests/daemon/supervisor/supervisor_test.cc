@@ -100,7 +100,8 @@ TEST_CASE("Supervisor: a join that can be refused without a job leaves its sessi
   CHECK(ringd.node.engine->Idle());
 }
 
-TEST_CASE("Supervisor: remembers jobs that have ended, and shows them to their user and operators") {
+TEST_CASE(
+    "Supervisor: remembers jobs that have ended, and shows them to their user and operators") {
   Fixture ringd;
   const Trainer mine = ringd.node.Join(1000);
   const Trainer theirs = ringd.node.Join(2000);
