@@ -44,7 +44,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport,
       accounts_(options_.config.registration_bytes_per_user, options_.user_registrations),
       sliced_(
           [this](std::shared_ptr<SlicedWork> work) { calls_.Post([work = std::move(work)] {}); }),
-      plans_(options_.config.state_dir),
+      plans_(options_.plans == nullptr ? std::make_unique<PlanStore>() : std::move(options_.plans)),
       links_(std::make_unique<LinkSwitch>(network)),
       next_generation_(options_.first_generation) {
   events_.Add(commands_.event_fd(), EventKind::kCommands);

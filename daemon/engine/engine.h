@@ -53,8 +53,8 @@
 namespace ringd {
 
 struct EngineOptions {
-  Config config;             // node_name and peer_address as resolved
-  std::string version;       // of this ringd
+  Config config;        // node_name and peer_address as resolved
+  std::string version;  // of this ringd
   // Where other ringds reach this one, in all forms that a launcher may give, so that the node of
   // rank 0 knows itself without dialling.
   std::set<std::string> own_addresses;
@@ -65,6 +65,7 @@ struct EngineOptions {
   std::uint32_t first_communicator = 1;
   AlgorithmOptions algorithms;
   EngineListener* listener = nullptr;  // null: nobody is told
+  std::unique_ptr<PlanStore> plans;    // what earlier jobs have learned; null: nothing is known
   // If the one user whom this engine serves has others on this node: what all of them have
   // together, in memory that outlives the engine. Empty: there is this engine only.
   std::optional<UserCount> user_registrations = {};
@@ -227,8 +228,7 @@ class Engine final : private PeerEvents {
   Job* FindShown(const Caller& caller, const std::string& job_id) const;
   void TellJobEnded(const Job& job, Clock::time_point now);
   absl::Status WhyStopped() const {
-    return absl::AbortedError(
-        absl::StrCat("ringd on ", options_.config.node_name, " was stopped"));
+    return absl::AbortedError(absl::StrCat("ringd on ", options_.config.node_name, " was stopped"));
   }
 
   // Nodes that wait for traces of jobs here get their answers, each job in its turn.
@@ -344,8 +344,8 @@ class Engine final : private PeerEvents {
   std::uint64_t sessions_given_ = 0;
   bool idle_told_ = true;  // since the last session came; there was none: true
   std::unordered_map<std::string, SessionId> tokens_;
-  PlanStore plans_;                       // before the coordinators that use it
-  std::list<std::unique_ptr<Job>> jobs_;  // before the links that point at them
+  const std::unique_ptr<PlanStore> plans_;  // before the coordinators that use it
+  std::list<std::unique_ptr<Job>> jobs_;    // before the links that point at them
   std::list<std::unique_ptr<JobCoordinator>> coordinators_;
   std::map<ExpectationId, Job*>
       expected_;  // those that this ringd coordinates and that gather ranks

@@ -39,9 +39,10 @@ std::function<void()> Engine::Join(const Caller&, absl::string_view token,
     return [] {};
   }
   commands_.Post([this, call, token = std::string(token), request, job_key] {
-    JoinNow(token, request, job_key, [call](const absl::Status& status, const v1::JoinReply& reply) {
-      call->Finish(status, [reply] { return reply; });
-    });
+    JoinNow(token, request, job_key,
+            [call](const absl::Status& status, const v1::JoinReply& reply) {
+              call->Finish(status, [reply] { return reply; });
+            });
   });
   return [this, call, token = std::string(token)] {
     if (!call->Finish(absl::CancelledError("the caller has gone"))) return;

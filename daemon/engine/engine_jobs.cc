@@ -170,7 +170,7 @@ JobCoordinator* Engine::OpenCoordinator(const Job::Options& job) {
                        .value_or(FusionPolicy());
   options.fusion_threshold_bytes = options_.config.fusion_threshold;
   options.asked_fusion = job.fusion;
-  options.plans = &plans_;
+  options.plans = plans_.get();
   options.choose_flat_all_reduces = options_.config.flat_all_reduce_bytes == kAutoBytes;
   options.choose_small_all_reduces = options_.config.small_all_reduce_bytes == kAutoBytes;
   options.ring_order = options_.config.ring_order;

@@ -9,27 +9,28 @@
 
 namespace ringd {
 
-// Thread safety: called on the engine's thread, one call at a time, and on that of Engine::Stop once
-//   the engine's has ended. No call may block, nor call the engine's Stop.
+// Thread safety: called on the engine's thread, one call at a time, and on that of Engine::Stop
+//   once the engine's has ended. No call may block, nor call the engine's Stop.
 // Ownership: borrowed; outlives the engine.
 class EngineListener {
  public:
   virtual ~EngineListener() = default;
 
-  // Exactly once for each session that the engine was given before its Stop. `for_cause`: it broke the protocol.
+  // Exactly once for each session that the engine was given before its Stop. `for_cause`: it broke
+  // the protocol.
   virtual void OnSessionEnded(SessionId session, bool for_cause) = 0;
 
   // How many jobs there are, whenever that changes: before any answer to the join that has opened
   // one.
   virtual void OnJobs(std::uint32_t jobs) = 0;
 
-  // The last that can be said of a job, which has ended; and the generation that the next one of its
-  // id has. Not of jobs that Engine::Stop ends.
+  // The last that can be said of a job, which has ended; and the generation that the next one has
+  // if it is coordinated here. Not of jobs that Engine::Stop ends.
   virtual void OnJobEnded(const v1::Job& job, std::uint32_t next_generation) = 0;
 
-  // There is no session, job or coordinator any more. `sessions`: how many there have been, those
-  // included that are given to the engine and had no memory to map. If another one is on its way,
-  // that number says so. Again after each session that comes later.
+  // There is no session, job or coordinator any more. `sessions`: how many there have been, also
+  // such as had no memory that can be mapped; one that is on its way is not counted. Again after
+  // each session that comes later.
   virtual void OnIdle(std::uint64_t sessions) = 0;
 };
 

@@ -68,7 +68,8 @@ class Engine::ListWork final : public SlicedWork,
     return job_id_.empty() || job_id == job_id_;
   }
 
-  // Jobs come and go between steps. Their numbers only grow, and so they stand in the engine's list.
+  // Jobs come and go between steps. Their numbers only grow, and so they stand in the engine's
+  // list.
   const Job* Next() {
     for (const auto& job : engine_->jobs_) {
       if (job->options().number <= last_) continue;

@@ -16,8 +16,8 @@
 namespace ringd {
 
 // Passed from the attach listener to the engine, which owns it for the session's life. Destroying
-// it is the end of the session: the client sees its lifeline hang up. Only who reads the memory maps
-// it, with MapMemory: what a client writes is nothing to those who hold the session before.
+// it is the end of the session: the client sees its lifeline hang up. Only who reads the memory
+// maps it, with MapMemory: what a client writes is nothing to those who hold the session before.
 //
 // Thread safety: none; it moves from one thread to the next.
 // Invariant: `segment_fd` is an initialised, sealed session segment of `layout`; the client may

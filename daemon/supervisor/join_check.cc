@@ -25,9 +25,9 @@ absl::Status CheckWishes(const v1::JoinRequest& request, const Config& config) {
       absl::StrCat("job '", request.job_id(), "': rank ", request.rank(), " asks for ");
   const std::uint32_t weight = JobWeightOrDefault(request.weight());
   if (weight > config.max_weight) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        who, "weight ", weight, " (RINGD_WEIGHT), but ringd on ", config.node_name,
-        " allows at most ", config.max_weight, " (its setting max_weight)"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(who, "weight ", weight, " (RINGD_WEIGHT), but ringd on ", config.node_name,
+                     " allows at most ", config.max_weight, " (its setting max_weight)"));
   }
   if (request.fusion().empty()) return absl::OkStatus();
   const absl::Status fusion = ParseFusion(request.fusion()).status();

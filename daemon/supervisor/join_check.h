@@ -26,7 +26,8 @@ absl::Status CheckPlaces(const v1::JoinRequest& request);
 // The rest: what the rank asks for, and for a job over several nodes an address that other nodes
 // reach, and a key that strangers lack, unless the operator does without. Names all that is missing
 // at once. The job, if there is one, is to be told. Requirement: CheckPlaces finds nothing.
-//   kInvalidArgument: the rank may not ask for that. kFailedPrecondition: this ringd lacks something.
+//   kInvalidArgument: the rank may not ask for that.
+//   kFailedPrecondition: this ringd lacks something.
 absl::Status CheckJoin(const v1::JoinRequest& request, const JoinRules& rules);
 
 }  // namespace ringd

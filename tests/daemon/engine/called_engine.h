@@ -9,8 +9,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <future>
 #include <memory>
@@ -59,12 +57,9 @@ class Node {
  public:
   // `set` changes what the options are otherwise.
   explicit Node(const std::function<void(EngineOptions&)>& set) {
-    char folder[] = "/tmp/ringd-XXXXXX";
-    folder_ = mkdtemp(folder);
     EngineOptions options;
     options.listener = &listener;
     options.config.node_name = "node-a";
-    options.config.state_dir = folder_;
     set(options);
     engine = std::make_unique<Engine>(std::move(options), nullptr, nullptr, &network_);
     engine->Start();
@@ -78,10 +73,7 @@ class Node {
           options.user_registrations.emplace(*account, slot, &UserAccountSlot::registration_bytes);
           options.user_communicators.emplace(*account, slot, &UserAccountSlot::communicators);
         }) {}
-  ~Node() {
-    engine.reset();
-    std::filesystem::remove_all(folder_);
-  }
+  ~Node() { engine.reset(); }  // before the network that it uses
 
   Trainer Attach(uid_t uid = 1000) {
     auto ends = UnixSocketPair();
@@ -154,7 +146,6 @@ class Node {
   std::unique_ptr<Engine> engine;
 
  private:
-  std::string folder_;
   FakePeerNetwork network_;
   std::uint32_t last_session_ = 0;
 };

@@ -117,12 +117,16 @@ TEST_CASE("Engine: those that a user has in other engines count, and end with th
   CHECK(CreateInTime(other, there).message() == "");
 }
 
+namespace {
+
 std::vector<v1::Communicator> List(Node& node) {
   const auto listed = Await<v1::CommunicatorsReply>([&](Answer<v1::CommunicatorsReply> answer) {
     node.engine->ListCommunicators({1000}, {}, std::move(answer));
   });
   return {listed.reply.communicators().begin(), listed.reply.communicators().end()};
 }
+
+}  // namespace
 
 TEST_CASE("Engine: its first communicator and generation are given, and the others follow") {
   Node node([](EngineOptions& options) {

@@ -4,8 +4,6 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
-#include <filesystem>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -93,11 +91,8 @@ class Node {
   explicit Node(std::string cluster_key,
                 std::chrono::milliseconds start_timeout = std::chrono::minutes(1))
       : cluster_key_(std::move(cluster_key)) {
-    char folder[] = "/tmp/ringd-XXXXXX";
-    folder_ = mkdtemp(folder);
     EngineOptions options;
     options.config.node_name = "node-a";
-    options.config.state_dir = folder_;
     options.config.start_timeout = start_timeout;
     options.own_addresses = {"10.0.0.9:7117", "node-a:7117"};
     options.has_cluster_key = !cluster_key_.empty();
@@ -113,11 +108,6 @@ class Node {
     token_ = made->resources->token;
     engine_->Attach(std::move(made->resources));
   }
-  ~Node() {
-    engine_.reset();
-    std::filesystem::remove_all(folder_);
-  }
-
   // What the rank hears, now or later.
   std::future<absl::Status> Join(int local_size, const std::string& secret,
                                  const std::string& rendezvous = "") {
@@ -142,7 +132,6 @@ class Node {
 
  private:
   const std::string cluster_key_;
-  std::string folder_;
   std::unique_ptr<Engine> engine_;
   UniqueFd lifeline_;
   std::string token_;

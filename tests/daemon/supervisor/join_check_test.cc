@@ -78,12 +78,12 @@ TEST_CASE("CheckJoin: a rank asks for no more weight than the node allows, and a
   request.set_fusion("some");
   const absl::Status refused = here.Check(request);
   CHECK(absl::IsInvalidArgument(refused));
-  CHECK_THAT(std::string(refused.message()),
-             Contains("fusion 'some'") && Contains("RINGD_FUSION"));
+  CHECK_THAT(std::string(refused.message()), Contains("fusion 'some'") && Contains("RINGD_FUSION"));
 }
 
-TEST_CASE("CheckJoin: a job over several nodes that strangers could join is refused, with both "
-          "ways out") {
+TEST_CASE(
+    "CheckJoin: a job over several nodes that strangers could join is refused, with both "
+    "ways out") {
   const absl::Status refused = Here().Check(RequestOf(1, GENERATE("", "fifteen letters")));
   CHECK(absl::IsFailedPrecondition(refused));
   CHECK_THAT(std::string(refused.message()), Contains("cluster_key_file") &&
