@@ -51,8 +51,8 @@ class OpenWires final : public DoorReception {
   // Whom to dial, and with which key; flags, deadline and `done` are the caller's to fill in.
   // Requirement: it is open.
   //   kInvalidArgument: it has no other node `to`.
-  absl::StatusOr<DialRequest> MakeRequest(std::uint64_t wire_id, NodeIndex to,
-                                          std::uint32_t stream) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<DialRequest> MakeRequest(std::uint64_t wire_id, NodeIndex to, std::uint32_t stream)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Consider(const DoorHello& hello, DoorConsideration& answer) override
       ABSL_LOCKS_EXCLUDED(mutex_);

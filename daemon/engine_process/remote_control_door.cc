@@ -10,8 +10,7 @@
 
 namespace ringd {
 
-RemoteControlDoor::RemoteControlDoor(uid_t user, Send send)
-    : user_(user), send_(std::move(send)) {}
+RemoteControlDoor::RemoteControlDoor(uid_t user, Send send) : user_(user), send_(std::move(send)) {}
 
 void RemoteControlDoor::Start(Handlers handlers) {
   const MutexLock lock(calling_);
@@ -34,9 +33,9 @@ void RemoteControlDoor::OnEvent(const v1::EngineNetworkEvent& event, UniqueFd so
                        std::move(socket));
   } else if (event.has_node_refused() && running_) {
     const v1::EngineNodeRefused& refused = event.node_refused();
-    handlers_.refused(ExpectationId(refused.expectation()),
-                      {refused.node_name(), refused.from(), refused.uid(),
-                       refused.has_cluster_key()});
+    handlers_.refused(
+        ExpectationId(refused.expectation()),
+        {refused.node_name(), refused.from(), refused.uid(), refused.has_cluster_key()});
   } else if (event.has_coordinator_dialled()) {
     OnDialled(event.coordinator_dialled(), std::move(socket));
   }
@@ -90,8 +89,8 @@ void RemoteControlDoor::Release(uid_t /*user*/) {
   send_(std::move(request));
 }
 
-void RemoteControlDoor::Dial(DialId id, CoordinatorAddress coordinator,
-                             Clock::time_point deadline, DialDone done) {
+void RemoteControlDoor::Dial(DialId id, CoordinatorAddress coordinator, Clock::time_point deadline,
+                             DialDone done) {
   {
     const MutexLock lock(mutex_);
     dials_[id] = std::move(done);

@@ -23,7 +23,8 @@ absl::Status CheckMembership(const WireMembership& membership) {
   }
   const std::size_t nodes = membership.addresses.size();
   const int self = membership.self.value();
-  if (self < 0 || static_cast<std::size_t>(self) >= nodes || membership.node_names.size() != nodes) {
+  if (self < 0 || static_cast<std::size_t>(self) >= nodes ||
+      membership.node_names.size() != nodes) {
     return absl::InvalidArgumentError(absl::StrCat("this node is no. ", self, " of a wire with ",
                                                    nodes, " addresses and ",
                                                    membership.node_names.size(), " names"));
@@ -87,7 +88,7 @@ RemoteWires::Taken RemoteWires::Take() {
 }
 
 void RemoteWires::OnEvent(const v1::EngineWireEvent& message, UniqueFd socket) {
-  Event event{message.wire_id(),       NodeIndex(message.node()), message.stream(),
+  Event event{message.wire_id(),      NodeIndex(message.node()), message.stream(),
               message.dialled_here(), absl::OkStatus(),          {}};
   if (message.status().code() != 0) {
     event.status = absl::Status(static_cast<absl::StatusCode>(message.status().code()),

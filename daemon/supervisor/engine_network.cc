@@ -137,18 +137,18 @@ absl::Status EngineNetwork::DialCoordinator(const v1::EngineDialCoordinator& req
   const std::optional<DoorKey> key = ToKey(request.key());
   if (!key.has_value()) return Wrong("a coordinator with a key of another length");
   if (request.host_port().size() > kMostAddressBytes) {
-    member_->Tell(DialledEvent(request.dial(),
-                               absl::InvalidArgumentError(absl::StrCat(
-                                   "an address of ", request.host_port().size(), " bytes"))),
-                  {});
+    member_->Tell(
+        DialledEvent(request.dial(), absl::InvalidArgumentError(absl::StrCat(
+                                         "an address of ", request.host_port().size(), " bytes"))),
+        {});
     return absl::OkStatus();
   }
   EnginePlaces::Place place = dial_places_.Take();
   if (place == nullptr) {
-    member_->Tell(DialledEvent(request.dial(),
-                               absl::ResourceExhaustedError(absl::StrCat(
-                                   kMostDials, " coordinators are being looked for"))),
-                  {});
+    member_->Tell(
+        DialledEvent(request.dial(), absl::ResourceExhaustedError(absl::StrCat(
+                                         kMostDials, " coordinators are being looked for"))),
+        {});
     return absl::OkStatus();
   }
   const ControlDoor::DialId id = node_->NewDial();

@@ -76,14 +76,14 @@ class JoinedEngine {
  public:
   explicit JoinedEngine(NodeNetwork* node, uid_t user = 0, const std::string& job_id = "job")
       : remote_(user, [this](v1::EngineNetworkRequest request) { Ask(std::move(request)); }) {
-    half_ = node->AddEngine(
-        user, job_id, [this](v1::EngineNetworkEvent event, std::vector<UniqueFd> fds) {
-          // std::function needs something copyable.
-          auto shared = std::make_shared<std::vector<UniqueFd>>(std::move(fds));
-          courier_.Post([this, event = std::move(event), shared] {
-            remote_.OnEvent(event, std::move(*shared));
-          });
-        });
+    half_ = node->AddEngine(user, job_id,
+                            [this](v1::EngineNetworkEvent event, std::vector<UniqueFd> fds) {
+                              // std::function needs something copyable.
+                              auto shared = std::make_shared<std::vector<UniqueFd>>(std::move(fds));
+                              courier_.Post([this, event = std::move(event), shared] {
+                                remote_.OnEvent(event, std::move(*shared));
+                              });
+                            });
   }
   // Who uses remote() has gone.
   ~JoinedEngine() { End(); }

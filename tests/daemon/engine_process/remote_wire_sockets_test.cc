@@ -10,6 +10,7 @@
 
 #include "tests/daemon/door/door_fixture.h"
 #include "tests/daemon/engine_process/joined_engine.h"
+#include "tests/daemon/engine_process/wire_helpers.h"
 
 namespace ringd {
 namespace {
@@ -17,23 +18,12 @@ namespace {
 using Catch::Contains;
 using Event = WireSockets::Event;
 
-constexpr std::uint64_t kWireId = 77;
-
 // The wires of an engine, through the door of a node of its own.
 struct WireHost {
   explicit WireHost(const std::string& name, const NodeNetworkOptions& options = {})
       : node(name, options), engine(node.network.get()), wires(node.MakeWires(engine)) {}
 
-  // Events until there are so many, or nothing comes for longer than any test should take.
-  std::vector<Event> Await(std::size_t count) {
-    std::vector<Event> all;
-    while (all.size() < count) {
-      pollfd readable{wires->event_fd(), POLLIN, 0};
-      if (::poll(&readable, 1, 20'000) != 1) break;
-      for (Event& event : wires->Take()) all.push_back(std::move(event));
-    }
-    return all;
-  }
+  std::vector<Event> Await(std::size_t count) { return ringd::Await(*wires, count); }
 
   JoinedNode node;
   JoinedEngine engine;
@@ -51,15 +41,9 @@ class Hosts {
   WireSockets& wires(int i) { return *hosts_[static_cast<std::size_t>(i)]->wires; }
 
   WireMembership Membership(int self, std::uint64_t wire_id = kWireId) {
-    WireMembership membership;
-    membership.wire_id = wire_id;
-    membership.self = NodeIndex(self);
-    membership.key = std::string(kSha256Bytes, 'k');
-    for (std::size_t i = 0; i < hosts_.size(); ++i) {
-      membership.addresses.push_back(hosts_[i]->wires->LocalAddress());
-      membership.node_names.push_back("node-" + std::to_string(i));
-    }
-    return membership;
+    std::vector<std::string> addresses;
+    for (const auto& host : hosts_) addresses.push_back(host->wires->LocalAddress());
+    return ringd::Membership(self, addresses, wire_id);
   }
   void OpenAll() {
     for (int i = 0; i < static_cast<int>(hosts_.size()); ++i) wires(i).Open(Membership(i));
@@ -104,7 +88,8 @@ TEST_CASE("RemoteWireSockets: a stream goes to the interface that is its turn") 
         std::map<std::uint32_t, std::string>{{0, "127.0.0.1"}, {1, "127.0.0.1"}, {2, "127.0.0.2"}});
 }
 
-TEST_CASE("RemoteWireSockets: every node gets the ends of what it dialled and of what others dialled") {
+TEST_CASE(
+    "RemoteWireSockets: every node gets the ends of what it dialled and of what others dialled") {
   Hosts hosts(3);
   hosts.OpenAll();
   const auto dial = [&](int from, int to, std::uint32_t stream) {
@@ -184,7 +169,9 @@ TEST_CASE("RemoteWireSockets: another key is told at once") {
   CHECK(hosts.wires(1).Take().empty());
 }
 
-TEST_CASE("RemoteWireSockets: only other nodes of the wire are let in, and only those that mean this one") {
+TEST_CASE(
+    "RemoteWireSockets: only other nodes of the wire are let in, and only those that mean this "
+    "one") {
   // The dialler's own idea of the wire differs: it takes itself, or whom it dials, for another.
   NodeNetworkOptions hasty;
   hasty.wire_patience = std::chrono::milliseconds(150);
@@ -249,7 +236,8 @@ TEST_CASE("RemoteWireSockets: a node that can't be dialled is an event with the 
   CHECK(events[0].stream == 3);
 }
 
-TEST_CASE("RemoteWireSockets: a wire that is closed closes what was not taken, and nothing of it comes") {
+TEST_CASE(
+    "RemoteWireSockets: a wire that is closed closes what was not taken, and nothing of it comes") {
   Hosts hosts(2);
   hosts.OpenAll();
   hosts.wires(0).Open(hosts.Membership(0, kWireId + 1));
@@ -279,7 +267,9 @@ TEST_CASE("RemoteWireSockets: a wire that is closed closes what was not taken, a
   CHECK(hosts.wires(0).Take().empty());
 }
 
-TEST_CASE("RemoteWireSockets: connections that nobody takes are so many at most, and the rest come later") {
+TEST_CASE(
+    "RemoteWireSockets: connections that nobody takes are so many at most, and the rest come "
+    "later") {
   NodeNetworkOptions few;
   few.most_untaken = 3;
   Hosts hosts(2, few);
@@ -305,7 +295,8 @@ TEST_CASE("RemoteWireSockets: connections that nobody takes are so many at most,
   CHECK(kept.size() == kCount);
 }
 
-TEST_CASE("RemoteWireSockets: of two connections of one stream that nobody has taken the second counts") {
+TEST_CASE(
+    "RemoteWireSockets: of two connections of one stream that nobody has taken the second counts") {
   // Its dialler has not heard of the first one that it was let in.
   Hosts hosts(2);
   hosts.OpenAll();
