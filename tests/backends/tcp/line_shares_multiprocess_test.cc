@@ -96,8 +96,8 @@ class Processes {
  public:
   explicit Processes(const std::vector<std::uint32_t>& weights) {
     for (std::size_t slot = 0; slot < weights.size(); ++slot) world.AddEngine(slot, weights[slot]);
-    void* const memory = ::mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE,
-                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* const memory =
+        ::mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     REQUIRE(memory != MAP_FAILED);
     counts_ = static_cast<Counts*>(memory);
     pids_.resize(weights.size());
