@@ -18,8 +18,11 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "backends/tcp/tcp_transport.h"
 #include "tests/backends/backend_world.h"
 #include "tests/backends/tcp/line_world.h"
+#include "tests/backends/tcp/loopback_sockets.h"
 
 namespace ringd {
 namespace {
@@ -39,21 +42,38 @@ bool EnterSlowNetwork() {
   return entered;
 }
 
-// A job of two nodes, both in one process, that always has bulk to send.
+// The two nodes of a job, both in one process, that always have bulk to send. Each node's engines
+// have shares of their own.
 class BusyJob {
  public:
-  explicit BusyJob(LineShares& shares) : world_(BackendKind::kTcp, 2, {}, Options(shares)) {
-    for (auto& buffer : buffers_) buffer.assign(kElements, 1.0F);
+  explicit BusyJob(std::vector<LineWorld>& worlds, std::size_t slot) : nodes_(2) {
+    CommunicatorSpec spec;
+    spec.wire_id = 1;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      nodes_[i].shares = worlds[i].Shares(slot);
+      TransportOptions options;
+      options.line_shares = nodes_[i].shares.get();
+      auto made = CreateTcpTransport(options, std::make_unique<LoopbackSockets>());
+      if (!made.ok()) ::_exit(1);
+      nodes_[i].transport = *std::move(made);
+      spec.addresses.push_back(nodes_[i].transport->LocalAddress());
+      spec.node_names.push_back(absl::StrCat("node-", i));
+    }
+    for (Node& node : nodes_) {
+      spec.self = NodeIndex(static_cast<std::int32_t>(&node - nodes_.data()));
+      auto made = node.transport->CreateCommunicator(spec);
+      if (!made.ok()) ::_exit(2);
+      node.communicator = *std::move(made);
+      for (auto& buffer : node.buffers) buffer.assign(kElements, 1.0F);
+    }
   }
 
   // For ever. `bytes` grows.
   void Run(std::atomic<std::uint64_t>& bytes) {
     for (;;) {
-      Refill();
+      for (Node& node : nodes_) Advance(node);
+      bytes = std::min(nodes_[0].done, nodes_[1].done) * kElements * sizeof(float);
       Sleep();
-      world_.Step();
-      const std::size_t done = std::min(world_.completions[0].size(), world_.completions[1].size());
-      bytes = done * kElements * sizeof(float);
     }
   }
 
@@ -61,41 +81,49 @@ class BusyJob {
   static constexpr std::size_t kElements = 128 * 1024;
   static constexpr std::size_t kInFlight = 8;
 
-  static TransportOptions Options(LineShares& shares) {
-    TransportOptions options;
-    options.line_shares = &shares;
-    return options;
-  }
-  void Refill() {
-    for (int node = 0; node < 2; ++node) {
-      const auto index = static_cast<std::size_t>(node);
-      while (posted_[index] < world_.completions[index].size() + kInFlight) {
-        const auto sequence = static_cast<std::uint32_t>(posted_[index]++);
-        float* const buffer = buffers_[index * kInFlight + sequence % kInFlight].data();
-        if (!world_.at(node).TryPost(
-                AllReduce({1, sequence}, DataType::kFloat32, ReduceOp::kMax, buffer, kElements))) {
-          ::_exit(3);
-        }
+  struct Node {
+    std::unique_ptr<LineShares> shares;
+    std::unique_ptr<Transport> transport;
+    std::unique_ptr<Communicator> communicator;
+    std::size_t posted = 0;
+    std::size_t done = 0;
+    std::vector<float> buffers[kInFlight];
+  };
+
+  static void Advance(Node& node) {
+    while (node.posted < node.done + kInFlight) {
+      const auto sequence = static_cast<std::uint32_t>(node.posted++);
+      float* const buffer = node.buffers[sequence % kInFlight].data();
+      if (!node.communicator->TryPost(
+              AllReduce({1, sequence}, DataType::kFloat32, ReduceOp::kMax, buffer, kElements))) {
+        ::_exit(3);
       }
     }
+    node.transport->Progress();
+    Completion completions[kInFlight];
+    node.done += node.communicator->Poll(completions);
   }
   void Sleep() {
-    if (!world_.transport(0).Arm() || !world_.transport(1).Arm()) return;
-    pollfd events[2] = {{world_.transport(0).event_fd(), POLLIN, 0},
-                        {world_.transport(1).event_fd(), POLLIN, 0}};
+    pollfd events[2];
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      if (!nodes_[i].transport->Arm()) return;
+      events[i] = {nodes_[i].transport->event_fd(), POLLIN, 0};
+    }
     ::poll(events, 2, 100);
   }
 
-  BackendWorld world_;
-  std::size_t posted_[2] = {0, 0};
-  std::vector<float> buffers_[2 * kInFlight];
+  std::vector<Node> nodes_;
 };
 
 // Processes with a slot each.
 class Processes {
  public:
   explicit Processes(const std::vector<std::uint32_t>& weights) {
-    for (std::size_t slot = 0; slot < weights.size(); ++slot) world.AddEngine(slot, weights[slot]);
+    for (LineWorld& world : worlds) {
+      for (std::size_t slot = 0; slot < weights.size(); ++slot) {
+        world.AddEngine(slot, weights[slot]);
+      }
+    }
     void* const memory =
         ::mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     REQUIRE(memory != MAP_FAILED);
@@ -117,8 +145,7 @@ class Processes {
   }
   void StartJob(std::size_t slot) {
     Start(slot, [this, slot] {
-      const auto shares = world.Shares(slot);
-      BusyJob(*shares).Run(counts_->bytes[slot]);
+      BusyJob(worlds, slot).Run(counts_->bytes[slot]);
     });
   }
   void Signal(std::size_t slot, int signal) { ::kill(pids_[slot], signal); }
@@ -142,7 +169,7 @@ class Processes {
     return bytes;
   }
 
-  LineWorld world;
+  std::vector<LineWorld> worlds = std::vector<LineWorld>(2);  // by node
 
  private:
   struct Counts {
@@ -198,11 +225,12 @@ TEST_CASE("LineShares: an engine that lies about what it has had leaves the othe
   Processes jobs({1, 1});
   jobs.StartJob(0);
   jobs.Start(1, [&jobs] {
-    auto& tags = jobs.world.tags();
     const std::size_t line = LineOf("127.0.0.1");
     for (std::uint64_t lie = 0;; ++lie) {
-      tags.wanting[line].set.Add(1);
-      tags.tags[line].of[1] = lie % 1000;
+      for (LineWorld& world : jobs.worlds) {
+        world.tags().wanting[line].set.Add(1);
+        world.tags().tags[line].of[1] = lie % 1000;
+      }
       std::this_thread::sleep_for(milliseconds(1));
     }
   });
