@@ -37,9 +37,8 @@ bool LineGate::MayBegin() noexcept {
 
 void LineGate::Hold(Clock::time_point now) noexcept {
   const bool moved = std::exchange(moves_, turn_.moves()) != turn_.moves();
-  look_after_ = !held_ || moved
-                    ? Clock::duration(kFirstLook)
-                    : std::min<Clock::duration>(2 * look_after_, kLastLook);
+  look_after_ = !held_ || moved ? Clock::duration(kFirstLook)
+                                : std::min<Clock::duration>(2 * look_after_, kLastLook);
   look_at_ = now + look_after_;
   if (!std::exchange(held_, true)) held_since_ = now;
 }

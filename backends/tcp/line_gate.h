@@ -100,7 +100,7 @@ class LineGate {
   Clock::duration look_after_ = kFirstLook;
   std::uint32_t moves_ = 0;
 
-  Clock::duration held_before_{0};  // in all, up to held_since_
+  Clock::duration held_before_{0};              // in all, up to held_since_
   Clock::duration floor_look_at_ = kFloorLook;  // of that time
   Account older_;
   Account newer_;

@@ -15,9 +15,8 @@ absl::StatusOr<std::unique_ptr<LineShares>> LineShares::Open(int roster, int tag
   if (!tags_memory.ok()) return tags_memory.status();
   std::unique_ptr<LineShares> shares(
       new LineShares(*std::move(roster_memory), *std::move(tags_memory), slot));
-  if (shares->roster().magic != kLineRosterMagic || shares->tags().magic != kLineTagsMagic ||
-      shares->roster().version != kLineSharesVersion ||
-      shares->tags().version != kLineSharesVersion) {
+  if (shares->roster().magic != kLineRosterMagic ||
+      shares->roster().version != kLineSharesVersion) {
     return absl::InvalidArgumentError("no shares of lines, or of another version");
   }
   return shares;

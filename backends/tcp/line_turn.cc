@@ -26,8 +26,7 @@ void LineTurn::Begin() noexcept {
   });
   if (others) {
     const auto most = static_cast<std::int64_t>(2 * own_frame());
-    tag_ = least + static_cast<std::uint64_t>(
-                       std::clamp(Lead(tag_, least), std::int64_t{0}, most));
+    tag_ = least + static_cast<std::uint64_t>(std::clamp(Lead(tag_, least), std::int64_t{0}, most));
   }
   Publish();
   wanting_.Add(slot_);

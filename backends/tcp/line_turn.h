@@ -36,10 +36,7 @@ class LineTurn {
   // Requirements: slot < kMostEngines, line < kMostLines.
   LineTurn(const LineRosterSegment& roster, LineTagsSegment& tags, std::size_t slot,
            std::size_t line) noexcept
-      : roster_(roster),
-        wanting_(tags.wanting[line].set),
-        tags_(tags.tags[line]),
-        slot_(slot) {}
+      : roster_(roster), wanting_(tags.wanting[line].set), tags_(tags.tags[line]), slot_(slot) {}
   LineTurn(const LineTurn&) = delete;
   LineTurn& operator=(const LineTurn&) = delete;
 

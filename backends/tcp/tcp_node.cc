@@ -31,8 +31,8 @@ absl::StatusOr<std::unique_ptr<Transport>> TcpNode::Create(const TransportOption
   }
   absl::StatusOr<CongestionControl> control = ChooseCongestionControl(options.congestion_control);
   if (!control.ok()) return control.status();
-  std::unique_ptr<TcpNode> node(new TcpNode(std::move(sockets), streams, *std::move(control),
-                                            options.line_shares));
+  std::unique_ptr<TcpNode> node(
+      new TcpNode(std::move(sockets), streams, *std::move(control), options.line_shares));
   if (absl::Status status = node->Listen(); !status.ok()) return status;
   return node;
 }

@@ -85,7 +85,7 @@ class TcpNode final : public Transport {
   bool SetTimer(Clock::time_point when) noexcept;
 
   const std::unique_ptr<WireSockets> sockets_;
-  const int bulk_streams_;  // kAutoStreams: one for each interface
+  const int bulk_streams_;         // kAutoStreams: one for each interface
   LineShares* const line_shares_;  // null: no other process sends on its lines
   HeldMessagePool held_pool_;
   SendPool<TcpSend> send_pool_;

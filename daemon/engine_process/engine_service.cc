@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/channel/engine_settings.h"
 #include "daemon/engine_process/engine_transport.h"
-#include "daemon/jobs/plans/plan_store.h"
 #include "daemon/logging/log.h"
 #include "daemon/logging/log_setup.h"
 #include "daemon/rank_exchange/rank_exchange_sockets.h"
@@ -246,6 +245,10 @@ absl::Status EngineService::StartEngine(const v1::EngineStart& start, std::vecto
   network_ = *std::move(network);
   EngineOptions options = MakeOptions(start, *config);
   options.listener = this;
+  absl::StatusOr<ParsedState> known = ParseState(start.kept_state());
+  if (!known.ok()) return known.status();
+  PlanKeeper* const keeper = this;
+  options.plans = std::make_unique<PlanStore>(std::move(known->state), keeper);
   auto& account = *reinterpret_cast<UserAccountSegment*>(account_.data());
   options.user_registrations.emplace(account, start.slot(), &UserAccountSlot::registration_bytes);
   options.user_communicators.emplace(account, start.slot(), &UserAccountSlot::communicators);
@@ -297,6 +300,21 @@ void EngineService::OnJobEnded(const v1::Job& job, std::uint32_t next_generation
   v1::FromEngine word;
   *word.mutable_job_ended()->mutable_job() = job;
   word.mutable_job_ended()->set_next_generation(next_generation);
+  Send(word);
+}
+
+void EngineService::Keep(KeptState changed) {
+  v1::FromEngine word;
+  word.mutable_keep()->set_state(FormatState(Bounded(std::move(changed), kMostPassedBytes)));
+  Send(word);
+}
+
+void EngineService::KeepUnmeasured(const std::vector<std::string>& names,
+                                   std::int64_t unix_seconds) {
+  v1::FromEngine word;
+  word.mutable_keep()->set_state(FormatState({}));
+  for (const std::string& name : names) word.mutable_keep()->add_unmeasured(name);
+  word.mutable_keep()->set_unix_seconds(unix_seconds);
   Send(word);
 }
 

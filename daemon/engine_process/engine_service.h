@@ -18,6 +18,7 @@
 #include "daemon/engine/engine.h"
 #include "daemon/engine/engine_listener.h"
 #include "daemon/engine_process/remote_network.h"
+#include "daemon/jobs/plans/plan_store.h"
 #include "daemon/peers/socket_peer_network.h"
 #include "proto/base/clock.h"
 #include "proto/base/memory_mapping.h"
@@ -32,7 +33,7 @@ namespace ringd {
 // Thread safety: Open, Wait, Beat and Stop: the main thread. Frames come on the channel's thread,
 //   the engine's words on its own.
 // Ownership: owns the engine, what it borrows, and the channel.
-class EngineService final : private EngineListener {
+class EngineService final : private EngineListener, private PlanKeeper {
  public:
   EngineService();
   ~EngineService() override;
@@ -75,6 +76,9 @@ class EngineService final : private EngineListener {
   void OnJobs(std::uint32_t jobs) override;
   void OnJobEnded(const v1::Job& job, std::uint32_t next_generation) override;
   void OnIdle(std::uint64_t sessions) override;
+
+  void Keep(KeptState changed) override;
+  void KeepUnmeasured(const std::vector<std::string>& names, std::int64_t unix_seconds) override;
 
   void Send(const v1::FromEngine& word) ABSL_LOCKS_EXCLUDED(mutex_);
   void End(const std::string& why) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -113,6 +113,7 @@ absl::StatusOr<Engines::Client> Engines::BeginLocked(uid_t uid, const std::strin
   start.set_first_generation(generation == generations_.end() ? 0 : generation->second);
   start.set_first_communicator(next_communicator_);
   next_communicator_ = next_communicator_ % kMostCommunicatorNumbers + 1;
+  start.set_kept_state(FormatState(plans_->ForUser(uid)));
   if (absl::Status status =
           engine->Begin(std::move(start), std::move(place), options_.config.node_name);
       !status.ok()) {
@@ -256,7 +257,16 @@ void Engines::OnJobEnded(EngineClient& engine, const v1::EngineJobEnded& ended) 
 }
 
 void Engines::OnKeep(EngineClient& engine, const v1::EngineKeep& keep) {
-  static_cast<void>(engine); static_cast<void>(keep); static_cast<void>(plans_);
+  absl::StatusOr<ParsedState> changed = keep.state().size() <= kMostPassedBytes
+                                            ? ParseState(keep.state())
+                                            : absl::InvalidArgumentError("it is too long");
+  if (!changed.ok()) {
+    return engine.End(absl::StrCat("wants to keep what is none: ", changed.status().message()));
+  }
+  plans_->Merge(std::move(changed->state), engine.uid());
+  if (keep.unmeasured().empty()) return;
+  plans_->NoteUnmeasured({keep.unmeasured().begin(), keep.unmeasured().end()},
+                         keep.unix_seconds());
 }
 
 void Engines::OnIdle(EngineClient& engine, std::uint64_t sessions) {

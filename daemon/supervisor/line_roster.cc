@@ -32,8 +32,6 @@ LineRoster::LineRoster(PublishedMemory published, UniqueFd tags_fd, MemoryMappin
   std::iota(free_.begin(), free_.end(), std::size_t{0});
   roster().magic = kLineRosterMagic;
   roster().version = kLineSharesVersion;
-  tags().magic = kLineTagsMagic;
-  tags().version = kLineSharesVersion;
 }
 
 absl::StatusOr<std::unique_ptr<LineRoster::Slot>> LineRoster::Add(std::uint32_t weight, uid_t uid) {

@@ -8,8 +8,9 @@
 // of one number share as if they were one.
 //
 // Trust: engines are processes of different users. An engine can write other engines' tags as well
-// as its own, so what stands there is a hint, and what it may cost others is bounded by whoever
-// reads it (backends/tcp/line_turn.h, line_gate.h).
+// as its own, so what stands there is a hint. Whoever reads it bounds what that may cost
+// (backends/tcp/line_turn.h, line_gate.h): at worst an engine is left with a quarter of the part
+// that its weight is of all weights in the roster.
 #ifndef RINGD_PROTO_SHM_LINE_SHARES_H_
 #define RINGD_PROTO_SHM_LINE_SHARES_H_
 
@@ -24,8 +25,7 @@
 namespace ringd {
 
 inline constexpr std::uint64_t kLineRosterMagic = 0x31545352'44474e52;  // "RNGDRST1"
-inline constexpr std::uint64_t kLineTagsMagic = 0x31474154'44474e52;    // "RNGDTAG1"
-inline constexpr std::uint32_t kLineSharesVersion = 1;
+inline constexpr std::uint32_t kLineSharesVersion = 1;  // of both segments
 
 // Of a node's neighbours few have one number.
 inline constexpr std::size_t kMostLines = 1024;
@@ -34,7 +34,7 @@ inline constexpr std::size_t kMostLines = 1024;
 inline constexpr int kLineTagBits = 8;
 
 // What follows is all zero at first, but for magic and version, which the supervisor writes before
-// any engine maps the segment. Relaxed wherever nothing else is said: by none of these words
+// any engine maps the roster; in the tags an engine could spoil them for others. Relaxed wherever nothing else is said: by none of these words
 // anything else is published.
 
 struct LineRosterSegment {
@@ -57,13 +57,11 @@ struct LineTagsSegment {
     std::atomic<std::uint64_t> of[kMostEngines];  // by slot
   };
 
-  alignas(kCacheLineBytes) std::uint64_t magic;
-  std::uint32_t version;
   Wanting wanting[kMostLines];
   Tags tags[kMostLines];
 };
 static_assert(sizeof(LineTagsSegment) ==
-              kCacheLineBytes * (1 + kMostLines) + kMostLines * kMostEngines * 8);
+              kMostLines * (kCacheLineBytes + kMostEngines * 8));
 
 // The number of the line to a host; the same in all processes. FNV-1a.
 constexpr std::size_t LineOf(std::string_view host) noexcept {

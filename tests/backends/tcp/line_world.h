@@ -27,8 +27,6 @@ struct LineWorld {
     tags_mapping = *std::move(mapped);
     roster().magic = kLineRosterMagic;
     roster().version = kLineSharesVersion;
-    tags().magic = kLineTagsMagic;
-    tags().version = kLineSharesVersion;
   }
 
   LineRosterSegment& roster() {
