@@ -60,8 +60,8 @@ using MessageHold = std::shared_ptr<const void>;
 
 // Receives what happens on the streams.
 //
-// Thread safety: called on the network's thread, but OnNodeRefused on one of the ControlDoor's, with
-//   no lock of the streams held. Implementations must return soon (the engine posts the event to
+// Thread safety: called on the network's thread, but OnNodeRefused on one of the ControlDoor's; no
+//   lock of the streams is held. Implementations must return soon (the engine posts the event to
 //   itself) and may call any method of PeerNetwork.
 // Invariants: the first event of a stream opened to here is OnNodeConnected. The last one of any
 //   stream is its Disconnected event (or OnCoordinatorIsHere), exactly once, also after Close().
