@@ -34,8 +34,8 @@ inline constexpr std::size_t kMostLines = 1024;
 inline constexpr int kLineTagBits = 8;
 
 // What follows is all zero at first, but for magic and version, which the supervisor writes before
-// any engine maps the roster; in the tags an engine could spoil them for others. Relaxed wherever nothing else is said: by none of these words
-// anything else is published.
+// any engine maps the roster. The tags have none: an engine could spoil them for others. Relaxed
+// wherever nothing else is said: nothing is published by these words.
 
 struct LineRosterSegment {
   struct alignas(kCacheLineBytes) Engines {
