@@ -20,12 +20,11 @@ void LineGate::SetWants(bool wants) noexcept {
   }
 }
 
-bool LineGate::MayBegin() noexcept {
+bool LineGate::MayBegin(Clock::time_point now) noexcept {
   if (!OthersWant()) {
-    if (held_) Release(Clock::now());
+    if (held_) Release(now);
     return true;
   }
-  const Clock::time_point now = Clock::now();
   if (held_ && now < look_at_) return false;
   if (turn_.IsOwn(now) || IsBelowFloor(now)) {
     if (held_) Release(now);

@@ -57,8 +57,9 @@ class LineGate {
 
   // There is something to send, or being sent.
   void SetWants(bool wants) noexcept;
-  // A frame may be begun. Requirement: SetWants(true).
-  bool MayBegin() noexcept;
+  // A frame may be begun now. Requirement: SetWants(true). No need to ask if no other engine wants
+  // the line and this one is not held.
+  bool MayBegin(Clock::time_point now) noexcept;
   // MayBegin() has said no.
   bool is_held() const noexcept { return held_; }
   // A frame is begun.

@@ -30,8 +30,9 @@ namespace ringd {
 // Ownership: borrows both segments.
 class LineTurn {
  public:
-  // As TcpRemote's: what an engine that has stopped may cost the others.
-  static constexpr std::chrono::milliseconds kPatience{50};
+  // What an engine that has stopped may cost the others, once. Longer than a slow line takes until
+  // a socket has room for the next frame: with 50 ms lines of 50 Mbit/s were not shared by weight.
+  static constexpr std::chrono::milliseconds kPatience{200};
 
   // Requirements: slot < kMostEngines, line < kMostLines.
   LineTurn(const LineRosterSegment& roster, LineTagsSegment& tags, std::size_t slot,

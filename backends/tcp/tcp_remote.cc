@@ -46,8 +46,8 @@ bool TcpRemote::NoticeOthers() noexcept {
 
 bool TcpRemote::IsOwnTurn() noexcept {
   if (!gate_.has_value()) return true;
-  NoticeOthers();
-  return gate_->MayBegin();
+  if (!NoticeOthers() && !gate_->is_held()) return true;
+  return gate_->MayBegin(Clock::now());
 }
 
 TcpLine* TcpRemote::FindNext() noexcept {

@@ -25,7 +25,7 @@
 namespace ringd {
 
 inline constexpr std::uint64_t kLineRosterMagic = 0x31545352'44474e52;  // "RNGDRST1"
-inline constexpr std::uint32_t kLineSharesVersion = 1;  // of both segments
+inline constexpr std::uint32_t kLineSharesVersion = 1;                  // of both segments
 
 // Of a node's neighbours few have one number.
 inline constexpr std::size_t kMostLines = 1024;
@@ -34,8 +34,8 @@ inline constexpr std::size_t kMostLines = 1024;
 inline constexpr int kLineTagBits = 8;
 
 // What follows is all zero at first, but for magic and version, which the supervisor writes before
-// any engine maps the roster; in the tags an engine could spoil them for others. Relaxed wherever nothing else is said: by none of these words
-// anything else is published.
+// any engine maps the roster. The tags have none: an engine could spoil them for others. Relaxed
+// wherever nothing else is said: nothing is published by these words.
 
 struct LineRosterSegment {
   struct alignas(kCacheLineBytes) Engines {
@@ -60,8 +60,7 @@ struct LineTagsSegment {
   Wanting wanting[kMostLines];
   Tags tags[kMostLines];
 };
-static_assert(sizeof(LineTagsSegment) ==
-              kMostLines * (kCacheLineBytes + kMostEngines * 8));
+static_assert(sizeof(LineTagsSegment) == kMostLines * (kCacheLineBytes + kMostEngines * 8));
 
 // The number of the line to a host; the same in all processes. FNV-1a.
 constexpr std::size_t LineOf(std::string_view host) noexcept {

@@ -4,7 +4,6 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "backends/tcp/line_shares.h"
@@ -14,7 +13,6 @@ namespace ringd {
 namespace {
 
 using std::chrono::microseconds;
-using std::chrono::milliseconds;
 
 constexpr std::size_t kFrame = 128 * 1024;
 
@@ -50,24 +48,20 @@ TEST_CASE("LineGate: who is held looks again, soon at first, and then within 2 m
   Pair pair;
   pair.gate.SetWants(true);
   CHECK_FALSE(pair.gate.look_at().has_value());
-  Clock::duration longest{0};
-  const Clock::time_point end = Clock::now() + milliseconds(20);
-  bool first = true;
-  while (Clock::now() < end) {
-    if (pair.gate.MayBegin()) {
-      pair.gate.Charge(kFrame);
-      continue;
-    }
-    REQUIRE(pair.gate.is_held());
-    const auto wait = *pair.gate.look_at() - Clock::now();
-    if (std::exchange(first, false)) CHECK(wait <= LineGate::kFirstLook);
-    longest = std::max(longest, wait);
-    std::this_thread::sleep_until(*pair.gate.look_at());
+  Clock::time_point now = Clock::now();
+  while (pair.gate.MayBegin(now)) pair.gate.Charge(kFrame);
+  REQUIRE(pair.gate.is_held());
+  Clock::duration wait = LineGate::kFirstLook;
+  for (int i = 0; i < 20; ++i) {
+    CHECK(*pair.gate.look_at() == now + wait);
+    CHECK_FALSE(pair.gate.MayBegin(*pair.gate.look_at() - microseconds(1)));
+    now = *pair.gate.look_at();
+    REQUIRE_FALSE(pair.gate.MayBegin(now));
+    wait = std::min<Clock::duration>(2 * wait, LineGate::kLastLook);
   }
-  CHECK(longest > LineGate::kFirstLook);
-  CHECK(longest <= LineGate::kLastLook);
+  CHECK(wait == LineGate::kLastLook);
   pair.other.End();
-  CHECK(pair.gate.MayBegin());  // at once, whenever it was to look
+  CHECK(pair.gate.MayBegin(now));  // at once, whenever it was to look
   CHECK_FALSE(pair.gate.is_held());
 }
 
@@ -77,19 +71,21 @@ TEST_CASE("LineGate: whatever others write, an engine gets a quarter of its part
   // A frame keeps its connection busy for 1 ms.
   constexpr microseconds kBusy{1000};
   const Clock::time_point begin = Clock::now();
-  while (Clock::now() < begin + std::chrono::seconds(2)) {
+  Clock::time_point now = begin;
+  while (now < begin + std::chrono::seconds(10)) {
     pair.Lie();
-    if (pair.gate.MayBegin()) {
+    if (pair.gate.MayBegin(now)) {
       pair.gate.Charge(kFrame);
       pair.connections.busy += kBusy;
+      now += kBusy;
     } else {
-      std::this_thread::sleep_until(*pair.gate.look_at());
+      now = *pair.gate.look_at();
     }
   }
   const double busy = std::chrono::duration<double>(pair.connections.busy).count();
-  const double held = std::chrono::duration<double>(Clock::now() - begin).count();
-  CHECK(busy / held > 0.7 * LineGate::kFloor / 2);
-  CHECK(busy / held < 1.5 * LineGate::kFloor / 2);
+  const double time = std::chrono::duration<double>(now - begin).count();
+  CHECK(busy / time > 0.8 * LineGate::kFloor / 2);
+  CHECK(busy / time < 1.2 * LineGate::kFloor / 2);
 }
 
 TEST_CASE("LineGate: the line counts as shared for a while after another has wanted it") {

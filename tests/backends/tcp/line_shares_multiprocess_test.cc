@@ -144,9 +144,7 @@ class Processes {
     ::_exit(0);
   }
   void StartJob(std::size_t slot) {
-    Start(slot, [this, slot] {
-      BusyJob(worlds, slot).Run(counts_->bytes[slot]);
-    });
+    Start(slot, [this, slot] { BusyJob(worlds, slot).Run(counts_->bytes[slot]); });
   }
   void Signal(std::size_t slot, int signal) { ::kill(pids_[slot], signal); }
   void Kill(std::size_t slot) {
@@ -205,7 +203,7 @@ TEST_CASE("LineShares: jobs of weights 3 and 1, in a process each, get about 3 t
 
   // Who is stopped costs the other its patience, and has its share when it goes on.
   jobs.Signal(0, SIGSTOP);
-  std::this_thread::sleep_for(milliseconds(300));
+  std::this_thread::sleep_for(milliseconds(500));
   CHECK(PartOfLine(jobs.Measure(seconds(2))[1], seconds(2)) > 0.8);
   jobs.Signal(0, SIGCONT);
   std::this_thread::sleep_for(seconds(1));
@@ -213,7 +211,7 @@ TEST_CASE("LineShares: jobs of weights 3 and 1, in a process each, get about 3 t
 
   // Who is killed leaves all to the other, also before the supervisor has noticed.
   jobs.Kill(0);
-  std::this_thread::sleep_for(milliseconds(300));
+  std::this_thread::sleep_for(milliseconds(500));
   CHECK(PartOfLine(jobs.Measure(seconds(2))[1], seconds(2)) > 0.8);
 }
 
