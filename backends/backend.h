@@ -73,6 +73,10 @@ class Transport {
   // Advances everything without blocking and returns the amount of work done; 0: nothing to do now.
   virtual std::size_t Progress() noexcept = 0;
 
+  // Other nodes still have communicators that are no more here, and would take this transport's end
+  // for the loss of a node.
+  virtual bool Lingers() const noexcept { return false; }
+
   // Makes this node's end of a communicator. Does not block and does not wait for the others: they
   // are connected when first needed, and a message may come before its communicator exists here.
   //   kInvalidArgument: the spec does not make sense (self out of range, a malformed address).

@@ -45,6 +45,7 @@ class TcpNode final : public Transport {
   int event_fd() const noexcept override { return poller_.fd(); }
   [[nodiscard]] bool Arm() noexcept override;
   std::size_t Progress() noexcept override;
+  bool Lingers() const noexcept override { return !farewells_.empty(); }
   absl::StatusOr<std::unique_ptr<Communicator>> CreateCommunicator(
       const CommunicatorSpec& spec) override;
 

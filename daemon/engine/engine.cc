@@ -300,6 +300,8 @@ void Engine::TellJobEnded(const Job& job, Clock::time_point now) {
 
 void Engine::TellIfIdle() {
   if (idle_told_ || !sessions_.empty() || !jobs_.empty() || !coordinators_.empty()) return;
+  // Ranks of this node may have left a job that goes on.
+  if (transport_ != nullptr && transport_->Lingers()) return;
   idle_told_ = true;
   if (options_.listener != nullptr) options_.listener->OnIdle(sessions_given_);
 }
