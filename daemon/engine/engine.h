@@ -1,8 +1,8 @@
-// The thread that does ringd's work: one loop over all sessions, jobs, coordinators and the
-// network.
+// The thread that does a job's work on this node: one loop over its sessions, jobs, coordinators and
+// the network.
 //
 // Everything that decides or moves data lives on this thread, so none of it needs a lock. Other
-// threads (gRPC's, the attach listener's) post commands; the call thread hands answers back.
+// threads (the channel's, the streams') post commands; the call thread hands answers back.
 #ifndef RINGD_DAEMON_ENGINE_ENGINE_H_
 #define RINGD_DAEMON_ENGINE_ENGINE_H_
 

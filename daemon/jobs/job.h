@@ -187,8 +187,8 @@ class Job {
   // kResourceExhausted: as Admin.TraceJob.
   void Trace(const v1::TraceRequest& request, Clock::time_point now, TraceGatherings::Done done);
   // True if a node waits for what this one knows of a trace, and no turn for that is under way. One
-  // is then: AnswerTrace has to be called until it is over. Jobs share the engine, so whoever has
-  // several jobs gives them turns one after the other.
+  // is then: AnswerTrace has to be called until it is over. Jobs of one engine share its thread, so
+  // whoever has several gives them turns one after the other.
   [[nodiscard]] bool BeginTraceTurn() noexcept;
   // Goes on with the answer to one inquiry, at the cost of about `budget` events (TraceReading).
   // Returns what it has cost, at least one. The turn is over when the answer has been sent, or

@@ -1,7 +1,7 @@
-// The streams between ringds, as the engine sees them: numbered, ordered, and gone when they are
+// The streams between nodes, as the engine sees them: numbered, ordered, and gone when they are
 // gone.
 //
-// Each ringd with ranks of a job keeps one stream to the coordinator of that job; the ringd that
+// Each engine with ranks of a job keeps one stream to the coordinator of that job; the engine that
 // holds the coordinator sees the other ends. What is said on a stream is in proto/rpc/peer.proto. A
 // stream ends when either side closes it or when the other process, host or link is lost; a silent
 // loss is noticed within a few seconds. Before there is a stream, both sides have proved that they

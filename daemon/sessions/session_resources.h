@@ -15,9 +15,10 @@
 
 namespace ringd {
 
-// Passed from the attach listener to the engine, which owns it for the session's life. Destroying
-// it is the end of the session: the client sees its lifeline hang up. Only who reads the memory
-// maps it, with MapMemory: what a client writes is nothing to those who hold the session before.
+// Passed from the attach listener to the lobby; at the join its descriptors go to the job's engine,
+// which makes another one of them and owns that for the session's life. Destroying it there is the
+// end of the session: the client sees its lifeline hang up. Only who reads the memory maps it, with
+// MapMemory: what a client writes is nothing to those who hold the session before.
 //
 // Thread safety: none; it moves from one thread to the next.
 // Invariant: `segment_fd` is an initialised, sealed session segment of `layout`; the client may
