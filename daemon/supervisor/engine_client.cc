@@ -378,10 +378,12 @@ EngineClient::Remains EngineClient::Bury(const absl::Status& cause) {
   for (auto& [number, call] : calls) call->Finish(cause);
   for (auto& [id, session] : held) {
     remains.tokens.push_back(session.token);
+    // As the engine tells that a job has failed: what it sends after that is not heard.
     NoticeQueue notices;
-    notices.SendLast(session.lifeline.get(), NoticeKind::kSessionEnded, cause.message());
+    notices.SendLast(session.lifeline.get(), NoticeKind::kFailure, cause.message());
     ::shutdown(session.lifeline.get(), SHUT_RDWR);
   }
+  if (remains.place.network != nullptr) remains.place.network->SayLast(cause);
   return remains;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "daemon/peers/control_door.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
@@ -36,6 +37,13 @@ class EngineMember {
     const MutexLock lock(sending_);
     if (send_ != nullptr) send_(std::move(event), std::move(fds));
   }
+
+  // A control connection that it is handed: what is to be said on it if the engine ends. Forgets
+  // those that have ended.
+  void KeepControl(const UniqueFd& socket) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The engine has ended: says so, and why, on its control connections, and ends them. Does not
+  // wait: who takes nothing hears nothing.
+  void SayLast(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Counts a connection that was let in. False: the engine has gone.
   bool AddConnection() ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -99,6 +107,7 @@ class EngineMember {
   Send send_ ABSL_GUARDED_BY(sending_);
 
   Mutex mutex_;
+  std::vector<UniqueFd> controls_ ABSL_GUARDED_BY(mutex_);  // duplicates
   bool gone_ ABSL_GUARDED_BY(mutex_) = false;
   std::size_t connections_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::uint64_t, DialId> dials_ ABSL_GUARDED_BY(mutex_);

@@ -162,6 +162,7 @@ absl::Status EngineNetwork::DialCoordinator(const v1::EngineDialCoordinator& req
       [member = member_, number, id, place = std::move(place)](absl::StatusOr<UniqueFd> outcome) {
         if (!member->EndDial(number, id)) return;
         UniqueFd socket = outcome.ok() ? *std::move(outcome) : UniqueFd();
+        if (socket.valid()) member->KeepControl(socket);
         member->Tell(DialledEvent(number, outcome.status()), std::move(socket));
       });
   return absl::OkStatus();

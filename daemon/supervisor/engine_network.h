@@ -36,6 +36,10 @@ class EngineNetwork {
   EngineNetwork(const EngineNetwork&) = delete;
   EngineNetwork& operator=(const EngineNetwork&) = delete;
 
+  // The engine has ended by itself: the nodes at the other ends of its control connections hear
+  // why, also behind a frame that it has sent in part (PeerStreams).
+  void SayLast(const absl::Status& why) { member_->SayLast(why); }
+
   // An error: no sound engine would ask that, and it should be ended.
   absl::Status OnRequest(const v1::EngineNetworkRequest& request);
 

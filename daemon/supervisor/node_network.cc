@@ -60,6 +60,7 @@ void NodeNetwork::OnAdmitted(ExpectationId id, uid_t user, std::string from, Uni
   v1::EngineNodeAdmitted& admitted = *event.mutable_node_admitted();
   admitted.set_expectation(route->number);
   admitted.set_from(std::move(from));
+  route->engine->KeepControl(socket);
   route->engine->Tell(std::move(event), std::move(socket));
 }
 
