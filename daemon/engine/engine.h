@@ -1,4 +1,4 @@
-// The thread that does a job's work on this node: one loop over its sessions, jobs, coordinators and
+// The thread that does a job's work on this node: one loop over sessions, jobs, coordinators and the
 // the network.
 //
 // Everything that decides or moves data lives on this thread, so none of it needs a lock. Other

@@ -1,9 +1,8 @@
-#include "daemon/supervisor/engine_trial.h"
-
 #include <catch2/catch.hpp>
 #include <filesystem>
 
 #include "daemon/channel/engine_settings.h"
+#include "daemon/supervisor/engine_trial.h"
 #include "daemon/version.h"
 
 namespace ringd {

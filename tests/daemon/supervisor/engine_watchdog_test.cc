@@ -21,7 +21,8 @@ struct Watched {
       now += milliseconds(200);
       // As an idle engine's: once a second.
       if (beats && now.time_since_epoch() % milliseconds(1000) == milliseconds(0)) ++heartbeat;
-      if (auto word = watchdog.Look("the engine of job 'x' (pid 7 on a)", heartbeat, activity, now)) words.push_back(*word);
+      if (auto word = watchdog.Look("the engine of job 'x' (pid 7 on a)", heartbeat, activity, now))
+        words.push_back(*word);
     }
     return words;
   }

@@ -1,9 +1,8 @@
-#include "daemon/supervisor/engines.h"
-
 #include <signal.h>
 
 #include <fstream>
 
+#include "daemon/supervisor/engines.h"
 #include "tests/count_descriptors.h"
 #include "tests/daemon/supervisor/supervised_node.h"
 
@@ -113,9 +112,10 @@ TEST_CASE("Engines: what a program says that is no engine ends it, and costs not
   char folder[] = "/tmp/ringd-XXXXXX";
   REQUIRE(mkdtemp(folder) != nullptr);
   const std::string script = std::string(folder) + "/engine";
-  for (const std::string body : {"exit 3", "printf 'rubbish rubbish rubbish' >&3; sleep 60",
-                                 "printf '\\001\\000\\000\\000\\000\\000\\000\\000\\377' >&3; sleep 60",
-                                 "exec 3>&-; sleep 60"}) {
+  for (const std::string body :
+       {"exit 3", "printf 'rubbish rubbish rubbish' >&3; sleep 60",
+        "printf '\\001\\000\\000\\000\\000\\000\\000\\000\\377' >&3; sleep 60",
+        "exec 3>&-; sleep 60"}) {
     INFO(body);
     {
       std::ofstream file(script);

@@ -1,8 +1,7 @@
-#include "daemon/supervisor/supervisor.h"
-
 #include <future>
 #include <vector>
 
+#include "daemon/supervisor/supervisor.h"
 #include "tests/daemon/supervisor/supervised_node.h"
 
 namespace ringd {
@@ -109,8 +108,7 @@ TEST_CASE("Supervisor: drains and reloads reach those who join") {
   auto join = node.BeginJoin(waiting.token, SupervisedNode::RequestOf("job", 0, 2));
   node.engines->Drain();
   const auto joined = AnswerOf(std::move(join));
-  CHECK(joined.status.message() ==
-        "ringd on node-a is draining: job 'job' can't start any more");
+  CHECK(joined.status.message() == "ringd on node-a is draining: job 'job' can't start any more");
   CHECK(node.Join(late.token, "job").message() ==
         "ringd on node-a is draining: it takes no new jobs");
 }
