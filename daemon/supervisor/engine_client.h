@@ -146,8 +146,8 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
   // Ends the channel, if something keeps it open behind the process's end.
   void CutChannel() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Once its process and the channel have ended: ends its calls and sessions with this cause. What is left: tokens of
-  // sessions that it still had, and its place. Once.
+  // Once its process and the channel have ended: ends its calls and sessions with this cause, and
+  // lets other nodes know. What is left: tokens of sessions that it still had, and its place. Once.
   struct Remains {
     std::vector<std::string> tokens;
     Place place;  // to be given back

@@ -11,8 +11,8 @@
 
 namespace ringd {
 
-// Starts an engine, as EngineProcess::Start does, that opens its transport and ends. `start` is as for a job's, without a job. The
-// transport's name. Waits 10 s at most.
+// Starts an engine, as EngineProcess::Start does, that opens its transport and ends. `start` is as
+// for a job's, without a job. The transport's name. Waits 10 s at most.
 //   What the engine says; kUnavailable: it has ended without a word; kDeadlineExceeded: it says
 //   nothing.
 absl::StatusOr<std::string> TryEngine(const std::string& program,

@@ -68,9 +68,9 @@ class Engines final : private EngineOwner {
 
   // Hands a session to the engine of this job of its user, which is started if there is none.
   // `weight`: of the job.
-  //   kUnavailable: ringd is stopping. kFailedPrecondition: it drains. kResourceExhausted: there are
-  //   as many engines as there may be. Then `session` is as before. Else what the kernel says, and
-  //   it may have gone.
+  //   kUnavailable: ringd is stopping. kFailedPrecondition: it drains. kResourceExhausted: there
+  //   are as many engines as there may be. Then `session` is as before. Else what the kernel says,
+  //   and it may have gone.
   absl::StatusOr<std::shared_ptr<EngineClient>> Give(std::unique_ptr<SessionResources>& session,
                                                      const std::string& job_id,
                                                      std::uint32_t weight)
