@@ -1,5 +1,5 @@
-// The thread that does a job's work on this node: one loop over its sessions, jobs, coordinators and
-// network.
+// The thread that does a job's work on this node: one loop over its sessions, jobs, coordinators
+// and network.
 //
 // Everything that decides or moves data lives on this thread, so none of it needs a lock. Other
 // threads (the channel's, the streams') post commands; the call thread hands answers back.

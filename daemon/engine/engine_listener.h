@@ -29,8 +29,8 @@ class EngineListener {
   virtual void OnJobEnded(const v1::Job& job, std::uint32_t next_generation) = 0;
 
   // There is no session, job or coordinator any more, and no other node would miss this engine.
-  // `sessions`: how many there have been, also such as had no memory that can be mapped; one that is
-  // on its way is not counted. Again after each session that comes later.
+  // `sessions`: how many there have been, also such as had no memory that can be mapped; one that
+  // is on its way is not counted. Again after each session that comes later.
   virtual void OnIdle(std::uint64_t sessions) = 0;
 };
 

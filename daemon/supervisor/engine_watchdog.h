@@ -12,8 +12,9 @@
 
 namespace ringd {
 
-// The thread that watches engines asks it several times a second. Times that nobody asked for do not
-// count: then this whole process was stopped, or had no processor, and the engine is not to blame.
+// The thread that watches engines asks it several times a second. Times that nobody asked for do
+// not count: then this whole process was stopped, or had no processor, and the engine is not to
+// blame.
 //
 // Thread safety: one thread at a time.
 class EngineWatchdog {
