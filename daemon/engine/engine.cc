@@ -69,7 +69,7 @@ void Engine::Start() {
   }
   running_ = true;
   thread_ = std::thread([this] {
-    ::pthread_setname_np(::pthread_self(), "ringd-engine");
+    ::pthread_setname_np(::pthread_self(), "ringd-progress");
     Run();
   });
 }

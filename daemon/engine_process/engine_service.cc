@@ -136,8 +136,17 @@ void EngineService::OnFrame(ChannelFrame frame) {
   }
   v1::ToEngine order;
   absl::Status status = absl::InvalidArgumentError("a frame that is none");
-  if (order.ParseFromString(frame.bytes)) status = Obey(std::move(order), std::move(frame.fds));
-  if (!status.ok()) End(absl::StrCat("the supervisor's word is refused: ", status.message()));
+  const bool is_order = order.ParseFromString(frame.bytes);
+  const bool is_start = is_order && order.has_start();
+  if (is_order) status = Obey(std::move(order), std::move(frame.fds));
+  if (status.ok()) return;
+  LogError(absl::StrCat("ringd's word is refused: ", status.message()));
+  if (is_start) {
+    v1::FromEngine refused;
+    *refused.mutable_started()->mutable_status() = ToMessage(status);
+    Send(refused);
+  }
+  End("");
 }
 
 absl::Status EngineService::Obey(v1::ToEngine order, std::vector<UniqueFd> fds) {

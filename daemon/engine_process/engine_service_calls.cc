@@ -1,4 +1,7 @@
 // Calls: from a frame to the engine, and its answer back.
+#include <unistd.h>
+
+#include <cstring>
 #include <utility>
 
 #include "daemon/engine_process/engine_service.h"
@@ -61,8 +64,12 @@ absl::Status EngineService::Join(const v1::EngineCall& call, const Caller& calle
   }
   return Ask<v1::JoinRequest, v1::JoinReply>(
       call, [&](const v1::JoinRequest& request, Answer<v1::JoinReply> answer) {
-        std::function<void()> give_up =
-            engine_->Join(caller, call.token(), request, key, std::move(answer));
+        std::function<void()> give_up = engine_->Join(
+            caller, call.token(), request, key,
+            [answer = std::move(answer)](const absl::Status& outcome, v1::JoinReply reply) {
+              reply.set_engine_pid(::getpid());
+              answer(outcome, std::move(reply));
+            });
         const MutexLock lock(mutex_);
         const auto found = joins_.find(call.number());
         if (found != joins_.end()) found->second = std::move(give_up);

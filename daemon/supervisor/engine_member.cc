@@ -27,7 +27,10 @@ void EngineMember::KeepControl(const UniqueFd& socket) {
   if (!kept.valid()) return;  // then its other end hears of a lost connection
   const MutexLock lock(mutex_);
   std::erase_if(controls_, [](const UniqueFd& one) { return !IsEstablished(one.get()); });
-  if (!gone_) controls_.push_back(std::move(kept));
+  if (gone_) return;
+  // More than an engine has use for: it keeps them open and says that they have ended.
+  if (controls_.size() >= kMostControls) controls_.erase(controls_.begin());
+  controls_.push_back(std::move(kept));
 }
 
 void EngineMember::SayLast(const absl::Status& why) {

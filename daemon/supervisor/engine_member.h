@@ -28,6 +28,9 @@ class EngineMember {
   using Send = std::function<void(v1::EngineNetworkEvent, std::vector<UniqueFd>)>;
   using DialId = ControlDoor::DialId;
 
+  // Of control connections: others may have as many nodes as a user may have connections.
+  static constexpr std::size_t kMostControls = 1024;
+
   explicit EngineMember(Send send) : send_(std::move(send)) {}
 
   // One after the other. `socket`: may be none.

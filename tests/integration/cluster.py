@@ -12,6 +12,7 @@ that it killed it.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -172,6 +173,18 @@ class Node(Child):
         wait_until(lambda: self._ready_file.exists() or not self.running(), f"{self} serves")
         assert self.running(), f"{self} ended:\n{self.output}"
         self.peer_address = json.loads(self._ready_file.read_text())["peer_address"]
+
+    def engines(self) -> set[int]:
+        """The engines that this ringd has started and not reaped."""
+        found = set()
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            with contextlib.suppress(OSError):
+                name, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
+                if name == "ringd-engine" and int(rest.split()[1]) == self.pid:
+                    found.add(int(entry.name))
+        return found
 
     def kill(self) -> None:
         """As a crash: at once and without a word."""

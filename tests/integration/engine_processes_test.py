@@ -3,7 +3,6 @@ not."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -70,19 +69,6 @@ WORKS = """
 """
 
 
-def engines(node: Node) -> set[int]:
-    """The engines that this ringd has started and not reaped."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        with contextlib.suppress(OSError):
-            name, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
-            if name == "ringd-engine" and int(rest.split()[1]) == node.pid:
-                found.add(int(entry.name))
-    return found
-
-
 def shared_memory(pid: int) -> set[str]:
     """Inodes of the unnamed files that a process has mapped."""
     lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
@@ -92,7 +78,7 @@ def shared_memory(pid: int) -> set[str]:
 def engine_of(rank: Rank) -> int:
     """The engine that shares memory with this rank."""
     memory = shared_memory(rank.pid)
-    sharing = [pid for pid in engines(rank.node) if memory & shared_memory(pid)]
+    sharing = [pid for pid in rank.node.engines() if memory & shared_memory(pid)]
     assert len(sharing) == 1, f"{rank} shares memory with {sharing}"
     return sharing[0]
 
@@ -220,7 +206,7 @@ def test_an_engine_without_a_sign_of_life_is_ended_after_engine_patience(cluster
     expect_within(errors, begin, 8.0)
     assert min(error["at"] - begin for error in errors) > 4
     expect_words(the_same_text(errors), "the engine of job 'hangs'", f"pid {stopped} on {node.name}")
-    assert stopped not in engines(node)
+    assert stopped not in node.engines()
     assert other.finish() > 0
 
 
@@ -229,7 +215,7 @@ def test_engines_end_with_a_killed_ringd(cluster: Cluster, state: str) -> None:
     (node,) = cluster.start_nodes(1)
     job = start_trainers(cluster, WAITS, [2])
     wait_for_all(job.ranks, "in flight")
-    of_node = engines(node)
+    of_node = node.engines()
     assert engine_of(job.ranks[0]) in of_node
     if state == "stopped":
         for pid in of_node:
@@ -243,7 +229,7 @@ def test_engines_end_with_a_killed_ringd(cluster: Cluster, state: str) -> None:
 def test_engines_end_with_a_ringd_that_is_told_to_stop(cluster: Cluster) -> None:
     (node,) = cluster.start_nodes(1)
     start_trainers(cluster, WORKS, [2]).expect_success(20)
-    of_node = engines(node)
+    of_node = node.engines()
     assert node.terminate() == 0
     assert all(has_ended(pid) for pid in of_node)
 
@@ -254,7 +240,7 @@ def test_jobs_that_have_ended_leave_no_engine_memory_or_descriptor(cluster: Clus
     for _ in range(3):
         start_trainers(cluster, WORKS, [2]).expect_success(20)
     time.sleep(1)
-    standing, opened, used = engines(node), descriptors(node), memory_kib(node)
+    standing, opened, used = node.engines(), descriptors(node), memory_kib(node)
     assert len(standing) <= 2, standing
     for number in range(8):
         start_trainers(cluster, WORKS, [2], job_id=f"passing{number}").expect_success(20)
@@ -264,7 +250,7 @@ def test_jobs_that_have_ended_leave_no_engine_memory_or_descriptor(cluster: Clus
             wait_for_all(job.ranks, "in flight")
             os.kill(engine_of(job.ranks[0]), signal.SIGKILL)
             job.wait()
-    wait_until(lambda: len(engines(node)) <= 2, f"none but the standing engines is left ({standing})", 5)
+    wait_until(lambda: len(node.engines()) <= 2, f"none but the standing engines is left ({standing})", 5)
     wait_until(
         lambda: descriptors(node) <= opened + MOST_DESCRIPTORS_LEFT, f"descriptors are back at {opened}", 5
     )

@@ -1,4 +1,4 @@
-#include "client/core/attach/ringd_process.h"
+#include "client/core/attach/engine_process.h"
 
 #include <dirent.h>
 
@@ -10,7 +10,7 @@
 namespace ringd::client {
 namespace {
 
-constexpr char kEngineThread[] = "ringd-engine";
+constexpr char kEngineThread[] = "ringd-progress";
 
 std::string FirstLine(const std::string& path) {
   std::ifstream file(path);
@@ -34,7 +34,7 @@ std::string EngineFolder(pid_t pid) {
 
 }  // namespace
 
-std::string DescribeRingdProcess(pid_t pid) {
+std::string DescribeEngine(pid_t pid) {
   if (pid <= 0) return "";
   const std::string folder = EngineFolder(pid);
   if (folder.empty()) return "";
