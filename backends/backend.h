@@ -19,6 +19,8 @@
 
 namespace ringd {
 
+class LineShares;
+
 inline constexpr int kAutoStreams = 0;
 
 // What a factory needs to know to make a Transport; each backend's header declares its factory,
@@ -35,6 +37,9 @@ struct TransportOptions {
   // TCP's congestion control of connections that ringd makes itself, not of a library's: "auto"
   // (the system's, but nothing that pauses), "system", or a name, such as "cubic".
   std::string congestion_control = "auto";
+  // This process's shares of lines that others of the node send on, too (tcp/line_shares.h); null:
+  // there are no others. Outlives the transport.
+  LineShares* line_shares = nullptr;
   // Takes lines for a log, of what the transport decides by itself; on the progress thread. May be
   // empty.
   std::function<void(const std::string&)> log = nullptr;
@@ -67,6 +72,10 @@ class Transport {
 
   // Advances everything without blocking and returns the amount of work done; 0: nothing to do now.
   virtual std::size_t Progress() noexcept = 0;
+
+  // Other nodes still have communicators that are no more here, and would take this transport's end
+  // for the loss of a node.
+  virtual bool Lingers() const noexcept { return false; }
 
   // Makes this node's end of a communicator. Does not block and does not wait for the others: they
   // are connected when first needed, and a message may come before its communicator exists here.

@@ -7,6 +7,7 @@
 //   SIGHUP           reopens log_file, and takes over the settings that may change while it runs
 //
 // Exit codes: daemon/service/exit_code.h.
+#include <sys/prctl.h>
 #include <sys/resource.h>
 
 #include <csignal>
@@ -31,7 +32,6 @@
 #include "daemon/logging/log_setup.h"
 #include "daemon/rpc/grpc_log.h"
 #include "daemon/service/daemon.h"
-#include "daemon/service/engine_watchdog.h"
 #include "daemon/service/exit_code.h"
 #include "daemon/service/link_wait.h"
 #include "daemon/service/process_signals.h"
@@ -44,7 +44,7 @@
 namespace ringd {
 namespace {
 
-// How often the main thread looks at the engine's heartbeat and at the drain's progress.
+// How often the main thread looks at the links and at the drain's progress.
 constexpr std::chrono::milliseconds kLook{200};
 
 int Complain(ExitCode code, const absl::Status& status) {
@@ -92,8 +92,8 @@ void TakeLinks(LinkWait& links, Daemon& daemon, const Config& config) {
   const auto word = links.Look();
   if (word.has_value()) LogInfo(*word);
   if (!links.Ready()) return;
-  const absl::Status status = daemon.ReopenTransport(config);
-  if (!status.ok()) LogError(absl::StrCat("opening the transport anew: ", status.message()));
+  const absl::Status status = daemon.UseLinks(config);
+  if (!status.ok()) LogError(absl::StrCat("these interfaces are not used: ", status.message()));
 }
 
 // What a serving ringd goes by, and how it was asked for: SIGHUP reads that again.
@@ -142,14 +142,10 @@ void RunUntilStopped(Daemon& daemon, Serving& serving, const ProcessSignals& sig
                      ServiceManager& manager, LinkWait& links) {
   Clock::time_point drain_deadline = Clock::time_point::max();
   bool draining = false;
-  EngineWatchdog watchdog;
   for (;;) {
     const int signal = signals.Wait(kLook);
     const Clock::time_point now = Clock::now();
     manager.Watch(daemon.heartbeat(), now);
-    if (const auto word = watchdog.Look(daemon.heartbeat(), daemon.activity(), now)) {
-      LogWarning(word->text, {.communicator = word->communicator});
-    }
     TakeLinks(links, daemon, serving.config);
     if (signal == SIGHUP) {
       if (!draining) manager.Reloading();
@@ -177,7 +173,11 @@ void RunUntilStopped(Daemon& daemon, Serving& serving, const ProcessSignals& sig
   }
 }
 
+// The cluster's key is in it: nobody but root reads it, no debugger and no core either.
+void ShutMemory() { ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); }
+
 int Serve(const CommandLine& line, LoadedConfig loaded) {
+  ShutMemory();
   Serving serving{line, loaded.config, std::move(loaded.config), ""};
   Config& config = serving.config;
   if (absl::Status status = StartLogging(config); !status.ok()) {

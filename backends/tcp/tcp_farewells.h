@@ -33,6 +33,7 @@ class TcpFarewells final : private TcpConnection::Owner {
 
   // Requirement: TakeBack() was called.
   void Add(std::unique_ptr<TcpConnection> connection);
+  bool empty() const noexcept { return connections_.empty(); }
 
  private:
   // How long the last bytes may take to leave when the transport goes.

@@ -59,14 +59,15 @@ bool TcpLine::Send(const MessageHeader& header, std::span<const std::byte> paylo
   if (priority == SendPriority::kUrgent) {
     const bool at_once = in_use_ != nullptr && urgent_.empty() && (*in_use_)[0]->CanBegin();
     if (at_once) connection = (*in_use_)[0].get();
-  } else if (!remote_.is_shared() && flow_->empty()) {
+  } else if (flow_->empty() && remote_.IsFree()) {
     // Who else wants the way is known when everybody has had a turn; here is nobody else.
     connection = FindBulkConnection();
   }
   if (connection != nullptr) {
-    if (!Begin(*connection, *send)) return false;
-    means_.sends.GiveBack(send);
-    return true;
+    const bool done = Begin(*connection, *send);
+    if (priority == SendPriority::kBulk && !CanBeginBulk()) remote_.NoteFull(*this);
+    if (done) means_.sends.GiveBack(send);
+    return done;
   }
   if (priority == SendPriority::kUrgent) {
     urgent_.PushBack(*send);
@@ -195,6 +196,16 @@ void TcpLine::LimitUnsentBytes(std::uint32_t bytes) noexcept {
       if (connection != nullptr) LimitUnsent(connection->fd(), bytes);
     }
   }
+}
+
+std::chrono::microseconds TcpLine::BulkBusyTime() const noexcept {
+  std::chrono::microseconds sum{0};
+  for (const Connections& set : sets_) {
+    for (const auto& connection : set) {
+      if (connection != nullptr && connection->stream() > 0) sum += BusyTimeOf(connection->fd());
+    }
+  }
+  return sum;
 }
 
 NeighbourLine TcpLine::Describe() const {

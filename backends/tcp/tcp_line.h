@@ -3,6 +3,7 @@
 #define RINGD_BACKENDS_TCP_TCP_LINE_H_
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -87,6 +88,8 @@ class TcpLine final : private TcpConnection::Owner {
   // Requirement: CanBeginBulk(). May tell observers.
   void BeginBulk(TcpSend& send) noexcept;
   void LimitUnsentBytes(std::uint32_t bytes) noexcept;
+  // Of all its connections for bulk together.
+  std::chrono::microseconds BulkBusyTime() const noexcept;
   TcpFlow& flow() noexcept { return *flow_; }
 
  private:

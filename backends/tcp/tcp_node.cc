@@ -31,15 +31,17 @@ absl::StatusOr<std::unique_ptr<Transport>> TcpNode::Create(const TransportOption
   }
   absl::StatusOr<CongestionControl> control = ChooseCongestionControl(options.congestion_control);
   if (!control.ok()) return control.status();
-  std::unique_ptr<TcpNode> node(new TcpNode(std::move(sockets), streams, *std::move(control)));
+  std::unique_ptr<TcpNode> node(
+      new TcpNode(std::move(sockets), streams, *std::move(control), options.line_shares));
   if (absl::Status status = node->Listen(); !status.ok()) return status;
   return node;
 }
 
 TcpNode::TcpNode(std::unique_ptr<WireSockets> sockets, int bulk_streams,
-                 CongestionControl congestion_control)
+                 CongestionControl congestion_control, LineShares* line_shares)
     : sockets_(std::move(sockets)),
       bulk_streams_(bulk_streams),
+      line_shares_(line_shares),
       means_{poller_, send_pool_, std::move(congestion_control)},
       timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {}
 
@@ -73,7 +75,10 @@ std::uint32_t TcpNode::BulkStreams(absl::string_view own, absl::string_view peer
 
 TcpRemote& TcpNode::RemoteAt(const std::string& address) {
   std::unique_ptr<TcpRemote>& remote = remotes_[address];
-  if (remote == nullptr) remote = std::make_unique<TcpRemote>();
+  if (remote == nullptr) {
+    remote = std::make_unique<TcpRemote>(
+        line_shares_ != nullptr ? &line_shares_->TurnTo(FirstHostOf(address)) : nullptr);
+  }
   return *remote;
 }
 

@@ -16,6 +16,7 @@
 #include "backends/collectives/busy_communicators.h"
 #include "backends/collectives/held_messages.h"
 #include "backends/collectives/wire_communicator.h"
+#include "backends/tcp/line_shares.h"
 #include "backends/tcp/tcp_farewells.h"
 #include "backends/tcp/tcp_line.h"
 #include "backends/tcp/tcp_poller.h"
@@ -44,6 +45,7 @@ class TcpNode final : public Transport {
   int event_fd() const noexcept override { return poller_.fd(); }
   [[nodiscard]] bool Arm() noexcept override;
   std::size_t Progress() noexcept override;
+  bool Lingers() const noexcept override { return !farewells_.empty(); }
   absl::StatusOr<std::unique_ptr<Communicator>> CreateCommunicator(
       const CommunicatorSpec& spec) override;
 
@@ -73,7 +75,7 @@ class TcpNode final : public Transport {
   };
 
   TcpNode(std::unique_ptr<WireSockets> sockets, int bulk_streams,
-          CongestionControl congestion_control);
+          CongestionControl congestion_control, LineShares* line_shares);
   absl::Status Listen();
 
   void TakeSockets() noexcept;
@@ -84,7 +86,8 @@ class TcpNode final : public Transport {
   bool SetTimer(Clock::time_point when) noexcept;
 
   const std::unique_ptr<WireSockets> sockets_;
-  const int bulk_streams_;  // kAutoStreams: one for each interface
+  const int bulk_streams_;         // kAutoStreams: one for each interface
+  LineShares* const line_shares_;  // null: no other process sends on its lines
   HeldMessagePool held_pool_;
   SendPool<TcpSend> send_pool_;
   TcpPoller poller_;

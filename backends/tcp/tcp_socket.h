@@ -2,6 +2,7 @@
 #ifndef RINGD_BACKENDS_TCP_TCP_SOCKET_H_
 #define RINGD_BACKENDS_TCP_TCP_SOCKET_H_
 
+#include <chrono>
 #include <string>
 
 #include "backends/congestion_control.h"
@@ -18,6 +19,10 @@ std::string PeerAddressOf(int fd);
 
 // The network interface that has this end's address: "eth0"; the address itself if none has.
 std::string InterfaceOf(int fd);
+
+// For how long there was something under way on the connection, or waiting to be sent, since it was
+// made (the kernel's tcpi_busy_time). 0 if the kernel does not say.
+std::chrono::microseconds BusyTimeOf(int fd) noexcept;
 
 }  // namespace ringd
 

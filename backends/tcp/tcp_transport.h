@@ -11,8 +11,8 @@
 namespace ringd {
 
 // Makes a Transport over the connections that `sockets` brings. Of the options it takes
-// streams_per_neighbour (how many connections carry bulk; kAutoStreams is one for each interface)
-// and congestion_control; where to listen is the sockets' matter.
+// streams_per_neighbour (how many connections carry bulk; kAutoStreams is one for each interface),
+// congestion_control and line_shares; where to listen is the sockets' matter.
 //   kInvalidArgument: an option makes no sense; the message names it.
 //   kResourceExhausted: no descriptors are left.
 absl::StatusOr<std::unique_ptr<Transport>> CreateTcpTransport(const TransportOptions& options,

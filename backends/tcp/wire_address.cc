@@ -39,6 +39,11 @@ bool IsWireAddress(absl::string_view address) {
          std::all_of(parts.begin(), parts.end(), &IsHostAndPort);
 }
 
+absl::string_view FirstHostOf(absl::string_view address) {
+  const absl::string_view first = Split(address)[0];
+  return first.substr(0, first.rfind(':'));
+}
+
 std::size_t CommonInterfaces(absl::string_view one, absl::string_view other) {
   return std::min(Split(one).size(), Split(other).size());
 }

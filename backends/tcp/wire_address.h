@@ -21,6 +21,8 @@ std::string JoinWireAddress(const std::vector<std::string>& host_ports);
 // may exist.
 bool IsWireAddress(absl::string_view address);
 
+// The host of its first interface. Requirement: it is a wire address.
+absl::string_view FirstHostOf(absl::string_view address);
 // How many interfaces two nodes have for each other. At least one.
 std::size_t CommonInterfaces(absl::string_view one, absl::string_view other);
 // The "host:port" to dial for a stream. Stream 0, which is the urgent one, goes to the first

@@ -172,6 +172,7 @@ absl::Status Context::Join(const Options& options) {
   if (!joined.ok()) return Explain(joined.status());
   joined_ = *std::move(joined);
   operation_timeout_ms_.store(joined_.operation_timeout_ms, std::memory_order_relaxed);
+  engine_pid_.store(joined_.engine_pid, std::memory_order_relaxed);
   {
     MutexLock lock(node_name_mutex_);
     if (!joined_.node_name.empty()) {

@@ -152,7 +152,7 @@ class Context {
   absl::Status DescribeMismatch(const Registration& registration,
                                 const std::vector<std::uint32_t>& metas);
   std::string RingdName() const;
-  // "ringd (pid 7) on node-a has not answered for 3 s (its engine is stopped)".
+  // "ringd (pid 7) on node-a has not answered for 3 s (its engine, pid 9, is stopped)".
   std::string DescribeSilence(std::int64_t seconds) const;
 
   // Written before the lifeline's thread runs.
@@ -194,6 +194,7 @@ class Context {
   std::atomic<const RankExchangeOperations*> watched_rank_exchange_{nullptr};
   std::atomic<std::uint32_t> calls_{0};  // threads that wait for ringd's answer to a call
   std::atomic<std::uint32_t> operation_timeout_ms_{0};
+  std::atomic<std::int32_t> engine_pid_{0};  // as ringd sees it; relaxed: a number
   std::atomic<std::int64_t> silence_s_{0};  // ringd's, where it is long
   RingdWatch watch_;                        // of the lifeline's thread
   mutable Mutex communicators_mutex_;

@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "client/core/attach/ringd_process.h"
+#include "client/core/attach/engine_process.h"
 #include "client/core/context.h"
 #include "proto/shm/session_segment.h"
 
@@ -54,9 +54,11 @@ void Context::WatchRingd(Clock::time_point now) {
 }
 
 std::string Context::DescribeSilence(std::int64_t seconds) const {
-  const std::string state = DescribeRingdProcess(ringd_pid_);
+  // Behind a container's boundary, which hides ringd's pid, the engine's is another process's.
+  const pid_t engine = ringd_pid_ == 0 ? 0 : engine_pid_.load(std::memory_order_relaxed);
+  const std::string state = DescribeEngine(engine);
   return absl::StrCat(RingdName(), " has not answered for ", seconds, " s",
-                      state.empty() ? "" : absl::StrCat(" (its engine is ", state, ")"));
+                      state.empty() ? "" : absl::StrCat(" (its engine, pid ", engine, ", is ", state, ")"));
 }
 
 std::string Context::RingdName() const {

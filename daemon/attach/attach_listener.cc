@@ -178,6 +178,9 @@ void AttachListener::ResumeAccepting() {
 void AttachListener::Add(UniqueFd socket) {
   const absl::StatusOr<PeerCredentials> peer = GetPeerCredentials(socket.get());
   if (!peer.ok()) return;
+  if (callbacks_.is_engine(peer->pid)) {
+    return LogConnection("closed: it is an engine, which has no business on ringd's socket", *peer);
+  }
   if (peer->uid != 0 && peer->uid != own_user_) {
     const auto is_theirs = [&](const auto& entry) { return entry.second.peer().uid == peer->uid; };
     if (std::count_if(pending_.begin(), pending_.end(), is_theirs) >=

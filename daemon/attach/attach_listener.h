@@ -49,6 +49,11 @@ struct AttachCallbacks {
   std::function<void(UniqueFd)> on_refused_grpc_connection;
   // An attach was refused; the client has been told why.
   std::function<void()> on_refused;
+  // True if that process is an engine of ours. One that a rank has taken over has ringd's own user,
+  // and would be an operator: its connections are closed before a word. An engine starts no
+  // process, so its pid is enough (daemon/engine_process/system_call_wall.h). Whoever connected
+  // before his pid became an engine's is none.
+  std::function<bool(pid_t)> is_engine = [](pid_t) { return false; };
 };
 
 // One thread waits for connections and reads what they begin with. Nobody can hold it up:

@@ -55,17 +55,21 @@ absl::Status SetNonBlocking(int fd) {
   return absl::OkStatus();
 }
 
-struct SharedMemory {
-  UniqueFd fd;
-  MemoryMapping mapping;
-};
+// Before anybody else has the descriptor.
+absl::Status InitializeSegment(int fd, const SessionResources& resources) {
+  const absl::StatusOr<MemoryMapping> segment =
+      MemoryMapping::Map(fd, resources.layout.segment_bytes());
+  if (!segment.ok()) return segment.status();
+  InitializeSessionSegment(segment->data(), resources.layout, resources.id.value(),
+                           resources.arena_bytes);
+  return absl::OkStatus();
+}
 
-absl::StatusOr<SharedMemory> MakeMemory(const std::string& name, std::uint64_t bytes) {
-  absl::StatusOr<UniqueFd> fd = CreateSealedMemfd(name, bytes);
-  if (!fd.ok()) return fd.status();
-  absl::StatusOr<MemoryMapping> mapping = MemoryMapping::Map(fd->get(), bytes);
-  if (!mapping.ok()) return mapping.status();
-  return SharedMemory{*std::move(fd), *std::move(mapping)};
+// Of a descriptor that the trainer gets: ringd's own.
+absl::StatusOr<UniqueFd> Duplicate(const UniqueFd& fd) {
+  UniqueFd own(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+  if (!own.valid()) return ErrnoStatus(errno, "dup of a session's descriptor");
+  return own;
 }
 
 }  // namespace
@@ -84,24 +88,24 @@ absl::StatusOr<NewSession> MakeSession(SessionId id, const SessionSizes& sizes,
   if (!token.ok()) return token.status();
   resources.token = *std::move(token);
 
-  absl::StatusOr<SharedMemory> segment =
-      MakeMemory(absl::StrCat("ringd-session-", id.value()), resources.layout.segment_bytes());
+  absl::StatusOr<UniqueFd> segment = CreateSealedMemfd(absl::StrCat("ringd-session-", id.value()),
+                                                       resources.layout.segment_bytes());
   if (!segment.ok()) return segment.status();
-  absl::StatusOr<SharedMemory> arena =
-      MakeMemory(absl::StrCat("ringd-arena-", id.value()), sizes.arena_bytes);
+  if (absl::Status status = InitializeSegment(segment->get(), resources); !status.ok()) {
+    return status;
+  }
+  absl::StatusOr<UniqueFd> arena =
+      CreateSealedMemfd(absl::StrCat("ringd-arena-", id.value()), sizes.arena_bytes);
   if (!arena.ok()) return arena.status();
-  resources.segment = std::move(segment->mapping);
-  resources.arena = std::move(arena->mapping);
-  InitializeSessionSegment(resources.segment.data(), resources.layout, id.value(),
-                           sizes.arena_bytes);
-
-  resources.arena_fd.Reset(fcntl(arena->fd.get(), F_DUPFD_CLOEXEC, 0));
-  if (!resources.arena_fd.valid()) return ErrnoStatus(errno, "dup of an arena");
-
   UniqueFd event_fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!event_fd.valid()) return ErrnoStatus(errno, "eventfd");
-  resources.event_fd.Reset(fcntl(event_fd.get(), F_DUPFD_CLOEXEC, 0));
-  if (!resources.event_fd.valid()) return ErrnoStatus(errno, "dup of an eventfd");
+  for (const auto& [theirs, own] : {std::pair{&*segment, &resources.segment_fd},
+                                    {&*arena, &resources.arena_fd},
+                                    {&event_fd, &resources.event_fd}}) {
+    absl::StatusOr<UniqueFd> duplicate = Duplicate(*theirs);
+    if (!duplicate.ok()) return duplicate.status();
+    *own = *std::move(duplicate);
+  }
   resources.pidfd = PidFdOf(connection, peer.pid);
 
   absl::StatusOr<std::pair<UniqueFd, UniqueFd>> ends = UnixSocketPair();
@@ -113,8 +117,8 @@ absl::StatusOr<NewSession> MakeSession(SessionId id, const SessionSizes& sizes,
   RefuseDescriptors(ends->first.get());
   made.grpc_server_end = std::move(ends->first);
 
-  made.reply_fds[kSessionSegmentFd] = std::move(segment->fd);
-  made.reply_fds[kArenaFd] = std::move(arena->fd);
+  made.reply_fds[kSessionSegmentFd] = *std::move(segment);
+  made.reply_fds[kArenaFd] = *std::move(arena);
   made.reply_fds[kEngineEventFd] = std::move(event_fd);
   made.reply_fds[kGrpcFd] = std::move(ends->second);
 

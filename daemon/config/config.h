@@ -113,6 +113,11 @@ struct Config {
   std::string cuda_library = "libcuda.so.1";
   std::string nccl_library = "libnccl.so.2";
 
+  // ---- engines ----
+  // Empty: ringd-engine beside ringd's own file.
+  std::string engine_program;
+  std::chrono::nanoseconds engine_patience = std::chrono::seconds(30);
+
   // ---- what ringd writes ----
   std::string log_level = "info";
   std::string log_format = "text";

@@ -182,6 +182,13 @@ std::vector<Setting> MakeTable() {
        "somebody asks for GPUs; empty: there are none"},
       {"nccl_library", Kind::kLibrary, &C::nccl_library, "NCCL, likewise; empty: there is none"},
 
+      {"engine_program", Kind::kPath, &C::engine_program,
+       "the program that serves a job, of ringd's own version; empty: ringd-engine in ringd's "
+       "folder"},
+      {"engine_patience", Kind::kDuration, &C::engine_patience,
+       "an engine that gives no sign of life for this long is ended, and its job fails",
+       Nanos(std::chrono::seconds(5)), Nanos(hours(1))},
+
       {"log_level",
        Kind::kChoice,
        &C::log_level,

@@ -75,6 +75,9 @@ std::string AllowedValues(const Setting& setting);
 //   kInvalidArgument: not allowed; `config` is unchanged. The message does not repeat key and text.
 absl::Status AssignSetting(const Setting& setting, absl::string_view text, Config& config);
 
+// The value as AssignSetting reads it.
+std::string SettingText(const Setting& setting, const Config& config);
+
 // The value as it would stand in the file, right of the '='.
 std::string FormatSetting(const Setting& setting, const Config& config);
 

@@ -215,10 +215,24 @@ absl::Status AssignSetting(const Setting& setting, absl::string_view text, Confi
       setting.field);
 }
 
-std::string FormatSetting(const Setting& setting, const Config& config) {
+std::string SettingText(const Setting& setting, const Config& config) {
   return std::visit(
       Overloaded{
-          [&](std::string Config::*field) { return Quote(config.*field); },
+          [&](std::string Config::*field) { return config.*field; },
+          [&](std::vector<std::string> Config::*field) {
+            return absl::StrJoin(config.*field, ",");
+          },
+          [&](bool Config::*field) { return std::string(config.*field ? "true" : "false"); },
+          [&](std::uint64_t Config::*field) { return FormatNumber(setting, config.*field); },
+          [&](std::chrono::nanoseconds Config::*field) { return FormatDuration(config.*field); },
+      },
+      setting.field);
+}
+
+std::string FormatSetting(const Setting& setting, const Config& config) {
+  const std::string text = SettingText(setting, config);
+  return std::visit(
+      Overloaded{
           [&](std::vector<std::string> Config::*field) {
             return absl::StrCat("[",
                                 absl::StrJoin(config.*field, ", ",
@@ -227,17 +241,14 @@ std::string FormatSetting(const Setting& setting, const Config& config) {
                                               }),
                                 "]");
           },
-          [&](bool Config::*field) { return std::string(config.*field ? "true" : "false"); },
+          [&](bool Config::*) { return text; },
           [&](std::uint64_t Config::*field) {
-            const std::string text = FormatNumber(setting, config.*field);
             const bool is_text =
                 IsAuto(setting, config.*field) || setting.kind == SettingKind::kBytes ||
                 setting.kind == SettingKind::kBytesOrAuto || setting.kind == SettingKind::kMode;
             return is_text ? Quote(text) : text;
           },
-          [&](std::chrono::nanoseconds Config::*field) {
-            return Quote(FormatDuration(config.*field));
-          },
+          [&](auto) { return Quote(text); },
       },
       setting.field);
 }

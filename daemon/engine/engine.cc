@@ -36,7 +36,6 @@ int ReducerThreads(const Config& config) {
 Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport,
                std::unique_ptr<RankExchangeSockets> rank_exchange, PeerNetwork* network)
     : options_(std::move(options)),
-      started_(Clock::now()),
       transport_(std::move(transport)),
       rank_exchange_(std::move(rank_exchange)),
       network_(network),
@@ -45,9 +44,9 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport,
       accounts_(options_.config.registration_bytes_per_user, options_.user_registrations),
       sliced_(
           [this](std::shared_ptr<SlicedWork> work) { calls_.Post([work = std::move(work)] {}); }),
-      plans_(options_.config.state_dir),
+      plans_(options_.plans == nullptr ? std::make_unique<PlanStore>() : std::move(options_.plans)),
       links_(std::make_unique<LinkSwitch>(network)),
-      history_(options_.config.remembered_jobs) {
+      next_generation_(options_.first_generation) {
   events_.Add(commands_.event_fd(), EventKind::kCommands);
   if (transport_ != nullptr) events_.Add(transport_->event_fd(), EventKind::kTransport);
   events_.Add(reducers_.event_fd(), EventKind::kReducers);
@@ -70,64 +69,41 @@ void Engine::Start() {
   }
   running_ = true;
   thread_ = std::thread([this] {
-    ::pthread_setname_np(::pthread_self(), "ringd-engine");
+    ::pthread_setname_np(::pthread_self(), "ringd-progress");
     Run();
   });
 }
 
 void Engine::Stop() {
   if (!thread_.joinable()) return;
-  commands_.Post([this] {
-    stopping_ = true;
-    running_ = false;  // Calls are refused from now on: nobody would answer them.
-    sliced_.AbandonAll(absl::UnavailableError("ringd is stopping"));
-    const absl::Status cause =
-        absl::AbortedError(absl::StrCat("ringd on ", options_.config.node_name, " was stopped"));
-    for (const auto& job : jobs_) job->Fail(cause);
-    for (const auto& coordinator : coordinators_) coordinator->Fail(cause);
-    for (const auto& job : jobs_) job->Settle();
-    links_->Deliver(Clock::now());
-    while (!sessions_.empty()) {
-      EndSession(sessions_.begin()->first, std::string(cause.message()), false);
-    }
-  });
+  commands_.Post([this] { EndAll(); });
   thread_.join();
-  // Calls that came just before: their callers wait for an answer.
+  // Calls and sessions that came just before: they wait for an answer, or their end.
   commands_.RunAll();
   sliced_.AbandonAll(absl::UnavailableError("ringd is stopping"));
+  EndAllSessions();
 }
 
-void Engine::ReplaceTransport(std::unique_ptr<Transport> transport) {
-  // std::function needs something copyable.
-  auto shared = std::make_shared<std::unique_ptr<Transport>>(std::move(transport));
-  commands_.Post([this, shared] {
-    next_transport_ = std::move(*shared);
-    TakeNextTransport();
-  });
-}
-
-void Engine::TakeNextTransport() {
-  // Jobs use the one with which they began.
-  if (next_transport_ == nullptr || !jobs_.empty()) return;
-  events_.Remove(transport_->event_fd());
-  transport_ = std::move(next_transport_);
-  events_.Add(transport_->event_fd(), EventKind::kTransport);
-  LogInfo("the transport has been opened anew, on all its interfaces");
+void Engine::EndAll() {
+  stopping_ = true;
+  running_ = false;  // Calls are refused from now on: nobody would answer them.
+  sliced_.AbandonAll(absl::UnavailableError("ringd is stopping"));
+  const absl::Status cause = WhyStopped();
+  for (const auto& job : jobs_) job->Fail(cause);
+  for (const auto& coordinator : coordinators_) coordinator->Fail(cause);
+  for (const auto& job : jobs_) job->Settle();
+  links_->Deliver(Clock::now());
+  EndAllSessions();
 }
 
 void Engine::Reload(const Config& config) {
   start_timeout_ns_.store(config.start_timeout.count(), std::memory_order_relaxed);
   accounts_.SetLimit(config.registration_bytes_per_user);
-  commands_.Post([this, config] {
-    options_.config = config;
-    history_.SetLimit(options_.config.remembered_jobs);
-  });
+  commands_.Post([this, config] { options_.config = config; });
 }
 
 void Engine::Drain() {
-  draining_ = true;
   commands_.Post([this] {
-    if (!draining_since_.has_value()) draining_since_ = Clock::now();
     // Their missing ranks will be refused, so there is nothing to wait for.
     for (const auto& job : jobs_) {
       if (job->state() != Job::State::kJoining) continue;
@@ -135,7 +111,6 @@ void Engine::Drain() {
           absl::StrCat("ringd on ", options_.config.node_name, " is draining: job '",
                        job->options().job_id, "' can't start any more")));
     }
-    network_->RefuseNewJobs();
   });
 }
 
@@ -195,6 +170,7 @@ std::size_t Engine::Turn(Clock::time_point now) {
     for (const auto& job : jobs_) work += job->CopyPiece() ? 1 : 0;
   }
   if (now >= next_tick_) TickAll(now);
+  TellIfIdle();
   return work;
 }
 
@@ -218,7 +194,7 @@ bool Engine::AnythingToDo() const {
 void Engine::Sleep(Clock::time_point now) {
   Clock::time_point until = now + kIdleInterval;
   for (const auto& job : jobs_) {
-    if (job->NeedsTicks()) until = std::min(until, next_tick_);
+    if (job->NeedsTicks() || job->Finished()) until = std::min(until, next_tick_);
     if (const auto tick = job->NextTick(now); tick.has_value()) {
       until = std::min(until, std::max(*tick, now + std::chrono::milliseconds(1)));
     }
@@ -226,7 +202,7 @@ void Engine::Sleep(Clock::time_point now) {
   if (!links_->strangers().empty()) until = std::min(until, next_tick_);
   if (const auto next = sliced_.NextRun(); next.has_value()) until = std::min(until, *next);
   for (const auto& coordinator : coordinators_) {
-    if (coordinator->NeedsTicks()) until = std::min(until, next_tick_);
+    if (coordinator->NeedsTicks() || coordinator->Finished()) until = std::min(until, next_tick_);
   }
   for (auto& [id, entry] : sessions_) {
     if (entry.session->NoticesWait()) until = std::min(until, next_tick_);
@@ -286,16 +262,18 @@ void Engine::TickAll(Clock::time_point now) {
 
 void Engine::Sweep(Clock::time_point now) {
   StopExpecting();  // of jobs that go
+  const std::size_t jobs_before = jobs_.size();
   for (auto it = jobs_.begin(); it != jobs_.end();) {
     if (!(*it)->Finished()) {
       ++it;
       continue;
     }
     LogInfo("job ended", (*it)->Fields());
-    Remember(**it, now);
+    TellJobEnded(**it, now);
     links_->Forget(it->get());
     it = jobs_.erase(it);
   }
+  if (jobs_.size() != jobs_before) TellJobs();
   for (auto it = coordinators_.begin(); it != coordinators_.end();) {
     if (!(*it)->Finished()) {
       ++it;
@@ -304,7 +282,28 @@ void Engine::Sweep(Clock::time_point now) {
     links_->Forget(it->get());
     it = coordinators_.erase(it);
   }
-  TakeNextTransport();
+}
+
+void Engine::TellJobs() const {
+  if (options_.listener == nullptr) return;
+  options_.listener->OnJobs(static_cast<std::uint32_t>(jobs_.size()));
+}
+
+void Engine::TellJobEnded(const Job& job, Clock::time_point now) {
+  if (options_.listener == nullptr) return;
+  v1::Job ended;
+  job.Describe(&ended, now);
+  if (job.state() != Job::State::kFailed) ended.set_state("done");
+  ended.set_ended_unix_seconds(ended.started_unix_seconds() + ended.age_seconds());
+  options_.listener->OnJobEnded(ended, next_generation_);
+}
+
+void Engine::TellIfIdle() {
+  if (idle_told_ || !sessions_.empty() || !jobs_.empty() || !coordinators_.empty()) return;
+  // Ranks of this node may have left a job that goes on.
+  if (transport_ != nullptr && transport_->Lingers()) return;
+  idle_told_ = true;
+  if (options_.listener != nullptr) options_.listener->OnIdle(sessions_given_);
 }
 
 }  // namespace ringd

@@ -1,8 +1,8 @@
-// The thread that does ringd's work: one loop over all sessions, jobs, coordinators and the
-// network.
+// The thread that does a job's work on this node: one loop over its sessions, jobs, coordinators
+// and network.
 //
 // Everything that decides or moves data lives on this thread, so none of it needs a lock. Other
-// threads (gRPC's, the attach listener's) post commands; the call thread hands answers back.
+// threads (the channel's, the streams') post commands; the call thread hands answers back.
 #ifndef RINGD_DAEMON_ENGINE_ENGINE_H_
 #define RINGD_DAEMON_ENGINE_ENGINE_H_
 
@@ -22,18 +22,19 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "backends/backend.h"
 #include "daemon/config/config.h"
 #include "daemon/engine/call_thread.h"
 #include "daemon/engine/engine_activity.h"
 #include "daemon/engine/engine_control.h"
+#include "daemon/engine/engine_listener.h"
 #include "daemon/engine/event_poll.h"
 #include "daemon/engine/link_switch.h"
 #include "daemon/engine/pending_call.h"
 #include "daemon/engine/sliced_queue.h"
 #include "daemon/execution/reducer_pool.h"
 #include "daemon/jobs/coordinator/job_coordinator.h"
-#include "daemon/jobs/history/job_history.h"
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/plans/plan_store.h"
 #include "daemon/logging/log_limiter.h"
@@ -46,19 +47,25 @@
 #include "daemon/sessions/session_resources.h"
 #include "proto/base/command_queue.h"
 #include "proto/base/mutex.h"
+#include "proto/door/door_key.h"
 #include "proto/shm/user_account.h"
 
 namespace ringd {
 
 struct EngineOptions {
-  Config config;             // node_name and peer_address as resolved
-  std::string version;       // of this ringd
-  std::string peer_address;  // host:port on which other ringds reach this one
-  // Forms of it that a launcher may give, so that the node of rank 0 knows itself without dialling.
+  Config config;        // node_name and peer_address as resolved
+  std::string version;  // of this ringd
+  // Where other ringds reach this one, in all forms that a launcher may give, so that the node of
+  // rank 0 knows itself without dialling.
   std::set<std::string> own_addresses;
-  std::string config_file;  // for display; empty: none
-  std::string cluster_key;  // what only ringds of this cluster know; empty: there is none
+  bool has_cluster_key = false;  // for messages
+  // Of the next job that is coordinated here; it grows from one to the next.
+  std::uint32_t first_generation = 0;
+  // Number of the first job's communicator of all ranks, which no other engine of this node has.
+  std::uint32_t first_communicator = 1;
   AlgorithmOptions algorithms;
+  EngineListener* listener = nullptr;  // null: nobody is told
+  std::unique_ptr<PlanStore> plans;    // what earlier jobs have learned; null: nothing is known
   // If the one user whom this engine serves has others on this node: what all of them have
   // together, in memory that outlives the engine. Empty: there is this engine only.
   std::optional<UserCount> user_registrations = {};
@@ -81,19 +88,19 @@ class Engine final : private PeerEvents {
   // about as long as one turn of the loop.
   void Stop();
 
-  // A trainer is about to join: from now on its session is the engine's.
+  // A trainer is about to join: from now on its session is the engine's. One whose memory can't be
+  // mapped ends at once and hears why. After Stop it just ends, and the listener hears nothing.
   void Attach(std::unique_ptr<SessionResources> resources);
-
-  // Uses this transport for the jobs to come, as soon as there is none. Requirement: there was a
-  // transport before.
-  void ReplaceTransport(std::unique_ptr<Transport> transport);
 
   // `config` is that of the start but for settings that may change while ringd runs
   // (Setting::reloaded). Jobs that there are keep theirs.
   void Reload(const Config& config);
 
-  // Refuses new jobs from now on.
+  // Nobody joins any more: jobs that gather ranks can't start.
   void Drain();
+  // Somebody wanted to join the job here and was refused before his session came: the job's ranks
+  // hear `why` if it can't start.
+  void NoteTurnedAway(std::string why);
   // True when it has no session.
   bool Idle() const noexcept { return session_count_.load(std::memory_order_relaxed) == 0; }
   // Grows at least once a second while the engine is alive.
@@ -108,11 +115,11 @@ class Engine final : private PeerEvents {
   std::uint64_t most_sliced_entries() const noexcept {
     return most_sliced_entries_.load(std::memory_order_relaxed);
   }
-  void CountRefusedAttach() noexcept { attaches_refused_.fetch_add(1, std::memory_order_relaxed); }
 
-  // As EngineControl.
+  // As EngineControl. Of a Join its caller has found nothing to refuse that can be seen without a
+  // job; `job_key` is JobKey of the request and the session's user.
   [[nodiscard]] std::function<void()> Join(const Caller& caller, absl::string_view token,
-                                           const v1::JoinRequest& request,
+                                           const v1::JoinRequest& request, const DoorKey& job_key,
                                            Answer<v1::JoinReply> answer);
   void RegisterTensors(const Caller& caller, absl::string_view token,
                        const v1::RegisterTensorsRequest& request,
@@ -130,7 +137,7 @@ class Engine final : private PeerEvents {
                            const v1::DestroyCommunicatorRequest& request,
                            Answer<v1::DestroyCommunicatorReply> answer);
   void Leave(const Caller& caller, absl::string_view token, Answer<v1::LeaveReply> answer);
-  void GetStatus(const Caller& caller, Answer<v1::StatusReply> answer);
+  // Those that have not ended.
   void ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
                 Answer<v1::JobsReply> answer);
   void ListCommunicators(const Caller& caller, const v1::ListCommunicatorsRequest& request,
@@ -170,24 +177,31 @@ class Engine final : private PeerEvents {
   std::size_t PollSessions(Clock::time_point now);
   void TickAll(Clock::time_point now);
   void Sweep(Clock::time_point now);
-  void TakeNextTransport();
 
   void EndSession(SessionId id, const std::string& reason, bool for_cause);
+  void EndAllSessions();
+  void NoteSessionGiven();
+  void TellSessionEnded(SessionId id, bool for_cause) const;
+  // What Stop does on the engine's thread.
+  void EndAll();
+  void TellJobs() const;
+  // Tells that all has gone, once after each session that came.
+  void TellIfIdle();
   // Tells trainers what they had no room for before.
   void FlushNotices(Clock::time_point now);
   SessionEntry* FindToken(absl::string_view token);
   // The session if it may describe tensors: it has joined a job, which goes on.
   absl::StatusOr<SessionEntry*> FindMember(SessionId id);
-  void JoinNow(absl::string_view token, const v1::JoinRequest& request, JoinCallback done);
-  absl::Status CheckWishes(const v1::JoinRequest& request) const;
-  // A job over several nodes needs an address that other nodes reach, and a key that strangers
-  // lack, unless the operator does without. Names all that is missing at once.
-  absl::Status CheckForOtherNodes(const v1::JoinRequest& request) const;
-  Job* OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_point now);
+  void JoinNow(absl::string_view token, const v1::JoinRequest& request, const DoorKey& job_key,
+               JoinCallback done);
+  Job* OpenJob(const v1::JoinRequest& request, const DoorKey& key, uid_t uid,
+               Clock::time_point now);
+  // A number that no communicator has that is alive here.
+  CommunicatorId NextCommunicator();
   // A job's coordinator as long as it gathers ranks; null if there is none.
   JobCoordinator* FindCoordinator(const std::string& job_id, uid_t uid) const;
   // Told to all if the job can't start.
-  void NoteTurnedAway(const Job::Options& job, const std::string& why);
+  void TellTurnedAway(const Job::Options& job, const std::string& why);
   JobCoordinator* OpenCoordinator(const Job::Options& job);
   // Links a job of this node with its coordinator, which is here, and lets its other nodes in.
   void Coordinate(Job* job, JobCoordinator* coordinator);
@@ -210,11 +224,12 @@ class Engine final : private PeerEvents {
   bool MayShow(const Caller& caller, uid_t uid) const;
   // Where all waits that a user asks of the engine about jobs, and that others ask of it about his.
   static SlicedQueue::Lane LaneOf(uid_t uid);
-  v1::StatusReply DescribeStatus(const Caller& caller) const;
   // The one that runs, of several of one id the last; null: the caller has none.
   Job* FindShown(const Caller& caller, const std::string& job_id) const;
-  // Of a job that goes: for those who look for it later.
-  void Remember(const Job& job, Clock::time_point now);
+  void TellJobEnded(const Job& job, Clock::time_point now);
+  absl::Status WhyStopped() const {
+    return absl::AbortedError(absl::StrCat("ringd on ", options_.config.node_name, " was stopped"));
+  }
 
   // Nodes that wait for traces of jobs here get their answers, each job in its turn.
   void GiveTraceTurns();
@@ -226,9 +241,9 @@ class Engine final : private PeerEvents {
   class UnregistrationWork;
   template <typename Reply>
   class ListWork;
-  struct Wish;
+  // An empty `job_id`: all.
   template <typename Reply>
-  void List(const Caller& caller, Wish wish, Answer<Reply> answer);
+  void List(const Caller& caller, std::string job_id, Answer<Reply> answer);
   std::shared_ptr<RegistrationBook> FindBook(absl::string_view token)
       ABSL_LOCKS_EXCLUDED(books_mutex_);
   // Ends the call and returns null if no session has the token.
@@ -299,10 +314,7 @@ class Engine final : private PeerEvents {
   IsolatedExecutor
       isolated_;  // likewise: for what sessions and rank exchanges hold together with trainers
   EngineOptions options_;
-  Clock::time_point started_;
   std::unique_ptr<Transport> transport_;
-  // Takes over when there is no job; null: there is none.
-  std::unique_ptr<Transport> next_transport_;
   std::unique_ptr<RankExchangeSockets> rank_exchange_;  // before the jobs that use it
   bool rank_exchange_stirred_ = false;
   PeerNetwork* network_;
@@ -313,13 +325,11 @@ class Engine final : private PeerEvents {
 
   std::atomic<bool> stopping_{false};
   std::atomic<bool> running_{false};
-  std::atomic<bool> draining_{false};
   std::atomic<std::int64_t>
       start_timeout_ns_;  // options_.config's, for all threads; relaxed: a number
   std::atomic<std::uint64_t> heartbeat_{0};
   EngineActivity activity_;
   std::atomic<std::size_t> session_count_{0};
-  std::atomic<std::uint64_t> attaches_refused_{0};
   std::atomic<std::uint64_t> sliced_entries_{0};
   std::atomic<std::uint64_t> most_sliced_entries_{0};
 
@@ -331,19 +341,19 @@ class Engine final : private PeerEvents {
   SlicedQueue sliced_;
 
   std::map<SessionId, SessionEntry> sessions_;
+  std::uint64_t sessions_given_ = 0;
+  bool idle_told_ = true;  // since the last session came; there was none: true
   std::unordered_map<std::string, SessionId> tokens_;
-  PlanStore plans_;                       // before the coordinators that use it
-  std::list<std::unique_ptr<Job>> jobs_;  // before the links that point at them
+  const std::unique_ptr<PlanStore> plans_;  // before the coordinators that use it
+  std::list<std::unique_ptr<Job>> jobs_;    // before the links that point at them
   std::list<std::unique_ptr<JobCoordinator>> coordinators_;
   std::map<ExpectationId, Job*>
       expected_;  // those that this ringd coordinates and that gather ranks
   LogLimiter refusals_{20, std::chrono::seconds(10)};
   std::unique_ptr<LinkSwitch> links_;
-  JobHistory history_;
-  std::map<std::string, std::uint32_t> generations_;  // by job id
-  std::uint32_t next_communicator_ = 1;
-  std::uint64_t sessions_ended_for_cause_ = 0;
-  std::optional<Clock::time_point> draining_since_;
+  std::uint32_t next_generation_;
+  std::uint64_t jobs_opened_ = 0;
+  std::uint32_t communicators_made_ = 0;
   Clock::time_point next_tick_;
   Clock::time_point next_beat_;   // shown to the ranks
   Clock::time_point busy_until_;  // keeps spinning until then

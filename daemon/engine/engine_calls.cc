@@ -1,9 +1,6 @@
 // EngineControl: what gRPC's threads ask, answered on the engine thread.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -26,18 +23,11 @@ constexpr std::size_t kMostCommunicatorsOfUser = 1024;
 // A caller that has gone is mostly a process that has ended, of which its session tells more.
 constexpr auto kGoneGrace = std::chrono::seconds(1);
 
-std::uint64_t ResidentBytes() {
-  std::ifstream file("/proc/self/statm");
-  std::uint64_t total = 0;
-  std::uint64_t resident = 0;
-  file >> total >> resident;
-  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-}
-
 }  // namespace
 
 std::function<void()> Engine::Join(const Caller&, absl::string_view token,
-                                   const v1::JoinRequest& request, Answer<v1::JoinReply> answer) {
+                                   const v1::JoinRequest& request, const DoorKey& job_key,
+                                   Answer<v1::JoinReply> answer) {
   const std::chrono::nanoseconds start_timeout =
       request.start_timeout_ms() > 0
           ? std::chrono::milliseconds(request.start_timeout_ms())
@@ -48,10 +38,11 @@ std::function<void()> Engine::Join(const Caller&, absl::string_view token,
     call->Finish(absl::UnavailableError("ringd is stopping"));
     return [] {};
   }
-  commands_.Post([this, call, token = std::string(token), request] {
-    JoinNow(token, request, [call](const absl::Status& status, const v1::JoinReply& reply) {
-      call->Finish(status, [reply] { return reply; });
-    });
+  commands_.Post([this, call, token = std::string(token), request, job_key] {
+    JoinNow(token, request, job_key,
+            [call](const absl::Status& status, const v1::JoinReply& reply) {
+              call->Finish(status, [reply] { return reply; });
+            });
   });
   return [this, call, token = std::string(token)] {
     if (!call->Finish(absl::CancelledError("the caller has gone"))) return;
@@ -163,47 +154,6 @@ void Engine::Leave(const Caller&, absl::string_view token, Answer<v1::LeaveReply
     if (entry->job != nullptr) entry->job->Leave(*entry->session, Clock::now());
     call->Finish(absl::OkStatus());
   });
-}
-
-void Engine::GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) {
-  const auto call = Begin(std::move(answer));
-  PostCall(call, [this, call, caller] {
-    v1::StatusReply reply = DescribeStatus(caller);
-    call->Finish(absl::OkStatus(), [reply = std::move(reply)]() mutable {
-      reply.set_resident_bytes(ResidentBytes());
-      return std::move(reply);
-    });
-  });
-}
-
-v1::StatusReply Engine::DescribeStatus(const Caller& caller) const {
-  const Config& config = options_.config;
-  const Clock::time_point now = Clock::now();
-  v1::StatusReply reply;
-  reply.set_schema_version(kAdminSchemaVersion);
-  reply.set_version(options_.version);
-  reply.set_pid(::getpid());
-  reply.set_node_name(config.node_name);
-  reply.set_state(draining_ ? "draining" : "serving");
-  reply.set_uptime_seconds(std::chrono::duration<double>(now - started_).count());
-  if (draining_since_.has_value()) {
-    reply.set_draining_seconds(std::chrono::duration<double>(now - *draining_since_).count());
-  }
-  reply.set_socket(config.socket);
-  reply.set_peer_address(options_.peer_address);
-  reply.set_backend(transport_ == nullptr ? "none" : std::string(transport_->name()));
-  reply.set_config_file(options_.config_file);
-  reply.set_sessions(static_cast<std::uint32_t>(sessions_.size()));
-  reply.set_jobs(static_cast<std::uint32_t>(jobs_.size()));
-  reply.set_arena_bytes_per_session(config.arena_bytes);
-  reply.set_sessions_ended_for_cause(sessions_ended_for_cause_);
-  reply.set_attaches_refused(attaches_refused_.load(std::memory_order_relaxed));
-  reply.set_shows_users(caller.is_operator);
-  if (!caller.is_operator) return reply;
-  for (const std::string& user : config.allowed_users) reply.add_allowed_users(user);
-  for (const std::string& group : config.allowed_groups) reply.add_allowed_groups(group);
-  reply.set_operators_group(config.operators_group);
-  return reply;
 }
 
 Job* Engine::FindShown(const Caller& caller, const std::string& job_id) const {

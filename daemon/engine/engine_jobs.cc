@@ -5,9 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "daemon/config/fusion_setting.h"
-#include "daemon/config/host_port.h"
 #include "daemon/engine/engine.h"
 #include "daemon/logging/log.h"
 #include "proto/door/secure_random.h"
@@ -16,77 +14,28 @@
 namespace ringd {
 namespace {
 
-// Of one job. A bound on what a wrong or hostile size can cost, far above what is in use.
-constexpr int kMaxRanks = 65'536;
-// Job names whose incarnations are counted.
-constexpr std::size_t kMaxGenerations = 10'000;
-// A secret that nobody guesses who can try guesses on a proof at leisure.
-constexpr std::size_t kLeastSecretBytes = 16;
-
-absl::Status CheckPlaces(const v1::JoinRequest& request) {
-  const auto wrong = [](const auto&... parts) {
-    return absl::InvalidArgumentError(absl::StrCat(parts...));
-  };
-  if (request.job_id().empty() || request.job_id().size() > 256) {
-    return wrong("a job id has 1 to 256 bytes, not ", request.job_id().size());
-  }
-  if (request.size() < 1 || request.size() > kMaxRanks) {
-    return wrong("size ", request.size(), " is not one of 1 to ", kMaxRanks);
-  }
-  if (request.rank() < 0 || request.rank() >= request.size()) {
-    return wrong("rank ", request.rank(), " is not one of 0 to ", request.size() - 1);
-  }
-  if (request.local_size() < 1 || request.local_size() > request.size()) {
-    return wrong("local size ", request.local_size(), " is not one of 1 to ", request.size());
-  }
-  if (request.local_rank() < 0 || request.local_rank() >= request.local_size()) {
-    return wrong("local rank ", request.local_rank(), " is not one of 0 to ",
-                 request.local_size() - 1);
-  }
-  if (JobWeightOrDefault(request.weight()) > kMaxJobWeight) {
-    return wrong("weight ", request.weight(), " is not one of ", kMinJobWeight, " to ",
-                 kMaxJobWeight);
-  }
-  if (request.secret().size() > 4096) return wrong("a job secret has at most 4096 bytes");
-  return absl::OkStatus();
-}
-
+// How far the first numbers of engines' communicators lie apart in those that follow: they are
+// for people, and only one engine's must differ.
+constexpr std::uint32_t kCommunicatorStride = 10'000;
 std::chrono::nanoseconds OrDefault(std::uint32_t ms, std::chrono::nanoseconds fallback) {
   return ms > 0 ? std::chrono::milliseconds(ms) : fallback;
 }
 
 }  // namespace
 
-void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request, JoinCallback done) {
+void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request,
+                     const DoorKey& job_key, JoinCallback done) {
   const Clock::time_point now = Clock::now();
   SessionEntry* entry = FindToken(token);
-  absl::Status status = CheckPlaces(request);
-  if (entry == nullptr) {
-    status = UnknownToken();
-  } else if (entry->job != nullptr) {
-    status = absl::FailedPreconditionError("this session has joined a job already");
-  } else if (draining_) {
-    status = absl::FailedPreconditionError(
-        absl::StrCat("ringd on ", options_.config.node_name, " is draining: it takes no new jobs"));
-  }
-  if (!status.ok()) {
-    done(status, {});
-    return;
+  if (entry == nullptr) return done(UnknownToken(), {});
+  if (entry->job != nullptr) {
+    return done(absl::FailedPreconditionError("this session has joined a job already"), {});
   }
   const uid_t uid = entry->session->peer().uid;
   const auto open = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& job) {
     return job->Open() && job->options().uid == uid && job->options().job_id == request.job_id();
   });
-  status = CheckWishes(request);
-  if (status.ok()) status = CheckForOtherNodes(request);
-  if (!status.ok()) {
-    if (JobCoordinator* coordinator = FindCoordinator(request.job_id(), uid)) {
-      coordinator->NoteTurnedAway(std::string(status.message()));
-    }
-    done(status, {});
-    return;
-  }
-  Job* job = open != jobs_.end() ? open->get() : OpenJob(request, uid, now);
+  Job* job = open != jobs_.end() ? open->get() : OpenJob(request, job_key, uid, now);
   // The answer may come long after this function has returned.
   auto failed_at_once = std::make_shared<absl::Status>();
   job->Join(entry->session, request,
@@ -98,7 +47,7 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request, Jo
     LogWarning(absl::StrCat("a rank could not join: ", failed_at_once->message()),
                job->Fields(Rank(request.rank())));
     if (absl::IsUnauthenticated(*failed_at_once)) {
-      NoteTurnedAway(job->options(), std::string(failed_at_once->message()));
+      TellTurnedAway(job->options(), std::string(failed_at_once->message()));
     }
     return;
   }
@@ -111,49 +60,20 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request, Jo
   links_->Deliver(now);
 }
 
-absl::Status Engine::CheckWishes(const v1::JoinRequest& request) const {
-  const std::string who =
-      absl::StrCat("job '", request.job_id(), "': rank ", request.rank(), " asks for ");
-  const std::uint32_t weight = JobWeightOrDefault(request.weight());
-  if (weight > options_.config.max_weight) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        who, "weight ", weight, " (RINGD_WEIGHT), but ringd on ", options_.config.node_name,
-        " allows at most ", options_.config.max_weight, " (its setting max_weight)"));
+CommunicatorId Engine::NextCommunicator() {
+  for (;;) {
+    // After 2^32 of them all over again.
+    const std::uint32_t made = communicators_made_++;
+    const CommunicatorId id(made == 0 ? options_.first_communicator
+                                      : options_.first_communicator * kCommunicatorStride + made);
+    const bool taken = std::any_of(jobs_.begin(), jobs_.end(),
+                                   [id](const auto& job) { return job->HasCommunicator(id); });
+    if (!taken) return id;
   }
-  if (request.fusion().empty()) return absl::OkStatus();
-  const absl::Status fusion = ParseFusion(request.fusion()).status();
-  if (fusion.ok()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(who, "fusion '", request.fusion().substr(0, 64),
-                                                 "' (RINGD_FUSION); ", fusion.message()));
 }
 
-absl::Status Engine::CheckForOtherNodes(const v1::JoinRequest& request) const {
-  if (request.size() == request.local_size()) return absl::OkStatus();
-  std::vector<std::string> missing;
-  const absl::StatusOr<HostPort> here = ParseHostPort(options_.peer_address);
-  const absl::StatusOr<HostPort> rendezvous = ParseHostPort(request.rendezvous());
-  if (here.ok() && IsLoopback(here->host) && rendezvous.ok() && !IsLoopback(rendezvous->host)) {
-    missing.push_back(absl::StrCat(
-        "ringd on ", options_.config.node_name, " serves ", here->host,
-        " only, where no other node reaches it: set peer_interface (such as \"eth0\") or "
-        "peer_address in its ringd.toml"));
-  }
-  if (options_.cluster_key.empty() && request.secret().size() < kLeastSecretBytes &&
-      !options_.config.insecure_peers) {
-    missing.push_back(absl::StrCat(
-        "neither a cluster key (cluster_key_file in ringd.toml; `openssl rand -hex 32`) nor a job "
-        "secret of ",
-        kLeastSecretBytes,
-        " characters or more (RINGD_JOB_SECRET) says who may take part; insecure_peers = true does "
-        "without"));
-  }
-  if (missing.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("job '", request.job_id(),
-                                                    "': this job spans several nodes, and ",
-                                                    absl::StrJoin(missing, "; and ")));
-}
-
-Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_point now) {
+Job* Engine::OpenJob(const v1::JoinRequest& request, const DoorKey& key, uid_t uid,
+                     Clock::time_point now) {
   Job::Options options;
   options.job_id = request.job_id();
   options.uid = uid;
@@ -161,13 +81,14 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_poin
   options.local_size = request.local_size();
   options.rendezvous = request.rendezvous();
   options.secret = request.secret();
-  options.key = JobKey(options_.cluster_key, request.job_id(), request.secret(), uid);
-  options.has_cluster_key = !options_.cluster_key.empty();
+  options.key = key;
+  options.has_cluster_key = options_.has_cluster_key;
   options.node_name = options_.config.node_name;
   options.transport_address = transport_ == nullptr ? "" : transport_->LocalAddress();
   options.daemon_version = options_.version;
-  options.communicator = CommunicatorId(next_communicator_++);
-  options.next_communicator = [this] { return CommunicatorId(next_communicator_++); };
+  options.number = ++jobs_opened_;
+  options.communicator = NextCommunicator();
+  options.next_communicator = [this] { return NextCommunicator(); };
   options.start_timeout = OrDefault(request.start_timeout_ms(), options_.config.start_timeout);
   options.stall_warning = options_.config.stall_warning;
   options.operation_timeout =
@@ -187,6 +108,7 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, uid_t uid, Clock::time_poin
     options.generation = coordinator->generation();
   }
   jobs_.push_back(std::make_unique<Job>(options, transport_.get(), now));
+  TellJobs();
   Job* job = jobs_.back().get();
   if (coordinator != nullptr) {
     Coordinate(job, coordinator);
@@ -216,10 +138,18 @@ JobCoordinator* Engine::FindCoordinator(const std::string& job_id, uid_t uid) co
   return nullptr;
 }
 
-void Engine::NoteTurnedAway(const Job::Options& job, const std::string& why) {
+void Engine::TellTurnedAway(const Job::Options& job, const std::string& why) {
   if (JobCoordinator* coordinator = FindCoordinator(job.job_id, job.uid)) {
     coordinator->NoteTurnedAway(why);
   }
+}
+
+void Engine::NoteTurnedAway(std::string why) {
+  commands_.Post([this, why = std::move(why)] {
+    for (const auto& coordinator : coordinators_) {
+      if (coordinator->Open()) return coordinator->NoteTurnedAway(why);
+    }
+  });
 }
 
 JobCoordinator* Engine::OpenCoordinator(const Job::Options& job) {
@@ -232,8 +162,7 @@ JobCoordinator* Engine::OpenCoordinator(const Job::Options& job) {
   options.communicator = job.communicator;
   const std::string random = RandomBytes(sizeof(options.wire_id));
   std::copy_n(random.data(), sizeof(options.wire_id), reinterpret_cast<char*>(&options.wire_id));
-  if (generations_.size() > kMaxGenerations) generations_.clear();
-  options.generation = generations_[options.job_id]++;
+  options.generation = next_generation_++;
   options.start_timeout = job.start_timeout;
   options.algorithms = options_.algorithms;
   options.learn = options_.config.learn_schedule;
@@ -241,7 +170,7 @@ JobCoordinator* Engine::OpenCoordinator(const Job::Options& job) {
                        .value_or(FusionPolicy());
   options.fusion_threshold_bytes = options_.config.fusion_threshold;
   options.asked_fusion = job.fusion;
-  options.plans = &plans_;
+  options.plans = plans_.get();
   options.choose_flat_all_reduces = options_.config.flat_all_reduce_bytes == kAutoBytes;
   options.choose_small_all_reduces = options_.config.small_all_reduce_bytes == kAutoBytes;
   options.ring_order = options_.config.ring_order;

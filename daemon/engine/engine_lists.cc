@@ -1,7 +1,7 @@
 // ListJobs, ListCommunicators, ListQueues: one job at a time, with rests in between.
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
+#include <string>
 #include <utility>
 
 #include "daemon/engine/engine.h"
@@ -28,12 +28,6 @@ void DescribeInto(const Job& job, v1::QueuesReply& reply) { job.Describe(&reply,
 
 }  // namespace
 
-// What a list is to have.
-struct Engine::Wish {
-  std::string job_id;  // empty: all
-  bool ended = false;  // of jobs: also those that have ended
-};
-
 // One call.
 //
 // Thread safety: none; the engine's, then the call thread's.
@@ -42,9 +36,10 @@ template <typename Reply>
 class Engine::ListWork final : public SlicedWork,
                                public std::enable_shared_from_this<ListWork<Reply>> {
  public:
-  ListWork(Engine* engine, const Caller& caller, Wish wish,
+  // An empty `job_id`: all.
+  ListWork(Engine* engine, const Caller& caller, std::string job_id,
            std::shared_ptr<PendingCall<Reply>> call)
-      : engine_(engine), caller_(caller), wish_(std::move(wish)), call_(std::move(call)) {
+      : engine_(engine), caller_(caller), job_id_(std::move(job_id)), call_(std::move(call)) {
     reply_.set_schema_version(kAdminSchemaVersion);
   }
 
@@ -53,7 +48,7 @@ class Engine::ListWork final : public SlicedWork,
     const Clock::time_point begin = Clock::now();
     const Job* const job = Next();
     if (job == nullptr) {
-      if (!AddEnded()) End(absl::OkStatus());
+      End(absl::OkStatus());
     } else if (Shows(job->options().uid, job->options().job_id)) {
       DescribeInto(*job, reply_);
     }
@@ -70,30 +65,15 @@ class Engine::ListWork final : public SlicedWork,
       reply_.set_hidden_jobs(reply_.hidden_jobs() + 1);
       return false;
     }
-    return wish_.job_id.empty() || job_id == wish_.job_id;
+    return job_id_.empty() || job_id == job_id_;
   }
 
-  // The next of those that have ended, the last first. False: there is none.
-  bool AddEnded() {
-    if constexpr (std::is_same_v<Reply, v1::JobsReply>) {
-      const JobHistory::Entry* entry =
-          wish_.ended ? engine_->history_.Before(ended_before_) : nullptr;
-      if (entry == nullptr) return false;
-      ended_before_ = entry->number;
-      if (Shows(entry->job.uid(), entry->job.job_id())) *reply_.add_jobs() = entry->job;
-      return true;
-    } else {
-      return false;
-    }
-  }
-
-  // Jobs come and go between steps. Their communicators' numbers only grow, and so they stand in
-  // the engine's list.
+  // Jobs come and go between steps. Their numbers only grow, and so they stand in the engine's
+  // list.
   const Job* Next() {
     for (const auto& job : engine_->jobs_) {
-      const std::uint32_t number = job->options().communicator.value();
-      if (number <= last_) continue;
-      last_ = number;
+      if (job->options().number <= last_) continue;
+      last_ = job->options().number;
       return job.get();
     }
     return nullptr;
@@ -106,18 +86,17 @@ class Engine::ListWork final : public SlicedWork,
 
   Engine* const engine_;
   const Caller caller_;
-  const Wish wish_;
+  const std::string job_id_;
   const std::shared_ptr<PendingCall<Reply>> call_;
-  std::uint32_t last_ = 0;                   // communicator of the last job that was looked at
-  std::uint64_t ended_before_ = UINT64_MAX;  // number of the last ended one that was looked at
+  std::uint64_t last_ = 0;  // number of the last job that was looked at
   Reply reply_;
   bool done_ = false;
 };
 
 template <typename Reply>
-void Engine::List(const Caller& caller, Wish wish, Answer<Reply> answer) {
+void Engine::List(const Caller& caller, std::string job_id, Answer<Reply> answer) {
   const auto call = BeginSliced(std::move(answer));
-  auto work = std::make_shared<ListWork<Reply>>(this, caller, std::move(wish), call);
+  auto work = std::make_shared<ListWork<Reply>>(this, caller, std::move(job_id), call);
   PostSliced(call, LaneOf(caller.uid), std::move(work));
 }
 
@@ -127,27 +106,19 @@ bool Engine::MayShow(const Caller& caller, uid_t uid) const {
   return caller.is_operator || caller.uid == uid;
 }
 
-void Engine::Remember(const Job& job, Clock::time_point now) {
-  v1::Job ended;
-  job.Describe(&ended, now);
-  if (job.state() != Job::State::kFailed) ended.set_state("done");
-  ended.set_ended_unix_seconds(ended.started_unix_seconds() + ended.age_seconds());
-  history_.Add(std::move(ended));
-}
-
 void Engine::ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
                       Answer<v1::JobsReply> answer) {
-  List(caller, {request.job_id(), request.ended()}, std::move(answer));
+  List(caller, request.job_id(), std::move(answer));
 }
 
 void Engine::ListCommunicators(const Caller& caller, const v1::ListCommunicatorsRequest& request,
                                Answer<v1::CommunicatorsReply> answer) {
-  List(caller, {request.job_id()}, std::move(answer));
+  List(caller, request.job_id(), std::move(answer));
 }
 
 void Engine::ListQueues(const Caller& caller, const v1::ListQueuesRequest& request,
                         Answer<v1::QueuesReply> answer) {
-  List(caller, {request.job_id()}, std::move(answer));
+  List(caller, request.job_id(), std::move(answer));
 }
 
 }  // namespace ringd

@@ -81,7 +81,7 @@ void Engine::GreetNode(StreamId stream, const v1::NodeMessage& message, Clock::t
   }
   if (absl::Status status = CheckHello(message, job->options()); !status.ok()) {
     LogWarning(absl::StrCat(stranger->from, " is turned away: ", status.message()), job->Fields());
-    NoteTurnedAway(job->options(), std::string(status.message()));
+    TellTurnedAway(job->options(), std::string(status.message()));
     links_->TurnAway(stream, status);
     return;
   }
@@ -114,7 +114,7 @@ void Engine::OnNodeRefused(ExpectationId id, RefusedNode node) {
     const Job* const job = FindExpected(id);
     if (job == nullptr) return;
     const std::string why = DescribeRefusal(node, job->options());
-    NoteTurnedAway(job->options(), why);
+    TellTurnedAway(job->options(), why);
     // It comes again and again, and anybody can be it.
     if (!IsOfAnotherUser(node, job->options()) && refusals_.Pass(Clock::now()).has_value()) {
       LogWarning(absl::StrCat(node.from, " is turned away: ", why), job->Fields());

@@ -17,6 +17,16 @@ constexpr int kSubmissionsPerTurn = 256;
 }  // namespace
 
 void Engine::Attach(std::unique_ptr<SessionResources> resources) {
+  if (const absl::Status mapped = resources->MapMemory(); !mapped.ok()) {
+    HangUp(resources->lifeline.get(),
+           absl::StrCat("its memory can't be mapped: ", mapped.message()));
+    commands_.Post([this, id = resources->id] {
+      NoteSessionGiven();
+      TellSessionEnded(id, false);
+    });
+    isolated_.Destroy(std::shared_ptr<const SessionResources>(std::move(resources)));
+    return;
+  }
   session_count_.fetch_add(1, std::memory_order_relaxed);
   auto book = std::make_shared<RegistrationBook>(resources->id, accounts_.Of(resources->peer.uid));
   {
@@ -36,8 +46,23 @@ void Engine::Attach(std::unique_ptr<SessionResources> resources) {
     events_.Add(session->lifeline(), EventKind::kHangUp, id);
     events_.Add(session->pidfd(), EventKind::kProcessEnd, id);
     tokens_[session->token()] = id;
+    NoteSessionGiven();
     sessions_[id] = SessionEntry{std::move(session), nullptr, book};
   });
+}
+
+void Engine::NoteSessionGiven() {
+  ++sessions_given_;
+  idle_told_ = false;
+}
+
+void Engine::TellSessionEnded(SessionId id, bool for_cause) const {
+  if (options_.listener != nullptr) options_.listener->OnSessionEnded(id, for_cause);
+}
+
+void Engine::EndAllSessions() {
+  const std::string why(WhyStopped().message());
+  while (!sessions_.empty()) EndSession(sessions_.begin()->first, why, false);
 }
 
 void Engine::EndSession(SessionId id, const std::string& reason, bool for_cause) {
@@ -56,7 +81,6 @@ void Engine::EndSession(SessionId id, const std::string& reason, bool for_cause)
     books_.erase(session.token());
   }
   if (for_cause) {
-    ++sessions_ended_for_cause_;
     LogWarning(
         absl::StrCat("session ", id.value(), " of pid ", session.peer().pid, " ended: ", reason),
         entry.job == nullptr ? LogFields() : entry.job->Fields(session));
@@ -66,6 +90,7 @@ void Engine::EndSession(SessionId id, const std::string& reason, bool for_cause)
   ::shutdown(session.lifeline(), SHUT_RDWR);
   if (entry.job != nullptr) entry.job->OnSessionLost(session, reason, for_cause, Clock::now());
   calls_.Post([book = std::move(entry.book)] {});
+  TellSessionEnded(id, for_cause);
 }
 
 std::size_t Engine::PollSessions(Clock::time_point now) {

@@ -322,6 +322,10 @@ void Job::TellCoordinator(const absl::Status& cause) {
   v1::NodeMessage message;
   message.mutable_failure()->set_code(static_cast<int>(cause.code()));
   message.mutable_failure()->set_text(std::string(cause.message()));
+  for (const CommunicatorPart* const part : Parts()) {
+    const MemberNode* const lost = part->communicator->LostNode();
+    if (lost != nullptr) message.mutable_failure()->set_lost_node(lost->name);
+  }
   link_->Send(std::move(message));
 }
 

@@ -59,6 +59,7 @@ using JoinCallback = std::function<void(const absl::Status&, const v1::JoinReply
 class Job {
  public:
   struct Options {
+    std::uint64_t number = 0;  // grows from job to job of this ringd
     std::string job_id;
     uid_t uid = 0;
     int size = 0;
@@ -138,6 +139,10 @@ class Job {
   // of them have asked or can't any more; errors as Client.CreateCommunicator's.
   void CreateCommunicator(const Session& session, const v1::CreateCommunicatorRequest& request,
                           CreateCommunicatorCallback done);
+  // True if one of its communicators has this number.
+  bool HasCommunicator(CommunicatorId id) const {
+    return id == options_.communicator || parts_by_id_.contains(id.value());
+  }
   // How many there are besides that of all ranks, and how many asks wait.
   std::size_t extra_communicators() const noexcept { return parts_.size() + asks_.size(); }
   absl::Status DestroyCommunicator(const Session& session, CommunicatorId communicator,
@@ -182,8 +187,8 @@ class Job {
   // kResourceExhausted: as Admin.TraceJob.
   void Trace(const v1::TraceRequest& request, Clock::time_point now, TraceGatherings::Done done);
   // True if a node waits for what this one knows of a trace, and no turn for that is under way. One
-  // is then: AnswerTrace has to be called until it is over. Jobs share the engine, so whoever has
-  // several jobs gives them turns one after the other.
+  // is then: AnswerTrace has to be called until it is over. Jobs of one engine share its thread, so
+  // whoever has several gives them turns one after the other.
   [[nodiscard]] bool BeginTraceTurn() noexcept;
   // Goes on with the answer to one inquiry, at the cost of about `budget` events (TraceReading).
   // Returns what it has cost, at least one. The turn is over when the answer has been sent, or

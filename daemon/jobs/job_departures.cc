@@ -175,6 +175,8 @@ void Job::OnLinkLost(const absl::Status& why) {
   lost_link_ = std::move(link_);
   greeted_ = false;
   if (state_ == State::kFailed) return;
+  // A supervisor's word on its engine.
+  if (absl::IsDataLoss(why)) return FailLocally(absl::AbortedError(why.message()));
   const bool all_left = std::all_of(members_.begin(), members_.end(),
                                     [](const auto& entry) { return entry.second.left; });
   if (all_left && !agreed_.pending()) return;

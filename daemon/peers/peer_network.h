@@ -1,7 +1,7 @@
-// The streams between ringds, as the engine sees them: numbered, ordered, and gone when they are
+// The streams between nodes, as the engine sees them: numbered, ordered, and gone when they are
 // gone.
 //
-// Each ringd with ranks of a job keeps one stream to the coordinator of that job; the ringd that
+// Each engine with ranks of a job keeps one stream to the coordinator of that job; the engine that
 // holds the coordinator sees the other ends. What is said on a stream is in proto/rpc/peer.proto. A
 // stream ends when either side closes it or when the other process, host or link is lost; a silent
 // loss is noticed within a few seconds. Before there is a stream, both sides have proved that they
@@ -60,9 +60,9 @@ using MessageHold = std::shared_ptr<const void>;
 
 // Receives what happens on the streams.
 //
-// Thread safety: called on the network's thread, but OnNodeRefused on the door's, with no lock
-//   held. Implementations must return soon (the engine posts the event to itself) and may call any
-//   method of PeerNetwork.
+// Thread safety: called on the network's thread, but OnNodeRefused on one of the ControlDoor's; no
+//   lock of the streams is held. Implementations must return soon (the engine posts the event to
+//   itself) and may call any method of PeerNetwork.
 // Invariants: the first event of a stream opened to here is OnNodeConnected. The last one of any
 //   stream is its Disconnected event (or OnCoordinatorIsHere), exactly once, also after Close().
 class PeerEvents {
@@ -106,8 +106,6 @@ class PeerNetwork {
   virtual ExpectationId Expect(ExpectedJob job) = 0;
   // From now on they are told to come later. Streams that are open stay.
   virtual void StopExpecting(ExpectationId job) = 0;
-  // From now on nodes of jobs that are not expected are refused for good: this ringd drains.
-  virtual void RefuseNewJobs() = 0;
 
   // Opens a stream and returns at once. Keeps trying until `deadline`, so that a coordinator which
   // starts a moment later is found. Messages may be sent from the start; they leave once the stream

@@ -80,6 +80,8 @@ void PeerStream::Disconnect() noexcept {
   const MutexLock lock(mutex_);
   closed_ = true;
   DropLocked();
+  // The supervisor has a duplicate, for the case that this process ends.
+  if (socket_.valid()) ::shutdown(socket_.get(), SHUT_RDWR);
   socket_.Reset();
 }
 

@@ -229,9 +229,11 @@ bool PeerStreams::Read(Entry& entry, Clock::time_point now) {
       return true;
     }
     entry.stream->Heard(now);
+    const auto bytes = std::span<const std::byte>(scratch_).first(static_cast<std::size_t>(got));
+    entry.last_bytes.Add(bytes);
     bool ended = false;
     const absl::Status status = entry.stream->reader().Feed(
-        std::span<const std::byte>(scratch_).first(static_cast<std::size_t>(got)),
+        bytes,
         [&](PeerFrameKind kind, std::span<const std::byte> payload) {
           ended = !Take(entry, kind, payload);
           return !ended;
@@ -250,7 +252,7 @@ bool PeerStreams::Take(Entry& entry, PeerFrameKind kind, std::span<const std::by
     case PeerFrameKind::kPong:
       return true;
     case PeerFrameKind::kEnd:
-      // A node's reason is its own affair.
+      // A node's reason is its own affair, but for the end of its engine.
       End(entry, entry.origin.opened_here ? DecodePeerEnd(payload) : absl::OkStatus());
       return false;
     case PeerFrameKind::kMessage:
@@ -312,6 +314,7 @@ void PeerStreams::End(const Entry& entry, const absl::Status& otherwise) {
   const std::shared_ptr<Entry> kept = Find(entry.id);
   if (kept == nullptr) return;
   absl::Status why = kept->stream->closed() ? kept->stream->reason() : otherwise;
+  if (const auto obituary = kept->last_bytes.Obituary()) why = *obituary;
   // A coordinator's own word for it is not believed.
   const bool is_here = absl::IsAlreadyExists(why) && kept->stream->socket() < 0;
   kept->stream->Disconnect();

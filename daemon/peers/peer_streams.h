@@ -21,6 +21,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "daemon/peers/last_bytes.h"
 #include "daemon/peers/message_holds.h"
 #include "daemon/peers/peer_network.h"
 #include "daemon/peers/peer_stream.h"
@@ -81,6 +82,7 @@ class PeerStreams {
     Origin origin;
     std::shared_ptr<PeerStream> stream;
     std::shared_ptr<MessageHolds> holds;
+    LastBytes last_bytes;
   };
 
   // ---- the thread

@@ -7,9 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "daemon/peers/coordinator_dial.h"
-#include "daemon/peers/expected_jobs.h"
-#include "daemon/peers/name_resolver.h"
 #include "daemon/peers/peer_streams.h"
 #include "proto/base/errno_status.h"
 #include "proto/base/unique_fd.h"
@@ -38,97 +35,75 @@ void TurnAway(const UniqueFd& socket, const absl::Status& why) {
 
 class SocketPeerNetwork::Impl {
  public:
-  Impl(Door* door, const SocketPeerNetworkOptions& options, UniqueFd epoll);
-  ~Impl() { door_->RemoveReception(DoorPurpose::kControl, expected_.get()); }
+  Impl(ControlDoor* door, const SocketPeerNetworkOptions& options, UniqueFd epoll)
+      : door_(door), streams_(options, std::move(epoll)) {}
 
-  void Start() {
-    door_->SetReception(DoorPurpose::kControl, expected_);
-    streams_.Start();
-  }
+  void Start();
   StreamId Connect(CoordinatorAddress coordinator, Clock::time_point deadline);
   void Shutdown(Clock::time_point deadline);
-  ExpectationId Expect(ExpectedJob job) {
-    const ExpectationId id = expected_->Add(std::move(job));
-    door_->Reconsider();
-    return id;
-  }
-  void RefuseNewJobs() {
-    expected_->Drain();
-    door_->Reconsider();
-  }
-  ExpectedJobs& expected() { return *expected_; }
-  PeerStreams& streams() { return streams_; }
-
- private:
-  void Admit(ExpectationId job, uid_t user, DoorArrival arrival);
-  void Refused(ExpectationId job, const RefusedNode& node) ABSL_LOCKS_EXCLUDED(mutex_) {
-    PeerEvents* told = nullptr;
-    {
-      const MutexLock lock(mutex_);
-      told = events_;
-    }
-    if (told != nullptr) told->OnNodeRefused(job, node);
-  }
-
- public:
   void SetEvents(PeerEvents* events) ABSL_LOCKS_EXCLUDED(mutex_) {
     streams_.SetEvents(events);
     const MutexLock lock(mutex_);
     events_ = events;
   }
+  ControlDoor& door() { return *door_; }
+  PeerStreams& streams() { return streams_; }
 
  private:
-  Door* const door_;
-  const std::uint32_t door_flags_;
-  const std::shared_ptr<ExpectedJobs> expected_;
+  void Admit(ExpectationId job, uid_t user, std::string from, UniqueFd socket);
+  void Refused(ExpectationId job, RefusedNode node) ABSL_LOCKS_EXCLUDED(mutex_) {
+    PeerEvents* told = nullptr;
+    {
+      const MutexLock lock(mutex_);
+      told = events_;
+    }
+    if (told != nullptr) told->OnNodeRefused(job, std::move(node));
+  }
+
+  ControlDoor* const door_;
   PeerStreams streams_;
   Mutex mutex_;
   PeerEvents* events_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  NameResolver resolver_;  // stopped before the rest goes
 };
 
-SocketPeerNetwork::Impl::Impl(Door* door, const SocketPeerNetworkOptions& options, UniqueFd epoll)
-    : door_(door),
-      door_flags_(options.door_flags),
-      expected_(std::make_shared<ExpectedJobs>(ExpectedJobs::Handlers{
-          [this](ExpectationId job, uid_t user, DoorArrival arrival) {
-            Admit(job, user, std::move(arrival));
-          },
-          [this](ExpectationId job, const RefusedNode& node) { Refused(job, node); }})),
-      streams_(options, std::move(epoll)) {}
+void SocketPeerNetwork::Impl::Start() {
+  streams_.Start();
+  door_->Start({[this](ExpectationId job, uid_t user, std::string from, UniqueFd socket) {
+                  Admit(job, user, std::move(from), std::move(socket));
+                },
+                [this](ExpectationId job, RefusedNode node) { Refused(job, std::move(node)); }});
+}
 
-void SocketPeerNetwork::Impl::Admit(ExpectationId job, uid_t user, DoorArrival arrival) {
+void SocketPeerNetwork::Impl::Admit(ExpectationId job, uid_t user, std::string from,
+                                    UniqueFd socket) {
   const StreamId id = streams_.NewId();
   PeerStreams::Origin origin;
   origin.job = job;
-  origin.from = std::move(arrival.from);
+  origin.from = std::move(from);
   origin.user = user;
-  origin.ended = [expected = expected_, user] { expected->Release(user); };
-  if (streams_.Add(id, std::move(origin))) {
-    return streams_.Connect(id, std::move(arrival.socket));
-  }
-  TurnAway(arrival.socket, absl::UnavailableError("this ringd is starting or shutting down"));
-  expected_->Release(user);
+  origin.ended = [door = door_, user] { door->Release(user); };
+  if (streams_.Add(id, std::move(origin))) return streams_.Connect(id, std::move(socket));
+  TurnAway(socket, absl::UnavailableError("this ringd is starting or shutting down"));
+  door_->Release(user);
 }
 
 StreamId SocketPeerNetwork::Impl::Connect(CoordinatorAddress coordinator,
                                           Clock::time_point deadline) {
   const StreamId id = streams_.NewId();
+  const ControlDoor::DialId dial(id.value());
   PeerStreams::Origin origin;
   origin.host_port = coordinator.host_port;
   origin.user = coordinator.uid;
   origin.opened_here = true;
-  const auto dial = std::make_shared<CoordinatorDial>(
-      door_, &resolver_, std::move(coordinator), door_flags_, deadline,
-      [this, id](absl::StatusOr<DoorConnection> outcome) {
-        if (outcome.ok()) {
-          streams_.Connect(id, std::move(outcome->socket));
-        } else {
-          streams_.EndUnconnected(id, outcome.status());
-        }
-      });
-  origin.ended = [dial] { dial->Abandon(); };
-  if (streams_.Add(id, std::move(origin))) dial->Begin();
+  origin.ended = [door = door_, dial] { door->Abandon(dial); };
+  if (!streams_.Add(id, std::move(origin))) return id;
+  door_->Dial(dial, std::move(coordinator), deadline, [this, id](absl::StatusOr<UniqueFd> outcome) {
+    if (outcome.ok()) {
+      streams_.Connect(id, *std::move(outcome));
+    } else {
+      streams_.EndUnconnected(id, outcome.status());
+    }
+  });
   return id;
 }
 
@@ -136,7 +111,7 @@ void SocketPeerNetwork::Impl::Shutdown(Clock::time_point deadline) {
   for (const StreamId id : streams_.Refuse()) {
     streams_.Close(id, absl::CancelledError("this ringd is shutting down"));
   }
-  resolver_.Stop();
+  door_->Stop();
   if (!streams_.WaitUntilEmpty(deadline)) {
     streams_.CutAll();
     streams_.WaitUntilEmpty(Clock::now() + kCutPatience);
@@ -145,7 +120,7 @@ void SocketPeerNetwork::Impl::Shutdown(Clock::time_point deadline) {
 }
 
 absl::StatusOr<std::unique_ptr<SocketPeerNetwork>> SocketPeerNetwork::Create(
-    Door* door, const SocketPeerNetworkOptions& options) {
+    ControlDoor* door, const SocketPeerNetworkOptions& options) {
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) return ErrnoStatus(errno, "a descriptor for streams between ringds");
   auto impl = std::make_unique<Impl>(door, options, std::move(epoll));
@@ -161,11 +136,11 @@ void SocketPeerNetwork::Shutdown(Clock::time_point deadline) { impl_->Shutdown(d
 
 void SocketPeerNetwork::SetEvents(PeerEvents* events) { impl_->SetEvents(events); }
 
-ExpectationId SocketPeerNetwork::Expect(ExpectedJob job) { return impl_->Expect(std::move(job)); }
+ExpectationId SocketPeerNetwork::Expect(ExpectedJob job) {
+  return impl_->door().Expect(std::move(job));
+}
 
-void SocketPeerNetwork::StopExpecting(ExpectationId job) { impl_->expected().Remove(job); }
-
-void SocketPeerNetwork::RefuseNewJobs() { impl_->RefuseNewJobs(); }
+void SocketPeerNetwork::StopExpecting(ExpectationId job) { impl_->door().StopExpecting(job); }
 
 StreamId SocketPeerNetwork::ConnectToCoordinator(CoordinatorAddress coordinator,
                                                  Clock::time_point deadline) {

@@ -3,12 +3,11 @@
 #define RINGD_DAEMON_PEERS_SOCKET_PEER_NETWORK_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "daemon/door/door.h"
+#include "daemon/peers/control_door.h"
 #include "daemon/peers/peer_network.h"
 #include "daemon/peers/peer_stream.h"
 #include "proto/base/clock.h"
@@ -16,7 +15,6 @@
 namespace ringd {
 
 struct SocketPeerNetworkOptions {
-  std::uint32_t door_flags = 0;  // kDoorHasClusterKey
   PeerStreamLimits stream;
   // What all streams of one user's jobs may hold together: PeerBudget.
   std::size_t max_buffered_bytes = std::size_t{256} << 20;
@@ -30,13 +28,13 @@ struct SocketPeerNetworkOptions {
 // that sends them, as far as the connection takes them at once.
 //
 // Thread safety: as PeerNetwork; Shutdown() once.
-// Ownership: owns the streams and connections. Borrows the door, which must have been stopped
-//   before this goes.
+// Ownership: owns the streams and connections. Borrows the door, which it starts and stops; of a
+//   LocalControlDoor the Door must have been stopped before Shutdown().
 class SocketPeerNetwork final : public PeerNetwork {
  public:
   //   What the kernel says.
   static absl::StatusOr<std::unique_ptr<SocketPeerNetwork>> Create(
-      Door* door, const SocketPeerNetworkOptions& options);
+      ControlDoor* door, const SocketPeerNetworkOptions& options);
   ~SocketPeerNetwork() override;
 
   // Closes all streams with kCancelled and waits until each has had its last event; cuts what is
@@ -46,7 +44,6 @@ class SocketPeerNetwork final : public PeerNetwork {
   void SetEvents(PeerEvents* events) override;
   ExpectationId Expect(ExpectedJob job) override;
   void StopExpecting(ExpectationId job) override;
-  void RefuseNewJobs() override;
   StreamId ConnectToCoordinator(CoordinatorAddress coordinator,
                                 Clock::time_point deadline) override;
   void Send(StreamId stream, v1::NodeMessage message) override;

@@ -1,4 +1,4 @@
-// The gRPC services of ringd's Unix socket: thin, each call is one call of the engine.
+// The gRPC services of ringd's Unix socket: thin, each call is one of EngineControl.
 #ifndef RINGD_DAEMON_RPC_SERVICES_H_
 #define RINGD_DAEMON_RPC_SERVICES_H_
 
@@ -15,8 +15,8 @@ namespace ringd {
 // By gRPC's callback interface: a call that waits holds no thread. `engine` is borrowed and
 // outlives the service; all calls of one service are `caller`'s.
 
-// ringd.v1.Client. Calls without a session token are UNAUTHENTICATED; whether a token is good, the
-// engine knows.
+// ringd.v1.Client. Calls without a session token are UNAUTHENTICATED; whether a token is good,
+// `engine` knows.
 std::unique_ptr<grpc::Service> MakeClientService(EngineControl* engine, const Caller& caller);
 
 // ringd.v1.Admin.

@@ -6,15 +6,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/congestion_control.h"
-#include "backends/ucx/ucx_transport.h"
+#include "daemon/channel/engine_settings.h"
 #include "daemon/config/host_port.h"
 #include "daemon/config/network_identity.h"
 #include "daemon/config/reload.h"
 #include "daemon/door/cluster_key.h"
 #include "daemon/logging/log.h"
-#include "daemon/rank_exchange/rank_exchange_sockets.h"
 #include "daemon/service/start_check.h"
-#include "daemon/service/tcp_backend.h"
+#include "daemon/supervisor/data_addresses.h"
+#include "daemon/supervisor/engine_program.h"
+#include "daemon/supervisor/engine_trial.h"
 #include "daemon/version.h"
 #include "proto/base/clock.h"
 #include "proto/base/thread_priority.h"
@@ -22,43 +23,28 @@
 namespace ringd {
 namespace {
 
-// How long each part may take to tell its peers that ringd stops.
+// How long callers have to take their answers.
 constexpr Clock::duration kGoodbye = std::chrono::seconds(2);
 
-absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Config& config, Door* door,
-                                                         bool has_cluster_key) {
-  if (config.backend == "none") return std::unique_ptr<Transport>();
-  TransportOptions options;
-  options.interfaces = config.data_interfaces;
-  options.transports = config.transports;
-  options.streams_per_neighbour = config.streams_per_neighbour == kAutoCount
-                                      ? kAutoStreams
-                                      : static_cast<int>(config.streams_per_neighbour);
-  options.log = [](const std::string& line) { LogInfo(line); };
-  options.log_error = [](const std::string& line) { LogError(line); };
-  options.congestion_control = config.congestion_control;
-  if (config.backend == "ucx") return CreateUcxTransport(options);
-  auto tcp = MakeTcpBackend(config, options, door, has_cluster_key);
+// Where other nodes reach this one for data; empty: they don't, and the log says why.
+//   What is wrong with the settings.
+absl::StatusOr<std::string> WireAddress(const Config& config, Door* door) {
+  if (config.backend != "tcp") return std::string();
+  absl::StatusOr<std::string> address = OpenDataAddresses(config, door, DoorPurpose::kWire);
   // One-node jobs need no address.
-  if (!absl::IsNotFound(tcp.status())) return tcp;
-  LogWarning(absl::StrCat("no job can have ranks on other nodes: ", tcp.status().message()));
-  return std::unique_ptr<Transport>();
+  if (!absl::IsNotFound(address.status())) return address;
+  LogWarning(absl::StrCat("no job can have ranks on other nodes: ", address.status().message()));
+  return std::string();
 }
 
-// Null: no job of this node has a rank exchange; the log says why.
-std::unique_ptr<RankExchangeSockets> MakeRankExchange(const Config& config, Door* door,
-                                                      bool has_cluster_key) {
-  if (!config.rank_exchange || config.backend == "none") return nullptr;
-  auto sockets = OpenDataDoor(config, door, DoorPurpose::kExchange, has_cluster_key);
-  absl::Status status = sockets.status();
-  if (status.ok()) {
-    auto opened = RankExchangeSockets::Create(*std::move(sockets));
-    if (opened.ok()) return *std::move(opened);
-    status = opened.status();
-  }
+// The same for ranks; empty: no job of this node has a rank exchange.
+std::string ExchangeAddress(const Config& config, Door* door) {
+  if (!config.rank_exchange || config.backend == "none") return "";
+  absl::StatusOr<std::string> address = OpenDataAddresses(config, door, DoorPurpose::kExchange);
+  if (address.ok()) return *std::move(address);
   LogWarning(absl::StrCat("jobs over several nodes do without an exchange between ranks: ",
-                          status.message()));
-  return nullptr;
+                          address.status().message()));
+  return "";
 }
 
 absl::StatusOr<std::unique_ptr<Door>> OpenDoor(const Config& config, bool has_cluster_key) {
@@ -86,23 +72,12 @@ std::set<std::string> OwnAddresses(const Config& config, const Door& door) {
   return addresses;
 }
 
-EngineOptions MakeEngineOptions(const Config& config, const std::string& config_file,
-                                const std::string& peer_address, const Door& door) {
-  EngineOptions options;
-  options.config = config;
-  options.version = kRingdVersion;
-  options.peer_address = peer_address;
-  options.own_addresses = OwnAddresses(config, door);
-  options.config_file = config_file;
-  if (config.flat_all_reduce_bytes != kAutoBytes) {
-    options.algorithms.flat_all_reduce_bytes = config.flat_all_reduce_bytes;
-  }
-  if (config.small_all_reduce_bytes != kAutoBytes) {
-    options.algorithms.small_all_reduce_bytes = config.small_all_reduce_bytes;
-  }
-  options.algorithms.small_broadcast_bytes = config.small_broadcast_bytes;
-  options.algorithms.chunk_bytes = static_cast<std::uint32_t>(config.chunk_bytes);
-  return options;
+v1::EngineStart TrialStart(const Config& config, const std::string& wire_address) {
+  v1::EngineStart start;
+  start.set_version(kRingdVersion);
+  WriteSettings(config, start.mutable_settings());
+  start.set_wire_address(wire_address);
+  return start;
 }
 
 }  // namespace
@@ -117,7 +92,12 @@ absl::Status Daemon::Check(const Config& config) {
   elsewhere.peer_address = FormatHostPort({ParseHostPort(config.peer_address)->host, 0});
   const absl::StatusOr<std::unique_ptr<Door>> door = OpenDoor(elsewhere, !key->empty());
   if (!door.ok()) return door.status();
-  return MakeTransport(config, door->get(), !key->empty()).status();
+  const absl::StatusOr<std::string> wire_address = WireAddress(config, door->get());
+  if (!wire_address.ok()) return wire_address.status();
+  // FindStartProblems has said so.
+  const absl::StatusOr<std::string> program = ResolveEngineProgram(config);
+  if (!program.ok()) return absl::OkStatus();
+  return TryEngine(*program, EngineArguments(config), TrialStart(config, *wire_address)).status();
 }
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
@@ -136,23 +116,32 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   if (!door.ok()) return door.status();
   door_ = *std::move(door);
   peer_address_ = FormatHostPort({config.advertised_host, ParseHostPort(door_->address())->port});
-  absl::StatusOr<std::unique_ptr<Transport>> transport =
-      MakeTransport(config, door_.get(), !cluster_key_.empty());
-  if (!transport.ok()) return transport.status();
-  SocketPeerNetworkOptions network_options;
+  absl::StatusOr<std::string> wire_address = WireAddress(config, door_.get());
+  if (!wire_address.ok()) return wire_address.status();
+  absl::StatusOr<std::string> program = ResolveEngineProgram(config);
+  if (!program.ok()) return program.status();
+  absl::StatusOr<std::string> backend = 
+      TryEngine(*program, EngineArguments(config), TrialStart(config, *wire_address));
+  if (!backend.ok()) return backend.status();
+  NodeNetworkOptions network_options;
   network_options.door_flags = cluster_key_.empty() ? 0 : kDoorHasClusterKey;
-  absl::StatusOr<std::unique_ptr<SocketPeerNetwork>> network =
-      SocketPeerNetwork::Create(door_.get(), network_options);
-  if (!network.ok()) return network.status();
-  network_ = *std::move(network);
+  network_ = std::make_unique<NodeNetwork>(door_.get(), network_options);
+  plans_ = std::make_unique<PlanStore>(config.state_dir);
 
-  EngineOptions engine_options = MakeEngineOptions(config, config_file, peer_address_, *door_);
-  engine_options.cluster_key = cluster_key_;
-  engine_ = std::make_unique<Engine>(std::move(engine_options), *std::move(transport),
-                                     MakeRankExchange(config, door_.get(), !cluster_key_.empty()),
-                                     network_.get());
-  engine_->Start();
-  // The threads of the door, of gRPC and of the listener are started by this one.
+  EnginesOptions engines_options;
+  engines_options.config = config;
+  engines_options.version = kRingdVersion;
+  engines_options.program = *std::move(program);
+  engines_options.peer_address = peer_address_;
+  engines_options.own_addresses = OwnAddresses(config, *door_);
+  engines_options.wire_address = *std::move(wire_address);
+  engines_options.exchange_address = ExchangeAddress(config, door_.get());
+  engines_options.has_cluster_key = !cluster_key_.empty();
+  absl::StatusOr<std::unique_ptr<Engines>> engines =
+      Engines::Start(std::move(engines_options), network_.get(), plans_.get());
+  if (!engines.ok()) return engines.status();
+  engines_ = *std::move(engines);
+  // All threads that are started from here on, and none that starts engines: they would inherit it.
   ServeBesideEngine();
   door_->Start();
 
@@ -163,7 +152,10 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   gpu_options.cuda_library = config.cuda_library;
   gpu_options.nccl_library = config.nccl_library;
   gpus_ = std::make_unique<GpuFinder>(std::move(gpu_options));
-  supervisor_ = std::make_unique<Supervisor>(lobby_.get(), gpus_.get(), engine_.get());
+  supervisor_ = std::make_unique<Supervisor>(
+      SupervisorOptions{config, kRingdVersion, peer_address_, cluster_key_, config_file,
+                        *std::move(backend)},
+      lobby_.get(), gpus_.get(), engines_.get());
   absl::StatusOr<std::unique_ptr<LocalServer>> local_server = LocalServer::Start(supervisor_.get());
   if (!local_server.ok()) return local_server.status();
   local_server_ = *std::move(local_server);
@@ -176,7 +168,8 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
                                              Caller{user.uid, user.is_operator});
        },
        [this](UniqueFd connection) { local_server_->RefuseConnection(std::move(connection)); },
-       [this] { engine_->CountRefusedAttach(); }});
+       [this] { supervisor_->CountRefusedAttach(); },
+       [this](pid_t pid) { return engines_->IsEngine(pid); }});
   if (!listener.ok()) return listener.status();
   listener_ = *std::move(listener);
   return absl::OkStatus();
@@ -184,11 +177,11 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
 
 Daemon::~Daemon() { Stop(); }
 
-absl::Status Daemon::ReopenTransport(const Config& config) {
-  absl::StatusOr<std::unique_ptr<Transport>> transport =
-      MakeTransport(config, door_.get(), !cluster_key_.empty());
-  if (!transport.ok()) return transport.status();
-  if (*transport != nullptr) engine_->ReplaceTransport(*std::move(transport));
+absl::Status Daemon::UseLinks(const Config& config) {
+  absl::StatusOr<std::string> wire_address = WireAddress(config, door_.get());
+  if (!wire_address.ok()) return wire_address.status();
+  engines_->UseAddresses(config, *wire_address, ExchangeAddress(config, door_.get()));
+  LogInfo("all interfaces carry data for jobs to come");
   return absl::OkStatus();
 }
 
@@ -197,27 +190,29 @@ absl::Status Daemon::Reload(const Config& loaded) {
   TakeReloaded(loaded, config);
   if (absl::Status status = listener_->Reload(config); !status.ok()) return status;
   config_ = config;
-  engine_->Reload(config_);
+  engines_->Reload(config_);
+  supervisor_->Reload(config_);
   return absl::OkStatus();
 }
 
 void Daemon::Drain() {
   listener_->Drain();
-  engine_->Drain();
+  engines_->Drain();
+  supervisor_->Drain();
+  network_->RefuseNewJobs();
   local_server_->SetServing(false);
 }
 
 void Daemon::Stop() {
-  // Nobody new; then the engine tells trainers and nodes why; then the connections close.
+  // Nobody new; then the engines tell trainers and nodes why; then the connections close.
   if (listener_ != nullptr) listener_->Stop();
   if (lobby_ != nullptr) {
     lobby_->Stop(absl::StrCat("ringd on ", config_.node_name, " was stopped"));
   }
-  // It tells those who wait by way of the engine.
   if (gpus_ != nullptr) gpus_->Stop();
-  if (engine_ != nullptr) engine_->Stop();
+  if (engines_ != nullptr) engines_->Stop();
   if (door_ != nullptr) door_->Stop();
-  if (network_ != nullptr) network_->Shutdown(Clock::now() + kGoodbye);
+  if (network_ != nullptr) network_->Stop();
   if (local_server_ != nullptr) local_server_->Shutdown(Clock::now() + kGoodbye);
 }
 

@@ -11,11 +11,12 @@
 #include "daemon/attach/attach_listener.h"
 #include "daemon/config/config.h"
 #include "daemon/door/door.h"
-#include "daemon/engine/engine.h"
 #include "daemon/gpu/gpu_finder.h"
-#include "daemon/peers/socket_peer_network.h"
+#include "daemon/jobs/plans/plan_store.h"
 #include "daemon/rpc/local_server.h"
+#include "daemon/supervisor/engines.h"
 #include "daemon/supervisor/lobby.h"
+#include "daemon/supervisor/node_network.h"
 #include "daemon/supervisor/supervisor.h"
 
 namespace ringd {
@@ -38,9 +39,8 @@ class Daemon {
   // Where other ringds reach this one, with the real port.
   const std::string& peer_address() const noexcept { return peer_address_; }
 
-  // Opens the transport anew, since more of its interfaces carry data than before. Takes effect
-  // when this node has no job. An error leaves the one that there is.
-  absl::Status ReopenTransport(const Config& config);
+  // More interfaces carry data than before: jobs to come use them. An error leaves them out.
+  absl::Status UseLinks(const Config& config);
 
   // Takes over the settings that may change while ringd runs (Setting::reloaded), but log_level and
   // drain_timeout, which are others'.
@@ -50,11 +50,9 @@ class Daemon {
   // Refuses trainers and jobs from now on; those there are go on.
   void Drain();
   // True when no trainer is attached.
-  bool Idle() const noexcept { return engine_->Idle() && lobby_->size() == 0; }
-  // Grows while the engine is alive, at least once a second.
-  std::uint64_t heartbeat() const noexcept { return engine_->heartbeat(); }
-  // What the engine does just now.
-  EngineActivity::Moment activity() const noexcept { return engine_->activity(); }
+  bool Idle() const { return engines_->sessions() == 0 && lobby_->size() == 0; }
+  // Grows while ringd is alive, at least once a second.
+  std::uint64_t heartbeat() const noexcept { return engines_->heartbeat(); }
 
   // Ends what still runs, telling everybody concerned why. Takes a few seconds at most. Idempotent.
   void Stop();
@@ -67,8 +65,9 @@ class Daemon {
   std::string peer_address_;
   std::string cluster_key_;
   std::unique_ptr<Door> door_;
-  std::unique_ptr<SocketPeerNetwork> network_;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<NodeNetwork> network_;
+  std::unique_ptr<PlanStore> plans_;
+  std::unique_ptr<Engines> engines_;
   std::unique_ptr<Lobby> lobby_;
   std::unique_ptr<GpuFinder> gpus_;
   std::unique_ptr<Supervisor> supervisor_;

@@ -28,7 +28,7 @@ class ServiceManager {
   // Ready() tells that it has ended.
   void Reloading();
 
-  // Feeds the watchdog if `heartbeat`, a count that grows while the engine is alive, has grown
+  // Feeds the watchdog if `heartbeat`, a count that grows while ringd is alive, has grown
   // since the last time. Call often; it notifies as rarely as the watchdog allows.
   void Watch(std::uint64_t heartbeat, Clock::time_point now);
 

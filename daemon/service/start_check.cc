@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/attach/admission.h"
 #include "daemon/config/host_port.h"
+#include "daemon/supervisor/engine_program.h"
 #include "proto/base/errno_status.h"
 #include "proto/base/unique_fd.h"
 
@@ -92,6 +93,9 @@ std::vector<std::string> FindStartProblems(const Config& config) {
     problems.push_back(absl::StrCat(setting, " = \"", value, "\": ", status.message()));
   };
   if (absl::Status status = Admission::Create(config).status(); !status.ok()) {
+    problems.emplace_back(status.message());
+  }
+  if (absl::Status status = ResolveEngineProgram(config).status(); !status.ok()) {
     problems.emplace_back(status.message());
   }
   add("peer_address", config.peer_address, CheckPeerAddress(config.peer_address));

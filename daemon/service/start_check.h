@@ -11,10 +11,10 @@
 
 namespace ringd {
 
-// Says of users and groups, peer_address, and the paths of the configuration all that is wrong, in
-// sentences that name the setting. Makes, opens for others and changes nothing, and does not mind a
-// ringd that runs. `config` is complete (ResolveNetwork). May ask the user database and a name
-// server.
+// Says of users and groups, peer_address, the engine's program and the paths of the configuration
+// all that is wrong, in sentences that name the setting. Makes, opens for others and changes
+// nothing, and does not mind a ringd that runs. `config` is complete (ResolveNetwork). May ask the
+// user database and a name server.
 //
 // A folder that the service manager makes before a start (the default ones of socket and state_dir)
 // need not be there.

@@ -136,4 +136,9 @@ void NoticeQueue::SendLast(int socket, NoticeKind kind, absl::string_view text) 
   static_cast<void>(TrySend(socket, frame, -1));
 }
 
+void HangUp(int lifeline, absl::string_view why) {
+  NoticeQueue().SendLast(lifeline, NoticeKind::kSessionEnded, why);
+  ::shutdown(lifeline, SHUT_RDWR);
+}
+
 }  // namespace ringd

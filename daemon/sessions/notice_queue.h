@@ -74,6 +74,9 @@ class NoticeQueue {
   bool gone_ = false;  // the peer
 };
 
+// Ends a session of which nothing else has been said: its trainer hears why, and sees the hang-up.
+void HangUp(int lifeline, absl::string_view why);
+
 }  // namespace ringd
 
 #endif  // RINGD_DAEMON_SESSIONS_NOTICE_QUEUE_H_

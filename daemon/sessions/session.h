@@ -63,6 +63,7 @@ struct CheckedSubmission {
 
 class Session {
  public:
+  // Requirement: the resources' memory is mapped.
   explicit Session(std::unique_ptr<SessionResources> resources);
 
   SessionId id() const noexcept { return resources_->id; }

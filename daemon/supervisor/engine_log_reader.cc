@@ -63,7 +63,11 @@ void EngineLogReader::End(Clock::time_point now) {
 void EngineLogReader::TakeLine(absl::string_view line, Clock::time_point now) {
   if (line.empty()) return;
   std::optional<EngineRecord> record = ParseEngineRecord(line);
-  Remember(record.has_value() ? record->message : line);
+  if (!record.has_value()) {
+    Remember(line);
+  } else if (record->level >= LogLevel::kError) {
+    Remember(record->message);
+  }
   if (!limiter_.Pass(now).has_value()) {
     ++held_back_;
     return;

@@ -35,7 +35,7 @@ class EngineLogReader {
   // Logs what has no end yet, and how many lines were left out. Idempotent.
   void End(Clock::time_point now);
 
-  // The message of the last line, also of one that was left out; lines of a backtrace and those
+  // The message of the last error, also of one that was left out; lines of a backtrace and those
   // without a letter don't count, so that an assertion remains. Without control characters. Empty:
   // there was none.
   const std::string& last_line() const { return last_line_; }

@@ -43,6 +43,8 @@ class EngineProcess {
   // that refuses what it has no room for, and so never holds it up. It has no other descriptor of
   // this process, no signal blocked or ignored, and stays in the process group of this process.
   // `channel` remains the caller's, who closes it so that the engine's end is seen.
+  //   Called on a thread that lasts as long as this process: the kernel kills ringd-engine when the
+  //   thread that started it ends (daemon/engine_process/walls.h).
   //   As Spawn. The message begins with "the engine can't be started: ".
   static absl::StatusOr<std::unique_ptr<EngineProcess>> Start(
       const std::string& program, const std::vector<std::string>& arguments, int channel);

@@ -2,14 +2,13 @@
 
 #include <pthread.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
 #include <array>
 #include <utility>
 #include <vector>
 
+#include "daemon/sessions/notice_queue.h"
 #include "daemon/sessions/nudges.h"
-#include "daemon/sessions/session.h"
 
 namespace ringd {
 namespace {
@@ -17,12 +16,6 @@ namespace {
 // Of the epoll set; a session's are its number, and which descriptor.
 constexpr std::uint64_t kWakeKey = ~std::uint64_t{0};
 constexpr int kSignBits = 1;
-
-void EndSession(std::unique_ptr<SessionResources> resources, absl::string_view why) {
-  Session session(std::move(resources));
-  session.NotifyLast(NoticeKind::kSessionEnded, why);
-  ::shutdown(session.lifeline(), SHUT_RDWR);
-}
 
 }  // namespace
 
@@ -54,7 +47,7 @@ void Lobby::Add(std::unique_ptr<SessionResources> session) {
     }
     why = why_stopped_;
   }
-  EndSession(std::move(session), why);
+  HangUp(session->lifeline.get(), why);
 }
 
 void Lobby::Watch(const SessionResources& session) noexcept {
@@ -126,8 +119,10 @@ void Lobby::Run() {
       }
     }
     nudges.Set(true);
-    for (auto& session : gone) EndSession(std::move(session), why);
-    gone.clear();
+    for (auto& session : gone) {
+      HangUp(session->lifeline.get(), why);
+      session.reset();
+    }
     nudges.Set(false);
   }
 }

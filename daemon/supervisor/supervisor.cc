@@ -1,10 +1,19 @@
 #include "daemon/supervisor/supervisor.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "daemon/gpu/gpu_findings.h"
+#include "daemon/supervisor/engine_call.h"
+#include "daemon/supervisor/join_check.h"
+#include "daemon/supervisor/resident_bytes.h"
+#include "proto/door/door_key.h"
+#include "proto/types/job_weight.h"
 
 namespace ringd {
 namespace {
@@ -13,73 +22,166 @@ namespace {
 // milliseconds.
 constexpr auto kPatienceForGpus = std::chrono::milliseconds(300);
 
+absl::Status UnknownToken() {
+  return absl::UnauthenticatedError("no session has this token");
+}
+
 }  // namespace
+
+Supervisor::Supervisor(SupervisorOptions options, Lobby* lobby, GpuFinder* gpus, Engines* engines)
+    : lobby_(lobby), gpus_(gpus), engines_(engines), options_(std::move(options)) {}
+
+void Supervisor::Reload(const Config& config) {
+  const MutexLock lock(mutex_);
+  options_.config = config;
+}
+
+void Supervisor::Drain() {
+  const MutexLock lock(mutex_);
+  if (!draining_since_.has_value()) draining_since_ = Clock::now();
+}
+
+absl::StatusOr<std::shared_ptr<EngineClient>> Supervisor::HandOver(absl::string_view token,
+                                                                   const v1::JoinRequest& request,
+                                                                   std::string& job_key) {
+  if (absl::Status status = CheckPlaces(request); !status.ok()) return status;
+  std::unique_ptr<SessionResources> session = lobby_->Take(token);
+  if (session == nullptr) {
+    // It has joined already, or is about to.
+    if (auto engine = engines_->Find(token)) return engine;
+    return UnknownToken();
+  }
+  const uid_t uid = session->peer.uid;
+  absl::Status status;
+  {
+    const MutexLock lock(mutex_);
+    status = CheckJoin(request, {options_.config, options_.peer_address,
+                                 !options_.cluster_key.empty()});
+    const DoorKey key = JobKey(options_.cluster_key, request.job_id(), request.secret(), uid);
+    job_key.assign(reinterpret_cast<const char*>(key.data()), key.size());
+  }
+  if (!status.ok()) {
+    engines_->NoteTurnedAway(uid, request.job_id(), std::string(status.message()));
+    lobby_->Add(std::move(session));
+    return status;
+  }
+  auto engine = engines_->Give(session, request.job_id(), JobWeightOrDefault(request.weight()));
+  if (!engine.ok() && session != nullptr) lobby_->Add(std::move(session));
+  return engine;
+}
 
 std::function<void()> Supervisor::Join(const Caller& caller, absl::string_view token,
                                        const v1::JoinRequest& request,
                                        Answer<v1::JoinReply> answer) {
-  // The engine knows the session before it is asked about it.
-  if (auto session = lobby_->Take(token)) engine_->Attach(std::move(session));
-  return engine_->Join(caller, token, request, std::move(answer));
+  EngineClient::Order order;
+  order.kind = v1::ENGINE_CALL_JOIN;
+  order.caller = caller;
+  order.token = std::string(token);
+  order.request = request.SerializeAsString();
+  // For one that has joined already, which the engine says: any key will do.
+  order.job_key = std::string(sizeof(DoorKey), '\0');
+  const auto engine = HandOver(token, request, order.job_key);
+  if (!engine.ok()) {
+    answer(engine.status(), {});
+    return [] {};
+  }
+  const std::uint64_t call =
+      (*engine)->Call(std::move(order), {}, ParsedAnswer<v1::JoinReply>(std::move(answer)));
+  return [engine = *engine, call] { engine->GiveUp(call); };
+}
+
+template <typename Request, typename Reply>
+void Supervisor::Forward(v1::EngineCallKind kind, const Caller& caller, absl::string_view token,
+                         const Request& request, Answer<Reply> answer) {
+  const auto engine = engines_->Find(token);
+  if (engine == nullptr) {
+    return answer(lobby_->Has(token) ? NotJoined() : UnknownToken(), {});
+  }
+  engine->Call({kind, caller, std::string(token), request.SerializeAsString(), ""}, {},
+               ParsedAnswer<Reply>(std::move(answer)));
 }
 
 void Supervisor::RegisterTensors(const Caller& caller, absl::string_view token,
                                  const v1::RegisterTensorsRequest& request,
                                  Answer<v1::RegisterTensorsReply> answer) {
-  if (lobby_->Has(token)) return answer(NotJoined(), {});
-  engine_->RegisterTensors(caller, token, request, std::move(answer));
+  Forward(v1::ENGINE_CALL_REGISTER_TENSORS, caller, token, request, std::move(answer));
 }
 
 void Supervisor::UnregisterTensors(const Caller& caller, absl::string_view token,
                                    const v1::UnregisterTensorsRequest& request,
                                    Answer<v1::UnregisterTensorsReply> answer) {
-  if (lobby_->Has(token)) return answer(NotJoined(), {});
-  engine_->UnregisterTensors(caller, token, request, std::move(answer));
+  Forward(v1::ENGINE_CALL_UNREGISTER_TENSORS, caller, token, request, std::move(answer));
 }
 
 void Supervisor::DescribeMismatch(const Caller& caller, absl::string_view token,
                                   const v1::DescribeMismatchRequest& request,
                                   Answer<v1::DescribeMismatchReply> answer) {
-  if (lobby_->Has(token)) return answer(NotJoined(), {});
-  engine_->DescribeMismatch(caller, token, request, std::move(answer));
+  Forward(v1::ENGINE_CALL_DESCRIBE_MISMATCH, caller, token, request, std::move(answer));
 }
 
 void Supervisor::CreateCommunicator(const Caller& caller, absl::string_view token,
                                     const v1::CreateCommunicatorRequest& request,
                                     Answer<v1::CreateCommunicatorReply> answer) {
-  if (lobby_->Has(token)) return answer(NotJoined(), {});
-  engine_->CreateCommunicator(caller, token, request, std::move(answer));
+  Forward(v1::ENGINE_CALL_CREATE_COMMUNICATOR, caller, token, request, std::move(answer));
 }
 
 void Supervisor::DestroyCommunicator(const Caller& caller, absl::string_view token,
                                      const v1::DestroyCommunicatorRequest& request,
                                      Answer<v1::DestroyCommunicatorReply> answer) {
-  if (lobby_->Has(token)) return answer(NotJoined(), {});
-  engine_->DestroyCommunicator(caller, token, request, std::move(answer));
+  Forward(v1::ENGINE_CALL_DESTROY_COMMUNICATOR, caller, token, request, std::move(answer));
 }
 
 void Supervisor::Leave(const Caller& caller, absl::string_view token,
                        Answer<v1::LeaveReply> answer) {
   // There is nothing to leave.
   if (lobby_->Has(token)) return answer(absl::OkStatus(), {});
-  engine_->Leave(caller, token, std::move(answer));
+  Forward(v1::ENGINE_CALL_LEAVE, caller, token, v1::LeaveRequest(), std::move(answer));
 }
 
 void Supervisor::GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) {
-  if (gpus_ == nullptr) return AskForStatus(caller, "", std::move(answer));
+  if (gpus_ == nullptr) return answer(absl::OkStatus(), DescribeStatus(caller, ""));
   gpus_->Recall(kPatienceForGpus, [this, caller, answer](const v1::GpusReply& gpus) {
-    AskForStatus(caller, SummaryOf(gpus), answer);
+    answer(absl::OkStatus(), DescribeStatus(caller, SummaryOf(gpus)));
   });
 }
 
-void Supervisor::AskForStatus(const Caller& caller, std::string gpus,
-                              Answer<v1::StatusReply> answer) {
-  engine_->GetStatus(caller, [lobby = lobby_, gpus = std::move(gpus), answer = std::move(answer)](
-                                 const absl::Status& status, v1::StatusReply reply) {
-    reply.set_sessions(reply.sessions() + static_cast<std::uint32_t>(lobby->size()));
-    reply.set_gpus(gpus);
-    answer(status, std::move(reply));
-  });
+v1::StatusReply Supervisor::DescribeStatus(const Caller& caller, const std::string& gpus) {
+  v1::StatusReply reply;
+  reply.set_schema_version(kAdminSchemaVersion);
+  reply.set_pid(::getpid());
+  reply.set_gpus(gpus);
+  std::uint64_t resident = ResidentBytes(::getpid());
+  std::uint32_t jobs = 0;
+  for (const auto& engine : engines_->Serving()) {
+    resident += ResidentBytes(engine->pid());
+    jobs += engine->jobs();
+  }
+  reply.set_resident_bytes(resident);
+  reply.set_jobs(jobs);
+  reply.set_sessions(static_cast<std::uint32_t>(engines_->sessions() + lobby_->size()));
+  reply.set_sessions_ended_for_cause(engines_->sessions_ended_for_cause());
+  reply.set_attaches_refused(attaches_refused_.load(std::memory_order_relaxed));
+  const Clock::time_point now = Clock::now();
+  reply.set_uptime_seconds(std::chrono::duration<double>(now - started_).count());
+  const MutexLock lock(mutex_);
+  const Config& config = options_.config;
+  reply.set_version(options_.version);
+  reply.set_node_name(config.node_name);
+  reply.set_state(draining_since_.has_value() ? "draining" : "serving");
+  if (draining_since_.has_value()) {
+    reply.set_draining_seconds(std::chrono::duration<double>(now - *draining_since_).count());
+  }
+  reply.set_socket(config.socket);
+  reply.set_peer_address(options_.peer_address);
+  reply.set_backend(options_.backend);
+  reply.set_config_file(options_.config_file);
+  reply.set_arena_bytes_per_session(config.arena_bytes);
+  reply.set_shows_users(caller.is_operator);
+  if (!caller.is_operator) return reply;
+  for (const std::string& user : config.allowed_users) reply.add_allowed_users(user);
+  for (const std::string& group : config.allowed_groups) reply.add_allowed_groups(group);
+  reply.set_operators_group(config.operators_group);
+  return reply;
 }
 
 void Supervisor::GetGpus(const Caller& /*caller*/, Answer<v1::GpusReply> answer) {
@@ -91,32 +193,6 @@ void Supervisor::GetGpus(const Caller& /*caller*/, Answer<v1::GpusReply> answer)
     reply.set_schema_version(kAdminSchemaVersion);
     answer(absl::OkStatus(), std::move(reply));
   });
-}
-
-void Supervisor::ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
-                          Answer<v1::JobsReply> answer) {
-  engine_->ListJobs(caller, request, std::move(answer));
-}
-
-void Supervisor::ListCommunicators(const Caller& caller,
-                                   const v1::ListCommunicatorsRequest& request,
-                                   Answer<v1::CommunicatorsReply> answer) {
-  engine_->ListCommunicators(caller, request, std::move(answer));
-}
-
-void Supervisor::ListQueues(const Caller& caller, const v1::ListQueuesRequest& request,
-                            Answer<v1::QueuesReply> answer) {
-  engine_->ListQueues(caller, request, std::move(answer));
-}
-
-void Supervisor::TraceJob(const Caller& caller, const v1::TraceRequest& request,
-                          Answer<v1::TraceReply> answer) {
-  engine_->TraceJob(caller, request, std::move(answer));
-}
-
-void Supervisor::ReportExit(const Caller& caller, const v1::ReportExitRequest& request,
-                            Answer<v1::ReportExitReply> answer) {
-  engine_->ReportExit(caller, request, std::move(answer));
 }
 
 }  // namespace ringd

@@ -1,31 +1,52 @@
-// What stands between those who call and the engine that serves their job.
+// What stands between those who call and the engines that serve their jobs.
 #ifndef RINGD_DAEMON_SUPERVISOR_SUPERVISOR_H_
 #define RINGD_DAEMON_SUPERVISOR_SUPERVISOR_H_
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
-#include "daemon/engine/engine.h"
+#include "daemon/config/config.h"
 #include "daemon/engine/engine_control.h"
 #include "daemon/gpu/gpu_finder.h"
+#include "daemon/supervisor/engines.h"
 #include "daemon/supervisor/lobby.h"
+#include "proto/base/clock.h"
+#include "proto/base/mutex.h"
 
 namespace ringd {
 
-// What is about the node and no job is answered here, too. A session belongs to the lobby until its
-// trainer joins, and to the engine from then on, also if the join is refused. Calls that need a job
-// are answered here while there is none.
+struct SupervisorOptions {
+  Config config;  // complete (ResolveNetwork)
+  std::string version;
+  std::string peer_address;  // host:port on which other ringds reach this one
+  std::string cluster_key;   // empty: there is none
+  std::string config_file;   // for display; empty: none
+  std::string backend;       // the transport's name, "none" without one
+};
+
+// What is about the node and no job is answered here. A session belongs to the lobby until its
+// trainer joins a job, and to the job's engine from then on: calls that bring its token go there,
+// as they came. A join that is refused here leaves its session in the lobby. What is asked of all
+// jobs is asked of all engines, and put together.
 //
-// Thread safety: as EngineControl.
-// Ownership: borrows all three. The finder is stopped before the engine and may tell those who wait
-//   by way of it.
+// Thread safety: as EngineControl; the other methods too.
+// Ownership: borrows all three.
 class Supervisor final : public EngineControl {
  public:
   // `gpus` may be null: nothing is known of GPUs.
-  Supervisor(Lobby* lobby, GpuFinder* gpus, Engine* engine)
-      : lobby_(lobby), gpus_(gpus), engine_(engine) {}
+  Supervisor(SupervisorOptions options, Lobby* lobby, GpuFinder* gpus, Engines* engines);
+
+  // As Engine::Reload.
+  void Reload(const Config& config) ABSL_LOCKS_EXCLUDED(mutex_);
+  // For display: who draws new trainers away does that.
+  void Drain() ABSL_LOCKS_EXCLUDED(mutex_);
+  void CountRefusedAttach() noexcept { attaches_refused_.fetch_add(1, std::memory_order_relaxed); }
 
   [[nodiscard]] std::function<void()> Join(const Caller& caller, absl::string_view token,
                                            const v1::JoinRequest& request,
@@ -60,12 +81,31 @@ class Supervisor final : public EngineControl {
                   Answer<v1::ReportExitReply> answer) override;
 
  private:
+  // `session`'s, and moves it to its engine; what is wrong with the request.
+  absl::StatusOr<std::shared_ptr<EngineClient>> HandOver(absl::string_view token,
+                                                         const v1::JoinRequest& request,
+                                                         std::string& job_key)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // To the engine that has the session.
+  template <typename Request, typename Reply>
+  void Forward(v1::EngineCallKind kind, const Caller& caller, absl::string_view token,
+               const Request& request, Answer<Reply> answer);
+  // Of all engines.
+  template <typename Request, typename Reply>
+  void List(v1::EngineCallKind kind, const Caller& caller, const Request& request,
+            Answer<Reply> answer);
   // `gpus`: in words.
-  void AskForStatus(const Caller& caller, std::string gpus, Answer<v1::StatusReply> answer);
+  v1::StatusReply DescribeStatus(const Caller& caller, const std::string& gpus)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   Lobby* const lobby_;
   GpuFinder* const gpus_;
-  Engine* const engine_;
+  Engines* const engines_;
+  const Clock::time_point started_ = Clock::now();
+  std::atomic<std::uint64_t> attaches_refused_{0};
+  Mutex mutex_;
+  SupervisorOptions options_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Clock::time_point> draining_since_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ringd

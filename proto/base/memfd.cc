@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "proto/base/errno_status.h"
 
@@ -13,16 +14,39 @@ namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-}  // namespace
-
-absl::StatusOr<UniqueFd> CreateSealedMemfd(const std::string& name, std::size_t bytes) {
+absl::StatusOr<UniqueFd> CreateMemfd(const std::string& name, std::size_t bytes) {
   UniqueFd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return ErrnoStatus(errno, "memfd_create");
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     return ErrnoStatus(errno, "sizing a memfd");
   }
-  if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return ErrnoStatus(errno, "sealing a memfd");
   return fd;
+}
+
+absl::Status Seal(int fd, int seals) {
+  if (::fcntl(fd, F_ADD_SEALS, seals) != 0) return ErrnoStatus(errno, "sealing a memfd");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<UniqueFd> CreateSealedMemfd(const std::string& name, std::size_t bytes) {
+  absl::StatusOr<UniqueFd> fd = CreateMemfd(name, bytes);
+  if (!fd.ok()) return fd;
+  if (absl::Status status = Seal(fd->get(), kSeals); !status.ok()) return status;
+  return fd;
+}
+
+absl::StatusOr<PublishedMemory> CreatePublishedMemfd(const std::string& name, std::size_t bytes) {
+  absl::StatusOr<UniqueFd> fd = CreateMemfd(name, bytes);
+  if (!fd.ok()) return fd.status();
+  // A mapping that is there already stays writable.
+  absl::StatusOr<MemoryMapping> mapping = MemoryMapping::Map(fd->get(), bytes);
+  if (!mapping.ok()) return mapping.status();
+  if (absl::Status status = Seal(fd->get(), kSeals | F_SEAL_FUTURE_WRITE); !status.ok()) {
+    return status;
+  }
+  return PublishedMemory{*std::move(fd), *std::move(mapping)};
 }
 
 absl::Status CheckSealed(int fd) {

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/base/memory_mapping.h"
 #include "proto/base/unique_fd.h"
 
 namespace ringd {
@@ -15,6 +16,14 @@ namespace ringd {
 // that whoever maps it can't be made to fault by another's truncation. Pages come into being when
 // they are first touched. `name` shows in /proc/<pid>/maps.
 absl::StatusOr<UniqueFd> CreateSealedMemfd(const std::string& name, std::size_t bytes);
+
+// The same, where only the mapping that comes with it can write (F_SEAL_FUTURE_WRITE): whoever gets
+// the descriptor maps it with MemoryMapping::MapReadOnly.
+struct PublishedMemory {
+  UniqueFd fd;
+  MemoryMapping mapping;
+};
+absl::StatusOr<PublishedMemory> CreatePublishedMemfd(const std::string& name, std::size_t bytes);
 
 // kFailedPrecondition unless `fd` carries the seals above: a client checks what it was sent.
 absl::Status CheckSealed(int fd);

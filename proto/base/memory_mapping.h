@@ -26,12 +26,16 @@ class MemoryMapping {
   // The same for memory that another process made: kFailedPrecondition unless it carries the seals
   // of CreateSealedMemfd.
   static absl::StatusOr<MemoryMapping> MapSealed(int fd, std::size_t bytes);
+  // The same for reading only: writing faults.
+  static absl::StatusOr<MemoryMapping> MapReadOnly(int fd, std::size_t bytes);
 
+  // Of memory that was mapped for reading only, for reading only.
   std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }
 
  private:
   MemoryMapping(std::byte* data, std::size_t size) noexcept : data_(data), size_(size) {}
+  static absl::StatusOr<MemoryMapping> MapFor(int protection, int fd, std::size_t bytes);
   void Unmap() noexcept;
 
   std::byte* data_ = nullptr;

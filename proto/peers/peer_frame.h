@@ -18,7 +18,9 @@ enum class PeerFrameKind : std::uint8_t {
   kMessage = 1,  // a NodeMessage or CoordinatorMessage of proto/rpc/peer.proto
   kPing = 2,     // is answered at once by a pong; both are empty
   kPong = 3,
-  kEnd = 4,  // the sender's last frame: a PeerEnd
+  // The sender's last frame: a PeerEnd. With kDataLoss it is its supervisor's word on how it ended,
+  // perhaps behind a frame that was sent in part (daemon/peers/last_bytes.h).
+  kEnd = 4,
 };
 
 // Eight bytes, little endian: the payload's size in four, the kind, and three zeros.

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/engine_process/walls.h"
 #include "proto/base/clock.h"
 #include "proto/base/unique_fd.h"
 #include "tests/backends/backend_world.h"
@@ -93,12 +94,14 @@ using ChildBody = std::function<int(const ChildNode&)>;
 struct Carrier {
   BackendKind kind = BackendKind::kUcx;
   TransportOptions options = {};
+  bool behind_walls = false;  // those of an engine
 };
 
 Carrier AnyCarrier() { return {GENERATE(BackendKind::kUcx, BackendKind::kTcp)}; }
 
 int RunChild(int node, int node_count, int parent_fd, const Carrier& carrier,
              const ChildBody& body) {
+  if (carrier.behind_walls && !PutUpWalls({.channel = parent_fd}).ok()) return 90;
   const auto transport = MakeTransport(carrier.kind, carrier.options);
   if (!SendBytes(parent_fd, transport->LocalAddress())) return 91;
   CommunicatorSpec spec;
@@ -219,6 +222,25 @@ TEST_CASE("UCX: processes of one host reduce over what UCX finds best, which is 
     const auto neighbours = child.communicator.Statistics().neighbours;
     if (neighbours.size() != 1) return 2;
     if (neighbours[0].line.transports.find("/memory") == std::string::npos) return 3;
+    return child.StayUntilAllAreDone();
+  });
+  children.EndWell(2);
+}
+
+TEST_CASE("Backend: engines reduce behind their walls, also over shared memory") {
+  const std::string transports = GENERATE("tcp,self", "all");
+  const Carrier carrier{transports == "all" ? BackendKind::kUcx : AnyCarrier().kind,
+                        {.transports = transports},
+                        /*behind_walls=*/true};
+  INFO(NameOf(carrier.kind) << ", " << transports);
+  Children children(2, carrier, [&](const ChildNode& child) {
+    for (std::uint32_t i = 0; i < 20; ++i) {
+      if (!child.AllReduceOnes({0, i}, i % 2 == 0 ? 5 : 700'001, 2.0f)) return 1;
+    }
+    const auto neighbours = child.communicator.Statistics().neighbours;
+    if (neighbours.size() != 1) return 2;
+    const bool in_memory = neighbours[0].line.transports.find("/memory") != std::string::npos;
+    if (in_memory != (transports == "all")) return 3;
     return child.StayUntilAllAreDone();
   });
   children.EndWell(2);

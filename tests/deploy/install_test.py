@@ -71,7 +71,7 @@ def test_env_tells_a_user_who_may_not_read_what_another_has_built() -> None:
         for folder in ("deploy", "bin", "built"):
             (tree / folder).mkdir()
         shutil.copy(ROOT / "deploy/env", tree / "deploy/env")
-        for program in ("ringd", "ringctl"):
+        for program in ("ringd", "ringd-engine", "ringctl"):
             (tree / "built" / program).touch(0o755)
             (tree / "bin" / program).symlink_to(tree / "built" / program)
         (tree / "built").chmod(0o700)

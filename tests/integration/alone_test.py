@@ -105,7 +105,10 @@ class Computer:
             f"chown {user}:{user} /run/home",
             f"mount --rbind {shlex.quote(str(self._packages))} /run/site",
             f"mount --bind {shlex.quote(str(self.folder))} /run/work",
-            *(f"cp -L {shlex.quote(str(binary(name)))} /run/bin/" for name in ("ringd", "ringctl")),
+            *(
+                f"cp -L {shlex.quote(str(binary(name)))} /run/bin/"
+                for name in ("ringd", "ringd-engine", "ringctl")
+            ),
             "ln -s /usr/bin/python3 /run/bin/python",
             r"""printf '#!/bin/sh\nexec python3 -m torch.distributed.run "$@"\n' >/run/bin/torchrun""",
             "chmod 755 /run/bin/*",

@@ -195,7 +195,7 @@ def test_the_clusters_key_is_made_with_the_packages_that_the_services_readme_nam
 def test_ringd_runs_with_the_packages_that_the_services_readme_names(
     cluster: Cluster, host: BareRoot
 ) -> None:
-    for name in ("ringd", "ringctl"):
+    for name in ("ringd", "ringd-engine", "ringctl"):
         shutil.copy(binary(name), host.folder / "usr/bin" / name)
     command = ["ringctl", "run", "-n", "2", "--timeout", "60", "--", "python3", write(host, "fit.py", FIT)]
     run = host.start(cluster.folder / "run.log", command, variables={"PYTHONPATH": "/opt/site"})

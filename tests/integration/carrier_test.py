@@ -91,7 +91,7 @@ def test_a_carrier_that_comes_late_is_taken(cluster: Cluster, line: ShapedLine) 
     first.expect_output("eth0 has no carrier, also after link_timeout")
     set_carrier(line, 0, "up")
     first.expect_output("interfaces are ready: eth0")
-    first.expect_output("the transport has been opened anew")
+    first.expect_output("all interfaces carry data for jobs to come")
     start_the_other_and_run_job(cluster, line)
 
 

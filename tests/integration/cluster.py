@@ -12,10 +12,12 @@ that it killed it.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,19 +38,6 @@ LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "M
 
 #: A user of nothing else, for ringd alone.
 RINGD_UID = 54_321
-# Runs a program, which may lie where only we may look, as a user without any rights: UID PROGRAM
-# ARGUMENTS.
-_BECOME = """
-import os, sys
-
-uid = int(sys.argv[1])
-program = os.open(sys.argv[2], os.O_RDONLY)
-os.set_inheritable(program, True)
-os.setgroups([])
-os.setresgid(uid, uid, uid)
-os.setresuid(uid, uid, uid)
-os.execve(program, sys.argv[2:], os.environ)
-"""
 # torchrun looks for dead ranks this often.
 _REAP_INTERVAL_S = 0.1
 
@@ -146,7 +135,12 @@ class Node(Child):
     """One ringd; `inside` goes before its command, such as to run it in a network namespace."""
 
     def __init__(
-        self, name: str, folder: Path, settings: dict[str, object], inside: Sequence[str] = ()
+        self,
+        name: str,
+        folder: Path,
+        settings: dict[str, object],
+        inside: Sequence[str] = (),
+        program: Path | None = None,
     ) -> None:
         self.name = name
         self.socket = folder / f"{name}.sock"
@@ -168,7 +162,9 @@ class Node(Child):
             for key, value in (own | settings).items()
             for part in (f"--{key.replace('_', '-')}", str(value))
         ]
-        super().__init__([*inside, binary("ringd"), *flags], clean_environment(), folder / f"{name}.log")
+        super().__init__(
+            [*inside, program or binary("ringd"), *flags], clean_environment(), folder / f"{name}.log"
+        )
 
     def __str__(self) -> str:
         return f"ringd {self.name} (pid {self.pid})"
@@ -177,6 +173,18 @@ class Node(Child):
         wait_until(lambda: self._ready_file.exists() or not self.running(), f"{self} serves")
         assert self.running(), f"{self} ended:\n{self.output}"
         self.peer_address = json.loads(self._ready_file.read_text())["peer_address"]
+
+    def engines(self) -> set[int]:
+        """The engines that this ringd has started and not reaped."""
+        found = set()
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            with contextlib.suppress(OSError):
+                name, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
+                if name == "ringd-engine" and int(rest.split()[1]) == self.pid:
+                    found.add(int(entry.name))
+        return found
 
     def kill(self) -> None:
         """As a crash: at once and without a word."""
@@ -254,6 +262,7 @@ class Cluster:
         #: Of all nodes that are started from now on; what a test sets comes first.
         self.settings: dict[str, object] = {}
         self._ringd_uid: int | None = None
+        self._programs = folder / "bin"  # for a ringd of another user
         self._ended = threading.Event()
         self._reaper: threading.Thread | None = None
 
@@ -263,6 +272,10 @@ class Cluster:
         self._ringd_uid = uid
         self.folder.chmod(0o755)
         os.chown(self.folder, uid, uid)
+        # What is built may lie where only we may look.
+        self._programs.mkdir(exist_ok=True)
+        for name in ("ringd", "ringd-engine"):
+            _link_or_copy(binary(name).resolve(), self._programs / name)
 
     def reap_as_launchers_do(self) -> None:
         """Ranks that have died don't stay zombies for longer than with torchrun, as their parent is
@@ -294,10 +307,10 @@ class Cluster:
         return successor
 
     def _start(self, name: str, settings: dict[str, object]) -> Node:
-        inside: list[str] = []
-        if self._ringd_uid is not None:
-            inside = [sys.executable, "-c", _BECOME, str(self._ringd_uid)]
-        return Node(name, self.folder, self.settings | settings, inside)
+        if self._ringd_uid is None:
+            return Node(name, self.folder, self.settings | settings)
+        become = ["setpriv", f"--reuid={self._ringd_uid}", f"--regid={self._ringd_uid}", "--clear-groups"]
+        return Node(name, self.folder, self.settings | settings, become, self._programs / "ringd")
 
     def start_job(
         self,
@@ -391,6 +404,15 @@ class Cluster:
             node.destroy()
         assert not died, "\n".join(f"{node} died ({node.wait()}):\n{node.output}" for node in died)
         assert not slow, "\n".join(f"{node} did not end after SIGTERM:\n{node.output}" for node in slow)
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    if target.exists():
+        return
+    try:
+        target.hardlink_to(source)
+    except OSError:  # another file system
+        shutil.copy(source, target)
 
 
 def _ends_within(node: Node, seconds: float) -> bool:

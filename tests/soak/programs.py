@@ -31,6 +31,6 @@ def install(folder: Path) -> None:
     built_in = build()
     own = [built_in / name for name in OWN]
     folder.mkdir(mode=0o755)
-    for source in (*own, binary("ringd"), binary("ringctl")):
+    for source in (*own, *(binary(name) for name in ("ringd", "ringd-engine", "ringctl"))):
         shutil.copy(source, folder / source.name)
         (folder / source.name).chmod(0o755)

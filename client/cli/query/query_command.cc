@@ -48,20 +48,29 @@ struct Presentation {
   Look look;
 };
 
+// For standard output, and for standard error.
+struct Presented {
+  std::string text;
+  std::string warnings;
+};
+
 template <typename Reply, typename Render>
-absl::StatusOr<std::string> Present(const absl::StatusOr<Reply>& reply, const Render& render,
-                                    const Presentation& presentation) {
+absl::StatusOr<Presented> Present(const absl::StatusOr<Reply>& reply, const Render& render,
+                                  const Presentation& presentation) {
   if (!reply.ok()) return reply.status();
-  if (presentation.json) return ToJson(*reply, presentation.one_line);
-  std::string text = render(*reply, presentation.look);
+  if (presentation.json) return Presented{ToJson(*reply, presentation.one_line), ""};
+  Presented presented{render(*reply, presentation.look), ""};
   if constexpr (requires { reply->hidden_jobs(); }) {
-    absl::StrAppend(&text, RenderHiddenJobs(reply->hidden_jobs()));
+    absl::StrAppend(&presented.text, RenderHiddenJobs(reply->hidden_jobs()));
   }
-  return text;
+  if constexpr (requires { reply->unanswered(); }) {
+    presented.warnings = RenderUnanswered(reply->unanswered());
+  }
+  return presented;
 }
 
-absl::StatusOr<std::string> Ask(AdminClient& client, const QueryOptions& options,
-                                const Presentation& how) {
+absl::StatusOr<Presented> Ask(AdminClient& client, const QueryOptions& options,
+                              const Presentation& how) {
   const Clock::time_point deadline = Clock::now() + kCallTimeout;
   switch (options.query) {
     case Query::kStatus:
@@ -102,13 +111,14 @@ int QueryCommand(const QueryOptions& options) {
   for (;;) {
     const Presentation how{
         options.json, watch, {WantColours(), options.wide ? 0 : WidthOfOutput()}};
-    const absl::StatusOr<std::string> text = Ask(**client, options, how);
-    if (!text.ok()) return ReportFailure(socket, text.status(), IsUnreachable(text.status()));
+    const absl::StatusOr<Presented> answer = Ask(**client, options, how);
+    if (!answer.ok()) return ReportFailure(socket, answer.status(), IsUnreachable(answer.status()));
     // From the top of an empty screen, as watch(1) does.
     if (watch && terminal && !options.json) std::fputs("\x1b[H\x1b[2J", stdout);
-    std::fputs(text->c_str(), stdout);
+    std::fputs(answer->text.c_str(), stdout);
     if (watch && !terminal && !options.json) std::fputs("\n", stdout);
     if (std::fflush(stdout) != 0) return kFailed;  // the reader has gone
+    std::fputs(answer->warnings.c_str(), stderr);
     if (!watch) return kDone;
     std::this_thread::sleep_for(std::chrono::duration<double>(options.watch_seconds));
   }

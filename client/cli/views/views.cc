@@ -157,4 +157,12 @@ std::string RenderHiddenJobs(std::uint32_t hidden_jobs) {
                       " not shown (ringd shows all to root and to its operators_group).\n");
 }
 
+std::string RenderUnanswered(const google::protobuf::RepeatedPtrField<std::string>& unanswered) {
+  std::string lines;
+  for (const std::string& words : unanswered) {
+    absl::StrAppend(&lines, "ringctl: warning: ", Paint(words, Colour::kNone, false), "\n");
+  }
+  return lines;
+}
+
 }  // namespace ringd::cli

@@ -2,6 +2,8 @@
 #ifndef RINGD_CLIENT_CLI_VIEWS_VIEWS_H_
 #define RINGD_CLIENT_CLI_VIEWS_VIEWS_H_
 
+#include <google/protobuf/repeated_field.h>
+
 #include <cstdint>
 #include <string>
 
@@ -21,6 +23,9 @@ std::string RenderQueues(const v1::QueuesReply& reply, const Look& look);
 
 // A line that says how many jobs of other users a list leaves out; empty if it leaves out none.
 std::string RenderHiddenJobs(std::uint32_t hidden_jobs);
+
+// A line for standard error for each engine that has not answered, and so is missing in a list.
+std::string RenderUnanswered(const google::protobuf::RepeatedPtrField<std::string>& unanswered);
 
 }  // namespace ringd::cli
 

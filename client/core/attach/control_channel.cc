@@ -73,6 +73,7 @@ class GrpcControlChannel final : public ControlChannel {
     place.combines_locally = reply.combines_locally();
     place.rank_exchange_connections = reply.rank_exchange_connections();
     place.operation_timeout_ms = reply.operation_timeout_ms();
+    place.engine_pid = reply.engine_pid();
     place.node_name = reply.node_name();
     place.daemon_version = reply.daemon_version();
     return place;

@@ -39,6 +39,7 @@ struct JoinedPlace {
   bool combines_locally = false;
   std::uint32_t rank_exchange_connections = 0;  // 0: there is no rank exchange
   std::uint32_t operation_timeout_ms = 0;       // 0: there is none
+  std::int32_t engine_pid = 0;                  // as ringd sees it
   std::string node_name;
   std::string daemon_version;
 };

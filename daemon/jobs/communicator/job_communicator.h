@@ -206,6 +206,10 @@ class JobCommunicator final : private LocalRankView {
   double OperationsPerSecond(Clock::time_point now) const;
   double BusyShare(Clock::time_point now) const;
 
+  // The node whose connections for data have ended, if the backend has seen that; else null. Valid
+  // as long as the membership.
+  const MemberNode* LostNode() const;
+
  private:
   struct Queued {
     CheckedSubmission submission;

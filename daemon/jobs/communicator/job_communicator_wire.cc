@@ -158,14 +158,20 @@ void JobCommunicator::ReportMeasurements(Clock::time_point now) {
   if (!measurements.empty()) Send(ToProto(measurements));
 }
 
+const MemberNode* JobCommunicator::LostNode() const {
+  if (way_.wire == nullptr || way_.wire->health().ok()) return nullptr;
+  const int lost = way_.wire->lost_node().value();
+  if (lost < 0 || lost >= membership_->node_count()) return nullptr;
+  return &membership_->nodes[static_cast<std::size_t>(lost)];
+}
+
 absl::Status JobCommunicator::DescribeHealth() const {
   absl::Status health = way_.wire->health();
-  const int lost = way_.wire->lost_node().value();
-  if (health.ok() || lost < 0 || lost >= membership_->node_count()) return health;
-  const MemberNode& node = membership_->nodes[static_cast<std::size_t>(lost)];
+  const MemberNode* const node = LostNode();
+  if (node == nullptr) return health;
   // The backend's words are for whoever looks into the network.
   LogInfo(health.message(), Fields());
-  return absl::AbortedError(absl::StrCat(DescribeLostNode(node), " ", DescribeInFlight()));
+  return absl::AbortedError(absl::StrCat(DescribeLostNode(*node), " ", DescribeInFlight()));
 }
 
 absl::Status JobCommunicator::DescribeOutcome(const Completion& completion) const {

@@ -41,6 +41,7 @@ JobCoordinator::JobCoordinator(Options options, NodeSender* sender, Clock::time_
 
 bool JobCoordinator::NeedsTicks() const noexcept {
   return state_ == State::kJoining || state_ == State::kMeasuring || table_.anyone_waits() ||
+         (suspicion_.has_value() && state_ != State::kFailed) ||
          std::any_of(awake_.begin(), awake_.end(),
                      [](const auto* schedule) { return schedule->needs_ticks(); });
 }
@@ -232,7 +233,7 @@ void JobCoordinator::OnMessage(LinkId link, v1::NodeMessage message, Clock::time
       OnTrialReport(link, message.trial_report());
       return;
     case v1::NodeMessage::kFailure:
-      Fail(ToStatus(message.failure()));
+      OnFailure(message.failure(), now);
       return;
     case v1::NodeMessage::kRanksLeft:
       OnRanksLeft(link, node, message.ranks_left());
@@ -278,6 +279,15 @@ void JobCoordinator::OnMessage(LinkId link, v1::NodeMessage message, Clock::time
   }
 }
 
+void JobCoordinator::OnFailure(const v1::Failure& failure, Clock::time_point now) {
+  const bool is_here = std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
+    return entry.second.name == failure.lost_node();
+  });
+  if (!is_here || state_ == State::kFailed) return Fail(ToStatus(failure));
+  // Its own connection is about to end, and says more.
+  if (!suspicion_.has_value()) suspicion_ = Suspicion{ToStatus(failure), now + kSuspicionLasts};
+}
+
 void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why) {
   const auto found = nodes_.find(link);
   if (found == nodes_.end()) return;
@@ -292,6 +302,8 @@ void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why) {
     for (const auto& [number, schedule] : schedules_) schedule->OnNodeGone(link);
     return;
   }
+  // A supervisor's word on its engine.
+  if (absl::IsDataLoss(why)) return Fail(absl::AbortedError(why.message()));
   // What isn't a lost connection's is a ringd's own word.
   const bool lost = absl::IsUnavailable(why) || why.ok();
   if (lost) LogInfo(absl::StrCat("the stream of ", node.name, " ended: ", why.message()), Fields());
@@ -325,6 +337,7 @@ void JobCoordinator::TellWhoIsMissing(Clock::time_point now) {
 }
 
 void JobCoordinator::Advance(Clock::time_point now) {
+  if (suspicion_.has_value() && now >= suspicion_->until) Fail(suspicion_->cause);
   if (state_ == State::kJoining && now >= start_deadline_) {
     const std::vector<int> missing = MissingRanks();
     Fail(absl::DeadlineExceededError(absl::StrCat(

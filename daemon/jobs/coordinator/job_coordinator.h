@@ -147,6 +147,7 @@ class JobCoordinator {
   void OnCommunicatorDrop(LinkId link, const Node& node, std::uint32_t number, int rank);
   void Make(const AskedCommunicator& asked);
   void Refuse(const RefusedCommunicator& refused);
+  void OnFailure(const v1::Failure& failure, Clock::time_point now);
   void OnRanksLeft(LinkId link, Node& node, const v1::RanksLeft& left);
   void Refuse(LinkId link, const absl::Status& reason);
   void FailWith(const absl::Status& cause, bool node_lost);
@@ -165,6 +166,13 @@ class JobCoordinator {
   std::vector<std::string> turned_away_;
   bool gathering_untold_ = false;  // the nodes have not heard who is missing now
   Clock::time_point next_gathering_;
+  // A node has seen another one's connections end, and the cause if nobody knows more.
+  struct Suspicion {
+    absl::Status cause;
+    Clock::time_point until;
+  };
+  static constexpr std::chrono::milliseconds kSuspicionLasts{300};
+  std::optional<Suspicion> suspicion_;
   std::unique_ptr<LinkSurvey> survey_;  // while measuring: this
   LinkMatrix first_look_;               // of two, when the first would change the ring
   std::unique_ptr<TrialSurvey> trial_;  // or this

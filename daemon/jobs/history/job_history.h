@@ -14,7 +14,7 @@ namespace ringd {
 
 // Keeps the last jobs of each user, in memory only.
 //
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none.
 // Invariants:
 //   1. It holds at most `jobs_per_user` jobs of a user, and kMostUsers times as many in all. Beyond
 //      that the oldest job of the user who has most goes: nobody can push the jobs of others out by

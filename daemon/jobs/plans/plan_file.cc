@@ -178,6 +178,43 @@ std::string FormatState(const KeptState& state) {
   return json + "\n";
 }
 
+KeptState Bounded(KeptState state, std::size_t most_bytes) {
+  // No tensor takes less, and with many of them it costs much to find out what they take.
+  constexpr std::size_t kLeastTensorBytes = 24;
+  std::size_t tensors = 0;
+  const auto first_too_many =
+      std::find_if(state.plans.begin(), state.plans.end(), [&](const StoredPlan& stored) {
+        tensors += TensorCount(*stored.plan);
+        return tensors > most_bytes / kLeastTensorBytes;
+      });
+  state.plans.erase(first_too_many, state.plans.end());
+  // Of a part that takes so many bytes, those that are more than `over` too many, or all but half.
+  const auto shrink = [](auto& entries, std::size_t bytes, std::size_t over) {
+    const double share =
+        over < bytes ? static_cast<double>(bytes - over) / static_cast<double>(bytes) : 0.5;
+    const auto kept = static_cast<std::size_t>(static_cast<double>(entries.size()) * share);
+    entries.resize(std::min(kept, entries.size() - 1));
+  };
+  for (;;) {
+    const std::size_t plans = FormatState({state.plans, {}, {}}).size();
+    const std::size_t links = FormatState({{}, state.links, {}}).size();
+    const std::size_t trials = FormatState({{}, {}, state.trials}).size();
+    const std::size_t all = plans + links + trials;
+    if (all <= most_bytes) return state;
+    const std::size_t over = all - most_bytes;
+    const std::size_t most = std::max({plans, links, trials});
+    if (most == plans && !state.plans.empty()) {
+      shrink(state.plans, plans, over);
+    } else if (most == links && !state.links.empty()) {
+      shrink(state.links, links, over);
+    } else if (!state.trials.empty()) {
+      shrink(state.trials, trials, over);
+    } else {
+      return {};
+    }
+  }
+}
+
 absl::StatusOr<ParsedState> ParseState(absl::string_view text) {
   v1::KeptPlans file;
   const auto json = google::protobuf::util::JsonStringToMessage(

@@ -2,6 +2,7 @@
 #ifndef RINGD_DAEMON_JOBS_PLANS_PLAN_FILE_H_
 #define RINGD_DAEMON_JOBS_PLANS_PLAN_FILE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -63,6 +64,12 @@ std::size_t TensorCount(const KeptPlan& plan);
 
 // JSON as proto/rpc/kept_plans.proto describes it.
 std::string FormatState(const KeptState& state);
+// The most text that passes between two processes at once.
+inline constexpr std::size_t kMostPassedBytes = std::size_t{1} << 20;
+// As much of it as is formatted in so many bytes: the last entries go, of the plans, links or
+// trials that take most of them.
+KeptState Bounded(KeptState state, std::size_t most_bytes);
+
 // One bad entry is no reason to measure and learn all others again.
 //   kInvalidArgument: no such JSON, or another version.
 absl::StatusOr<ParsedState> ParseState(absl::string_view text);

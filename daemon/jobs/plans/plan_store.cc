@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/logging/log.h"
 #include "proto/base/errno_status.h"
@@ -84,6 +85,12 @@ PlanStore::PlanStore(std::string folder) : folder_(std::move(folder)) {
   TrimLocked();
 }
 
+PlanStore::PlanStore(KeptState initial, PlanKeeper* keeper)
+    : keeper_(keeper), state_(std::move(initial)) {
+  MutexLock lock(mutex_);
+  TrimLocked();
+}
+
 PlanStore::~PlanStore() {
   std::thread writer;
   {
@@ -105,12 +112,19 @@ std::vector<std::shared_ptr<const KeptPlan>> PlanStore::Find(const std::string& 
 void PlanStore::Put(const std::string& nodes, KeptPlan plan) {
   StoredPlan stored{nodes, TensorsKey(plan), nullptr};
   stored.plan = std::make_shared<const KeptPlan>(std::move(plan));
-  MutexLock lock(mutex_);
+  {
+    MutexLock lock(mutex_);
+    ReplaceLocked(stored);
+    KeepLocked();
+  }
+  if (keeper_ != nullptr) keeper_->Keep({{std::move(stored)}, {}, {}});
+}
+
+void PlanStore::ReplaceLocked(StoredPlan plan) {
   std::erase_if(state_.plans, [&](const StoredPlan& other) {
-    return other.nodes == stored.nodes && other.tensors == stored.tensors;
+    return other.nodes == plan.nodes && other.tensors == plan.tensors;
   });
-  state_.plans.insert(state_.plans.begin(), std::move(stored));
-  KeepLocked();
+  state_.plans.insert(state_.plans.begin(), std::move(plan));
 }
 
 std::optional<KnownLinks> PlanStore::FindLinks(const std::vector<std::string>& names,
@@ -137,19 +151,30 @@ std::optional<KnownLinks> PlanStore::FindLinks(const std::vector<std::string>& n
 
 void PlanStore::PutLinks(const std::vector<std::string>& names, const LinkMatrix& links,
                          std::int64_t unix_seconds) {
-  const std::set<std::string> these(names.begin(), names.end());
-  std::vector<StoredLink> all;
+  std::vector<StoredLink> measured;
   for (std::size_t from = 0; from < names.size(); ++from) {
     for (std::size_t to = 0; to < names.size(); ++to) {
-      if (from != to) all.push_back({names[from], names[to], links.at(from, to), unix_seconds});
+      if (from == to) continue;
+      measured.push_back({names[from], names[to], links.at(from, to), unix_seconds});
     }
   }
-  MutexLock lock(mutex_);
-  for (StoredLink& other : state_.links) {
-    if (!these.contains(other.from) || !these.contains(other.to)) all.push_back(std::move(other));
+  {
+    MutexLock lock(mutex_);
+    ReplaceLocked(measured);
+    KeepLocked();
+  }
+  if (keeper_ != nullptr) keeper_->Keep({{}, std::move(measured), {}});
+}
+
+void PlanStore::ReplaceLocked(std::vector<StoredLink> links) {
+  std::set<std::pair<std::string, std::string>> known;
+  std::vector<StoredLink> all;
+  for (std::vector<StoredLink>* const part : {&links, &state_.links}) {
+    for (StoredLink& link : *part) {
+      if (known.emplace(link.from, link.to).second) all.push_back(std::move(link));
+    }
   }
   state_.links = std::move(all);
-  KeepLocked();
 }
 
 std::optional<StoredTrial> PlanStore::FindTrial(const std::vector<std::string>& names,
@@ -162,17 +187,52 @@ std::optional<StoredTrial> PlanStore::FindTrial(const std::vector<std::string>& 
 }
 
 void PlanStore::PutTrial(StoredTrial trial) {
-  MutexLock lock(mutex_);
+  {
+    MutexLock lock(mutex_);
+    ReplaceLocked(trial);
+    KeepLocked();
+  }
+  if (keeper_ != nullptr) keeper_->Keep({{}, {}, {std::move(trial)}});
+}
+
+void PlanStore::ReplaceLocked(StoredTrial trial) {
   std::erase_if(state_.trials,
                 [&](const StoredTrial& other) { return other.nodes == trial.nodes; });
   state_.trials.insert(state_.trials.begin(), std::move(trial));
-  KeepLocked();
 }
 
 void PlanStore::NoteUnmeasured(const std::vector<std::string>& names, std::int64_t unix_seconds) {
+  {
+    MutexLock lock(mutex_);
+    if (unmeasured_.size() >= kMaxUnmeasured) unmeasured_.clear();
+    unmeasured_[names] = unix_seconds;
+  }
+  if (keeper_ != nullptr) keeper_->KeepUnmeasured(names, unix_seconds);
+}
+
+KeptState PlanStore::ForUser(uid_t uid) const {
+  KeptState state;
+  {
+    MutexLock lock(mutex_);
+    state = state_;
+  }
+  std::erase_if(state.plans, [uid](const StoredPlan& plan) { return !IsKeyOf(uid, plan.nodes); });
+  return Bounded(std::move(state), kMostPassedBytes);
+}
+
+void PlanStore::Merge(KeptState changed, uid_t uid) {
+  std::erase_if(changed.plans, [uid](const StoredPlan& plan) { return !IsKeyOf(uid, plan.nodes); });
+  for (StoredPlan& plan : changed.plans) plan.tensors = TensorsKey(*plan.plan);
   MutexLock lock(mutex_);
-  if (unmeasured_.size() >= kMaxUnmeasured) unmeasured_.clear();
-  unmeasured_[names] = unix_seconds;
+  // What comes first is to stand first.
+  for (auto plan = changed.plans.rbegin(); plan != changed.plans.rend(); ++plan) {
+    ReplaceLocked(std::move(*plan));
+  }
+  for (auto trial = changed.trials.rbegin(); trial != changed.trials.rend(); ++trial) {
+    ReplaceLocked(std::move(*trial));
+  }
+  ReplaceLocked(std::move(changed.links));
+  KeepLocked();
 }
 
 bool PlanStore::IsWorthMeasuring(const std::vector<std::string>& names,
@@ -226,11 +286,15 @@ void PlanStore::Write() {
 }
 
 std::string NodesKey(uid_t uid, const Membership& membership) {
-  std::string text = absl::StrCat("uid ", uid);
+  std::string text;
   for (const MemberNode& node : membership.nodes) {
     absl::StrAppend(&text, ";", node.name.size(), ":", node.name, " x ", node.ranks.size());
   }
-  return HashText(text);
+  return absl::StrCat(uid, "-", HashText(text));
+}
+
+bool IsKeyOf(uid_t uid, absl::string_view nodes_key) {
+  return absl::StartsWith(nodes_key, absl::StrCat(uid, "-"));
 }
 
 }  // namespace ringd

@@ -17,6 +17,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "daemon/jobs/membership/membership.h"
 #include "daemon/jobs/plans/plan_file.h"
 #include "daemon/schedule/planning/kept_plan.h"
@@ -31,9 +32,22 @@ struct KnownLinks {
   std::int64_t unix_seconds = 0;  // when the oldest of them was measured
 };
 
-// All is in memory; the file <folder>/plans.json is read once and replaced as a whole, by rename of
-// one that is on the disk, after a change. What has not been used for longest goes when there is
-// too much.
+// Hears what is new in a store that somebody else keeps.
+//
+// Thread safety: called on the thread that has brought it, with no lock held. May not block.
+class PlanKeeper {
+ public:
+  virtual ~PlanKeeper() = default;
+
+  // These entries are new, or stand for those of the same nodes (and tensors, of a plan).
+  virtual void Keep(KeptState changed) = 0;
+  // As PlanStore::NoteUnmeasured.
+  virtual void KeepUnmeasured(const std::vector<std::string>& names, std::int64_t unix_seconds) = 0;
+};
+
+// All is in memory. Of a store with a folder the file <folder>/plans.json is read once and replaced
+// as a whole, by rename of one that is on the disk, after a change. What has not been used for
+// longest goes when there is too much.
 //
 // Thread safety: any thread. Nothing but Open and the destructor touches the disk on the caller's
 //   thread: a thread that lives only as long as there is something to write does.
@@ -57,6 +71,9 @@ class PlanStore {
   // empty. Of a file with entries that can't be, the others are used; a warning has their number
   // and what is wrong with the first. An empty `folder` keeps nothing beyond this object.
   explicit PlanStore(std::string folder);
+  // An engine's: begins with what its supervisor knows, and tells `keeper`, which must outlive it,
+  // what comes to be known.
+  PlanStore(KeptState initial, PlanKeeper* keeper);
   // Waits until all is written.
   ~PlanStore();
 
@@ -84,12 +101,22 @@ class PlanStore {
   void NoteUnmeasured(const std::vector<std::string>& names, std::int64_t unix_seconds);
   bool IsWorthMeasuring(const std::vector<std::string>& names, std::int64_t unix_seconds) const;
 
+  // What the engine of a user's job may know: his plans, all links and trials, or as much of that
+  // as is formatted in kMostPassedBytes.
+  KeptState ForUser(uid_t uid) const;
+  // Takes over what such an engine has told: input. Plans of other users are left out.
+  void Merge(KeptState changed, uid_t uid);
+
  private:
   void Write();
+  void ReplaceLocked(StoredPlan plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReplaceLocked(StoredTrial trial) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReplaceLocked(std::vector<StoredLink> links) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void KeepLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TrimLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string folder_;
+  PlanKeeper* const keeper_ = nullptr;
   mutable Mutex mutex_;
   KeptState state_ ABSL_GUARDED_BY(mutex_);
   std::map<std::vector<std::string>, std::int64_t> unmeasured_
@@ -101,8 +128,9 @@ class PlanStore {
 };
 
 // Who may share a plan: jobs of one user on the same nodes with as many ranks on each, in the same
-// order.
+// order. The key begins with the user.
 std::string NodesKey(uid_t uid, const Membership& membership);
+bool IsKeyOf(uid_t uid, absl::string_view nodes_key);
 
 }  // namespace ringd
 

@@ -12,6 +12,7 @@ namespace ringd::cli {
 namespace {
 
 using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
 
 v1::Member Rank(int rank, int node, const char* state) {
   v1::Member member;
@@ -56,6 +57,25 @@ v1::CommunicatorsReply TwoNodes() {
 }
 
 }  // namespace
+
+TEST_CASE("RenderUnanswered: a line for each engine that has not answered") {
+  v1::QueuesReply reply;
+  CHECK(RenderUnanswered(reply.unanswered()).empty());
+  reply.add_unanswered("the engine of job 'x', pid 17, has not answered for 3 s");
+  reply.add_unanswered("the engine of job 'a\x1b[2J', pid 18, has not answered for 4 s");
+  const std::string text = RenderUnanswered(reply.unanswered());
+  CHECK_THAT(text, StartsWith("ringctl: warning: the engine of job 'x', pid 17, has not answered "
+                              "for 3 s\nringctl: warning: the engine of job 'a"));
+  CHECK_THAT(text, Contains("pid 18, has not answered for 4 s\n") && !Contains("\x1b"));
+}
+
+TEST_CASE("ToJson: engines that have not answered are a list of sentences") {
+  v1::JobsReply reply;
+  CHECK(nlohmann::json::parse(ToJson(reply, true))["unanswered"].empty());
+  reply.add_unanswered("pid 17 has not answered for 3 s");
+  const auto json = nlohmann::json::parse(ToJson(reply, true));
+  CHECK(json["unanswered"][0] == "pid 17 has not answered for 3 s");
+}
 
 TEST_CASE("RenderHiddenJobs: one line says how many jobs of others a list leaves out") {
   CHECK(RenderHiddenJobs(0).empty());

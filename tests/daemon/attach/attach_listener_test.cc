@@ -9,6 +9,7 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,26 @@ int AttachAsUser(const std::string& path, uid_t uid, gid_t gid, std::string& tex
   return WEXITSTATUS(status);
 }
 
+TEST_CASE("AttachListener: an engine is not let in, neither as a trainer nor as an operator") {
+  ListenerFixture fixture;
+  REQUIRE(fixture.Start().ok());
+  fixture.engine_pid = ::getpid();
+  for (const char* begin : {"PRI * HTTP/2.0", "rubbish"}) {
+    const UniqueFd socket = fixture.Connect();
+    static_cast<void>(::send(socket.get(), begin, std::strlen(begin), MSG_NOSIGNAL));
+    CHECK(HangsUp(socket.get()));
+  }
+  const UniqueFd trainer = fixture.Connect();
+  CHECK_FALSE(RequestAttach(trainer.get()).ok());
+  CHECK(fixture.TakeSessions().empty());
+  CHECK(fixture.admitted().empty());
+  CHECK(fixture.refused_grpc_count() == 0);
+
+  fixture.engine_pid = 0;
+  const UniqueFd other = fixture.Connect();
+  CHECK(RequestAttach(other.get())->code() == absl::StatusCode::kOk);
+}
+
 TEST_CASE("AttachListener: a trainer gets sealed memory, a bell and a gRPC connection") {
   ListenerFixture fixture;
   REQUIRE(fixture.Start().ok());
@@ -95,6 +116,8 @@ TEST_CASE("AttachListener: a trainer gets sealed memory, a bell and a gRPC conne
   auto arena = MemoryMapping::Map(answer->fds[kArenaFd].get(), answer->reply.arena_bytes);
   REQUIRE(arena.ok());
   arena->data()[100] = std::byte{42};
+  CHECK(session.arena.data() == nullptr);
+  REQUIRE(session.MapMemory().ok());
   CHECK(session.arena.data()[100] == std::byte{42});
 
   // The client's bell rings in ringd, and its gRPC end is connected to what the server was given.

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdlib>
@@ -71,7 +72,8 @@ class ListenerFixture {
             [this] {
               MutexLock lock(mutex_);
               ++refused_;
-            }};
+            },
+            [this](pid_t pid) { return pid == engine_pid.load(); }};
   }
 
   UniqueFd Connect() const {
@@ -107,6 +109,7 @@ class ListenerFixture {
   }
 
   Config config;
+  std::atomic<pid_t> engine_pid = 0;  // 0: nobody's
   std::unique_ptr<AttachListener> listener;
 
  private:

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "proto/base/unix_socket.h"
+#include "proto/shm/session_segment.h"
 
 namespace ringd {
 namespace {
@@ -42,6 +43,42 @@ TEST_CASE("MakeSession: over its gRPC connection a trainer sends bytes, and no d
   }
   const std::array<int, 1> own = {trainer};
   CHECK(absl::IsPermissionDenied(SendWithFds(trainer, byte, own, at_once)));
+}
+
+TEST_CASE("MakeSession: what a trainer can write is mapped by whoever asks for that") {
+  auto connection = UnixSocketPair();
+  REQUIRE(connection.ok());
+  PeerCredentials self;
+  self.pid = ::getpid();
+  const auto made = MakeSession(SessionId(1), {1 << 20, 16}, self, connection->second.get());
+  REQUIRE(made.ok());
+  SessionResources& session = *made->resources;
+  CHECK(session.segment.data() == nullptr);
+  CHECK(session.arena.data() == nullptr);
+  REQUIRE(session.MapMemory().message() == "");
+  CHECK(session.arena.size() == std::size_t{1} << 20);
+  CHECK(CheckSessionSegment(*reinterpret_cast<SessionHeader*>(session.segment.data()),
+                            session.segment.size())
+            .ok());
+  const std::byte* const mapped = session.segment.data();
+  CHECK(session.MapMemory().ok());
+  CHECK(session.segment.data() == mapped);
+}
+
+TEST_CASE("MapMemory: memory that is too small, or none, is an error") {
+  auto connection = UnixSocketPair();
+  REQUIRE(connection.ok());
+  PeerCredentials self;
+  self.pid = ::getpid();
+  const auto made = MakeSession(SessionId(1), {1 << 20, 16}, self, connection->second.get());
+  REQUIRE(made.ok());
+  SessionResources& session = *made->resources;
+  session.arena_bytes = 2 << 20;
+  CHECK(absl::IsInvalidArgument(session.MapMemory()));
+  CHECK(session.segment.data() == nullptr);
+  session.arena_bytes = 1 << 20;
+  session.segment_fd.Reset();
+  CHECK_FALSE(session.MapMemory().ok());
 }
 
 }  // namespace

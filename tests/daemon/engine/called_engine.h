@@ -9,8 +9,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -20,7 +19,9 @@
 #include "daemon/attach/session_factory.h"
 #include "daemon/engine/engine.h"
 #include "proto/base/unix_socket.h"
+#include "proto/door/door_key.h"
 #include "tests/daemon/engine/fake_peer_network.h"
+#include "tests/daemon/engine/recorded_listener.h"
 
 namespace ringd {
 
@@ -46,33 +47,33 @@ struct Trainer {
   std::string token;
   SessionId session;
   UniqueFd lifeline;         // the trainer's end
-  TraceRingView trace_ring;  // as long as the session lives
+  TraceRingView trace_ring;  // this and the next: as long as the session lives
+  RingCursors* submission_cursors = nullptr;
   std::string job_id;
   std::uint32_t communicator = 0;
 };
 
 class Node {
  public:
-  // `account`: that of the one user, who has other engines, too; this one has `slot` of it.
-  explicit Node(std::uint64_t registration_bytes = std::uint64_t{256} << 20,
-                UserAccountSegment* account = nullptr, std::size_t slot = 0) {
-    char folder[] = "/tmp/ringd-XXXXXX";
-    folder_ = mkdtemp(folder);
+  // `set` changes what the options are otherwise.
+  explicit Node(const std::function<void(EngineOptions&)>& set) {
     EngineOptions options;
+    options.listener = &listener;
     options.config.node_name = "node-a";
-    options.config.state_dir = folder_;
-    options.config.registration_bytes_per_user = registration_bytes;
-    if (account != nullptr) {
-      options.user_registrations.emplace(*account, slot, &UserAccountSlot::registration_bytes);
-      options.user_communicators.emplace(*account, slot, &UserAccountSlot::communicators);
-    }
-    engine = std::make_unique<Engine>(options, nullptr, nullptr, &network_);
+    set(options);
+    engine = std::make_unique<Engine>(std::move(options), nullptr, nullptr, &network_);
     engine->Start();
   }
-  ~Node() {
-    engine.reset();
-    std::filesystem::remove_all(folder_);
-  }
+  // `account`: that of the one user, who has other engines, too; this one has `slot` of it.
+  explicit Node(std::uint64_t registration_bytes = std::uint64_t{256} << 20,
+                UserAccountSegment* account = nullptr, std::size_t slot = 0)
+      : Node([=](EngineOptions& options) {
+          options.config.registration_bytes_per_user = registration_bytes;
+          if (account == nullptr) return;
+          options.user_registrations.emplace(*account, slot, &UserAccountSlot::registration_bytes);
+          options.user_communicators.emplace(*account, slot, &UserAccountSlot::communicators);
+        }) {}
+  ~Node() { engine.reset(); }  // before the network that it uses
 
   Trainer Attach(uid_t uid = 1000) {
     auto ends = UnixSocketPair();
@@ -81,12 +82,15 @@ class Node {
     auto made = MakeSession(id, {1 << 20, 16}, {::getpid(), uid, 0}, ends->first.get());
     REQUIRE(made.ok());
     made->resources->lifeline = std::move(ends->first);
+    REQUIRE(made->resources->MapMemory().ok());
     Trainer trainer;
     trainer.token = made->resources->token;
     trainer.session = id;
     trainer.lifeline = std::move(ends->second);
-    trainer.trace_ring =
-        ViewSessionSegment(made->resources->segment.data(), made->resources->layout).trace_ring;
+    const SessionSegmentView view =
+        ViewSessionSegment(made->resources->segment.data(), made->resources->layout);
+    trainer.trace_ring = view.trace_ring;
+    trainer.submission_cursors = view.submission_cursors;
     engine->Attach(std::move(made->resources));
     return trainer;
   }
@@ -101,12 +105,20 @@ class Node {
     return request;
   }
 
+  // The function that is returned gives the join up.
+  std::function<void()> BeginJoin(const std::string& token, const v1::JoinRequest& request,
+                                  Answer<v1::JoinReply> answer, uid_t uid = 1000) {
+    return engine->Join({uid}, token, request,
+                        JobKey("cluster", request.job_id(), request.secret(), uid),
+                        std::move(answer));
+  }
+
   // Attached, and in a job of its own.
   Trainer Join(uid_t uid = 1000) {
     Trainer trainer = Attach(uid);
     const v1::JoinRequest request = JoinRequestOf(0, 1);
     const auto joined = Await<v1::JoinReply>([&](Answer<v1::JoinReply> answer) {
-      static_cast<void>(engine->Join({uid}, trainer.token, request, std::move(answer)));
+      static_cast<void>(BeginJoin(trainer.token, request, std::move(answer), uid));
     });
     trainer.job_id = request.job_id();
     REQUIRE(joined.status.message() == "");
@@ -130,10 +142,10 @@ class Node {
         .status;
   }
 
+  RecordedListener listener;
   std::unique_ptr<Engine> engine;
 
  private:
-  std::string folder_;
   FakePeerNetwork network_;
   std::uint32_t last_session_ = 0;
 };

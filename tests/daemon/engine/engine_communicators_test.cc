@@ -117,4 +117,59 @@ TEST_CASE("Engine: those that a user has in other engines count, and end with th
   CHECK(CreateInTime(other, there).message() == "");
 }
 
+namespace {
+
+std::vector<v1::Communicator> List(Node& node) {
+  const auto listed = Await<v1::CommunicatorsReply>([&](Answer<v1::CommunicatorsReply> answer) {
+    node.engine->ListCommunicators({1000}, {}, std::move(answer));
+  });
+  return {listed.reply.communicators().begin(), listed.reply.communicators().end()};
+}
+
+}  // namespace
+
+TEST_CASE("Engine: its first communicator and generation are given, and the others follow") {
+  Node node([](EngineOptions& options) {
+    options.first_communicator = 7;
+    options.first_generation = 3;
+  });
+  Trainer first = node.Join();
+  const Trainer second = node.Join();
+  CHECK(first.communicator == 7);
+  CHECK(second.communicator == 70'001);
+  CHECK(Create(node, first, 1).reply.communicator() == 70'002);
+  CHECK(node.Join().communicator == 70'003);
+  CHECK(List(node).at(0).generation() == 3);
+  CHECK(List(node).at(2).generation() == 4);
+  first.lifeline.Reset();
+  // Three jobs have been coordinated here, from generation 3 on.
+  CHECK(node.listener.Await("job1 failed next 6").size() >= 4);
+}
+
+TEST_CASE("Engine: no two communicators have one number, also where numbers begin anew") {
+  // e with e * 10000 + 1 = e, modulo 2^32.
+  std::uint32_t inverse = 1;  // of 9999: Newton's iteration doubles the bits that are right
+  for (int i = 0; i < 5; ++i) inverse *= 2 - 9999 * inverse;
+  const std::uint32_t e = 0 - inverse;
+  REQUIRE(e * 10'000 + 1 == e);
+  Node node([e](EngineOptions& options) { options.first_communicator = e; });
+  const Trainer first = node.Join();
+  const Trainer second = node.Join();
+  CHECK(first.communicator == e);
+  CHECK(second.communicator == e + 1);
+}
+
+TEST_CASE("Engine: lists have all jobs, whatever their communicators' numbers are") {
+  constexpr std::uint32_t kLast = 0xFFFF'FFFF;
+  Node node([](EngineOptions& options) { options.first_communicator = kLast; });
+  const Trainer first = node.Join();
+  const Trainer second = node.Join();
+  const Trainer third = node.Join();
+  const std::vector<v1::Communicator> listed = List(node);
+  REQUIRE(listed.size() == 3);
+  CHECK(listed[0].communicator() == kLast);
+  CHECK(listed[1].communicator() == kLast - 9'998);
+  CHECK(listed[2].communicator() == kLast - 9'997);
+}
+
 }  // namespace ringd

@@ -4,8 +4,6 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
-#include <filesystem>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -40,7 +38,6 @@ class AwaitedNetwork final : public PeerNetwork {
     return ExpectationId(expected_.size());
   }
   void StopExpecting(ExpectationId /*job*/) override {}
-  void RefuseNewJobs() override {}
   StreamId ConnectToCoordinator(CoordinatorAddress coordinator,
                                 Clock::time_point /*deadline*/) override {
     const std::lock_guard lock(mutex_);
@@ -91,20 +88,15 @@ class AwaitedNetwork final : public PeerNetwork {
 // The ringd of node-a, with one rank.
 class Node {
  public:
-  explicit Node(const std::string& cluster_key, bool insecure_peers = false,
-                std::chrono::milliseconds start_timeout = std::chrono::minutes(1),
-                const std::string& host = "10.0.0.9") {
-    char folder[] = "/tmp/ringd-XXXXXX";
-    folder_ = mkdtemp(folder);
+  explicit Node(std::string cluster_key,
+                std::chrono::milliseconds start_timeout = std::chrono::minutes(1))
+      : cluster_key_(std::move(cluster_key)) {
     EngineOptions options;
     options.config.node_name = "node-a";
-    options.config.state_dir = folder_;
-    options.config.insecure_peers = insecure_peers;
     options.config.start_timeout = start_timeout;
-    options.peer_address = host + ":7117";
-    options.own_addresses = {host + ":7117", "node-a:7117"};
-    options.cluster_key = cluster_key;
-    engine_ = std::make_unique<Engine>(options, nullptr, nullptr, &network);
+    options.own_addresses = {"10.0.0.9:7117", "node-a:7117"};
+    options.has_cluster_key = !cluster_key_.empty();
+    engine_ = std::make_unique<Engine>(std::move(options), nullptr, nullptr, &network);
     engine_->Start();
     auto ends = UnixSocketPair();
     REQUIRE(ends.ok());
@@ -116,11 +108,6 @@ class Node {
     token_ = made->resources->token;
     engine_->Attach(std::move(made->resources));
   }
-  ~Node() {
-    engine_.reset();
-    std::filesystem::remove_all(folder_);
-  }
-
   // What the rank hears, now or later.
   std::future<absl::Status> Join(int local_size, const std::string& secret,
                                  const std::string& rendezvous = "") {
@@ -132,16 +119,19 @@ class Node {
     request.set_rendezvous(rendezvous);
     auto promise = std::make_shared<std::promise<absl::Status>>();
     static_cast<void>(engine_->Join({kAlice}, token_, request,
+                                    JobKey(cluster_key_, "train", secret, kAlice),
                                     [promise](const absl::Status& status, const v1::JoinReply&) {
                                       promise->set_value(status);
                                     }));
     return promise->get_future();
   }
 
+  Engine& engine() { return *engine_; }
+
   AwaitedNetwork network;
 
  private:
-  std::string folder_;
+  const std::string cluster_key_;
   std::unique_ptr<Engine> engine_;
   UniqueFd lifeline_;
   std::string token_;
@@ -183,7 +173,7 @@ TEST_CASE("Engine: lets in who has the key of a job that it coordinates") {
 }
 
 TEST_CASE("Engine: a node that is refused is named to the job's ranks, with the likely reason") {
-  Node node("cluster", /*insecure_peers=*/false, std::chrono::milliseconds(300));
+  Node node("cluster", std::chrono::milliseconds(300));
   auto joined = node.Join(1, GENERATE(std::string(), kSecret));
   const ExpectedJob expected = node.network.AwaitExpected();
   RefusedNode refused{"node-b", "node-b at 10.0.0.2 port 4000", kAlice, false};
@@ -230,7 +220,7 @@ TEST_CASE("Engine: a node of the job that says something else first is turned aw
 }
 
 TEST_CASE("Engine: a job of one node lets no other node in, and says so") {
-  Node node("cluster", /*insecure_peers=*/false, std::chrono::milliseconds(300));
+  Node node("cluster", std::chrono::milliseconds(300));
   auto joined = node.Join(2, kSecret);
   CHECK(node.network.AwaitExpected().one_node_only);
   node.network.events().OnNodeRefused(ExpectationId(1), {"node-b", "node-b", kAlice, true});
@@ -258,57 +248,25 @@ TEST_CASE("Engine: knows its own address, and learns that another one is its own
   CHECK(node.network.AwaitExpected().job_id == "train");
 }
 
-absl::Status Outcome(std::future<absl::Status> joined) {
+TEST_CASE("Engine: the ranks hear who was turned away before he came to the engine") {
+  Node node("cluster", std::chrono::milliseconds(300));
+  node.engine().NoteTurnedAway("this comes before there is a job");
+  auto joined = node.Join(2, "");
+  node.network.AwaitExpected();
+  node.engine().NoteTurnedAway("rank 1 asks for weight 7");
   REQUIRE(joined.wait_for(kPatience) == std::future_status::ready);
-  return joined.get();
+  CHECK_THAT(std::string(joined.get().message()), Contains("rank 1 did not join") &&
+                                                      Contains("rank 1 asks for weight 7") &&
+                                                      !Contains("before there is a job"));
 }
 
-TEST_CASE(
-    "Engine: refuses a job over several nodes that strangers could join, with both ways out") {
-  Node node("");
-  const absl::Status refused = Outcome(node.Join(1, GENERATE("", "fifteen letters")));
-  CHECK(refused.code() == absl::StatusCode::kFailedPrecondition);
-  CHECK_THAT(std::string(refused.message()), Contains("cluster_key_file") &&
-                                                 Contains("RINGD_JOB_SECRET") &&
-                                                 Contains("insecure_peers") && Contains("train"));
-}
-
-TEST_CASE("Engine: one that serves the loopback alone refuses a job over several nodes at once") {
-  Node node(GENERATE("", "cluster"), /*insecure_peers=*/false, std::chrono::minutes(1),
-            "127.0.0.1");
-  const absl::Status refused = Outcome(node.Join(1, "", "node-a:7117"));
-  CHECK(refused.code() == absl::StatusCode::kFailedPrecondition);
-  CHECK_THAT(std::string(refused.message()), Contains("serves 127.0.0.1 only") &&
-                                                 Contains("peer_interface") &&
-                                                 Contains("peer_address") && Contains("node-a"));
-  // Two ringds of one machine find each other there.
-  const auto joined = node.Join(1, "a secret of many characters", "127.0.0.1:7118");
-  CHECK(node.network.AwaitConnected().host_port == "127.0.0.1:7118");
-}
-
-TEST_CASE("Engine: names all that is missing for several nodes in one error") {
-  Node node("", /*insecure_peers=*/false, std::chrono::minutes(1), "127.0.0.1");
-  CHECK_THAT(std::string(Outcome(node.Join(1, "", "node-a:7117")).message()),
-             Contains("serves 127.0.0.1 only") && Contains("cluster_key_file") &&
-                 Contains("RINGD_JOB_SECRET"));
-}
-
-TEST_CASE("Engine: a cluster key, a secret of 16 characters or insecure_peers is enough") {
-  Node with_key("cluster"), with_nothing(""), insecure("", /*insecure_peers=*/true);
-  const auto first = with_key.Join(1, "");
-  const auto second = with_nothing.Join(1, "sixteen letters.");
-  const auto third = insecure.Join(1, "");
-  CHECK(with_key.network.AwaitExpected().key == KeyOf("cluster", ""));
-  CHECK(with_nothing.network.AwaitExpected().key == KeyOf("", "sixteen letters."));
-  CHECK(insecure.network.AwaitExpected().key == KeyOf("", ""));
-}
-
-TEST_CASE("Engine: a job of one node needs neither cluster key nor secret") {
-  Node node("");
-  const auto joined = node.Join(2, "");
-  // The job is there: it waits for its other rank.
-  CHECK(node.network.AwaitExpected().one_node_only);
-  CHECK(joined.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
+TEST_CASE("Engine: a drain ends a job that gathers ranks") {
+  Node node("cluster");
+  auto joined = node.Join(2, "");
+  node.network.AwaitExpected();
+  node.engine().Drain();
+  REQUIRE(joined.wait_for(kPatience) == std::future_status::ready);
+  CHECK_THAT(std::string(joined.get().message()), Contains("ringd on node-a is draining"));
 }
 
 }  // namespace

@@ -20,7 +20,6 @@ class FakePeerNetwork final : public PeerNetwork {
     return ExpectationId(expected.size());
   }
   void StopExpecting(ExpectationId job) override { not_expected.push_back(job); }
-  void RefuseNewJobs() override { refuses_new_jobs = true; }
   StreamId ConnectToCoordinator(CoordinatorAddress coordinator,
                                 Clock::time_point /*deadline*/) override {
     connected.push_back(std::move(coordinator));
@@ -38,7 +37,6 @@ class FakePeerNetwork final : public PeerNetwork {
 
   std::vector<ExpectedJob> expected;
   std::vector<ExpectationId> not_expected;
-  bool refuses_new_jobs = false;
   std::vector<CoordinatorAddress> connected;
   std::map<StreamId, std::vector<v1::NodeMessage>> to_coordinators;
   std::map<StreamId, std::vector<v1::CoordinatorMessage>> to_nodes;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "daemon/door/door.h"
+#include "daemon/peers/local_control_door.h"
 #include "daemon/peers/socket_peer_network.h"
 #include "tests/daemon/peers/recorded_events.h"
 
@@ -33,7 +34,9 @@ struct PeerHost {
   // `secret` is empty.
   explicit PeerHost(const std::string& secret = "secret", SocketPeerNetworkOptions options = {},
                     const std::string& address = "127.0.0.1:0")
-      : door(OpenPeerDoor(address)), network(*SocketPeerNetwork::Create(door.get(), options)) {
+      : door(OpenPeerDoor(address)),
+        control(std::make_unique<LocalControlDoor>(door.get(), 0)),
+        network(*SocketPeerNetwork::Create(control.get(), options)) {
     network->SetEvents(&events);
     if (!secret.empty()) Expect(secret);
     door->Start();
@@ -56,6 +59,7 @@ struct PeerHost {
 
   RecordedEvents events;
   std::unique_ptr<Door> door;
+  std::unique_ptr<LocalControlDoor> control;
   std::unique_ptr<SocketPeerNetwork> network;
 };
 

@@ -37,6 +37,7 @@ struct AttachedRank {
     auto made = MakeSession(SessionId(1), {kArenaBytes, 16}, self, ends->second.get());
     REQUIRE(made.ok());
     made->resources->lifeline = std::move(ends->second);
+    REQUIRE(made->resources->MapMemory().ok());
     if (process > 0) {
       made->resources->pidfd.Reset(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
     }

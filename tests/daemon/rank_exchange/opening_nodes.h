@@ -13,11 +13,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "daemon/door/door.h"
-#include "daemon/door/wire_door.h"
 #include "daemon/rank_exchange/rank_exchange_setup.h"
 #include "daemon/rank_exchange/rank_exchange_socket.h"
 #include "daemon/rank_exchange/rank_exchange_sockets.h"
+#include "tests/daemon/engine_process/joined_engine.h"
 
 namespace ringd {
 
@@ -26,25 +25,14 @@ inline const std::string kKey(kSha256Bytes, 'k');
 
 // A ringd's door, and the rank exchange's side of it.
 struct OpenedDoor {
-  explicit OpenedDoor(const std::string& name) {
-    DoorOptions options;
-    options.address = "127.0.0.1:0";
-    options.node_name = name;
-    auto opened = Door::Open(std::move(options));
-    REQUIRE(opened.ok());
-    door = *std::move(opened);
-    WireDoorOptions wires;
-    wires.purpose = DoorPurpose::kExchange;
-    auto wire_door = WireDoor::Create(door.get(), wires);
-    REQUIRE(wire_door.ok());
-    auto made = RankExchangeSockets::Create(*std::move(wire_door));
+  explicit OpenedDoor(const std::string& name) : node(name), engine(node.network.get()) {
+    auto made = RankExchangeSockets::Create(node.MakeWires(engine, DoorPurpose::kExchange));
     REQUIRE(made.ok());
     sockets = *std::move(made);
-    door->Start();
   }
-  ~OpenedDoor() { door->Stop(); }
 
-  std::unique_ptr<Door> door;
+  JoinedNode node;
+  JoinedEngine engine;
   std::unique_ptr<RankExchangeSockets> sockets;
 };
 

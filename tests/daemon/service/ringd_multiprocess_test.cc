@@ -104,6 +104,22 @@ TEST_CASE("ringd: a wrong configuration ends with the usage code and names file,
   CHECK_THAT(ringd.log(), Contains("ringd.toml:2: stall_warning = \"soon\" is refused"));
 }
 
+TEST_CASE("ringd: without its engine's program neither the check nor the start is good") {
+  for (const bool check : {true, false}) {
+    RingdProcess ringd;
+    const std::string none = ringd.file("ringd-engine");
+    if (check) {
+      ringd.Run({"daemon/ringd", "--config", "/dev/null", "--check-config", "--engine-program",
+                 none.c_str()});
+    } else {
+      ringd.Start({"--engine-program", none});
+    }
+    CHECK(ringd.WaitForExit() == kExitFailed);
+    CHECK_THAT(ringd.log(),
+               Contains(none + ": No such file") && Contains("install ringd-engine beside ringd"));
+  }
+}
+
 TEST_CASE("ringd: the example configuration is good") {
   RingdProcess ringd;
   ringd.Run({"daemon/ringd", "--config", "deploy/ringd.toml", "--check-config", "--allowed-groups",

@@ -14,6 +14,8 @@ namespace {
 
 using Catch::Contains;
 
+constexpr char kProgram[] = "/bin/true";
+
 // A folder of its own, and a configuration without problems.
 struct Machine {
   Machine() {
@@ -24,6 +26,7 @@ struct Machine {
     config.state_dir = folder + "/state";
     config.log_file = folder + "/log";
     config.ready_file = folder + "/ready";
+    config.engine_program = kProgram;
   }
   ~Machine() { std::filesystem::remove_all(folder); }
 
@@ -43,7 +46,9 @@ TEST_CASE("FindStartProblems: finds none where there is none, and makes nothing"
   CHECK(FindStartProblems(machine.config).empty());
   CHECK(std::filesystem::is_empty(machine.folder));
   // Folders that the service manager makes.
-  CHECK(FindStartProblems(Config{}).empty());
+  Config service;
+  service.engine_program = kProgram;
+  CHECK(FindStartProblems(service).empty());
 }
 
 TEST_CASE("FindStartProblems: names the setting, what is wrong, and all of it at once") {
@@ -61,6 +66,9 @@ TEST_CASE("FindStartProblems: names the setting, what is wrong, and all of it at
   machine.config = good;
   machine.config.ready_file = "/proc/none/ready";
   CHECK_THAT(machine.Problem(), Contains("ready_file"));
+  machine.config = good;
+  machine.config.engine_program = machine.folder + "/none";
+  CHECK_THAT(machine.Problem(), Contains("engine_program") && Contains("No such file"));
   machine.config = good;
   machine.config.socket = machine.folder + "/none/s";
   CHECK_THAT(machine.Problem(), Contains("socket"));

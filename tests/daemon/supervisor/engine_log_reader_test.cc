@@ -134,8 +134,9 @@ TEST_CASE("EngineLogReader: an assertion stays the last line in spite of the bac
   const CapturedLog log;
   EngineLogReader reader(kEngine);
   const std::string assertion = "[1700000000.1] [node:4711:0] mm_ep.c:117 Assertion `a' failed";
+  reader.Take(Record(LogLevel::kError, "it is late"), kNow);
   reader.Take(Record(LogLevel::kInfo, "begun"), kNow);
-  CHECK(reader.last_line() == "begun");
+  CHECK(reader.last_line() == "it is late");
   reader.Take(assertion +
                   "\n==== backtrace (tid:   4711) ====\n 0  /lib/libucs.so(h+0x1) [0x7f]\n"
                   "    #1 0x55 in main x.cc:3\n/lib/libc.so.6(+0x3bf90)[0x7f1f]\n=======\n",

@@ -64,9 +64,16 @@ def test_what_the_unit_names_is_what_the_readme_installs(tmp_path: Path) -> None
     named = re.findall(r"^Documentation=file:(?://)?(\S+)$", unit, re.MULTILINE)
     # `kill` for a reload is the system's (the package procps).
     named += re.findall(r"^Exec\w+=(/usr/bin/ring\S+)", unit, re.MULTILINE)
-    assert len(named) >= 3
+    named.append("/usr/bin/ringd-engine")  # ringd starts it
+    assert len(named) >= 4
     for path in named:
         assert (tmp_path / path.lstrip("/")).is_file(), path
+
+
+def test_engines_die_with_ringd_and_not_ringd_with_an_engine() -> None:
+    lines = (SOURCE / "ringd.service").read_text().splitlines()
+    for wanted in ("KillMode=mixed", "OOMPolicy=continue", "TasksMax=8192"):
+        assert wanted in lines
 
 
 def test_exposure_stays_low(unit: Path) -> None:

@@ -81,7 +81,7 @@ class Walk:
         """Both machines, with an alice on each."""
         programs = self._folder / "bin"
         programs.mkdir()
-        for name in ("ringd", "ringctl"):
+        for name in ("ringd", "ringd-engine", "ringctl"):
             shutil.copy(binary(name), programs / name)
         packages = self.service.take("apt-get install --no-install-recommends ").split()[3:]
         debian = make_debian(self._folder / "debian", ["python3", "python3-venv", *packages])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -18,7 +19,7 @@ from tests.integration.failures.events import (
     wait_for_event,
     wait_until_joining,
 )
-from tests.integration.failures.halted_thread import halted_thread
+from tests.integration.failures.halted_thread import find_thread, halted_thread
 
 # The ranks but the last wait for the last, which waits for the test's word. CALL: how they submit.
 WAITS = """
@@ -96,26 +97,34 @@ def expect_warning(rank: Rank, began: float, host: str | None = None) -> None:
     """The rank is told once that its ringd, which is stopped, does not answer."""
     wait_until(lambda: bool(warnings(rank)), f"{rank} is told that ringd hangs", 15)
     assert time.monotonic() - began < TOLD_WITHIN_S
-    words = [f"rank {rank.number} is waiting", f"pid {rank.node.pid}", host or rank.node.name, "stopped"]
-    expect_words(warnings(rank)[0], *words)
+    words = [f"rank {rank.number} is waiting", f"pid {rank.node.pid}", host or rank.node.name]
+    # Which process serves its job a rank learns when it has joined.
+    expect_words(warnings(rank)[0], *words, *([] if host else ["stopped"]))
 
 
 Stop = Callable[[Node], float]
 
 
+def signal_all(node: Node, number: signal.Signals) -> None:
+    """Signals a ringd and its engines."""
+    for engine in node.engines():
+        os.kill(engine, number)
+    node.send(number)
+
+
 @pytest.fixture
 def stop() -> Iterator[Stop]:
-    """Stops a ringd; all that were stopped go on when the test ends, and so can end."""
+    """Stops a ringd and its engines; all that were stopped go on when the test ends, and so can end."""
     stopped: list[Node] = []
 
     def stop_node(node: Node) -> float:
-        node.send(signal.SIGSTOP)
+        signal_all(node, signal.SIGSTOP)
         stopped.append(node)
         return time.monotonic()
 
     yield stop_node
     for node in stopped:
-        node.send(signal.SIGCONT)
+        signal_all(node, signal.SIGCONT)
 
 
 @pytest.mark.parametrize("call", ["all_reduce", "all_reduce_awaited"])
@@ -137,7 +146,7 @@ def test_ranks_that_wait_are_told_and_go_on(
             expect_warning(rank, began)
     assert not warnings(late)
     time.sleep(3)
-    nodes[0].send(signal.SIGCONT)
+    signal_all(nodes[0], signal.SIGCONT)
     assert all(len(warnings(rank)) == 1 for rank in waiting if rank.node is nodes[0])
     go.touch()
     if len(layout) > 1:
@@ -149,16 +158,25 @@ def test_ranks_that_wait_are_told_and_go_on(
     nodes[0].expect_output("ringd has not run for", 10)
 
 
+def serves(pid: int) -> bool:
+    """Whether an engine serves a job, and does not stand ready."""
+    with contextlib.suppress(AssertionError):
+        return find_thread(pid, "ringd-progress") > 0
+    return False
+
+
 def test_an_engine_that_hangs_is_told_by_ringd_too(cluster: Cluster) -> None:
     (node,) = cluster.start_nodes(1, stall_warning="60s")
     go = cluster.folder / "go"
     job = start_trainers(cluster, WAITS, [2], environment={"GO": str(go), "CALL": "all_reduce"})
     wait_for_event(job.ranks[1], "late")
     wait_for_event(job.ranks[0], "waits")
-    with halted_thread(node.pid, "ringd-engine"):
+    (engine,) = (pid for pid in node.engines() if serves(pid))
+    name = f"the engine of job '{job.job_id}' (pid {engine} on {node.name})"
+    with halted_thread(engine, "ringd-progress"):
         expect_warning(job.ranks[0], time.monotonic())
-        node.expect_output("the engine, which serves all jobs, has stood still for 2 s while", 10)
-    node.expect_output("the engine goes on, after at least", 10)
+        node.expect_output(f"{name} has stood still for 5 s while", 12)
+    node.expect_output(f"{name} goes on, after at least", 10)
     go.touch()
     job.expect_success()
     assert node.output.count("has stood still") == 1
@@ -172,7 +190,7 @@ def test_a_short_halt_of_ringd_is_told_to_nobody(cluster: Cluster, stop: Stop) -
     wait_for_event(job.ranks[0], "waits")
     stop(node)
     time.sleep(1)
-    node.send(signal.SIGCONT)
+    signal_all(node, signal.SIGCONT)
     time.sleep(4)
     go.touch()
     job.expect_success()
@@ -189,7 +207,7 @@ def test_ranks_that_compute_hear_nothing(cluster: Cluster, stop: Stop) -> None:
     # They need no ringd for this.
     go.touch()
     wait_for_all(job.ranks, "done")
-    node.send(signal.SIGCONT)
+    signal_all(node, signal.SIGCONT)
     job.expect_success()
     assert not any(warnings(rank) for rank in job.ranks)
 
@@ -205,7 +223,7 @@ def test_ranks_that_wait_for_the_answer_to_a_call_are_told(
     began = stop(nodes[0])
     go.touch()
     expect_warning(job.ranks[0], began)
-    nodes[0].send(signal.SIGCONT)
+    signal_all(nodes[0], signal.SIGCONT)
     if len(layout) == 1:
         job.expect_success()
 

@@ -47,6 +47,21 @@ TEST_CASE("Memfd: nobody can shrink or grow a sealed one") {
   CHECK(info.st_size == 8192);
 }
 
+TEST_CASE("Memfd: who gets the descriptor of published memory sees it, and can't write there") {
+  auto memory = CreatePublishedMemfd("test", 4096);
+  REQUIRE(memory.ok());
+  memory->mapping.data()[7] = std::byte{1};
+  const auto seen = MemoryMapping::MapReadOnly(memory->fd.get(), 4096);
+  REQUIRE(seen.ok());
+  CHECK(seen->data()[7] == std::byte{1});
+  memory->mapping.data()[7] = std::byte{2};
+  CHECK(seen->data()[7] == std::byte{2});
+  CHECK_FALSE(MemoryMapping::MapSealed(memory->fd.get(), 4096).ok());
+  CHECK(::ftruncate(memory->fd.get(), 8192) != 0);
+  const UniqueFd open(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  CHECK_FALSE(MemoryMapping::MapReadOnly(open.get(), 0).ok());
+}
+
 TEST_CASE("Memfd: one without seals is noticed") {
   const UniqueFd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   REQUIRE(fd.valid());

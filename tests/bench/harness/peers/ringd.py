@@ -16,6 +16,7 @@ from .training import TRAININGS, project_python, training_command, training_envi
 
 TARGETS = {
     "ringd": "daemon:ringd",
+    "ringd-engine": "daemon:ringd-engine",
     "ringctl": "client/cli:ringctl",
     "ringd_driver": "tests/bench:ringd_driver",
 }

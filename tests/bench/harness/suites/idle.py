@@ -26,13 +26,13 @@ GOAL_CPU_PERCENT = 0.5
 def idle_node(
     site: Site, contestants: Contestants, seconds: float, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """CPU of ringd and of four attached trainers that wait for nothing, and ringd's memory for
-    them."""
+    """CPU of ringd, with its engines, and of four attached trainers that wait for nothing, and
+    ringd's memory for them."""
     say(f"  four idle trainers, {seconds:.0f} s")
     contestants.session("ringd", "learned")
     time.sleep(2)  # whatever attaching sets in motion is over
     pids = [int(pid) for pid in run("ip", "netns", "pids", site.hub).split()]
-    daemons = [pid for pid in pids if command_name(pid) == "ringd"]
+    daemons = [pid for pid in pids if command_name(pid) in ("ringd", "ringd-engine")]
     before, started = cpu_seconds(pids), time.monotonic()
     daemon_before = cpu_seconds(daemons)
     time.sleep(seconds)

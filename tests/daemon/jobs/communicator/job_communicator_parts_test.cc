@@ -63,6 +63,7 @@ struct PartedNode {
                               peer, ends->second.get());
       REQUIRE(made.ok());
       made->resources->lifeline = std::move(ends->second);
+      REQUIRE(made->resources->MapMemory().ok());
       own_ends.push_back(std::move(ends->first));
       arenas.push_back(reinterpret_cast<float*>(made->resources->arena.data()));
       held.push_back(std::make_shared<Session>(std::move(made->resources)));

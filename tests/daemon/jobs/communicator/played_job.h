@@ -100,6 +100,7 @@ struct PlayedJob {
       auto made = MakeSession(SessionId(1 + m), {2 * kBytes, 16}, self, ends->second.get());
       REQUIRE(made.ok());
       made->resources->lifeline = std::move(ends->second);
+      REQUIRE(made->resources->MapMemory().ok());
       own_ends.push_back(std::move(ends->first));
       arenas.push_back(reinterpret_cast<float*>(made->resources->arena.data()));
       held.push_back(std::make_shared<Session>(std::move(made->resources)));

@@ -1,0 +1,79 @@
+// ringd-engine: what serves one job of this node. ringd starts it and tells it all that it does,
+// through descriptor 3 (daemon/channel); it ends with its job, or with ringd.
+//
+// Exit codes: daemon/service/exit_code.h; kExitUsage also if it was started by somebody else.
+#include <sys/socket.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "daemon/engine_process/engine_service.h"
+#include "daemon/engine_process/walls.h"
+#include "daemon/logging/log.h"
+#include "daemon/logging/log_setup.h"
+#include "daemon/service/exit_code.h"
+#include "daemon/supervisor/engine_process.h"
+#include "daemon/version.h"
+
+namespace ringd {
+namespace {
+
+constexpr auto kBeat = std::chrono::seconds(1);
+
+constexpr char kHelp[] =
+    "ringd-engine serves one job. ringd starts it, one for each job of this node;\n"
+    "there is nothing to be done with it by hand.\n"
+    "\n"
+    "  --one-user  nobody but the user who runs it, and root, may attach\n"
+    "  --version   print the version\n"
+    "  --help      print this\n";
+
+int Serve(bool one_user) {
+  int domain = 0;
+  socklen_t length = sizeof(domain);
+  if (::getsockopt(EngineProcess::kChannelDescriptor, SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0 ||
+      domain != AF_UNIX) {
+    std::fprintf(stderr, "ringd-engine is started by ringd; see --help\n");
+    return kExitUsage;
+  }
+  WallOptions walls;
+  walls.channel = EngineProcess::kChannelDescriptor;
+  walls.shut_out_files = !one_user;
+  const absl::StatusOr<std::vector<std::string>> missing = PutUpWalls(walls);
+  StartEngineLogging("info");
+  if (!missing.ok()) {
+    LogError(missing.status().message());
+    return kExitFailed;
+  }
+  EngineService service;
+  if (absl::Status status = service.Open(UniqueFd(EngineProcess::kChannelDescriptor));
+      !status.ok()) {
+    LogError(status.message());
+    return kExitFailed;
+  }
+  while (!service.Wait(kBeat)) service.Beat();
+  service.Stop();
+  return kExitDone;
+}
+
+}  // namespace
+}  // namespace ringd
+
+int main(int argc, char** argv) {
+  const absl::string_view argument = argc > 1 ? argv[1] : "";
+  if (argument == "--version") {
+    std::printf("ringd-engine %s\n", ringd::kRingdVersion);
+    return ringd::kExitDone;
+  }
+  if (argument == "--help") {
+    std::fputs(ringd::kHelp, stdout);
+    return ringd::kExitDone;
+  }
+  if (!argument.empty() && argument != ringd::kOneUserArgument) {
+    std::fprintf(stderr, "ringd-engine: unknown argument '%s'; see --help\n", argv[1]);
+    return ringd::kExitUsage;
+  }
+  return ringd::Serve(/*one_user=*/!argument.empty());
+}

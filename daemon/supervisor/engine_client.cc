@@ -1,0 +1,390 @@
+#include "daemon/supervisor/engine_client.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/logging/log.h"
+#include "daemon/sessions/notice_queue.h"
+#include "proto/base/errno_status.h"
+#include "proto/base/unix_socket.h"
+
+namespace ringd {
+namespace {
+
+// An engine speaks once a second, if only to say that it lives.
+constexpr auto kSilence = std::chrono::seconds(10);
+constexpr std::size_t kMostStatusBytes = std::size_t{64} << 10;
+
+absl::Status ToStatus(const v1::EngineStatus& message) {
+  if (message.code() == 0) return absl::OkStatus();
+  return {static_cast<absl::StatusCode>(message.code()),
+          absl::string_view(message.message()).substr(0, kMostStatusBytes)};
+}
+
+double UnixSeconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+EngineClient::EngineClient(std::uint64_t number, CallThread* calls, EngineOwner* owner)
+    : number_(number), calls_thread_(calls), owner_(owner) {}
+
+EngineClient::~EngineClient() = default;
+
+absl::StatusOr<std::shared_ptr<EngineClient>> EngineClient::Create(std::uint64_t number,
+                                                                   ChannelLoop* loop,
+                                                                   CallThread* calls,
+                                                                   EngineOwner* owner) {
+  absl::StatusOr<std::pair<UniqueFd, UniqueFd>> ends = UnixSocketPair();
+  if (!ends.ok()) return ends.status();
+  std::shared_ptr<EngineClient> engine(new EngineClient(number, calls, owner));
+  engine->engine_end_ = std::move(ends->second);
+  absl::StatusOr<std::shared_ptr<Channel>> channel = loop->Add(
+      std::move(ends->first),
+      {[engine](const ChannelFrame& frame) { engine->OnFrame(frame); },
+       [engine](const absl::Status& why) {
+         engine->channel_ended_.store(true, std::memory_order_release);
+         if (!absl::IsUnavailable(why)) {
+           return engine->End(absl::StrCat("broke the protocol: ", why.message()));
+         }
+         engine->owner_->OnEnding(*engine);
+       }});
+  if (!channel.ok()) return channel.status();
+  const MutexLock lock(engine->mutex_);
+  engine->channel_ = *std::move(channel);
+  engine->life_.heard = Clock::now();
+  return engine;
+}
+
+absl::Status EngineClient::Spawn(const std::string& program,
+                                 const std::vector<std::string>& arguments) {
+  absl::StatusOr<std::unique_ptr<EngineProcess>> process =
+      EngineProcess::Start(program, arguments, engine_end_.get());
+  // From now on its end is seen at ours.
+  engine_end_.Reset();
+  if (!process.ok()) return process.status();
+  process_ = *std::move(process);
+  pid_.store(process_->pid(), std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+absl::Status EngineClient::Begin(v1::EngineStart start, Place place,
+                                 const std::string& node_name) {
+  start_ = start;
+  start_.clear_settings();
+  start_.clear_kept_state();
+  node_name_ = node_name;
+  began_unix_seconds_ = UnixSeconds();
+  begun_.store(true, std::memory_order_release);
+  std::vector<UniqueFd> fds;
+  for (const int fd : {place.account->fd(), place.slot->roster_fd(), place.slot->tags_fd()}) {
+    fds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!fds.back().valid()) return ErrnoStatus(errno, "dup of a segment");
+  }
+  start.set_slot(static_cast<std::uint32_t>(place.slot->number()));
+  {
+    const MutexLock lock(mutex_);
+    place_ = std::move(place);
+    life_.heard = Clock::now();
+  }
+  v1::ToEngine order;
+  *order.mutable_start() = std::move(start);
+  Send(order, std::move(fds));
+  return absl::OkStatus();
+}
+
+void EngineClient::SetWeight(std::uint32_t weight) {
+  const MutexLock lock(mutex_);
+  if (place_.slot != nullptr) place_.slot->SetWeight(weight);
+}
+
+std::string EngineClient::Name() const {
+  return absl::StrCat("the engine of job '", job_id(), "' (pid ", pid(), " on ", node_name_, ")");
+}
+
+bool EngineClient::Send(const v1::ToEngine& order, std::vector<UniqueFd> fds) {
+  std::shared_ptr<Channel> channel;
+  {
+    const MutexLock lock(mutex_);
+    channel = channel_;
+  }
+  return channel != nullptr && channel->Send(order.SerializeAsString(), std::move(fds));
+}
+
+void EngineClient::SendNetworkEvent(v1::EngineNetworkEvent event, std::vector<UniqueFd> fds) {
+  v1::ToEngine order;
+  *order.mutable_network() = std::move(event);
+  Send(order, std::move(fds));
+}
+
+absl::Status EngineClient::GiveSession(std::unique_ptr<SessionResources> session) {
+  UniqueFd kept(::fcntl(session->lifeline.get(), F_DUPFD_CLOEXEC, 0));
+  if (!kept.valid()) return ErrnoStatus(errno, "dup of a lifeline");
+  v1::ToEngine order;
+  v1::EngineSession* const message = order.mutable_session();
+  message->set_id(session->id.value());
+  message->set_token(session->token);
+  message->set_pid(session->peer.pid);
+  message->set_uid(session->peer.uid);
+  message->set_gid(session->peer.gid);
+  message->set_arena_bytes(session->arena_bytes);
+  message->set_submission_capacity(session->layout.submission_capacity);
+  message->set_completion_capacity(session->layout.completion_capacity);
+  message->set_has_pidfd(session->pidfd.valid());
+  std::vector<UniqueFd> fds;
+  fds.push_back(std::move(session->lifeline));
+  fds.push_back(std::move(session->event_fd));
+  fds.push_back(std::move(session->segment_fd));
+  fds.push_back(std::move(session->arena_fd));
+  if (session->pidfd.valid()) fds.push_back(std::move(session->pidfd));
+  {
+    const MutexLock lock(mutex_);
+    ++sessions_given_;
+    held_[session->id] = Held{std::move(session->admission), std::move(session->served),
+                              session->token, std::move(kept)};
+  }
+  // If it can't be sent the engine has ended, or is about to: then its end is the session's.
+  Send(order, std::move(fds));
+  return absl::OkStatus();
+}
+
+std::uint64_t EngineClient::sessions_given() {
+  const MutexLock lock(mutex_);
+  return sessions_given_;
+}
+
+std::size_t EngineClient::sessions() {
+  const MutexLock lock(mutex_);
+  return held_.size();
+}
+
+EngineClient::Life EngineClient::life() {
+  const MutexLock lock(mutex_);
+  return life_;
+}
+
+absl::Status EngineClient::JudgeSilence(Clock::duration patience) {
+  const Clock::duration silence = Clock::now() - life().heard;
+  if (silence < patience) return absl::OkStatus();
+  return absl::DeadlineExceededError(
+      absl::StrCat(Name(), " has not answered for ",
+                   std::chrono::duration_cast<std::chrono::seconds>(silence).count(), " s"));
+}
+
+std::uint64_t EngineClient::Call(Order order, Clock::duration patience,
+                                 Answer<std::string> answer) {
+  // A call keeps the engine's record no longer than it waits.
+  const auto self = shared_from_this();
+  std::uint64_t number = 0;
+  std::shared_ptr<PendingCall<std::string>> call;
+  std::optional<absl::Status> buried;
+  {
+    const MutexLock lock(mutex_);
+    number = ++last_call_;
+    call = std::make_shared<PendingCall<std::string>>(
+        *calls_thread_,
+        [self, number, answer = std::move(answer)](const absl::Status& status, std::string reply) {
+          self->Forget(number);
+          answer(status, std::move(reply));
+        });
+    buried = buried_;
+    if (!buried.has_value()) calls_.emplace(number, call);
+  }
+  if (buried.has_value()) {
+    call->Finish(*buried);
+    return number;
+  }
+  if (patience > Clock::duration::zero()) {
+    call->SetPatience(patience, [self, patience] {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "pid ", self->pid(), " has not answered for ",
+          std::chrono::duration_cast<std::chrono::seconds>(patience).count(), " s"));
+    });
+  } else {
+    call->SetPatience(kSilence, [self] { return self->JudgeSilence(kSilence); });
+  }
+  v1::ToEngine message;
+  v1::EngineCall* const sent = message.mutable_call();
+  sent->set_number(number);
+  sent->set_kind(order.kind);
+  sent->set_uid(order.caller.uid);
+  sent->set_is_operator(order.caller.is_operator);
+  sent->set_token(std::move(order.token));
+  sent->set_request(std::move(order.request));
+  sent->set_job_key(std::move(order.job_key));
+  Send(message);
+  return number;
+}
+
+void EngineClient::Forget(std::uint64_t call) {
+  const MutexLock lock(mutex_);
+  calls_.erase(call);
+}
+
+void EngineClient::GiveUp(std::uint64_t call) {
+  std::shared_ptr<PendingCall<std::string>> pending;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = calls_.find(call);
+    if (found == calls_.end()) return;
+    pending = std::move(found->second);
+    calls_.erase(found);
+  }
+  pending->Finish(absl::CancelledError("the caller has gone"));
+  v1::ToEngine order;
+  order.mutable_call_over()->set_number(call);
+  Send(order);
+}
+
+void EngineClient::Reload(const v1::EngineReload& reload) {
+  v1::ToEngine order;
+  *order.mutable_reload() = reload;
+  Send(order);
+}
+
+void EngineClient::Drain() {
+  v1::ToEngine order;
+  order.mutable_drain();
+  Send(order);
+}
+
+void EngineClient::TurnedAway(const std::string& why) {
+  v1::ToEngine order;
+  order.mutable_turned_away()->set_why(why);
+  Send(order);
+}
+
+void EngineClient::Stop() {
+  stopping_.store(true, std::memory_order_relaxed);
+  v1::ToEngine order;
+  order.mutable_stop();
+  Send(order);
+}
+
+void EngineClient::End(const std::string& why) {
+  {
+    const MutexLock lock(mutex_);
+    if (why_ended_.empty()) why_ended_ = why;
+  }
+  owner_->OnEnding(*this);
+}
+
+void EngineClient::CutChannel() {
+  const MutexLock lock(mutex_);
+  if (channel_ != nullptr) ::shutdown(channel_->socket(), SHUT_RDWR);
+}
+
+std::string EngineClient::why_ended() {
+  const MutexLock lock(mutex_);
+  return why_ended_;
+}
+
+void EngineClient::OnFrame(const ChannelFrame& frame) {
+  v1::FromEngine word;
+  if (!word.ParseFromString(frame.bytes)) return End("has sent what is no frame");
+  {
+    const MutexLock lock(mutex_);
+    life_.heard = Clock::now();
+  }
+  switch (word.what_case()) {
+    case v1::FromEngine::kStarted:
+      if (word.started().status().code() != 0) {
+        End(absl::StrCat("could not begin: ", ToStatus(word.started().status()).message()));
+      }
+      return;
+    case v1::FromEngine::kAnswer:
+      return OnAnswer(std::move(*word.mutable_answer()));
+    case v1::FromEngine::kSessionEnded:
+      return OnSessionEnded(word.session_ended());
+    case v1::FromEngine::kNetwork: {
+      // It may send events at once, which takes the lock.
+      std::shared_ptr<EngineNetwork> network;
+      {
+        const MutexLock lock(mutex_);
+        network = place_.network;
+      }
+      if (network == nullptr) return;
+      const absl::Status status = network->OnRequest(word.network());
+      if (!status.ok()) End(absl::StrCat("broke the protocol: ", status.message()));
+      return;
+    }
+    case v1::FromEngine::kJobs:
+      jobs_.store(word.jobs().jobs(), std::memory_order_relaxed);
+      return;
+    case v1::FromEngine::kJobEnded:
+      return owner_->OnJobEnded(*this, word.job_ended());
+    case v1::FromEngine::kKeep:
+      return owner_->OnKeep(*this, word.keep());
+    case v1::FromEngine::kBeat: {
+      const MutexLock lock(mutex_);
+      life_.heartbeat = word.beat().heartbeat();
+      life_.activity = {static_cast<EngineDoing>(word.beat().doing()), word.beat().communicator()};
+      return;
+    }
+    case v1::FromEngine::kIdle:
+      return owner_->OnIdle(*this, word.idle().sessions());
+    default:
+      return End("has sent a frame of an unknown kind");
+  }
+}
+
+void EngineClient::OnAnswer(v1::EngineAnswer answer) {
+  std::shared_ptr<PendingCall<std::string>> pending;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = calls_.find(answer.number());
+    if (found == calls_.end()) return;
+    pending = std::move(found->second);
+    calls_.erase(found);
+  }
+  const absl::Status status = ToStatus(answer.status());
+  pending->Finish(status, [reply = std::move(*answer.mutable_reply())]() mutable {
+    return std::move(reply);
+  });
+}
+
+void EngineClient::OnSessionEnded(const v1::EngineSessionEnded& ended) {
+  Held held;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = held_.find(SessionId(ended.id()));
+    if (found == held_.end()) return;
+    held = std::move(found->second);
+    held_.erase(found);
+  }
+  owner_->OnSessionEnded(*this, held.token, ended.for_cause());
+}
+
+EngineClient::Remains EngineClient::Bury(const absl::Status& cause) {
+  Remains remains;
+  std::shared_ptr<Channel> channel;
+  std::map<SessionId, Held> held;
+  std::map<std::uint64_t, std::shared_ptr<PendingCall<std::string>>> calls;
+  {
+    const MutexLock lock(mutex_);
+    buried_ = cause;
+    std::swap(channel, channel_);
+    std::swap(remains.place, place_);
+    std::swap(held, held_);
+    std::swap(calls, calls_);
+  }
+  jobs_.store(0, std::memory_order_relaxed);
+  for (auto& [number, call] : calls) call->Finish(cause);
+  for (auto& [id, session] : held) {
+    remains.tokens.push_back(session.token);
+    // As the engine tells that a job has failed: what it sends after that is not heard.
+    NoticeQueue notices;
+    notices.SendLast(session.lifeline.get(), NoticeKind::kFailure, cause.message());
+    ::shutdown(session.lifeline.get(), SHUT_RDWR);
+  }
+  if (remains.place.network != nullptr) remains.place.network->SayLast(cause);
+  return remains;
+}
+
+}  // namespace ringd

@@ -1,0 +1,142 @@
+// What the door's thread shares with an engine's EngineNetwork, which may have gone already.
+#ifndef RINGD_DAEMON_SUPERVISOR_ENGINE_MEMBER_H_
+#define RINGD_DAEMON_SUPERVISOR_ENGINE_MEMBER_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "daemon/peers/control_door.h"
+#include "proto/base/mutex.h"
+#include "proto/base/unique_fd.h"
+#include "proto/rpc/engine_network.pb.h"
+
+namespace ringd {
+
+// Thread safety: any thread.
+// Ownership: shared. A socket that can't be sent any more is closed.
+class EngineMember {
+ public:
+  using Send = std::function<void(v1::EngineNetworkEvent, std::vector<UniqueFd>)>;
+  using DialId = ControlDoor::DialId;
+
+  // Of control connections: others may have as many nodes as a user may have connections.
+  static constexpr std::size_t kMostControls = 1024;
+
+  explicit EngineMember(Send send) : send_(std::move(send)) {}
+
+  // One after the other. `socket`: may be none.
+  void Tell(v1::EngineNetworkEvent event, UniqueFd socket) ABSL_LOCKS_EXCLUDED(sending_) {
+    std::vector<UniqueFd> fds;
+    if (socket.valid()) fds.push_back(std::move(socket));
+    const MutexLock lock(sending_);
+    if (send_ != nullptr) send_(std::move(event), std::move(fds));
+  }
+
+  // A control connection that it is handed: what is to be said on it if the engine ends. Forgets
+  // those that have ended.
+  void KeepControl(const UniqueFd& socket) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The engine has ended: says so, and why, on its control connections, and ends them. Does not
+  // wait: who takes nothing hears nothing.
+  void SayLast(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Counts a connection that was let in. False: the engine has gone.
+  bool AddConnection() ABSL_LOCKS_EXCLUDED(mutex_) {
+    const MutexLock lock(mutex_);
+    if (!gone_) ++connections_;
+    return !gone_;
+  }
+  // False: there is none.
+  bool EndConnection() ABSL_LOCKS_EXCLUDED(mutex_) {
+    const MutexLock lock(mutex_);
+    if (connections_ == 0) return false;
+    --connections_;
+    return true;
+  }
+
+  // The dial that the engine calls `number`. False: one of that number is under way.
+  bool AddDial(std::uint64_t number, DialId id) ABSL_LOCKS_EXCLUDED(mutex_) {
+    const MutexLock lock(mutex_);
+    return dials_.try_emplace(number, id).second;
+  }
+  // Which it is; nothing if it has ended. From now on it has.
+  std::optional<DialId> AbandonDial(std::uint64_t number) ABSL_LOCKS_EXCLUDED(mutex_) {
+    const MutexLock lock(mutex_);
+    const auto found = dials_.find(number);
+    if (found == dials_.end()) return std::nullopt;
+    const DialId id = found->second;
+    dials_.erase(found);
+    return id;
+  }
+  // False: it was abandoned before.
+  bool EndDial(std::uint64_t number, DialId id) ABSL_LOCKS_EXCLUDED(mutex_) {
+    const MutexLock lock(mutex_);
+    const auto found = dials_.find(number);
+    if (found == dials_.end() || found->second != id) return false;
+    dials_.erase(found);
+    return true;
+  }
+
+  struct Left {
+    std::size_t connections = 0;
+    std::vector<DialId> dials;
+  };
+  // The engine has gone: what is being sent has been when it returns, and nothing more will be.
+  Left Leave() ABSL_LOCKS_EXCLUDED(mutex_, sending_) {
+    Send closed;  // what it holds goes without the lock
+    {
+      const MutexLock lock(sending_);
+      std::swap(closed, send_);
+    }
+    Left left;
+    const MutexLock lock(mutex_);
+    gone_ = true;
+    left.connections = std::exchange(connections_, 0);
+    for (const auto& [number, id] : dials_) left.dials.push_back(id);
+    dials_.clear();
+    return left;
+  }
+
+ private:
+  Mutex sending_;
+  Send send_ ABSL_GUARDED_BY(sending_);
+
+  Mutex mutex_;
+  std::vector<UniqueFd> controls_ ABSL_GUARDED_BY(mutex_);  // duplicates
+  bool gone_ ABSL_GUARDED_BY(mutex_) = false;
+  std::size_t connections_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::uint64_t, DialId> dials_ ABSL_GUARDED_BY(mutex_);
+};
+
+// So many things at most that an engine has begun: each holds a place until nothing of it is left,
+// also if it was given up.
+//
+// Thread safety: any thread.
+class EnginePlaces {
+ public:
+  using Place = std::shared_ptr<const void>;
+
+  explicit EnginePlaces(std::size_t most) : most_(most) {}
+
+  // Null: all are taken. Called by one thread at a time.
+  Place Take() {
+    if (static_cast<std::size_t>(taken_.use_count()) > most_) return nullptr;
+    return taken_;
+  }
+
+ private:
+  const std::size_t most_;
+  const Place taken_ = std::make_shared<const int>(0);  // one use is this one
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_SUPERVISOR_ENGINE_MEMBER_H_

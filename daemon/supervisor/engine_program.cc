@@ -1,0 +1,59 @@
+#include "daemon/supervisor/engine_program.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "daemon/engine_process/walls.h"
+#include "proto/base/errno_status.h"
+
+namespace ringd {
+namespace {
+
+constexpr char kName[] = "ringd-engine";
+
+absl::Status CheckProgram(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, path);
+  if (!S_ISREG(info.st_mode) || ::faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) != 0) {
+    return ErrnoStatus(EACCES, absl::StrCat("execute ", path));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ResolveEngineProgram(const Config& config) {
+  std::string path = config.engine_program;
+  if (path.empty()) {
+    // A file that has been replaced is still named with its folder.
+    std::error_code error;
+    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+    if (error) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("where this program is can't be seen (/proc/self/exe: ", error.message(),
+                       "): name ", kName, " with engine_program"));
+    }
+    path = (self.parent_path() / kName).string();
+  }
+  absl::Status status = CheckProgram(path);
+  if (status.ok()) return path;
+  return absl::FailedPreconditionError(absl::StrCat("engine_program = \"", config.engine_program,
+                                                    "\": ", status.message(), "; install ", kName,
+                                                    " beside ringd, or name it with this setting"));
+}
+
+std::vector<std::string> EngineArguments(const Config& config) {
+  // The names may be those of ringd's own user and root; then the walls do no harm.
+  const bool one_user = config.allowed_users.empty() && config.allowed_groups.empty();
+  if (one_user) return {kOneUserArgument};
+  return {};
+}
+
+}  // namespace ringd

@@ -1,0 +1,450 @@
+#include "daemon/supervisor/engines.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/channel/engine_settings.h"
+#include "daemon/logging/log.h"
+#include "daemon/supervisor/engine_program.h"
+
+namespace ringd {
+namespace {
+
+// How often engines are looked at that nothing has happened to.
+constexpr int kLookMs = 200;
+constexpr std::uint64_t kWakeKey = 0;
+// How long an engine may take to end: it tells ranks and other nodes, 2 s each.
+constexpr auto kStopPatience = std::chrono::seconds(6);
+constexpr auto kCutPatience = std::chrono::seconds(1);
+// After an engine could not be started, or has ended without having served.
+constexpr auto kFirstPause = std::chrono::seconds(1);
+constexpr auto kLongestPause = std::chrono::seconds(30);
+constexpr std::size_t kMostGenerations = 4096;
+constexpr std::uint32_t kMostCommunicatorNumbers = 400'000;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engines>> Engines::Start(EnginesOptions options,
+                                                        NodeNetwork* network, PlanStore* plans) {
+  absl::StatusOr<WakingEpoll> epoll = WakingEpoll::Create(kWakeKey);
+  if (!epoll.ok()) return epoll.status();
+  std::unique_ptr<Engines> engines(
+      new Engines(std::move(options), network, plans, *std::move(epoll)));
+  absl::StatusOr<std::unique_ptr<EngineLogs>> logs = EngineLogs::Create();
+  if (!logs.ok()) return logs.status();
+  engines->logs_ = *std::move(logs);
+  absl::StatusOr<std::unique_ptr<LineRoster>> roster = LineRoster::Create();
+  if (!roster.ok()) return roster.status();
+  engines->roster_ = *std::move(roster);
+  absl::StatusOr<std::unique_ptr<ChannelLoop>> loop = ChannelLoop::Start("ringd-channels");
+  if (!loop.ok()) return loop.status();
+  engines->loop_ = *std::move(loop);
+  engines->thread_ = std::thread(&Engines::Run, engines.get());
+  ::pthread_setname_np(engines->thread_.native_handle(), "ringd-engines");
+  return engines;
+}
+
+Engines::Engines(EnginesOptions options, NodeNetwork* network, PlanStore* plans, WakingEpoll epoll)
+    : network_(network),
+      plans_(plans),
+      epoll_(std::move(epoll)),
+      program_(options.program),
+      options_(std::move(options)),
+      history_(options_.config.remembered_jobs) {}
+
+Engines::~Engines() {
+  Stop();
+  loop_.reset();
+  calls_.Stop();
+}
+
+absl::StatusOr<Engines::Client> Engines::MakeLocked() {
+  absl::StatusOr<Client> made = EngineClient::Create(++last_number_, loop_.get(), &calls_, this);
+  if (!made.ok()) return made.status();
+  unwatched_.push_back(*made);
+  epoll_.Wake();
+  return made;
+}
+
+absl::StatusOr<Engines::Client> Engines::BeginLocked(uid_t uid, const std::string& job_id,
+                                                     std::uint32_t weight) {
+  EngineClient::Place place;
+  absl::StatusOr<std::unique_ptr<LineRoster::Slot>> slot = roster_->Add(weight, uid);
+  if (!slot.ok()) return slot.status();
+  place.slot = *std::move(slot);
+  absl::StatusOr<std::shared_ptr<UserAccount>> account = accounts_.Of(uid);
+  if (!account.ok()) return account.status();
+  place.account = *std::move(account);
+  Client engine;
+  if (!ready_.empty()) {
+    engine = std::move(ready_.front());
+    ready_.erase(ready_.begin());
+    epoll_.Wake();  // another one is to stand ready
+  } else {
+    absl::StatusOr<Client> made = MakeLocked();
+    if (!made.ok()) return made.status();
+    engine = *std::move(made);
+  }
+  const std::weak_ptr<EngineClient> to = engine;
+  place.network = network_->AddEngine(
+      uid, job_id, [to](v1::EngineNetworkEvent event, std::vector<UniqueFd> fds) {
+        if (const Client client = to.lock()) {
+          client->SendNetworkEvent(std::move(event), std::move(fds));
+        }
+      });
+
+  v1::EngineStart start;
+  start.set_version(options_.version);
+  WriteSettings(options_.config, start.mutable_settings());
+  start.set_job_id(job_id);
+  start.set_uid(uid);
+  start.set_peer_address(options_.peer_address);
+  for (const std::string& address : options_.own_addresses) start.add_own_addresses(address);
+  start.set_wire_address(options_.wire_address);
+  start.set_exchange_address(options_.exchange_address);
+  start.set_has_cluster_key(options_.has_cluster_key);
+  const auto generation = generations_.find(job_id);
+  start.set_first_generation(generation == generations_.end() ? 0 : generation->second);
+  start.set_first_communicator(next_communicator_);
+  next_communicator_ = next_communicator_ % kMostCommunicatorNumbers + 1;
+  start.set_kept_state(FormatState(plans_->ForUser(uid)));
+  if (absl::Status status =
+          engine->Begin(std::move(start), std::move(place), options_.config.node_name);
+      !status.ok()) {
+    engine->End(std::string(status.message()));
+    return status;
+  }
+  by_job_[{uid, job_id}] = engine;
+  serving_[engine->number()] = engine;
+  return engine;
+}
+
+absl::StatusOr<Engines::Client> Engines::Give(std::unique_ptr<SessionResources>& session,
+                                              const std::string& job_id, std::uint32_t weight) {
+  const uid_t uid = session->peer.uid;
+  const std::string token = session->token;
+  const MutexLock lock(mutex_);
+  if (stopping_) return absl::UnavailableError("ringd is stopping");
+  if (draining_) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "ringd on ", options_.config.node_name, " is draining: it takes no new jobs"));
+  }
+  Client engine;
+  if (const auto found = by_job_.find({uid, job_id}); found != by_job_.end()) {
+    engine = found->second;
+    // A job that follows another one of its name may have another weight.
+    if (engine->jobs() == 0) engine->SetWeight(weight);
+  } else {
+    absl::StatusOr<Client> begun = BeginLocked(uid, job_id, weight);
+    if (!begun.ok()) return begun.status();
+    engine = *std::move(begun);
+  }
+  tokens_[token] = engine;
+  if (absl::Status status = engine->GiveSession(std::move(session)); !status.ok()) {
+    tokens_.erase(token);
+    return status;
+  }
+  return engine;
+}
+
+Engines::Client Engines::Find(absl::string_view token) {
+  const MutexLock lock(mutex_);
+  const auto found = tokens_.find(std::string(token));
+  return found == tokens_.end() ? nullptr : found->second;
+}
+
+std::vector<Engines::Client> Engines::Serving() {
+  std::vector<Client> serving;
+  const MutexLock lock(mutex_);
+  for (const auto& [number, engine] : serving_) serving.push_back(engine);
+  std::sort(serving.begin(), serving.end(), [](const Client& a, const Client& b) {
+    return a->start().first_communicator() < b->start().first_communicator();
+  });
+  return serving;
+}
+
+void Engines::NoteTurnedAway(uid_t uid, const std::string& job_id, const std::string& why) {
+  const MutexLock lock(mutex_);
+  const auto found = by_job_.find({uid, job_id});
+  if (found != by_job_.end()) found->second->TurnedAway(why);
+}
+
+bool Engines::IsEngine(pid_t pid) {
+  const MutexLock lock(mutex_);
+  return pids_.contains(pid);
+}
+
+std::size_t Engines::sessions() {
+  const MutexLock lock(mutex_);
+  return tokens_.size();
+}
+
+void Engines::Reload(const Config& config) {
+  v1::EngineReload reload;
+  const MutexLock lock(mutex_);
+  if (EngineArguments(options_.config) != EngineArguments(config)) {
+    // Those that stand ready have been started as it was.
+    for (const Client& engine : ready_) engine->Stop();
+    ready_.clear();
+    epoll_.Wake();
+  }
+  options_.config = config;
+  history_.SetLimit(config.remembered_jobs);
+  WriteSettings(config, reload.mutable_settings());
+  for (const auto& [number, engine] : serving_) engine->Reload(reload);
+}
+
+void Engines::UseAddresses(const Config& config, const std::string& wire_address,
+                           const std::string& exchange_address) {
+  const MutexLock lock(mutex_);
+  options_.config = config;
+  options_.wire_address = wire_address;
+  options_.exchange_address = exchange_address;
+}
+
+void Engines::Drain() {
+  const MutexLock lock(mutex_);
+  draining_ = true;
+  for (const auto& [number, engine] : serving_) engine->Drain();
+}
+
+void Engines::Stop() {
+  if (!thread_.joinable()) return;
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    for (const Client& engine : ready_) engine->Stop();
+    ready_.clear();
+    for (const auto& [number, engine] : serving_) engine->Stop();
+    ended_ = true;
+  }
+  epoll_.Wake();
+  thread_.join();
+}
+
+void Engines::ForEachEnded(const std::function<bool(const v1::Job&)>& take) {
+  const MutexLock lock(mutex_);
+  std::uint64_t before = UINT64_MAX;
+  while (const JobHistory::Entry* entry = history_.Before(before)) {
+    if (!take(entry->job)) return;
+    before = entry->number;
+  }
+}
+
+// ---- what engines say ----
+
+void Engines::OnSessionEnded(EngineClient& engine, const std::string& token, bool for_cause) {
+  if (for_cause) ended_for_cause_.fetch_add(1, std::memory_order_relaxed);
+  const MutexLock lock(mutex_);
+  const auto found = tokens_.find(token);
+  if (found != tokens_.end() && found->second.get() == &engine) tokens_.erase(found);
+}
+
+void Engines::OnJobEnded(EngineClient& engine, const v1::EngineJobEnded& ended) {
+  v1::Job job = ended.job();
+  job.set_job_id(engine.job_id());
+  job.set_uid(engine.uid());
+  const MutexLock lock(mutex_);
+  history_.Add(std::move(job));
+  if (generations_.size() >= kMostGenerations) generations_.clear();
+  generations_[engine.job_id()] = ended.next_generation();
+}
+
+void Engines::OnKeep(EngineClient& engine, const v1::EngineKeep& keep) {
+  absl::StatusOr<ParsedState> changed = keep.state().size() <= kMostPassedBytes
+                                            ? ParseState(keep.state())
+                                            : absl::InvalidArgumentError("it is too long");
+  if (!changed.ok()) {
+    return engine.End(absl::StrCat("wants to keep what is none: ", changed.status().message()));
+  }
+  plans_->Merge(std::move(changed->state), engine.uid());
+  if (keep.unmeasured().empty()) return;
+  plans_->NoteUnmeasured({keep.unmeasured().begin(), keep.unmeasured().end()},
+                         keep.unix_seconds());
+}
+
+void Engines::OnIdle(EngineClient& engine, std::uint64_t sessions) {
+  const MutexLock lock(mutex_);
+  const auto found = by_job_.find({engine.uid(), engine.job_id()});
+  if (found == by_job_.end() || found->second.get() != &engine) return;
+  // One that is on its way to it keeps it.
+  if (engine.sessions_given() != sessions || engine.sessions() != 0) return;
+  by_job_.erase(found);
+  engine.Stop();
+}
+
+void Engines::OnEnding(EngineClient& /*engine*/) { epoll_.Wake(); }
+
+// ---- the thread that watches ----
+
+void Engines::Run() {
+  std::array<epoll_event, 64> events;
+  for (;;) {
+    ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), kLookMs);
+    epoll_.TakeWake();
+    heartbeat_.fetch_add(1, std::memory_order_relaxed);
+    Refill();
+    const Clock::time_point now = Clock::now();
+    for (auto it = watched_.begin(); it != watched_.end();) {
+      Look(it->second, now);
+      if (Settle(it->second, now)) {
+        it = watched_.erase(it);
+      } else {
+        ++it;
+      }
+    }
+    if (!watched_.empty()) continue;
+    const MutexLock lock(mutex_);
+    if (ended_ && unwatched_.empty()) return;
+  }
+}
+
+void Engines::Refill() {
+  std::vector<Client> made;
+  std::vector<std::string> arguments;
+  {
+    const MutexLock lock(mutex_);
+    arguments = EngineArguments(options_.config);
+    while (!stopping_ && !draining_ && ready_.size() < kReady && Clock::now() >= refill_at_) {
+      absl::StatusOr<Client> another = MakeLocked();
+      if (!another.ok()) {
+        LogError(another.status().message());
+        refill_at_ = Clock::now() + kFirstPause;
+        break;
+      }
+      ready_.push_back(*std::move(another));
+    }
+    std::swap(made, unwatched_);
+  }
+  for (Client& engine : made) {
+    Watched& watched = watched_[engine->number()];
+    watched.engine = std::move(engine);
+    EngineClient& client = *watched.engine;
+    if (absl::Status status = client.Spawn(program_, arguments); !status.ok()) {
+      client.End(std::string(status.message()));
+      continue;
+    }
+    watched.spawned = true;
+    watched.log = logs_->Add(client.pid(), client.process()->TakeLog());
+    epoll_.Watch(client.process()->pidfd(), EPOLLIN, client.number());
+    const MutexLock lock(mutex_);
+    pids_.insert(client.pid());
+  }
+}
+
+void Engines::Look(Watched& watched, Clock::time_point now) {
+  EngineClient& engine = *watched.engine;
+  if (!watched.spawned) return;
+  EngineProcess& process = *engine.process();
+  if (process.Reap()) return;
+  if (!engine.why_ended().empty() || now >= watched.kill_at) {
+    if (engine.why_ended().empty() && !engine.stopping()) {
+      engine.End("has closed its channel to ringd");
+    }
+    process.End();
+  } else if (watched.kill_at != Clock::time_point::max()) {
+    return;
+  } else if (engine.stopping()) {
+    watched.kill_at = now + kStopPatience;
+  } else if (engine.channel_ended()) {
+    watched.kill_at = now + kCutPatience;
+  } else {
+    LookAtLife(watched, now);
+  }
+}
+
+void Engines::LookAtLife(Watched& watched, Clock::time_point now) {
+  EngineClient& engine = *watched.engine;
+  // One that stands ready says nothing.
+  if (!engine.begun()) return;
+  const EngineClient::Life life = engine.life();
+  if (const auto word = watched.watchdog.Look(engine.Name(), life.heartbeat, life.activity, now)) {
+    LogWarning(word->text, {.communicator = word->communicator});
+  }
+  Clock::duration patience{};
+  {
+    const MutexLock lock(mutex_);
+    patience = options_.config.engine_patience;
+  }
+  if (watched.watchdog.still() < patience) return;
+  engine.End(absl::StrCat(
+      "has stood still for ",
+      std::chrono::duration_cast<std::chrono::seconds>(watched.watchdog.still()).count(),
+      " s while ", Name(life.activity.doing), ", and was ended (engine_patience)"));
+}
+
+bool Engines::Settle(Watched& watched, Clock::time_point now) {
+  EngineClient& engine = *watched.engine;
+  if (!watched.spawned) {
+    Bury(watched, engine.why_ended());
+    return true;
+  }
+  if (!engine.process()->Reap()) return false;
+  if (!engine.channel_ended()) {
+    if (watched.cut_at == Clock::time_point::max()) {
+      epoll_.Unwatch(engine.process()->pidfd());
+      watched.cut_at = now + kCutPatience;
+    }
+    if (now >= watched.cut_at) engine.CutChannel();
+    return false;
+  }
+  const std::string why = engine.why_ended();
+  const std::string last_line = logs_->Finish(watched.log);
+  const EngineEnd& end = *engine.process()->end();
+  std::string how = why.empty() ? DescribeEngineEnd(end) : why;
+  // Who kills it says so elsewhere, and it has had no time to print why.
+  if (why.empty() && !last_line.empty() && end.exit.signal != SIGKILL) absl::StrAppend(&how, "; its last words: ", last_line);
+  Bury(watched, how);
+  return true;
+}
+
+void Engines::Bury(Watched& watched, const std::string& how) {
+  EngineClient& engine = *watched.engine;
+  const bool served = engine.begun();
+  const bool expected = engine.stopping() && engine.why_ended().empty();
+  const std::uint32_t jobs = engine.jobs();
+  const absl::Status cause =
+      expected ? absl::UnavailableError("the job's engine has ended")
+               : absl::AbortedError(served ? absl::StrCat(engine.Name(), " ", how)
+                                           : absl::StrCat("an engine that stood ready ", how));
+  if (!expected) LogError(cause.message());
+  EngineClient::Remains remains = engine.Bury(cause);
+  // Nobody waits for the door while we have the lock.
+  remains.place.network.reset();
+  const MutexLock lock(mutex_);
+  if (remains.place.account != nullptr) remains.place.account->Clear(remains.place.slot->number());
+  remains.place = {};
+  pids_.erase(engine.pid());
+  for (const std::string& token : remains.tokens) tokens_.erase(token);
+  serving_.erase(engine.number());
+  std::erase(ready_, watched.engine);
+  if (served) {
+    const auto found = by_job_.find({engine.uid(), engine.job_id()});
+    if (found != by_job_.end() && found->second == watched.engine) by_job_.erase(found);
+    refill_pause_ = Clock::duration{0};
+  } else if (!expected) {
+    refill_pause_ = std::clamp<Clock::duration>(refill_pause_ * 2, kFirstPause, kLongestPause);
+    refill_at_ = Clock::now() + refill_pause_;
+  }
+  if (expected || !served || jobs == 0) return;
+  v1::Job job;
+  job.set_job_id(engine.job_id());
+  job.set_uid(engine.uid());
+  job.set_state("failed");
+  job.set_failure(std::string(cause.message()));
+  job.set_started_unix_seconds(engine.began_unix_seconds());
+  job.set_ended_unix_seconds(
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
+  job.set_age_seconds(job.ended_unix_seconds() - job.started_unix_seconds());
+  history_.Add(std::move(job));
+  std::uint32_t& generation = generations_[engine.job_id()];
+  generation = std::max(generation, engine.start().first_generation() + 1);
+}
+
+}  // namespace ringd

@@ -1,0 +1,66 @@
+#include "daemon/supervisor/engine_program.h"
+
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "daemon/engine_process/walls.h"
+
+namespace ringd {
+namespace {
+
+using Catch::Contains;
+
+std::string Why(const Config& config) {
+  const absl::StatusOr<std::string> program = ResolveEngineProgram(config);
+  REQUIRE(program.status().code() == absl::StatusCode::kFailedPrecondition);
+  return std::string(program.status().message());
+}
+
+TEST_CASE("ResolveEngineProgram: the setting, if it names a program") {
+  char name[] = "/tmp/ringd-XXXXXX";
+  const std::string folder = ::mkdtemp(name);
+  Config config;
+  config.engine_program = "/bin/true";
+  CHECK(*ResolveEngineProgram(config) == "/bin/true");
+
+  config.engine_program = folder + "/none";
+  CHECK_THAT(Why(config), Contains("engine_program = \"" + folder + "/none\"") &&
+                              Contains("No such file") &&
+                              Contains("install ringd-engine beside ringd"));
+  config.engine_program = folder;
+  CHECK_THAT(Why(config), Contains("Permission denied"));
+  config.engine_program = folder + "/text";
+  std::ofstream(config.engine_program) << "#!/bin/sh\n";
+  REQUIRE(::chmod(config.engine_program.c_str(), 0600) == 0);
+  CHECK_THAT(Why(config), Contains("execute " + config.engine_program + ": Permission denied"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("ResolveEngineProgram: without the setting, ringd-engine beside this program") {
+  const std::string beside =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "ringd-engine";
+  if (std::filesystem::exists(beside)) {
+    CHECK(*ResolveEngineProgram({}) == beside);
+  } else {
+    CHECK_THAT(Why({}), Contains(beside));
+  }
+}
+
+TEST_CASE("EngineArguments: the file wall is left out only if nobody else is admitted") {
+  CHECK(EngineArguments({}) == std::vector<std::string>{kOneUserArgument});
+  Config config;
+  config.allowed_users = {"*"};
+  CHECK(EngineArguments(config).empty());
+  config.allowed_users.clear();
+  config.allowed_groups = {"ringd"};
+  CHECK(EngineArguments(config).empty());
+}
+
+}  // namespace
+}  // namespace ringd

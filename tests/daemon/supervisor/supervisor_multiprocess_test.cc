@@ -1,0 +1,117 @@
+#include <future>
+#include <vector>
+
+#include "daemon/supervisor/supervisor.h"
+#include "tests/daemon/supervisor/supervised_node.h"
+
+namespace ringd {
+namespace {
+
+TEST_CASE("Supervisor: a trainer that has not joined is the lobby's, and an engine's afterwards") {
+  SupervisedNode node;
+  AttachedTrainer trainer = node.Attach();
+  CHECK(node.Status().sessions() == 1);
+  CHECK(node.Status().jobs() == 0);
+  CHECK(node.Serve(0));
+
+  CHECK(node.Join(trainer.token, "job").message() == "");
+  CHECK(node.lobby->size() == 0);
+  CHECK(node.Status().sessions() == 1);
+  CHECK(node.Status().jobs() == 1);
+  CHECK(AnswerOf(node.BeginRegister(trainer.token)).status.message() == "");
+  CHECK(absl::IsFailedPrecondition(node.Join(trainer.token, "job")));
+
+  trainer.lifeline.Reset();
+  CHECK(trainer.Ended());
+  CHECK(node.Serve(0));
+  CHECK(node.Status().sessions() == 0);
+}
+
+TEST_CASE("Supervisor: calls that need a job say so before there is one") {
+  SupervisedNode node;
+  AttachedTrainer trainer = node.Attach();
+  const std::string& token = trainer.token;
+  CHECK(absl::IsFailedPrecondition(AnswerOf(node.BeginRegister(token)).status));
+  CHECK(absl::IsFailedPrecondition(
+      AnswerOf(Ask<v1::CreateCommunicatorReply>([&](Answer<v1::CreateCommunicatorReply> answer) {
+        node.supervisor->CreateCommunicator(kMe, token, {}, std::move(answer));
+      })).status));
+  CHECK(AnswerOf(Ask<v1::LeaveReply>([&](Answer<v1::LeaveReply> answer) {
+          node.supervisor->Leave(kMe, token, std::move(answer));
+        })).status.ok());
+  CHECK(node.lobby->Has(token));
+}
+
+TEST_CASE("Supervisor: a token that nobody has is refused") {
+  SupervisedNode node;
+  CHECK(absl::IsUnauthenticated(node.Join("nobody", "job")));
+  CHECK(absl::IsUnauthenticated(AnswerOf(node.BeginRegister("nobody")).status));
+}
+
+TEST_CASE("Supervisor: a join that is refused leaves its session in the lobby") {
+  SupervisedNode node;
+  AttachedTrainer trainer = node.Attach();
+  v1::JoinRequest request = SupervisedNode::RequestOf("job", 0, 1);
+  request.set_weight(1000);
+  CHECK(absl::IsInvalidArgument(AnswerOf(node.BeginJoin(trainer.token, request)).status));
+  CHECK(node.lobby->Has(trainer.token));
+  CHECK(node.Join(trainer.token, "job").message() == "");
+}
+
+TEST_CASE("Supervisor: two joins of one session at once, and one of them is refused") {
+  SupervisedNode node;
+  AttachedTrainer trainer = node.Attach();
+  std::vector<std::future<absl::Status>> joins;
+  for (int i = 0; i < 2; ++i) {
+    joins.push_back(
+        std::async(std::launch::async, [&] { return node.Join(trainer.token, "job"); }));
+  }
+  int joined = 0;
+  for (auto& join : joins) {
+    const absl::Status status = join.get();
+    if (status.ok()) ++joined;
+    // The other one may have come between the lobby and the engine.
+    CHECK((status.ok() || absl::IsFailedPrecondition(status) || absl::IsUnauthenticated(status)));
+  }
+  CHECK(joined == 1);
+}
+
+TEST_CASE("Supervisor: a join that is given up is cancelled, and its place is free") {
+  SupervisedNode node;
+  AttachedTrainer trainer = node.Attach();
+  std::function<void()> give_up;
+  auto join = node.BeginJoin(trainer.token, SupervisedNode::RequestOf("job", 0, 2), &give_up);
+  give_up();
+  CHECK(absl::IsCancelled(AnswerOf(std::move(join)).status));
+  CHECK(trainer.Ended());
+}
+
+TEST_CASE("Supervisor: who may not see a job learns only that there is one") {
+  SupervisedNode node;
+  AttachedTrainer trainer = node.Attach();
+  REQUIRE(node.Join(trainer.token, "job").message() == "");
+  const v1::JobsReply others = node.Jobs(true, Caller{54'321});
+  CHECK(others.jobs_size() == 0);
+  CHECK(others.hidden_jobs() == 1);
+  CHECK(node.Jobs(true, Caller{54'321, true}).jobs_size() == 1);
+  trainer.lifeline.Reset();
+  CHECK(node.Serve(0));
+  CHECK(node.Jobs(true, Caller{54'321}).hidden_jobs() == 1);
+  CHECK(node.Jobs(true).jobs_size() == 1);
+  CHECK(node.Jobs().jobs_size() == 0);
+}
+
+TEST_CASE("Supervisor: drains and reloads reach those who join") {
+  SupervisedNode node;
+  AttachedTrainer waiting = node.Attach();
+  AttachedTrainer late = node.Attach();
+  auto join = node.BeginJoin(waiting.token, SupervisedNode::RequestOf("job", 0, 2));
+  node.engines->Drain();
+  const auto joined = AnswerOf(std::move(join));
+  CHECK(joined.status.message() == "ringd on node-a is draining: job 'job' can't start any more");
+  CHECK(node.Join(late.token, "job").message() ==
+        "ringd on node-a is draining: it takes no new jobs");
+}
+
+}  // namespace
+}  // namespace ringd
