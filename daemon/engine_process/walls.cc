@@ -42,9 +42,9 @@ bool RaiseOomScore() {
   return file.good();
 }
 
-absl::Status DropCapabilities() {
+absl::Status DropCapabilities(std::uint64_t but) {
   for (int capability = 0; capability < kCapabilities; ++capability) {
-    if ((kKeptCapabilities >> capability & 1) != 0) continue;
+    if ((but >> capability & 1) != 0) continue;
     // Refused if the kernel does not have it, or if this process has no say, and nothing to lose.
     ::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
   }
@@ -55,7 +55,7 @@ absl::Status DropCapabilities() {
   bool changed = false;
   for (int word = 0; word < 2; ++word) {
     const auto kept =
-        static_cast<std::uint32_t>(kKeptCapabilities >> (32 * word)) & sets[word].permitted;
+        static_cast<std::uint32_t>(but >> (32 * word)) & sets[word].permitted;
     changed = changed || sets[word].permitted != kept || sets[word].inheritable != 0;
     sets[word] = {.effective = kept, .permitted = kept, .inheritable = 0};
   }
@@ -88,7 +88,13 @@ absl::StatusOr<std::vector<std::string>> PutUpWalls(const WallOptions& options) 
   IgnoreSignals();
   if (!RaiseOomScore())
     missing.emplace_back("when memory runs out, ringd may go before its engine");
-  if (absl::Status status = DropCapabilities(); !status.ok()) return status;
+  // How a trainer of root ended /proc tells only who has root's rights. Where only root and ringd's
+  // own user may attach, a trainer has them itself, or can't.
+  const std::uint64_t to_read_exits =
+      options.shut_out_files ? 0 : std::uint64_t{1} << CAP_SYS_PTRACE;
+  if (absl::Status status = DropCapabilities(kKeptCapabilities | to_read_exits); !status.ok()) {
+    return status;
+  }
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
     return ErrnoStatus(errno, "prctl(PR_SET_NO_NEW_PRIVS)");
   }

@@ -30,7 +30,8 @@ struct WallOptions {
 //     that hangs or is stopped.
 //   - SIGINT, SIGTERM, SIGHUP and SIGPIPE are ignored: the supervisor says when to stop.
 //   - When memory runs out, an engine goes before its supervisor.
-//   - No capability is left but that of pinning memory, and none can be gained.
+//   - No capability is left but that of pinning memory, and none can be gained. Without the file
+//     wall also that of reading how a trainer has ended (CAP_SYS_PTRACE), if ringd has it.
 //   - Nobody but root reads its memory, and it leaves no core.
 //   - The file wall (file_wall.h) and the system call wall (system_call_wall.h).
 //
