@@ -195,8 +195,8 @@ class Context {
   std::atomic<std::uint32_t> calls_{0};  // threads that wait for ringd's answer to a call
   std::atomic<std::uint32_t> operation_timeout_ms_{0};
   std::atomic<std::int32_t> engine_pid_{0};  // as ringd sees it; relaxed: a number
-  std::atomic<std::int64_t> silence_s_{0};  // ringd's, where it is long
-  RingdWatch watch_;                        // of the lifeline's thread
+  std::atomic<std::int64_t> silence_s_{0};   // ringd's, where it is long
+  RingdWatch watch_;                         // of the lifeline's thread
   mutable Mutex communicators_mutex_;
   std::map<ringd_communicator, Communicator> communicators_ ABSL_GUARDED_BY(communicators_mutex_);
   KeptWaitLists wait_lists_;

@@ -57,8 +57,9 @@ std::string Context::DescribeSilence(std::int64_t seconds) const {
   // Behind a container's boundary, which hides ringd's pid, the engine's is another process's.
   const pid_t engine = ringd_pid_ == 0 ? 0 : engine_pid_.load(std::memory_order_relaxed);
   const std::string state = DescribeEngine(engine);
-  return absl::StrCat(RingdName(), " has not answered for ", seconds, " s",
-                      state.empty() ? "" : absl::StrCat(" (its engine, pid ", engine, ", is ", state, ")"));
+  return absl::StrCat(
+      RingdName(), " has not answered for ", seconds, " s",
+      state.empty() ? "" : absl::StrCat(" (its engine, pid ", engine, ", is ", state, ")"));
 }
 
 std::string Context::RingdName() const {

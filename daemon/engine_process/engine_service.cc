@@ -66,11 +66,10 @@ absl::Status EngineService::Open(UniqueFd channel) {
   if (!loop.ok()) return loop.status();
   const MutexLock lock(mutex_);
   loop_ = *std::move(loop);
-  absl::StatusOr<std::shared_ptr<Channel>> added =
-      loop_->Add(std::move(channel), {[this](ChannelFrame frame) { OnFrame(std::move(frame)); },
-                                      [this](const absl::Status& why) {
-                                        End(absl::StrCat("ringd has gone: ", why.message()));
-                                      }});
+  absl::StatusOr<std::shared_ptr<Channel>> added = loop_->Add(
+      std::move(channel),
+      {[this](ChannelFrame frame) { OnFrame(std::move(frame)); },
+       [this](const absl::Status& why) { End(absl::StrCat("ringd has gone: ", why.message())); }});
   if (!added.ok()) return added.status();
   channel_ = *std::move(added);
   return absl::OkStatus();
@@ -204,8 +203,8 @@ absl::Status EngineService::OpenShares(const v1::EngineStart& start,
 absl::Status EngineService::StartEngine(const v1::EngineStart& start, std::vector<UniqueFd> fds) {
   if (engine_ != nullptr) return absl::FailedPreconditionError("a second start");
   if (start.version() != kRingdVersion) {
-    return absl::FailedPreconditionError(absl::StrCat("this is ringd-engine ", kRingdVersion,
-                                                      ", and ringd is ", start.version()));
+    return absl::FailedPreconditionError(
+        absl::StrCat("this is ringd-engine ", kRingdVersion, ", and ringd is ", start.version()));
   }
   const absl::StatusOr<Config> config = ReadSettings(start.settings());
   if (!config.ok()) return config.status();
@@ -225,7 +224,7 @@ absl::Status EngineService::StartEngine(const v1::EngineStart& start, std::vecto
     if (!opened.ok()) return opened.status();
     wires = *std::move(opened);
   }
-  absl::StatusOr<std::unique_ptr<Transport>> transport = 
+  absl::StatusOr<std::unique_ptr<Transport>> transport =
       MakeTransport(*config, std::move(wires), shares_.get());
   v1::FromEngine started;
   *started.mutable_started()->mutable_status() = ToMessage(transport.status());
@@ -258,6 +257,10 @@ absl::Status EngineService::StartEngine(const v1::EngineStart& start, std::vecto
   if (!known.ok()) return known.status();
   PlanKeeper* const keeper = this;
   options.plans = std::make_unique<PlanStore>(std::move(known->state), keeper);
+  for (const v1::EngineUnmeasured& unmeasured : start.unmeasured()) {
+    options.plans->NoteUnmeasured({unmeasured.names().begin(), unmeasured.names().end()},
+                                  unmeasured.unix_seconds());
+  }
   auto& account = *reinterpret_cast<UserAccountSegment*>(account_.data());
   options.user_registrations.emplace(account, start.slot(), &UserAccountSlot::registration_bytes);
   options.user_communicators.emplace(account, start.slot(), &UserAccountSlot::communicators);

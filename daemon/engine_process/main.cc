@@ -33,7 +33,8 @@ constexpr char kHelp[] =
 int Serve(bool one_user) {
   int domain = 0;
   socklen_t length = sizeof(domain);
-  if (::getsockopt(EngineProcess::kChannelDescriptor, SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0 ||
+  if (::getsockopt(EngineProcess::kChannelDescriptor, SOL_SOCKET, SO_DOMAIN, &domain, &length) !=
+          0 ||
       domain != AF_UNIX) {
     std::fprintf(stderr, "ringd-engine is started by ringd; see --help\n");
     return kExitUsage;

@@ -54,8 +54,7 @@ absl::Status DropCapabilities(std::uint64_t but) {
   if (::syscall(SYS_capget, &header, sets) != 0) return ErrnoStatus(errno, "capget");
   bool changed = false;
   for (int word = 0; word < 2; ++word) {
-    const auto kept =
-        static_cast<std::uint32_t>(but >> (32 * word)) & sets[word].permitted;
+    const auto kept = static_cast<std::uint32_t>(but >> (32 * word)) & sets[word].permitted;
     changed = changed || sets[word].permitted != kept || sets[word].inheritable != 0;
     sets[word] = {.effective = kept, .permitted = kept, .inheritable = 0};
   }

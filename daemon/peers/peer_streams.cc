@@ -233,8 +233,7 @@ bool PeerStreams::Read(Entry& entry, Clock::time_point now) {
     entry.last_bytes.Add(bytes);
     bool ended = false;
     const absl::Status status = entry.stream->reader().Feed(
-        bytes,
-        [&](PeerFrameKind kind, std::span<const std::byte> payload) {
+        bytes, [&](PeerFrameKind kind, std::span<const std::byte> payload) {
           ended = !Take(entry, kind, payload);
           return !ended;
         });

@@ -120,7 +120,7 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   if (!wire_address.ok()) return wire_address.status();
   absl::StatusOr<std::string> program = ResolveEngineProgram(config);
   if (!program.ok()) return program.status();
-  absl::StatusOr<std::string> backend = 
+  absl::StatusOr<std::string> backend =
       TryEngine(*program, EngineArguments(config), TrialStart(config, *wire_address));
   if (!backend.ok()) return backend.status();
   NodeNetworkOptions network_options;

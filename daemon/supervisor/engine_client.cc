@@ -45,16 +45,16 @@ absl::StatusOr<std::shared_ptr<EngineClient>> EngineClient::Create(std::uint64_t
   if (!ends.ok()) return ends.status();
   std::shared_ptr<EngineClient> engine(new EngineClient(number, calls, owner));
   engine->engine_end_ = std::move(ends->second);
-  absl::StatusOr<std::shared_ptr<Channel>> channel = loop->Add(
-      std::move(ends->first),
-      {[engine](const ChannelFrame& frame) { engine->OnFrame(frame); },
-       [engine](const absl::Status& why) {
-         engine->channel_ended_.store(true, std::memory_order_release);
-         if (!absl::IsUnavailable(why)) {
-           return engine->End(absl::StrCat("broke the protocol: ", why.message()));
-         }
-         engine->owner_->OnEnding(*engine);
-       }});
+  absl::StatusOr<std::shared_ptr<Channel>> channel =
+      loop->Add(std::move(ends->first),
+                {[engine](const ChannelFrame& frame) { engine->OnFrame(frame); },
+                 [engine](const absl::Status& why) {
+                   engine->channel_ended_.store(true, std::memory_order_release);
+                   if (!absl::IsUnavailable(why)) {
+                     return engine->End(absl::StrCat("broke the protocol: ", why.message()));
+                   }
+                   engine->owner_->OnEnding(*engine);
+                 }});
   if (!channel.ok()) return channel.status();
   const MutexLock lock(engine->mutex_);
   engine->channel_ = *std::move(channel);
@@ -74,11 +74,11 @@ absl::Status EngineClient::Spawn(const std::string& program,
   return absl::OkStatus();
 }
 
-absl::Status EngineClient::Begin(v1::EngineStart start, Place place,
-                                 const std::string& node_name) {
+absl::Status EngineClient::Begin(v1::EngineStart start, Place place, const std::string& node_name) {
   start_ = start;
   start_.clear_settings();
   start_.clear_kept_state();
+  start_.clear_unmeasured();
   node_name_ = node_name;
   began_unix_seconds_ = UnixSeconds();
   begun_.store(true, std::memory_order_release);
@@ -202,9 +202,9 @@ std::uint64_t EngineClient::Call(Order order, Clock::duration patience,
   }
   if (patience > Clock::duration::zero()) {
     call->SetPatience(patience, [self, patience] {
-      return absl::DeadlineExceededError(absl::StrCat(
-          "pid ", self->pid(), " has not answered for ",
-          std::chrono::duration_cast<std::chrono::seconds>(patience).count(), " s"));
+      return absl::DeadlineExceededError(
+          absl::StrCat("pid ", self->pid(), " has not answered for ",
+                       std::chrono::duration_cast<std::chrono::seconds>(patience).count(), " s"));
     });
   } else {
     call->SetPatience(kSilence, [self] { return self->JudgeSilence(kSilence); });
@@ -344,9 +344,8 @@ void EngineClient::OnAnswer(v1::EngineAnswer answer) {
     calls_.erase(found);
   }
   const absl::Status status = ToStatus(answer.status());
-  pending->Finish(status, [reply = std::move(*answer.mutable_reply())]() mutable {
-    return std::move(reply);
-  });
+  pending->Finish(
+      status, [reply = std::move(*answer.mutable_reply())]() mutable { return std::move(reply); });
 }
 
 void EngineClient::OnSessionEnded(const v1::EngineSessionEnded& ended) {

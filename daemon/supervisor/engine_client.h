@@ -192,8 +192,7 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
   std::map<SessionId, Held> held_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t sessions_given_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t last_call_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<std::uint64_t, std::shared_ptr<PendingCall<std::string>>> calls_
-      ABSL_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, std::shared_ptr<PendingCall<std::string>>> calls_ ABSL_GUARDED_BY(mutex_);
   Life life_ ABSL_GUARDED_BY(mutex_);
   std::string why_ended_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> buried_ ABSL_GUARDED_BY(mutex_);

@@ -26,8 +26,7 @@ absl::StatusOr<v1::EngineStarted> AwaitStarted(Channel& channel) {
   const Clock::time_point deadline = Clock::now() + kPatience;
   std::optional<v1::EngineStarted> started;
   while (!started.has_value()) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (left <= 0) return absl::DeadlineExceededError("it has not answered for 10 s");
     pollfd event{.fd = channel.socket(), .events = POLLIN, .revents = 0};
     if (channel.WaitsToSend()) event.events |= POLLOUT;

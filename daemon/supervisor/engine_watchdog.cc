@@ -34,9 +34,9 @@ std::optional<EngineWatchdog::Word> EngineWatchdog::Look(const std::string& name
   }
   if (told_ || still_ < kPatience) return std::nullopt;
   told_ = true;
-  Word word{absl::StrCat(name, " has stood still for ", Seconds(still_),
-                         " while ", Name(activity.doing)),
-            {}};
+  Word word{
+      absl::StrCat(name, " has stood still for ", Seconds(still_), " while ", Name(activity.doing)),
+      {}};
   if (activity.communicator != 0) word.communicator = activity.communicator;
   return word;
 }

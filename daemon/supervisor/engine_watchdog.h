@@ -30,8 +30,8 @@ class EngineWatchdog {
   };
   // What is to be logged now, if anything: once when the engine has stood still for kPatience, and
   // once when it goes on. `name`: "the engine of job 'x' (pid 4711 on node-a)".
-  std::optional<Word> Look(const std::string& name, std::uint64_t heartbeat, EngineActivity::Moment activity,
-                           Clock::time_point now);
+  std::optional<Word> Look(const std::string& name, std::uint64_t heartbeat,
+                           EngineActivity::Moment activity, Clock::time_point now);
   // For how long it has stood still by now.
   Clock::duration still() const noexcept { return still_; }
 

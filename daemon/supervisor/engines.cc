@@ -114,6 +114,11 @@ absl::StatusOr<Engines::Client> Engines::BeginLocked(uid_t uid, const std::strin
   start.set_first_communicator(next_communicator_);
   next_communicator_ = next_communicator_ % kMostCommunicatorNumbers + 1;
   start.set_kept_state(FormatState(plans_->ForUser(uid)));
+  for (const auto& [names, unix_seconds] : plans_->Unmeasured()) {
+    v1::EngineUnmeasured* const unmeasured = start.add_unmeasured();
+    for (const std::string& name : names) unmeasured->add_names(name);
+    unmeasured->set_unix_seconds(unix_seconds);
+  }
   if (absl::Status status =
           engine->Begin(std::move(start), std::move(place), options_.config.node_name);
       !status.ok()) {
@@ -132,8 +137,8 @@ absl::StatusOr<Engines::Client> Engines::Give(std::unique_ptr<SessionResources>&
   const MutexLock lock(mutex_);
   if (stopping_) return absl::UnavailableError("ringd is stopping");
   if (draining_) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "ringd on ", options_.config.node_name, " is draining: it takes no new jobs"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("ringd on ", options_.config.node_name, " is draining: it takes no new jobs"));
   }
   Client engine;
   if (const auto found = by_job_.find({uid, job_id}); found != by_job_.end()) {
@@ -265,8 +270,7 @@ void Engines::OnKeep(EngineClient& engine, const v1::EngineKeep& keep) {
   }
   plans_->Merge(std::move(changed->state), engine.uid());
   if (keep.unmeasured().empty()) return;
-  plans_->NoteUnmeasured({keep.unmeasured().begin(), keep.unmeasured().end()},
-                         keep.unix_seconds());
+  plans_->NoteUnmeasured({keep.unmeasured().begin(), keep.unmeasured().end()}, keep.unix_seconds());
 }
 
 void Engines::OnIdle(EngineClient& engine, std::uint64_t sessions) {
@@ -399,7 +403,8 @@ bool Engines::Settle(Watched& watched, Clock::time_point now) {
   const EngineEnd& end = *engine.process()->end();
   std::string how = why.empty() ? DescribeEngineEnd(end) : why;
   // Who kills it says so elsewhere, and it has had no time to print why.
-  if (why.empty() && !last_line.empty() && end.exit.signal != SIGKILL) absl::StrAppend(&how, "; its last words: ", last_line);
+  if (why.empty() && !last_line.empty() && end.exit.signal != SIGKILL)
+    absl::StrAppend(&how, "; its last words: ", last_line);
   Bury(watched, how);
   return true;
 }

@@ -22,9 +22,7 @@ namespace {
 // milliseconds.
 constexpr auto kPatienceForGpus = std::chrono::milliseconds(300);
 
-absl::Status UnknownToken() {
-  return absl::UnauthenticatedError("no session has this token");
-}
+absl::Status UnknownToken() { return absl::UnauthenticatedError("no session has this token"); }
 
 }  // namespace
 
@@ -55,8 +53,8 @@ absl::StatusOr<std::shared_ptr<EngineClient>> Supervisor::HandOver(absl::string_
   absl::Status status;
   {
     const MutexLock lock(mutex_);
-    status = CheckJoin(request, {options_.config, options_.peer_address,
-                                 !options_.cluster_key.empty()});
+    status =
+        CheckJoin(request, {options_.config, options_.peer_address, !options_.cluster_key.empty()});
     const DoorKey key = JobKey(options_.cluster_key, request.job_id(), request.secret(), uid);
     job_key.assign(reinterpret_cast<const char*>(key.data()), key.size());
   }

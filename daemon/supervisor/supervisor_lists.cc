@@ -32,8 +32,8 @@ void Supervisor::List(v1::EngineCallKind kind, const Caller& caller, const Reque
       hidden += engine->jobs();
     }
   }
-  const auto finish = [this, caller, request, hidden, asked, answer = std::move(answer)](
-                          std::vector<absl::StatusOr<Reply>> replies) {
+  const auto finish = [this, caller, request, hidden, asked,
+                       answer = std::move(answer)](std::vector<absl::StatusOr<Reply>> replies) {
     Reply all;
     std::uint32_t hidden_jobs = hidden;
     for (std::size_t i = 0; i < replies.size(); ++i) {
@@ -42,8 +42,8 @@ void Supervisor::List(v1::EngineCallKind kind, const Caller& caller, const Reque
         hidden_jobs += reply->hidden_jobs();
         all.MergeFrom(*reply);
       } else if (absl::IsDeadlineExceeded(reply.status())) {
-        *all.add_unanswered() = absl::StrCat("job '", asked[i]->job_id(), "': ",
-                                             reply.status().message());
+        *all.add_unanswered() =
+            absl::StrCat("job '", asked[i]->job_id(), "': ", reply.status().message());
       }
       // Else it has ended meanwhile.
     }

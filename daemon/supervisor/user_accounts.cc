@@ -19,8 +19,7 @@ absl::StatusOr<std::shared_ptr<UserAccount>> UserAccounts::Of(uid_t uid) {
   absl::StatusOr<UniqueFd> fd =
       CreateSealedMemfd(absl::StrCat("ringd-account-", uid), sizeof(UserAccountSegment));
   if (!fd.ok()) return fd.status();
-  absl::StatusOr<MemoryMapping> mapping =
-      MemoryMapping::Map(fd->get(), sizeof(UserAccountSegment));
+  absl::StatusOr<MemoryMapping> mapping = MemoryMapping::Map(fd->get(), sizeof(UserAccountSegment));
   if (!mapping.ok()) return mapping.status();
   auto& segment = *reinterpret_cast<UserAccountSegment*>(mapping->data());
   segment.magic = kUserAccountMagic;

@@ -235,6 +235,11 @@ void PlanStore::Merge(KeptState changed, uid_t uid) {
   KeepLocked();
 }
 
+std::map<std::vector<std::string>, std::int64_t> PlanStore::Unmeasured() const {
+  MutexLock lock(mutex_);
+  return unmeasured_;
+}
+
 bool PlanStore::IsWorthMeasuring(const std::vector<std::string>& names,
                                  std::int64_t unix_seconds) const {
   MutexLock lock(mutex_);

@@ -99,6 +99,8 @@ class PlanStore {
   // Measuring something between these nodes has failed: another try costs the next job time, and
   // should wait for kRetryAfter. Forgotten with this object.
   void NoteUnmeasured(const std::vector<std::string>& names, std::int64_t unix_seconds);
+  // What was noted so, and when.
+  std::map<std::vector<std::string>, std::int64_t> Unmeasured() const;
   bool IsWorthMeasuring(const std::vector<std::string>& names, std::int64_t unix_seconds) const;
 
   // What the engine of a user's job may know: his plans, all links and trials, or as much of that

@@ -114,7 +114,7 @@ def signal_all(node: Node, number: signal.Signals) -> None:
 
 @pytest.fixture
 def stop() -> Iterator[Stop]:
-    """Stops a ringd and its engines; all that were stopped go on when the test ends, and so can end."""
+    """Stops a ringd and its engines; all that were stopped go on when the test ends."""
     stopped: list[Node] = []
 
     def stop_node(node: Node) -> float:
