@@ -146,7 +146,7 @@ def test_a_killed_engine_ends_its_job_alone(cluster: Cluster, layout: list[int])
     job.wait()
 
     # ringd has reaped it, serves, and says what has happened.
-    wait_until(lambda: victim not in engines(nodes[0]), "no zombie is left", 2)
+    wait_until(lambda: victim not in nodes[0].engines(), "no zombie is left", 2)
     assert cluster.ringctl("status").returncode == 0
     jobs = json.loads(cluster.ringctl("jobs", "--json").stdout)
     assert [entry["job_id"] for entry in jobs["jobs"]] == [_job_id(other)]
