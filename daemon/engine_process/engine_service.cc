@@ -1,11 +1,11 @@
 #include "daemon/engine_process/engine_service.h"
 
-#include <optional>
-#include <set>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/channel/engine_settings.h"
+#include "daemon/channel/engine_status.h"
 #include "daemon/engine_process/engine_transport.h"
 #include "daemon/logging/log.h"
 #include "daemon/logging/log_setup.h"
@@ -23,13 +23,6 @@ constexpr Clock::duration kGoodbye = std::chrono::seconds(2);
 constexpr std::size_t kSessionFds = 4;
 // Of a start's.
 constexpr std::size_t kStartFds = 3;
-
-v1::EngineStatus ToMessage(const absl::Status& status) {
-  v1::EngineStatus message;
-  message.set_code(static_cast<std::int32_t>(status.code()));
-  message.set_message(std::string(status.message()));
-  return message;
-}
 
 EngineOptions MakeOptions(const v1::EngineStart& start, const Config& config) {
   EngineOptions options;
@@ -110,8 +103,7 @@ void EngineService::Stop() {
     started_ = false;
   }
   const Clock::time_point deadline = Clock::now() + kGoodbye;
-  // A frame that starts the engine, or speaks to it, may be under way on the channel's thread: it
-  // ends, and no other is carried out (ends_).
+  // Only the channel's thread says that this process ends, and from then on it carries out no frame.
   if (engine_ != nullptr) engine_->Stop();
   if (network_ != nullptr) network_->Shutdown(deadline);
   while (channel != nullptr && channel->WaitsToSend() && Clock::now() < deadline) {
@@ -142,7 +134,7 @@ void EngineService::OnFrame(ChannelFrame frame) {
   LogError(absl::StrCat("ringd's word is refused: ", status.message()));
   if (is_start) {
     v1::FromEngine refused;
-    *refused.mutable_started()->mutable_status() = ToMessage(status);
+    WriteStatus(status, refused.mutable_started()->mutable_status());
     Send(refused);
   }
   End("");
@@ -227,7 +219,7 @@ absl::Status EngineService::StartEngine(const v1::EngineStart& start, std::vecto
   absl::StatusOr<std::unique_ptr<Transport>> transport =
       MakeTransport(*config, std::move(wires), shares_.get());
   v1::FromEngine started;
-  *started.mutable_started()->mutable_status() = ToMessage(transport.status());
+  WriteStatus(transport.status(), started.mutable_started()->mutable_status());
   if (transport.ok()) {
     started.mutable_started()->set_backend(
         *transport == nullptr ? "none" : std::string((*transport)->name()));

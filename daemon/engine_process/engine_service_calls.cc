@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "daemon/channel/engine_status.h"
 #include "daemon/engine_process/engine_service.h"
 
 namespace ringd {
@@ -45,8 +46,7 @@ void EngineService::SendAnswer(std::uint64_t number, const absl::Status& status,
   v1::FromEngine word;
   v1::EngineAnswer* const answer = word.mutable_answer();
   answer->set_number(number);
-  answer->mutable_status()->set_code(static_cast<std::int32_t>(told.code()));
-  answer->mutable_status()->set_message(std::string(told.message()));
+  WriteStatus(told, answer->mutable_status());
   answer->set_reply(std::move(reply));
   Send(word);
 }

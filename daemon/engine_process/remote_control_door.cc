@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "daemon/channel/engine_status.h"
 #include "proto/door/hmac.h"
 
 namespace ringd {
@@ -51,9 +52,8 @@ void RemoteControlDoor::OnDialled(const v1::EngineCoordinatorDialled& event, Uni
     dials_.erase(found);
   }
   if (!running_) return;
-  if (event.status().code() != 0) {
-    done(absl::Status(static_cast<absl::StatusCode>(event.status().code()),
-                      event.status().message()));
+  if (absl::Status status = ReadStatus(event.status()); !status.ok()) {
+    done(std::move(status));
   } else if (socket.valid()) {
     done(std::move(socket));
   } else {

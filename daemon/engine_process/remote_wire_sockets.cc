@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/channel/engine_status.h"
 #include "proto/base/errno_status.h"
 #include "proto/door/hmac.h"
 
@@ -88,14 +89,9 @@ RemoteWires::Taken RemoteWires::Take() {
 }
 
 void RemoteWires::OnEvent(const v1::EngineWireEvent& message, UniqueFd socket) {
-  Event event{message.wire_id(),      NodeIndex(message.node()), message.stream(),
-              message.dialled_here(), absl::OkStatus(),          {}};
-  if (message.status().code() != 0) {
-    event.status = absl::Status(static_cast<absl::StatusCode>(message.status().code()),
-                                message.status().message());
-  } else if (!socket.valid()) {
-    return;
-  }
+  Event event{message.wire_id(),      NodeIndex(message.node()),    message.stream(),
+              message.dialled_here(), ReadStatus(message.status()), {}};
+  if (event.status.ok() && !socket.valid()) return;
   MutexLock lock(mutex_);
   const auto found = wires_.find(event.wire_id);
   // It was closed meanwhile, and perhaps opened again.

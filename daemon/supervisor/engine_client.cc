@@ -3,12 +3,11 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/logging/log.h"
+#include "daemon/channel/engine_status.h"
 #include "daemon/sessions/notice_queue.h"
 #include "proto/base/errno_status.h"
 #include "proto/base/unix_socket.h"
@@ -18,13 +17,6 @@ namespace {
 
 // An engine speaks once a second, if only to say that it lives.
 constexpr auto kSilence = std::chrono::seconds(10);
-constexpr std::size_t kMostStatusBytes = std::size_t{64} << 10;
-
-absl::Status ToStatus(const v1::EngineStatus& message) {
-  if (message.code() == 0) return absl::OkStatus();
-  return {static_cast<absl::StatusCode>(message.code()),
-          absl::string_view(message.message()).substr(0, kMostStatusBytes)};
-}
 
 double UnixSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -294,8 +286,8 @@ void EngineClient::OnFrame(const ChannelFrame& frame) {
   }
   switch (word.what_case()) {
     case v1::FromEngine::kStarted:
-      if (word.started().status().code() != 0) {
-        End(absl::StrCat("could not begin: ", ToStatus(word.started().status()).message()));
+      if (const absl::Status status = ReadStatus(word.started().status()); !status.ok()) {
+        End(absl::StrCat("could not begin: ", status.message()));
       }
       return;
     case v1::FromEngine::kAnswer:
@@ -343,7 +335,7 @@ void EngineClient::OnAnswer(v1::EngineAnswer answer) {
     pending = std::move(found->second);
     calls_.erase(found);
   }
-  const absl::Status status = ToStatus(answer.status());
+  const absl::Status status = ReadStatus(answer.status());
   pending->Finish(
       status, [reply = std::move(*answer.mutable_reply())]() mutable { return std::move(reply); });
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/channel/engine_status.h"
 
 namespace ringd {
 namespace {
@@ -25,11 +26,6 @@ std::optional<DoorKey> ToKey(const std::string& bytes) {
   return key;
 }
 
-void Put(const absl::Status& status, v1::EngineStatus& message) {
-  message.set_code(static_cast<int>(status.code()));
-  message.set_message(std::string(status.message()));
-}
-
 v1::EngineNetworkEvent WireEvent(std::pair<std::uint32_t, std::uint64_t> wire,
                                  std::uint64_t opening, NodeIndex node, std::uint32_t stream,
                                  bool dialled_here, const absl::Status& status) {
@@ -41,7 +37,7 @@ v1::EngineNetworkEvent WireEvent(std::pair<std::uint32_t, std::uint64_t> wire,
   told.set_node(node.value());
   told.set_stream(stream);
   told.set_dialled_here(dialled_here);
-  Put(status, *told.mutable_status());
+  WriteStatus(status, told.mutable_status());
   return event;
 }
 
@@ -49,7 +45,7 @@ v1::EngineNetworkEvent DialledEvent(std::uint64_t dial, const absl::Status& stat
   v1::EngineNetworkEvent event;
   v1::EngineCoordinatorDialled& told = *event.mutable_coordinator_dialled();
   told.set_dial(dial);
-  Put(status, *told.mutable_status());
+  WriteStatus(status, told.mutable_status());
   return event;
 }
 

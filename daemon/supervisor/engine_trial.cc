@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/channel/channel.h"
+#include "daemon/channel/engine_status.h"
 #include "daemon/supervisor/engine_logs.h"
 #include "daemon/supervisor/engine_process.h"
 #include "proto/base/clock.h"
@@ -64,9 +65,9 @@ absl::StatusOr<std::string> TryEngine(const std::string& program,
   const absl::StatusOr<v1::EngineStarted> started = AwaitStarted(channel);
   channel.Close();
   if (started.ok()) {
-    if (started->status().code() == 0) return started->backend();
-    return absl::Status(static_cast<absl::StatusCode>(started->status().code()),
-                        started->status().message());
+    absl::Status status = ReadStatus(started->status());
+    if (status.ok()) return started->backend();
+    return status;
   }
   // Its end is mostly why the channel has ended.
   pollfd end{.fd = (*process)->pidfd(), .events = POLLIN, .revents = 0};
