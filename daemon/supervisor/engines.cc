@@ -26,6 +26,11 @@ constexpr auto kCutPatience = std::chrono::seconds(1);
 constexpr auto kFirstPause = std::chrono::seconds(1);
 constexpr auto kLongestPause = std::chrono::seconds(30);
 constexpr std::size_t kMostGenerations = 4096;
+// Of what an engine tells about a job that has ended. The history keeps much less of it.
+constexpr std::size_t kMostJobBytes = std::size_t{1} << 20;
+// Nodes between which links are measured, and the longest name of one.
+constexpr int kMostUnmeasured = 32;
+constexpr std::size_t kMostNameBytes = 256;
 constexpr std::uint32_t kMostCommunicatorNumbers = 400'000;
 
 }  // namespace
@@ -252,6 +257,9 @@ void Engines::OnSessionEnded(EngineClient& engine, const std::string& token, boo
 }
 
 void Engines::OnJobEnded(EngineClient& engine, const v1::EngineJobEnded& ended) {
+  if (ended.ByteSizeLong() > kMostJobBytes) {
+    return engine.End("tells more of a job than anybody keeps");
+  }
   v1::Job job = ended.job();
   job.set_job_id(engine.job_id());
   job.set_uid(engine.uid());
@@ -270,6 +278,12 @@ void Engines::OnKeep(EngineClient& engine, const v1::EngineKeep& keep) {
   }
   plans_->Merge(std::move(changed->state), engine.uid());
   if (keep.unmeasured().empty()) return;
+  // All engines to come are told of them.
+  if (keep.unmeasured_size() > kMostUnmeasured ||
+      std::any_of(keep.unmeasured().begin(), keep.unmeasured().end(),
+                  [](const std::string& name) { return name.size() > kMostNameBytes; })) {
+    return engine.End("names nodes that can't be measured");
+  }
   plans_->NoteUnmeasured({keep.unmeasured().begin(), keep.unmeasured().end()}, keep.unix_seconds());
 }
 

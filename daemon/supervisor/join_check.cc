@@ -88,7 +88,9 @@ absl::Status CheckPlaces(const v1::JoinRequest& request) {
     return wrong("weight ", request.weight(), " is not one of ", kMinJobWeight, " to ",
                  kMaxJobWeight);
   }
-  if (request.secret().size() > 4096) return wrong("a job secret has at most 4096 bytes");
+  if (request.secret().size() > kMostSecretBytes) {
+    return wrong("a job secret has at most ", kMostSecretBytes, " bytes");
+  }
   return absl::OkStatus();
 }
 

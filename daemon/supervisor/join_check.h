@@ -2,6 +2,7 @@
 #ifndef RINGD_DAEMON_SUPERVISOR_JOIN_CHECK_H_
 #define RINGD_DAEMON_SUPERVISOR_JOIN_CHECK_H_
 
+#include <cstddef>
 #include <string>
 
 #include "absl/status/status.h"
@@ -16,6 +17,9 @@ struct JoinRules {
   std::string peer_address;  // host:port on which other ringds reach this one
   bool has_cluster_key = false;
 };
+
+// The longest job secret.
+inline constexpr std::size_t kMostSecretBytes = 4096;
 
 // Thread safety: both are functions of what they are given.
 

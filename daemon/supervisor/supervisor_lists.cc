@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/supervisor/engine_call.h"
 #include "daemon/supervisor/gathered_answers.h"
+#include "daemon/supervisor/join_check.h"
 #include "daemon/supervisor/supervisor.h"
 
 namespace ringd {
@@ -112,8 +113,10 @@ void Supervisor::TraceJob(const Caller& caller, const v1::TraceRequest& request,
 void Supervisor::ReportExit(const Caller& caller, const v1::ReportExitRequest& request,
                             Answer<v1::ReportExitReply> answer) {
   std::vector<std::shared_ptr<EngineClient>> asked;
+  // One that is longer is no job's, and would only fill the channels to other users' engines.
+  const bool may_be_known = request.secret().size() <= kMostSecretBytes;
   for (auto& engine : engines_->Serving()) {
-    if (engine->job_id() == request.job_id()) asked.push_back(std::move(engine));
+    if (may_be_known && engine->job_id() == request.job_id()) asked.push_back(std::move(engine));
   }
   const auto finish =
       [answer = std::move(answer)](std::vector<absl::StatusOr<v1::ReportExitReply>> replies) {
