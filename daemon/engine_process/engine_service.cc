@@ -103,7 +103,7 @@ void EngineService::Stop() {
     started_ = false;
   }
   const Clock::time_point deadline = Clock::now() + kGoodbye;
-  // Only the channel's thread says that this process ends, and from then on it carries out no frame.
+  // Only the channel's thread says that this process ends; from then on it carries out no frame.
   if (engine_ != nullptr) engine_->Stop();
   if (network_ != nullptr) network_->Shutdown(deadline);
   while (channel != nullptr && channel->WaitsToSend() && Clock::now() < deadline) {
