@@ -20,8 +20,7 @@ inline void WriteStatus(const absl::Status& status, v1::EngineStatus* message) {
   message->set_message(std::string(status.message()));
 }
 
-// The text is cut to kMostStatusBytes. absl takes any code, and shows those that it does not know as
-// kUnknown.
+// The text is cut to kMostStatusBytes. absl takes any code; one that it does not know is kUnknown.
 inline absl::Status ReadStatus(const v1::EngineStatus& message) {
   return {static_cast<absl::StatusCode>(message.code()),
           absl::string_view(message.message()).substr(0, kMostStatusBytes)};
