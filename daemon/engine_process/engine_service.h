@@ -66,8 +66,8 @@ class EngineService final : private EngineListener, private PlanKeeper {
   void GiveUpCall(std::uint64_t number);
 
   // Reads the request and lets `ask` put it to the engine with the answer to be given.
-  template <typename Request, typename Reply, typename Ask>
-  absl::Status Ask(const v1::EngineCall& call, Ask ask);
+  template <typename Request, typename Reply, typename Function>
+  absl::Status Ask(const v1::EngineCall& call, Function ask);
   template <typename Reply>
   Answer<Reply> AnswerTo(std::uint64_t number);
   void SendAnswer(std::uint64_t number, const absl::Status& status, std::string reply);

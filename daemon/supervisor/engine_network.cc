@@ -157,9 +157,10 @@ absl::Status EngineNetwork::DialCoordinator(const v1::EngineDialCoordinator& req
       Clock::now() + patience,
       [member = member_, number, id, place = std::move(place)](absl::StatusOr<UniqueFd> outcome) {
         if (!member->EndDial(number, id)) return;
+        const absl::Status status = outcome.status();
         UniqueFd socket = outcome.ok() ? *std::move(outcome) : UniqueFd();
         if (socket.valid()) member->KeepControl(socket);
-        member->Tell(DialledEvent(number, outcome.status()), std::move(socket));
+        member->Tell(DialledEvent(number, status), std::move(socket));
       });
   return absl::OkStatus();
 }

@@ -90,10 +90,10 @@ class Supervisor final : public EngineControl {
   template <typename Request, typename Reply>
   void Forward(v1::EngineCallKind kind, const Caller& caller, absl::string_view token,
                const Request& request, Answer<Reply> answer);
-  // Of all engines.
+  // Of all engines; `also`, if any, adds to it what no engine knows.
   template <typename Request, typename Reply>
   void List(v1::EngineCallKind kind, const Caller& caller, const Request& request,
-            Answer<Reply> answer);
+            Answer<Reply> answer, const std::function<void(Reply*)>& also);
   // `gpus`: in words.
   v1::StatusReply DescribeStatus(const Caller& caller, const std::string& gpus)
       ABSL_LOCKS_EXCLUDED(mutex_);

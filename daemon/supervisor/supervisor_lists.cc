@@ -22,7 +22,7 @@ bool MayShow(const Caller& caller, uid_t uid) { return caller.is_operator || cal
 
 template <typename Request, typename Reply>
 void Supervisor::List(v1::EngineCallKind kind, const Caller& caller, const Request& request,
-                      Answer<Reply> answer) {
+                      Answer<Reply> answer, const std::function<void(Reply*)>& also) {
   std::vector<std::shared_ptr<EngineClient>> asked;
   std::uint32_t hidden = 0;
   for (auto& engine : engines_->Serving()) {
@@ -33,7 +33,7 @@ void Supervisor::List(v1::EngineCallKind kind, const Caller& caller, const Reque
       hidden += engine->jobs();
     }
   }
-  const auto finish = [this, caller, request, hidden, asked,
+  const auto finish = [hidden, asked, also,
                        answer = std::move(answer)](std::vector<absl::StatusOr<Reply>> replies) {
     Reply all;
     std::uint32_t hidden_jobs = hidden;
@@ -49,19 +49,8 @@ void Supervisor::List(v1::EngineCallKind kind, const Caller& caller, const Reque
       // Else it has ended meanwhile.
     }
     all.set_schema_version(kAdminSchemaVersion);
-    if constexpr (std::is_same_v<Reply, v1::JobsReply>) {
-      if (request.ended()) {
-        engines_->ForEachEnded([&](const v1::Job& job) {
-          if (!MayShow(caller, job.uid())) {
-            ++hidden_jobs;
-          } else if (request.job_id().empty() || request.job_id() == job.job_id()) {
-            *all.add_jobs() = job;
-          }
-          return true;
-        });
-      }
-    }
     all.set_hidden_jobs(hidden_jobs);
+    if (also != nullptr) also(&all);
     answer(absl::OkStatus(), std::move(all));
   };
   if (asked.empty()) return finish({});
@@ -77,18 +66,33 @@ void Supervisor::List(v1::EngineCallKind kind, const Caller& caller, const Reque
 
 void Supervisor::ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
                           Answer<v1::JobsReply> answer) {
-  List(v1::ENGINE_CALL_LIST_JOBS, caller, request, std::move(answer));
+  const auto add_ended = [this, caller, request](v1::JobsReply* reply) {
+    std::uint32_t hidden = reply->hidden_jobs();
+    engines_->ForEachEnded([&](const v1::Job& job) {
+      if (!MayShow(caller, job.uid())) {
+        ++hidden;
+      } else if (request.job_id().empty() || request.job_id() == job.job_id()) {
+        *reply->add_jobs() = job;
+      }
+      return true;
+    });
+    reply->set_hidden_jobs(hidden);
+  };
+  List(v1::ENGINE_CALL_LIST_JOBS, caller, request, std::move(answer),
+       request.ended() ? add_ended : std::function<void(v1::JobsReply*)>());
 }
 
 void Supervisor::ListCommunicators(const Caller& caller,
                                    const v1::ListCommunicatorsRequest& request,
                                    Answer<v1::CommunicatorsReply> answer) {
-  List(v1::ENGINE_CALL_LIST_COMMUNICATORS, caller, request, std::move(answer));
+  List<v1::ListCommunicatorsRequest, v1::CommunicatorsReply>(
+      v1::ENGINE_CALL_LIST_COMMUNICATORS, caller, request, std::move(answer), {});
 }
 
 void Supervisor::ListQueues(const Caller& caller, const v1::ListQueuesRequest& request,
                             Answer<v1::QueuesReply> answer) {
-  List(v1::ENGINE_CALL_LIST_QUEUES, caller, request, std::move(answer));
+  List<v1::ListQueuesRequest, v1::QueuesReply>(v1::ENGINE_CALL_LIST_QUEUES, caller, request,
+                                               std::move(answer), {});
 }
 
 void Supervisor::TraceJob(const Caller& caller, const v1::TraceRequest& request,

@@ -82,7 +82,8 @@ TEST_CASE("Supervisor: a join that is given up is cancelled, and its place is fr
   std::function<void()> give_up;
   auto join = node.BeginJoin(trainer.token, SupervisedNode::RequestOf("job", 0, 2), &give_up);
   give_up();
-  CHECK(absl::IsCancelled(AnswerOf(std::move(join)).status));
+  const absl::Status told = AnswerOf(std::move(join)).status;
+  CHECK(absl::IsCancelled(told));
   CHECK(trainer.Ended());
 }
 
