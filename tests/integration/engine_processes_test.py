@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import RINGD_UID, Cluster, JobRun, Node, Rank, wait_until
+from tests.integration.cluster import RINGD_UID, Cluster, JobRun, Node, wait_until
+from tests.integration.engines import engine_of, shared_memory
 from tests.integration.failures.events import (
     expect_within,
     expect_words,
@@ -67,20 +68,6 @@ WORKS = """
 
     run(main)
 """
-
-
-def shared_memory(pid: int) -> set[str]:
-    """Inodes of the unnamed files that a process has mapped."""
-    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
-    return {line.split()[4] for line in lines if "/memfd:" in line}
-
-
-def engine_of(rank: Rank) -> int:
-    """The engine that shares memory with this rank."""
-    memory = shared_memory(rank.pid)
-    sharing = [pid for pid in rank.node.engines() if memory & shared_memory(pid)]
-    assert len(sharing) == 1, f"{rank} shares memory with {sharing}"
-    return sharing[0]
 
 
 def killed(job: JobRun, pid: int, node: Node) -> str:

@@ -1,4 +1,4 @@
-"""What communicators cost that nobody uses: memory of ringd and of the ranks, descriptors,
+"""What communicators cost that nobody uses: memory of the engine and of the ranks, descriptors,
 connections. daemon/jobs/README.md has the figures."""
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cluster import Cluster, JobRun, wait_until
+from tests.integration.engines import engine_of
 
 PROGRAM = (Path(__file__).parent / "programs" / "idle_communicators.py").read_text()
 COUNT = 500
 #: Twice what is measured.
-RINGD_KIB = 24
+ENGINE_KIB = 24
 RANK_KIB = {1: 40, 2: 4}
 
 
@@ -44,13 +45,13 @@ def next_stage(job: JobRun, notes: Path, stage: str) -> dict[str, float]:
 
 def await_descriptors(pid: int, most: int) -> None:
     """When all ranks and nodes have heard that the last one is destroyed."""
-    wait_until(lambda: Cost.of(pid).descriptors <= most, f"at most {most} descriptors of ringd")
+    wait_until(lambda: Cost.of(pid).descriptors <= most, f"at most {most} descriptors of the engine")
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_idle_communicators_cost_kilobytes_and_no_connections(cluster: Cluster, nodes: int) -> None:
-    ringd = cluster.start_nodes(nodes)[0]
+    cluster.start_nodes(nodes)
     notes = cluster.folder / "notes"
     notes.mkdir()
     ranks_per_node = [2] if nodes == 1 else [1, 1]
@@ -58,19 +59,20 @@ def test_idle_communicators_cost_kilobytes_and_no_connections(cluster: Cluster, 
     costs: dict[str, tuple[Cost, Cost]] = {}
     for stage in ("none", "made", "used", "destroyed"):
         said = next_stage(job, notes, stage)
-        costs[stage] = Cost.of(ringd.pid), Cost.of(job.ranks[0].pid)
+        engine = engine_of(job.ranks[0])
+        costs[stage] = Cost.of(engine), Cost.of(job.ranks[0].pid)
         if stage == "destroyed":
-            await_descriptors(ringd.pid, costs["none"][0].descriptors)
+            await_descriptors(engine, costs["none"][0].descriptors)
         print(f"{nodes} nodes, {COUNT} communicators {stage}: {costs[stage]}, {said}")
         (notes / stage).touch()
     job.expect_success()
 
-    (ringd_before, rank_before), (ringd_idle, rank_idle) = costs["none"], costs["made"]
-    assert (ringd_idle.kib - ringd_before.kib) / COUNT < RINGD_KIB, costs
+    (engine_before, rank_before), (engine_idle, rank_idle) = costs["none"], costs["made"]
+    assert (engine_idle.kib - engine_before.kib) / COUNT < ENGINE_KIB, costs
     assert (rank_idle.kib - rank_before.kib) / COUNT < RANK_KIB[nodes], costs
     # On one node the memory that the ranks share; over several no connection before there is use.
     kept = COUNT if nodes == 1 else 0
-    assert ringd_idle.descriptors - ringd_before.descriptors == kept, costs
+    assert engine_idle.descriptors - engine_before.descriptors == kept, costs
     assert rank_idle.descriptors == rank_before.descriptors, costs
     if nodes > 1:
-        assert costs["used"][0].descriptors - ringd_before.descriptors >= 2 * COUNT, costs
+        assert costs["used"][0].descriptors - engine_before.descriptors >= 2 * COUNT, costs

@@ -3,19 +3,21 @@ attackers/."""
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from tests.integration.engines import engine_on
 from tests.soak import deaths, users
 from tests.soak.jobs import JobPlan, SoakJob, SoakRank, resume, stop
 from tests.soak.journal import Journal
 from tests.soak.world import FAILING, FIRST, SECOND, STEADY, World, wait_for
 
-#: Within this time ranks hear of a ringd that hangs; what is added is for a machine that is busy.
+#: Within this time ranks hear of an engine that hangs; what is added is for a machine that is busy.
 HANGING_S = 5.0 + 1.0
 #: Of a user on a node.
 MOST_COMMUNICATORS = 1024
@@ -226,31 +228,60 @@ def _wrong_secret(world: World, journal: Journal, chance: random.Random, seconds
     journal.note(f"{count} processes named the steady jobs")
 
 
-def _hang_ringd(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
-    """The ringd of the node that fails is stopped: its ranks, and those of the other node, hear of
-    it."""
+@contextlib.contextmanager
+def _job_of_the_failing_node(world: World, journal: Journal) -> Iterator[SoakJob | None]:
+    """One that works; None, and a finding, if it did not begin."""
     job = world.start_job(JobPlan("hung", users.TRAINERS[0], (FIRST, FAILING, FAILING)), {})
-    if not job.begins(15):
-        journal.find("newcomers", "\n".join([f"{job} did not begin", *job.heard()]))
-        world.forget(job)
-        return
-    node = world.nodes[FAILING]
-    journal.note(f"{node} is stopped")
-    at = time.monotonic()
-    stop(node.pid)
     try:
-        time.sleep(HANGING_S)
+        if job.begins(15):
+            yield job
+        else:
+            journal.find("newcomers", "\n".join([f"{job} did not begin", *job.heard()]))
+            yield None
+    finally:
+        world.forget(job)
+    _expect_service(world, journal)
+
+
+def _hang_engine(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
+    """An engine on the node that fails is stopped: its ranks, and those of the other node, hear of
+    it."""
+    with _job_of_the_failing_node(world, journal) as job:
+        if job is None:
+            return
+        engine = engine_on(world.nodes[FAILING], job.ranks[1])
+        journal.note(f"the engine of {job} (pid {engine}) is stopped")
+        at = time.monotonic()
+        stop(engine)
+        try:
+            time.sleep(HANGING_S)
+        finally:
+            resume(engine)
         for rank in job.ranks:
-            # Those whose own ringd it is name it; the others hear of its node.
-            named = [f"pid {node.pid}"] if rank.node == FAILING else [f"node{FAILING}", "rank 1"]
+            # Those whose own engine it is name it; the others hear of its node.
+            named = [f"pid {engine}"] if rank.node == FAILING else [f"node{FAILING}", "rank 1"]
             told = [said for said in rank.record.read().events if said["event"] in ("warning", "error")]
             in_time = [said["text"] for said in told if said["at"] - at <= HANGING_S]
             if not any(word in text for text in in_time for word in named):
-                journal.find("deaths", f"{job}: {rank} has not heard that {node} hangs: {told}")
-    finally:
-        resume(node.pid)
-        world.forget(job)
-    _expect_service(world, journal)
+                journal.find("deaths", f"{job}: {rank} has not heard that its engine hangs: {told}")
+
+
+def _hang_ringd(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
+    """The ringd of the node that fails is stopped: a job that has an engine goes on."""
+    with _job_of_the_failing_node(world, journal) as job:
+        if job is None:
+            return
+        node = world.nodes[FAILING]
+        journal.note(f"{node} is stopped")
+        stop(node.pid)
+        try:
+            # Longer than an engine that hangs is believed to live.
+            time.sleep(HANGING_S)
+            before = time.monotonic_ns()
+            if not wait_for(lambda: job.last_end_ns() > before, 2):
+                journal.find("steps", "\n".join([f"{job} stands still with its ringd", *job.heard()]))
+        finally:
+            resume(node.pid)
 
 
 def _door_crowd(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
@@ -347,8 +378,14 @@ ALL = (
     Attack("door-crowd", "strangers use up the door, or ringd believes them", _door_crowd),
     Attack("connect-flood", "ringd only accepts connections", _by_program("connect-flood")),
     Attack(
+        "hung-engine",
+        "ranks wait for ever for an engine that hangs",
+        _hang_engine,
+        shares_failing_node=False,
+    ),
+    Attack(
         "hung-ringd",
-        "ranks wait for ever for a ringd that hangs",
+        "jobs stand still with a ringd that hangs",
         _hang_ringd,
         shares_failing_node=False,
     ),

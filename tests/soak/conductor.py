@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.soak import step_times
@@ -52,7 +52,7 @@ class Soak:
         self._chance = random.Random(seed)
         self._journal = journal
         self._world: World | None = None
-        self._before: dict[int, Holdings] = {}
+        self._before: dict[str, Holdings] = {}
         self._quiet: list[tuple[int, int]] = []
         self.results: list[LaneResult] = []
         self.holdings: dict[str, dict[str, object]] = {}
@@ -143,7 +143,7 @@ class Soak:
             self._journal.find("leaks", "\n".join(["the first jobs have not gone", *self._heard(world)]))
             self.close()
             return None
-        self._before = {number: self._holdings(world, number) for number in (FIRST, SECOND)}
+        self._before = self._holdings(world)
         return world
 
     def _stay_quiet(self, seconds: float) -> None:
@@ -183,14 +183,14 @@ class Soak:
         assert world.processors is not None
         time.sleep(0.05)
         world.processors.read()
-        control = self._compare("control", job_steps([world.control]), (), world, begin_ns, end_ns)
+        control = self._compare(None, job_steps([world.control]), world, begin_ns, end_ns)
         if control is None:
             return
         result.steps["control"] = control
         control_s = control[1].slowest - control[0].slowest
         for job in world.steady:
             name = job.plan.name
-            both = self._compare(name, job.steps(), job.plan.places, world, begin_ns, end_ns)
+            both = self._compare(name, job.steps(), world, begin_ns, end_ns)
             if both is None:
                 continue
             result.steps[name] = both
@@ -199,9 +199,10 @@ class Soak:
                 self._journal.find("steps", f"{job}: {complaint}")
 
     def _compare(
-        self, name: str, steps: list[Step], nodes: Collection[int], world: World, begin_ns: int, end_ns: int
+        self, job: str | None, steps: list[Step], world: World, begin_ns: int, end_ns: int
     ) -> tuple[Distribution, Distribution] | None:
-        """Undisturbed and attacked; None, and a finding, if there are no such steps."""
+        """Undisturbed and attacked; None, and a finding, if there are no such steps. No job: the
+        control's."""
         assert world.processors is not None
         quiet = [
             step
@@ -210,11 +211,13 @@ class Soak:
         ]
         attacked = [step for step in steps if step.overlaps(begin_ns, end_ns)]
         if not quiet or not attacked:
-            self._journal.find("steps", f"{name}: {len(quiet)} quiet steps, {len(attacked)} attacked")
+            self._journal.find(
+                "steps", f"{job or 'control'}: {len(quiet)} quiet steps, {len(attacked)} attacked"
+            )
             return None
         return (
-            step_times.distribution(quiet, world.processors, nodes),
-            step_times.distribution(attacked, world.processors, nodes),
+            step_times.distribution(quiet, world.processors, job),
+            step_times.distribution(attacked, world.processors, job),
         )
 
     def _sessions_are_back(self, world: World) -> bool:
@@ -237,17 +240,18 @@ class Soak:
             return False
 
         def found() -> list[str]:
+            after = self._holdings(world)
             return [
-                f"{world.nodes[number]} has {leak}"
-                for number, before in self._before.items()
-                for leak in leaks(before, self._holdings(world, number))
+                f"{name} has {leak}"
+                for name, before in self._before.items()
+                for leak in leaks(before, after[name])
             ]
 
         if wait_for(lambda: not found(), SETTLE_S):
             return True
         for leak in found():
             self._journal.find("leaks", leak)
-        for number in self._before:
+        for number in (FIRST, SECOND):
             jobs = world.ringctl(number, "root", "jobs")["jobs"]
             names = ", ".join(f"{job['job_id']} ({job['state']})" for job in jobs)
             self._journal.note(f"jobs on node{number}: {names}")
@@ -255,8 +259,15 @@ class Soak:
         return False
 
     @staticmethod
-    def _holdings(world: World, number: int) -> Holdings:
-        return holdings(world.nodes[number].pid, world.state_folder(number))
+    def _holdings(world: World) -> dict[str, Holdings]:
+        """Of the ringds that stay, and of the steady jobs' engines."""
+        found = {
+            str(world.nodes[number]): holdings(world.nodes[number].pid, world.state_folder(number))
+            for number in (FIRST, SECOND)
+        }
+        for (job, number), pid in world.engines.items():
+            found[f"the engine of {job} on node{number} (pid {pid})"] = holdings(pid)
+        return found
 
     @staticmethod
     def _heard(world: World) -> list[str]:
@@ -269,9 +280,10 @@ class Soak:
         world = self._world
         if world is None:
             return
-        for number, before in self._before.items():
-            self.holdings[f"node{number} before"] = before.as_dict()
-            self.holdings[f"node{number} after"] = self._holdings(world, number).as_dict()
+        after = self._holdings(world)
+        for name, before in self._before.items():
+            self.holdings[f"{name} before"] = before.as_dict()
+            self.holdings[f"{name} after"] = after[name].as_dict()
         world.stop_file.touch()
         for job in world.steady:
             job.await_event("done", 20)

@@ -15,11 +15,11 @@ from tests.soak.processors import Samples
 from tests.soak.records import Record, Step, job_steps
 
 MS = 1_000_000
-NODES = (0, 1)
+JOB = "ours"
 
 
 def samples(*lines: str) -> Samples:
-    made = Samples(NODES)
+    made = Samples(2, (JOB, JOB, "other"))
     for line in lines:
         made.add(line)
     return made
@@ -34,8 +34,8 @@ def steps(*milliseconds: float, waited_ms: float = 0) -> list[Step]:
 
 
 def judged(attacked: list[Step], processors: Samples, control_s: float = 0.0) -> str | None:
-    quiet = step_times.distribution(steps(*[2.0] * 20), samples(), NODES)
-    return step_times.complaint(quiet, step_times.distribution(attacked, processors, NODES), control_s)
+    quiet = step_times.distribution(steps(*[2.0] * 20), samples(), JOB)
+    return step_times.complaint(quiet, step_times.distribution(attacked, processors, JOB), control_s)
 
 
 def test_a_late_step_is_found() -> None:
@@ -45,21 +45,20 @@ def test_a_late_step_is_found() -> None:
 
 def test_what_ranks_and_engines_waited_for_processors_is_excused() -> None:
     assert judged(steps(2, 2, 2, 2) + steps(200, waited_ms=170)[:1], samples()) is None
-    # An engine of another node, whose waits say nothing of this job.
-    before = f"R {990 * MS} 0 0 0 0 0"
-    after = f"R {1300 * MS} 0 0 0 {170 * MS} 0"
+    before = f"R {990 * MS} 0 0 0 0 0 0"
     late = steps(2, 200, 2)
-    assert judged(late, samples(before, after)) is None
-    one_node = step_times.distribution(late, samples(before, after), (0,))
-    assert one_node.slowest == pytest.approx(0.2)
+    assert judged(late, samples(before, f"R {1300 * MS} 0 0 0 0 {170 * MS} 0")) is None
+    # The waits of another job's engine say nothing of this one.
+    others = samples(before, f"R {1300 * MS} 0 0 0 0 0 {170 * MS}")
+    assert step_times.distribution(late, others, JOB).slowest == pytest.approx(0.2)
 
 
 def test_what_ringd_used_meanwhile_is_no_excuse() -> None:
-    before = f"R {990 * MS} 0 0 0 0 0"
-    after = f"R {1300 * MS} 0 0 {180 * MS} 0 0"
+    before = f"R {990 * MS} 0 0 0 0 0 0"
+    after = f"R {1300 * MS} 0 0 {180 * MS} 0 0 0"
     assert "longer than undisturbed" in str(judged(steps(2, 200, 2), samples(before, after)))
-    assert judged(steps(2, 200, 2), samples(before, f"R {1300 * MS} 0 {170 * MS} 0 0 0")) is None
-    busy = f"R {1300 * MS} 0 {170 * MS} {180 * MS} 0 0"
+    assert judged(steps(2, 200, 2), samples(before, f"R {1300 * MS} 0 0 0 {170 * MS} 0 0")) is None
+    busy = f"R {1300 * MS} 0 0 {180 * MS} {170 * MS} 0 0"
     assert "longer than undisturbed" in str(judged(steps(2, 200, 2), samples(before, busy)))
 
 

@@ -55,8 +55,8 @@ def _status(pid: int, name: str) -> int:
     return int(match.group(1)) if match else 0
 
 
-def holdings(pid: int, state: Path) -> Holdings:
-    """What the ringd holds now."""
+def holdings(pid: int, state: Path | None = None) -> Holdings:
+    """What a ringd, with that folder of state, or an engine holds now."""
     found = Holdings()
     for descriptor in os.listdir(f"/proc/{pid}/fd"):
         try:
@@ -76,7 +76,8 @@ def holdings(pid: int, state: Path) -> Holdings:
     found.shared_bytes = _status(pid, "RssShmem") << 10
     names = [line.split()[7:] for line in Path(f"/proc/{pid}/net/unix").read_text().splitlines()[1:]]
     found.abstract_sockets = sum(1 for name in names if name and name[0].startswith("@"))
-    found.state_files = sum(1 for path in state.rglob("*") if path.is_file()) if state.exists() else 0
+    if state is not None and state.exists():
+        found.state_files = sum(1 for path in state.rglob("*") if path.is_file())
     return found
 
 

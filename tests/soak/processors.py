@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import subprocess
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +18,10 @@ SLACK_NS = 12_000_000
 class Excuse:
     """Times in ns.
 
-    Within a step the job's ranks, the engines of its nodes, and the threads of the kernel that pass
-    packets on have waited for processors, or a processor has stood still. Processors' time that
-    ringds used meanwhile is taken off: as far as that goes, it may have been ringd that kept the
-    others waiting.
+    Within a step the job's ranks and engines, and the threads of the kernel that pass packets on
+    have waited for processors, or a processor has stood still. Processors' time that ringds and all
+    their engines used meanwhile is taken off: as far as that goes, it may have been ringd that kept
+    the others waiting.
     """
 
     ranks: int
@@ -43,10 +43,12 @@ class Excuse:
 
 
 class Samples:
-    """What soak_processors has said of the ringds of `nodes`, in this order."""
+    """What soak_processors has said of some ringds and of the engines of these jobs, in this order:
+    one name for each engine."""
 
-    def __init__(self, nodes: Iterable[int]) -> None:
-        self._nodes = list(nodes)
+    def __init__(self, ringds: int, jobs: Iterable[str]) -> None:
+        self._ringds = ringds
+        self._jobs = list(jobs)
         self.gaps: list[tuple[int, int]] = []
         self._times: list[int] = []
         self._samples: list[list[int]] = []
@@ -66,9 +68,9 @@ class Samples:
         within = [min(end, end_ns) - max(begin, begin_ns) for begin, end in self.gaps]
         return max([0, *within])
 
-    def excuse(self, step: Step, nodes: Collection[int]) -> Excuse:
-        """What of the step's time is not ringd's, and why. No nodes: of a step in which ringd has
-        no part."""
+    def excuse(self, step: Step, job: str | None) -> Excuse:
+        """What of the step's time is not ringd's, and why. No job: of a step in which ringd has no
+        part."""
         engines = packets = used = 0
         first = max(0, bisect.bisect_right(self._times, step.begin_ns - SLACK_NS) - 1)
         last = min(len(self._times) - 1, bisect.bisect_left(self._times, step.end_ns + SLACK_NS))
@@ -77,24 +79,26 @@ class Samples:
                 after - before
                 for before, after in zip(self._samples[first], self._samples[last], strict=True)
             )
-            for place, node in enumerate(self._nodes):
-                engines += each[2 * place] if node in nodes else 0
-                used += each[2 * place + 1] if nodes else 0
+            used = sum(each[: self._ringds]) if job is not None else 0
+            waited = zip(self._jobs, each[self._ringds :], strict=True)
+            engines = sum(ns for name, ns in waited if name == job)
         gap = self.longest_gap_ns(step.begin_ns, step.end_ns)
         return Excuse(step.waited_ns, engines, packets, gap, used)
 
 
 class Processors(Samples):
-    """Follows soak_processors, which watches the ringds with these pids, by node. Ownership: owns
-    the process."""
+    """Follows soak_processors, which watches the ringds with these pids, and engines, which are
+    given by job and node. Ownership: owns the process."""
 
-    def __init__(self, program: Path, pids: dict[int, int], log: Path) -> None:
-        super().__init__(pids)
+    def __init__(
+        self, program: Path, ringds: Sequence[int], engines: Mapping[tuple[str, int], int], log: Path
+    ) -> None:
+        super().__init__(len(ringds), (job for job, _ in engines))
         self._log = log
         self._offset = 0
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                [str(program), *(str(pid) for pid in pids.values())],
+                [str(program), *map(str, ringds), "--", *map(str, engines.values())],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from tests.soak.processors import Samples
@@ -44,8 +44,8 @@ class Distribution:
         return asdict(self)
 
 
-def distribution(steps: Sequence[Step], processors: Samples, nodes: Collection[int]) -> Distribution:
-    """Of `steps`, which are some, of a job on these nodes."""
+def distribution(steps: Sequence[Step], processors: Samples, job: str | None) -> Distribution:
+    """Of `steps`, which are some, of this job."""
     raw = sorted(step.seconds for step in steps)
     median = raw[len(raw) // 2]
     slowest, why, why_raw, excused = 0.0, "", "", 0
@@ -54,7 +54,7 @@ def distribution(steps: Sequence[Step], processors: Samples, nodes: Collection[i
         excuse = None
         # Only slow ones are looked at closely: what is short needs no excuse.
         if seconds > median + LIMIT_S / 2:
-            excuse = processors.excuse(step, nodes)
+            excuse = processors.excuse(step, job)
             seconds = max(0.0, seconds - excuse.seconds)
             if step.seconds == raw[-1]:
                 why_raw = str(excuse)

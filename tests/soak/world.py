@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.cluster import Child, Node, clean_environment
+from tests.integration.engines import engine_on
 from tests.soak import programs, users
 from tests.soak.jobs import JobPlan, SoakJob, SoakRank
 from tests.soak.network import Network
@@ -58,6 +59,8 @@ class World:
         self._control: list[Child] = []
         self.network: Network | None = None
         self.processors: Processors | None = None
+        #: Of the steady jobs: pid by job and node.
+        self.engines: dict[tuple[str, int], int] = {}
         try:
             self._begin()
         except BaseException:
@@ -75,10 +78,6 @@ class World:
         self.network = Network()
         for number in (FIRST, SECOND, FAILING):
             self.start_node(number)
-        pids = {number: self.nodes[number].pid for number in (FIRST, SECOND)}
-        self.processors = Processors(
-            self._bin / "soak_processors", pids, self.folder / "logs" / "processors.log"
-        )
         self._start_control()
         self.stop_file = self.folder / "stop"
         for plan in STEADY:
@@ -86,6 +85,15 @@ class World:
         for job in self.steady:
             working = job.await_event("working", READY_S)
             assert all(working), "\n".join(job.heard())
+        self.engines = {
+            (job.plan.name, rank.node): engine_on(self.nodes[rank.node], rank)
+            for job in self.steady
+            for rank in job.ranks
+        }
+        ringds = [self.nodes[number].pid for number in (FIRST, SECOND)]
+        self.processors = Processors(
+            self._bin / "soak_processors", ringds, self.engines, self.folder / "logs" / "processors.log"
+        )
 
     def _start_control(self) -> None:
         """The chain of programs/control.cc, its last link first; `control` has what the first one

@@ -1,14 +1,15 @@
 // Watches who waits for a processor, so that a step that was late because the machine was busy is
-// not counted against ringd. Usage: soak_processors PID...: the ringds.
+// not counted against ringd. Usage: soak_processors RINGD... -- ENGINE...: pids.
 //
 //   G BEGIN_NS END_NS                     a thread that sleeps a millisecond at a time, bound to
 //                                         one processor, was not run from BEGIN to END: the
 //                                         processor was taken away, or stood still
-//   R AT_NS WAITED_NS [WAITED_NS USED_NS]...
+//   R AT_NS WAITED_NS USED_NS... WAITED_NS...
 //                                         how long the kernel's threads that pass packets on
 //                                         (ksoftirqd) have waited for processors so far; for each
-//                                         PID how long its engine has, and how much time of
-//                                         processors all its threads have used
+//                                         RINGD how much time of processors it and its engines
+//                                         have used; for each ENGINE how long its thread that
+//                                         carries the job has waited
 //
 // Runs until standard input ends, so that it ends with whoever started it.
 #include <dirent.h>
@@ -18,14 +19,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace ringd {
@@ -64,11 +68,11 @@ void Nap(std::int64_t ns) {
   }
 }
 
-// The second number of a schedstat: how long that thread has waited for processors so far.
-std::int64_t WaitedNanos(const std::string& schedstat) {
+// How long the thread of this folder has waited for processors so far.
+std::int64_t WaitedNanos(const std::string& thread) {
   std::int64_t ran = 0;
   std::int64_t waited = 0;
-  std::FILE* const file = std::fopen(schedstat.c_str(), "re");
+  std::FILE* const file = std::fopen((thread + "/schedstat").c_str(), "re");
   if (file == nullptr) return 0;
   if (std::fscanf(file, "%" SCNd64 " %" SCNd64, &ran, &waited) != 2) waited = 0;
   std::fclose(file);
@@ -85,38 +89,55 @@ bool HasName(const std::string& folder, const char* beginning) {
   return read && std::strncmp(name, beginning, std::strlen(beginning)) == 0;
 }
 
-// The schedstats of those of a folder's processes or threads whose name begins so.
-std::vector<std::string> Schedstats(const std::string& folder, const char* beginning) {
+// The folders of those of a folder's processes or threads whose name begins so.
+std::vector<std::string> Threads(const std::string& folder, const char* beginning) {
   std::vector<std::string> found;
   DIR* const opened = ::opendir(folder.c_str());
   if (opened == nullptr) return found;
   while (const dirent* entry = ::readdir(opened)) {
     if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
     const std::string inside = folder + "/" + entry->d_name;
-    if (HasName(inside, beginning)) found.push_back(inside + "/schedstat");
+    if (HasName(inside, beginning)) found.push_back(inside);
   }
   ::closedir(opened);
   return found;
 }
 
-// The engine of one ringd, which is one of its threads.
-class Engine {
+std::int64_t ProcessNanos(int pid) {
+  clockid_t clock = 0;
+  return ::clock_getcpuclockid(pid, &clock) == 0 ? Nanos(clock) : 0;
+}
+
+// A ringd and the engines that it starts, which come and go.
+class Ringd {
  public:
-  explicit Engine(int pid) {
-    ::clock_getcpuclockid(pid, &clock_);
-    for (const std::string& schedstat :
-         Schedstats("/proc/" + std::to_string(pid) + "/task", "ringd-engine")) {
-      schedstat_ = schedstat;
+  // `starter`: the folder of the thread that starts them.
+  Ringd(int pid, const std::string& starter) : pid_(pid), children_(starter + "/children") {}
+
+  // All that they have used since the first call. What an engine used after the last call in which
+  // it was alive is not known.
+  std::int64_t Used() {
+    Add(pid_);
+    std::FILE* const children = std::fopen(children_.c_str(), "re");
+    if (children != nullptr) {
+      for (int pid = 0; std::fscanf(children, "%d", &pid) == 1;) Add(pid);
+      std::fclose(children);
     }
+    return used_;
   }
 
-  bool found() const { return !schedstat_.empty(); }
-  std::int64_t used() const { return Nanos(clock_); }
-  std::int64_t waited() const { return WaitedNanos(schedstat_); }
-
  private:
-  clockid_t clock_ = CLOCK_MONOTONIC;
-  std::string schedstat_;
+  void Add(int pid) {
+    const std::int64_t so_far = ProcessNanos(pid);
+    const auto [known, is_new] = seen_.try_emplace(pid, so_far);
+    used_ += std::max<std::int64_t>(0, so_far - (is_new ? so_far : known->second));
+    known->second = so_far;
+  }
+
+  int pid_;
+  std::string children_;
+  std::map<int, std::int64_t> seen_;  // by pid, those that have ended, too
+  std::int64_t used_ = 0;
 };
 
 bool InputEnded() {
@@ -125,16 +146,18 @@ bool InputEnded() {
   return ::poll(&input, 1, 0) > 0 && ::read(STDIN_FILENO, ignored, sizeof(ignored)) <= 0;
 }
 
-int Watch(const std::vector<Engine>& engines) {
-  const std::vector<std::string> packets = Schedstats("/proc", "ksoftirqd/");
+// `engines`: the folders of their threads.
+int Watch(std::vector<Ringd> ringds, const std::vector<std::string>& engines) {
+  const std::vector<std::string> packets = Threads("/proc", "ksoftirqd/");
   while (!InputEnded()) {
     {
       const std::lock_guard lock(output);
       std::int64_t waited = 0;
-      for (const std::string& schedstat : packets) waited += WaitedNanos(schedstat);
+      for (const std::string& thread : packets) waited += WaitedNanos(thread);
       std::printf("R %" PRId64 " %" PRId64, Nanos(CLOCK_MONOTONIC), waited);
-      for (const Engine& engine : engines) {
-        std::printf(" %" PRId64 " %" PRId64, engine.waited(), engine.used());
+      for (Ringd& ringd : ringds) std::printf(" %" PRId64, ringd.Used());
+      for (const std::string& engine : engines) {
+        std::printf(" %" PRId64, WaitedNanos(engine));
       }
       std::printf("\n");
       std::fflush(stdout);
@@ -148,12 +171,26 @@ int Watch(const std::vector<Engine>& engines) {
 }  // namespace ringd
 
 int main(int count, char** arguments) {
-  std::vector<ringd::Engine> engines;
+  std::vector<ringd::Ringd> ringds;
+  std::vector<std::string> engines;
+  bool is_engine = false;
   for (int i = 1; i < count; ++i) {
-    engines.emplace_back(std::atoi(arguments[i]));
-    if (!engines.back().found()) {
-      std::fprintf(stderr, "soak_processors: %s has no engine\n", arguments[i]);
+    const std::string argument = arguments[i];
+    if (argument == "--") {
+      is_engine = true;
+      continue;
+    }
+    const std::string tasks = "/proc/" + argument + "/task";
+    const auto threads = ringd::Threads(tasks, is_engine ? "ringd-progress" : "ringd-engines");
+    if (threads.size() != 1) {
+      std::fprintf(stderr, "soak_processors: %s is no %s\n", arguments[i],
+                   is_engine ? "engine with a job" : "ringd");
       return 1;
+    }
+    if (is_engine) {
+      engines.push_back(threads.front());
+    } else {
+      ringds.emplace_back(std::atoi(arguments[i]), threads.front());
     }
   }
   cpu_set_t usable;
@@ -162,5 +199,5 @@ int main(int count, char** arguments) {
   for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
     if (CPU_ISSET(processor, &usable)) std::thread(ringd::WatchProcessor, processor).detach();
   }
-  ::_exit(ringd::Watch(engines));
+  ::_exit(ringd::Watch(std::move(ringds), engines));
 }

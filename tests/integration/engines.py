@@ -1,0 +1,25 @@
+"""Which engine serves a rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.integration.cluster import Child, Node, Rank
+
+
+def shared_memory(pid: int) -> set[str]:
+    """Inodes of the unnamed files that a process has mapped."""
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    return {line.split()[4] for line in lines if "/memfd:" in line}
+
+
+def engine_on(node: Node, trainer: Child) -> int:
+    """The engine of this node that shares memory with a trainer."""
+    memory = shared_memory(trainer.pid)
+    sharing = [pid for pid in node.engines() if memory & shared_memory(pid)]
+    assert len(sharing) == 1, f"{trainer} shares memory with {sharing}"
+    return sharing[0]
+
+
+def engine_of(rank: Rank) -> int:
+    return engine_on(rank.node, rank)
