@@ -147,12 +147,14 @@ class Context {
   bool AnyWaiter() const noexcept;
   // Once a second, on the lifeline's thread: says it when ringd is silent and somebody waits.
   void WatchRingd(Clock::time_point now);
+  RingdWatch::Verdict WatchCalls(bool in_call, Clock::time_point now);
   absl::Status Conclude(OperationQueue& queue, ringd_operation operation);
   // Why the local ranks' descriptions of this tensor can't be combined.
   absl::Status DescribeMismatch(const Registration& registration,
                                 const std::vector<std::uint32_t>& metas);
   std::string RingdName() const;
-  // "ringd (pid 7) on node-a has not answered for 3 s (its engine, pid 9, is stopped)".
+  // "ringd (pid 7) on node-a has not answered for 3 s (its engine, pid 9, is stopped)"; without the
+  // engine, if that is not the one that is silent.
   std::string DescribeSilence(std::int64_t seconds) const;
 
   // Written before the lifeline's thread runs.
@@ -195,8 +197,11 @@ class Context {
   std::atomic<std::uint32_t> calls_{0};  // threads that wait for ringd's answer to a call
   std::atomic<std::uint32_t> operation_timeout_ms_{0};
   std::atomic<std::int32_t> engine_pid_{0};  // as ringd sees it; relaxed: a number
-  std::atomic<std::int64_t> silence_s_{0};   // ringd's, where it is long
-  RingdWatch watch_;                         // of the lifeline's thread
+  std::atomic<std::int64_t> silence_s_{0};   // ringd's or the engine's, where it is long
+  std::atomic<bool> engine_is_silent_{false};
+  // Of the lifeline's thread: the engine, while somebody waits, and ringd, while a call does.
+  RingdWatch watch_;
+  RingdWatch call_watch_;
   mutable Mutex communicators_mutex_;
   std::map<ringd_communicator, Communicator> communicators_ ABSL_GUARDED_BY(communicators_mutex_);
   KeptWaitLists wait_lists_;

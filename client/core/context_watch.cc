@@ -39,11 +39,14 @@ void Context::WatchRingd(Clock::time_point now) {
   const std::uint32_t timeout_ms = operation_timeout_ms_.load(std::memory_order_relaxed);
   sight.operation_timeout = std::chrono::milliseconds(timeout_ms);
   const RingdWatch::Verdict verdict = watch_.Look(sight, now);
-  const bool long_silence = verdict.silence >= RingdWatch::kPatience;
-  silence_s_.store(long_silence ? verdict.silence.count() : 0, std::memory_order_relaxed);
-  if (verdict.warn) {
+  const RingdWatch::Verdict of_calls = WatchCalls(sight.in_call, now);
+  const std::chrono::seconds silence = std::max(verdict.silence, of_calls.silence);
+  engine_is_silent_.store(verdict.silence >= RingdWatch::kPatience, std::memory_order_relaxed);
+  silence_s_.store(silence >= RingdWatch::kPatience ? silence.count() : 0,
+                   std::memory_order_relaxed);
+  if (verdict.warn || (of_calls.warn && verdict.silence < RingdWatch::kPatience)) {
     on_warning_(absl::StrCat("rank ", places_.rank, " is waiting, and ",
-                             DescribeSilence(verdict.silence.count()),
+                             DescribeSilence(silence.count()),
                              ": what needs it goes on when it does"));
   }
   if (!verdict.timed_out) return;
@@ -53,7 +56,22 @@ void Context::WatchRingd(Clock::time_point now) {
   WakeWaiters();
 }
 
+// The engine may work while ringd, which hands calls to it, does not.
+RingdWatch::Verdict Context::WatchCalls(bool in_call, Clock::time_point now) {
+  if (!in_call) {
+    call_watch_ = RingdWatch();
+    return {};
+  }
+  RingdWatch::Sight sight;
+  sight.heartbeat = control_->Ping();
+  sight.in_call = true;
+  return call_watch_.Look(sight, now);
+}
+
 std::string Context::DescribeSilence(std::int64_t seconds) const {
+  if (!engine_is_silent_.load(std::memory_order_relaxed)) {
+    return absl::StrCat(RingdName(), " has not answered for ", seconds, " s");
+  }
   // Behind a container's boundary, which hides ringd's pid, the engine's is another process's.
   const pid_t engine = ringd_pid_ == 0 ? 0 : engine_pid_.load(std::memory_order_relaxed);
   const std::string state = DescribeEngine(engine);

@@ -70,6 +70,7 @@ class ClientService final : public v1::Client::CallbackService {
   using v1::Client::CallbackService::DestroyCommunicator;
   using v1::Client::CallbackService::Join;
   using v1::Client::CallbackService::Leave;
+  using v1::Client::CallbackService::Ping;
   using v1::Client::CallbackService::RegisterTensors;
   using v1::Client::CallbackService::UnregisterTensors;
 
@@ -131,6 +132,13 @@ class ClientService final : public v1::Client::CallbackService {
     return WithToken(context, reply, [&](absl::string_view token, auto answer) {
       engine_->Leave(caller_, token, std::move(answer));
     });
+  }
+
+  grpc::ServerUnaryReactor* Ping(grpc::CallbackServerContext* context, const v1::PingRequest*,
+                                 v1::PingReply*) override {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
   }
 
  private:

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/core/attach/library_version.h"
 #include "client/core/attach/program_name.h"
+#include "client/core/attach/ringd_ping.h"
 #include "proto/attach/handshake.h"
 #include "proto/rpc/client.grpc.pb.h"
 #include "proto/rpc/client.pb.h"
@@ -177,6 +178,8 @@ class GrpcControlChannel final : public ControlChannel {
     return FromGrpc(stub_->Leave(&context, v1::LeaveRequest(), &reply));
   }
 
+  std::uint64_t Ping() override { return ping_.Ask(); }
+
  private:
   void Prepare(grpc::ClientContext& context, Clock::time_point deadline) const {
     context.AddMetadata(kSessionTokenKey, token_);
@@ -201,6 +204,7 @@ class GrpcControlChannel final : public ControlChannel {
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Client::Stub> stub_;
   const std::string token_;
+  RingdPing ping_{stub_.get()};
 };
 
 }  // namespace

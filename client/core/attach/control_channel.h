@@ -87,6 +87,9 @@ class ControlChannel {
   // `id` is ringd's.
   virtual absl::Status DestroyCommunicator(std::uint32_t id, Clock::time_point deadline) = 0;
   virtual absl::Status Leave(Clock::time_point deadline) = 0;
+  // Asks ringd for a sign of life, unless such a question is under way, and returns how many it has
+  // answered so far. Does not block. One thread at a time.
+  virtual std::uint64_t Ping() = 0;
 };
 
 }  // namespace ringd::client

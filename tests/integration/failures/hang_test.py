@@ -228,6 +228,60 @@ def test_ranks_that_wait_for_the_answer_to_a_call_are_told(
         job.expect_success()
 
 
+@pytest.fixture
+def stop_ringd_alone() -> Iterator[Stop]:
+    """Stops a ringd, but not its engines; it goes on when the test ends."""
+    stopped: list[Node] = []
+
+    def stop_node(node: Node) -> float:
+        node.send(signal.SIGSTOP)
+        stopped.append(node)
+        return time.monotonic()
+
+    yield stop_node
+    for node in stopped:
+        node.send(signal.SIGCONT)
+
+
+def test_a_call_is_told_of_a_ringd_that_hangs_while_its_engine_works(
+    cluster: Cluster, stop_ringd_alone: Stop
+) -> None:
+    (node,) = cluster.start_nodes(1)
+    go = cluster.folder / "go"
+    job = start_trainers(cluster, REGISTERS, [2], environment={"GO": str(go)})
+    wait_for_all(job.ranks, "joined all")
+    began = stop_ringd_alone(node)
+    go.touch()
+    for rank in job.ranks:
+        # It is not the engine.
+        expect_warning(rank, began, node.name)
+        assert "engine" not in warnings(rank)[0]
+    node.send(signal.SIGCONT)
+    job.expect_success()
+    assert all(len(warnings(rank)) == 1 for rank in job.ranks)
+
+
+@pytest.mark.parametrize("call", ["all_reduce", "all_reduce_awaited"])
+@pytest.mark.parametrize("layout", [[2], [1, 1]], ids=str)
+def test_operations_go_on_without_a_ringd_that_hangs(
+    cluster: Cluster, stop_ringd_alone: Stop, layout: list[int], call: str
+) -> None:
+    nodes = cluster.start_nodes(len(layout), stall_warning="60s")
+    go = cluster.folder / "go"
+    job = start_trainers(cluster, WAITS, layout, environment={"GO": str(go), "CALL": call})
+    wait_for_event(job.ranks[1], "late")
+    wait_for_event(job.ranks[0], "waits")
+    for node in nodes:
+        stop_ringd_alone(node)
+    time.sleep(6)
+    go.touch()
+    wait_for_all(job.ranks, "done")
+    for node in nodes:
+        node.send(signal.SIGCONT)
+    job.expect_success()
+    assert not any(warnings(rank) for rank in job.ranks)
+
+
 def test_a_rank_that_joins_is_told(cluster: Cluster, stop: Stop) -> None:
     (node,) = cluster.start_nodes(1)
     job = start_trainers(cluster, REGISTERS, [2], environment={"GO": os.devnull}, only_ranks=[0])
