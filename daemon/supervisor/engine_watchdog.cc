@@ -14,17 +14,26 @@ std::string Seconds(Clock::duration time) {
 
 }  // namespace
 
+std::string EngineWatchdog::DescribeStill(const Sight& sight, Clock::time_point now) const {
+  const std::string still = absl::StrCat("has stood still for ", Seconds(still_));
+  if (now - sight.heard < kSilence)
+    return absl::StrCat(still, " while ", Name(sight.activity.doing));
+  if (sight.process_state == "T" || sight.process_state == "t") {
+    return absl::StrCat(still, ": its process is stopped");
+  }
+  return absl::StrCat(still, " without a sign of life");
+}
+
 std::optional<EngineWatchdog::Word> EngineWatchdog::Look(const std::string& name,
-                                                         std::uint64_t heartbeat,
-                                                         EngineActivity::Moment activity,
+                                                         const Sight& sight,
                                                          Clock::time_point now) {
   const Clock::duration passed = now - std::exchange(last_look_, now).value_or(now);
-  if (std::exchange(heartbeat_, heartbeat) != heartbeat) {
+  if (std::exchange(heartbeat_, sight.heartbeat) != sight.heartbeat) {
     const Clock::duration stood = std::exchange(still_, Clock::duration{0});
     if (std::exchange(told_, false)) {
       return Word{absl::StrCat(name, " goes on, after at least ", Seconds(stood)), {}};
     }
-  } else {
+  } else if (now - sight.heard < kSilence || sight.process_state != "R") {
     still_ += std::min<Clock::duration>(passed, kLongestLook);
   }
   if (passed >= kPatience) {
@@ -34,10 +43,8 @@ std::optional<EngineWatchdog::Word> EngineWatchdog::Look(const std::string& name
   }
   if (told_ || still_ < kPatience) return std::nullopt;
   told_ = true;
-  Word word{
-      absl::StrCat(name, " has stood still for ", Seconds(still_), " while ", Name(activity.doing)),
-      {}};
-  if (activity.communicator != 0) word.communicator = activity.communicator;
+  Word word{absl::StrCat(name, " ", DescribeStill(sight, now)), {}};
+  if (sight.activity.communicator != 0) word.communicator = sight.activity.communicator;
   return word;
 }
 

@@ -16,6 +16,10 @@ namespace ringd {
 // not count: then this whole process was stopped, or had no processor, and the engine is not to
 // blame.
 //
+// An engine of which nothing at all is heard, though its main thread has nothing to do but to tell
+// of itself, is stopped, or hangs as a whole, or gets no processor. The last shows in the state
+// that the kernel gives it, runnable, and is not to its blame either.
+//
 // Thread safety: one thread at a time.
 class EngineWatchdog {
  public:
@@ -24,16 +28,27 @@ class EngineWatchdog {
   // Between two looks: more of it is said, and counts as this much.
   static constexpr std::chrono::milliseconds kLongestLook{500};
 
+  // An engine's main thread tells of itself once a second.
+  static constexpr std::chrono::milliseconds kSilence{2500};
+
+  // What is known of an engine.
+  struct Sight {
+    std::uint64_t heartbeat = 0;
+    EngineActivity::Moment activity;
+    Clock::time_point heard;    // when it last told anything
+    std::string process_state;  // of its main thread: the kernel's letter (proc(5)); empty: unknown
+  };
   struct Word {
     std::string text;
     std::optional<std::uint32_t> communicator;  // of the job concerned
   };
   // What is to be logged now, if anything: once when the engine has stood still for kPatience, and
   // once when it goes on. `name`: "the engine of job 'x' (pid 4711 on node-a)".
-  std::optional<Word> Look(const std::string& name, std::uint64_t heartbeat,
-                           EngineActivity::Moment activity, Clock::time_point now);
+  std::optional<Word> Look(const std::string& name, const Sight& sight, Clock::time_point now);
   // For how long it has stood still by now.
   Clock::duration still() const noexcept { return still_; }
+  // "has stood still for 5 s while advancing the operations of a job".
+  std::string DescribeStill(const Sight& sight, Clock::time_point now) const;
 
  private:
   std::optional<Clock::time_point> last_look_;

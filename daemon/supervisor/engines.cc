@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/channel/engine_settings.h"
 #include "daemon/logging/log.h"
+#include "daemon/sessions/proc_stat.h"
 #include "daemon/supervisor/engine_program.h"
 
 namespace ringd {
@@ -382,7 +383,12 @@ void Engines::LookAtLife(Watched& watched, Clock::time_point now) {
   // One that stands ready says nothing.
   if (!engine.begun()) return;
   const EngineClient::Life life = engine.life();
-  if (const auto word = watched.watchdog.Look(engine.Name(), life.heartbeat, life.activity, now)) {
+  const std::vector<std::string> stat = ReadProcStat(engine.pid());
+  const EngineWatchdog::Sight sight{.heartbeat = life.heartbeat,
+                                    .activity = life.activity,
+                                    .heard = life.heard,
+                                    .process_state = stat.empty() ? "" : stat[kProcStatState]};
+  if (const auto word = watched.watchdog.Look(engine.Name(), sight, now)) {
     LogWarning(word->text, {.communicator = word->communicator});
   }
   Clock::duration patience{};
@@ -391,10 +397,8 @@ void Engines::LookAtLife(Watched& watched, Clock::time_point now) {
     patience = options_.config.engine_patience;
   }
   if (watched.watchdog.still() < patience) return;
-  engine.End(absl::StrCat(
-      "has stood still for ",
-      std::chrono::duration_cast<std::chrono::seconds>(watched.watchdog.still()).count(),
-      " s while ", Name(life.activity.doing), ", and was ended (engine_patience)"));
+  engine.End(absl::StrCat(watched.watchdog.DescribeStill(sight, now),
+                          ", and was ended (engine_patience)"));
 }
 
 bool Engines::Settle(Watched& watched, Clock::time_point now) {

@@ -143,6 +143,8 @@ class Soak:
             self._journal.find("leaks", "\n".join(["the first jobs have not gone", *self._heard(world)]))
             self.close()
             return None
+        if not wait_for(world.engines_stand_ready, SETTLE_S):
+            self._journal.find("ringd", "the engines that stand ready have not been replaced")
         self._before = self._holdings(world)
         return world
 

@@ -42,6 +42,8 @@ SETTINGS: dict[str, object] = {
     "measure_links": "false",
 }
 READY_S = 60.0
+#: Of each ringd: README of daemon/supervisor.
+STANDING_ENGINES = 2
 
 
 class World:
@@ -136,6 +138,15 @@ class World:
             ended.log.rename(kept)
         ended.log = kept
         self._ended_nodes.append(ended)
+
+    def engines_stand_ready(self) -> bool:
+        """Whether the ringds that stay have the steady jobs' engines, two that stand ready, and no
+        others."""
+        return all(
+            len(self.nodes[number].engines())
+            == STANDING_ENGINES + sum(1 for _, node in self.engines if node == number)
+            for number in (FIRST, SECOND)
+        )
 
     def start_stranger(self, node: int, program: str, seconds: float, chance: random.Random) -> Child:
         """A Python program of programs/ on that node, as the hostile user: SECONDS SEED and the

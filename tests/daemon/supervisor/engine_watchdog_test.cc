@@ -14,15 +14,19 @@ constexpr EngineActivity::Moment kOfJob{EngineDoing::kJob, 7};
 
 struct Watched {
   // Looks every 200 ms, as the thread that watches does.
+  // `state`: of an engine of which nothing is heard.
   std::vector<EngineWatchdog::Word> Pass(milliseconds time, bool beats,
-                                         EngineActivity::Moment activity = kSleeping) {
+                                         EngineActivity::Moment activity = kSleeping,
+                                         const std::string& state = "") {
     std::vector<EngineWatchdog::Word> words;
     for (const auto end = now + time; now < end;) {
       now += milliseconds(200);
       // As an idle engine's: once a second.
       if (beats && now.time_since_epoch() % milliseconds(1000) == milliseconds(0)) ++heartbeat;
-      if (auto word = watchdog.Look("the engine of job 'x' (pid 7 on a)", heartbeat, activity, now))
-        words.push_back(*word);
+      if (state.empty()) heard = now;
+      const EngineWatchdog::Sight sight{heartbeat, activity, heard, state};
+      auto word = watchdog.Look("the engine of job 'x' (pid 7 on a)", sight, now);
+      if (word.has_value()) words.push_back(*word);
     }
     return words;
   }
@@ -30,6 +34,7 @@ struct Watched {
   EngineWatchdog watchdog;
   Clock::time_point now{milliseconds(1'000'000)};
   std::uint64_t heartbeat = 0;
+  Clock::time_point heard = now;
 };
 
 TEST_CASE("EngineWatchdog: of an engine that is alive, also an idle one, nothing is said") {
@@ -60,6 +65,29 @@ TEST_CASE("EngineWatchdog: the engine is not to blame for times in which nothing
   const auto words = watched.Pass(milliseconds(5'000), true);
   REQUIRE(words.size() == 1);
   CHECK(words[0].text == "ringd has not run for 30 s: it was stopped, or got no processor");
+}
+
+TEST_CASE("EngineWatchdog: of one that is stopped, or says nothing, it is not told what it did") {
+  Watched watched;
+  watched.Pass(milliseconds(5'000), true, kOfJob);
+  const auto stopped = watched.Pass(milliseconds(6'000), false, kOfJob, "T");
+  REQUIRE(stopped.size() == 1);
+  CHECK(stopped[0].text ==
+        "the engine of job 'x' (pid 7 on a) has stood still for 5 s: its process is stopped");
+  watched.Pass(milliseconds(1'000), true, kOfJob);
+  const auto silent = watched.Pass(milliseconds(6'000), false, kOfJob, "S");
+  REQUIRE(silent.size() == 1);
+  CHECK(silent[0].text.find("still for 5 s without a sign of life") != std::string::npos);
+}
+
+TEST_CASE("EngineWatchdog: the engine is not to blame for times in which it got no processor") {
+  Watched watched;
+  watched.Pass(milliseconds(5'000), true);
+  CHECK(watched.Pass(milliseconds(60'000), false, kOfJob, "R").empty());
+  // What it stood still before that was noticed.
+  CHECK(watched.watchdog.still() <= milliseconds(3'000));
+  // Its main thread tells of itself, the other one turns for ever.
+  CHECK(watched.Pass(milliseconds(5'000), false, kOfJob).size() == 1);
 }
 
 }  // namespace

@@ -175,7 +175,7 @@ def test_an_engine_that_hangs_is_told_by_ringd_too(cluster: Cluster) -> None:
     name = f"the engine of job '{job.job_id}' (pid {engine} on {node.name})"
     with halted_thread(engine, "ringd-progress"):
         expect_warning(job.ranks[0], time.monotonic())
-        node.expect_output(f"{name} has stood still for 5 s while", 12)
+        node.expect_output(f"{name} has stood still for 5 s", 12)
     node.expect_output(f"{name} goes on, after at least", 10)
     go.touch()
     job.expect_success()
