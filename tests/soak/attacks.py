@@ -276,8 +276,8 @@ def _expect_told(job: SoakJob, node: int, names: tuple[str, ...], at: float, jou
 
 def _hang_ringd(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
     """The ringd of the node that fails is stopped: a job that has an engine goes on until a rank
-    calls ringd, which a rank does that makes a communicator. It hears why it waits, and goes on when
-    ringd does."""
+    calls ringd, which a rank does that makes a communicator. It hears why it waits, and goes on
+    when ringd does."""
     with _job_of_the_failing_node(world, journal) as job:
         if job is None:
             return
