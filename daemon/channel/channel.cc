@@ -33,17 +33,18 @@ bool Channel::Send(std::string payload, std::vector<UniqueFd> fds) {
   frame.bytes.reserve(sizeof(header) + payload.size());
   frame.bytes.append(reinterpret_cast<const char*>(&header), sizeof(header));
   frame.bytes += payload;
+  frame.weight = frame.bytes.size() + fds.size() * kFdBytes;
   frame.fds = std::move(fds);
   bool waits = false;
   {
     const MutexLock lock(mutex_);
     if (ended_) return false;
-    if (queued_bytes_ + frame.bytes.size() > limits_.queued_bytes) {
+    if (queued_bytes_ + frame.weight > limits_.queued_bytes) {
       EndLocked();
       return false;
     }
     const bool waited = !outgoing_.empty();
-    queued_bytes_ += frame.bytes.size();
+    queued_bytes_ += frame.weight;
     outgoing_.push_back(std::move(frame));
     if (!waited) FlushLocked();
     if (ended_) return false;
@@ -58,20 +59,22 @@ bool Channel::WaitsToSend() {
   return !outgoing_.empty();
 }
 
-void Channel::Flush() {
+Channel::Flushed Channel::Flush() {
   const MutexLock lock(mutex_);
-  FlushLocked();
+  return FlushLocked();
 }
 
-void Channel::FlushLocked() {
-  while (!outgoing_.empty() && SendSome(outgoing_.front())) {
-    if (outgoing_.front().sent < outgoing_.front().bytes.size()) continue;
-    queued_bytes_ -= outgoing_.front().bytes.size();
+Channel::Flushed Channel::FlushLocked() {
+  while (!outgoing_.empty()) {
+    if (const Flushed done = SendSome(outgoing_.front()); done != Flushed::kAll) return done;
+    if (outgoing_.empty() || outgoing_.front().sent < outgoing_.front().bytes.size()) continue;
+    queued_bytes_ -= outgoing_.front().weight;
     outgoing_.pop_front();
   }
+  return Flushed::kAll;
 }
 
-bool Channel::SendSome(Outgoing& frame) {
+Channel::Flushed Channel::SendSome(Outgoing& frame) {
   iovec part{frame.bytes.data() + frame.sent, frame.bytes.size() - frame.sent};
   msghdr message{};
   message.msg_iov = &part;
@@ -91,13 +94,14 @@ bool Channel::SendSome(Outgoing& frame) {
   }
   const ssize_t sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent < 0) {
-    // Too many descriptors of ours may be on their way: that passes, too.
-    if (errno != EAGAIN && errno != EINTR && errno != ETOOMANYREFS) EndLocked();
-    return false;
+    if (errno == ETOOMANYREFS) return Flushed::kTooManyFds;
+    if (errno == EAGAIN) return Flushed::kSocketFull;
+    if (errno != EINTR) EndLocked();
+    return Flushed::kAll;
   }
   frame.fds.clear();
   frame.sent += static_cast<std::size_t>(sent);
-  return true;
+  return Flushed::kAll;
 }
 
 void Channel::EndLocked() noexcept {

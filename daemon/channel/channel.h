@@ -23,8 +23,9 @@ struct ChannelFrame {
 };
 
 struct ChannelLimits {
-  std::size_t frame_bytes = std::size_t{65} << 20;    // gRPC's messages have at most 64 MiB
-  std::size_t queued_bytes = std::size_t{192} << 20;  // that the other side has not taken
+  std::size_t frame_bytes = std::size_t{65} << 20;  // gRPC's messages have at most 64 MiB
+  // That the other side has not taken. A descriptor counts as kFdBytes.
+  std::size_t queued_bytes = std::size_t{192} << 20;
 };
 
 // Frames arrive whole, in order and once, or not at all: then the channel has ended. On the wire
@@ -37,6 +38,16 @@ struct ChannelLimits {
 class Channel {
  public:
   static constexpr std::size_t kMostFds = 16;  // of one frame
+  // So a process's descriptors don't run out before the other side is given up.
+  static constexpr std::size_t kFdBytes = std::size_t{64} << 10;
+
+  enum class Flushed {
+    kAll,         // nothing waits, or the channel has ended
+    kSocketFull,  // when the socket is writable again
+    // The kernel has as many of this user's descriptors on their way as it takes (ETOOMANYREFS),
+    // whatever the socket says: some time later.
+    kTooManyFds,
+  };
 
   // `socket` is a connected stream socket. `on_waiting` is called, by the one who sends, when the
   // socket does not take all: call Flush when it is writable again.
@@ -48,8 +59,8 @@ class Channel {
   bool Send(std::string payload, std::vector<UniqueFd> fds = {}) ABSL_LOCKS_EXCLUDED(mutex_);
   // For the last look before sleeping.
   bool WaitsToSend() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Sends what the socket takes.
-  void Flush() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Sends what the socket takes; when to go on with the rest.
+  Flushed Flush() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Reads what has come, about `budget` bytes, and hands over whole frames. Not OK: the channel has
   // ended; kUnavailable: the other side has closed it, or gone. Else what it did wrong.
@@ -70,11 +81,12 @@ class Channel {
     std::string bytes;  // header and payload
     std::vector<UniqueFd> fds;
     std::size_t sent = 0;
+    std::size_t weight = 0;  // of queued_bytes_
   };
 
-  void FlushLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // False: not now, or never.
-  bool SendSome(Outgoing& frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Flushed FlushLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // kAll: this part of it has gone, or never will.
+  Flushed SendSome(Outgoing& frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndLocked() noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Bytes read; 0: nothing now.
   absl::StatusOr<std::size_t> Receive();

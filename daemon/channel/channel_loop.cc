@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include "proto/base/errno_status.h"
@@ -14,6 +15,8 @@ namespace {
 
 constexpr std::uint64_t kWakeKey = 0;
 constexpr std::size_t kTurnBytes = std::size_t{256} << 10;
+// Until descriptors are sent again of which the kernel had too many on their way.
+constexpr int kFdPauseMs = 20;
 
 }  // namespace
 
@@ -59,11 +62,16 @@ void ChannelLoop::Await(std::uint64_t key, int socket, bool writing) const noexc
 void ChannelLoop::Run() {
   std::array<epoll_event, 64> events;
   for (;;) {
-    const int count = ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), -1);
+    const int pause = too_many_fds_.empty() ? -1 : kFdPauseMs;
+    const int count =
+        ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), pause);
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
       if (event.data.u64 == kWakeKey) return;
       Serve(event.data.u64, event.events);
+    }
+    if (!too_many_fds_.empty() && Clock::now() >= try_again_at_) {
+      for (const std::uint64_t key : std::exchange(too_many_fds_, {})) Serve(key, EPOLLOUT);
     }
   }
 }
@@ -77,14 +85,7 @@ void ChannelLoop::Serve(std::uint64_t key, std::uint32_t happened) {
     entry = found->second;
   }
   Channel& channel = *entry->channel;
-  if ((happened & EPOLLOUT) != 0) {
-    channel.Flush();
-    if (!channel.WaitsToSend()) {
-      Await(key, channel.socket(), /*writing=*/false);
-      // Somebody may have begun to wait in between.
-      if (channel.WaitsToSend()) Await(key, channel.socket(), /*writing=*/true);
-    }
-  }
+  if ((happened & EPOLLOUT) != 0) Flush(key, channel);
   if ((happened & ~EPOLLOUT) == 0) return;
   const absl::Status status = channel.Read(kTurnBytes, entry->events.on_frame);
   if (status.ok()) return;
@@ -95,6 +96,21 @@ void ChannelLoop::Serve(std::uint64_t key, std::uint32_t happened) {
     entries_.erase(key);
   }
   entry->events.on_end(status);
+}
+
+void ChannelLoop::Flush(std::uint64_t key, Channel& channel) {
+  const Channel::Flushed done = channel.Flush();
+  if (done == Channel::Flushed::kSocketFull) return Await(key, channel.socket(), /*writing=*/true);
+  Await(key, channel.socket(), /*writing=*/false);
+  if (done == Channel::Flushed::kTooManyFds) {
+    if (too_many_fds_.empty()) {
+      try_again_at_ = Clock::now() + std::chrono::milliseconds(kFdPauseMs);
+    }
+    too_many_fds_.insert(key);
+    return;
+  }
+  // Somebody may have begun to wait in between.
+  if (channel.WaitsToSend()) Await(key, channel.socket(), /*writing=*/true);
 }
 
 }  // namespace ringd

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -13,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/channel/channel.h"
+#include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
 #include "proto/base/waking_epoll.h"
@@ -57,6 +59,7 @@ class ChannelLoop {
   explicit ChannelLoop(WakingEpoll epoll);
   void Run();
   void Serve(std::uint64_t key, std::uint32_t happened);
+  void Flush(std::uint64_t key, Channel& channel);
   // Asks for the socket's readiness.
   void Await(std::uint64_t key, int socket, bool writing) const noexcept;
 
@@ -64,6 +67,11 @@ class ChannelLoop {
   Mutex mutex_;
   std::uint64_t last_key_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::uint64_t, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
+
+  // The thread's: channels whose descriptors have to wait, and until when.
+  std::set<std::uint64_t> too_many_fds_;
+  Clock::time_point try_again_at_;
+
   std::thread thread_;
 };
 

@@ -168,6 +168,22 @@ TEST_CASE("Channel: who does not take what is sent is given up, and nobody waits
   CHECK(absl::IsUnavailable(pair.near_received.AwaitEnd()));
 }
 
+TEST_CASE("Channel: who does not take descriptors is given up long before there are none left") {
+  auto ends = UnixSocketPair();
+  REQUIRE(ends.ok());
+  Channel channel(std::move(ends->first), {.queued_bytes = 4 * Channel::kFdBytes}, nullptr);
+  int sent = 0;
+  // A socket takes some hundreds, which are its own then.
+  for (; sent < 10'000; ++sent) {
+    std::vector<UniqueFd> fds;
+    fds.emplace_back(::eventfd(0, EFD_CLOEXEC));
+    REQUIRE(fds.front().valid());
+    if (!channel.Send("", std::move(fds))) break;
+  }
+  CHECK(sent > 4);
+  CHECK(sent < 10'000);
+}
+
 TEST_CASE("ChannelLoop: a channel that outlives the loop is closed") {
   Pair pair;
   pair.loop.reset();
