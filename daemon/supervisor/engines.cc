@@ -1,31 +1,17 @@
 #include "daemon/supervisor/engines.h"
 
 #include <pthread.h>
-#include <signal.h>
-#include <sys/epoll.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/channel/engine_settings.h"
-#include "daemon/logging/log.h"
-#include "daemon/sessions/proc_stat.h"
-#include "daemon/supervisor/engine_program.h"
 
 namespace ringd {
 namespace {
 
-// How often engines are looked at that nothing has happened to.
-constexpr int kLookMs = 200;
 constexpr std::uint64_t kWakeKey = 0;
-// How long an engine may take to end: it tells ranks and other nodes, 2 s each.
-constexpr auto kStopPatience = std::chrono::seconds(6);
-constexpr auto kCutPatience = std::chrono::seconds(1);
-// After an engine could not be started, or has ended without having served.
-constexpr auto kFirstPause = std::chrono::seconds(1);
-constexpr auto kLongestPause = std::chrono::seconds(30);
 constexpr std::size_t kMostGenerations = 4096;
 // Of what an engine tells about a job that has ended. The history keeps much less of it.
 constexpr std::size_t kMostJobBytes = std::size_t{1} << 20;
@@ -299,175 +285,5 @@ void Engines::OnIdle(EngineClient& engine, std::uint64_t sessions) {
 }
 
 void Engines::OnEnding(EngineClient& /*engine*/) { epoll_.Wake(); }
-
-// ---- the thread that watches ----
-
-void Engines::Run() {
-  std::array<epoll_event, 64> events;
-  for (;;) {
-    ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), kLookMs);
-    epoll_.TakeWake();
-    heartbeat_.fetch_add(1, std::memory_order_relaxed);
-    Refill();
-    const Clock::time_point now = Clock::now();
-    for (auto it = watched_.begin(); it != watched_.end();) {
-      Look(it->second, now);
-      if (Settle(it->second, now)) {
-        it = watched_.erase(it);
-      } else {
-        ++it;
-      }
-    }
-    if (!watched_.empty()) continue;
-    const MutexLock lock(mutex_);
-    if (ended_ && unwatched_.empty()) return;
-  }
-}
-
-void Engines::Refill() {
-  std::vector<Client> made;
-  std::vector<std::string> arguments;
-  {
-    const MutexLock lock(mutex_);
-    arguments = EngineArguments(options_.config);
-    while (!stopping_ && !draining_ && ready_.size() < kReady && Clock::now() >= refill_at_) {
-      absl::StatusOr<Client> another = MakeLocked();
-      if (!another.ok()) {
-        LogError(another.status().message());
-        refill_at_ = Clock::now() + kFirstPause;
-        break;
-      }
-      ready_.push_back(*std::move(another));
-    }
-    std::swap(made, unwatched_);
-  }
-  for (Client& engine : made) {
-    Watched& watched = watched_[engine->number()];
-    watched.engine = std::move(engine);
-    EngineClient& client = *watched.engine;
-    if (absl::Status status = client.Spawn(program_, arguments); !status.ok()) {
-      client.End(std::string(status.message()));
-      continue;
-    }
-    watched.spawned = true;
-    watched.log = logs_->Add(client.pid(), client.process()->TakeLog());
-    epoll_.Watch(client.process()->pidfd(), EPOLLIN, client.number());
-    const MutexLock lock(mutex_);
-    pids_.insert(client.pid());
-  }
-}
-
-void Engines::Look(Watched& watched, Clock::time_point now) {
-  EngineClient& engine = *watched.engine;
-  if (!watched.spawned) return;
-  EngineProcess& process = *engine.process();
-  if (process.Reap()) return;
-  if (!engine.why_ended().empty() || now >= watched.kill_at) {
-    if (engine.why_ended().empty() && !engine.stopping()) {
-      engine.End("has closed its channel to ringd");
-    }
-    process.End();
-  } else if (watched.kill_at != Clock::time_point::max()) {
-    return;
-  } else if (engine.stopping()) {
-    watched.kill_at = now + kStopPatience;
-  } else if (engine.channel_ended()) {
-    watched.kill_at = now + kCutPatience;
-  } else {
-    LookAtLife(watched, now);
-  }
-}
-
-void Engines::LookAtLife(Watched& watched, Clock::time_point now) {
-  EngineClient& engine = *watched.engine;
-  // One that stands ready says nothing.
-  if (!engine.begun()) return;
-  const EngineClient::Life life = engine.life();
-  const std::vector<std::string> stat = ReadProcStat(engine.pid());
-  const EngineWatchdog::Sight sight{.heartbeat = life.heartbeat,
-                                    .activity = life.activity,
-                                    .heard = life.heard,
-                                    .process_state = stat.empty() ? "" : stat[kProcStatState]};
-  if (const auto word = watched.watchdog.Look(engine.Name(), sight, now)) {
-    LogWarning(word->text, {.communicator = word->communicator});
-  }
-  Clock::duration patience{};
-  {
-    const MutexLock lock(mutex_);
-    patience = options_.config.engine_patience;
-  }
-  if (watched.watchdog.still() < patience) return;
-  engine.End(absl::StrCat(watched.watchdog.DescribeStill(sight, now),
-                          ", and was ended (engine_patience)"));
-}
-
-bool Engines::Settle(Watched& watched, Clock::time_point now) {
-  EngineClient& engine = *watched.engine;
-  if (!watched.spawned) {
-    Bury(watched, engine.why_ended());
-    return true;
-  }
-  if (!engine.process()->Reap()) return false;
-  if (!engine.channel_ended()) {
-    if (watched.cut_at == Clock::time_point::max()) {
-      epoll_.Unwatch(engine.process()->pidfd());
-      watched.cut_at = now + kCutPatience;
-    }
-    if (now >= watched.cut_at) engine.CutChannel();
-    return false;
-  }
-  const std::string why = engine.why_ended();
-  const std::string last_line = logs_->Finish(watched.log);
-  const EngineEnd& end = *engine.process()->end();
-  std::string how = why.empty() ? DescribeEngineEnd(end) : why;
-  // Who kills it says so elsewhere, and it has had no time to print why.
-  if (why.empty() && !last_line.empty() && end.exit.signal != SIGKILL)
-    absl::StrAppend(&how, "; its last words: ", last_line);
-  Bury(watched, how);
-  return true;
-}
-
-void Engines::Bury(Watched& watched, const std::string& how) {
-  EngineClient& engine = *watched.engine;
-  const bool served = engine.begun();
-  const bool expected = engine.stopping() && engine.why_ended().empty();
-  const std::uint32_t jobs = engine.jobs();
-  const absl::Status cause =
-      expected ? absl::UnavailableError("the job's engine has ended")
-               : absl::AbortedError(served ? absl::StrCat(engine.Name(), " ", how)
-                                           : absl::StrCat("an engine that stood ready ", how));
-  if (!expected) LogError(cause.message());
-  EngineClient::Remains remains = engine.Bury(cause);
-  // Nobody waits for the door while we have the lock.
-  remains.place.network.reset();
-  const MutexLock lock(mutex_);
-  if (remains.place.account != nullptr) remains.place.account->Clear(remains.place.slot->number());
-  remains.place = {};
-  pids_.erase(engine.pid());
-  for (const std::string& token : remains.tokens) tokens_.erase(token);
-  serving_.erase(engine.number());
-  std::erase(ready_, watched.engine);
-  if (served) {
-    const auto found = by_job_.find({engine.uid(), engine.job_id()});
-    if (found != by_job_.end() && found->second == watched.engine) by_job_.erase(found);
-    refill_pause_ = Clock::duration{0};
-  } else if (!expected) {
-    refill_pause_ = std::clamp<Clock::duration>(refill_pause_ * 2, kFirstPause, kLongestPause);
-    refill_at_ = Clock::now() + refill_pause_;
-  }
-  if (expected || !served || jobs == 0) return;
-  v1::Job job;
-  job.set_job_id(engine.job_id());
-  job.set_uid(engine.uid());
-  job.set_state("failed");
-  job.set_failure(std::string(cause.message()));
-  job.set_started_unix_seconds(engine.began_unix_seconds());
-  job.set_ended_unix_seconds(
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
-  job.set_age_seconds(job.ended_unix_seconds() - job.started_unix_seconds());
-  history_.Add(std::move(job));
-  std::uint32_t& generation = generations_[engine.job_id()];
-  generation = std::max(generation, engine.start().first_generation() + 1);
-}
 
 }  // namespace ringd
