@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/channel/engine_settings.h"
+#include "daemon/supervisor/engine_program.h"
 
 namespace ringd {
 namespace {
