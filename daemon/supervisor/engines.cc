@@ -78,7 +78,6 @@ absl::StatusOr<Engines::Client> Engines::BeginLocked(uid_t uid, const std::strin
   if (!ready_.empty()) {
     engine = std::move(ready_.front());
     ready_.erase(ready_.begin());
-    epoll_.Wake();  // another one is to stand ready
   } else {
     absl::StatusOr<Client> made = MakeLocked();
     if (!made.ok()) return made.status();
@@ -120,6 +119,7 @@ absl::StatusOr<Engines::Client> Engines::BeginLocked(uid_t uid, const std::strin
   }
   by_job_[{uid, job_id}] = engine;
   serving_[engine->number()] = engine;
+  begun_at_ = Clock::now();
   return engine;
 }
 

@@ -159,7 +159,8 @@ class Engines final : private EngineOwner {
   std::uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint32_t next_communicator_ ABSL_GUARDED_BY(mutex_) = 1;
   std::vector<Client> ready_ ABSL_GUARDED_BY(mutex_);
-  std::map<Key, Client> by_job_ ABSL_GUARDED_BY(mutex_);             // that take sessions
+  Clock::time_point begun_at_ ABSL_GUARDED_BY(mutex_);    // when the last one got its job
+  std::map<Key, Client> by_job_ ABSL_GUARDED_BY(mutex_);  // that take sessions
   std::map<std::uint64_t, Client> serving_ ABSL_GUARDED_BY(mutex_);  // by number; also ending ones
   std::vector<Client> unwatched_ ABSL_GUARDED_BY(mutex_);  // made, and not seen by the thread yet
   std::unordered_map<std::string, Client> tokens_ ABSL_GUARDED_BY(mutex_);

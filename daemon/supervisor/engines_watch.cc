@@ -21,6 +21,9 @@ constexpr int kLookMs = 200;
 // How long an engine may take to end: it tells ranks and other nodes, 2 s each.
 constexpr auto kStopPatience = std::chrono::seconds(6);
 constexpr auto kCutPatience = std::chrono::seconds(1);
+// Until another one is started to stand ready: a program that starts takes the processors from those
+// who join.
+constexpr auto kRefillDelay = std::chrono::milliseconds(50);
 // After an engine could not be started, or has ended without having served.
 constexpr auto kFirstPause = std::chrono::seconds(1);
 constexpr auto kLongestPause = std::chrono::seconds(30);
@@ -55,7 +58,8 @@ void Engines::Refill() {
   {
     const MutexLock lock(mutex_);
     arguments = EngineArguments(options_.config);
-    while (!stopping_ && !draining_ && ready_.size() < kReady && Clock::now() >= refill_at_) {
+    const Clock::time_point at = std::max(refill_at_, begun_at_ + kRefillDelay);
+    while (!stopping_ && !draining_ && ready_.size() < kReady && Clock::now() >= at) {
       absl::StatusOr<Client> another = MakeLocked();
       if (!another.ok()) {
         LogError(another.status().message());
@@ -108,11 +112,14 @@ void Engines::LookAtLife(Watched& watched, Clock::time_point now) {
   // One that stands ready says nothing.
   if (!engine.begun()) return;
   const EngineClient::Life life = engine.life();
-  const std::vector<std::string> stat = ReadProcStat(engine.pid());
-  const EngineWatchdog::Sight sight{.heartbeat = life.heartbeat,
-                                    .activity = life.activity,
-                                    .heard = life.heard,
-                                    .process_state = stat.empty() ? "" : stat[kProcStatState]};
+  EngineWatchdog::Sight sight{.heartbeat = life.heartbeat,
+                              .activity = life.activity,
+                              .heard = life.heard,
+                              .process_state = ""};
+  if (now - life.heard >= EngineWatchdog::kSilence) {
+    const std::vector<std::string> stat = ReadProcStat(engine.pid());
+    if (!stat.empty()) sight.process_state = stat[kProcStatState];
+  }
   if (const auto word = watched.watchdog.Look(engine.Name(), sight, now)) {
     LogWarning(word->text, {.communicator = word->communicator});
   }

@@ -70,6 +70,25 @@ WORKS = """
 """
 
 
+# One rank alone, in a hundred jobs after each other.
+HUNDRED = """
+    import ringd
+    from trainer import run
+
+
+    def main():
+        for number in range(100):
+            place = {"rank": 0, "size": 1, "local_rank": 0, "local_size": 1}
+            with ringd.Context(job_id=f"one of a hundred {number}", **place) as context:
+                (registration,) = context.register([ringd.TensorSpec("gradient", shape=(1,))])
+                address = context.arena_alloc(4)
+                context.wait(context.submit(registration, address, address))
+
+
+    run(main)
+"""
+
+
 def killed(job: JobRun, pid: int, node: Node) -> str:
     """What the job's ranks hear of their engine."""
     return f"the engine of job '{job.job_id}' (pid {pid} on {node.name}) was killed by signal 9 (Killed)"
@@ -229,14 +248,14 @@ def test_jobs_that_have_ended_leave_no_engine_memory_or_descriptor(cluster: Clus
     time.sleep(1)
     standing, opened, used = node.engines(), descriptors(node), memory_kib(node)
     assert len(standing) <= 2, standing
-    for number in range(8):
+    start_trainers(cluster, HUNDRED, [1]).expect_success(60)
+    for number in range(3):
         start_trainers(cluster, WORKS, [2], job_id=f"passing{number}").expect_success(20)
         # Some by a kill.
-        if number % 4 == 0:
-            job = start_trainers(cluster, WAITS, [2])
-            wait_for_all(job.ranks, "in flight")
-            os.kill(engine_of(job.ranks[0]), signal.SIGKILL)
-            job.wait()
+        job = start_trainers(cluster, WAITS, [2])
+        wait_for_all(job.ranks, "in flight")
+        os.kill(engine_of(job.ranks[0]), signal.SIGKILL)
+        job.wait()
     wait_until(lambda: len(node.engines()) <= 2, f"none but the standing engines is left ({standing})", 5)
     wait_until(
         lambda: descriptors(node) <= opened + MOST_DESCRIPTORS_LEFT, f"descriptors are back at {opened}", 5

@@ -10,9 +10,10 @@
 namespace ringd {
 namespace {
 
-// How often a job whose ranks need no ringd is looked at: what bounds how exactly ringd knows since
-// when something waits.
+// How often a job whose ranks need no ringd is looked at, while they have something in flight, and
+// while they have not: what bounds how exactly ringd knows since when something waits.
 constexpr auto kLocalLookInterval = std::chrono::milliseconds(100);
+constexpr auto kRestingLookInterval = std::chrono::milliseconds(500);
 
 // Rates need no more; looking at what ranks count takes cache lines from them.
 constexpr auto kSampleInterval = std::chrono::milliseconds(250);
@@ -99,7 +100,9 @@ void JobCommunicator::Release(const Registration& registration) noexcept {
 }
 
 std::optional<Clock::time_point> JobCommunicator::NextTick(Clock::time_point now) const {
-  if (way_.local != nullptr) return now + kLocalLookInterval;
+  if (way_.local != nullptr) {
+    return now + (way_.local->AnyInFlight() ? kLocalLookInterval : kRestingLookInterval);
+  }
   const std::optional<Clock::time_point> tick = scheduler_.NextTick();
   if (rank_exchange_ == nullptr) return tick;
   const Clock::time_point look = now + RankExchangeWatch::kLookInterval;

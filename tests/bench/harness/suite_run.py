@@ -126,6 +126,9 @@ class SuiteRun:
         seconds = 10.0 if self._options.quick else 60.0
         tool = ringd.control_tool
         self._run_plain(idle.TRAINERS, lambda site, found: idle.idle_node(site, found, seconds, self._say))
+        self._run_plain(
+            idle.MANY, lambda site, found: idle.many_jobs(site, found, ringd.package, seconds, self._say)
+        )
         self._run_plain(idle.STEPPING, lambda site, found: idle.steady_steps(site, found, tool, self._say))
 
     def _run_plain(

@@ -5,22 +5,29 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .. import paths
 from ..contestants import Contestants
 from ..peers.ringd import socket_path
+from ..peers.training import project_python
 from ..report import plain_row
 from ..session import PeerError
 from ..site import Site, Topology, run
 from ..work import Batch, Way, model_gradients
 
 TRAINERS = Topology(nodes=1, ranks_per_node=4)
+MANY = Topology(nodes=1, ranks_per_node=1)
 STEPPING = Topology(nodes=2, ranks_per_node=1, rate_mbit=10000)
 GOAL_CPU_PERCENT = 0.5
+JOBS = 20
+GOAL_JOBS_CPU_PERCENT = 1.0
+DRIVER = paths.DRIVERS / "idle_jobs.py"
 
 
 def idle_node(
@@ -32,7 +39,7 @@ def idle_node(
     contestants.session("ringd", "learned")
     time.sleep(2)  # whatever attaching sets in motion is over
     pids = [int(pid) for pid in run("ip", "netns", "pids", site.hub).split()]
-    daemons = [pid for pid in pids if command_name(pid) in ("ringd", "ringd-engine")]
+    daemons = daemons_of(site)
     before, started = cpu_seconds(pids), time.monotonic()
     daemon_before = cpu_seconds(daemons)
     time.sleep(seconds)
@@ -66,6 +73,70 @@ def idle_node(
             None,
         ),
     ]
+
+
+def many_jobs(
+    site: Site, contestants: Contestants, package: Path, seconds: float, say: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """What it takes to begin a job, and what ringd and its engines cost while many do nothing.
+
+    Raises PeerError, and Unavailable without an interpreter.
+    """
+    say(f"  {JOBS} idle jobs, {seconds:.0f} s")
+    session = contestants.session("ringd", "learned")
+    environment = os.environ | {
+        "PYTHONPATH": str(package),
+        "RINGD_SOCKET": socket_path(session.folder, 0),
+    }
+    command = site.inside(0, [project_python(), str(DRIVER), str(JOBS)])
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as jobs:
+        assert jobs.stdin is not None
+        assert jobs.stdout is not None
+        try:
+            line = jobs.stdout.readline()
+            if not line:
+                raise PeerError(f"{DRIVER.name} has ended")
+            joins: dict[str, list[float]] = json.loads(line)
+            time.sleep(2)
+            daemons = daemons_of(site)
+            before, started = cpu_seconds(daemons), time.monotonic()
+            time.sleep(seconds)
+            percent = 100 * (cpu_seconds(daemons) - before) / (time.monotonic() - started)
+            # Those that stand ready have no job yet.
+            used = sorted(proportional_kib(pid) for pid in daemons if command_name(pid) == "ringd-engine")
+            engine_kib = statistics.median(used)
+        finally:
+            jobs.stdin.close()
+    return [
+        plain_row(
+            "idle/join of a job", "median", "ms", statistics.median(joins["joins_ms"]), "documented", None
+        ),
+        plain_row(
+            "idle/joins of two jobs at once",
+            "median",
+            "ms",
+            statistics.median(joins["pairs_ms"]),
+            "documented",
+            None,
+        ),
+        plain_row(
+            f"idle/{JOBS} idle jobs, ringd and engines",
+            "cpu",
+            "% of a core",
+            percent,
+            f"below {GOAL_JOBS_CPU_PERCENT} %",
+            percent < GOAL_JOBS_CPU_PERCENT,
+        ),
+        plain_row("idle/an engine's memory", "proportional set size", "KiB", engine_kib, "documented", None),
+    ]
+
+
+def daemons_of(site: Site) -> list[int]:
+    """ringd and its engines."""
+    pids = [int(pid) for pid in run("ip", "netns", "pids", site.hub).split()]
+    return [pid for pid in pids if command_name(pid) in ("ringd", "ringd-engine")]
 
 
 def steady_steps(
