@@ -21,8 +21,8 @@ constexpr int kLookMs = 200;
 // How long an engine may take to end: it tells ranks and other nodes, 2 s each.
 constexpr auto kStopPatience = std::chrono::seconds(6);
 constexpr auto kCutPatience = std::chrono::seconds(1);
-// Until another one is started to stand ready: a program that starts takes the processors from those
-// who join.
+// Until another one is started to stand ready: a program that starts takes the processors from
+// those who join.
 constexpr auto kRefillDelay = std::chrono::milliseconds(50);
 // After an engine could not be started, or has ended without having served.
 constexpr auto kFirstPause = std::chrono::seconds(1);

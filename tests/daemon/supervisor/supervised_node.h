@@ -138,11 +138,17 @@ class SupervisedNode {
     for (int i = 0; i < 3000 && engines->Serving().size() != count; ++i) ::poll(nullptr, 0, 10);
     return engines->Serving().size() == count;
   }
+  // Waits until it runs: one that did not stand ready may have to be started.
   pid_t EngineOf(const std::string& job) {
-    for (const auto& engine : engines->Serving()) {
-      if (engine->job_id() == job) return engine->pid();
+    pid_t pid = 0;
+    for (int i = 0; i < 3000 && pid <= 0; ++i) {
+      if (i > 0) ::poll(nullptr, 0, 10);
+      for (const auto& engine : engines->Serving()) {
+        if (engine->job_id() == job) pid = engine->pid();
+      }
     }
-    return 0;
+    REQUIRE(pid > 0);  // signals go to it
+    return pid;
   }
 
   std::unique_ptr<Door> door;
