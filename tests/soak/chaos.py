@@ -1,5 +1,5 @@
-"""Jobs that are started to be hurt: ranks killed, stopped, ended with a code; the node that fails,
-cut off and killed.
+"""Jobs that are started to be hurt: ranks killed, stopped, ended with a code; engines killed; the
+node that fails, cut off and killed.
 
 Each is one after the other, by the seed. Whoever survives has to hear the right thing in time.
 """
@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from tests.integration.engines import engine_on
 from tests.soak import deaths, users
 from tests.soak.jobs import JobPlan, SoakJob, SoakRank, resume, stop
 from tests.soak.journal import Journal
@@ -39,7 +40,13 @@ class Chaos:
         self._journal = journal
         self._chance = chance
         self._stop = threading.Event()
-        self._events: list[Callable[[], None]] = [self._kill, self._kill, self._exit, self._pause]
+        self._events: list[Callable[[], None]] = [
+            self._kill,
+            self._kill,
+            self._kill_engine,
+            self._exit,
+            self._pause,
+        ]
         if node_events:
             self._events += [self._blink, self._cut, self._kill_ringd]
         self.done = 0
@@ -77,6 +84,29 @@ class Chaos:
         at = time.monotonic()
         os.kill(victim.pid, number)
         self._expect_named(job, victim, at)
+
+    def _kill_engine(self) -> None:
+        job = self._start(LAYOUTS)
+        if job is None:
+            return
+        rank = self._chance.choice(job.ranks)
+        node = self._world.nodes[rank.node]
+        pid = engine_on(node, rank)
+        self._note(f"the engine of {job} (pid {pid} on {node.name}) is killed")
+        at = time.monotonic()
+        os.kill(pid, signal.SIGKILL)
+        errors = job.await_event("error", deaths.WITHIN_S + 4)
+        said = f"the engine of job '{job.plan.name}' (pid {pid} on {node.name}) was killed by signal 9"
+        excused_s = self._stood_still_s(at)
+        for told, error in zip(job.ranks, errors, strict=True):
+            if error is None or said not in error["text"]:
+                heard = "nothing" if error is None else error["text"]
+                self._journal.find("deaths", f"{job}: {told} heard of its engine's end: {heard}")
+            elif error["at"] - at - excused_s > deaths.WITHIN_S:
+                late = error["at"] - at
+                self._journal.find("deaths", f"{job}: {told} heard of its engine's end after {late:.2f} s")
+        self._expect_sums(job)
+        self._world.forget(job)
 
     def _exit(self) -> None:
         places = self._chance.choice(LAYOUTS)
@@ -166,17 +196,19 @@ class Chaos:
     def _expect_named(self, job: SoakJob, victim: SoakRank, at: float) -> None:
         """Every other rank hears who died, and how."""
         code = victim.wait(5)
-        at_ns = int(at * 1e9)
         survivors = [rank for rank in job.ranks if rank is not victim]
         errors = job.await_event("error", deaths.WITHIN_S + 4, survivors)
-        assert self._world.processors is not None
-        self._world.processors.read()
-        gap_ns = self._world.processors.longest_gap_ns(at_ns, time.monotonic_ns())
-        death = deaths.Death(victim.number, victim.pid, code, at, gap_ns / 1e9)
+        death = deaths.Death(victim.number, victim.pid, code, at, self._stood_still_s(at))
         for complaint in deaths.complaints(death, survivors, errors):
             self._journal.find("deaths", f"{job}: {complaint}")
         self._expect_sums(job)
         self._world.forget(job)
+
+    def _stood_still_s(self, at: float) -> float:
+        """For how long a processor ran nobody since then."""
+        assert self._world.processors is not None
+        self._world.processors.read()
+        return self._world.processors.longest_gap_ns(int(at * 1e9), time.monotonic_ns()) / 1e9
 
     def _expect_told_of_node(self, job: SoakJob, ranks: list[SoakRank], at: float) -> None:
         """Every rank hears that a node has gone: those of that node of their own ringd."""
