@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cluster import RINGD_UID, Cluster, JobRun, Node, wait_until
-from tests.integration.engines import engine_of, shared_memory
+from tests.integration.engines import engine_of, has_ended, shared_memory
 from tests.integration.failures.events import (
     expect_within,
     expect_words,
@@ -101,14 +101,6 @@ def descriptors(node: Node) -> int:
 def memory_kib(node: Node) -> int:
     lines = Path(f"/proc/{node.pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss_Anon:"))
-
-
-def has_ended(pid: int) -> bool:
-    """Also true of a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except OSError:
-        return True
 
 
 def test_each_job_has_an_engine_of_its_own_and_its_ranks_share_it(cluster: Cluster) -> None:

@@ -23,3 +23,11 @@ def engine_on(node: Node, trainer: Child) -> int:
 
 def engine_of(rank: Rank) -> int:
     return engine_on(rank.node, rank)
+
+
+def has_ended(pid: int) -> bool:
+    """Also true of a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True

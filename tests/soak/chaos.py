@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import select
 import signal
 import threading
 import time
@@ -93,8 +94,7 @@ class Chaos:
         node = self._world.nodes[rank.node]
         pid = engine_on(node, rank)
         self._note(f"the engine of {job} (pid {pid} on {node.name}) is killed")
-        at = time.monotonic()
-        os.kill(pid, signal.SIGKILL)
+        at = _kill_until_ended(pid)
         errors = job.await_event("error", deaths.WITHIN_S + 4)
         said = f"the engine of job '{job.plan.name}' (pid {pid} on {node.name}) was killed by signal 9"
         excused_s = self._stood_still_s(at)
@@ -239,3 +239,11 @@ class Chaos:
             wrong = rank.record.find("wrong sum")
             if wrong is not None:
                 self._journal.find("sums", f"{job}: {rank}: {wrong['text']}")
+
+
+def _kill_until_ended(pid: int) -> float:
+    """When it had ended: on a busy machine a process with many threads takes its time."""
+    with open(os.pidfd_open(pid), "rb", closefd=True) as process:
+        os.kill(pid, signal.SIGKILL)
+        select.select([process], [], [], 10.0)
+    return time.monotonic()

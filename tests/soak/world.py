@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.cluster import Child, Node, clean_environment
-from tests.integration.engines import engine_on
+from tests.integration.engines import engine_on, has_ended
 from tests.soak import programs, users
 from tests.soak.jobs import JobPlan, SoakJob, SoakRank
 from tests.soak.network import Network
@@ -141,11 +141,12 @@ class World:
 
     def engines_stand_ready(self) -> bool:
         """Whether the ringds that stay have the steady jobs' engines, two that stand ready, and no
-        others."""
+        others, not even ended ones."""
         return all(
-            len(self.nodes[number].engines())
-            == STANDING_ENGINES + sum(1 for _, node in self.engines if node == number)
+            not any(has_ended(pid) for pid in engines)
+            and len(engines) == STANDING_ENGINES + sum(1 for _, node in self.engines if node == number)
             for number in (FIRST, SECOND)
+            for engines in [self.nodes[number].engines()]
         )
 
     def start_stranger(self, node: int, program: str, seconds: float, chance: random.Random) -> Child:
