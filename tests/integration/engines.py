@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from tests.integration.cluster import Child, Node, Rank
@@ -16,7 +17,12 @@ def shared_memory(pid: int) -> set[str]:
 def engine_on(node: Node, trainer: Child) -> int:
     """The engine of this node that shares memory with a trainer."""
     memory = shared_memory(trainer.pid)
-    sharing = [pid for pid in node.engines() if memory & shared_memory(pid)]
+    sharing = []
+    for pid in node.engines():
+        # Another one may end just now.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if memory & shared_memory(pid):
+                sharing.append(pid)
     assert len(sharing) == 1, f"{trainer} shares memory with {sharing}"
     return sharing[0]
 
