@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "backends/cuda/cuda_context.h"
+#include "proto/base/clock.h"
 
 namespace ringd {
 
@@ -28,8 +29,9 @@ class CudaStream {
 
   StreamHandle handle() const noexcept { return handle_; }
 
-  // Waits until all that is enqueued is done. For set-up only: without a deadline.
-  absl::Status Synchronize() const;
+  // Waits until all that is enqueued is done, by asking again and again: not for the data path.
+  //   kDeadlineExceeded: it is not.  Others as CudaStatus says: also errors of the work.
+  absl::Status WaitIdle(Clock::time_point deadline) const;
 
  private:
   CudaStream(std::shared_ptr<const CudaContext> context, StreamHandle handle)

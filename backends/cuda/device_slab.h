@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,35 +18,43 @@
 
 namespace ringd {
 
-// Memory of the driver's virtual memory management, mapped for the context's GPU.
+// Memory of the driver's virtual memory management with a timeline in its first bytes, mapped for
+// the context's GPU.
 //
-// Thread safety: one thread at a time; address() and bytes() never change. Ownership: shares the
-// context. The destructor unmaps and gives addresses and memory back; it may wait for the GPU.
+// Thread safety: one thread at a time; address() and bytes() never change, timeline() any thread.
+// Ownership: shares the context; unmaps and gives addresses and memory back when it goes, when what
+//   Release has enqueued is done. If the GPU does not do that within a second, all of it stays as it
+//   is until the process ends. What else is enqueued for the slab is the caller's matter.
 class SlabMapping {
  public:
+  // Makes addresses for `handle` (a CUmemGenericAllocationHandle), whose owner it becomes whether
+  // it succeeds or not. `bytes` are whole granules.
+  //   kFailedPrecondition: no stream memory operations.  Others as CudaStatus says.
+  static absl::StatusOr<SlabMapping> Map(std::shared_ptr<const CudaContext> context,
+                                         std::uint64_t handle, std::size_t bytes);
+
   SlabMapping(SlabMapping&& other) noexcept;
   SlabMapping& operator=(SlabMapping&& other) noexcept;
   ~SlabMapping() { Unmap(); }
-
-  // Makes addresses for `handle` (a CUmemGenericAllocationHandle), whose owner it becomes whether it
-  // succeeds or not. `bytes` are whole granules. As CudaStatus says.
-  static absl::StatusOr<SlabMapping> Map(std::shared_ptr<const CudaContext> context,
-                                         std::uint64_t handle, std::size_t bytes);
 
   const std::shared_ptr<const CudaContext>& context() const noexcept { return context_; }
   std::uint64_t handle() const noexcept { return handle_; }
   DeviceAddress address() const noexcept { return address_; }
   std::size_t bytes() const noexcept { return bytes_; }
+  // Precondition: it has not been moved from.
+  const Timeline& timeline() const noexcept { return *timeline_; }
 
  private:
   SlabMapping() = default;
   void Unmap() noexcept;
 
+  // Null: nothing is owned.
   std::shared_ptr<const CudaContext> context_;
-  std::uint64_t handle_ = 0;  // 0: nothing is owned
-  DeviceAddress address_ = 0;
+  std::uint64_t handle_ = 0;
+  DeviceAddress address_ = 0;  // 0: there are none
   std::size_t bytes_ = 0;
   bool is_mapped_ = false;
+  std::optional<Timeline> timeline_;
 };
 
 // The engine's side. Its first kTimelineBytes are the timeline, the rest is for tensors. All bytes
@@ -71,15 +81,13 @@ class DeviceSlab {
 
   DeviceAddress address() const noexcept { return mapping_.address(); }
   std::size_t bytes() const noexcept { return mapping_.bytes(); }  // the timeline included
-  const Timeline& timeline() const noexcept { return timeline_; }
+  const Timeline& timeline() const noexcept { return mapping_.timeline(); }
   const CudaContext& context() const noexcept { return *mapping_.context(); }
 
  private:
-  DeviceSlab(SlabMapping mapping, Timeline timeline)
-      : mapping_(std::move(mapping)), timeline_(std::move(timeline)) {}
+  explicit DeviceSlab(SlabMapping mapping) : mapping_(std::move(mapping)) {}
 
   SlabMapping mapping_;
-  Timeline timeline_;  // goes first
 };
 
 // The trainer's side.
@@ -98,7 +106,7 @@ class ImportedSlab {
 
   DeviceAddress address() const noexcept { return mapping_.address(); }
   std::size_t bytes() const noexcept { return mapping_.bytes(); }
-  const Timeline& timeline() const noexcept { return timeline_; }
+  const Timeline& timeline() const noexcept { return mapping_.timeline(); }
   const CudaContext& context() const noexcept { return *mapping_.context(); }
 
   // The offset of [address, address + bytes) in the slab; kInvalidArgument unless it lies in it as a
@@ -106,11 +114,9 @@ class ImportedSlab {
   absl::StatusOr<std::uint64_t> OffsetOf(DeviceAddress address, std::size_t bytes) const;
 
  private:
-  ImportedSlab(SlabMapping mapping, Timeline timeline)
-      : mapping_(std::move(mapping)), timeline_(std::move(timeline)) {}
+  explicit ImportedSlab(SlabMapping mapping) : mapping_(std::move(mapping)) {}
 
   SlabMapping mapping_;
-  Timeline timeline_;  // goes first
 };
 
 }  // namespace ringd

@@ -48,7 +48,7 @@ constexpr bool IsTimelineSlot(std::uint32_t slot) noexcept {
 // What another process writes is no more than a hint: a wait may end early or never. Who waits on a
 // stream has a deadline, after which it calls Release.
 //
-// Thread safety: all methods on any thread. None blocks or waits for the GPU.
+// Thread safety: all methods on any thread. None but WaitReleased waits for the GPU.
 // Ownership: shares the context; the slab must outlive what is enqueued.
 class Timeline {
  public:
@@ -71,6 +71,12 @@ class Timeline {
   // that it passes streams that wait. Enqueues; takes effect within microseconds if the GPU works.
   // All slots are tried; the first error is returned, as for Signal.
   absl::Status Release(std::span<const std::uint32_t> slots) const;
+
+  // Waits until what Release has enqueued is done: before the slab's memory goes. Results as
+  // CudaStream::WaitIdle.
+  absl::Status WaitReleased(Clock::time_point deadline) const {
+    return release_.WaitIdle(deadline);
+  }
 
  private:
   Timeline(std::shared_ptr<const CudaContext> context, DeviceAddress base, CudaStream release)

@@ -26,7 +26,7 @@ absl::StatusOr<std::shared_ptr<const NcclApi>> OpenNccl(const std::string& file)
 // is first used.
 //   NCCL_LAUNCH_ORDER_IMPLICIT=1: collectives of several communicators on one GPU run in the order
 //     in which they are launched (User Guide, Environment Variables; from NCCL 2.26).
-//   NCCL_SOCKET_IFNAME: `interfaces`, comma-separated names, unless empty.
+//   NCCL_SOCKET_IFNAME: `interfaces`, whole names with commas in between; unless empty.
 // Not thread-safe: before the process has threads.
 void SetNcclEnvironment(const std::string& interfaces);
 

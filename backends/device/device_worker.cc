@@ -1,0 +1,386 @@
+#include "backends/device/device_worker.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace ringd {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// How long to sleep between looks: while NCCL launches, which keeps the next bucket waiting; while
+// something is on the GPU (no stream waits for this thread, only the completions); while ranks
+// meet; and to see that an idle communicator has lost a rank.
+constexpr microseconds kWhileLaunching{5};
+constexpr microseconds kWhileBusy{20};
+constexpr microseconds kWhileBusyAtMost{200};
+constexpr microseconds kWhileWaiting{500};
+constexpr milliseconds kWhileIdle{100};
+
+constexpr milliseconds kShutdownPause{1};
+// An aborted collective ends within milliseconds, or never.
+constexpr std::chrono::seconds kDrainPatience{10};
+
+}  // namespace
+
+// Says what the worker is doing, for the length of a scope.
+class DeviceWorker::Doing {
+ public:
+  Doing(DeviceWorker* worker, const char* what) : worker_(worker) { Say(what); }
+  ~Doing() { Say(""); }
+  Doing(const Doing&) = delete;
+  Doing& operator=(const Doing&) = delete;
+
+ private:
+  void Say(const char* what) {
+    worker_->doing_since_.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+    worker_->doing_.store(what, std::memory_order_relaxed);
+  }
+
+  DeviceWorker* const worker_;
+};
+
+DeviceWorker::DeviceWorker(DeviceThreadOptions options, Emit emit)
+    : options_(std::move(options)),
+      emit_(std::move(emit)),
+      unusable_(absl::FailedPreconditionError("the GPU has not been opened yet")) {}
+
+DeviceWorker::~DeviceWorker() = default;
+
+DeviceThreadActivity DeviceWorker::activity() const noexcept {
+  const auto ticks = Clock::duration(doing_since_.load(std::memory_order_relaxed));
+  return {doing_.load(std::memory_order_relaxed), Clock::time_point(ticks)};
+}
+
+absl::Status DeviceWorker::OpenParts() {
+  auto cuda = OpenCudaDriver(options_.cuda_library);
+  if (!cuda.ok()) return cuda.status();
+  cuda_ = *std::move(cuda);
+  auto context = CudaContext::OpenByUuid(cuda_, options_.gpu);
+  if (!context.ok()) return context.status();
+  context_ = *std::move(context);
+  current_.emplace(*context_);
+  if (!current_->status().ok()) return current_->status();
+  if (!context_->has_stream_memory_operations()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("GPU ", options_.gpu,
+                     " has no 64-bit stream memory operations, by which ringd orders streams"));
+  }
+  auto kernel = MoveKernel::Load(context_);
+  if (!kernel.ok()) return kernel.status();
+  kernel_ = *std::move(kernel);
+  auto nccl = OpenNccl(options_.nccl_library);
+  if (!nccl.ok()) return nccl.status();
+  nccl_ = *std::move(nccl);
+  return absl::OkStatus();
+}
+
+void DeviceWorker::Open() {
+  const Doing doing(this, "opening the GPU");
+  unusable_ = OpenParts();
+  emit_(DeviceOpened{unusable_});
+}
+
+void DeviceWorker::CreateSlab(DeviceSlabId id, std::size_t bytes) {
+  const Doing doing(this, "making a slab");
+  DeviceSlabCreated created{id, unusable_, UniqueFd(), 0, options_.gpu};
+  if (created.status.ok()) {
+    auto slab = DeviceSlab::Create(context_, bytes, options_.slab_setting);
+    created.status = slab.status();
+    if (created.status.ok()) {
+      auto descriptor = slab->Export();
+      created.status = descriptor.status();
+      created.bytes = slab->bytes();
+      if (descriptor.ok()) created.descriptor = *std::move(descriptor);
+    }
+    if (created.status.ok() && !slabs_.Add(id, *std::move(slab))) {
+      created.status = absl::AlreadyExistsError(absl::StrCat("slab ", id.value(), " is there"));
+      created.descriptor.Reset();
+    }
+  }
+  const absl::Status status = created.status;
+  emit_(std::move(created));
+  if (absl::IsAborted(status)) LoseDevice(status);
+}
+
+void DeviceWorker::ReleaseSlab(DeviceSlabId id, std::span<const std::uint32_t> slots) {
+  const DeviceSlab* const slab = slabs_.Find(id);
+  if (slab == nullptr) return;
+  // Its trainer has gone or goes: an error concerns nobody.
+  (void)slab->timeline().Release(slots);
+  slabs_.Retire(id);
+  SweepSlabs();
+}
+
+void DeviceWorker::SweepSlabs() {
+  const Doing doing(this, "giving a slab back");
+  for (const DeviceSlabId id : slabs_.Sweep()) emit_(DeviceSlabReleased{id});
+}
+
+void DeviceWorker::CreateId(std::uint64_t request) {
+  const Doing doing(this, "ncclGetUniqueId");
+  NcclIdCreated created{request, unusable_, {}};
+  if (created.status.ok()) {
+    const auto id = NewNcclId(*nccl_);
+    created.status = id.status();
+    if (id.ok()) created.id = *id;
+  }
+  emit_(std::move(created));
+}
+
+void DeviceWorker::Connect(DeviceCommunicatorId id, const NcclIdBytes& nccl_id, int rank, int size,
+                           std::size_t fusion_bytes, Clock::time_point deadline) {
+  const Doing doing(this, "beginning a communicator");
+  absl::Status status = unusable_;
+  if (status.ok() && communicators_.contains(id)) {
+    status = absl::AlreadyExistsError(absl::StrCat("communicator ", id.value(), " is there"));
+  }
+  if (status.ok()) {
+    const DeviceCommunicator::Parts parts{context_, kernel_, nccl_, &slabs_,
+                                          options_.fusion_setting};
+    auto made = DeviceCommunicator::Begin(parts, id, {nccl_id, rank, size, options_.gpu},
+                                          fusion_bytes, deadline);
+    status = made.status();
+    if (made.ok()) {
+      const MutexLock lock(registry_mutex_);
+      registry_[id] = (*made)->nccl();
+      communicators_[id] = *std::move(made);
+    }
+  }
+  if (!status.ok()) emit_(DeviceCommunicatorConnected{id, status});
+}
+
+DeviceCommunicator* DeviceWorker::Find(DeviceCommunicatorId id) {
+  const auto found = communicators_.find(id);
+  return found == communicators_.end() ? nullptr : found->second.get();
+}
+
+void DeviceWorker::Abort(DeviceCommunicatorId id, absl::string_view reason) {
+  const auto found = communicators_.find(id);
+  if (found == communicators_.end()) return;
+  Fail(found->second.get(), absl::AbortedError(reason));
+  closing_.push_back(std::move(found->second));
+  communicators_.erase(found);
+  const MutexLock lock(registry_mutex_);
+  registry_.erase(id);
+}
+
+void DeviceWorker::BeginAbort(DeviceCommunicatorId id, absl::string_view reason) {
+  std::shared_ptr<NcclCommunicator> nccl;
+  {
+    const MutexLock lock(registry_mutex_);
+    const auto found = registry_.find(id);
+    if (found == registry_.end()) return;
+    nccl = found->second;
+  }
+  nccl->BeginAbort(reason);
+}
+
+void DeviceWorker::BeginAbortAll(absl::string_view reason) {
+  const MutexLock lock(registry_mutex_);
+  for (const auto& [id, nccl] : registry_) nccl->BeginAbort(reason);
+}
+
+std::vector<std::pair<DeviceCommunicatorId, NcclDescription>> DeviceWorker::Describe() const {
+  const MutexLock lock(registry_mutex_);
+  std::vector<std::pair<DeviceCommunicatorId, NcclDescription>> all;
+  for (const auto& [id, nccl] : registry_) all.emplace_back(id, nccl->Describe());
+  return all;
+}
+
+void DeviceWorker::Enqueue(DeviceBucket bucket) {
+  queue_.push_back(std::move(bucket));
+  pause_ = microseconds(0);
+}
+
+void DeviceWorker::EmitEnded(std::vector<DeviceBucketEnded>* ended) {
+  if (!ended->empty()) pause_ = microseconds(0);
+  for (DeviceBucketEnded& one : *ended) emit_(std::move(one));
+  ended->clear();
+}
+
+// Its results will never come: who waits for them is let go.
+void DeviceWorker::GiveUp(const DeviceBucket& bucket, const absl::Status& status) {
+  for (const TimelinePoint& point : bucket.done) {
+    const DeviceSlab* const slab = slabs_.FindAny(point.slab);
+    if (slab != nullptr) (void)slab->timeline().Release(std::span(&point.slot, 1));
+  }
+  emit_(DeviceBucketEnded{bucket.id, bucket.communicator, status, {}});
+}
+
+void DeviceWorker::FailQueued(DeviceCommunicatorId id, const absl::Status& status) {
+  std::deque<DeviceBucket> others;
+  for (DeviceBucket& bucket : queue_) {
+    if (bucket.communicator == id) {
+      GiveUp(bucket, status);
+    } else {
+      others.push_back(std::move(bucket));
+    }
+  }
+  queue_ = std::move(others);
+}
+
+void DeviceWorker::Fail(DeviceCommunicator* communicator, const absl::Status& status) {
+  if (communicator->phase() == DeviceCommunicator::Phase::kFailed) return;
+  const bool was_connecting = communicator->phase() == DeviceCommunicator::Phase::kConnecting;
+  std::vector<DeviceBucketEnded> ended;
+  communicator->Fail(status, &ended);
+  if (was_connecting) {
+    emit_(DeviceCommunicatorConnected{communicator->id(), status});
+  } else {
+    emit_(DeviceCommunicatorFailed{communicator->id(), status});
+  }
+  EmitEnded(&ended);
+  FailQueued(communicator->id(), status);
+}
+
+void DeviceWorker::LoseDevice(const absl::Status& status) {
+  if (is_lost_) return;
+  is_lost_ = true;
+  unusable_ = absl::AbortedError(absl::StrCat(
+      "GPU ", options_.gpu, " can't be used by this process any more: ", status.message()));
+  for (const auto& [id, communicator] : communicators_) Fail(communicator.get(), unusable_);
+  emit_(DeviceLost{unusable_});
+}
+
+void DeviceWorker::LaunchQueued(Clock::time_point now) {
+  while (!queue_.empty()) {
+    DeviceBucket& bucket = queue_.front();
+    DeviceCommunicator* const communicator = Find(bucket.communicator);
+    absl::Status status = unusable_;
+    if (communicator == nullptr && status.ok()) {
+      status = absl::InvalidArgumentError(absl::StrCat("communicator ", bucket.communicator.value(),
+                                                       " is not there, or no longer"));
+    }
+    if (communicator != nullptr && communicator->phase() == DeviceCommunicator::Phase::kFailed) {
+      status = communicator->failure();
+    }
+    if (!status.ok()) {
+      GiveUp(bucket, status);
+      queue_.pop_front();
+      continue;
+    }
+    // In one order, whatever their communicator.
+    const bool is_launching =
+        std::any_of(communicators_.begin(), communicators_.end(),
+                    [](const auto& one) { return one.second->is_launching(); });
+    if (is_launching || communicator->phase() == DeviceCommunicator::Phase::kConnecting) return;
+    switch (communicator->Offer(&bucket, now, &status)) {
+      case DeviceCommunicator::Verdict::kTaken:
+        queue_.pop_front();
+        break;
+      case DeviceCommunicator::Verdict::kLater:
+        if (now >= bucket.deadline) {
+          Fail(communicator,
+               absl::DeadlineExceededError("a bucket has waited too long for those before it"));
+          break;
+        }
+        return;
+      case DeviceCommunicator::Verdict::kRefused:
+        communicator->SignalRefused(bucket);
+        emit_(DeviceBucketEnded{bucket.id, bucket.communicator, status, {}});
+        queue_.pop_front();
+        break;
+      case DeviceCommunicator::Verdict::kFailed:
+        queue_.pop_front();
+        Fail(communicator, status);
+        break;
+    }
+  }
+}
+
+void DeviceWorker::SweepFailed(Clock::time_point now) {
+  for (auto& communicator : closing_) {
+    if (communicator->IsDrained(now)) {
+      drained_.push_back(std::move(communicator));
+    } else if (now >= communicator->failed_at() + kDrainPatience) {
+      LoseDevice(absl::DeadlineExceededError("the GPU does not end what was aborted"));
+    }
+  }
+  std::erase(closing_, nullptr);
+  // Freeing memory waits for the GPU. So nothing may be there that could last.
+  if (!drained_.empty() && !HasUndrained(now) && !HasWork()) drained_.clear();
+}
+
+bool DeviceWorker::HasUndrained(Clock::time_point now) const {
+  bool has = !closing_.empty();
+  for (const auto& [id, communicator] : communicators_) {
+    const bool has_failed = communicator->phase() == DeviceCommunicator::Phase::kFailed;
+    if (has_failed && !communicator->IsDrained(now)) has = true;
+  }
+  return has;
+}
+
+bool DeviceWorker::HasWork() const {
+  return std::any_of(communicators_.begin(), communicators_.end(),
+                     [](const auto& one) { return one.second->has_work(); });
+}
+
+std::chrono::microseconds DeviceWorker::Progress(Clock::time_point now) {
+  const Doing doing(this, "looking after its communicators");
+  std::vector<DeviceBucketEnded> ended;
+  bool is_connecting = false;
+  bool is_launching = false;
+  absl::Status lost;
+  for (const auto& [id, communicator] : communicators_) {
+    const auto before = communicator->phase();
+    const absl::Status status = communicator->Advance(now, &ended);
+    EmitEnded(&ended);
+    if (lost.ok()) lost = communicator->device_error();
+    if (!status.ok()) {
+      Fail(communicator.get(), status);
+    } else if (before != communicator->phase()) {
+      emit_(DeviceCommunicatorConnected{id, absl::OkStatus()});
+    }
+    is_connecting |= communicator->phase() == DeviceCommunicator::Phase::kConnecting;
+  }
+  LaunchQueued(now);
+  for (const auto& [id, communicator] : communicators_) {
+    is_launching |= communicator->is_launching();
+    if (lost.ok()) lost = communicator->device_error();
+  }
+  if (!lost.ok()) LoseDevice(lost);
+  const bool is_draining = HasUndrained(now);
+  SweepFailed(now);
+  SweepSlabs();
+  if (is_launching) return kWhileLaunching;
+  if (HasWork() || !queue_.empty()) {
+    pause_ = std::clamp(2 * pause_, kWhileBusy, kWhileBusyAtMost);
+    return pause_;
+  }
+  return is_connecting || is_draining ? kWhileWaiting : microseconds(kWhileIdle);
+}
+
+void DeviceWorker::Shutdown(Clock::time_point deadline) {
+  const Doing doing(this, "ending");
+  const absl::Status status = absl::AbortedError("the engine ends");
+  if (unusable_.ok()) unusable_ = status;
+  while (!communicators_.empty()) Abort(communicators_.begin()->first, status.message());
+  for (const DeviceBucket& bucket : queue_) GiveUp(bucket, status);
+  queue_.clear();
+  for (;;) {
+    SweepFailed(Clock::now());
+    if (closing_.empty() || Clock::now() >= deadline) break;
+    std::this_thread::sleep_for(kShutdownPause);
+  }
+  if (!closing_.empty()) {
+    // The GPU is not done. What it works on stays until the process ends.
+    slabs_.Abandon();
+    for (auto* const list : {&closing_, &drained_}) {
+      for (auto& communicator : *list) (void)communicator.release();
+    }
+  }
+  // On the thread that made them.
+  closing_.clear();
+  drained_.clear();
+  slabs_.Clear();
+  kernel_.reset();
+  current_.reset();
+  context_.reset();
+}
+
+}  // namespace ringd
