@@ -14,6 +14,7 @@ using std::chrono::milliseconds;
 // Buckets on the stream at once: enough that the GPU never waits for this thread.
 constexpr std::size_t kMostInFlight = 32;
 constexpr milliseconds kReleaseAgain{10};
+constexpr milliseconds kEndPatience{1000};
 
 void AddSlab(DeviceSlabId slab, std::vector<DeviceSlabId>* slabs) {
   if (std::find(slabs->begin(), slabs->end(), slab) == slabs->end()) slabs->push_back(slab);
@@ -70,6 +71,11 @@ absl::StatusOr<std::unique_ptr<DeviceCommunicator>> DeviceCommunicator::Begin(
 absl::Status DeviceCommunicator::Note(absl::Status status) {
   if (absl::IsAborted(status) && device_error_.ok()) device_error_ = status;
   return status;
+}
+
+const absl::Status& DeviceCommunicator::FindDeviceError() {
+  if (device_error_.ok()) (void)Note(stream_.WaitIdle(Clock::time_point()));
+  return device_error_;
 }
 
 absl::Status DeviceCommunicator::CheckPoints(const DeviceBucket& bucket) const {
@@ -258,7 +264,7 @@ void DeviceCommunicator::Retire(Bucket* bucket) {
   }
 }
 
-void DeviceCommunicator::Fail(const absl::Status& status, std::vector<DeviceBucketEnded>* ended) {
+void DeviceCommunicator::Fail(const absl::Status& status, std::vector<DeviceBucket> queued) {
   if (phase_ == Phase::kFailed) return;
   phase_ = Phase::kFailed;
   failure_ = status;
@@ -268,10 +274,8 @@ void DeviceCommunicator::Fail(const absl::Status& status, std::vector<DeviceBuck
   in_flight_.clear();
   if (launching_) lingering_.push_back(*std::move(launching_));
   launching_.reset();
+  for (DeviceBucket& bucket : queued) lingering_.emplace_back().bucket = std::move(bucket);
   ReleaseSlots();
-  for (const Bucket& bucket : lingering_) {
-    ended->push_back({bucket.bucket.id, id_, status, bucket.times});
-  }
 }
 
 void DeviceCommunicator::SignalRefused(const DeviceBucket& bucket) {
@@ -298,17 +302,27 @@ void DeviceCommunicator::ReleaseSlots() {
     }
   }
   for (const auto& [id, of_slab] : slots) {
-    (void)Note(parts_.slabs->FindAny(id)->timeline().Release(of_slab));
+    const DeviceSlab* const slab = parts_.slabs->FindAny(id);
+    if (slab != nullptr) (void)Note(slab->timeline().Release(of_slab));
   }
 }
 
-bool DeviceCommunicator::IsDrained(Clock::time_point now) {
+void DeviceCommunicator::EndLingering(std::vector<DeviceBucketEnded>* ended) {
+  if (std::exchange(has_ended_all_, true)) return;
+  for (const Bucket& bucket : lingering_) {
+    ended->push_back({bucket.bucket.id, id_, failure_, bucket.times});
+  }
+}
+
+bool DeviceCommunicator::IsDrained(Clock::time_point now, std::vector<DeviceBucketEnded>* ended) {
   if (is_drained_) return true;
-  const absl::Status idle = stream_.WaitIdle(Clock::time_point());
-  const bool is_over = !absl::IsDeadlineExceeded(Note(idle)) && nccl_->IsGone();
-  if (!is_over && now < next_release_) return false;
-  next_release_ = now + kReleaseAgain;
-  ReleaseSlots();
+  const absl::Status idle = Note(stream_.WaitIdle(Clock::time_point()));
+  const bool is_over = !absl::IsDeadlineExceeded(idle) && nccl_->IsGone();
+  if (is_over || now >= next_release_) {
+    next_release_ = now + kReleaseAgain;
+    ReleaseSlots();
+  }
+  if (is_over || now >= failed_at_ + kEndPatience) EndLingering(ended);
   if (!is_over) return false;
   for (Bucket& bucket : lingering_) Retire(&bucket);
   lingering_.clear();

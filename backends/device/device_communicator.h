@@ -32,7 +32,7 @@ namespace ringd {
 // Thread safety: the GPU's thread alone, with its context current. No method waits for GPU, ranks
 //   or threads, but the destructor: for the GPU's work of all communicators, since it frees memory.
 // Ownership: shares context, kernel and functions; `slabs` outlive it.
-// Invariant: each bucket that was taken is returned by Collect or Fail once.
+// Invariant: each bucket that was taken has one end, appended by Advance or by IsDrained.
 class DeviceCommunicator {
  public:
   struct Parts {
@@ -70,6 +70,8 @@ class DeviceCommunicator {
   bool has_work() const noexcept { return is_launching() || !in_flight_.empty(); }
   // Ok, or the fatal error of CUDA's that a call has met: as CudaStatus says, kAborted.
   const absl::Status& device_error() const noexcept { return device_error_; }
+  // The same, and asks the GPU now: NCCL says no more of it than "unhandled CUDA error".
+  const absl::Status& FindDeviceError();
   // Why it has failed, and when.
   const absl::Status& failure() const noexcept { return failure_; }
   Clock::time_point failed_at() const noexcept { return failed_at_; }
@@ -82,17 +84,19 @@ class DeviceCommunicator {
   // Not ok: it has to be failed, for that reason.
   absl::Status Advance(Clock::time_point now, std::vector<DeviceBucketEnded>* ended);
 
-  // Aborts the communicator, ends what is in flight with `status` and releases its slots. Does
-  // nothing after the first time.
-  void Fail(const absl::Status& status, std::vector<DeviceBucketEnded>* ended);
+  // Aborts the communicator for the reason `status`, and releases the slots of all buckets in flight
+  // and of `queued`, which were not offered yet. Does nothing after the first time.
+  void Fail(const absl::Status& status, std::vector<DeviceBucket> queued);
 
   // Signals the results of a bucket that was refused, behind what is launched: they will never
   // come, and streams that wait must go on. Precondition: kReady and not is_launching().
   void SignalRefused(const DeviceBucket& bucket);
 
   // After Fail: whether the GPU is done with all that was launched. Until then it releases the slots
-  // again and again, since a stream that was let go may write to them.
-  bool IsDrained(Clock::time_point now);
+  // again and again, since a stream that was let go may write to them. Appends the buckets' ends to
+  // `ended` when that is so: from then on nothing touches their memory. Or after a second, if the
+  // GPU does not end what was aborted.
+  bool IsDrained(Clock::time_point now, std::vector<DeviceBucketEnded>* ended);
 
  private:
   struct Bucket {
@@ -123,6 +127,7 @@ class DeviceCommunicator {
   absl::Status TakeEvent(std::optional<CudaEvent>* event);
   void Retire(Bucket* bucket);
   void ReleaseSlots();
+  void EndLingering(std::vector<DeviceBucketEnded>* ended);
 
   const Parts parts_;
   const DeviceCommunicatorId id_;
@@ -147,6 +152,7 @@ class DeviceCommunicator {
   std::vector<Bucket> lingering_;
   Clock::time_point next_release_;
   bool is_drained_ = false;
+  bool has_ended_all_ = false;
 };
 
 }  // namespace ringd

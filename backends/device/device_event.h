@@ -47,7 +47,9 @@ struct DeviceCommunicatorConnected {
   absl::Status status;
 };
 
-// A communicator that was connected has failed: once, before its buckets end for it.
+// A communicator that was connected has failed: once, at once. The ends of its buckets follow when
+// nothing touches their memory any more, which takes milliseconds; after a second, whatever the GPU
+// does.
 //   kDeadlineExceeded: a bucket's deadline, with what it waited for.  kAborted: Abort.
 //   Others as NcclStatus says.
 struct DeviceCommunicatorFailed {
@@ -57,12 +59,13 @@ struct DeviceCommunicatorFailed {
 
 // The end of a bucket; each that was enqueued has exactly one.
 //   Ok: the results are in place, and have been signalled.
-//   kInvalidArgument: it is not what DeviceBucket says, or not of this communicator and its slabs.
-//     Nothing was launched and nothing signalled; the communicator is as it was.
+//   kInvalidArgument: it is not what DeviceBucket says, or its communicator or a slab is not there.
+//     Nothing was launched, and the communicator is as it was; but other ranks may have launched
+//     theirs. `done` is signalled all the same, so that no stream waits for ever.
 //   kUnimplemented: NCCL can't reduce it so. The same.
 //   kResourceExhausted: larger than Connect's `fusion_bytes`, and not in one piece. The same.
-//   Others: as the communicator's failure. The content of the destinations is undefined, and what
-//     waits for the results has been released or may go on: nobody may use them.
+//   Others: as the communicator's failure. The content of the destinations is undefined. Its slots
+//     have been released: whoever waits for them, this bucket's ranks or others, goes on.
 struct DeviceBucketEnded {
   std::uint64_t bucket = 0;
   DeviceCommunicatorId communicator;

@@ -212,30 +212,33 @@ void DeviceWorker::GiveUp(const DeviceBucket& bucket, const absl::Status& status
   emit_(DeviceBucketEnded{bucket.id, bucket.communicator, status, {}});
 }
 
-void DeviceWorker::FailQueued(DeviceCommunicatorId id, const absl::Status& status) {
+std::vector<DeviceBucket> DeviceWorker::TakeQueued(DeviceCommunicatorId id) {
+  std::vector<DeviceBucket> taken;
   std::deque<DeviceBucket> others;
   for (DeviceBucket& bucket : queue_) {
     if (bucket.communicator == id) {
-      GiveUp(bucket, status);
+      taken.push_back(std::move(bucket));
     } else {
       others.push_back(std::move(bucket));
     }
   }
   queue_ = std::move(others);
+  return taken;
 }
 
 void DeviceWorker::Fail(DeviceCommunicator* communicator, const absl::Status& status) {
   if (communicator->phase() == DeviceCommunicator::Phase::kFailed) return;
+  if (!is_lost_ && !communicator->FindDeviceError().ok()) {
+    LoseDevice(communicator->device_error());
+    return;
+  }
   const bool was_connecting = communicator->phase() == DeviceCommunicator::Phase::kConnecting;
-  std::vector<DeviceBucketEnded> ended;
-  communicator->Fail(status, &ended);
+  communicator->Fail(status, TakeQueued(communicator->id()));
   if (was_connecting) {
     emit_(DeviceCommunicatorConnected{communicator->id(), status});
   } else {
     emit_(DeviceCommunicatorFailed{communicator->id(), status});
   }
-  EmitEnded(&ended);
-  FailQueued(communicator->id(), status);
 }
 
 void DeviceWorker::LoseDevice(const absl::Status& status) {
@@ -293,26 +296,28 @@ void DeviceWorker::LaunchQueued(Clock::time_point now) {
   }
 }
 
-void DeviceWorker::SweepFailed(Clock::time_point now) {
-  for (auto& communicator : closing_) {
-    if (communicator->IsDrained(now)) {
-      drained_.push_back(std::move(communicator));
-    } else if (now >= communicator->failed_at() + kDrainPatience) {
+bool DeviceWorker::SweepFailed(Clock::time_point now) {
+  std::vector<DeviceBucketEnded> ended;
+  bool is_draining = false;
+  const auto look = [&](DeviceCommunicator& communicator) {
+    const bool is_drained = communicator.IsDrained(now, &ended);
+    EmitEnded(&ended);
+    is_draining |= !is_drained;
+    if (!is_drained && now >= communicator.failed_at() + kDrainPatience) {
       LoseDevice(absl::DeadlineExceededError("the GPU does not end what was aborted"));
     }
+    return is_drained;
+  };
+  for (const auto& [id, communicator] : communicators_) {
+    if (communicator->phase() == DeviceCommunicator::Phase::kFailed) look(*communicator);
+  }
+  for (auto& communicator : closing_) {
+    if (look(*communicator)) drained_.push_back(std::move(communicator));
   }
   std::erase(closing_, nullptr);
   // Freeing memory waits for the GPU. So nothing may be there that could last.
-  if (!drained_.empty() && !HasUndrained(now) && !HasWork()) drained_.clear();
-}
-
-bool DeviceWorker::HasUndrained(Clock::time_point now) const {
-  bool has = !closing_.empty();
-  for (const auto& [id, communicator] : communicators_) {
-    const bool has_failed = communicator->phase() == DeviceCommunicator::Phase::kFailed;
-    if (has_failed && !communicator->IsDrained(now)) has = true;
-  }
-  return has;
+  if (!drained_.empty() && !is_draining && !HasWork()) drained_.clear();
+  return is_draining;
 }
 
 bool DeviceWorker::HasWork() const {
@@ -344,8 +349,7 @@ std::chrono::microseconds DeviceWorker::Progress(Clock::time_point now) {
     if (lost.ok()) lost = communicator->device_error();
   }
   if (!lost.ok()) LoseDevice(lost);
-  const bool is_draining = HasUndrained(now);
-  SweepFailed(now);
+  const bool is_draining = SweepFailed(now);
   SweepSlabs();
   if (is_launching) return kWhileLaunching;
   if (HasWork() || !queue_.empty()) {
@@ -362,9 +366,7 @@ void DeviceWorker::Shutdown(Clock::time_point deadline) {
   while (!communicators_.empty()) Abort(communicators_.begin()->first, status.message());
   for (const DeviceBucket& bucket : queue_) GiveUp(bucket, status);
   queue_.clear();
-  for (;;) {
-    SweepFailed(Clock::now());
-    if (closing_.empty() || Clock::now() >= deadline) break;
+  while (SweepFailed(Clock::now()) && Clock::now() < deadline) {
     std::this_thread::sleep_for(kShutdownPause);
   }
   if (!closing_.empty()) {

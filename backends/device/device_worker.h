@@ -76,13 +76,14 @@ class DeviceWorker {
   // Ends a bucket that was never launched, and releases who waits for it.
   void GiveUp(const DeviceBucket& bucket, const absl::Status& status);
   void Fail(DeviceCommunicator* communicator, const absl::Status& status);
-  void FailQueued(DeviceCommunicatorId id, const absl::Status& status);
+  // Takes the buckets of a communicator out of the queue.
+  std::vector<DeviceBucket> TakeQueued(DeviceCommunicatorId id);
   void LoseDevice(const absl::Status& status);
   void EmitEnded(std::vector<DeviceBucketEnded>* ended);
-  void SweepFailed(Clock::time_point now);
+  // Looks after the communicators that have failed. True while the GPU is not done with them.
+  bool SweepFailed(Clock::time_point now);
   void SweepSlabs();
   bool HasWork() const;
-  bool HasUndrained(Clock::time_point now) const;
 
   const DeviceThreadOptions options_;
   const Emit emit_;
