@@ -1,5 +1,6 @@
 #include "backends/cuda/cuda_context.h"
 
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -31,6 +32,12 @@ absl::StatusOr<std::string> UuidOf(const CudaDriver& cuda, int ordinal) {
 }
 
 }  // namespace
+
+void SetCudaEnvironment() {
+  constexpr int kKeep = 0;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): the process has no threads yet.
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", kKeep);
+}
 
 absl::StatusOr<std::shared_ptr<const CudaDriver>> OpenCudaDriver(const std::string& file) {
   auto opened = CudaDriver::Open(file);
@@ -90,10 +97,24 @@ absl::StatusOr<std::shared_ptr<const CudaContext>> CudaContext::Open(
   context->multiprocessors_ = multiprocessors;
   context->has_stream_memory_operations_ = told == CUDA_SUCCESS && has_memory_operations == 1;
   context->handle_ = handle;
+  const ScopedContext current(*context);
+  if (!current.status().ok()) return current.status();
+  CUstream stream = nullptr;
+  if (auto status = CudaStatus(context->driver(), "cuStreamCreateWithPriority",
+                               context->driver().cuStreamCreateWithPriority(
+                                   &stream, CU_STREAM_NON_BLOCKING, kHighestStreamPriority));
+      !status.ok()) {
+    return status;
+  }
+  context->urgent_stream_ = stream;
   return std::shared_ptr<const CudaContext>(std::move(context));
 }
 
 CudaContext::~CudaContext() {
+  if (urgent_stream_ != nullptr) {
+    const ScopedContext current(*this);
+    driver_->cuStreamDestroy(static_cast<CUstream>(urgent_stream_));
+  }
   if (handle_ != nullptr) driver_->cuDevicePrimaryCtxRelease(ordinal_);
 }
 

@@ -24,20 +24,30 @@ using DeviceAddress = std::uint64_t;
 // Null is the default stream of the context.
 using StreamHandle = void*;
 
+// CUDA takes the nearest priority that there is (Driver API, cuStreamCreateWithPriority). No GPU
+// has more than a handful.
+inline constexpr int kHighestStreamPriority = -100;
+
 // Opens the driver (as CudaDriver::Open) and initialises it. Blocks for as long as that takes:
 // seconds on a machine whose GPUs sleep. A process that forks later can't use it in its children.
 //   kNotFound: no such library.  kFailedPrecondition: too old, lacks a function, has no GPU.
 //   Others as CudaStatus says.
 absl::StatusOr<std::shared_ptr<const CudaDriver>> OpenCudaDriver(const std::string& file);
 
+// Sets CUDA_DEVICE_MAX_CONNECTIONS=32 if it is unset: so many streams don't wait for each other
+// (CUDA C++ Programming Guide, CUDA Environment Variables; of 8, the default, some would: a stream
+// that waits for a value would hold up another one, be it that which lets it go). Not thread-safe:
+// before the process has threads, and before the driver is opened.
+void SetCudaEnvironment();
+
 // One GPU of this process.
 //
-// It is the GPU's primary context, retained: NCCL and PyTorch are written for CUDA's run time, which
-// uses that one, and streams and kernels of different contexts on one GPU exclude each other in
-// time.
+// It is the GPU's primary context, retained: NCCL and PyTorch are written for CUDA's run time,
+// which uses that one, and streams and kernels of different contexts on one GPU exclude each other
+// in time.
 //
-// Thread safety: all methods on any thread; what needs a current context makes it so, for the length
-//   of the call.
+// Thread safety: all methods on any thread; what needs a current context makes it so, for the
+//   length of the call.
 // Ownership: everything made in it (slabs, streams, events, memory, kernels) shares it. When the
 //   last of them goes, the context is released; the driver stays loaded until the process ends.
 class CudaContext {
@@ -68,6 +78,10 @@ class CudaContext {
   //   kFailedPrecondition: it is.  Others as CudaStatus says: the stream is none.
   absl::Status CheckNotCapturing(StreamHandle stream) const;
 
+  // A stream of the highest priority for what must not wait for any other work: see Timeline. Made
+  // first of all, so that it shares its way to the GPU with none.
+  StreamHandle urgent_stream() const noexcept { return urgent_stream_; }
+
   // For those who call the driver themselves: a CUcontext.
   void* handle() const noexcept { return handle_; }
 
@@ -80,10 +94,11 @@ class CudaContext {
   int multiprocessors_ = 0;
   bool has_stream_memory_operations_ = false;
   void* handle_ = nullptr;
+  StreamHandle urgent_stream_ = nullptr;
 };
 
-// Makes a context current on this thread, and what was current before when it goes. In a thread that
-// has it current anyway it changes nothing.
+// Makes a context current on this thread, and what was current before when it goes. In a thread
+// that has it current anyway it changes nothing.
 class ScopedContext {
  public:
   explicit ScopedContext(const CudaContext& context);

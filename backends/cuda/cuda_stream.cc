@@ -8,9 +8,6 @@
 namespace ringd {
 namespace {
 
-// CUDA takes the nearest priority that there is (Driver API, cuStreamCreateWithPriority). No GPU
-// has more than a handful.
-constexpr int kHighestPriority = -100;
 constexpr std::chrono::microseconds kPause{50};
 
 }  // namespace
@@ -22,7 +19,7 @@ absl::StatusOr<CudaStream> CudaStream::Create(std::shared_ptr<const CudaContext>
   CUstream handle = nullptr;
   if (auto status = CudaStatus(
           cuda, "cuStreamCreateWithPriority",
-          cuda.cuStreamCreateWithPriority(&handle, CU_STREAM_NON_BLOCKING, kHighestPriority));
+          cuda.cuStreamCreateWithPriority(&handle, CU_STREAM_NON_BLOCKING, kHighestStreamPriority));
       !status.ok()) {
     return status;
   }
@@ -44,16 +41,16 @@ void CudaStream::Destroy() noexcept {
   handle_ = nullptr;
 }
 
-absl::Status CudaStream::WaitIdle(Clock::time_point deadline) const {
-  const ScopedContext current(*context_);
+absl::Status WaitIdle(const CudaContext& context, StreamHandle stream, Clock::time_point deadline) {
+  const ScopedContext current(context);
   if (!current.status().ok()) return current.status();
-  const CudaDriver& cuda = context_->driver();
+  const CudaDriver& cuda = context.driver();
   for (;;) {
-    const CUresult result = cuda.cuStreamQuery(static_cast<CUstream>(handle_));
+    const CUresult result = cuda.cuStreamQuery(static_cast<CUstream>(stream));
     if (result != CUDA_ERROR_NOT_READY) return CudaStatus(cuda, "cuStreamQuery", result);
     if (Clock::now() >= deadline) {
       return absl::DeadlineExceededError(
-          absl::StrCat("GPU ", context_->uuid(), " has not done its work in time"));
+          absl::StrCat("GPU ", context.uuid(), " has not done its work in time"));
     }
     std::this_thread::sleep_for(kPause);
   }

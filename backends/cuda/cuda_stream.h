@@ -12,6 +12,11 @@
 
 namespace ringd {
 
+// Waits until all that is enqueued on `stream` is done, by asking again and again: not for the data
+// path. Asks once, without waiting, if `deadline` has passed.
+//   kDeadlineExceeded: it is not done.  Others as CudaStatus says: also errors of the work.
+absl::Status WaitIdle(const CudaContext& context, StreamHandle stream, Clock::time_point deadline);
+
 // A stream that does not wait for the default stream, of the highest priority: what ringd does
 // there, others wait for.
 //
@@ -29,9 +34,10 @@ class CudaStream {
 
   StreamHandle handle() const noexcept { return handle_; }
 
-  // Waits until all that is enqueued is done, by asking again and again: not for the data path.
-  //   kDeadlineExceeded: it is not.  Others as CudaStatus says: also errors of the work.
-  absl::Status WaitIdle(Clock::time_point deadline) const;
+  // As the function WaitIdle.
+  absl::Status WaitIdle(Clock::time_point deadline) const {
+    return ringd::WaitIdle(*context_, handle_, deadline);
+  }
 
  private:
   CudaStream(std::shared_ptr<const CudaContext> context, StreamHandle handle)

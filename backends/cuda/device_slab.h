@@ -1,5 +1,6 @@
-// Memory of a GPU that an engine and a trainer share: one slab for each GPU of a session. The engine
-// makes it and hands a descriptor over; tensors that are born in it are reduced where they are.
+// Memory of a GPU that an engine and a trainer share: one slab for each GPU of a session. The
+// engine makes it and hands a descriptor over; tensors that are born in it are reduced where they
+// are.
 #ifndef RINGD_BACKENDS_CUDA_DEVICE_SLAB_H_
 #define RINGD_BACKENDS_CUDA_DEVICE_SLAB_H_
 
@@ -23,8 +24,8 @@ namespace ringd {
 //
 // Thread safety: one thread at a time; address() and bytes() never change, timeline() any thread.
 // Ownership: shares the context; unmaps and gives addresses and memory back when it goes, when what
-//   Release has enqueued is done. If the GPU does not do that within a second, all of it stays as it
-//   is until the process ends. What else is enqueued for the slab is the caller's matter.
+//   Release has enqueued is done. If the GPU does not do that within a second, all of it stays as
+//   it is until the process ends. What else is enqueued for the slab is the caller's matter.
 class SlabMapping {
  public:
   // Makes addresses for `handle` (a CUmemGenericAllocationHandle), whose owner it becomes whether
@@ -61,12 +62,12 @@ class SlabMapping {
 // but those of the timeline's first slot are 0 in the beginning: what was in the memory before is
 // another user's.
 //
-// Thread safety: one thread at a time; timeline() any. Ownership: of the memory, which the trainer's
-//   mapping keeps, too: it is free when both have gone.
+// Thread safety: one thread at a time; timeline() any. Ownership: of the memory, which the
+//   trainer's mapping keeps, too: it is free when both have gone.
 class DeviceSlab {
  public:
-  // `bytes` is what tensors need; timeline and whole granules are added. Blocks until the memory has
-  // been cleared. `setting` is the name of what says how large slabs are, for the message.
+  // `bytes` is what tensors need; timeline and whole granules are added. Blocks until the memory
+  // has been cleared. `setting` is the name of what says how large slabs are, for the message.
   //   kInvalidArgument: no bytes, or more than the GPU has.
   //   kResourceExhausted: the GPU has too little left; the message says how much was asked for, how
   //   much is free, on which GPU, and `setting`.
@@ -109,8 +110,8 @@ class ImportedSlab {
   const Timeline& timeline() const noexcept { return mapping_.timeline(); }
   const CudaContext& context() const noexcept { return *mapping_.context(); }
 
-  // The offset of [address, address + bytes) in the slab; kInvalidArgument unless it lies in it as a
-  // whole, behind the timeline.
+  // The offset of [address, address + bytes) in the slab; kInvalidArgument unless it lies in it as
+  // a whole, behind the timeline.
   absl::StatusOr<std::uint64_t> OffsetOf(DeviceAddress address, std::size_t bytes) const;
 
  private:

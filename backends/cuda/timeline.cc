@@ -40,9 +40,7 @@ absl::StatusOr<Timeline> Timeline::Create(std::shared_ptr<const CudaContext> con
         absl::StrCat("GPU ", context->uuid(),
                      " has no 64-bit stream memory operations, by which ringd orders streams"));
   }
-  auto release = CudaStream::Create(context);
-  if (!release.ok()) return release.status();
-  return Timeline(std::move(context), base, *std::move(release));
+  return Timeline(std::move(context), base);
 }
 
 absl::Status Timeline::Write(StreamHandle stream, std::uint32_t slot, std::uint64_t value) const {
@@ -74,7 +72,7 @@ absl::Status Timeline::Release(std::span<const std::uint32_t> slots) const {
   absl::Status first;
   for (const std::uint32_t slot : slots) {
     absl::Status status = CheckSlot(slot);
-    if (status.ok()) status = Write(release_.handle(), slot, kTimelineReleased);
+    if (status.ok()) status = Write(context_->urgent_stream(), slot, kTimelineReleased);
     if (first.ok()) first = std::move(status);
   }
   return first;

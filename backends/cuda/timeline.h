@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,8 +17,8 @@
 namespace ringd {
 
 // The layout, version 1: the first kTimelineBytes of a slab. Slot i is the 8 bytes at
-// i * kTimelineSlotBytes, a line of the GPU's cache for itself. Slot 0 has kTimelineMagic. All other
-// slots begin with 0. A slot has one writer, but for Release; its values only grow.
+// i * kTimelineSlotBytes, a line of the GPU's cache for itself. Slot 0 has kTimelineMagic. All
+// other slots begin with 0. A slot has one writer, but for Release; its values only grow.
 inline constexpr std::uint64_t kTimelineMagic = 0x52494e4744544c01;  // "RINGDTL", version 1
 inline constexpr std::size_t kTimelineSlotBytes = 64;
 inline constexpr std::uint32_t kTimelineSlots = 1024;
@@ -52,8 +53,8 @@ constexpr bool IsTimelineSlot(std::uint32_t slot) noexcept {
 // Ownership: shares the context; the slab must outlive what is enqueued.
 class Timeline {
  public:
-  // Makes the stream on which Release writes. `base` is the slab's first byte.
-  //   kFailedPrecondition: the GPU has no stream memory operations.  Others as CudaStatus says.
+  // `base` is the slab's first byte.
+  //   kFailedPrecondition: the GPU has no stream memory operations.
   static absl::StatusOr<Timeline> Create(std::shared_ptr<const CudaContext> context,
                                          DeviceAddress base);
 
@@ -67,25 +68,24 @@ class Timeline {
   absl::Status Wait(StreamHandle stream, std::uint32_t slot, std::uint64_t value) const;
 
   // Ends all waits for these slots, those of the other process, too, and those that come later: for
-  // the survivor of two, or after a deadline. On a stream of its own, of the highest priority, so
-  // that it passes streams that wait. Enqueues; takes effect within microseconds if the GPU works.
+  // the survivor of two, or after a deadline. On the context's urgent stream, so that it passes
+  // streams that wait. Enqueues; takes effect within microseconds if the GPU works.
   // All slots are tried; the first error is returned, as for Signal.
   absl::Status Release(std::span<const std::uint32_t> slots) const;
 
   // Waits until what Release has enqueued is done: before the slab's memory goes. Results as
   // CudaStream::WaitIdle.
   absl::Status WaitReleased(Clock::time_point deadline) const {
-    return release_.WaitIdle(deadline);
+    return WaitIdle(*context_, context_->urgent_stream(), deadline);
   }
 
  private:
-  Timeline(std::shared_ptr<const CudaContext> context, DeviceAddress base, CudaStream release)
-      : context_(std::move(context)), base_(base), release_(std::move(release)) {}
+  Timeline(std::shared_ptr<const CudaContext> context, DeviceAddress base)
+      : context_(std::move(context)), base_(base) {}
   absl::Status Write(StreamHandle stream, std::uint32_t slot, std::uint64_t value) const;
 
   std::shared_ptr<const CudaContext> context_;
   DeviceAddress base_;
-  CudaStream release_;
 };
 
 }  // namespace ringd

@@ -43,11 +43,11 @@ using FindSlab = absl::FunctionRef<std::optional<SlabRange>(DeviceSlabId)>;
 // Checks `bucket` (offsets may be anything) and works out how it is done among `ranks` ranks.
 //
 // Tensors that are one run of elements, not scaled before and not cast, are not packed. All else is
-// packed without room in between, on all ranks alike: `count` depends on nothing but counts. So does
-// whether a bucket is refused for its size, so that all ranks refuse it.
+// packed without room in between, on all ranks alike: `count` depends on nothing but counts. So
+// does whether a bucket is refused for its size, so that all ranks refuse it.
 //
-// An average of integers is a sum, divided when it is unpacked (rounded toward minus infinity, as in
-// host memory).
+// An average of integers is a sum, divided when it is unpacked (rounded toward minus infinity, as
+// in host memory).
 //   kInvalidArgument, kResourceExhausted: as in DeviceBucketEnded. `plan` is undefined then.
 absl::Status PlanBucket(const DeviceBucket& bucket, int ranks, FindSlab find_slab,
                         const FusionBuffer& fusion, BucketPlan* plan);

@@ -84,18 +84,18 @@ class DeviceCommunicator {
   // Not ok: it has to be failed, for that reason.
   absl::Status Advance(Clock::time_point now, std::vector<DeviceBucketEnded>* ended);
 
-  // Aborts the communicator for the reason `status`, and releases the slots of all buckets in flight
-  // and of `queued`, which were not offered yet. Does nothing after the first time.
+  // Aborts the communicator for the reason `status`, and releases the slots of all buckets in
+  // flight and of `queued`, which were not offered yet. Does nothing after the first time.
   void Fail(const absl::Status& status, std::vector<DeviceBucket> queued);
 
   // Signals the results of a bucket that was refused, behind what is launched: they will never
   // come, and streams that wait must go on. Precondition: kReady and not is_launching().
   void SignalRefused(const DeviceBucket& bucket);
 
-  // After Fail: whether the GPU is done with all that was launched. Until then it releases the slots
-  // again and again, since a stream that was let go may write to them. Appends the buckets' ends to
-  // `ended` when that is so: from then on nothing touches their memory. Or after a second, if the
-  // GPU does not end what was aborted.
+  // After Fail: whether the GPU is done with all that was launched. Until then it releases the
+  // slots again and again, since a stream that was let go may write to them. Appends the buckets'
+  // ends to `ended` when that is so: from then on nothing touches their memory. Or after a second,
+  // if the GPU does not end what was aborted.
   bool IsDrained(Clock::time_point now, std::vector<DeviceBucketEnded>* ended);
 
  private:

@@ -83,16 +83,13 @@ class DeviceThread::Worker {
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Emit(DeviceEvent event) ABSL_LOCKS_EXCLUDED(mutex_) {
-    {
-      const MutexLock lock(mutex_);
-      events_.push_back(std::move(event));
-      if (events_.size() > 1) return;
-      const std::uint64_t one = 1;
-      [[maybe_unused]] const ssize_t written = ::write(event_fd_.get(), &one, sizeof one);
-      // Its owner may be gone.
-      if (is_stopping_) return;
-    }
-    if (wake_) wake_();
+    const MutexLock lock(mutex_);
+    events_.push_back(std::move(event));
+    if (events_.size() > 1) return;
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(event_fd_.get(), &one, sizeof one);
+    // Who stops it may be gone as soon as it does not answer.
+    if (wake_ && !is_stopping_) wake_();
   }
 
   const std::function<void()> wake_;

@@ -46,8 +46,8 @@ struct DeviceThreadActivity {
 // User Guide, Using multiple NCCL communicators concurrently).
 //
 // A communicator fails as a whole: with a bucket's deadline, an asynchronous error, Abort. It is
-// aborted then, its buckets end with the cause, their `ready` and `done` slots are released, so that
-// no stream waits for what never comes.
+// aborted then, its buckets end with the cause, their `ready` and `done` slots are released, so
+// that no stream waits for what never comes.
 //
 // Thread safety: all methods on any thread.
 // Ownership: slabs, communicators and buffers are the thread's. The destructor is Stop with

@@ -250,6 +250,13 @@ void DeviceWorker::LoseDevice(const absl::Status& status) {
   emit_(DeviceLost{unusable_});
 }
 
+bool DeviceWorker::MustWait(const DeviceCommunicator& next) const {
+  return std::any_of(communicators_.begin(), communicators_.end(), [&](const auto& one) {
+    const DeviceCommunicator& other = *one.second;
+    return other.is_launching() || (&other != &next && !OrdersLaunches(*nccl_) && other.has_work());
+  });
+}
+
 void DeviceWorker::LaunchQueued(Clock::time_point now) {
   while (!queue_.empty()) {
     DeviceBucket& bucket = queue_.front();
@@ -267,11 +274,10 @@ void DeviceWorker::LaunchQueued(Clock::time_point now) {
       queue_.pop_front();
       continue;
     }
-    // In one order, whatever their communicator.
-    const bool is_launching =
-        std::any_of(communicators_.begin(), communicators_.end(),
-                    [](const auto& one) { return one.second->is_launching(); });
-    if (is_launching || communicator->phase() == DeviceCommunicator::Phase::kConnecting) return;
+    if (communicator->phase() == DeviceCommunicator::Phase::kConnecting ||
+        MustWait(*communicator)) {
+      return;
+    }
     switch (communicator->Offer(&bucket, now, &status)) {
       case DeviceCommunicator::Verdict::kTaken:
         queue_.pop_front();

@@ -71,6 +71,8 @@ class DeviceWorker {
 
   absl::Status OpenParts();
   DeviceCommunicator* Find(DeviceCommunicatorId id);
+  // Whether another launch must be over, or another communicator's buckets, before one of `next`.
+  bool MustWait(const DeviceCommunicator& next) const;
   // Launches from the queue's front what can be launched.
   void LaunchQueued(Clock::time_point now);
   // Ends a bucket that was never launched, and releases who waits for it.

@@ -17,6 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kFirstWithFloat8 = 22400;
+constexpr int kFirstWithLaunchOrder = 22600;
 // ncclCommAbort may come while another thread is in a call (User Guide, Fault Tolerance), but that
 // call then finds the communicator going. So it waits a while for one that returns.
 constexpr milliseconds kCallPatience{100};
@@ -43,6 +44,8 @@ void SetNcclEnvironment(const std::string& interfaces) {
   }
   // NOLINTEND(concurrency-mt-unsafe)
 }
+
+bool OrdersLaunches(const NcclApi& api) { return api.version >= kFirstWithLaunchOrder; }
 
 absl::StatusOr<NcclIdBytes> NewNcclId(const NcclApi& api) {
   NcclUniqueId made{};

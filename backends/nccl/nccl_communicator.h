@@ -30,6 +30,11 @@ absl::StatusOr<std::shared_ptr<const NcclApi>> OpenNccl(const std::string& file)
 // Not thread-safe: before the process has threads.
 void SetNcclEnvironment(const std::string& interfaces);
 
+// Whether NCCL keeps collectives of several communicators on one GPU in the order of their launches
+// by itself: from 2.26, with the variable above. Else one must have ended before that of another
+// communicator is launched (User Guide, Using multiple NCCL communicators concurrently).
+bool OrdersLaunches(const NcclApi& api);
+
 // What the ranks of one communicator have in common. It is good for one communicator.
 using NcclIdBytes = std::array<char, 128>;
 
@@ -80,8 +85,8 @@ class NcclCommunicator {
 
   // How far the last call has come. kFailed is final: status() says why.
   State Poll();
-  // Ok, or the first failure: an asynchronous error of NCCL's (as NcclStatus says), or kAborted with
-  // the reason of an abort.
+  // Ok, or the first failure: an asynchronous error of NCCL's (as NcclStatus says), or kAborted
+  // with the reason of an abort.
   absl::Status status() const;
 
   // Launches on `stream` (a CUstream). `send` and `receive` are device addresses of `count`

@@ -158,6 +158,33 @@ TEST_CASE("DeviceThread: several communicators' buckets are launched in the orde
   CHECK(ranks.Join() == "");
 }
 
+// Before 2.26 NCCL's collectives of two communicators may run in any order.
+TEST_CASE(
+    "DeviceThread: with an old NCCL a communicator waits until the other's buckets are over") {
+  Environment old = kSettings;
+  old.emplace("RINGD_EMULATOR_NCCL_VERSION", "22507");
+  for (const bool is_old : {false, true}) {
+    CHECK(RunRanks(1, is_old ? old : kSettings, [=](const Child& child, const NcclRank& rank) {
+            Rank self(child, rank);
+            constexpr DeviceCommunicatorId kOther{2};
+            self.gpu.thread().CreateId(0);
+            self.gpu.Connect(self.gpu.Wait<NcclIdCreated>().id, 0, 1, kOther);
+            self.gpu.thread().Enqueue(BucketOf({TensorAt(0, 0, 2)}, 1));
+            DeviceBucket second = BucketOf({TensorAt(64, 64, 2)}, 2);
+            second.communicator = kOther;
+            second.ready.clear();
+            self.gpu.thread().Enqueue(second);
+            NcclRank::Pause();
+            self.view.SetSlot(ReadySlot(0), 1);
+            const auto one = self.gpu.Wait<DeviceBucketEnded>();
+            const auto other = self.gpu.Wait<DeviceBucketEnded>();
+            const auto& times = one.bucket == 1 ? one.times : other.times;
+            const auto& later = one.bucket == 1 ? other.times : one.times;
+            CHILD_CHECK((later.launched >= times.done) == is_old);
+          }) == "");
+  }
+}
+
 TEST_CASE("DeviceThread: a bucket that makes no sense is refused, signalled, and harms nothing") {
   CHECK(RunRanks(2, kSettings, [](const Child& child, const NcclRank& rank) {
           Rank self(child, rank);
