@@ -44,6 +44,21 @@ constexpr bool IsTimelineSlot(std::uint32_t slot) noexcept {
   return slot > 0 && slot < kTimelineSlots;
 }
 
+// A value and where it lies in this process: see Timeline::At.
+struct TimelineMark {
+  DeviceAddress address = 0;
+  std::uint64_t value = 0;
+};
+
+// Enqueues on `stream`: when all before is done and can be seen, the marks have their values; or,
+// what follows waits until all of them have theirs, or more. The marks may be of several slabs.
+// One call of the driver for 255 marks, which must be Timeline::At's. None blocks; any thread.
+//   kInvalidArgument: `stream` is none of the context's GPU.  Others as CudaStatus says.
+absl::Status SignalAll(const CudaContext& context, StreamHandle stream,
+                       std::span<const TimelineMark> marks);
+absl::Status WaitAll(const CudaContext& context, StreamHandle stream,
+                     std::span<const TimelineMark> marks);
+
 // The timeline in one slab, as one process sees it. Part of DeviceSlab and ImportedSlab.
 //
 // What another process writes is no more than a hint: a wait may end early or never. Who waits on a
@@ -57,6 +72,9 @@ class Timeline {
   //   kFailedPrecondition: the GPU has no stream memory operations.
   static absl::StatusOr<Timeline> Create(std::shared_ptr<const CudaContext> context,
                                          DeviceAddress base);
+
+  // Where a slot is, for SignalAll and WaitAll. kInvalidArgument: no such slot or value.
+  absl::StatusOr<TimelineMark> At(std::uint32_t slot, std::uint64_t value) const;
 
   // Enqueues: when all before it on `stream` is done, and its writes can be seen, `slot` has
   // `value`.
@@ -82,8 +100,6 @@ class Timeline {
  private:
   Timeline(std::shared_ptr<const CudaContext> context, DeviceAddress base)
       : context_(std::move(context)), base_(base) {}
-  absl::Status Write(StreamHandle stream, std::uint32_t slot, std::uint64_t value) const;
-
   std::shared_ptr<const CudaContext> context_;
   DeviceAddress base_;
 };

@@ -136,6 +136,19 @@ absl::Status DeviceCommunicator::FindTable(Bucket* bucket) {
   return absl::OkStatus();
 }
 
+// Those that are no point of a slab's timeline are left out: nobody can wait for them.
+const std::vector<TimelineMark>& DeviceCommunicator::MarksOf(
+    const std::vector<TimelinePoint>& points) {
+  marks_.clear();
+  for (const TimelinePoint& point : points) {
+    const DeviceSlab* const slab = parts_.slabs->FindAny(point.slab);
+    if (slab == nullptr) continue;
+    const auto mark = slab->timeline().At(point.slot, point.value);
+    if (mark.ok()) marks_.push_back(*mark);
+  }
+  return marks_;
+}
+
 absl::Status DeviceCommunicator::TakeEvent(std::optional<CudaEvent>* event) {
   event->emplace(std::move(free_events_.back()));
   free_events_.pop_back();
@@ -143,12 +156,11 @@ absl::Status DeviceCommunicator::TakeEvent(std::optional<CudaEvent>* event) {
 }
 
 absl::Status DeviceCommunicator::LaunchFirstHalf(Bucket* bucket) {
-  for (const TimelinePoint& point : bucket->bucket.ready) {
-    const Timeline& timeline = parts_.slabs->FindAny(point.slab)->timeline();
-    auto status = Note(timeline.Wait(stream_.handle(), point.slot, point.value));
-    if (!status.ok()) return status;
-  }
   if (!bucket->bucket.ready.empty()) {
+    const auto& marks = MarksOf(bucket->bucket.ready);
+    if (auto status = Note(WaitAll(*parts_.context, stream_.handle(), marks)); !status.ok()) {
+      return status;
+    }
     if (auto status = TakeEvent(&bucket->ready); !status.ok()) return status;
   }
   const BucketPlan& plan = bucket->plan;
@@ -168,10 +180,9 @@ absl::Status DeviceCommunicator::LaunchSecondHalf(Bucket* bucket) {
       !status.ok()) {
     return status;
   }
-  for (const TimelinePoint& point : bucket->bucket.done) {
-    const Timeline& timeline = parts_.slabs->FindAny(point.slab)->timeline();
-    auto status = Note(timeline.Signal(stream_.handle(), point.slot, point.value));
-    if (!status.ok()) return status;
+  const auto& marks = MarksOf(bucket->bucket.done);
+  if (auto status = Note(SignalAll(*parts_.context, stream_.handle(), marks)); !status.ok()) {
+    return status;
   }
   return TakeEvent(&bucket->done);
 }
@@ -279,13 +290,7 @@ void DeviceCommunicator::Fail(const absl::Status& status, std::vector<DeviceBuck
 }
 
 void DeviceCommunicator::SignalRefused(const DeviceBucket& bucket) {
-  for (const TimelinePoint& point : bucket.done) {
-    const DeviceSlab* const slab = parts_.slabs->FindAny(point.slab);
-    // What can't be signalled is no point of a timeline, so nobody waits for it.
-    if (slab != nullptr) {
-      (void)Note(slab->timeline().Signal(stream_.handle(), point.slot, point.value));
-    }
-  }
+  (void)Note(SignalAll(*parts_.context, stream_.handle(), MarksOf(bucket.done)));
 }
 
 // Errors are no news here: the communicator has failed.

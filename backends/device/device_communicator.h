@@ -17,6 +17,7 @@
 #include "backends/cuda/cuda_stream.h"
 #include "backends/cuda/device_memory.h"
 #include "backends/cuda/move_kernel.h"
+#include "backends/cuda/timeline.h"
 #include "backends/device/bucket_plan.h"
 #include "backends/device/device_bucket.h"
 #include "backends/device/device_event.h"
@@ -114,6 +115,7 @@ class DeviceCommunicator {
       : parts_(parts), id_(id), stream_(std::move(stream)), tables_(parts.context, stream_) {}
 
   absl::Status CheckPoints(const DeviceBucket& bucket) const;
+  const std::vector<TimelineMark>& MarksOf(const std::vector<TimelinePoint>& points);
   // Also remembers a fatal error.
   absl::Status Note(absl::Status status);
   // kUnavailable: later. Else its failure.
@@ -140,7 +142,9 @@ class DeviceCommunicator {
   Clock::time_point connect_deadline_;
   Phase phase_ = Phase::kConnecting;
   std::vector<CudaEvent> free_events_;
-  std::vector<MoveSegment> segments_;  // of one bucket, kept for its memory
+  // Of one bucket, kept for their memory.
+  std::vector<MoveSegment> segments_;
+  std::vector<TimelineMark> marks_;
   std::uint64_t numbered_ = 0;
   std::uint64_t finished_ = 0;  // all buckets up to this number are
   std::optional<Bucket> launching_;

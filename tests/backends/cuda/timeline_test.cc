@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "backends/cuda/cuda_driver.h"
 #include "backends/cuda/device_slab.h"
 #include "tests/backends/cuda/opened_gpu.h"
@@ -137,6 +138,30 @@ TEST_CASE("Timeline: a release ends every wait, also for the largest value, and 
         }) == "");
 }
 
+TEST_CASE("Timeline: many marks, of two slabs, are a call for 255 of them") {
+  CHECK(RunEmulated({{"MAX_DELAY_US", "0"}}, [](const Child& child) {
+          const auto context = OpenGpu(child);
+          const DeviceSlab slabs[] = {NewSlab(child, context), NewSlab(child, context)};
+          const CudaStream writer = CHILD_VALUE(CudaStream::Create(context));
+          const CudaStream reader = CHILD_VALUE(CudaStream::Create(context));
+          std::vector<TimelineMark> marks;
+          for (std::uint32_t i = 0; i < 300; ++i) {
+            marks.push_back(CHILD_VALUE(slabs[i % 2].timeline().At(i + 1, i + 1)));
+          }
+          CHILD_STATUS(WaitAll(*context, reader.handle(), marks));
+          CHILD_STATUS(
+              SignalAll(*context, writer.handle(), std::span(marks).first(marks.size() - 1)));
+          CHILD_STATUS(writer.WaitIdle(Clock::now() + std::chrono::seconds(10)));
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          CHILD_CHECK(!IsIdle(reader));
+          CHILD_STATUS(SignalAll(*context, writer.handle(), std::span(marks).last(1)));
+          CHILD_STATUS(reader.WaitIdle(Clock::now() + std::chrono::seconds(10)));
+          CHILD_CHECK(child.Read(slabs[1].address() + 300 * kTimelineSlotBytes) == 300);
+          CHILD_CHECK(child.emulator().calls("cuStreamBatchMemOp") == 4);
+          CHILD_STATUS(WaitAll(*context, reader.handle(), {}));
+        }) == "");
+}
+
 TEST_CASE("Timeline: slots, values and streams that are none are refused") {
   CHECK(RunEmulated({{"DEVICES", "2"}}, [](const Child& child) {
           const auto context = OpenGpu(child, 0);
@@ -146,7 +171,8 @@ TEST_CASE("Timeline: slots, values and streams that are none are refused") {
           const Timeline& timeline = slab.timeline();
           constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
           CHILD_REFUSED(kInvalid, "slot 0", timeline.Signal(stream.handle(), 0, 1));
-          CHILD_REFUSED(kInvalid, "slot 1024", timeline.Wait(stream.handle(), kTimelineSlots, 1));
+          CHILD_REFUSED(kInvalid, absl::StrCat("slot ", kTimelineSlots),
+                        timeline.Wait(stream.handle(), kTimelineSlots, 1));
           CHILD_REFUSED(kInvalid, "value 0", timeline.Wait(stream.handle(), 2, 0));
           CHILD_REFUSED(kInvalid, "value", timeline.Signal(stream.handle(), 2, kTimelineReleased));
           CHILD_REFUSED(kInvalid, "value", timeline.Wait(stream.handle(), 2, ~std::uint64_t{0}));

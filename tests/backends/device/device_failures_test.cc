@@ -123,6 +123,9 @@ TEST_CASE("An abort ends all of a communicator within a second, and nothing of a
                      CHILD_REFUSED(kAborted, "rank 1 was killed", ended.status);
                    }
                    CHILD_CHECK(Clock::now() - begin < seconds(1));
+                   // What the stream signalled when it was let go has not undone the release.
+                   const CudaStream late = WaitingStream(child, gpu, slab, 100);
+                   CHILD_STATUS(late.WaitIdle(Clock::now() + seconds(2)));
                    view.Write<float>(0, {1, 2, 3});
                    DeviceBucket alone = Due(4, seconds(10));
                    alone.communicator = kAlone;

@@ -24,9 +24,10 @@ using Calls = std::map<std::string, std::uint64_t>;
 
 Calls CallsSoFar(const Child& child) {
   Calls calls;
-  for (const char* const name : {"cuLaunchKernel", "cuStreamWaitValue64", "cuStreamWriteValue64",
-                                 "cuMemcpyHtoDAsync", "cuMemcpyDtoDAsync", "cuMemsetD8Async",
-                                 "cuLaunchHostFunc", "synchronising", "allocating"}) {
+  for (const char* const name :
+       {"cuLaunchKernel", "cuStreamWaitValue64", "cuStreamWriteValue64", "cuStreamBatchMemOp",
+        "cuMemcpyHtoDAsync", "cuMemcpyDtoDAsync", "cuMemsetD8Async", "cuLaunchHostFunc",
+        "synchronising", "allocating"}) {
     calls[name] = child.emulator().calls(name);
   }
   return calls;
@@ -35,7 +36,8 @@ Calls CallsSoFar(const Child& child) {
 // The calls of a bucket that has come before: those of kBuckets, which are multiples of it. What
 // makes tensors ready, and looks at results, makes none.
 Calls CallsOfOne(const Child& child, const NcclRank& rank,
-                 const std::function<std::vector<DeviceTensor>(std::uint64_t)>& tensors) {
+                 const std::function<std::vector<DeviceTensor>(std::uint64_t)>& tensors,
+                 std::uint32_t pairs = 1) {
   TestedGpu gpu(child, rank.rank());
   const ImportedSlab slab = gpu.NewSlab();
   const SlabView view(child, slab);
@@ -45,8 +47,13 @@ Calls CallsOfOne(const Child& child, const NcclRank& rank,
   for (const bool is_counted : {false, true}) {
     if (is_counted) before = CallsSoFar(child);
     for (std::uint64_t i = 0; i < kBuckets; ++i) {
-      gpu.thread().Enqueue(BucketOf(tensors(i), ++value));
-      view.SetSlot(ReadySlot(0), value);
+      DeviceBucket bucket = BucketOf(tensors(i), ++value);
+      for (std::uint32_t pair = 1; pair < pairs; ++pair) {
+        bucket.ready.push_back({kSlab, ReadySlot(pair), value});
+        bucket.done.push_back({kSlab, DoneSlot(pair), value});
+      }
+      gpu.thread().Enqueue(std::move(bucket));
+      for (std::uint32_t pair = 0; pair < pairs; ++pair) view.SetSlot(ReadySlot(pair), value);
     }
     for (std::uint64_t i = 0; i < kBuckets; ++i) {
       CHILD_STATUS(gpu.Wait<DeviceBucketEnded>().status);
@@ -61,11 +68,15 @@ Calls CallsOfOne(const Child& child, const NcclRank& rank,
   return one;
 }
 
-void CheckCalls(const Child& child, const Calls& found, std::uint64_t launches) {
+void CheckCalls(const Child& child, const Calls& found, std::uint64_t launches,
+                bool is_batched = false) {
   for (const auto& [name, count] : found) {
     std::uint64_t expected = 0;
     if (name == "cuLaunchKernel") expected = launches;
-    if (name == "cuStreamWaitValue64" || name == "cuStreamWriteValue64") expected = 1;
+    if (name == "cuStreamWaitValue64" || name == "cuStreamWriteValue64") {
+      expected = is_batched ? 0 : 1;
+    }
+    if (name == "cuStreamBatchMemOp" && is_batched) expected = 2;
     child.Check(count == expected, (name + ": " + std::to_string(count)).c_str(), __FILE__,
                 __LINE__);
   }
@@ -80,6 +91,15 @@ TEST_CASE("Steady state: a packed bucket costs 2 launches and 2 stream memory op
             return tensors;
           });
           CheckCalls(child, found, 2);
+        }) == "");
+}
+
+TEST_CASE("Steady state: a bucket that waits for several slots has no more calls") {
+  CHECK(RunRanks(2, kSettings, [](const Child& child, const NcclRank& rank) {
+          const auto tensors = [](std::uint64_t) {
+            return std::vector<DeviceTensor>{TensorAt(0, 0, 100), TensorAt(8192, 8192, 3)};
+          };
+          CheckCalls(child, CallsOfOne(child, rank, tensors, 40), 2, true);
         }) == "");
 }
 
