@@ -27,14 +27,12 @@ class DeviceThread::Worker {
         work_(std::move(options), [this](DeviceEvent event) { Emit(std::move(event)); }) {}
 
   static void Start(const std::shared_ptr<Worker>& self) {
+    const MutexLock lock(self->mutex_);
     try {
       self->thread_ = std::thread([self] { self->Run(); });
     } catch (const std::system_error& error) {
-      {
-        const MutexLock lock(self->mutex_);
-        self->has_ended_ = true;
-      }
-      self->Emit(DeviceOpened{absl::ResourceExhaustedError(
+      self->has_ended_ = true;
+      self->Add(DeviceOpened{absl::ResourceExhaustedError(
           absl::StrCat("no thread can be made for the GPU: ", error.what()))});
     }
   }
@@ -60,23 +58,20 @@ class DeviceThread::Worker {
     const Clock::time_point deadline = Clock::now() + patience;
     {
       const MutexLock lock(mutex_);
+      if (is_left_) return has_ended_;
       if (!is_stopping_) stop_deadline_ = deadline;
       is_stopping_ = true;
       changed_.NotifyAll();
     }
     // Also where the thread is in a call that waits for other ranks.
     work_.BeginAbortAll("the engine ends");
-    {
-      const MutexLock lock(mutex_);
-      while (!has_ended_ && changed_.WaitUntil(mutex_, deadline)) {
-      }
-      if (!has_ended_) {
-        if (thread_.joinable()) thread_.detach();
-        return false;
-      }
+    const MutexLock lock(mutex_);
+    while (!has_ended_ && changed_.WaitUntil(mutex_, deadline)) {
     }
-    if (thread_.joinable()) thread_.join();
-    return true;
+    // Its last step is behind it, or it is left in its call.
+    if (thread_.joinable()) thread_.detach();
+    is_left_ = true;
+    return has_ended_;
   }
 
  private:
@@ -84,6 +79,9 @@ class DeviceThread::Worker {
 
   void Emit(DeviceEvent event) ABSL_LOCKS_EXCLUDED(mutex_) {
     const MutexLock lock(mutex_);
+    Add(std::move(event));
+  }
+  void Add(DeviceEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     events_.push_back(std::move(event));
     if (events_.size() > 1) return;
     const std::uint64_t one = 1;
@@ -100,9 +98,10 @@ class DeviceThread::Worker {
   std::vector<DeviceEvent> events_ ABSL_GUARDED_BY(mutex_);
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_left_ ABSL_GUARDED_BY(mutex_) = false;  // by its owner: nobody waits for it any more
   Clock::time_point stop_deadline_ ABSL_GUARDED_BY(mutex_);
   DeviceWorker work_;
-  std::thread thread_;  // the owner's
+  std::thread thread_ ABSL_GUARDED_BY(mutex_);
 };
 
 void DeviceThread::Worker::Run() {

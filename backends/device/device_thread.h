@@ -91,7 +91,7 @@ class DeviceThread {
 
   // Aborts everything, gives all back and ends the thread. False if that has not been done within
   // `patience`: the thread is left in its call. The process must end by _exit then, since the exit
-  // handlers of the libraries may wait for the same thing. Idempotent.
+  // handlers of the libraries may wait for the same thing. Later calls say the same at once.
   bool Stop(std::chrono::milliseconds patience = kStopPatience);
 
   DeviceThreadActivity activity() const;

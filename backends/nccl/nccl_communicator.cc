@@ -36,7 +36,9 @@ absl::StatusOr<std::shared_ptr<const NcclApi>> OpenNccl(const std::string& file)
 
 void SetNcclEnvironment(const std::string& interfaces) {
   constexpr int kKeep = 0;
+  constexpr int kReplace = 1;
   // NOLINTBEGIN(concurrency-mt-unsafe): the process has no threads yet.
+  ::setenv("NCCL_COMM_BLOCKING", "0", kReplace);
   ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", kKeep);
   // "=": whole names, not beginnings of names.
   if (!interfaces.empty()) {

@@ -237,6 +237,7 @@ TEST_CASE("A call that never returns does not keep the end, and is named") {
             gpu.thread().Abort(kWorld, "nothing moves");
             CHILD_CHECK(Clock::now() - begin < milliseconds(100));
             CHILD_CHECK(!gpu.thread().Stop(milliseconds(300)));
+            CHILD_CHECK(!gpu.thread().Stop());
             CHILD_CHECK(Clock::now() - begin < seconds(1));
           }) == "");
   }

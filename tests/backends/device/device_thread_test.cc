@@ -226,6 +226,30 @@ TEST_CASE("DeviceThread: a bucket that makes no sense is refused, signalled, and
         }) == "");
 }
 
+TEST_CASE("DeviceThread: an engine has one for each of its GPUs, as ranks of one communicator") {
+  CHECK(RunRanks(2, kSettings, [](const Child& child, const NcclRank& rank) {
+          if (rank.rank() != 0) return;
+          TestedGpu gpus[] = {TestedGpu(child, 0), TestedGpu(child, 1)};
+          const ImportedSlab slabs[] = {gpus[0].NewSlab(), gpus[1].NewSlab()};
+          gpus[1].thread().CreateId(0);
+          const NcclIdBytes id = gpus[1].Wait<NcclIdCreated>().id;
+          for (int i = 0; i < 2; ++i) gpus[i].BeginConnect(id, i, 2);
+          for (int i = 0; i < 2; ++i) {
+            CHILD_STATUS(gpus[i].Wait<DeviceCommunicatorConnected>().status);
+            const SlabView view(child, slabs[i]);
+            view.Write<float>(0, {1.0F + static_cast<float>(i), 5});
+            view.SetSlot(ReadySlot(0), 1);
+            gpus[i].thread().Enqueue(BucketOf({TensorAt(0, 0, 1), TensorAt(4, 64, 1)}, 1));
+          }
+          for (int i = 0; i < 2; ++i) {
+            CHILD_STATUS(gpus[i].Wait<DeviceBucketEnded>().status);
+            const SlabView view(child, slabs[i]);
+            CHILD_CHECK(view.Read<float>(0, 1)[0] == 3);
+            CHILD_CHECK(view.Read<float>(64, 1)[0] == 10);
+          }
+        }) == "");
+}
+
 TEST_CASE("DeviceThread: its descriptor is readable while there are events") {
   CHECK(RunRanks(1, kSettings, [](const Child& child, const NcclRank& rank) {
           TestedGpu gpu(child, rank.rank());

@@ -226,12 +226,14 @@ TEST_CASE("NcclCommunicator: it says what it is") {
         }) == "");
 }
 
-TEST_CASE("SetNcclEnvironment: what the user has set stays") {
+TEST_CASE("SetNcclEnvironment: what the user has set stays, unless calls would block") {
   ::unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+  ::setenv("NCCL_COMM_BLOCKING", "1", 1);
   ::setenv("NCCL_SOCKET_IFNAME", "ib", 1);
   SetNcclEnvironment("eth0,eth1");
   CHECK(std::string(::getenv("NCCL_LAUNCH_ORDER_IMPLICIT")) == "1");
   CHECK(std::string(::getenv("NCCL_SOCKET_IFNAME")) == "ib");
+  CHECK(std::string(::getenv("NCCL_COMM_BLOCKING")) == "0");
   ::unsetenv("NCCL_SOCKET_IFNAME");
   SetNcclEnvironment("");
   CHECK(::getenv("NCCL_SOCKET_IFNAME") == nullptr);
