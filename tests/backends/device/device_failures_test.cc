@@ -243,6 +243,19 @@ TEST_CASE("A call that never returns does not keep the end, and is named") {
   }
 }
 
+TEST_CASE("A communicator whose making never returns is left with its thread") {
+  CHECK(RunRanks(1, With({{"RINGD_EMULATOR_NCCL_HANG", "ncclCommInitRankConfig"}}),
+                 [](const Child& child, const NcclRank& rank) {
+                   TestedGpu gpu(child, rank.rank());
+                   gpu.BeginConnect(IdOf(rank), 0, 1);
+                   NcclRank::Pause();
+                   CHILD_CHECK(std::string(gpu.thread().activity().call) ==
+                               "beginning a communicator");
+                   gpu.thread().Abort(kWorld, "nothing moves");
+                   CHILD_CHECK(!gpu.thread().Stop(milliseconds(200)));
+                 }) == "");
+}
+
 TEST_CASE("What can't be opened says why, and so does everything that is asked for later") {
   CHECK(RunRanks(1, With(), [](const Child& child, const NcclRank& rank) {
           const std::string uuid = OpenGpu(child, rank.rank())->uuid();
