@@ -22,8 +22,8 @@ struct NcclApi;  // nccl_api.h: the functions
 // Opens the library (as NcclApi::Open). SetNcclEnvironment comes before.
 absl::StatusOr<std::shared_ptr<const NcclApi>> OpenNccl(const std::string& file);
 
-// Sets NCCL's variables that ringd depends on; NCCL reads them when it is first used. Those that the
-// user has set stay, but for the first.
+// Sets NCCL's variables that ringd depends on; NCCL reads them when it is first used. Those that
+// the user has set stay, but for the first.
 //   NCCL_COMM_BLOCKING=0: else it would overrule that communicators don't block.
 //   NCCL_LAUNCH_ORDER_IMPLICIT=1: collectives of several communicators on one GPU run in the order
 //     in which they are launched (User Guide, Environment Variables; from NCCL 2.26).
