@@ -43,9 +43,9 @@ std::string PointText(const std::vector<TimelinePoint>& points) {
 absl::StatusOr<std::unique_ptr<DeviceCommunicator>> DeviceCommunicator::Begin(
     const Parts& parts, DeviceCommunicatorId id, const NcclCommunicator::Spec& spec,
     std::size_t fusion_bytes, Clock::time_point connect_deadline) {
-  auto stream = CudaStream::Create(parts.context);
+  auto stream = CudaStream::Create(parts.gpu.context);
   if (!stream.ok()) return stream.status();
-  auto memory = DeviceMemory::Allocate(parts.context, fusion_bytes);
+  auto memory = DeviceMemory::Allocate(parts.gpu.context, fusion_bytes);
   if (absl::IsResourceExhausted(memory.status())) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for the fusion buffer: ", memory.status().message(), "; `",
@@ -58,11 +58,11 @@ absl::StatusOr<std::unique_ptr<DeviceCommunicator>> DeviceCommunicator::Begin(
   made->size_ = spec.size;
   made->connect_deadline_ = connect_deadline;
   for (std::size_t i = 0; i < 2 * (kMostInFlight + 1); ++i) {
-    auto event = CudaEvent::Create(parts.context);
+    auto event = CudaEvent::Create(parts.gpu.context);
     if (!event.ok()) return event.status();
     made->free_events_.push_back(*std::move(event));
   }
-  auto nccl = NcclCommunicator::Begin(parts.nccl, spec);
+  auto nccl = NcclCommunicator::Begin(parts.gpu.nccl, spec);
   if (!nccl.ok()) return nccl.status();
   made->nccl_ = *std::move(nccl);
   return made;
@@ -107,7 +107,7 @@ DeviceCommunicator::Verdict DeviceCommunicator::Offer(DeviceBucket* bucket, Cloc
   };
   *status = PlanBucket(*bucket, size_, find, fusion_, &made.plan);
   if (status->ok()) {
-    *status = CheckNcclReduction(*parts_.nccl, bucket->wire_type, made.plan.op);
+    *status = CheckNcclReduction(*parts_.gpu.nccl, bucket->wire_type, made.plan.op);
   }
   if (!status->ok()) return Verdict::kRefused;
   made.number = numbered_ + 1;
@@ -158,13 +158,13 @@ absl::Status DeviceCommunicator::TakeEvent(std::optional<CudaEvent>* event) {
 absl::Status DeviceCommunicator::LaunchFirstHalf(Bucket* bucket) {
   if (!bucket->bucket.ready.empty()) {
     const auto& marks = MarksOf(bucket->bucket.ready);
-    if (auto status = Note(WaitAll(*parts_.context, stream_.handle(), marks)); !status.ok()) {
+    if (auto status = Note(WaitAll(*parts_.gpu.context, stream_.handle(), marks)); !status.ok()) {
       return status;
     }
     if (auto status = TakeEvent(&bucket->ready); !status.ok()) return status;
   }
   const BucketPlan& plan = bucket->plan;
-  if (auto status = Note(parts_.kernel->Launch(stream_.handle(), plan.pack, bucket->table));
+  if (auto status = Note(parts_.gpu.kernel->Launch(stream_.handle(), plan.pack, bucket->table));
       !status.ok()) {
     return status;
   }
@@ -176,12 +176,12 @@ absl::Status DeviceCommunicator::LaunchFirstHalf(Bucket* bucket) {
 absl::Status DeviceCommunicator::LaunchSecondHalf(Bucket* bucket) {
   const BucketPlan& plan = bucket->plan;
   const DeviceAddress table = bucket->table + plan.pack.segments().size_bytes();
-  if (auto status = Note(parts_.kernel->Launch(stream_.handle(), plan.unpack, table));
+  if (auto status = Note(parts_.gpu.kernel->Launch(stream_.handle(), plan.unpack, table));
       !status.ok()) {
     return status;
   }
   const auto& marks = MarksOf(bucket->bucket.done);
-  if (auto status = Note(SignalAll(*parts_.context, stream_.handle(), marks)); !status.ok()) {
+  if (auto status = Note(SignalAll(*parts_.gpu.context, stream_.handle(), marks)); !status.ok()) {
     return status;
   }
   return TakeEvent(&bucket->done);
@@ -220,7 +220,7 @@ absl::Status DeviceCommunicator::Connect(Clock::time_point now) {
 
 absl::Status DeviceCommunicator::Advance(Clock::time_point now,
                                          std::vector<DeviceBucketEnded>* ended) {
-  if (phase_ == Phase::kFailed) return absl::OkStatus();
+  if (phase_ == Phase::kFailed || phase_ == Phase::kLeaving) return absl::OkStatus();
   if (phase_ == Phase::kConnecting) return Connect(now);
   if (launching_) {
     if (auto status = FinishLaunch(now); !status.ok()) return status;
@@ -275,6 +275,25 @@ void DeviceCommunicator::Retire(Bucket* bucket) {
   }
 }
 
+absl::StatusOr<bool> DeviceCommunicator::Leave() {
+  if (phase_ == Phase::kReady) {
+    phase_ = Phase::kLeaving;
+    if (auto status = nccl_->BeginFinalize(); !status.ok()) return status;
+  }
+  if (is_destroying_) return nccl_->IsGone();
+  switch (nccl_->Poll()) {
+    case NcclCommunicator::State::kInProgress:
+      return false;
+    case NcclCommunicator::State::kFailed:
+      return nccl_->status();
+    case NcclCommunicator::State::kReady:
+      break;
+  }
+  is_destroying_ = true;
+  nccl_->BeginDestroy();
+  return nccl_->IsGone();
+}
+
 void DeviceCommunicator::Fail(const absl::Status& status, std::vector<DeviceBucket> queued) {
   if (phase_ == Phase::kFailed) return;
   phase_ = Phase::kFailed;
@@ -290,7 +309,7 @@ void DeviceCommunicator::Fail(const absl::Status& status, std::vector<DeviceBuck
 }
 
 void DeviceCommunicator::SignalRefused(const DeviceBucket& bucket) {
-  (void)Note(SignalAll(*parts_.context, stream_.handle(), MarksOf(bucket.done)));
+  (void)Note(SignalAll(*parts_.gpu.context, stream_.handle(), MarksOf(bucket.done)));
 }
 
 // Errors are no news here: the communicator has failed.

@@ -22,6 +22,7 @@
 #include "backends/device/device_bucket.h"
 #include "backends/device/device_event.h"
 #include "backends/device/device_slabs.h"
+#include "backends/device/gpu_parts.h"
 #include "backends/nccl/nccl_communicator.h"
 #include "proto/base/clock.h"
 
@@ -37,14 +38,12 @@ namespace ringd {
 class DeviceCommunicator {
  public:
   struct Parts {
-    std::shared_ptr<const CudaContext> context;
-    std::shared_ptr<const MoveKernel> kernel;
-    std::shared_ptr<const NcclApi> nccl;
+    GpuParts gpu;
     DeviceSlabs* slabs = nullptr;
     std::string fusion_setting;
   };
 
-  enum class Phase { kConnecting, kReady, kFailed };
+  enum class Phase { kConnecting, kReady, kLeaving, kFailed };
 
   // What became of a bucket that was offered.
   enum class Verdict {
@@ -85,6 +84,10 @@ class DeviceCommunicator {
   // Not ok: it has to be failed, for that reason.
   absl::Status Advance(Clock::time_point now, std::vector<DeviceBucketEnded>* ended);
 
+  // Lets go in peace, step by step: true when the communicator is gone. Not ok: it has to be
+  // failed. Precondition: kReady or kLeaving, and not has_work().
+  absl::StatusOr<bool> Leave();
+
   // Aborts the communicator for the reason `status`, and releases the slots of all buckets in
   // flight and of `queued`, which were not offered yet. Does nothing after the first time.
   void Fail(const absl::Status& status, std::vector<DeviceBucket> queued);
@@ -112,7 +115,7 @@ class DeviceCommunicator {
   };
 
   DeviceCommunicator(const Parts& parts, DeviceCommunicatorId id, CudaStream stream)
-      : parts_(parts), id_(id), stream_(std::move(stream)), tables_(parts.context, stream_) {}
+      : parts_(parts), id_(id), stream_(std::move(stream)), tables_(parts.gpu.context, stream_) {}
 
   absl::Status CheckPoints(const DeviceBucket& bucket) const;
   const std::vector<TimelineMark>& MarksOf(const std::vector<TimelinePoint>& points);
@@ -147,6 +150,7 @@ class DeviceCommunicator {
   std::vector<TimelineMark> marks_;
   std::uint64_t numbered_ = 0;
   std::uint64_t finished_ = 0;  // all buckets up to this number are
+  bool is_destroying_ = false;
   std::optional<Bucket> launching_;
   std::deque<Bucket> in_flight_;
   absl::Status failure_;

@@ -65,7 +65,7 @@ class DeviceThread::Worker {
       changed_.NotifyAll();
     }
     // Also where the thread is in a call that waits for other ranks.
-    work_.BeginAbortAll("the engine ends");
+    work_.registry().BeginAbortAll("the engine ends");
     const MutexLock lock(mutex_);
     while (!has_ended_ && changed_.WaitUntil(mutex_, deadline)) {
     }
@@ -170,8 +170,12 @@ void DeviceThread::Connect(DeviceCommunicatorId communicator, const NcclIdBytes&
   });
 }
 
+void DeviceThread::Disconnect(DeviceCommunicatorId communicator, Clock::time_point deadline) {
+  worker_->Post([=](DeviceWorker& work) { work.Disconnect(communicator, deadline); });
+}
+
 void DeviceThread::Abort(DeviceCommunicatorId communicator, absl::string_view reason) {
-  worker_->work().BeginAbort(communicator, reason);
+  worker_->work().registry().BeginAbort(communicator, reason);
   worker_->Post([communicator, reason = std::string(reason)](DeviceWorker& work) {
     work.Abort(communicator, reason);
   });
@@ -188,7 +192,7 @@ bool DeviceThread::Stop(std::chrono::milliseconds patience) { return worker_->St
 DeviceThreadActivity DeviceThread::activity() const { return worker_->work().activity(); }
 
 std::vector<std::pair<DeviceCommunicatorId, NcclDescription>> DeviceThread::Describe() const {
-  return worker_->work().Describe();
+  return worker_->work().registry().Describe();
 }
 
 }  // namespace ringd

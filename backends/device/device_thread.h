@@ -82,6 +82,11 @@ class DeviceThread {
   // taken for packing: as many bytes as the largest bucket of several tensors has.
   void Connect(DeviceCommunicatorId communicator, const NcclIdBytes& id, int rank, int size,
                std::size_t fusion_bytes, Clock::time_point deadline);
+  // Lets go in peace: its buckets are done, then NCCL finishes what other ranks still want of this
+  // one, and the communicator is gone. No event answers. After `deadline`, or if it has not been
+  // connected yet or fails, as Abort. An Abort of a communicator that other ranks are still busy
+  // with breaks theirs, be all buckets done here: what is on its way to them may be lost.
+  void Disconnect(DeviceCommunicatorId communicator, Clock::time_point deadline);
   // Takes effect before what was enqueued, also while the thread is in a call. Its buckets end
   // with kAborted, and the communicator is gone. One that has failed goes silently.
   void Abort(DeviceCommunicatorId communicator, absl::string_view reason);

@@ -56,32 +56,15 @@ DeviceThreadActivity DeviceWorker::activity() const noexcept {
   return {doing_.load(std::memory_order_relaxed), Clock::time_point(ticks)};
 }
 
-absl::Status DeviceWorker::OpenParts() {
-  auto cuda = OpenCudaDriver(options_.cuda_library);
-  if (!cuda.ok()) return cuda.status();
-  cuda_ = *std::move(cuda);
-  auto context = CudaContext::OpenByUuid(cuda_, options_.gpu);
-  if (!context.ok()) return context.status();
-  context_ = *std::move(context);
-  current_.emplace(*context_);
-  if (!current_->status().ok()) return current_->status();
-  if (!context_->has_stream_memory_operations()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("GPU ", options_.gpu,
-                     " has no 64-bit stream memory operations, by which ringd orders streams"));
-  }
-  auto kernel = MoveKernel::Load(context_);
-  if (!kernel.ok()) return kernel.status();
-  kernel_ = *std::move(kernel);
-  auto nccl = OpenNccl(options_.nccl_library);
-  if (!nccl.ok()) return nccl.status();
-  nccl_ = *std::move(nccl);
-  return absl::OkStatus();
-}
-
 void DeviceWorker::Open() {
   const Doing doing(this, "opening the GPU");
-  unusable_ = OpenParts();
+  auto opened = GpuParts::Open(options_.cuda_library, options_.nccl_library, options_.gpu);
+  unusable_ = opened.status();
+  if (opened.ok()) {
+    gpu_ = *std::move(opened);
+    current_.emplace(*gpu_.context);
+    unusable_ = current_->status();
+  }
   emit_(DeviceOpened{unusable_});
 }
 
@@ -89,7 +72,7 @@ void DeviceWorker::CreateSlab(DeviceSlabId id, std::size_t bytes) {
   const Doing doing(this, "making a slab");
   DeviceSlabCreated created{id, unusable_, UniqueFd(), 0, options_.gpu};
   if (created.status.ok()) {
-    auto slab = DeviceSlab::Create(context_, bytes, options_.slab_setting);
+    auto slab = DeviceSlab::Create(gpu_.context, bytes, options_.slab_setting);
     created.status = slab.status();
     if (created.status.ok()) {
       auto descriptor = slab->Export();
@@ -125,7 +108,7 @@ void DeviceWorker::CreateId(std::uint64_t request) {
   const Doing doing(this, "ncclGetUniqueId");
   NcclIdCreated created{request, unusable_, {}};
   if (created.status.ok()) {
-    const auto id = NewNcclId(*nccl_);
+    const auto id = NewNcclId(*gpu_.nccl);
     created.status = id.status();
     if (id.ok()) created.id = *id;
   }
@@ -140,14 +123,12 @@ void DeviceWorker::Connect(DeviceCommunicatorId id, const NcclIdBytes& nccl_id, 
     status = absl::AlreadyExistsError(absl::StrCat("communicator ", id.value(), " is there"));
   }
   if (status.ok()) {
-    const DeviceCommunicator::Parts parts{context_, kernel_, nccl_, &slabs_,
-                                          options_.fusion_setting};
+    const DeviceCommunicator::Parts parts{gpu_, &slabs_, options_.fusion_setting};
     auto made = DeviceCommunicator::Begin(parts, id, {nccl_id, rank, size, options_.gpu},
                                           fusion_bytes, deadline);
     status = made.status();
     if (made.ok()) {
-      const MutexLock lock(registry_mutex_);
-      registry_[id] = (*made)->nccl();
+      registry_.Add(id, (*made)->nccl());
       communicators_[id] = *std::move(made);
     }
   }
@@ -164,35 +145,47 @@ void DeviceWorker::Abort(DeviceCommunicatorId id, absl::string_view reason) {
   if (found == communicators_.end()) return;
   Fail(found->second.get(), absl::AbortedError(reason));
   closing_.push_back(std::move(found->second));
-  communicators_.erase(found);
-  const MutexLock lock(registry_mutex_);
-  registry_.erase(id);
+  Forget(id);
 }
 
-void DeviceWorker::BeginAbort(DeviceCommunicatorId id, absl::string_view reason) {
-  std::shared_ptr<NcclCommunicator> nccl;
-  {
-    const MutexLock lock(registry_mutex_);
-    const auto found = registry_.find(id);
-    if (found == registry_.end()) return;
-    nccl = found->second;
+void DeviceWorker::Forget(DeviceCommunicatorId id) {
+  communicators_.erase(id);
+  leaving_.erase(id);
+  registry_.Remove(id);
+}
+
+void DeviceWorker::Disconnect(DeviceCommunicatorId id, Clock::time_point deadline) {
+  if (communicators_.contains(id)) leaving_.emplace(id, deadline);
+}
+
+void DeviceWorker::LetGo(Clock::time_point now) {
+  for (auto next = leaving_.begin(); next != leaving_.end();) {
+    const auto [id, deadline] = *next++;
+    DeviceCommunicator* const communicator = Find(id);
+    const bool has_queued =
+        std::any_of(queue_.begin(), queue_.end(),
+                    [id = id](const DeviceBucket& bucket) { return bucket.communicator == id; });
+    const bool is_connected = communicator->phase() == DeviceCommunicator::Phase::kReady ||
+                              communicator->phase() == DeviceCommunicator::Phase::kLeaving;
+    if (now >= deadline || !is_connected) {
+      Abort(id, "the communicator was left before it had done its work");
+    } else if (!has_queued && !communicator->has_work()) {
+      const absl::StatusOr<bool> is_gone = communicator->Leave();
+      if (!is_gone.ok()) {
+        Abort(id, is_gone.status().message());
+      } else if (*is_gone) {
+        drained_.push_back(std::move(communicators_[id]));
+        Forget(id);
+      }
+    }
   }
-  nccl->BeginAbort(reason);
-}
-
-void DeviceWorker::BeginAbortAll(absl::string_view reason) {
-  const MutexLock lock(registry_mutex_);
-  for (const auto& [id, nccl] : registry_) nccl->BeginAbort(reason);
-}
-
-std::vector<std::pair<DeviceCommunicatorId, NcclDescription>> DeviceWorker::Describe() const {
-  const MutexLock lock(registry_mutex_);
-  std::vector<std::pair<DeviceCommunicatorId, NcclDescription>> all;
-  for (const auto& [id, nccl] : registry_) all.emplace_back(id, nccl->Describe());
-  return all;
 }
 
 void DeviceWorker::Enqueue(DeviceBucket bucket) {
+  if (leaving_.contains(bucket.communicator)) {
+    GiveUp(bucket, absl::InvalidArgumentError("the communicator has been left"));
+    return;
+  }
   queue_.push_back(std::move(bucket));
   pause_ = microseconds(0);
 }
@@ -253,7 +246,8 @@ void DeviceWorker::LoseDevice(const absl::Status& status) {
 bool DeviceWorker::MustWait(const DeviceCommunicator& next) const {
   return std::any_of(communicators_.begin(), communicators_.end(), [&](const auto& one) {
     const DeviceCommunicator& other = *one.second;
-    return other.is_launching() || (&other != &next && !OrdersLaunches(*nccl_) && other.has_work());
+    return other.is_launching() ||
+           (&other != &next && !OrdersLaunches(*gpu_.nccl) && other.has_work());
   });
 }
 
@@ -350,6 +344,7 @@ std::chrono::microseconds DeviceWorker::Progress(Clock::time_point now) {
     is_connecting |= communicator->phase() == DeviceCommunicator::Phase::kConnecting;
   }
   LaunchQueued(now);
+  LetGo(now);
   for (const auto& [id, communicator] : communicators_) {
     is_launching |= communicator->is_launching();
     if (lost.ok()) lost = communicator->device_error();
@@ -362,7 +357,8 @@ std::chrono::microseconds DeviceWorker::Progress(Clock::time_point now) {
     pause_ = std::clamp(2 * pause_, kWhileBusy, kWhileBusyAtMost);
     return pause_;
   }
-  return is_connecting || is_draining ? kWhileWaiting : microseconds(kWhileIdle);
+  return is_connecting || is_draining || !leaving_.empty() ? kWhileWaiting
+                                                           : microseconds(kWhileIdle);
 }
 
 void DeviceWorker::Shutdown(Clock::time_point deadline) {
@@ -386,9 +382,8 @@ void DeviceWorker::Shutdown(Clock::time_point deadline) {
   closing_.clear();
   drained_.clear();
   slabs_.Clear();
-  kernel_.reset();
   current_.reset();
-  context_.reset();
+  gpu_ = GpuParts();
 }
 
 }  // namespace ringd

@@ -19,20 +19,20 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "backends/cuda/cuda_context.h"
-#include "backends/cuda/move_kernel.h"
+#include "backends/device/communicator_registry.h"
 #include "backends/device/device_communicator.h"
 #include "backends/device/device_event.h"
 #include "backends/device/device_slabs.h"
 #include "backends/device/device_thread.h"
+#include "backends/device/gpu_parts.h"
 #include "backends/nccl/nccl_communicator.h"
 #include "proto/base/clock.h"
-#include "proto/base/mutex.h"
 
 namespace ringd {
 
 // Part of DeviceThread, which see: the methods of the same names do what is said there.
 //
-// Thread safety: one thread, from Open to the destructor; BeginAbort, Describe and activity on any.
+// Thread safety: one thread, from Open to the destructor; registry() and activity() on any.
 class DeviceWorker {
  public:
   using Emit = std::function<void(DeviceEvent)>;
@@ -49,6 +49,7 @@ class DeviceWorker {
   void CreateId(std::uint64_t request);
   void Connect(DeviceCommunicatorId id, const NcclIdBytes& nccl_id, int rank, int size,
                std::size_t fusion_bytes, Clock::time_point deadline);
+  void Disconnect(DeviceCommunicatorId id, Clock::time_point deadline);
   void Abort(DeviceCommunicatorId id, absl::string_view reason);
   void Enqueue(DeviceBucket bucket);
 
@@ -58,18 +59,14 @@ class DeviceWorker {
   // Ends everything. What the GPU is not done with by `deadline` is left as it is.
   void Shutdown(Clock::time_point deadline);
 
-  // Starts the abort of a communicator if it is known by now; the worker's Abort follows.
-  void BeginAbort(DeviceCommunicatorId id, absl::string_view reason)
-      ABSL_LOCKS_EXCLUDED(registry_mutex_);
-  void BeginAbortAll(absl::string_view reason) ABSL_LOCKS_EXCLUDED(registry_mutex_);
-  std::vector<std::pair<DeviceCommunicatorId, NcclDescription>> Describe() const
-      ABSL_LOCKS_EXCLUDED(registry_mutex_);
+  // What other threads may do with communicators meanwhile; the worker's Abort follows.
+  CommunicatorRegistry& registry() noexcept { return registry_; }
+  const CommunicatorRegistry& registry() const noexcept { return registry_; }
   DeviceThreadActivity activity() const noexcept;
 
  private:
   class Doing;
 
-  absl::Status OpenParts();
   DeviceCommunicator* Find(DeviceCommunicatorId id);
   // Whether another launch must be over, or another communicator's buckets, before one of `next`.
   bool MustWait(const DeviceCommunicator& next) const;
@@ -82,6 +79,9 @@ class DeviceWorker {
   std::vector<DeviceBucket> TakeQueued(DeviceCommunicatorId id);
   void LoseDevice(const absl::Status& status);
   void EmitEnded(std::vector<DeviceBucketEnded>* ended);
+  // Looks after the communicators that the owner has disconnected.
+  void LetGo(Clock::time_point now);
+  void Forget(DeviceCommunicatorId id);
   // Looks after the communicators that have failed. True while the GPU is not done with them.
   bool SweepFailed(Clock::time_point now);
   void SweepSlabs();
@@ -92,13 +92,12 @@ class DeviceWorker {
   // Why nothing can be done; Ok after Open has succeeded and until the GPU is lost.
   absl::Status unusable_;
   bool is_lost_ = false;
-  std::shared_ptr<const CudaDriver> cuda_;
-  std::shared_ptr<const NcclApi> nccl_;
-  std::shared_ptr<const CudaContext> context_;
+  GpuParts gpu_;
   std::optional<ScopedContext> current_;
-  std::shared_ptr<const MoveKernel> kernel_;
   DeviceSlabs slabs_;
   std::map<DeviceCommunicatorId, std::unique_ptr<DeviceCommunicator>> communicators_;
+  // Disconnected by the owner; until then they may take to leave.
+  std::map<DeviceCommunicatorId, Clock::time_point> leaving_;
   // Aborted by the owner, and not drained yet; then drained, until freeing their memory waits for
   // nothing.
   std::vector<std::unique_ptr<DeviceCommunicator>> closing_;
@@ -106,9 +105,7 @@ class DeviceWorker {
   std::deque<DeviceBucket> queue_;
   std::chrono::microseconds pause_{0};
 
-  mutable Mutex registry_mutex_;
-  std::map<DeviceCommunicatorId, std::shared_ptr<NcclCommunicator>> registry_
-      ABSL_GUARDED_BY(registry_mutex_);
+  CommunicatorRegistry registry_;
   // Written by the worker, read by whoever asks; each by itself, so they may not fit together for a
   // moment.
   std::atomic<const char*> doing_{""};

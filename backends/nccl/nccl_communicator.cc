@@ -112,14 +112,16 @@ struct NcclCommunicator::Shared {
   }
 
   // On a thread of its own.
-  void AbortNow() ABSL_LOCKS_EXCLUDED(mutex) {
+  void EndNow(bool is_finalized) ABSL_LOCKS_EXCLUDED(mutex) {
     {
       const MutexLock lock(mutex);
       const Clock::time_point patience = Clock::now() + kCallPatience;
       while (is_in_call && changed.WaitUntil(mutex, patience)) {
       }
     }
-    if (NcclComm* const handle = Comm(); handle != nullptr) api->ncclCommAbort(handle);
+    if (NcclComm* const handle = Comm(); handle != nullptr) {
+      is_finalized ? api->ncclCommDestroy(handle) : api->ncclCommAbort(handle);
+    }
     const MutexLock lock(mutex);
     is_gone = true;
     changed.NotifyAll();
@@ -207,7 +209,28 @@ absl::Status NcclCommunicator::AllReduce(std::uint64_t send, std::uint64_t recei
   return shared.Fail(failure);
 }
 
-void NcclCommunicator::BeginAbort(absl::string_view reason) {
+absl::Status NcclCommunicator::BeginFinalize() {
+  Shared& shared = *shared_;
+  const State state = Poll();
+  if (state == State::kInProgress) {
+    return absl::FailedPreconditionError("the communicator's last call has not ended yet");
+  }
+  if (state == State::kFailed || !shared.BeginCall()) return shared.status_now();
+  NcclComm* const comm = shared.Comm();
+  const NcclResult result = shared.api->ncclCommFinalize(comm);
+  absl::Status status;
+  if (result != kNcclInProgress) {
+    status = NcclStatus(*shared.api, comm, "ncclCommFinalize", result);
+  }
+  shared.EndCall();
+  return status.ok() ? status : shared.Fail(status);
+}
+
+void NcclCommunicator::BeginDestroy() { BeginEnd("the communicator has been left", true); }
+
+void NcclCommunicator::BeginAbort(absl::string_view reason) { BeginEnd(reason, false); }
+
+void NcclCommunicator::BeginEnd(absl::string_view reason, bool is_finalized) {
   {
     const MutexLock lock(shared_->mutex);
     if (shared_->is_aborting) return;
@@ -215,7 +238,7 @@ void NcclCommunicator::BeginAbort(absl::string_view reason) {
     if (shared_->status.ok()) shared_->status = absl::AbortedError(reason);
   }
   try {
-    std::thread([shared = shared_] { shared->AbortNow(); }).detach();
+    std::thread([shared = shared_, is_finalized] { shared->EndNow(is_finalized); }).detach();
   } catch (const std::system_error&) {
     // There are no threads left. The communicator stays as it is, and IsGone false.
   }

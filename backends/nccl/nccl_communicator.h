@@ -99,6 +99,15 @@ class NcclCommunicator {
   absl::Status AllReduce(std::uint64_t send, std::uint64_t receive, std::uint64_t count,
                          DataType type, ReduceOp op, void* stream);
 
+  // Begins to let go in peace: NCCL finishes what other ranks still want of this one (API,
+  // ncclCommFinalize). In progress until then; BeginDestroy follows. Nothing more may be launched.
+  //   kFailedPrecondition: not ready.  Others: the communicator has failed.
+  absl::Status BeginFinalize();
+
+  // After BeginFinalize, when it is ready again: the communicator goes, on a thread of its own. Has
+  // failed from then on. Never blocks; IsGone says when it is done.
+  void BeginDestroy();
+
   // Makes everything in flight here end without a result, and the communicator go. Other ranks are
   // not told (User Guide, ncclCommAbort is local). Never blocks: another thread calls
   // ncclCommAbort, which may take long. Idempotent; the first reason stays.
@@ -108,7 +117,8 @@ class NcclCommunicator {
   // communicator and what it holds are given up as they are.
   bool Abort(absl::string_view reason, std::chrono::milliseconds patience = kAbortPatience);
 
-  // Whether ncclCommAbort has returned: nothing of this communicator touches memory any more.
+  // Whether ncclCommAbort or ncclCommDestroy has returned: nothing of this communicator touches
+  // memory any more.
   bool IsGone() const;
 
   NcclDescription Describe() const;
@@ -116,6 +126,8 @@ class NcclCommunicator {
   static constexpr std::chrono::milliseconds kAbortPatience{1000};
 
  private:
+  void BeginEnd(absl::string_view reason, bool is_finalized);
+
   struct Shared;  // what the aborting thread needs when this object has gone
   explicit NcclCommunicator(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
 

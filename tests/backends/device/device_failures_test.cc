@@ -135,6 +135,21 @@ TEST_CASE("An abort ends all of a communicator within a second, and nothing of a
                  }) == "");
 }
 
+TEST_CASE("A communicator that can't be left in peace is aborted when its time is up") {
+  CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "hang@1:1"}}),
+                 [](const Child& child, const NcclRank& rank) {
+                   TestedGpu gpu(child, rank.rank());
+                   const ImportedSlab slab = gpu.NewSlab();
+                   SlabView(child, slab).SetSlot(ReadySlot(0), 100);
+                   gpu.Connect(IdOf(rank), rank.rank(), 2);
+                   gpu.thread().Enqueue(Due(1, seconds(10)));
+                   gpu.thread().Disconnect(kWorld, Clock::now() + milliseconds(300));
+                   CHILD_REFUSED(kAborted, "before it had done its work",
+                                 gpu.Wait<DeviceBucketEnded>().status);
+                   child.WaitUntil([&] { return gpu.thread().Describe().empty(); }, "its end");
+                 }) == "");
+}
+
 TEST_CASE("NCCL's asynchronous error fails the communicator with NCCL's words") {
   CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "error@0:1=6"}}),
                  [](const Child& child, const NcclRank& rank) {

@@ -226,6 +226,33 @@ TEST_CASE("DeviceThread: a bucket that makes no sense is refused, signalled, and
         }) == "");
 }
 
+TEST_CASE("DeviceThread: a communicator that is left does its buckets, and fails nobody") {
+  Environment settings = kSettings;
+  settings.emplace("NCCL_HOSTID", "node-%r");
+  settings.emplace("RINGD_EMULATOR_NCCL_FAULTS", "slow@1:3=200000");
+  CHECK(RunRanks(2, settings, [](const Child& child, const NcclRank& rank) {
+          Rank self(child, rank);
+          for (std::uint64_t value = 1; value <= 3; ++value) {
+            self.gpu.thread().Enqueue(BucketOf({TensorAt(0, 0, 2), TensorAt(64, 64, 2000)}, value));
+          }
+          self.gpu.thread().Disconnect(kWorld, Clock::now() + kPatience);
+          self.gpu.thread().Enqueue(BucketOf({}, 4));
+          DeviceBucketEnded ended = self.gpu.Wait<DeviceBucketEnded>();
+          CHILD_CHECK(ended.bucket == 4);
+          CHILD_REFUSED(kInvalid, "left", ended.status);
+          CHILD_CHECK(self.gpu.thread().Describe().size() == 1);
+          self.view.SetSlot(ReadySlot(0), 3);
+          for (std::uint64_t value = 1; value <= 3; ++value) {
+            ended = self.gpu.Wait<DeviceBucketEnded>();
+            CHILD_CHECK(ended.bucket == value);
+            CHILD_STATUS(ended.status);
+          }
+          child.WaitUntil([&] { return self.gpu.thread().Describe().empty(); }, "its end");
+          DeviceCommunicatorFailed failed;
+          CHILD_CHECK(!self.gpu.Take(&failed));
+        }) == "");
+}
+
 TEST_CASE("DeviceThread: an engine has one for each of its GPUs, as ranks of one communicator") {
   CHECK(RunRanks(2, kSettings, [](const Child& child, const NcclRank& rank) {
           if (rank.rank() != 0) return;

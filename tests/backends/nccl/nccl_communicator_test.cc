@@ -180,6 +180,24 @@ TEST_CASE("NcclCommunicator: an asynchronous error is found, and stays the first
         }) == "");
 }
 
+TEST_CASE("NcclCommunicator: letting go in peace waits for what is in flight") {
+  CHECK(RunRanks(2, {}, [](const Child& child, const NcclRank& rank) {
+          const auto communicator = Join(child, rank);
+          const CUstream stream = child.NewStream();
+          const CUdeviceptr memory = rank.Floats({1, 2});
+          if (rank.rank() == 1) rank.Pause();
+          CHILD_STATUS(Sum(*communicator, memory, stream));
+          WaitReady(child, *communicator);
+          CHILD_STATUS(communicator->BeginFinalize());
+          WaitReady(child, *communicator);
+          CHILD_CHECK(child.IsDone(stream));
+          CHILD_CHECK(rank.ReadFloats(memory, 2) == std::vector<float>({2, 4}));
+          communicator->BeginDestroy();
+          child.WaitUntil([&] { return communicator->IsGone(); }, "its end");
+          CHILD_REFUSED(absl::StatusCode::kAborted, "left", Sum(*communicator, memory, stream));
+        }) == "");
+}
+
 TEST_CASE("NcclCommunicator: an ncclCommAbort that never returns keeps nobody") {
   const Environment hang = {{"RINGD_EMULATOR_NCCL_HANG", "ncclCommAbort"}};
   CHECK(RunRanks(1, hang, [](const Child& child, const NcclRank& rank) {
