@@ -70,6 +70,7 @@ namespace ringd {
   X(cuStreamWaitEvent, 3020, "cuStreamWaitEvent")                            \
   X(cuStreamWaitValue64, 11070, "cuStreamWaitValue64_v2")                    \
   X(cuStreamWriteValue64, 11070, "cuStreamWriteValue64_v2")                  \
+  X(cuStreamBatchMemOp, 11070, "cuStreamBatchMemOp_v2")                      \
   X(cuLaunchHostFunc, 10000, "cuLaunchHostFunc")                             \
   X(cuEventCreate, 2000, "cuEventCreate")                                    \
   X(cuEventDestroy, 4000, "cuEventDestroy_v2")                               \
@@ -97,6 +98,7 @@ namespace ringd {
 #undef cuMemcpyDtoHAsync
 #undef cuMemcpyDtoDAsync
 #undef cuStreamDestroy
+#undef cuStreamBatchMemOp
 #undef cuStreamWaitValue64
 #undef cuStreamWriteValue64
 #undef cuEventDestroy

@@ -3,11 +3,10 @@
 #include <memory>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "backends/cuda/cuda_driver.h"
+#include "backends/cuda/gpu_uuid.h"
 #include "proto/base/read_file.h"
 
 namespace ringd {
@@ -17,16 +16,6 @@ namespace {
 std::string LineOf(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadFile(path, 4096);
   return text.ok() ? std::string(absl::StripAsciiWhitespace(*text)) : "";
-}
-
-// As nvidia-smi writes it.
-std::string UuidText(const CUuuid& uuid, bool is_mig_instance) {
-  std::string text = is_mig_instance ? "MIG" : "GPU";
-  for (int i = 0; i < 16; ++i) {
-    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    absl::StrAppendFormat(&text, "%02x", static_cast<unsigned char>(uuid.bytes[i]));
-  }
-  return text;
 }
 
 // Asks one driver about one GPU after the other.
@@ -76,20 +65,10 @@ class Inquiry {
 
   // Name, number, memory and place.
   absl::Status Identify(CUdevice device, GpuDescription* gpu) const {
-    char name[256] = "";
-    if (auto status = Check("cuDeviceGetName", cuda_.cuDeviceGetName(name, sizeof name, device));
-        !status.ok()) {
+    if (auto status = IdentifyGpu(cuda_, device, &gpu->name, &gpu->uuid); !status.ok()) {
       return status;
     }
-    gpu->name = name;
-    // CUDA has no attribute for it. An instance's name ends in its profile: "... MIG 1g.10gb".
-    gpu->is_mig_instance = absl::StrContains(gpu->name, " MIG ");
-    CUuuid uuid{};
-    if (auto status = Check("cuDeviceGetUuid", cuda_.cuDeviceGetUuid(&uuid, device));
-        !status.ok()) {
-      return status;
-    }
-    gpu->uuid = UuidText(uuid, gpu->is_mig_instance);
+    gpu->is_mig_instance = IsMigInstance(gpu->name);
     std::size_t bytes = 0;
     if (auto status = Check("cuDeviceTotalMem", cuda_.cuDeviceTotalMem(&bytes, device));
         !status.ok()) {

@@ -96,6 +96,12 @@ RINGD_KERNEL_BODY inline void MoveBytes(const unsigned char* source, unsigned ch
     MoveElements(Piece{source, destination, words}, lane, Copy<std::uint32_t>{});
     MoveElements(Piece{source + words * 4, destination + words * 4, bytes % 4}, lane,
                  Copy<std::uint8_t>{});
+  } else if (difference % 2 == 0 && from % 2 == 0) {
+    // 16-bit elements behind an odd number of them.
+    const std::uint64_t halves = bytes / 2;
+    MoveElements(Piece{source, destination, halves}, lane, Copy<std::uint16_t>{});
+    MoveElements(Piece{source + halves * 2, destination + halves * 2, bytes % 2}, lane,
+                 Copy<std::uint8_t>{});
   } else {
     MoveElements(Piece{source, destination, bytes}, lane, Copy<std::uint8_t>{});
   }

@@ -195,19 +195,24 @@ TEST_CASE("MoveTile: every floating-point type is cast to every other, and scale
   CheckCastsFrom<E5M2Format>(DataType::kFloat8E5M2);
 }
 
+void CheckAligned(DataType type, std::size_t source_offset, std::size_t destination_offset) {
+  for (const std::size_t count : {1, 3, 17, 1000, 20'001}) {
+    for (const unsigned threads : {1, 31, 256}) {
+      const Move move{type, type, {}, count, source_offset, destination_offset};
+      const Bytes source = RandomBytes(count * SizeOf(type));
+      const Bytes moved = Moved(move, source, threads);
+      REQUIRE(std::memcmp(moved.data() + kMargin + destination_offset, source.data(),
+                          source.size()) == 0);
+      CheckMargins(moved, move);
+    }
+  }
+}
+
 TEST_CASE("MoveTile: any alignment, any number of threads, and sizes beyond a tile") {
-  for (const std::size_t source_offset : {0, 1, 4, 7, 16}) {
-    for (const std::size_t destination_offset : {0, 1, 4, 7, 16}) {
-      for (const std::size_t count : {1, 3, 17, 1000, 20'000}) {
-        for (const unsigned threads : {1, 31, 256}) {
-          const Move move{DataType::kFloat32, DataType::kFloat32, {}, count,
-                          source_offset,      destination_offset};
-          const Bytes source = RandomBytes(count * 4);
-          const Bytes moved = Moved(move, source, threads);
-          REQUIRE(std::memcmp(moved.data() + kMargin + destination_offset, source.data(),
-                              source.size()) == 0);
-          CheckMargins(moved, move);
-        }
+  for (const DataType type : {DataType::kInt8, DataType::kBfloat16, DataType::kFloat32}) {
+    for (const std::size_t source_offset : {0, 1, 2, 4, 6, 7, 16}) {
+      for (const std::size_t destination_offset : {0, 1, 2, 4, 7, 16}) {
+        CheckAligned(type, source_offset, destination_offset);
       }
     }
   }

@@ -10,25 +10,12 @@
 #include <vector>
 
 #include "tests/gpu/emulator/cuda/emulated_process.h"
+#include "tests/gpu/emulator/cuda/machine_file.h"
 
 namespace ringd::emulator {
 namespace {
 
 constexpr std::size_t kGranule = std::size_t{2} << 20;
-
-// A machine's file, which goes with the test.
-class MachineFile {
- public:
-  MachineFile() { ::close(::mkstemp(path_)); }
-  ~MachineFile() { ::unlink(path_); }
-  Variables With(Variables settings = {}) const {
-    settings["MACHINE"] = path_;
-    return settings;
-  }
-
- private:
-  char path_[32] = "/tmp/ringd-machine-XXXXXX";
-};
 
 TEST_CASE("Emulated machine: memory passes between processes and orders their streams") {
   const MachineFile machine;

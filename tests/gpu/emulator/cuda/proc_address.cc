@@ -79,6 +79,7 @@ const Symbol kSymbols[] = {
     RINGD_SYMBOL(cuStreamWaitEvent, 3020, cuStreamWaitEvent),
     RINGD_SYMBOL(cuStreamWaitValue64, 11070, cuStreamWaitValue64),
     RINGD_SYMBOL(cuStreamWriteValue64, 11070, cuStreamWriteValue64),
+    RINGD_SYMBOL(cuStreamBatchMemOp, 11070, cuStreamBatchMemOp),
     RINGD_SYMBOL(cuLaunchHostFunc, 10000, cuLaunchHostFunc),
     RINGD_SYMBOL(cuEventCreate, 2000, cuEventCreate),
     RINGD_SYMBOL(cuEventDestroy, 4000, cuEventDestroy),

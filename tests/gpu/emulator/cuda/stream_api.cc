@@ -18,6 +18,7 @@ using ringd::emulator::View;
 namespace {
 
 constexpr int kPollMicroseconds = 20;
+constexpr unsigned kMostInBatch = 255;
 constexpr int kIllegalAddress = -static_cast<int>(CUDA_ERROR_ILLEGAL_ADDRESS);
 
 // The condition of a wait, but for its flush bit. None: there is no such condition.
@@ -48,6 +49,58 @@ CUresult CheckValue(const Call& call, const Stream* stream, CUdeviceptr address)
     return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
+}
+
+CUresult EnqueueWait(const Call& call, CUstream handle, CUdeviceptr address, cuuint64_t value,
+                     unsigned flags) {
+  const std::shared_ptr<Stream> stream = call.process().FindStream(handle);
+  const CUresult checked = CheckValue(call, stream.get(), address);
+  if (checked != CUDA_SUCCESS) return checked;
+  const unsigned condition = flags & ~static_cast<unsigned>(CU_STREAM_WAIT_VALUE_FLUSH);
+  if (!IsCondition(condition)) return CUDA_ERROR_INVALID_VALUE;
+  Process& process = call.process();
+  const int device = stream->device();
+  process.Enqueue(stream, [&process, device, address, value, condition](bool stopping) {
+    if (stopping) return 0;
+    const View view = process.memory().Find(address, sizeof value, device);
+    if (view.alias == nullptr) return kIllegalAddress;
+    // Acquire: what was written before the value is there.
+    const auto found = __atomic_load_n(reinterpret_cast<cuuint64_t*>(view.alias), __ATOMIC_ACQUIRE);
+    return Holds(found, value, condition) ? 0 : kPollMicroseconds;
+  });
+  return CUDA_SUCCESS;
+}
+
+CUresult EnqueueWrite(const Call& call, CUstream handle, CUdeviceptr address, cuuint64_t value,
+                      unsigned flags) {
+  const std::shared_ptr<Stream> stream = call.process().FindStream(handle);
+  const CUresult checked = CheckValue(call, stream.get(), address);
+  if (checked != CUDA_SUCCESS) return checked;
+  if (flags > CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) return CUDA_ERROR_INVALID_VALUE;
+  Process& process = call.process();
+  const int device = stream->device();
+  process.Enqueue(stream, [&process, device, address, value](bool stopping) {
+    if (stopping) return 0;
+    const View view = process.memory().Find(address, sizeof value, device);
+    if (view.alias == nullptr) return kIllegalAddress;
+    // Release: pairs with a wait, or with the host's load.
+    __atomic_store_n(reinterpret_cast<cuuint64_t*>(view.alias), value, __ATOMIC_RELEASE);
+    return 0;
+  });
+  return CUDA_SUCCESS;
+}
+
+CUresult EnqueueOne(const Call& call, CUstream stream, const CUstreamBatchMemOpParams& one) {
+  switch (one.operation) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+      return EnqueueWait(call, stream, one.waitValue.address, one.waitValue.value64,
+                         one.waitValue.flags);
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+      return EnqueueWrite(call, stream, one.writeValue.address, one.writeValue.value64,
+                          one.writeValue.flags);
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
 }
 
 }  // namespace
@@ -102,46 +155,29 @@ CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuStreamWaitValue64(CUstream handle, CUdeviceptr address, cuuint64_t value,
+CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr address, cuuint64_t value,
                              unsigned int flags) {
   const Call call("cuStreamWaitValue64", kContext);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
-  const std::shared_ptr<Stream> stream = call.process().FindStream(handle);
-  const CUresult checked = CheckValue(call, stream.get(), address);
-  if (checked != CUDA_SUCCESS) return checked;
-  const unsigned condition = flags & ~static_cast<unsigned>(CU_STREAM_WAIT_VALUE_FLUSH);
-  if (!IsCondition(condition)) return CUDA_ERROR_INVALID_VALUE;
-  Process& process = call.process();
-  const int device = stream->device();
-  process.Enqueue(stream, [&process, device, address, value, condition](bool stopping) {
-    if (stopping) return 0;
-    const View view = process.memory().Find(address, sizeof value, device);
-    if (view.alias == nullptr) return kIllegalAddress;
-    // Acquire: what was written before the value is there.
-    const auto found = __atomic_load_n(reinterpret_cast<cuuint64_t*>(view.alias), __ATOMIC_ACQUIRE);
-    return Holds(found, value, condition) ? 0 : kPollMicroseconds;
-  });
-  return CUDA_SUCCESS;
+  return EnqueueWait(call, stream, address, value, flags);
 }
 
-CUresult cuStreamWriteValue64(CUstream handle, CUdeviceptr address, cuuint64_t value,
+CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr address, cuuint64_t value,
                               unsigned int flags) {
   const Call call("cuStreamWriteValue64", kContext);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
-  const std::shared_ptr<Stream> stream = call.process().FindStream(handle);
-  const CUresult checked = CheckValue(call, stream.get(), address);
-  if (checked != CUDA_SUCCESS) return checked;
-  if (flags > CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) return CUDA_ERROR_INVALID_VALUE;
-  Process& process = call.process();
-  const int device = stream->device();
-  process.Enqueue(stream, [&process, device, address, value](bool stopping) {
-    if (stopping) return 0;
-    const View view = process.memory().Find(address, sizeof value, device);
-    if (view.alias == nullptr) return kIllegalAddress;
-    // Release: pairs with a wait, or with the host's load.
-    __atomic_store_n(reinterpret_cast<cuuint64_t*>(view.alias), value, __ATOMIC_RELEASE);
-    return 0;
-  });
+  return EnqueueWrite(call, stream, address, value, flags);
+}
+
+CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count,
+                            CUstreamBatchMemOpParams* operations, unsigned int flags) {
+  const Call call("cuStreamBatchMemOp", kContext);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  if (operations == nullptr || count > kMostInBatch || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < count; ++i) {
+    const CUresult result = EnqueueOne(call, stream, operations[i]);
+    if (result != CUDA_SUCCESS) return result;
+  }
   return CUDA_SUCCESS;
 }
 

@@ -105,6 +105,40 @@ TEST_CASE("Emulated streams: a wait's conditions are CUDA's, and GEQ goes in cir
   }
 }
 
+CUstreamBatchMemOpParams InBatch(CUstreamBatchMemOpType operation, CUdeviceptr address,
+                                 std::uint64_t value) {
+  CUstreamBatchMemOpParams one{};
+  one.operation = operation;
+  one.waitValue.address = address;
+  one.waitValue.value64 = value;
+  return one;
+}
+
+TEST_CASE("Emulated streams: a batch of memory operations is done in order, and has 255 at most") {
+  CHECK(RunEmulated({}, [](const Child& child) {
+          child.UseDevice();
+          const CUstream stream = child.NewStream();
+          const CUdeviceptr memory = child.NewMemory(256 * 8);
+          std::vector<CUstreamBatchMemOpParams> batch = {
+              InBatch(CU_STREAM_MEM_OP_WRITE_VALUE_64, memory, 1),
+              InBatch(CU_STREAM_MEM_OP_WAIT_VALUE_64, memory + 8, 5),
+              InBatch(CU_STREAM_MEM_OP_WRITE_VALUE_64, memory + 16, 2)};
+          CHILD_OK(child.cuda().cuStreamBatchMemOp(stream, 3, batch.data(), 0));
+          child.WaitUntil([&] { return child.Read(memory) == 1; }, "what is before the wait");
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          CHILD_CHECK(child.Read(memory + 16) == 0);
+          CHILD_OK(child.cuda().cuStreamWriteValue64(child.NewStream(), memory + 8, 6, 0));
+          CHILD_OK(child.cuda().cuStreamSynchronize(stream));
+          CHILD_CHECK(child.Read(memory + 16) == 2);
+          batch.assign(256, InBatch(CU_STREAM_MEM_OP_WRITE_VALUE_64, memory, 3));
+          CHILD_CUDA(CUDA_ERROR_INVALID_VALUE,
+                     child.cuda().cuStreamBatchMemOp(stream, 256, batch.data(), 0));
+          CHILD_CUDA(CUDA_ERROR_INVALID_VALUE,
+                     child.cuda().cuStreamBatchMemOp(stream, 1, batch.data(), 1));
+          CHILD_OK(child.cuda().cuStreamBatchMemOp(stream, 255, batch.data(), 0));
+        }) == "");
+}
+
 TEST_CASE("Emulated streams: a value lies at a multiple of eight, in memory of the device") {
   CHECK(RunEmulated({}, [](const Child& child) {
           child.UseDevice();

@@ -1,8 +1,12 @@
 #include "tests/gpu/emulator/nccl/settings.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <random>
 #include <sstream>
 #include <string>
@@ -80,6 +84,12 @@ NcclSettings Read() {
     if (!ParseFault(text, &fault)) Refuse("FAULTS", text);
     settings.faults.push_back(fault);
   }
+  settings.hang = Text("HANG");
+  constexpr const char* kMayHang[] = {"", "ncclCommInitRankConfig", "ncclAllReduce",
+                                      "ncclCommAbort"};
+  if (std::find(std::begin(kMayHang), std::end(kMayHang), settings.hang) == std::end(kMayHang)) {
+    Refuse("HANG", settings.hang);
+  }
   return settings;
 }
 
@@ -96,6 +106,10 @@ const Fault* FindFault(int rank, std::uint64_t operation) {
     if (fault.rank == rank && (is_every || fault.operation == operation)) return &fault;
   }
   return nullptr;
+}
+
+void HangIfAsked(const char* function) {
+  while (Settings().hang == function) ::pause();
 }
 
 std::chrono::microseconds DrawDelay() {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace ringd::emulator {
@@ -28,6 +29,7 @@ struct NcclSettings {
   std::uint64_t seed = 1;
   std::chrono::microseconds max_delay{0};
   std::vector<Fault> faults;
+  std::string hang;
 };
 
 // Read once in a process. A value that makes no sense ends the process, with its name on stderr: a
@@ -36,6 +38,9 @@ const NcclSettings& Settings();
 
 // The fault that meets `rank` at `operation`; null if none does.
 const Fault* FindFault(int rank, std::uint64_t operation);
+
+// Where a function of that name begins that may be asked to hang: never returns if it has been.
+void HangIfAsked(const char* function);
 
 // Before a non-blocking call does its work: a time drawn from the seed.
 std::chrono::microseconds DrawDelay();

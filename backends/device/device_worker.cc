@@ -1,0 +1,389 @@
+#include "backends/device/device_worker.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace ringd {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// How long to sleep between looks: while NCCL launches, which keeps the next bucket waiting; while
+// something is on the GPU (no stream waits for this thread, only the completions); while ranks
+// meet; and to see that an idle communicator has lost a rank.
+constexpr microseconds kWhileLaunching{5};
+constexpr microseconds kWhileBusy{20};
+constexpr microseconds kWhileBusyAtMost{200};
+constexpr microseconds kWhileWaiting{500};
+constexpr milliseconds kWhileIdle{100};
+
+constexpr milliseconds kShutdownPause{1};
+// An aborted collective ends within milliseconds, or never.
+constexpr std::chrono::seconds kDrainPatience{10};
+
+}  // namespace
+
+// Says what the worker is doing, for the length of a scope.
+class DeviceWorker::Doing {
+ public:
+  Doing(DeviceWorker* worker, const char* what) : worker_(worker) { Say(what); }
+  ~Doing() { Say(""); }
+  Doing(const Doing&) = delete;
+  Doing& operator=(const Doing&) = delete;
+
+ private:
+  void Say(const char* what) {
+    worker_->doing_since_.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+    worker_->doing_.store(what, std::memory_order_relaxed);
+  }
+
+  DeviceWorker* const worker_;
+};
+
+DeviceWorker::DeviceWorker(DeviceThreadOptions options, Emit emit)
+    : options_(std::move(options)),
+      emit_(std::move(emit)),
+      unusable_(absl::FailedPreconditionError("the GPU has not been opened yet")) {}
+
+DeviceWorker::~DeviceWorker() = default;
+
+DeviceThreadActivity DeviceWorker::activity() const noexcept {
+  const auto ticks = Clock::duration(doing_since_.load(std::memory_order_relaxed));
+  return {doing_.load(std::memory_order_relaxed), Clock::time_point(ticks)};
+}
+
+void DeviceWorker::Open() {
+  const Doing doing(this, "opening the GPU");
+  auto opened = GpuParts::Open(options_.cuda_library, options_.nccl_library, options_.gpu);
+  unusable_ = opened.status();
+  if (opened.ok()) {
+    gpu_ = *std::move(opened);
+    current_.emplace(*gpu_.context);
+    unusable_ = current_->status();
+  }
+  emit_(DeviceOpened{unusable_});
+}
+
+void DeviceWorker::CreateSlab(DeviceSlabId id, std::size_t bytes) {
+  const Doing doing(this, "making a slab");
+  DeviceSlabCreated created{id, unusable_, UniqueFd(), 0, options_.gpu};
+  if (created.status.ok()) {
+    auto slab = DeviceSlab::Create(gpu_.context, bytes, options_.slab_setting);
+    created.status = slab.status();
+    if (created.status.ok()) {
+      auto descriptor = slab->Export();
+      created.status = descriptor.status();
+      created.bytes = slab->bytes();
+      if (descriptor.ok()) created.descriptor = *std::move(descriptor);
+    }
+    if (created.status.ok() && !slabs_.Add(id, *std::move(slab))) {
+      created.status = absl::AlreadyExistsError(absl::StrCat("slab ", id.value(), " is there"));
+      created.descriptor.Reset();
+    }
+  }
+  const absl::Status status = created.status;
+  emit_(std::move(created));
+  if (absl::IsAborted(status)) LoseDevice(status);
+}
+
+void DeviceWorker::ReleaseSlab(DeviceSlabId id, std::span<const std::uint32_t> slots) {
+  const DeviceSlab* const slab = slabs_.Find(id);
+  if (slab == nullptr) return;
+  // Its trainer has gone or goes: an error concerns nobody.
+  (void)slab->timeline().Release(slots);
+  slabs_.Retire(id);
+  SweepSlabs();
+}
+
+void DeviceWorker::SweepSlabs() {
+  const Doing doing(this, "giving a slab back");
+  for (const DeviceSlabId id : slabs_.Sweep()) emit_(DeviceSlabReleased{id});
+}
+
+void DeviceWorker::CreateId(std::uint64_t request) {
+  const Doing doing(this, "ncclGetUniqueId");
+  NcclIdCreated created{request, unusable_, {}};
+  if (created.status.ok()) {
+    const auto id = NewNcclId(*gpu_.nccl);
+    created.status = id.status();
+    if (id.ok()) created.id = *id;
+  }
+  emit_(std::move(created));
+}
+
+void DeviceWorker::Connect(DeviceCommunicatorId id, const NcclIdBytes& nccl_id, int rank, int size,
+                           std::size_t fusion_bytes, Clock::time_point deadline) {
+  const Doing doing(this, "beginning a communicator");
+  absl::Status status = unusable_;
+  if (status.ok() && communicators_.contains(id)) {
+    status = absl::AlreadyExistsError(absl::StrCat("communicator ", id.value(), " is there"));
+  }
+  if (status.ok()) {
+    const DeviceCommunicator::Parts parts{gpu_, &slabs_, options_.fusion_setting};
+    auto made = DeviceCommunicator::Begin(parts, id, {nccl_id, rank, size, options_.gpu},
+                                          fusion_bytes, deadline);
+    status = made.status();
+    if (made.ok()) {
+      registry_.Add(id, (*made)->nccl());
+      communicators_[id] = *std::move(made);
+    }
+  }
+  if (!status.ok()) emit_(DeviceCommunicatorConnected{id, status});
+}
+
+DeviceCommunicator* DeviceWorker::Find(DeviceCommunicatorId id) {
+  const auto found = communicators_.find(id);
+  return found == communicators_.end() ? nullptr : found->second.get();
+}
+
+void DeviceWorker::Abort(DeviceCommunicatorId id, absl::string_view reason) {
+  const auto found = communicators_.find(id);
+  if (found == communicators_.end()) return;
+  Fail(found->second.get(), absl::AbortedError(reason));
+  closing_.push_back(std::move(found->second));
+  Forget(id);
+}
+
+void DeviceWorker::Forget(DeviceCommunicatorId id) {
+  communicators_.erase(id);
+  leaving_.erase(id);
+  registry_.Remove(id);
+}
+
+void DeviceWorker::Disconnect(DeviceCommunicatorId id, Clock::time_point deadline) {
+  if (communicators_.contains(id)) leaving_.emplace(id, deadline);
+}
+
+void DeviceWorker::LetGo(Clock::time_point now) {
+  for (auto next = leaving_.begin(); next != leaving_.end();) {
+    const auto [id, deadline] = *next++;
+    DeviceCommunicator* const communicator = Find(id);
+    const bool has_queued =
+        std::any_of(queue_.begin(), queue_.end(),
+                    [id = id](const DeviceBucket& bucket) { return bucket.communicator == id; });
+    const bool is_connected = communicator->phase() == DeviceCommunicator::Phase::kReady ||
+                              communicator->phase() == DeviceCommunicator::Phase::kLeaving;
+    if (now >= deadline || !is_connected) {
+      Abort(id, "the communicator was left before it had done its work");
+    } else if (!has_queued && !communicator->has_work()) {
+      const absl::StatusOr<bool> is_gone = communicator->Leave();
+      if (!is_gone.ok()) {
+        Abort(id, is_gone.status().message());
+      } else if (*is_gone) {
+        drained_.push_back(std::move(communicators_[id]));
+        Forget(id);
+      }
+    }
+  }
+}
+
+void DeviceWorker::Enqueue(DeviceBucket bucket) {
+  if (leaving_.contains(bucket.communicator)) {
+    GiveUp(bucket, absl::InvalidArgumentError("the communicator has been left"));
+    return;
+  }
+  queue_.push_back(std::move(bucket));
+  pause_ = microseconds(0);
+}
+
+void DeviceWorker::EmitEnded(std::vector<DeviceBucketEnded>* ended) {
+  if (!ended->empty()) pause_ = microseconds(0);
+  for (DeviceBucketEnded& one : *ended) emit_(std::move(one));
+  ended->clear();
+}
+
+// Its results will never come: who waits for them is let go.
+void DeviceWorker::GiveUp(const DeviceBucket& bucket, const absl::Status& status) {
+  for (const TimelinePoint& point : bucket.done) {
+    const DeviceSlab* const slab = slabs_.FindAny(point.slab);
+    if (slab != nullptr) (void)slab->timeline().Release(std::span(&point.slot, 1));
+  }
+  emit_(DeviceBucketEnded{bucket.id, bucket.communicator, status, {}});
+}
+
+std::vector<DeviceBucket> DeviceWorker::TakeQueued(DeviceCommunicatorId id) {
+  std::vector<DeviceBucket> taken;
+  std::deque<DeviceBucket> others;
+  for (DeviceBucket& bucket : queue_) {
+    if (bucket.communicator == id) {
+      taken.push_back(std::move(bucket));
+    } else {
+      others.push_back(std::move(bucket));
+    }
+  }
+  queue_ = std::move(others);
+  return taken;
+}
+
+void DeviceWorker::Fail(DeviceCommunicator* communicator, const absl::Status& status) {
+  if (communicator->phase() == DeviceCommunicator::Phase::kFailed) return;
+  if (!is_lost_ && !communicator->FindDeviceError().ok()) {
+    LoseDevice(communicator->device_error());
+    return;
+  }
+  const bool was_connecting = communicator->phase() == DeviceCommunicator::Phase::kConnecting;
+  communicator->Fail(status, TakeQueued(communicator->id()));
+  if (was_connecting) {
+    emit_(DeviceCommunicatorConnected{communicator->id(), status});
+  } else {
+    emit_(DeviceCommunicatorFailed{communicator->id(), status});
+  }
+}
+
+void DeviceWorker::LoseDevice(const absl::Status& status) {
+  if (is_lost_) return;
+  is_lost_ = true;
+  unusable_ = absl::AbortedError(absl::StrCat(
+      "GPU ", options_.gpu, " can't be used by this process any more: ", status.message()));
+  for (const auto& [id, communicator] : communicators_) Fail(communicator.get(), unusable_);
+  emit_(DeviceLost{unusable_});
+}
+
+bool DeviceWorker::MustWait(const DeviceCommunicator& next) const {
+  return std::any_of(communicators_.begin(), communicators_.end(), [&](const auto& one) {
+    const DeviceCommunicator& other = *one.second;
+    return other.is_launching() ||
+           (&other != &next && !OrdersLaunches(*gpu_.nccl) && other.has_work());
+  });
+}
+
+void DeviceWorker::LaunchQueued(Clock::time_point now) {
+  while (!queue_.empty()) {
+    DeviceBucket& bucket = queue_.front();
+    DeviceCommunicator* const communicator = Find(bucket.communicator);
+    absl::Status status = unusable_;
+    if (communicator == nullptr && status.ok()) {
+      status = absl::InvalidArgumentError(absl::StrCat("communicator ", bucket.communicator.value(),
+                                                       " is not there, or no longer"));
+    }
+    if (communicator != nullptr && communicator->phase() == DeviceCommunicator::Phase::kFailed) {
+      status = communicator->failure();
+    }
+    if (!status.ok()) {
+      GiveUp(bucket, status);
+      queue_.pop_front();
+      continue;
+    }
+    if (communicator->phase() == DeviceCommunicator::Phase::kConnecting ||
+        MustWait(*communicator)) {
+      return;
+    }
+    switch (communicator->Offer(&bucket, now, &status)) {
+      case DeviceCommunicator::Verdict::kTaken:
+        queue_.pop_front();
+        break;
+      case DeviceCommunicator::Verdict::kLater:
+        if (now >= bucket.deadline) {
+          Fail(communicator,
+               absl::DeadlineExceededError("a bucket has waited too long for those before it"));
+          break;
+        }
+        return;
+      case DeviceCommunicator::Verdict::kRefused:
+        communicator->SignalRefused(bucket);
+        emit_(DeviceBucketEnded{bucket.id, bucket.communicator, status, {}});
+        queue_.pop_front();
+        break;
+      case DeviceCommunicator::Verdict::kFailed:
+        queue_.pop_front();
+        Fail(communicator, status);
+        break;
+    }
+  }
+}
+
+bool DeviceWorker::SweepFailed(Clock::time_point now) {
+  std::vector<DeviceBucketEnded> ended;
+  bool is_draining = false;
+  const auto look = [&](DeviceCommunicator& communicator) {
+    const bool is_drained = communicator.IsDrained(now, &ended);
+    EmitEnded(&ended);
+    is_draining |= !is_drained;
+    if (!is_drained && now >= communicator.failed_at() + kDrainPatience) {
+      LoseDevice(absl::DeadlineExceededError("the GPU does not end what was aborted"));
+    }
+    return is_drained;
+  };
+  for (const auto& [id, communicator] : communicators_) {
+    if (communicator->phase() == DeviceCommunicator::Phase::kFailed) look(*communicator);
+  }
+  for (auto& communicator : closing_) {
+    if (look(*communicator)) drained_.push_back(std::move(communicator));
+  }
+  std::erase(closing_, nullptr);
+  // Freeing memory waits for the GPU. So nothing may be there that could last.
+  if (!drained_.empty() && !is_draining && !HasWork()) drained_.clear();
+  return is_draining;
+}
+
+bool DeviceWorker::HasWork() const {
+  return std::any_of(communicators_.begin(), communicators_.end(),
+                     [](const auto& one) { return one.second->has_work(); });
+}
+
+std::chrono::microseconds DeviceWorker::Progress(Clock::time_point now) {
+  const Doing doing(this, "looking after its communicators");
+  std::vector<DeviceBucketEnded> ended;
+  bool is_connecting = false;
+  bool is_launching = false;
+  absl::Status lost;
+  for (const auto& [id, communicator] : communicators_) {
+    const auto before = communicator->phase();
+    const absl::Status status = communicator->Advance(now, &ended);
+    EmitEnded(&ended);
+    if (lost.ok()) lost = communicator->device_error();
+    if (!status.ok()) {
+      Fail(communicator.get(), status);
+    } else if (before != communicator->phase()) {
+      emit_(DeviceCommunicatorConnected{id, absl::OkStatus()});
+    }
+    is_connecting |= communicator->phase() == DeviceCommunicator::Phase::kConnecting;
+  }
+  LaunchQueued(now);
+  LetGo(now);
+  for (const auto& [id, communicator] : communicators_) {
+    is_launching |= communicator->is_launching();
+    if (lost.ok()) lost = communicator->device_error();
+  }
+  if (!lost.ok()) LoseDevice(lost);
+  const bool is_draining = SweepFailed(now);
+  SweepSlabs();
+  if (is_launching) return kWhileLaunching;
+  if (HasWork() || !queue_.empty()) {
+    pause_ = std::clamp(2 * pause_, kWhileBusy, kWhileBusyAtMost);
+    return pause_;
+  }
+  return is_connecting || is_draining || !leaving_.empty() ? kWhileWaiting
+                                                           : microseconds(kWhileIdle);
+}
+
+void DeviceWorker::Shutdown(Clock::time_point deadline) {
+  const Doing doing(this, "ending");
+  const absl::Status status = absl::AbortedError("the engine ends");
+  if (unusable_.ok()) unusable_ = status;
+  while (!communicators_.empty()) Abort(communicators_.begin()->first, status.message());
+  for (const DeviceBucket& bucket : queue_) GiveUp(bucket, status);
+  queue_.clear();
+  while (SweepFailed(Clock::now()) && Clock::now() < deadline) {
+    std::this_thread::sleep_for(kShutdownPause);
+  }
+  if (!closing_.empty()) {
+    // The GPU is not done. What it works on stays until the process ends.
+    slabs_.Abandon();
+    for (auto* const list : {&closing_, &drained_}) {
+      for (auto& communicator : *list) (void)communicator.release();
+    }
+  }
+  // On the thread that made them.
+  closing_.clear();
+  drained_.clear();
+  slabs_.Clear();
+  current_.reset();
+  gpu_ = GpuParts();
+}
+
+}  // namespace ringd
