@@ -1,7 +1,8 @@
 /* libringd: the C interface through which a trainer uses the ringd of its node.
  *
  * A process opens one context, which takes one rank of one job; registers tensors; submits them,
- * each submission giving an operation; waits for operations. All buffers are host memory.
+ * each submission giving an operation; waits for operations. Buffers are host memory, or lie in the
+ * memory of the GPU that the context has opened (ringd_device_open).
  *
  * Thread safety: every function may be called from any thread at any time, except that ringd_close
  *   must be the last call on its context. Operations may be submitted in any order on different
@@ -38,7 +39,7 @@ extern "C" {
 #endif
 
 #define RINGD_API_VERSION_MAJOR 1
-#define RINGD_API_VERSION_MINOR 4
+#define RINGD_API_VERSION_MINOR 5
 #define RINGD_API_VERSION ((RINGD_API_VERSION_MAJOR << 16) | RINGD_API_VERSION_MINOR)
 
 typedef int32_t ringd_status;
@@ -95,6 +96,8 @@ enum {
  * NaN          in any rank's element gives NaN, also in min and max. */
 enum { RINGD_SUM = 0, RINGD_AVERAGE = 1, RINGD_MIN = 2, RINGD_MAX = 3, RINGD_PRODUCT = 4 };
 enum { RINGD_ALLREDUCE = 0, RINGD_BROADCAST = 1, RINGD_BARRIER = 2 };
+/* Since 1.5. Where a tensor lies. */
+enum { RINGD_HOST_MEMORY = 0, RINGD_DEVICE_MEMORY = 1 };
 
 typedef struct ringd_context ringd_context;
 /* Since 1.4. Some of the job's ranks, among which tensors are combined: a number that is equal on
@@ -169,6 +172,9 @@ typedef struct {
   /* Since 1.4. RINGD_ALL_RANKS, or one that this rank has created. Equal names on different
    * communicators are different tensors. An average is that of the communicator's ranks. */
   ringd_communicator communicator;
+  /* Since 1.5. RINGD_DEVICE_MEMORY: in memory of ringd_device_alloc, to be submitted by
+   * ringd_submit_on_stream. The same on all ranks. */
+  int32_t memory;
 } ringd_tensor;
 
 /* Since 1.4. */
@@ -188,6 +194,15 @@ typedef struct {
   int32_t node_count;
   int32_t node_index; /* this node's place among its nodes */
 } ringd_communicator_place;
+
+/* Since 1.5. */
+typedef struct {
+  size_t struct_size;
+  int32_t device;      /* CUDA's ordinal in this process */
+  uint64_t slab_bytes; /* device memory for this rank's tensors */
+  /* RINGD_CUDA_LIBRARY; default libcuda.so.1. The driver that this process uses. */
+  const char* cuda_library;
+} ringd_device_options;
 
 /* RINGD_API_VERSION of the library that is running (compare it with the header's), and its
  * release. */
@@ -313,6 +328,41 @@ RINGD_EXPORT ringd_status ringd_wait(ringd_context* context, ringd_operation ope
  * nothing has been lost; call again with the same array. */
 RINGD_EXPORT ringd_status ringd_wait_all(ringd_context* context, ringd_operation* operations,
                                          size_t count, int64_t timeout_ms);
+
+/* Since 1.5. Tensors on a GPU: ringd's engine makes device memory for this rank (its slab), which
+ * this process maps; tensors in it are reduced there by NCCL, in ringd's process. Not yet run on a
+ * GPU. What is possible: all-reduce, in a job over several nodes.
+ *
+ * Opens the GPU and makes the slab, in CUDA's primary context. Blocks, 60 s at most. A context has
+ * one GPU.
+ *   RINGD_NOT_FOUND: here or in ringd there is no such GPU, or no library of CUDA or NCCL.
+ *   RINGD_FAILED_PRECONDITION: a library is too old; the job's ranks are all on one node.
+ *   RINGD_RESOURCE_EXHAUSTED: so much device memory is not free. RINGD_ALREADY_EXISTS: one is open.
+ *   The messages name library, GPU, amounts and setting. */
+RINGD_EXPORT ringd_status ringd_device_open(ringd_context* context,
+                                            const ringd_device_options* options);
+/* Since 1.5. Memory of the slab: a device pointer, aligned to 64 bytes, contents undefined but
+ * when it is used first (zero). Does not block.
+ *   RINGD_RESOURCE_EXHAUSTED: the slab is full; the message names slab_bytes. */
+RINGD_EXPORT ringd_status ringd_device_alloc(ringd_context* context, size_t bytes, void** address);
+/* Since 1.5. Must not be in use by an operation, nor by work on a stream. NULL is allowed. */
+RINGD_EXPORT void ringd_device_free(ringd_context* context, void* address);
+/* Since 1.5. As ringd_submit, for a tensor in device memory. The source is taken to be ready when
+ * `stream` (a CUstream or cudaStream_t of this context's GPU; NULL: the default stream) has done
+ * all that was put on it before. Returns at once but for want of room. The destination must not be
+ * touched before the operation has ended, or by work on a stream before ringd_stream_wait.
+ *   RINGD_INVALID_ARGUMENT: an address outside of the slab; a tensor in host memory.
+ *   RINGD_FAILED_PRECONDITION: no GPU is open; the stream is being captured into a graph. */
+RINGD_EXPORT ringd_status ringd_submit_on_stream(ringd_context* context,
+                                                 ringd_registration registration,
+                                                 const void* source, void* destination,
+                                                 void* stream, ringd_operation* operation);
+/* Since 1.5. What is put on `stream` from now on runs when the operation, of
+ * ringd_submit_on_stream, has its result. Does not block, and does not consume the operation, which
+ * is still to be waited for. If the job fails, the stream goes on, with undefined content of the
+ * destination, and the wait for the operation says why. */
+RINGD_EXPORT ringd_status ringd_stream_wait(ringd_context* context, ringd_operation operation,
+                                            void* stream);
 
 /* Since 1.2. A round trip through ringd's engine and back, without a tensor: shows that ringd
  * answers, and how long it takes. RINGD_DEADLINE_EXCEEDED: it has not answered in time. */

@@ -21,11 +21,12 @@ namespace ringd {
 // other slots begin with 0. A slot has one writer, but for Release; its values only grow.
 inline constexpr std::uint64_t kTimelineMagic = 0x52494e4744544c01;  // "RINGDTL", version 1
 inline constexpr std::size_t kTimelineSlotBytes = 64;
-inline constexpr std::uint32_t kTimelineSlots = 1024;
+inline constexpr std::uint32_t kTimelineSlots = 8192;
 inline constexpr std::size_t kTimelineBytes = kTimelineSlotBytes * kTimelineSlots;
 
-// Each stream of a trainer has two slots: in one the trainer says how far its tensors are ready, in
-// the other the engine how far results are there.
+// Each operation in flight has two slots: in one the trainer says that its tensor is ready, in the
+// other the engine that the result is there. (One pair for each stream would not do: operations end
+// in the order in which all ranks have come, not in that of a stream.)
 inline constexpr std::uint32_t kTimelinePairs = kTimelineSlots / 2 - 1;
 // Precondition: pair < kTimelinePairs.
 constexpr std::uint32_t ReadySlot(std::uint32_t pair) noexcept { return 2 * pair + 2; }

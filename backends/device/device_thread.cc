@@ -159,6 +159,12 @@ void DeviceThread::ReleaseSlab(DeviceSlabId slab, std::span<const std::uint32_t>
   });
 }
 
+void DeviceThread::ReleaseSlots(DeviceSlabId slab, std::span<const std::uint32_t> slots) {
+  worker_->Post([slab, slots = std::vector(slots.begin(), slots.end())](DeviceWorker& work) {
+    work.ReleaseSlots(slab, slots);
+  });
+}
+
 void DeviceThread::CreateId(std::uint64_t request) {
   worker_->Post([=](DeviceWorker& work) { work.CreateId(request); });
 }

@@ -76,6 +76,10 @@ class DeviceThread {
   // DeviceSlabReleased. Buckets that come later are refused.
   void ReleaseSlab(DeviceSlabId slab, std::span<const std::uint32_t> slots);
 
+  // Ends all waits for these slots, now and later: of operations that were never enqueued and never
+  // will be. No event answers.
+  void ReleaseSlots(DeviceSlabId slab, std::span<const std::uint32_t> slots);
+
   // NcclIdCreated answers.
   void CreateId(std::uint64_t request);
   // Meets the other ranks: DeviceCommunicatorConnected answers. `fusion_bytes` of device memory are

@@ -99,6 +99,14 @@ void DeviceWorker::ReleaseSlab(DeviceSlabId id, std::span<const std::uint32_t> s
   SweepSlabs();
 }
 
+void DeviceWorker::ReleaseSlots(DeviceSlabId id, std::span<const std::uint32_t> slots) {
+  const DeviceSlab* const slab = slabs_.Find(id);
+  if (slab == nullptr) return;
+  const Doing doing(this, "releasing waits");
+  // Who waits would wait for ever, also after an error; there is nobody else to be told.
+  (void)slab->timeline().Release(slots);
+}
+
 void DeviceWorker::SweepSlabs() {
   const Doing doing(this, "giving a slab back");
   for (const DeviceSlabId id : slabs_.Sweep()) emit_(DeviceSlabReleased{id});

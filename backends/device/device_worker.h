@@ -46,6 +46,7 @@ class DeviceWorker {
   void Open();
   void CreateSlab(DeviceSlabId id, std::size_t bytes);
   void ReleaseSlab(DeviceSlabId id, std::span<const std::uint32_t> slots);
+  void ReleaseSlots(DeviceSlabId id, std::span<const std::uint32_t> slots);
   void CreateId(std::uint64_t request);
   void Connect(DeviceCommunicatorId id, const NcclIdBytes& nccl_id, int rank, int size,
                std::size_t fusion_bytes, Clock::time_point deadline);

@@ -336,6 +336,43 @@ ringd_status ringd_wait_all(ringd_context* context, ringd_operation* operations,
   });
 }
 
+ringd_status ringd_device_open(ringd_context* context, const ringd_device_options* options) {
+  if (options == nullptr) return ReportInvalid("options is NULL");
+  return GuardedUse(context, [&](Context& c) -> absl::Status {
+    const std::size_t given_bytes = options->struct_size;
+    absl::Status status = ringd::client::CheckStructureBytes<ringd_device_options>(given_bytes);
+    if (!status.ok()) return status;
+    return c.OpenDevice(ringd::client::FromCaller<ringd_device_options>(options, given_bytes));
+  });
+}
+
+ringd_status ringd_device_alloc(ringd_context* context, size_t bytes, void** address) {
+  if (address == nullptr) return ReportInvalid("address is NULL");
+  return GuardedUse(context, [&](Context& c) -> absl::Status {
+    const absl::StatusOr<void*> allocated = c.DeviceAllocate(bytes);
+    if (allocated.ok()) *address = *allocated;
+    return allocated.status();
+  });
+}
+
+void ringd_device_free(ringd_context* context, void* address) {
+  if (address == nullptr) return;
+  GuardedUse(context, [&](Context& c) { return c.DeviceFree(address); });
+}
+
+ringd_status ringd_submit_on_stream(ringd_context* context, ringd_registration registration,
+                                    const void* source, void* destination, void* stream,
+                                    ringd_operation* operation) {
+  if (operation == nullptr) return ReportInvalid("operation is NULL");
+  return GuardedUse(context, [&](Context& c) {
+    return c.SubmitOnStream(registration, source, destination, stream, operation);
+  });
+}
+
+ringd_status ringd_stream_wait(ringd_context* context, ringd_operation operation, void* stream) {
+  return GuardedUse(context, [&](Context& c) { return c.StreamWait(operation, stream); });
+}
+
 ringd_status ringd_ping(ringd_context* context, int64_t timeout_ms) {
   return GuardedUse(context, [&](Context& c) { return c.Ping(timeout_ms); });
 }

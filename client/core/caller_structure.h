@@ -47,6 +47,12 @@ struct StructureTraits<ringd_communicator_place> {
   static constexpr std::size_t kOldestBytes = 24;
 };
 
+template <>
+struct StructureTraits<ringd_device_options> {
+  static constexpr char kName[] = "ringd_device_options";
+  static constexpr std::size_t kOldestBytes = 32;
+};
+
 // No version's structure will be longer: the number was never set.
 inline constexpr std::size_t kMaxStructureBytes = 4096;
 

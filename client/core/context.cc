@@ -86,6 +86,7 @@ Context::Context(const Options& options, Attachment attachment,
       ring_operations_(ViewSessionSegment(segment_.data(), attachment.layout), submission_capacity_,
                        attachment.layout.completion_capacity, std::move(attachment.engine_wakeup),
                        state_, staged_copies_, spin_budget_),
+      cuda_library_(options.cuda_library),
       fork_guard_(attachment.lifeline.get()),
       control_(std::move(control)),
       lifeline_(std::move(attachment.lifeline)) {}
@@ -118,6 +119,7 @@ void Context::EndPart(Farewell farewell) {
   lifeline_.Stop();
   fork_guard_.ForgetLifeline();
   lifeline_.Hang();
+  ReleaseStreams();
 }
 
 absl::Status Context::StartLifeline(const Options& options) {
@@ -148,6 +150,9 @@ absl::Status Context::StartLifeline(const Options& options) {
   callbacks.on_rank_exchange_connection = [this](const RankExchangeConnectionNotice& notice,
                                                  UniqueFd fd) {
     rank_exchange_memory_.AddConnection(notice, std::move(fd));
+  };
+  callbacks.on_device_slab = [this](const DeviceSlabNotice& notice, UniqueFd fd) {
+    slab_inbox_.Add(notice, std::move(fd));
   };
   callbacks.on_session_ended = [this](const std::string& text) {
     state_.Lose(
@@ -221,6 +226,8 @@ void Context::WakeAll() {
   job_memory_.GiveUp(state_.status());
   node_lanes_.GiveUpMemory(state_.status());
   rank_exchange_memory_.GiveUp(state_.status());
+  slab_inbox_.GiveUp(state_.status());
+  ReleaseStreams();
 }
 
 // Pings go through the rings also where the job's operations do not.

@@ -19,6 +19,9 @@
 #include "client/core/attach/lifeline.h"
 #include "client/core/attach/ringd_watch.h"
 #include "client/core/attach/session_state.h"
+#include "client/core/device/device_memory.h"
+#include "client/core/device/slab_inbox.h"
+#include "client/core/device/timeline_pairs.h"
 #include "client/core/local/background_helper.h"
 #include "client/core/local/job_memory.h"
 #include "client/core/local/local_operations.h"
@@ -82,6 +85,12 @@ class Context {
                       WhenFull when_full, ringd_operation* operation);
   absl::Status SubmitAwaited(ringd_registration registration, const void* source, void* destination,
                              ringd_operation* operation);
+  absl::Status OpenDevice(const ringd_device_options& options);
+  absl::StatusOr<void*> DeviceAllocate(std::size_t bytes);
+  absl::Status DeviceFree(const void* address);
+  absl::Status SubmitOnStream(ringd_registration registration, const void* source,
+                              void* destination, void* stream, ringd_operation* operation);
+  absl::Status StreamWait(ringd_operation operation, void* stream);
   absl::Status Ping(std::int64_t timeout_ms);
   absl::Status Test(ringd_operation operation, bool& done);
   absl::Status Wait(ringd_operation operation, std::int64_t timeout_ms);
@@ -140,6 +149,16 @@ class Context {
   // Into the queue of operations.
   absl::Status Enqueue(Registration& tensor, const void* source, void* destination,
                        WhenFull when_full, ringd_operation* operation);
+  // kFailedPrecondition: none has been opened.
+  absl::StatusOr<DeviceMemory*> Device() noexcept;
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> OpenDeviceMemory(
+      const ringd_device_options& options);
+  // Goes on to a pair that may be used or is in flight. False: there is none.
+  bool FindTimelinePair() ABSL_EXCLUSIVE_LOCKS_REQUIRED(timeline_pairs_mutex_);
+  // Into the submission ring, with a pair of the timeline; waits for room.
+  absl::Status EnqueueOnDevice(Submission& record, OperationEnd& end);
+  // The context has ended: no stream waits for a result any more. Any thread.
+  void ReleaseStreams() noexcept;
   void WakeWaiters() noexcept;
   // Those, too, who join and wait for memory.
   void WakeAll();
@@ -204,6 +223,14 @@ class Context {
   RingdWatch call_watch_;
   mutable Mutex communicators_mutex_;
   std::map<ringd_communicator, Communicator> communicators_ ABSL_GUARDED_BY(communicators_mutex_);
+  const std::string cuda_library_;
+  SlabInbox slab_inbox_;
+  std::atomic<bool> device_opens_{false};  // some thread does; it alone writes the next one
+  std::unique_ptr<DeviceMemory> device_memory_;
+  // The same once it can be used: set once.
+  std::atomic<DeviceMemory*> device_{nullptr};
+  Mutex timeline_pairs_mutex_;
+  TimelinePairs timeline_pairs_ ABSL_GUARDED_BY(timeline_pairs_mutex_);
   KeptWaitLists wait_lists_;
   ForkGuard fork_guard_;
   const std::unique_ptr<ControlChannel> control_;

@@ -3,6 +3,16 @@
 #include "client/core/context.h"
 
 namespace ringd::client {
+namespace {
+
+absl::Status CheckOnHost(const Registration& tensor) {
+  if (tensor.description.place == TensorPlace::kHost) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor '", tensor.description.name,
+                   "': it is in device memory: submit it by ringd_submit_on_stream"));
+}
+
+}  // namespace
 
 absl::StatusOr<Registration*> Context::FindRegistration(ringd_registration registration) {
   Registration* tensor = registrations_.Find(registration);
@@ -14,7 +24,8 @@ absl::Status Context::Submit(ringd_registration registration, const void* source
                              WhenFull when_full, ringd_operation* operation) {
   const absl::StatusOr<Registration*> tensor = FindRegistration(registration);
   if (!tensor.ok()) return tensor.status();
-  absl::Status status = Enqueue(**tensor, source, destination, when_full, operation);
+  absl::Status status = CheckOnHost(**tensor);
+  if (status.ok()) status = Enqueue(**tensor, source, destination, when_full, operation);
   if (status.ok() && rank_exchange_operations_ != nullptr) (*tensor)->submissions->Accepted();
   return status;
 }
@@ -24,11 +35,13 @@ absl::Status Context::SubmitAwaited(ringd_registration registration, const void*
   const absl::StatusOr<Registration*> found = FindRegistration(registration);
   if (!found.ok()) return found.status();
   Registration& tensor = **found;
+  absl::Status status = CheckOnHost(tensor);
+  if (!status.ok()) return status;
   if (rank_exchange_operations_ == nullptr || tensor.description.communicator != 0 ||
       !rank_exchange_operations_->Offers(tensor)) {
     return Submit(registration, source, destination, WhenFull::kWait, operation);
   }
-  absl::Status status = Staging::CheckPointers(tensor, source, destination);
+  status = Staging::CheckPointers(tensor, source, destination);
   if (!status.ok()) return status;
   RankExchangeStay stay;
   switch (rank_exchange_operations_->Carry(tensor, source, destination, stay)) {

@@ -24,6 +24,7 @@ namespace ringd::client {
 namespace {
 
 constexpr char kDefaultPeerPort[] = "7117";
+constexpr char kDefaultCudaLibrary[] = "libcuda.so.1";
 
 std::string Environment(const GetEnvironment& get, const char* name) {
   const char* value = get(name);
@@ -192,6 +193,9 @@ absl::StatusOr<Options> ResolveOptions(const ringd_options* given_or_null,
                              : text == "1" ? DirectReading::kIfAllowed
                                            : DirectReading::kAllowToAll;
   }
+
+  options.cuda_library = Environment(get, "RINGD_CUDA_LIBRARY");
+  if (options.cuda_library.empty()) options.cuda_library = kDefaultCudaLibrary;
 
   if (given.on_warning != nullptr) {
     options.on_warning = [callback = given.on_warning, user_data = given.user_data](

@@ -28,6 +28,8 @@ struct Options {
   bool background = true;
   // RINGD_DIRECT_READ.
   DirectReading direct_reading = DirectReading::kIfAllowed;
+  // RINGD_CUDA_LIBRARY: the driver, as for dlopen.
+  std::string cuda_library;
   std::function<void(const std::string& text)> on_warning;
 };
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "client/core/attach/session_state.h"
@@ -60,6 +61,15 @@ class RingOperations final : public OperationQueue {
   const Registration* FindUsed(
       const std::unordered_set<const Registration*>& registrations) override;
   void WakeAll() noexcept override;
+
+  // The timeline's pair of an operation in flight; kNoTimelinePair: it is of host memory, or is not
+  // in flight.
+  std::uint32_t TimelinePairOf(std::uint64_t sequence);
+  // The pairs of all operations in flight.
+  std::vector<std::uint32_t> TimelinePairsInFlight();
+  // Whether an operation with this pair has ended badly: ringd has released those who wait for it,
+  // for good.
+  bool IsReleased(std::uint32_t timeline_pair);
 
  private:
   struct alignas(kCacheLineBytes) Slot {
@@ -115,6 +125,8 @@ class RingOperations final : public OperationQueue {
   std::uint32_t cached_error_slot_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint32_t cached_error_version_ ABSL_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<const std::string> cached_error_ ABSL_GUARDED_BY(mutex_);
+  // Pairs of the timeline whose operation has ended badly.
+  std::unordered_set<std::uint32_t> released_pairs_ ABSL_GUARDED_BY(mutex_);
   // Operations that were not consumed before their slot was needed again.
   std::unordered_map<std::uint64_t, std::unique_ptr<Slot>> stragglers_ ABSL_GUARDED_BY(mutex_);
 

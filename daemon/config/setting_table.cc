@@ -179,7 +179,7 @@ std::vector<Setting> MakeTable() {
 
       {"cuda_library", Kind::kLibrary, &C::cuda_library,
        "the CUDA driver, by the name under which the loader finds it or by its path; opened when "
-       "somebody asks for GPUs; empty: there are none"},
+       "somebody asks for GPUs, and for jobs that use them; empty: there are none"},
       {"nccl_library", Kind::kLibrary, &C::nccl_library, "NCCL, likewise; empty: there is none"},
 
       {"engine_program", Kind::kPath, &C::engine_program,

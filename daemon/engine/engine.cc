@@ -39,6 +39,10 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport,
       transport_(std::move(transport)),
       rank_exchange_(std::move(rank_exchange)),
       network_(network),
+      devices_({.cuda_library = options_.config.cuda_library,
+                .nccl_library = options_.config.nccl_library,
+                .fusion_bytes = options_.config.fusion_threshold},
+               [this] { commands_.Post([] {}); }),
       reducers_(transport_ == nullptr ? 0 : ReducerThreads(options_.config)),
       start_timeout_ns_(options_.config.start_timeout.count()),
       accounts_(options_.config.registration_bytes_per_user, options_.user_registrations),
@@ -151,6 +155,7 @@ std::size_t Engine::Turn(Clock::time_point now) {
   // wake us.
   activity_.Set(EngineDoing::kTransport);
   if (transport_ != nullptr) work += transport_->Progress();
+  work += devices_.Advance();
   activity_.Set(EngineDoing::kRankExchange);
   if (std::exchange(rank_exchange_stirred_, false)) rank_exchange_->Advance();
   for (const auto& job : jobs_) {
@@ -302,6 +307,7 @@ void Engine::TellIfIdle() {
   if (idle_told_ || !sessions_.empty() || !jobs_.empty() || !coordinators_.empty()) return;
   // Ranks of this node may have left a job that goes on.
   if (transport_ != nullptr && transport_->Lingers()) return;
+  if (devices_.Lingers(Clock::now())) return;
   idle_told_ = true;
   if (options_.listener != nullptr) options_.listener->OnIdle(sessions_given_);
 }

@@ -25,6 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "backends/backend.h"
 #include "daemon/config/config.h"
+#include "daemon/device/device_room.h"
 #include "daemon/engine/call_thread.h"
 #include "daemon/engine/engine_activity.h"
 #include "daemon/engine/engine_control.h"
@@ -136,6 +137,8 @@ class Engine final : private PeerEvents {
   void DestroyCommunicator(const Caller& caller, absl::string_view token,
                            const v1::DestroyCommunicatorRequest& request,
                            Answer<v1::DestroyCommunicatorReply> answer);
+  void OpenDevice(const Caller& caller, absl::string_view token,
+                  const v1::OpenDeviceRequest& request, Answer<v1::OpenDeviceReply> answer);
   void Leave(const Caller& caller, absl::string_view token, Answer<v1::LeaveReply> answer);
   // Those that have not ended.
   void ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
@@ -154,6 +157,7 @@ class Engine final : private PeerEvents {
     std::shared_ptr<Session> session;
     Job* job = nullptr;  // once it has joined
     std::shared_ptr<RegistrationBook> book;
+    bool opens_device = false;  // a slab is being made for it
   };
 
   // PeerEvents: post to the engine thread.
@@ -190,6 +194,10 @@ class Engine final : private PeerEvents {
   // Tells trainers what they had no room for before.
   void FlushNotices(Clock::time_point now);
   SessionEntry* FindToken(absl::string_view token);
+  // What OpenDevice asked for has been made, or not.
+  absl::StatusOr<v1::OpenDeviceReply> GiveSlab(SessionId id, const absl::Status& status,
+                                               std::shared_ptr<const SessionSlab> slab,
+                                               const UniqueFd& descriptor);
   // The session if it may describe tensors: it has joined a job, which goes on.
   absl::StatusOr<SessionEntry*> FindMember(SessionId id);
   void JoinNow(absl::string_view token, const v1::JoinRequest& request, const DoorKey& job_key,
@@ -320,6 +328,7 @@ class Engine final : private PeerEvents {
   PeerNetwork* network_;
   CommandQueue commands_;
   EventPoll events_;
+  DeviceRoom devices_;    // before the jobs that use it
   ReducerPool reducers_;  // before the jobs that give it work
   std::thread thread_;
 

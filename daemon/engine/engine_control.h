@@ -66,6 +66,10 @@ class EngineControl {
   virtual void DestroyCommunicator(const Caller& caller, absl::string_view token,
                                    const v1::DestroyCommunicatorRequest& request,
                                    Answer<v1::DestroyCommunicatorReply> answer) = 0;
+  // Answered when the slab is there and its descriptor on its way to the trainer.
+  virtual void OpenDevice(const Caller& caller, absl::string_view token,
+                          const v1::OpenDeviceRequest& request,
+                          Answer<v1::OpenDeviceReply> answer) = 0;
   virtual void Leave(const Caller& caller, absl::string_view token,
                      Answer<v1::LeaveReply> answer) = 0;
 

@@ -98,6 +98,7 @@ Job* Engine::OpenJob(const v1::JoinRequest& request, const DoorKey& key, uid_t u
   options.rank_exchange = transport_ == nullptr ? nullptr : rank_exchange_.get();
   options.reducers = reducers_.thread_count() > 0 ? &reducers_ : nullptr;
   options.isolated = &isolated_;
+  options.devices = &devices_;
   options.coordinates_here = request.size() == request.local_size() || options.rendezvous.empty() ||
                              options_.own_addresses.contains(options.rendezvous);
   JobCoordinator* coordinator = nullptr;

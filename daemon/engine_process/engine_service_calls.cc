@@ -119,6 +119,11 @@ absl::Status EngineService::BeginCall(const v1::EngineCall& call) {
           call, [&](const auto& request, auto answer) {
             engine_->DestroyCommunicator(caller, token, request, std::move(answer));
           });
+    case v1::ENGINE_CALL_OPEN_DEVICE:
+      return Ask<v1::OpenDeviceRequest, v1::OpenDeviceReply>(
+          call, [&](const auto& request, auto answer) {
+            engine_->OpenDevice(caller, token, request, std::move(answer));
+          });
     case v1::ENGINE_CALL_LEAVE:
       engine_->Leave(caller, token, AnswerTo<v1::LeaveReply>(call.number()));
       return absl::OkStatus();

@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -137,9 +139,21 @@ absl::Status OpenLibraryPath(int ruleset, std::uint64_t access) {
   return absl::OkStatus();
 }
 
+// A link's target may have its own neighbours beside it.
+absl::Status OpenFoldersOf(int ruleset, const std::string& library, std::uint64_t access) {
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::canonical(library, error);
+  for (const std::filesystem::path& file : {std::filesystem::path(library), target}) {
+    if (!file.is_absolute()) continue;
+    absl::Status status = Open(ruleset, file.parent_path().c_str(), access);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::Status PutUpFileWall() {
+absl::Status PutUpFileWall(const std::vector<std::string>& libraries) {
   const long version = ::syscall(kCreateRuleset, nullptr, 0, kAskForVersion);
   if (version < 1) {
     const int error = errno;
@@ -158,6 +172,10 @@ absl::Status PutUpFileWall() {
     if (!status.ok()) return status;
   }
   if (absl::Status status = OpenLibraryPath(ruleset.get(), kLoad); !status.ok()) return status;
+  for (const std::string& library : libraries) {
+    absl::Status status = OpenFoldersOf(ruleset.get(), library, kLoad);
+    if (!status.ok()) return status;
+  }
   if (::syscall(kRestrictSelf, ruleset.get(), 0) != 0) {
     return ErrnoStatus(errno, "landlock_restrict_self");
   }

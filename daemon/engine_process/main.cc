@@ -6,9 +6,11 @@
 
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "backends/nccl/nccl_communicator.h"
 #include "daemon/engine_process/engine_service.h"
 #include "daemon/engine_process/walls.h"
 #include "daemon/logging/log.h"
@@ -26,11 +28,13 @@ constexpr char kHelp[] =
     "ringd-engine serves one job. ringd starts it, one for each job of this node;\n"
     "there is nothing to be done with it by hand.\n"
     "\n"
-    "  --one-user  nobody but the user who runs it, and root, may attach\n"
-    "  --version   print the version\n"
-    "  --help      print this\n";
+    "  --one-user               nobody but the user who runs it, and root, may attach\n"
+    "  --library PATH           a library that it may open\n"
+    "  --nccl-interfaces NAMES  what NCCL's connections may use\n"
+    "  --version                print the version\n"
+    "  --help                   print this\n";
 
-int Serve(bool one_user) {
+int Serve(WallOptions walls) {
   int domain = 0;
   socklen_t length = sizeof(domain);
   if (::getsockopt(EngineProcess::kChannelDescriptor, SOL_SOCKET, SO_DOMAIN, &domain, &length) !=
@@ -39,9 +43,7 @@ int Serve(bool one_user) {
     std::fprintf(stderr, "ringd-engine is started by ringd; see --help\n");
     return kExitUsage;
   }
-  WallOptions walls;
   walls.channel = EngineProcess::kChannelDescriptor;
-  walls.shut_out_files = !one_user;
   const absl::StatusOr<std::vector<std::string>> missing = PutUpWalls(walls);
   StartEngineLogging("info");
   if (!missing.ok()) {
@@ -72,9 +74,20 @@ int main(int argc, char** argv) {
     std::fputs(ringd::kHelp, stdout);
     return ringd::kExitDone;
   }
-  if (!argument.empty() && argument != ringd::kOneUserArgument) {
-    std::fprintf(stderr, "ringd-engine: unknown argument '%s'; see --help\n", argv[1]);
-    return ringd::kExitUsage;
+  ringd::WallOptions walls;
+  std::string nccl_interfaces;
+  for (int i = 1; i < argc; ++i) {
+    if (argv[i] == absl::string_view(ringd::kOneUserArgument)) {
+      walls.shut_out_files = false;
+    } else if (argv[i] == absl::string_view(ringd::kLibraryArgument) && i + 1 < argc) {
+      walls.libraries.emplace_back(argv[++i]);
+    } else if (argv[i] == absl::string_view(ringd::kNcclInterfacesArgument) && i + 1 < argc) {
+      nccl_interfaces = argv[++i];
+    } else {
+      std::fprintf(stderr, "ringd-engine: unknown argument '%s'; see --help\n", argv[i]);
+      return ringd::kExitUsage;
+    }
   }
-  return ringd::Serve(/*one_user=*/!argument.empty());
+  ringd::SetNcclEnvironment(nccl_interfaces);
+  return ringd::Serve(std::move(walls));
 }

@@ -98,7 +98,7 @@ absl::StatusOr<std::vector<std::string>> PutUpWalls(const WallOptions& options) 
     return ErrnoStatus(errno, "prctl(PR_SET_NO_NEW_PRIVS)");
   }
   if (options.shut_out_files) {
-    if (absl::Status status = take(PutUpFileWall()); !status.ok()) return status;
+    if (absl::Status status = take(PutUpFileWall(options.libraries)); !status.ok()) return status;
   }
   if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
     return ErrnoStatus(errno, "prctl(PR_SET_DUMPABLE)");

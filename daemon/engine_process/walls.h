@@ -14,6 +14,11 @@ namespace ringd {
 // Told to ringd-engine if nobody but ringd's own user and root may attach. There is nobody to be
 // walled out of the files then: the trainers may read them themselves.
 inline constexpr char kOneUserArgument[] = "--one-user";
+// Before the path of a library that a setting names: the file wall lets its folder be read.
+inline constexpr char kLibraryArgument[] = "--library";
+// Before the names of the interfaces that NCCL may use, with commas in between. It is told by its
+// environment, which is set before the process has threads.
+inline constexpr char kNcclInterfacesArgument[] = "--nccl-interfaces";
 
 struct WallOptions {
   // A socket pair's end; the supervisor, this process's parent, made the pair.
@@ -21,6 +26,8 @@ struct WallOptions {
   // Puts up the file wall, too. Behind it the kernel shows no process's exit code in /proc
   // (sessions/process_exit.h), not even the own user's.
   bool shut_out_files = true;
+  // Paths of libraries that may be opened later.
+  std::vector<std::string> libraries = {};
 };
 
 // Puts up all walls, for good:

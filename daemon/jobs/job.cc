@@ -188,6 +188,9 @@ void Job::OnCoordinatorMessage(v1::CoordinatorMessage message, Clock::time_point
     case v1::CoordinatorMessage::kCommunicatorDrop:
       OnCommunicatorDropped(*part, message.communicator_drop().rank(), now);
       return;
+    case v1::CoordinatorMessage::kDeviceId:
+      OnDeviceId(*part, message.device_id());
+      return;
     case v1::CoordinatorMessage::kCommunicatorEnded:
       part->ended = parts_need_ticks_ = part->number != 0;
       return;
@@ -235,6 +238,10 @@ absl::Status Job::Number(const Session& session, Registration& registration,
     return absl::InvalidArgumentError(absl::StrCat("tensor '", registration.name, "': root rank ",
                                                    root, " is no rank of communicator '",
                                                    part->name, "'"));
+  }
+  if (registration.meta.place == TensorPlace::kDevice) {
+    absl::Status status = CheckOnDevice(session, *part, registration);
+    if (!status.ok()) return status;
   }
   return part->communicator->Number(registration, meta_key);
 }

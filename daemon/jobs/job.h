@@ -83,6 +83,7 @@ class Job {
     std::uint32_t weight = kMinJobWeight;
     Reducers* reducers = nullptr;          // null: there are none; else must outlive the job
     IsolatedExecutor* isolated = nullptr;  // JobCommunicator::Options'
+    DeviceRoom* devices = nullptr;         // likewise
     // Null: this node takes no part in a rank exchange; else must outlive the job.
     RankExchangeSockets* rank_exchange = nullptr;
   };
@@ -127,6 +128,10 @@ class Job {
   absl::Status MayRegister(const Session& session) const;
   absl::Status Number(const Session& session, Registration& registration,
                       const std::string& meta_key);
+  // Whether the session may have device memory.
+  //   kFailedPrecondition: it has joined no job that runs; or the job's ranks are all on one node.
+  //   kAlreadyExists: it has some. The job's failure.
+  absl::Status MayOpenDevice(const Session& session) const;
   // Of one that was numbered: its session does not hold it any more.
   void Release(const Registration& registration) noexcept;
   // Takes what the tables of names and metas have grown by out of `paid`, which has it.
@@ -246,6 +251,10 @@ class Job {
   void OnCommunicatorMade(std::uint32_t number, const v1::CommunicatorMade& made,
                           Clock::time_point now);
   void OnCommunicatorRefused(const v1::CommunicatorRefused& refused);
+  void OnDeviceId(CommunicatorPart& part, const v1::DeviceId& id);
+  // Whether the session may have this tensor, which is in device memory, in this communicator.
+  static absl::Status CheckOnDevice(const Session& session, const CommunicatorPart& part,
+                                    const Registration& registration);
   void OnCommunicatorDropped(CommunicatorPart& part, int rank, Clock::time_point now);
   // Answers those of the members who ask for a communicator and fit.
   void AnswerAsks(const std::function<bool(const Ask&)>& fits, const absl::Status& status,

@@ -78,6 +78,9 @@ absl::Status Job::Begin(CommunicatorPart& part) {
   options.job_id = options_.job_id;
   options.reducers = options_.reducers;
   options.isolated = options_.isolated;
+  options.devices = options_.devices;
+  options.connect_patience = options_.start_timeout;
+  options.operation_timeout = options_.operation_timeout;
   options.scheduler.first_rank = here.ranks.front().rank;
   part.communicator = std::make_unique<JobCommunicator>(
       std::move(options), part.membership, std::move(sessions), *std::move(way), link_.get());

@@ -62,6 +62,7 @@ void Fill(const TensorMeta& meta, v1::TensorMeta* out) {
   out->set_postscale(meta.postscale);
   out->set_root_rank(meta.root_rank.value());
   out->mutable_parts()->Add(meta.parts.begin(), meta.parts.end());
+  out->set_place(static_cast<std::uint32_t>(meta.place));
 }
 
 struct NodeMessageWriter {
@@ -302,6 +303,10 @@ absl::StatusOr<TensorMeta> FromProto(const v1::TensorMeta& meta) {
   if (absl::Status status = CheckShape(result); !status.ok()) return status;
   result.parts.assign(meta.parts().begin(), meta.parts().end());
   if (!PartsFit(result)) return Malformed("parts that do not make up the tensor");
+  if (meta.place() >= kTensorPlaceCount) {
+    return Malformed(absl::StrCat("memory place number ", meta.place()));
+  }
+  result.place = static_cast<TensorPlace>(meta.place());
   return result;
 }
 

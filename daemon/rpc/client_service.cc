@@ -70,6 +70,7 @@ class ClientService final : public v1::Client::CallbackService {
   using v1::Client::CallbackService::DestroyCommunicator;
   using v1::Client::CallbackService::Join;
   using v1::Client::CallbackService::Leave;
+  using v1::Client::CallbackService::OpenDevice;
   using v1::Client::CallbackService::Ping;
   using v1::Client::CallbackService::RegisterTensors;
   using v1::Client::CallbackService::UnregisterTensors;
@@ -124,6 +125,14 @@ class ClientService final : public v1::Client::CallbackService {
                                              v1::DescribeMismatchReply* reply) override {
     return WithToken(context, reply, [&](absl::string_view token, auto answer) {
       engine_->DescribeMismatch(caller_, token, *request, std::move(answer));
+    });
+  }
+
+  grpc::ServerUnaryReactor* OpenDevice(grpc::CallbackServerContext* context,
+                                       const v1::OpenDeviceRequest* request,
+                                       v1::OpenDeviceReply* reply) override {
+    return WithToken(context, reply, [&](absl::string_view token, auto answer) {
+      engine_->OpenDevice(caller_, token, *request, std::move(answer));
     });
   }
 

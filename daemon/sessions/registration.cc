@@ -87,6 +87,10 @@ absl::StatusOr<Registration> CheckDescription(const v1::TensorDescription& descr
     }
     result.meta.root_rank = Rank(description.root_rank());
   }
+  if (description.place() >= kTensorPlaceCount) {
+    return Wrong(description, absl::StrCat("no memory has the number ", description.place()));
+  }
+  result.meta.place = static_cast<TensorPlace>(description.place());
   return result;
 }
 

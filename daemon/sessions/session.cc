@@ -67,12 +67,13 @@ absl::Status Session::Check(const Submission& record, CheckedSubmission& checked
                                                    " elements of '", registration.name,
                                                    "', which has ", registration.element_count));
   }
+  const bool on_device = registration.meta.place == TensorPlace::kDevice;
   const std::uint64_t arena = resources_->arena_bytes;
   const std::uint64_t given = registration.source_bytes;
   const std::uint64_t got = registration.destination_bytes;
   const std::uint64_t from = record.source_offset;
   const std::uint64_t to = record.destination_offset;
-  if (given > arena || got > arena || from > arena - given || to > arena - got) {
+  if (!on_device && (given > arena || got > arena || from > arena - given || to > arena - got)) {
     return absl::InvalidArgumentError(
         absl::StrCat("submission of '", registration.name, "' reaches past the arena's end"));
   }
@@ -85,6 +86,12 @@ absl::Status Session::Check(const Submission& record, CheckedSubmission& checked
     return absl::InvalidArgumentError(
         absl::StrCat("submission of '", registration.name, "': source and destination overlap"));
   }
+  checked.sequence = record.sequence;
+  checked.registration = &registration;
+  checked.registration_number = record.registration;
+  checked.submitted_ns = record.submitted_ns;
+  checked.follows_wait = (record.flags & kFollowsWait) != 0;
+  if (on_device) return CheckInSlab(record, registration, checked);
   const bool in_pieces =
       (record.flags & (kSourceInPieces | kResultInPieces)) != 0 && registration.bytes > 0;
   if (in_pieces && record.progress >= kStagingProgressCount) {
@@ -92,19 +99,33 @@ absl::Status Session::Check(const Submission& record, CheckedSubmission& checked
                                                    "' names staging progress ", record.progress,
                                                    " of ", kStagingProgressCount));
   }
-  checked.sequence = record.sequence;
-  checked.registration = &registration;
-  checked.registration_number = record.registration;
-  checked.submitted_ns = record.submitted_ns;
   checked.source = resources_->arena.data() + from;
   checked.destination = resources_->arena.data() + to;
-  checked.follows_wait = (record.flags & kFollowsWait) != 0;
   if (in_pieces) {
     checked.progress = &view_.staging_progress[record.progress];
     checked.source_in_pieces = (record.flags & kSourceInPieces) != 0;
     checked.result_in_pieces = (record.flags & kResultInPieces) != 0;
     checked.waiters = &view_.header->completions;
   }
+  return absl::OkStatus();
+}
+
+absl::Status Session::CheckInSlab(const Submission& record, const Registration& registration,
+                                  CheckedSubmission& checked) const {
+  // Nobody registers such a tensor without it.
+  if (slab_ == nullptr || !slab_->Holds(record.source_offset, registration.source_bytes) ||
+      !slab_->Holds(record.destination_offset, registration.destination_bytes)) {
+    return absl::InvalidArgumentError(absl::StrCat("submission of '", registration.name,
+                                                   "' is not all in the session's device memory"));
+  }
+  if (record.timeline_pair >= kTimelinePairs) {
+    return absl::InvalidArgumentError(absl::StrCat("submission of '", registration.name,
+                                                   "' names pair ", record.timeline_pair, " of ",
+                                                   kTimelinePairs, " of the timeline"));
+  }
+  checked.slab_source = record.source_offset;
+  checked.slab_destination = record.destination_offset;
+  checked.timeline_pair = record.timeline_pair;
   return absl::OkStatus();
 }
 
@@ -121,7 +142,6 @@ void Session::DrainEventFd() noexcept {
 }
 
 void Session::Complete(const CheckedSubmission& submission, const absl::Status& status) noexcept {
-  if (submission.registration != nullptr) registrations_.End(submission.registration_number);
   CompletionRecord record{};
   record.sequence = submission.sequence;
   record.completed_ns = MonotonicNanos();
@@ -134,10 +154,14 @@ void Session::Complete(const CheckedSubmission& submission, const absl::Status& 
       error_versions_[error_slot_] =
           WriteErrorText(view_.error_texts[error_slot_], error_versions_[error_slot_], last_error_);
     }
+    const bool on_device = submission.registration != nullptr &&
+                           submission.registration->meta.place == TensorPlace::kDevice;
+    if (on_device && slab_ != nullptr) slab_->EndWaits(submission.timeline_pair);
     record.error_slot = error_slot_;
     record.error_version = error_versions_[error_slot_];
     ++failed_;
   }
+  if (submission.registration != nullptr) registrations_.End(submission.registration_number);
   ++completed_;
   completions_pending_ = true;
   // There is room for all that is in flight, so anything but kOk is the client's doing. Next()

@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "daemon/device/session_slab.h"
 #include "daemon/sessions/notice_queue.h"
 #include "daemon/sessions/registration.h"
 #include "daemon/sessions/registration_account.h"
@@ -53,6 +54,11 @@ struct CheckedSubmission {
   bool source_in_pieces = false;
   bool result_in_pieces = false;
   Doorbell* waiters = nullptr;  // to be rung when a piece of the result is there
+  // Of a tensor in device memory, which has no pointers: bytes from the start of the session's
+  // slab.
+  std::uint64_t slab_source = 0;
+  std::uint64_t slab_destination = 0;
+  std::uint32_t timeline_pair = 0;
 
   // The source is in the arena. The client's word.
   bool IsSourceThere() const noexcept {
@@ -144,6 +150,10 @@ class Session {
   }
   std::size_t registration_count() const noexcept { return registrations_.count(); }
 
+  // Its device memory; null: it has none. Set once.
+  const std::shared_ptr<const SessionSlab>& slab() const noexcept { return slab_; }
+  void UseSlab(std::shared_ptr<const SessionSlab> slab) noexcept { slab_ = std::move(slab); }
+
   // What of the user's account is the session's.
   RegistrationBytes& registration_bytes() noexcept { return registration_bytes_; }
 
@@ -154,6 +164,9 @@ class Session {
 
  private:
   absl::Status Check(const Submission& record, CheckedSubmission& checked) const;
+  // Of a tensor in device memory: what only such a one has.
+  absl::Status CheckInSlab(const Submission& record, const Registration& registration,
+                           CheckedSubmission& checked) const;
   std::uint32_t StagedPieces() const noexcept {
     // In one order with the bits that it counts and with who looks for sleepers: see StagedCopies
     // and ReducerPool.
@@ -166,6 +179,7 @@ class Session {
   RingProducer<CompletionRecord> completions_;
   RegistrationTable registrations_;
   RegistrationBytes registration_bytes_;
+  std::shared_ptr<const SessionSlab> slab_;
 
   NoticeQueue notices_;
   std::uint32_t staged_seen_ = 0;

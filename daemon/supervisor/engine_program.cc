@@ -9,7 +9,9 @@
 #include <system_error>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "daemon/engine_process/walls.h"
 #include "proto/base/errno_status.h"
 
@@ -52,8 +54,20 @@ absl::StatusOr<std::string> ResolveEngineProgram(const Config& config) {
 std::vector<std::string> EngineArguments(const Config& config) {
   // The names may be those of ringd's own user and root; then the walls do no harm.
   const bool one_user = config.allowed_users.empty() && config.allowed_groups.empty();
-  if (one_user) return {kOneUserArgument};
-  return {};
+  std::vector<std::string> arguments;
+  if (!config.data_interfaces.empty()) {
+    arguments = {kNcclInterfacesArgument, absl::StrJoin(config.data_interfaces, ",")};
+  }
+  if (one_user) {
+    arguments.emplace_back(kOneUserArgument);
+    return arguments;
+  }
+  for (const std::string& library : {config.cuda_library, config.nccl_library}) {
+    // A name alone is looked up where the wall lets libraries be read anyway.
+    if (!absl::StartsWith(library, "/")) continue;
+    arguments.insert(arguments.end(), {kLibraryArgument, library});
+  }
+  return arguments;
 }
 
 }  // namespace ringd

@@ -129,6 +129,12 @@ void Supervisor::DestroyCommunicator(const Caller& caller, absl::string_view tok
   Forward(v1::ENGINE_CALL_DESTROY_COMMUNICATOR, caller, token, request, std::move(answer));
 }
 
+void Supervisor::OpenDevice(const Caller& caller, absl::string_view token,
+                            const v1::OpenDeviceRequest& request,
+                            Answer<v1::OpenDeviceReply> answer) {
+  Forward(v1::ENGINE_CALL_OPEN_DEVICE, caller, token, request, std::move(answer));
+}
+
 void Supervisor::Leave(const Caller& caller, absl::string_view token,
                        Answer<v1::LeaveReply> answer) {
   // There is nothing to leave.

@@ -68,6 +68,8 @@ enum class NoticeKind : std::uint32_t {
   kRankExchangeConnection =
       7,  // RankExchangeConnectionNotice; a connected socket, or the node's eventfd
   // 8 was another's once: it stays free.
+  // Before OpenDevice is answered.
+  kDeviceSlab = 9,  // DeviceSlabNotice; device memory, as cuMemExportToShareableHandle has it
 };
 
 struct JobSegmentNotice {
@@ -98,6 +100,12 @@ struct RankExchangeConnectionNotice {
   std::uint32_t reserved;
 };
 static_assert(sizeof(RankExchangeConnectionNotice) == 8);
+
+struct DeviceSlabNotice {
+  std::uint64_t slab_bytes;  // with the timeline (backends/cuda/timeline.h)
+  std::uint64_t reserved;
+};
+static_assert(sizeof(DeviceSlabNotice) == 16);
 
 struct NoticeHeader {
   std::uint32_t kind;         // a NoticeKind; unknown kinds are skipped

@@ -36,11 +36,20 @@ struct alignas(kCacheLineBytes) Submission {
   std::uint64_t element_count;
   std::uint64_t submitted_ns;  // CLOCK_MONOTONIC; for the record of stages only, never trusted
   std::uint32_t registration;
-  std::uint32_t flags;        // SubmissionFlags; unknown bits are ignored
-  std::uint32_t progress;     // which of the session's StagingProgress; zero without the flags
-  std::uint32_t reserved[3];  // zero
+  std::uint32_t flags;     // SubmissionFlags; unknown bits are ignored
+  std::uint32_t progress;  // which of the session's StagingProgress; zero without the flags
+  // Of a tensor in device memory, whose offsets are those of the session's slab: the pair of values
+  // in the slab's timeline by which the two processes' streams are ordered (TimelineValueOf). No
+  // other operation in flight has it, and none after one that ended badly: its result is waited for
+  // no more, whatever the value. Else zero.
+  std::uint32_t timeline_pair;
+  std::uint32_t reserved[2];  // zero
 };
 static_assert(sizeof(Submission) == 64);
+
+// What the trainer writes into its pair's slot when the source is ready, and the engine into the
+// other one when the result is there. It grows from each operation of a pair to the next.
+constexpr std::uint64_t TimelineValueOf(std::uint64_t sequence) noexcept { return sequence + 1; }
 
 }  // namespace ringd
 

@@ -141,6 +141,7 @@ class Node(Child):
         settings: dict[str, object],
         inside: Sequence[str] = (),
         program: Path | None = None,
+        environment: dict[str, str] | None = None,
     ) -> None:
         self.name = name
         self.socket = folder / f"{name}.sock"
@@ -163,7 +164,9 @@ class Node(Child):
             for part in (f"--{key.replace('_', '-')}", str(value))
         ]
         super().__init__(
-            [*inside, program or binary("ringd"), *flags], clean_environment(), folder / f"{name}.log"
+            [*inside, program or binary("ringd"), *flags],
+            clean_environment() | (environment or {}),
+            folder / f"{name}.log",
         )
 
     def __str__(self) -> str:
@@ -261,8 +264,12 @@ class Cluster:
         self.jobs: list[JobRun] = []
         #: Of all nodes that are started from now on; what a test sets comes first.
         self.settings: dict[str, object] = {}
+        #: Of all ringds and ranks that are started from now on; "{node}" is the name of theirs.
+        self.environment: dict[str, str] = {}
         self._ringd_uid: int | None = None
         self._programs = folder / "bin"  # for a ringd of another user
+        #: A folder in memory, which whoever needs it makes.
+        self.shared_memory = Path("/dev/shm") / folder.name
         self._ended = threading.Event()
         self._reaper: threading.Thread | None = None
 
@@ -275,7 +282,14 @@ class Cluster:
         # What is built may lie where only we may look.
         self._programs.mkdir(exist_ok=True)
         for name in ("ringd", "ringd-engine"):
-            _link_or_copy(binary(name).resolve(), self._programs / name)
+            self.publish(binary(name))
+
+    def publish(self, file: Path) -> Path:
+        """The same file where every user may read it."""
+        self._programs.mkdir(exist_ok=True)
+        target = self._programs / file.name
+        _link_or_copy(file.resolve(), target)
+        return target
 
     def reap_as_launchers_do(self) -> None:
         """Ranks that have died don't stay zombies for longer than with torchrun, as their parent is
@@ -307,10 +321,15 @@ class Cluster:
         return successor
 
     def _start(self, name: str, settings: dict[str, object]) -> Node:
+        environment = self._environment_of(name)
         if self._ringd_uid is None:
-            return Node(name, self.folder, self.settings | settings)
+            return Node(name, self.folder, self.settings | settings, environment=environment)
         become = ["setpriv", f"--reuid={self._ringd_uid}", f"--regid={self._ringd_uid}", "--clear-groups"]
-        return Node(name, self.folder, self.settings | settings, become, self._programs / "ringd")
+        program = self._programs / "ringd"
+        return Node(name, self.folder, self.settings | settings, become, program, environment)
+
+    def _environment_of(self, node: str) -> dict[str, str]:
+        return {name: value.replace("{node}", node) for name, value in self.environment.items()}
 
     def start_job(
         self,
@@ -355,7 +374,13 @@ class Cluster:
             log = self.folder / f"{program.stem}-rank{number}.log"
             command = [python(), str(program), *arguments]
             job.ranks.append(
-                Rank(number, node, command, clean_environment() | texts | (environment or {}), log)
+                Rank(
+                    number,
+                    node,
+                    command,
+                    clean_environment() | self._environment_of(node.name) | texts | (environment or {}),
+                    log,
+                )
             )
         return job
 

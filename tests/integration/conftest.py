@@ -33,3 +33,4 @@ def cluster() -> Iterator[Cluster]:
             made.end()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(made.shared_memory, ignore_errors=True)

@@ -127,6 +127,9 @@ std::string RenderCommunicator(const v1::Communicator& communicator, const Look&
     absl::StrAppend(&out,
                     Line("rank exchange", RankExchangeText(communicator.rank_exchange()), look));
   }
+  for (const std::string& device : communicator.devices()) {
+    absl::StrAppend(&out, Line("GPU", device, look));
+  }
   if (!communicator.ring().empty()) {
     absl::StrAppend(&out, Line("ring", RingText(communicator), look));
   }

@@ -171,6 +171,17 @@ class GrpcControlChannel final : public ControlChannel {
     return FromGrpc(stub_->DestroyCommunicator(&context, request, &reply));
   }
 
+  absl::Status OpenDevice(const std::string& uuid, std::uint64_t slab_bytes,
+                          Clock::time_point deadline) override {
+    v1::OpenDeviceRequest request;
+    request.set_uuid(uuid);
+    request.set_slab_bytes(slab_bytes);
+    grpc::ClientContext context;
+    Prepare(context, deadline);
+    v1::OpenDeviceReply reply;
+    return FromGrpc(stub_->OpenDevice(&context, request, &reply));
+  }
+
   absl::Status Leave(Clock::time_point deadline) override {
     grpc::ClientContext context;
     Prepare(context, deadline);
@@ -199,6 +210,7 @@ class GrpcControlChannel final : public ControlChannel {
     message.set_prescale(tensor.prescale);
     message.set_postscale(tensor.postscale);
     message.set_root_rank(tensor.root_rank);
+    message.set_place(static_cast<std::uint32_t>(tensor.place));
   }
 
   const std::shared_ptr<grpc::Channel> channel_;

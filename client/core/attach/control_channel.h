@@ -86,6 +86,9 @@ class ControlChannel {
                                                               Clock::time_point deadline) = 0;
   // `id` is ringd's.
   virtual absl::Status DestroyCommunicator(std::uint32_t id, Clock::time_point deadline) = 0;
+  // Device memory on the GPU of this UUID; it comes as a notice before this returns.
+  virtual absl::Status OpenDevice(const std::string& uuid, std::uint64_t slab_bytes,
+                                  Clock::time_point deadline) = 0;
   virtual absl::Status Leave(Clock::time_point deadline) = 0;
   // Asks ringd for a sign of life, unless such a question is under way, and returns how many it has
   // answered so far. Does not block. One thread at a time.

@@ -150,6 +150,12 @@ bool Lifeline::HandleNotice(NoticeKind kind, const std::string& text) {
       callbacks_.on_rank_exchange_connection(notice, NextFd());
       return true;
     }
+    case NoticeKind::kDeviceSlab: {
+      DeviceSlabNotice notice{};
+      if (!read(notice)) return false;
+      callbacks_.on_device_slab(notice, NextFd());
+      return true;
+    }
   }
   return true;  // of a later release
 }

@@ -35,6 +35,8 @@ class Lifeline {
     std::function<void(const RankExchangeNotice& notice, UniqueFd fd)> on_rank_exchange;
     std::function<void(const RankExchangeConnectionNotice& notice, UniqueFd fd)>
         on_rank_exchange_connection;
+    // Device memory that OpenDevice has asked for; likewise.
+    std::function<void(const DeviceSlabNotice& notice, UniqueFd fd)> on_device_slab;
     // Called every kLookInterval.
     std::function<void(Clock::time_point now)> on_look;
     // ringd has closed the connection, or speaks nonsense on it. The last callback.

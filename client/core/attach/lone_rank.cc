@@ -108,6 +108,12 @@ class LoneControlChannel final : public ControlChannel {
     return MadeCommunicator{.id = number, .number = number};
   }
 
+  absl::Status OpenDevice(const std::string& /*uuid*/, std::uint64_t /*slab_bytes*/,
+                          Clock::time_point /*deadline*/) override {
+    return absl::FailedPreconditionError(
+        "this rank is alone: tensors in device memory are possible in jobs over several nodes "
+        "only");
+  }
   absl::Status DestroyCommunicator(std::uint32_t /*id*/, Clock::time_point /*deadline*/) override {
     return absl::OkStatus();
   }

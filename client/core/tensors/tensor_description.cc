@@ -110,6 +110,7 @@ std::string TensorDescription::Key() const {
     key.append("of communicator ");
     append(communicator);
   }
+  if (place != TensorPlace::kHost) key.append("in device memory");
   return key;
 }
 
@@ -133,6 +134,11 @@ absl::StatusOr<TensorDescription> DescribeTensor(const ringd_tensor& tensor, std
   }
   description.kind = static_cast<CollectiveKind>(tensor.kind);
   description.communicator = tensor.communicator;
+  if (tensor.memory < 0 || tensor.memory >= kTensorPlaceCount) {
+    return Wrong(description.name,
+                 absl::StrCat("memory is ", tensor.memory,
+                              ", which is none of RINGD_HOST_MEMORY and RINGD_DEVICE_MEMORY"));
+  }
   const OperationTraits& traits = TraitsOf(description.kind);
   if (!traits.moves_data) {
     if (tensor.dimensions != 0) {
@@ -147,6 +153,7 @@ absl::StatusOr<TensorDescription> DescribeTensor(const ringd_tensor& tensor, std
                                                 "; it must be 0 to ", kDataTypeCount - 1));
   }
   description.data_type = static_cast<DataType>(tensor.data_type);
+  description.place = static_cast<TensorPlace>(tensor.memory);
   if (tensor.dimensions < 0 || tensor.dimensions > kMaxTensorDimensions) {
     return Wrong(description.name, absl::StrCat("it has ", tensor.dimensions, " dimensions; 0 to ",
                                                 kMaxTensorDimensions, " are allowed"));

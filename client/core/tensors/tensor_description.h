@@ -12,6 +12,7 @@
 #include "proto/types/collective_kind.h"
 #include "proto/types/data_type.h"
 #include "proto/types/reduce_op.h"
+#include "proto/types/tensor_place.h"
 
 namespace ringd::client {
 
@@ -31,6 +32,7 @@ struct TensorDescription {
   std::int32_t root_rank = 0;
   std::uint64_t element_count = 0;
   std::uint32_t communicator = 0;  // its number within the job; 0: all ranks
+  TensorPlace place = TensorPlace::kHost;
 
   std::uint64_t bytes() const noexcept { return element_count * SizeOf(data_type); }
 

@@ -21,6 +21,7 @@ struct Registration;
 
 inline constexpr std::uint64_t kNoStaging = ~std::uint64_t{0};
 inline constexpr std::uint32_t kNoProgress = ~std::uint32_t{0};
+inline constexpr std::uint32_t kNoTimelinePair = ~std::uint32_t{0};
 
 // What may be done with a tensor of ordinary memory besides copying all of it.
 struct DirectUse {
@@ -48,6 +49,8 @@ struct OperationEnd {
   // Of a tensor that is staged in pieces: the session's record of it (StagedCopies), to be given
   // back.
   std::uint32_t progress = kNoProgress;
+  // Of a tensor in device memory (DeviceMemory): its pair of the timeline.
+  std::uint32_t timeline_pair = kNoTimelinePair;
   // Of that, or of one whose copy is put off: to be copied once it is submitted; null: nothing.
   const void* staged_from = nullptr;
   void* staged_to = nullptr;

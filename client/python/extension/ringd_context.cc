@@ -10,6 +10,7 @@
 
 #include "client/python/extension/communicator_methods.h"
 #include "client/python/extension/context_object.h"
+#include "client/python/extension/device_methods.h"
 #include "client/python/extension/errors.h"
 #include "client/python/extension/numbers.h"
 #include "client/python/extension/submission.h"
@@ -302,6 +303,14 @@ PyObject* MakeContextType() {
       {"arena_alloc", ArenaAlloc, METH_O, "The address of zeroed memory shared with ringd."},
       {"arena_free", ArenaFree, METH_O, "Gives arena memory back."},
       {"arena_contains", Fast(ArenaContains), METH_FASTCALL, "(address, bytes) -> bool"},
+      {"device_open", Fast(DeviceOpen), METH_FASTCALL,
+       "(device, slab_bytes): opens a GPU; ringd makes memory there for this rank's tensors."},
+      {"device_alloc", DeviceAlloc, METH_O, "A device pointer into that memory."},
+      {"device_free", DeviceFree, METH_O, "Gives device memory back."},
+      {"submit_on_stream", Fast(SubmitOnStream), METH_FASTCALL,
+       "(registration, source, destination, stream) -> operation"},
+      {"stream_wait", Fast(StreamWait), METH_FASTCALL,
+       "(operation, stream): what is put on the stream from now on has the result."},
       {"leave", Leave, METH_NOARGS, "Leaves the job; calls under way end with CancelledError."},
       {"abandon", Abandon, METH_NOARGS, "As leave, but the other ranks are told of a failure."},
       {nullptr, nullptr, 0, nullptr},

@@ -4,7 +4,7 @@ namespace ringd::python {
 namespace {
 
 constexpr Py_ssize_t kLeastFields = 8;
-constexpr Py_ssize_t kMostFields = 9;  // with the communicator
+constexpr Py_ssize_t kMostFields = 10;  // with the communicator and the memory
 
 // Fields read with PyErr_Occurred as the only sign of failure: the caller asks once at the end.
 std::int32_t IntegerField(PyObject* tuple, Py_ssize_t index) {
@@ -93,7 +93,7 @@ bool TensorList::ParseOne(PyObject* tuple, std::size_t index) {
   if (fields < kLeastFields || fields > kMostFields) {
     PyErr_SetString(PyExc_TypeError,
                     "a tensor is described by a tuple (name, kind, data_type, op, shape, prescale, "
-                    "postscale, root_rank[, communicator])");
+                    "postscale, root_rank[, communicator[, memory]])");
     return false;
   }
   ringd_tensor& tensor = tensors_[index];
@@ -115,9 +115,11 @@ bool TensorList::ParseOne(PyObject* tuple, std::size_t index) {
   if (PyErr_Occurred() != nullptr) return false;
   tensor.root_rank = IntegerField(tuple, 7);
   if (PyErr_Occurred() != nullptr) return false;
-  if (fields == kMostFields) {
+  if (fields > kLeastFields) {
     tensor.communicator = static_cast<ringd_communicator>(IntegerField(tuple, 8));
+    if (PyErr_Occurred() != nullptr) return false;
   }
+  if (fields == kMostFields) tensor.memory = IntegerField(tuple, 9);
   return PyErr_Occurred() == nullptr;
 }
 

@@ -55,6 +55,7 @@ from ringd.errors import UnauthenticatedError as UnauthenticatedError
 from ringd.errors import UnavailableError as UnavailableError
 from ringd.types import CollectiveKind as CollectiveKind
 from ringd.types import DataType as DataType
+from ringd.types import Memory as Memory
 from ringd.types import Place, TensorSpec
 from ringd.types import ReduceOp as ReduceOp
 

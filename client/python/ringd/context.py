@@ -50,6 +50,16 @@ class Context:
     arena_alloc(bytes), arena_free(address), arena_contains(address, bytes): memory shared with
         ringd.
 
+    device_open(device, slab_bytes): opens the GPU of that ordinal, and has ringd make memory there.
+        For a job over several nodes. ``RINGD_CUDA_LIBRARY`` names the driver; default
+        ``libcuda.so.1``.
+    device_alloc(bytes), device_free(address): that memory, for tensors whose ``TensorSpec.memory``
+        is ``Memory.DEVICE``.
+    submit_on_stream(number, source, destination, stream): as ``submit``, when ``stream`` (an
+        address: what PyTorch calls ``cuda_stream``) has done what was put on it before.
+    stream_wait(operation, stream): what is put on ``stream`` from now on has the result. The
+        operation is still to be waited for.
+
     Thread safety: any thread may call anything.
     """
 
@@ -107,6 +117,11 @@ class Context:
         self.arena_alloc = raw.arena_alloc
         self.arena_free = raw.arena_free
         self.arena_contains = raw.arena_contains
+        self.device_open = raw.device_open
+        self.device_alloc = raw.device_alloc
+        self.device_free = raw.device_free
+        self.submit_on_stream = raw.submit_on_stream
+        self.stream_wait = raw.stream_wait
         exits.watch(self)
 
     def create_communicator(self, name: str, ranks: Iterable[int], *, timeout: float | None = None) -> int:

@@ -49,6 +49,14 @@ class CollectiveKind(IntEnum):
     BARRIER = 2
 
 
+class Memory(IntEnum):
+    """Where a tensor lies."""
+
+    HOST = 0
+    #: The GPU that the context has opened.
+    DEVICE = 1
+
+
 class TensorSpec(NamedTuple):
     """One tensor as all ranks describe it: see ``ringd_tensor`` in ``ringd.h``."""
 
@@ -61,6 +69,7 @@ class TensorSpec(NamedTuple):
     postscale: float = 1.0
     root_rank: int = 0
     communicator: int = 0
+    memory: int = Memory.HOST
 
 
 class CommunicatorPlace(NamedTuple):
@@ -94,4 +103,5 @@ TensorSpecs = Sequence[
     TensorSpec
     | tuple[str, int, int, int, tuple[int, ...], float, float, int]
     | tuple[str, int, int, int, tuple[int, ...], float, float, int, int]
+    | tuple[str, int, int, int, tuple[int, ...], float, float, int, int, int]
 ]

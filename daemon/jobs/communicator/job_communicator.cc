@@ -92,6 +92,7 @@ absl::Status JobCommunicator::Number(Registration& registration, const std::stri
   if (!held.ok()) return held.status();
   if (held->added) table_bytes_ += TableBytesOfMeta(registration);
   registration.meta_id = held->id;
+  if (registration.meta.place == TensorPlace::kDevice) has_device_tensors_ = true;
   return absl::OkStatus();
 }
 
@@ -191,12 +192,25 @@ void JobCommunicator::ReportIfReady(TensorHandle handle, Clock::time_point now) 
 }
 
 absl::Status JobCommunicator::OnMessage(const CoordinatorMessage& message, Clock::time_point now) {
-  return failed() ? absl::OkStatus() : scheduler_.OnMessage(message, now);
+  if (failed()) return absl::OkStatus();
+  absl::Status status = scheduler_.OnMessage(message, now);
+  if (!status.ok() || !has_device_tensors_ || !std::holds_alternative<Execute>(message)) {
+    return status;
+  }
+  // GPUs get the operations of all communicators in one order on all nodes: that in which the
+  // coordinator has sent them.
+  while (start_failure_.ok()) {
+    const absl::StatusOr<bool> taken = TakeActions(now);
+    if (!taken.ok()) start_failure_ = taken.status();
+    if (!taken.ok() || !*taken) break;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
   std::size_t work = 0;
   if (!failed()) {
+    if (!start_failure_.ok()) return start_failure_;
     if (const auto tick = scheduler_.NextTick(); tick.has_value() && *tick <= now) {
       scheduler_.OnTick(now, *this);
     }
@@ -211,6 +225,11 @@ absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
     if (!advanced.ok()) return advanced.status();
     work += *advanced;
     ReportMeasurements(now);
+  }
+  if (device_lane_ != nullptr) {
+    absl::StatusOr<std::size_t> advanced = AdvanceDevice(now);
+    if (!advanced.ok()) return advanced.status();
+    work += *advanced;
   }
   if (now < next_sample_) return work;
   next_sample_ = now + kSampleInterval;
@@ -289,6 +308,10 @@ absl::Status JobCommunicator::Start(const StartOperation& start, Clock::time_poi
   }
   std::shared_ptr<const BucketLayout> layout = LayoutOf(start);
   trace_.OnStarted(start.operation, layout->kind(), layout->payload_bytes(), now);
+  if (HeadOf(start.tensors->front()).meta.place == TensorPlace::kDevice) {
+    StartOnDevice(start, *layout, now);
+    return absl::OkStatus();
+  }
   std::vector<TensorBuffers> memory;
   memory.reserve(start.tensors->size() * members_.size());
   std::vector<StagedBuffer> staged;
@@ -309,9 +332,7 @@ absl::Status JobCommunicator::Start(const StartOperation& start, Clock::time_poi
       memory.push_back(TensorBuffers{head.source, head.destination});
     }
   }
-  const Registration& first =
-      *tensors_[start.tensors->front().value()].queues.front().front().submission.registration;
-  const Rank root = first.meta.root_rank;
+  const Rank root = HeadOf(start.tensors->front()).meta.root_rank;
   int root_member = -1;
   const auto& ranks = membership_->nodes[static_cast<std::size_t>(membership_->self.value())].ranks;
   for (std::size_t m = 0; m < ranks.size(); ++m) {
@@ -321,7 +342,7 @@ absl::Status JobCommunicator::Start(const StartOperation& start, Clock::time_poi
   auto execution = std::make_unique<Execution>(
       start.operation, start.tensors, layout,
       BucketMemory(*layout, member_count, std::move(memory), root_member), staged, now);
-  if (running_.empty()) busy_since_ = now;
+  if (running_.empty() && device_running_.empty()) busy_since_ = now;
   running_.emplace(start.operation, Running{std::move(execution)});
   to_post_.push_back(start.operation);
   return absl::OkStatus();
@@ -345,7 +366,8 @@ void JobCommunicator::CountBusy(Clock::time_point now) noexcept {
   if (busy_since_ == Clock::time_point() || now < busy_since_) return;
   counters_.busy_ns += static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::nanoseconds>(now - busy_since_).count());
-  busy_since_ = running_.empty() ? Clock::time_point() : now;
+  const bool idle = running_.empty() && device_running_.empty();
+  busy_since_ = idle ? Clock::time_point() : now;
 }
 
 }  // namespace ringd

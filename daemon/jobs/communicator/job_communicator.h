@@ -18,6 +18,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "backends/communicator.h"
+#include "daemon/device/device_lane.h"
+#include "daemon/device/device_room.h"
 #include "daemon/execution/buffer_pool.h"
 #include "daemon/execution/execution.h"
 #include "daemon/execution/reducers.h"
@@ -78,6 +80,10 @@ class JobCommunicator final : private LocalRankView {
     Reducers* reducers = nullptr;  // null: there are none; else must outlive this
     // For turns on what members hold, too, and its end; null: here. Must outlive this.
     IsolatedExecutor* isolated = nullptr;
+    // For tensors in device memory; null: there are none. Must outlive this.
+    DeviceRoom* devices = nullptr;
+    std::chrono::nanoseconds connect_patience{};   // DeviceLane::Options'
+    std::chrono::nanoseconds operation_timeout{};  // likewise
   };
 
   // How the ranks' data comes together: exactly one is not null.
@@ -117,6 +123,10 @@ class JobCommunicator final : private LocalRankView {
 
   // A scheduling message of the coordinator. An error means the communicator must fail.
   absl::Status OnMessage(const CoordinatorMessage& message, Clock::time_point now);
+
+  // How the ranks' NCCL communicators find each other: what one of the nodes has made.
+  //   kInvalidArgument: it is none.
+  absl::Status TakeDeviceId(const std::string& id);
 
   // Advances everything a bit; returns the amount of work done. An error means it must fail.
   absl::StatusOr<std::size_t> Advance(Clock::time_point now);
@@ -159,7 +169,12 @@ class JobCommunicator final : private LocalRankView {
            (rank_exchange_ == nullptr || !rank_exchange_->late());
   }
   // True if nothing touches any arena, so that it may be destroyed.
-  bool Quiet() const noexcept { return running_.empty() && released_.empty(); }
+  bool Quiet() const noexcept {
+    return running_.empty() && released_.empty() && device_running_.empty() &&
+           (device_lane_ == nullptr || device_lane_->Quiet());
+  }
+  // Of the GPUs of its members here, once tensors have been in device memory (DeviceLane).
+  std::vector<std::string> DescribeDevices() const;
 
   // Since when the oldest has been waiting of those that came before `before`. Where the ranks
   // combine their tensors themselves it is known at once, from the last looks.
@@ -226,6 +241,10 @@ class JobCommunicator final : private LocalRankView {
     bool posted = false;
     bool landing = false;  // completed by the backend; results are still on their way to the ranks
   };
+  struct DeviceRunning {
+    TensorList tensors;
+    std::uint64_t payload_bytes = 0;
+  };
   struct Landing {
     OperationId id;
     Clock::time_point arrived;  // when the backend had completed it
@@ -254,10 +273,19 @@ class JobCommunicator final : private LocalRankView {
   // An error, which names the rank, if one has left that had submitted one of the tensors.
   absl::Status CheckNobodyLeft(const StartOperation& start) const;
   Tensor& TensorOf(TensorHandle handle);
+  // As the first member has described it. Requirement: all have submitted it.
+  const Registration& HeadOf(TensorHandle handle) const {
+    return *tensors_[handle.value()].queues.front().front().submission.registration;
+  }
   void ReportIfReady(TensorHandle handle, Clock::time_point now);
   // False: there were none.
   absl::StatusOr<bool> TakeActions(Clock::time_point now);
   absl::Status Start(const StartOperation& start, Clock::time_point now);
+  // A started operation whose tensors are in device memory.
+  void StartOnDevice(const StartOperation& start, const BucketLayout& layout,
+                     Clock::time_point now);
+  DeviceLane& OpenDeviceLane();
+  absl::StatusOr<std::size_t> AdvanceDevice(Clock::time_point now);
   void Cancel(OperationId id, Clock::time_point now);
   void Release(OperationId id, std::unique_ptr<Execution> execution, bool by_backend);
   void DropReleased();
@@ -310,6 +338,12 @@ class JobCommunicator final : private LocalRankView {
   // Cancelled or failed, but the backend or reducers may still read or write its memory.
   std::unordered_map<OperationId, Released> released_;
   std::vector<Landing> landing_;  // of running_, the oldest first
+
+  bool has_device_tensors_ = false;
+  absl::Status start_failure_;  // of an operation that a message has started: for Advance
+  std::optional<NcclIdBytes> device_id_;
+  std::unique_ptr<DeviceLane> device_lane_;  // from the first operation on that needs it
+  std::unordered_map<OperationId, DeviceRunning> device_running_;
 
   std::size_t negotiated_bytes_ = 0;  // fusion buffers of posted operations of channel 0
 

@@ -60,6 +60,8 @@ void JobCommunicator::Fail(const absl::Status& cause) {
   if (failed()) return;
   failure_ = cause;
   if (way_.wire != nullptr) way_.wire->Abort(cause.message());
+  if (device_lane_ != nullptr) device_lane_->Abort(cause.message());
+  device_running_.clear();
   for (auto& [id, running] : running_) {
     if (running.posted) Release(id, std::move(running.execution), /*by_backend=*/running.landing);
   }
@@ -90,12 +92,16 @@ void JobCommunicator::Settle() {
 }
 
 bool JobCommunicator::TakesPartInRunning(std::size_t member) const {
-  return std::any_of(running_.begin(), running_.end(), [&](const auto& entry) {
-    const TensorList& tensors = entry.second.execution->tensors();
+  const auto has_one = [&](const TensorList& tensors) {
     return std::any_of(tensors->begin(), tensors->end(), [&](TensorHandle handle) {
       return !tensors_[handle.value()].queues[member].empty();
     });
-  });
+  };
+  return std::any_of(
+             running_.begin(), running_.end(),
+             [&](const auto& entry) { return has_one(entry.second.execution->tensors()); }) ||
+         std::any_of(device_running_.begin(), device_running_.end(),
+                     [&](const auto& entry) { return has_one(entry.second.tensors); });
 }
 
 bool JobCommunicator::Leave(int member) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "daemon/jobs/plans/plan_description.h"
 #include "daemon/peers/measurement_conversion.h"
 #include "daemon/peers/schedule_conversion.h"
@@ -17,6 +18,9 @@ constexpr std::chrono::nanoseconds kBetweenKeepings = std::chrono::minutes(1);
 
 // Who does not answer an inquiry by then is told of as one that doesn't.
 constexpr auto kInquiryGrace = std::chrono::seconds(1);
+
+// As NcclIdBytes, of which only those know who have GPUs.
+constexpr std::size_t kNcclIdBytes = 128;
 
 // False for one that was made when buckets could be larger.
 bool Fits(const KeptPlan& plan, std::size_t most_bytes) {
@@ -102,6 +106,7 @@ absl::Status CommunicatorSchedule::OnMessage(LinkId link, const v1::NodeMessage&
     }
     return absl::OkStatus();
   }
+  if (message.has_device_id()) return PassDeviceIdOn(message.device_id());
   dirty_ = true;
   if (message.has_measurements()) {
     absl::StatusOr<NodeMeasurements> measured = FromProto(message.measurements());
@@ -112,6 +117,19 @@ absl::Status CommunicatorSchedule::OnMessage(LinkId link, const v1::NodeMessage&
   const absl::StatusOr<NodeMessage> scheduling = FromProto(message);
   if (!scheduling.ok()) return scheduling.status();
   return schedule_->OnMessage(node->index, *scheduling, now);
+}
+
+absl::Status CommunicatorSchedule::PassDeviceIdOn(const v1::DeviceId& id) {
+  if (id.unique_id().size() != kNcclIdBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an id of ", id.unique_id().size(), " bytes for the GPUs' communicator"));
+  }
+  // One is enough, whoever has sent it.
+  if (std::exchange(device_id_told_, true)) return absl::OkStatus();
+  v1::CoordinatorMessage message;
+  *message.mutable_device_id() = id;
+  Broadcast(std::move(message));
+  return absl::OkStatus();
 }
 
 void CommunicatorSchedule::OnNodeGone(LinkId link) {

@@ -84,6 +84,8 @@ class CommunicatorSchedule {
   void TellPlan(Clock::time_point now);
   void OnStallReport(const v1::StallReport& report, Clock::time_point now);
   void Conclude(Clock::time_point now);
+  // kInvalidArgument: it is none.
+  absl::Status PassDeviceIdOn(const v1::DeviceId& id);
 
   Options options_;
   std::vector<Node> nodes_;
@@ -96,6 +98,7 @@ class CommunicatorSchedule {
   Clock::time_point next_keeping_;
   std::vector<CoordinatorMessage> outgoing_;
   Inquiry inquiry_;
+  bool device_id_told_ = false;
 };
 
 }  // namespace ringd

@@ -18,6 +18,7 @@ struct Differences {
   bool postscale = false;
   bool root_rank = false;
   bool parts = false;
+  bool place = false;
 };
 
 Differences FindDifferences(const std::vector<LocatedRankMeta>& reports) {
@@ -31,6 +32,7 @@ Differences FindDifferences(const std::vector<LocatedRankMeta>& reports) {
     found.postscale |= meta.postscale != first.postscale;
     found.root_rank |= meta.root_rank != first.root_rank;
     found.parts |= meta.parts != first.parts;
+    found.place |= meta.place != first.place;
   }
   return found;
 }
@@ -51,6 +53,7 @@ std::string Describe(const TensorMeta& meta, const Differences& differences) {
   if (differences.postscale) absl::StrAppend(&text, " postscale ", meta.postscale);
   if (differences.root_rank) absl::StrAppend(&text, " root rank ", meta.root_rank.value());
   if (differences.parts) absl::StrAppend(&text, " in parts of ", DescribeParts(meta.parts));
+  if (differences.place) absl::StrAppend(&text, " in ", Name(meta.place), " memory");
   return text;
 }
 
@@ -97,12 +100,15 @@ std::string MetaKey(const TensorMeta& meta) {
   key.append(reinterpret_cast<const char*>(&meta.postscale), sizeof(meta.postscale));
   for (const std::int64_t extent : meta.shape) absl::StrAppend(&key, ",", extent);
   if (!meta.parts.empty()) absl::StrAppend(&key, ";", absl::StrJoin(meta.parts, ","));
+  if (meta.place != TensorPlace::kHost) absl::StrAppend(&key, ";", Name(meta.place));
   return key;
 }
 
 bool CanFuse(const TensorMeta& a, const TensorMeta& b) noexcept {
   const OperationTraits& traits = TraitsOf(a.kind);
-  if (!traits.moves_data || a.kind != b.kind || a.dtype != b.dtype) return false;
+  if (!traits.moves_data || a.kind != b.kind || a.dtype != b.dtype || a.place != b.place) {
+    return false;
+  }
   return (!traits.rooted || a.root_rank == b.root_rank) && (!traits.combines || a.op == b.op);
 }
 
@@ -110,6 +116,8 @@ bool CanLearn(const TensorMeta& meta) noexcept {
   const OperationTraits& traits = TraitsOf(meta.kind);
   const bool all_have_parts = std::none_of(meta.parts.begin(), meta.parts.end(),
                                            [](std::int64_t part) { return part == 0; });
+  // What a GPU has been given can't be taken back, and is to be launched in one order everywhere.
+  if (meta.place != TensorPlace::kHost) return false;
   return traits.completes_together && all_have_parts && (!traits.moves_data || ByteCount(meta) > 0);
 }
 

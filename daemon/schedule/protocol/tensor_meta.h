@@ -11,6 +11,7 @@
 #include "proto/types/data_type.h"
 #include "proto/types/ids.h"
 #include "proto/types/reduce_op.h"
+#include "proto/types/tensor_place.h"
 
 namespace ringd {
 
@@ -25,6 +26,7 @@ struct TensorMeta {
   // Kinds with parts only: the elements of each rank's part, by rank. The parts lie one behind the
   // other and make up the whole.
   std::vector<std::int64_t> parts = {};
+  TensorPlace place = TensorPlace::kHost;
 
   friend bool operator==(const TensorMeta&, const TensorMeta&) = default;
 };

@@ -116,6 +116,7 @@ TEST_CASE("schedule conversion: a hostile description is refused") {
       [](v1::TensorMeta& meta) { meta.set_prescale(std::numeric_limits<double>::quiet_NaN()); },
       [](v1::TensorMeta& meta) { meta.set_postscale(std::numeric_limits<double>::infinity()); },
       [](v1::TensorMeta& meta) { meta.set_root_rank(-1); },
+      [](v1::TensorMeta& meta) { meta.set_place(kTensorPlaceCount); },
       [](v1::TensorMeta& meta) { meta.add_parts(1); },  // of a kind without
       [](v1::TensorMeta& meta) {
         meta.set_kind(static_cast<std::uint32_t>(CollectiveKind::kAllGather));
@@ -151,6 +152,14 @@ TEST_CASE("schedule conversion: parts survive the wire") {
   meta.kind = CollectiveKind::kAllGather;
   meta.shape = {2, 5};
   meta.parts = {3, 0, 7};
+  const absl::StatusOr<TensorMeta> read = FromProto(ToProto(meta));
+  REQUIRE(read.ok());
+  CHECK(*read == meta);
+}
+
+TEST_CASE("schedule conversion: a tensor's place survives the wire") {
+  TensorMeta meta;
+  meta.place = TensorPlace::kDevice;
   const absl::StatusOr<TensorMeta> read = FromProto(ToProto(meta));
   REQUIRE(read.ok());
   CHECK(*read == meta);

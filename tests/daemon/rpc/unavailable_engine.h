@@ -35,6 +35,10 @@ class UnavailableEngine : public EngineControl {
                           Answer<v1::CreateCommunicatorReply> answer) override {
     Refuse(answer);
   }
+  void OpenDevice(const Caller&, absl::string_view, const v1::OpenDeviceRequest&,
+                  Answer<v1::OpenDeviceReply> answer) override {
+    Refuse(answer);
+  }
   void Leave(const Caller&, absl::string_view, Answer<v1::LeaveReply> answer) override {
     Refuse(answer);
   }

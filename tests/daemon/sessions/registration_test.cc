@@ -21,4 +21,15 @@ TEST_CASE("Registration: trainers get the kinds on offer, and no other") {
   }
 }
 
+TEST_CASE("Registration: a tensor is in host or in device memory, and nowhere else") {
+  v1::TensorDescription description;
+  description.set_name("t");
+  description.set_data_type(static_cast<std::uint32_t>(DataType::kFloat32));
+  CHECK(CheckDescription(description, 2)->meta.place == TensorPlace::kHost);
+  description.set_place(static_cast<std::uint32_t>(TensorPlace::kDevice));
+  CHECK(CheckDescription(description, 2)->meta.place == TensorPlace::kDevice);
+  description.set_place(kTensorPlaceCount);
+  CHECK(CheckDescription(description, 2).status().code() == absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace ringd

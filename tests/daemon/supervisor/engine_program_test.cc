@@ -62,5 +62,20 @@ TEST_CASE("EngineArguments: the file wall is left out only if nobody else is adm
   CHECK(EngineArguments(config).empty());
 }
 
+TEST_CASE("EngineArguments: NCCL is told which interfaces carry data") {
+  Config config;
+  config.data_interfaces = {"eth0", "eth1"};
+  CHECK(EngineArguments(config) ==
+        std::vector<std::string>{kNcclInterfacesArgument, "eth0,eth1", kOneUserArgument});
+}
+
+TEST_CASE("EngineArguments: the file wall lets libraries be opened that settings name by a path") {
+  Config config;
+  config.nccl_library = "/opt/nccl/lib/libnccl.so.2";
+  CHECK(EngineArguments(config) == std::vector<std::string>{kOneUserArgument});
+  config.allowed_users = {"*"};
+  CHECK(EngineArguments(config) == std::vector<std::string>{kLibraryArgument, config.nccl_library});
+}
+
 }  // namespace
 }  // namespace ringd

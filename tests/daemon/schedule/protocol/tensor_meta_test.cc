@@ -57,6 +57,19 @@ TEST_CASE("CanLearn: only all-reduces that move something") {
   CHECK_FALSE(CanLearn(broadcast));
 }
 
+TEST_CASE("TensorMeta: what is on a GPU is another tensor, and is never learned") {
+  const TensorMeta host = Meta(DataType::kFloat32, {3});
+  TensorMeta device = host;
+  device.place = TensorPlace::kDevice;
+  CHECK(MetaKey(host) != MetaKey(device));
+  CHECK(CanFuse(device, device));
+  CHECK_FALSE(CanFuse(host, device));
+  CHECK_FALSE(CanLearn(device));
+  CHECK(DescribeMismatch("x", {At(0, "a", host), At(1, "b", device)}) ==
+        "tensor 'x': rank 0 on a submitted float32 [3] in host memory, rank 1 on b submitted "
+        "float32 [3] in device memory");
+}
+
 TEST_CASE("DescribeMismatch: names the first rank of each description, in rank order") {
   const TensorMeta small = Meta(DataType::kFloat64, {3, 4});
   const TensorMeta large = Meta(DataType::kFloat32, {3, 4});

@@ -1,0 +1,193 @@
+// A context's GPU: opening it, and operations on tensors in its memory.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "backends/cuda/cuda_context.h"
+#include "client/core/context.h"
+#include "proto/shm/submission.h"
+
+namespace ringd::client {
+namespace {
+
+constexpr std::chrono::seconds kOpenDeadline{60};
+constexpr std::chrono::seconds kSlabDeadline{10};
+
+absl::Status InTensor(const Registration& tensor, const absl::Status& why) {
+  return absl::Status(why.code(),
+                      absl::StrCat("tensor '", tensor.description.name, "': ", why.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<DeviceMemory*> Context::Device() noexcept {
+  DeviceMemory* const device = device_.load(std::memory_order_acquire);
+  if (device != nullptr) return device;
+  return absl::FailedPreconditionError("this context has opened no GPU (ringd_device_open)");
+}
+
+void Context::ReleaseStreams() noexcept {
+  DeviceMemory* const device = device_.load(std::memory_order_acquire);
+  // What has ended badly the engine has released.
+  if (device != nullptr) device->ReleaseWaits(ring_operations_.TimelinePairsInFlight());
+}
+
+absl::Status Context::OpenDevice(const ringd_device_options& options) {
+  if (device_.load(std::memory_order_acquire) != nullptr || device_opens_.exchange(true)) {
+    return absl::AlreadyExistsError("this context has opened a GPU already");
+  }
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> opened = OpenDeviceMemory(options);
+  const absl::Status status = opened.status();
+  if (status.ok()) {
+    device_memory_ = *std::move(opened);
+    device_.store(device_memory_.get(), std::memory_order_release);
+  }
+  device_opens_.store(false);
+  return status;
+}
+
+absl::StatusOr<std::unique_ptr<DeviceMemory>> Context::OpenDeviceMemory(
+    const ringd_device_options& options) {
+  if (!state_.alive()) return state_.status();
+  const std::string library = options.cuda_library != nullptr && options.cuda_library[0] != '\0'
+                                  ? std::string(options.cuda_library)
+                                  : cuda_library_;
+  absl::StatusOr<std::shared_ptr<const CudaContext>> gpu =
+      DeviceMemory::OpenGpu(library, options.device);
+  if (!gpu.ok()) return gpu.status();
+  {
+    const Presence presence(calls_);
+    const absl::Status status =
+        control_->OpenDevice((*gpu)->uuid(), options.slab_bytes, Clock::now() + kOpenDeadline);
+    if (!status.ok()) return Explain(status);
+  }
+  absl::StatusOr<SlabInbox::Slab> slab = slab_inbox_.Await(Clock::now() + kSlabDeadline);
+  if (!slab.ok()) return state_.alive() ? slab.status() : state_.status();
+  return DeviceMemory::Import(*std::move(gpu), *std::move(slab));
+}
+
+absl::StatusOr<void*> Context::DeviceAllocate(std::size_t bytes) {
+  const absl::StatusOr<DeviceMemory*> device = Device();
+  if (!device.ok()) return device.status();
+  return (*device)->Allocate(bytes);
+}
+
+absl::Status Context::DeviceFree(const void* address) {
+  const absl::StatusOr<DeviceMemory*> device = Device();
+  if (!device.ok()) return device.status();
+  if ((*device)->Free(address)) return absl::OkStatus();
+  return absl::InvalidArgumentError("ringd_device_free: this address was not allocated");
+}
+
+absl::Status Context::SubmitOnStream(ringd_registration registration, const void* source,
+                                     void* destination, void* stream, ringd_operation* operation) {
+  const absl::StatusOr<Registration*> found = FindRegistration(registration);
+  if (!found.ok()) return found.status();
+  Registration& tensor = **found;
+  const absl::StatusOr<DeviceMemory*> device = Device();
+  if (!device.ok()) return device.status();
+  if (tensor.description.place != TensorPlace::kDevice) {
+    return InTensor(tensor,
+                    absl::InvalidArgumentError("it is in host memory: submit it by ringd_submit"));
+  }
+  const absl::StatusOr<std::uint64_t> from = (*device)->OffsetOf(source, tensor.bytes);
+  const absl::StatusOr<std::uint64_t> to = (*device)->OffsetOf(destination, tensor.bytes);
+  if (!from.ok()) return InTensor(tensor, from.status());
+  if (!to.ok()) return InTensor(tensor, to.status());
+  if (*from % tensor.element_bytes != 0 || *to % tensor.element_bytes != 0) {
+    return InTensor(tensor,
+                    absl::InvalidArgumentError("source or destination is not aligned to elements"));
+  }
+  if (*from != *to && *from < *to + tensor.bytes && *to < *from + tensor.bytes) {
+    return InTensor(tensor, absl::InvalidArgumentError("source and destination overlap"));
+  }
+  if (absl::Status status = (*device)->CheckStream(stream); !status.ok()) {
+    return InTensor(tensor, status);
+  }
+  Submission record{};
+  record.registration = tensor.numbers.registration;
+  record.element_count = tensor.element_count;
+  record.source_offset = *from;
+  record.destination_offset = *to;
+  OperationEnd end;
+  end.registration = &tensor;
+  if (absl::Status status = EnqueueOnDevice(record, end); !status.ok()) return status;
+  tensor.submissions->Accepted();
+  const absl::Status signalled =
+      (*device)->SignalReady(stream, record.timeline_pair, record.sequence);
+  if (!signalled.ok()) {
+    // Nobody can take it back, and the others wait for it.
+    const absl::Status why = InTensor(tensor, signalled);
+    state_.Lose(why);
+    EndPart(Farewell::kAbandon);
+    return why;
+  }
+  *operation = tensor.lane.tag | (record.sequence + 1);
+  return absl::OkStatus();
+}
+
+absl::Status Context::EnqueueOnDevice(Submission& record, OperationEnd& end) {
+  for (;;) {
+    // Whose pair the next one is, if it is in flight.
+    std::optional<std::uint64_t> before;
+    {
+      const MutexLock lock(timeline_pairs_mutex_);
+      if (!FindTimelinePair()) {
+        return absl::ResourceExhaustedError(
+            "too many operations on device tensors have failed: open a new context");
+      }
+      const std::uint32_t pair = timeline_pairs_.next();
+      before = timeline_pairs_.LastOfNext();
+      if (before.has_value() && ring_operations_.TimelinePairOf(*before) != pair) before.reset();
+      if (!before.has_value()) {
+        record.timeline_pair = end.timeline_pair = pair;
+        const SubmitResult result = ring_operations_.TrySubmit(record, end);
+        if (result == SubmitResult::kEnded) return state_.status();
+        if (result == SubmitResult::kOk) {
+          timeline_pairs_.Use(record.sequence);
+          return absl::OkStatus();
+        }
+      }
+    }
+    const bool goes_on =
+        before.has_value()
+            ? ring_operations_.Wait(*before, Clock::time_point::max()) != WaitResult::kEnded
+            : ring_operations_.WaitForRoom(end);
+    if (!goes_on) return state_.status();
+  }
+}
+
+bool Context::FindTimelinePair() {
+  for (std::uint32_t tried = 0; tried < kTimelinePairs; ++tried) {
+    // A look at whether it is in flight takes in how it has ended.
+    const std::optional<std::uint64_t> before = timeline_pairs_.LastOfNext();
+    if (before.has_value()) static_cast<void>(ring_operations_.TimelinePairOf(*before));
+    if (!ring_operations_.IsReleased(timeline_pairs_.next())) return true;
+    timeline_pairs_.Skip();
+  }
+  return false;
+}
+
+absl::Status Context::StreamWait(ringd_operation operation, void* stream) {
+  const absl::StatusOr<DeviceMemory*> device = Device();
+  if (!device.ok()) return device.status();
+  if (operation == RINGD_DONE) return absl::OkStatus();
+  bool done = false;
+  if (absl::Status status = Test(operation, done); !status.ok()) return status;
+  if (!state_.alive()) return state_.status();
+  // The result is there, or never comes: the wait for the operation says so.
+  if (done) return absl::OkStatus();
+  if (absl::Status status = (*device)->CheckStream(stream); !status.ok()) return status;
+  const std::uint64_t sequence = SequenceOf(operation);
+  const std::uint32_t pair = QueueOf(operation) == &ring_operations_
+                                 ? ring_operations_.TimelinePairOf(sequence)
+                                 : kNoTimelinePair;
+  if (pair == kNoTimelinePair) {
+    // It may have ended just now.
+    if (absl::Status status = Test(operation, done); !status.ok() || done) return status;
+    return absl::InvalidArgumentError(
+        absl::StrCat("operation ", operation, " is on a tensor in host memory"));
+  }
+  return (*device)->WaitForResult(stream, pair, sequence);
+}
+
+}  // namespace ringd::client

@@ -1,0 +1,85 @@
+#include "client/core/device/device_memory.h"
+
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "backends/cuda/timeline.h"
+#include "proto/shm/submission.h"
+
+namespace ringd::client {
+namespace {
+
+DeviceAddress AddressOf(const void* pointer) noexcept {
+  return static_cast<DeviceAddress>(reinterpret_cast<std::uintptr_t>(pointer));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const CudaContext>> DeviceMemory::OpenGpu(
+    const std::string& cuda_library, int ordinal) {
+  absl::StatusOr<std::shared_ptr<const CudaDriver>> driver = OpenCudaDriver(cuda_library);
+  if (!driver.ok()) return driver.status();
+  return CudaContext::Open(*std::move(driver), ordinal);
+}
+
+absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::Import(
+    std::shared_ptr<const CudaContext> gpu, SlabInbox::Slab slab) {
+  if (!slab.descriptor.valid()) {
+    return absl::InternalError("ringd sent no descriptor with the device memory");
+  }
+  if (slab.notice.slab_bytes <= kTimelineBytes) {
+    return absl::InternalError("ringd's device memory has no room for tensors");
+  }
+  const std::string uuid = gpu->uuid();
+  absl::StatusOr<ImportedSlab> imported = ImportedSlab::Import(
+      std::move(gpu), std::move(slab.descriptor), slab.notice.slab_bytes, uuid);
+  if (!imported.ok()) return imported.status();
+  return std::unique_ptr<DeviceMemory>(new DeviceMemory(*std::move(imported)));
+}
+
+DeviceMemory::DeviceMemory(ImportedSlab slab)
+    : slab_(std::move(slab)), allocator_(slab_.bytes() - kTimelineBytes) {}
+
+absl::StatusOr<void*> DeviceMemory::Allocate(std::uint64_t bytes) {
+  const MutexLock lock(mutex_);
+  const std::optional<ArenaAllocator::Allocation> found = allocator_.Allocate(bytes);
+  if (!found.has_value()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no ", bytes, " bytes are free in one piece in this rank's device memory, of which ",
+        allocator_.used_bytes(), " of ", allocator_.capacity(),
+        " are in use: ask ringd_device_open for more (slab_bytes)"));
+  }
+  // An address of the GPU's, which the host never follows.
+  return reinterpret_cast<void*>(
+      static_cast<std::uintptr_t>(slab_.address() + kTimelineBytes + found->offset));
+}
+
+bool DeviceMemory::Free(const void* address) {
+  const MutexLock lock(mutex_);
+  const DeviceAddress first = slab_.address() + kTimelineBytes;
+  return AddressOf(address) >= first && allocator_.Free(AddressOf(address) - first);
+}
+
+absl::StatusOr<std::uint64_t> DeviceMemory::OffsetOf(const void* address,
+                                                     std::uint64_t bytes) const {
+  return slab_.OffsetOf(AddressOf(address), bytes);
+}
+
+absl::Status DeviceMemory::SignalReady(void* stream, std::uint32_t pair,
+                                       std::uint64_t sequence) const {
+  return slab_.timeline().Signal(stream, ReadySlot(pair), TimelineValueOf(sequence));
+}
+
+absl::Status DeviceMemory::WaitForResult(void* stream, std::uint32_t pair,
+                                         std::uint64_t sequence) const {
+  return slab_.timeline().Wait(stream, DoneSlot(pair), TimelineValueOf(sequence));
+}
+
+void DeviceMemory::ReleaseWaits(std::span<const std::uint32_t> pairs) const noexcept {
+  std::vector<std::uint32_t> slots;
+  for (const std::uint32_t pair : pairs) slots.push_back(DoneSlot(pair));
+  static_cast<void>(slab_.timeline().Release(slots));
+}
+
+}  // namespace ringd::client

@@ -1,0 +1,71 @@
+// This rank's memory on a GPU, and the order between its streams and the engine's.
+#ifndef RINGD_CLIENT_CORE_DEVICE_DEVICE_MEMORY_H_
+#define RINGD_CLIENT_CORE_DEVICE_DEVICE_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "backends/cuda/cuda_context.h"
+#include "backends/cuda/device_slab.h"
+#include "client/core/device/slab_inbox.h"
+#include "client/core/tensors/arena_allocator.h"
+#include "proto/base/mutex.h"
+
+namespace ringd::client {
+
+// An imported slab: who has which of its bytes, and the timeline's pairs of values, of which each
+// operation in flight has one.
+//
+// Thread safety: any thread may call anything. Nothing waits for the GPU; a driver that hangs holds
+//   up its caller.
+// Ownership: of the mapping. What Allocate has handed out is part of it.
+class DeviceMemory {
+ public:
+  // Opens the GPU for this process, before ringd is asked: its UUID tells ringd which one it is.
+  // Blocks as long as the driver takes.
+  //   kNotFound, kFailedPrecondition: no such library or GPU, or the driver is too old. The message
+  //   names the file.
+  static absl::StatusOr<std::shared_ptr<const CudaContext>> OpenGpu(const std::string& cuda_library,
+                                                                    int ordinal);
+
+  // Maps what ringd has sent. As ImportedSlab::Import.
+  static absl::StatusOr<std::unique_ptr<DeviceMemory>> Import(
+      std::shared_ptr<const CudaContext> gpu, SlabInbox::Slab slab);
+
+  // A device pointer. kResourceExhausted: the message names slab_bytes.
+  absl::StatusOr<void*> Allocate(std::uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  // False if nothing has been allocated there.
+  [[nodiscard]] bool Free(const void* address) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Bytes from the slab's start; kInvalidArgument if the range is not all in it, and was not
+  // allocated as a whole.
+  absl::StatusOr<std::uint64_t> OffsetOf(const void* address, std::uint64_t bytes) const;
+
+  // kFailedPrecondition: the stream is being captured into a graph.
+  absl::Status CheckStream(void* stream) const { return slab_.context().CheckNotCapturing(stream); }
+
+  // Puts on `stream`: the operation's source is ready.
+  absl::Status SignalReady(void* stream, std::uint32_t pair, std::uint64_t sequence) const;
+  // Puts on `stream`: wait for the operation's result.
+  absl::Status WaitForResult(void* stream, std::uint32_t pair, std::uint64_t sequence) const;
+  // Ends all waits for the results of these pairs, now and later. Best effort: there is nothing to
+  // be done if it fails.
+  void ReleaseWaits(std::span<const std::uint32_t> pairs) const noexcept;
+
+ private:
+  explicit DeviceMemory(ImportedSlab slab);
+
+  const ImportedSlab slab_;
+  mutable Mutex mutex_;
+  ArenaAllocator allocator_ ABSL_GUARDED_BY(mutex_);  // of what is behind the timeline
+};
+
+}  // namespace ringd::client
+
+#endif  // RINGD_CLIENT_CORE_DEVICE_DEVICE_MEMORY_H_

@@ -1,0 +1,188 @@
+#include "daemon/device/device_lane.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/types/data_type.h"
+
+namespace ringd {
+namespace {
+
+// NCCL's averages of integers are rounded as nobody says: they are summed and divided here, as on
+// the host.
+bool DividesItself(const TensorMeta& meta) noexcept {
+  return meta.op == ReduceOp::kAverage && !IsFloatingPoint(meta.dtype);
+}
+
+DeviceBucket MakeBucket(std::span<const TensorMeta* const> metas, int size) {
+  const TensorMeta& first = *metas.front();
+  DeviceBucket bucket;
+  bucket.type = bucket.wire_type = first.dtype;
+  bucket.op = DividesItself(first) ? ReduceOp::kSum : first.op;
+  for (const TensorMeta* const meta : metas) {
+    DeviceTensor& tensor = bucket.tensors.emplace_back();
+    tensor.count = ElementCount(*meta);
+    tensor.prescale = meta->prescale;
+    tensor.result.factor = meta->postscale;
+    if (DividesItself(*meta)) tensor.result.divisor = size;
+  }
+  return bucket;
+}
+
+}  // namespace
+
+DeviceLane::DeviceLane(Options options, std::vector<Member> members, DeviceRoom* room)
+    : options_(std::move(options)), room_(room) {
+  for (Member& member : members) {
+    ranks_.push_back({std::move(member), room_->AddCommunicator(this), false});
+  }
+}
+
+DeviceLane::~DeviceLane() {
+  if (connects_ && failure_.ok() && Quiet()) {
+    // Other ranks may not be done with what has ended here.
+    const Clock::time_point deadline = Clock::now() + DeviceRoom::kPartingPatience;
+    for (const Rank& rank : ranks_) {
+      rank.member.slab->gpu()->Disconnect(rank.communicator, deadline);
+    }
+  } else {
+    Abort("the communicator has ended");
+  }
+  room_->Forget(this);
+}
+
+void DeviceLane::Start(OperationId id, std::span<const TensorMeta* const> metas,
+                       std::span<const DeviceOperand> operands, Clock::time_point now) {
+  begun_ = true;
+  Running& running = running_[id];
+  running.parts = static_cast<int>(ranks_.size());
+  if (!failure_.ok()) return;  // Health says why it does not end.
+  const auto patience = options_.operation_timeout.count() > 0
+                            ? options_.operation_timeout
+                            : std::chrono::nanoseconds(kLongestOperation);
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    const SessionSlab& slab = *ranks_[r].member.slab;
+    DeviceBucket bucket = MakeBucket(metas, options_.size);
+    bucket.id = next_bucket_++;
+    bucket.communicator = ranks_[r].communicator;
+    bucket.deadline = now + patience;
+    for (std::size_t t = 0; t < metas.size(); ++t) {
+      const DeviceOperand& operand = operands[t * ranks_.size() + r];
+      bucket.tensors[t].slab = slab.id();
+      bucket.tensors[t].source = operand.source;
+      bucket.tensors[t].destination = operand.destination;
+      bucket.ready.push_back({slab.id(), ReadySlot(operand.timeline_pair), operand.timeline_value});
+      bucket.done.push_back({slab.id(), DoneSlot(operand.timeline_pair), operand.timeline_value});
+    }
+    buckets_.emplace(bucket.id, id);
+    if (connects_) {
+      slab.gpu()->Enqueue(std::move(bucket));
+    } else {
+      held_.emplace_back(r, std::move(bucket));
+    }
+  }
+  if (!connects_) Connect(now);
+}
+
+void DeviceLane::Connect(Clock::time_point now) {
+  if (aborted_ || connects_) return;
+  if (options_.makes_id && !std::exchange(id_asked_, true)) {
+    ranks_.front().member.slab->gpu()->CreateId(room_->AddIdRequest(this));
+  }
+  if (!begun_ || !id_.has_value()) return;
+  connects_ = true;
+  for (const Rank& rank : ranks_) {
+    rank.member.slab->gpu()->Connect(rank.communicator, *id_, rank.member.rank, options_.size,
+                                     room_->options().fusion_bytes,
+                                     now + options_.connect_patience);
+  }
+  for (auto& [rank, bucket] : std::exchange(held_, {})) {
+    ranks_[rank].member.slab->gpu()->Enqueue(std::move(bucket));
+  }
+}
+
+void DeviceLane::OnId(const NcclIdCreated& created) {
+  if (created.status.ok()) {
+    options_.tell_id(created.id);
+  } else {
+    NoteFailure(created.status);
+  }
+}
+
+void DeviceLane::TakeId(const NcclIdBytes& id) {
+  if (id_.has_value()) return;
+  id_ = id;
+  Connect(Clock::now());
+}
+
+void DeviceLane::OnConnected(const DeviceCommunicatorConnected& connected) {
+  for (Rank& rank : ranks_) {
+    if (rank.communicator == connected.communicator) rank.connected = connected.status.ok();
+  }
+  if (!connected.status.ok()) NoteFailure(connected.status);
+}
+
+void DeviceLane::OnFailed(const DeviceCommunicatorFailed& failed) { NoteFailure(failed.status); }
+
+void DeviceLane::NoteFailure(const absl::Status& why) {
+  if (!failure_.ok()) return;
+  failure_ = why;
+  failed_at_ = Clock::now();
+}
+
+void DeviceLane::OnBucketEnded(const DeviceBucketEnded& ended) {
+  const auto bucket = buckets_.find(ended.bucket);
+  if (bucket == buckets_.end()) return;
+  const OperationId id = bucket->second;
+  buckets_.erase(bucket);
+  const auto found = running_.find(id);
+  if (found == running_.end()) return;
+  absl::Status status = ended.status;
+  // All ranks ask for the same, so all are refused.
+  if (absl::IsUnimplemented(status) || absl::IsResourceExhausted(status)) {
+    status = absl::InvalidArgumentError(status.message());
+  }
+  // It ends with the communicator, which may not have come about.
+  if (!failure_.ok()) return;
+  if (!status.ok() && !absl::IsInvalidArgument(status)) return NoteFailure(status);
+  Running& running = found->second;
+  if (running.status.ok()) running.status = std::move(status);
+  if (--running.parts > 0) return;
+  ends_.push_back({id, std::move(running.status)});
+  running_.erase(found);
+}
+
+std::vector<DeviceLane::End> DeviceLane::TakeEnds() { return std::exchange(ends_, {}); }
+
+absl::Status DeviceLane::Health(Clock::time_point now) const {
+  // Other nodes may have ended in order meanwhile, which looks like an error to NCCL.
+  if (failure_.ok() || running_.empty() || now - failed_at_ < kBetterWord) return absl::OkStatus();
+  return absl::Status(failure_.code(),
+                      absl::StrCat("the GPUs' communicator: ", failure_.message()));
+}
+
+void DeviceLane::Abort(absl::string_view reason) {
+  if (std::exchange(aborted_, true)) return;
+  NoteFailure(absl::AbortedError(reason));
+  for (const auto& [rank, bucket] : std::exchange(held_, {})) buckets_.erase(bucket.id);
+  for (const Rank& rank : ranks_) {
+    // Those that have not begun have nothing to abort.
+    if (connects_) rank.member.slab->gpu()->Abort(rank.communicator, reason);
+  }
+  running_.clear();
+}
+
+std::vector<std::string> DeviceLane::Describe() const {
+  std::vector<std::string> lines;
+  for (const Rank& rank : ranks_) {
+    for (const auto& [id, nccl] : rank.member.slab->gpu()->Describe()) {
+      if (id != rank.communicator) continue;
+      lines.push_back(absl::StrCat(nccl.gpu, ", NCCL ", nccl.version, ", rank ", nccl.rank, " of ",
+                                   nccl.size, ": ", nccl.state));
+    }
+  }
+  return lines;
+}
+
+}  // namespace ringd

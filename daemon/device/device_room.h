@@ -1,0 +1,96 @@
+// The GPUs that an engine uses, each with its thread.
+#ifndef RINGD_DAEMON_DEVICE_DEVICE_ROOM_H_
+#define RINGD_DAEMON_DEVICE_DEVICE_ROOM_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "backends/device/device_thread.h"
+#include "daemon/device/session_slab.h"
+#include "proto/base/clock.h"
+#include "proto/base/unique_fd.h"
+
+namespace ringd {
+
+// What is told of a communicator's GPUs.
+class DeviceEvents {
+ public:
+  virtual ~DeviceEvents() = default;
+
+  virtual void OnId(const NcclIdCreated& created) = 0;
+  virtual void OnConnected(const DeviceCommunicatorConnected& connected) = 0;
+  virtual void OnFailed(const DeviceCommunicatorFailed& failed) = 0;
+  virtual void OnBucketEnded(const DeviceBucketEnded& ended) = 0;
+};
+
+// Opens GPUs as ranks ask for them, and hands on what their threads tell. A GPU stays open until
+// the engine ends.
+//
+// Thread safety: none; the engine thread owns it. `wake` is called on GPUs' threads.
+// Ownership: of the threads, together with the slabs. Whoever listens must outlive its entry.
+class DeviceRoom {
+ public:
+  struct Options {
+    std::string cuda_library;
+    std::string nccl_library;
+    std::uint64_t fusion_bytes = 0;  // of device memory, for each communicator's packing
+  };
+  // Once: the slab and its descriptor, or why there is none.
+  using SlabCallback =
+      std::function<void(const absl::Status&, std::shared_ptr<const SessionSlab>, UniqueFd)>;
+
+  // `wake`: Advance has something to do.
+  DeviceRoom(Options options, std::function<void()> wake);
+  // Ends the threads, within DeviceThread::kStopPatience each. A thread that is left in a call of
+  // the driver's ends the process, since the libraries' exit handlers might wait for it.
+  ~DeviceRoom();
+  DeviceRoom(const DeviceRoom&) = delete;
+  DeviceRoom& operator=(const DeviceRoom&) = delete;
+
+  const Options& options() const noexcept { return options_; }
+
+  // Opens the GPU if that has not been done, and makes a slab of `bytes` for tensors. `done` is
+  // called by Advance.
+  //   kNotFound, kFailedPrecondition: the GPU, or a library. kResourceExhausted: memory.
+  void OpenSlab(const std::string& uuid, std::uint64_t bytes, SlabCallback done);
+
+  // Numbers for communicators and ids, of which `events` hears until Forget.
+  DeviceCommunicatorId AddCommunicator(DeviceEvents* events);
+  std::uint64_t AddIdRequest(DeviceEvents* events);
+  // No communicator's or id's events any more.
+  void Forget(DeviceEvents* events);
+
+  // True if other ranks may still need what NCCL does here for communicators that have ended: so
+  // long the process must not end. For kPartingPatience at most.
+  bool Lingers(Clock::time_point now) const;
+  static constexpr std::chrono::seconds kPartingPatience{2};
+
+  // Hands on what the threads have told; returns how much that was.
+  std::size_t Advance();
+
+ private:
+  struct Wake;
+
+  void Handle(const std::shared_ptr<DeviceThread>& gpu, DeviceEvent event);
+  DeviceEvents* ListenerOf(DeviceCommunicatorId communicator) const;
+
+  const Options options_;
+  const std::shared_ptr<Wake> wake_;
+  std::map<std::string, std::shared_ptr<DeviceThread>> gpus_;  // by UUID; also what can't be used
+  std::map<DeviceSlabId, SlabCallback> asked_;
+  std::map<DeviceCommunicatorId, DeviceEvents*> communicators_;
+  std::map<std::uint64_t, DeviceEvents*> id_requests_;
+  Clock::time_point last_forgotten_;  // some communicator
+  std::uint64_t next_slab_ = 1;
+  std::uint64_t next_communicator_ = 1;
+  std::uint64_t next_id_request_ = 1;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_DEVICE_DEVICE_ROOM_H_

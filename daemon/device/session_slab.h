@@ -1,0 +1,55 @@
+// Device memory of one session.
+#ifndef RINGD_DAEMON_DEVICE_SESSION_SLAB_H_
+#define RINGD_DAEMON_DEVICE_SESSION_SLAB_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "backends/cuda/timeline.h"
+#include "backends/device/device_thread.h"
+
+namespace ringd {
+
+// A slab that a GPU's thread has made, and which GPU that is.
+//
+// Thread safety: immutable; may be destroyed on any thread, which does not block but with the last
+//   slab of an engine that ends (DeviceThread).
+// Ownership: of the slab. The destructor gives the memory back once no bucket in flight uses it.
+class SessionSlab {
+ public:
+  SessionSlab(std::shared_ptr<DeviceThread> gpu, DeviceSlabId id, std::uint64_t bytes,
+              std::string uuid)
+      : gpu_(std::move(gpu)), id_(id), bytes_(bytes), uuid_(std::move(uuid)) {}
+  ~SessionSlab() { gpu_->ReleaseSlab(id_, {}); }
+  SessionSlab(const SessionSlab&) = delete;
+  SessionSlab& operator=(const SessionSlab&) = delete;
+
+  const std::shared_ptr<DeviceThread>& gpu() const noexcept { return gpu_; }
+  DeviceSlabId id() const noexcept { return id_; }
+  std::uint64_t bytes() const noexcept { return bytes_; }  // with the timeline
+  const std::string& uuid() const noexcept { return uuid_; }
+
+  // No result comes of the operation with this pair of the timeline: streams that wait for it go
+  // on.
+  void EndWaits(std::uint32_t pair) const {
+    const std::uint32_t slot = DoneSlot(pair);
+    gpu_->ReleaseSlots(id_, {&slot, 1});
+  }
+
+  // Whether such a range may hold a tensor: behind the timeline, before the end.
+  bool Holds(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+    return offset >= kTimelineBytes && bytes <= bytes_ && offset <= bytes_ - bytes;
+  }
+
+ private:
+  const std::shared_ptr<DeviceThread> gpu_;
+  const DeviceSlabId id_;
+  const std::uint64_t bytes_;
+  const std::string uuid_;
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_DEVICE_SESSION_SLAB_H_

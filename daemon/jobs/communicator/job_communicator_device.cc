@@ -1,0 +1,109 @@
+// JobCommunicator's dealings with GPUs: tensors in device memory.
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/jobs/communicator/job_communicator.h"
+
+namespace ringd {
+
+absl::Status JobCommunicator::TakeDeviceId(const std::string& id) {
+  NcclIdBytes bytes{};
+  if (id.size() != bytes.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an id of ", id.size(), " bytes for the GPUs' communicator"));
+  }
+  if (failed() || device_id_.has_value()) return absl::OkStatus();
+  std::copy(id.begin(), id.end(), bytes.begin());
+  device_id_ = bytes;
+  // The operation that needs it may still be about to be started here.
+  if (device_lane_ != nullptr) device_lane_->TakeId(bytes);
+  return absl::OkStatus();
+}
+
+DeviceLane& JobCommunicator::OpenDeviceLane() {
+  if (device_lane_ != nullptr) return *device_lane_;
+  const auto self = static_cast<std::size_t>(membership_->self.value());
+  DeviceLane::Options options;
+  options.size = membership_->size();
+  options.makes_id = self == 0;
+  options.connect_patience = options_.connect_patience;
+  options.operation_timeout = options_.operation_timeout;
+  options.tell_id = [this](const NcclIdBytes& id) {
+    v1::NodeMessage message;
+    message.mutable_device_id()->set_unique_id(id.data(), id.size());
+    Send(std::move(message));
+  };
+  // In the order of the nodes and their ranks, which is one on all nodes.
+  std::size_t rank = 0;
+  for (std::size_t node = 0; node < self; ++node) rank += membership_->nodes[node].ranks.size();
+  std::vector<DeviceLane::Member> members;
+  for (const std::shared_ptr<Session>& member : members_) {
+    members.push_back({static_cast<int>(rank++), member->slab()});
+  }
+  device_lane_ =
+      std::make_unique<DeviceLane>(std::move(options), std::move(members), options_.devices);
+  if (device_id_.has_value()) device_lane_->TakeId(*device_id_);
+  return *device_lane_;
+}
+
+void JobCommunicator::StartOnDevice(const StartOperation& start, const BucketLayout& layout,
+                                    Clock::time_point now) {
+  std::vector<const TensorMeta*> metas;
+  std::vector<DeviceOperand> operands;
+  metas.reserve(start.tensors->size());
+  operands.reserve(start.tensors->size() * members_.size());
+  for (const TensorHandle handle : *start.tensors) {
+    const Registration& registration = HeadOf(handle);
+    trace_.OnCarries(start.operation, handle.value(), registration.bytes, now);
+    metas.push_back(&registration.meta);
+    for (const auto& queue : tensors_[handle.value()].queues) {
+      const CheckedSubmission& head = queue.front().submission;
+      operands.push_back({head.slab_source, head.slab_destination, head.timeline_pair,
+                          TimelineValueOf(head.sequence)});
+    }
+  }
+  if (running_.empty() && device_running_.empty()) busy_since_ = now;
+  device_running_.emplace(start.operation, DeviceRunning{start.tensors, layout.payload_bytes()});
+  OpenDeviceLane().Start(start.operation, metas, operands, now);
+}
+
+absl::StatusOr<std::size_t> JobCommunicator::AdvanceDevice(Clock::time_point now) {
+  std::size_t work = 0;
+  for (DeviceLane::End& end : device_lane_->TakeEnds()) {
+    const auto found = device_running_.find(end.id);
+    if (found == device_running_.end()) continue;
+    const DeviceRunning done = std::move(found->second);
+    device_running_.erase(found);
+    ++work;
+    if (end.status.ok()) {
+      ++counters_.operations;
+      counters_.payload_bytes += done.payload_bytes;
+      trace_.OnCompleted(end.id, done.payload_bytes, now);
+    }
+    scheduler_.OnFinished(end.id, now);
+    for (const TensorHandle handle : *done.tensors) {
+      if (end.status.ok()) {
+        CompleteTensor(handle, end.status);
+        continue;
+      }
+      trace_.OnFailed(handle.value(), end.status.code(), now);
+      CompleteTensor(handle,
+                     absl::Status(end.status.code(),
+                                  absl::StrCat("tensor '", scheduler_.NameOf(handle), "'",
+                                               OfCommunicator(), ": ", end.status.message())));
+    }
+    for (const TensorHandle handle : *done.tensors) ReportIfReady(handle, now);
+  }
+  CountBusy(now);
+  if (failed()) return work;
+  if (absl::Status health = device_lane_->Health(now); !health.ok()) return health;
+  return work;
+}
+
+std::vector<std::string> JobCommunicator::DescribeDevices() const {
+  return device_lane_ == nullptr ? std::vector<std::string>() : device_lane_->Describe();
+}
+
+}  // namespace ringd

@@ -1,0 +1,54 @@
+// A job's tensors in device memory: who may have some, and how the GPUs find each other.
+#include "absl/strings/str_cat.h"
+#include "daemon/jobs/job.h"
+#include "proto/operations/operation_traits.h"
+
+namespace ringd {
+
+absl::Status Job::MayOpenDevice(const Session& session) const {
+  if (absl::Status status = MayRegister(session); !status.ok()) return status;
+  if (options_.devices == nullptr) {
+    return absl::FailedPreconditionError("this ringd uses no GPU");
+  }
+  if (world_.communicator->CombinesLocally()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("all ranks of job '", options_.job_id, "' are on ", options_.node_name,
+                     ": tensors in device memory are possible in jobs over several nodes only"));
+  }
+  if (session.slab() != nullptr) {
+    return absl::AlreadyExistsError(absl::StrCat("this rank has ", session.slab()->bytes(),
+                                                 " bytes of device memory on ",
+                                                 session.slab()->uuid(), " already"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Job::CheckOnDevice(const Session& session, const CommunicatorPart& part,
+                                const Registration& registration) {
+  const auto wrong = [&registration](absl::string_view what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor '", registration.name, "' is in device memory: ", what));
+  };
+  if (session.slab() == nullptr) return wrong("this rank has none (ringd_device_open)");
+  if (part.communicator->CombinesLocally()) {
+    return wrong(absl::StrCat("not possible in communicator '", part.name,
+                              "', whose ranks are all on one node"));
+  }
+  const OperationTraits& traits = TraitsOf(registration.meta.kind);
+  if (!traits.CombinesForAll()) {
+    return wrong(absl::StrCat("a ", Name(registration.meta.kind),
+                              " is possible in host memory only, an all-reduce in both"));
+  }
+  return absl::OkStatus();
+}
+
+void Job::OnDeviceId(CommunicatorPart& part, const v1::DeviceId& id) {
+  absl::Status status = part.communicator == nullptr
+                            ? absl::FailedPreconditionError("an id before the membership")
+                            : part.communicator->TakeDeviceId(id.unique_id());
+  if (status.ok()) return;
+  Propose(absl::InternalError(absl::StrCat("the coordinator at ", options_.rendezvous,
+                                           " broke the protocol: ", status.message())));
+}
+
+}  // namespace ringd

@@ -1,0 +1,80 @@
+#include "daemon/device/device_room.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "proto/base/clock.h"
+
+namespace ringd {
+namespace {
+
+using Catch::Contains;
+
+const std::string kMissing = "/no/such/libcuda.so.1";
+
+// A room whose driver is not there, and what it has answered.
+struct EmptyRoom {
+  explicit EmptyRoom(const std::string& cuda)
+      : room({.cuda_library = cuda, .nccl_library = "/no/such/libnccl.so.2", .fusion_bytes = 1024},
+             [this] { ++wakes; }) {}
+
+  void Ask(const std::string& uuid) {
+    room.OpenSlab(uuid, 4096,
+                  [this](const absl::Status& status, std::shared_ptr<const SessionSlab> slab,
+                         const UniqueFd&) {
+                    CHECK(slab == nullptr);
+                    answers.push_back(status);
+                  });
+  }
+  // Until there are so many answers.
+  void Await(std::size_t count) {
+    const Clock::time_point deadline = Clock::now() + std::chrono::seconds(10);
+    while (answers.size() < count && Clock::now() < deadline) {
+      room.Advance();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    REQUIRE(answers.size() == count);
+  }
+
+  std::atomic<int> wakes{0};
+  std::vector<absl::Status> answers;
+  DeviceRoom room;
+};
+
+}  // namespace
+
+TEST_CASE("DeviceRoom: a library that is not there is named to whoever asks, each time") {
+  EmptyRoom room(kMissing);
+  room.Ask("GPU-a");
+  room.Ask("GPU-a");
+  CHECK(room.answers.empty());
+  room.Await(2);
+  CHECK(room.wakes > 0);
+  for (const absl::Status& status : room.answers) {
+    CHECK(status.code() == absl::StatusCode::kNotFound);
+    CHECK_THAT(std::string(status.message()), Contains(kMissing));
+  }
+}
+
+TEST_CASE("DeviceRoom: where no library is set there is no GPU, and no thread") {
+  EmptyRoom room("");
+  room.Ask("GPU-a");
+  REQUIRE(room.answers.size() == 1);
+  CHECK_THAT(std::string(room.answers[0].message()), Contains("cuda_library is not set"));
+}
+
+TEST_CASE("DeviceRoom: what trainers ask for makes a bounded number of threads") {
+  EmptyRoom room(kMissing);
+  room.Ask(std::string(65, 'x'));
+  CHECK(room.answers.size() == 1);
+  for (int i = 0; i < 64; ++i) room.Ask("GPU-" + std::to_string(i));
+  room.Ask("GPU-64");
+  room.Await(66);
+  for (const absl::Status& status : room.answers) CHECK(absl::IsNotFound(status));
+}
+
+}  // namespace ringd

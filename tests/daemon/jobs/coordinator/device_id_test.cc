@@ -1,0 +1,43 @@
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "tests/daemon/jobs/coordinator/recorded_nodes.h"
+
+namespace ringd {
+namespace {
+
+v1::NodeMessage IdOf(const std::string& id) {
+  v1::NodeMessage message;
+  message.mutable_device_id()->set_unique_id(id);
+  return message;
+}
+
+std::string ReceivedBy(JoinedNodes& world, int node) {
+  return world.nodes
+      .Last(JoinedNodes::LinkOf(node), &v1::CoordinatorMessage::has_device_id,
+            &v1::CoordinatorMessage::device_id)
+      .unique_id();
+}
+
+}  // namespace
+
+TEST_CASE("JobCoordinator: all nodes get the id of the GPUs' communicator, and only the first") {
+  JoinedNodes world(OptionsOf(2));
+  const std::string id(128, 'a');
+  world.coordinator.OnMessage(JoinedNodes::LinkOf(0), IdOf(id), world.now);
+  CHECK(ReceivedBy(world, 0) == id);
+  CHECK(ReceivedBy(world, 1) == id);
+  world.coordinator.OnMessage(JoinedNodes::LinkOf(1), IdOf(std::string(128, 'b')), world.now);
+  CHECK(ReceivedBy(world, 0) == id);
+  CHECK(ReceivedBy(world, 1) == id);
+}
+
+TEST_CASE("JobCoordinator: what is no id of NCCL's breaks the protocol") {
+  JoinedNodes world(OptionsOf(2));
+  world.coordinator.OnMessage(JoinedNodes::LinkOf(1), IdOf("short"), world.now);
+  const std::vector<std::string> failures = world.nodes.FailuresOf(JoinedNodes::LinkOf(0));
+  REQUIRE(failures.size() == 1);
+  CHECK_THAT(failures.front(), Catch::Contains("node1") && Catch::Contains("protocol"));
+}
+
+}  // namespace ringd

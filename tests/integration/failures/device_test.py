@@ -1,0 +1,210 @@
+"""A trainer or an engine is killed amid a collective on GPUs: who it was is named within a second,
+and no stream waits for ever. On emulated GPUs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from tests.integration.cluster import Cluster, JobRun
+from tests.integration.emulated_gpus import give_gpus
+from tests.integration.engine_processes_test import engine_of
+from tests.integration.failures.events import (
+    expect_within,
+    expect_words,
+    the_same_text,
+    wait_for_all,
+    wait_for_event,
+)
+from tests.integration.failures.undisturbed import UndisturbedJob
+
+# The second collective hangs on one rank: both engines have launched it when somebody dies.
+WAITS = """
+    import ringd
+    from device_trainer import DeviceTrainer
+    from trainer import run, say, say_error
+
+
+    def main():
+        trainer = DeviceTrainer()
+        context, stream = trainer.context, trainer.stream
+        tensor = trainer.tensor("gradient", [1.0] * 1000)
+        context.wait(tensor.all_reduce())
+        operation = tensor.all_reduce()
+        context.stream_wait(operation, stream)
+        say("in flight")
+        try:
+            context.wait(operation)
+        except ringd.RingdError as error:
+            say_error(error, "lost")
+        # What was behind the wait runs: the stream was released.
+        tensor.read()
+        say("released")
+
+
+    run(main)
+"""
+
+
+def start_hanging(cluster: Cluster) -> JobRun:
+    environment = give_gpus(cluster, nccl_faults="hang@1:2")
+    cluster.reap_as_launchers_do()
+    cluster.start_nodes(2)
+    job = cluster.start_job(WAITS, [1, 1], environment=environment)
+    wait_for_all(job.ranks, "in flight")
+    # Both engines have the collective on their GPUs by then.
+    time.sleep(0.5)
+    return job
+
+
+def test_a_trainer_killed_amid_a_collective_is_named_and_the_others_stream_goes_on(
+    cluster: Cluster,
+) -> None:
+    job = start_hanging(cluster)
+    other = UndisturbedJob(cluster, [1, 1])
+    survivor, victim = job.ranks
+    begin = time.monotonic()
+    victim.process.kill()
+    lost = wait_for_event(survivor, "lost")
+    expect_within([lost], begin, 1.0)
+    expect_words(lost["text"], "rank 1", f"pid {victim.pid}", "signal 9", "'gradient'")
+    expect_within([wait_for_event(survivor, "released")], begin, 2.0)
+    assert other.finish() > 0
+
+
+def test_an_engine_killed_amid_a_collective_is_named_and_all_streams_go_on(cluster: Cluster) -> None:
+    job = start_hanging(cluster)
+    other = UndisturbedJob(cluster, [1, 1])
+    engine = engine_of(job.ranks[1])
+    begin = time.monotonic()
+    os.kill(engine, signal.SIGKILL)
+    lost = wait_for_all(job.ranks, "lost")
+    expect_within(lost, begin, 1.0)
+    expect_words(the_same_text(lost), f"pid {engine} on node1", "killed by signal 9")
+    expect_within(wait_for_all(job.ranks, "released"), begin, 2.0)
+    assert other.finish() > 0
+
+
+# More than half of a GPU's memory, twice.
+AGAIN = """
+    import os
+
+    from device_trainer import DeviceTrainer
+    from trainer import run, say
+
+
+    def main():
+        trainer = DeviceTrainer(slab_bytes=int(os.environ["SLAB_MIB"]) << 20)
+        tensor = trainer.tensor("gradient", [7.0] * 1000)
+        # What the slab had before is nobody's.
+        assert tensor.read() == [0.0] * 1000
+        trainer.context.wait(tensor.all_reduce())
+        assert tensor.read() == [14.0] * 1000
+        if os.environ.get("DIES") == str(trainer.rank):
+            say("dies")
+            os.abort()
+        trainer.context.wait(trainer.tensor("last", [1.0]).all_reduce())
+
+
+    run(main)
+"""
+
+
+def test_the_next_incarnation_gets_the_memory_of_a_rank_that_died(cluster: Cluster) -> None:
+    environment = give_gpus(cluster, cuda_memory_mib=256) | {"SLAB_MIB": "130"}
+    cluster.start_nodes(2)
+    job = cluster.start_job(AGAIN, [1, 1], environment=environment | {"DIES": "1"}, job_id="again")
+    wait_for_event(job.ranks[1], "dies")
+    codes = job.wait()
+    assert codes == [3, -signal.SIGABRT], job.transcript()
+    again = cluster.start_job(AGAIN, [1, 1], environment=environment, job_id="again")
+    again.expect_success()
+
+
+@pytest.mark.one_user
+def test_a_gpu_without_room_for_packing_is_told_with_the_setting(cluster: Cluster) -> None:
+    environment = give_gpus(cluster, cuda_memory_mib=128) | {"SLAB_MIB": "100"}
+    cluster.start_nodes(2)
+    job = cluster.start_job(AGAIN, [1, 1], environment=environment)
+    expect_words(the_same_text(wait_for_all(job.ranks, "error")), "GPU-", "fusion_threshold")
+
+
+def lost_by_all(cluster: Cluster, faults: str, **settings: Any) -> tuple[str, float]:
+    """What both ranks hear when something is wrong with their second collective, and after how many
+    seconds."""
+    environment = give_gpus(cluster, nccl_faults=faults)
+    cluster.start_nodes(2, **settings)
+    job = cluster.start_job(WAITS, [1, 1], environment=environment)
+    begins = [event["at"] for event in wait_for_all(job.ranks, "in flight")]
+    lost = wait_for_all(job.ranks, "lost")
+    expect_within(wait_for_all(job.ranks, "released"), max(event["at"] for event in lost), 1.0)
+    return the_same_text(lost), max(event["at"] for event in lost) - max(begins)
+
+
+@pytest.mark.one_user
+def test_an_asynchronous_error_of_nccl_is_told_to_all(cluster: Cluster) -> None:
+    text, _ = lost_by_all(cluster, "error@1:2=3")
+    expect_words(text, "GPUs' communicator", "NCCL has failed")
+
+
+@pytest.mark.one_user
+def test_a_collective_that_hangs_ends_at_the_operation_timeout(cluster: Cluster) -> None:
+    text, seconds = lost_by_all(cluster, "hang@1:2", operation_timeout="2s")
+    assert 1.5 < seconds < 4.0
+    expect_words(text, "'gradient'")
+
+
+@pytest.mark.one_user
+def test_a_communicator_that_does_not_come_about_ends_at_the_start_timeout(cluster: Cluster) -> None:
+    environment = give_gpus(cluster, nccl_faults="hang@1:init")
+    cluster.start_nodes(2, start_timeout="3s")
+    begin = time.monotonic()
+    job = cluster.start_job(WAITS, [1, 1], environment=environment)
+    errors = wait_for_all(job.ranks, "error")
+    expect_within(errors, begin, 8.0)
+    expect_words(the_same_text(errors), "GPUs' communicator")
+
+
+LEAVES = """
+    import sys
+
+    from device_trainer import DeviceTrainer
+    from trainer import run, say, say_error
+
+    import ringd
+
+
+    def main():
+        trainer = DeviceTrainer()
+        tensor = trainer.tensor("gradient", [1.0] * 10)
+        trainer.context.wait(tensor.all_reduce())
+        operation = tensor.all_reduce()
+        trainer.context.stream_wait(operation, trainer.stream)
+        if trainer.rank == 0:
+            trainer.context.close()
+            tensor.read()
+            say("left")
+            return
+        try:
+            trainer.context.wait(operation)
+        except ringd.RingdError as error:
+            say_error(error, "lost")
+        tensor.read()
+
+
+    run(main)
+"""
+
+
+@pytest.mark.one_user
+def test_a_rank_that_leaves_amid_a_collective_is_named_and_its_own_stream_goes_on(cluster: Cluster) -> None:
+    environment = give_gpus(cluster, nccl_faults="hang@1:2")
+    cluster.start_nodes(2)
+    job = cluster.start_job(LEAVES, [1, 1], environment=environment)
+    expect_words(wait_for_event(job.ranks[1], "lost")["text"], "rank 0", "left")
+    wait_for_event(job.ranks[0], "left")
+    job.expect_success()

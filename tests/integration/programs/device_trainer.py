@@ -1,0 +1,110 @@
+"""What rank programs with tensors on a GPU share: the driver's functions that they need, and
+float32 tensors in device memory.
+
+    from device_trainer import DeviceTrainer
+
+    trainer = DeviceTrainer(slab_bytes=1 << 20)
+    tensor = trainer.tensor("gradient", [1.0, 2.0])
+    operation = tensor.all_reduce()
+    trainer.context.stream_wait(operation, trainer.stream)
+    assert tensor.read() == [...]
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import os
+from typing import Any
+
+import ringd
+from trainer import Trainer, say
+
+
+class Driver:
+    """CUDA's driver API, as the rank itself uses it, with a stream."""
+
+    def __init__(self, ordinal: int) -> None:
+        self._library = ctypes.CDLL(os.environ["RINGD_CUDA_LIBRARY"])
+        self.call("cuInit", ctypes.c_uint(0))
+        device = ctypes.c_int()
+        self.call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(ordinal))
+        context = ctypes.c_void_p()
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self.call("cuCtxSetCurrent", context)
+        self.stream = self.new_stream()
+
+    def call(self, function: str, *arguments: Any) -> None:
+        result = getattr(self._library, function)(*arguments)
+        assert result == 0, f"{function} has failed: {result}"
+
+    def new_stream(self) -> int:
+        stream = ctypes.c_void_p()
+        non_blocking = 1
+        self.call("cuStreamCreate", ctypes.byref(stream), ctypes.c_uint(non_blocking))
+        assert stream.value is not None
+        return stream.value
+
+    def write(self, address: int, values: array.array[Any], stream: int) -> None:
+        """Puts a copy to the device on the stream."""
+        source, count = values.buffer_info()
+        self.call(
+            "cuMemcpyHtoDAsync_v2",
+            ctypes.c_uint64(address),
+            ctypes.c_void_p(source),
+            ctypes.c_size_t(count * values.itemsize),
+            ctypes.c_void_p(stream),
+        )
+
+    def read(self, address: int, values: array.array[Any], stream: int) -> None:
+        """Fills `values` when the stream comes to it, and waits for that."""
+        target, count = values.buffer_info()
+        self.call(
+            "cuMemcpyDtoHAsync_v2",
+            ctypes.c_void_p(target),
+            ctypes.c_uint64(address),
+            ctypes.c_size_t(count * values.itemsize),
+            ctypes.c_void_p(stream),
+        )
+        self.synchronize(stream)
+
+    def synchronize(self, stream: int) -> None:
+        self.call("cuStreamSynchronize", ctypes.c_void_p(stream))
+
+
+class DeviceTensor:
+    """A tensor in device memory, in place."""
+
+    def __init__(self, trainer: DeviceTrainer, name: str, values: list[Any], code: str, **spec: Any) -> None:
+        self._trainer = trainer
+        self._values = array.array(code, values)
+        self.address = trainer.context.device_alloc(max(1, len(values) * self._values.itemsize))
+        described = ringd.TensorSpec(name, shape=(len(values),), memory=ringd.Memory.DEVICE, **spec)
+        (self.registration,) = trainer.context.register([described])
+
+    def all_reduce(self, stream: int | None = None) -> int:
+        """Writes the values on the stream, and the operation behind them."""
+        stream = self._trainer.stream if stream is None else stream
+        self._trainer.driver.write(self.address, self._values, stream)
+        return self._trainer.context.submit_on_stream(self.registration, self.address, self.address, stream)
+
+    def read(self, stream: int | None = None) -> list[Any]:
+        """The content when the stream has come so far."""
+        result = array.array(self._values.typecode, bytes(len(self._values) * self._values.itemsize))
+        self._trainer.driver.read(self.address, result, self._trainer.stream if stream is None else stream)
+        return result.tolist()
+
+
+class DeviceTrainer(Trainer):
+    """One rank with a GPU: that of its local rank."""
+
+    def __init__(self, slab_bytes: int = 1 << 20, **options: Any) -> None:
+        super().__init__(**options)
+        device = self.context.place.local_rank
+        self.driver = Driver(device)
+        self.stream = self.driver.stream
+        self.context.device_open(device, slab_bytes)
+        say("opened")
+
+    def tensor(self, name: str, values: list[Any], code: str = "f", **spec: Any) -> DeviceTensor:
+        return DeviceTensor(self, name, values, code, **spec)
