@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "backends/cuda/cuda_context.h"
 #include "backends/nccl/nccl_communicator.h"
 #include "daemon/engine_process/engine_service.h"
 #include "daemon/engine_process/walls.h"
@@ -88,6 +89,7 @@ int main(int argc, char** argv) {
       return ringd::kExitUsage;
     }
   }
+  ringd::SetCudaEnvironment();
   ringd::SetNcclEnvironment(nccl_interfaces);
   return ringd::Serve(std::move(walls));
 }
