@@ -22,7 +22,7 @@ CODE_SUFFIXES = CPP_SUFFIXES | {".py", ".sh", ".proto", ".bzl", ""}
 # Names that say nothing about what is inside.
 EMPTY_NAMES = frozenset({"util", "utils", "common", "helper", "helpers", "manager", "misc"})
 # Files whose lines can't be broken, or aren't ours.
-LONG_LINES_ALLOWED = re.compile(r"\.(md|csv|json|svg|txt|service|conf)$|^LICENSE$|/data/")
+LONG_LINES_ALLOWED = re.compile(r"\.(csv|json|svg|txt|service|conf)$|^LICENSE$|/data/")
 
 
 def check(tree: SourceTree) -> list[str]:
@@ -53,7 +53,9 @@ def check_file(path: Path, text: str) -> Iterator[str]:
             yield f"{path}:{number}: white space at the end of the line"
         if "\t" in line and path.suffix in CPP_SUFFIXES:
             yield f"{path}:{number}: a tab"
-    if not LONG_LINES_ALLOWED.search(path.as_posix()):
+    if path.suffix == ".md":
+        yield from _check_markdown_columns(path, lines)
+    elif not LONG_LINES_ALLOWED.search(path.as_posix()):
         yield from _check_columns(path, text, lines)
     if path.suffix == ".h" or path.suffix == ".hpp":
         yield from _check_guard(path, lines)
@@ -73,6 +75,18 @@ def _check_columns(path: Path, text: str, lines: list[str]) -> Iterator[str]:
         limit = MAX_COLUMNS if number in prose else MAX_PYTHON_CODE_COLUMNS
         if width > limit:
             yield f"{path}:{number}: {width} columns, more than {limit}"
+
+
+def _check_markdown_columns(path: Path, lines: list[str]) -> Iterator[str]:
+    """Of prose: a table's row is one line, and code is as wide as it is."""
+    in_code = False
+    for number, line in enumerate(lines, 1):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        may_be_long = in_code or line.lstrip().startswith("|") or line.startswith("    ")
+        # What can't be broken, such as a link, stands on a line of its own.
+        if len(line) > MAX_COLUMNS and not may_be_long and " " in line.strip(" -"):
+            yield f"{path}:{number}: {len(line)} columns, more than {MAX_COLUMNS}"
 
 
 def _python_prose(text: str) -> set[int]:

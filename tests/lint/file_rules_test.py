@@ -72,6 +72,15 @@ def test_comments_and_docstrings_have_100_columns(path: str, text: str) -> None:
     assert "101 columns, more than 100" in found
 
 
+def test_prose_of_markdown_has_100_columns() -> None:
+    long = "word " * 20 + "w"
+    assert complaints("a/README.md", f"{long[:100]}\n- {long[:98]}\n") == []
+    (found,) = complaints("a/README.md", f"- {long}\n")
+    assert "103 columns, more than 100" in found
+    for allowed in (f"| {long} |", f"    {long}", f"```\n{long}\n```", "- " + "w" * 101):
+        assert complaints("a/README.md", allowed + "\n") == []
+
+
 def test_python_code_is_as_wide_as_its_formatter_makes_it() -> None:
     for path, begin in (("tests/a.py", ""), ("tests/a", "#!/usr/bin/env python3\n")):
         assert complaints(path, begin + "a = " + "1" * 106 + "\n") == []
