@@ -139,10 +139,9 @@ void DeviceLane::OnBucketEnded(const DeviceBucketEnded& ended) {
   const auto found = running_.find(id);
   if (found == running_.end()) return;
   absl::Status status = ended.status;
-  // All ranks ask for the same, so all are refused.
-  if (absl::IsUnimplemented(status) || absl::IsResourceExhausted(status)) {
-    status = absl::InvalidArgumentError(status.message());
-  }
+  // All ranks ask for the same, and have one version of NCCL, so all are refused. Not so what has no
+  // room here: other nodes may have launched it, and would wait.
+  if (absl::IsUnimplemented(status)) status = absl::InvalidArgumentError(status.message());
   // It ends with the communicator, which may not have come about.
   if (!failure_.ok()) return;
   if (!status.ok() && !absl::IsInvalidArgument(status)) return NoteFailure(status);
