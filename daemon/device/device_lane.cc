@@ -139,8 +139,8 @@ void DeviceLane::OnBucketEnded(const DeviceBucketEnded& ended) {
   const auto found = running_.find(id);
   if (found == running_.end()) return;
   absl::Status status = ended.status;
-  // All ranks ask for the same, and have one version of NCCL, so all are refused. Not so what has no
-  // room here: other nodes may have launched it, and would wait.
+  // All ranks ask for the same, and have one version of NCCL, so all are refused. Not so what has
+  // no room here: other nodes may have launched it, and would wait.
   if (absl::IsUnimplemented(status)) status = absl::InvalidArgumentError(status.message());
   // It ends with the communicator, which may not have come about.
   if (!failure_.ok()) return;

@@ -18,7 +18,7 @@ This module is for programs that have memory of another kind. It lies directly o
     Context          a place in a job, and what can be done there
     TensorSpec       a tensor, as all ranks describe it
     Place            where a rank is
-    DataType, ReduceOp, CollectiveKind
+    DataType, ReduceOp, CollectiveKind, Memory
                      the numbers in a TensorSpec; see help("ringd.types")
 
 Every failure is a ``RingdError``; see help("ringd.errors"):
