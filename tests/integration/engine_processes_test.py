@@ -12,7 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cluster import RINGD_UID, Cluster, JobRun, Node, wait_until
-from tests.integration.engines import engine_of, has_ended, shared_memory
+from tests.integration.engines import (
+    await_standing_engines,
+    engine_of,
+    has_ended,
+    shared_memory,
+)
 from tests.integration.failures.events import (
     expect_within,
     expect_words,
@@ -237,9 +242,8 @@ def test_jobs_that_have_ended_leave_no_engine_memory_or_descriptor(cluster: Clus
     # What is made once is there.
     for _ in range(3):
         start_trainers(cluster, WORKS, [2]).expect_success(20)
-    time.sleep(1)
+    await_standing_engines(node, 0)
     standing, opened, used = node.engines(), descriptors(node), memory_kib(node)
-    assert len(standing) <= 2, standing
     start_trainers(cluster, HUNDRED, [1]).expect_success(60)
     for number in range(3):
         start_trainers(cluster, WORKS, [2], job_id=f"passing{number}").expect_success(20)

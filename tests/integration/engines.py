@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 
-from tests.integration.cluster import Child, Node, Rank
+from tests.integration.cluster import Child, Node, Rank, wait_until
+
+#: Of each ringd: README of daemon/supervisor.
+STANDING_ENGINES = 2
 
 
 def shared_memory(pid: int) -> set[str]:
@@ -37,3 +41,15 @@ def has_ended(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:
         return True
+
+
+def await_standing_engines(node: Node, jobs: int) -> None:
+    """Until a ringd with so many jobs has replaced the engines that they took: what it holds then
+    is what it holds as long as nothing happens."""
+    count = jobs + STANDING_ENGINES
+    wait_until(
+        lambda: len(node.engines()) == count and not any(has_ended(pid) for pid in node.engines()),
+        f"{node} has {count} engines",
+        10,
+    )
+    time.sleep(0.1)  # the last one's pipe

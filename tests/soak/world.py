@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.cluster import Child, Node, clean_environment
-from tests.integration.engines import engine_on, has_ended
+from tests.integration.engines import STANDING_ENGINES, engine_on, has_ended
 from tests.soak import programs, users
 from tests.soak.jobs import JobPlan, SoakJob, SoakRank
 from tests.soak.network import Network
@@ -42,8 +42,6 @@ SETTINGS: dict[str, object] = {
     "measure_links": "false",
 }
 READY_S = 60.0
-#: Of each ringd: README of daemon/supervisor.
-STANDING_ENGINES = 2
 
 
 class World:

@@ -11,6 +11,7 @@ import struct
 import pytest
 
 from tests.integration.cluster import Cluster, Node, wait_until
+from tests.integration.engines import await_standing_engines
 from tests.integration.failures.undisturbed import UndisturbedJob
 
 pytestmark = pytest.mark.one_user
@@ -44,6 +45,7 @@ def open_one(node: Node, number: int) -> socket.socket | None:
 def test_ten_thousand_half_attaches_harm_nobody(cluster: Cluster) -> None:
     (node,) = cluster.start_nodes(1, handshake_timeout="500ms")
     honest = UndisturbedJob(cluster, [2])
+    await_standing_engines(node, 1)
     before = descriptors(node)
     for first in range(0, CONNECTIONS, BATCH):
         batch = [open_one(node, number) for number in range(first, first + BATCH)]
