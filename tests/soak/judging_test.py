@@ -45,21 +45,24 @@ def test_a_late_step_is_found() -> None:
 
 def test_what_ranks_and_engines_waited_for_processors_is_excused() -> None:
     assert judged(steps(2, 2, 2, 2) + steps(200, waited_ms=170)[:1], samples()) is None
-    before = f"R {990 * MS} 0 0 0 0 0 0"
+    before = f"R {990 * MS} 0 0 0 0 0 0 0 0 0"
     late = steps(2, 200, 2)
-    assert judged(late, samples(before, f"R {1300 * MS} 0 0 0 0 {170 * MS} 0")) is None
+    assert judged(late, samples(before, f"R {1300 * MS} 0 0 0 0 0 {170 * MS} 0 0 0")) is None
     # The waits of another job's engine say nothing of this one.
-    others = samples(before, f"R {1300 * MS} 0 0 0 0 0 {170 * MS}")
+    others = samples(before, f"R {1300 * MS} 0 0 0 0 0 0 0 {170 * MS} 0")
     assert step_times.distribution(late, others, JOB).slowest == pytest.approx(0.2)
 
 
 def test_what_ringd_used_meanwhile_is_no_excuse() -> None:
-    before = f"R {990 * MS} 0 0 0 0 0 0"
-    after = f"R {1300 * MS} 0 0 {180 * MS} 0 0 0"
-    assert "longer than undisturbed" in str(judged(steps(2, 200, 2), samples(before, after)))
-    assert judged(steps(2, 200, 2), samples(before, f"R {1300 * MS} 0 0 0 {170 * MS} 0 0")) is None
-    busy = f"R {1300 * MS} 0 0 {180 * MS} {170 * MS} 0 0"
-    assert "longer than undisturbed" in str(judged(steps(2, 200, 2), samples(before, busy)))
+    before = f"R {990 * MS} 0 0 0 0 0 0 0 0 0"
+    waited = f"0 0 {170 * MS} 0"
+    late = steps(2, 200, 2)
+    assert judged(late, samples(before, f"R {1300 * MS} 0 0 0 {waited} 0 0")) is None
+    for used in (f"0 {180 * MS} {waited} 0 0", f"0 0 0 {180 * MS} {170 * MS} 0 0 0"):
+        busy = samples(before, f"R {1300 * MS} 0 {used}")
+        assert "longer than undisturbed" in str(judged(late, busy))
+    # Another job's engine is one process of many.
+    assert judged(late, samples(before, f"R {1300 * MS} 0 0 0 {waited} 0 {180 * MS}")) is None
 
 
 def test_a_processor_that_stood_still_is_excused_for_as_long_as_it_did() -> None:

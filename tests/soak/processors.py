@@ -19,9 +19,9 @@ class Excuse:
     """Times in ns.
 
     Within a step the job's ranks and engines, and the threads of the kernel that pass packets on
-    have waited for processors, or a processor has stood still. Processors' time that ringds and all
-    their engines used meanwhile is taken off: as far as that goes, it may have been ringd that kept
-    the others waiting.
+    have waited for processors, or a processor has stood still. Processors' time that ringds and the
+    job's engines used meanwhile is taken off: as far as that goes, it may have been ringd that kept
+    the others waiting. Engines of other jobs are processes like their trainers.
     """
 
     ranks: int
@@ -38,7 +38,7 @@ class Excuse:
         ms = [f"{ns / 1e6:.0f}" for ns in (self.ranks, self.engines, self.packets, self.gap, self.used)]
         return (
             f"waits in ms: ranks {ms[0]}, engines {ms[1]}, packets {ms[2]}, a processor stood still {ms[3]};"
-            f" ringds used {ms[4]}"
+            f" ringds and its engines used {ms[4]}"
         )
 
 
@@ -79,9 +79,11 @@ class Samples:
                 after - before
                 for before, after in zip(self._samples[first], self._samples[last], strict=True)
             )
-            used = sum(each[: self._ringds]) if job is not None else 0
-            waited = zip(self._jobs, each[self._ringds :], strict=True)
-            engines = sum(ns for name, ns in waited if name == job)
+            of_engines = each[self._ringds :]
+            for name, waited_ns, used_ns in zip(self._jobs, of_engines[::2], of_engines[1::2], strict=True):
+                engines += waited_ns if name == job else 0
+                used += used_ns if name == job else 0
+            used += sum(each[: self._ringds]) if job is not None else 0
         gap = self.longest_gap_ns(step.begin_ns, step.end_ns)
         return Excuse(step.waited_ns, engines, packets, gap, used)
 

@@ -4,12 +4,12 @@
 //   G BEGIN_NS END_NS                     a thread that sleeps a millisecond at a time, bound to
 //                                         one processor, was not run from BEGIN to END: the
 //                                         processor was taken away, or stood still
-//   R AT_NS WAITED_NS USED_NS... WAITED_NS...
+//   R AT_NS WAITED_NS USED_NS... [WAITED_NS USED_NS]...
 //                                         how long the kernel's threads that pass packets on
 //                                         (ksoftirqd) have waited for processors so far; for each
-//                                         RINGD how much time of processors it and its engines
-//                                         have used; for each ENGINE how long its thread that
-//                                         carries the job has waited
+//                                         RINGD how much time of processors it has used; for each
+//                                         ENGINE how long its thread that carries the job has
+//                                         waited, and how much time all its threads have used
 //
 // Runs until standard input ends, so that it ends with whoever started it.
 #include <dirent.h>
@@ -19,17 +19,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 namespace ringd {
@@ -108,36 +105,10 @@ std::int64_t ProcessNanos(int pid) {
   return ::clock_getcpuclockid(pid, &clock) == 0 ? Nanos(clock) : 0;
 }
 
-// A ringd and the engines that it starts, which come and go.
-class Ringd {
- public:
-  // `starter`: the folder of the thread that starts them.
-  Ringd(int pid, const std::string& starter) : pid_(pid), children_(starter + "/children") {}
-
-  // All that they have used since the first call. What an engine used after the last call in which
-  // it was alive is not known.
-  std::int64_t Used() {
-    Add(pid_);
-    std::FILE* const children = std::fopen(children_.c_str(), "re");
-    if (children != nullptr) {
-      for (int pid = 0; std::fscanf(children, "%d", &pid) == 1;) Add(pid);
-      std::fclose(children);
-    }
-    return used_;
-  }
-
- private:
-  void Add(int pid) {
-    const std::int64_t so_far = ProcessNanos(pid);
-    const auto [known, is_new] = seen_.try_emplace(pid, so_far);
-    used_ += std::max<std::int64_t>(0, so_far - (is_new ? so_far : known->second));
-    known->second = so_far;
-  }
-
-  int pid_;
-  std::string children_;
-  std::map<int, std::int64_t> seen_;  // by pid, those that have ended, too
-  std::int64_t used_ = 0;
+// An engine with a job.
+struct Engine {
+  int pid = 0;
+  std::string thread;  // the folder of the one that carries the job
 };
 
 bool InputEnded() {
@@ -146,8 +117,7 @@ bool InputEnded() {
   return ::poll(&input, 1, 0) > 0 && ::read(STDIN_FILENO, ignored, sizeof(ignored)) <= 0;
 }
 
-// `engines`: the folders of their threads.
-int Watch(std::vector<Ringd> ringds, const std::vector<std::string>& engines) {
+int Watch(const std::vector<int>& ringds, const std::vector<Engine>& engines) {
   const std::vector<std::string> packets = Threads("/proc", "ksoftirqd/");
   while (!InputEnded()) {
     {
@@ -155,9 +125,9 @@ int Watch(std::vector<Ringd> ringds, const std::vector<std::string>& engines) {
       std::int64_t waited = 0;
       for (const std::string& thread : packets) waited += WaitedNanos(thread);
       std::printf("R %" PRId64 " %" PRId64, Nanos(CLOCK_MONOTONIC), waited);
-      for (Ringd& ringd : ringds) std::printf(" %" PRId64, ringd.Used());
-      for (const std::string& engine : engines) {
-        std::printf(" %" PRId64, WaitedNanos(engine));
+      for (const int ringd : ringds) std::printf(" %" PRId64, ProcessNanos(ringd));
+      for (const Engine& engine : engines) {
+        std::printf(" %" PRId64 " %" PRId64, WaitedNanos(engine.thread), ProcessNanos(engine.pid));
       }
       std::printf("\n");
       std::fflush(stdout);
@@ -171,8 +141,8 @@ int Watch(std::vector<Ringd> ringds, const std::vector<std::string>& engines) {
 }  // namespace ringd
 
 int main(int count, char** arguments) {
-  std::vector<ringd::Ringd> ringds;
-  std::vector<std::string> engines;
+  std::vector<int> ringds;
+  std::vector<ringd::Engine> engines;
   bool is_engine = false;
   for (int i = 1; i < count; ++i) {
     const std::string argument = arguments[i];
@@ -188,9 +158,9 @@ int main(int count, char** arguments) {
       return 1;
     }
     if (is_engine) {
-      engines.push_back(threads.front());
+      engines.push_back({std::atoi(arguments[i]), threads.front()});
     } else {
-      ringds.emplace_back(std::atoi(arguments[i]), threads.front());
+      ringds.push_back(std::atoi(arguments[i]));
     }
   }
   cpu_set_t usable;
@@ -199,5 +169,5 @@ int main(int count, char** arguments) {
   for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
     if (CPU_ISSET(processor, &usable)) std::thread(ringd::WatchProcessor, processor).detach();
   }
-  ::_exit(ringd::Watch(std::move(ringds), engines));
+  ::_exit(ringd::Watch(ringds, engines));
 }
