@@ -50,9 +50,9 @@ DeviceRoom::~DeviceRoom() {
     const MutexLock lock(wake_->mutex);
     wake_->call = nullptr;
   }
-  for (const auto& [uuid, thread] : gpus_) {
-    if (thread->Stop()) continue;
-    LogError(absl::StrCat("the thread of ", uuid, " is left in ", thread->activity().call,
+  for (const auto& [uuid, gpu] : gpus_) {
+    if (gpu.thread->Stop()) continue;
+    LogError(absl::StrCat("the thread of ", uuid, " is left in ", gpu.thread->activity().call,
                           ", and this engine ends without it"));
     ::_exit(EXIT_FAILURE);
   }
@@ -69,19 +69,21 @@ void DeviceRoom::OpenSlab(const std::string& uuid, std::uint64_t bytes, SlabCall
     return done(absl::NotFoundError("no node has so many GPUs, nor such names of them"), nullptr,
                 UniqueFd());
   }
-  std::shared_ptr<DeviceThread>& thread = gpus_[uuid];
-  if (thread == nullptr) {
+  Gpu& gpu = gpus_[uuid];
+  if (gpu.thread == nullptr) {
     DeviceThreadOptions options;
     options.cuda_library = options_.cuda_library;
     options.nccl_library = options_.nccl_library;
     options.gpu = uuid;
     options.slab_setting = "slab_bytes of ringd_device_open";
     options.fusion_setting = "fusion_threshold";
-    thread = std::make_shared<DeviceThread>(std::move(options), [wake = wake_] { wake->Ring(); });
+    gpu.thread =
+        std::make_shared<DeviceThread>(std::move(options), [wake = wake_] { wake->Ring(); });
   }
   const DeviceSlabId id(next_slab_++);
   asked_.emplace(id, std::move(done));
-  thread->CreateSlab(id, bytes);
+  ++gpu.asked;
+  gpu.thread->CreateSlab(id, bytes);
 }
 
 DeviceCommunicatorId DeviceRoom::AddCommunicator(DeviceEvents* events) {
@@ -98,7 +100,7 @@ std::uint64_t DeviceRoom::AddIdRequest(DeviceEvents* events) {
 bool DeviceRoom::Lingers(Clock::time_point now) const {
   if (now - last_forgotten_ >= kPartingPatience) return false;
   return std::any_of(gpus_.begin(), gpus_.end(),
-                     [](const auto& entry) { return !entry.second->Describe().empty(); });
+                     [](const auto& entry) { return !entry.second.thread->Describe().empty(); });
 }
 
 void DeviceRoom::Forget(DeviceEvents* events) {
@@ -118,29 +120,33 @@ std::size_t DeviceRoom::Advance() {
   // What is told from here on is seen below or sets it again.
   wake_->stirred.exchange(false, std::memory_order_acquire);
   std::size_t handled = 0;
-  for (const auto& [uuid, thread] : gpus_) {
-    for (DeviceEvent& event : thread->TakeEvents()) {
-      Handle(thread, std::move(event));
+  for (auto& [uuid, gpu] : gpus_) {
+    for (DeviceEvent& event : gpu.thread->TakeEvents()) {
+      Handle(gpu, std::move(event));
       ++handled;
     }
   }
+  std::erase_if(
+      gpus_, [](const auto& entry) { return entry.second.has_failed && entry.second.asked == 0; });
   return handled;
 }
 
-void DeviceRoom::Handle(const std::shared_ptr<DeviceThread>& gpu, DeviceEvent event) {
+void DeviceRoom::Handle(Gpu& gpu, DeviceEvent event) {
   std::visit(Visitor{
-                 [](const DeviceOpened& opened) {
-                   if (!opened.status.ok()) LogWarning(opened.status.message());
+                 [&](const DeviceOpened& opened) {
+                   gpu.has_failed = !opened.status.ok();
+                   if (gpu.has_failed) LogWarning(opened.status.message());
                  },
                  [&](DeviceSlabCreated& created) {
                    const auto found = asked_.find(created.slab);
                    if (found == asked_.end()) return;
                    const SlabCallback done = std::move(found->second);
                    asked_.erase(found);
+                   --gpu.asked;
                    std::shared_ptr<const SessionSlab> slab;
                    if (created.status.ok()) {
-                     slab = std::make_shared<const SessionSlab>(gpu, created.slab, created.bytes,
-                                                                created.gpu);
+                     slab = std::make_shared<const SessionSlab>(gpu.thread, created.slab,
+                                                                created.bytes, created.gpu);
                    }
                    done(created.status, std::move(slab), std::move(created.descriptor));
                  },

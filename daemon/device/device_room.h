@@ -29,7 +29,8 @@ class DeviceEvents {
 };
 
 // Opens GPUs as ranks ask for them, and hands on what their threads tell. A GPU stays open until
-// the engine ends.
+// the engine ends; the thread of one that could not be opened ends when all who have asked for it
+// are answered, so that names of GPUs that are not there cost none.
 //
 // Thread safety: none; the engine thread owns it. `wake` is called on GPUs' threads.
 // Ownership: of the threads, together with the slabs. Whoever listens must outlive its entry.
@@ -75,13 +76,18 @@ class DeviceRoom {
 
  private:
   struct Wake;
+  struct Gpu {
+    std::shared_ptr<DeviceThread> thread;
+    int asked = 0;  // slabs that it has not answered yet
+    bool has_failed = false;
+  };
 
-  void Handle(const std::shared_ptr<DeviceThread>& gpu, DeviceEvent event);
+  void Handle(Gpu& gpu, DeviceEvent event);
   DeviceEvents* ListenerOf(DeviceCommunicatorId communicator) const;
 
   const Options options_;
   const std::shared_ptr<Wake> wake_;
-  std::map<std::string, std::shared_ptr<DeviceThread>> gpus_;  // by UUID; also what can't be used
+  std::map<std::string, Gpu> gpus_;  // by UUID
   std::map<DeviceSlabId, SlabCallback> asked_;
   std::map<DeviceCommunicatorId, DeviceEvents*> communicators_;
   std::map<std::uint64_t, DeviceEvents*> id_requests_;

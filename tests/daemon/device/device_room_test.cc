@@ -3,6 +3,8 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <filesystem>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <utility>
@@ -75,6 +77,25 @@ TEST_CASE("DeviceRoom: what trainers ask for makes a bounded number of threads")
   room.Ask("GPU-64");
   room.Await(66);
   for (const absl::Status& status : room.answers) CHECK(absl::IsNotFound(status));
+}
+
+TEST_CASE("DeviceRoom: the thread of a GPU that is not there ends when that is told") {
+  EmptyRoom room(kMissing);
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+  };
+  const auto before = threads();
+  for (std::size_t round = 1; round <= 3; ++round) {
+    for (int i = 0; i < 64; ++i) room.Ask("GPU-" + std::to_string(64 * round + i));
+    room.Await(64 * round);
+    for (int i = 0; i < 1000 && threads() > before; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    CHECK(threads() == before);
+  }
+  for (const absl::Status& status : room.answers) {
+    CHECK_THAT(std::string(status.message()), Contains(kMissing));
+  }
 }
 
 }  // namespace ringd
