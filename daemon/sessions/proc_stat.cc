@@ -26,6 +26,11 @@ std::vector<std::string> ReadProcStat(pid_t pid) {
   return {std::istream_iterator<std::string>(rest), std::istream_iterator<std::string>()};
 }
 
+bool IsRunnable(pid_t pid) {
+  const auto fields = ReadProcStat(pid);
+  return !fields.empty() && fields[kProcStatState] == "R";
+}
+
 bool IsStopped(pid_t pid) {
   const auto fields = ReadProcStat(pid);
   return !fields.empty() && (fields[kProcStatState] == "T" || fields[kProcStatState] == "t");

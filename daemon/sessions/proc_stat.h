@@ -19,6 +19,8 @@ std::vector<std::string> ReadProcStat(pid_t pid);
 
 // True if the process exists and is stopped (SIGSTOP, a debugger).
 bool IsStopped(pid_t pid);
+// True if the process exists and its main thread runs, or could if it got a processor.
+bool IsRunnable(pid_t pid);
 
 }  // namespace ringd
 

@@ -16,11 +16,10 @@ std::string Seconds(Clock::duration time) {
 
 std::string EngineWatchdog::DescribeStill(const Sight& sight, Clock::time_point now) const {
   const std::string still = absl::StrCat("has stood still for ", Seconds(still_));
-  if (now - sight.heard < kSilence)
+  if (now - sight.heard < kSilence) {
     return absl::StrCat(still, " while ", Name(sight.activity.doing));
-  if (sight.process_state == "T" || sight.process_state == "t") {
-    return absl::StrCat(still, ": its process is stopped");
   }
+  if (sight.is_stopped) return absl::StrCat(still, ": its process is stopped");
   return absl::StrCat(still, " without a sign of life");
 }
 
@@ -33,7 +32,7 @@ std::optional<EngineWatchdog::Word> EngineWatchdog::Look(const std::string& name
     if (std::exchange(told_, false)) {
       return Word{absl::StrCat(name, " goes on, after at least ", Seconds(stood)), {}};
     }
-  } else if (now - sight.heard < kSilence || sight.process_state != "R") {
+  } else if (now - sight.heard < kSilence || !sight.is_runnable) {
     still_ += std::min<Clock::duration>(passed, kLongestLook);
   }
   if (passed >= kPatience) {

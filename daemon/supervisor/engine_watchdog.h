@@ -35,8 +35,10 @@ class EngineWatchdog {
   struct Sight {
     std::uint64_t heartbeat = 0;
     EngineActivity::Moment activity;
-    Clock::time_point heard;    // when it last told anything
-    std::string process_state;  // of its main thread: the kernel's letter (proc(5)); empty: unknown
+    Clock::time_point heard;  // when it last told anything
+    // What the kernel says of its main thread. Asked for only if it has been silent for kSilence.
+    bool is_stopped = false;
+    bool is_runnable = false;
   };
   struct Word {
     std::string text;

@@ -112,13 +112,11 @@ void Engines::LookAtLife(Watched& watched, Clock::time_point now) {
   // One that stands ready says nothing.
   if (!engine.begun()) return;
   const EngineClient::Life life = engine.life();
-  EngineWatchdog::Sight sight{.heartbeat = life.heartbeat,
-                              .activity = life.activity,
-                              .heard = life.heard,
-                              .process_state = ""};
+  EngineWatchdog::Sight sight{
+      .heartbeat = life.heartbeat, .activity = life.activity, .heard = life.heard};
   if (now - life.heard >= EngineWatchdog::kSilence) {
-    const std::vector<std::string> stat = ReadProcStat(engine.pid());
-    if (!stat.empty()) sight.process_state = stat[kProcStatState];
+    sight.is_stopped = IsStopped(engine.pid());
+    sight.is_runnable = IsRunnable(engine.pid());
   }
   if (const auto word = watched.watchdog.Look(engine.Name(), sight, now)) {
     LogWarning(word->text, {.communicator = word->communicator});

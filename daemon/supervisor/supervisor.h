@@ -96,7 +96,7 @@ class Supervisor final : public EngineControl {
   // Of all engines; `also`, if any, adds to it what no engine knows.
   template <typename Request, typename Reply>
   void List(v1::EngineCallKind kind, const Caller& caller, const Request& request,
-            Answer<Reply> answer, const std::function<void(Reply*)>& also);
+            Answer<Reply> answer, const std::function<void(Reply*)>& also = nullptr);
   // `gpus`: in words.
   v1::StatusReply DescribeStatus(const Caller& caller, const std::string& gpus)
       ABSL_LOCKS_EXCLUDED(mutex_);

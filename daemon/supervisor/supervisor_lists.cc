@@ -85,14 +85,12 @@ void Supervisor::ListJobs(const Caller& caller, const v1::ListJobsRequest& reque
 void Supervisor::ListCommunicators(const Caller& caller,
                                    const v1::ListCommunicatorsRequest& request,
                                    Answer<v1::CommunicatorsReply> answer) {
-  List<v1::ListCommunicatorsRequest, v1::CommunicatorsReply>(
-      v1::ENGINE_CALL_LIST_COMMUNICATORS, caller, request, std::move(answer), {});
+  List(v1::ENGINE_CALL_LIST_COMMUNICATORS, caller, request, std::move(answer));
 }
 
 void Supervisor::ListQueues(const Caller& caller, const v1::ListQueuesRequest& request,
                             Answer<v1::QueuesReply> answer) {
-  List<v1::ListQueuesRequest, v1::QueuesReply>(v1::ENGINE_CALL_LIST_QUEUES, caller, request,
-                                               std::move(answer), {});
+  List(v1::ENGINE_CALL_LIST_QUEUES, caller, request, std::move(answer));
 }
 
 void Supervisor::TraceJob(const Caller& caller, const v1::TraceRequest& request,

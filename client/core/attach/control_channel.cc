@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/core/attach/call_ping.h"
 #include "client/core/attach/library_version.h"
 #include "client/core/attach/program_name.h"
-#include "client/core/attach/ringd_ping.h"
 #include "proto/attach/handshake.h"
 #include "proto/rpc/client.grpc.pb.h"
 #include "proto/rpc/client.pb.h"
@@ -216,7 +216,7 @@ class GrpcControlChannel final : public ControlChannel {
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Client::Stub> stub_;
   const std::string token_;
-  RingdPing ping_{stub_.get()};
+  CallPing ping_{stub_.get()};
 };
 
 }  // namespace

@@ -114,6 +114,7 @@ class LoneControlChannel final : public ControlChannel {
         "this rank is alone: tensors in device memory are possible in jobs over several nodes "
         "only");
   }
+
   absl::Status DestroyCommunicator(std::uint32_t /*id*/, Clock::time_point /*deadline*/) override {
     return absl::OkStatus();
   }

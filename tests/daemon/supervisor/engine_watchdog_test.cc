@@ -14,7 +14,7 @@ constexpr EngineActivity::Moment kOfJob{EngineDoing::kJob, 7};
 
 struct Watched {
   // Looks every 200 ms, as the thread that watches does.
-  // `state`: of an engine of which nothing is heard.
+  // `state`: of an engine of which nothing is heard, as proc(5) has it.
   std::vector<EngineWatchdog::Word> Pass(milliseconds time, bool beats,
                                          EngineActivity::Moment activity = kSleeping,
                                          const std::string& state = "") {
@@ -24,7 +24,7 @@ struct Watched {
       // As an idle engine's: once a second.
       if (beats && now.time_since_epoch() % milliseconds(1000) == milliseconds(0)) ++heartbeat;
       if (state.empty()) heard = now;
-      const EngineWatchdog::Sight sight{heartbeat, activity, heard, state};
+      const EngineWatchdog::Sight sight{heartbeat, activity, heard, state == "T", state == "R"};
       auto word = watchdog.Look("the engine of job 'x' (pid 7 on a)", sight, now);
       if (word.has_value()) words.push_back(*word);
     }

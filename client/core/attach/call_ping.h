@@ -1,6 +1,6 @@
 // Whether ringd answers calls at all, while one of them waits for other ranks.
-#ifndef RINGD_CLIENT_CORE_ATTACH_RINGD_PING_H_
-#define RINGD_CLIENT_CORE_ATTACH_RINGD_PING_H_
+#ifndef RINGD_CLIENT_CORE_ATTACH_CALL_PING_H_
+#define RINGD_CLIENT_CORE_ATTACH_CALL_PING_H_
 
 #include <grpcpp/completion_queue.h>
 
@@ -11,16 +11,17 @@
 
 namespace ringd::client {
 
-// One ping after the other, without a thread of its own.
+// One ping after the other, without a thread of its own. Of ringd itself: what ringd_ping asks is
+// the job's engine.
 //
 // Thread safety: one thread at a time.
 // Ownership: borrows the stub. The destructor gives up what is under way.
-class RingdPing {
+class CallPing {
  public:
-  explicit RingdPing(v1::Client::Stub* stub);
-  RingdPing(const RingdPing&) = delete;
-  RingdPing& operator=(const RingdPing&) = delete;
-  ~RingdPing();
+  explicit CallPing(v1::Client::Stub* stub);
+  CallPing(const CallPing&) = delete;
+  CallPing& operator=(const CallPing&) = delete;
+  ~CallPing();
 
   // Takes an answer that has come, and asks again unless a ping is under way. How many have been
   // answered; never grows when ringd has gone. Does not block.
@@ -37,4 +38,4 @@ class RingdPing {
 
 }  // namespace ringd::client
 
-#endif  // RINGD_CLIENT_CORE_ATTACH_RINGD_PING_H_
+#endif  // RINGD_CLIENT_CORE_ATTACH_CALL_PING_H_

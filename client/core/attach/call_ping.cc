@@ -1,4 +1,4 @@
-#include "client/core/attach/ringd_ping.h"
+#include "client/core/attach/call_ping.h"
 
 #include <grpcpp/client_context.h>
 
@@ -8,16 +8,16 @@
 
 namespace ringd::client {
 
-struct RingdPing::Asked {
+struct CallPing::Asked {
   grpc::ClientContext context;
   v1::PingReply reply;
   grpc::Status status;
   std::unique_ptr<grpc::ClientAsyncResponseReader<v1::PingReply>> reader;
 };
 
-RingdPing::RingdPing(v1::Client::Stub* stub) : stub_(stub) {}
+CallPing::CallPing(v1::Client::Stub* stub) : stub_(stub) {}
 
-std::uint64_t RingdPing::Ask() {
+std::uint64_t CallPing::Ask() {
   void* tag = nullptr;
   bool ok = false;
   if (queue_.AsyncNext(&tag, &ok, std::chrono::system_clock::now()) ==
@@ -35,7 +35,7 @@ std::uint64_t RingdPing::Ask() {
   return answered_;
 }
 
-RingdPing::~RingdPing() {
+CallPing::~CallPing() {
   if (asked_ != nullptr) asked_->context.TryCancel();
   queue_.Shutdown();
   // What was given up comes out at once.
