@@ -43,13 +43,16 @@ def has_ended(pid: int) -> bool:
         return True
 
 
+def engines_stand_ready(node: Node, jobs: int) -> bool:
+    """Whether a ringd with so many jobs has their engines, those that stand ready, and no others,
+    not even ended ones."""
+    engines = node.engines()
+    return len(engines) == jobs + STANDING_ENGINES and not any(has_ended(pid) for pid in engines)
+
+
 def await_standing_engines(node: Node, jobs: int) -> None:
     """Until a ringd with so many jobs has replaced the engines that they took: what it holds then
     is what it holds as long as nothing happens."""
     count = jobs + STANDING_ENGINES
-    wait_until(
-        lambda: len(node.engines()) == count and not any(has_ended(pid) for pid in node.engines()),
-        f"{node} has {count} engines",
-        10,
-    )
+    wait_until(lambda: engines_stand_ready(node, jobs), f"{node} has {count} engines", 10)
     time.sleep(0.1)  # the last one's pipe

@@ -3,23 +3,18 @@ attackers/."""
 
 from __future__ import annotations
 
-import contextlib
 import random
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.integration.engines import engine_on
-from tests.soak import deaths, users
+from tests.soak import deaths, failing_node, users
 from tests.soak.jobs import JobPlan, SoakJob, SoakRank, resume, stop
 from tests.soak.journal import Journal
-from tests.soak.world import FAILING, FIRST, SECOND, STEADY, World, wait_for
+from tests.soak.world import FAILING, FIRST, SECOND, STEADY, World, rest, wait_for
 
-#: Within this time ranks hear of an engine that hangs. What is added is for a busy machine: an
-#: engine that got no processor for a while grants others their time once more.
-HANGING_S = 5.0 + 3.0
 #: Of a user on a node.
 MOST_COMMUNICATORS = 1024
 
@@ -33,10 +28,6 @@ class Attack:
     make: Callable[[World, Journal, random.Random, float], None]
     #: Whether events that need the node that fails may go on beside it.
     shares_failing_node: bool = True
-
-
-def _rest(began: float, seconds: float) -> None:
-    time.sleep(max(0.0, began + seconds - time.monotonic()))
 
 
 def _expect_report(job: SoakJob, journal: Journal) -> None:
@@ -153,7 +144,7 @@ def _keep_descriptors(world: World, journal: Journal, chance: random.Random, sec
         honest.end()
         world.forget(honest)
         _end(world, journal, [keeper], 1)
-    _rest(began, seconds)
+    rest(began, seconds)
 
 
 def _stop_and_go(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
@@ -209,7 +200,7 @@ def _look_at_others(world: World, journal: Journal, chance: random.Random, secon
     if not any(plan.name in own for plan in STEADY if plan.user == users.TRAINERS[0]):
         journal.find("privacy", f"{users.TRAINERS[0]} does not see his own jobs")
     journal.note("three lists were asked for")
-    _rest(began, seconds)
+    rest(began, seconds)
 
 
 def _wrong_secret(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
@@ -229,72 +220,6 @@ def _wrong_secret(world: World, journal: Journal, chance: random.Random, seconds
     journal.note(f"{count} processes named the steady jobs")
 
 
-@contextlib.contextmanager
-def _job_of_the_failing_node(world: World, journal: Journal) -> Iterator[SoakJob | None]:
-    """One that works; None, and a finding, if it did not begin."""
-    job = world.start_job(JobPlan("hung", users.TRAINERS[0], (FIRST, FAILING, FAILING)), {})
-    try:
-        if job.begins(15):
-            yield job
-        else:
-            journal.find("newcomers", "\n".join([f"{job} did not begin", *job.heard()]))
-            yield None
-    finally:
-        world.forget(job)
-    _expect_service(world, journal)
-
-
-def _hang_engine(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
-    """An engine on the node that fails is stopped: its ranks, and those of the other node, hear of
-    it."""
-    with _job_of_the_failing_node(world, journal) as job:
-        if job is None:
-            return
-        engine = engine_on(world.nodes[FAILING], job.ranks[1])
-        journal.note(f"the engine of {job} (pid {engine}) is stopped")
-        at = time.monotonic()
-        stop(engine)
-        try:
-            time.sleep(HANGING_S)
-        finally:
-            resume(engine)
-        # Those whose own engine it is name it; the others hear of its node.
-        _expect_told(job, FAILING, (f"pid {engine}",), at, journal)
-        _expect_told(job, FIRST, (f"node{FAILING}", "rank 1"), at, journal)
-
-
-def _expect_told(job: SoakJob, node: int, names: tuple[str, ...], at: float, journal: Journal) -> None:
-    """All ranks of that node have heard one of these names within HANGING_S."""
-    for rank in job.ranks:
-        if rank.node != node:
-            continue
-        told = [said for said in rank.record.read().events if said["event"] in ("warning", "error")]
-        in_time = [said["text"] for said in told if said["at"] - at <= HANGING_S]
-        if not any(name in text for text in in_time for name in names):
-            journal.find("deaths", f"{job}: {rank} has not heard what hangs: {told}")
-
-
-def _hang_ringd(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
-    """The ringd of the node that fails is stopped: a job that has an engine goes on until a rank
-    calls ringd, which a rank does that makes a communicator. It hears why it waits, and goes on
-    when ringd does."""
-    with _job_of_the_failing_node(world, journal) as job:
-        if job is None:
-            return
-        node = world.nodes[FAILING]
-        journal.note(f"{node} is stopped")
-        at = time.monotonic()
-        stop(node.pid)
-        try:
-            time.sleep(HANGING_S)
-        finally:
-            resume(node.pid)
-        _expect_told(job, FAILING, (f"pid {node.pid}",), at, journal)
-        resumed = time.monotonic_ns()
-        if not wait_for(lambda: job.last_end_ns() > resumed, 5):
-            journal.find("steps", "\n".join([f"{job} does not go on with its ringd", *job.heard()]))
-
-
 def _door_crowd(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
     """Strangers at the doors, as another user of the node and from another namespace."""
     crowds = [world.start_stranger(node, "door_crowd.py", seconds, chance) for node in (FIRST, FAILING)]
@@ -308,32 +233,6 @@ def _door_crowd(world: World, journal: Journal, chance: random.Random, seconds: 
         if not said:
             words = f"{crowd.output[-500:]} / code {crowd.process.poll()}"
             journal.find("attack", f"a stranger has not said what it did: {words}")
-
-
-def _no_carrier(world: World, journal: Journal, chance: random.Random, seconds: float) -> None:
-    """The node that fails starts its ringd while its interface has no carrier yet."""
-    assert world.network is not None
-    began = time.monotonic()
-    world.nodes[FAILING].terminate()
-    world.network.unplug(FAILING)
-    try:
-        world.start_node(FAILING, wait=False)
-        time.sleep(1.0)
-    finally:
-        world.network.plug(FAILING)
-    world.nodes[FAILING].wait_until_ready()
-    journal.note(f"{world.nodes[FAILING]} was started without a carrier")
-    _expect_service(world, journal)
-    _rest(began, seconds)
-
-
-def _expect_service(world: World, journal: Journal) -> None:
-    """Jobs that need the node that fails can be run."""
-    plan = JobPlan("after", users.TRAINERS[1], (FAILING, FIRST))
-    job = world.start_job(plan, {"SOAK_STEPS": "5", "SOAK_PERIOD": "1"})
-    if not all(job.await_event("done", 20)):
-        journal.find("newcomers", "\n".join([f"{job} could not be run", *job.heard()]))
-    world.forget(job)
 
 
 ALL = (
@@ -391,19 +290,19 @@ ALL = (
     Attack(
         "hung-engine",
         "ranks wait for ever for an engine that hangs",
-        _hang_engine,
+        failing_node.hang_engine,
         shares_failing_node=False,
     ),
     Attack(
         "hung-ringd",
         "ranks wait for ever for a ringd that hangs, or their job does not go on with it",
-        _hang_ringd,
+        failing_node.hang_ringd,
         shares_failing_node=False,
     ),
     Attack(
         "no-carrier",
         "a ringd that starts before the line is up never finds it",
-        _no_carrier,
+        failing_node.no_carrier,
         shares_failing_node=False,
     ),
 )

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.cluster import Child, Node, clean_environment
-from tests.integration.engines import STANDING_ENGINES, engine_on, has_ended
+from tests.integration.engines import engine_on, engines_stand_ready
 from tests.soak import programs, users
 from tests.soak.jobs import JobPlan, SoakJob, SoakRank
 from tests.soak.network import Network
@@ -138,13 +138,10 @@ class World:
         self._ended_nodes.append(ended)
 
     def engines_stand_ready(self) -> bool:
-        """Whether the ringds that stay have the steady jobs' engines, two that stand ready, and no
-        others, not even ended ones."""
+        """Of the ringds that stay."""
         return all(
-            not any(has_ended(pid) for pid in engines)
-            and len(engines) == STANDING_ENGINES + sum(1 for _, node in self.engines if node == number)
+            engines_stand_ready(self.nodes[number], sum(1 for _, node in self.engines if node == number))
             for number in (FIRST, SECOND)
-            for engines in [self.nodes[number].engines()]
         )
 
     def start_stranger(self, node: int, program: str, seconds: float, chance: random.Random) -> Child:
@@ -270,3 +267,7 @@ def wait_for(condition: Callable[[], bool], timeout_s: float) -> bool:
             return False
         time.sleep(0.05)
     return True
+
+
+def rest(began: float, seconds: float) -> None:
+    time.sleep(max(0.0, began + seconds - time.monotonic()))

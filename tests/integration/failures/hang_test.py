@@ -7,7 +7,8 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 import pytest
 
@@ -102,7 +103,10 @@ def expect_warning(rank: Rank, began: float, host: str | None = None) -> None:
     expect_words(warnings(rank)[0], *words, *([] if host else ["stopped"]))
 
 
-Stop = Callable[[Node], float]
+class Stop(Protocol):
+    """Stops a ringd, and its engines unless `alone`. When that was."""
+
+    def __call__(self, node: Node, alone: bool = False) -> float: ...
 
 
 def signal_all(node: Node, number: signal.Signals) -> None:
@@ -114,11 +118,14 @@ def signal_all(node: Node, number: signal.Signals) -> None:
 
 @pytest.fixture
 def stop() -> Iterator[Stop]:
-    """Stops a ringd and its engines; all that were stopped go on when the test ends."""
+    """All that were stopped go on when the test ends."""
     stopped: list[Node] = []
 
-    def stop_node(node: Node) -> float:
-        signal_all(node, signal.SIGSTOP)
+    def stop_node(node: Node, alone: bool = False) -> float:
+        if alone:
+            node.send(signal.SIGSTOP)
+        else:
+            signal_all(node, signal.SIGSTOP)
         stopped.append(node)
         return time.monotonic()
 
@@ -228,29 +235,12 @@ def test_ranks_that_wait_for_the_answer_to_a_call_are_told(
         job.expect_success()
 
 
-@pytest.fixture
-def stop_ringd_alone() -> Iterator[Stop]:
-    """Stops a ringd, but not its engines; it goes on when the test ends."""
-    stopped: list[Node] = []
-
-    def stop_node(node: Node) -> float:
-        node.send(signal.SIGSTOP)
-        stopped.append(node)
-        return time.monotonic()
-
-    yield stop_node
-    for node in stopped:
-        node.send(signal.SIGCONT)
-
-
-def test_a_call_is_told_of_a_ringd_that_hangs_while_its_engine_works(
-    cluster: Cluster, stop_ringd_alone: Stop
-) -> None:
+def test_a_call_is_told_of_a_ringd_that_hangs_while_its_engine_works(cluster: Cluster, stop: Stop) -> None:
     (node,) = cluster.start_nodes(1)
     go = cluster.folder / "go"
     job = start_trainers(cluster, REGISTERS, [2], environment={"GO": str(go)})
     wait_for_all(job.ranks, "joined all")
-    began = stop_ringd_alone(node)
+    began = stop(node, alone=True)
     go.touch()
     for rank in job.ranks:
         # It is not the engine.
@@ -263,16 +253,14 @@ def test_a_call_is_told_of_a_ringd_that_hangs_while_its_engine_works(
 
 @pytest.mark.one_user
 @pytest.mark.parametrize("layout", [[2], [1, 1]], ids=str)
-def test_operations_go_on_without_a_ringd_that_hangs(
-    cluster: Cluster, stop_ringd_alone: Stop, layout: list[int]
-) -> None:
+def test_operations_go_on_without_a_ringd_that_hangs(cluster: Cluster, stop: Stop, layout: list[int]) -> None:
     nodes = cluster.start_nodes(len(layout), stall_warning="60s")
     go = cluster.folder / "go"
     job = start_trainers(cluster, WAITS, layout, environment={"GO": str(go), "CALL": "all_reduce"})
     wait_for_event(job.ranks[1], "late")
     wait_for_event(job.ranks[0], "waits")
     for node in nodes:
-        stop_ringd_alone(node)
+        stop(node, alone=True)
     time.sleep(6)
     go.touch()
     wait_for_all(job.ranks, "done")
