@@ -91,7 +91,10 @@ absl::Status Context::Explain(const absl::Status& status) {
     const std::int64_t silence = silence_s_.load(std::memory_order_relaxed);
     return silence == 0 ? status : absl::DeadlineExceededError(DescribeSilence(silence));
   }
-  if (!absl::IsUnavailable(status)) return status;
+  // An engine that has gone takes the session of a rank that had joined along.
+  const bool session_has_gone =
+      absl::IsUnauthenticated(status) && engine_pid_.load(std::memory_order_relaxed) != 0;
+  if (!absl::IsUnavailable(status) && !session_has_gone) return status;
   const Clock::time_point deadline = Clock::now() + kLossDelay;
   while (state_.alive() && Clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
