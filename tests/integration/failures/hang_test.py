@@ -112,7 +112,8 @@ class Stop(Protocol):
 def signal_all(node: Node, number: signal.Signals) -> None:
     """Signals a ringd and its engines."""
     for engine in node.engines():
-        os.kill(engine, number)
+        with contextlib.suppress(ProcessLookupError):  # its job has ended meanwhile
+            os.kill(engine, number)
     node.send(number)
 
 
