@@ -107,10 +107,13 @@ class Context {
   OperationQueue& operations() noexcept { return *operations_.load(std::memory_order_acquire); }
   // Whose operation this is, of those that have a queue; null: nobody's.
   OperationQueue* QueueOf(ringd_operation operation) noexcept {
-    return NodeLanes::TagOf(operation) == 0 ? &operations() : node_lanes_.Find(operation);
+    const std::uint32_t tag = NodeLanes::TagOf(operation);
+    if (tag == 0) return &operations();
+    if (tag == NodeLanes::kRingdsTag) return &ring_operations_;
+    return node_lanes_.Find(operation);
   }
   static constexpr std::uint64_t SequenceOf(ringd_operation operation) noexcept {
-    constexpr ringd_operation kTag = ringd_operation{NodeLanes::kMostLanes} << NodeLanes::kTagShift;
+    constexpr ringd_operation kTag = ringd_operation{NodeLanes::kRingdsTag} << NodeLanes::kTagShift;
     return (operation & ~kTag) - 1;
   }
   // One communicator as this rank sees it.
@@ -123,8 +126,10 @@ class Context {
   LaneUse LaneOfAllRanks() noexcept;
   absl::StatusOr<LaneUse> OpenLane(const MadeCommunicator& made);
   absl::Status CheckAsked(const AskedCommunicator& asked) const;
-  // What a tensor has to know of its communicator, of which its root must be a rank.
-  absl::StatusOr<LaneUse> LaneFor(const TensorDescription& tensor) const;
+  // What a tensor has to know of its communicator, of which its root must be a rank. On a GPU it
+  // goes through ringd in all of them.
+  absl::StatusOr<LaneUse> LaneFor(const TensorDescription& tensor);
+  absl::StatusOr<LaneUse> CommunicatorLaneFor(const TensorDescription& tensor);
   absl::Status RegisterUnknown(std::vector<TensorDescription> unknown,
                                std::span<const std::size_t> positions,
                                std::span<ringd_registration> numbers);

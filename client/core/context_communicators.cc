@@ -151,10 +151,17 @@ absl::StatusOr<ringd_communicator_place> Context::PlaceIn(ringd_communicator com
   return found->second.place;
 }
 
-absl::StatusOr<LaneUse> Context::LaneFor(const TensorDescription& tensor) const {
-  if (tensor.communicator == RINGD_ALL_RANKS) {
-    return const_cast<Context*>(this)->LaneOfAllRanks();
-  }
+absl::StatusOr<LaneUse> Context::LaneFor(const TensorDescription& tensor) {
+  absl::StatusOr<LaneUse> lane = CommunicatorLaneFor(tensor);
+  if (!lane.ok() || tensor.place == TensorPlace::kHost) return lane;
+  lane->queue = &ring_operations_;
+  lane->local = nullptr;
+  lane->tag = ringd_operation{NodeLanes::kRingdsTag} << NodeLanes::kTagShift;
+  return lane;
+}
+
+absl::StatusOr<LaneUse> Context::CommunicatorLaneFor(const TensorDescription& tensor) {
+  if (tensor.communicator == RINGD_ALL_RANKS) return LaneOfAllRanks();
   MutexLock lock(communicators_mutex_);
   const auto found = communicators_.find(tensor.communicator);
   if (found == communicators_.end()) {

@@ -62,8 +62,7 @@ class Engine::RegistrationWork final : public SlicedWork,
 absl::Status Engine::RegistrationWork::Prepare(const v1::RegisterTensorsRequest& request) {
   const std::optional<RegistrationBook::Place> place = book_->place();
   if (!place.has_value()) return NotJoined();
-  const bool through_ringd = place->size != place->local_size;
-  const std::size_t queues = through_ringd ? static_cast<std::size_t>(place->local_size) : 0;
+  const bool one_node = place->size == place->local_size;
   std::unordered_map<std::string, std::size_t> in_request;
   places_.reserve(static_cast<std::size_t>(request.tensors_size()));
   for (const v1::TensorDescription& description : request.tensors()) {
@@ -79,6 +78,8 @@ absl::Status Engine::RegistrationWork::Prepare(const v1::RegisterTensorsRequest&
     places_.push_back({entry->second, {}});
     if (!added) continue;
     const std::uint64_t session_bytes = SessionBytesOf(*checked);
+    const bool through_ringd = !one_node || checked->meta.place == TensorPlace::kDevice;
+    const std::size_t queues = through_ringd ? static_cast<std::size_t>(place->local_size) : 0;
     if (absl::Status status = paid_.Take(session_bytes + TableBytesOfName(*checked, queues) +
                                          TableBytesOfMeta(*checked));
         !status.ok()) {

@@ -240,7 +240,7 @@ absl::Status Job::Number(const Session& session, Registration& registration,
                                                    part->name, "'"));
   }
   if (registration.meta.place == TensorPlace::kDevice) {
-    absl::Status status = CheckOnDevice(session, *part, registration);
+    absl::Status status = CheckOnDevice(session, registration);
     if (!status.ok()) return status;
   }
   return part->communicator->Number(registration, meta_key);

@@ -129,7 +129,7 @@ class Job {
   absl::Status Number(const Session& session, Registration& registration,
                       const std::string& meta_key);
   // Whether the session may have device memory.
-  //   kFailedPrecondition: it has joined no job that runs; or the job's ranks are all on one node.
+  //   kFailedPrecondition: it has joined no job that runs.
   //   kAlreadyExists: it has some. The job's failure.
   absl::Status MayOpenDevice(const Session& session) const;
   // Of one that was numbered: its session does not hold it any more.
@@ -252,9 +252,8 @@ class Job {
                           Clock::time_point now);
   void OnCommunicatorRefused(const v1::CommunicatorRefused& refused);
   void OnDeviceId(CommunicatorPart& part, const v1::DeviceId& id);
-  // Whether the session may have this tensor, which is in device memory, in this communicator.
-  static absl::Status CheckOnDevice(const Session& session, const CommunicatorPart& part,
-                                    const Registration& registration);
+  // Whether the session may have this tensor, which is in device memory.
+  static absl::Status CheckOnDevice(const Session& session, const Registration& registration);
   void OnCommunicatorDropped(CommunicatorPart& part, int rank, Clock::time_point now);
   // Answers those of the members who ask for a communicator and fit.
   void AnswerAsks(const std::function<bool(const Ask&)>& fits, const absl::Status& status,

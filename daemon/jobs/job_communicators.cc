@@ -65,7 +65,7 @@ std::string Job::DescribeInFlight() const {
 void Job::Activate(CommunicatorPart& part, Clock::time_point now) {
   part.cools_until = now + kCooling;
   part.next_look = now;
-  if (part.active || part.communicator == nullptr || part.communicator->CombinesLocally()) return;
+  if (part.active || part.communicator == nullptr || !part.communicator->NeedsAdvance()) return;
   part.active = true;
   active_.push_back(&part);
 }
@@ -111,7 +111,7 @@ void Job::TickParts(Clock::time_point now) {
     Tick(*part, now);
     if (state_ != State::kRunning || agreed_.pending()) return;
     const bool cools = !part->active && now < part->cools_until;
-    if (cools && !part->communicator->CombinesLocally()) {
+    if (cools && part->communicator->NeedsAdvance()) {
       if (const auto advanced = part->communicator->Advance(now); !advanced.ok()) {
         return Propose(advanced.status());
       }

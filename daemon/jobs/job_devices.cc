@@ -10,11 +10,6 @@ absl::Status Job::MayOpenDevice(const Session& session) const {
   if (options_.devices == nullptr) {
     return absl::FailedPreconditionError("this ringd uses no GPU");
   }
-  if (world_.communicator->CombinesLocally()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("all ranks of job '", options_.job_id, "' are on ", options_.node_name,
-                     ": tensors in device memory are possible in jobs over several nodes only"));
-  }
   if (session.slab() != nullptr) {
     return absl::AlreadyExistsError(absl::StrCat("this rank has ", session.slab()->bytes(),
                                                  " bytes of device memory on ",
@@ -23,17 +18,12 @@ absl::Status Job::MayOpenDevice(const Session& session) const {
   return absl::OkStatus();
 }
 
-absl::Status Job::CheckOnDevice(const Session& session, const CommunicatorPart& part,
-                                const Registration& registration) {
+absl::Status Job::CheckOnDevice(const Session& session, const Registration& registration) {
   const auto wrong = [&registration](absl::string_view what) {
     return absl::InvalidArgumentError(
         absl::StrCat("tensor '", registration.name, "' is in device memory: ", what));
   };
   if (session.slab() == nullptr) return wrong("this rank has none (ringd_device_open)");
-  if (part.communicator->CombinesLocally()) {
-    return wrong(absl::StrCat("not possible in communicator '", part.name,
-                              "', whose ranks are all on one node"));
-  }
   const OperationTraits& traits = TraitsOf(registration.meta.kind);
   if (!traits.CombinesForAll()) {
     return wrong(absl::StrCat("a ", Name(registration.meta.kind),

@@ -56,6 +56,9 @@ constexpr bool HasDuration(TraceStage stage) noexcept {
 }
 
 inline constexpr std::uint32_t kNoTracedTensor = UINT32_MAX;
+// In a one-node job the ranks' numbers for names are below, and those from here on are of tensors
+// in device memory.
+inline constexpr std::uint32_t kFirstTracedDeviceTensor = std::uint32_t{1} << 31;
 
 struct TraceEvent {
   std::uint64_t at_ns = 0;  // Clock (CLOCK_MONOTONIC) of the node

@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.integration.cluster import Cluster, JobRun
 from tests.integration.emulated_gpus import give_gpus
 from tests.integration.failures.events import expect_words, parse_events
@@ -66,8 +68,9 @@ def test_two_trainers_reduce_tensors_on_their_gpus_over_two_engines(cluster: Clu
     job.expect_output("sums are right")
 
 
-def test_several_ranks_of_a_node_have_a_gpu_each(cluster: Cluster) -> None:
-    job = start(cluster, SUMS, [2, 1, 2])
+@pytest.mark.parametrize("layout", [[2, 1, 2], [3], [1]], ids=str)
+def test_several_ranks_of_a_node_have_a_gpu_each(cluster: Cluster, layout: list[int]) -> None:
+    job = start(cluster, SUMS, layout)
     job.expect_success()
 
 
@@ -118,14 +121,42 @@ def test_a_slab_larger_than_the_gpu_is_refused_with_the_amounts(cluster: Cluster
     expect_words(errors[0], "GPU-", "slab_bytes")
 
 
-def test_a_job_on_one_node_hears_that_its_tensors_stay_on_the_host(cluster: Cluster) -> None:
-    environment = give_gpus(cluster)
-    cluster.start_nodes(1)
-    job = cluster.start_job(REFUSED, [2], environment=environment | {"SLAB": "65536"})
-    job.expect_success()
-    errors = error_of(job)
-    assert len(errors) == 2
-    expect_words(errors[0], "several nodes")
+COMMUNICATORS = """
+    import ringd
+    from device_trainer import DeviceTrainer
+    from trainer import run
+
+
+    def main():
+        trainer = DeviceTrainer()
+        context, rank, size = trainer.context, trainer.rank, trainer.size
+        pair = [rank - rank % 2, rank - rank % 2 + 1]
+        communicator = context.create_communicator(f"pair {pair[0]}", pair)
+        tensors = {
+            # The same name is another tensor in another communicator.
+            "all": trainer.tensor("gradient", [float(rank)] * 9),
+            "pair": trainer.tensor("gradient", [float(rank)] * 9, communicator=communicator),
+        }
+        address = context.arena_alloc(64)
+        (host,) = context.register([ringd.TensorSpec("host", shape=(4,), communicator=communicator)])
+        for _ in range(3):
+            operations = [tensor.all_reduce() for tensor in tensors.values()]
+            operations.append(context.submit(host, address, address))
+            context.wait_all(operations)
+            assert tensors["all"].read() == [float(sum(range(size)))] * 9
+            assert tensors["pair"].read() == [float(sum(pair))] * 9
+        context.unregister([tensors["pair"].registration])
+        context.destroy_communicator(communicator)
+        assert trainer.all_reduce("after it") == size
+
+
+    run(main)
+"""
+
+
+@pytest.mark.parametrize("layout", [[4], [2, 2], [1, 2, 1]], ids=str)
+def test_communicators_of_some_ranks_have_tensors_on_gpus(cluster: Cluster, layout: list[int]) -> None:
+    start(cluster, COMMUNICATORS, layout).expect_success()
 
 
 DISAGREE = """
@@ -163,6 +194,39 @@ def test_ranks_that_disagree_host_or_device_hear_both(cluster: Cluster) -> None:
     assert len(errors) == 2
     for error in errors:
         expect_words(error, "gradient", "in device memory", "in host memory", "rank 0", "rank 1")
+
+
+def test_ranks_of_one_node_that_disagree_host_or_device_lose_their_job(cluster: Cluster) -> None:
+    job = start(cluster, DISAGREE, [2])
+    assert job.wait() == [3, 3]
+    for error in error_of(job, "error"):
+        expect_words(error, "'gradient'", "rank 1 has it in host memory", "rank 0 on a GPU")
+
+
+def test_the_trace_of_a_job_on_one_node_names_what_is_on_gpus(cluster: Cluster) -> None:
+    program = """
+        import time
+
+        from device_trainer import DeviceTrainer
+        from trainer import run, say
+
+
+        def main():
+            trainer = DeviceTrainer()
+            assert trainer.all_reduce("on the host") == trainer.size
+            trainer.context.wait(trainer.tensor("on a GPU", [1.0] * 4).all_reduce())
+            say("reduced")
+            time.sleep(60)
+
+
+        run(main)
+    """
+    job = start(cluster, program, [2])
+    job.expect_output('"reduced"')
+    trace = cluster.folder / "trace.json"
+    cluster.ringctl("trace", job.job_id, "--duration", "1s", "--output", str(trace))
+    names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
+    assert {"on the host", "on a GPU"} <= names, names
 
 
 def test_ringctl_comms_shows_the_gpus_of_a_communicator(cluster: Cluster) -> None:

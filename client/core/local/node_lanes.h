@@ -34,9 +34,11 @@ class NodeLanes {
  public:
   // Operations of one lane in flight at once.
   static constexpr std::uint32_t kCapacity = 1024;
-  // Lanes that a context may have had in its life.
-  static constexpr std::uint32_t kMostLanes = (1U << 14) - 1;
   static constexpr int kTagShift = 48;
+  // The tag of operations that ringd carries out, whatever the lane: those on GPUs.
+  static constexpr std::uint32_t kRingdsTag = (1U << 14) - 1;
+  // Lanes that a context may have had in its life.
+  static constexpr std::uint32_t kMostLanes = kRingdsTag - 1;
 
   NodeLanes(std::byte* own_arena, std::uint64_t own_arena_bytes, ArenaMappings* arenas)
       : own_arena_(own_arena), own_arena_bytes_(own_arena_bytes), arenas_(arenas) {}
@@ -57,14 +59,15 @@ class NodeLanes {
   // call with it.
   void Close(std::uint32_t number);
 
-  // Whose operation it is; null: none's that is open. Requirement: TagOf is not 0.
+  // Whose operation it is; null: none's that is open. Requirement: TagOf is neither 0 nor
+  // kRingdsTag.
   LocalOperations* Find(ringd_operation operation) const noexcept {
     const std::uint32_t slot = TagOf(operation);
     const auto* const chunk = slots_[slot / kChunk].load(std::memory_order_acquire);
     return chunk == nullptr ? nullptr : (*chunk)[slot % kChunk].load(std::memory_order_acquire);
   }
   static constexpr std::uint32_t TagOf(ringd_operation operation) noexcept {
-    return static_cast<std::uint32_t>(operation >> kTagShift) & kMostLanes;
+    return static_cast<std::uint32_t>(operation >> kTagShift) & kRingdsTag;
   }
 
   // Of all lanes that are open.
@@ -94,7 +97,7 @@ class NodeLanes {
   std::uint32_t last_slot_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t consumed_before_ ABSL_GUARDED_BY(mutex_) = 0;  // by lanes that are closed
   // By slot. Written under mutex_.
-  std::array<std::atomic<Chunk*>, (kMostLanes + 1) / kChunk> slots_{};
+  std::array<std::atomic<Chunk*>, (kRingdsTag + 1) / kChunk> slots_{};
 };
 
 }  // namespace ringd::client

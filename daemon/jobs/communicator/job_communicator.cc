@@ -51,6 +51,7 @@ JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membersh
       link_(link),
       scheduler_(options_.scheduler),
       meter_(LinkOf(*membership_), membership_->algorithms.chunk_bytes) {
+  if (CombinesLocally()) trace_.NumberTensorsFrom(kFirstTracedDeviceTensor);
   // Where a rank copies in pieces, their order is that of the job's ring, for all its
   // communicators.
   if (options_.number != 0) {
@@ -76,24 +77,31 @@ absl::Status JobCommunicator::Number(Registration& registration, const std::stri
         absl::StrCat("tensor '", registration.name, "' has no part for each of the ",
                      membership_->size(), " ranks, or they don't make up the whole"));
   }
-  if (way_.local == nullptr) {
-    registration.tensor = scheduler_.Intern(registration.name).value();
-  } else {
-    const absl::StatusOr<std::uint32_t> number = way_.local->Number(registration.name);
-    if (!number.ok()) return number.status();
-    registration.tensor = *number;
-  }
-  if (registration.tensor >= numbered_.size()) numbered_.resize(registration.tensor + 1);
-  if (!numbered_[registration.tensor]) {
-    numbered_[registration.tensor] = true;
-    table_bytes_ += TableBytesOfName(registration, way_.local == nullptr ? members_.size() : 0);
-  }
+  const absl::StatusOr<std::uint32_t> number = NumberName(registration);
+  if (!number.ok()) return number.status();
+  registration.tensor = *number;
   const absl::StatusOr<MetaNumbers::Held> held = metas_.Hold(meta_key, registration.meta);
   if (!held.ok()) return held.status();
   if (held->added) table_bytes_ += TableBytesOfMeta(registration);
   registration.meta_id = held->id;
   if (registration.meta.place == TensorPlace::kDevice) has_device_tensors_ = true;
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::uint32_t> JobCommunicator::NumberName(const Registration& registration) {
+  if (!IsCarriedHere(registration)) {
+    const std::uint32_t count = way_.local->tensor_count();
+    absl::StatusOr<std::uint32_t> number = way_.local->Number(registration.name);
+    if (way_.local->tensor_count() > count) table_bytes_ += TableBytesOfName(registration, 0);
+    return number;
+  }
+  const std::uint32_t number = scheduler_.Intern(registration.name).value();
+  if (number >= numbered_.size()) numbered_.resize(number + 1);
+  if (!numbered_[number]) {
+    numbered_[number] = true;
+    table_bytes_ += TableBytesOfName(registration, members_.size());
+  }
+  return number;
 }
 
 void JobCommunicator::Release(const Registration& registration) noexcept {
@@ -146,7 +154,7 @@ void JobCommunicator::Submit(int member, const CheckedSubmission& submission,
     members_[static_cast<std::size_t>(member)]->Complete(submission, failure_);
     return;
   }
-  if (way_.local != nullptr) {
+  if (!IsCarriedHere(*submission.registration)) {
     members_[static_cast<std::size_t>(member)]->Complete(
         submission, absl::FailedPreconditionError(
                         "the ranks of a one-node job combine their tensors themselves"));
@@ -193,6 +201,11 @@ void JobCommunicator::ReportIfReady(TensorHandle handle, Clock::time_point now) 
 
 absl::Status JobCommunicator::OnMessage(const CoordinatorMessage& message, Clock::time_point now) {
   if (failed()) return absl::OkStatus();
+  // What is on a GPU is never learned.
+  if (CombinesLocally() && !std::holds_alternative<Execute>(message) &&
+      !std::holds_alternative<FailTensor>(message)) {
+    return absl::InternalError("the coordinator plans buckets of ranks that are all on one node");
+  }
   absl::Status status = scheduler_.OnMessage(message, now);
   if (!status.ok() || !has_device_tensors_ || !std::holds_alternative<Execute>(message)) {
     return status;
@@ -231,6 +244,7 @@ absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
     if (!advanced.ok()) return advanced.status();
     work += *advanced;
   }
+  if (absl::Status places = CheckPlaces(now); !places.ok()) return places;
   if (now < next_sample_) return work;
   next_sample_ = now + kSampleInterval;
   const JobCommunicatorCounters counted = counters();

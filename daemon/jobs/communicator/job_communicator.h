@@ -1,7 +1,7 @@
 // This node's part in one communicator. Of several nodes: takes the local ranks' submissions, lets
 // the scheduler decide, executes, and completes every submission exactly once. Of one node: the
 // ranks do all that themselves (LocalGroup); what is left is names, counting, and knowing who waits
-// for whom.
+// for whom. Tensors in device memory go the first way in both.
 #ifndef RINGD_DAEMON_JOBS_COMMUNICATOR_JOB_COMMUNICATOR_H_
 #define RINGD_DAEMON_JOBS_COMMUNICATOR_JOB_COMMUNICATOR_H_
 
@@ -214,6 +214,8 @@ class JobCommunicator final : private LocalRankView {
   // Of one member's submissions.
   LocalMemberCounters MemberCounters(int member) const noexcept;
   bool CombinesLocally() const noexcept { return way_.local != nullptr; }
+  // Advance has something to do: not if the ranks do all themselves.
+  bool NeedsAdvance() const noexcept { return !CombinesLocally() || has_device_tensors_; }
   NodeSchedulerStatus SchedulerStatus() const { return scheduler_.Status(); }
   CommunicatorStatistics WireStatistics() const;
   WireMeter::ChannelTime TimeOf(std::uint32_t channel) const { return meter_.TimeOf(channel); }
@@ -259,8 +261,17 @@ class JobCommunicator final : private LocalRankView {
     std::shared_ptr<const BucketLayout> layout;
   };
 
-  std::vector<WaitingSubmission> LocallyWaiting(Clock::time_point before, std::size_t most,
-                                                bool& all) const;
+  // Whether the engine carries operations on this tensor out, and not the ranks.
+  bool IsCarriedHere(const Registration& registration) const noexcept {
+    return !CombinesLocally() || registration.meta.place == TensorPlace::kDevice;
+  }
+  // The number of its name, of which there are two kinds if the ranks combine what is on the host.
+  absl::StatusOr<std::uint32_t> NumberName(const Registration& registration);
+  // An error if a rank has submitted a tensor on the host that another has on a GPU, where they
+  // would wait for each other.
+  absl::Status CheckPlaces(Clock::time_point now);
+  void AddLocallyWaiting(Clock::time_point before, std::size_t most, bool& all,
+                         std::vector<WaitingSubmission>& waiting) const;
   void AddQueued(Clock::time_point before, std::size_t most, bool& all,
                  std::vector<WaitingSubmission>& waiting) const;
   void AddRankExchangeWaits(Clock::time_point before,
@@ -327,7 +338,7 @@ class JobCommunicator final : private LocalRankView {
   std::vector<Action> actions_;
 
   MetaNumbers metas_;
-  std::vector<bool> numbered_;  // by number of a name
+  std::vector<bool> numbered_;  // by TensorHandle
   std::uint64_t table_bytes_ = 0;
   std::vector<Tensor> tensors_;                              // by TensorHandle
   std::unordered_map<std::uint32_t, CachedLayout> layouts_;  // by channel
@@ -340,6 +351,7 @@ class JobCommunicator final : private LocalRankView {
   std::vector<Landing> landing_;  // of running_, the oldest first
 
   bool has_device_tensors_ = false;
+  Clock::time_point places_checked_;
   absl::Status start_failure_;  // of an operation that a message has started: for Advance
   std::optional<NcclIdBytes> device_id_;
   std::unique_ptr<DeviceLane> device_lane_;  // from the first operation on that needs it

@@ -7,6 +7,36 @@
 #include "daemon/jobs/communicator/job_communicator.h"
 
 namespace ringd {
+namespace {
+
+// Who has made a mistake waits a moment for the word of it.
+constexpr std::chrono::seconds kPlacesInterval{1};
+
+}  // namespace
+
+absl::Status JobCommunicator::CheckPlaces(Clock::time_point now) {
+  if (!CombinesLocally() || waiting_ == 0 || failed() || now < places_checked_ + kPlacesInterval) {
+    return absl::OkStatus();
+  }
+  places_checked_ = now;
+  bool all = true;
+  std::vector<WaitingSubmission> on_gpus;
+  AddQueued(now - kPlacesInterval, SIZE_MAX, all, on_gpus);
+  std::vector<WaitingSubmission> on_host;
+  if (!on_gpus.empty()) AddLocallyWaiting(now - kPlacesInterval, SIZE_MAX, all, on_host);
+  const auto& ranks = membership_->nodes.front().ranks;
+  for (const WaitingSubmission& host : on_host) {
+    for (const WaitingSubmission& gpu : on_gpus) {
+      if (host.name != gpu.name || host.member == gpu.member) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor '", host.name, "'", OfCommunicator(), ": rank ",
+          ranks[static_cast<std::size_t>(host.member)].rank.value(),
+          " has it in host memory, and rank ",
+          ranks[static_cast<std::size_t>(gpu.member)].rank.value(), " on a GPU"));
+    }
+  }
+  return absl::OkStatus();
+}
 
 absl::Status JobCommunicator::TakeDeviceId(const std::string& id) {
   NcclIdBytes bytes{};

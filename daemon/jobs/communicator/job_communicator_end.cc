@@ -127,20 +127,18 @@ bool JobCommunicator::Leave(int member) {
 }
 
 std::optional<std::string> JobCommunicator::InFlightOf(int member) const {
-  if (way_.local != nullptr) {
-    const LocalMemberCounters counters = way_.local->Counters(member);
-    if (counters.submitted == counters.ended) return std::nullopt;
-    for (const WaitingSubmission& waiting : Waiting(Clock::time_point::max())) {
-      if (waiting.member == member) return waiting.name;
-    }
-    return "(which, this ringd has not seen yet)";
-  }
   for (const Tensor& tensor : tensors_) {
     if (tensor.queues.empty()) continue;
     const auto& queue = tensor.queues[static_cast<std::size_t>(member)];
     if (!queue.empty()) return queue.front().submission.registration->name;
   }
-  return std::nullopt;
+  if (way_.local == nullptr) return std::nullopt;
+  const LocalMemberCounters counters = way_.local->Counters(member);
+  if (counters.submitted == counters.ended) return std::nullopt;
+  for (const WaitingSubmission& waiting : Waiting(Clock::time_point::max())) {
+    if (waiting.member == member) return waiting.name;
+  }
+  return "(which, this ringd has not seen yet)";
 }
 
 absl::Status JobCommunicator::CheckNobodyLeft(const StartOperation& start) const {

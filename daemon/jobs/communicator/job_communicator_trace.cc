@@ -7,14 +7,17 @@
 namespace ringd {
 
 bool JobCommunicator::HasTraced(std::uint32_t tensor) const noexcept {
-  if (way_.local != nullptr) return tensor < way_.local->tensor_count();
-  return tensor < numbered_.size() && numbered_[tensor];
+  const bool on_host = CombinesLocally() && tensor < kFirstTracedDeviceTensor;
+  if (on_host) return tensor < way_.local->tensor_count();
+  const std::uint32_t number = CombinesLocally() ? tensor - kFirstTracedDeviceTensor : tensor;
+  return number < numbered_.size() && numbered_[number];
 }
 
 std::string JobCommunicator::NameOfTraced(std::uint32_t tensor) const {
   if (!HasTraced(tensor)) return "";
-  if (way_.local != nullptr) return way_.local->NameOf(tensor).value_or("");
-  return scheduler_.NameOf(TensorHandle(tensor));
+  if (!CombinesLocally()) return scheduler_.NameOf(TensorHandle(tensor));
+  if (tensor < kFirstTracedDeviceTensor) return way_.local->NameOf(tensor).value_or("");
+  return scheduler_.NameOf(TensorHandle(tensor - kFirstTracedDeviceTensor));
 }
 
 bool JobCommunicator::IsCredible(const TraceEvent& event, std::uint64_t now_ns) const {

@@ -37,8 +37,11 @@ bool JobCommunicator::AbsentRanksAreBlocked(TensorHandle missing) const {
 }
 
 std::vector<int> JobCommunicator::MembersWithout(const std::string& tensor) const {
-  if (way_.local != nullptr) return way_.local->MembersWithout(tensor);
   std::vector<int> absent = MembersWithoutSubmission(tensor);
+  if (way_.local != nullptr) {
+    const bool on_gpus = absent.size() < members_.size();
+    return on_gpus ? absent : way_.local->MembersWithout(tensor);
+  }
   if (absent.empty()) absent = MembersInTheMiddleOf(tensor);
   std::vector<WaitingSubmission> on_rank_exchange;
   AddRankExchangeWaits(Clock::time_point::max(), on_rank_exchange);
@@ -78,8 +81,8 @@ std::vector<int> JobCommunicator::MembersInTheMiddleOf(const std::string& tensor
 JobCommunicatorCounters JobCommunicator::counters() const noexcept {
   if (way_.local == nullptr && rank_exchange_ == nullptr) return counters_;
   JobCommunicatorCounters counters = counters_;
+  std::uint64_t bytes = 0;
   if (rank_exchange_ != nullptr) {
-    std::uint64_t bytes = 0;
     for (std::size_t m = 0; m < members_.size(); ++m) {
       const RankExchangeMemberCounters member = rank_exchange_->Counters(static_cast<int>(m));
       counters.tensors += member.completed;
@@ -89,12 +92,15 @@ JobCommunicatorCounters JobCommunicator::counters() const noexcept {
     counters.payload_bytes += bytes;
     return counters;
   }
+  std::uint64_t operations = 0;
   for (std::size_t m = 0; m < members_.size(); ++m) {
     const LocalMemberCounters member = way_.local->Counters(static_cast<int>(m));
     counters.tensors += member.ended - member.failed;
-    counters.operations = std::max(counters.operations, member.ended - member.failed);
-    counters.payload_bytes = std::max(counters.payload_bytes, member.bytes);
+    operations = std::max(operations, member.ended - member.failed);
+    bytes = std::max(bytes, member.bytes);
   }
+  counters.operations += operations;
+  counters.payload_bytes += bytes;
   return counters;
 }
 
@@ -103,9 +109,15 @@ std::string JobCommunicator::OrdinaryMemory() const {
 }
 
 LocalMemberCounters JobCommunicator::MemberCounters(int member) const noexcept {
-  if (way_.local != nullptr) return way_.local->Counters(member);
   const Session& session = *members_[static_cast<std::size_t>(member)];
   LocalMemberCounters counters{session.submitted(), session.completed(), session.failed(), 0};
+  if (way_.local != nullptr) {
+    const LocalMemberCounters local = way_.local->Counters(member);
+    counters.submitted += local.submitted;
+    counters.ended += local.ended;
+    counters.failed += local.failed;
+    counters.bytes += local.bytes;
+  }
   if (rank_exchange_ != nullptr) {
     const RankExchangeMemberCounters exchanged = rank_exchange_->Counters(member);
     counters.submitted += exchanged.completed;
@@ -135,9 +147,8 @@ absl::StatusOr<std::string> JobCommunicator::DescribeMismatch(
   return ringd::DescribeMismatch(*name, reports);
 }
 
-std::vector<WaitingSubmission> JobCommunicator::LocallyWaiting(Clock::time_point before,
-                                                               std::size_t most, bool& all) const {
-  std::vector<WaitingSubmission> waiting;
+void JobCommunicator::AddLocallyWaiting(Clock::time_point before, std::size_t most, bool& all,
+                                        std::vector<WaitingSubmission>& waiting) const {
   std::vector<std::size_t> counts(members_.size());
   for (LocalWait& wait : way_.local->Waiting(before, Clock::now(), all)) {
     if (counts[static_cast<std::size_t>(wait.member)]++ >= most) {
@@ -153,15 +164,14 @@ std::vector<WaitingSubmission> JobCommunicator::LocallyWaiting(Clock::time_point
     entry.state = wait.arrived ? TensorState::kRunning : TensorState::kIdle;
     entry.absent_members = std::move(wait.absent);
   }
-  SortForPeople(waiting);
-  return waiting;
 }
 
 std::optional<Clock::time_point> JobCommunicator::WaitingSince(Clock::time_point before) const {
   std::optional<Clock::time_point> since;
   if (way_.local != nullptr) {
     since = way_.local->WaitingSince();
-    return since.has_value() && *since <= before ? since : std::nullopt;
+    if (since.has_value() && *since > before) since.reset();
+    if (waiting_ == 0) return since;
   }
   for (const WaitingSubmission& entry : Waiting(before)) {
     since = std::min(since.value_or(entry.since), entry.since);
@@ -172,8 +182,8 @@ std::optional<Clock::time_point> JobCommunicator::WaitingSince(Clock::time_point
 std::vector<WaitingSubmission> JobCommunicator::Waiting(Clock::time_point before, std::size_t most,
                                                         bool& all) const {
   all = true;
-  if (way_.local != nullptr) return LocallyWaiting(before, most, all);
   std::vector<WaitingSubmission> waiting;
+  if (way_.local != nullptr) AddLocallyWaiting(before, most, all, waiting);
   AddQueued(before, most, all, waiting);
   AddRankExchangeWaits(before, waiting);  // one of each member at most
   SortForPeople(waiting);

@@ -11,7 +11,7 @@ constexpr std::uint64_t kLongestAgo = std::chrono::nanoseconds(std::chrono::seco
 
 }  // namespace
 
-void OperationTrace::Write(const TraceEvent& event) {
+void OperationTrace::Write(TraceEvent event) {
   if (off_) return;
   if (memory_ == nullptr) {
     const std::size_t bytes = TraceRingBytes(kEvents);
@@ -24,6 +24,7 @@ void OperationTrace::Write(const TraceEvent& event) {
     ring_ = ViewTraceRing(static_cast<std::byte*>(base), kEvents);
     writer_ = TraceWriter(ring_);
   }
+  event.tensor += event.tensor == kNoTracedTensor ? 0 : first_tensor_;
   writer_.Write(event);
 }
 

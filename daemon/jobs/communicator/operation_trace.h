@@ -24,13 +24,15 @@ class OperationTrace {
   // Some hundred steps of a large network. Memory is used as it is written.
   static constexpr std::uint32_t kEvents = 32 * 1024;
 
-  // Takes no memory before the first event: of a one-node job there is none.
+  // Takes no memory before the first event: of a one-node job there is none, but of GPUs' tensors.
   OperationTrace() noexcept = default;
   OperationTrace(const OperationTrace&) = delete;
   OperationTrace& operator=(const OperationTrace&) = delete;
 
   // Notes nothing: a trace is of the communicator of all ranks.
   void TurnOff() noexcept { off_ = true; }
+  // What is added to tensors' numbers, where ranks note tensors of other numbers themselves.
+  void NumberTensorsFrom(std::uint32_t first) noexcept { first_tensor_ = first; }
 
   void OnSubmitted(int member, const CheckedSubmission& submission, Clock::time_point now);
   void OnReady(std::uint32_t tensor, std::uint64_t bytes, Clock::time_point now);
@@ -53,12 +55,13 @@ class OperationTrace {
     void operator()(void* memory) const noexcept { std::free(memory); }
   };
 
-  void Write(const TraceEvent& event);
+  void Write(TraceEvent event);
   void WriteOperation(TraceStage stage, OperationId id, Clock::time_point at,
                       std::uint64_t value = 0, std::uint16_t detail = 0,
                       std::uint32_t tensor = kNoTracedTensor);
 
   bool off_ = false;
+  std::uint32_t first_tensor_ = 0;
   std::unique_ptr<void, Free> memory_;
   TraceRingView ring_;
   TraceWriter writer_;

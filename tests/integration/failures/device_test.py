@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -50,21 +51,25 @@ WAITS = """
 """
 
 
-def start_hanging(cluster: Cluster) -> JobRun:
-    environment = give_gpus(cluster, nccl_faults="hang@1:2")
+LAYOUTS = pytest.mark.parametrize("layout", [[1, 1], [2]], ids=str)
+
+
+def start_hanging(cluster: Cluster, layout: list[int]) -> JobRun:
+    environment = give_gpus(cluster, cuda_devices=max(layout), nccl_faults="hang@1:2")
     cluster.reap_as_launchers_do()
     cluster.start_nodes(2)
-    job = cluster.start_job(WAITS, [1, 1], environment=environment)
+    job = cluster.start_job(WAITS, layout, environment=environment)
     wait_for_all(job.ranks, "in flight")
     # Both engines have the collective on their GPUs by then.
     time.sleep(0.5)
     return job
 
 
+@LAYOUTS
 def test_a_trainer_killed_amid_a_collective_is_named_and_the_others_stream_goes_on(
-    cluster: Cluster,
+    cluster: Cluster, layout: list[int]
 ) -> None:
-    job = start_hanging(cluster)
+    job = start_hanging(cluster, layout)
     other = UndisturbedJob(cluster, [1, 1])
     survivor, victim = job.ranks
     begin = time.monotonic()
@@ -76,15 +81,18 @@ def test_a_trainer_killed_amid_a_collective_is_named_and_the_others_stream_goes_
     assert other.finish() > 0
 
 
-def test_an_engine_killed_amid_a_collective_is_named_and_all_streams_go_on(cluster: Cluster) -> None:
-    job = start_hanging(cluster)
+@LAYOUTS
+def test_an_engine_killed_amid_a_collective_is_named_and_all_streams_go_on(
+    cluster: Cluster, layout: list[int]
+) -> None:
+    job = start_hanging(cluster, layout)
     other = UndisturbedJob(cluster, [1, 1])
     engine = engine_of(job.ranks[1])
     begin = time.monotonic()
     os.kill(engine, signal.SIGKILL)
     lost = wait_for_all(job.ranks, "lost")
     expect_within(lost, begin, 1.0)
-    expect_words(the_same_text(lost), f"pid {engine} on node1", "killed by signal 9")
+    expect_words(the_same_text(lost), f"pid {engine} on {job.ranks[1].node.name}", "killed by signal 9")
     expect_within(wait_for_all(job.ranks, "released"), begin, 2.0)
     assert other.finish() > 0
 
@@ -133,12 +141,14 @@ def test_a_gpu_without_room_for_packing_is_told_with_the_setting(cluster: Cluste
     expect_words(the_same_text(wait_for_all(job.ranks, "error")), "GPU-", "fusion_threshold")
 
 
-def lost_by_all(cluster: Cluster, faults: str, **settings: Any) -> tuple[str, float]:
+def lost_by_all(
+    cluster: Cluster, faults: str, layout: Sequence[int] = (1, 1), **settings: Any
+) -> tuple[str, float]:
     """What both ranks hear when something is wrong with their second collective, and after how many
     seconds."""
-    environment = give_gpus(cluster, nccl_faults=faults)
+    environment = give_gpus(cluster, cuda_devices=max(layout), nccl_faults=faults)
     cluster.start_nodes(2, **settings)
-    job = cluster.start_job(WAITS, [1, 1], environment=environment)
+    job = cluster.start_job(WAITS, list(layout), environment=environment)
     begins = [event["at"] for event in wait_for_all(job.ranks, "in flight")]
     lost = wait_for_all(job.ranks, "lost")
     expect_within(wait_for_all(job.ranks, "released"), max(event["at"] for event in lost), 1.0)
@@ -146,14 +156,16 @@ def lost_by_all(cluster: Cluster, faults: str, **settings: Any) -> tuple[str, fl
 
 
 @pytest.mark.one_user
-def test_an_asynchronous_error_of_nccl_is_told_to_all(cluster: Cluster) -> None:
-    text, _ = lost_by_all(cluster, "error@1:2=3")
+@LAYOUTS
+def test_an_asynchronous_error_of_nccl_is_told_to_all(cluster: Cluster, layout: list[int]) -> None:
+    text, _ = lost_by_all(cluster, "error@1:2=3", layout)
     expect_words(text, "GPUs' communicator", "NCCL has failed")
 
 
 @pytest.mark.one_user
-def test_a_collective_that_hangs_ends_at_the_operation_timeout(cluster: Cluster) -> None:
-    text, seconds = lost_by_all(cluster, "hang@1:2", operation_timeout="2s")
+@LAYOUTS
+def test_a_collective_that_hangs_ends_at_the_operation_timeout(cluster: Cluster, layout: list[int]) -> None:
+    text, seconds = lost_by_all(cluster, "hang@1:2", layout, operation_timeout="2s")
     assert 1.5 < seconds < 4.0
     expect_words(text, "'gradient'")
 
