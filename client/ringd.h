@@ -331,12 +331,12 @@ RINGD_EXPORT ringd_status ringd_wait_all(ringd_context* context, ringd_operation
 
 /* Since 1.5. Tensors on a GPU: ringd's engine makes device memory for this rank (its slab), which
  * this process maps; tensors in it are reduced there by NCCL, in ringd's process. Not yet run on a
- * GPU. What is possible: all-reduce, in a job over several nodes.
+ * GPU. What is possible: all-reduce. On one node, too, ringd carries it out, not the ranks.
  *
  * Opens the GPU and makes the slab, in CUDA's primary context. Blocks, 60 s at most. A context has
  * one GPU.
  *   RINGD_NOT_FOUND: here or in ringd there is no such GPU, or no library of CUDA or NCCL.
- *   RINGD_FAILED_PRECONDITION: a library is too old; the job's ranks are all on one node.
+ *   RINGD_FAILED_PRECONDITION: a library is too old.
  *   RINGD_RESOURCE_EXHAUSTED: so much device memory is not free. RINGD_ALREADY_EXISTS: one is open.
  *   The messages name library, GPU, amounts and setting. */
 RINGD_EXPORT ringd_status ringd_device_open(ringd_context* context,

@@ -207,16 +207,23 @@ def test_the_trace_of_a_job_on_one_node_names_what_is_on_gpus(cluster: Cluster) 
     program = """
         import time
 
+        import ringd
         from device_trainer import DeviceTrainer
         from trainer import run, say
 
 
         def main():
             trainer = DeviceTrainer()
-            assert trainer.all_reduce("on the host") == trainer.size
-            trainer.context.wait(trainer.tensor("on a GPU", [1.0] * 4).all_reduce())
-            say("reduced")
-            time.sleep(60)
+            context = trainer.context
+            tensor = trainer.tensor("on a GPU", [1.0] * 4)
+            (host,) = context.register([ringd.TensorSpec("on the host", shape=(4096,))])
+            address = context.arena_alloc(4 * 4096)
+            for step in range(1000):
+                context.wait(context.submit(host, address, address))
+                context.wait(tensor.all_reduce())
+                if step == 0:
+                    say("reduced")
+                time.sleep(0.05)
 
 
         run(main)
@@ -224,9 +231,9 @@ def test_the_trace_of_a_job_on_one_node_names_what_is_on_gpus(cluster: Cluster) 
     job = start(cluster, program, [2])
     job.expect_output('"reduced"')
     trace = cluster.folder / "trace.json"
-    cluster.ringctl("trace", job.job_id, "--duration", "1s", "--output", str(trace))
-    names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
-    assert {"on the host", "on a GPU"} <= names, names
+    cluster.ringctl("trace", "--job", job.job_id, "--seconds", "1", "--out", str(trace))
+    names = {event["name"] for event in json.loads(trace.read_text())["traceEvents"]}
+    assert {"on the host", "on a GPU"} <= names, sorted(names)
 
 
 def test_ringctl_comms_shows_the_gpus_of_a_communicator(cluster: Cluster) -> None:

@@ -72,12 +72,9 @@ Timeline BuildTimeline(const TraceRecord& record) {
     const std::span<TimelineProcess> processes =
         std::span(timeline.processes).subspan(next, 1 + node.ranks.size());
     next += processes.size();
-    SubmissionNames submissions;
-    if (record.one_node()) {
-      AddLocalOperations(node, record.end_ns(), processes.subspan(1));
-    } else {
-      submissions = AddEngineOperations(node, record.end_ns(), processes);
-    }
+    if (record.one_node()) AddLocalOperations(node, record.end_ns(), processes.subspan(1));
+    // Of a one-node job: those on GPUs.
+    const SubmissionNames submissions = AddEngineOperations(node, record.end_ns(), processes);
     for (std::size_t m = 0; m < node.ranks.size(); ++m) {
       AddOwnSlices(node, node.ranks[m], record.one_node(), submissions,
                    static_cast<std::uint8_t>(m), processes[m + 1].slices);

@@ -28,11 +28,11 @@ absl::Status JobCommunicator::CheckPlaces(Clock::time_point now) {
   for (const WaitingSubmission& host : on_host) {
     for (const WaitingSubmission& gpu : on_gpus) {
       if (host.name != gpu.name || host.member == gpu.member) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tensor '", host.name, "'", OfCommunicator(), ": rank ",
-          ranks[static_cast<std::size_t>(host.member)].rank.value(),
-          " has it in host memory, and rank ",
-          ranks[static_cast<std::size_t>(gpu.member)].rank.value(), " on a GPU"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor '", host.name, "'", OfCommunicator(), ": rank ",
+                       ranks[static_cast<std::size_t>(host.member)].rank.value(),
+                       " has it in host memory, and rank ",
+                       ranks[static_cast<std::size_t>(gpu.member)].rank.value(), " on a GPU"));
     }
   }
   return absl::OkStatus();
