@@ -331,7 +331,8 @@ RINGD_EXPORT ringd_status ringd_wait_all(ringd_context* context, ringd_operation
 
 /* Since 1.5. Tensors on a GPU: ringd's engine makes device memory for this rank (its slab), which
  * this process maps; tensors in it are reduced there by NCCL, in ringd's process. Not yet run on a
- * GPU. What is possible: all-reduce. On one node, too, ringd carries it out, not the ranks.
+ * GPU. What is possible: all-reduce and broadcast; also on one node ringd carries them out, not the
+ * ranks.
  *
  * Opens the GPU and makes the slab, in CUDA's primary context. Blocks, 60 s at most. A context has
  * one GPU.

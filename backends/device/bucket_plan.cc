@@ -90,16 +90,19 @@ absl::Status PlanInPlace(const Run& run, DataType type, BucketPlan* plan) {
 
 absl::Status PlanPacked(const DeviceBucket& bucket, const std::vector<Run>& runs,
                         DeviceAddress fusion, BucketPlan* plan) {
+  const bool sends = !bucket.broadcast || bucket.broadcast->is_root;
+  const bool receives = !bucket.broadcast || !bucket.broadcast->is_root;
   plan->send = plan->receive = fusion;
   DeviceAddress at = fusion;
   for (const Run& run : runs) {
     MoveSegment in = SegmentOf(run.source, bucket.type, at, bucket.wire_type, run.count);
     in.factor = run.prescale;
-    if (auto status = plan->pack.Add(in); !status.ok()) return status;
+    absl::Status status = sends ? plan->pack.Add(in) : absl::OkStatus();
     MoveSegment out = SegmentOf(at, bucket.wire_type, run.destination, bucket.type, run.count);
     out.factor = run.result.factor;
     out.divisor = run.result.divisor;
-    if (auto status = plan->unpack.Add(out); !status.ok()) return status;
+    if (status.ok() && receives) status = plan->unpack.Add(out);
+    if (!status.ok()) return status;
     at += run.count * SizeOf(bucket.wire_type);
   }
   return absl::OkStatus();
@@ -111,7 +114,9 @@ absl::Status PlanBucket(const DeviceBucket& bucket, int ranks, FindSlab find_sla
                         const FusionBuffer& fusion, BucketPlan* plan) {
   *plan = BucketPlan();
   if (auto status = CheckTypes(bucket); !status.ok()) return status;
-  const bool divides = bucket.op == ReduceOp::kAverage && !IsFloatingPoint(bucket.wire_type);
+  const bool combines = !bucket.broadcast.has_value();
+  const bool divides =
+      combines && bucket.op == ReduceOp::kAverage && !IsFloatingPoint(bucket.wire_type);
   plan->op = divides ? ReduceOp::kSum : bucket.op;
   const std::size_t size = SizeOf(bucket.type);
   std::vector<Run> runs;
@@ -126,7 +131,7 @@ absl::Status PlanBucket(const DeviceBucket& bucket, int ranks, FindSlab find_sla
       auto status = CheckRange(offset, tensor.count, size, slab->bytes);
       if (!status.ok()) return status;
     }
-    Scaling result = tensor.result;
+    Scaling result = combines ? tensor.result : Scaling();
     if (result.divisor < 1 || result.divisor > std::numeric_limits<std::int64_t>::max() / ranks) {
       return absl::InvalidArgumentError(
           absl::StrCat("a total can't be divided by ", result.divisor));
@@ -136,7 +141,7 @@ absl::Status PlanBucket(const DeviceBucket& bucket, int ranks, FindSlab find_sla
     ++tensors;
     plan->count += tensor.count;
     Append({slab->address + tensor.source, slab->address + tensor.destination, tensor.count,
-            tensor.prescale, result},
+            combines ? tensor.prescale : 1.0, result},
            size, &runs);
   }
   if (plan->count == 0) return absl::OkStatus();

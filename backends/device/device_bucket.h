@@ -3,6 +3,7 @@
 #define RINGD_BACKENDS_DEVICE_DEVICE_BUCKET_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "proto/base/clock.h"
@@ -35,8 +36,14 @@ struct TimelinePoint {
   std::uint64_t value = 0;
 };
 
-// An all-reduce. All ranks of the communicator have the same buckets in the same order, with the
-// same counts, types and operators.
+// What one rank sends to all others, as it is.
+struct DeviceBroadcast {
+  int root = 0;  // that rank
+  bool is_root = false;
+};
+
+// An all-reduce, or a broadcast. All ranks of the communicator have the same buckets in the same
+// order, with the same counts, types, operators and roots.
 struct DeviceBucket {
   std::uint64_t id = 0;  // comes back in its end
   DeviceCommunicatorId communicator;
@@ -44,6 +51,9 @@ struct DeviceBucket {
   // What NCCL reduces; another one than `type` (both of floating point) for what travels narrower.
   DataType wire_type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
+  // Nothing: an all-reduce. Else operator, scales and divisors count for nothing, and a tensor's
+  // source is its destination: the root's is read, the others' are written.
+  std::optional<DeviceBroadcast> broadcast;
   std::vector<DeviceTensor> tensors;
   std::vector<TimelinePoint> ready;  // what the tensors wait for: of each slot the last value
   std::vector<TimelinePoint> done;   // signalled when the results are in place

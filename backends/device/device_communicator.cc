@@ -107,7 +107,9 @@ DeviceCommunicator::Verdict DeviceCommunicator::Offer(DeviceBucket* bucket, Cloc
   };
   *status = PlanBucket(*bucket, size_, find, fusion_, &made.plan);
   if (status->ok()) {
-    *status = CheckNcclReduction(*parts_.gpu.nccl, bucket->wire_type, made.plan.op);
+    if (!bucket->broadcast) {
+      *status = CheckNcclReduction(*parts_.gpu.nccl, bucket->wire_type, made.plan.op);
+    }
   }
   if (!status->ok()) return Verdict::kRefused;
   made.number = numbered_ + 1;
@@ -169,6 +171,10 @@ absl::Status DeviceCommunicator::LaunchFirstHalf(Bucket* bucket) {
     return status;
   }
   if (plan.count == 0) return absl::OkStatus();
+  if (bucket->bucket.broadcast) {
+    return nccl_->Broadcast(plan.send, plan.receive, plan.count * SizeOf(bucket->bucket.wire_type),
+                            bucket->bucket.broadcast->root, stream_.handle());
+  }
   return nccl_->AllReduce(plan.send, plan.receive, plan.count, bucket->bucket.wire_type, plan.op,
                           stream_.handle());
 }
@@ -194,7 +200,7 @@ absl::Status DeviceCommunicator::FinishLaunch(Clock::time_point now) {
   if (state == NcclCommunicator::State::kFailed) return nccl_->status();
   if (state == NcclCommunicator::State::kInProgress) {
     if (now < launching_->bucket.deadline) return absl::OkStatus();
-    return absl::DeadlineExceededError("NCCL has not launched an all-reduce in time");
+    return absl::DeadlineExceededError("NCCL has not launched a collective in time");
   }
   if (auto status = LaunchSecondHalf(&*launching_); !status.ok()) return status;
   launching_->times.launched = now;
@@ -262,9 +268,10 @@ absl::Status DeviceCommunicator::CheckDeadline(Clock::time_point now) const {
         "this rank's stream has not got its tensors ready in time: ", PointText(late.bucket.ready),
         " was to come"));
   }
-  return absl::DeadlineExceededError(absl::StrCat(
-      "an all-reduce of ", late.plan.count, " elements of type ", Name(late.bucket.wire_type),
-      " over ", size_, " ranks has not ended in time: this rank is in it, some other is not"));
+  return absl::DeadlineExceededError(
+      absl::StrCat(late.bucket.broadcast ? "a broadcast of " : "an all-reduce of ", late.plan.count,
+                   " elements of type ", Name(late.bucket.wire_type), " over ", size_,
+                   " ranks has not ended in time: this rank is in it, some other is not"));
 }
 
 void DeviceCommunicator::Retire(Bucket* bucket) {

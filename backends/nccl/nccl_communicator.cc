@@ -189,22 +189,35 @@ absl::Status NcclCommunicator::status() const { return shared_->status_now(); }
 absl::Status NcclCommunicator::AllReduce(std::uint64_t send, std::uint64_t receive,
                                          std::uint64_t count, DataType type, ReduceOp op,
                                          void* stream) {
+  if (auto status = CheckNcclReduction(*shared_->api, type, op); !status.ok()) return status;
+  return Launch("ncclAllReduce", [&](const NcclApi& api, NcclComm* comm) {
+    return api.ncclAllReduce(PointerOf(send), PointerOf(receive), count, *NcclTypeOf(type),
+                             NcclOpOf(op), comm, static_cast<NcclStream*>(stream));
+  });
+}
+
+absl::Status NcclCommunicator::Broadcast(std::uint64_t send, std::uint64_t receive,
+                                         std::uint64_t bytes, int root, void* stream) {
+  return Launch("ncclBroadcast", [&](const NcclApi& api, NcclComm* comm) {
+    return api.ncclBroadcast(PointerOf(send), PointerOf(receive), bytes, kNcclUint8, root, comm,
+                             static_cast<NcclStream*>(stream));
+  });
+}
+
+absl::Status NcclCommunicator::Launch(const char* name, Collective collective) {
   Shared& shared = *shared_;
-  if (auto status = CheckNcclReduction(*shared.api, type, op); !status.ok()) return status;
   const State state = Poll();
   if (state == State::kInProgress) {
     return absl::FailedPreconditionError("the communicator's last call has not ended yet");
   }
   if (state == State::kFailed || !shared.BeginCall()) return shared.status_now();
   NcclComm* const comm = shared.Comm();
-  const NcclResult result =
-      shared.api->ncclAllReduce(PointerOf(send), PointerOf(receive), count, *NcclTypeOf(type),
-                                NcclOpOf(op), comm, static_cast<NcclStream*>(stream));
+  const NcclResult result = collective(*shared.api, comm);
   if (result == kNcclSuccess || result == kNcclInProgress) {
     shared.EndCall();
     return absl::OkStatus();
   }
-  const absl::Status failure = NcclStatus(*shared.api, comm, "ncclAllReduce", result);
+  const absl::Status failure = NcclStatus(*shared.api, comm, name, result);
   shared.EndCall();
   return shared.Fail(failure);
 }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -18,6 +19,8 @@
 namespace ringd {
 
 struct NcclApi;  // nccl_api.h: the functions
+struct NcclComm;
+enum NcclResult : int;
 
 // Opens the library (as NcclApi::Open). SetNcclEnvironment comes before.
 absl::StatusOr<std::shared_ptr<const NcclApi>> OpenNccl(const std::string& file);
@@ -99,6 +102,10 @@ class NcclCommunicator {
   absl::Status AllReduce(std::uint64_t send, std::uint64_t receive, std::uint64_t count,
                          DataType type, ReduceOp op, void* stream);
 
+  // The same of `bytes` bytes that rank `root` has at `send`; the others' `send` counts for nothing.
+  absl::Status Broadcast(std::uint64_t send, std::uint64_t receive, std::uint64_t bytes, int root,
+                         void* stream);
+
   // Begins to let go in peace: NCCL finishes what other ranks still want of this one (API,
   // ncclCommFinalize). In progress until then; BeginDestroy follows. Nothing more may be launched.
   //   kFailedPrecondition: not ready.  Others: the communicator has failed.
@@ -126,9 +133,12 @@ class NcclCommunicator {
   static constexpr std::chrono::milliseconds kAbortPatience{1000};
 
  private:
+  struct Shared;  // what the aborting thread needs when this object has gone
+
+  using Collective = absl::FunctionRef<NcclResult(const NcclApi& api, NcclComm* comm)>;
+  absl::Status Launch(const char* name, Collective collective);
   void BeginEnd(absl::string_view reason, bool is_finalized);
 
-  struct Shared;  // what the aborting thread needs when this object has gone
   explicit NcclCommunicator(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
 
   std::shared_ptr<Shared> shared_;

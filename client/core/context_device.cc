@@ -89,6 +89,9 @@ absl::Status Context::SubmitOnStream(ringd_registration registration, const void
     return InTensor(tensor,
                     absl::InvalidArgumentError("it is in host memory: submit it by ringd_submit"));
   }
+  // As Staging::CheckPointers: of a broadcast each rank has one place.
+  if (!tensor.sends) source = destination;
+  if (!tensor.receives) destination = const_cast<void*>(source);
   const absl::StatusOr<std::uint64_t> from = (*device)->OffsetOf(source, tensor.bytes);
   const absl::StatusOr<std::uint64_t> to = (*device)->OffsetOf(destination, tensor.bytes);
   if (!from.ok()) return InTensor(tensor, from.status());

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/operations/operation_traits.h"
 #include "proto/types/data_type.h"
 
 namespace ringd {
@@ -15,9 +16,16 @@ bool DividesItself(const TensorMeta& meta) noexcept {
   return meta.op == ReduceOp::kAverage && !IsFloatingPoint(meta.dtype);
 }
 
-DeviceBucket MakeBucket(std::span<const TensorMeta* const> metas, int size) {
+}  // namespace
+
+DeviceBucket DeviceLane::MakeBucket(std::span<const TensorMeta* const> metas, int rank) const {
   const TensorMeta& first = *metas.front();
   DeviceBucket bucket;
+  if (TraitsOf(first.kind).rooted) {
+    const auto root = std::find(options_.ranks.begin(), options_.ranks.end(), first.root_rank);
+    const auto position = static_cast<int>(root - options_.ranks.begin());
+    bucket.broadcast = DeviceBroadcast{position, position == rank};
+  }
   bucket.type = bucket.wire_type = first.dtype;
   bucket.op = DividesItself(first) ? ReduceOp::kSum : first.op;
   for (const TensorMeta* const meta : metas) {
@@ -25,12 +33,11 @@ DeviceBucket MakeBucket(std::span<const TensorMeta* const> metas, int size) {
     tensor.count = ElementCount(*meta);
     tensor.prescale = meta->prescale;
     tensor.result.factor = meta->postscale;
-    if (DividesItself(*meta)) tensor.result.divisor = size;
+    if (DividesItself(*meta))
+      tensor.result.divisor = static_cast<std::int64_t>(options_.ranks.size());
   }
   return bucket;
 }
-
-}  // namespace
 
 DeviceLane::DeviceLane(Options options, std::vector<Member> members, DeviceRoom* room)
     : options_(std::move(options)), room_(room) {
@@ -43,7 +50,7 @@ DeviceLane::~DeviceLane() {
   if (connects_ && failure_.ok() && Quiet()) {
     // Other ranks may not be done with what has ended here.
     const Clock::time_point deadline = Clock::now() + DeviceRoom::kPartingPatience;
-    for (const Rank& rank : ranks_) {
+    for (const LocalRank& rank : ranks_) {
       rank.member.slab->gpu()->Disconnect(rank.communicator, deadline);
     }
   } else {
@@ -63,7 +70,7 @@ void DeviceLane::Start(OperationId id, std::span<const TensorMeta* const> metas,
                             : std::chrono::nanoseconds(kLongestOperation);
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     const SessionSlab& slab = *ranks_[r].member.slab;
-    DeviceBucket bucket = MakeBucket(metas, options_.size);
+    DeviceBucket bucket = MakeBucket(metas, ranks_[r].member.rank);
     bucket.id = next_bucket_++;
     bucket.communicator = ranks_[r].communicator;
     bucket.deadline = now + patience;
@@ -92,10 +99,10 @@ void DeviceLane::Connect(Clock::time_point now) {
   }
   if (!begun_ || !id_.has_value()) return;
   connects_ = true;
-  for (const Rank& rank : ranks_) {
-    rank.member.slab->gpu()->Connect(rank.communicator, *id_, rank.member.rank, options_.size,
-                                     room_->options().fusion_bytes,
-                                     now + options_.connect_patience);
+  for (const LocalRank& rank : ranks_) {
+    rank.member.slab->gpu()->Connect(
+        rank.communicator, *id_, rank.member.rank, static_cast<int>(options_.ranks.size()),
+        room_->options().fusion_bytes, now + options_.connect_patience);
   }
   for (auto& [rank, bucket] : std::exchange(held_, {})) {
     ranks_[rank].member.slab->gpu()->Enqueue(std::move(bucket));
@@ -117,7 +124,7 @@ void DeviceLane::TakeId(const NcclIdBytes& id) {
 }
 
 void DeviceLane::OnConnected(const DeviceCommunicatorConnected& connected) {
-  for (Rank& rank : ranks_) {
+  for (LocalRank& rank : ranks_) {
     if (rank.communicator == connected.communicator) rank.connected = connected.status.ok();
   }
   if (!connected.status.ok()) NoteFailure(connected.status);
@@ -165,7 +172,7 @@ void DeviceLane::Abort(absl::string_view reason) {
   if (std::exchange(aborted_, true)) return;
   NoteFailure(absl::AbortedError(reason));
   for (const auto& [rank, bucket] : std::exchange(held_, {})) buckets_.erase(bucket.id);
-  for (const Rank& rank : ranks_) {
+  for (const LocalRank& rank : ranks_) {
     // Those that have not begun have nothing to abort.
     if (connects_) rank.member.slab->gpu()->Abort(rank.communicator, reason);
   }
@@ -174,7 +181,7 @@ void DeviceLane::Abort(absl::string_view reason) {
 
 std::vector<std::string> DeviceLane::Describe() const {
   std::vector<std::string> lines;
-  for (const Rank& rank : ranks_) {
+  for (const LocalRank& rank : ranks_) {
     for (const auto& [id, nccl] : rank.member.slab->gpu()->Describe()) {
       if (id != rank.communicator) continue;
       lines.push_back(absl::StrCat(nccl.gpu, ", NCCL ", nccl.version, ", rank ", nccl.rank, " of ",

@@ -40,12 +40,12 @@ struct DeviceOperand {
 class DeviceLane final : private DeviceEvents {
  public:
   struct Member {
-    int rank = 0;                             // in the communicator
+    int rank = 0;                             // among Options::ranks
     std::shared_ptr<const SessionSlab> slab;  // of its session
   };
   struct Options {
-    int size = 0;           // ranks of the communicator
-    bool makes_id = false;  // this node has its first rank
+    std::vector<Rank> ranks;  // of the communicator, in NCCL's order
+    bool makes_id = false;    // this node has its first rank
     std::chrono::nanoseconds connect_patience{};
     // Of an operation, from when it is started; 0: kLongestOperation.
     std::chrono::nanoseconds operation_timeout{};
@@ -65,7 +65,7 @@ class DeviceLane final : private DeviceEvents {
   DeviceLane(const DeviceLane&) = delete;
   DeviceLane& operator=(const DeviceLane&) = delete;
 
-  // One operation: an all-reduce of tensors that may be fused. `operands`: by tensor and member,
+  // One operation: an all-reduce or a broadcast of tensors that may be fused. `operands`: by tensor and member,
   // all members of the first tensor first.
   void Start(OperationId id, std::span<const TensorMeta* const> metas,
              std::span<const DeviceOperand> operands, Clock::time_point now);
@@ -92,7 +92,7 @@ class DeviceLane final : private DeviceEvents {
   std::vector<std::string> Describe() const;
 
  private:
-  struct Rank {
+  struct LocalRank {
     Member member;
     DeviceCommunicatorId communicator;
     bool connected = false;
@@ -107,12 +107,13 @@ class DeviceLane final : private DeviceEvents {
   void OnFailed(const DeviceCommunicatorFailed& failed) override;
   void OnBucketEnded(const DeviceBucketEnded& ended) override;
 
+  DeviceBucket MakeBucket(std::span<const TensorMeta* const> metas, int rank) const;
   void Connect(Clock::time_point now);
   void NoteFailure(const absl::Status& why);
 
   const Options options_;
   DeviceRoom* const room_;
-  std::vector<Rank> ranks_;
+  std::vector<LocalRank> ranks_;
   bool id_asked_ = false;
   std::optional<NcclIdBytes> id_;
   bool begun_ = false;                                      // an operation has been started

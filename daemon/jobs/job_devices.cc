@@ -25,9 +25,10 @@ absl::Status Job::CheckOnDevice(const Session& session, const Registration& regi
   };
   if (session.slab() == nullptr) return wrong("this rank has none (ringd_device_open)");
   const OperationTraits& traits = TraitsOf(registration.meta.kind);
-  if (!traits.CombinesForAll()) {
-    return wrong(absl::StrCat("a ", Name(registration.meta.kind),
-                              " is possible in host memory only, an all-reduce in both"));
+  if (!traits.moves_data || traits.HasParts()) {
+    return wrong(
+        absl::StrCat("a ", Name(registration.meta.kind),
+                     " is possible in host memory only, all-reduce and broadcast in both"));
   }
   return absl::OkStatus();
 }

@@ -62,6 +62,39 @@ def start(cluster: Cluster, source: str, ranks_per_node: list[int], **options: A
     return cluster.start_job(source, ranks_per_node, environment=environment)
 
 
+BROADCASTS = """
+    import ringd
+    from device_trainer import DeviceTrainer
+    from trainer import run
+
+
+    def main():
+        trainer = DeviceTrainer()
+        context, rank, size = trainer.context, trainer.rank, trainer.size
+        kind = ringd.CollectiveKind.BROADCAST
+        for root in range(size):
+            spec = {"kind": kind, "root_rank": root}
+            # Fused, apart, of a type that NCCL does not reduce, and empty.
+            tensors = [trainer.tensor(f"{root}: {i}", [float(i + rank)] * (7 + i), **spec) for i in range(5)]
+            flags = {"data_type": ringd.DataType.BOOL} | spec
+            tensors.append(trainer.tensor(f"{root}: flags", [rank == root] * 3, "B", **flags))
+            tensors.append(trainer.tensor(f"{root}: nothing", [], **spec))
+            context.wait_all([tensor.submit() for tensor in tensors])
+            for i in range(5):
+                assert tensors[i].read() == [float(i + root)] * (7 + i), (root, i, tensors[i].read())
+            assert tensors[5].read() == [1] * 3
+        trainer.context.wait(trainer.tensor("sum", [1.0]).all_reduce())
+
+
+    run(main)
+"""
+
+
+@pytest.mark.parametrize("layout", [[2, 1], [3]], ids=str)
+def test_broadcasts_from_each_rank(cluster: Cluster, layout: list[int]) -> None:
+    start(cluster, BROADCASTS, layout).expect_success()
+
+
 def test_two_trainers_reduce_tensors_on_their_gpus_over_two_engines(cluster: Cluster) -> None:
     job = start(cluster, SUMS, [1, 1])
     job.expect_success()
@@ -318,10 +351,6 @@ MISUSES = """
         (host,) = context.register([ringd.TensorSpec("host", shape=(2,))])
         refused(invalid, ["ringd_submit"], context.submit_on_stream, host, address, address, stream)
         refused(ringd.NotFoundError, ["operation"], context.stream_wait, 4711, stream)
-        # What NCCL does not do here.
-        kind = ringd.CollectiveKind.BROADCAST
-        spec = ringd.TensorSpec("b", kind=kind, shape=(2,), memory=ringd.Memory.DEVICE)
-        refused(invalid, ["broadcast", "device memory"], context.register, [spec])
         spec = ringd.TensorSpec("m", shape=(2,), memory=2)
         refused(invalid, ["memory is 2"], context.register, [spec])
         # An operation that NCCL refuses ends with that on all ranks, and the job goes on.

@@ -56,7 +56,9 @@ DeviceLane& JobCommunicator::OpenDeviceLane() {
   if (device_lane_ != nullptr) return *device_lane_;
   const auto self = static_cast<std::size_t>(membership_->self.value());
   DeviceLane::Options options;
-  options.size = membership_->size();
+  for (const std::vector<Rank>& on_node : ranks_) {
+    options.ranks.insert(options.ranks.end(), on_node.begin(), on_node.end());
+  }
   options.makes_id = self == 0;
   options.connect_patience = options_.connect_patience;
   options.operation_timeout = options_.operation_timeout;
@@ -65,9 +67,8 @@ DeviceLane& JobCommunicator::OpenDeviceLane() {
     message.mutable_device_id()->set_unique_id(id.data(), id.size());
     Send(std::move(message));
   };
-  // In the order of the nodes and their ranks, which is one on all nodes.
   std::size_t rank = 0;
-  for (std::size_t node = 0; node < self; ++node) rank += membership_->nodes[node].ranks.size();
+  for (std::size_t node = 0; node < self; ++node) rank += ranks_[node].size();
   std::vector<DeviceLane::Member> members;
   for (const std::shared_ptr<Session>& member : members_) {
     members.push_back({static_cast<int>(rank++), member->slab()});

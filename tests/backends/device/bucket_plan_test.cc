@@ -75,6 +75,22 @@ TEST_CASE("PlanBucket: whether a bucket is too large does not depend on where it
   CHECK(PlanOf(BucketOf({TensorAt(0, 0, 2000)})).count == 2000);
 }
 
+TEST_CASE("PlanBucket: of a broadcast the root packs and the others unpack, unscaled") {
+  DeviceBucket bucket = BucketOf({TensorAt(0, 0, 3), TensorAt(512, 512, 5)});
+  bucket.tensors[0].prescale = 2.0;
+  bucket.op = ReduceOp::kAverage;
+  bucket.broadcast = DeviceBroadcast{1, true};
+  const BucketPlan root = PlanOf(bucket);
+  REQUIRE(root.pack.segments().size() == 2);
+  CHECK(root.pack.segments()[0].factor == 1.0);
+  CHECK(root.unpack.segments().empty());
+  bucket.broadcast->is_root = false;
+  const BucketPlan other = PlanOf(bucket);
+  CHECK(other.pack.segments().empty());
+  CHECK(other.unpack.segments().size() == 2);
+  CHECK(other.count == root.count);
+}
+
 TEST_CASE("PlanBucket: one tensor is scaled where its result is, and its input stays") {
   DeviceBucket bucket = BucketOf({TensorAt(0, 8000, 2000)});
   bucket.tensors[0].prescale = 2;

@@ -83,7 +83,10 @@ class DeviceTensor:
         (self.registration,) = trainer.context.register([described])
 
     def all_reduce(self, stream: int | None = None) -> int:
-        """Writes the values on the stream, and the operation behind them."""
+        return self.submit(stream)
+
+    def submit(self, stream: int | None = None) -> int:
+        """Writes the values on the stream, and the operation behind them, of whatever kind."""
         stream = self._trainer.stream if stream is None else stream
         self._trainer.driver.write(self.address, self._values, stream)
         return self._trainer.context.submit_on_stream(self.registration, self.address, self.address, stream)
