@@ -102,7 +102,7 @@ class NcclCommunicator {
   absl::Status AllReduce(std::uint64_t send, std::uint64_t receive, std::uint64_t count,
                          DataType type, ReduceOp op, void* stream);
 
-  // The same of `bytes` bytes that rank `root` has at `send`; the others' `send` counts for nothing.
+  // The same of `bytes` bytes that rank `root` has at `send`; that of others counts for nothing.
   absl::Status Broadcast(std::uint64_t send, std::uint64_t receive, std::uint64_t bytes, int root,
                          void* stream);
 

@@ -65,8 +65,8 @@ class DeviceLane final : private DeviceEvents {
   DeviceLane(const DeviceLane&) = delete;
   DeviceLane& operator=(const DeviceLane&) = delete;
 
-  // One operation: an all-reduce or a broadcast of tensors that may be fused. `operands`: by tensor and member,
-  // all members of the first tensor first.
+  // One operation: an all-reduce or a broadcast of tensors that may be fused. `operands`: by tensor
+  // and member, all members of the first tensor first.
   void Start(OperationId id, std::span<const TensorMeta* const> metas,
              std::span<const DeviceOperand> operands, Clock::time_point now);
 
