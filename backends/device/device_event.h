@@ -45,6 +45,7 @@ struct NcclIdCreated {
 struct DeviceCommunicatorConnected {
   DeviceCommunicatorId communicator;
   absl::Status status;
+  bool is_lost_gpu = false;  // DeviceLost is why: nobody else knows better
 };
 
 // A communicator that was connected has failed: once, at once. The ends of its buckets follow when
@@ -55,6 +56,7 @@ struct DeviceCommunicatorConnected {
 struct DeviceCommunicatorFailed {
   DeviceCommunicatorId communicator;
   absl::Status status;
+  bool is_lost_gpu = false;  // likewise
 };
 
 // The end of a bucket; each that was enqueued has exactly one.

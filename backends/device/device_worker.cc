@@ -236,9 +236,9 @@ void DeviceWorker::Fail(DeviceCommunicator* communicator, const absl::Status& st
   const bool was_connecting = communicator->phase() == DeviceCommunicator::Phase::kConnecting;
   communicator->Fail(status, TakeQueued(communicator->id()));
   if (was_connecting) {
-    emit_(DeviceCommunicatorConnected{communicator->id(), status});
+    emit_(DeviceCommunicatorConnected{communicator->id(), status, is_lost_});
   } else {
-    emit_(DeviceCommunicatorFailed{communicator->id(), status});
+    emit_(DeviceCommunicatorFailed{communicator->id(), status, is_lost_});
   }
 }
 

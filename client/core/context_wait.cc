@@ -207,7 +207,14 @@ absl::Status Context::Conclude(OperationQueue& queue, ringd_operation operation)
         absl::StrCat("operation ", operation, " has been waited for by another thread"));
   }
   // Of an operation without an end ringd may still be using the staging block: it stays taken.
-  if (!outcome.completed) return state_.status();
+  if (!outcome.completed) {
+    // No longer among those that the context's end releases.
+    DeviceMemory* const device = device_.load(std::memory_order_acquire);
+    if (device != nullptr && end.timeline_pair != kNoTimelinePair) {
+      device->ReleaseWaits(std::span(&end.timeline_pair, 1));
+    }
+    return state_.status();
+  }
   staging_.Finish(end, outcome.status == 0);
   if (outcome.status == 0) return absl::OkStatus();
   if (!outcome.conflicting_metas.empty()) {

@@ -127,14 +127,17 @@ void DeviceLane::OnConnected(const DeviceCommunicatorConnected& connected) {
   for (LocalRank& rank : ranks_) {
     if (rank.communicator == connected.communicator) rank.connected = connected.status.ok();
   }
-  if (!connected.status.ok()) NoteFailure(connected.status);
+  if (!connected.status.ok()) NoteFailure(connected.status, connected.is_lost_gpu);
 }
 
-void DeviceLane::OnFailed(const DeviceCommunicatorFailed& failed) { NoteFailure(failed.status); }
+void DeviceLane::OnFailed(const DeviceCommunicatorFailed& failed) {
+  NoteFailure(failed.status, failed.is_lost_gpu);
+}
 
-void DeviceLane::NoteFailure(const absl::Status& why) {
-  if (!failure_.ok()) return;
+void DeviceLane::NoteFailure(const absl::Status& why, bool is_certain) {
+  if (!failure_.ok() && (!is_certain || is_certain_)) return;
   failure_ = why;
+  is_certain_ = is_certain;
   failed_at_ = Clock::now();
 }
 
@@ -163,7 +166,8 @@ std::vector<DeviceLane::End> DeviceLane::TakeEnds() { return std::exchange(ends_
 
 absl::Status DeviceLane::Health(Clock::time_point now) const {
   // Other nodes may have ended in order meanwhile, which looks like an error to NCCL.
-  if (failure_.ok() || running_.empty() || now - failed_at_ < kBetterWord) return absl::OkStatus();
+  if (failure_.ok() || running_.empty()) return absl::OkStatus();
+  if (!is_certain_ && now - failed_at_ < kBetterWord) return absl::OkStatus();
   return absl::Status(failure_.code(),
                       absl::StrCat("the GPUs' communicator: ", failure_.message()));
 }

@@ -109,7 +109,8 @@ class DeviceLane final : private DeviceEvents {
 
   DeviceBucket MakeBucket(std::span<const TensorMeta* const> metas, int rank) const;
   void Connect(Clock::time_point now);
-  void NoteFailure(const absl::Status& why);
+  // `is_certain`: nobody has a better word.
+  void NoteFailure(const absl::Status& why, bool is_certain = false);
 
   const Options options_;
   DeviceRoom* const room_;
@@ -124,6 +125,7 @@ class DeviceLane final : private DeviceEvents {
   std::vector<End> ends_;
   std::uint64_t next_bucket_ = 1;
   absl::Status failure_;
+  bool is_certain_ = false;
   Clock::time_point failed_at_;
   bool aborted_ = false;
 };

@@ -144,6 +144,29 @@ def test_without_nccl_the_rank_that_asks_for_a_gpu_hears_which_file_is_missing(c
     expect_words(errors[0], "/no/such/libnccl.so.2")
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"cuda_driver_version": 11000}, ["11.0", "libcuda.so.1"]),
+        ({"cuda_without": "cuMemCreate"}, ["cuMemCreate", "libcuda.so.1"]),
+        ({"cuda_stream_memory_operations": 0}, ["stream memory operations"]),
+        ({"cuda_devices": 0}, ["cuInit", "no CUDA-capable device"]),
+    ],
+    ids=["old", "without a function", "without stream memory operations", "without a GPU"],
+)
+def test_a_driver_that_can_t_be_used_is_told_with_the_reason(
+    cluster: Cluster, settings: dict[str, Any], words: list[str]
+) -> None:
+    environment = give_gpus(cluster, **settings)
+    cluster.start_nodes(1)
+    job = cluster.start_job(REFUSED, [2], environment=environment | {"SLAB": "65536"})
+    job.expect_success()
+    errors = error_of(job)
+    assert len(errors) == 2
+    for error in errors:
+        expect_words(error, *words)
+
+
 def test_a_slab_larger_than_the_gpu_is_refused_with_the_amounts(cluster: Cluster) -> None:
     environment = give_gpus(cluster, cuda_memory_mib=64)
     cluster.start_nodes(2)

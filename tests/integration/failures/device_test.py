@@ -51,6 +51,21 @@ WAITS = """
 """
 
 
+SUM = """
+    from device_trainer import DeviceTrainer
+    from trainer import run
+
+
+    def main():
+        trainer = DeviceTrainer()
+        tensor = trainer.tensor("gradient", [1.0] * 10)
+        trainer.context.wait(tensor.all_reduce())
+        assert tensor.read() == [float(trainer.size)] * 10
+
+
+    run(main)
+"""
+
 LAYOUTS = pytest.mark.parametrize("layout", [[1, 1], [2]], ids=str)
 
 
@@ -95,6 +110,20 @@ def test_an_engine_killed_amid_a_collective_is_named_and_all_streams_go_on(
     expect_words(the_same_text(lost), f"pid {engine} on {job.ranks[1].node.name}", "killed by signal 9")
     expect_within(wait_for_all(job.ranks, "released"), begin, 2.0)
     assert other.finish() > 0
+
+
+@LAYOUTS
+def test_a_ringd_killed_amid_a_collective_is_named_and_its_ranks_streams_go_on(
+    cluster: Cluster, layout: list[int]
+) -> None:
+    job = start_hanging(cluster, layout)
+    node = job.ranks[1].node
+    begin = time.monotonic()
+    node.kill()
+    lost = wait_for_all(job.ranks, "lost")
+    expect_within(lost, begin, 1.5)
+    expect_words(lost[1]["text"], f"pid {node.pid}", node.name)
+    expect_within(wait_for_all(job.ranks, "released"), begin, 2.0)
 
 
 # More than half of a GPU's memory, twice.
@@ -220,3 +249,59 @@ def test_a_rank_that_leaves_amid_a_collective_is_named_and_its_own_stream_goes_o
     expect_words(wait_for_event(job.ranks[1], "lost")["text"], "rank 0", "left")
     wait_for_event(job.ranks[0], "left")
     job.expect_success()
+
+
+LOST = """
+    import ctypes
+    import os
+    import time
+
+    import ringd
+    from device_trainer import DeviceTrainer
+    from trainer import run, say, say_error
+
+
+    def main():
+        trainer = DeviceTrainer()
+        tensor = trainer.tensor("gradient", [1.0] * 1000)
+        trainer.context.wait(tensor.all_reduce())
+        operation = tensor.all_reduce()
+        say("in flight")
+        if trainer.rank == 1:
+            time.sleep(0.5)
+            {what}
+        try:
+            trainer.context.wait(operation)
+        except ringd.RingdError as error:
+            say_error(error, "lost")
+
+
+    run(main)
+"""
+# CUDA_ERROR_ECC_UNCORRECTABLE, to all processes that use the GPU: the rank's engine, too.
+DEVICE_FAILS = "trainer.driver._library.ringd_emulator_fail_device(trainer.context.place.local_rank, 214)"
+# What a kernel does that touches an illegal address (700): under MPS all on the GPU are lost.
+TRAINER_FAILS = """
+            work = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)(lambda *_: -700)
+            trainer.driver._library.ringd_emulator_enqueue(ctypes.c_void_p(trainer.stream), work, None)
+"""
+
+
+@LAYOUTS
+@pytest.mark.parametrize("way", ["GPU", "trainer under MPS"])
+def test_a_gpu_that_is_lost_ends_its_job_and_the_next_one_has_an_engine_that_can_use_it(
+    cluster: Cluster, layout: list[int], way: str
+) -> None:
+    under_mps = {} if way == "GPU" else {"cuda_mps": "multiuser"}
+    environment = give_gpus(cluster, cuda_devices=max(layout), nccl_faults="hang@1:2", **under_mps)
+    cluster.start_nodes(2)
+    other = UndisturbedJob(cluster, [1, 1])
+    program = LOST.replace("{what}", DEVICE_FAILS if way == "GPU" else TRAINER_FAILS)
+    job = cluster.start_job(program, layout, environment=environment)
+    begins = [event["at"] for event in wait_for_all(job.ranks, "in flight")]
+    lost = wait_for_all(job.ranks, "lost")
+    expect_within(lost, max(begins), 2.5)
+    expect_words(the_same_text(lost), "GPU-")
+    assert other.finish() > 0
+    again = cluster.start_job(SUM, layout, environment=environment)
+    again.expect_success()
