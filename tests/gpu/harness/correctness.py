@@ -1,0 +1,63 @@
+"""Checks that what comes out of collectives is right."""
+
+from __future__ import annotations
+
+from tests.gpu.harness.check import Findings, NotHere
+from tests.gpu.harness.libraries import nccl_text
+from tests.gpu.harness.site import Nodes, Site
+from tests.integration.cluster import JobRun
+from tests.integration.failures.events import parse_events
+
+JOB_TIMEOUT_S = 90.0
+
+
+def check_correct(site: Site) -> Findings:
+    """Two ranks on one GPU, two nodes."""
+    with site.nodes(2) as nodes:
+        return Findings(_sums_of(nodes, [1, 1]))
+
+
+def check_several_ranks(site: Site) -> Findings:
+    """Four ranks on one GPU, each on a node of its own."""
+    with site.nodes(4) as nodes:
+        return Findings(_sums_of(nodes, [1, 1, 1, 1]))
+
+
+def check_ranks_of_a_node(site: Site) -> Findings:
+    """Nodes with several ranks: each has a GPU, unless NCCL lets them share one."""
+    gpus = len(site.libraries.gpus)
+    if not site.emulated and gpus < 2 and not site.ranks_can_share_a_gpu:
+        raise NotHere(
+            f"two ranks of a node need two GPUs (there is {gpus}), or NCCL 2.30 "
+            f"(it is {nccl_text(site.libraries.nccl_version)})"
+        )
+    with site.nodes(2, gpus=2) as nodes:
+        return Findings(_sums_of(nodes, [2, 2]))
+
+
+def _sums_of(nodes: Nodes, ranks_per_node: list[int]) -> list[str]:
+    """Runs the program of all types; facts about them."""
+    job = nodes.start("correct.py", ranks_per_node)
+    codes = job.wait(JOB_TIMEOUT_S)
+    wrong = [f"{event['tensor']}: {event['got']}" for event in parse_events(job.transcript(), "wrong")]
+    assert not wrong, f"{len(wrong)} wrong results, first {wrong[0]}\n" + job.transcript()
+    assert codes == [0] * len(codes), f"{_first_error(job)}\n{job.transcript()}"
+    return describe(job)
+
+
+def _first_error(job: JobRun) -> str:
+    errors = [f"{event['kind']}: {event['text']}" for event in parse_events(job.transcript(), "error")]
+    return errors[0] if errors else f"ranks ended with {[rank.wait(1) for rank in job.ranks]}"
+
+
+def describe(job: JobRun) -> list[str]:
+    """What the first rank saw."""
+    types = parse_events(job.ranks[0].output, "type")
+    verdicts: dict[str, list[str]] = {}
+    for event in types:
+        verdicts.setdefault(event["verdict"], []).append(event["name"].lower())
+    facts = [f"{verdict}: {', '.join(names)}" for verdict, names in verdicts.items()]
+    (checked,) = parse_events(job.ranks[0].output, "checked")
+    lost = [op.lower() for op, kept in checked["nan_comes_through"].items() if not kept]
+    facts.append(f"NaN is lost in {', '.join(lost)}" if lost else "NaN comes through sum, min and max")
+    return facts

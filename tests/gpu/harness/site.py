@@ -1,0 +1,107 @@
+"""Pretended nodes of this machine, on its GPUs or on emulated ones."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.gpu.harness.bundle import Bundle
+from tests.gpu.harness.libraries import PROGRAMS, Libraries
+from tests.integration.cluster import Cluster, JobRun
+from tests.integration.emulated_gpus import PROGRAMS as INTEGRATION_PROGRAMS
+from tests.integration.emulated_gpus import give_gpus
+from tests.integration.failures.events import PROGRAMS as FAILURE_PROGRAMS
+
+#: The first NCCL that lets several ranks of one host share a GPU.
+FIRST_WITH_SHARED_GPUS = 23_000
+# A node's log in a report.
+LOG_CHARACTERS = 6000
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where the checks run."""
+
+    bundle: Bundle
+    libraries: Libraries
+    emulated: bool
+    #: Whether this process has started MPS, and for whom.
+    variables: dict[str, str]
+
+    def with_variables(self, variables: dict[str, str]) -> Site:
+        """The same with other variables of ringds and trainers."""
+        return Site(self.bundle, self.libraries, self.emulated, self.variables | variables)
+
+    @property
+    def ranks_can_share_a_gpu(self) -> bool:
+        return self.libraries.nccl_version >= FIRST_WITH_SHARED_GPUS
+
+    @contextlib.contextmanager
+    def nodes(self, count: int, *, gpus: int = 1, **settings: Any) -> Iterator[Nodes]:
+        """Nodes that serve, on which every process is ended afterwards.
+
+        gpus: emulated ones of each node. settings: ringd's.
+        """
+        folder = Path(tempfile.mkdtemp(prefix="ringd-gpu-", dir="/tmp"))
+        cluster = Cluster(folder)
+        os.environ["RINGD_BIN_DIR"] = str(self.bundle.programs)
+        os.environ["RINGD_PYTHON"] = sys.executable
+        try:
+            nodes = Nodes(self, cluster, gpus)
+            cluster.reap_as_launchers_do()
+            cluster.start_nodes(count, **settings)
+            yield nodes
+            cluster.end()
+        except BaseException as error:
+            logs = "\n".join(f"== {node}\n{node.output[-LOG_CHARACTERS:]}" for node in cluster.nodes)
+            error.add_note(logs) if sys.version_info >= (3, 11) else None
+            with contextlib.suppress(AssertionError):  # the first error is the cause
+                cluster.end()
+            raise
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(cluster.shared_memory, ignore_errors=True)
+
+
+class Nodes:
+    """Those of one check."""
+
+    def __init__(self, site: Site, cluster: Cluster, gpus: int) -> None:
+        self.cluster = cluster
+        self._gpus = gpus if site.emulated else len(site.libraries.gpus)
+        self._environment = {"RINGD_TEST_GPUS": str(self._gpus)}
+        if site.emulated:
+            give_gpus(cluster, cuda_devices=gpus)
+        else:
+            self._give_real_gpus(site)
+        cluster.environment |= site.variables
+        folders = (site.bundle.python, PROGRAMS, INTEGRATION_PROGRAMS, FAILURE_PROGRAMS)
+        self._environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
+
+    def _give_real_gpus(self, site: Site) -> None:
+        cuda, nccl = site.libraries.cuda, site.libraries.nccl
+        self.cluster.settings |= {"cuda_library": cuda, "nccl_library": nccl}
+        # Each ringd is a machine of its own to NCCL, which so takes its network between them.
+        self.cluster.environment |= {
+            "RINGD_CUDA_LIBRARY": str(cuda),
+            "NCCL_HOSTID": "{node}",
+            "NCCL_SOCKET_IFNAME": "=lo",
+        }
+        if site.ranks_can_share_a_gpu:
+            self.cluster.environment["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
+
+    def start(
+        self, program: str, ranks_per_node: Sequence[int], environment: dict[str, str] | None = None
+    ) -> JobRun:
+        """Starts a job of a program of `programs/`."""
+        source = (PROGRAMS / program).read_text()
+        return self.cluster.start_job(
+            source, ranks_per_node, environment=self._environment | (environment or {})
+        )
