@@ -3,11 +3,21 @@ but for the figures."""
 
 from __future__ import annotations
 
-from tests.gpu.harness import correctness
+from functools import partial
+
+from tests.gpu.harness import correctness, deaths, figures
 from tests.gpu.harness.check import Check
+from tests.gpu.harness.figures import WITH_MPS, WITHOUT_MPS
 
 CHECKS = (
     Check("correct", "every type and operator, two ranks on a GPU", correctness.check_correct, 100),
     Check("several-ranks", "the same with four ranks on a GPU", correctness.check_several_ranks, 100),
     Check("ranks-of-a-node", "the same with two ranks on each node", correctness.check_ranks_of_a_node, 100),
+    Check("trainer-killed", "kill -9 of a trainer amid a collective", deaths.check_trainer_killed, 100),
+    Check("engine-killed", "kill -9 of an engine amid a collective", deaths.check_engine_killed, 100),
+    Check("ringd-killed", "kill -9 of a ringd amid a collective", deaths.check_ringd_killed, 100),
+    Check("figures", "all-reduces beside NCCL in the trainer", partial(figures.check_figures, mode=WITHOUT_MPS), 120),
+    Check("training", "a training step beside PyTorch's own", partial(figures.check_training, mode=WITHOUT_MPS), 90),
+    Check("figures-mps", "as figures, with MPS", partial(figures.check_figures, mode=WITH_MPS), 120),
+    Check("training-mps", "as training, with MPS", partial(figures.check_training, mode=WITH_MPS), 90),
 )

@@ -96,7 +96,7 @@ def _site(options: argparse.Namespace) -> tuple[Site, str]:
     bundle = bundles.find(options.bundle.resolve())
     version = bundle.version()
     libraries = find_emulators(bundle) if options.emulated else find_libraries()
-    return Site(bundle, libraries, options.emulated, {}), version
+    return Site(bundle, libraries, options.emulated), version
 
 
 def _tell(check: Check, site: Site, end: float) -> Outcome:

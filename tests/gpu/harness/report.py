@@ -90,7 +90,8 @@ def render_figures(figures: Sequence[dict[str, Any]]) -> list[str]:
             if figure is None:
                 row += ["-", "-", "-"]
                 continue
-            row += [duration(figure["ringd_s"]), duration(figure["nccl_s"]), f"{figure['ratio']:.2f}"]
+            row.append(duration(figure["ringd_s"]))
+            row += [duration(figure["nccl_s"]), f"{figure['ratio']:.2f}"] if "ratio" in figure else ["-", "-"]
         rows.append(row)
     return table(head, rows)
 

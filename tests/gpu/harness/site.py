@@ -8,17 +8,19 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.gpu.harness.bundle import Bundle
 from tests.gpu.harness.libraries import PROGRAMS, Libraries
-from tests.integration.cluster import Cluster, JobRun
+from tests.integration.cluster import ROOT, Cluster, JobRun
 from tests.integration.emulated_gpus import PROGRAMS as INTEGRATION_PROGRAMS
 from tests.integration.emulated_gpus import give_gpus
 from tests.integration.failures.events import PROGRAMS as FAILURE_PROGRAMS
 
+#: Of the bench's `training_models`.
+MODELS = ROOT / "tests" / "bench" / "drivers"
 #: The first NCCL that lets several ranks of one host share a GPU.
 FIRST_WITH_SHARED_GPUS = 23_000
 # A node's log in a report.
@@ -32,8 +34,8 @@ class Site:
     bundle: Bundle
     libraries: Libraries
     emulated: bool
-    #: Whether this process has started MPS, and for whom.
-    variables: dict[str, str]
+    #: Of all ringds and trainers, beside those that say where the GPUs are.
+    variables: dict[str, str] = field(default_factory=dict)
 
     def with_variables(self, variables: dict[str, str]) -> Site:
         """The same with other variables of ringds and trainers."""
@@ -82,7 +84,7 @@ class Nodes:
         else:
             self._give_real_gpus(site)
         cluster.environment |= site.variables
-        folders = (site.bundle.python, PROGRAMS, INTEGRATION_PROGRAMS, FAILURE_PROGRAMS)
+        folders = (site.bundle.python, PROGRAMS, INTEGRATION_PROGRAMS, FAILURE_PROGRAMS, MODELS)
         self._environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
 
     def _give_real_gpus(self, site: Site) -> None:

@@ -1,0 +1,90 @@
+"""Checks that somebody's death by SIGKILL, with a collective on the GPUs, is told in time, and that
+nothing waits for ever."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+from tests.gpu.harness.check import Findings
+from tests.gpu.harness.site import Nodes, Site
+from tests.integration.cluster import JobRun, Rank
+from tests.integration.engines import engine_of
+from tests.integration.failures.events import expect_words, wait_for_all, wait_for_event
+
+# A GPU's first use takes long: its context, NCCL's set-up.
+START_S = 60.0
+# After the ranks have submitted: their collective is on the GPUs by then.
+LAUNCH_S = 1.0
+#: Until who survives has heard of it, and until nothing holds its stream any more.
+TOLD_S, RELEASED_S = 2.0, 5.0
+AGAIN_S = 60.0
+
+#: Kills; returns who survives, with words that each must hear.
+Kill = Callable[[Nodes, JobRun], Sequence[tuple[Rank, Sequence[str]]]]
+
+
+def check_trainer_killed(site: Site) -> Findings:
+    """The rank that the others wait for, and then one that waits in NCCL."""
+    return Findings(
+        [
+            _die(site, "the rank whose tensor is missing", _kill_trainer, held=1),
+            _die(site, "a rank whose GPU waits in NCCL", _kill_trainer, held=0),
+        ]
+    )
+
+
+def check_engine_killed(site: Site) -> Findings:
+    """The engine that waits for its trainer, and then one that waits in NCCL."""
+    return Findings(
+        [
+            _die(site, "the engine whose tensor is missing", _kill_engine, held=1),
+            _die(site, "an engine whose GPU waits in NCCL", _kill_engine, held=0),
+        ]
+    )
+
+
+def check_ringd_killed(site: Site) -> Findings:
+    """A ringd with its engine; a new one takes its place."""
+    return Findings([_die(site, "a ringd", _kill_ringd, held=1)])
+
+
+def _kill_trainer(nodes: Nodes, job: JobRun) -> Sequence[tuple[Rank, Sequence[str]]]:
+    survivor, victim = job.ranks
+    victim.process.kill()
+    return [(survivor, ["rank 1", f"pid {victim.pid}", "'gradient'"])]
+
+
+def _kill_engine(nodes: Nodes, job: JobRun) -> Sequence[tuple[Rank, Sequence[str]]]:
+    engine = engine_of(job.ranks[1])
+    os.kill(engine, signal.SIGKILL)
+    return [(rank, [f"pid {engine} on node1"]) for rank in job.ranks]
+
+
+def _kill_ringd(nodes: Nodes, job: JobRun) -> Sequence[tuple[Rank, Sequence[str]]]:
+    victim = nodes.cluster.nodes[1]
+    victim.kill()
+    return [(job.ranks[0], ["node1"]), (job.ranks[1], [f"ringd (pid {victim.pid})", "node1"])]
+
+
+def _die(site: Site, what: str, kill: Kill, *, held: int) -> str:
+    """Two ranks with a collective in flight; a line of what was measured."""
+    with site.nodes(2) as nodes:
+        job = nodes.start("in_flight.py", [1, 1], {"HELD_RANK": str(held)})
+        wait_for_all(job.ranks, "in flight", START_S)
+        time.sleep(LAUNCH_S)
+        begin = time.monotonic()
+        told, released = 0.0, 0.0
+        for rank, words in kill(nodes, job):
+            lost = wait_for_event(rank, "lost", START_S)
+            expect_words(lost["text"], *words)
+            told = max(told, lost["at"] - begin)
+            released = max(released, wait_for_event(rank, "released", START_S)["at"] - begin)
+        assert told < TOLD_S, f"{what}: told after {told:.2f} s\n{job.transcript()}"
+        assert released < RELEASED_S, f"{what}: streams went on after {released:.2f} s\n{job.transcript()}"
+        if not nodes.cluster.nodes[1].running():
+            nodes.cluster.restart(nodes.cluster.nodes[1])
+        nodes.start("again.py", [1, 1]).expect_success(AGAIN_S)
+    return f"{what}: told after {told * 1e3:.0f} ms, streams went on after {released * 1e3:.0f} ms"
