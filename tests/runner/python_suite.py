@@ -20,7 +20,6 @@ SUITE_TIMEOUT_S = 30 * 60
 # For what has been interrupted to end what it has started.
 END_TIMEOUT_S = 20
 ARGUMENTS = ("-m", "pytest", "-m", "not gpu", "-p", "tests.runner.pytest_events")
-LEFT_OUT = "--ignore=tests/gpu"
 
 
 def names(root: Path) -> list[str]:
@@ -32,7 +31,6 @@ def names(root: Path) -> list[str]:
         "--collect-only",
         "-q",
         "--continue-on-collection-errors",
-        LEFT_OUT,
         "tests",
     ]
     result = subprocess.run(

@@ -66,6 +66,11 @@ class Bundle:
         return self.folder / "bin"
 
     @property
+    def libraries(self) -> Path:
+        """For LD_LIBRARY_PATH; `programs` have it."""
+        return self.folder / "lib"
+
+    @property
     def python(self) -> Path:
         """For PYTHONPATH."""
         return self.folder / "python"
@@ -121,9 +126,7 @@ def make(folder: Path = DEFAULT, *, emulators: bool = False, limit_bytes: int = 
         _strip(binary(name).resolve(), folder / "programs" / name)
         (folder / "bin" / name).write_text(STARTER)
         (folder / "bin" / name).chmod(0o755)
-    for library in _libraries(binary(name).resolve() for name in PROGRAMS):
-        _strip(library, folder / "lib" / library.name, to=library.resolve())
-    _unpack_wheel(built / "client" / "python", folder / "python")
+    own = [binary(name).resolve() for name in PROGRAMS]
     for library_name in EMULATORS if emulators else ():
         source = built / "tests" / library_name
         if not source.exists():
@@ -131,6 +134,10 @@ def make(folder: Path = DEFAULT, *, emulators: bool = False, limit_bytes: int = 
         target = folder / "tests" / library_name
         target.parent.mkdir(parents=True, exist_ok=True)
         _strip(source, target)
+        own.append(source)
+    for library in _libraries(own):
+        _strip(library.resolve(), folder / "lib" / library.name)
+    _unpack_wheel(built / "client" / "python", folder / "python")
     bundle = Bundle(folder)
     manifest = {"needs": _needed_versions(folder)}
     (folder / "bundle.json").write_text(json.dumps(manifest, indent=1) + "\n")
@@ -160,16 +167,20 @@ def mebibytes(count: int) -> str:
 def _run(*command: str | Path) -> str:
     try:
         said = subprocess.run(
-            [str(part) for part in command], capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=True
+            [str(part) for part in command],
+            capture_output=True,
+            text=True,
+            timeout=TOOL_TIMEOUT_S,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise BundleError(f"{command[0]}: {error}") from None
     return said.stdout
 
 
-def _strip(source: Path, target: Path, to: Path | None = None) -> None:
-    """A copy without what only a debugger needs. `to`: the file that the name `source` leads to."""
-    _run("strip", "--strip-unneeded", "-o", target, to or source)
+def _strip(source: Path, target: Path) -> None:
+    """A copy without what only a debugger needs."""
+    _run("strip", "--strip-unneeded", "-o", target, source)
     target.chmod(0o755)
 
 

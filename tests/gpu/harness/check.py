@@ -89,12 +89,12 @@ def run(check: Check, site: Site, end: float) -> Outcome:
     except Exception as error:
         notes = "\n".join(getattr(error, "__notes__", []))
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        reason, _, rest = text.partition("\n")
+        first, _, rest = text.partition("\n")
         return Outcome(
             check.name,
             FAILED,
             time.monotonic() - begin,
-            reason.removeprefix("AssertionError: "),
+            first.removeprefix("AssertionError: "),
             log=f"{rest}\n{notes}".strip()[-LOG_CHARACTERS:],
         )
     return Outcome(check.name, PASSED, time.monotonic() - begin, facts=found.facts, figures=found.figures)

@@ -16,8 +16,18 @@ CHECKS = (
     Check("trainer-killed", "kill -9 of a trainer amid a collective", deaths.check_trainer_killed, 100),
     Check("engine-killed", "kill -9 of an engine amid a collective", deaths.check_engine_killed, 100),
     Check("ringd-killed", "kill -9 of a ringd amid a collective", deaths.check_ringd_killed, 100),
-    Check("figures", "all-reduces beside NCCL in the trainer", partial(figures.check_figures, mode=WITHOUT_MPS), 120),
-    Check("training", "a training step beside PyTorch's own", partial(figures.check_training, mode=WITHOUT_MPS), 90),
+    Check(
+        "figures",
+        "all-reduces beside NCCL in the trainer",
+        partial(figures.check_figures, mode=WITHOUT_MPS),
+        120,
+    ),
+    Check(
+        "training",
+        "a training step beside PyTorch's own",
+        partial(figures.check_training, mode=WITHOUT_MPS),
+        90,
+    ),
     Check("figures-mps", "as figures, with MPS", partial(figures.check_figures, mode=WITH_MPS), 120),
     Check("training-mps", "as training, with MPS", partial(figures.check_training, mode=WITH_MPS), 90),
 )

@@ -30,7 +30,8 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="tests/gpu/run",
         description="Checks and measures ringd on this machine's GPU.",
-        epilog="Exit code: 0 nothing failed, 1 a check failed or had no time, 2 no GPU, no bundle or wrong usage.",
+        epilog="Exit code: 0 nothing failed, 1 a check failed or had no time left, 2 no GPU, no bundle "
+        "or wrong usage.",
     )
     parser.add_argument("--emulated", action="store_true", help="on emulated GPUs; no figures")
     parser.add_argument("--list", action="store_true", help="list the checks and end")
@@ -82,12 +83,18 @@ def run_main(words: Sequence[str]) -> int:
         print(f"{name:12} {value}")
     json_file = options.json or options.out / "results.json"
     chosen = [check for check in CHECKS if options.only is None or check.name in options.only]
-    for check in chosen:
-        outcome = _tell(check, site, begin + options.limit)
-        results.outcomes.append(outcome)
-        results.seconds = time.monotonic() - begin
-        # After each: a run that is cut short keeps what it has.
-        report.write(results, json_file, options.out / "RESULTS.md")
+    try:
+        for check in chosen:
+            results.outcomes.append(_tell(check, site, begin + options.limit))
+            results.seconds = time.monotonic() - begin
+            # After each: a run that is cut short keeps what it has.
+            report.write(results, json_file, options.out / "RESULTS.md")
+    except KeyboardInterrupt:
+        print("tests/gpu/run: interrupted", file=sys.stderr)
+        return WENT_WRONG
+    except OSError as error:
+        print(f"tests/gpu/run: {error}", file=sys.stderr)
+        return WENT_WRONG
     print(f"{results.summary()} in {results.seconds:.0f} s; {options.out / 'RESULTS.md'}, {json_file}")
     return results.exit_code()
 
@@ -114,7 +121,8 @@ def _tell(check: Check, site: Site, end: float) -> Outcome:
 
 def _machine(libraries: Libraries, version: str) -> dict[str, str]:
     gpus = [
-        f"{gpu['name']}, {gpu['memory_bytes'] / (1 << 30):.0f} GiB, sm_{gpu['compute_capability'].replace('.', '')}"
+        f"{gpu['name']}, {gpu['memory_bytes'] / (1 << 30):.0f} GiB, "
+        f"compute capability {gpu['compute_capability']}"
         for gpu in libraries.gpus
     ]
     return {

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tests.gpu.harness.check import Findings
-from tests.gpu.harness.site import Nodes, Site
+from tests.gpu.harness.site import Nodes, Site, expect_success
 from tests.integration.cluster import JobRun, Rank
 from tests.integration.engines import engine_of
 from tests.integration.failures.events import expect_words, wait_for_all, wait_for_event
@@ -20,7 +20,7 @@ START_S = 60.0
 LAUNCH_S = 1.0
 #: Until who survives has heard of it, and until nothing holds its stream any more.
 TOLD_S, RELEASED_S = 2.0, 5.0
-AGAIN_S = 60.0
+NEXT_JOB_S = 60.0
 
 #: Kills; returns who survives, with words that each must hear.
 Kill = Callable[[Nodes, JobRun], Sequence[tuple[Rank, Sequence[str]]]]
@@ -86,5 +86,5 @@ def _die(site: Site, what: str, kill: Kill, *, held: int) -> str:
         assert released < RELEASED_S, f"{what}: streams went on after {released:.2f} s\n{job.transcript()}"
         if not nodes.cluster.nodes[1].running():
             nodes.cluster.restart(nodes.cluster.nodes[1])
-        nodes.start("again.py", [1, 1]).expect_success(AGAIN_S)
+        expect_success(nodes.start("next_job.py", [1, 1]), NEXT_JOB_S)
     return f"{what}: told after {told * 1e3:.0f} ms, streams went on after {released * 1e3:.0f} ms"

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.gpu.harness.check import Findings, NotHere
 from tests.gpu.harness.mps import Mps, MpsError
-from tests.gpu.harness.site import Nodes, Site
+from tests.gpu.harness.site import Nodes, Site, expect_success
 from tests.integration.cluster import ROOT, JobRun
 from tests.integration.failures.events import parse_events
 
@@ -108,7 +108,7 @@ def measure(site: Site, mode: str, chosen: Works, seconds: float) -> list[dict[s
     with site.nodes(2) as nodes:
         variables = {"FIGURES": json.dumps(chosen), "RINGD_NCCL_LIBRARY": str(site.libraries.nccl)}
         job = nodes.start("figures.py", [1, 1], variables | _common(nodes, seconds))
-        job.expect_success(JOB_TIMEOUT_S)
+        expect_success(job, JOB_TIMEOUT_S)
         return rows(job, mode)
 
 
@@ -116,7 +116,7 @@ def measure_training(site: Site, mode: str) -> Findings:
     """The same of a training step."""
     with site.nodes(2) as nodes:
         job = nodes.start("training_step.py", [1, 1], _common(nodes, TRAINING_S))
-        job.expect_success(JOB_TIMEOUT_S)
+        expect_success(job, JOB_TIMEOUT_S)
         output = job.ranks[0].output
         facts = [f"PyTorch's NCCL: {event['reason']}" for event in parse_events(output, "unavailable")]
         facts += [

@@ -50,6 +50,7 @@ def find_emulators(bundle: Bundle) -> Libraries:
         "RINGD_CUDA_LIBRARY": str(cuda),
         "RINGD_NCCL_LIBRARY": str(nccl),
         "RINGD_EMULATOR_CUDA_KERNELS": str(kernels),
+        "LD_LIBRARY_PATH": str(bundle.libraries),
     }
     return read_look(_look(names))
 

@@ -54,7 +54,7 @@ def render(results: Results) -> str:
     lines = [
         f"# tests/gpu/run on {kind}",
         "",
-        f"{results.started}, {results.seconds:.0f} s: {results.summary()}. Made by `tests/gpu/run`; not edited.",
+        f"{results.started}, {results.seconds:.0f} s: {results.summary()}. Written by `tests/gpu/run`.",
         "",
         *table(("machine", ""), results.machine.items()),
         "",
@@ -63,7 +63,12 @@ def render(results: Results) -> str:
         *table(
             ("check", "result", "s", "seen"),
             (
-                (one.name, one.status, f"{one.seconds:.1f}", "; ".join([one.reason, *one.facts][not one.reason :]))
+                (
+                    one.name,
+                    one.status,
+                    f"{one.seconds:.1f}",
+                    "; ".join([one.reason, *one.facts][not one.reason :]),
+                )
                 for one in results.outcomes
             ),
         ),

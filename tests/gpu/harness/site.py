@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from tests.gpu.harness.bundle import Bundle
 from tests.gpu.harness.libraries import PROGRAMS, Libraries
@@ -18,6 +19,7 @@ from tests.integration.cluster import ROOT, Cluster, JobRun
 from tests.integration.emulated_gpus import PROGRAMS as INTEGRATION_PROGRAMS
 from tests.integration.emulated_gpus import give_gpus
 from tests.integration.failures.events import PROGRAMS as FAILURE_PROGRAMS
+from tests.integration.failures.events import parse_events
 
 #: Of the bench's `training_models`.
 MODELS = ROOT / "tests" / "bench" / "drivers"
@@ -53,17 +55,18 @@ class Site:
         """
         folder = Path(tempfile.mkdtemp(prefix="ringd-gpu-", dir="/tmp"))
         cluster = Cluster(folder)
-        os.environ["RINGD_BIN_DIR"] = str(self.bundle.programs)
-        os.environ["RINGD_PYTHON"] = sys.executable
+        programs = {"RINGD_BIN_DIR": str(self.bundle.programs), "RINGD_PYTHON": sys.executable}
         try:
-            nodes = Nodes(self, cluster, gpus)
-            cluster.reap_as_launchers_do()
-            cluster.start_nodes(count, **settings)
-            yield nodes
+            with mock.patch.dict(os.environ, programs):
+                nodes = Nodes(self, cluster, gpus)
+                cluster.reap_as_launchers_do()
+                cluster.start_nodes(count, **settings)
+                yield nodes
             cluster.end()
         except BaseException as error:
             logs = "\n".join(f"== {node}\n{node.output[-LOG_CHARACTERS:]}" for node in cluster.nodes)
-            error.add_note(logs) if sys.version_info >= (3, 11) else None
+            if hasattr(error, "add_note"):  # Python 3.11
+                error.add_note(logs)
             with contextlib.suppress(AssertionError):  # the first error is the cause
                 cluster.end()
             raise
@@ -81,6 +84,7 @@ class Nodes:
         self._environment = {"RINGD_TEST_GPUS": str(self._gpus)}
         if site.emulated:
             give_gpus(cluster, cuda_devices=gpus)
+            self._environment["LD_LIBRARY_PATH"] = str(site.bundle.libraries)
         else:
             self._give_real_gpus(site)
         cluster.environment |= site.variables
@@ -107,3 +111,12 @@ class Nodes:
         return self.cluster.start_job(
             source, ranks_per_node, environment=self._environment | (environment or {})
         )
+
+
+def expect_success(job: JobRun, timeout_s: float) -> None:
+    """Fails with the first error of a rank, if there is one, in the first line."""
+    codes = job.wait(timeout_s)
+    if codes == [0] * len(codes):
+        return
+    errors = [f"{event['kind']}: {event['text']}" for event in parse_events(job.transcript(), "error")]
+    raise AssertionError("\n".join([*errors[:1], f"exit codes {codes}", job.transcript()]))

@@ -41,13 +41,12 @@ class Case:
             values, result = values[:7], result[:7]  # integers that wrap are clamped instead
         ways = ("scaled " if scaled else "") + ("apart " if apart else "")
         name = f"{ways}{data_type.name} {op.name} {count}"
-        scales = {"prescale": PRESCALE, "postscale": POSTSCALE} if scaled else {}
-        spec = ringd.TensorSpec(name, data_type=data_type, op=op, shape=(count,), **scales)
+        spec = ringd.TensorSpec(name, data_type=data_type, op=op, shape=(count,))
+        if scaled:
+            spec = spec._replace(prescale=PRESCALE, postscale=POSTSCALE)
         element = SIZES[data_type]
         self.expected = repeat(encode(data_type, result), element, count)
-        self.tensor = RawTensor(
-            trainer, spec, repeat(encode(data_type, values), element, count), apart=apart
-        )
+        self.tensor = RawTensor(trainer, spec, repeat(encode(data_type, values), element, count), apart=apart)
 
     def check(self) -> bool:
         got = self.tensor.read()

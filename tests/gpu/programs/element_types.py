@@ -90,7 +90,9 @@ def combine(data_type: DataType, op: ReduceOp, column: Sequence[float]) -> float
         return total // len(column) if data_type in INTEGERS else total / len(column)
     if op == ReduceOp.PRODUCT:
         return math.prod(column)
-    return {ReduceOp.SUM: sum, ReduceOp.MIN: min, ReduceOp.MAX: max}[op](column)
+    if op == ReduceOp.SUM:
+        return sum(column)
+    return min(column) if op == ReduceOp.MIN else max(column)
 
 
 def repeat(elements: bytes, size: int, count: int) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import ringd
@@ -69,7 +70,9 @@ class Tensors:
 
 
 def main() -> None:
-    works: list[tuple[str, list[int]]] = [(name, counts) for name, counts in json.loads(os.environ["FIGURES"])]
+    works: list[tuple[str, list[int]]] = [
+        (name, counts) for name, counts in json.loads(os.environ["FIGURES"])
+    ]
     largest = max(sum(4 * count + ALIGNMENT for count in counts) for _, counts in works)
     trainer = DeviceTrainer(slab_bytes=largest + (4 << 20))
     nccl = OwnNccl(trainer.rank, trainer.size, Path(os.environ["FIGURES_FOLDER"]))
@@ -77,7 +80,7 @@ def main() -> None:
         tensors = Tensors(trainer, name, counts)
         take_turns(
             trainer, name, 4 * sum(counts), float(os.environ["FIGURES_SECONDS"]),
-            {"ringd": tensors.through_ringd, "nccl": lambda both=tensors: both.through_nccl(nccl)},
+            {"ringd": tensors.through_ringd, "nccl": partial(tensors.through_nccl, nccl)},
         )  # fmt: skip
         tensors.free()
     nccl.destroy()

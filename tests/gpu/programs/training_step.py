@@ -95,7 +95,11 @@ def ddp(rank: int, size: int, model: nn.Module) -> nn.Module | None:
     file = Path(os.environ["FIGURES_FOLDER"]) / "torch-ranks"
     try:
         dist.init_process_group(
-            "nccl", init_method=f"file://{file}", rank=rank, world_size=size, timeout=timedelta(seconds=MEET_S)
+            "nccl",
+            init_method=f"file://{file}",
+            rank=rank,
+            world_size=size,
+            timeout=timedelta(seconds=MEET_S),
         )
         return DistributedDataParallel(model, device_ids=[0])
     except (RuntimeError, ValueError) as error:
