@@ -40,18 +40,29 @@ class Digits:
     test_labels: torch.Tensor
 
 
-def load_data(seed: int) -> Digits:
+def choose_device(kind: str) -> torch.device:
+    """This rank's: on a GPU that of its local rank, computing as exactly as a processor does."""
+    if kind == "cpu":
+        return torch.device("cpu")
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.deterministic = True
+    device = torch.device("cuda", hvd.local_rank())
+    torch.cuda.set_device(device)
+    return device
+
+
+def load_data(seed: int, device: torch.device) -> Digits:
     raw = load_digits()
-    images = torch.tensor(raw.images, dtype=torch.float32).unsqueeze(1) / 16.0
-    labels = torch.tensor(raw.target, dtype=torch.int64)
+    images = torch.tensor(raw.images, dtype=torch.float32, device=device).unsqueeze(1) / 16.0
+    labels = torch.tensor(raw.target, dtype=torch.int64, device=device)
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     test, train = order[:TEST_IMAGES], order[TEST_IMAGES:]
     return Digits(images[train], labels[train], images[test], labels[test])
 
 
-def make_model(seed: int) -> nn.Module:
+def make_model(seed: int, device: torch.device) -> nn.Module:
     torch.manual_seed(seed)
-    return nn.Sequential(
+    model = nn.Sequential(
         nn.Conv2d(1, 32, 3, padding=1),
         nn.Tanh(),
         nn.Conv2d(32, 64, 3, padding=1),
@@ -62,6 +73,7 @@ def make_model(seed: int) -> nn.Module:
         nn.Tanh(),
         nn.Linear(128, 10),
     )
+    return model.to(device)
 
 
 def make_optimizer(model: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
@@ -101,7 +113,7 @@ class Report:
 
 
 def train_distributed(args: argparse.Namespace, data: Digits, report: Report) -> nn.Module:
-    model = make_model(args.seed)
+    model = make_model(args.seed, data.train_images.device)
     optimizer = make_optimizer(model, args.learning_rate)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
@@ -159,7 +171,7 @@ def last_counters() -> dict[str, Any]:
 
 
 def train_alone(args: argparse.Namespace, data: Digits) -> nn.Module:
-    model = make_model(args.seed)
+    model = make_model(args.seed, data.train_images.device)
     optimizer = make_optimizer(model, args.learning_rate)
     for epoch in range(args.epochs):
         for batch in batches(data, epoch, args.batch_size, args.seed):
@@ -182,6 +194,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--learning-rate", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--tolerance", type=float, default=1e-4)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: a GPU for each rank")
     parser.add_argument("--report", type=Path, help="write what rank 0 measured to this JSON file")
     return parser.parse_args()
 
@@ -193,7 +206,7 @@ def main() -> int:
     if args.batch_size % hvd.size() != 0:
         print(f"--batch-size must be a multiple of the {hvd.size()} ranks", file=sys.stderr)
         return 2
-    data = load_data(args.seed)
+    data = load_data(args.seed, choose_device(args.device))
     report = Report(ranks=hvd.size(), nodes=hvd.cross_size(), epochs=args.epochs, tolerance=args.tolerance)
     model = train_distributed(args, data, report)
     rank = hvd.rank()
