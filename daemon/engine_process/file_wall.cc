@@ -139,6 +139,14 @@ absl::Status OpenLibraryPath(int ruleset, std::uint64_t access) {
   return absl::OkStatus();
 }
 
+// An MPS through which CUDA is to use the GPUs: its pipes, and a file that is locked. Only where
+// somebody has named the folder: its default, in /tmp, anybody could make a link to anywhere.
+absl::Status OpenMps(int ruleset, std::uint64_t access) {
+  const char* const folder = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+  if (folder == nullptr) return absl::OkStatus();
+  return Open(ruleset, folder, access);
+}
+
 // A link's target may have its own neighbours beside it.
 absl::Status OpenFoldersOf(int ruleset, const std::string& library, std::uint64_t access) {
   std::error_code error;
@@ -172,6 +180,7 @@ absl::Status PutUpFileWall(const std::vector<std::string>& libraries) {
     if (!status.ok()) return status;
   }
   if (absl::Status status = OpenLibraryPath(ruleset.get(), kLoad); !status.ok()) return status;
+  if (absl::Status status = OpenMps(ruleset.get(), kRead | kWriteFile); !status.ok()) return status;
   for (const std::string& library : libraries) {
     absl::Status status = OpenFoldersOf(ruleset.get(), library, kLoad);
     if (!status.ok()) return status;

@@ -14,8 +14,8 @@ namespace ringd {
 //   - to read: libraries (/usr, /lib*, LD_LIBRARY_PATH, the folders of `libraries`), what their
 //     loading and looking up of names read in /etc, UCX's and the RDMA libraries' own settings,
 //     /proc and /sys
-//   - to write: /dev/null and its like, devices of GPUs and RDMA that are there now, /dev/shm, and
-//     the names of the own threads
+//   - to write: /dev/null and its like, devices of GPUs and RDMA that are there now, /dev/shm, what
+//     is in the folder CUDA_MPS_PIPE_DIRECTORY, and the names of the own threads
 //
 // So it neither reads cluster_key_file nor writes into state_dir. Descriptors that are open stay as
 // they are. It can't look into other processes (ptrace, /proc/PID/mem, exit codes), and from Linux

@@ -168,6 +168,26 @@ TEST_CASE("PutUpWalls: neither reads the cluster's key nor writes into a folder 
   CHECK(std::filesystem::exists(folder.path + "/cluster.key"));
 }
 
+TEST_CASE("PutUpWalls: the pipes of an MPS that is named can be opened, and nothing beside them") {
+  if (LandlockVersion() < 1) return;
+  const Folder folder;
+  const std::string mps = folder.path + "/mps";
+  const std::string pipe = mps + "/control";
+  REQUIRE(::mkdir(mps.c_str(), 0700) == 0);
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const auto look = [&] {
+    return Complaints([&](std::string& out) {
+      Expect(out, TryToOpen(pipe, O_RDWR | O_NONBLOCK) == 0, "no pipe");
+      Expect(out, TryToOpen(mps + "/new", O_WRONLY | O_CREAT) == EACCES, "makes files");
+      Expect(out, TryToOpen(folder.path + "/cluster.key", O_RDONLY) == EACCES, "reads the key");
+    });
+  };
+  CHECK_THAT(look(), Contains("no pipe"));
+  ::setenv("CUDA_MPS_PIPE_DIRECTORY", mps.c_str(), 1);
+  CHECK(look() == "");
+  ::unsetenv("CUDA_MPS_PIPE_DIRECTORY");
+}
+
 TEST_CASE("PutUpWalls: what an engine needs is there") {
   CHECK(Complaints([&](std::string& out) {
           Expect(out, !ReadAll("/proc/self/statm").empty(), "statm");

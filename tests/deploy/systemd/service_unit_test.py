@@ -39,6 +39,23 @@ def test_verify_has_nothing_to_say(unit: Path) -> None:
     assert complaints_about(unit) == []
 
 
+def test_verify_has_nothing_to_say_of_mps(tmp_path: Path) -> None:
+    text = (SOURCE / "ringd-mps.service").read_text()
+    assert "ExecStart=/usr/bin/nvidia-cuda-mps-control " in text
+    copy = tmp_path / "ringd-mps.service"
+    copy.write_text(text.replace("/usr/bin/nvidia-cuda-mps-control", "/bin/true"))
+    assert complaints_about(copy) == []
+
+
+def test_ringd_and_mps_name_one_folder_and_mps_is_there_first() -> None:
+    ringd, mps = ((SOURCE / name).read_text().splitlines() for name in ("ringd.service", "ringd-mps.service"))
+    folder = "Environment=CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps"
+    assert folder in ringd
+    assert folder in mps
+    assert "RuntimeDirectory=nvidia-mps" in mps
+    assert "Before=ringd.service" in mps
+
+
 def test_verify_would_notice_an_unknown_setting(unit: Path) -> None:
     unit.write_text(unit.read_text().replace("WatchdogSec=", "WatchdogSeconds="))
     assert complaints_about(unit) != []
