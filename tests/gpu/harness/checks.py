@@ -12,6 +12,7 @@ from tests.gpu.harness.figures import WITH_MPS, WITHOUT_MPS
 CHECKS = (
     Check("correct", "every type and operator, two ranks on a GPU", correctness.check_correct, 100),
     Check("several-ranks", "the same with four ranks on a GPU", correctness.check_several_ranks, 100),
+    Check("one-node", "the same with all ranks on one node", correctness.check_one_node, 100),
     Check("ranks-of-a-node", "the same with two ranks on each node", correctness.check_ranks_of_a_node, 100),
     Check("trainer-killed", "kill -9 of a trainer amid a collective", deaths.check_trainer_killed, 100),
     Check("engine-killed", "kill -9 of an engine amid a collective", deaths.check_engine_killed, 100),

@@ -35,6 +35,14 @@ def check_ranks_of_a_node(site: Site) -> Findings:
         return Findings(_sums_of(nodes, [2, 2]))
 
 
+def check_one_node(site: Site) -> Findings:
+    """Ranks that are all on one node: two, or one alone where two can't share the GPU."""
+    two = site.emulated or len(site.libraries.gpus) >= 2 or site.ranks_can_share_a_gpu
+    ranks = 2 if two else 1
+    with site.nodes(1, gpus=2) as nodes:
+        return Findings([f"ranks: {ranks}", *_sums_of(nodes, [ranks])])
+
+
 def _sums_of(nodes: Nodes, ranks_per_node: list[int]) -> list[str]:
     """Runs the program of all types; facts about them."""
     job = nodes.start("correct.py", ranks_per_node)

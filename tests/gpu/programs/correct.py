@@ -1,5 +1,5 @@
 """Every element type with every operator, of several sizes, packed and alone, scaled, and out of
-place: what comes out has to be right to the last bit."""
+place, and broadcast: what comes out has to be right to the last bit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import ringd
 from device_trainer import DeviceTrainer
 from element_types import FLOATS, NOT_IN_NCCL, SIZES, combined, encode, pattern, repeat
 from raw_tensor import RawTensor
-from ringd import DataType, ReduceOp
+from ringd import CollectiveKind, DataType, ReduceOp
 from trainer import run, say
 
 # Elements; odd ones, so that what is packed behind is not aligned to more than an element.
@@ -49,18 +49,23 @@ class Case:
         self.tensor = RawTensor(trainer, spec, repeat(encode(data_type, values), element, count), apart=apart)
 
     def check(self) -> bool:
-        got = self.tensor.read()
-        if got == self.expected:
-            return True
-        at = next(i for i, pair in enumerate(zip(got, self.expected, strict=True)) if pair[0] != pair[1])
-        say(
-            "wrong",
-            tensor=self.tensor.name,
-            byte=at,
-            got=got[at : at + 16].hex(),
-            expected=self.expected[at : at + 16].hex(),
-        )
-        return False
+        return is_right(self.tensor, self.expected)
+
+
+def is_right(tensor: RawTensor, expected: bytes) -> bool:
+    """Reads the result; says where it is wrong."""
+    got = tensor.read()
+    if got == expected:
+        return True
+    at = next(i for i, pair in enumerate(zip(got, expected, strict=True)) if pair[0] != pair[1])
+    say(
+        "wrong",
+        tensor=tensor.name,
+        byte=at,
+        got=got[at : at + 16].hex(),
+        expected=expected[at : at + 16].hex(),
+    )
+    return False
 
 
 def operators(data_type: DataType) -> list[ReduceOp]:
@@ -94,6 +99,29 @@ def check_alone(trainer: DeviceTrainer, data_type: DataType) -> bool:
         trainer.context.wait(case.tensor.submit())
         right.append(case.check())
         case.tensor.free()
+    return all(right)
+
+
+def check_broadcasts(trainer: DeviceTrainer, data_type: DataType) -> bool:
+    """From the first and the last rank; the bytes are whatever they are."""
+    right = []
+    element = SIZES[data_type]
+    for root in sorted({0, trainer.size - 1}):
+        for count in COUNTS:
+            name = f"{data_type.name} broadcast from {root} {count}"
+            spec = ringd.TensorSpec(
+                name, kind=CollectiveKind.BROADCAST, data_type=data_type, shape=(count,), root_rank=root
+            )
+            own, expected = (
+                repeat(bytes(range(rank, rank + 7)), element, count) for rank in (trainer.rank, root)
+            )
+            tensor = RawTensor(trainer, spec, own)
+            tensor.write()
+            operation = tensor.submit()
+            trainer.context.stream_wait(operation, trainer.stream)
+            right.append(is_right(tensor, expected))
+            trainer.context.wait(operation)
+            tensor.free()
     return all(right)
 
 
@@ -144,10 +172,11 @@ def main() -> None:
     right = True
     for data_type in DataType:
         if data_type in NOT_IN_NCCL:
-            verdict, fine = "refused", check_refused(trainer, data_type)
+            verdict, fine = "broadcasts exact, all-reduces refused", check_refused(trainer, data_type)
         else:
             fine = check_packed(trainer, data_type) and check_alone(trainer, data_type)
-            verdict = "exact"
+            verdict = "all-reduces and broadcasts exact"
+        fine = check_broadcasts(trainer, data_type) and fine
         say("type", name=data_type.name, verdict=verdict if fine else "wrong")
         right = right and fine
     right = check_large(trainer) and right
