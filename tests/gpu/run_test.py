@@ -15,9 +15,9 @@ import pytest
 
 from tests.gpu.harness import bundle as bundles
 from tests.gpu.harness import check as checks
-from tests.gpu.harness import figures, report
+from tests.gpu.harness import deaths, figures, report
 from tests.gpu.harness.bundle import Bundle
-from tests.gpu.harness.check import Check
+from tests.gpu.harness.check import Check, Findings
 from tests.gpu.harness.checks import CHECKS
 from tests.gpu.harness.correctness import check_correct
 from tests.gpu.harness.libraries import find_emulators
@@ -107,6 +107,17 @@ def test_a_wrong_sum_fails_the_check_with_the_tensors_name(
     assert outcome.status == "failed"
     assert "wrong results" in outcome.reason
     assert "AVERAGE" in outcome.reason
+
+
+def test_a_death_that_nobody_hears_of_fails_its_check(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deaths, "START_S", 10.0)
+
+    def nobody(site: Site) -> Findings:
+        return Findings([deaths.die(site, "nobody", lambda nodes, job: [(job.ranks[0], [])], held=1)])
+
+    outcome = checks.run(Check("nobody", "", nobody, 60), site, time.monotonic() + 100)
+    assert outcome.status == "failed"
+    assert "event 'lost'" in outcome.reason
 
 
 def test_a_check_without_time_left_fails_the_run() -> None:

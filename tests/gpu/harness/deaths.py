@@ -30,8 +30,8 @@ def check_trainer_killed(site: Site) -> Findings:
     """The rank that the others wait for, and then one that waits in NCCL."""
     return Findings(
         [
-            _die(site, "the rank whose tensor is missing", _kill_trainer, held=1),
-            _die(site, "a rank whose GPU waits in NCCL", _kill_trainer, held=0),
+            die(site, "the rank whose tensor is missing", _kill_trainer, held=1),
+            die(site, "a rank whose GPU waits in NCCL", _kill_trainer, held=0),
         ]
     )
 
@@ -40,15 +40,15 @@ def check_engine_killed(site: Site) -> Findings:
     """The engine that waits for its trainer, and then one that waits in NCCL."""
     return Findings(
         [
-            _die(site, "the engine whose tensor is missing", _kill_engine, held=1),
-            _die(site, "an engine whose GPU waits in NCCL", _kill_engine, held=0),
+            die(site, "the engine whose tensor is missing", _kill_engine, held=1),
+            die(site, "an engine whose GPU waits in NCCL", _kill_engine, held=0),
         ]
     )
 
 
 def check_ringd_killed(site: Site) -> Findings:
     """A ringd with its engine; a new one takes its place."""
-    return Findings([_die(site, "a ringd", _kill_ringd, held=1)])
+    return Findings([die(site, "a ringd", _kill_ringd, held=1)])
 
 
 def _kill_trainer(nodes: Nodes, job: JobRun) -> Sequence[tuple[Rank, Sequence[str]]]:
@@ -69,7 +69,7 @@ def _kill_ringd(nodes: Nodes, job: JobRun) -> Sequence[tuple[Rank, Sequence[str]
     return [(job.ranks[0], ["node1"]), (job.ranks[1], [f"ringd (pid {victim.pid})", "node1"])]
 
 
-def _die(site: Site, what: str, kill: Kill, *, held: int) -> str:
+def die(site: Site, what: str, kill: Kill, *, held: int) -> str:
     """Two ranks with a collective in flight; a line of what was measured."""
     with site.nodes(2) as nodes:
         job = nodes.start("in_flight.py", [1, 1], {"HELD_RANK": str(held)})

@@ -104,7 +104,7 @@ def _driver_version() -> str:
         text = DRIVER_FILE.read_text()
     except OSError:
         return ""
-    match = re.search(r"Kernel Module\D*(\d+(?:\.\d+)+)", text)
+    match = re.search(r"Kernel Module.*?\s(\d+(?:\.\d+)+)", text)
     return match.group(1) if match else ""
 
 
