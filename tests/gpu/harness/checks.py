@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from tests.gpu.harness import correctness, deaths, figures
+from tests.gpu.harness import correctness, deaths, figures, inventory
 from tests.gpu.harness.check import Check
 from tests.gpu.harness.figures import WITH_MPS, WITHOUT_MPS
 
 CHECKS = (
+    Check("gpus", "ringctl gpus tells what is there", inventory.check_gpus, 100),
     Check("correct", "every type and operator, two ranks on a GPU", correctness.check_correct, 100),
     Check("several-ranks", "the same with four ranks on a GPU", correctness.check_several_ranks, 100),
     Check("one-node", "the same with all ranks on one node", correctness.check_one_node, 100),
