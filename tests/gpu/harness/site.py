@@ -25,7 +25,7 @@ from tests.integration.failures.events import parse_events
 MODELS = ROOT / "tests" / "bench" / "drivers"
 #: The first NCCL that lets several ranks of one host share a GPU.
 FIRST_WITH_SHARED_GPUS = 23_000
-# A node's log in a report.
+# Of a process's log in a report.
 LOG_CHARACTERS = 6000
 
 
@@ -64,7 +64,8 @@ class Site:
                 yield nodes
             cluster.end()
         except BaseException as error:
-            logs = "\n".join(f"== {node}\n{node.output[-LOG_CHARACTERS:]}" for node in cluster.nodes)
+            processes = [*cluster.nodes, *(rank for job in cluster.jobs for rank in job.ranks)]
+            logs = "\n".join(f"== {process}\n{process.output[-LOG_CHARACTERS:]}" for process in processes)
             if hasattr(error, "add_note"):  # Python 3.11
                 error.add_note(logs)
             with contextlib.suppress(AssertionError):  # the first error is the cause
@@ -85,6 +86,8 @@ class Nodes:
         if site.emulated:
             give_gpus(cluster, cuda_devices=gpus)
             self._environment["LD_LIBRARY_PATH"] = str(site.bundle.libraries)
+            # Emulators need the processors, and times are not looked at.
+            cluster.settings["spin"] = "0s"
         else:
             self._give_real_gpus(site)
         cluster.environment |= site.variables

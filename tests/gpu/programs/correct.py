@@ -104,24 +104,27 @@ def check_alone(trainer: DeviceTrainer, data_type: DataType) -> bool:
 
 def check_broadcasts(trainer: DeviceTrainer, data_type: DataType) -> bool:
     """From the first and the last rank; the bytes are whatever they are."""
-    right = []
     element = SIZES[data_type]
+    broadcasts = []
     for root in sorted({0, trainer.size - 1}):
         for count in COUNTS:
-            name = f"{data_type.name} broadcast from {root} {count}"
             spec = ringd.TensorSpec(
-                name, kind=CollectiveKind.BROADCAST, data_type=data_type, shape=(count,), root_rank=root
+                f"{data_type.name} broadcast from {root} {count}",
+                kind=CollectiveKind.BROADCAST,
+                data_type=data_type,
+                shape=(count,),
+                root_rank=root,
             )
             own, expected = (
                 repeat(bytes(range(rank, rank + 7)), element, count) for rank in (trainer.rank, root)
             )
-            tensor = RawTensor(trainer, spec, own)
-            tensor.write()
-            operation = tensor.submit()
-            trainer.context.stream_wait(operation, trainer.stream)
-            right.append(is_right(tensor, expected))
-            trainer.context.wait(operation)
-            tensor.free()
+            broadcasts.append((RawTensor(trainer, spec, own), expected))
+    for tensor, _ in broadcasts:
+        tensor.write()
+    trainer.context.wait_all([tensor.submit() for tensor, _ in broadcasts])
+    right = [is_right(tensor, expected) for tensor, expected in broadcasts]
+    for tensor, _ in broadcasts:
+        tensor.free()
     return all(right)
 
 
