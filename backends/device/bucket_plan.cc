@@ -92,13 +92,17 @@ absl::Status PlanPacked(const DeviceBucket& bucket, const std::vector<Run>& runs
                         DeviceAddress fusion, BucketPlan* plan) {
   const bool sends = !bucket.broadcast || bucket.broadcast->is_root;
   const bool receives = !bucket.broadcast || !bucket.broadcast->is_root;
+  // A broadcast is of bytes: those of types that NCCL does not reduce are moved, too.
+  const DataType type = bucket.broadcast ? DataType::kUint8 : bucket.type;
+  const DataType wire_type = bucket.broadcast ? DataType::kUint8 : bucket.wire_type;
+  const std::size_t parts = bucket.broadcast ? SizeOf(bucket.type) : 1;
   plan->send = plan->receive = fusion;
   DeviceAddress at = fusion;
   for (const Run& run : runs) {
-    MoveSegment in = SegmentOf(run.source, bucket.type, at, bucket.wire_type, run.count);
+    MoveSegment in = SegmentOf(run.source, type, at, wire_type, run.count * parts);
     in.factor = run.prescale;
     absl::Status status = sends ? plan->pack.Add(in) : absl::OkStatus();
-    MoveSegment out = SegmentOf(at, bucket.wire_type, run.destination, bucket.type, run.count);
+    MoveSegment out = SegmentOf(at, wire_type, run.destination, type, run.count * parts);
     out.factor = run.result.factor;
     out.divisor = run.result.divisor;
     if (status.ok() && receives) status = plan->unpack.Add(out);

@@ -91,6 +91,18 @@ TEST_CASE("PlanBucket: of a broadcast the root packs and the others unpack, unsc
   CHECK(other.count == root.count);
 }
 
+TEST_CASE("PlanBucket: a broadcast packs elements that NCCL does not reduce, as bytes") {
+  DeviceBucket bucket = BucketOf({TensorAt(0, 0, 3), TensorAt(512, 512, 5)});
+  bucket.type = bucket.wire_type = DataType::kInt16;
+  bucket.broadcast = DeviceBroadcast{0, true};
+  const BucketPlan plan = PlanOf(bucket);
+  CHECK(plan.count == 8);
+  REQUIRE(plan.pack.segments().size() == 2);
+  CHECK(plan.pack.segments()[1].source_type == DataType::kUint8);
+  CHECK(plan.pack.segments()[1].count == 10);
+  CHECK(plan.pack.segments()[1].destination == plan.pack.segments()[0].destination + 6);
+}
+
 TEST_CASE("PlanBucket: one tensor is scaled where its result is, and its input stays") {
   DeviceBucket bucket = BucketOf({TensorAt(0, 8000, 2000)});
   bucket.tensors[0].prescale = 2;
