@@ -80,9 +80,9 @@ enum {
 };
 /* What the operators of an all-reduce mean. The result has the same bits on all ranks.
  *
- * integers     Sum and product wrap modulo 2^bits. An average is rounded down (-1 / 2 gives -1) and
- *              exact; factors other than 1 are applied in float64, truncated toward zero and
- *              clamped to the type's range.
+ * integers     Sum and product wrap modulo 2^bits. An average is that sum, divided exactly and
+ *              rounded down (-1 / 2 gives -1); factors other than 1 are applied in float64,
+ *              truncated toward zero and clamped to the type's range.
  * bool         Sum and max are "or", product and min are "and"; there is no average.
  * floats       IEEE arithmetic, rounded to nearest even; subnormals are kept. A sum's last bits
  *              depend on the order in which the nodes' parts meet, and so on size, plan and number
