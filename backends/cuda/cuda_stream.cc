@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/cuda/cuda_driver.h"
+#include "backends/cuda/stream_status.h"
 
 namespace ringd {
 namespace {
@@ -91,6 +92,15 @@ absl::Status CudaEvent::Record(StreamHandle stream) const {
   return CudaStatus(
       cuda, "cuEventRecord",
       cuda.cuEventRecord(static_cast<CUevent>(handle_), static_cast<CUstream>(stream)));
+}
+
+absl::Status CudaEvent::HoldUp(StreamHandle stream) const {
+  const ScopedContext current(*context_);
+  if (!current.status().ok()) return current.status();
+  return StreamStatus(
+      *context_, "cuStreamWaitEvent",
+      context_->driver().cuStreamWaitEvent(static_cast<CUstream>(stream),
+                                           static_cast<CUevent>(handle_), CU_EVENT_WAIT_DEFAULT));
 }
 
 absl::StatusOr<bool> CudaEvent::IsReached() const {

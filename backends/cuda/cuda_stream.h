@@ -64,6 +64,11 @@ class CudaEvent {
   // From now on it is the point behind what is on `stream`. As CudaStatus says.
   absl::Status Record(StreamHandle stream) const;
 
+  // Enqueues: what follows on `stream` waits until the GPU has come to the point that was recorded
+  // last. Not at all if none was.
+  //   kInvalidArgument: `stream` is none of this GPU.  Others as CudaStatus says.
+  absl::Status HoldUp(StreamHandle stream) const;
+
   // Whether the GPU has come there. Does not block. As CudaStatus says: also errors of the work
   // before it.
   absl::StatusOr<bool> IsReached() const;

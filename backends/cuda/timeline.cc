@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/cuda/cuda_driver.h"
+#include "backends/cuda/stream_status.h"
 
 namespace ringd {
 namespace {
@@ -17,18 +18,6 @@ constexpr std::size_t kMostInBatch = 255;
 absl::Status CheckSlot(std::uint32_t slot) {
   if (IsTimelineSlot(slot)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("a timeline has no slot ", slot));
-}
-
-// A wrong stream is its owner's mistake, where CUDA's other errors are not.
-absl::Status StreamStatus(const CudaContext& context, const char* what, CUresult result) {
-  if (result == CUDA_SUCCESS) return absl::OkStatus();
-  absl::Status status = CudaStatus(context.driver(), what, result);
-  if (result != CUDA_ERROR_INVALID_HANDLE && result != CUDA_ERROR_INVALID_CONTEXT &&
-      result != CUDA_ERROR_INVALID_VALUE) {
-    return status;
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("the stream is none of GPU ", context.uuid(), ": ", status.message()));
 }
 
 CUstreamBatchMemOpParams Wait(const TimelineMark& mark) {

@@ -99,6 +99,10 @@ Context::~Context() {
   while (AnyWaiter() && Clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  // A stream that still copies must find the slab there.
+  if (device_staging_ != nullptr && !device_staging_->WaitUntilQuiet(deadline)) {
+    static_cast<void>(device_memory_.release());
+  }
 }
 
 void Context::EndPart(Farewell farewell) {

@@ -20,6 +20,7 @@
 #include "client/core/attach/ringd_watch.h"
 #include "client/core/attach/session_state.h"
 #include "client/core/device/device_memory.h"
+#include "client/core/device/device_staging.h"
 #include "client/core/device/slab_inbox.h"
 #include "client/core/device/timeline_pairs.h"
 #include "client/core/local/background_helper.h"
@@ -158,6 +159,9 @@ class Context {
   absl::StatusOr<DeviceMemory*> Device() noexcept;
   absl::StatusOr<std::unique_ptr<DeviceMemory>> OpenDeviceMemory(
       const ringd_device_options& options);
+  // What is left to do for operations that have been consumed and have ended well. A GPU that fails
+  // at that ends this rank's part.
+  absl::Status Finish(std::span<const OperationEnd> ends);
   // Goes on to a pair that may be used or is in flight. False: there is none.
   bool FindTimelinePair() ABSL_EXCLUSIVE_LOCKS_REQUIRED(timeline_pairs_mutex_);
   // Into the submission ring, with a pair of the timeline; waits for room.
@@ -232,7 +236,8 @@ class Context {
   SlabInbox slab_inbox_;
   std::atomic<bool> device_opens_{false};  // some thread does; it alone writes the next one
   std::unique_ptr<DeviceMemory> device_memory_;
-  // The same once it can be used: set once.
+  std::unique_ptr<DeviceStaging> device_staging_;
+  // The first of the two once both can be used: set once.
   std::atomic<DeviceMemory*> device_{nullptr};
   Mutex timeline_pairs_mutex_;
   TimelinePairs timeline_pairs_ ABSL_GUARDED_BY(timeline_pairs_mutex_);

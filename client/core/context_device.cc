@@ -35,12 +35,17 @@ absl::Status Context::OpenDevice(const ringd_device_options& options) {
   if (device_.load(std::memory_order_acquire) != nullptr || device_opens_.exchange(true)) {
     return absl::AlreadyExistsError("this context has opened a GPU already");
   }
-  absl::StatusOr<std::unique_ptr<DeviceMemory>> opened = OpenDeviceMemory(options);
-  const absl::Status status = opened.status();
-  if (status.ok()) {
-    device_memory_ = *std::move(opened);
+  const auto open = [&]() -> absl::Status {
+    absl::StatusOr<std::unique_ptr<DeviceMemory>> memory = OpenDeviceMemory(options);
+    if (!memory.ok()) return memory.status();
+    absl::StatusOr<std::unique_ptr<DeviceStaging>> staging = DeviceStaging::Create(**memory);
+    if (!staging.ok()) return staging.status();
+    device_memory_ = *std::move(memory);
+    device_staging_ = *std::move(staging);
     device_.store(device_memory_.get(), std::memory_order_release);
-  }
+    return absl::OkStatus();
+  };
+  const absl::Status status = open();
   device_opens_.store(false);
   return status;
 }
@@ -68,7 +73,7 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> Context::OpenDeviceMemory(
 absl::StatusOr<void*> Context::DeviceAllocate(std::size_t bytes) {
   const absl::StatusOr<DeviceMemory*> device = Device();
   if (!device.ok()) return device.status();
-  return (*device)->Allocate(bytes);
+  return device_staging_->Allocate(bytes, Clock::now());
 }
 
 absl::Status Context::DeviceFree(const void* address) {
@@ -92,28 +97,26 @@ absl::Status Context::SubmitOnStream(ringd_registration registration, const void
   // As Staging::CheckPointers: of a broadcast each rank has one place.
   if (!tensor.sends) source = destination;
   if (!tensor.receives) destination = const_cast<void*>(source);
-  const absl::StatusOr<std::uint64_t> from = (*device)->OffsetOf(source, tensor.bytes);
-  const absl::StatusOr<std::uint64_t> to = (*device)->OffsetOf(destination, tensor.bytes);
-  if (!from.ok()) return InTensor(tensor, from.status());
-  if (!to.ok()) return InTensor(tensor, to.status());
-  if (*from % tensor.element_bytes != 0 || *to % tensor.element_bytes != 0) {
-    return InTensor(tensor,
-                    absl::InvalidArgumentError("source or destination is not aligned to elements"));
-  }
-  if (*from != *to && *from < *to + tensor.bytes && *to < *from + tensor.bytes) {
-    return InTensor(tensor, absl::InvalidArgumentError("source and destination overlap"));
-  }
   if (absl::Status status = (*device)->CheckStream(stream); !status.ok()) {
     return InTensor(tensor, status);
   }
+  if (!state_.alive()) return state_.status();
+  const absl::StatusOr<DeviceStaging::Places> places =
+      device_staging_->Place(tensor, source, destination, stream);
+  if (!places.ok()) return InTensor(tensor, places.status());
   Submission record{};
   record.registration = tensor.numbers.registration;
   record.element_count = tensor.element_count;
-  record.source_offset = *from;
-  record.destination_offset = *to;
+  record.source_offset = places->source_offset;
+  record.destination_offset = places->destination_offset;
   OperationEnd end;
   end.registration = &tensor;
-  if (absl::Status status = EnqueueOnDevice(record, end); !status.ok()) return status;
+  end.device_block = places->block;
+  if (absl::Status status = EnqueueOnDevice(record, end); !status.ok()) {
+    if (places->block != nullptr) device_staging_->GiveBack(*places->block);
+    return status;
+  }
+  if (places->block != nullptr) device_staging_->Begin(*places->block, record.sequence);
   tensor.submissions->Accepted();
   const absl::Status signalled =
       (*device)->SignalReady(stream, record.timeline_pair, record.sequence);
@@ -177,13 +180,19 @@ absl::Status Context::StreamWait(ringd_operation operation, void* stream) {
   bool done = false;
   if (absl::Status status = Test(operation, done); !status.ok()) return status;
   if (!state_.alive()) return state_.status();
-  // The result is there, or never comes: the wait for the operation says so.
-  if (done) return absl::OkStatus();
-  if (absl::Status status = (*device)->CheckStream(stream); !status.ok()) return status;
   const std::uint64_t sequence = SequenceOf(operation);
-  const std::uint32_t pair = QueueOf(operation) == &ring_operations_
-                                 ? ring_operations_.TimelinePairOf(sequence)
-                                 : kNoTimelinePair;
+  const bool is_ringds = QueueOf(operation) == &ring_operations_;
+  DeviceBlock* const block = is_ringds ? ring_operations_.DeviceBlockOf(sequence) : nullptr;
+  // The result is there, or never comes: the wait for the operation says so.
+  if (done && block == nullptr) return absl::OkStatus();
+  if (absl::Status status = (*device)->CheckStream(stream); !status.ok()) return status;
+  const std::uint32_t pair =
+      is_ringds ? ring_operations_.TimelinePairOf(sequence) : kNoTimelinePair;
+  if (block != nullptr) {
+    return device_staging_->Fetch(
+        *block, sequence, stream,
+        pair == kNoTimelinePair ? std::nullopt : std::optional<std::uint32_t>(pair));
+  }
   if (pair == kNoTimelinePair) {
     // It may have ended just now.
     if (absl::Status status = Test(operation, done); !status.ok() || done) return status;
@@ -191,6 +200,17 @@ absl::Status Context::StreamWait(ringd_operation operation, void* stream) {
         absl::StrCat("operation ", operation, " is on a tensor in host memory"));
   }
   return (*device)->WaitForResult(stream, pair, sequence);
+}
+
+absl::Status Context::Finish(std::span<const OperationEnd> ends) {
+  for (const OperationEnd& end : ends) staging_.Finish(end, true);
+  if (device_.load(std::memory_order_acquire) == nullptr) return absl::OkStatus();
+  const absl::Status status = device_staging_->Finish(ends);
+  if (status.ok()) return status;
+  state_.Lose(absl::Status(
+      status.code(), absl::StrCat("results can't be copied on the GPU: ", status.message())));
+  EndPart(Farewell::kAbandon);
+  return state_.status();
 }
 
 }  // namespace ringd::client

@@ -124,6 +124,7 @@ absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t t
     sequences.push_back(SequenceOf(operation));
   }
   std::size_t next = 0;
+  absl::Status finished;
   // Those of one communicator that follow each other are taken out together.
   std::size_t run_end = 0;
   OperationQueue* queue = nullptr;
@@ -139,7 +140,7 @@ absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t t
     lists.ends.clear();
     const std::size_t count = queue->ConsumeSucceeded(
         std::span(sequences).subspan(next, std::min(most, run_end - next)), lists.ends);
-    for (const OperationEnd& end : lists.ends) staging_.Finish(end, true);
+    if (absl::Status status = Finish(lists.ends); finished.ok()) finished = status;
     for (const std::size_t end = next + count; next < end; ++next) *open[next] = RINGD_DONE;
     return count;
   };
@@ -173,7 +174,8 @@ absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t t
     // A failure waits for the others: until all have ended the caller may be told to call again.
     failed.push_back(open[next++]);
   }
-  return ConcludeFailed(failed);
+  const absl::Status status = ConcludeFailed(failed);
+  return finished.ok() ? status : finished;
 }
 
 UnendedOperations::Where Context::AwaitUnended(ringd_operation& operation,
@@ -215,8 +217,9 @@ absl::Status Context::Conclude(OperationQueue& queue, ringd_operation operation)
     }
     return state_.status();
   }
-  staging_.Finish(end, outcome.status == 0);
-  if (outcome.status == 0) return absl::OkStatus();
+  if (outcome.status == 0) return Finish(std::span(&end, 1));
+  staging_.Finish(end, false);
+  if (end.device_block != nullptr) device_staging_->GiveBack(*end.device_block);
   if (!outcome.conflicting_metas.empty()) {
     return DescribeMismatch(*end.registration, outcome.conflicting_metas);
   }

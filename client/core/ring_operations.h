@@ -65,6 +65,8 @@ class RingOperations final : public OperationQueue {
   // The timeline's pair of an operation in flight; kNoTimelinePair: it is of host memory, or is not
   // in flight.
   std::uint32_t TimelinePairOf(std::uint64_t sequence);
+  // Where an operation that has not been consumed is staged in device memory; null: it is not.
+  DeviceBlock* DeviceBlockOf(std::uint64_t sequence);
   // The pairs of all operations in flight.
   std::vector<std::uint32_t> TimelinePairsInFlight();
   // Whether an operation with this pair has ended badly: ringd has released those who wait for it,

@@ -11,6 +11,12 @@ std::uint32_t RingOperations::TimelinePairOf(std::uint64_t sequence) {
   return slot->end.timeline_pair;
 }
 
+DeviceBlock* RingOperations::DeviceBlockOf(std::uint64_t sequence) {
+  MutexLock lock(mutex_);
+  const Slot* const slot = Find(sequence);
+  return slot == nullptr ? nullptr : slot->end.device_block;
+}
+
 std::vector<std::uint32_t> RingOperations::TimelinePairsInFlight() {
   MutexLock lock(mutex_);
   Drain();

@@ -8,13 +8,6 @@
 #include "proto/shm/submission.h"
 
 namespace ringd::client {
-namespace {
-
-DeviceAddress AddressOf(const void* pointer) noexcept {
-  return static_cast<DeviceAddress>(reinterpret_cast<std::uintptr_t>(pointer));
-}
-
-}  // namespace
 
 absl::StatusOr<std::shared_ptr<const CudaContext>> DeviceMemory::OpenGpu(
     const std::string& cuda_library, int ordinal) {
@@ -32,14 +25,14 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::Import(
     return absl::InternalError("ringd's device memory has no room for tensors");
   }
   const std::string uuid = gpu->uuid();
-  absl::StatusOr<ImportedSlab> imported = ImportedSlab::Import(
-      std::move(gpu), std::move(slab.descriptor), slab.notice.slab_bytes, uuid);
+  absl::StatusOr<ImportedSlab> imported =
+      ImportedSlab::Import(gpu, std::move(slab.descriptor), slab.notice.slab_bytes, uuid);
   if (!imported.ok()) return imported.status();
-  return std::unique_ptr<DeviceMemory>(new DeviceMemory(*std::move(imported)));
+  return std::unique_ptr<DeviceMemory>(new DeviceMemory(std::move(gpu), *std::move(imported)));
 }
 
-DeviceMemory::DeviceMemory(ImportedSlab slab)
-    : slab_(std::move(slab)), allocator_(slab_.bytes() - kTimelineBytes) {}
+DeviceMemory::DeviceMemory(std::shared_ptr<const CudaContext> gpu, ImportedSlab slab)
+    : gpu_(std::move(gpu)), slab_(std::move(slab)), allocator_(slab_.bytes() - kTimelineBytes) {}
 
 absl::StatusOr<void*> DeviceMemory::Allocate(std::uint64_t bytes) {
   const MutexLock lock(mutex_);
@@ -48,22 +41,21 @@ absl::StatusOr<void*> DeviceMemory::Allocate(std::uint64_t bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "no ", bytes, " bytes are free in one piece in this rank's device memory, of which ",
         allocator_.used_bytes(), " of ", allocator_.capacity(),
-        " are in use: ask ringd_device_open for more (slab_bytes)"));
+        " are in use: wait for operations on tensors that are staged there, or ask "
+        "ringd_device_open for more (slab_bytes)"));
   }
-  // An address of the GPU's, which the host never follows.
-  return reinterpret_cast<void*>(
-      static_cast<std::uintptr_t>(slab_.address() + kTimelineBytes + found->offset));
+  return PointerAt(kTimelineBytes + found->offset);
 }
 
 bool DeviceMemory::Free(const void* address) {
   const MutexLock lock(mutex_);
   const DeviceAddress first = slab_.address() + kTimelineBytes;
-  return AddressOf(address) >= first && allocator_.Free(AddressOf(address) - first);
+  return DeviceAddressOf(address) >= first && allocator_.Free(DeviceAddressOf(address) - first);
 }
 
 absl::StatusOr<std::uint64_t> DeviceMemory::OffsetOf(const void* address,
                                                      std::uint64_t bytes) const {
-  return slab_.OffsetOf(AddressOf(address), bytes);
+  return slab_.OffsetOf(DeviceAddressOf(address), bytes);
 }
 
 absl::Status DeviceMemory::SignalReady(void* stream, std::uint32_t pair,

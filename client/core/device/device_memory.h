@@ -19,6 +19,11 @@
 
 namespace ringd::client {
 
+// Where a caller's device pointer points to.
+inline DeviceAddress DeviceAddressOf(const void* pointer) noexcept {
+  return static_cast<DeviceAddress>(reinterpret_cast<std::uintptr_t>(pointer));
+}
+
 // An imported slab: who has which of its bytes, and the timeline's pairs of values, of which each
 // operation in flight has one.
 //
@@ -43,6 +48,20 @@ class DeviceMemory {
   // False if nothing has been allocated there.
   [[nodiscard]] bool Free(const void* address) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  const std::shared_ptr<const CudaContext>& gpu() const noexcept { return gpu_; }
+
+  // Whether some of it is in the slab, the timeline included.
+  bool Touches(const void* address, std::uint64_t bytes) const noexcept {
+    const DeviceAddress begin = DeviceAddressOf(address);
+    return begin < slab_.address() + slab_.bytes() &&
+           (begin >= slab_.address() || bytes > slab_.address() - begin);
+  }
+  DeviceAddress AddressAt(std::uint64_t offset) const noexcept { return slab_.address() + offset; }
+  // The same, as callers see it: an address of the GPU's, which the host never follows.
+  void* PointerAt(std::uint64_t offset) const noexcept {
+    return reinterpret_cast<void*>(static_cast<std::uintptr_t>(AddressAt(offset)));
+  }
+
   // Bytes from the slab's start; kInvalidArgument if the range is not all in it, and was not
   // allocated as a whole.
   absl::StatusOr<std::uint64_t> OffsetOf(const void* address, std::uint64_t bytes) const;
@@ -59,8 +78,9 @@ class DeviceMemory {
   void ReleaseWaits(std::span<const std::uint32_t> pairs) const noexcept;
 
  private:
-  explicit DeviceMemory(ImportedSlab slab);
+  DeviceMemory(std::shared_ptr<const CudaContext> gpu, ImportedSlab slab);
 
+  const std::shared_ptr<const CudaContext> gpu_;
   const ImportedSlab slab_;
   mutable Mutex mutex_;
   ArenaAllocator allocator_ ABSL_GUARDED_BY(mutex_);  // of what is behind the timeline

@@ -17,6 +17,7 @@
 
 namespace ringd::client {
 
+struct DeviceBlock;
 struct Registration;
 
 inline constexpr std::uint64_t kNoStaging = ~std::uint64_t{0};
@@ -51,13 +52,16 @@ struct OperationEnd {
   std::uint32_t progress = kNoProgress;
   // Of a tensor in device memory (DeviceMemory): its pair of the timeline.
   std::uint32_t timeline_pair = kNoTimelinePair;
+  // Of one that is staged there (DeviceStaging); null: it is not.
+  DeviceBlock* device_block = nullptr;
   // Of that, or of one whose copy is put off: to be copied once it is submitted; null: nothing.
   const void* staged_from = nullptr;
   void* staged_to = nullptr;
   std::uint64_t fetched_pieces = 0;  // bits of those that need no copying out any more
 
   bool IsNothing() const noexcept {
-    return copy_from == nullptr && staging_offset == kNoStaging && progress == kNoProgress;
+    return copy_from == nullptr && staging_offset == kNoStaging && progress == kNoProgress &&
+           device_block == nullptr;
   }
 };
 

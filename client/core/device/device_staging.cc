@@ -1,0 +1,220 @@
+#include "client/core/device/device_staging.h"
+
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "backends/cuda/device_copy.h"
+#include "backends/cuda/timeline.h"
+
+namespace ringd::client {
+namespace {
+
+constexpr std::chrono::seconds kCopyDeadline{30};
+constexpr std::chrono::seconds kIdlePatience{1};
+constexpr std::chrono::microseconds kPause{50};
+
+// Tensors of about the same size share blocks.
+constexpr std::uint64_t BlockBytes(std::uint64_t bytes) noexcept {
+  constexpr std::uint64_t kStep = 512;
+  return (bytes + kStep - 1) / kStep * kStep;
+}
+
+absl::Status Is(const char* what, const absl::Status& status) {
+  if (!absl::IsInvalidArgument(status)) return status;
+  return absl::InvalidArgumentError(absl::StrCat("its ", what, " is ", status.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceStaging>> DeviceStaging::Create(DeviceMemory& memory) {
+  absl::StatusOr<CudaStream> stream = CudaStream::Create(memory.gpu());
+  if (!stream.ok()) return stream.status();
+  return std::unique_ptr<DeviceStaging>(new DeviceStaging(memory, *std::move(stream)));
+}
+
+absl::StatusOr<std::optional<std::uint64_t>> DeviceStaging::Locate(
+    const Registration& registration, const char* what, const void* address) const {
+  if (address == nullptr) return absl::InvalidArgumentError(absl::StrCat("its ", what, " is NULL"));
+  const DeviceAddress begin = DeviceAddressOf(address);
+  if (begin % registration.element_bytes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("its ", what, " is not aligned to elements"));
+  }
+  if (memory_.Touches(address, registration.bytes)) {
+    const absl::StatusOr<std::uint64_t> offset = memory_.OffsetOf(address, registration.bytes);
+    if (!offset.ok()) return Is(what, offset.status());
+    return std::optional(*offset);
+  }
+  const absl::Status status = CheckOnDevice(*memory_.gpu(), begin, registration.bytes);
+  if (!status.ok()) return Is(what, status);
+  return std::optional<std::uint64_t>();
+}
+
+absl::StatusOr<DeviceStaging::Places> DeviceStaging::Place(const Registration& registration,
+                                                           const void* source, void* destination,
+                                                           void* stream) {
+  // Nothing has no place, and ringd wants one.
+  if (registration.bytes == 0) return Places{kTimelineBytes, kTimelineBytes, nullptr};
+  const auto from = Locate(registration, "source", source);
+  if (!from.ok()) return from.status();
+  const auto to = Locate(registration, "destination", destination);
+  if (!to.ok()) return to.status();
+  const std::uint64_t bytes = registration.bytes;
+  const DeviceAddress read = DeviceAddressOf(source);
+  const DeviceAddress written = DeviceAddressOf(destination);
+  if (read != written && read < written + bytes && written < read + bytes) {
+    return absl::InvalidArgumentError("source and destination overlap in part");
+  }
+  if (from->has_value() && to->has_value()) return Places{**from, **to, nullptr};
+
+  absl::StatusOr<DeviceBlock*> block = Take(bytes);
+  if (!block.ok()) return block.status();
+  const auto put = [&]() -> absl::Status {
+    const MutexLock lock(mutex_);
+    DeviceBlock& taken = **block;
+    taken.destination = to->has_value() ? 0 : written;
+    taken.result_bytes = bytes;
+    absl::Status status = taken.last_use.HoldUp(stream);
+    if (status.ok() && !from->has_value()) {
+      status = EnqueueCopy(*memory_.gpu(), memory_.AddressAt(taken.offset), read, bytes, stream);
+    }
+    return status.ok() ? taken.last_use.Record(stream) : status;
+  };
+  if (absl::Status status = put(); !status.ok()) {
+    GiveBack(**block);
+    return status;
+  }
+  return Places{from->value_or((*block)->offset), to->value_or((*block)->offset), *block};
+}
+
+void DeviceStaging::Begin(DeviceBlock& block, std::uint64_t sequence) {
+  const MutexLock lock(mutex_);
+  block.sequence = sequence;
+}
+
+absl::Status DeviceStaging::Fetch(DeviceBlock& block, std::uint64_t sequence, void* stream,
+                                  std::optional<std::uint32_t> pair) {
+  const MutexLock lock(mutex_);
+  if (block.sequence != sequence) {
+    return absl::NotFoundError("the operation has been waited for by another thread");
+  }
+  absl::Status status = block.last_use.HoldUp(stream);
+  if (!status.ok() || block.is_fetched) return status;
+  if (pair.has_value()) status = memory_.WaitForResult(stream, *pair, sequence);
+  if (!status.ok() || block.destination == 0) return status;
+  return CopyOut(block, stream);
+}
+
+absl::Status DeviceStaging::CopyOut(DeviceBlock& block, void* stream) {
+  absl::Status status = EnqueueCopy(*memory_.gpu(), block.destination,
+                                    memory_.AddressAt(block.offset), block.result_bytes, stream);
+  if (status.ok()) status = block.last_use.Record(stream);
+  block.is_fetched = status.ok();
+  return status;
+}
+
+absl::Status DeviceStaging::Finish(std::span<const OperationEnd> ends) {
+  bool copies = false;
+  {
+    const MutexLock lock(mutex_);
+    for (const OperationEnd& end : ends) {
+      if (end.device_block == nullptr) continue;
+      DeviceBlock& block = *end.device_block;
+      // No stream fetches it from now on.
+      block.sequence.reset();
+      if (block.is_fetched || block.destination == 0) continue;
+      absl::Status status = block.last_use.HoldUp(stream_.handle());
+      if (status.ok()) status = CopyOut(block, stream_.handle());
+      if (!status.ok()) return status;
+      copies = true;
+    }
+  }
+  if (copies) {
+    const absl::Status status = stream_.WaitIdle(Clock::now() + kCopyDeadline);
+    if (!status.ok()) return status;
+  }
+  for (const OperationEnd& end : ends) {
+    if (end.device_block != nullptr) GiveBack(*end.device_block);
+  }
+  return absl::OkStatus();
+}
+
+void DeviceStaging::GiveBack(DeviceBlock& block) {
+  const MutexLock lock(mutex_);
+  block.sequence.reset();
+  block.destination = 0;
+  block.is_fetched = false;
+  idle_[block.bytes].push_back(&block);
+}
+
+DeviceBlock* DeviceStaging::TakeIdle(std::uint64_t bytes) {
+  const MutexLock lock(mutex_);
+  const auto found = idle_.find(bytes);
+  if (found == idle_.end() || found->second.empty()) return nullptr;
+  // The one that has not been used for longest: the stream waits least for it.
+  DeviceBlock* const block = found->second.front();
+  found->second.pop_front();
+  return block;
+}
+
+absl::StatusOr<DeviceBlock*> DeviceStaging::Take(std::uint64_t bytes) {
+  const std::uint64_t block_bytes = BlockBytes(bytes);
+  if (DeviceBlock* const idle = TakeIdle(block_bytes); idle != nullptr) return idle;
+  const absl::StatusOr<void*> address = Allocate(block_bytes, Clock::now() + kIdlePatience);
+  if (!address.ok()) return address.status();
+  absl::StatusOr<CudaEvent> event = CudaEvent::Create(memory_.gpu());
+  const absl::StatusOr<std::uint64_t> offset = memory_.OffsetOf(*address, block_bytes);
+  if (!event.ok() || !offset.ok()) {
+    static_cast<void>(memory_.Free(*address));
+    return event.ok() ? offset.status() : event.status();
+  }
+  const MutexLock lock(mutex_);
+  blocks_.push_back({*offset, block_bytes, *std::move(event), {}, 0, 0, false});
+  return &blocks_.back();
+}
+
+absl::StatusOr<void*> DeviceStaging::Allocate(std::uint64_t bytes, Clock::time_point deadline) {
+  for (;; std::this_thread::sleep_for(kPause)) {
+    absl::StatusOr<void*> address = memory_.Allocate(bytes);
+    if (!absl::IsResourceExhausted(address.status())) return address;
+    const bool others = FreeReached();
+    address = memory_.Allocate(bytes);
+    if (address.ok() || !others || Clock::now() >= deadline) return address;
+  }
+}
+
+bool DeviceStaging::FreeReached() {
+  bool others = false;
+  const MutexLock lock(mutex_);
+  for (auto& [bytes, blocks] : idle_) {
+    std::deque<DeviceBlock*> kept;
+    for (DeviceBlock* const block : blocks) {
+      const absl::StatusOr<bool> is_reached = block->last_use.IsReached();
+      if (!is_reached.ok() || !*is_reached) {
+        kept.push_back(block);
+        others |= is_reached.ok();
+        continue;
+      }
+      static_cast<void>(memory_.Free(memory_.PointerAt(block->offset)));
+      blocks_.remove_if([block](const DeviceBlock& other) { return &other == block; });
+    }
+    blocks = std::move(kept);
+  }
+  return others;
+}
+
+bool DeviceStaging::WaitUntilQuiet(Clock::time_point deadline) {
+  for (;; std::this_thread::sleep_for(kPause)) {
+    bool is_quiet = true;
+    {
+      const MutexLock lock(mutex_);
+      for (const DeviceBlock& block : blocks_) {
+        const absl::StatusOr<bool> is_reached = block.last_use.IsReached();
+        // After an error of the GPU nothing runs any more.
+        is_quiet &= !is_reached.ok() || *is_reached;
+      }
+    }
+    if (is_quiet || Clock::now() >= deadline) return is_quiet;
+  }
+}
+
+}  // namespace ringd::client

@@ -1,0 +1,118 @@
+// Tensors in device memory that somebody else has allocated: their places in the slab while ringd
+// works on them.
+#ifndef RINGD_CLIENT_CORE_DEVICE_DEVICE_STAGING_H_
+#define RINGD_CLIENT_CORE_DEVICE_DEVICE_STAGING_H_
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "backends/cuda/cuda_stream.h"
+#include "client/core/device/device_memory.h"
+#include "client/core/tensors/registrations.h"
+#include "client/core/waiting/operation_queue.h"
+#include "proto/base/clock.h"
+#include "proto/base/mutex.h"
+
+namespace ringd::client {
+
+// Part of the slab, of one operation at a time, and kept for the next one of about its size when
+// that has been consumed.
+struct DeviceBlock {
+  std::uint64_t offset = 0;  // in the slab
+  std::uint64_t bytes = 0;
+  // Behind all that streams of this process have to do with the block.
+  CudaEvent last_use;
+  // Of the operation that has it now, under DeviceStaging's lock.
+  std::optional<std::uint64_t> sequence;
+  DeviceAddress destination = 0;  // 0: the result is not copied out
+  std::uint64_t result_bytes = 0;
+  bool is_fetched = false;  // the copy to the destination is on a stream
+};
+
+// A source outside of the slab is copied into a block, on the stream on which it is ready; a result
+// is copied to a destination outside of it, on the stream that waits for it or, when only the host
+// waits, on one of ringd's. Nothing here waits for a stream of the caller's but Allocate and
+// WaitUntilQuiet, until their deadlines.
+//
+// Thread safety: any thread may call anything. Calls that put something on a stream hold a lock
+//   meanwhile, as long as the driver takes.
+// Ownership: of blocks; borrows the memory, which must outlive what is on streams
+//   (WaitUntilQuiet).
+// Invariant: whatever a stream does with a block comes after all that streams have done with it
+//   before. (The engine's work on it comes between the source's copy and the wait for the result.)
+class DeviceStaging {
+ public:
+  static absl::StatusOr<std::unique_ptr<DeviceStaging>> Create(DeviceMemory& memory);
+
+  struct Places {
+    std::uint64_t source_offset = 0;
+    std::uint64_t destination_offset = 0;
+    DeviceBlock* block = nullptr;  // null: source and destination are in the slab
+  };
+  // Where in the slab the engine reads and writes; puts the copy of a source that is elsewhere on
+  // `stream`. A block is the caller's until Begin or GiveBack.
+  //   kInvalidArgument: a range is not in this GPU's memory, or leaves the slab; they overlap in
+  //     part, or are not aligned to elements; the stream is none of this GPU.
+  //   kResourceExhausted: the slab is full; the message says how full, and names the setting.
+  //   Others as CudaStatus says.
+  absl::StatusOr<Places> Place(const Registration& registration, const void* source,
+                               void* destination, void* stream) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The block is that operation's, which has been submitted.
+  void Begin(DeviceBlock& block, std::uint64_t sequence) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Puts on `stream`: wait for the result and copy it to its destination; if that is on another
+  // stream already: wait for it. `pair`: the operation's in the timeline; nothing: it has ended.
+  //   kNotFound: the block is not that operation's any more: it has been consumed.
+  //   kInvalidArgument: the stream is none of this GPU.  Others as CudaStatus says.
+  absl::Status Fetch(DeviceBlock& block, std::uint64_t sequence, void* stream,
+                     std::optional<std::uint32_t> pair) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Of operations that have been consumed and have ended well: copies the results that no stream
+  // has fetched, waits until they are in place, and takes the blocks back.
+  //   kDeadlineExceeded: the GPU has not copied in 30 s.  Others as CudaStatus says. The blocks
+  //   then stay taken.
+  absl::Status Finish(std::span<const OperationEnd> ends) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Takes a block back as it is.
+  void GiveBack(DeviceBlock& block) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // As DeviceMemory::Allocate, and takes memory of idle blocks if there is no other, for which
+  // streams may still have to be done with it until `deadline`.
+  absl::StatusOr<void*> Allocate(std::uint64_t bytes, Clock::time_point deadline)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Whether no stream of this process uses a block any more, or will have by the deadline.
+  bool WaitUntilQuiet(Clock::time_point deadline) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  DeviceStaging(DeviceMemory& memory, CudaStream stream)
+      : memory_(memory), stream_(std::move(stream)) {}
+  // Its offset in the slab; nothing: it is elsewhere in this GPU's memory.
+  absl::StatusOr<std::optional<std::uint64_t>> Locate(const Registration& registration,
+                                                      const char* what, const void* address) const;
+  absl::StatusOr<DeviceBlock*> Take(std::uint64_t bytes);
+  DeviceBlock* TakeIdle(std::uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Gives idle blocks that no stream uses back to the slab. Whether there are others.
+  bool FreeReached() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status CopyOut(DeviceBlock& block, void* stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  DeviceMemory& memory_;
+  const CudaStream stream_;
+  Mutex mutex_;
+  std::list<DeviceBlock> blocks_ ABSL_GUARDED_BY(mutex_);
+  // By their bytes; used last, last.
+  std::unordered_map<std::uint64_t, std::deque<DeviceBlock*>> idle_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace ringd::client
+
+#endif  // RINGD_CLIENT_CORE_DEVICE_DEVICE_STAGING_H_
