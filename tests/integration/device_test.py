@@ -57,7 +57,7 @@ SUMS = """
 def start(cluster: Cluster, source: str, ranks_per_node: list[int], **options: Any) -> JobRun:
     """A job on nodes with one emulated GPU for each of their ranks."""
     most = max(ranks_per_node)
-    environment = give_gpus(cluster, cuda_devices=most, **options)
+    environment = give_gpus(cluster, **({"cuda_devices": most} | options))
     cluster.start_nodes(len(ranks_per_node))
     return cluster.start_job(source, ranks_per_node, environment=environment)
 

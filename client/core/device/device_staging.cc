@@ -19,9 +19,8 @@ constexpr std::uint64_t BlockBytes(std::uint64_t bytes) noexcept {
   return (bytes + kStep - 1) / kStep * kStep;
 }
 
-absl::Status Is(const char* what, const absl::Status& status) {
-  if (!absl::IsInvalidArgument(status)) return status;
-  return absl::InvalidArgumentError(absl::StrCat("its ", what, " is ", status.message()));
+absl::Status In(const char* what, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat("its ", what, ": ", status.message()));
 }
 
 }  // namespace
@@ -41,11 +40,11 @@ absl::StatusOr<std::optional<std::uint64_t>> DeviceStaging::Locate(
   }
   if (memory_.Touches(address, registration.bytes)) {
     const absl::StatusOr<std::uint64_t> offset = memory_.OffsetOf(address, registration.bytes);
-    if (!offset.ok()) return Is(what, offset.status());
+    if (!offset.ok()) return In(what, offset.status());
     return std::optional(*offset);
   }
   const absl::Status status = CheckOnDevice(*memory_.gpu(), begin, registration.bytes);
-  if (!status.ok()) return Is(what, status);
+  if (!status.ok()) return In(what, status);
   return std::optional<std::uint64_t>();
 }
 
@@ -54,16 +53,16 @@ absl::StatusOr<DeviceStaging::Places> DeviceStaging::Place(const Registration& r
                                                            void* stream) {
   // Nothing has no place, and ringd wants one.
   if (registration.bytes == 0) return Places{kTimelineBytes, kTimelineBytes, nullptr};
-  const auto from = Locate(registration, "source", source);
-  if (!from.ok()) return from.status();
-  const auto to = Locate(registration, "destination", destination);
-  if (!to.ok()) return to.status();
   const std::uint64_t bytes = registration.bytes;
   const DeviceAddress read = DeviceAddressOf(source);
   const DeviceAddress written = DeviceAddressOf(destination);
   if (read != written && read < written + bytes && written < read + bytes) {
     return absl::InvalidArgumentError("source and destination overlap in part");
   }
+  const auto from = Locate(registration, "source", source);
+  if (!from.ok()) return from.status();
+  const auto to = Locate(registration, "destination", destination);
+  if (!to.ok()) return to.status();
   if (from->has_value() && to->has_value()) return Places{**from, **to, nullptr};
 
   absl::StatusOr<DeviceBlock*> block = Take(bytes);

@@ -15,6 +15,7 @@ from __future__ import annotations
 import array
 import ctypes
 import os
+from collections.abc import Callable
 from typing import Any
 
 import ringd
@@ -27,12 +28,16 @@ class Driver:
     def __init__(self, ordinal: int) -> None:
         self._library = ctypes.CDLL(os.environ["RINGD_CUDA_LIBRARY"])
         self.call("cuInit", ctypes.c_uint(0))
+        self.use(ordinal)
+        self.stream = self.new_stream()
+
+    def use(self, ordinal: int) -> None:
+        """Memory and streams are made on this GPU from now on."""
         device = ctypes.c_int()
         self.call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(ordinal))
         context = ctypes.c_void_p()
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self.call("cuCtxSetCurrent", context)
-        self.stream = self.new_stream()
 
     def call(self, function: str, *arguments: Any) -> None:
         result = getattr(self._library, function)(*arguments)
@@ -44,6 +49,15 @@ class Driver:
         self.call("cuStreamCreate", ctypes.byref(stream), ctypes.c_uint(non_blocking))
         assert stream.value is not None
         return stream.value
+
+    def allocate(self, size: int) -> int:
+        """Memory of the rank's own, with any content."""
+        address = ctypes.c_uint64()
+        self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        return address.value
+
+    def free(self, address: int) -> None:
+        self.call("cuMemFree_v2", ctypes.c_uint64(address))
 
     def write(self, address: int, values: array.array[Any], stream: int) -> None:
         """Puts a copy to the device on the stream."""
@@ -68,17 +82,57 @@ class Driver:
         )
         self.synchronize(stream)
 
+    def hold_up(self, stream: int) -> Callable[[], None]:
+        """What is put on the stream from now on waits for a call of the result, which any thread
+        may make."""
+        gate = self.allocate(8)
+        self.write(gate, array.array("Q", [0]), stream)
+        value = ctypes.c_uint64(1)
+        at_least = 0
+        self.call(
+            "cuStreamWaitValue64_v2",
+            ctypes.c_void_p(stream),
+            ctypes.c_uint64(gate),
+            value,
+            ctypes.c_uint(at_least),
+        )
+        opener = self.new_stream()
+        context = ctypes.c_void_p()
+        self.call("cuCtxGetCurrent", ctypes.byref(context))
+
+        def let_go() -> None:
+            self.call("cuCtxSetCurrent", context)
+            self.call(
+                "cuStreamWriteValue64_v2",
+                ctypes.c_void_p(opener),
+                ctypes.c_uint64(gate),
+                value,
+                ctypes.c_uint(0),
+            )
+
+        return let_go
+
     def synchronize(self, stream: int) -> None:
         self.call("cuStreamSynchronize", ctypes.c_void_p(stream))
 
 
 class DeviceTensor:
-    """A tensor in device memory, in place."""
+    """A tensor in device memory, in place: in the slab, or in memory of the rank's own."""
 
-    def __init__(self, trainer: DeviceTrainer, name: str, values: list[Any], code: str, **spec: Any) -> None:
+    def __init__(
+        self,
+        trainer: DeviceTrainer,
+        name: str,
+        values: list[Any],
+        code: str,
+        *,
+        in_slab: bool = True,
+        **spec: Any,
+    ) -> None:
         self._trainer = trainer
         self._values = array.array(code, values)
-        self.address = trainer.context.device_alloc(max(1, len(values) * self._values.itemsize))
+        allocate = trainer.context.device_alloc if in_slab else trainer.driver.allocate
+        self.address = allocate(max(1, len(values) * self._values.itemsize))
         described = ringd.TensorSpec(name, shape=(len(values),), memory=ringd.Memory.DEVICE, **spec)
         (self.registration,) = trainer.context.register([described])
 

@@ -123,6 +123,26 @@ TEST_CASE("Emulated copies: page-locked memory keeps nobody waiting, other memor
         }) == "");
 }
 
+TEST_CASE("Emulated copies: within a GPU they are the stream's, and memory must still be there") {
+  CHECK(RunEmulated({}, [](const Child& child) {
+          child.UseDevice();
+          const CUstream stream = child.NewStream();
+          const CUdeviceptr from = child.NewMemory(64);
+          const CUdeviceptr to = child.NewMemory(64);
+          CHILD_OK(child.cuda().cuMemsetD8Async(from, 7, 64, stream));
+          const auto before = child.emulator().calls("synchronising");
+          CHILD_OK(child.cuda().cuMemcpyDtoDAsync(to, from, 64, stream));
+          CHILD_CHECK(child.emulator().calls("synchronising") == before);
+          CHILD_OK(child.cuda().cuStreamSynchronize(stream));
+          CHILD_CHECK(child.Read(to + 56) == 0x0707070707070707);
+          CHILD_CUDA(CUDA_ERROR_INVALID_VALUE,
+                     child.cuda().cuMemcpyDtoDAsync(to, from + 1, 64, stream));
+          CHILD_OK(child.cuda().cuMemFree(from));
+          CHILD_CUDA(CUDA_ERROR_INVALID_VALUE,
+                     child.cuda().cuMemcpyDtoDAsync(to, from, 64, stream));
+        }) == "");
+}
+
 TEST_CASE("Emulated host memory: registered once, by its base, and only what is there") {
   CHECK(RunEmulated({}, [](const Child& child) {
           child.UseDevice();
@@ -191,6 +211,10 @@ TEST_CASE("Emulated pointers: CUDA says where one points, and nothing of a stran
                      child.cuda().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                                         reinterpret_cast<CUdeviceptr>(&type)));
           CHILD_CUDA(CUDA_ERROR_NOT_FOUND, child.cuda().cuMemGetAddressRange(&base, &bytes, 4096));
+          CHILD_OK(child.cuda().cuMemFree(memory));
+          CHILD_CUDA(CUDA_ERROR_INVALID_VALUE, get(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE));
+          CHILD_CUDA(CUDA_ERROR_NOT_FOUND,
+                     child.cuda().cuMemGetAddressRange(&base, &bytes, memory + 40));
         }) == "");
 }
 
