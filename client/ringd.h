@@ -172,8 +172,8 @@ typedef struct {
   /* Since 1.4. RINGD_ALL_RANKS, or one that this rank has created. Equal names on different
    * communicators are different tensors. An average is that of the communicator's ranks. */
   ringd_communicator communicator;
-  /* Since 1.5. RINGD_DEVICE_MEMORY: in memory of ringd_device_alloc, to be submitted by
-   * ringd_submit_on_stream. The same on all ranks. */
+  /* Since 1.5. RINGD_DEVICE_MEMORY: in memory of a GPU, to be submitted by ringd_submit_on_stream.
+   * The same on all ranks. */
   int32_t memory;
 } ringd_tensor;
 
@@ -199,7 +199,7 @@ typedef struct {
 typedef struct {
   size_t struct_size;
   int32_t device;      /* CUDA's ordinal in this process */
-  uint64_t slab_bytes; /* device memory for this rank's tensors */
+  uint64_t slab_bytes; /* device memory for tensors in it, and copies of tensors in flight */
   /* RINGD_CUDA_LIBRARY; default libcuda.so.1. The driver that this process uses. */
   const char* cuda_library;
 } ringd_device_options;
@@ -217,8 +217,8 @@ RINGD_EXPORT const char* ringd_status_name(ringd_status status);
 /* Attaches to ringd and takes a place in the job. Blocks until all ranks have joined, at most the
  * start timeout. `options` may be NULL. */
 RINGD_EXPORT ringd_status ringd_open(const ringd_options* options, ringd_context** context);
-/* Leaves the job and frees everything, arena memory included. Blocks 2 s at most. NULL is
- * allowed. */
+/* Leaves the job and frees everything, arena memory included, and the slab when copies from it have
+ * run. Blocks 2 s at most. NULL is allowed. */
 RINGD_EXPORT void ringd_close(ringd_context* context);
 /* Since 1.1. The first half of ringd_close, for when other threads may still be in calls, or arena
  * memory is still to be read: leaves the job; calls under way return and later ones fail, both with
@@ -330,9 +330,9 @@ RINGD_EXPORT ringd_status ringd_wait_all(ringd_context* context, ringd_operation
                                          size_t count, int64_t timeout_ms);
 
 /* Since 1.5. Tensors on a GPU: ringd's engine makes device memory for this rank (its slab), which
- * this process maps; tensors in it are reduced there by NCCL, in ringd's process. Not yet run on a
- * GPU. What is possible: all-reduce and broadcast; also on one node ringd carries them out, not the
- * ranks.
+ * this process maps; tensors in it are reduced there by NCCL, in ringd's process. Tensors elsewhere
+ * in the GPU's memory are copied into it and back. Not yet run on a GPU. What is possible:
+ * all-reduce and broadcast; also on one node ringd carries them out, not the ranks.
  *
  * Opens the GPU and makes the slab, in CUDA's primary context. Blocks, 60 s at most. A context has
  * one GPU.
@@ -342,8 +342,8 @@ RINGD_EXPORT ringd_status ringd_wait_all(ringd_context* context, ringd_operation
  *   The messages name library, GPU, amounts and setting. */
 RINGD_EXPORT ringd_status ringd_device_open(ringd_context* context,
                                             const ringd_device_options* options);
-/* Since 1.5. Memory of the slab: a device pointer, aligned to 64 bytes, contents undefined but
- * when it is used first (zero). Does not block.
+/* Since 1.5. Memory of the slab, for tensors that shall not be copied: a device pointer, aligned to
+ * 64 bytes, contents undefined but when it is used first (zero). Does not block.
  *   RINGD_RESOURCE_EXHAUSTED: the slab is full; the message names slab_bytes. */
 RINGD_EXPORT ringd_status ringd_device_alloc(ringd_context* context, size_t bytes, void** address);
 /* Since 1.5. Must not be in use by an operation, nor by work on a stream. NULL is allowed. */
@@ -352,16 +352,28 @@ RINGD_EXPORT void ringd_device_free(ringd_context* context, void* address);
  * `stream` (a CUstream or cudaStream_t of this context's GPU; NULL: the default stream) has done
  * all that was put on it before. Returns at once but for want of room. The destination must not be
  * touched before the operation has ended, or by work on a stream before ringd_stream_wait.
- *   RINGD_INVALID_ARGUMENT: an address outside of the slab; a tensor in host memory.
+ * `source` and `destination` lie anywhere in this GPU's memory. What is outside of the slab has a
+ * place there until the operation has been waited for: the source is copied to it on `stream`, the
+ * result from it by ringd_stream_wait or ringd_wait. Places are kept for later operations. Source
+ * and destination stay allocated until those copies have run.
+ *   RINGD_INVALID_ARGUMENT: a tensor in host memory, on another GPU, in memory that has been freed,
+ *   or partly in the slab; a stream of another GPU.
+ *   RINGD_RESOURCE_EXHAUSTED: no room in the slab; the message says how much, and the setting.
+ *   Operations that have been waited for give theirs back; up to a second is waited for streams
+ *   that still use it.
  *   RINGD_FAILED_PRECONDITION: no GPU is open; the stream is being captured into a graph. */
 RINGD_EXPORT ringd_status ringd_submit_on_stream(ringd_context* context,
                                                  ringd_registration registration,
                                                  const void* source, void* destination,
                                                  void* stream, ringd_operation* operation);
 /* Since 1.5. What is put on `stream` from now on runs when the operation, of
- * ringd_submit_on_stream, has its result. Does not block, and does not consume the operation, which
- * is still to be waited for. If the job fails, the stream goes on, with undefined content of the
- * destination, and the wait for the operation says why. */
+ * ringd_submit_on_stream, has its result in `destination`. Does not block, and does not consume the
+ * operation, which is still to be waited for. A destination outside of the slab gets the result by
+ * a copy on the first stream that waits; then ringd_wait does not wait for that copy, and only work
+ * behind it may use the destination: on this stream, on others that have called this before
+ * ringd_wait, or after the host has waited for one of them. Without any call of this, ringd_wait
+ * copies, and waits for it. If the job fails, the stream goes on, with undefined content of the
+ * destination (a copy of undefined bytes, too), and the wait for the operation says why. */
 RINGD_EXPORT ringd_status ringd_stream_wait(ringd_context* context, ringd_operation operation,
                                             void* stream);
 

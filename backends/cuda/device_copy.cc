@@ -29,8 +29,7 @@ absl::Status CheckByte(const CudaContext& context, DeviceAddress address) {
   }
   int ordinal = 0;
   if (result == CUDA_SUCCESS) {
-    result =
-        cuda.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
+    result = cuda.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
   }
   if (result != CUDA_SUCCESS) return CudaStatus(cuda, "cuPointerGetAttribute", result);
   if (ordinal == context.ordinal()) return absl::OkStatus();
@@ -71,8 +70,7 @@ absl::Status EnqueueCopy(const CudaContext& context, DeviceAddress to, DeviceAdd
   const ScopedContext current(context);
   if (!current.status().ok()) return current.status();
   const CudaDriver& cuda = context.driver();
-  const CUresult result =
-      cuda.cuMemcpyDtoDAsync(to, from, bytes, static_cast<CUstream>(stream));
+  const CUresult result = cuda.cuMemcpyDtoDAsync(to, from, bytes, static_cast<CUstream>(stream));
   return StreamStatus(context, "cuMemcpyDtoDAsync", result);
 }
 

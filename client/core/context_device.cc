@@ -1,4 +1,4 @@
-// A context's GPU: opening it, and operations on tensors in its memory.
+// A context's GPU: opening it, operations on tensors in its memory, and how they end.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -207,8 +207,8 @@ absl::Status Context::Finish(std::span<const OperationEnd> ends) {
   if (device_.load(std::memory_order_acquire) == nullptr) return absl::OkStatus();
   const absl::Status status = device_staging_->Finish(ends);
   if (status.ok()) return status;
-  state_.Lose(absl::Status(
-      status.code(), absl::StrCat("results can't be copied on the GPU: ", status.message())));
+  state_.Lose(absl::Status(status.code(),
+                           absl::StrCat("results can't be copied on the GPU: ", status.message())));
   EndPart(Farewell::kAbandon);
   return state_.status();
 }

@@ -184,7 +184,7 @@ def test_what_is_no_memory_of_the_gpu_is_refused_and_the_job_goes_on(cluster: Cl
     start(cluster, MISUSES, [1, 1], cuda_devices=2).expect_success()
 
 
-# A tensor that the ranks describe differently fails alone; a job that fails takes its streams along.
+# A tensor that the ranks describe differently fails alone; a job that fails lets streams go on.
 FAILS = """
     import time
 

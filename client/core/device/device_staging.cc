@@ -31,8 +31,9 @@ absl::StatusOr<std::unique_ptr<DeviceStaging>> DeviceStaging::Create(DeviceMemor
   return std::unique_ptr<DeviceStaging>(new DeviceStaging(memory, *std::move(stream)));
 }
 
-absl::StatusOr<std::optional<std::uint64_t>> DeviceStaging::Locate(
-    const Registration& registration, const char* what, const void* address) const {
+absl::StatusOr<std::optional<std::uint64_t>> DeviceStaging::Locate(const Registration& registration,
+                                                                   const char* what,
+                                                                   const void* address) const {
   if (address == nullptr) return absl::InvalidArgumentError(absl::StrCat("its ", what, " is NULL"));
   const DeviceAddress begin = DeviceAddressOf(address);
   if (begin % registration.element_bytes != 0) {

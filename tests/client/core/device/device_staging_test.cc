@@ -85,7 +85,8 @@ TEST_CASE("DeviceStaging: a source elsewhere is copied when its stream has it re
           const Trainer trainer(child);
           void* const source = trainer.NewMemory(1);
           void* const inside = CHILD_VALUE(trainer.memory->Allocate(kBytes));
-          CHILD_OK(child.cuda().cuMemsetD8Async(DeviceAddressOf(source), 7, kBytes, trainer.stream));
+          CHILD_OK(
+              child.cuda().cuMemsetD8Async(DeviceAddressOf(source), 7, kBytes, trainer.stream));
           const auto places = trainer.Place(source, inside, trainer.stream);
           CHILD_CHECK(places.destination_offset == kTimelineBytes);
           CHILD_CHECK(places.source_offset != places.destination_offset);
@@ -195,38 +196,37 @@ TEST_CASE("DeviceStaging: places of other sizes make room, a full slab is told w
 }
 
 TEST_CASE("DeviceStaging: what is no tensor of this GPU is named, source or destination") {
-  CHECK(RunEmulated({}, [](const Child& child) {
-          const Trainer trainer(child);
-          constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-          void* const outside = trainer.NewMemory(1);
-          std::vector<char> of_host(kBytes);
-          const auto refused = [&](const char* text, const void* source, void* destination) {
-            CHILD_REFUSED(
-                kInvalid, text,
-                trainer.staging->Place(*trainer.tensor, source, destination, trainer.stream)
-                    .status());
-          };
-          refused("its source: it is not in device memory", of_host.data(), outside);
-          refused("its destination: it is not in device memory", outside, of_host.data());
-          refused("its source is NULL", nullptr, outside);
-          refused("its destination is NULL", outside, nullptr);
-          void* const odd = static_cast<char*>(outside) + 2;
-          refused("its source is not aligned", odd, odd);
-          refused("overlap", outside, static_cast<char*>(outside) + 4);
-          void* const beyond = static_cast<char*>(outside) + 4;
-          refused("first 4092 of 4096 bytes", beyond, beyond);
-          // Some of it is in the slab, or in its timeline.
-          void* const end = trainer.memory->PointerAt(trainer.slab->bytes() - 64);
-          refused("not in the slab", end, end);
-          void* const timeline = trainer.memory->PointerAt(0);
-          refused("not in the slab", timeline, timeline);
-          int nothing = 0;
-          CHILD_REFUSED(
-              kInvalid, "stream is none",
-              trainer.staging->Place(*trainer.tensor, outside, outside, &nothing).status());
-          // Nothing has been taken.
-          CHILD_VALUE(trainer.memory->Allocate(kSlabBytes - kBytes));
-        }) == "");
+  CHECK(
+      RunEmulated({}, [](const Child& child) {
+        const Trainer trainer(child);
+        constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+        void* const outside = trainer.NewMemory(1);
+        std::vector<char> of_host(kBytes);
+        const auto refused = [&](const char* text, const void* source, void* destination) {
+          CHILD_REFUSED(kInvalid, text,
+                        trainer.staging->Place(*trainer.tensor, source, destination, trainer.stream)
+                            .status());
+        };
+        refused("its source: it is not in device memory", of_host.data(), outside);
+        refused("its destination: it is not in device memory", outside, of_host.data());
+        refused("its source is NULL", nullptr, outside);
+        refused("its destination is NULL", outside, nullptr);
+        void* const odd = static_cast<char*>(outside) + 2;
+        refused("its source is not aligned", odd, odd);
+        refused("overlap", outside, static_cast<char*>(outside) + 4);
+        void* const beyond = static_cast<char*>(outside) + 4;
+        refused("first 4092 of 4096 bytes", beyond, beyond);
+        // Some of it is in the slab, or in its timeline.
+        void* const end = trainer.memory->PointerAt(trainer.slab->bytes() - 64);
+        refused("not in the slab", end, end);
+        void* const timeline = trainer.memory->PointerAt(0);
+        refused("not in the slab", timeline, timeline);
+        int nothing = 0;
+        CHILD_REFUSED(kInvalid, "stream is none",
+                      trainer.staging->Place(*trainer.tensor, outside, outside, &nothing).status());
+        // Nothing has been taken.
+        CHILD_VALUE(trainer.memory->Allocate(kSlabBytes - kBytes));
+      }) == "");
 }
 
 TEST_CASE("DeviceStaging: a tensor of no bytes needs no memory") {
