@@ -276,3 +276,54 @@ CLOSES = """
 
 def test_a_context_that_closes_waits_for_copies_out_of_its_slab(cluster: Cluster) -> None:
     start(cluster, CLOSES, [1, 1]).expect_success()
+
+
+ARRAYS = """
+    import array
+
+    import ringd
+    from device_trainer import CudaArray, DeviceTrainer
+    from trainer import run
+
+
+    def main():
+        trainer = DeviceTrainer()
+        context, driver, stream = trainer.context, trainer.driver, trainer.stream
+        addresses = [driver.allocate(24) for _ in range(2)]
+
+        def read(address):
+            result = array.array("f", bytes(24))
+            driver.read(address, result, stream)
+            return result.tolist()
+
+        values = array.array("f", [float(trainer.rank + i) for i in range(6)])
+        expected = [float(sum(r + i for r in range(trainer.size))) for i in range(6)]
+        ours, out = (CudaArray(address, (2, 3), stream=stream) for address in addresses)
+        for step in range(3):
+            driver.write(addresses[0], values, stream)
+            operation = context.device_all_reduce(ours, "gradient", out=out)
+            operation.stream_wait()
+            assert read(addresses[1]) == expected
+            assert read(addresses[0]) == values.tolist()
+            operation.wait()
+            context.device_all_reduce(ours, "average", op=ringd.ReduceOp.AVERAGE).wait()
+            assert read(addresses[0]) == [value / trainer.size for value in expected]
+        number = context.device_all_reduce(out, "by number").number
+        context.wait_all([number])
+        try:
+            context.device_all_reduce(CudaArray(values.buffer_info()[0], (6,)), "of the host")
+        except ringd.InvalidArgumentError as error:
+            assert "'of the host'" in str(error)
+        else:
+            raise AssertionError("nothing was refused")
+
+
+    run(main)
+"""
+
+
+@pytest.mark.parametrize("ranks_per_node", [[1, 1], [2, 1]])
+def test_arrays_of_other_libraries_are_reduced(
+    cluster: Cluster, ranks_per_node: list[int]
+) -> None:
+    start(cluster, ARRAYS, ranks_per_node).expect_success()

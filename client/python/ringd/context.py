@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Literal
 
-from ringd import _ringd, exits
-from ringd.types import CommunicatorPlace, Place
+from ringd import _ringd, cuda_array, exits
+from ringd.cuda_array import DeviceOperation
+from ringd.types import CommunicatorPlace, DataType, Place, ReduceOp
 
 
 class Context:
@@ -53,10 +54,11 @@ class Context:
     device_open(device, slab_bytes): opens the GPU of that ordinal, and has ringd make memory there.
         For a job over several nodes. ``RINGD_CUDA_LIBRARY`` names the driver; default
         ``libcuda.so.1``.
-    device_alloc(bytes), device_free(address): that memory, for tensors whose ``TensorSpec.memory``
-        is ``Memory.DEVICE``.
-    submit_on_stream(number, source, destination, stream): as ``submit``, when ``stream`` (an
+    device_alloc(bytes), device_free(address): that memory, for tensors that shall not be copied.
+    submit_on_stream(number, source, destination, stream): as ``submit``, for tensors anywhere in
+        the GPU's memory whose ``TensorSpec.memory`` is ``Memory.DEVICE``, when ``stream`` (an
         address: what PyTorch calls ``cuda_stream``) has done what was put on it before.
+        ``ResourceExhaustedError``: more is in flight than ``slab_bytes``; wait for some.
     stream_wait(operation, stream): what is put on ``stream`` from now on has the result. The
         operation is still to be waited for.
 
@@ -145,6 +147,37 @@ class Context:
     def communicator_place(self, communicator: int) -> CommunicatorPlace:
         """Where this rank is in it; 0 is the communicator of all ranks."""
         return CommunicatorPlace(*self.raw.communicator_place(communicator))
+
+    def device_all_reduce(
+        self,
+        array: object,
+        name: str,
+        *,
+        out: object | None = None,
+        op: ReduceOp = ReduceOp.SUM,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+        communicator: int = 0,
+        data_type: DataType | None = None,
+        stream: int | None = None,
+    ) -> DeviceOperation:
+        """Begins to reduce an array on the GPU that ``device_open`` has opened, and returns an
+        operation: ``stream_wait`` lets a stream wait for the result, ``wait`` the host.
+
+        array: an object with ``__cuda_array_interface__``, as CuPy's, Numba's and PyTorch's are;
+            contiguous. It must not be changed before the operation has ended.
+        out: gets the result; of the same shape and type. Default: `array` does.
+        op, prescale, postscale, communicator: as ``TensorSpec``.
+        data_type: of elements for which the interface has no word: bfloat16, float8.
+        stream: the address of the one on which `array` and `out` are ready. Default: what their
+            interfaces say; where they say none, CUDA's default stream.
+
+        Raises ``InvalidArgumentError`` for what is no such array; ``ResourceExhaustedError`` if
+        more is in flight than ``slab_bytes``: wait for some.
+        """
+        return cuda_array.all_reduce(
+            self, array, name, out, op, prescale, postscale, communicator, data_type, stream
+        )
 
     def close(self) -> None:
         """Leaves the job. Calls under way in other threads end with ``CancelledError``.

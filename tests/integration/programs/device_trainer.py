@@ -116,6 +116,20 @@ class Driver:
         self.call("cuStreamSynchronize", ctypes.c_void_p(stream))
 
 
+class CudaArray:
+    """An array of the rank's own, as CuPy's and others': `changes` are of its
+    `__cuda_array_interface__`."""
+
+    def __init__(self, address: int, shape: tuple[int, ...], typestr: str = "<f4", **changes: Any) -> None:
+        self.__cuda_array_interface__ = {
+            "data": (address, False),
+            "shape": shape,
+            "typestr": typestr,
+            "strides": None,
+            "version": 3,
+        } | changes
+
+
 class DeviceTensor:
     """A tensor in device memory, in place: in the slab, or in memory of the rank's own."""
 

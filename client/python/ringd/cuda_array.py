@@ -1,0 +1,192 @@
+"""Arrays on a GPU, whoever has made them (CuPy, Numba, PyTorch, ...), as operations take them.
+
+An array is an object with ``__cuda_array_interface__``, of any version up to 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ringd.errors import InvalidArgumentError
+from ringd.types import DataType, Memory, ReduceOp, TensorSpec
+
+if TYPE_CHECKING:
+    from ringd.context import Context
+
+# By kind and bytes. NumPy's type strings have none for bfloat16 and float8.
+_DATA_TYPES = {
+    "u1": DataType.UINT8,
+    "i1": DataType.INT8,
+    "u2": DataType.UINT16,
+    "i2": DataType.INT16,
+    "u4": DataType.UINT32,
+    "i4": DataType.INT32,
+    "u8": DataType.UINT64,
+    "i8": DataType.INT64,
+    "f2": DataType.FLOAT16,
+    "f4": DataType.FLOAT32,
+    "f8": DataType.FLOAT64,
+    "b1": DataType.BOOL,
+}
+_BYTES = {data_type: int(code[1:]) for code, data_type in _DATA_TYPES.items()} | {
+    DataType.BFLOAT16: 2,
+    DataType.FLOAT8_E4M3: 1,
+    DataType.FLOAT8_E5M2: 1,
+}
+
+
+class _Array(NamedTuple):
+    """What its interface says."""
+
+    address: int
+    shape: tuple[int, ...]
+    type_string: str
+    read_only: bool
+    #: On which it is ready; None: it is ready.
+    stream: int | None
+
+
+class DeviceOperation:
+    """An operation on arrays, which it keeps until it goes itself.
+
+    Thread safety: any thread may call anything; ``wait`` ends it for all.
+    """
+
+    def __init__(self, context: Context, number: int, stream: int, arrays: tuple[object, ...]) -> None:
+        #: As ``Context.wait_all`` takes it.
+        self.number = number
+        #: On which it was submitted.
+        self.stream = stream
+        self._context = context
+        self._arrays = arrays
+
+    def stream_wait(self, stream: int | None = None) -> None:
+        """What is put on `stream` from now on finds the result. Does not block; ``wait`` is still
+        to be called.
+
+        stream: its address. Default: that on which the operation was submitted.
+        """
+        self._context.stream_wait(self.number, self.stream if stream is None else stream)
+
+    def wait(self, timeout_ms: int = -1) -> None:
+        """Blocks until the operation has ended, and raises what went wrong. Without
+        ``stream_wait`` before, the result is in its array then."""
+        self._context.wait(self.number, timeout_ms)
+
+
+def all_reduce(
+    context: Context,
+    array: object,
+    name: str,
+    out: object | None,
+    op: ReduceOp,
+    prescale: float,
+    postscale: float,
+    communicator: int,
+    data_type: DataType | None,
+    stream: int | None,
+) -> DeviceOperation:
+    """``Context.device_all_reduce``."""
+    source = _read(array, name)
+    destination = source if out is None else _read(out, name)
+    if destination.read_only:
+        raise InvalidArgumentError(f"'{name}': the result would be written to an array that is read-only")
+    if destination[1:3] != source[1:3]:
+        raise InvalidArgumentError(
+            f"'{name}': array and out differ: {_described(source)} and {_described(destination)}"
+        )
+    chosen = _data_type_of(source, name, data_type)
+    ready_on = _stream_of(source, destination, name) if stream is None else stream
+    spec = TensorSpec(
+        name,
+        data_type=chosen,
+        op=op,
+        shape=source.shape,
+        prescale=prescale,
+        postscale=postscale,
+        communicator=communicator,
+        memory=Memory.DEVICE,
+    )
+    (registration,) = context.register([spec])
+    number = context.submit_on_stream(registration, source.address, destination.address, ready_on)
+    return DeviceOperation(context, number, ready_on, (array, out))
+
+
+def _described(array: _Array) -> str:
+    return f"shape {array.shape} of '{array.type_string}'"
+
+
+def _read(array: object, name: str) -> _Array:
+    try:
+        interface: Mapping[str, Any] = array.__cuda_array_interface__  # type: ignore[attr-defined]
+    except AttributeError:
+        raise InvalidArgumentError(
+            f"'{name}': {type(array).__name__} is no array on a GPU: it has no __cuda_array_interface__"
+        ) from None
+    try:
+        address, read_only = interface["data"]
+        shape = tuple(int(extent) for extent in interface["shape"])
+        type_string = str(interface["typestr"])
+        strides = interface.get("strides")
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"'{name}': its __cuda_array_interface__ lacks something, or is wrong: {error!r}"
+        ) from None
+    if interface.get("mask") is not None:
+        raise InvalidArgumentError(f"'{name}': arrays with a mask can't be combined")
+    found = _Array(int(address or 0), shape, type_string, bool(read_only), interface.get("stream"))
+    if strides is not None and not _is_contiguous(shape, tuple(strides), _item_bytes(type_string, name)):
+        raise InvalidArgumentError(
+            f"'{name}': its elements are not contiguous (shape {shape}, strides {tuple(strides)}): copy it "
+            "first"
+        )
+    if found.stream == 0:
+        # The interface forbids it, as it could be either of CUDA's default streams.
+        raise InvalidArgumentError(f"'{name}': its __cuda_array_interface__ says stream 0; 1 or 2 is meant")
+    return found
+
+
+def _item_bytes(type_string: str, name: str) -> int:
+    try:
+        return int(type_string[2:])
+    except ValueError:
+        raise InvalidArgumentError(f"'{name}': '{type_string}' is no type of elements") from None
+
+
+def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) -> bool:
+    if 0 in shape:
+        return True
+    expected = item_bytes
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1 and stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def _data_type_of(array: _Array, name: str, given: DataType | None) -> DataType:
+    item_bytes = _item_bytes(array.type_string, name)
+    if given is not None:
+        if _BYTES[DataType(given)] != item_bytes:
+            raise InvalidArgumentError(
+                f"'{name}': elements of '{array.type_string}' are no {DataType(given).name}"
+            )
+        return DataType(given)
+    found = _DATA_TYPES.get(array.type_string[1:])
+    if found is None or (array.type_string[0] not in "<|=" and item_bytes > 1):
+        raise InvalidArgumentError(
+            f"'{name}': elements of '{array.type_string}' can't be combined; data_type= says what they are"
+        )
+    return found
+
+
+def _stream_of(source: _Array, destination: _Array, name: str) -> int:
+    """On which both are ready; CUDA's default stream, if neither says one."""
+    streams = {array.stream for array in (source, destination) if array.stream is not None}
+    if len(streams) > 1:
+        raise InvalidArgumentError(
+            f"'{name}': array and out are used on different streams, {sorted(streams)}: let one wait for the "
+            "other, and give it as stream="
+        )
+    return int(streams.pop()) if streams else 0
