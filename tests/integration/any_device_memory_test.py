@@ -323,7 +323,5 @@ ARRAYS = """
 
 
 @pytest.mark.parametrize("ranks_per_node", [[1, 1], [2, 1]])
-def test_arrays_of_other_libraries_are_reduced(
-    cluster: Cluster, ranks_per_node: list[int]
-) -> None:
+def test_arrays_of_other_libraries_are_reduced(cluster: Cluster, ranks_per_node: list[int]) -> None:
     start(cluster, ARRAYS, ranks_per_node).expect_success()

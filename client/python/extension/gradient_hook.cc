@@ -95,12 +95,12 @@ GradientHook::Outcome GradientHook::TrySubmit(PyObject* self, PyObject* of) {
   accumulated = Reference();
   Reference source = Reference::To(gradient.get());
   const bool noted = Note(self, submitted, std::move(source), Reference::To(arena.tensor.get()),
-                          std::move(gradient), in_arena);
+                          std::move(gradient), !in_arena);
   return noted ? Outcome::kSubmitted : Outcome::kError;
 }
 
 bool GradientHook::Note(PyObject* self, ringd_operation submitted, Reference source,
-                        Reference result, Reference gradient, bool in_place) {
+                        Reference result, Reference gradient, bool compares) {
   operation = submitted;
   flight.source = std::move(source);
   flight.result = std::move(result);
@@ -111,7 +111,7 @@ bool GradientHook::Note(PyObject* self, ringd_operation submitted, Reference sou
       !VersionOf(flight.gradient.get(), flight.version)) {
     return false;
   }
-  if (in_place) return true;
+  if (!compares) return true;
   void* address = nullptr;
   std::uint64_t bytes = 0;
   if (!SizeOf(flight.gradient.get(), bytes) || !AddressOf(flight.gradient.get(), address)) {

@@ -38,7 +38,8 @@ struct Flight {
   // p.grad as it was submitted.
   Reference gradient;
   std::int64_t version = 0;
-  // How many of `first` count; none if the result is written where the gradient is.
+  // How many of `first` count; none if the result is written where the gradient is, or if the host
+  // can't read it.
   std::size_t compared = 0;
   char first[kComparedBytes] = {};
 };
@@ -75,9 +76,10 @@ struct GradientHook {
   // `slow`. `self`: the Python object.
   Outcome TrySubmit(PyObject* self, PyObject* of);
 
-  // Notes a submitted operation. `in_place`: its result is written where the gradient is.
+  // Notes a submitted operation. `compares`: the gradient is in memory that the host can read, and
+  // the result is not written there.
   bool Note(PyObject* self, ringd_operation submitted, Reference source, Reference result,
-            Reference gradient, bool in_place);
+            Reference gradient, bool compares);
   void Forget(PyObject* self);
   // After an operation that has ended well: p.grad becomes its result.
   bool Take(PyObject* self);

@@ -105,14 +105,16 @@ PyObject* Note(PyObject* self, PyObject* arguments) {
   PyObject* source = nullptr;
   PyObject* result = nullptr;
   PyObject* gradient = nullptr;
-  if (PyArg_ParseTuple(arguments, "KOOO:note", &operation, &source, &result, &gradient) == 0) {
+  int on_host = 1;
+  if (PyArg_ParseTuple(arguments, "KOOO|p:note", &operation, &source, &result, &gradient,
+                       &on_host) == 0) {
     return nullptr;
   }
   void* read = nullptr;
   void* written = nullptr;
   if (!AddressOf(gradient, read) || !AddressOf(result, written) ||
       !Hook(self).Note(self, operation, Reference::To(source), Reference::To(result),
-                       Reference::To(gradient), read == written)) {
+                       Reference::To(gradient), on_host != 0 && read != written)) {
     return nullptr;
   }
   Py_RETURN_NONE;
@@ -201,7 +203,8 @@ PyObject* MakeGradientHookType(PyObject* type_of_contexts) {
       {"count_pass", CountPass, METH_O, "(gradient or None): a pass that submits nothing."},
       {"continues", Continues, METH_O, "Whether it is what passes have accumulated."},
       {"restart_count", RestartCount, METH_NOARGS, "All passes are left again."},
-      {"note", Note, METH_VARARGS, "(operation, source, result, gradient): in flight."},
+      {"note", Note, METH_VARARGS,
+       "(operation, source, result, gradient, on_host=True): in flight."},
       {"was_changed", WasChanged, METH_NOARGS, "Whether p.grad is not as submitted."},
       {"take", Take, METH_NOARGS, "The operation has ended well: p.grad becomes its result."},
       {"forget", Forget, METH_NOARGS, "The operation has ended."},

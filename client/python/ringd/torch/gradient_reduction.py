@@ -260,26 +260,43 @@ class GradientReduction:
         self._synchronized = True
 
     def _wait(self) -> RingdError | None:
-        """Until no operation is in flight, with one call; the first failure."""
+        """Until no operation of the host is in flight, with one call; the first failure."""
+        error = self._fetch()
         slots = list(self.pending)
         if self._job is None or not slots:
-            return None
+            return error
         operations = [slot.operation for slot in slots]
-        error: RingdError | None = None
+        failure: RingdError | None = None
         try:
             self._job.context.wait_all(operations)
-        except RingdError as failure:
-            error = failure
+        except RingdError as caught:
+            failure = caught
         except BaseException:
             # An interrupt (Ctrl-C) leaves the slots here, to be waited for again.
             for slot, operation in zip(slots, operations, strict=True):
                 slot.operation = operation
             raise
         for slot, operation in zip(slots, operations, strict=True):
-            if error is None or operation == OPERATION_DONE:
+            if failure is None or operation == OPERATION_DONE:
                 slot.finish()
             else:
                 slot.forget()
+            del self.pending[slot]
+        return error or failure
+
+    def _fetch(self) -> RingdError | None:
+        """Lets the current stream wait for what is reduced on a GPU; the first failure that is
+        known."""
+        error: RingdError | None = None
+        for slot in [slot for slot in self.pending if slot.on_device]:
+            assert self._job is not None
+            try:
+                self._job.device.wait(slot.operation)
+            except RingdError as failure:
+                error = error or failure
+                slot.forget()
+            else:
+                slot.finish()
             del self.pending[slot]
         return error
 

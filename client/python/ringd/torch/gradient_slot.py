@@ -9,11 +9,12 @@ import torch
 
 from ringd import _ringd
 from ringd.errors import NotFoundError, RingdError
+from ringd.torch import cuda_streams
 from ringd.torch.arena import allocate
 from ringd.torch.compression import Compressor, NoneCompressor
 from ringd.torch.job import Communicator, Job, is_current
 from ringd.torch.operations import allreduce_spec, dense
-from ringd.types import ReduceOp, TensorSpec
+from ringd.types import Memory, ReduceOp, TensorSpec
 
 _ringd.set_torch(torch.Tensor, torch.strided, getattr(torch._C, "_storage_Use_Count", None))
 
@@ -76,7 +77,8 @@ class GradientSlot(_ringd.GradientHook):
         """For the operations of this job, until the next call. The registration is the caller's to
         set."""
         like_gradient, _ = self._compression.compress(torch.empty_like(self.parameter, requires_grad=False))
-        self.spec = allreduce_spec(like_gradient, name, op, prescale, postscale, communicator.number)
+        spec = allreduce_spec(like_gradient, name, op, prescale, postscale, communicator.number)
+        self.spec = job.device.placed(spec, like_gradient)
         self._dtype = like_gradient.dtype
         self._job = job
         self._arena_full = False
@@ -94,21 +96,44 @@ class GradientSlot(_ringd.GradientHook):
         compressed, self._restore = self._compression.compress(gradient.detach())
         if compressed.dtype != self._dtype or compressed.shape != self.spec.shape or compressed.is_sparse:
             self._describe_anew(compressed)
+        if cuda_streams.is_on_gpu(gradient):
+            self._submit_from_gpu(job, dense(compressed), gradient)
+            return
         source = dense(compressed)
         self._find_arena(source)
         result = self.arena if self.arena is not None else source
-        submit = job.context.submit
-        try:
-            operation = submit(self.registration, source.data_ptr(), result.data_ptr())
-        except NotFoundError:
-            # Many others have been described under this name since, and it was given back.
-            self.registration = job.registration(self.spec)
-            operation = submit(self.registration, source.data_ptr(), result.data_ptr())
+        operation = self._begin(job, source, result)
         # An optimizer may go while other ranks still read its gradients: this keeps them.
         self.note(operation, source, result, gradient)
         self.passes_left = 0
         if self.arena is not None and self._uncompressed() and job.context.raw is not None:
             self.arm(job.context.raw, self.registration)
+
+    def _submit_from_gpu(self, job: Job, source: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Reduces it in its own memory, or a copy of it on the host."""
+        if self.spec.memory == Memory.HOST:
+            source = cuda_streams.copy_to_host(source)
+        operation = self._begin(job, source, source)
+        self.note(operation, source, source, gradient, False)
+        self.passes_left = 0
+
+    def _begin(self, job: Job, source: torch.Tensor, result: torch.Tensor) -> int:
+        try:
+            return self._begin_registered(job, source, result)
+        except NotFoundError:
+            # Many others have been described under this name since, and it was given back.
+            self.registration = job.registration(self.spec)
+            return self._begin_registered(job, source, result)
+
+    def _begin_registered(self, job: Job, source: torch.Tensor, result: torch.Tensor) -> int:
+        if self.on_device:
+            return job.device.submit(self.registration, source, result, self.communicator)
+        return job.context.submit(self.registration, source.data_ptr(), result.data_ptr())
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the gradient is reduced on a GPU: then streams wait for it, and not the host."""
+        return self.spec.memory == Memory.DEVICE
 
     def has_submitted(self, gradient: torch.Tensor | None) -> bool:
         """Whether the operation in flight is that of this very tensor."""
@@ -119,21 +144,27 @@ class GradientSlot(_ringd.GradientHook):
         assert self._job is not None
         if is_current(self._job):
             try:
-                self._job.context.wait(self.operation)
+                if self.on_device:
+                    self._job.device.discard(self.operation)
+                else:
+                    self._job.context.wait(self.operation)
             except RingdError:
                 self.forget()
                 raise
         self.forget()
 
     def finish(self) -> None:
-        """The operation has ended well: ``p.grad`` becomes the reduced gradient."""
-        if self._uncompressed():
-            self.take()
-            return
+        """The operation has ended well, or the current stream waits for it: ``p.grad`` becomes the
+        reduced gradient."""
         result, gradient = self.result, self.parameter.grad
         assert result is not None
+        if cuda_streams.is_on_gpu(self.parameter) and not self.on_device:
+            result = result.to(self.parameter.device, copy=True)
+        elif self._uncompressed():
+            self.take()
+            return
         reduced = self._compression.decompress(result, self._restore)
-        if reduced is result:
+        if reduced is self.result:
             self.take()
             return
         self.forget()
@@ -149,9 +180,10 @@ class GradientSlot(_ringd.GradientHook):
         """For a parameter whose type or shape the program has changed."""
         assert self._job is not None
         spec = self.spec
-        self.spec = allreduce_spec(
+        described = allreduce_spec(
             compressed, spec.name, ReduceOp(spec.op), spec.prescale, spec.postscale, spec.communicator
         )
+        self.spec = self._job.device.placed(described, compressed)
         self.registration = self._job.registration(self.spec)
         self._dtype = compressed.dtype
         self.set_arena(None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ringd.context import Context
 from ringd.errors import FailedPreconditionError
 from ringd.torch import freed_memory, horovod_variables
+from ringd.torch.device_lane import DeviceLane
 from ringd.torch.names import AutomaticNames
 from ringd.types import TensorSpec
 
@@ -48,6 +49,7 @@ class Job:
         self.context = context
         self.place = context.place
         self.world = Communicator(0, context.place.size)
+        self.device = DeviceLane(context)
         # By number. Changed, as the next number is, under their lock, which is held while the ranks
         # agree.
         self.process_sets: dict[int, ProcessSet] = {}
@@ -213,12 +215,16 @@ def _enter(options: dict[str, Any]) -> bool:
 
 
 def shutdown() -> None:
-    """Leaves the job. Operations in flight end with ``CancelledError``; ``init`` may be called
-    again."""
+    """Leaves the job. Operations in flight end with ``CancelledError``, but results for which
+    streams of a GPU wait are waited for; ``init`` may be called again."""
     global _job
     with _lock:
         job, _job = _job, None
-    if job is not None:
+    if job is None:
+        return
+    try:
+        job.device.finish()
+    finally:
         job.context.close()
         job.in_flight.clear()
 

@@ -9,8 +9,9 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from ringd.errors import InvalidArgumentError, RingdError
+from ringd.torch import cuda_streams
 from ringd.torch.job import Job
-from ringd.types import CollectiveKind, DataType, ReduceOp, TensorSpec
+from ringd.types import CollectiveKind, DataType, Memory, ReduceOp, TensorSpec
 
 # What synchronize() gives: a tensor, or a list of them.
 Result = TypeVar("Result")
@@ -40,9 +41,9 @@ def check_tensor(tensor: torch.Tensor, name: str) -> None:
         raise InvalidArgumentError(f"{name}: expected a torch.Tensor, got {type(tensor).__name__}")
     if tensor.layout != torch.strided:
         raise InvalidArgumentError(f"{name}: the tensor is {tensor.layout}; only dense ones can be moved")
-    if tensor.device.type != "cpu":
+    if tensor.device.type not in ("cpu", "cuda"):
         raise InvalidArgumentError(
-            f"{name}: the tensor is on {tensor.device}; this release moves tensors in host memory only"
+            f"{name}: the tensor is on {tensor.device}; this release moves tensors of the host and of CUDA"
         )
     if tensor.dtype not in DATA_TYPES:
         raise InvalidArgumentError(f"{name}: {tensor.dtype} is not supported")
@@ -97,23 +98,40 @@ class Handle(Generic[Result]):
         synchronized.
     """
 
-    __slots__ = ("_error", "_finish", "_job", "_kept", "_lock", "_operations", "_result", "communicator")
+    __slots__ = (
+        "_error",
+        "_finish",
+        "_job",
+        "_kept",
+        "_lock",
+        "_on_device",
+        "_operations",
+        "_result",
+        "communicator",
+    )
 
     def __init__(self, job: Job, result: Result, communicator: int = 0) -> None:
         self.communicator = communicator
         self._job = job
         self._result = result
         self._operations: list[int] = []
+        self._on_device: list[int] = []
         self._kept: list[torch.Tensor] = []
         self._finish: list[Callable[[], None]] = []
         self._error: RingdError | None = None
         self._lock = threading.Lock()
         job.in_flight.add(self)
 
+    def submit_on_device(self, registration: int, source: torch.Tensor, destination: torch.Tensor) -> None:
+        """Adds an operation in the order of the current stream. Both tensors are dense."""
+        device = self._job.device
+        self._on_device.append(device.submit(registration, source, destination, self.communicator))
+
     def submit(
         self, registration: int, source: torch.Tensor, destination: torch.Tensor, *, awaited: bool = False
     ) -> None:
-        """Adds an operation. Both tensors are dense. `awaited`: ``synchronize`` follows at once."""
+        """Adds an operation on tensors of the host. Both are dense. `awaited`: ``synchronize``
+        follows at once."""
         # First kept: an interrupt may come between the submission and what is done with its number.
         self._kept += (source, destination)
         context = self._job.context
@@ -121,18 +139,23 @@ class Handle(Generic[Result]):
         self._operations.append(submit(registration, source.data_ptr(), destination.data_ptr()))
 
     def afterwards(self, action: Callable[[], None]) -> None:
-        """Runs when all operations have succeeded, in the thread that synchronizes."""
+        """Runs when all operations have succeeded, or their stream waits for them, in the thread
+        that synchronizes."""
         self._finish.append(action)
 
     def poll(self) -> bool:
         """Whether ``synchronize`` would return at once."""
+        device = self._job.device
         try:
-            return all(self._job.context.test(operation) for operation in list(self._operations))
+            return all(self._job.context.test(operation) for operation in list(self._operations)) and all(
+                device.has_ended(operation) for operation in list(self._on_device)
+            )
         except RingdError:
             return True  # synchronize says what is wrong
 
     def synchronize(self) -> Result:
-        """Waits for all operations; raises the first failure after all have ended."""
+        """Waits for all operations; raises the first failure after all have ended. Those on a GPU
+        the current stream waits for."""
         with self._lock:
             if self._operations:
                 try:
@@ -141,6 +164,12 @@ class Handle(Generic[Result]):
                     self._error = error
                 # An interrupt (Ctrl-C) leaves what is in flight here, to be waited for again.
                 self._operations.clear()
+            for operation in self._on_device:
+                try:
+                    self._job.device.wait(operation)
+                except RingdError as error:
+                    self._error = self._error or error
+            self._on_device.clear()
             self._job.in_flight.discard(self)
             self._kept.clear()
             if self._error is not None:
@@ -166,22 +195,42 @@ def start(
     Input and output may be the same tensor. An output that isn't dense is written when the
     operation has ended.
     """
-    registrations = job.register([spec for spec, _, _ in work])
-    handle = Handle(job, result, work[0][0].communicator if work else 0)
+    specs = [job.device.placed(spec, source) for spec, source, _ in work]
+    registrations = job.register(specs)
+    handle = Handle(job, result, specs[0].communicator if specs else 0)
     # If one is refused, those before it are on their way: the handle stays with the job and keeps
     # their memory.
-    for registration, (_, source, destination) in zip(registrations, work, strict=True):
-        _submit(handle, registration, source, destination, awaited)
+    for registration, spec, (_, source, destination) in zip(registrations, specs, work, strict=True):
+        if spec.memory == Memory.HOST and cuda_streams.is_on_gpu(source):
+            _submit_copy(handle, registration, source, destination, awaited)
+        else:
+            _submit(handle, registration, spec.memory, source, destination, awaited)
     return handle
 
 
-def _submit(
+def _submit_copy(
     handle: Handle[Any], registration: int, source: torch.Tensor, destination: torch.Tensor, awaited: bool
+) -> None:
+    on_host = dense(cuda_streams.copy_to_host(source))
+    handle.submit(registration, on_host, on_host, awaited=awaited)
+    handle.afterwards(lambda: _write_back(destination, on_host))
+
+
+def _submit(
+    handle: Handle[Any],
+    registration: int,
+    memory: int,
+    source: torch.Tensor,
+    destination: torch.Tensor,
+    awaited: bool,
 ) -> None:
     in_place = source is destination
     readable = dense(source)
     writable = readable if in_place else dense(destination)
-    handle.submit(registration, readable, writable, awaited=awaited)
+    if memory == Memory.DEVICE:
+        handle.submit_on_device(registration, readable, writable)
+    else:
+        handle.submit(registration, readable, writable, awaited=awaited)
     if not in_place:
         return
     if writable.data_ptr() != destination.data_ptr():
@@ -208,7 +257,7 @@ def poll(handle: Handle[Any]) -> bool:
 
 def synchronize(handle: Handle[Result]) -> Result:
     """Waits for the operations behind `handle` and returns their result: a tensor, or a list for a
-    group.
+    group. What was reduced on a GPU the current stream waits for, and not the host.
 
     handle: what ``allreduce_async`` or another function that ends in ``_async`` or ``_async_`` has
         returned. It may be given again; the outcome is the same.

@@ -255,6 +255,8 @@ def remove_process_set(process_set: ProcessSet) -> bool:
         words = _described(process_set)
         _agree(job, f"removes process set {registered.number}", f"the removal of {words}")
         communicator = registered.communicator
+        if communicator is not None:
+            job.device.finish(communicator.number)
         busy = communicator is not None and job.has_in_flight(communicator.number)
         busy_ranks = _ranks_that(job, busy)
         if busy_ranks:

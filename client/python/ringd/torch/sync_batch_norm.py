@@ -156,7 +156,7 @@ def _statistics(
     """Mean and variance of each channel over all ranks, in float64, and how many values each
     channel has."""
     own = input.numel() // input.size(1)
-    sums = torch.zeros(2 * input.size(1) + 1, dtype=torch.float64)
+    sums = torch.zeros(2 * input.size(1) + 1, dtype=torch.float64, device=input.device)
     if own > 0:
         variance, mean = torch.var_mean(_precise(input), [0, *range(2, input.dim())], correction=0)
         mean = mean.double()
