@@ -149,4 +149,5 @@ def test_names_that_only_horovod_has_say_what_to_do() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'alreduce'"):
         _ = hvd.alreduce  # type: ignore[attr-defined]
     assert all(hasattr(hvd, name) for name in hvd.__all__)
-    assert not any((hvd.nccl_built(), hvd.mpi_enabled(), hvd.gloo_enabled()))
+    assert not any((hvd.mpi_enabled(), hvd.gloo_enabled(), hvd.rocm_built()))
+    assert all((hvd.nccl_built(), hvd.cuda_built()))

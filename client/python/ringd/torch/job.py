@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ringd.context import Context
 from ringd.errors import FailedPreconditionError
 from ringd.torch import freed_memory, horovod_variables
-from ringd.torch.device_lane import DeviceLane
+from ringd.torch.device_operations import DeviceOperations
 from ringd.torch.names import AutomaticNames
 from ringd.types import TensorSpec
 
@@ -49,7 +49,7 @@ class Job:
         self.context = context
         self.place = context.place
         self.world = Communicator(0, context.place.size)
-        self.device = DeviceLane(context)
+        self.device = DeviceOperations(context)
         # By number. Changed, as the next number is, under their lock, which is held while the ranks
         # agree.
         self.process_sets: dict[int, ProcessSet] = {}

@@ -40,7 +40,7 @@ class _Open(NamedTuple):
     destination: torch.Tensor
 
 
-class DeviceLane:
+class DeviceOperations:
     """A job's operations on tensors of this rank's GPU.
 
     They have the order of streams, as those of PyTorch's own NCCL backend: an operation begins when
@@ -57,7 +57,7 @@ class DeviceLane:
         # The GPU that has been opened; or why there is none, so that tensors go by the host.
         self._ordinal: int | None = None
         self._none_because: str | None = None
-        # Of communicators over one node only: why their tensors go by the host; None: they need not.
+        # Of communicators over one node: why their tensors go by the host; None: they need not.
         self._one_node: dict[int, str | None] = {}
         self._told: set[str] = set()
         # Nobody has waited for these yet, and a stream waits for those; the oldest first.
@@ -111,8 +111,8 @@ class DeviceLane:
                 self._ordinal = ordinal
         if ordinal != self._ordinal:
             raise InvalidArgumentError(
-                f"the tensor is on GPU {ordinal}, and this rank has used GPU {self._ordinal}: a rank has one, "
-                "torch.cuda.set_device(hvd.local_rank())"
+                f"the tensor is on GPU {ordinal}, and this rank has used GPU {self._ordinal}: a rank has "
+                "one, torch.cuda.set_device(hvd.local_rank())"
             )
         return None
 

@@ -1,0 +1,371 @@
+"""ringd.torch and tensors on GPUs, with a context and streams that only write down what they are
+asked for."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import ringd
+import torch
+from ringd import _ringd
+from ringd.torch import allreduce_async_, cuda_streams, device_operations
+from ringd.torch import job as job_module
+from ringd.torch import operations as torch_operations
+from ringd.torch.device_operations import DeviceOperations
+from ringd.torch.job import Job
+from ringd.types import CollectiveKind, DataType, Memory, Place, ReduceOp, TensorSpec
+
+
+class FakeContext:
+    """As a context over two nodes; `ended` are the operations that a test says have."""
+
+    raw = None
+
+    def __init__(self, size: int = 2) -> None:
+        self.place = Place(0, size, 0, 1, 0, size, size, 0, True, 0, "node", "0")
+        self.opened: list[tuple[int, int]] = []
+        self.refusal: ringd.RingdError | None = None
+        self.room = 1000
+        self.calls: list[tuple[Any, ...]] = []
+        self.registered: list[TensorSpec] = []
+        self.ended: set[int] = set()
+        self.failed: dict[int, ringd.RingdError] = {}
+        self.in_flight: set[int] = set()
+        self.one_node_communicators: set[int] = set()
+
+    def device_open(self, device: int, slab_bytes: int) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.opened.append((device, slab_bytes))
+
+    def register(self, specs: list[TensorSpec]) -> list[int]:
+        for spec in specs:
+            if spec.communicator in self.one_node_communicators and spec.memory == Memory.DEVICE:
+                raise ringd.InvalidArgumentError("its ranks are all on one node")
+        self.registered += specs
+        return [len(self.registered) - len(specs) + i + 1 for i in range(len(specs))]
+
+    def communicator_place(self, communicator: int) -> Any:
+        nodes = 1 if communicator in self.one_node_communicators else 2
+        return ringd.types.CommunicatorPlace(0, 2, nodes, 0)
+
+    def _begin(self, *call: Any) -> int:
+        if len(self.in_flight) >= self.room:
+            raise ringd.ResourceExhaustedError("the slab is full (slab_bytes)")
+        self.calls.append(call)
+        operation = len(self.calls)
+        self.in_flight.add(operation)
+        return operation
+
+    def submit_on_stream(self, registration: int, source: int, destination: int, stream: int) -> int:
+        return self._begin("device", registration, source, destination, stream)
+
+    def submit(self, registration: int, source: int, destination: int) -> int:
+        return self._begin("host", registration)
+
+    submit_awaited = submit
+
+    def stream_wait(self, operation: int, stream: int) -> None:
+        assert operation in self.in_flight
+        self.calls.append(("stream_wait", operation, stream))
+
+    def test(self, operation: int) -> bool:
+        if operation not in self.in_flight:
+            raise ringd.NotFoundError(f"operation {operation}")
+        return operation in self.ended
+
+    def wait(self, operation: int, timeout_ms: int = -1) -> None:
+        if operation not in self.in_flight:
+            raise ringd.NotFoundError(f"operation {operation}")
+        self.in_flight.remove(operation)
+        self.calls.append(("wait", operation))
+        if operation in self.failed:
+            raise self.failed[operation]
+
+    def wait_all(self, operations: list[int], timeout_ms: int = -1) -> None:
+        for operation in operations:
+            self.wait(operation)
+
+
+class Streams:
+    """In the place of `cuda_streams`: tensors that a test has put on a GPU."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.current = 0x77
+        self.capturing = False
+        self.kept: list[torch.Tensor] = []
+        self.copied = 0
+        self._gpus: dict[int, int] = {}
+        self._tensors: list[torch.Tensor] = []
+        for name, replacement in (
+            ("is_on_gpu", lambda tensor: tensor.data_ptr() in self._gpus),
+            ("ordinal", lambda tensor: self._gpus[tensor.data_ptr()]),
+            ("current", lambda tensor: self.current),
+            ("keep_for_current", self.kept.append),
+            ("is_capturing", lambda tensor: self.capturing),
+            ("copy_to_host", self._copy),
+        ):
+            monkeypatch.setattr(cuda_streams, name, replacement)
+
+    def put(self, tensor: torch.Tensor, gpu: int = 0) -> torch.Tensor:
+        self._gpus[tensor.data_ptr()] = gpu
+        self._tensors.append(tensor)  # its address stays its own
+        return tensor
+
+    def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.copied += 1
+        return tensor.detach().clone()
+
+
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch) -> Streams:
+    monkeypatch.delenv("RINGD_SLAB", raising=False)
+    return Streams(monkeypatch)
+
+
+@pytest.fixture
+def context() -> FakeContext:
+    return FakeContext()
+
+
+@pytest.fixture
+def job(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> Job:
+    made: Any = context
+    job = Job(made)
+    monkeypatch.setattr(job_module, "_job", job)
+    return job
+
+
+def spec(**changes: Any) -> TensorSpec:
+    described: dict[str, Any] = {"name": "gradient", "shape": (2,)} | changes
+    return TensorSpec(**described)
+
+
+def test_what_pytorch_says_of_a_tensor_of_the_host() -> None:
+    tensor = torch.ones(3)
+    assert not cuda_streams.is_on_gpu(tensor)
+    assert cuda_streams.address(tensor) == tensor.data_ptr()
+    copy = cuda_streams.copy_to_host(tensor)
+    assert copy.tolist() == tensor.tolist()
+    assert copy.data_ptr() != tensor.data_ptr()
+
+
+def test_a_cuda_tensor_is_reduced_on_the_device_and_in_the_order_of_streams(
+    job: Job, context: FakeContext, streams: Streams
+) -> None:
+    tensor = streams.put(torch.ones(2), gpu=3)
+    handle = allreduce_async_(tensor, name="x", op=ReduceOp.SUM)
+    address = tensor.data_ptr()
+    assert context.opened == [(3, device_operations.DEFAULT_SLAB_BYTES)]
+    assert context.registered[-1].memory == Memory.DEVICE
+    assert context.calls == [("device", 1, address, address, 0x77)]
+    assert not torch_operations.poll(handle)
+    streams.current = 0x99
+    version = tensor._version
+    assert torch_operations.synchronize(handle) is tensor
+    # The host has not waited for it.
+    assert context.calls[1:] == [("stream_wait", 1, 0x99)]
+    assert tensor._version == version + 1
+    assert len(streams.kept) == 2
+    assert torch_operations.synchronize(handle) is tensor
+    # The next one takes it out, once it has ended.
+    context.ended.add(1)
+    allreduce_async_(tensor, name="x", op=ReduceOp.SUM)
+    assert ("wait", 1) in context.calls
+
+
+def test_a_tensor_of_the_host_opens_no_gpu(job: Job, context: FakeContext, streams: Streams) -> None:
+    allreduce_async_(torch.ones(2), name="x")
+    assert context.opened == []
+    assert context.registered[0].memory == Memory.HOST
+    assert context.calls == [("host", 1)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"kind": CollectiveKind.BROADCAST}, "a broadcast"),
+        ({"data_type": DataType.BOOL}, "NCCL has no bool"),
+        ({"data_type": DataType.UINT16}, "NCCL has no uint16"),
+        ({"communicator": 5}, "on one node"),
+    ],
+)
+def test_what_the_device_can_not_do_goes_by_the_host_and_is_told_once(
+    context: FakeContext, streams: Streams, changes: dict[str, Any], words: str
+) -> None:
+    context.one_node_communicators = {5}
+    made: Any = context
+    device = DeviceOperations(made)
+    tensor = streams.put(torch.ones(2))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for name in ("first", "second"):
+            assert device.placed(spec(name=name, **changes), tensor).memory == Memory.HOST
+    (text,) = [str(warning.message) for warning in told]
+    assert all(part in text for part in ("'first'", "by a copy to host memory", words))
+    # A process set over several nodes, and what else there is, are reduced on the GPU.
+    assert device.placed(spec(communicator=6), tensor).memory == Memory.DEVICE
+
+
+def test_by_the_host_a_tensor_is_copied_and_gets_its_result(
+    job: Job, context: FakeContext, streams: Streams
+) -> None:
+    tensor = streams.put(torch.ones(2, dtype=torch.int16))
+    with pytest.warns(UserWarning, match="int16"):
+        handle = allreduce_async_(tensor, name="x", op=ReduceOp.SUM)
+    assert context.calls == [("host", 1)]
+    assert streams.copied == 1
+    handle._kept[0].fill_(7)  # ringd's result
+    assert torch_operations.synchronize(handle).tolist() == [7, 7]
+    assert tensor.tolist() == [7, 7]
+
+
+@pytest.mark.parametrize("error", [ringd.FailedPreconditionError, ringd.NotFoundError])
+def test_without_a_gpu_for_ringd_tensors_go_by_the_host(
+    context: FakeContext, streams: Streams, error: type[ringd.RingdError]
+) -> None:
+    context.refusal = error("there is no libnccl.so.2")
+    made: Any = context
+    device = DeviceOperations(made)
+    with pytest.warns(UserWarning, match="there is no libnccl"):
+        assert device.placed(spec(), streams.put(torch.ones(2))).memory == Memory.HOST
+
+
+def test_a_rank_alone_is_told_nothing(streams: Streams) -> None:
+    alone: Any = FakeContext(size=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert DeviceOperations(alone).placed(spec(), streams.put(torch.ones(2))).memory == Memory.HOST
+    assert alone.opened == []
+
+
+def test_what_is_wrong_is_an_error_and_no_copy(
+    context: FakeContext, streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: Any = context
+    tensor = streams.put(torch.ones(2))
+    context.refusal = ringd.ResourceExhaustedError("GPU-1 has no 512 MiB")
+    with pytest.raises(ringd.ResourceExhaustedError, match="RINGD_SLAB"):
+        DeviceOperations(made).placed(spec(), tensor)
+    context.refusal = None
+    device = DeviceOperations(made)
+    device.placed(spec(), tensor)
+    with pytest.raises(ringd.InvalidArgumentError, match="on GPU 1, and this rank has used GPU 0"):
+        device.placed(spec(), streams.put(torch.ones(2), gpu=1))
+    streams.capturing = True
+    with pytest.raises(ringd.FailedPreconditionError, match="gradient: .* CUDA graph"):
+        device.placed(spec(), tensor)
+    monkeypatch.setenv("RINGD_SLAB", "much")
+    streams.capturing = False
+    with pytest.raises(ringd.InvalidArgumentError, match="'much'"):
+        DeviceOperations(made).placed(spec(), tensor)
+
+
+def test_a_failure_that_comes_late_is_raised_by_what_comes_next(
+    job: Job, context: FakeContext, streams: Streams
+) -> None:
+    tensor = streams.put(torch.ones(2))
+    torch_operations.synchronize(allreduce_async_(tensor, name="x"))
+    context.ended.add(1)
+    context.failed[1] = ringd.JobFailedError("rank 1 was killed")
+    with pytest.raises(ringd.JobFailedError, match="rank 1 was killed"):
+        allreduce_async_(tensor, name="y")
+    # Once.
+    allreduce_async_(tensor, name="y")
+
+
+def test_a_failure_that_is_known_is_raised_by_synchronize(
+    job: Job, context: FakeContext, streams: Streams
+) -> None:
+    handle = allreduce_async_(streams.put(torch.ones(2)), name="x")
+    context.ended.add(1)
+    context.failed[1] = ringd.InvalidArgumentError("tensor 'allreduce.x': shapes differ")
+    for _ in range(2):
+        with pytest.raises(ringd.InvalidArgumentError, match="shapes differ"):
+            torch_operations.synchronize(handle)
+    assert job.in_flight == set()
+
+
+def test_where_the_slab_is_full_what_has_ended_makes_room(
+    job: Job, context: FakeContext, streams: Streams
+) -> None:
+    context.room = 2
+    handles = []
+    for i in range(6):
+        context.ended = set(context.in_flight)
+        handles.append(allreduce_async_(streams.put(torch.ones(2)), name=f"x{i}"))
+    assert len(context.in_flight) <= 2
+    # They were taken out before anybody waited for them, and how they ended is known yet.
+    context.failed.update(dict.fromkeys(context.in_flight, ringd.InvalidArgumentError("differs")))
+    context.ended = set(context.in_flight)
+    for handle in handles[:4]:
+        assert torch_operations.poll(handle)
+        torch_operations.synchronize(handle)
+    with pytest.raises(ringd.InvalidArgumentError, match="differs"):
+        torch_operations.synchronize(handles[-1])
+
+
+def test_a_tensor_that_the_slab_never_holds_is_refused_with_the_setting(
+    job: Job, context: FakeContext, streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensor = streams.put(torch.ones(2))
+    context.room = 0
+    with pytest.raises(ringd.ResourceExhaustedError, match="RINGD_SLAB"):
+        allreduce_async_(tensor, name="x")
+    # Nor does it wait without end for one that others hold up.
+    monkeypatch.setattr(device_operations, "_ROOM_PATIENCE_S", 0.05)
+    context.room = 1
+    allreduce_async_(tensor, name="x")
+    with pytest.raises(ringd.ResourceExhaustedError, match="RINGD_SLAB"):
+        allreduce_async_(tensor, name="y")
+
+
+def test_finish_waits_for_what_streams_wait_for(job: Job, context: FakeContext, streams: Streams) -> None:
+    tensor = streams.put(torch.ones(2))
+    torch_operations.synchronize(allreduce_async_(tensor, name="x"))
+    allreduce_async_(tensor, name="y")
+    job.device.finish(communicator=4)
+    assert ("wait", 1) not in context.calls
+    job.device.finish()
+    assert ("wait", 1) in context.calls
+    assert len(context.in_flight) == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        (None, 512 << 20),
+        ("", 512 << 20),
+        ("4096", 4096),
+        ("64KiB", 64 << 10),
+        (" 3 MiB ", 3 << 20),
+        ("2GiB", 2 << 30),
+    ],
+)
+def test_the_slab_is_as_large_as_the_setting_says(setting: str | None, expected: int) -> None:
+    assert device_operations.slab_bytes(setting) == expected
+
+
+@pytest.mark.parametrize("setting", ["0", "-1", "1.5GiB", "2GB", "x"])
+def test_a_wrong_setting_is_named(setting: str) -> None:
+    with pytest.raises(ringd.InvalidArgumentError, match="RINGD_SLAB"):
+        device_operations.slab_bytes(setting)
+
+
+def test_a_gradient_that_the_host_can_not_read_is_not_compared() -> None:
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    hook = _ringd.GradientHook(parameter, lambda _: None, {}, 1)
+    result = torch.zeros(3)
+    for on_host, changed in ((True, True), (False, False)):
+        gradient = parameter.grad = torch.ones(3)
+        hook.note(7, gradient, result, gradient, on_host)
+        gradient.data[0] = 5.0
+        assert hook.was_changed() is changed
+        hook.forget()
+    # A change that PyTorch counts is seen all the same.
+    hook.note(7, gradient, result, gradient, False)
+    gradient.mul_(2)
+    assert hook.was_changed()
+    hook.forget()

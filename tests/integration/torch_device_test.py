@@ -1,0 +1,214 @@
+"""ringd.torch with tensors on GPUs: PyTorch's own functions and the engines are real, the GPUs and
+what PyTorch knows of them (`emulated_cuda`) are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.cluster import Cluster, JobRun
+from tests.integration.emulated_gpus import give_gpus
+
+
+def start(cluster: Cluster, source: str, ranks_per_node: list[int], **variables: str) -> JobRun:
+    environment = give_gpus(cluster, cuda_devices=max(ranks_per_node))
+    cluster.start_nodes(len(ranks_per_node))
+    return cluster.start_job(source, ranks_per_node, environment=environment | variables)
+
+
+FUNCTIONS = """
+    import os
+    import warnings
+
+    import ringd
+    import ringd.torch as hvd
+    import torch
+    from emulated_cuda import EmulatedCuda
+    from ringd.torch.job import current
+    from ringd.types import Memory
+
+
+    def places(name):
+        return {
+            spec.memory for spec in current()._registrations if spec.name == name
+        }
+
+
+    hvd.init()
+    rank, size = hvd.rank(), hvd.size()
+    total = size * (size - 1) / 2
+    cuda = EmulatedCuda(hvd.local_rank(), eager=False)
+    device = Memory.DEVICE if os.environ["EXPECTED"] == "device" else Memory.HOST
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        # In place; the host does not wait.
+        for step in range(5):
+            tensor = cuda.tensor([float(rank)] * 1000)
+            assert hvd.allreduce_(tensor, name="in place", op=hvd.Sum) is tensor
+            cuda.synchronize()
+            assert tensor.tolist() == [total] * 1000
+        assert places("allreduce.in place") == {device}
+
+        # Several in flight, ended in another order; a result of its own.
+        sources = [cuda.tensor([float(rank + i)] * (10 + i)) for i in range(8)]
+        handles = [hvd.allreduce_async(source, name=f"async {i}") for i, source in enumerate(sources)]
+        results = [hvd.synchronize(handle) for handle in reversed(handles)][::-1]
+        cuda.synchronize()
+        for i, (source, result) in enumerate(zip(sources, results, strict=True)):
+            assert source.tolist() == [float(rank + i)] * (10 + i)
+            assert result.tolist() == [total / size + i] * (10 + i), (i, result)
+            assert hvd.poll(handles[i])
+
+        # What is not dense, compressed, grouped.
+        cuda.eager = True  # the result is written back by PyTorch
+        matrix = cuda.tensor([[float(rank)] * 6] * 4)
+        hvd.allreduce_(matrix[:, ::2], name="strided", op=hvd.Sum)
+        assert matrix.tolist() == [[total, float(rank)] * 3] * 4
+        halved = hvd.allreduce(
+            cuda.tensor([1.0, 3.0]), name="compressed", op=hvd.Sum, compression=hvd.Compression.fp16
+        )
+        assert halved.tolist() == [float(size), 3.0 * size]
+        assert places("allreduce.compressed") == {device}
+        cuda.eager = False
+        first, second = hvd.grouped_allreduce(
+            [cuda.tensor([1.0]), cuda.tensor([2.0, 2.0])], name="group", op=hvd.Sum
+        )
+        cuda.synchronize()
+        assert (first.tolist(), second.tolist()) == ([float(size)], [2.0 * size] * 2)
+
+        # NCCL has no such type, and ringd no such kind for it: by the host, which is told once.
+        for step in range(2):
+            small = cuda.tensor([rank + 1], torch.int16)
+            hvd.allreduce_(small, name="int16", op=hvd.Max)
+            assert small.tolist() == [size]
+            given = cuda.tensor([float(rank)] * 3)
+            hvd.broadcast_(given, 1, name="given")
+            assert given.tolist() == [1.0] * 3
+            got = hvd.broadcast(cuda.tensor([float(rank)]), 0, name="got")
+            assert got.tolist() == [0.0]
+        assert places("allreduce.int16") == places("broadcast.given") == {Memory.HOST}
+        assert hvd.allreduce(torch.ones(3), name="of the host").tolist() == [1.0] * 3
+
+        # Ranks that disagree hear so, with this operation or with the next one.
+        odd = cuda.tensor([1.0] * (4 + rank % 2))
+        try:
+            hvd.allreduce_(odd, name="odd")
+            cuda.synchronize()
+            while True:
+                hvd.allreduce_(cuda.tensor([1.0]), name="even", op=hvd.Sum)
+        except ringd.InvalidArgumentError as error:
+            assert "allreduce.odd" in str(error)
+    texts = [str(warning.message) for warning in told if "to host memory" in str(warning.message)]
+    if device == Memory.DEVICE:
+        assert len(texts) == 2, texts
+        assert "'allreduce.int16'" in texts[0] and "no int16" in texts[0]
+        assert "'broadcast.given'" in texts[1] and "broadcast" in texts[1]
+    else:
+        assert len(texts) == 3 and "on one node" not in texts[1], texts
+        assert "'allreduce.in place'" in texts[0] and "over several nodes only" in texts[0]
+    # What a stream waits for is there after shutdown.
+    last = cuda.tensor([float(rank)])
+    hvd.allreduce_(last, name="last", op=hvd.Sum)
+    hvd.shutdown()
+    cuda.synchronize()
+    assert last.tolist() == [total]
+"""
+
+
+@pytest.mark.parametrize("ranks_per_node", [[1, 1], [2, 1]])
+def test_functions_reduce_cuda_tensors_on_their_gpus(cluster: Cluster, ranks_per_node: list[int]) -> None:
+    start(cluster, FUNCTIONS, ranks_per_node, EXPECTED="device").expect_success()
+
+
+OPTIMIZER = """
+    import os
+
+    import ringd.torch as hvd
+    import torch
+    from emulated_cuda import EmulatedCuda
+    from ringd.types import Memory
+    from torch import nn
+
+    hvd.init()
+    rank, size = hvd.rank(), hvd.size()
+    cuda = EmulatedCuda(hvd.local_rank())
+
+
+    def make():
+        torch.manual_seed(3)
+        layers = [nn.Linear(6, 500), nn.Tanh(), nn.Linear(500, 600), nn.Linear(600, 500)]
+        return nn.Sequential(*layers, nn.Linear(500, 2))
+
+
+    def batch(step):
+        generator = torch.Generator().manual_seed(step)
+        return torch.randn(4 * size, 6, generator=generator), torch.randn(4 * size, 2, generator=generator)
+
+
+    def train(model, optimizer, steps, mine, clip):
+        for step in range(steps):
+            inputs, targets = (part[mine] for part in batch(step))
+            optimizer.zero_grad(set_to_none=False)
+            nn.functional.mse_loss(model(inputs), targets).backward()
+            if clip:
+                if hasattr(optimizer, "skip_synchronize"):
+                    optimizer.synchronize()
+                nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            if clip and hasattr(optimizer, "skip_synchronize"):
+                with optimizer.skip_synchronize():
+                    optimizer.step()
+            else:
+                optimizer.step()
+
+
+    for compression, clip, tolerance in (
+        (hvd.Compression.none, False, 1e-5),
+        (hvd.Compression.none, True, 1e-5),
+        (hvd.Compression.fp16, False, 1e-2),
+    ):
+        alone = make()
+        train(alone, torch.optim.SGD(alone.parameters(), lr=0.05, momentum=0.9), 4, slice(None), clip)
+        model = cuda.move(make())
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(rank)
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9),
+            named_parameters=model.named_parameters(),
+            compression=compression,
+        )
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+        mine = slice(rank * 4, (rank + 1) * 4)
+        train(model, optimizer, 4, mine, clip)
+        cuda.synchronize()
+        for name, parameter in model.named_parameters():
+            expected = alone.get_parameter(name)
+            assert torch.allclose(parameter, expected, rtol=tolerance, atol=tolerance), (compression, name)
+            # It has stayed where it was.
+            assert cuda._find(parameter.grad) is not None or compression is not hvd.Compression.none
+        from ringd.torch.job import current
+
+        memory = Memory.DEVICE if os.environ["EXPECTED"] == "device" else Memory.HOST
+        described = [spec for spec in current()._registrations if spec.name == "allreduce.0.weight"]
+        assert all(spec.memory == memory for spec in described), described
+        del optimizer
+    assert cuda.kept > 0 or memory == Memory.HOST
+    hvd.shutdown()
+"""
+
+
+@pytest.mark.parametrize("ranks_per_node", [[1, 1], [2, 1]])
+def test_an_optimizer_reduces_gradients_of_parameters_on_gpus(
+    cluster: Cluster, ranks_per_node: list[int]
+) -> None:
+    # The slab, which is rounded up, is smaller than the gradients: they make room for each other.
+    start(cluster, OPTIMIZER, ranks_per_node, EXPECTED="device", RINGD_SLAB="64KiB").expect_success()
+
+
+def test_in_a_job_on_one_node_cuda_tensors_go_by_the_host(cluster: Cluster) -> None:
+    start(cluster, FUNCTIONS, [2], EXPECTED="host").expect_success()
+    job = cluster.start_job(
+        OPTIMIZER, [2], environment=give_gpus(cluster, cuda_devices=2) | {"EXPECTED": "host"}
+    )
+    job.expect_success()
