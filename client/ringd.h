@@ -352,15 +352,15 @@ RINGD_EXPORT void ringd_device_free(ringd_context* context, void* address);
  * `stream` (a CUstream or cudaStream_t of this context's GPU; NULL: the default stream) has done
  * all that was put on it before. Returns at once but for want of room. The destination must not be
  * touched before the operation has ended, or by work on a stream before ringd_stream_wait.
- * `source` and `destination` lie anywhere in this GPU's memory. What is outside of the slab has a
- * place there until the operation has been waited for: the source is copied to it on `stream`, the
- * result from it by ringd_stream_wait or ringd_wait. Places are kept for later operations. Source
- * and destination stay allocated until those copies have run.
+ * `source` and `destination` lie anywhere in this GPU's memory. For what is outside of the slab the
+ * library takes a block there until the operation has been waited for: the source is copied to it
+ * on `stream`, the result from it by ringd_stream_wait or ringd_wait. Blocks are kept for later
+ * operations. Source and destination stay allocated until those copies have run.
  *   RINGD_INVALID_ARGUMENT: a tensor in host memory, on another GPU, in memory that has been freed,
  *   or partly in the slab; a stream of another GPU.
  *   RINGD_RESOURCE_EXHAUSTED: no room in the slab; the message says how much, and the setting.
- *   Operations that have been waited for give theirs back; up to a second is waited for streams
- *   that still use it.
+ *   Operations that have been waited for give their blocks back; up to a second is waited for
+ *   streams that still use some.
  *   RINGD_FAILED_PRECONDITION: no GPU is open; the stream is being captured into a graph. */
 RINGD_EXPORT ringd_status ringd_submit_on_stream(ringd_context* context,
                                                  ringd_registration registration,

@@ -92,12 +92,10 @@ MANY = """
     from device_trainer import DeviceTrainer
     from trainer import run
 
-    COUNT = 300
-
 
     def main():
-        # Room for a tenth of them: places are used again and again, by two streams.
-        trainer = DeviceTrainer(slab_bytes=30 * 512)
+        # Blocks of the slab are used again and again, by two streams.
+        trainer = DeviceTrainer()
         context, driver = trainer.context, trainer.driver
         streams = [trainer.stream, driver.new_stream()]
         tensors = [trainer.tensor(f"gradient {i}", [float(i)] * 100, in_slab=False) for i in range(30)]
@@ -119,7 +117,7 @@ MANY = """
 """
 
 
-def test_places_are_used_again_in_the_order_of_the_streams(cluster: Cluster) -> None:
+def test_blocks_are_used_again_in_the_order_of_the_streams(cluster: Cluster) -> None:
     start(cluster, MANY, [1, 1], cuda_max_delay_us=1000).expect_success()
 
 

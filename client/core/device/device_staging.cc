@@ -52,7 +52,7 @@ absl::StatusOr<std::optional<std::uint64_t>> DeviceStaging::Locate(const Registr
 absl::StatusOr<DeviceStaging::Places> DeviceStaging::Place(const Registration& registration,
                                                            const void* source, void* destination,
                                                            void* stream) {
-  // Nothing has no place, and ringd wants one.
+  // Nothing lies nowhere, and ringd wants an offset.
   if (registration.bytes == 0) return Places{kTimelineBytes, kTimelineBytes, nullptr};
   const std::uint64_t bytes = registration.bytes;
   const DeviceAddress read = DeviceAddressOf(source);
@@ -62,7 +62,7 @@ absl::StatusOr<DeviceStaging::Places> DeviceStaging::Place(const Registration& r
   }
   const auto from = Locate(registration, "source", source);
   if (!from.ok()) return from.status();
-  const auto to = Locate(registration, "destination", destination);
+  const auto to = destination == source ? from : Locate(registration, "destination", destination);
   if (!to.ok()) return to.status();
   if (from->has_value() && to->has_value()) return Places{**from, **to, nullptr};
 

@@ -1,4 +1,4 @@
-// Tensors in device memory that somebody else has allocated: their places in the slab while ringd
+// Tensors in device memory that somebody else has allocated: their blocks in the slab while ringd
 // works on them.
 #ifndef RINGD_CLIENT_CORE_DEVICE_DEVICE_STAGING_H_
 #define RINGD_CLIENT_CORE_DEVICE_DEVICE_STAGING_H_

@@ -15,6 +15,8 @@ This module is for programs that have memory of another kind. It lies directly o
     address = context.arena_alloc(4000)                     # memory shared with ringd
     context.wait(context.submit(number, address, address))  # now it holds the sum over all ranks
 
+Arrays on a GPU: ``Context.device_open`` and ``Context.device_all_reduce``.
+
     Context          a place in a job, and what can be done there
     TensorSpec       a tensor, as all ranks describe it
     Place            where a rank is

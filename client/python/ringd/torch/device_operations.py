@@ -130,6 +130,10 @@ class DeviceOperations:
         self._one_node[spec.communicator] = reason
         return reason
 
+    def forget(self, communicator: int) -> None:
+        """Before it is destroyed: its number may come again."""
+        self._one_node.pop(communicator, None)
+
     def _tell(self, name: str, reason: str) -> None:
         """Once for each reason."""
         with self._lock:

@@ -128,6 +128,7 @@ class Job:
 
     def forget(self, communicator: int) -> None:
         """Before it is destroyed, and its registrations with it."""
+        self.device.forget(communicator)
         with self._lock:
             for key in [key for key in self._described if key[0] == communicator]:
                 for spec in self._described.pop(key):
@@ -163,8 +164,8 @@ def init(
     Without arguments everything comes from the environment that the launcher has made
     (``ringctl run``, torchrun, horovodrun, Open MPI, MPICH, Slurm). Does nothing if this process
     has its place already. glibc's malloc keeps freed memory from then on, up to 1 GiB, unless the
-    environment has settings for it or ``RINGD_KEEP_FREED_MEMORY=0``. Arguments: as
-    ``ringd.Context``, and
+    environment has settings for it or ``RINGD_KEEP_FREED_MEMORY=0``. The first CUDA tensor opens
+    its GPU, with ``RINGD_SLAB`` (512MiB) of memory there. Arguments: as ``ringd.Context``, and
 
     process_sets: these are added, as by ``add_process_set``, in this order; all ranks must give the
         same. Default: none. ``"dynamic"`` is the same here: sets can be added at any time.
