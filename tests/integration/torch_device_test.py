@@ -7,6 +7,7 @@ import pytest
 
 from tests.integration.cluster import Cluster, JobRun
 from tests.integration.emulated_gpus import give_gpus
+from tests.integration.failures.events import expect_words, wait_for_event
 
 
 def start(cluster: Cluster, source: str, ranks_per_node: list[int], **variables: str) -> JobRun:
@@ -212,3 +213,47 @@ def test_in_a_job_on_one_node_cuda_tensors_go_by_the_host(cluster: Cluster) -> N
         OPTIMIZER, [2], environment=give_gpus(cluster, cuda_devices=2) | {"EXPECTED": "host"}
     )
     job.expect_success()
+
+
+DIES = """
+    import time
+
+    import ringd
+    import ringd.torch as hvd
+    from emulated_cuda import EmulatedCuda
+    from trainer import say, say_error
+
+    hvd.init()
+    cuda = EmulatedCuda(hvd.local_rank(), eager=False)
+    hvd.allreduce_(cuda.tensor([1.0]), name="x")
+    if hvd.rank() == 1:
+        say("ready")
+        time.sleep(60)
+    tensor = cuda.tensor([1.0])
+    hvd.allreduce_(tensor, name="x")  # the host goes on
+    say("in flight")
+    for _ in range(2):
+        try:
+            while True:
+                hvd.allreduce_async_(cuda.tensor([1.0]), name="y")
+                time.sleep(0.01)
+        except ringd.RingdError as error:
+            say_error(error, "lost")
+    cuda.synchronize()
+    say("released")
+"""
+
+
+def test_what_comes_next_raises_the_failure_of_a_job_and_streams_go_on(cluster: Cluster) -> None:
+    environment = give_gpus(cluster)
+    cluster.reap_as_launchers_do()
+    cluster.start_nodes(2)
+    survivor, victim = cluster.start_job(DIES, [1, 1], environment=environment).ranks
+    wait_for_event(victim, "ready")
+    wait_for_event(survivor, "in flight")
+    victim.process.kill()
+    lost = wait_for_event(survivor, "lost")
+    assert lost["kind"] == "JobFailedError"
+    expect_words(lost["text"], "rank 1", "signal 9")
+    wait_for_event(survivor, "released")
+    assert survivor.wait() == 0

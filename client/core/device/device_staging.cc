@@ -69,10 +69,12 @@ absl::StatusOr<DeviceStaging::Places> DeviceStaging::Place(const Registration& r
   absl::StatusOr<DeviceBlock*> block = Take(bytes);
   if (!block.ok()) return block.status();
   const auto put = [&]() -> absl::Status {
-    const MutexLock lock(mutex_);
     DeviceBlock& taken = **block;
-    taken.destination = to->has_value() ? 0 : written;
-    taken.result_bytes = bytes;
+    {
+      const MutexLock lock(taken.mutex);
+      taken.destination = to->has_value() ? 0 : written;
+      taken.result_bytes = bytes;
+    }
     absl::Status status = taken.last_use.HoldUp(stream);
     if (status.ok() && !from->has_value()) {
       status = EnqueueCopy(*memory_.gpu(), memory_.AddressAt(taken.offset), read, bytes, stream);
@@ -87,13 +89,13 @@ absl::StatusOr<DeviceStaging::Places> DeviceStaging::Place(const Registration& r
 }
 
 void DeviceStaging::Begin(DeviceBlock& block, std::uint64_t sequence) {
-  const MutexLock lock(mutex_);
+  const MutexLock lock(block.mutex);
   block.sequence = sequence;
 }
 
 absl::Status DeviceStaging::Fetch(DeviceBlock& block, std::uint64_t sequence, void* stream,
                                   std::optional<std::uint32_t> pair) {
-  const MutexLock lock(mutex_);
+  const MutexLock lock(block.mutex);
   if (block.sequence != sequence) {
     return absl::NotFoundError("the operation has been waited for by another thread");
   }
@@ -114,19 +116,17 @@ absl::Status DeviceStaging::CopyOut(DeviceBlock& block, void* stream) {
 
 absl::Status DeviceStaging::Finish(std::span<const OperationEnd> ends) {
   bool copies = false;
-  {
-    const MutexLock lock(mutex_);
-    for (const OperationEnd& end : ends) {
-      if (end.device_block == nullptr) continue;
-      DeviceBlock& block = *end.device_block;
-      // No stream fetches it from now on.
-      block.sequence.reset();
-      if (block.is_fetched || block.destination == 0) continue;
-      absl::Status status = block.last_use.HoldUp(stream_.handle());
-      if (status.ok()) status = CopyOut(block, stream_.handle());
-      if (!status.ok()) return status;
-      copies = true;
-    }
+  for (const OperationEnd& end : ends) {
+    if (end.device_block == nullptr) continue;
+    DeviceBlock& block = *end.device_block;
+    const MutexLock lock(block.mutex);
+    // No stream fetches it from now on.
+    block.sequence.reset();
+    if (block.is_fetched || block.destination == 0) continue;
+    absl::Status status = block.last_use.HoldUp(stream_.handle());
+    if (status.ok()) status = CopyOut(block, stream_.handle());
+    if (!status.ok()) return status;
+    copies = true;
   }
   if (copies) {
     const absl::Status status = stream_.WaitIdle(Clock::now() + kCopyDeadline);
@@ -139,10 +139,13 @@ absl::Status DeviceStaging::Finish(std::span<const OperationEnd> ends) {
 }
 
 void DeviceStaging::GiveBack(DeviceBlock& block) {
+  {
+    const MutexLock lock(block.mutex);
+    block.sequence.reset();
+    block.destination = 0;
+    block.is_fetched = false;
+  }
   const MutexLock lock(mutex_);
-  block.sequence.reset();
-  block.destination = 0;
-  block.is_fetched = false;
   idle_[block.bytes].push_back(&block);
 }
 
@@ -161,15 +164,30 @@ absl::StatusOr<DeviceBlock*> DeviceStaging::Take(std::uint64_t bytes) {
   if (DeviceBlock* const idle = TakeIdle(block_bytes); idle != nullptr) return idle;
   const absl::StatusOr<void*> address = Allocate(block_bytes, Clock::now() + kIdlePatience);
   if (!address.ok()) return address.status();
-  absl::StatusOr<CudaEvent> event = CudaEvent::Create(memory_.gpu());
   const absl::StatusOr<std::uint64_t> offset = memory_.OffsetOf(*address, block_bytes);
-  if (!event.ok() || !offset.ok()) {
+  absl::StatusOr<DeviceBlock*> block = TakeSpare();
+  if (!block.ok() || !offset.ok()) {
     static_cast<void>(memory_.Free(*address));
-    return event.ok() ? offset.status() : event.status();
+    return block.ok() ? offset.status() : block.status();
   }
+  (*block)->offset = *offset;
+  (*block)->bytes = block_bytes;
+  return block;
+}
+
+absl::StatusOr<DeviceBlock*> DeviceStaging::TakeSpare() {
+  {
+    const MutexLock lock(mutex_);
+    if (!spare_.empty()) {
+      DeviceBlock* const spare = spare_.back();
+      spare_.pop_back();
+      return spare;
+    }
+  }
+  absl::StatusOr<CudaEvent> event = CudaEvent::Create(memory_.gpu());
+  if (!event.ok()) return event.status();
   const MutexLock lock(mutex_);
-  blocks_.push_back({*offset, block_bytes, *std::move(event), {}, 0, 0, false});
-  return &blocks_.back();
+  return &blocks_.emplace_back(*std::move(event));
 }
 
 absl::StatusOr<void*> DeviceStaging::Allocate(std::uint64_t bytes, Clock::time_point deadline) {
@@ -195,7 +213,7 @@ bool DeviceStaging::FreeReached() {
         continue;
       }
       static_cast<void>(memory_.Free(memory_.PointerAt(block->offset)));
-      blocks_.remove_if([block](const DeviceBlock& other) { return &other == block; });
+      spare_.push_back(block);
     }
     blocks = std::move(kept);
   }

@@ -11,6 +11,7 @@
 #include <span>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -25,16 +26,24 @@ namespace ringd::client {
 
 // Part of the slab, of one operation at a time, and kept for the next one of about its size when
 // that has been consumed.
+//
+// Thread safety: offset, bytes and last_use belong to whoever has taken the block and not given it
+//   to an operation; then to whoever has its lock.
+// Ownership: of the event. Blocks live as long as their DeviceStaging, so that a thread which is
+//   late finds another operation there, or none.
 struct DeviceBlock {
+  explicit DeviceBlock(CudaEvent event) : last_use(std::move(event)) {}
+
   std::uint64_t offset = 0;  // in the slab
   std::uint64_t bytes = 0;
   // Behind all that streams of this process have to do with the block.
   CudaEvent last_use;
-  // Of the operation that has it now, under DeviceStaging's lock.
-  std::optional<std::uint64_t> sequence;
-  DeviceAddress destination = 0;  // 0: the result is not copied out
-  std::uint64_t result_bytes = 0;
-  bool is_fetched = false;  // the copy to the destination is on a stream
+  Mutex mutex;
+  // That has it now.
+  std::optional<std::uint64_t> sequence ABSL_GUARDED_BY(mutex);
+  DeviceAddress destination ABSL_GUARDED_BY(mutex) = 0;  // 0: the result is not copied out
+  std::uint64_t result_bytes ABSL_GUARDED_BY(mutex) = 0;
+  bool is_fetched ABSL_GUARDED_BY(mutex) = false;  // the copy to the destination is on a stream
 };
 
 // A source outside of the slab is copied into a block, on the stream on which it is ready; a result
@@ -42,8 +51,8 @@ struct DeviceBlock {
 // waits, on one of ringd's. Nothing here waits for a stream of the caller's but Allocate and
 // WaitUntilQuiet, until their deadlines.
 //
-// Thread safety: any thread may call anything. Calls that put something on a stream hold a lock
-//   meanwhile, as long as the driver takes.
+// Thread safety: any thread may call anything. The driver, which may take its time, is called under
+//   an operation's lock at most.
 // Ownership: of blocks; borrows the memory, which must outlive what is on streams
 //   (WaitUntilQuiet).
 // Invariant: whatever a stream does with a block comes after all that streams have done with it
@@ -67,14 +76,14 @@ class DeviceStaging {
                                void* destination, void* stream) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The block is that operation's, which has been submitted.
-  void Begin(DeviceBlock& block, std::uint64_t sequence) ABSL_LOCKS_EXCLUDED(mutex_);
+  static void Begin(DeviceBlock& block, std::uint64_t sequence);
 
   // Puts on `stream`: wait for the result and copy it to its destination; if that is on another
   // stream already: wait for it. `pair`: the operation's in the timeline; nothing: it has ended.
   //   kNotFound: the block is not that operation's any more: it has been consumed.
   //   kInvalidArgument: the stream is none of this GPU.  Others as CudaStatus says.
   absl::Status Fetch(DeviceBlock& block, std::uint64_t sequence, void* stream,
-                     std::optional<std::uint32_t> pair) ABSL_LOCKS_EXCLUDED(mutex_);
+                     std::optional<std::uint32_t> pair);
 
   // Of operations that have been consumed and have ended well: copies the results that no stream
   // has fetched, waits until they are in place, and takes the blocks back.
@@ -99,11 +108,13 @@ class DeviceStaging {
   // Its offset in the slab; nothing: it is elsewhere in this GPU's memory.
   absl::StatusOr<std::optional<std::uint64_t>> Locate(const Registration& registration,
                                                       const char* what, const void* address) const;
-  absl::StatusOr<DeviceBlock*> Take(std::uint64_t bytes);
+  absl::StatusOr<DeviceBlock*> Take(std::uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  // One without memory.
+  absl::StatusOr<DeviceBlock*> TakeSpare() ABSL_LOCKS_EXCLUDED(mutex_);
   DeviceBlock* TakeIdle(std::uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   // Gives idle blocks that no stream uses back to the slab. Whether there are others.
   bool FreeReached() ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status CopyOut(DeviceBlock& block, void* stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CopyOut(DeviceBlock& block, void* stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
 
   DeviceMemory& memory_;
   const CudaStream stream_;
@@ -111,6 +122,7 @@ class DeviceStaging {
   std::list<DeviceBlock> blocks_ ABSL_GUARDED_BY(mutex_);
   // By their bytes; used last, last.
   std::unordered_map<std::uint64_t, std::deque<DeviceBlock*>> idle_ ABSL_GUARDED_BY(mutex_);
+  std::vector<DeviceBlock*> spare_ ABSL_GUARDED_BY(mutex_);  // without memory
 };
 
 }  // namespace ringd::client
