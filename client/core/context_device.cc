@@ -94,9 +94,6 @@ absl::Status Context::SubmitOnStream(ringd_registration registration, const void
     return InTensor(tensor,
                     absl::InvalidArgumentError("it is in host memory: submit it by ringd_submit"));
   }
-  // As Staging::CheckPointers: of a broadcast each rank has one place.
-  if (!tensor.sends) source = destination;
-  if (!tensor.receives) destination = const_cast<void*>(source);
   if (absl::Status status = (*device)->CheckStream(stream); !status.ok()) {
     return InTensor(tensor, status);
   }

@@ -72,6 +72,23 @@ SUMS = """
                     if fetched:
                         context.wait(operation)
 
+        # One rank's for all; the root may have it in two places.
+        kind = ringd.CollectiveKind.BROADCAST
+        spec = {"kind": kind, "shape": (10,), "root_rank": 1, "memory": ringd.Memory.DEVICE}
+        (number,) = context.register([ringd.TensorSpec("given", **spec)])
+        for fetched in (True, False):
+            for source in (inside[0], outside[0]):
+                for target in (source, inside[1], outside[1]):
+                    for address, value in ((target, -1.0), (source, float(rank))):
+                        driver.write(address, array.array("f", [value] * 10), trainer.stream)
+                    operation = context.submit_on_stream(number, source, target, trainer.stream)
+                    if fetched:
+                        context.stream_wait(operation, other_stream)
+                    context.wait(operation)
+                    result = array.array("f", bytes(40))
+                    driver.read(target, result, other_stream)
+                    assert result.tolist() == [1.0] * 10, (source, target, fetched)
+
         # One of no elements, wherever it is.
         (nothing,) = context.register(
             [ringd.TensorSpec("nothing", shape=(0,), memory=ringd.Memory.DEVICE)]
@@ -83,7 +100,7 @@ SUMS = """
 """
 
 
-@pytest.mark.parametrize("ranks_per_node", [[1, 1], [2, 1]])
+@pytest.mark.parametrize("ranks_per_node", [[1, 1], [2, 1], [2]])
 def test_tensors_anywhere_in_a_gpus_memory_are_reduced(cluster: Cluster, ranks_per_node: list[int]) -> None:
     start(cluster, SUMS, ranks_per_node).expect_success()
 

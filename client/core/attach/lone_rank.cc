@@ -111,8 +111,7 @@ class LoneControlChannel final : public ControlChannel {
   absl::Status OpenDevice(const std::string& /*uuid*/, std::uint64_t /*slab_bytes*/,
                           Clock::time_point /*deadline*/) override {
     return absl::FailedPreconditionError(
-        "this rank is alone: tensors in device memory are possible in jobs over several nodes "
-        "only");
+        "this rank is alone, without a ringd: that one reduces tensors in device memory");
   }
 
   absl::Status DestroyCommunicator(std::uint32_t /*id*/, Clock::time_point /*deadline*/) override {

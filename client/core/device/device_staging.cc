@@ -49,18 +49,47 @@ absl::StatusOr<std::optional<std::uint64_t>> DeviceStaging::Locate(const Registr
   return std::optional<std::uint64_t>();
 }
 
+absl::Status DeviceStaging::CheckOverlap(const void* source, const void* destination,
+                                         std::uint64_t bytes) {
+  const DeviceAddress read = DeviceAddressOf(source);
+  const DeviceAddress written = DeviceAddressOf(destination);
+  if (read == written || read >= written + bytes || written >= read + bytes) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("source and destination overlap in part");
+}
+
 absl::StatusOr<DeviceStaging::Places> DeviceStaging::Place(const Registration& registration,
                                                            const void* source, void* destination,
                                                            void* stream) {
   // Nothing lies nowhere, and ringd wants an offset.
   if (registration.bytes == 0) return Places{kTimelineBytes, kTimelineBytes, nullptr};
-  const std::uint64_t bytes = registration.bytes;
-  const DeviceAddress read = DeviceAddressOf(source);
-  const DeviceAddress written = DeviceAddressOf(destination);
-  if (read != written && read < written + bytes && written < read + bytes) {
-    return absl::InvalidArgumentError("source and destination overlap in part");
+  if (registration.receives) {
+    return PlaceBoth(registration, registration.sends ? source : destination, destination, stream);
   }
-  const auto from = Locate(registration, "source", source);
+  // The root of a broadcast has its result already; it may leave its destination out.
+  const bool copies = destination != nullptr && destination != source;
+  if (copies) {
+    absl::Status status = CheckOverlap(source, destination, registration.bytes);
+    if (status.ok()) status = Locate(registration, "destination", destination).status();
+    if (!status.ok()) return status;
+  }
+  const absl::StatusOr<Places> places =
+      PlaceBoth(registration, source, const_cast<void*>(source), stream);
+  if (!places.ok() || !copies) return places;
+  const absl::Status status = EnqueueCopy(*memory_.gpu(), DeviceAddressOf(destination),
+                                          DeviceAddressOf(source), registration.bytes, stream);
+  if (status.ok()) return places;
+  if (places->block != nullptr) GiveBack(*places->block);
+  return status;
+}
+
+absl::StatusOr<DeviceStaging::Places> DeviceStaging::PlaceBoth(const Registration& registration,
+                                                               const void* source,
+                                                               void* destination, void* stream) {
+  const std::uint64_t bytes = registration.bytes;
+  if (absl::Status status = CheckOverlap(source, destination, bytes); !status.ok()) return status;
+  const auto from = Locate(registration, registration.sends ? "source" : "destination", source);
   if (!from.ok()) return from.status();
   const auto to = destination == source ? from : Locate(registration, "destination", destination);
   if (!to.ok()) return to.status();
@@ -72,12 +101,14 @@ absl::StatusOr<DeviceStaging::Places> DeviceStaging::Place(const Registration& r
     DeviceBlock& taken = **block;
     {
       const MutexLock lock(taken.mutex);
-      taken.destination = to->has_value() ? 0 : written;
+      taken.destination =
+          to->has_value() || !registration.receives ? 0 : DeviceAddressOf(destination);
       taken.result_bytes = bytes;
     }
     absl::Status status = taken.last_use.HoldUp(stream);
-    if (status.ok() && !from->has_value()) {
-      status = EnqueueCopy(*memory_.gpu(), memory_.AddressAt(taken.offset), read, bytes, stream);
+    if (status.ok() && !from->has_value() && registration.sends) {
+      status = EnqueueCopy(*memory_.gpu(), memory_.AddressAt(taken.offset), DeviceAddressOf(source),
+                           bytes, stream);
     }
     return status.ok() ? taken.last_use.Record(stream) : status;
   };

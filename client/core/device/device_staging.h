@@ -67,7 +67,8 @@ class DeviceStaging {
     DeviceBlock* block = nullptr;  // null: source and destination are in the slab
   };
   // Where in the slab the engine reads and writes; puts the copy of a source that is elsewhere on
-  // `stream`. A block is the caller's until Begin or GiveBack.
+  // `stream`, and at the root of a broadcast the one to a destination that is not its source. A
+  // block is the caller's until Begin or GiveBack.
   //   kInvalidArgument: a range is not in this GPU's memory, or leaves the slab; they overlap in
   //     part, or are not aligned to elements; the stream is none of this GPU.
   //   kResourceExhausted: the slab is full; the message says how full, and names the setting.
@@ -108,6 +109,12 @@ class DeviceStaging {
   // Its offset in the slab; nothing: it is elsewhere in this GPU's memory.
   absl::StatusOr<std::optional<std::uint64_t>> Locate(const Registration& registration,
                                                       const char* what, const void* address) const;
+  static absl::Status CheckOverlap(const void* source, const void* destination,
+                                   std::uint64_t bytes);
+  // Of a rank that sends or receives, or both: where source and destination are the same, so are
+  // the places.
+  absl::StatusOr<Places> PlaceBoth(const Registration& registration, const void* source,
+                                   void* destination, void* stream);
   absl::StatusOr<DeviceBlock*> Take(std::uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   // One without memory.
   absl::StatusOr<DeviceBlock*> TakeSpare() ABSL_LOCKS_EXCLUDED(mutex_);

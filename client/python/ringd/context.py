@@ -52,8 +52,7 @@ class Context:
         ringd.
 
     device_open(device, slab_bytes): opens the GPU of that ordinal, and has ringd make memory there.
-        For a job over several nodes. ``RINGD_CUDA_LIBRARY`` names the driver; default
-        ``libcuda.so.1``.
+        ``RINGD_CUDA_LIBRARY`` names the driver; default ``libcuda.so.1``.
     device_alloc(bytes), device_free(address): that memory, for tensors that shall not be copied.
     submit_on_stream(number, source, destination, stream): as ``submit``, for tensors anywhere in
         the GPU's memory whose ``TensorSpec.memory`` is ``Memory.DEVICE``, when ``stream`` (an

@@ -33,7 +33,6 @@ class FakeContext:
         self.ended: set[int] = set()
         self.failed: dict[int, ringd.RingdError] = {}
         self.in_flight: set[int] = set()
-        self.one_node_communicators: set[int] = set()
 
     def device_open(self, device: int, slab_bytes: int) -> None:
         if self.refusal is not None:
@@ -41,15 +40,8 @@ class FakeContext:
         self.opened.append((device, slab_bytes))
 
     def register(self, specs: list[TensorSpec]) -> list[int]:
-        for spec in specs:
-            if spec.communicator in self.one_node_communicators and spec.memory == Memory.DEVICE:
-                raise ringd.InvalidArgumentError("its ranks are all on one node")
         self.registered += specs
         return [len(self.registered) - len(specs) + i + 1 for i in range(len(specs))]
-
-    def communicator_place(self, communicator: int) -> Any:
-        nodes = 1 if communicator in self.one_node_communicators else 2
-        return ringd.types.CommunicatorPlace(0, 2, nodes, 0)
 
     def _begin(self, *call: Any) -> int:
         if len(self.in_flight) >= self.room:
@@ -183,30 +175,23 @@ def test_a_tensor_of_the_host_opens_no_gpu(job: Job, context: FakeContext, strea
     assert context.calls == [("host", 1)]
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"kind": CollectiveKind.BROADCAST}, "a broadcast"),
-        ({"data_type": DataType.BOOL}, "NCCL has no bool"),
-        ({"data_type": DataType.UINT16}, "NCCL has no uint16"),
-        ({"communicator": 5}, "on one node"),
-    ],
-)
-def test_what_the_device_can_not_do_goes_by_the_host_and_is_told_once(
-    context: FakeContext, streams: Streams, changes: dict[str, Any], words: str
+@pytest.mark.parametrize("data_type", [DataType.BOOL, DataType.INT16, DataType.UINT16])
+def test_what_nccl_can_not_reduce_goes_by_the_host_and_is_told_once(
+    context: FakeContext, streams: Streams, data_type: DataType
 ) -> None:
-    context.one_node_communicators = {5}
     made: Any = context
     device = DeviceOperations(made)
     tensor = streams.put(torch.ones(2))
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         for name in ("first", "second"):
-            assert device.placed(spec(name=name, **changes), tensor).memory == Memory.HOST
+            assert device.placed(spec(name=name, data_type=data_type), tensor).memory == Memory.HOST
     (text,) = [str(warning.message) for warning in told]
-    assert all(part in text for part in ("'first'", "by a copy to host memory", words))
-    # A process set over several nodes, and what else there is, are reduced on the GPU.
-    assert device.placed(spec(communicator=6), tensor).memory == Memory.DEVICE
+    assert all(part in text for part in ("'first'", "by a copy to host memory", data_type.name.lower()))
+    assert context.opened == []
+    # It can send what it can't reduce.
+    broadcast = spec(data_type=data_type, kind=CollectiveKind.BROADCAST)
+    assert device.placed(broadcast, tensor).memory == Memory.DEVICE
 
 
 def test_by_the_host_a_tensor_is_copied_and_gets_its_result(

@@ -25,7 +25,7 @@ from ringd.types import CollectiveKind, DataType, Memory, TensorSpec
 SLAB_VARIABLE = "RINGD_SLAB"
 DEFAULT_SLAB_BYTES = 512 << 20
 
-# That NCCL does not have.
+# That NCCL can't reduce. (A broadcast is one of bytes.)
 _HOST_TYPES = frozenset({DataType.BOOL, DataType.INT16, DataType.UINT16})
 # How long a submission waits for others to end when the slab has no room.
 _ROOM_PATIENCE_S = 30.0
@@ -57,8 +57,6 @@ class DeviceOperations:
         # The GPU that has been opened; or why there is none, so that tensors go by the host.
         self._ordinal: int | None = None
         self._none_because: str | None = None
-        # Of communicators over one node: why their tensors go by the host; None: they need not.
-        self._one_node: dict[int, str | None] = {}
         self._told: set[str] = set()
         # Nobody has waited for these yet, and a stream waits for those; the oldest first.
         self._submitted: dict[int, _Open] = {}
@@ -86,12 +84,9 @@ class DeviceOperations:
     def _host_because(self, spec: TensorSpec, tensor: torch.Tensor) -> str | None:
         if self._context.place.size == 1:
             return "this rank is alone"
-        if spec.kind != CollectiveKind.ALLREDUCE:
-            return f"a {CollectiveKind(spec.kind).name.lower()} is possible in host memory only"
-        if spec.data_type in _HOST_TYPES:
-            return f"NCCL has no {DataType(spec.data_type).name.lower()}"
-        reason = self._open_for(tensor)
-        return self._try(spec) if reason is None and spec.communicator != 0 else reason
+        if spec.kind == CollectiveKind.ALLREDUCE and spec.data_type in _HOST_TYPES:
+            return f"NCCL does not reduce {DataType(spec.data_type).name.lower()}"
+        return self._open_for(tensor)
 
     def _open_for(self, tensor: torch.Tensor) -> str | None:
         ordinal = cuda_streams.ordinal(tensor)
@@ -115,24 +110,6 @@ class DeviceOperations:
                 "one, torch.cuda.set_device(hvd.local_rank())"
             )
         return None
-
-    def _try(self, spec: TensorSpec) -> str | None:
-        """Of a process set: why its tensors go by the host."""
-        if spec.communicator in self._one_node:
-            return self._one_node[spec.communicator]
-        if self._context.communicator_place(spec.communicator).node_count > 1:
-            return None
-        reason: str | None = None
-        try:
-            self._context.register([spec._replace(memory=Memory.DEVICE)])
-        except InvalidArgumentError as error:
-            reason = str(error)
-        self._one_node[spec.communicator] = reason
-        return reason
-
-    def forget(self, communicator: int) -> None:
-        """Before it is destroyed: its number may come again."""
-        self._one_node.pop(communicator, None)
 
     def _tell(self, name: str, reason: str) -> None:
         """Once for each reason."""

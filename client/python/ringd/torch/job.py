@@ -128,7 +128,6 @@ class Job:
 
     def forget(self, communicator: int) -> None:
         """Before it is destroyed, and its registrations with it."""
-        self.device.forget(communicator)
         with self._lock:
             for key in [key for key in self._described if key[0] == communicator]:
                 for spec in self._described.pop(key):
