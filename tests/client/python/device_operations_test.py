@@ -144,6 +144,17 @@ def test_what_pytorch_says_of_a_tensor_of_the_host() -> None:
     assert copy.data_ptr() != tensor.data_ptr()
 
 
+def test_pytorch_has_what_only_one_with_cuda_can_show() -> None:
+    for owner, name in (
+        (torch.cuda, "current_stream"),
+        (torch.cuda, "device"),
+        (torch.cuda, "is_current_stream_capturing"),
+        (torch.Tensor, "get_device"),
+        (torch.Tensor, "record_stream"),
+    ):
+        assert callable(getattr(owner, name))
+
+
 def test_a_cuda_tensor_is_reduced_on_the_device_and_in_the_order_of_streams(
     job: Job, context: FakeContext, streams: Streams
 ) -> None:
