@@ -6,8 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.cluster import Cluster
-from tests.integration.device_test import start
-from tests.integration.emulated_gpus import give_gpus
+from tests.integration.emulated_gpus import give_gpus, start_on_gpus
 from tests.integration.failures.events import expect_words, parse_events, wait_for_event
 
 SUMS = """
@@ -102,7 +101,7 @@ SUMS = """
 
 @pytest.mark.parametrize("ranks_per_node", [[1, 1], [2, 1], [2]])
 def test_tensors_anywhere_in_a_gpus_memory_are_reduced(cluster: Cluster, ranks_per_node: list[int]) -> None:
-    start(cluster, SUMS, ranks_per_node).expect_success()
+    start_on_gpus(cluster, SUMS, ranks_per_node).expect_success()
 
 
 MANY = """
@@ -135,7 +134,7 @@ MANY = """
 
 
 def test_blocks_are_used_again_in_the_order_of_the_streams(cluster: Cluster) -> None:
-    start(cluster, MANY, [1, 1], cuda_max_delay_us=1000).expect_success()
+    start_on_gpus(cluster, MANY, [1, 1], cuda_max_delay_us=1000).expect_success()
 
 
 MISUSES = """
@@ -196,7 +195,7 @@ MISUSES = """
 
 
 def test_what_is_no_memory_of_the_gpu_is_refused_and_the_job_goes_on(cluster: Cluster) -> None:
-    start(cluster, MISUSES, [1, 1], cuda_devices=2).expect_success()
+    start_on_gpus(cluster, MISUSES, [1, 1], cuda_devices=2).expect_success()
 
 
 # A tensor that the ranks describe differently fails alone; a job that fails lets streams go on.
@@ -290,7 +289,7 @@ CLOSES = """
 
 
 def test_a_context_that_closes_waits_for_copies_out_of_its_slab(cluster: Cluster) -> None:
-    start(cluster, CLOSES, [1, 1]).expect_success()
+    start_on_gpus(cluster, CLOSES, [1, 1]).expect_success()
 
 
 ARRAYS = """
@@ -339,4 +338,4 @@ ARRAYS = """
 
 @pytest.mark.parametrize("ranks_per_node", [[1, 1], [2, 1]])
 def test_arrays_of_other_libraries_are_reduced(cluster: Cluster, ranks_per_node: list[int]) -> None:
-    start(cluster, ARRAYS, ranks_per_node).expect_success()
+    start_on_gpus(cluster, ARRAYS, ranks_per_node).expect_success()

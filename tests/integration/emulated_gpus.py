@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.integration.cluster import Cluster, binary
+from tests.integration.cluster import Cluster, JobRun, binary
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -46,3 +46,11 @@ def give_gpus(cluster: Cluster, **settings: Any) -> dict[str, str]:
     } | {f"RINGD_EMULATOR_{name.upper()}": str(value) for name, value in settings.items()}
     failures = Path(__file__).parent / "failures" / "programs"
     return {"PYTHONPATH": f"{PROGRAMS}:{failures}"}
+
+
+def start_on_gpus(cluster: Cluster, source: str, ranks_per_node: list[int], **options: Any) -> JobRun:
+    """A job on nodes with one emulated GPU for each of their ranks."""
+    most = max(ranks_per_node)
+    environment = give_gpus(cluster, **({"cuda_devices": most} | options))
+    cluster.start_nodes(len(ranks_per_node))
+    return cluster.start_job(source, ranks_per_node, environment=environment)

@@ -253,7 +253,6 @@ def test_a_rank_that_leaves_amid_a_collective_is_named_and_its_own_stream_goes_o
 
 LOST = """
     import ctypes
-    import os
     import time
 
     import ringd
