@@ -74,17 +74,26 @@ HOSTILE = """
     "        trainer = Trainer()\n",
     """        trainer = Trainer()
         if trainer.rank == 1:
-            threading.Thread(target=spoil, daemon=True).start()
+            spoiler = threading.Thread(target=spoil, args=(over := threading.Event(),))
+            spoiler.start()
+""",
+).replace(
+    "                break\n",
+    """                break
+        if trainer.rank == 1:
+            # Later the segment is unmapped.
+            over.set()
+            spoiler.join()
 """,
 ).replace(
     "    def main():",
-    """    def spoil():
+    """    def spoil(over):
         with open("/proc/self/maps", encoding="ascii") as maps:
             line = next(line for line in maps if "ringd-session" in line)
         begin = int(line.split("-", 1)[0], 16)
         ring = begin + ctypes.c_uint64.from_address(begin + 72).value
         pattern = os.urandom(8192 * 32)
-        while True:
+        while not over.is_set():
             for written in (1 << 63, (1 << 64) - 1, 5, 1 << 20):
                 ctypes.memmove(ring + 64, pattern, len(pattern))
                 ctypes.c_uint64.from_address(ring).value = written
