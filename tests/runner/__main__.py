@@ -17,7 +17,8 @@ from tests.runner.tally import Tally
 
 DESCRIPTION = """Installs what is missing, builds, and runs every test that needs no GPU: lint, C++
 tests, Python and integration tests. Shows each outcome as it comes and the log of each failure. The
-last line is `N passed, N failed`; the exit code is 0 only if none failed.
+last line is `N passed, N failed`; the exit code is 0 only if none failed. Up to three tests that
+failed are run once more, and those that pass then are told as unsteady, with what they failed with.
 
 With --repeat, runs C++, Python and integration tests again and again, to find those that depend on
 timing:
@@ -130,6 +131,13 @@ def main() -> int:
         cpp_suite.run(root, cpp, options.sanitizer, report)
     if python:
         python_suite.run(root, python, report)
+    again = report.begin_again([*cpp, *python])
+    if again:
+        print(f"\nonce more: {', '.join(again)}", flush=True)
+        if cpp_again := [name for name in again if name in cpp]:
+            cpp_suite.run(root, cpp_again, options.sanitizer, report)
+        if python_again := [name for name in again if name in python]:
+            python_suite.run(root, python_again, report)
     return report.finish(time.monotonic() - begin)
 
 

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 LOG_LINES_SHOWN = 150
+# Once more at the end, where someone who sees the end of the output alone looks.
+LOG_LINES_AT_THE_END = 40
+# More than that have a cause of their own.
+AGAIN_AT_MOST = 3
 
 
 class Verdict(enum.Enum):
@@ -49,12 +53,12 @@ class OutcomeSink(Protocol):
         """Counts those of `names` as failed whose outcome never came."""
 
 
-def print_log(log: str) -> None:
+def print_log(log: str, most: int = LOG_LINES_SHOWN) -> None:
     """The end of a test's log, indented."""
     lines = log.rstrip().splitlines()
-    if len(lines) > LOG_LINES_SHOWN:
-        print(f"    ... {len(lines) - LOG_LINES_SHOWN} lines before")
-    for line in lines[-LOG_LINES_SHOWN:]:
+    if len(lines) > most:
+        print(f"    ... {len(lines) - most} lines before")
+    for line in lines[-most:]:
         print(f"    {line}")
     sys.stdout.flush()
 
@@ -66,6 +70,23 @@ class Report:
         self._waiting = dict.fromkeys(expected)
         self._total = len(self._waiting)
         self._outcomes: list[Outcome] = []
+        self._unsteady: list[Outcome] = []
+
+    def begin_again(self, candidates: Sequence[str]) -> list[str]:
+        """Those of them that have failed, if they are few enough to be run once more: their next
+        outcome counts, and what they failed with is told at the end."""
+        failures = [
+            outcome
+            for outcome in self._outcomes
+            if outcome.verdict is Verdict.FAILED and outcome.name in candidates
+        ]
+        if len(failures) > AGAIN_AT_MOST:
+            return []
+        for outcome in failures:
+            self._outcomes.remove(outcome)
+            self._waiting[outcome.name] = None
+        self._unsteady += failures
+        return [outcome.name for outcome in failures]
 
     def add(self, outcome: Outcome) -> None:
         if outcome.name not in self._waiting:
@@ -100,8 +121,14 @@ class Report:
         print()
         for outcome in skips:
             print(f"skipped: {outcome.name}: {outcome.log}")
+        failing = {outcome.name for outcome in failures}
+        for outcome in self._unsteady:
+            if outcome.name not in failing:
+                print(f"unsteady: {outcome.name}: it passed when run once more; before:")
+                print_log(outcome.log, LOG_LINES_AT_THE_END)
         for outcome in failures:
             print(f"failed: {outcome.name}")
+            print_log(outcome.log, LOG_LINES_AT_THE_END)
         print(f"{self._total} tests in {seconds:.0f} s")
         passed = sum(outcome.passed_cases for outcome in self._outcomes)
         failed = sum(outcome.failed_cases for outcome in self._outcomes)

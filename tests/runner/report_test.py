@@ -32,6 +32,54 @@ def test_a_failure_exits_with_1_and_shows_the_end_of_its_log(capsys: pytest.Capt
     assert printed.splitlines()[-1] == "2 passed, 1 failed"
 
 
+def test_what_failed_is_run_once_more_and_told_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report(["a", "b", "c"])
+    report.add(single("a", Verdict.FAILED, 0.1, "cause of a"))
+    report.add(single("b", Verdict.PASSED, 0.1))
+    report.add(single("c", Verdict.FAILED, 0.1, "cause of c"))
+
+    assert report.begin_again(["a", "b"]) == ["a"]
+    report.add(single("a", Verdict.PASSED, 0.1))
+    capsys.readouterr()
+    assert report.finish(1) == 1
+    printed = capsys.readouterr().out
+    assert "unsteady: a: it passed when run once more; before:\n    cause of a\n" in printed
+    assert "failed: c\n    cause of c\n" in printed
+    assert printed.splitlines()[-1] == "2 passed, 1 failed"
+
+
+def test_what_fails_twice_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report(["a"])
+    report.add(single("a", Verdict.FAILED, 0.1, "first"))
+    report.begin_again(["a"])
+    report.add(single("a", Verdict.FAILED, 0.1, "second"))
+
+    assert report.finish(1) == 1
+    printed = capsys.readouterr().out
+    assert "unsteady" not in printed
+    assert printed.splitlines()[-1] == "0 passed, 1 failed"
+
+
+def test_what_is_to_be_run_once_more_and_never_reports_has_failed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report = Report(["a"])
+    report.add(single("a", Verdict.FAILED, 0.1))
+    report.begin_again(["a"])
+
+    assert report.finish(1) == 1
+    assert last_line(capsys) == "0 passed, 1 failed"
+
+
+def test_many_failures_are_not_run_again() -> None:
+    names = [str(number) for number in range(4)]
+    report = Report(names)
+    for name in names:
+        report.add(single(name, Verdict.FAILED, 0.1))
+
+    assert report.begin_again(names) == []
+
+
 def test_a_test_that_never_reported_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
     report = Report(["a", "b"])
     report.add(single("a", Verdict.PASSED, 0.1))
