@@ -1,14 +1,66 @@
 #include "backends/device/device_slabs.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace ringd {
 
-bool DeviceSlabs::Add(DeviceSlabId id, DeviceSlab slab) {
-  if (entries_.contains(id)) return false;
-  entries_.emplace(id, std::make_unique<Entry>(Entry{std::move(slab)}));
-  return true;
+std::optional<DeviceSlabCreated> DeviceSlabs::Try(const Waiting& wanted, Clock::time_point now) {
+  DeviceSlabCreated created{wanted.id, absl::OkStatus(), UniqueFd(), 0, wanted.context->uuid()};
+  if (entries_.contains(wanted.id)) {
+    created.status =
+        absl::AlreadyExistsError(absl::StrCat("slab ", wanted.id.value(), " is there"));
+    return created;
+  }
+  auto slab = DeviceSlab::Create(wanted.context, wanted.bytes, setting_);
+  if (absl::IsResourceExhausted(slab.status()) && now < wanted.deadline) return std::nullopt;
+  created.status = slab.status();
+  if (!slab.ok()) return created;
+  auto descriptor = slab->Export();
+  created.status = descriptor.status();
+  if (!descriptor.ok()) return created;
+  created.bytes = slab->bytes();
+  created.descriptor = *std::move(descriptor);
+  entries_.emplace(wanted.id, std::make_unique<Entry>(Entry{*std::move(slab)}));
+  return created;
+}
+
+std::optional<DeviceSlabCreated> DeviceSlabs::Create(std::shared_ptr<const CudaContext> context,
+                                                     DeviceSlabId id, std::size_t bytes,
+                                                     Clock::time_point now) {
+  Waiting wanted{std::move(context), id, bytes, now + kMemoryPatience, now + kMemoryPause};
+  auto created = Try(wanted, now);
+  if (!created) waiting_.push_back(std::move(wanted));
+  return created;
+}
+
+std::optional<DeviceSlabCreated> DeviceSlabs::AdvanceWaiting(Clock::time_point now) {
+  for (auto wanted = waiting_.begin(); wanted != waiting_.end(); ++wanted) {
+    if (now < wanted->next_try) continue;
+    wanted->next_try = now + kMemoryPause;
+    auto created = Try(*wanted, now);
+    if (!created) continue;
+    waiting_.erase(wanted);
+    return created;
+  }
+  return std::nullopt;
+}
+
+std::optional<DeviceSlabCreated> DeviceSlabs::Cancel(DeviceSlabId id, const absl::Status& status) {
+  const auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [id](const Waiting& wanted) { return wanted.id == id; });
+  if (found == waiting_.end()) return std::nullopt;
+  DeviceSlabCreated answer{id, status, UniqueFd(), 0, found->context->uuid()};
+  waiting_.erase(found);
+  return answer;
+}
+
+std::optional<DeviceSlabCreated> DeviceSlabs::CancelFirst(const absl::Status& status) {
+  if (waiting_.empty()) return std::nullopt;
+  return Cancel(waiting_.front().id, status);
 }
 
 const DeviceSlab* DeviceSlabs::FindAny(DeviceSlabId id) const {

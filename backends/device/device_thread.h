@@ -70,7 +70,8 @@ class DeviceThread {
   // What follows is done in this order. After DeviceOpened with an error, and after DeviceLost, it
   // is answered with that error. An id that is not known is ignored, but in a bucket.
 
-  // DeviceSlabCreated answers. `bytes` as for DeviceSlab::Create.
+  // DeviceSlabCreated answers. `bytes` as for DeviceSlab::Create. Where there is no room, waits 5 s
+  // for it: what an earlier incarnation of the job had may be about to be given back.
   void CreateSlab(DeviceSlabId slab, std::size_t bytes);
   // Releases these slots of its timeline, and gives the slab back when no bucket in flight uses it:
   // DeviceSlabReleased. Buckets that come later are refused.

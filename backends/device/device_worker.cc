@@ -47,7 +47,8 @@ class DeviceWorker::Doing {
 DeviceWorker::DeviceWorker(DeviceThreadOptions options, Emit emit)
     : options_(std::move(options)),
       emit_(std::move(emit)),
-      unusable_(absl::FailedPreconditionError("the GPU has not been opened yet")) {}
+      unusable_(absl::FailedPreconditionError("the GPU has not been opened yet")),
+      slabs_(options_.slab_setting) {}
 
 DeviceWorker::~DeviceWorker() = default;
 
@@ -70,27 +71,27 @@ void DeviceWorker::Open() {
 
 void DeviceWorker::CreateSlab(DeviceSlabId id, std::size_t bytes) {
   const Doing doing(this, "making a slab");
-  DeviceSlabCreated created{id, unusable_, UniqueFd(), 0, options_.gpu};
-  if (created.status.ok()) {
-    auto slab = DeviceSlab::Create(gpu_.context, bytes, options_.slab_setting);
-    created.status = slab.status();
-    if (created.status.ok()) {
-      auto descriptor = slab->Export();
-      created.status = descriptor.status();
-      created.bytes = slab->bytes();
-      if (descriptor.ok()) created.descriptor = *std::move(descriptor);
-    }
-    if (created.status.ok() && !slabs_.Add(id, *std::move(slab))) {
-      created.status = absl::AlreadyExistsError(absl::StrCat("slab ", id.value(), " is there"));
-      created.descriptor.Reset();
-    }
+  if (!unusable_.ok()) {
+    emit_(DeviceSlabCreated{id, unusable_, UniqueFd(), 0, options_.gpu});
+  } else if (auto created = slabs_.Create(gpu_.context, id, bytes, Clock::now())) {
+    Answer(*std::move(created));
   }
+}
+
+void DeviceWorker::Answer(DeviceSlabCreated created) {
   const absl::Status status = created.status;
   emit_(std::move(created));
   if (absl::IsAborted(status)) LoseDevice(status);
 }
 
+void DeviceWorker::CancelSlabs() {
+  while (auto cancelled = slabs_.CancelFirst(unusable_)) emit_(*std::move(cancelled));
+}
+
 void DeviceWorker::ReleaseSlab(DeviceSlabId id, std::span<const std::uint32_t> slots) {
+  if (auto cancelled = slabs_.Cancel(id, absl::CancelledError("nobody wants the slab now"))) {
+    emit_(*std::move(cancelled));
+  }
   const DeviceSlab* const slab = slabs_.Find(id);
   if (slab == nullptr) return;
   // Its trainer has gone or goes: an error concerns nobody.
@@ -248,6 +249,7 @@ void DeviceWorker::LoseDevice(const absl::Status& status) {
   unusable_ = absl::AbortedError(absl::StrCat(
       "GPU ", options_.gpu, " can't be used by this process any more: ", status.message()));
   for (const auto& [id, communicator] : communicators_) Fail(communicator.get(), unusable_);
+  CancelSlabs();
   emit_(DeviceLost{unusable_});
 }
 
@@ -353,6 +355,7 @@ std::chrono::microseconds DeviceWorker::Progress(Clock::time_point now) {
   }
   LaunchQueued(now);
   LetGo(now);
+  while (auto created = slabs_.AdvanceWaiting(now)) Answer(*std::move(created));
   for (const auto& [id, communicator] : communicators_) {
     is_launching |= communicator->is_launching();
     if (lost.ok()) lost = communicator->device_error();
@@ -365,14 +368,15 @@ std::chrono::microseconds DeviceWorker::Progress(Clock::time_point now) {
     pause_ = std::clamp(2 * pause_, kWhileBusy, kWhileBusyAtMost);
     return pause_;
   }
-  return is_connecting || is_draining || !leaving_.empty() ? kWhileWaiting
-                                                           : microseconds(kWhileIdle);
+  if (is_connecting || is_draining || !leaving_.empty()) return kWhileWaiting;
+  return slabs_.has_waiting() ? DeviceSlabs::kMemoryPause : kWhileIdle;
 }
 
 void DeviceWorker::Shutdown(Clock::time_point deadline) {
   const Doing doing(this, "ending");
   const absl::Status status = absl::AbortedError("the engine ends");
   if (unusable_.ok()) unusable_ = status;
+  CancelSlabs();
   while (!communicators_.empty()) Abort(communicators_.begin()->first, status.message());
   for (const DeviceBucket& bucket : queue_) GiveUp(bucket, status);
   queue_.clear();

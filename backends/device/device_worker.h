@@ -68,6 +68,8 @@ class DeviceWorker {
  private:
   class Doing;
 
+  void Answer(DeviceSlabCreated created);
+  void CancelSlabs();  // those that wait for memory
   DeviceCommunicator* Find(DeviceCommunicatorId id);
   // Whether another launch must be over, or another communicator's buckets, before one of `next`.
   bool MustWait(const DeviceCommunicator& next) const;
