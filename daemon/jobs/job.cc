@@ -300,14 +300,18 @@ void Job::Submit(const Session& session, const CheckedSubmission& submission,
 }
 
 std::size_t Job::Advance(Clock::time_point now) {
-  const std::size_t probed = AdvanceProbe() + AdvanceRankExchange(now);
-  if (world_.communicator == nullptr || agreed_.pending()) return probed;
-  absl::StatusOr<std::size_t> advanced = world_.communicator->Advance(now);
-  if (!advanced.ok()) {
-    Propose(advanced.status());
-    return 1;
+  std::size_t work = AdvanceProbe() + AdvanceRankExchange(now);
+  if (agreed_.pending()) return work;
+  // Of a job that has failed it may have gone before others that still wait for the backend.
+  if (world_.communicator != nullptr) {
+    absl::StatusOr<std::size_t> advanced = world_.communicator->Advance(now);
+    if (!advanced.ok()) {
+      Propose(advanced.status());
+      return 1;
+    }
+    work += *advanced;
   }
-  return *advanced + probed + (active_.empty() ? 0 : AdvanceActive(now));
+  return work + (active_.empty() ? 0 : AdvanceActive(now));
 }
 
 bool Job::CopyPiece() {
@@ -363,7 +367,10 @@ void Job::FailLocally(const absl::Status& cause) {
       absl::StrCat("job '", options_.job_id, "' has failed: ", cause.message())));
   AnswerJoins(cause);
   EndProbe();
-  for (CommunicatorPart* const part : Parts()) part->communicator->Fail(cause);
+  for (CommunicatorPart* const part : Parts()) {
+    part->communicator->Fail(cause);
+    if (part->number != 0 && !part->communicator->Quiet()) Activate(*part, Clock::now());
+  }
   AnswerAsks([](const Ask&) { return true; }, cause, {});
   for (const auto& [local_rank, member] : members_) {
     if (member.session == nullptr || member.left) continue;

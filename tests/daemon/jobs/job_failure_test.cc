@@ -45,6 +45,7 @@ struct Node {
     options.node_name = "node" + std::to_string(index);
     options.transport_address = transport->LocalAddress();
     options.communicator = CommunicatorId(7);
+    options.next_communicator = [] { return CommunicatorId(8); };
     options.start_timeout = std::chrono::seconds(100);
     job = std::make_unique<Job>(options, transport.get(), now);
     job->UseLink(std::make_unique<RecordingLink>(sent));
@@ -55,9 +56,9 @@ struct Node {
     job->Join(rank.session, request, [](const absl::Status&, const v1::JoinReply&) {});
   }
 
-  void Submit(Clock::time_point now) {
+  void Submit(Clock::time_point now, CommunicatorId communicator = CommunicatorId(7)) {
     Registration tensor;
-    tensor.communicator = CommunicatorId(7);
+    tensor.communicator = communicator;
     tensor.name = "t";
     tensor.meta.shape = {1};
     tensor.bytes = 4;
@@ -260,6 +261,44 @@ TEST_CASE("Job: a rank that dies while the word is on its way that the job runs 
   for (int index = 0; index < 2; ++index) {
     CHECK(world.CauseAt(index) == "rank 1, pid 1 on node1, has gone while job 'job' was starting");
   }
+}
+
+// What all ranks share is idle, and has gone first.
+TEST_CASE("Job: one that fails with an operation on another communicator lets go of it") {
+  World world(/*in_flight=*/false);
+  CommunicatorId communicators[2];
+  for (int index = 0; index < 2; ++index) {
+    v1::CreateCommunicatorRequest request;
+    request.set_name("pair");
+    for (const int rank : {0, 1}) request.add_ranks(rank);
+    Node& node = world.nodes[index];
+    node.job->CreateCommunicator(
+        *node.rank.session, request,
+        [&, index](const absl::Status& status, const v1::CreateCommunicatorReply& reply) {
+          CHECK(status.ToString() == "OK");
+          communicators[index] = CommunicatorId(reply.communicator());
+        });
+    world.CarryToCoordinator(index);
+  }
+  for (int index = 0; index < 2; ++index) {
+    world.CarryToNode(index);
+    Node& node = world.nodes[index];
+    node.Submit(world.now, communicators[index]);
+    node.job->Advance(world.now);
+    world.CarryToCoordinator(index);
+  }
+  world.coordinator.Advance(world.now);
+  Node& node = world.nodes[0];
+  world.CarryToNode(0);
+  node.job->Advance(world.now);
+  node.job->OnSessionLost(*node.rank.session, "has gone", /*for_cause=*/false, world.now);
+  node.job->Fail(absl::AbortedError("ringd on node0 was stopped"));
+  CHECK_FALSE(node.job->Finished());
+  for (int ticks = 0; ticks < 3; ++ticks) {
+    node.job->Tick(world.now += std::chrono::seconds(1));
+    node.job->Advance(world.now);
+  }
+  CHECK(node.job->Finished());
 }
 
 // A child that does nothing, until it is killed.
