@@ -33,6 +33,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of all that is by chance; a random one if not given")
     parser.add_argument("--minutes", type=float, help="again and again for so long; once if not given")
     parser.add_argument("--json", type=Path, metavar="FILE", help="writes everything measured there")
+    parser.add_argument(
+        "--hold", metavar="WHAT", help="keep all as it is when that is wrong, as `leaks`, until Ctrl-C"
+    )
     parser.add_argument("--quiet", action="store_true", help="say only the end")
     return parser.parse_args()
 
@@ -58,7 +61,7 @@ def main() -> int:
     print(f"seed {seed}", flush=True)
     journal = Journal(verbose=not options.quiet)
     attacks = [named(name) for name in options.attack] if options.attack else list(ALL)
-    soak = Soak(attacks, seed, journal)
+    soak = Soak(attacks, seed, journal, options.hold)
     try:
         soak.run(options.minutes)
     except KeyboardInterrupt:

@@ -3,7 +3,9 @@ left; and again."""
 
 from __future__ import annotations
 
+import json
 import random
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -50,10 +52,14 @@ class Soak:
     """One run. Worlds that an attack has broken are replaced, so that each attack is judged for
     itself."""
 
-    def __init__(self, attacks: Sequence[Attack], seed: int, journal: Journal) -> None:
+    def __init__(
+        self, attacks: Sequence[Attack], seed: int, journal: Journal, hold: str | None = None
+    ) -> None:
+        """`hold`: when such a promise is broken everything stays as it is, until an interrupt."""
         self._attacks = list(attacks)
         self._chance = random.Random(seed)
         self._journal = journal
+        self._hold = hold
         self._world: World | None = None
         self._before: dict[str, Holdings] = {}
         self._quiet: list[tuple[int, int]] = []
@@ -120,6 +126,10 @@ class Soak:
             healthy = False
             heard = self._heard(world) or ["nothing"]
             self._journal.note("\n    ".join(["what the steady jobs heard:", *heard]))
+            if any(finding.what == self._hold for finding in self.findings[known:]):
+                pids = ", ".join(f"{node} {node.pid}" for node in world.nodes.values())
+                self._journal.note(f"stays as it is until Ctrl-C: {world.folder}, {pids}")
+                signal.pause()
         if not healthy:
             self._journal.note("the rest goes on with everything new")
             self.close()
@@ -242,6 +252,7 @@ class Soak:
     def _judge_leaks(self, world: World) -> bool:
         if not self._sessions_are_back(world):
             self._journal.find("leaks", f"not {STEADY_RANKS} sessions {SETTLE_S:.0f} s after the attack")
+            self._tell_jobs(world)
             return False
 
         def found() -> list[str]:
@@ -260,12 +271,22 @@ class Soak:
             return True
         for leak in found():
             self._journal.find("leaks", leak)
-        for number in (FIRST, SECOND):
+        self._tell_jobs(world)
+        return False
+
+    def _tell_jobs(self, world: World) -> None:
+        """Which jobs there are, and what the logs have of those that should have gone."""
+        steady = {job.plan.name for job in world.steady}
+        for number in (FIRST, SECOND, FAILING):
             jobs = world.ringctl(number, "root", "jobs")["jobs"]
             names = ", ".join(f"{job['job_id']} ({job['state']})" for job in jobs)
             self._journal.note(f"jobs on node{number}: {names}")
-            self._journal.note("\n".join(world.nodes[number].output.splitlines()[-40:]))
-        return False
+            for job in jobs:
+                if job["job_id"] in steady:
+                    continue
+                words = f" job={job['job_id']} "
+                lines = [line for line in world.nodes[number].output.splitlines() if words in f"{line} "]
+                self._journal.note("\n    ".join([json.dumps(job), *lines[-40:]]))
 
     @staticmethod
     def _holdings(world: World) -> dict[str, Holdings]:
