@@ -1,0 +1,180 @@
+"""An engine that dies, or can't do its work, at each stage of a job: its ranks hear why, and the job
+beside it notices nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cluster import Cluster, Node, binary, wait_until
+from tests.integration.engines import await_standing_engines, engine_of, has_ended
+from tests.integration.failures.events import (
+    expect_within,
+    expect_words,
+    start_trainers,
+    the_same_text,
+    wait_for_all,
+    wait_until_joining,
+)
+from tests.integration.failures.undisturbed import UndisturbedJob
+
+# Rank 1 joins when the file named by BEGIN exists, all leave when END does.
+STAGES = """
+    import os
+    import time
+
+    import ringd
+    from trainer import Trainer, run, say, say_error
+
+
+    def main():
+        trainer = None
+        try:
+            while os.environ["RANK"] == "1" and not os.path.exists(os.environ["BEGIN"]):
+                time.sleep(0.01)
+            trainer = Trainer()
+            say("begins")
+            for step in range(10**9):
+                more = trainer.submit("more", float(not os.path.exists(os.environ["END"])))
+                assert trainer.all_reduce("gradient", float(step), count=1000) == step * trainer.size
+                if step == 200:
+                    say("steady")
+                if more.wait() < trainer.size:
+                    break
+            say("leaves")
+            trainer.context.close()
+            time.sleep(60)
+        except ringd.RingdError as error:
+            say_error(error, "lost")
+
+
+    run(main)
+"""
+
+WORKS = """
+    from trainer import Trainer, run
+
+
+    def main():
+        trainer = Trainer()
+        for step in range(20):
+            assert trainer.all_reduce("gradient", float(step), count=1000) == step * trainer.size
+
+
+    run(main)
+"""
+
+
+def kill(pid: int, node: Node) -> float:
+    """When it was; the engine has been reaped by ringd."""
+    killed = time.monotonic()
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: has_ended(pid) and pid not in node.engines(), "no zombie is left", 5)
+    return killed
+
+
+def test_standing_engines_that_are_killed_are_replaced(cluster: Cluster) -> None:
+    (node,) = cluster.start_nodes(1)
+    other = UndisturbedJob(cluster, [2])
+    await_standing_engines(node, 1)
+    for pid in set(node.engines()) - {engine_of(other.ranks[0])}:
+        kill(pid, node)
+    # While there is none, and when there are some again.
+    start_trainers(cluster, WORKS, [2]).expect_success(30)
+    await_standing_engines(node, 1)
+    start_trainers(cluster, WORKS, [2]).expect_success(20)
+    assert other.finish() > 0
+
+
+@pytest.mark.parametrize("layout", [[2], [1, 1]], ids=["one node", "two nodes"])
+@pytest.mark.parametrize("stage", ["start", "first steps", "steady"])
+def test_an_engine_killed_at_a_stage_of_its_job_is_named(
+    cluster: Cluster, layout: list[int], stage: str
+) -> None:
+    cluster.start_nodes(len(layout))
+    other = UndisturbedJob(cluster, layout)
+    begin, end = cluster.folder / "begin", cluster.folder / "end"
+    environment = {"BEGIN": str(begin), "END": str(end)}
+    job = start_trainers(cluster, STAGES, layout, environment=environment, job_id="victim")
+    node = job.ranks[0].node
+    waiting = job.ranks[:1]
+    if stage == "start":
+        wait_until_joining(cluster, job.ranks[0])
+    else:
+        begin.touch()
+        waiting = job.ranks
+        wait_for_all(waiting, "begins" if stage == "first steps" else "steady")
+    pid = engine_of(job.ranks[0])
+    killed = kill(pid, node)
+    lost = wait_for_all(waiting, "lost")
+    expect_within(lost, killed, 3.0)
+    expect_words(the_same_text(lost), f"(pid {pid} on {node.name}) was killed by signal 9")
+    for rank in job.ranks:
+        rank.destroy()
+    start_trainers(cluster, WORKS, layout, job_id="victim").expect_success(20)
+    assert other.finish() > 0
+
+
+def test_an_engine_killed_when_its_ranks_have_left_is_nobodys_loss(cluster: Cluster) -> None:
+    nodes = cluster.start_nodes(2)
+    other = UndisturbedJob(cluster, [1, 1])
+    begin, end = cluster.folder / "begin", cluster.folder / "end"
+    begin.touch()
+    environment = {"BEGIN": str(begin), "END": str(end)}
+    job = start_trainers(cluster, STAGES, [1, 1], environment=environment, job_id="victim")
+    wait_for_all(job.ranks, "steady")
+    pid = engine_of(job.ranks[0])
+    end.touch()
+    wait_for_all(job.ranks, "leaves")
+    with contextlib.suppress(ProcessLookupError):  # it may have ended by itself
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: pid not in nodes[0].engines(), "no zombie is left", 5)
+    time.sleep(0.5)
+    assert '"lost"' not in job.transcript()
+    start_trainers(cluster, WORKS, [1, 1], job_id="victim").expect_success(20)
+    assert other.finish() > 0
+
+
+def address_space(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+@pytest.mark.one_user
+def test_an_engine_without_memory_fails_its_job_alone(cluster: Cluster) -> None:
+    (node,) = cluster.start_nodes(1)
+    other = UndisturbedJob(cluster, [2])
+    await_standing_engines(node, 1)
+    starved = set(node.engines()) - {engine_of(other.ranks[0])}
+    for pid in starved:
+        most = address_space(pid)
+        resource.prlimit(pid, resource.RLIMIT_AS, (most, most))
+    job = start_trainers(cluster, WORKS, [2])
+    # The second rank may come when the first one's engine has gone, and get the other one.
+    for error in wait_for_all(job.ranks, "error", 20):
+        expect_words(error["text"], f"the engine of job '{job.job_id}' (pid ", "bad_alloc")
+    job.wait()
+    if set(node.engines()) & starved:
+        start_trainers(cluster, WORKS, [2]).wait()
+    start_trainers(cluster, WORKS, [2]).expect_success(20)
+    assert other.finish() > 0
+
+
+@pytest.mark.one_user
+def test_an_engine_program_that_is_gone_is_named_to_the_ranks(cluster: Cluster) -> None:
+    program = cluster.folder / "ringd-engine"
+    program.symlink_to(binary("ringd-engine").resolve())
+    (node,) = cluster.start_nodes(1, engine_program=str(program))
+    other = UndisturbedJob(cluster, [2])
+    await_standing_engines(node, 1)
+    program.unlink()
+    for pid in set(node.engines()) - {engine_of(other.ranks[0])}:
+        kill(pid, node)
+    job = start_trainers(cluster, WORKS, [2])
+    expect_words(the_same_text(wait_for_all(job.ranks, "error", 30)), str(program), "No such file")
+    assert other.finish() > 0
