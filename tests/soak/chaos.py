@@ -51,10 +51,10 @@ class Chaos:
         if node_events:
             self._events += [self._blink, self._cut, self._kill_ringd]
         self.done = 0
-        self._thread = threading.Thread(target=self._run, name="chaos")
+        self._thread = threading.Thread(target=self._run, name="chaos", daemon=True)
         self._thread.start()
 
-    def finish(self, timeout_s: float = 60.0) -> None:
+    def close(self, timeout_s: float = 60.0) -> None:
         """After the event under way."""
         self._stop.set()
         self._thread.join(timeout_s)

@@ -3,6 +3,7 @@ left; and again."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import signal
@@ -108,15 +109,15 @@ class Soak:
         begin_ns = time.monotonic_ns()
         self._journal.note(f"begins: {attack.tries}")
         newcomers = Newcomers(world, self._journal)
-        chaos = Chaos(world, self._journal, random.Random(self._chance.random()), attack.shares_failing_node)
-        try:
-            attack.make(world, self._journal, random.Random(self._chance.random()), ATTACK_S)
-        except Exception as error:
-            # The attack is over, and what it has done is still to be judged.
-            self._journal.find("attack", f"{type(error).__name__}: {error}")
-        finally:
-            chaos.finish()
-            newcomers.finish()
+        with contextlib.closing(newcomers):
+            chance = random.Random(self._chance.random())
+            chaos = Chaos(world, self._journal, chance, attack.shares_failing_node)
+            with contextlib.closing(chaos):
+                try:
+                    attack.make(world, self._journal, random.Random(self._chance.random()), ATTACK_S)
+                except Exception as error:
+                    # The attack is over, and what it has done is still to be judged.
+                    self._journal.find("attack", f"{type(error).__name__}: {error}")
         healthy = self._judge(world, begin_ns, result)
         result.events, result.newcomers = chaos.done, newcomers.count
         result.slowest_newcomer_s = newcomers.slowest_s
@@ -146,11 +147,11 @@ class Soak:
             job = world.start_job(JobPlan("warm", TRAINERS[0], places), {"SOAK_STEPS": "20"})
             job.await_event("done", 20)
             world.forget(job)
-        chaos = Chaos(world, self._journal, random.Random(0), node_events=False)
-        newcomers = Newcomers(world, self._journal)
-        time.sleep(1.0)
-        chaos.finish()
-        newcomers.finish()
+        with (
+            contextlib.closing(Chaos(world, self._journal, random.Random(0), node_events=False)),
+            contextlib.closing(Newcomers(world, self._journal)),
+        ):
+            time.sleep(1.0)
         if not self._sessions_are_back(world):
             self._ringds_live(world)
             self._journal.find("leaks", "\n".join(["the first jobs have not gone", *self._heard(world)]))

@@ -29,10 +29,10 @@ class Newcomers:
         self._stop = threading.Event()
         self.slowest_s = 0.0
         self.count = 0
-        self._thread = threading.Thread(target=self._run, name="newcomers")
+        self._thread = threading.Thread(target=self._run, name="newcomers", daemon=True)
         self._thread.start()
 
-    def finish(self) -> None:
+    def close(self) -> None:
         self._stop.set()
         self._thread.join(4 * PATIENCE_S)
         if self._thread.is_alive():
