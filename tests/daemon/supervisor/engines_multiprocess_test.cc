@@ -2,7 +2,9 @@
 
 #include <fstream>
 
+#include "daemon/jobs/plans/plan_file.h"
 #include "daemon/supervisor/engines.h"
+#include "daemon/supervisor/join_check.h"
 #include "tests/count_descriptors.h"
 #include "tests/daemon/supervisor/supervised_node.h"
 
@@ -130,6 +132,74 @@ TEST_CASE("Engines: what a program says that is no engine ends it, and costs not
     CHECK(trainer.Ended());
   }
   std::filesystem::remove_all(folder);
+}
+
+// What an engine says, on its way.
+std::string FrameOf(const v1::FromEngine& word) {
+  const std::string payload = word.SerializeAsString();
+  const std::uint32_t header[2] = {static_cast<std::uint32_t>(payload.size()), 0};
+  return std::string(reinterpret_cast<const char*>(header), sizeof header) + payload;
+}
+
+v1::FromEngine Keeps(const std::string& state, int unmeasured, std::size_t name_bytes) {
+  v1::FromEngine word;
+  word.mutable_keep()->set_state(state);
+  for (int i = 0; i < unmeasured; ++i) {
+    word.mutable_keep()->add_unmeasured(std::string(name_bytes, 'n'));
+  }
+  return word;
+}
+
+TEST_CASE(
+    "Engines: one that has more to be kept than there is room for ends, and nothing is kept") {
+  v1::FromEngine job;
+  job.mutable_job_ended()->mutable_job()->set_failure(std::string((1 << 20) + 1, 'f'));
+  const std::string nothing = FormatState({});
+  const std::vector<std::pair<v1::FromEngine, std::string>> words = {
+      {job, "tells more of a job than anybody keeps"},
+      {Keeps("{", 0, 0), "wants to keep what is none"},
+      {Keeps(std::string(kMostPassedBytes + 1, ' '), 0, 0), "wants to keep what is none"},
+      {Keeps(nothing, 33, 1), "names nodes that can't be measured"},
+      {Keeps(nothing, 1, 257), "names nodes that can't be measured"}};
+  char folder[] = "/tmp/ringd-XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  const std::string script = std::string(folder) + "/engine";
+  for (const auto& [word, cause] : words) {
+    INFO(cause);
+    {
+      std::ofstream(std::string(folder) + "/frame", std::ios::binary) << FrameOf(word);
+      std::ofstream(script) << "#!/bin/sh\ncat " << folder << "/frame >&3\nsleep 60\n";
+    }
+    std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+    SupervisedNode node(SupervisedNode::Settings(), script);
+    AttachedTrainer trainer = node.Attach();
+    const absl::Status status = node.Join(trainer.token, "job");
+    CHECK(Contains(status.message(), "the engine of job 'job' (pid "));
+    CHECK(Contains(status.message(), cause));
+    CHECK(trainer.Ended());
+    CHECK(node.plans.Unmeasured().empty());
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("Engines: how a rank has ended is passed on with a secret that can be one, no longer") {
+  SupervisedNode node;
+  AttachedTrainer trainer = node.Attach();
+  v1::JoinRequest join = SupervisedNode::RequestOf("job", 0, 1);
+  join.set_secret("the job's own secret");
+  REQUIRE(AnswerOf(node.BeginJoin(trainer.token, join)).status.message() == "");
+  const auto report = [&node](std::size_t secret_bytes) {
+    v1::ReportExitRequest request;
+    request.set_job_id("job");
+    request.set_secret(std::string(secret_bytes, 's'));
+    return AnswerOf(Ask<v1::ReportExitReply>([&](Answer<v1::ReportExitReply> answer) {
+             node.supervisor->ReportExit(kMe, request, std::move(answer));
+           }))
+        .status;
+  };
+  // The engine says that this is not the job's.
+  CHECK(absl::IsUnauthenticated(report(kMostSecretBytes)));
+  CHECK(absl::IsNotFound(report(kMostSecretBytes + 1)));
 }
 
 TEST_CASE("Engines: stopping tells the ranks, and leaves nothing behind") {

@@ -1,5 +1,5 @@
-"""An engine that dies, or can't do its work, at each stage of a job: its ranks hear why, and the job
-beside it notices nothing."""
+"""An engine that dies, or can't do its work, at each stage of a job: its ranks hear why, and the
+job that runs beside it notices nothing."""
 
 from __future__ import annotations
 
