@@ -124,12 +124,11 @@ class Trainer {
   void CheckSteps(std::uint64_t steps) const {
     const Child& child = child_;
     for (std::uint64_t step = 1; step <= steps; ++step) {
-      for (std::uint64_t i = 0; i < 3; ++i) {
-        float value = 0;
-        std::memcpy(&value, child.emulator().alias(kept_ + ((step - 1) * 3 + i) * 4, 4), 4);
-        CHILD_CHECK(value == Value(0, step, i) + Value(1, step, i));
-      }
+      for (std::uint64_t i = 0; i < 3; ++i) CHILD_CHECK(HasKept(step, i));
     }
+  }
+  void AwaitStep(std::uint64_t step) const {
+    child_.WaitUntil([&] { return HasKept(step, 2); }, "the results of a step");
   }
 
   bool IsIdle() const { return stream_.WaitIdle(Clock::time_point()).ok(); }
@@ -140,6 +139,12 @@ class Trainer {
   const Timeline& timeline() const { return slab_.timeline(); }
 
  private:
+  // The sum of both ranks.
+  bool HasKept(std::uint64_t step, std::uint64_t i) const {
+    float value = 0;
+    std::memcpy(&value, child_.emulator().alias(kept_ + ((step - 1) * 3 + i) * 4, 4), 4);
+    return value == Value(0, step, i) + Value(1, step, i);
+  }
   static ImportedSlab Receive(const Child& child,
                               const std::shared_ptr<const CudaContext>& context) {
     UniqueFd descriptor;
@@ -211,6 +216,7 @@ TEST_CASE("kill -9 of an engine in a collective: the other aborts, both trainers
   Job job(kHangs, [](const Child& child, int rank) {
     Trainer trainer(child, rank);
     for (std::uint64_t step = 1; step <= kSteps; ++step) trainer.Step(step);
+    trainer.AwaitStep(10);
     child.Send(1);
     child.Receive();
     CHILD_CHECK(!trainer.IsIdle());
@@ -257,6 +263,7 @@ TEST_CASE("kill -9 of a trainer before its tensors are ready: the engines go on 
     const std::uint64_t steps = rank == 0 ? 5 : kSteps;
     for (std::uint64_t step = 1; step <= steps; ++step) trainer.Step(step);
     if (rank == 0) trainer.WaitIdle();
+    trainer.AwaitStep(5);
     child.Send(1);
     trainer.WaitIdle();
     trainer.CheckSteps(5);
