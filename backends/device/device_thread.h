@@ -31,8 +31,10 @@ struct DeviceThreadOptions {
 
 // What the thread is doing, for those who wonder why it does not answer.
 struct DeviceThreadActivity {
-  const char* call = "";  // such as "ncclAllReduce"; "": it sleeps
+  const char* call = "";  // such as "releasing waits"; "": it sleeps
   Clock::time_point since;
+  // Opens the GPU, makes memory or communicators: that may take tens of seconds.
+  bool sets_up = false;
 };
 
 // A driver may hang, a library wait for another rank. So the owner only hands work over and takes

@@ -27,23 +27,6 @@ constexpr std::chrono::seconds kDrainPatience{10};
 
 }  // namespace
 
-// Says what the worker is doing, for the length of a scope.
-class DeviceWorker::Doing {
- public:
-  Doing(DeviceWorker* worker, const char* what) : worker_(worker) { Say(what); }
-  ~Doing() { Say(""); }
-  Doing(const Doing&) = delete;
-  Doing& operator=(const Doing&) = delete;
-
- private:
-  void Say(const char* what) {
-    worker_->doing_since_.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
-    worker_->doing_.store(what, std::memory_order_relaxed);
-  }
-
-  DeviceWorker* const worker_;
-};
-
 DeviceWorker::DeviceWorker(DeviceThreadOptions options, Emit emit)
     : options_(std::move(options)),
       emit_(std::move(emit)),
@@ -52,13 +35,8 @@ DeviceWorker::DeviceWorker(DeviceThreadOptions options, Emit emit)
 
 DeviceWorker::~DeviceWorker() = default;
 
-DeviceThreadActivity DeviceWorker::activity() const noexcept {
-  const auto ticks = Clock::duration(doing_since_.load(std::memory_order_relaxed));
-  return {doing_.load(std::memory_order_relaxed), Clock::time_point(ticks)};
-}
-
 void DeviceWorker::Open() {
-  const Doing doing(this, "opening the GPU");
+  const DeviceStep step(steps_, "opening the GPU", DeviceStep::Takes::kLong);
   auto opened = GpuParts::Open(options_.cuda_library, options_.nccl_library, options_.gpu);
   unusable_ = opened.status();
   if (opened.ok()) {
@@ -70,7 +48,7 @@ void DeviceWorker::Open() {
 }
 
 void DeviceWorker::CreateSlab(DeviceSlabId id, std::size_t bytes) {
-  const Doing doing(this, "making a slab");
+  const DeviceStep step(steps_, "making a slab", DeviceStep::Takes::kLong);
   if (!unusable_.ok()) {
     emit_(DeviceSlabCreated{id, unusable_, UniqueFd(), 0, options_.gpu});
   } else if (auto created = slabs_.Create(gpu_.context, id, bytes, Clock::now())) {
@@ -103,18 +81,18 @@ void DeviceWorker::ReleaseSlab(DeviceSlabId id, std::span<const std::uint32_t> s
 void DeviceWorker::ReleaseSlots(DeviceSlabId id, std::span<const std::uint32_t> slots) {
   const DeviceSlab* const slab = slabs_.Find(id);
   if (slab == nullptr) return;
-  const Doing doing(this, "releasing waits");
+  const DeviceStep step(steps_, "releasing waits");
   // Who waits would wait for ever, also after an error; there is nobody else to be told.
   (void)slab->timeline().Release(slots);
 }
 
 void DeviceWorker::SweepSlabs() {
-  const Doing doing(this, "giving a slab back");
+  const DeviceStep step(steps_, "giving a slab back");
   for (const DeviceSlabId id : slabs_.Sweep()) emit_(DeviceSlabReleased{id});
 }
 
 void DeviceWorker::CreateId(std::uint64_t request) {
-  const Doing doing(this, "ncclGetUniqueId");
+  const DeviceStep step(steps_, "ncclGetUniqueId", DeviceStep::Takes::kLong);
   NcclIdCreated created{request, unusable_, {}};
   if (created.status.ok()) {
     const auto id = NewNcclId(*gpu_.nccl);
@@ -126,7 +104,7 @@ void DeviceWorker::CreateId(std::uint64_t request) {
 
 void DeviceWorker::Connect(DeviceCommunicatorId id, const NcclIdBytes& nccl_id, int rank, int size,
                            std::size_t fusion_bytes, Clock::time_point deadline) {
-  const Doing doing(this, "beginning a communicator");
+  const DeviceStep step(steps_, "beginning a communicator", DeviceStep::Takes::kLong);
   absl::Status status = unusable_;
   if (status.ok() && communicators_.contains(id)) {
     status = absl::AlreadyExistsError(absl::StrCat("communicator ", id.value(), " is there"));
@@ -336,7 +314,7 @@ bool DeviceWorker::HasWork() const {
 }
 
 std::chrono::microseconds DeviceWorker::Progress(Clock::time_point now) {
-  const Doing doing(this, "looking after its communicators");
+  const DeviceStep step(steps_, "looking after its communicators");
   std::vector<DeviceBucketEnded> ended;
   bool is_connecting = false;
   bool is_launching = false;
@@ -373,7 +351,7 @@ std::chrono::microseconds DeviceWorker::Progress(Clock::time_point now) {
 }
 
 void DeviceWorker::Shutdown(Clock::time_point deadline) {
-  const Doing doing(this, "ending");
+  const DeviceStep step(steps_, "ending");
   const absl::Status status = absl::AbortedError("the engine ends");
   if (unusable_.ok()) unusable_ = status;
   CancelSlabs();

@@ -2,7 +2,6 @@
 #ifndef RINGD_BACKENDS_DEVICE_DEVICE_WORKER_H_
 #define RINGD_BACKENDS_DEVICE_DEVICE_WORKER_H_
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +22,7 @@
 #include "backends/device/device_communicator.h"
 #include "backends/device/device_event.h"
 #include "backends/device/device_slabs.h"
+#include "backends/device/device_step.h"
 #include "backends/device/device_thread.h"
 #include "backends/device/gpu_parts.h"
 #include "backends/nccl/nccl_communicator.h"
@@ -63,11 +63,9 @@ class DeviceWorker {
   // What other threads may do with communicators meanwhile; the worker's Abort follows.
   CommunicatorRegistry& registry() noexcept { return registry_; }
   const CommunicatorRegistry& registry() const noexcept { return registry_; }
-  DeviceThreadActivity activity() const noexcept;
+  DeviceThreadActivity activity() const noexcept { return steps_.Get(); }
 
  private:
-  class Doing;
-
   void Answer(DeviceSlabCreated created);
   void CancelSlabs();  // those that wait for memory
   DeviceCommunicator* Find(DeviceCommunicatorId id);
@@ -109,10 +107,7 @@ class DeviceWorker {
   std::chrono::microseconds pause_{0};
 
   CommunicatorRegistry registry_;
-  // Written by the worker, read by whoever asks; each by itself, so they may not fit together for a
-  // moment.
-  std::atomic<const char*> doing_{""};
-  std::atomic<std::int64_t> doing_since_{0};  // of Clock, its ticks
+  DeviceSteps steps_;
 };
 
 }  // namespace ringd

@@ -27,8 +27,7 @@ absl::StatusOr<DeviceMemory*> Context::Device() noexcept {
 
 void Context::ReleaseStreams() noexcept {
   DeviceMemory* const device = device_.load(std::memory_order_acquire);
-  // What has ended badly the engine has released.
-  if (device != nullptr) device->ReleaseWaits(ring_operations_.TimelinePairsInFlight());
+  if (device != nullptr) device->ReleaseWaits(ring_operations_.TimelinePairsOfUnfulfilled());
 }
 
 absl::Status Context::OpenDevice(const ringd_device_options& options) {

@@ -67,8 +67,9 @@ class RingOperations final : public OperationQueue {
   std::uint32_t TimelinePairOf(std::uint64_t sequence);
   // Where an operation that has not been consumed is staged in device memory; null: it is not.
   DeviceBlock* DeviceBlockOf(std::uint64_t sequence);
-  // The pairs of all operations in flight.
-  std::vector<std::uint32_t> TimelinePairsInFlight();
+  // The pairs of all operations in flight, and of those that have ended badly: an engine that has
+  // said so may have gone before it has released them.
+  std::vector<std::uint32_t> TimelinePairsOfUnfulfilled();
   // Whether an operation with this pair has ended badly: ringd has released those who wait for it,
   // for good.
   bool IsReleased(std::uint32_t timeline_pair);

@@ -17,10 +17,10 @@ DeviceBlock* RingOperations::DeviceBlockOf(std::uint64_t sequence) {
   return slot == nullptr ? nullptr : slot->end.device_block;
 }
 
-std::vector<std::uint32_t> RingOperations::TimelinePairsInFlight() {
+std::vector<std::uint32_t> RingOperations::TimelinePairsOfUnfulfilled() {
   MutexLock lock(mutex_);
   Drain();
-  std::vector<std::uint32_t> pairs;
+  std::vector<std::uint32_t> pairs(released_pairs_.begin(), released_pairs_.end());
   for (std::uint64_t place = 0; place < slots_.size(); ++place) {
     if (StateOf(PlaceOf(place).load(std::memory_order_relaxed)) != kInFlight) continue;
     const std::uint32_t pair = slots_[place].end.timeline_pair;

@@ -186,7 +186,8 @@ std::vector<Setting> MakeTable() {
        "the program that serves a job, of ringd's own version; empty: ringd-engine in ringd's "
        "folder"},
       {"engine_patience", Kind::kDuration, &C::engine_patience,
-       "an engine that gives no sign of life for this long is ended, and its job fails",
+       "an engine that gives no sign of life for this long is ended, and its job fails; likewise "
+       "one whose GPU's driver does not come back",
        Nanos(std::chrono::seconds(5)), Nanos(hours(1))},
 
       {"log_level",

@@ -103,6 +103,19 @@ bool DeviceRoom::Lingers(Clock::time_point now) const {
                      [](const auto& entry) { return !entry.second.thread->Describe().empty(); });
 }
 
+std::string DeviceRoom::DescribeHung(Clock::time_point now, Clock::duration patience) const {
+  for (const auto& [uuid, gpu] : gpus_) {
+    const DeviceThreadActivity activity = gpu.thread->activity();
+    const Clock::duration most =
+        activity.sets_up ? std::max<Clock::duration>(patience, kSetUpPatience) : patience;
+    if (*activity.call == '\0' || now - activity.since < most) continue;
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - activity.since);
+    return absl::StrCat("CUDA's driver or NCCL has not come back for ", seconds.count(),
+                        " s: ", uuid, ", ", activity.call);
+  }
+  return "";
+}
+
 void DeviceRoom::Forget(DeviceEvents* events) {
   last_forgotten_ = Clock::now();
   const auto is = [events](const auto& entry) { return entry.second == events; };

@@ -71,6 +71,12 @@ class DeviceRoom {
   bool Lingers(Clock::time_point now) const;
   static constexpr std::chrono::seconds kPartingPatience{2};
 
+  // Why the engine has no use for its GPUs any more: a thread has been in one step for `patience`,
+  // or for kSetUpPatience where that may take long. CUDA's driver, or NCCL, does not come back.
+  // Empty: all is well.
+  std::string DescribeHung(Clock::time_point now, Clock::duration patience) const;
+  static constexpr std::chrono::seconds kSetUpPatience{60};
+
   // Hands on what the threads have told; returns how much that was.
   std::size_t Advance();
 

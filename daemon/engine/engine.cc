@@ -258,6 +258,7 @@ void Engine::TickAll(Clock::time_point now) {
     activity_.Set(EngineDoing::kTick, job->options().communicator.value());
     job->Tick(now);
   }
+  LookAtDevices(now);
   GiveTraceTurns();
   DropOldStrangers(now);
   links_->Deliver(now);  // What a job that is about to be swept has said last.

@@ -198,6 +198,9 @@ class Engine final : private PeerEvents {
   absl::StatusOr<v1::OpenDeviceReply> GiveSlab(SessionId id, const absl::Status& status,
                                                std::shared_ptr<const SessionSlab> slab,
                                                const UniqueFd& descriptor);
+  // Fails the jobs if a GPU's driver does not come back, and ends the process a moment later: it
+  // could give nothing back, and streams would wait for it.
+  void LookAtDevices(Clock::time_point now);
   // The session if it may describe tensors: it has joined a job, which goes on.
   absl::StatusOr<SessionEntry*> FindMember(SessionId id);
   void JoinNow(absl::string_view token, const v1::JoinRequest& request, const DoorKey& job_key,
@@ -328,8 +331,9 @@ class Engine final : private PeerEvents {
   PeerNetwork* network_;
   CommandQueue commands_;
   EventPoll events_;
-  DeviceRoom devices_;    // before the jobs that use it
-  ReducerPool reducers_;  // before the jobs that give it work
+  DeviceRoom devices_;                        // before the jobs that use it
+  std::optional<Clock::time_point> ends_at_;  // since a GPU's driver does not come back
+  ReducerPool reducers_;                      // before the jobs that give it work
   std::thread thread_;
 
   std::atomic<bool> stopping_{false};

@@ -1,14 +1,21 @@
 // OpenDevice: device memory for a trainer.
+#include <unistd.h>
+
+#include <cstdlib>
 #include <span>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "daemon/engine/engine.h"
+#include "daemon/logging/log.h"
 
 namespace ringd {
 namespace {
 
 // Opening a GPU that sleeps takes seconds, and clearing its memory.
 constexpr std::chrono::seconds kOpenTimeout{55};
+// For ranks and other nodes to hear why.
+constexpr std::chrono::seconds kLastWords{1};
 
 }  // namespace
 
@@ -55,6 +62,21 @@ void Engine::OpenDevice(const Caller&, absl::string_view token,
                         call->Finish(reply.status(), [reply] { return *reply; });
                       });
   });
+}
+
+void Engine::LookAtDevices(Clock::time_point now) {
+  if (ends_at_.has_value()) {
+    if (now < *ends_at_) return;
+    LogError("ends, and leaves a GPU's driver in its call");
+    ::_exit(EXIT_FAILURE);
+  }
+  const std::string hung = devices_.DescribeHung(now, options_.config.engine_patience);
+  if (hung.empty()) return;
+  for (const auto& job : jobs_) {
+    job->Fail(absl::AbortedError(
+        absl::StrCat("the engine on ", options_.config.node_name, " can't use its GPU: ", hung)));
+  }
+  ends_at_ = now + kLastWords;
 }
 
 }  // namespace ringd

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import Cluster, JobRun
+from tests.integration.cluster import Cluster, JobRun, wait_until
 from tests.integration.emulated_gpus import give_gpus
 from tests.integration.engine_processes_test import engine_of
 from tests.integration.failures.events import (
@@ -197,6 +197,26 @@ def test_a_collective_that_hangs_ends_at_the_operation_timeout(cluster: Cluster,
     text, seconds = lost_by_all(cluster, "hang@1:2", layout, operation_timeout="2s")
     assert 1.5 < seconds < 4.0
     expect_words(text, "'gradient'")
+
+
+@pytest.mark.one_user
+def test_a_driver_that_does_not_come_back_fails_the_job_and_ends_the_engine(cluster: Cluster) -> None:
+    environment = give_gpus(cluster, nccl_hang="ncclAllReduce")
+    nodes = cluster.start_nodes(2, engine_patience="5s")
+    other = UndisturbedJob(cluster, [1, 1])
+    program = WAITS.replace("        context.wait(tensor.all_reduce())\n", "")
+    job = cluster.start_job(program, [1, 1], environment=environment)
+    begin = max(event["at"] for event in wait_for_all(job.ranks, "in flight"))
+    engines = [engine_of(rank) for rank in job.ranks]
+    lost = wait_for_all(job.ranks, "lost")
+    expect_within(lost, begin, 8.0)
+    assert min(event["at"] for event in lost) - begin > 4.0
+    expect_words(the_same_text(lost), "the engine on node", "has not come back for 5 s: GPU-")
+    # The stream waits for what the engine alone could have said.
+    expect_within(wait_for_all(job.ranks, "released"), begin, 10.0)
+    for node, pid in zip(nodes, engines, strict=True):
+        wait_until(lambda: pid not in node.engines(), f"{node} has reaped its engine", 5)
+    assert other.finish() > 0
 
 
 @pytest.mark.one_user
