@@ -338,7 +338,8 @@ RINGD_EXPORT ringd_status ringd_wait_all(ringd_context* context, ringd_operation
  * one GPU.
  *   RINGD_NOT_FOUND: here or in ringd there is no such GPU, or no library of CUDA or NCCL.
  *   RINGD_FAILED_PRECONDITION: a library is too old.
- *   RINGD_RESOURCE_EXHAUSTED: so much device memory is not free. RINGD_ALREADY_EXISTS: one is open.
+ *   RINGD_RESOURCE_EXHAUSTED: so much device memory is not free, or more than ringd's setting
+ *   max_slab. RINGD_ALREADY_EXISTS: one is open.
  *   The messages name library, GPU, amounts and setting. */
 RINGD_EXPORT ringd_status ringd_device_open(ringd_context* context,
                                             const ringd_device_options* options);

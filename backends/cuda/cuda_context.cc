@@ -84,6 +84,9 @@ absl::StatusOr<std::shared_ptr<const CudaContext>> CudaContext::Open(
   int has_memory_operations = 0;
   const CUresult told = cuda.cuDeviceGetAttribute(
       &has_memory_operations, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, ordinal);
+  int mps = 0;
+  const CUresult told_mps =
+      cuda.cuDeviceGetAttribute(&mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, ordinal);
   CUcontext handle = nullptr;
   if (auto status = CudaStatus(cuda, absl::StrCat("cuDevicePrimaryCtxRetain of ", *uuid),
                                cuda.cuDevicePrimaryCtxRetain(&handle, ordinal));
@@ -96,6 +99,7 @@ absl::StatusOr<std::shared_ptr<const CudaContext>> CudaContext::Open(
   context->uuid_ = *uuid;
   context->multiprocessors_ = multiprocessors;
   context->has_stream_memory_operations_ = told == CUDA_SUCCESS && has_memory_operations == 1;
+  if (told_mps == CUDA_SUCCESS) context->is_under_mps_ = mps == 1;
   context->handle_ = handle;
   const ScopedContext current(*context);
   if (!current.status().ok()) return current.status();

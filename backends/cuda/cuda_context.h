@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -72,6 +73,8 @@ class CudaContext {
   int multiprocessors() const noexcept { return multiprocessors_; }
   // Whether a stream can write and wait for values in memory: what Timeline needs.
   bool has_stream_memory_operations() const noexcept { return has_stream_memory_operations_; }
+  // Whether processes use the GPU at the same time, by MPS. Nothing: the driver is too old to say.
+  std::optional<bool> is_under_mps() const noexcept { return is_under_mps_; }
 
   // Ok unless `stream` is capturing a graph: what is enqueued for another process would be replayed
   // without it.
@@ -93,6 +96,7 @@ class CudaContext {
   std::string uuid_;
   int multiprocessors_ = 0;
   bool has_stream_memory_operations_ = false;
+  std::optional<bool> is_under_mps_;
   void* handle_ = nullptr;
   StreamHandle urgent_stream_ = nullptr;
 };

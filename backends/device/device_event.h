@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -16,7 +17,8 @@ namespace ringd {
 
 // The GPU can be used; or not, and then nothing else of it can.
 struct DeviceOpened {
-  absl::Status status;  // as CudaContext::OpenByUuid, and the kernels' loading
+  absl::Status status;               // as CudaContext::OpenByUuid, and the kernels' loading
+  std::optional<bool> is_under_mps;  // as CudaContext has it
 };
 
 // Answers CreateSlab.

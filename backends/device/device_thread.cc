@@ -34,7 +34,8 @@ class DeviceThread::Worker {
     } catch (const std::system_error& error) {
       self->has_ended_ = true;
       self->Add(DeviceOpened{absl::ResourceExhaustedError(
-          absl::StrCat("no thread can be made for the GPU: ", error.what()))});
+                                 absl::StrCat("no thread can be made for the GPU: ", error.what())),
+                             std::nullopt});
     }
   }
 

@@ -44,7 +44,7 @@ void DeviceWorker::Open() {
     current_.emplace(*gpu_.context);
     unusable_ = current_->status();
   }
-  emit_(DeviceOpened{unusable_});
+  emit_(DeviceOpened{unusable_, opened.ok() ? gpu_.context->is_under_mps() : std::nullopt});
 }
 
 void DeviceWorker::CreateSlab(DeviceSlabId id, std::size_t bytes) {

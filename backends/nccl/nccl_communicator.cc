@@ -279,7 +279,8 @@ NcclDescription NcclCommunicator::Describe() const {
   description.gpu = shared_->gpu;
   const MutexLock lock(shared_->mutex);
   if (!shared_->status.ok()) {
-    description.state = std::string(shared_->status.message());
+    description.state = "failed";
+    description.failure = std::string(shared_->status.message());
   } else {
     description.state = shared_->is_connected ? "ready" : "connecting";
   }

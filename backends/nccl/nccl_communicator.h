@@ -56,8 +56,9 @@ struct NcclDescription {
   std::string version;  // "2.29.7"
   int rank = 0;
   int size = 0;
-  std::string gpu;    // its UUID
-  std::string state;  // "connecting", "ready", or why it failed
+  std::string gpu;      // its UUID
+  std::string state;    // "connecting", "ready", "failed"
+  std::string failure;  // why: an asynchronous error of NCCL's, or the reason of an abort
 };
 
 // Thread safety: BeginAbort and Describe on any thread. All else on one thread at a time, with the

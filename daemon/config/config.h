@@ -112,6 +112,8 @@ struct Config {
   // As for dlopen: a library's name or its path. Empty: none.
   std::string cuda_library = "libcuda.so.1";
   std::string nccl_library = "libnccl.so.2";
+  // Of device memory, what one rank may have for its tensors. 0: what its GPU has.
+  std::uint64_t max_slab = 0;
 
   // ---- engines ----
   // Empty: ringd-engine beside ringd's own file.

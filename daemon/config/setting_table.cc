@@ -181,6 +181,9 @@ std::vector<Setting> MakeTable() {
        "the CUDA driver, by the name under which the loader finds it or by its path; opened when "
        "somebody asks for GPUs, and for jobs that use them; empty: there are none"},
       {"nccl_library", Kind::kLibrary, &C::nccl_library, "NCCL, likewise; empty: there is none"},
+      {"max_slab", Kind::kBytes, &C::max_slab,
+       "device memory that one rank may have of ringd for its tensors; 0: all that its GPU has", 0,
+       64 * kTiB},
 
       {"engine_program", Kind::kPath, &C::engine_program,
        "the program that serves a job, of ringd's own version; empty: ringd-engine in ringd's "

@@ -183,16 +183,30 @@ void DeviceLane::Abort(absl::string_view reason) {
   running_.clear();
 }
 
-std::vector<std::string> DeviceLane::Describe() const {
-  std::vector<std::string> lines;
+std::vector<DeviceLane::Description> DeviceLane::Describe() const {
+  std::vector<Description> all;
   for (const LocalRank& rank : ranks_) {
-    for (const auto& [id, nccl] : rank.member.slab->gpu()->Describe()) {
+    const SessionSlab& slab = *rank.member.slab;
+    Description& one = all.emplace_back();
+    one.rank = options_.ranks[static_cast<std::size_t>(rank.member.rank)];
+    one.nccl_rank = rank.member.rank;
+    one.gpu = slab.uuid();
+    one.is_under_mps = slab.is_under_mps();
+    one.state = "waiting";
+    one.slab_bytes = slab.bytes();
+    for (const auto& [id, nccl] : slab.gpu()->Describe()) {
       if (id != rank.communicator) continue;
-      lines.push_back(absl::StrCat(nccl.gpu, ", NCCL ", nccl.version, ", rank ", nccl.rank, " of ",
-                                   nccl.size, ": ", nccl.state));
+      one.nccl_version = nccl.version;
+      one.state = nccl.state;
+      one.failure = nccl.failure;
+      one.fusion_bytes = room_->options().fusion_bytes;
     }
+    // What has failed is aborted, and then the GPU's thread does not know it any more.
+    if (failure_.ok()) continue;
+    one.state = "failed";
+    if (one.failure.empty() || aborted_) one.failure = std::string(failure_.message());
   }
-  return lines;
+  return all;
 }
 
 }  // namespace ringd

@@ -88,8 +88,19 @@ class DeviceLane final : private DeviceEvents {
   // No GPU touches the members' memory for this lane.
   bool Quiet() const noexcept { return buckets_.empty(); }
 
-  // Of the members' GPUs, for ringctl: "GPU-..., NCCL 2.29.7, rank 1 of 4: ready".
-  std::vector<std::string> Describe() const;
+  // A member's part in NCCL's communicator, for ringctl.
+  struct Description {
+    Rank rank;      // of the communicator
+    int nccl_rank;  // the ranks of a node follow each other there
+    std::string gpu;
+    std::optional<bool> is_under_mps;
+    std::string nccl_version;  // empty: not known before it is "connecting", nor when it is gone
+    std::string state;         // "waiting", "connecting", "ready", "failed"
+    std::string failure;       // an asynchronous error of NCCL's or CUDA's, or why it was aborted
+    std::uint64_t slab_bytes = 0;    // device memory: of the session, the timeline included
+    std::uint64_t fusion_bytes = 0;  // and for packing this communicator's buckets
+  };
+  std::vector<Description> Describe() const;
 
  private:
   struct LocalRank {

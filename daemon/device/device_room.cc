@@ -65,6 +65,12 @@ void DeviceRoom::OpenSlab(const std::string& uuid, std::uint64_t bytes, SlabCall
                                  " is not set: this ringd uses no GPU")),
                 nullptr, UniqueFd());
   }
+  if (options_.max_slab > 0 && bytes > options_.max_slab) {
+    return done(absl::ResourceExhaustedError(absl::StrCat(
+                    "a slab of ", bytes, " bytes (slab_bytes of ringd_device_open) is more than ",
+                    "max_slab of this ringd allows: ", options_.max_slab, " bytes")),
+                nullptr, UniqueFd());
+  }
   if (uuid.size() > kMostUuidBytes || (!gpus_.contains(uuid) && gpus_.size() == kMostGpus)) {
     return done(absl::NotFoundError("no node has so many GPUs, nor such names of them"), nullptr,
                 UniqueFd());
@@ -135,7 +141,7 @@ std::size_t DeviceRoom::Advance() {
   std::size_t handled = 0;
   for (auto& [uuid, gpu] : gpus_) {
     for (DeviceEvent& event : gpu.thread->TakeEvents()) {
-      Handle(gpu, std::move(event));
+      Handle(uuid, gpu, std::move(event));
       ++handled;
     }
   }
@@ -144,12 +150,21 @@ std::size_t DeviceRoom::Advance() {
   return handled;
 }
 
-void DeviceRoom::Handle(Gpu& gpu, DeviceEvent event) {
+void DeviceRoom::NoteOpened(const std::string& uuid, Gpu& gpu, const DeviceOpened& opened) {
+  gpu.has_failed = !opened.status.ok();
+  gpu.is_under_mps = opened.is_under_mps;
+  if (gpu.has_failed) return LogWarning(opened.status.message());
+  if (opened.is_under_mps.value_or(true) || std::exchange(has_warned_, true)) return;
+  LogWarning(
+      absl::StrCat(uuid,
+                   " is used without MPS: this job's trainers and its engine have the GPU "
+                   "in turns, each for a time slice, which slows all of them down. Start "
+                   "ringd-mps.service, and trainers with CUDA_MPS_PIPE_DIRECTORY as it has"));
+}
+
+void DeviceRoom::Handle(const std::string& uuid, Gpu& gpu, DeviceEvent event) {
   std::visit(Visitor{
-                 [&](const DeviceOpened& opened) {
-                   gpu.has_failed = !opened.status.ok();
-                   if (gpu.has_failed) LogWarning(opened.status.message());
-                 },
+                 [&](const DeviceOpened& opened) { NoteOpened(uuid, gpu, opened); },
                  [&](DeviceSlabCreated& created) {
                    const auto found = asked_.find(created.slab);
                    if (found == asked_.end()) return;
@@ -158,8 +173,8 @@ void DeviceRoom::Handle(Gpu& gpu, DeviceEvent event) {
                    --gpu.asked;
                    std::shared_ptr<const SessionSlab> slab;
                    if (created.status.ok()) {
-                     slab = std::make_shared<const SessionSlab>(gpu.thread, created.slab,
-                                                                created.bytes, created.gpu);
+                     slab = std::make_shared<const SessionSlab>(
+                         gpu.thread, created.slab, created.bytes, created.gpu, gpu.is_under_mps);
                    }
                    done(created.status, std::move(slab), std::move(created.descriptor));
                  },

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -40,6 +41,7 @@ class DeviceRoom {
     std::string cuda_library;
     std::string nccl_library;
     std::uint64_t fusion_bytes = 0;  // of device memory, for each communicator's packing
+    std::uint64_t max_slab = 0;      // what a slab may have for tensors; 0: what the GPU has
   };
   // Once: the slab and its descriptor, or why there is none.
   using SlabCallback =
@@ -57,7 +59,8 @@ class DeviceRoom {
 
   // Opens the GPU if that has not been done, and makes a slab of `bytes` for tensors. `done` is
   // called by Advance.
-  //   kNotFound, kFailedPrecondition: the GPU, or a library. kResourceExhausted: memory.
+  //   kNotFound, kFailedPrecondition: the GPU, or a library. kResourceExhausted: memory, or more
+  //   than max_slab.
   void OpenSlab(const std::string& uuid, std::uint64_t bytes, SlabCallback done);
 
   // Numbers for communicators and ids, of which `events` hears until Forget.
@@ -86,9 +89,11 @@ class DeviceRoom {
     std::shared_ptr<DeviceThread> thread;
     int asked = 0;  // slabs that it has not answered yet
     bool has_failed = false;
+    std::optional<bool> is_under_mps;
   };
 
-  void Handle(Gpu& gpu, DeviceEvent event);
+  void Handle(const std::string& uuid, Gpu& gpu, DeviceEvent event);
+  void NoteOpened(const std::string& uuid, Gpu& gpu, const DeviceOpened& opened);
   DeviceEvents* ListenerOf(DeviceCommunicatorId communicator) const;
 
   const Options options_;
@@ -101,6 +106,7 @@ class DeviceRoom {
   std::uint64_t next_slab_ = 1;
   std::uint64_t next_communicator_ = 1;
   std::uint64_t next_id_request_ = 1;
+  bool has_warned_ = false;  // of a GPU without MPS
 };
 
 }  // namespace ringd

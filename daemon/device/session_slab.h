@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -20,8 +21,12 @@ namespace ringd {
 class SessionSlab {
  public:
   SessionSlab(std::shared_ptr<DeviceThread> gpu, DeviceSlabId id, std::uint64_t bytes,
-              std::string uuid)
-      : gpu_(std::move(gpu)), id_(id), bytes_(bytes), uuid_(std::move(uuid)) {}
+              std::string uuid, std::optional<bool> is_under_mps = std::nullopt)
+      : gpu_(std::move(gpu)),
+        id_(id),
+        bytes_(bytes),
+        uuid_(std::move(uuid)),
+        is_under_mps_(is_under_mps) {}
   ~SessionSlab() { gpu_->ReleaseSlab(id_, {}); }
   SessionSlab(const SessionSlab&) = delete;
   SessionSlab& operator=(const SessionSlab&) = delete;
@@ -30,6 +35,8 @@ class SessionSlab {
   DeviceSlabId id() const noexcept { return id_; }
   std::uint64_t bytes() const noexcept { return bytes_; }  // with the timeline
   const std::string& uuid() const noexcept { return uuid_; }
+  // Of the GPU, as CudaContext has it.
+  std::optional<bool> is_under_mps() const noexcept { return is_under_mps_; }
 
   // No result comes of the operation with this pair of the timeline: streams that wait for it go
   // on.
@@ -48,6 +55,7 @@ class SessionSlab {
   const DeviceSlabId id_;
   const std::uint64_t bytes_;
   const std::string uuid_;
+  const std::optional<bool> is_under_mps_;
 };
 
 }  // namespace ringd

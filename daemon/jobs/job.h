@@ -313,6 +313,7 @@ class Job {
   void DescribeMembers(const CommunicatorPart& part, v1::Communicator* out) const;
   static void DescribeRing(const Membership& membership, v1::Communicator* out);
   void DescribeRankExchange(v1::RankExchange* out) const;
+  static void DescribeDevices(const JobCommunicator& communicator, v1::Communicator* out);
   static void DescribeSchedule(const JobCommunicator& communicator, v1::Communicator* out);
   void Describe(const CommunicatorPart& part, v1::QueuesReply* out, Clock::time_point now) const;
   void DescribeMember(const Member& member, v1::RankQueue& queue) const;

@@ -237,9 +237,7 @@ void Job::Describe(const CommunicatorPart& part, v1::Communicator* out,
   if (membership.node_count() > 1 && part.number == 0)
     DescribeRankExchange(out->mutable_rank_exchange());
   out->set_ordinary_memory(part.communicator->OrdinaryMemory());
-  for (std::string& device : part.communicator->DescribeDevices()) {
-    *out->add_devices() = std::move(device);
-  }
+  DescribeDevices(*part.communicator, out);
   DescribeMembers(part, out);
   const CommunicatorStatistics wire = part.communicator->WireStatistics();
   std::uint64_t sent = 0;

@@ -1,4 +1,7 @@
-// A job's tensors in device memory: who may have some, and how the GPUs find each other.
+// A job's tensors in device memory: who may have some, how the GPUs find each other, and what
+// ringctl shows of them.
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "daemon/jobs/job.h"
 #include "proto/operations/operation_traits.h"
@@ -31,6 +34,22 @@ absl::Status Job::CheckOnDevice(const Session& session, const Registration& regi
                      " is possible in host memory only, all-reduce and broadcast in both"));
   }
   return absl::OkStatus();
+}
+
+void Job::DescribeDevices(const JobCommunicator& communicator, v1::Communicator* out) {
+  for (DeviceLane::Description& device : communicator.DescribeDevices()) {
+    v1::CommunicatorDevice* const to = out->add_devices();
+    to->set_rank(device.rank.value());
+    *to->mutable_gpu() = std::move(device.gpu);
+    if (device.is_under_mps.has_value()) to->set_mps(*device.is_under_mps ? "on" : "off");
+    *to->mutable_nccl_version() = std::move(device.nccl_version);
+    to->set_nccl_rank(device.nccl_rank);
+    *to->mutable_state() = std::move(device.state);
+    *to->mutable_error() = std::move(device.failure);
+    to->set_slab_bytes(device.slab_bytes);
+    to->set_fusion_bytes(device.fusion_bytes);
+    to->set_launched_by("engine");
+  }
 }
 
 void Job::OnDeviceId(CommunicatorPart& part, const v1::DeviceId& id) {

@@ -9,7 +9,6 @@ import pytest
 
 from tests.integration.cluster import Cluster
 from tests.integration.emulated_gpus import start_on_gpus
-from tests.integration.failures.events import expect_words
 
 SUMS = """
     import ringd
@@ -167,31 +166,6 @@ def test_the_trace_of_a_job_on_one_node_names_what_is_on_gpus(cluster: Cluster) 
     cluster.ringctl("trace", "--job", job.job_id, "--seconds", "1", "--out", str(trace))
     names = {event["name"] for event in json.loads(trace.read_text())["traceEvents"]}
     assert {"on the host", "on a GPU"} <= names, sorted(names)
-
-
-def test_ringctl_comms_shows_the_gpus_of_a_communicator(cluster: Cluster) -> None:
-    program = """
-        import time
-
-        from device_trainer import DeviceTrainer
-        from trainer import run, say
-
-
-        def main():
-            trainer = DeviceTrainer()
-            trainer.context.wait(trainer.tensor("gradient", [1.0] * 4).all_reduce())
-            say("reduced")
-            time.sleep(60)
-
-
-        run(main)
-    """
-    job = start_on_gpus(cluster, program, [1, 1])
-    job.expect_output('"reduced"')
-    reply = json.loads(cluster.ringctl("comms", "--json").stdout)
-    (entry,) = reply["communicators"]
-    (device,) = entry["devices"]
-    expect_words(device, "GPU-", "NCCL 2.29.7", "rank 0 of 2", "ready")
 
 
 def test_behind_the_file_wall_engines_open_the_libraries_that_settings_name(cluster: Cluster) -> None:

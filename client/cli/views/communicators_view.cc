@@ -74,6 +74,29 @@ std::string RankExchangeText(const v1::RankExchange& exchange) {
   return text;
 }
 
+std::string DeviceText(const v1::CommunicatorDevice& device, int size) {
+  std::string text = absl::StrCat("rank ", device.rank(), " on ", device.gpu(), ": NCCL ",
+                                  OrDash(device.nccl_version()), ", its rank ", device.nccl_rank(),
+                                  " of ", size, ", ", device.state());
+  if (!device.error().empty()) absl::StrAppend(&text, " (", device.error(), ")");
+  absl::StrAppend(&text, "; slab of ", HumanBytes(static_cast<double>(device.slab_bytes())), ", ",
+                  HumanBytes(static_cast<double>(device.fusion_bytes())), " for packing; ",
+                  device.launched_by() == "engine" ? "the engine" : device.launched_by(),
+                  " launches");
+  return text;
+}
+
+std::string DeviceLines(const v1::Communicator& communicator, const Look& look) {
+  std::string out;
+  bool in_turns = false;
+  for (const v1::CommunicatorDevice& device : communicator.devices()) {
+    absl::StrAppend(&out, Line("GPU", DeviceText(device, communicator.size()), look));
+    in_turns = in_turns || device.mps() == "off";
+  }
+  if (in_turns) absl::StrAppend(&out, Line("no MPS", kWithoutMps, look));
+  return out;
+}
+
 // While a job is stalled an operation that waits would count as busy.
 std::string NowText(const v1::Communicator& communicator) {
   const std::string text =
@@ -127,9 +150,7 @@ std::string RenderCommunicator(const v1::Communicator& communicator, const Look&
     absl::StrAppend(&out,
                     Line("rank exchange", RankExchangeText(communicator.rank_exchange()), look));
   }
-  for (const std::string& device : communicator.devices()) {
-    absl::StrAppend(&out, Line("GPU", device, look));
-  }
+  absl::StrAppend(&out, DeviceLines(communicator, look));
   if (!communicator.ring().empty()) {
     absl::StrAppend(&out, Line("ring", RingText(communicator), look));
   }

@@ -1,4 +1,5 @@
 // `ringctl gpus`.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -13,9 +14,9 @@
 namespace ringd::cli {
 namespace {
 
-// Nothing of ringd has run on a GPU yet: who sees this list must not believe otherwise.
-constexpr char kNotUsed[] =
-    "ringd does not use GPUs yet: jobs run in host memory. Nothing of it has been run on a GPU.\n";
+// Who sees this list must not believe otherwise.
+constexpr char kNotYetRun[] =
+    "ringd's use of GPUs has been tested on emulated ones; it has not yet run on a GPU.\n";
 
 std::string Headline(const v1::GpusReply& reply) {
   if (reply.state() == "looking") return "GPUs: ringd still looks for them";
@@ -66,7 +67,11 @@ std::string RenderGpus(const v1::GpusReply& reply, const Look& look) {
                   gpu.mps().empty() ? "?" : gpu.mps(), gpu.mig() ? "yes" : "no", OrdinalsOf(gpu),
                   gpu.compute_capability(), gpu.pci_address(), gpu.uuid()});
   }
-  absl::StrAppend(&out, table.Render(look), kNotUsed);
+  absl::StrAppend(&out, table.Render(look));
+  const bool in_turns = std::any_of(reply.gpus().begin(), reply.gpus().end(),
+                                    [](const v1::Gpu& gpu) { return gpu.mps() == "off"; });
+  if (in_turns) absl::StrAppend(&out, Line("without MPS", kWithoutMps, look));
+  absl::StrAppend(&out, kNotYetRun);
   return out;
 }
 

@@ -174,7 +174,7 @@ class JobCommunicator final : private LocalRankView {
            (device_lane_ == nullptr || device_lane_->Quiet());
   }
   // Of the GPUs of its members here, once tensors have been in device memory (DeviceLane).
-  std::vector<std::string> DescribeDevices() const;
+  std::vector<DeviceLane::Description> DescribeDevices() const;
 
   // Since when the oldest has been waiting of those that came before `before`. Where the ranks
   // combine their tensors themselves it is known at once, from the last looks.

@@ -133,8 +133,9 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceDevice(Clock::time_point now
   return work;
 }
 
-std::vector<std::string> JobCommunicator::DescribeDevices() const {
-  return device_lane_ == nullptr ? std::vector<std::string>() : device_lane_->Describe();
+std::vector<DeviceLane::Description> JobCommunicator::DescribeDevices() const {
+  return device_lane_ == nullptr ? std::vector<DeviceLane::Description>()
+                                 : device_lane_->Describe();
 }
 
 }  // namespace ringd

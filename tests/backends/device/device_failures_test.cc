@@ -92,7 +92,7 @@ TEST_CASE("A collective that hangs ends with its deadline, and what comes later 
                    CHILD_STATUS(waits.WaitIdle(Clock::now() + seconds(2)));
                    const auto described = gpu.thread().Describe();
                    CHILD_CHECK(described.size() == 1);
-                   CHILD_CHECK(described[0].second.state.find("6 elements") != std::string::npos);
+                   CHILD_CHECK(described[0].second.failure.find("6 elements") != std::string::npos);
                    gpu.thread().Abort(kWorld, "it has failed");
                    child.WaitUntil([&] { return gpu.thread().Describe().empty(); }, "its end");
                  }) == "");

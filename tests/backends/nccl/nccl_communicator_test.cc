@@ -171,7 +171,7 @@ TEST_CASE("NcclCommunicator: an asynchronous error is found, and stays the first
             communicator->Abort("of an error");
             CHILD_REFUSED(absl::StatusCode::kAborted, "remote process exited",
                           communicator->status());
-            CHILD_CHECK(communicator->Describe().state.find("remote process exited") !=
+            CHILD_CHECK(communicator->Describe().failure.find("remote process exited") !=
                         std::string::npos);
           } else {
             rank.Pause();

@@ -1,4 +1,4 @@
-// `ringctl gpus`, and what `ringctl status` says of it.
+// `ringctl gpus`, and what `ringctl status` and `ringctl comms` say of GPUs.
 #include <catch2/catch.hpp>
 #include <string>
 
@@ -44,7 +44,15 @@ TEST_CASE("RenderGpus: libraries, a row for each GPU, and that nothing has run o
                             "0000:17:00.0  GPU-0123-0\n"));
   CHECK_THAT(text, Contains("  1  NVIDIA H100 80GB HBM3  80 GiB     -  ?    yes  -      9.0  "
                             "0000:17:00.0  GPU-0123-1\n"));
-  CHECK_THAT(text, Contains("Nothing of it has been run on a GPU.\n"));
+  CHECK_THAT(text, Contains("it has not yet run on a GPU.\n"));
+}
+
+TEST_CASE("RenderGpus: a GPU that is known to be without MPS has the reason to change that") {
+  v1::GpusReply reply = TwoGpus();
+  CHECK_THAT(RenderGpus(reply, {}), !Contains("ringd-mps.service"));
+  reply.mutable_gpus(0)->set_mps("off");
+  CHECK_THAT(RenderGpus(reply, {}),
+             Contains("  without MPS     ") && Contains("ringd-mps.service"));
 }
 
 TEST_CASE("RenderGpus: fits 80 columns") {
@@ -52,7 +60,7 @@ TEST_CASE("RenderGpus: fits 80 columns") {
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
     const std::string line = text.substr(begin, end - begin);
-    if (line.find("ringd does not use") == std::string::npos) CHECK(line.size() <= 80);
+    if (line.find("ringd's use of") == std::string::npos) CHECK(line.size() <= 80);
     begin = end + 1;
   }
 }
@@ -84,6 +92,36 @@ TEST_CASE("RenderStatus: GPUs in a line, none from an older ringd") {
   reply.set_gpus("2 (NVIDIA H100), CUDA 13.0, NCCL 2.32.3");
   CHECK_THAT(RenderStatus(reply, {}),
              Contains("  GPUs            2 (NVIDIA H100), CUDA 13.0, NCCL 2.32.3\n"));
+}
+
+TEST_CASE("RenderCommunicators: a line for each rank's GPU, and one for all without MPS") {
+  v1::CommunicatorsReply reply;
+  v1::Communicator& communicator = *reply.add_communicators();
+  communicator.set_size(2);
+  CHECK_THAT(RenderCommunicators(reply, {}), !Contains("GPU") && !Contains("MPS"));
+  v1::CommunicatorDevice& device = *communicator.add_devices();
+  device.set_rank(1);
+  device.set_gpu("GPU-0123");
+  device.set_mps("on");
+  device.set_nccl_version("2.29.7");
+  device.set_nccl_rank(0);
+  device.set_state("ready");
+  device.set_slab_bytes(64 << 20);
+  device.set_fusion_bytes(8 << 20);
+  device.set_launched_by("engine");
+  CHECK_THAT(RenderCommunicators(reply, {}),
+             Contains("  GPU             rank 1 on GPU-0123: NCCL 2.29.7, its rank 0 of 2, ready; "
+                      "slab of 64 MiB, 8 MiB for packing; the engine launches\n") &&
+                 !Contains("MPS"));
+  device.set_state("failed");
+  device.set_error("NCCL has failed: remote process exited");
+  *communicator.add_devices() = device;
+  device.set_mps("off");
+  const std::string text = RenderCommunicators(reply, {});
+  CHECK_THAT(text, Contains("failed (NCCL has failed: remote process exited); slab"));
+  const std::size_t first = text.find("ringd-mps.service");
+  CHECK(first != std::string::npos);
+  CHECK(text.find("ringd-mps.service", first + 1) == std::string::npos);
 }
 
 }  // namespace
