@@ -9,6 +9,16 @@
 //   ...                                               // the backward pass goes on
 //   operation.Wait();                                 // gradient holds the average
 //
+// On a GPU, in the order of a CUDA stream, so that the host waits for nothing:
+//
+//   context.OpenDevice(0, 1 << 30);                            // CUDA's ordinal, bytes
+//   auto gradient = context.AllocateOnDevice<float>(1000);
+//   const ringd::Registration registration =
+//       context.Register(ringd::OnDevice(ringd::AllReduce<float>("layer1.weight", {1000})));
+//   ...                                                        // kernels on `stream` fill it
+//   auto operation = context.SubmitOnStream(registration, gradient, stream);
+//   operation.OrderOn(stream);                                 // what comes next there has the sum
+//
 // Everything is inline over the C interface, whose rules hold: what may be called from where, who
 // owns the buffers, which functions block. A program compiled against this header needs no more of
 // the library than the functions of ringd.h. C++20.
@@ -31,98 +41,17 @@
 #include <vector>
 
 #include "client/ringd.h"
+#include "client/ringd_device.hpp"
+#include "client/ringd_operation.hpp"
 #include "client/ringd_tensor.hpp"
 
 namespace ringd {
-
-// A tensor that ringd knows. A number: cheap to copy, valid as long as its Context.
-struct Registration {
-  ringd_registration number = 0;
-};
 
 namespace detail {
 struct Close {
   void operator()(ringd_context* context) const noexcept { ringd_close(context); }
 };
 }  // namespace detail
-
-// An operation in flight.
-//
-// Thread safety: one thread at a time; different operations are independent.
-// Ownership: does not own the tensor's memory, nor the Context, both of which must outlive it.
-//   Waits in its destructor if nobody has waited, because ringd may be using the memory: the job's
-//   failure or ringd's death end that wait too.
-class Operation {
- public:
-  Operation() noexcept = default;
-  Operation(ringd_context* context, ringd_operation number) noexcept
-      : context_(context), number_(number) {}
-  Operation(Operation&& other) noexcept
-      : context_(other.context_), number_(std::exchange(other.number_, 0)) {}
-  Operation& operator=(Operation&& other) noexcept {
-    if (this != &other) {
-      Abandon();
-      context_ = other.context_;
-      number_ = std::exchange(other.number_, 0);
-    }
-    return *this;
-  }
-  Operation(const Operation&) = delete;
-  Operation& operator=(const Operation&) = delete;
-  ~Operation() { Abandon(); }
-
-  // True until it has been waited for.
-  bool pending() const noexcept { return number_ != 0; }
-
-  // Whether Wait would return at once. Does not block.
-  bool Done() const {
-    if (number_ == 0) return true;
-    std::int32_t done = 0;
-    ThrowIfFailed(ringd_test(context_, number_, &done));
-    return done != 0;
-  }
-
-  // Blocks until the operation has ended; throws if it failed. Afterwards it is no longer pending.
-  void Wait() {
-    if (number_ != 0) ThrowIfFailed(ringd_wait(context_, std::exchange(number_, 0), -1));
-  }
-
-  // As Wait, for `timeout` at most. False: still in flight.
-  bool WaitFor(std::chrono::milliseconds timeout) {
-    if (number_ == 0) return true;
-    const std::int64_t limit = timeout.count() < 0 ? 0 : timeout.count();
-    const ringd_status status = ringd_wait(context_, number_, limit);
-    if (status == RINGD_DEADLINE_EXCEEDED) return false;
-    number_ = 0;
-    ThrowIfFailed(status);
-    return true;
-  }
-
- private:
-  void Abandon() noexcept {
-    if (number_ != 0) ringd_wait(context_, std::exchange(number_, 0), -1);
-  }
-
-  friend void WaitAll(std::span<Operation> operations);
-
-  ringd_context* context_ = nullptr;
-  ringd_operation number_ = 0;
-};
-
-// Waits for all of them, which are of one Context, in one call. Blocks until all have ended; throws
-// if any has failed, what the first that has failed says. Afterwards none is pending.
-inline void WaitAll(std::span<Operation> operations) {
-  ringd_context* context = nullptr;
-  std::vector<ringd_operation> numbers;
-  for (Operation& operation : operations) {
-    if (!operation.pending()) continue;
-    context = operation.context_;
-    numbers.push_back(std::exchange(operation.number_, 0));
-  }
-  if (!numbers.empty()) {
-    ThrowIfFailed(ringd_wait_all(context, numbers.data(), numbers.size(), -1));
-  }
-}
 
 // Elements in the arena.
 //
@@ -328,6 +257,40 @@ class Context {
     return Operation(context_.get(), operation);
   }
 
+  // Opens the GPU of CUDA's ordinal `device` with so much device memory for tensors and copies of
+  // tensors, once. Blocks, 60 s at most. See ringd_device_open; `cuda_library` as there.
+  void OpenDevice(std::int32_t device, std::uint64_t slab_bytes,
+                  const char* cuda_library = nullptr) {
+    ringd_device_options options{};
+    options.struct_size = sizeof(options);
+    options.device = device;
+    options.slab_bytes = slab_bytes;
+    options.cuda_library = cuda_library;
+    ThrowIfFailed(ringd_device_open(context_.get(), &options));
+  }
+
+  // `count` elements there, with any content.
+  template <typename T>
+  DeviceBuffer<T> AllocateOnDevice(std::size_t count) {
+    return DeviceBuffer<T>(context_.get(), count);
+  }
+
+  // Starts an operation of a tensor OnDevice, in place, when `stream` (a CUstream or cudaStream_t;
+  // null: the default stream) has done what was put on it before. See ringd_submit_on_stream.
+  template <typename T>
+  Operation SubmitOnStream(Registration registration, const DeviceBuffer<T>& elements,
+                           void* stream) {
+    return SubmitOnStreamRaw(registration, elements.data(), elements.data(), stream);
+  }
+  // From and to device pointers anywhere on the GPU.
+  Operation SubmitOnStreamRaw(Registration registration, const void* source, void* destination,
+                              void* stream) {
+    ringd_operation operation = 0;
+    ThrowIfFailed(ringd_submit_on_stream(context_.get(), registration.number, source, destination,
+                                         stream, &operation));
+    return Operation(context_.get(), operation);
+  }
+
   // Returns when every rank (of the communicator) has called it with the same name.
   void Barrier(const std::string& name = "barrier",
                ringd_communicator communicator = RINGD_ALL_RANKS) {
@@ -353,6 +316,7 @@ class Context {
     described.postscale = tensor.postscale;
     described.root_rank = tensor.root_rank;
     described.communicator = tensor.communicator;
+    described.memory = tensor.memory;
     return described;
   }
 

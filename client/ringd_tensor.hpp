@@ -89,6 +89,8 @@ struct Tensor {
   std::int32_t root_rank = 0;
   // Of whose ranks: all, or a Communicator's number().
   ringd_communicator communicator = RINGD_ALL_RANKS;
+  // RINGD_HOST_MEMORY, or RINGD_DEVICE_MEMORY: of the GPU that Context::OpenDevice has opened.
+  std::int32_t memory = RINGD_HOST_MEMORY;
 };
 
 template <typename T>
@@ -110,6 +112,12 @@ Tensor Broadcast(std::string name, std::vector<std::int64_t> shape, std::int32_t
   tensor.element_type = ElementTypeOf<T>();
   tensor.shape = std::move(shape);
   tensor.root_rank = root_rank;
+  return tensor;
+}
+
+// The same tensor in device memory: for Context::SubmitOnStream.
+inline Tensor OnDevice(Tensor tensor) {
+  tensor.memory = RINGD_DEVICE_MEMORY;
   return tensor;
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,11 @@ def give_gpus(cluster: Cluster, **settings: Any) -> dict[str, str]:
     return {"PYTHONPATH": f"{PROGRAMS}:{failures}"}
 
 
-def start_on_gpus(cluster: Cluster, source: str, ranks_per_node: list[int], **options: Any) -> JobRun:
+def start_on_gpus(
+    cluster: Cluster, source: str, ranks_per_node: list[int], *, arguments: Sequence[str] = (), **options: Any
+) -> JobRun:
     """A job on nodes with one emulated GPU for each of their ranks."""
     most = max(ranks_per_node)
     environment = give_gpus(cluster, **({"cuda_devices": most} | options))
     cluster.start_nodes(len(ranks_per_node))
-    return cluster.start_job(source, ranks_per_node, environment=environment)
+    return cluster.start_job(source, ranks_per_node, environment=environment, arguments=arguments)
