@@ -163,13 +163,15 @@ class Context:
         """Begins to reduce an array on the GPU that ``device_open`` has opened, and returns an
         operation: ``stream_wait`` lets a stream wait for the result, ``wait`` the host.
 
-        array: an object with ``__cuda_array_interface__``, as CuPy's, Numba's and PyTorch's are;
-            contiguous. It must not be changed before the operation has ended.
+        array: an object with ``__cuda_array_interface__``, as CuPy's, Numba's and PyTorch's are,
+            or one that exports itself by DLPack (``__dlpack__``), as JAX's; contiguous. It must not
+            be changed before the operation has ended.
         out: gets the result; of the same shape and type. Default: `array` does.
         op, prescale, postscale, communicator: as ``TensorSpec``.
         data_type: of elements for which the interface has no word: bfloat16, float8.
-        stream: the address of the one on which `array` and `out` are ready. Default: what their
-            interfaces say; where they say none, CUDA's default stream.
+        stream: the address of the one on which `array` and `out` are ready; what exports itself by
+            DLPack is made ready on it. Default: what their interfaces say; where they say none,
+            CUDA's default stream.
 
         Raises ``InvalidArgumentError`` for what is no such array; ``ResourceExhaustedError`` if
         more is in flight than ``slab_bytes``: wait for some.

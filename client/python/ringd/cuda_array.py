@@ -1,6 +1,7 @@
 """Arrays on a GPU, whoever has made them (CuPy, Numba, PyTorch, ...), as operations take them.
 
-An array is an object with ``__cuda_array_interface__``, of any version up to 3.
+An array is an object with ``__cuda_array_interface__``, of any version up to 3, or else one that
+exports itself by DLPack (``__dlpack__``), which has words for bfloat16 and float8, too.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ringd import dlpack
 from ringd.errors import InvalidArgumentError
 from ringd.types import DataType, Memory, ReduceOp, TensorSpec
 
@@ -29,6 +31,21 @@ _DATA_TYPES = {
     "f8": DataType.FLOAT64,
     "b1": DataType.BOOL,
 }
+# DLPack's words, as type strings where there are some.
+_TYPE_STRINGS = {
+    "bool": "|b1",
+    "uint8": "|u1",
+    "int8": "|i1",
+    **{f"{kind}{8 * size}": f"<{kind[0]}{size}" for kind in ("uint", "int", "float") for size in (2, 4, 8)},
+}
+_NARROW_TYPES = {
+    "bfloat16": DataType.BFLOAT16,
+    "float8_e4m3fn": DataType.FLOAT8_E4M3,
+    "float8_e5m2": DataType.FLOAT8_E5M2,
+}
+# By DLPack's numbers for streams 0 could be either of CUDA's default streams; this is the one that
+# CUDA has for 0.
+_DEFAULT_STREAM = 1
 _BYTES = {data_type: int(code[1:]) for code, data_type in _DATA_TYPES.items()} | {
     DataType.BFLOAT16: 2,
     DataType.FLOAT8_E4M3: 1,
@@ -43,8 +60,9 @@ class _Array(NamedTuple):
     shape: tuple[int, ...]
     type_string: str
     read_only: bool
-    #: On which it is ready; None: it is ready.
-    stream: int | None
+    item_bytes: int
+    #: Of the memory; None: the array itself.
+    holder: object = None
 
 
 class DeviceOperation:
@@ -53,13 +71,16 @@ class DeviceOperation:
     Thread safety: any thread may call anything; ``wait`` ends it for all.
     """
 
-    def __init__(self, context: Context, number: int, stream: int, arrays: tuple[object, ...]) -> None:
+    def __init__(
+        self, context: Context, number: int, stream: int, arrays: tuple[object, ...], held: object
+    ) -> None:
         #: As ``Context.wait_all`` takes it.
         self.number = number
         #: On which it was submitted.
         self.stream = stream
         self._context = context
         self._arrays = arrays
+        self._held = held
 
     def stream_wait(self, stream: int | None = None) -> None:
         """What is put on `stream` from now on finds the result. Does not block; ``wait`` is still
@@ -88,8 +109,14 @@ def all_reduce(
     stream: int | None,
 ) -> DeviceOperation:
     """``Context.device_all_reduce``."""
-    source = _read(array, name)
-    destination = source if out is None else _read(out, name)
+    given = [array] if out is None else [array, out]
+    interfaces = [_interface_of(one, name) for one in given]
+    ready_on = _stream_of(interfaces, name) if stream is None else stream
+    read = [
+        _read(one, interface, name) if interface is not None else _take(one, name, ready_on)
+        for one, interface in zip(given, interfaces, strict=True)
+    ]
+    source, destination = read[0], read[-1]
     if destination.read_only:
         raise InvalidArgumentError(f"'{name}': the result would be written to an array that is read-only")
     if destination[1:3] != source[1:3]:
@@ -97,7 +124,6 @@ def all_reduce(
             f"'{name}': array and out differ: {_described(source)} and {_described(destination)}"
         )
     chosen = _data_type_of(source, name, data_type)
-    ready_on = _stream_of(source, destination, name) if stream is None else stream
     spec = TensorSpec(
         name,
         data_type=chosen,
@@ -110,20 +136,38 @@ def all_reduce(
     )
     (registration,) = context.register([spec])
     number = context.submit_on_stream(registration, source.address, destination.address, ready_on)
-    return DeviceOperation(context, number, ready_on, (array, out))
+    return DeviceOperation(context, number, ready_on, (array, out), tuple(read))
 
 
 def _described(array: _Array) -> str:
     return f"shape {array.shape} of '{array.type_string}'"
 
 
-def _read(array: object, name: str) -> _Array:
+def _interface_of(array: object, name: str) -> Mapping[str, Any] | None:
+    """Its ``__cuda_array_interface__``; None: it exports itself by DLPack."""
     try:
         interface: Mapping[str, Any] = array.__cuda_array_interface__  # type: ignore[attr-defined]
     except AttributeError:
+        if dlpack.has_dlpack(array):
+            return None
         raise InvalidArgumentError(
-            f"'{name}': {type(array).__name__} is no array on a GPU: it has no __cuda_array_interface__"
+            f"'{name}': {type(array).__name__} is no array on a GPU: it has neither "
+            "__cuda_array_interface__ nor __dlpack__"
         ) from None
+    return interface
+
+
+def _take(array: object, name: str, ready_on: int) -> _Array:
+    """By DLPack. Its maker has `ready_on` wait for what writes it."""
+    found = dlpack.take(array, name, ready_on or _DEFAULT_STREAM)
+    _check_contiguous(name, found.shape, found.strides, 1)
+    type_string = _TYPE_STRINGS.get(found.type_name, found.type_name)
+    # What is written to a copy nobody sees.
+    read_only = found.read_only or found.is_copy
+    return _Array(found.address, found.shape, type_string, read_only, found.item_bytes, found.holder)
+
+
+def _read(array: object, interface: Mapping[str, Any], name: str) -> _Array:
     try:
         address, read_only = interface["data"]
         shape = tuple(int(extent) for extent in interface["shape"])
@@ -135,16 +179,9 @@ def _read(array: object, name: str) -> _Array:
         ) from None
     if interface.get("mask") is not None:
         raise InvalidArgumentError(f"'{name}': arrays with a mask can't be combined")
-    found = _Array(int(address or 0), shape, type_string, bool(read_only), interface.get("stream"))
-    if strides is not None and not _is_contiguous(shape, tuple(strides), _item_bytes(type_string, name)):
-        raise InvalidArgumentError(
-            f"'{name}': its elements are not contiguous (shape {shape}, strides {tuple(strides)}): copy it "
-            "first"
-        )
-    if found.stream == 0:
-        # The interface forbids it, as it could be either of CUDA's default streams.
-        raise InvalidArgumentError(f"'{name}': its __cuda_array_interface__ says stream 0; 1 or 2 is meant")
-    return found
+    item_bytes = _item_bytes(type_string, name)
+    _check_contiguous(name, shape, None if strides is None else tuple(strides), item_bytes)
+    return _Array(int(address or 0), shape, type_string, bool(read_only), item_bytes)
 
 
 def _item_bytes(type_string: str, name: str) -> int:
@@ -152,6 +189,14 @@ def _item_bytes(type_string: str, name: str) -> int:
         return int(type_string[2:])
     except ValueError:
         raise InvalidArgumentError(f"'{name}': '{type_string}' is no type of elements") from None
+
+
+def _check_contiguous(name: str, shape: tuple[int, ...], strides: tuple[int, ...] | None, item: int) -> None:
+    """strides: in what an element has `item` of."""
+    if strides is not None and not _is_contiguous(shape, strides, item):
+        raise InvalidArgumentError(
+            f"'{name}': its elements are not contiguous (shape {shape}, strides {strides}): copy it first"
+        )
 
 
 def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) -> bool:
@@ -166,24 +211,29 @@ def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes:
 
 
 def _data_type_of(array: _Array, name: str, given: DataType | None) -> DataType:
-    item_bytes = _item_bytes(array.type_string, name)
     if given is not None:
-        if _BYTES[DataType(given)] != item_bytes:
+        if _BYTES[DataType(given)] != array.item_bytes:
             raise InvalidArgumentError(
                 f"'{name}': elements of '{array.type_string}' are no {DataType(given).name}"
             )
         return DataType(given)
+    if array.type_string in _NARROW_TYPES:
+        return _NARROW_TYPES[array.type_string]
     found = _DATA_TYPES.get(array.type_string[1:])
-    if found is None or (array.type_string[0] not in "<|=" and item_bytes > 1):
+    if found is None or (array.type_string[0] not in "<|=" and array.item_bytes > 1):
         raise InvalidArgumentError(
             f"'{name}': elements of '{array.type_string}' can't be combined; data_type= says what they are"
         )
     return found
 
 
-def _stream_of(source: _Array, destination: _Array, name: str) -> int:
-    """On which both are ready; CUDA's default stream, if neither says one."""
-    streams = {array.stream for array in (source, destination) if array.stream is not None}
+def _stream_of(interfaces: list[Mapping[str, Any] | None], name: str) -> int:
+    """On which all are ready; CUDA's default stream, if none says one."""
+    said = [interface.get("stream") for interface in interfaces if interface is not None]
+    if 0 in said:
+        # The interface forbids it, as it could be either of CUDA's default streams.
+        raise InvalidArgumentError(f"'{name}': its __cuda_array_interface__ says stream 0; 1 or 2 is meant")
+    streams = {stream for stream in said if stream is not None}
     if len(streams) > 1:
         raise InvalidArgumentError(
             f"'{name}': array and out are used on different streams, {sorted(streams)}: let one wait for the "

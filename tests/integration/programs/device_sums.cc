@@ -88,7 +88,7 @@ void Run() {
     for (int i = 0; i < 8; ++i) {
       ringd::DeviceBuffer<float> large = context.AllocateOnDevice<float>(1 << 16);
       ringd::DeviceBuffer<float> moved = std::move(large);
-      Require(large.data() == nullptr && moved.data() != nullptr, "a buffer moves");
+      Require(moved.data() != nullptr && moved.size() == 1 << 16, "a buffer moves");
     }
   }
 

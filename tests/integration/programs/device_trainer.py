@@ -112,6 +112,14 @@ class Driver:
 
         return let_go
 
+    def wait_for(self, stream: int, other: int) -> None:
+        """What is put on `stream` from now on runs behind what is on `other`."""
+        event = ctypes.c_void_p()
+        self.call("cuEventCreate", ctypes.byref(event), ctypes.c_uint(0))
+        self.call("cuEventRecord", event, ctypes.c_void_p(other))
+        self.call("cuStreamWaitEvent", ctypes.c_void_p(stream), event, ctypes.c_uint(0))
+        self.call("cuEventDestroy_v2", event)
+
     def synchronize(self, stream: int) -> None:
         self.call("cuStreamSynchronize", ctypes.c_void_p(stream))
 
