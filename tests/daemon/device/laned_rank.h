@@ -69,13 +69,17 @@ class LanedRank {
   // As the trainer's stream does it.
   void SetReady(std::uint64_t number) const { view().SetSlot(ReadySlot(0), number); }
 
+  // What has ended since the last look; does not wait.
+  std::vector<DeviceLane::End> Look() {
+    room_.Advance();
+    return lane_->TakeEnds();
+  }
   // What has ended, when something has.
   std::vector<DeviceLane::End> WaitEnds() {
     std::vector<DeviceLane::End> ends;
     child_.WaitUntil(
         [&] {
-          room_.Advance();
-          ends = lane_->TakeEnds();
+          ends = Look();
           return !ends.empty();
         },
         "an operation's end");
