@@ -30,7 +30,8 @@ double Median(std::vector<double> values) {
 }
 
 // One bucket after the other, each of `tensors` tensors of 16 elements.
-void Measure(const emulator::Child& child, LanedRank& self, std::size_t tensors, std::uint64_t& number) {
+void Measure(const emulator::Child& child, LanedRank& self, std::size_t tensors,
+             std::uint64_t& number) {
   TensorMeta meta;
   meta.shape = {16};
   meta.place = TensorPlace::kDevice;
@@ -45,16 +46,15 @@ void Measure(const emulator::Child& child, LanedRank& self, std::size_t tensors,
     self.Start(number, metas, places);
     starts.push_back(ThreadMicroseconds() - begin);
     self.SetReady(number);
-    for (bool has_ended = false; !has_ended;) {
+    std::vector<DeviceLane::End> ended;
+    while (ended.empty()) {
       // An engine sleeps meanwhile, too.
       std::this_thread::sleep_for(std::chrono::microseconds(100));
       begin = ThreadMicroseconds();
-      for (const DeviceLane::End& end : self.Look()) {
-        CHILD_STATUS(end.status);
-        has_ended = true;
-      }
-      if (has_ended) ends.push_back(ThreadMicroseconds() - begin);
+      ended = self.Look();
     }
+    ends.push_back(ThreadMicroseconds() - begin);
+    CHILD_STATUS(ended.front().status);
   }
   std::printf("%4zu tensors a bucket: start %6.2f us, end %6.2f us, in all %5.2f us a tensor\n",
               tensors, Median(starts), Median(ends),
@@ -62,15 +62,16 @@ void Measure(const emulator::Child& child, LanedRank& self, std::size_t tensors,
 }
 
 int Run() {
-  const std::string wrong = emulator::RunRanks(
-      1, {{"RINGD_EMULATOR_CUDA_KERNELS", kMoveKernels}},
-      [](const emulator::Child& child, const emulator::NcclRank& rank) {
-        LanedRank self(child, rank);
-        self.lane().TakeId(IdOf(rank));
-        std::uint64_t number = 0;
-        for (const std::size_t tensors : {1, 4, 16, 64}) Measure(child, self, tensors, number);
-        std::fflush(stdout);
-      });
+  const std::string wrong =
+      emulator::RunRanks(1, {{"RINGD_EMULATOR_CUDA_KERNELS", kMoveKernels}},
+                         [](const emulator::Child& child, const emulator::NcclRank& rank) {
+                           LanedRank self(child, rank);
+                           self.lane().TakeId(IdOf(rank));
+                           std::uint64_t number = 0;
+                           for (const std::size_t tensors : {1, 4, 16, 64})
+                             Measure(child, self, tensors, number);
+                           std::fflush(stdout);
+                         });
   if (!wrong.empty()) std::fprintf(stderr, "%s\n", wrong.c_str());
   return wrong.empty() ? 0 : 1;
 }

@@ -105,15 +105,13 @@ TEST_CASE("DeviceLane: an error of NCCL's is its health, when nobody has had a b
                    self.lane().TakeId(IdOf(rank));
                    self.Start(1, {Of(DataType::kFloat32, ReduceOp::kSum, 4)}, {0});
                    self.SetReady(1);
-                   const auto has_failed = [&] {
-                     return self.lane().Describe().at(0).state == "failed";
+                   const auto health_later = [&] {
+                     return self.lane().Health(Clock::now() + DeviceLane::kBetterWord);
                    };
-                   self.WaitUntil(has_failed, "the failure");
+                   self.WaitUntil([&] { return !health_later().ok(); }, "the failure");
                    CHILD_STATUS(self.lane().Health(Clock::time_point()));
-                   const absl::Status health =
-                       self.lane().Health(Clock::now() + DeviceLane::kBetterWord);
-                   CHILD_CHECK(!health.ok());
-                   CHILD_CHECK(health.message().find("the GPUs' communicator") == 0);
+                   CHILD_CHECK(health_later().message().find("the GPUs' communicator") == 0);
+                   CHILD_CHECK(self.lane().Describe().at(0).state == "failed");
                    CHILD_CHECK(self.lane().Describe().at(0).failure.find("remote process") !=
                                std::string::npos);
                    self.lane().Abort("the job has failed");
@@ -137,7 +135,7 @@ TEST_CASE("DeviceLane: an abort lets streams go, leaves nothing in flight, and s
                    self.lane().Abort("something else");
                    self.WaitUntil([&] { return self.lane().Quiet(); }, "quiet");
                    // No stream waits for a result: the value is beyond all.
-                   CHILD_CHECK(self.view().Slot(DoneSlot(0)) > 3);
+                   self.WaitUntil([&] { return self.view().Slot(DoneSlot(0)) > 3; }, "the release");
                    CHILD_CHECK(self.lane().TakeEnds().empty());
                    const DeviceLane::Description after = self.lane().Describe().at(0);
                    CHILD_CHECK(after.state == "failed");
