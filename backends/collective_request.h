@@ -106,6 +106,9 @@ struct CollectiveRequest {
   // the own one): two kFloat64 each.
   std::uint64_t element_count = 0;
   NodeIndex root;  // broadcast only: the node whose buffer is sent to all
+  // A digest of what else the nodes say of the collective. Where they have not agreed before and
+  // theirs differ, it ends with kDisagreement wherever a message of another node comes.
+  std::uint64_t description = 0;
   // All-reduce only. Flat and doubling take one message: at most 128 KiB.
   AllReduceAlgorithm algorithm = AllReduceAlgorithm::kAuto;
   // Kinds with parts only: which bytes of the buffer are each node's block, by node. Whole

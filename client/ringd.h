@@ -6,7 +6,7 @@
  *
  * Thread safety: every function may be called from any thread at any time, except that ringd_close
  *   must be the last call on its context. Operations may be submitted in any order on different
- *   ranks; they are matched by tensor name.
+ *   ranks; they are matched by tensor name (or by order: ringd_submit_in_order).
  * Blocking: only functions that say so block; each has a deadline. None holds a lock while it
  *   sleeps.
  * Errors: functions return a ringd_status; 0 is success, the other values are those of gRPC and
@@ -62,21 +62,7 @@ enum {
 
 /* Numbers as in proto/types. */
 enum {
-  RINGD_UINT8 = 0,
-  RINGD_INT8 = 1,
-  RINGD_UINT16 = 2,
-  RINGD_INT16 = 3,
-  RINGD_UINT32 = 4,
-  RINGD_INT32 = 5,
-  RINGD_UINT64 = 6,
-  RINGD_INT64 = 7,
-  RINGD_FLOAT16 = 8,
-  RINGD_BFLOAT16 = 9,
-  RINGD_FLOAT32 = 10,
-  RINGD_FLOAT64 = 11,
-  RINGD_BOOL = 12,
-  RINGD_FLOAT8_E4M3 = 13,
-  RINGD_FLOAT8_E5M2 = 14
+  RINGD_UINT8 = 0, RINGD_INT8 = 1, RINGD_UINT16 = 2, RINGD_INT16 = 3, RINGD_UINT32 = 4, RINGD_INT32 = 5, RINGD_UINT64 = 6, RINGD_INT64 = 7, RINGD_FLOAT16 = 8, RINGD_BFLOAT16 = 9, RINGD_FLOAT32 = 10, RINGD_FLOAT64 = 11, RINGD_BOOL = 12, RINGD_FLOAT8_E4M3 = 13, RINGD_FLOAT8_E5M2 = 14
 };
 /* What the operators of an all-reduce mean. The result has the same bits on all ranks.
  *
@@ -98,6 +84,8 @@ enum { RINGD_SUM = 0, RINGD_AVERAGE = 1, RINGD_MIN = 2, RINGD_MAX = 3, RINGD_PRO
 enum { RINGD_ALLREDUCE = 0, RINGD_BROADCAST = 1, RINGD_BARRIER = 2 };
 /* Since 1.5. Where a tensor lies. */
 enum { RINGD_HOST_MEMORY = 0, RINGD_DEVICE_MEMORY = 1 };
+/* Since 1.5. Which operations of a communicator's ranks belong together. */
+enum { RINGD_BY_NAME = 0, RINGD_BY_ORDER = 1 };
 
 typedef struct ringd_context ringd_context;
 /* Since 1.4. Some of the job's ranks, among which tensors are combined: a number that is equal on
@@ -184,7 +172,20 @@ typedef struct {
   const int32_t* ranks; /* of the job, in the communicator's order; the same on all its ranks */
   size_t count;         /* 1 to all */
   uint32_t timeout_ms;  /* for all of them to call; 0: as the start timeout */
+  uint32_t unused;      /* not read: padding until 1.5 */
+  /* Since 1.5. RINGD_BY_NAME, or RINGD_BY_ORDER: see ringd_submit_in_order. The same on all. */
+  int32_t matching;
 } ringd_communicator_options;
+
+/* Since 1.5. An operation of a communicator that matches by order. */
+typedef struct {
+  size_t struct_size;
+  int32_t kind;
+  int32_t data_type; /* a barrier has none */
+  int32_t op;        /* allreduce only */
+  int32_t root_rank; /* broadcast only; of the job, one of the communicator's */
+  uint64_t count;    /* elements; a barrier has 0 */
+} ringd_collective;
 
 /* Since 1.4. */
 typedef struct {
@@ -247,7 +248,7 @@ RINGD_EXPORT int32_t ringd_arena_contains(ringd_context* context, const void* ad
  * them in any order from different threads; from one thread each, in the same order. What one waits
  * for holds up no other. Two of one name may be there at once if they have no rank in common.
  *   RINGD_INVALID_ARGUMENT: a rank is none of the job's, stands there twice, or is missing; or
- *     another rank gave another list by this name: the message has both.
+ *     another rank gave another list or matching by this name: the message has both.
  *   RINGD_ALREADY_EXISTS: one of these ranks has one of this name. RINGD_DEADLINE_EXCEEDED: the
  *     message names the ranks that have not called. RINGD_RESOURCE_EXHAUSTED: the job has 1,024.
  *     RINGD_ABORTED: the job has failed, or one of the ranks has left it. */
@@ -309,6 +310,21 @@ RINGD_EXPORT ringd_status ringd_try_submit(ringd_context* context, ringd_registr
 RINGD_EXPORT ringd_status ringd_submit_awaited(ringd_context* context,
                                                ringd_registration registration, const void* source,
                                                void* destination, ringd_operation* operation);
+
+/* Since 1.5. As ringd_submit, on a communicator created with RINGD_BY_ORDER: the n-th operation of
+ * each of its ranks, counted from 0 in the order of these calls, is one with the n-th of the others.
+ * Nothing is registered, named or negotiated; a refused call does not count. Of two threads that
+ * call at once the order is open: one thread per communicator, or a lock. Host memory only.
+ * The ranks' n-th operations must agree in all of `collective`. Where they do not, the n-th ends on
+ * all ranks, once all have submitted it, with RINGD_INVALID_ARGUMENT from the wait and a text that
+ * has what ranks submitted; later ones go on. 64 are under way at a time, further ones queue.
+ *   RINGD_INVALID_ARGUMENT: a field is wrong, or the root is none of its ranks.
+ *   RINGD_FAILED_PRECONDITION: the communicator matches by name. RINGD_NOT_FOUND: there is none. */
+RINGD_EXPORT ringd_status ringd_submit_in_order(ringd_context* context,
+                                                ringd_communicator communicator,
+                                                const ringd_collective* collective,
+                                                const void* source, void* destination,
+                                                ringd_operation* operation);
 
 /* Sets *done to 1 if the operation has ended; does not consume it, does not copy its result, does
  * not block. */

@@ -163,9 +163,10 @@ class Context {
 
   // Makes a communicator of these ranks, this one among them: all of them call it, with one name
   // and the same list. Blocks until all have, for `timeout` at most (0: the start timeout). See
-  // ringd_communicator_create.
+  // ringd_communicator_create. `matching`: RINGD_BY_NAME or RINGD_BY_ORDER.
   Communicator CreateCommunicator(const std::string& name, std::span<const std::int32_t> ranks,
-                                  std::chrono::milliseconds timeout = {}) {
+                                  std::chrono::milliseconds timeout = {},
+                                  std::int32_t matching = RINGD_BY_NAME) {
     ringd_communicator_options options{};
     options.struct_size = sizeof(options);
     options.name = name.c_str();
@@ -173,6 +174,7 @@ class Context {
     options.count = ranks.size();
     options.timeout_ms = static_cast<std::uint32_t>(
         std::clamp<std::int64_t>(timeout.count(), 0, std::numeric_limits<std::uint32_t>::max()));
+    options.matching = matching;
     ringd_communicator number = RINGD_ALL_RANKS;
     ThrowIfFailed(ringd_communicator_create(context_.get(), &options, &number));
     return Communicator(context_.get(), number);
@@ -288,6 +290,16 @@ class Context {
     ringd_operation operation = 0;
     ThrowIfFailed(ringd_submit_on_stream(context_.get(), registration.number, source, destination,
                                          stream, &operation));
+    return Operation(context_.get(), operation);
+  }
+
+  // The next operation of a communicator that matches by order: see ringd_submit_in_order.
+  Operation SubmitInOrder(const Communicator& communicator, ringd_collective collective,
+                          const void* source, void* destination) {
+    collective.struct_size = sizeof(collective);
+    ringd_operation operation = 0;
+    ThrowIfFailed(ringd_submit_in_order(context_.get(), communicator.number(), &collective, source,
+                                        destination, &operation));
     return Operation(context_.get(), operation);
   }
 

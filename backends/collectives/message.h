@@ -14,7 +14,7 @@ namespace ringd {
 
 static_assert(std::endian::native == std::endian::little, "messages are little-endian");
 
-inline constexpr std::uint32_t kMessageMagic = 0x31676e52;  // "Rng1"; the digit is the version
+inline constexpr std::uint32_t kMessageMagic = 0x32676e52;  // "Rng2"; the digit is the version
 
 // The longest payload of one message. A backend carries this in one piece without copying it
 // together from fragments; larger transfers are cut into such messages by the algorithms.
@@ -33,15 +33,17 @@ struct MessageHeader {
   std::uint64_t wire_id = 0;  // job and generation
   OperationId operation;
   std::uint32_t index = 0;
-  std::int32_t source = 0;        // node
-  std::int32_t destination = 0;   // node
-  std::uint32_t fingerprint = 0;  // of the request: nodes that disagree find out, see Fingerprint()
+  std::int32_t source = 0;       // node
+  std::int32_t destination = 0;  // node
+  std::uint32_t reserved2 = 0;
+  std::uint64_t fingerprint = 0;  // of the request: nodes that disagree find out, see Fingerprint()
 };
 
-static_assert(sizeof(MessageHeader) == 40 && std::is_trivially_copyable_v<MessageHeader>);
+static_assert(sizeof(MessageHeader) == 48 && std::is_trivially_copyable_v<MessageHeader>);
 
-// A digest of what all nodes must have agreed on before they post a request.
-constexpr std::uint32_t Fingerprint(const CollectiveRequest& request) noexcept {
+// A digest of what all nodes must have agreed on before they post a request, or of what shows them
+// that they don't agree (CollectiveRequest::description).
+constexpr std::uint64_t Fingerprint(const CollectiveRequest& request) noexcept {
   std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a, by words
   const std::uint64_t words[] = {
       static_cast<std::uint64_t>(request.kind),
@@ -49,7 +51,8 @@ constexpr std::uint32_t Fingerprint(const CollectiveRequest& request) noexcept {
       static_cast<std::uint64_t>(request.op),
       request.element_count,
       static_cast<std::uint64_t>(static_cast<std::uint32_t>(request.root.value())),
-      static_cast<std::uint64_t>(request.algorithm)};
+      static_cast<std::uint64_t>(request.algorithm),
+      request.description};
   for (std::uint64_t word : words) {
     hash = (hash ^ word) * 0x100000001b3u;
     hash ^= hash >> 29;
@@ -59,7 +62,7 @@ constexpr std::uint32_t Fingerprint(const CollectiveRequest& request) noexcept {
     hash = (hash ^ block.end) * 0x100000001b3u;
     hash ^= hash >> 29;
   }
-  return static_cast<std::uint32_t>(hash ^ (hash >> 32));
+  return hash ^ (hash >> 32);
 }
 
 }  // namespace ringd

@@ -164,7 +164,7 @@ class Operation final : public SendObserver {
   BufferStages* stages_ = nullptr;
   std::uint64_t order_ = 0;
   std::size_t total_bytes_ = 0;
-  std::uint32_t fingerprint_ = 0;
+  std::uint64_t fingerprint_ = 0;
   CollectiveTimes times_;
   CollectiveOutcome outcome_ = CollectiveOutcome::kDone;
   NodeIndex culprit_{-1};

@@ -18,7 +18,7 @@ namespace ringd {
 // One collective of a group: every node lays down its input, the last one computes the result,
 // every node takes it away.
 struct LoopbackExchange {
-  std::uint32_t fingerprint = 0;                      // of the first request
+  std::uint64_t fingerprint = 0;                      // of the first request
   NodeIndex first{-1};                                // who posted it
   NodeIndex disagrees{-1};                            // a node whose request differed
   std::vector<std::vector<std::byte>> contributions;  // by node

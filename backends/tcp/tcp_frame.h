@@ -22,7 +22,7 @@ struct FrameHead {
   FrameKind kind = FrameKind::kMessage;
 };
 
-static_assert(sizeof(FrameHead) == 48 && std::is_trivially_copyable_v<FrameHead>);
+static_assert(sizeof(FrameHead) == 56 && std::is_trivially_copyable_v<FrameHead>);
 
 // Whose frames a connection carries. All come from `peer` and are for `self`.
 struct FrameScope {

@@ -305,6 +305,22 @@ ringd_status ringd_try_submit(ringd_context* context, ringd_registration registr
   });
 }
 
+ringd_status ringd_submit_in_order(ringd_context* context, ringd_communicator communicator,
+                                   const ringd_collective* collective, const void* source,
+                                   void* destination, ringd_operation* operation) {
+  if (collective == nullptr || operation == nullptr) {
+    return ReportInvalid("collective or operation is NULL");
+  }
+  return GuardedUse(context, [&](Context& c) -> absl::Status {
+    const std::size_t given_bytes = collective->struct_size;
+    absl::Status status = ringd::client::CheckStructureBytes<ringd_collective>(given_bytes);
+    if (!status.ok()) return status;
+    return c.SubmitInOrder(communicator,
+                           ringd::client::FromCaller<ringd_collective>(collective, given_bytes),
+                           source, destination, operation);
+  });
+}
+
 ringd_status ringd_submit_awaited(ringd_context* context, ringd_registration registration,
                                   const void* source, void* destination,
                                   ringd_operation* operation) {

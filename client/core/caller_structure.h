@@ -48,6 +48,12 @@ struct StructureTraits<ringd_communicator_place> {
 };
 
 template <>
+struct StructureTraits<ringd_collective> {
+  static constexpr char kName[] = "ringd_collective";
+  static constexpr std::size_t kOldestBytes = 32;
+};
+
+template <>
 struct StructureTraits<ringd_device_options> {
   static constexpr char kName[] = "ringd_device_options";
   static constexpr std::size_t kOldestBytes = 32;

@@ -33,6 +33,7 @@
 #include "client/core/rank_exchange/unended_operations.h"
 #include "client/core/ring_operations.h"
 #include "client/core/tensors/arena.h"
+#include "client/core/tensors/ordered_descriptions.h"
 #include "client/core/tensors/registrations.h"
 #include "client/core/tensors/staged_copies.h"
 #include "client/core/tensors/staging.h"
@@ -86,6 +87,8 @@ class Context {
                       WhenFull when_full, ringd_operation* operation);
   absl::Status SubmitAwaited(ringd_registration registration, const void* source, void* destination,
                              ringd_operation* operation);
+  absl::Status SubmitInOrder(ringd_communicator communicator, const ringd_collective& collective,
+                             const void* source, void* destination, ringd_operation* operation);
   absl::Status OpenDevice(const ringd_device_options& options);
   absl::StatusOr<void*> DeviceAllocate(std::size_t bytes);
   absl::Status DeviceFree(const void* address);
@@ -123,6 +126,7 @@ class Context {
     std::vector<std::int32_t> ranks;
     ringd_communicator_place place{};
     LaneUse lane;
+    std::unique_ptr<OrderedDescriptions> ordered;  // null: its operations are matched by name
   };
   LaneUse LaneOfAllRanks() noexcept;
   absl::StatusOr<LaneUse> OpenLane(const MadeCommunicator& made);

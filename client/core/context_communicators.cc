@@ -67,6 +67,12 @@ absl::StatusOr<ringd_communicator> Context::CreateCommunicator(
   asked.name.assign(options.name, ::strnlen(options.name, kMaxCommunicatorNameBytes + 1));
   asked.ranks.assign(options.ranks, options.ranks + options.count);
   asked.timeout_ms = options.timeout_ms;
+  if (options.matching != RINGD_BY_NAME && options.matching != RINGD_BY_ORDER) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("communicator '", asked.name, "': matching is ", options.matching,
+                     ", which is none of RINGD_BY_NAME and RINGD_BY_ORDER"));
+  }
+  asked.by_order = options.matching == RINGD_BY_ORDER;
   if (absl::Status status = CheckAsked(asked); !status.ok()) return status;
   if (!state_.alive()) return state_.status();
   const Presence presence(calls_);
@@ -78,8 +84,12 @@ absl::StatusOr<ringd_communicator> Context::CreateCommunicator(
   if (!made.ok()) return state_.alive() ? Explain(made.status()) : state_.status();
   absl::StatusOr<LaneUse> lane = OpenLane(*made);
   if (!lane.ok()) return state_.alive() ? lane.status() : state_.status();
-  Communicator added{std::move(asked.name), std::move(asked.ranks), {}, *lane};
+  Communicator added{std::move(asked.name), std::move(asked.ranks), {}, *lane, nullptr};
   added.lane.communicator = made->id;
+  if (asked.by_order) {
+    added.ordered = std::make_unique<OrderedDescriptions>(added.name, added.ranks, places_.rank,
+                                                          added.lane);
+  }
   added.place.struct_size = sizeof(added.place);
   const auto self = std::find(added.ranks.begin(), added.ranks.end(), places_.rank);
   added.place.rank = static_cast<std::int32_t>(self - added.ranks.begin());
@@ -120,6 +130,11 @@ absl::Status Context::DestroyCommunicator(ringd_communicator communicator) {
     const auto found = communicators_.find(communicator);
     if (found == communicators_.end()) return NoSuchCommunicator(communicator);
     lane = found->second.lane;
+    if (found->second.ordered != nullptr && found->second.ordered->AnyTaken()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("an operation of communicator '", found->second.name,
+                       "' has not been waited for"));
+    }
   }
   const std::vector<ringd_registration> registrations = registrations_.OfCommunicator(communicator);
   if (absl::Status status = Unregister(registrations); !status.ok()) return status;
@@ -167,6 +182,11 @@ absl::StatusOr<LaneUse> Context::CommunicatorLaneFor(const TensorDescription& te
   if (found == communicators_.end()) {
     return absl::NotFoundError(absl::StrCat(
         "tensor '", tensor.name, "': ", NoSuchCommunicator(tensor.communicator).message()));
+  }
+  if (found->second.ordered != nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "tensor '", tensor.name, "': operations of communicator '", found->second.name,
+        "' are matched by order: submit them by ringd_submit_in_order"));
   }
   const std::vector<std::int32_t>& ranks = found->second.ranks;
   if (TraitsOf(tensor.kind).rooted &&

@@ -199,7 +199,10 @@ absl::Status Context::StreamWait(ringd_operation operation, void* stream) {
 }
 
 absl::Status Context::Finish(std::span<const OperationEnd> ends) {
-  for (const OperationEnd& end : ends) staging_.Finish(end, true);
+  for (const OperationEnd& end : ends) {
+    staging_.Finish(end, true);
+    if (end.by_order) end.registration->ordered->GiveBack(*end.registration);
+  }
   if (device_.load(std::memory_order_acquire) == nullptr) return absl::OkStatus();
   const absl::Status status = device_staging_->Finish(ends);
   if (status.ok()) return status;

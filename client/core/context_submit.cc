@@ -12,6 +12,16 @@ absl::Status CheckOnHost(const Registration& tensor) {
                    "': it is in device memory: submit it by ringd_submit_on_stream"));
 }
 
+absl::Status NotOrdered(ringd_communicator communicator, bool exists) {
+  if (communicator != RINGD_ALL_RANKS && !exists) {
+    return absl::NotFoundError(
+        absl::StrCat("this rank has no communicator ", communicator, " (any more)"));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("operations of communicator ", communicator,
+                   " are matched by name: register a tensor, and submit that"));
+}
+
 }  // namespace
 
 absl::StatusOr<Registration*> Context::FindRegistration(ringd_registration registration) {
@@ -61,6 +71,23 @@ absl::Status Context::SubmitAwaited(ringd_registration registration, const void*
   return status;
 }
 
+absl::Status Context::SubmitInOrder(ringd_communicator communicator,
+                                    const ringd_collective& collective, const void* source,
+                                    void* destination, ringd_operation* operation) {
+  OrderedDescriptions* descriptions = nullptr;
+  {
+    MutexLock lock(communicators_mutex_);
+    const auto found = communicators_.find(communicator);
+    if (found != communicators_.end()) descriptions = found->second.ordered.get();
+    if (descriptions == nullptr) return NotOrdered(communicator, found != communicators_.end());
+  }
+  const absl::StatusOr<Registration*> taken = descriptions->Take(collective);
+  if (!taken.ok()) return taken.status();
+  const absl::Status status = Enqueue(**taken, source, destination, WhenFull::kWait, operation);
+  if (!status.ok()) descriptions->GiveBack(**taken);
+  return status;
+}
+
 absl::Status Context::SubmitGivenUp(const RankExchangeStay& stay, WhenFull when_full,
                                     ringd_operation* operation) {
   return Enqueue(*stay.tensor, stay.source, stay.destination, when_full, operation);
@@ -79,6 +106,12 @@ absl::Status Context::Enqueue(Registration& tensor, const void* source, void* de
                             : staging_.Place(tensor, source, destination, record, end, direct);
   if (!status.ok()) return status;
   end.registration = &tensor;
+  if (tensor.ordered != nullptr) {
+    end.by_order = true;
+    record.flags |= kByOrder;
+    record.description = OrderedDescriptions::WordOf(tensor);
+    record.root_rank = tensor.description.root_rank;
+  }
   for (;;) {
     const SubmitResult result =
         is_inline ? lane.local->SubmitInline(tensor, source, destination, record.sequence)

@@ -219,6 +219,8 @@ absl::Status Context::Conclude(OperationQueue& queue, ringd_operation operation)
   }
   if (outcome.status == 0) return Finish(std::span(&end, 1));
   staging_.Finish(end, false);
+  const std::string name = end.registration->description.name;
+  if (end.by_order) end.registration->ordered->GiveBack(*end.registration);
   if (end.device_block != nullptr) device_staging_->GiveBack(*end.device_block);
   if (!outcome.conflicting_metas.empty()) {
     return DescribeMismatch(*end.registration, outcome.conflicting_metas);
@@ -230,7 +232,7 @@ absl::Status Context::Conclude(OperationQueue& queue, ringd_operation operation)
   if (outcome.text != nullptr && !outcome.text->empty()) return absl::Status(code, *outcome.text);
   const absl::Status reason = state_.status();
   return absl::Status(code,
-                      absl::StrCat("tensor '", end.registration->description.name, "': failed (",
+                      absl::StrCat("tensor '", name, "': failed (",
                                    absl::StatusCodeToString(code), ")", reason.ok() ? "" : ": ",
                                    reason.ok() ? "" : reason.message()));
 }

@@ -23,6 +23,7 @@ struct CommunicatorPart {
   std::uint32_t number = 0;  // within the job; 0: all ranks
   std::string name;          // empty: all ranks
   std::vector<int> ranks;    // in the communicator's order; empty: all ranks
+  bool by_order = false;     // its operations are matched by order
   CommunicatorId id;         // of this ringd
   std::shared_ptr<const Membership> membership;
   std::unique_ptr<JobCommunicator> communicator;  // null: not yet, or no more

@@ -191,6 +191,9 @@ void Job::OnCoordinatorMessage(v1::CoordinatorMessage message, Clock::time_point
     case v1::CoordinatorMessage::kDeviceId:
       OnDeviceId(*part, message.device_id());
       return;
+    case v1::CoordinatorMessage::kOrderInquiry:
+      OnOrderInquiry(*part, message.order_inquiry(), now);
+      return;
     case v1::CoordinatorMessage::kCommunicatorEnded:
       part->ended = parts_need_ticks_ = part->number != 0;
       return;

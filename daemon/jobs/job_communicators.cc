@@ -152,6 +152,7 @@ void Job::CreateCommunicator(const Session& session, const v1::CreateCommunicato
   ask.set_rank(rank);
   ask.set_name(request.name());
   *ask.mutable_ranks() = request.ranks();
+  ask.set_by_order(request.by_order());
   const auto patience = std::chrono::ceil<std::chrono::milliseconds>(options_.start_timeout);
   ask.set_timeout_ms(request.timeout_ms() > 0 ? request.timeout_ms()
                                               : static_cast<std::uint32_t>(patience.count()));
@@ -184,6 +185,7 @@ void Job::OnCommunicatorMade(std::uint32_t number, const v1::CommunicatorMade& m
   part->number = number;
   part->name = made.name();
   part->ranks = ranks;
+  part->by_order = made.by_order();
   absl::StatusOr<Membership> membership = Subset(*membership_, part->ranks, made.wire_id());
   if (!membership.ok() || membership->self.value() < 0 || Find(number) != nullptr ||
       options_.next_communicator == nullptr) {
@@ -215,6 +217,18 @@ void Job::OnCommunicatorMade(std::uint32_t number, const v1::CommunicatorMade& m
   parts_by_id_[part->id.value()] = part.get();
   Activate(*parts_.emplace(number, std::move(part)).first->second, now);
   AnswerAsks(fits, absl::OkStatus(), reply);
+}
+
+void Job::OnOrderInquiry(CommunicatorPart& part, const v1::OrderInquiry& inquiry,
+                         Clock::time_point now) {
+  if (part.communicator == nullptr) return;
+  for (const std::string& operation : inquiry.operations()) {
+    if (absl::Status status = part.communicator->OnOrderInquiry(operation); !status.ok()) {
+      Propose(status);
+      return;
+    }
+  }
+  Activate(part, now);
 }
 
 void Job::OnCommunicatorRefused(const v1::CommunicatorRefused& refused) {

@@ -236,6 +236,7 @@ void Job::Describe(const CommunicatorPart& part, v1::Communicator* out,
   if (membership.node_count() > 1) DescribeRing(membership, out);
   if (membership.node_count() > 1 && part.number == 0)
     DescribeRankExchange(out->mutable_rank_exchange());
+  out->set_by_order(part.by_order);
   out->set_ordinary_memory(part.communicator->OrdinaryMemory());
   DescribeDevices(*part.communicator, out);
   DescribeMembers(part, out);

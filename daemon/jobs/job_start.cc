@@ -29,7 +29,7 @@ absl::StatusOr<JobCommunicator::Way> Job::MakeWay(
     for (const MemberRank& rank : membership.nodes.front().ranks) {
       ranks.push_back(rank.rank.value());
     }
-    auto created = LocalGroup::Create(options_.job_id, ranks, sessions, part.number);
+    auto created = LocalGroup::Create(options_.job_id, ranks, sessions, part.number, part.by_order);
     if (!created.ok()) return created.status();
     way.local = *std::move(created);
     return way;
@@ -75,6 +75,7 @@ absl::Status Job::Begin(CommunicatorPart& part) {
   options.id = part.id;
   options.number = part.number;
   options.name = part.name;
+  options.by_order = part.by_order;
   options.job_id = options_.job_id;
   options.reducers = options_.reducers;
   options.isolated = options_.isolated;

@@ -37,11 +37,15 @@ std::optional<CheckedSubmission> Session::Next(absl::Status& violation) noexcept
   violation = Check(record, checked);
   if (!violation.ok()) return std::nullopt;
   ++next_sequence_;
-  if (checked.registration != nullptr) registrations_.Begin(checked.registration_number);
+  if (checked.by_order) {
+    ordered_.Accept(*checked.registration);
+  } else if (checked.registration != nullptr) {
+    registrations_.Begin(checked.registration_number);
+  }
   return checked;
 }
 
-absl::Status Session::Check(const Submission& record, CheckedSubmission& checked) const {
+absl::Status Session::Check(const Submission& record, CheckedSubmission& checked) {
   if (record.sequence != next_sequence_) {
     return absl::InvalidArgumentError(
         absl::StrCat("submission number ", record.sequence, " where ", next_sequence_, " is due"));
@@ -56,6 +60,7 @@ absl::Status Session::Check(const Submission& record, CheckedSubmission& checked
     checked.sequence = record.sequence;
     return absl::OkStatus();
   }
+  if ((record.flags & kByOrder) != 0) return CheckOrdered(record, checked);
   const Registration* const found = registrations_.Find(record.registration);
   if (found == nullptr) {
     return absl::InvalidArgumentError(
@@ -67,6 +72,20 @@ absl::Status Session::Check(const Submission& record, CheckedSubmission& checked
                                                    " elements of '", registration.name,
                                                    "', which has ", registration.element_count));
   }
+  return CheckPlace(record, registration, checked);
+}
+
+absl::Status Session::CheckOrdered(const Submission& record, CheckedSubmission& checked) {
+  const absl::StatusOr<Registration*> registration = ordered_.Begin(record);
+  if (!registration.ok()) return registration.status();
+  const absl::Status status = CheckPlace(record, **registration, checked);
+  if (!status.ok()) ordered_.End(*registration);
+  checked.by_order = true;
+  return status;
+}
+
+absl::Status Session::CheckPlace(const Submission& record, const Registration& registration,
+                                 CheckedSubmission& checked) const {
   const bool on_device = registration.meta.place == TensorPlace::kDevice;
   const std::uint64_t arena = resources_->arena_bytes;
   const std::uint64_t given = registration.source_bytes;
@@ -161,7 +180,11 @@ void Session::Complete(const CheckedSubmission& submission, const absl::Status& 
     record.error_version = error_versions_[error_slot_];
     ++failed_;
   }
-  if (submission.registration != nullptr) registrations_.End(submission.registration_number);
+  if (submission.by_order) {
+    ordered_.End(submission.registration);
+  } else if (submission.registration != nullptr) {
+    registrations_.End(submission.registration_number);
+  }
   ++completed_;
   completions_pending_ = true;
   // There is room for all that is in flight, so anything but kOk is the client's doing. Next()

@@ -24,6 +24,7 @@
 #include "absl/strings/string_view.h"
 #include "daemon/device/session_slab.h"
 #include "daemon/sessions/notice_queue.h"
+#include "daemon/sessions/ordered_submissions.h"
 #include "daemon/sessions/registration.h"
 #include "daemon/sessions/registration_account.h"
 #include "daemon/sessions/registration_table.h"
@@ -49,6 +50,7 @@ struct CheckedSubmission {
   std::uint32_t registration_number = 0;
   std::uint64_t submitted_ns = 0;  // the client's word, for display
   bool follows_wait = false;
+  bool by_order = false;  // `registration` is its own, and goes with it
   // Of a tensor that is staged in pieces (proto/shm/staging_progress.h); else null.
   StagingProgress* progress = nullptr;
   bool source_in_pieces = false;
@@ -86,7 +88,8 @@ class Session {
   }
 
   // The next submission, or nothing. A status other than OK in `violation` means that the client
-  // broke the rules: end the session, and call nothing but Notify any more. Does not allocate.
+  // broke the rules: end the session, and call nothing but Notify any more. Allocates nothing but
+  // what a submission by order needs while it is in flight, once.
   std::optional<CheckedSubmission> Next(absl::Status& violation) noexcept;
 
   // True if Next would return something, or TakeStagedNews() true. For the last look before the
@@ -150,6 +153,10 @@ class Session {
   }
   std::size_t registration_count() const noexcept { return registrations_.count(); }
 
+  // Submissions on communicators that match by order.
+  OrderedSubmissions& ordered() noexcept { return ordered_; }
+  const OrderedSubmissions& ordered() const noexcept { return ordered_; }
+
   // Its device memory; null: it has none. Set once.
   const std::shared_ptr<const SessionSlab>& slab() const noexcept { return slab_; }
   void UseSlab(std::shared_ptr<const SessionSlab> slab) noexcept { slab_ = std::move(slab); }
@@ -163,7 +170,11 @@ class Session {
   std::uint64_t in_flight() const noexcept { return next_sequence_ - completed_; }
 
  private:
-  absl::Status Check(const Submission& record, CheckedSubmission& checked) const;
+  absl::Status Check(const Submission& record, CheckedSubmission& checked);
+  absl::Status CheckOrdered(const Submission& record, CheckedSubmission& checked);
+  // Where it is in the arena or the slab.
+  absl::Status CheckPlace(const Submission& record, const Registration& registration,
+                          CheckedSubmission& checked) const;
   // Of a tensor in device memory: what only such a one has.
   absl::Status CheckInSlab(const Submission& record, const Registration& registration,
                            CheckedSubmission& checked) const;
@@ -179,6 +190,7 @@ class Session {
   RingProducer<CompletionRecord> completions_;
   RegistrationTable registrations_;
   RegistrationBytes registration_bytes_;
+  OrderedSubmissions ordered_;
   std::shared_ptr<const SessionSlab> slab_;
 
   NoticeQueue notices_;

@@ -26,6 +26,10 @@
 //      marks its chunk done: then the occurrence ends with an error at every member.
 //   4. The member stores k + 1 into its ended counter: it will not look at the slots again.
 //
+// Matching by order. Tensors are then the kOrderedPlaces places that operations go round
+// (ordered_operation.h). A slot's meta_id is OrderedDescription's word, and the element count stands
+// beside it (ElementCountOf): all that members compare in step 2, and enough to say how they differ.
+//
 // `work` (chunk_claims.h) is 0, or a tag of the occurrence, 28 bits of claims and 28 of done
 // chunks. A thread that was delayed may claim for an occurrence that has finished long ago; so
 // after its claim it looks at `finished`, and takes the claim back. `finished` is stored before
@@ -63,7 +67,7 @@
 namespace ringd {
 
 inline constexpr std::uint64_t kJobSegmentMagic = 0x31424f4a'44474e52;  // "RNGDJOB1"
-inline constexpr std::uint32_t kJobSegmentVersion = 3;
+inline constexpr std::uint32_t kJobSegmentVersion = 4;
 
 // Submissions of one tensor by one member that have not ended everywhere; one more waits for room.
 inline constexpr std::uint64_t kOccurrencesInFlight = 4;
@@ -171,7 +175,7 @@ struct SubmissionSlot {
   std::uint64_t source_offset;                                     // into the member's arena
   std::uint64_t
       destination_offset;  // into the member's arena; the root of a broadcast gets nothing
-  std::uint32_t meta_id;   // ringd's number for type, shape, op and the rest
+  std::uint32_t meta_id;   // ringd's number for type, shape, op and the rest; or see above
   SourcePlace source_place;
   union {
     std::byte data[kInlineBytes];
@@ -200,6 +204,15 @@ inline SlotPlaces CopyPlaces(const SubmissionSlot& slot) noexcept {
 }
 inline std::uint32_t CopyMetaId(const SubmissionSlot& slot) noexcept {
   return __atomic_load_n(&slot.meta_id, __ATOMIC_RELAXED);
+}
+
+// Matching by order: where a slot has the element count. What travels in its slot is in no arena.
+inline std::uint64_t& ElementCountOf(SubmissionSlot& slot, bool is_inline) noexcept {
+  return is_inline ? slot.source_offset
+                   : *reinterpret_cast<std::uint64_t*>(slot.data + sizeof(slot.ordinary_source));
+}
+inline std::uint64_t CopyElementCount(SubmissionSlot& slot, bool is_inline) noexcept {
+  return __atomic_load_n(&ElementCountOf(slot, is_inline), __ATOMIC_RELAXED);
 }
 
 // What all members' submissions of one tensor need. Does not own the memory: the segment's, or a

@@ -30,7 +30,7 @@
 namespace ringd {
 
 inline constexpr std::uint64_t kSessionSegmentMagic = 0x31534553'44474e52;  // "RNGDSES1"
-inline constexpr std::uint32_t kSessionSegmentVersion = 5;
+inline constexpr std::uint32_t kSessionSegmentVersion = 6;
 
 // The trainer writes its own trace events into a ring of so many; ringd reads along, for display
 // only.

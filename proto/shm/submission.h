@@ -18,13 +18,17 @@ enum SubmissionFlags : std::uint32_t {
   kSourceInPieces = 1u << 1,
   // `progress` is valid: the client wants to hear of the result's pieces.
   kResultInPieces = 1u << 2,
+  // The operation is matched by order: `registration` is ringd's number of its communicator, and
+  // `description` and `root_rank` say what it is (ordered_operation.h).
+  kByOrder = 1u << 3,
 };
 
 // Stands for no tensor: ringd completes the submission at once. For finding out whether it answers.
 inline constexpr std::uint32_t kPingRegistration = UINT32_MAX;
 
 // What is to be done (kind, data type, operator, shape, communicator) stands in the registration,
-// made once over gRPC; here stand only what changes from step to step.
+// made once over gRPC; here stand only what changes from step to step. With kByOrder there is no
+// registration, and all of it stands here.
 struct alignas(kCacheLineBytes) Submission {
   // Chosen by the client: 0, 1, 2, ... without a gap. The completion carries it back.
   std::uint64_t sequence;
@@ -33,6 +37,7 @@ struct alignas(kCacheLineBytes) Submission {
   std::uint64_t source_offset;
   std::uint64_t destination_offset;
   // Must equal the registration's element count (redundant on purpose: a stale registration shows).
+  // With kByOrder: how many there are.
   std::uint64_t element_count;
   std::uint64_t submitted_ns;  // CLOCK_MONOTONIC; for the record of stages only, never trusted
   std::uint32_t registration;
@@ -43,7 +48,9 @@ struct alignas(kCacheLineBytes) Submission {
   // other operation in flight has it, and none after one that ended badly: its result is waited for
   // no more, whatever the value. Else zero.
   std::uint32_t timeline_pair;
-  std::uint32_t reserved[2];  // zero
+  // With kByOrder: OrderedDescription's word, without member and place; else zero.
+  std::uint32_t description;
+  std::int32_t root_rank;  // likewise: of the job; zero of kinds without a root
 };
 static_assert(sizeof(Submission) == 64);
 

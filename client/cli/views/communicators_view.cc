@@ -125,6 +125,7 @@ std::string RenderCommunicator(const v1::Communicator& communicator, const Look&
                OrDash(communicator.coordinator())),
            look),
       Line("backend", OrDash(communicator.backend()), look),
+      communicator.by_order() ? Line("matching", "by order", look) : "",
       Line("reduced",
            absl::StrCat(HumanBytes(static_cast<double>(communicator.bytes_reduced())), " in ",
                         Count(communicator.operations(), "operation", "operations"), ", ",
@@ -142,7 +143,7 @@ std::string RenderCommunicator(const v1::Communicator& communicator, const Look&
                         " in all, ", HumanNumber(communicator.negotiation_messages_per_step()),
                         " in the last step"),
            look),
-      Line("schedule", LearnedText(communicator), look));
+      communicator.by_order() ? "" : Line("schedule", LearnedText(communicator), look));
   if (!communicator.ordinary_memory().empty()) {
     absl::StrAppend(&out, Line("outside arena", communicator.ordinary_memory(), look));
   }

@@ -150,6 +150,7 @@ class GrpcControlChannel final : public ControlChannel {
     request.set_name(asked.name);
     request.mutable_ranks()->Add(asked.ranks.begin(), asked.ranks.end());
     request.set_timeout_ms(asked.timeout_ms);
+    request.set_by_order(asked.by_order);
     grpc::ClientContext context;
     Prepare(context, deadline);
     v1::CreateCommunicatorReply reply;

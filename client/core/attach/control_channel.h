@@ -48,6 +48,7 @@ struct AskedCommunicator {
   std::string name;
   std::vector<std::int32_t> ranks;
   std::uint32_t timeout_ms = 0;  // 0: ringd's start timeout
+  bool by_order = false;         // its operations are matched by order
 };
 
 struct MadeCommunicator {

@@ -271,6 +271,8 @@ class LocalOperations final : public OperationQueue {
   std::string Describe(const Registration& registration, const Spoiled& spoiled) const;
   std::uint32_t MemberOf(std::int32_t rank) const noexcept;
   void CountEnd(Tensor& tensor, const Operation& operation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Matching by order: how the members' operations differ.
+  std::string DescribeConflict(const Tensor& tensor, const Operation& operation) const;
   TensorScaling ScalingOf(const TensorDescription& tensor) const noexcept;
   void CombineInline(const Tensor& tensor, const Operation& operation) const;
   std::optional<Chunk> Claim(Tensor& tensor, Foreign foreign) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -334,6 +336,7 @@ class LocalOperations final : public OperationQueue {
   std::vector<std::atomic<Operation*>> table_;
   std::unordered_map<std::uint64_t, Operation*> stragglers_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t next_ordered_ ABSL_GUARDED_BY(mutex_) = 0;  // matching by order: the next number
   std::atomic<std::uint64_t> consumed_{0};  // written under mutex_
   // What was put off, in order. Looked at without the lock for its number, and for the bytes of
   // staging blocks in operations that have not ended; both written under it.

@@ -4,6 +4,7 @@
 
 #include "client/core/local/local_operations.h"
 #include "client/core/tensors/local_chunks.h"
+#include "proto/shm/ordered_operation.h"
 
 namespace ringd::client {
 
@@ -11,6 +12,7 @@ SubmitResult LocalOperations::SubmitInline(Registration& registration, const voi
                                            void* destination, std::uint64_t& sequence) {
   OperationEnd end;
   end.registration = &registration;
+  end.by_order = registration.ordered != nullptr;
   // The root of a broadcast gets its own values, too, unless they are there already.
   const bool writes = registration.receives || destination != source;
   return Post(registration, end, registration.sends ? source : nullptr,
@@ -61,9 +63,19 @@ SubmitResult LocalOperations::Post(Registration& registration, const OperationEn
 LocalOperations::Operation* LocalOperations::Enlist(Registration& registration,
                                                     const OperationEnd& end,
                                                     std::uint64_t& sequence) {
+  const bool by_order = registration.ordered != nullptr;
+  if (by_order) {
+    OrderedDescription word{registration.description.kind, registration.description.data_type,
+                            registration.description.op};
+    word.root_member = static_cast<std::uint8_t>(MemberOf(registration.description.root_rank));
+    word.is_inline = IsInline(registration);
+    registration.numbers.meta = word.ToWord();
+    registration.numbers.tensor = OrderedPlaceOf(next_ordered_);
+  }
   Tensor& tensor = TensorOf(registration.numbers.tensor);
   if (in_flight_.load(std::memory_order_relaxed) >= capacity_ || !HasRoom(tensor)) return nullptr;
   const std::uint64_t occurrence = tensor.posted;
+  if (by_order) ++next_ordered_;
   sequence = next_sequence_++;
   Operation& operation = TakeOperation(sequence);
   operation.tensor.store(&tensor, std::memory_order_relaxed);
@@ -95,6 +107,9 @@ std::uint64_t LocalOperations::Publish(Operation& operation, const Submission& r
   }
   slot.destination_offset = record.destination_offset;
   slot.meta_id = registration.numbers.meta;
+  if (registration.ordered != nullptr) {
+    ElementCountOf(slot, IsInline(registration)) = registration.element_count;
+  }
   if (inline_source != nullptr) std::memcpy(slot.data, inline_source, registration.bytes);
   // From here on the others may read the slot and the tensor.
   slot.occurrence.store(occurrence + 1, std::memory_order_release);

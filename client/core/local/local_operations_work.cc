@@ -10,9 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "client/core/local/local_operations.h"
 #include "client/core/tensors/local_chunks.h"
+#include "client/core/tensors/ordered_descriptions.h"
 #include "proto/base/per_member.h"
 #include "proto/operations/operation_traits.h"
 #include "proto/reduce/reduce.h"
+#include "proto/shm/ordered_operation.h"
 
 namespace ringd::client {
 namespace {
@@ -98,6 +100,10 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
   OperationOutcome& outcome = operation.outcome;
   if (Conflicts(tensor, occurrence, &outcome.conflicting_metas)) {
     outcome.status = static_cast<std::int32_t>(absl::StatusCode::kInvalidArgument);
+    if (operation.registration->ordered != nullptr) {
+      outcome.conflicting_metas.clear();
+      outcome.text = std::make_shared<const std::string>(DescribeConflict(tensor, operation));
+    }
   } else if (chunks == 0) {
     CombineInline(tensor, operation);
   } else if (!ChunkClaims(segment_.Tensor(tensor.number), occurrence, chunks).Finished()) {
@@ -151,11 +157,51 @@ bool LocalOperations::Conflicts(const Tensor& tensor, std::uint64_t occurrence,
   const std::uint32_t own = said(self_);
   bool conflict = false;
   for (std::uint32_t m = 0; m < member_count_; ++m) conflict = conflict || said(m) != own;
+  const Registration& registration =
+      *tensor.pending[occurrence % kOccurrencesInFlight]->registration;
+  if (registration.ordered != nullptr && !conflict) {
+    for (std::uint32_t m = 0; m < member_count_; ++m) {
+      SubmissionSlot& slot = segment_.Slot(tensor.number, m, occurrence);
+      const std::uint64_t count = CopyElementCount(slot, IsInline(registration));
+      conflict = conflict || count != registration.element_count;
+    }
+  }
   if (conflict && metas != nullptr) {
     // What a member may have changed meanwhile is only shown.
     for (std::uint32_t m = 0; m < member_count_; ++m) metas->push_back(said(m));
   }
   return conflict;
+}
+
+std::string LocalOperations::DescribeConflict(const Tensor& tensor,
+                                              const Operation& operation) const {
+  const std::uint64_t occurrence = operation.occurrence.load(std::memory_order_relaxed);
+  std::string text = absl::StrCat("operation ", OrderedNumberOf(tensor.number, occurrence),
+                                  " of communicator '",
+                                  operation.registration->ordered->communicator(), "':");
+  std::vector<std::string> seen;
+  for (std::uint32_t m = 0; m < member_count_; ++m) {
+    // What a member may have changed meanwhile is only shown.
+    SubmissionSlot& slot = segment_.Slot(tensor.number, m, occurrence);
+    const std::optional<OrderedDescription> word = OrderedDescription::FromWord(CopyMetaId(slot));
+    std::string said = "what is no operation";
+    if (word.has_value()) {
+      const OperationTraits& traits = TraitsOf(word->kind);
+      said = std::string(Name(word->kind));
+      if (traits.combines) absl::StrAppend(&said, " ", Name(word->op));
+      if (traits.moves_data) {
+        absl::StrAppend(&said, " ", Name(word->data_type), " [",
+                        CopyElementCount(slot, word->is_inline), "]");
+      }
+      if (traits.rooted && word->root_member < member_count_) {
+        absl::StrAppend(&said, " root rank ", ranks_[word->root_member]);
+      }
+    }
+    if (std::find(seen.begin(), seen.end(), said) != seen.end()) continue;
+    absl::StrAppend(&text, seen.empty() ? " " : ", ", "rank ", ranks_[m], " submitted ", said);
+    seen.push_back(std::move(said));
+  }
+  return text;
 }
 
 std::optional<Spoiled> LocalOperations::SpoiledOf(std::uint32_t tensor,

@@ -20,6 +20,7 @@ namespace ringd::client {
 
 class LocalOperations;
 class OperationQueue;
+class OrderedDescriptions;
 
 // Which way the operations of a communicator go.
 struct LaneUse {
@@ -36,6 +37,8 @@ struct Registration {
   TensorDescription description;
   RegisteredNumbers numbers;
   LaneUse lane;
+  // Whose it is, if it describes an operation that is matched by order, and goes with that.
+  OrderedDescriptions* ordered = nullptr;
   // Copied out of the description, for the hot path.
   std::uint64_t bytes = 0;
   std::uint64_t element_count = 0;

@@ -46,6 +46,7 @@ struct OperationEnd {
   const void* direct_source = nullptr;
   void* direct_destination = nullptr;
   bool split_source = false;         // some chunks of the source are only there
+  bool by_order = false;             // the registration is to be given back (OrderedDescriptions)
   std::uint32_t written_chunks = 0;  // bits of those whose result is there: they need no copying
   // Of a tensor that is staged in pieces: the session's record of it (StagedCopies), to be given
   // back.
@@ -61,7 +62,7 @@ struct OperationEnd {
 
   bool IsNothing() const noexcept {
     return copy_from == nullptr && staging_offset == kNoStaging && progress == kNoProgress &&
-           device_block == nullptr;
+           device_block == nullptr && !by_order;
   }
 };
 

@@ -26,7 +26,7 @@ bool ReadCommunicator(PyObject* argument, ringd_communicator& communicator) {
 }  // namespace
 
 PyObject* CreateCommunicator(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-  if (!CheckCount("create_communicator", count, 3, 3)) return nullptr;
+  if (!CheckCount("create_communicator", count, 4, 4)) return nullptr;
   Py_ssize_t bytes = 0;
   const char* const text = PyUnicode_AsUTF8AndSize(arguments[0], &bytes);
   if (text == nullptr) return nullptr;
@@ -52,6 +52,9 @@ PyObject* CreateCommunicator(PyObject* self, PyObject* const* arguments, Py_ssiz
   options.ranks = ranks.data();
   options.count = ranks.size();
   options.timeout_ms = static_cast<std::uint32_t>(std::min<std::uint64_t>(timeout_ms, UINT32_MAX));
+  const int by_order = PyObject_IsTrue(arguments[3]);
+  if (by_order < 0) return nullptr;
+  options.matching = by_order != 0 ? RINGD_BY_ORDER : RINGD_BY_NAME;
   ringd_communicator communicator = 0;
   ringd_status status = RINGD_OK;
   {
@@ -60,6 +63,37 @@ PyObject* CreateCommunicator(PyObject* self, PyObject* const* arguments, Py_ssiz
   }
   if (status != RINGD_OK) return RaiseStatus(status);
   return PyLong_FromUnsignedLong(communicator);
+}
+
+PyObject* SubmitInOrder(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  if (!CheckCount("submit_in_order", count, 8, 8)) return nullptr;
+  ringd_communicator communicator = 0;
+  if (!ReadCommunicator(arguments[0], communicator)) return nullptr;
+  // kind, data_type, op, root_rank, count, source, destination
+  std::uint64_t given[7];
+  for (int i = 0; i < 7; ++i) {
+    if (!ReadNumber(arguments[i + 1], given[i])) return nullptr;
+  }
+  // What no operation has, the library refuses.
+  const auto small = [](std::uint64_t number) {
+    return static_cast<std::int32_t>(std::min<std::uint64_t>(number, INT32_MAX));
+  };
+  ringd_collective collective{};
+  collective.struct_size = sizeof(collective);
+  collective.kind = small(given[0]);
+  collective.data_type = small(given[1]);
+  collective.op = small(given[2]);
+  collective.root_rank = small(given[3]);
+  collective.count = given[4];
+  ringd_operation operation = 0;
+  ringd_status status = RINGD_OK;
+  {
+    const WithoutGil without_gil;
+    status = ringd_submit_in_order(Self(self)->context, communicator, &collective,
+                                   Pointer(given[5]), Pointer(given[6]), &operation);
+  }
+  if (status != RINGD_OK) return RaiseStatus(status);
+  return PyLong_FromUnsignedLongLong(operation);
 }
 
 PyObject* DestroyCommunicator(PyObject* self, PyObject* argument) {

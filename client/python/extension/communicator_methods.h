@@ -8,8 +8,10 @@ namespace ringd::python {
 
 // Each is called with the GIL, which it gives up while it blocks. Null: a Python error is set.
 //
-// (name, ranks, timeout_ms) -> communicator. Blocks until all its ranks have called.
+// (name, ranks, timeout_ms, by_order) -> communicator. Blocks until all its ranks have called.
 PyObject* CreateCommunicator(PyObject* self, PyObject* const* arguments, Py_ssize_t count);
+// (communicator, kind, data_type, op, root_rank, count, source, destination) -> operation.
+PyObject* SubmitInOrder(PyObject* self, PyObject* const* arguments, Py_ssize_t count);
 // (communicator) -> None. A call to ringd.
 PyObject* DestroyCommunicator(PyObject* self, PyObject* argument);
 // (communicator) -> (rank, size, node_count, node_index).

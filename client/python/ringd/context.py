@@ -8,7 +8,7 @@ from typing import Literal
 
 from ringd import _ringd, cuda_array, exits
 from ringd.cuda_array import DeviceOperation
-from ringd.types import CommunicatorPlace, DataType, Place, ReduceOp
+from ringd.types import CollectiveKind, CommunicatorPlace, DataType, Place, ReduceOp
 
 
 class Context:
@@ -125,7 +125,14 @@ class Context:
         self.stream_wait = raw.stream_wait
         exits.watch(self)
 
-    def create_communicator(self, name: str, ranks: Iterable[int], *, timeout: float | None = None) -> int:
+    def create_communicator(
+        self,
+        name: str,
+        ranks: Iterable[int],
+        *,
+        timeout: float | None = None,
+        matching: Literal["name", "order"] = "name",
+    ) -> int:
         """Makes a communicator of some ranks, this one among them, and returns its number, which is
         equal on all.
 
@@ -136,12 +143,43 @@ class Context:
 
         name: 1 to 128 bytes of UTF-8. timeout: seconds for the others to call; default: as
             ``start_timeout``.
+        matching: which operations of its ranks belong together: those on tensors of one name, or
+            the n-th of each rank, which are begun by ``submit_in_order``. The same on all.
 
         Raises ``InvalidArgumentError`` if the ranks disagree, ``DeadlineExceededError`` with the
         ranks that have not called, ``AlreadyExistsError`` if one of them has a communicator of this
         name.
         """
-        return self.raw.create_communicator(name, list(ranks), _milliseconds(timeout, "timeout"))
+        if matching not in ("name", "order"):
+            raise ValueError(f'matching must be "name" or "order", not {matching!r}')
+        patience = _milliseconds(timeout, "timeout")
+        return self.raw.create_communicator(name, list(ranks), patience, matching == "order")
+
+    def submit_in_order(
+        self,
+        communicator: int,
+        kind: CollectiveKind,
+        source: int = 0,
+        destination: int = 0,
+        count: int = 0,
+        *,
+        data_type: DataType = DataType.FLOAT32,
+        op: ReduceOp = ReduceOp.SUM,
+        root_rank: int = 0,
+    ) -> int:
+        """Begins the next operation of a communicator that matches by order, and returns it.
+
+        The n-th operation of each of its ranks is one with the n-th of the others: no name, no
+        ``register``. Where the n-th differ in anything, the waits for it raise
+        ``InvalidArgumentError`` on all ranks, with what they submitted; later ones go on. One
+        thread at a time per communicator, or the order is open. Blocks only for want of room.
+
+        source, destination: addresses in host memory of `count` elements; 0 for a barrier.
+        root_rank: of the job, for a broadcast.
+        """
+        return self.raw.submit_in_order(
+            communicator, kind, data_type, op, root_rank, count, source, destination
+        )
 
     def communicator_place(self, communicator: int) -> CommunicatorPlace:
         """Where this rank is in it; 0 is the communicator of all ranks."""

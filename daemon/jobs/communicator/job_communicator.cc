@@ -52,6 +52,7 @@ JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membersh
       scheduler_(options_.scheduler),
       meter_(LinkOf(*membership_), membership_->algorithms.chunk_bytes) {
   if (CombinesLocally()) trace_.NumberTensorsFrom(kFirstTracedDeviceTensor);
+  if (options_.by_order) BeginOrdered();
   // Where a rank copies in pieces, their order is that of the job's ring, for all its
   // communicators.
   if (options_.number != 0) {
@@ -64,11 +65,19 @@ JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membersh
 }
 
 JobCommunicator::~JobCommunicator() {
+  if (options_.by_order) {
+    for (const auto& member : members_) member->ordered().Close(options_.id);
+  }
   // The backend lets go of the buffers before the executions that own them go.
   way_.wire.reset();
 }
 
 absl::Status JobCommunicator::Number(Registration& registration, const std::string& meta_key) {
+  if (options_.by_order) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("tensor '", registration.name, "': operations of communicator '",
+                     options_.name, "' are matched by order: they have no names"));
+  }
   const std::size_t parts = TraitsOf(registration.meta.kind).HasParts()
                                 ? static_cast<std::size_t>(membership_->size())
                                 : 0;
@@ -116,19 +125,6 @@ std::optional<Clock::time_point> JobCommunicator::NextTick(Clock::time_point now
   if (rank_exchange_ == nullptr) return tick;
   const Clock::time_point look = now + RankExchangeWatch::kLookInterval;
   return tick.has_value() ? std::min(*tick, look) : look;
-}
-
-absl::Status JobCommunicator::OpenRankExchange(std::vector<UniqueFd> connections) {
-  const RankExchangeGeometry geometry{static_cast<std::uint32_t>(members_.size()),
-                                      static_cast<std::uint32_t>(membership_->nodes.size()),
-                                      static_cast<std::uint32_t>(membership_->self.value()),
-                                      membership_->rank_exchange.limit_bytes,
-                                      membership_->rank_exchange.flat_bytes};
-  auto opened =
-      RankExchangeWatch::Create(geometry, std::move(connections), members_, options_.isolated);
-  if (!opened.ok()) return opened.status();
-  rank_exchange_ = *std::move(opened);
-  return absl::OkStatus();
 }
 
 void JobCommunicator::Look(Clock::time_point now) {
@@ -182,10 +178,11 @@ void JobCommunicator::ReportIfReady(TensorHandle handle, Clock::time_point now) 
   const Registration& first = *tensor.queues.front().front().submission.registration;
   for (const auto& queue : tensor.queues) {
     const CheckedSubmission& head = queue.front().submission;
-    agree = agree && head.registration->meta_id == first.meta_id;
+    agree = agree && FitTogether(*head.registration, first);
     follows_wait = follows_wait || head.follows_wait;
   }
   trace_.OnReady(handle.value(), first.bytes, now);
+  if (agree && ordered_ != nullptr) return ordered_->OnLocallyReady(handle, first.meta);
   if (agree) {
     scheduler_.OnLocallyReady(handle, first.meta, follows_wait, now);
     return;
@@ -196,11 +193,13 @@ void JobCommunicator::ReportIfReady(TensorHandle handle, Clock::time_point now) 
     const Registration& registration = *tensor.queues[m].front().submission.registration;
     reports.push_back(RankMeta{ranks[m].rank, registration.meta});
   }
+  if (ordered_ != nullptr) return ordered_->OnLocalMismatch(handle, std::move(reports));
   scheduler_.OnLocalMismatch(handle, std::move(reports), now);
 }
 
 absl::Status JobCommunicator::OnMessage(const CoordinatorMessage& message, Clock::time_point now) {
   if (failed()) return absl::OkStatus();
+  if (ordered_ != nullptr) return ordered_->OnMessage(message);
   // What is on a GPU is never learned.
   if (CombinesLocally() && !std::holds_alternative<Execute>(message) &&
       !std::holds_alternative<FailTensor>(message)) {
@@ -224,6 +223,7 @@ absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
   std::size_t work = 0;
   if (!failed()) {
     if (!start_failure_.ok()) return start_failure_;
+    if (!failed_ordered_.empty()) EndFailedOrdered(now);
     if (const auto tick = scheduler_.NextTick(); tick.has_value() && *tick <= now) {
       scheduler_.OnTick(now, *this);
     }
@@ -237,7 +237,7 @@ absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
     absl::StatusOr<std::size_t> advanced = AdvanceWire(now);
     if (!advanced.ok()) return advanced.status();
     work += *advanced;
-    ReportMeasurements(now);
+    if (ordered_ == nullptr) ReportMeasurements(now);
   }
   if (device_lane_ != nullptr) {
     absl::StatusOr<std::size_t> advanced = AdvanceDevice(now);
@@ -261,7 +261,11 @@ void JobCommunicator::Send(v1::NodeMessage message) {
 
 absl::StatusOr<bool> JobCommunicator::TakeActions(Clock::time_point now) {
   actions_.clear();
-  scheduler_.TakeActions(actions_);
+  if (ordered_ == nullptr) {
+    scheduler_.TakeActions(actions_);
+  } else {
+    ordered_->TakeActions(actions_);
+  }
   for (const Action& action : actions_) {
     if (const auto* send = std::get_if<SendToCoordinator>(&action)) {
       v1::NodeMessage message = ToProto(send->message);
@@ -271,6 +275,10 @@ absl::StatusOr<bool> JobCommunicator::TakeActions(Clock::time_point now) {
     } else if (const auto* cancel = std::get_if<CancelOperation>(&action)) {
       Cancel(cancel->operation, now);
     } else if (const auto* failure = std::get_if<TensorFailed>(&action)) {
+      if (ordered_ != nullptr) {
+        FailOrdered(failure->tensor, failure->status, now);
+        continue;
+      }
       trace_.OnFailed(failure->tensor.value(), failure->status.code(), now);
       CompleteTensor(failure->tensor,
                      absl::Status(failure->status.code(),
@@ -297,7 +305,7 @@ std::shared_ptr<const BucketLayout> JobCommunicator::LayoutOf(const StartOperati
   // A negotiated operation's list differs each time, a learned bucket's stays.
   std::vector<const TensorMeta*> metas;
   metas.reserve(start.tensors->size());
-  const bool learned = start.operation.channel != 0;
+  const bool learned = start.operation.channel != 0 && ordered_ == nullptr;
   if (learned) {
     const auto cached = layouts_.find(start.operation.channel);
     if (cached != layouts_.end() && cached->second.tensors == start.tensors) {
@@ -367,10 +375,12 @@ void JobCommunicator::Cancel(OperationId id, Clock::time_point now) {
   if (found == running_.end()) return;
   trace_.OnCancelled(id, now);
   to_post_.remove(id);
+  if (found->second.guarded) way_.wire->Cancel(OrderedScheduler::GuardOf(id));
   if (found->second.posted) {
     if (id.channel == 0) negotiated_bytes_ -= found->second.execution->layout().bytes();
     way_.wire->Cancel(id);
-    Release(id, std::move(found->second.execution), /*by_backend=*/found->second.landing);
+    const bool by_backend = found->second.landing || found->second.moved;
+    Release(id, std::move(found->second.execution), by_backend);
     std::erase_if(landing_, [id](const Landing& landing) { return landing.id == id; });
   }
   running_.erase(found);

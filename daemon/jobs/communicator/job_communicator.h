@@ -28,28 +28,20 @@
 #include "daemon/jobs/communicator/meta_numbers.h"
 #include "daemon/jobs/communicator/operation_trace.h"
 #include "daemon/jobs/communicator/rate_window.h"
+#include "daemon/jobs/communicator/waiting_submission.h"
 #include "daemon/jobs/communicator/wire_meter.h"
 #include "daemon/jobs/membership/coordinator_link.h"
 #include "daemon/jobs/membership/membership.h"
 #include "daemon/logging/log.h"
 #include "daemon/rank_exchange/rank_exchange_watch.h"
 #include "daemon/schedule/node/node_scheduler.h"
+#include "daemon/schedule/node/ordered_scheduler.h"
 #include "daemon/sessions/isolated_executor.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"
 #include "proto/rpc/trace.pb.h"
 
 namespace ringd {
-
-// What people and the stall inquiry ask about.
-struct WaitingSubmission {
-  int member = 0;  // position among the local members
-  std::string name;
-  std::uint64_t bytes = 0;
-  Clock::time_point since;
-  TensorState state = TensorState::kIdle;  // kIdle: other local ranks have not submitted it
-  std::vector<int> absent_members;         // positions of local members that have not
-};
 
 // What DescribeInFlight says then.
 inline constexpr absl::string_view kNothingInFlight = "with nothing in flight";
@@ -75,6 +67,7 @@ class JobCommunicator final : private LocalRankView {
     CommunicatorId id;
     std::uint32_t number = 0;  // within the job; 0: all ranks
     std::string name = {};     // empty: all ranks
+    bool by_order = false;     // its operations are matched by order
     std::string job_id;        // for the log
     NodeSchedulerConfig scheduler;
     Reducers* reducers = nullptr;  // null: there are none; else must outlive this
@@ -123,6 +116,11 @@ class JobCommunicator final : private LocalRankView {
 
   // A scheduling message of the coordinator. An error means the communicator must fail.
   absl::Status OnMessage(const CoordinatorMessage& message, Clock::time_point now);
+
+  // Matching by order: the coordinator wants to know how this node describes the operation. An error
+  // means the communicator must fail.
+  absl::Status OnOrderInquiry(const std::string& name);
+  bool by_order() const noexcept { return options_.by_order; }
 
   // How the ranks' NCCL communicators find each other: what one of the nodes has made.
   //   kInvalidArgument: it is none.
@@ -242,6 +240,10 @@ class JobCommunicator final : private LocalRankView {
     bool has_buffer = false;
     bool posted = false;
     bool landing = false;  // completed by the backend; results are still on their way to the ranks
+    // Matching by order: there is a guard besides (OrderedScheduler).
+    bool guarded = false;  // it has been posted
+    bool agreed = false;   // it has been completed
+    bool moved = false;    // the data has been, or there is none
   };
   struct DeviceRunning {
     TensorList tensors;
@@ -313,6 +315,18 @@ class JobCommunicator final : private LocalRankView {
   std::shared_ptr<const BucketLayout> LayoutOf(const StartOperation& start);
   void CompleteTensor(TensorHandle handle, const absl::Status& status);
   void Finish(const Execution& execution, Clock::time_point now);
+  // Whether the two submissions, of different members, may be one operation.
+  bool FitTogether(const Registration& a, const Registration& b) const noexcept {
+    return ordered_ == nullptr ? a.meta_id == b.meta_id : a.meta == b.meta;
+  }
+  void BeginOrdered();
+  [[nodiscard]] bool PostOrdered(OperationId id, Running& running, const Registration& first,
+                                 NodeIndex root);
+  void OnOrderedCompletion(const Completion& completion, absl::Status& failure);
+  void FailOrdered(TensorHandle place, const absl::Status& status, Clock::time_point now);
+  void EndFailedOrdered(Clock::time_point now);
+  std::string NameOf(TensorHandle handle) const;
+  TensorHandle HandleOf(const std::string& name) const;
   absl::StatusOr<std::size_t> PostToWire(Clock::time_point now);
   absl::StatusOr<std::size_t> AdvanceWire(Clock::time_point now);
   bool HasTraced(std::uint32_t tensor) const noexcept;
@@ -335,6 +349,9 @@ class JobCommunicator final : private LocalRankView {
   std::unique_ptr<RankExchangeWatch> rank_exchange_;  // of several nodes; null: there is none
   CoordinatorLink* link_;
   NodeScheduler scheduler_;
+  std::unique_ptr<OrderedScheduler> ordered_;  // in its place, if operations are matched by order
+  // Failed, but reducers linger.
+  std::vector<std::pair<TensorHandle, absl::Status>> failed_ordered_;
   std::vector<Action> actions_;
 
   MetaNumbers metas_;

@@ -37,7 +37,11 @@ void JobCommunicator::Finish(const Execution& execution, Clock::time_point now) 
   ++counters_.operations;
   counters_.payload_bytes += execution.layout().payload_bytes();
   trace_.OnCompleted(execution.id(), execution.layout().payload_bytes(), now);
-  scheduler_.OnFinished(execution.id(), now);
+  if (ordered_ == nullptr) {
+    scheduler_.OnFinished(execution.id(), now);
+  } else {
+    ordered_->OnFinished(execution.id());
+  }
   for (const TensorHandle handle : *tensors) CompleteTensor(handle, absl::OkStatus());
   for (const TensorHandle handle : *tensors) ReportIfReady(handle, now);
 }
@@ -63,11 +67,13 @@ void JobCommunicator::Fail(const absl::Status& cause) {
   if (device_lane_ != nullptr) device_lane_->Abort(cause.message());
   device_running_.clear();
   for (auto& [id, running] : running_) {
-    if (running.posted) Release(id, std::move(running.execution), /*by_backend=*/running.landing);
+    if (!running.posted) continue;
+    Release(id, std::move(running.execution), /*by_backend=*/running.landing || running.moved);
   }
   running_.clear();
   landing_.clear();
   to_post_.clear();
+  failed_ordered_.clear();
   CompleteFailed();
 }
 
@@ -150,7 +156,7 @@ absl::Status JobCommunicator::CheckNobodyLeft(const StartOperation& start) const
       return absl::AbortedError(
           absl::StrCat(DescribeRank(node.ranks[m].rank, node.ranks[m].pid, node.name),
                        " left job '", options_.job_id, "' (shutdown) while tensor '",
-                       scheduler_.NameOf(handle), "'", OfCommunicator(), " was in flight"));
+                       NameOf(handle), "'", OfCommunicator(), " was in flight"));
     }
   }
   return absl::OkStatus();

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/jobs/communicator/job_communicator.h"
+#include "daemon/schedule/protocol/ordered_name.h"
 
 namespace ringd {
 namespace {
@@ -58,6 +59,14 @@ std::vector<int> JobCommunicator::MembersWithout(const std::string& tensor) cons
 
 std::vector<int> JobCommunicator::MembersWithoutSubmission(const std::string& tensor) const {
   std::vector<int> absent;
+  if (ordered_ != nullptr) {
+    const std::uint64_t number = OrderedNumber(tensor).value_or(UINT64_MAX);
+    for (std::size_t m = 0; m < members_.size(); ++m) {
+      const bool submitted = members_[m]->ordered().CountOf(options_.id) > number;
+      if (!submitted) absent.push_back(static_cast<int>(m));
+    }
+    return absent;
+  }
   const TensorHandle handle = scheduler_.Lookup(tensor).tensor;
   const Tensor* known = handle.value() < tensors_.size() ? &tensors_[handle.value()] : nullptr;
   if (known != nullptr && scheduler_.NameOf(handle) != tensor) known = nullptr;
@@ -71,8 +80,11 @@ std::vector<int> JobCommunicator::MembersWithoutSubmission(const std::string& te
 
 std::vector<int> JobCommunicator::MembersInTheMiddleOf(const std::string& tensor) const {
   std::vector<int> copying;
-  const Tensor& known = tensors_[scheduler_.Lookup(tensor).tensor.value()];
+  const std::uint32_t number = HandleOf(tensor).value();
+  if (number >= tensors_.size() || tensors_[number].queues.empty()) return copying;
+  const Tensor& known = tensors_[number];
   for (std::size_t m = 0; m < members_.size(); ++m) {
+    if (known.queues[m].empty()) continue;  // matching by order: it has ended here
     if (!known.queues[m].front().submission.IsSourceThere()) copying.push_back(static_cast<int>(m));
   }
   return copying;
@@ -222,7 +234,10 @@ void JobCommunicator::AddQueued(Clock::time_point before, std::size_t most, bool
       entry.name = head.submission.registration->name;
       entry.bytes = head.submission.registration->bytes;
       entry.since = head.since;
-      if (tensor.outstanding) entry.state = scheduler_.Lookup(entry.name).state;
+      if (tensor.outstanding) {
+        entry.state = ordered_ == nullptr ? scheduler_.Lookup(entry.name).state
+                                          : TensorState::kRunning;
+      }
       for (std::size_t other = 0; other < tensor.queues.size(); ++other) {
         if (tensor.queues[other].empty()) entry.absent_members.push_back(static_cast<int>(other));
       }

@@ -61,10 +61,12 @@ absl::StatusOr<std::size_t> JobCommunicator::PostToWire(Clock::time_point now) {
                                      .front()
                                      .submission.registration;
     const NodeIndex root = membership_->NodeOf(first.meta.root_rank);
-    if (!way_.wire->TryPost(running.execution->Request(root))) break;
+    const bool posted = ordered_ == nullptr ? way_.wire->TryPost(running.execution->Request(root))
+                                            : PostOrdered(id, running, first, root);
+    if (!posted) break;
     running.posted = true;
     running.execution->OfferWork();
-    meter_.OnPosted();
+    if (ordered_ == nullptr) meter_.OnPosted();
     if (id.channel == 0) negotiated_bytes_ += bytes;
     it = to_post_.erase(it);
     ++work;
@@ -82,6 +84,10 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceWire(Clock::time_point now) 
     work += count;
     for (std::size_t i = 0; i < count; ++i) {
       const Completion& completion = completions[i];
+      if (ordered_ != nullptr) {
+        OnOrderedCompletion(completion, failure);
+        continue;
+      }
       const auto found = running_.find(completion.id);
       if (found == running_.end() || completion.outcome != CollectiveOutcome::kDone) {
         // The backend touches its buffer no more.
@@ -138,7 +144,7 @@ std::size_t JobCommunicator::Land() {
     landing_.erase(landing_.begin() + static_cast<std::ptrdiff_t>(i));
     if (id.channel == 0) negotiated_bytes_ -= done->layout().bytes();
     const Clock::time_point now = Clock::now();
-    meter_.OnInPlace(id.channel, now - arrived);
+    if (ordered_ == nullptr) meter_.OnInPlace(id.channel, now - arrived);
     Finish(*done, now);
     ++work;
   }
@@ -149,6 +155,19 @@ bool JobCommunicator::CopyPiece() {
   return options_.reducers != nullptr &&
          std::any_of(running_.begin(), running_.end(),
                      [](const auto& entry) { return entry.second.execution->CopyPiece(); });
+}
+
+absl::Status JobCommunicator::OpenRankExchange(std::vector<UniqueFd> connections) {
+  const RankExchangeGeometry geometry{static_cast<std::uint32_t>(members_.size()),
+                                      static_cast<std::uint32_t>(membership_->nodes.size()),
+                                      static_cast<std::uint32_t>(membership_->self.value()),
+                                      membership_->rank_exchange.limit_bytes,
+                                      membership_->rank_exchange.flat_bytes};
+  auto opened =
+      RankExchangeWatch::Create(geometry, std::move(connections), members_, options_.isolated);
+  if (!opened.ok()) return opened.status();
+  rank_exchange_ = *std::move(opened);
+  return absl::OkStatus();
 }
 
 void JobCommunicator::ReportMeasurements(Clock::time_point now) {

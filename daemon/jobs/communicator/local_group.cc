@@ -6,13 +6,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/schedule/protocol/ordered_name.h"
 #include "proto/attach/handshake.h"
 #include "proto/base/memfd.h"
 
 namespace ringd {
 absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(
     const std::string& job_id, std::span<const std::int32_t> ranks,
-    std::span<const std::shared_ptr<Session>> members, std::uint32_t communicator) {
+    std::span<const std::shared_ptr<Session>> members, std::uint32_t communicator, bool by_order) {
   const auto count = static_cast<std::uint32_t>(members.size());
   if (count > kMaxLocalMembers) {
     return absl::ResourceExhaustedError(absl::StrCat("job '", job_id, "' has ", count,
@@ -40,7 +41,7 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(
     }
   }
   return std::unique_ptr<LocalGroup>(
-      new LocalGroup(*std::move(mapping), *std::move(fd), std::move(capacities)));
+      new LocalGroup(*std::move(mapping), *std::move(fd), std::move(capacities), by_order));
 }
 
 absl::StatusOr<std::uint32_t> LocalGroup::Number(const std::string& name) {
@@ -112,7 +113,8 @@ std::vector<LocalWait> LocalGroup::Waiting(Clock::time_point before, Clock::time
   for (LocalWaits::Wait& found : waits_.Waiting(before, now, tensor_count(), all)) {
     LocalWait& wait = waiting.emplace_back();
     wait.member = static_cast<int>(found.member);
-    wait.tensor = names_[found.tensor.tensor];
+    wait.tensor = by_order_ ? OrderedName(OrderedNumberOf(found.tensor.tensor, found.tensor.occurrence))
+                            : names_[found.tensor.tensor];
     wait.meta_id = found.verdict.meta_ids[found.member];
     wait.since = found.since;
     wait.arrived = found.verdict.arrived;
@@ -122,6 +124,10 @@ std::vector<LocalWait> LocalGroup::Waiting(Clock::time_point before, Clock::time
 }
 
 std::vector<int> LocalGroup::MembersWithout(const std::string& tensor) {
+  if (by_order_) {
+    const std::optional<std::uint64_t> number = OrderedNumber(tensor);
+    return number.has_value() ? waits_.MembersWithout(OrderedPlaceOf(*number)) : std::vector<int>();
+  }
   const auto found = numbers_.find(tensor);
   if (found != numbers_.end()) return waits_.MembersWithout(found->second);
   std::vector<int> all(view_.member_count());

@@ -19,6 +19,7 @@
 #include "proto/base/memory_mapping.h"
 #include "proto/base/unique_fd.h"
 #include "proto/shm/job_segment.h"
+#include "proto/shm/ordered_operation.h"
 
 namespace ringd {
 
@@ -49,16 +50,19 @@ struct LocalMemberCounters {
 class LocalGroup {
  public:
   // Makes the segment and hands it, and each other's arenas, to the members. `ranks` by member;
-  // `communicator` is its number within the job.
+  // `communicator` is its number within the job. `by_order`: its operations are matched by order.
   static absl::StatusOr<std::unique_ptr<LocalGroup>> Create(
       const std::string& job_id, std::span<const std::int32_t> ranks,
-      std::span<const std::shared_ptr<Session>> members, std::uint32_t communicator = 0);
+      std::span<const std::shared_ptr<Session>> members, std::uint32_t communicator = 0,
+      bool by_order = false);
 
   // The number of a tensor's name in the segment, the same each time.
   //   kResourceExhausted: there are no numbers left.
   absl::StatusOr<std::uint32_t> Number(const std::string& name);
-  // How many names there are; their numbers are below that.
-  std::uint32_t tensor_count() const noexcept { return static_cast<std::uint32_t>(names_.size()); }
+  // How many names there are, or places of operations; their numbers are below that.
+  std::uint32_t tensor_count() const noexcept {
+    return by_order_ ? kOrderedPlaces : static_cast<std::uint32_t>(names_.size());
+  }
   // Nothing if there is no such number.
   std::optional<std::string> NameOf(std::uint32_t tensor) const;
 
@@ -89,11 +93,14 @@ class LocalGroup {
   const LocalWaits::Work& work() const noexcept { return waits_.work(); }
 
  private:
-  LocalGroup(MemoryMapping mapping, UniqueFd fd, std::vector<std::uint32_t> capacities)
-      : segment_(std::move(mapping)),
+  LocalGroup(MemoryMapping mapping, UniqueFd fd, std::vector<std::uint32_t> capacities,
+             bool by_order)
+      : by_order_(by_order),
+        segment_(std::move(mapping)),
         view_(segment_.data(), static_cast<std::uint32_t>(capacities.size())),
         waits_(view_, std::move(fd), std::move(capacities)) {}
 
+  const bool by_order_;
   MemoryMapping segment_;  // what stands before the tensors
   JobSegmentView view_;
   std::vector<std::string> names_;  // by number

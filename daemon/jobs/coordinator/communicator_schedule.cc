@@ -44,7 +44,8 @@ CommunicatorSchedule::CommunicatorSchedule(Options options, Membership& membersh
   }
   static_assert(CoordinatorConfig{}.max_buckets < kMaxInFlightOperations);
   const std::size_t most = options_.fusion_threshold_bytes;
-  config.learn = options_.learn;
+  config.learn = options_.learn && !options_.by_order;
+  if (options_.by_order) config.ordered = options_.name;
   config.fusion_threshold_bytes = options_.fusion.NegotiatedThreshold(most);
   config.link = options_.link;
   config.link.node_count = membership.node_count();
@@ -116,7 +117,17 @@ absl::Status CommunicatorSchedule::OnMessage(LinkId link, const v1::NodeMessage&
   }
   const absl::StatusOr<NodeMessage> scheduling = FromProto(message);
   if (!scheduling.ok()) return scheduling.status();
+  if (options_.by_order && message.has_ready()) InquireInto(message.ready());
   return schedule_->OnMessage(node->index, *scheduling, now);
+}
+
+void CommunicatorSchedule::InquireInto(const v1::Ready& announced) {
+  v1::CoordinatorMessage message;
+  for (const v1::ReadyTensor& operation : announced.tensors()) {
+    if (!inquired_.insert(operation.name()).second) continue;
+    message.mutable_order_inquiry()->add_operations(operation.name());
+  }
+  if (message.has_order_inquiry()) Broadcast(std::move(message));
 }
 
 absl::Status CommunicatorSchedule::PassDeviceIdOn(const v1::DeviceId& id) {
@@ -146,6 +157,7 @@ void CommunicatorSchedule::Advance(Clock::time_point now) {
     for (const CoordinatorMessage& message : outgoing_) {
       plan_untold_ = plan_untold_ || std::holds_alternative<Schedule>(message) ||
                      std::holds_alternative<Retire>(message);
+      if (const auto* failed = std::get_if<FailTensor>(&message)) inquired_.erase(failed->tensor);
       Broadcast(ToProto(message));
     }
     plan_untold_ = plan_untold_ || tuned;

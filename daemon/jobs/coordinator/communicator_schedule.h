@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ class CommunicatorSchedule {
   struct Options {
     std::uint32_t number = 0;  // within the job; 0: all ranks
     std::string name;          // empty: all ranks
+    bool by_order = false;     // its operations are matched by order
     bool learn = true;
     FusionPolicy fusion;
     std::size_t fusion_threshold_bytes = 0;  // the most a bucket may hold
@@ -84,6 +86,8 @@ class CommunicatorSchedule {
   void TellPlan(Clock::time_point now);
   void OnStallReport(const v1::StallReport& report, Clock::time_point now);
   void Conclude(Clock::time_point now);
+  // Matching by order: some node says that operations differ. All nodes are to describe theirs.
+  void InquireInto(const v1::Ready& announced);
   // kInvalidArgument: it is none.
   absl::Status PassDeviceIdOn(const v1::DeviceId& id);
 
@@ -99,6 +103,7 @@ class CommunicatorSchedule {
   std::vector<CoordinatorMessage> outgoing_;
   Inquiry inquiry_;
   bool device_id_told_ = false;
+  std::set<std::string> inquired_;  // matching by order: of which the nodes' words are awaited
 };
 
 }  // namespace ringd

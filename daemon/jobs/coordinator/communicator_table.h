@@ -18,6 +18,7 @@ namespace ringd {
 struct AskedCommunicator {
   std::string name;
   std::vector<int> ranks;  // of the job, in the communicator's order
+  bool by_order = false;   // its operations are matched by order, not by name
 
   friend bool operator==(const AskedCommunicator&, const AskedCommunicator&) = default;
 };

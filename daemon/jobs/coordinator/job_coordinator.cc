@@ -207,7 +207,7 @@ void JobCoordinator::Start(const std::vector<Node*>& order, RingChoice ring) {
     rank_exchange_sizes_.flat = options_.algorithms.flat_all_reduce_bytes / (order.size() - 1);
   }
   membership.rank_exchange = OfferRankExchange(membership, rank_exchange_sizes_);
-  world_ = AddSchedule(0, "", membership);
+  world_ = AddSchedule(0, "", /*by_order=*/false, membership);
   membership_ = membership;
   v1::CoordinatorMessage message;
   *message.mutable_membership() = ToProto(membership);

@@ -139,7 +139,7 @@ class JobCoordinator {
   void PassTraceOn(const Node& from, v1::TraceAnswer answer);
   void Start(const std::vector<Node*>& order, RingChoice ring);
   CommunicatorSchedule* AddSchedule(std::uint32_t number, const std::string& name,
-                                    Membership& membership);
+                                    bool by_order, Membership& membership);
   // The communicator that a message is about; null: there is none.
   CommunicatorSchedule* Find(std::uint32_t number);
   void Wake(CommunicatorSchedule* schedule);

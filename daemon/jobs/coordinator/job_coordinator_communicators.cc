@@ -29,10 +29,11 @@ std::uint64_t RandomWireId() {
 }  // namespace
 
 CommunicatorSchedule* JobCoordinator::AddSchedule(std::uint32_t number, const std::string& name,
-                                                  Membership& membership) {
+                                                  bool by_order, Membership& membership) {
   CommunicatorSchedule::Options options;
   options.number = number;
   options.name = name;
+  options.by_order = by_order;
   options.learn = options_.learn;
   options.fusion = options_.fusion;
   options.fusion_threshold_bytes = options_.fusion_threshold_bytes;
@@ -85,7 +86,9 @@ void JobCoordinator::OnCommunicatorAsk(const Node& node, const v1::CommunicatorA
   const auto patience = std::min<std::chrono::milliseconds>(
       std::chrono::milliseconds(ask.timeout_ms()), kMostPatience);
   auto answer =
-      table_.Ask(ask.rank(), {ask.name(), {ask.ranks().begin(), ask.ranks().end()}}, patience, now);
+      table_.Ask(ask.rank(),
+                 {ask.name(), {ask.ranks().begin(), ask.ranks().end()}, ask.by_order()}, patience,
+                 now);
   if (const auto* made = std::get_if<AskedCommunicator>(&answer)) {
     Make(*made);
   } else if (const auto* refused = std::get_if<RefusedCommunicator>(&answer)) {
@@ -106,7 +109,8 @@ void JobCoordinator::Make(const AskedCommunicator& asked) {
   made.set_name(asked.name);
   for (const int rank : asked.ranks) made.add_ranks(rank);
   made.set_wire_id(wire_id);
-  AddSchedule(number, asked.name, *part)->Broadcast(std::move(message));
+  made.set_by_order(asked.by_order);
+  AddSchedule(number, asked.name, asked.by_order, *part)->Broadcast(std::move(message));
 }
 
 void JobCoordinator::Refuse(const RefusedCommunicator& refused) {

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -44,6 +45,9 @@ struct CoordinatorConfig {
   // Of earlier jobs on the same nodes. If the tensors of one are seen to come, its buckets are
   // scheduled after their first period instead of periods_to_learn.
   std::vector<std::shared_ptr<const KeptPlan>> kept_plans;
+  // The communicator's name, if its operations are matched by order: then nodes announce only those
+  // of which one of them has seen that they differ (OrderedScheduler). Nothing is learned.
+  std::optional<std::string> ordered = std::nullopt;
 };
 
 // Where the buckets come from.

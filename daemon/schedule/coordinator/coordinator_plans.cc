@@ -45,7 +45,7 @@ std::vector<std::string> Names(const KeptBucket& bucket) {
 
 Coordinator::Impl::Impl(CoordinatorConfig config, std::unique_ptr<const BucketPlanner> planner)
     : config_(std::move(config)),
-      negotiation_(config_.node_names),
+      negotiation_(config_.node_names, config_.ordered),
       batch_(config_.fusion_threshold_bytes),
       learner_(config_.periods_to_learn),
       planner_(std::move(planner), ForNodes(config_.link, NodeCount())),

@@ -7,8 +7,9 @@
 
 namespace ringd {
 
-NegotiationTable::NegotiationTable(std::vector<std::string> node_names)
-    : node_names_(std::move(node_names)) {}
+NegotiationTable::NegotiationTable(std::vector<std::string> node_names,
+                                   std::optional<std::string> ordered)
+    : node_names_(std::move(node_names)), ordered_(std::move(ordered)) {}
 
 absl::StatusOr<NegotiationTable::Result> NegotiationTable::Announce(NodeIndex node,
                                                                     const ReadyTensor& tensor,
@@ -42,7 +43,10 @@ absl::StatusOr<NegotiationTable::Result> NegotiationTable::Announce(NodeIndex no
   } else {
     result.outcome = Outcome::kMismatch;
     entry.deviating.push_back(std::move(entry.agreed));
-    result.error = DescribeMismatch(tensor.name, entry.deviating);
+    result.error = ordered_.has_value()
+                       ? absl::StrCat(tensor.name, " of communicator '", *ordered_, "':",
+                                      DescribeDifferences(entry.deviating, /*with_kinds=*/true))
+                       : DescribeMismatch(tensor.name, entry.deviating);
   }
   entries_.erase(position);
   return result;

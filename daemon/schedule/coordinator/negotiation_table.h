@@ -7,6 +7,7 @@
 #define RINGD_DAEMON_SCHEDULE_COORDINATOR_NEGOTIATION_TABLE_H_
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -37,7 +38,9 @@ class NegotiationTable {
     std::string error;          // kMismatch
   };
 
-  explicit NegotiationTable(std::vector<std::string> node_names);
+  // `ordered`: the communicator's name, if its operations are matched by order, for texts.
+  explicit NegotiationTable(std::vector<std::string> node_names,
+                            std::optional<std::string> ordered = std::nullopt);
 
   // Notes that `node` is ready. An error, if it has said so before: the node broke the protocol.
   absl::StatusOr<Result> Announce(NodeIndex node, const ReadyTensor& tensor, TimePoint now);
@@ -63,6 +66,7 @@ class NegotiationTable {
   void Note(NodeIndex node, const RankMeta& report, Entry& entry) const;
 
   const std::vector<std::string> node_names_;
+  const std::optional<std::string> ordered_;
   std::unordered_map<std::string, Entry> entries_;
 };
 

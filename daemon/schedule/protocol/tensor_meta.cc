@@ -121,15 +121,15 @@ bool CanLearn(const TensorMeta& meta) noexcept {
   return traits.completes_together && all_have_parts && (!traits.moves_data || ByteCount(meta) > 0);
 }
 
-std::string DescribeMismatch(const std::string& tensor_name,
-                             const std::vector<LocatedRankMeta>& reports) {
+std::string DescribeDifferences(const std::vector<LocatedRankMeta>& reports, bool with_kinds) {
   std::vector<LocatedRankMeta> sorted = reports;
   std::sort(sorted.begin(), sorted.end(), [](const LocatedRankMeta& a, const LocatedRankMeta& b) {
     return a.report.rank < b.report.rank;
   });
-  const Differences differences = FindDifferences(sorted);
+  Differences differences = FindDifferences(sorted);
+  differences.kind = differences.kind || with_kinds;
   std::vector<std::string> seen;
-  std::string text = absl::StrCat("tensor '", tensor_name, "':");
+  std::string text;
   for (const LocatedRankMeta& located : sorted) {
     std::string description = Describe(located.report.meta, differences);
     if (std::find(seen.begin(), seen.end(), description) != seen.end()) continue;
@@ -138,6 +138,12 @@ std::string DescribeMismatch(const std::string& tensor_name,
     seen.push_back(std::move(description));
   }
   return text;
+}
+
+std::string DescribeMismatch(const std::string& tensor_name,
+                             const std::vector<LocatedRankMeta>& reports) {
+  return absl::StrCat("tensor '", tensor_name, "':",
+                      DescribeDifferences(reports, /*with_kinds=*/false));
 }
 
 }  // namespace ringd

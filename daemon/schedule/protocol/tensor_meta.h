@@ -75,6 +75,9 @@ struct LocatedRankMeta {
 };
 std::string DescribeMismatch(const std::string& tensor_name,
                              const std::vector<LocatedRankMeta>& reports);
+// The same behind the colon, where it is about no tensor: " rank 0 on node-a submitted ...". Kinds
+// are named even where the reports agree.
+std::string DescribeDifferences(const std::vector<LocatedRankMeta>& reports, bool with_kinds);
 
 }  // namespace ringd
 

@@ -1,0 +1,126 @@
+#include "daemon/schedule/node/ordered_scheduler.h"
+
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/schedule/protocol/ordered_name.h"
+
+namespace ringd {
+namespace {
+
+absl::Status Wrong(absl::string_view name, absl::string_view what) {
+  return absl::InternalError(absl::StrCat("the coordinator broke the protocol: '", name, "' ", what));
+}
+
+}  // namespace
+
+std::uint64_t OrderedScheduler::DigestOf(const TensorMeta& meta) noexcept {
+  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a, by words
+  const auto add = [&hash](std::uint64_t word) {
+    hash = (hash ^ word) * 0x100000001b3u;
+    hash ^= hash >> 29;
+  };
+  add(static_cast<std::uint64_t>(meta.kind));
+  add(static_cast<std::uint64_t>(meta.dtype));
+  add(static_cast<std::uint64_t>(meta.op));
+  add(static_cast<std::uint32_t>(meta.root_rank.value()));
+  for (const std::int64_t extent : meta.shape) add(static_cast<std::uint64_t>(extent));
+  return hash;
+}
+
+OrderedScheduler::OrderedScheduler(Rank first_rank) : first_rank_(first_rank) {
+  for (std::uint32_t p = 0; p < kOrderedPlaces; ++p) {
+    places_[p].list =
+        std::make_shared<const std::vector<TensorHandle>>(std::vector{TensorHandle(p)});
+  }
+}
+
+void OrderedScheduler::OnLocallyReady(TensorHandle handle, const TensorMeta& meta) {
+  Place& place = places_[handle.value()];
+  place.ready = true;
+  place.reports.assign(1, RankMeta{first_rank_, meta});
+  // One that is known to fail need not begin.
+  if (place.asked_for == place.occurrence) return Announce(handle.value());
+  place.started = true;
+  actions_.push_back(StartOperation{DataId(handle.value(), place.occurrence), place.list});
+}
+
+void OrderedScheduler::OnLocalMismatch(TensorHandle handle, std::vector<RankMeta> reports) {
+  Place& place = places_[handle.value()];
+  place.ready = true;
+  place.reports = std::move(reports);
+  Announce(handle.value());
+}
+
+void OrderedScheduler::OnDisagreement(TensorHandle handle) {
+  // It is not under way any more.
+  places_[handle.value()].started = false;
+  Announce(handle.value());
+}
+
+void OrderedScheduler::Announce(std::uint32_t number) {
+  Place& place = places_[number];
+  if (std::exchange(place.announced, true)) return;
+  ReadyTensor tensor{OrderedName(NumberAt(TensorHandle(number))), place.reports};
+  actions_.push_back(SendToCoordinator{Ready{0, {std::move(tensor)}}});
+}
+
+void OrderedScheduler::GoOn(std::uint32_t number) {
+  Place& place = places_[number];
+  if (place.asked_for == place.occurrence) place.asked_for.reset();
+  place.ready = place.started = place.announced = false;
+  ++place.occurrence;
+}
+
+void OrderedScheduler::OnFinished(OperationId id) { GoOn(PlaceOf(id).value()); }
+
+absl::Status OrderedScheduler::OnInquiry(absl::string_view name) {
+  const std::optional<std::uint64_t> number = OrderedNumber(name);
+  if (!number.has_value() || *number / kOrderedPlaces > UINT32_MAX) {
+    return Wrong(name, "is asked for");
+  }
+  const std::uint32_t at = OrderedPlaceOf(*number);
+  Place& place = places_[at];
+  const auto occurrence = static_cast<std::uint32_t>(*number / kOrderedPlaces);
+  // It ends nowhere before this node has answered.
+  if (occurrence < place.occurrence) return Wrong(name, "has ended here");
+  if (place.ready && occurrence == place.occurrence) {
+    Announce(at);
+  } else {
+    place.asked_for = occurrence;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OrderedScheduler::OnMessage(const CoordinatorMessage& message) {
+  if (const auto* execute = std::get_if<Execute>(&message)) {
+    // All nodes describe it alike, though a message said otherwise.
+    return absl::InternalError(absl::StrCat(
+        "what another node sent for '", execute->tensors.empty() ? "" : execute->tensors.front(),
+        "' does not fit, and all nodes describe it alike"));
+  }
+  const auto* failed = std::get_if<FailTensor>(&message);
+  if (failed == nullptr) {
+    return absl::InternalError("the coordinator plans operations that are matched by order");
+  }
+  const std::optional<std::uint64_t> number = OrderedNumber(failed->tensor);
+  const std::uint32_t at = number.has_value() ? OrderedPlaceOf(*number) : 0;
+  Place& place = places_[at];
+  if (!number.has_value() || *number != NumberAt(TensorHandle(at)) || !place.announced) {
+    return Wrong(failed->tensor, "ends, which this node has not announced");
+  }
+  if (place.started) actions_.push_back(CancelOperation{DataId(at, place.occurrence)});
+  actions_.push_back(TensorFailed{TensorHandle(at), absl::InvalidArgumentError(failed->error)});
+  GoOn(at);
+  return absl::OkStatus();
+}
+
+void OrderedScheduler::TakeActions(std::vector<Action>& out) {
+  out.insert(out.end(), std::make_move_iterator(actions_.begin()),
+             std::make_move_iterator(actions_.end()));
+  actions_.clear();
+}
+
+}  // namespace ringd
