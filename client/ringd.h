@@ -62,7 +62,21 @@ enum {
 
 /* Numbers as in proto/types. */
 enum {
-  RINGD_UINT8 = 0, RINGD_INT8 = 1, RINGD_UINT16 = 2, RINGD_INT16 = 3, RINGD_UINT32 = 4, RINGD_INT32 = 5, RINGD_UINT64 = 6, RINGD_INT64 = 7, RINGD_FLOAT16 = 8, RINGD_BFLOAT16 = 9, RINGD_FLOAT32 = 10, RINGD_FLOAT64 = 11, RINGD_BOOL = 12, RINGD_FLOAT8_E4M3 = 13, RINGD_FLOAT8_E5M2 = 14
+  RINGD_UINT8 = 0,
+  RINGD_INT8 = 1,
+  RINGD_UINT16 = 2,
+  RINGD_INT16 = 3,
+  RINGD_UINT32 = 4,
+  RINGD_INT32 = 5,
+  RINGD_UINT64 = 6,
+  RINGD_INT64 = 7,
+  RINGD_FLOAT16 = 8,
+  RINGD_BFLOAT16 = 9,
+  RINGD_FLOAT32 = 10,
+  RINGD_FLOAT64 = 11,
+  RINGD_BOOL = 12,
+  RINGD_FLOAT8_E4M3 = 13,
+  RINGD_FLOAT8_E5M2 = 14
 };
 /* What the operators of an all-reduce mean. The result has the same bits on all ranks.
  *
@@ -176,16 +190,6 @@ typedef struct {
   /* Since 1.5. RINGD_BY_NAME, or RINGD_BY_ORDER: see ringd_submit_in_order. The same on all. */
   int32_t matching;
 } ringd_communicator_options;
-
-/* Since 1.5. An operation of a communicator that matches by order. */
-typedef struct {
-  size_t struct_size;
-  int32_t kind;
-  int32_t data_type; /* a barrier has none */
-  int32_t op;        /* allreduce only */
-  int32_t root_rank; /* broadcast only; of the job, one of the communicator's */
-  uint64_t count;    /* elements; a barrier has 0 */
-} ringd_collective;
 
 /* Since 1.4. */
 typedef struct {
@@ -311,21 +315,6 @@ RINGD_EXPORT ringd_status ringd_submit_awaited(ringd_context* context,
                                                ringd_registration registration, const void* source,
                                                void* destination, ringd_operation* operation);
 
-/* Since 1.5. As ringd_submit, on a communicator created with RINGD_BY_ORDER: the n-th operation of
- * each of its ranks, counted from 0 in the order of these calls, is one with the n-th of the others.
- * Nothing is registered, named or negotiated; a refused call does not count. Of two threads that
- * call at once the order is open: one thread per communicator, or a lock. Host memory only.
- * The ranks' n-th operations must agree in all of `collective`. Where they do not, the n-th ends on
- * all ranks, once all have submitted it, with RINGD_INVALID_ARGUMENT from the wait and a text that
- * has what ranks submitted; later ones go on. 64 are under way at a time, further ones queue.
- *   RINGD_INVALID_ARGUMENT: a field is wrong, or the root is none of its ranks.
- *   RINGD_FAILED_PRECONDITION: the communicator matches by name. RINGD_NOT_FOUND: there is none. */
-RINGD_EXPORT ringd_status ringd_submit_in_order(ringd_context* context,
-                                                ringd_communicator communicator,
-                                                const ringd_collective* collective,
-                                                const void* source, void* destination,
-                                                ringd_operation* operation);
-
 /* Sets *done to 1 if the operation has ended; does not consume it, does not copy its result, does
  * not block. */
 RINGD_EXPORT ringd_status ringd_test(ringd_context* context, ringd_operation operation,
@@ -401,5 +390,7 @@ RINGD_EXPORT ringd_status ringd_ping(ringd_context* context, int64_t timeout_ms)
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
+
+#include "client/ringd_order.h" /* since 1.5 */
 
 #endif /* RINGD_CLIENT_RINGD_H_ */

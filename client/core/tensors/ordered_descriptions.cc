@@ -13,7 +13,7 @@ OrderedDescriptions::OrderedDescriptions(const std::string& communicator,
                                          std::vector<std::int32_t> ranks, std::int32_t rank,
                                          const LaneUse& lane)
     : communicator_(communicator),
-      name_(absl::StrCat("of an operation of communicator ", communicator)),
+      name_(absl::StrCat("an operation on ", communicator)),
       ranks_(std::move(ranks)),
       highest_rank_(*std::max_element(ranks_.begin(), ranks_.end())),
       rank_(rank),

@@ -49,6 +49,22 @@ TEST_CASE("CommunicatorTable: ranks that disagree are refused together, with bot
         "ranks in the same order");
 }
 
+TEST_CASE("CommunicatorTable: ranks that would match differently are refused together") {
+  CommunicatorTable table(4);
+  const Clock::time_point now;
+  AskedCommunicator ordered = Asked({0, 1});
+  ordered.by_order = true;
+  CHECK(Waits(table.Ask(0, ordered, kPatience, now)));
+  const auto answer = table.Ask(1, Asked({0, 1}), kPatience, now);
+  REQUIRE(std::holds_alternative<RefusedCommunicator>(answer));
+  const auto& refused = std::get<RefusedCommunicator>(answer);
+  CHECK(refused.asked == std::vector<int>{0, 1});
+  CHECK(refused.why.message() ==
+        "communicator 'c' (ranks 0, 1): rank 0 says that its operations are matched by order, rank "
+        "1 says by name: all must say the same");
+  CHECK_FALSE(table.anyone_waits());
+}
+
 TEST_CASE("CommunicatorTable: who waits too long, or for one who has left, hears who is missing") {
   CommunicatorTable table(4);
   const Clock::time_point now;

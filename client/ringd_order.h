@@ -1,0 +1,40 @@
+/* Operations that are matched by order: a part of ringd.h, which includes this. Since 1.5. */
+#ifndef RINGD_CLIENT_RINGD_ORDER_H_
+#define RINGD_CLIENT_RINGD_ORDER_H_
+
+#include "client/ringd.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Since 1.5. An operation of a communicator that matches by order. */
+typedef struct {
+  size_t struct_size;
+  int32_t kind;
+  int32_t data_type; /* a barrier has none */
+  int32_t op;        /* allreduce only */
+  int32_t root_rank; /* broadcast only; of the job, one of the communicator's */
+  uint64_t count;    /* elements; a barrier has 0 */
+} ringd_collective;
+
+/* Since 1.5. As ringd_submit, on a communicator created with RINGD_BY_ORDER: the n-th operation of
+ * each of its ranks, counted from 0 in the order of these calls, is one with the n-th of the others.
+ * Nothing is registered, named or negotiated; a refused call does not count. Of two threads that
+ * call at once the order is open: one thread per communicator, or a lock. Host memory only.
+ * The ranks' n-th operations must agree in all of `collective`. Where they do not, the n-th ends on
+ * all ranks, once all have submitted it, with RINGD_INVALID_ARGUMENT from the wait and a text that
+ * has what ranks submitted; later ones go on. 64 are under way at a time, further ones queue.
+ *   RINGD_INVALID_ARGUMENT: a field is wrong, or the root is none of its ranks.
+ *   RINGD_FAILED_PRECONDITION: the communicator matches by name. RINGD_NOT_FOUND: there is none. */
+RINGD_EXPORT ringd_status ringd_submit_in_order(ringd_context* context,
+                                                ringd_communicator communicator,
+                                                const ringd_collective* collective,
+                                                const void* source, void* destination,
+                                                ringd_operation* operation);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* RINGD_CLIENT_RINGD_ORDER_H_ */

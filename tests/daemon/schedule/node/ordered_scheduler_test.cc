@@ -1,0 +1,157 @@
+#include "daemon/schedule/node/ordered_scheduler.h"
+
+#include <catch2/catch.hpp>
+#include <vector>
+
+namespace ringd {
+namespace {
+
+TensorMeta Floats(std::int64_t count) {
+  TensorMeta meta;
+  meta.shape = {count};
+  return meta;
+}
+
+struct Node {
+  OrderedScheduler scheduler{Rank(4)};
+
+  std::vector<Action> Take() {
+    std::vector<Action> actions;
+    scheduler.TakeActions(actions);
+    return actions;
+  }
+  template <typename T>
+  T TakeOne() {
+    const std::vector<Action> actions = Take();
+    REQUIRE(actions.size() == 1);
+    REQUIRE(std::holds_alternative<T>(actions.front()));
+    return std::get<T>(actions.front());
+  }
+  ReadyTensor TakeAnnouncement() {
+    const auto ready = std::get<Ready>(TakeOne<SendToCoordinator>().message);
+    REQUIRE(ready.tensors.size() == 1);
+    return ready.tensors.front();
+  }
+};
+
+constexpr TensorHandle kFirst(0);
+
+}  // namespace
+
+TEST_CASE("OrderedScheduler: starts at once what the local ranks have submitted, and asks nobody") {
+  Node node;
+  for (std::uint32_t round = 0; round < 3; ++round) {
+    node.scheduler.OnLocallyReady(TensorHandle(5), Floats(3));
+    const auto start = node.TakeOne<StartOperation>();
+    CHECK(start.operation == OrderedScheduler::DataId(5, round));
+    CHECK(OrderedScheduler::PlaceOf(start.operation) == TensorHandle(5));
+    REQUIRE(start.tensors->size() == 1);
+    CHECK(node.scheduler.NumberAt(TensorHandle(5)) == kOrderedPlaces * round + 5);
+    node.scheduler.OnFinished(start.operation);
+    CHECK(node.Take().empty());
+  }
+}
+
+TEST_CASE("OrderedScheduler: an operation and its guard have channels of their own") {
+  for (std::uint32_t place = 0; place < kOrderedPlaces; ++place) {
+    const OperationId data = OrderedScheduler::DataId(place, 7);
+    const OperationId guard = OrderedScheduler::GuardOf(data);
+    CHECK(data.channel != 0);
+    CHECK_FALSE(OrderedScheduler::IsGuard(data));
+    CHECK(OrderedScheduler::IsGuard(guard));
+    CHECK(OrderedScheduler::DataOf(guard) == data);
+    CHECK(OrderedScheduler::PlaceOf(data) == TensorHandle(place));
+  }
+}
+
+TEST_CASE("OrderedScheduler: digests differ in whatever descriptions differ in") {
+  std::vector<TensorMeta> metas(6, Floats(10));
+  metas[1].shape = {11};
+  metas[2].dtype = DataType::kInt32;
+  metas[3].op = ReduceOp::kMax;
+  metas[4].kind = CollectiveKind::kBroadcast;
+  metas[5].kind = CollectiveKind::kBroadcast;
+  metas[5].root_rank = Rank(1);
+  for (std::size_t a = 0; a < metas.size(); ++a) {
+    for (std::size_t b = 0; b < metas.size(); ++b) {
+      const bool same = OrderedScheduler::DigestOf(metas[a]) == OrderedScheduler::DigestOf(metas[b]);
+      CHECK(same == (a == b));
+    }
+  }
+}
+
+TEST_CASE("OrderedScheduler: local ranks that differ are told to the coordinator, which ends it") {
+  Node node;
+  node.scheduler.OnLocalMismatch(kFirst, {{Rank(4), Floats(1)}, {Rank(5), Floats(2)}});
+  const ReadyTensor told = node.TakeAnnouncement();
+  CHECK(told.name == "operation 0");
+  CHECK(told.reports.size() == 2);
+  // All nodes are asked, this one as well.
+  CHECK(node.scheduler.OnInquiry("operation 0").ok());
+  CHECK(node.Take().empty());
+  CHECK(node.scheduler.OnMessage(FailTensor{"operation 0", "they differ"}).ok());
+  const auto failed = node.TakeOne<TensorFailed>();
+  CHECK(failed.tensor == kFirst);
+  CHECK(failed.status == absl::InvalidArgumentError("they differ"));
+  node.scheduler.OnLocallyReady(kFirst, Floats(1));
+  CHECK(node.TakeOne<StartOperation>().operation == OrderedScheduler::DataId(0, 1));
+}
+
+TEST_CASE("OrderedScheduler: one that is under way elsewhere is announced, and cancelled at its end") {
+  Node node;
+  node.scheduler.OnLocallyReady(kFirst, Floats(1));
+  const OperationId id = node.TakeOne<StartOperation>().operation;
+  CHECK(node.scheduler.OnInquiry("operation 0").ok());
+  CHECK(node.TakeAnnouncement().reports == std::vector<RankMeta>{{Rank(4), Floats(1)}});
+  CHECK(node.scheduler.OnMessage(FailTensor{"operation 0", "they differ"}).ok());
+  const std::vector<Action> actions = node.Take();
+  REQUIRE(actions.size() == 2);
+  CHECK(std::get<CancelOperation>(actions[0]).operation == id);
+  CHECK(std::get<TensorFailed>(actions[1]).tensor == kFirst);
+}
+
+TEST_CASE("OrderedScheduler: what did not fit on the wire is announced once and not cancelled") {
+  Node node;
+  node.scheduler.OnLocallyReady(kFirst, Floats(1));
+  node.Take();
+  node.scheduler.OnDisagreement(kFirst);
+  CHECK(node.TakeAnnouncement().name == "operation 0");
+  CHECK(node.scheduler.OnInquiry("operation 0").ok());
+  CHECK(node.Take().empty());
+  CHECK(node.scheduler.OnMessage(FailTensor{"operation 0", "they differ"}).ok());
+  CHECK(node.TakeOne<TensorFailed>().tensor == kFirst);
+}
+
+TEST_CASE("OrderedScheduler: who is behind announces when its ranks come, and starts nothing") {
+  Node node;
+  // The next occurrence of the place.
+  CHECK(node.scheduler.OnInquiry("operation 64").ok());
+  node.scheduler.OnLocallyReady(kFirst, Floats(1));
+  node.scheduler.OnFinished(node.TakeOne<StartOperation>().operation);
+  node.scheduler.OnLocallyReady(kFirst, Floats(2));
+  const ReadyTensor told = node.TakeAnnouncement();
+  CHECK(told.name == "operation 64");
+  CHECK(told.reports == std::vector<RankMeta>{{Rank(4), Floats(2)}});
+  CHECK(node.scheduler.OnMessage(FailTensor{"operation 64", "they differ"}).ok());
+  CHECK(node.TakeOne<TensorFailed>().tensor == kFirst);
+}
+
+TEST_CASE("OrderedScheduler: messages that break the protocol are errors") {
+  Node node;
+  node.scheduler.OnLocallyReady(kFirst, Floats(1));
+  node.scheduler.OnFinished(node.TakeOne<StartOperation>().operation);
+  node.scheduler.OnLocallyReady(kFirst, Floats(1));
+  node.Take();
+  const auto fails = [&](const CoordinatorMessage& message) {
+    return !node.scheduler.OnMessage(message).ok();
+  };
+  CHECK(fails(Execute{0, {"operation 64"}}));
+  CHECK(fails(Freeze{1}));
+  CHECK(fails(FailTensor{"operation 64", "not announced"}));
+  CHECK(fails(FailTensor{"x", "no operation"}));
+  CHECK_FALSE(node.scheduler.OnInquiry("operation 0").ok());  // has ended
+  CHECK_FALSE(node.scheduler.OnInquiry("operation").ok());
+  CHECK_FALSE(node.scheduler.OnInquiry("operation 18446744073709551615").ok());
+}
+
+}  // namespace ringd
