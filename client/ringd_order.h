@@ -19,12 +19,14 @@ typedef struct {
 } ringd_collective;
 
 /* Since 1.5. As ringd_submit, on a communicator created with RINGD_BY_ORDER: the n-th operation of
- * each of its ranks, counted from 0 in the order of these calls, is one with the n-th of the others.
- * Nothing is registered, named or negotiated; a refused call does not count. Of two threads that
- * call at once the order is open: one thread per communicator, or a lock. Host memory only.
- * The ranks' n-th operations must agree in all of `collective`. Where they do not, the n-th ends on
- * all ranks, once all have submitted it, with RINGD_INVALID_ARGUMENT from the wait and a text that
- * has what ranks submitted; later ones go on. 64 are under way at a time, further ones queue.
+ * each of its ranks, counted from 0 in the order of these calls, is one with the n-th of all
+ * others. Nothing is registered, named or negotiated. A refused call does not count. If two threads
+ * call at once their order is open: use one thread for each communicator, or a lock. Host memory
+ * only: tensors on a GPU go by name.
+ * The ranks' n-th operations must agree in all of `collective`. If they do not, the n-th ends on
+ * all ranks as soon as all have submitted it: the wait gives RINGD_INVALID_ARGUMENT, and a text
+ * that says what the ranks have submitted. Later ones go on. At a time 64 are under way;
+ * further ones queue.
  *   RINGD_INVALID_ARGUMENT: a field is wrong, or the root is none of its ranks.
  *   RINGD_FAILED_PRECONDITION: the communicator matches by name. RINGD_NOT_FOUND: there is none. */
 RINGD_EXPORT ringd_status ringd_submit_in_order(ringd_context* context,

@@ -87,8 +87,8 @@ absl::StatusOr<ringd_communicator> Context::CreateCommunicator(
   Communicator added{std::move(asked.name), std::move(asked.ranks), {}, *lane, nullptr};
   added.lane.communicator = made->id;
   if (asked.by_order) {
-    added.ordered = std::make_unique<OrderedDescriptions>(added.name, added.ranks, places_.rank,
-                                                          added.lane);
+    added.ordered =
+        std::make_unique<OrderedDescriptions>(added.name, added.ranks, places_.rank, added.lane);
   }
   added.place.struct_size = sizeof(added.place);
   const auto self = std::find(added.ranks.begin(), added.ranks.end(), places_.rank);
@@ -131,9 +131,8 @@ absl::Status Context::DestroyCommunicator(ringd_communicator communicator) {
     if (found == communicators_.end()) return NoSuchCommunicator(communicator);
     lane = found->second.lane;
     if (found->second.ordered != nullptr && found->second.ordered->AnyTaken()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("an operation of communicator '", found->second.name,
-                       "' has not been waited for"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "an operation of communicator '", found->second.name, "' has not been waited for"));
     }
   }
   const std::vector<ringd_registration> registrations = registrations_.OfCommunicator(communicator);
@@ -184,9 +183,9 @@ absl::StatusOr<LaneUse> Context::CommunicatorLaneFor(const TensorDescription& te
         "tensor '", tensor.name, "': ", NoSuchCommunicator(tensor.communicator).message()));
   }
   if (found->second.ordered != nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "tensor '", tensor.name, "': operations of communicator '", found->second.name,
-        "' are matched by order: submit them by ringd_submit_in_order"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("tensor '", tensor.name, "': operations of communicator '", found->second.name,
+                     "' are matched by order: submit them by ringd_submit_in_order"));
   }
   const std::vector<std::int32_t>& ranks = found->second.ranks;
   if (TraitsOf(tensor.kind).rooted &&

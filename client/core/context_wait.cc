@@ -231,10 +231,9 @@ absl::Status Context::Conclude(OperationQueue& queue, ringd_operation operation)
   if (code == absl::StatusCode::kDeadlineExceeded) code = absl::StatusCode::kAborted;
   if (outcome.text != nullptr && !outcome.text->empty()) return absl::Status(code, *outcome.text);
   const absl::Status reason = state_.status();
-  return absl::Status(code,
-                      absl::StrCat("tensor '", name, "': failed (",
-                                   absl::StatusCodeToString(code), ")", reason.ok() ? "" : ": ",
-                                   reason.ok() ? "" : reason.message()));
+  return absl::Status(
+      code, absl::StrCat("tensor '", name, "': failed (", absl::StatusCodeToString(code), ")",
+                         reason.ok() ? "" : ": ", reason.ok() ? "" : reason.message()));
 }
 
 absl::Status Context::DescribeMismatch(const Registration& registration,

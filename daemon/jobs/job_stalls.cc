@@ -45,13 +45,13 @@ void Job::CheckStalls(CommunicatorPart& part, Clock::time_point now) {
   if (waiting.empty()) return;
   if (too_late) {
     const bool known = part.verdict_at >= oldest;
-    Propose(absl::DeadlineExceededError(
-        absl::StrCat("tensor '", waiting.front().name, "'",
-                     part.number == 0 ? "" : absl::StrCat(" of communicator '", part.name, "'"),
-                     " did not complete within the operation timeout of ",
-                     std::chrono::duration<double>(deadline).count(), " s: ",
-                     known ? part.verdict.text()
-                           : std::string("the coordinator could not say for whom it waits"))));
+    Propose(absl::DeadlineExceededError(absl::StrCat(
+        part.by_order ? waiting.front().name : absl::StrCat("tensor '", waiting.front().name, "'"),
+        part.number == 0 ? "" : absl::StrCat(" of communicator '", part.name, "'"),
+        " did not complete within the operation timeout of ",
+        std::chrono::duration<double>(deadline).count(), " s: ",
+        known ? part.verdict.text()
+              : std::string("the coordinator could not say for whom it waits"))));
     return;
   }
   part.next_stall_report = 2 * (now - oldest);

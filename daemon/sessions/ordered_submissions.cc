@@ -18,9 +18,9 @@ void OrderedSubmissions::Open(CommunicatorId communicator, std::vector<std::int3
 absl::StatusOr<Registration*> OrderedSubmissions::Begin(const Submission& record) {
   const auto found = counts_.find(record.registration);
   if (found == counts_.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("submission by order on communicator ", record.registration,
-                     ", on which this rank has no such operations"));
+    return absl::InvalidArgumentError(absl::StrCat("submission by order on communicator ",
+                                                   record.registration,
+                                                   ", on which this rank has no such operations"));
   }
   const std::optional<OrderedDescription> said = OrderedDescription::FromWord(record.description);
   if (!said.has_value() || (said->op == ReduceOp::kAverage && said->data_type == DataType::kBool)) {

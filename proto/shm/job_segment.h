@@ -27,8 +27,9 @@
 //   4. The member stores k + 1 into its ended counter: it will not look at the slots again.
 //
 // Matching by order. Tensors are then the kOrderedPlaces places that operations go round
-// (ordered_operation.h). A slot's meta_id is OrderedDescription's word, and the element count stands
-// beside it (ElementCountOf): all that members compare in step 2, and enough to say how they differ.
+// (ordered_operation.h). A slot's meta_id is OrderedDescription's word, and the element count
+// stands beside it (ElementCountOf): all that members compare in step 2, and enough to say how they
+// differ.
 //
 // `work` (chunk_claims.h) is 0, or a tag of the occurrence, 28 bits of claims and 28 of done
 // chunks. A thread that was delayed may claim for an occurrence that has finished long ago; so

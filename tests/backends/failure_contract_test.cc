@@ -181,6 +181,7 @@ TEST_CASE("Backend: nodes that disagree about an operation find out") {
   CollectiveRequest theirs = ours;
   theirs.buffer = reinterpret_cast<std::byte*>(b.data());
   SECTION("the operation") { theirs.op = ReduceOp::kMax; }
+  SECTION("what else is said of it") { theirs.description = 1; }
   SECTION("the algorithm") { theirs.algorithm = AllReduceAlgorithm::kFlat; }
   REQUIRE(world.at(0).TryPost(ours));
   REQUIRE(world.at(1).TryPost(theirs));

@@ -99,6 +99,23 @@ ABSENT = """
         print("told:", error, flush=True)
 """
 
+LEFT = """
+    import ringd
+    from ringd import CollectiveKind as Kind
+
+    context = ringd.Context()
+    rank, size = context.place.rank, context.place.size
+    number = context.create_communicator("tp", range(size), matching="order")
+    context.wait(context.submit_in_order(number, Kind.BARRIER))
+    if rank == size - 1:
+        context.close()
+    else:
+        try:
+            context.wait(context.submit_in_order(number, Kind.BARRIER))
+        except ringd.RingdError as error:
+            print("told:", error, flush=True)
+"""
+
 REFUSED = """
     import ringd
     from ringd import CollectiveKind as Kind, TensorSpec
@@ -145,7 +162,9 @@ def test_what_does_not_fit_ends_on_all_ranks_with_what_they_submitted(
     words = job.transcript()
     size = sum(ranks_per_node)
     for case in range(10):
-        assert words.count(f"told {2 * case}: operation {2 * case} of communicator 'tp': rank 0") == size, words
+        assert words.count(f"told {2 * case}: operation {2 * case} of communicator 'tp': rank 0") == size, (
+            words
+        )
         assert words.count(f"fits {2 * case + 1}\n") == size, words
     for number, said in (
         (0, ("float32 [1000]", "float32 [1001]")),
@@ -203,6 +222,16 @@ def test_the_death_of_a_rank_is_told(cluster: Cluster, ranks_per_node: list[int]
     assert words.count(f"told: rank {size - 1}") == size - 1, words
 
 
+@pytest.mark.parametrize("ranks_per_node", LAYOUTS)
+def test_a_rank_that_leaves_ends_what_waits_for_it(cluster: Cluster, ranks_per_node: list[int]) -> None:
+    cluster.start_nodes(len(ranks_per_node))
+    job = cluster.start_job(LEFT, ranks_per_node)
+    job.expect_success()
+    words = job.transcript()
+    size = sum(ranks_per_node)
+    assert words.count(f"told: rank {size - 1} left") == size - 1, words
+
+
 @pytest.mark.parametrize("ranks_per_node", LAYOUTS[:2])
 def test_what_goes_by_name_and_what_by_order_is_not_mixed_up(
     cluster: Cluster, ranks_per_node: list[int]
@@ -225,9 +254,10 @@ def test_what_goes_by_name_and_what_by_order_is_not_mixed_up(
     assert words.count("done") == 2
 
 
-def test_ringctl_shows_operations_by_number(cluster: Cluster) -> None:
-    cluster.start_nodes(2)
-    job = cluster.start_job(ABSENT.replace("operation_timeout=4", ""), [1, 1])
+@pytest.mark.parametrize("ranks_per_node", LAYOUTS[:2])
+def test_ringctl_shows_operations_by_number(cluster: Cluster, ranks_per_node: list[int]) -> None:
+    cluster.start_nodes(len(ranks_per_node))
+    job = cluster.start_job(ABSENT.replace("operation_timeout=4", ""), ranks_per_node)
     for process in job.ranks:
         process.expect_output("ready")
     assert "by order" in cluster.ringctl("comms").stdout

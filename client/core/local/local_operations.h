@@ -337,7 +337,7 @@ class LocalOperations final : public OperationQueue {
   std::unordered_map<std::uint64_t, Operation*> stragglers_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t next_ordered_ ABSL_GUARDED_BY(mutex_) = 0;  // matching by order: the next number
-  std::atomic<std::uint64_t> consumed_{0};  // written under mutex_
+  std::atomic<std::uint64_t> consumed_{0};                  // written under mutex_
   // What was put off, in order. Looked at without the lock for its number, and for the bytes of
   // staging blocks in operations that have not ended; both written under it.
   Staging* const staging_;

@@ -176,9 +176,9 @@ bool LocalOperations::Conflicts(const Tensor& tensor, std::uint64_t occurrence,
 std::string LocalOperations::DescribeConflict(const Tensor& tensor,
                                               const Operation& operation) const {
   const std::uint64_t occurrence = operation.occurrence.load(std::memory_order_relaxed);
-  std::string text = absl::StrCat("operation ", OrderedNumberOf(tensor.number, occurrence),
-                                  " of communicator '",
-                                  operation.registration->ordered->communicator(), "':");
+  std::string text =
+      absl::StrCat("operation ", OrderedNumberOf(tensor.number, occurrence), " of communicator '",
+                   operation.registration->ordered->communicator(), "':");
   std::vector<std::string> seen;
   for (std::uint32_t m = 0; m < member_count_; ++m) {
     // What a member may have changed meanwhile is only shown.

@@ -377,7 +377,7 @@ void JobCommunicator::Cancel(OperationId id, Clock::time_point now) {
   to_post_.remove(id);
   if (found->second.guarded) way_.wire->Cancel(OrderedScheduler::GuardOf(id));
   if (found->second.posted) {
-    if (id.channel == 0) negotiated_bytes_ -= found->second.execution->layout().bytes();
+    if (MayWaitForMemory(id)) negotiated_bytes_ -= found->second.execution->layout().bytes();
     way_.wire->Cancel(id);
     const bool by_backend = found->second.landing || found->second.moved;
     Release(id, std::move(found->second.execution), by_backend);

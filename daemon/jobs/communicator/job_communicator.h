@@ -117,7 +117,7 @@ class JobCommunicator final : private LocalRankView {
   // A scheduling message of the coordinator. An error means the communicator must fail.
   absl::Status OnMessage(const CoordinatorMessage& message, Clock::time_point now);
 
-  // Matching by order: the coordinator wants to know how this node describes the operation. An error
+  // Matching by order: how does this node describe the operation? The coordinator asks. An error
   // means the communicator must fail.
   absl::Status OnOrderInquiry(const std::string& name);
   bool by_order() const noexcept { return options_.by_order; }
@@ -319,6 +319,10 @@ class JobCommunicator final : private LocalRankView {
   bool FitTogether(const Registration& a, const Registration& b) const noexcept {
     return ordered_ == nullptr ? a.meta_id == b.meta_id : a.meta == b.meta;
   }
+  // Nodes start it in one order, so it may wait until earlier ones have given memory back.
+  bool MayWaitForMemory(OperationId id) const noexcept {
+    return id.channel == 0 || ordered_ != nullptr;
+  }
   void BeginOrdered();
   [[nodiscard]] bool PostOrdered(OperationId id, Running& running, const Registration& first,
                                  NodeIndex root);
@@ -374,7 +378,7 @@ class JobCommunicator final : private LocalRankView {
   std::unique_ptr<DeviceLane> device_lane_;  // from the first operation on that needs it
   std::unordered_map<OperationId, DeviceRunning> device_running_;
 
-  std::size_t negotiated_bytes_ = 0;  // fusion buffers of posted operations of channel 0
+  std::size_t negotiated_bytes_ = 0;  // fusion buffers of those that MayWaitForMemory, posted
 
   WireMeter meter_;
   OperationTrace trace_;

@@ -81,6 +81,7 @@ void JobCommunicator::OnOrderedCompletion(const Completion& completion, absl::St
                        way_.wire->health().ok() && !failed();
   if (!differs && failure.ok() && !failed()) failure = DescribeOutcome(completion);
   if (differs) way_.wire->Cancel(is_guard ? id : OrderedScheduler::GuardOf(id));
+  if (running.posted) negotiated_bytes_ -= running.execution->layout().bytes();
   Release(id, std::move(running.execution), /*by_backend=*/running.moved || !running.posted);
   running_.erase(found);
   to_post_.remove(id);

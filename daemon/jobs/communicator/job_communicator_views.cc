@@ -171,7 +171,7 @@ void JobCommunicator::AddLocallyWaiting(Clock::time_point before, std::size_t mo
     entry.member = wait.member;
     entry.name = std::move(wait.tensor);
     const TensorMeta* const meta = metas_.Find(wait.meta_id);
-    entry.bytes = meta == nullptr ? 0 : ByteCount(*meta);
+    entry.bytes = meta == nullptr ? wait.ordered_bytes : ByteCount(*meta);
     entry.since = wait.since;
     entry.state = wait.arrived ? TensorState::kRunning : TensorState::kIdle;
     entry.absent_members = std::move(wait.absent);
@@ -235,8 +235,8 @@ void JobCommunicator::AddQueued(Clock::time_point before, std::size_t most, bool
       entry.bytes = head.submission.registration->bytes;
       entry.since = head.since;
       if (tensor.outstanding) {
-        entry.state = ordered_ == nullptr ? scheduler_.Lookup(entry.name).state
-                                          : TensorState::kRunning;
+        entry.state =
+            ordered_ == nullptr ? scheduler_.Lookup(entry.name).state : TensorState::kRunning;
       }
       for (std::size_t other = 0; other < tensor.queues.size(); ++other) {
         if (tensor.queues[other].empty()) entry.absent_members.push_back(static_cast<int>(other));

@@ -33,10 +33,12 @@ absl::StatusOr<std::size_t> JobCommunicator::PostToWire(Clock::time_point now) {
       Finish(*done, now);
       continue;
     }
-    // Negotiated operations are in the same order everywhere, so they may wait for each other, and
-    // what they take of our memory is bounded. Learned ones must not wait.
-    if (id.channel == 0 && (negotiated_wait || (negotiated_bytes_ > 0 &&
-                                                negotiated_bytes_ + bytes > kMaxNegotiatedBytes))) {
+    // Negotiated operations are in the same order everywhere, as are those that are matched by
+    // order, so they may wait for each other, and what they take of our memory is bounded. Learned
+    // ones must not wait.
+    if (MayWaitForMemory(id) &&
+        (negotiated_wait ||
+         (negotiated_bytes_ > 0 && negotiated_bytes_ + bytes > kMaxNegotiatedBytes))) {
       negotiated_wait = true;
       ++it;
       continue;
@@ -67,7 +69,7 @@ absl::StatusOr<std::size_t> JobCommunicator::PostToWire(Clock::time_point now) {
     running.posted = true;
     running.execution->OfferWork();
     if (ordered_ == nullptr) meter_.OnPosted();
-    if (id.channel == 0) negotiated_bytes_ += bytes;
+    if (MayWaitForMemory(id)) negotiated_bytes_ += bytes;
     it = to_post_.erase(it);
     ++work;
   }
@@ -142,7 +144,7 @@ std::size_t JobCommunicator::Land() {
     const std::unique_ptr<Execution> done = std::move(running_.at(id).execution);
     running_.erase(id);
     landing_.erase(landing_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (id.channel == 0) negotiated_bytes_ -= done->layout().bytes();
+    if (MayWaitForMemory(id)) negotiated_bytes_ -= done->layout().bytes();
     const Clock::time_point now = Clock::now();
     if (ordered_ == nullptr) meter_.OnInPlace(id.channel, now - arrived);
     Finish(*done, now);

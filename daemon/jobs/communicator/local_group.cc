@@ -113,9 +113,14 @@ std::vector<LocalWait> LocalGroup::Waiting(Clock::time_point before, Clock::time
   for (LocalWaits::Wait& found : waits_.Waiting(before, now, tensor_count(), all)) {
     LocalWait& wait = waiting.emplace_back();
     wait.member = static_cast<int>(found.member);
-    wait.tensor = by_order_ ? OrderedName(OrderedNumberOf(found.tensor.tensor, found.tensor.occurrence))
-                            : names_[found.tensor.tensor];
+    wait.tensor = by_order_
+                      ? OrderedName(OrderedNumberOf(found.tensor.tensor, found.tensor.occurrence))
+                      : names_[found.tensor.tensor];
     wait.meta_id = found.verdict.meta_ids[found.member];
+    const auto word = OrderedDescription::FromWord(wait.meta_id);
+    if (by_order_ && word.has_value()) {
+      wait.ordered_bytes = found.verdict.element_counts[found.member] * SizeOf(word->data_type);
+    }
     wait.since = found.since;
     wait.arrived = found.verdict.arrived;
     wait.absent = std::move(found.verdict.absent);

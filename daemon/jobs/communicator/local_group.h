@@ -27,7 +27,8 @@ namespace ringd {
 struct LocalWait {
   int member = 0;
   std::string tensor;
-  std::uint32_t meta_id = 0;  // the member's word: check it
+  std::uint32_t meta_id = 0;        // the member's word: check it
+  std::uint64_t ordered_bytes = 0;  // of an operation that is matched by order; the member's word
   Clock::time_point since;
   bool arrived = false;     // all have submitted it; `absent` then holds who reduces a part of it
   std::vector<int> absent;  // members for whom it waits

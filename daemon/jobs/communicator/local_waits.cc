@@ -126,7 +126,10 @@ LocalVerdict LocalWaits::Examine(const InFlightTensor& tensor) {
 LocalVerdict LocalWaits::Judge(const TensorView& copy, const InFlightTensor& tensor) const {
   LocalVerdict verdict;
   for (std::uint32_t m = 0; m < segment_.member_count(); ++m) {
-    verdict.meta_ids.push_back(copy.Slot(m, tensor.occurrence).meta_id);
+    SubmissionSlot& slot = copy.Slot(m, tensor.occurrence);
+    const auto word = OrderedDescription::FromWord(slot.meta_id);
+    verdict.meta_ids.push_back(slot.meta_id);
+    verdict.element_counts.push_back(ElementCountOf(slot, word.has_value() && word->is_inline));
     if (Posted(copy, m) <= tensor.occurrence) verdict.absent.push_back(static_cast<int>(m));
   }
   verdict.arrived = verdict.absent.empty();

@@ -20,7 +20,8 @@ namespace ringd {
 struct LocalVerdict {
   bool arrived = false;     // all have submitted it
   std::vector<int> absent;  // members who have not; if it has arrived, who reduces a part of it
-  std::vector<std::uint32_t> meta_ids;  // by member; their word
+  std::vector<std::uint32_t> meta_ids;        // by member; their word
+  std::vector<std::uint64_t> element_counts;  // likewise; of operations that are matched by order
 };
 
 // Goes through what the members say they have in flight (proto/shm/in_flight_index.h), again and

@@ -96,11 +96,11 @@ std::variant<std::monostate, AskedCommunicator, RefusedCommunicator> Communicato
     if (waiting.asked.by_order != asked.by_order) {
       const auto matching = [](bool by_order) { return by_order ? "by order" : "by name"; };
       RefusedCommunicator refused = Refuse(
-          waiting, absl::InvalidArgumentError(absl::StrCat(
-                       "communicator ", DescribeCommunicator(asked), ": rank ",
-                       *waiting.present.begin(), " says that its operations are matched ",
-                       matching(waiting.asked.by_order), ", rank ", rank, " says ",
-                       matching(asked.by_order), ": all must say the same")));
+          waiting,
+          absl::InvalidArgumentError(absl::StrCat(
+              "communicator ", DescribeCommunicator(asked), ": rank ", *waiting.present.begin(),
+              " says that its operations are matched ", matching(waiting.asked.by_order), ", rank ",
+              rank, " says ", matching(asked.by_order), ": all must say the same")));
       refused.asked.push_back(rank);
       waiting_.erase(it);
       return refused;

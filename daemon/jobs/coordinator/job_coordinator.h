@@ -138,8 +138,8 @@ class JobCoordinator {
   // Passes what a node has answered on to who asked.
   void PassTraceOn(const Node& from, v1::TraceAnswer answer);
   void Start(const std::vector<Node*>& order, RingChoice ring);
-  CommunicatorSchedule* AddSchedule(std::uint32_t number, const std::string& name,
-                                    bool by_order, Membership& membership);
+  CommunicatorSchedule* AddSchedule(std::uint32_t number, const std::string& name, bool by_order,
+                                    Membership& membership);
   // The communicator that a message is about; null: there is none.
   CommunicatorSchedule* Find(std::uint32_t number);
   void Wake(CommunicatorSchedule* schedule);

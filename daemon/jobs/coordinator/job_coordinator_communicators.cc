@@ -86,9 +86,8 @@ void JobCoordinator::OnCommunicatorAsk(const Node& node, const v1::CommunicatorA
   const auto patience = std::min<std::chrono::milliseconds>(
       std::chrono::milliseconds(ask.timeout_ms()), kMostPatience);
   auto answer =
-      table_.Ask(ask.rank(),
-                 {ask.name(), {ask.ranks().begin(), ask.ranks().end()}, ask.by_order()}, patience,
-                 now);
+      table_.Ask(ask.rank(), {ask.name(), {ask.ranks().begin(), ask.ranks().end()}, ask.by_order()},
+                 patience, now);
   if (const auto* made = std::get_if<AskedCommunicator>(&answer)) {
     Make(*made);
   } else if (const auto* refused = std::get_if<RefusedCommunicator>(&answer)) {

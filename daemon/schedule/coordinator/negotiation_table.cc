@@ -43,10 +43,11 @@ absl::StatusOr<NegotiationTable::Result> NegotiationTable::Announce(NodeIndex no
   } else {
     result.outcome = Outcome::kMismatch;
     entry.deviating.push_back(std::move(entry.agreed));
-    result.error = ordered_.has_value()
-                       ? absl::StrCat(tensor.name, " of communicator '", *ordered_, "':",
-                                      DescribeDifferences(entry.deviating, /*with_kinds=*/true))
-                       : DescribeMismatch(tensor.name, entry.deviating);
+    result.error =
+        ordered_.has_value()
+            ? absl::StrCat(tensor.name, " of communicator '", *ordered_,
+                           "':", DescribeDifferences(entry.deviating, /*with_kinds=*/true))
+            : DescribeMismatch(tensor.name, entry.deviating);
   }
   entries_.erase(position);
   return result;

@@ -11,7 +11,8 @@ namespace ringd {
 namespace {
 
 absl::Status Wrong(absl::string_view name, absl::string_view what) {
-  return absl::InternalError(absl::StrCat("the coordinator broke the protocol: '", name, "' ", what));
+  return absl::InternalError(
+      absl::StrCat("the coordinator broke the protocol: '", name, "' ", what));
 }
 
 }  // namespace

@@ -142,8 +142,8 @@ std::string DescribeDifferences(const std::vector<LocatedRankMeta>& reports, boo
 
 std::string DescribeMismatch(const std::string& tensor_name,
                              const std::vector<LocatedRankMeta>& reports) {
-  return absl::StrCat("tensor '", tensor_name, "':",
-                      DescribeDifferences(reports, /*with_kinds=*/false));
+  return absl::StrCat("tensor '", tensor_name,
+                      "':", DescribeDifferences(reports, /*with_kinds=*/false));
 }
 
 }  // namespace ringd

@@ -77,6 +77,7 @@ def main() -> None:
     with ringd.Context() as context:
         rank, size = context.place.rank, context.place.size
         groups = [Pair(context, "all in order", list(range(size)))]
+        groups.append(Pair(context, f"rank {rank} alone", [rank]))
         if rank in (0, size - 1):
             groups.append(Pair(context, "first and last", [size - 1, 0]))
         (named,) = context.register([TensorSpec("named", shape=(1000,))])
@@ -89,7 +90,9 @@ def main() -> None:
             for group in groups:
                 group.check()
             context.wait(operation)
-            assert mine == array("f", map(sum, zip(*(values(r, step, 1000) for r in range(size)), strict=True)))
+            assert mine == array(
+                "f", map(sum, zip(*(values(r, step, 1000) for r in range(size)), strict=True))
+            )
         # More than are under way at a time, one after the other and waited for at the end.
         small = [array("i", [rank + i, i]) for i in range(500)]
         operations = [

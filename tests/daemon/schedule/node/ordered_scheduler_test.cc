@@ -74,7 +74,8 @@ TEST_CASE("OrderedScheduler: digests differ in whatever descriptions differ in")
   metas[5].root_rank = Rank(1);
   for (std::size_t a = 0; a < metas.size(); ++a) {
     for (std::size_t b = 0; b < metas.size(); ++b) {
-      const bool same = OrderedScheduler::DigestOf(metas[a]) == OrderedScheduler::DigestOf(metas[b]);
+      const bool same =
+          OrderedScheduler::DigestOf(metas[a]) == OrderedScheduler::DigestOf(metas[b]);
       CHECK(same == (a == b));
     }
   }
@@ -97,7 +98,8 @@ TEST_CASE("OrderedScheduler: local ranks that differ are told to the coordinator
   CHECK(node.TakeOne<StartOperation>().operation == OrderedScheduler::DataId(0, 1));
 }
 
-TEST_CASE("OrderedScheduler: one that is under way elsewhere is announced, and cancelled at its end") {
+TEST_CASE(
+    "OrderedScheduler: one that is under way elsewhere is announced, and cancelled at its end") {
   Node node;
   node.scheduler.OnLocallyReady(kFirst, Floats(1));
   const OperationId id = node.TakeOne<StartOperation>().operation;
