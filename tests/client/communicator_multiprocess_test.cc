@@ -113,5 +113,49 @@ TEST_CASE("C++ layer: a communicator that is moved is given back once, and what 
   CHECK(right == 3 * kRanks);
 }
 
+TEST_CASE("C++ layer: operations on a communicator that matches by order have no names") {
+  RingdProcess ringd;
+  ringd.Start();
+  REQUIRE(ringd.WaitForNotification("READY=1"));
+  std::atomic<int> right{0};
+  const std::vector<std::string> errors =
+      RunRanks(ringd.socket(), "order", [&](Context& context, int rank) {
+        const std::vector<std::int32_t> ranks = {0, 1, 2};
+        Communicator ordered = context.CreateCommunicator("ordered", ranks, {}, RINGD_BY_ORDER);
+        ringd_collective sum{};
+        sum.kind = RINGD_ALLREDUCE;
+        sum.data_type = RINGD_FLOAT32;
+        sum.op = RINGD_SUM;
+        sum.count = 1;
+        float value = static_cast<float>(1 << rank);
+        float again = value;
+        Operation first = context.SubmitInOrder(ordered, sum, &value, &value);
+        Operation second = context.SubmitInOrder(ordered, sum, &again, &again);
+        second.Wait();
+        first.Wait();
+        right += value == 7.0F && again == 7.0F ? 1 : 0;
+        // What differs is told to all; the next one goes on.
+        sum.count = rank == 2 ? 1000 : 2;
+        std::vector<float> many(1000, 1.0F);
+        Operation different = context.SubmitInOrder(ordered, sum, many.data(), many.data());
+        try {
+          different.Wait();
+        } catch (const Error& error) {
+          right +=
+              std::string(error.what()).find("rank 2 submitted allreduce sum float32 [1000]") !=
+                      std::string::npos
+                  ? 1
+                  : 0;
+        }
+        sum.count = 1000;
+        std::vector<float> ones(1000, 1.0F);
+        context.SubmitInOrder(ordered, sum, ones.data(), ones.data()).Wait();
+        right += ones == std::vector<float>(1000, 3.0F) ? 1 : 0;
+        ordered.Destroy();
+      });
+  CHECK(errors.empty());
+  CHECK(right == 3 * kRanks);
+}
+
 }  // namespace
 }  // namespace ringd
