@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "proto/shm/ordered_operation.h"
+
 namespace ringd {
 namespace {
 
