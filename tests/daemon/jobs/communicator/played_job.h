@@ -37,7 +37,7 @@ class PlayedCommunicator final : public Communicator {
     finished.pop_back();
     return 1;
   }
-  void Cancel(OperationId) noexcept override {}
+  void Cancel(OperationId id) noexcept override { cancelled.push_back(id); }
   void Abort(absl::string_view) noexcept override { aborted = true; }
   absl::Status health() const override { return absl::OkStatus(); }
   NodeIndex lost_node() const noexcept override { return NodeIndex(-1); }
@@ -67,17 +67,21 @@ class PlayedCommunicator final : public Communicator {
 
   std::vector<CollectiveRequest> posted;
   std::vector<Completion> finished;
+  std::vector<OperationId> cancelled;
   bool aborted = false;
 };
 
-class SilentLink final : public CoordinatorLink {
+class RecordingLink final : public CoordinatorLink {
  public:
-  void Send(v1::NodeMessage) override {}
+  void Send(v1::NodeMessage message) override { sent.push_back(std::move(message)); }
+
+  std::vector<v1::NodeMessage> sent;
 };
 
 // Two ranks of node 0 of two, with one tensor each at the beginning of their arenas.
 struct PlayedJob {
-  PlayedJob() {
+  // `by_order`: on a communicator that matches by order; the tensor is the first operation there.
+  explicit PlayedJob(bool by_order = false) {
     Membership membership;
     membership.self = NodeIndex(0);
     for (int node = 0; node < 2; ++node) {
@@ -111,6 +115,11 @@ struct PlayedJob {
     JobCommunicator::Options options;
     options.job_id = "job";
     options.reducers = &reducers;
+    options.by_order = by_order;
+    if (by_order) {
+      options.number = 1;
+      options.name = "tp";
+    }
     JobCommunicator::Way way;
     way.wire = std::move(played);
     communicator = std::make_unique<JobCommunicator>(
@@ -119,7 +128,7 @@ struct PlayedJob {
     registration.name = "t";
     registration.meta.shape = {kBytes / 4};
     registration.bytes = kBytes;
-    REQUIRE(communicator->Number(registration).ok());
+    REQUIRE(communicator->Number(registration).ok() != by_order);
   }
 
   // The last rank's source comes in pieces, if `progress` is not null.
@@ -177,7 +186,7 @@ struct PlayedJob {
   static constexpr float kTheirs = 7.0F;
 
   SteppedReducers reducers{SteppedReducers::Speed::kRandom, 1};
-  SilentLink link;
+  RecordingLink link;
   PlayedCommunicator* wire = nullptr;
   std::vector<UniqueFd> own_ends;
   std::vector<std::weak_ptr<Session>> sessions;
