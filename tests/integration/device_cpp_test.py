@@ -32,7 +32,7 @@ def build(folder: Path) -> Path:
     """The program. What it includes comes from a folder that has ringd's headers and no more."""
     headers = folder / "include" / "client"
     headers.mkdir(parents=True)
-    for header in [ROOT / "client" / "ringd.h", *(ROOT / "client").glob("*.hpp")]:
+    for header in (ROOT / "client").glob("*.h*"):
         shutil.copy(header, headers)
     program = folder / "device_sums"
     flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{headers.parent}"]
