@@ -1,6 +1,6 @@
 // One rank of a job of the soak: all-reduces of several sizes, step after step, each sum compared
 // element by element. One of them is on a communicator beside that of all ranks, which is destroyed
-// and made anew every few steps.
+// and made anew every few steps, and matches by name and by order in turns.
 //
 // Its place comes from the environment, as every launcher gives it. Prints an event per line:
 //
@@ -95,7 +95,7 @@ class Layer {
     }
   }
 
-  // On that communicator from now on.
+  // On that communicator, which matches by name, from now on.
   void Describe(ringd_context* context, ringd_communicator communicator) {
     const std::string name = "layer" + std::to_string(number_);
     ringd_tensor tensor{};
@@ -112,6 +112,21 @@ class Layer {
     for (std::int64_t i = 0; i < elements_; ++i) {
       values_[i] = static_cast<float>((place_.rank + 1) * Term(step, i));
     }
+  }
+  ringd_operation Submit(ringd_context* context) {
+    ringd_operation operation = 0;
+    Require(ringd_submit(context, registration_, values_, values_, &operation));
+    return operation;
+  }
+  ringd_operation SubmitInOrder(ringd_context* context, ringd_communicator communicator) {
+    ringd_collective collective{};
+    collective.struct_size = sizeof(collective);
+    collective.data_type = RINGD_FLOAT32;
+    collective.count = static_cast<std::uint64_t>(elements_);
+    ringd_operation operation = 0;
+    Require(
+        ringd_submit_in_order(context, communicator, &collective, values_, values_, &operation));
+    return operation;
   }
   float* values() { return values_; }
   ringd_registration registration() const { return registration_; }
@@ -143,6 +158,8 @@ class Layer {
   float* values_ = nullptr;
 };
 
+bool MatchesByOrder(std::int64_t step) { return step / kStepsOfBeside % 2 == 1; }
+
 // A communicator of all ranks, in reverse order.
 ringd_communicator MakeBeside(ringd_context* context, const ringd_place& place, std::int64_t step) {
   std::vector<std::int32_t> ranks;
@@ -153,6 +170,7 @@ ringd_communicator MakeBeside(ringd_context* context, const ringd_place& place, 
   options.name = name.c_str();
   options.ranks = ranks.data();
   options.count = ranks.size();
+  options.matching = MatchesByOrder(step) ? RINGD_BY_ORDER : RINGD_BY_NAME;
   ringd_communicator made = 0;
   Require(ringd_communicator_create(context, &options, &made));
   return made;
@@ -207,8 +225,9 @@ void Train(ringd_context* context) {
     const std::int64_t waited = WaitedNanos();
     begin = NowNanos();
     for (std::size_t i = 0; i < operations.size(); ++i) {
-      float* const values = layers[i].values();
-      Require(ringd_submit(context, layers[i].registration(), values, values, &operations[i]));
+      const bool by_order = &layers[i] == &of_beside && MatchesByOrder(step);
+      operations[i] =
+          by_order ? of_beside.SubmitInOrder(context, beside) : layers[i].Submit(context);
     }
     Require(ringd_wait_all(context, operations.data(), operations.size(), -1));
     ringd_operation operation = 0;
@@ -226,7 +245,7 @@ void Train(ringd_context* context) {
     if (step % kStepsOfBeside == kStepsOfBeside - 1 && !last) {
       Require(ringd_communicator_destroy(context, beside));
       beside = MakeBeside(context, place, step + 1);
-      of_beside.Describe(context, beside);
+      if (!MatchesByOrder(step + 1)) of_beside.Describe(context, beside);
     }
     if (!last) SleepUntil(begin + period_ns);
   }
