@@ -39,12 +39,14 @@ void DeviceWorker::Open() {
   const DeviceStep step(steps_, "opening the GPU", DeviceStep::Takes::kLong);
   auto opened = GpuParts::Open(options_.cuda_library, options_.nccl_library, options_.gpu);
   unusable_ = opened.status();
+  std::optional<bool> is_under_mps;
   if (opened.ok()) {
     gpu_ = *std::move(opened);
     current_.emplace(*gpu_.context);
     unusable_ = current_->status();
+    is_under_mps = gpu_.context->is_under_mps();
   }
-  emit_(DeviceOpened{unusable_, opened.ok() ? gpu_.context->is_under_mps() : std::nullopt});
+  emit_(DeviceOpened{unusable_, is_under_mps});
 }
 
 void DeviceWorker::CreateSlab(DeviceSlabId id, std::size_t bytes) {
