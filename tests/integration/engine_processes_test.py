@@ -19,6 +19,7 @@ from tests.integration.engines import (
     shared_memory,
 )
 from tests.integration.failures.events import (
+    WORKS,
     expect_within,
     expect_words,
     start_trainers,
@@ -56,19 +57,6 @@ WAITS = """
             trainer.submit("never" if trainer.rank == 1 else "gradient").wait()
         except ringd.RingdError as error:
             say_error(error, "lost")
-
-
-    run(main)
-"""
-
-WORKS = """
-    from trainer import Trainer, run
-
-
-    def main():
-        trainer = Trainer()
-        for step in range(20):
-            assert trainer.all_reduce("gradient", float(step), count=1000) == step * trainer.size
 
 
     run(main)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.integration.cluster import Cluster, JobRun, wait_until
 from tests.integration.failures.events import (
+    WORKS,
     expect_within,
     expect_words,
     start_trainers,
@@ -45,19 +46,6 @@ WAITS = """
         del operation, trainer
         say("closed")
         time.sleep(60)
-
-
-    run(main)
-"""
-
-WORKS = """
-    from trainer import Trainer, run
-
-
-    def main():
-        trainer = Trainer()
-        for step in range(20):
-            assert trainer.all_reduce("gradient", float(step), count=1000) == step * trainer.size
 
 
     run(main)

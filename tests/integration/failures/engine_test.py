@@ -15,6 +15,7 @@ import pytest
 from tests.integration.cluster import Cluster, Node, binary, wait_until
 from tests.integration.engines import await_standing_engines, engine_of, has_ended
 from tests.integration.failures.events import (
+    WORKS,
     expect_within,
     expect_words,
     start_trainers,
@@ -52,19 +53,6 @@ STAGES = """
             time.sleep(60)
         except ringd.RingdError as error:
             say_error(error, "lost")
-
-
-    run(main)
-"""
-
-WORKS = """
-    from trainer import Trainer, run
-
-
-    def main():
-        trainer = Trainer()
-        for step in range(20):
-            assert trainer.all_reduce("gradient", float(step), count=1000) == step * trainer.size
 
 
     run(main)

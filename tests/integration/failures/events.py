@@ -10,6 +10,8 @@ from typing import Any
 from tests.integration.cluster import PATIENCE_S, Cluster, JobRun, Rank, wait_until
 
 PROGRAMS = Path(__file__).parent / "programs"
+#: Some steps that go well.
+WORKS = (PROGRAMS / "works.py").read_text()
 #: Lets rank programs import `trainer`.
 WITH_TRAINER = {"PYTHONPATH": str(PROGRAMS)}
 
