@@ -182,6 +182,8 @@ class Context {
   RingdWatch::Verdict WatchCalls(bool in_call, Clock::time_point now);
   absl::Status Conclude(OperationQueue& queue, ringd_operation operation);
   // Why the local ranks' descriptions of this tensor can't be combined.
+  // Of an operation that has ended badly.
+  absl::Status DescribeFailure(const OperationOutcome& outcome, const Registration& registration);
   absl::Status DescribeMismatch(const Registration& registration,
                                 const std::vector<std::uint32_t>& metas);
   std::string RingdName() const;

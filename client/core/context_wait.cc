@@ -219,11 +219,16 @@ absl::Status Context::Conclude(OperationQueue& queue, ringd_operation operation)
   }
   if (outcome.status == 0) return Finish(std::span(&end, 1));
   staging_.Finish(end, false);
-  const std::string name = end.registration->description.name;
-  if (end.by_order) end.registration->ordered->GiveBack(*end.registration);
   if (end.device_block != nullptr) device_staging_->GiveBack(*end.device_block);
+  absl::Status failure = DescribeFailure(outcome, *end.registration);
+  if (end.by_order) end.registration->ordered->GiveBack(*end.registration);
+  return failure;
+}
+
+absl::Status Context::DescribeFailure(const OperationOutcome& outcome,
+                                      const Registration& registration) {
   if (!outcome.conflicting_metas.empty()) {
-    return DescribeMismatch(*end.registration, outcome.conflicting_metas);
+    return DescribeMismatch(registration, outcome.conflicting_metas);
   }
   auto code = static_cast<absl::StatusCode>(outcome.status);
   // From a wait, this code says that the operation goes on. One that ran into its own deadline has
@@ -231,9 +236,10 @@ absl::Status Context::Conclude(OperationQueue& queue, ringd_operation operation)
   if (code == absl::StatusCode::kDeadlineExceeded) code = absl::StatusCode::kAborted;
   if (outcome.text != nullptr && !outcome.text->empty()) return absl::Status(code, *outcome.text);
   const absl::Status reason = state_.status();
-  return absl::Status(
-      code, absl::StrCat("tensor '", name, "': failed (", absl::StatusCodeToString(code), ")",
-                         reason.ok() ? "" : ": ", reason.ok() ? "" : reason.message()));
+  return absl::Status(code,
+                      absl::StrCat("tensor '", registration.description.name, "': failed (",
+                                   absl::StatusCodeToString(code), ")", reason.ok() ? "" : ": ",
+                                   reason.ok() ? "" : reason.message()));
 }
 
 absl::Status Context::DescribeMismatch(const Registration& registration,
