@@ -3,32 +3,16 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
+#include "tests/daemon/schedule/node/scheduling_node.h"
+
 namespace ringd {
 namespace {
 
-TensorMeta Floats(std::int64_t count) {
-  TensorMeta meta;
-  meta.shape = {count};
-  return meta;
-}
+struct Node : ActingNode<OrderedScheduler> {
+  Node() : ActingNode(Rank(4)) {}
 
-struct Node {
-  OrderedScheduler scheduler{Rank(4)};
-
-  std::vector<Action> Take() {
-    std::vector<Action> actions;
-    scheduler.TakeActions(actions);
-    return actions;
-  }
-  template <typename T>
-  T TakeOne() {
-    const std::vector<Action> actions = Take();
-    REQUIRE(actions.size() == 1);
-    REQUIRE(std::holds_alternative<T>(actions.front()));
-    return std::get<T>(actions.front());
-  }
   ReadyTensor TakeAnnouncement() {
-    const auto ready = std::get<Ready>(TakeOne<SendToCoordinator>().message);
+    const auto ready = TakeMessage<Ready>();
     REQUIRE(ready.tensors.size() == 1);
     return ready.tensors.front();
   }

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -28,25 +29,12 @@ class FixedView final : public LocalRankView {
   bool blocked_;
 };
 
-// Node 0 of two, with short words for what the tests do.
-struct SchedulingNode {
-  SchedulingNode() : scheduler(Config()) {}
+// A scheduler, and what it wants done.
+template <typename Scheduler>
+struct ActingNode {
+  template <typename Config>
+  explicit ActingNode(Config config) : scheduler(std::move(config)) {}
 
-  static NodeSchedulerConfig Config() {
-    NodeSchedulerConfig config;
-    config.first_rank = Rank(4);
-    return config;
-  }
-
-  void Ready(const std::string& name, TensorMeta meta = Floats(8)) {
-    scheduler.OnLocallyReady(scheduler.Intern(name), meta, false, now);
-  }
-  void Receive(const CoordinatorMessage& message) {
-    const absl::Status status = scheduler.OnMessage(message, now);
-    INFO(status);
-    REQUIRE(status.ok());
-  }
-  void Receive(const ScheduledBucket& bucket) { Receive(Schedule{++epoch, {bucket}}); }
   std::vector<Action> Take() {
     std::vector<Action> actions;
     scheduler.TakeActions(actions);
@@ -66,9 +54,31 @@ struct SchedulingNode {
     REQUIRE(std::holds_alternative<T>(send.message));
     return std::get<T>(send.message);
   }
+
+  Scheduler scheduler;
+};
+
+// Node 0 of two, with short words for what the tests do.
+struct SchedulingNode : ActingNode<NodeScheduler> {
+  SchedulingNode() : ActingNode(Config()) {}
+
+  static NodeSchedulerConfig Config() {
+    NodeSchedulerConfig config;
+    config.first_rank = Rank(4);
+    return config;
+  }
+
+  void Ready(const std::string& name, TensorMeta meta = Floats(8)) {
+    scheduler.OnLocallyReady(scheduler.Intern(name), meta, false, now);
+  }
+  void Receive(const CoordinatorMessage& message) {
+    const absl::Status status = scheduler.OnMessage(message, now);
+    INFO(status);
+    REQUIRE(status.ok());
+  }
+  void Receive(const ScheduledBucket& bucket) { Receive(Schedule{++epoch, {bucket}}); }
   void Finish(OperationId operation) { scheduler.OnFinished(operation, now); }
 
-  NodeScheduler scheduler;
   TimePoint now;
   Epoch epoch = 0;
 };
