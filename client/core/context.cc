@@ -217,11 +217,15 @@ absl::Status Context::UseLocalOperations(const Options& options) {
   }
   local_operations_ = std::make_unique<LocalOperations>(
       job_memory_, submission_capacity_, state_, spin_budget_, direct_reading_,
-      options.background ? &staging_ : nullptr, TraceWriter(trace_ring_));
+      options.background == BackgroundUse::kNever ? nullptr : &staging_, TraceWriter(trace_ring_));
   watched_local_.store(local_operations_.get(), std::memory_order_release);
   operations_.store(local_operations_.get(), std::memory_order_release);
-  if (!options.background) return absl::OkStatus();
-  background_helper_ = std::make_unique<BackgroundHelper>(*local_operations_);
+  if (options.background == BackgroundUse::kNever) return absl::OkStatus();
+  const ProcessorWatch::Read read = options.background == BackgroundUse::kWhereIdle
+                                        ? ProcessorWatch::Read(ReadProcessorTimes)
+                                        : [] { return std::nullopt; };
+  background_helper_ = std::make_unique<BackgroundHelper>(
+      *local_operations_, ProcessorWatch(job_memory_.segment().member_count(), read));
   return background_helper_->Start();
 }
 

@@ -181,8 +181,12 @@ absl::StatusOr<Options> ResolveOptions(const ringd_options* given_or_null,
   }
 
   if (const std::string text = Environment(get, "RINGD_BACKGROUND"); !text.empty()) {
-    if (text != "0" && text != "1") return WrongVariable("RINGD_BACKGROUND", text, "0 or 1");
-    options.background = text == "1";
+    if (text != "0" && text != "1" && text != "auto") {
+      return WrongVariable("RINGD_BACKGROUND", text, "0, 1 or auto");
+    }
+    options.background = text == "0"   ? BackgroundUse::kNever
+                         : text == "1" ? BackgroundUse::kAlways
+                                       : BackgroundUse::kWhereIdle;
   }
 
   if (const std::string text = Environment(get, "RINGD_DIRECT_READ"); !text.empty()) {

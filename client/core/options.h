@@ -3,6 +3,7 @@
 #define RINGD_CLIENT_CORE_OPTIONS_H_
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -15,6 +16,9 @@
 
 namespace ringd::client {
 
+// Whether a one-node job's tensors are combined while nobody waits for them.
+enum class BackgroundUse : std::uint8_t { kNever, kWhereIdle, kAlways };
+
 struct Options {
   std::string socket;
   // Nobody has said that there are others, or a ringd: without one this rank works alone.
@@ -24,8 +28,8 @@ struct Options {
   JoinParameters join;
   // RINGD_SPIN_US: how long waits spin before they sleep.
   std::optional<std::chrono::nanoseconds> spin;
-  // RINGD_BACKGROUND: whether a one-node job's tensors are combined while nobody waits for them.
-  bool background = true;
+  // RINGD_BACKGROUND.
+  BackgroundUse background = BackgroundUse::kWhereIdle;
   // RINGD_DIRECT_READ.
   DirectReading direct_reading = DirectReading::kIfAllowed;
   // RINGD_CUDA_LIBRARY: the driver, as for dlopen.

@@ -28,8 +28,42 @@ void BackgroundHelper::Stop() {
 
 void BackgroundHelper::Run() {
   while (!stopping()) {
-    operations_.AwaitBackgroundWork([this] { return stopping(); });
-    if (operations_.in_flight() > 0) Help();
+    if (processors_.measures()) {
+      FutexWait(stopping_, 0, kMeasuringPause);
+    } else {
+      operations_.AwaitBackgroundWork([this] { return stopping(); });
+    }
+    WatchProcessors();
+    if (operations_.in_flight() == 0) continue;
+    if (processors_.has_room()) {
+      Help();
+    } else {
+      StandBy();
+    }
+  }
+}
+
+void BackgroundHelper::StandBy() {
+  while (!stopping() && operations_.in_flight() > 0) {
+    WatchProcessors();
+    // What was put off before has nobody else.
+    if (processors_.has_room() || operations_.AnyPutOff()) return Help();
+    FutexWait(stopping_, 0, processors_.measures() ? kMeasuringPause : kStandByPause);
+  }
+}
+
+void BackgroundHelper::WatchProcessors() {
+  const bool waits = operations_.waiters() > 0;
+  const Clock::time_point now = Clock::now();
+  if (!processors_.measures()) {
+    if (waits || operations_.in_flight() == 0) return;
+    measured_from_ = operations_.consumed();
+    measured_since_ = now;
+    processors_.Begin(now);
+  } else if (waits || operations_.consumed() != measured_from_ ||
+             now - measured_since_ > kLongestPiece) {
+    processors_.End();
+    operations_.SetPutsOff(processors_.has_room());
   }
 }
 
@@ -39,6 +73,8 @@ void BackgroundHelper::Help() {
   std::uint64_t consumed = operations_.consumed();
   int looks_kept_out = 0;
   for (int idle = 0; idle < kIdlePauses && !stopping();) {
+    WatchProcessors();
+    if (!processors_.has_room() && !operations_.AnyPutOff()) break;
     const bool called =
         listens && operations_.AwaitLargeSubmission(pause, [this] { return stopping(); });
     if (called || !listens) FutexWait(stopping_, 0, called ? kLeastPause : pause);

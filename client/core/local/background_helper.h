@@ -6,9 +6,12 @@
 #include <chrono>
 #include <cstdint>
 #include <thread>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "client/core/local/local_operations.h"
+#include "client/core/local/processor_watch.h"
+#include "proto/base/clock.h"
 
 namespace ringd::client {
 
@@ -19,6 +22,9 @@ namespace ringd::client {
 // such a pause, but for kLeastPause: whoever submits and waits at once needs no helper, and where
 // that has left it nothing to do it listens no more until it finds work by itself. Without
 // operations it soon sleeps, until a large one is submitted, or one is put off.
+//
+// Where the trainers' computing leaves no processor idle (ProcessorWatch) it does nothing but
+// measure whether that is still so, and submissions are not put off.
 //
 // Thread safety: Start, then Stop, from one thread; Stop is idempotent.
 // Ownership: borrows the operations, which must outlive it.
@@ -33,7 +39,14 @@ class BackgroundHelper {
   // Without any operation in flight, before it sleeps.
   static constexpr int kIdlePauses = 16;
 
-  explicit BackgroundHelper(LocalOperations& operations) : operations_(operations) {}
+  // Between looks where it stands by: while it measures, and else.
+  static constexpr std::chrono::milliseconds kMeasuringPause{2};
+  static constexpr std::chrono::milliseconds kStandByPause{20};
+  // Who has not waited by then may be doing something else than a step.
+  static constexpr std::chrono::milliseconds kLongestPiece{500};
+
+  BackgroundHelper(LocalOperations& operations, ProcessorWatch processors)
+      : operations_(operations), processors_(std::move(processors)) {}
   ~BackgroundHelper();
   BackgroundHelper(const BackgroundHelper&) = delete;
   BackgroundHelper& operator=(const BackgroundHelper&) = delete;
@@ -46,13 +59,20 @@ class BackgroundHelper {
 
  private:
   void Run();
-  // Until nothing has been in flight for a while.
+  // Until nothing has been in flight for a while, or there is no room for it any more.
   void Help();
+  // Until there is room for it.
+  void StandBy();
+  // Measures from when operations are in flight until somebody waits for them.
+  void WatchProcessors();
   bool stopping() const noexcept { return stopping_.load(std::memory_order_acquire) != 0; }
 
   LocalOperations& operations_;
+  ProcessorWatch processors_;               // of the thread
   std::atomic<std::uint32_t> stopping_{0};  // a futex word
   std::uint64_t oldest_ = 0;                // of the thread: nothing older is in flight
+  std::uint64_t measured_from_ = 0;         // likewise: what had been consumed
+  Clock::time_point measured_since_;        // likewise
   std::thread thread_;
 };
 

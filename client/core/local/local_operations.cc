@@ -176,7 +176,7 @@ bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds f
     // Who only glances takes them, too: they might never be taken.
     if (now >= deadline) return foreign == Foreign::kLeave && work(Foreign::kTake) && done();
     if (worked) idle_since = now;
-    const bool may_publish = put_off_count_.load(std::memory_order_relaxed) != 0;
+    const bool may_publish = AnyPutOff();
     const std::chrono::nanoseconds patience =
         foreign == Foreign::kLeave ? first_sleep : kPublishSleep;
     const std::chrono::nanoseconds most =
@@ -184,8 +184,7 @@ bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds f
     bool found = false;
     own_state_.doorbell.Wait(std::min<std::chrono::nanoseconds>(most, deadline - now), [&] {
       found = work(foreign);
-      return found || done() || !state_.alive() ||
-             (!may_publish && put_off_count_.load(std::memory_order_relaxed) != 0);
+      return found || done() || !state_.alive() || (!may_publish && AnyPutOff());
     });
     const Clock::time_point awake = Clock::now();
     if (found) idle_since = awake;

@@ -100,6 +100,9 @@ class LocalOperations final : public OperationQueue {
   SubmitResult SubmitInline(Registration& registration, const void* source, void* destination,
                             std::uint64_t& sequence);
 
+  // Whether submissions are put off, as at first. Any thread.
+  void SetPutsOff(bool puts_off) noexcept { puts_off_.store(puts_off, std::memory_order_relaxed); }
+  bool AnyPutOff() const noexcept { return put_off_count_.load(std::memory_order_relaxed) != 0; }
   // Lets more of what was put off through, until all has been: another rank may be waiting for it.
   void WidenStagedWindow();
 
@@ -149,7 +152,8 @@ class LocalOperations final : public OperationQueue {
  private:
   bool PutsOff(const Registration& registration) const noexcept {
     if (staging_ == nullptr || registration.bytes > kPutOffMostBytes) return false;
-    if (put_off_count_.load(std::memory_order_relaxed) != 0) return true;
+    if (AnyPutOff()) return true;
+    if (!puts_off_.load(std::memory_order_relaxed)) return false;
     const std::uint64_t before = staged_bytes_.load(std::memory_order_relaxed);
     return before != 0 && before + registration.bytes > kStagedWindowBytes;
   }
@@ -343,6 +347,7 @@ class LocalOperations final : public OperationQueue {
   Staging* const staging_;
   std::deque<Operation*> put_off_ ABSL_GUARDED_BY(mutex_);
   std::atomic<std::uint32_t> put_off_count_{0};
+  std::atomic<bool> puts_off_{true};
   std::atomic<std::uint64_t> staged_bytes_{0};
   std::uint64_t staged_window_ ABSL_GUARDED_BY(mutex_) = kStagedWindowBytes;
   bool copying_ ABSL_GUARDED_BY(mutex_) = false;  // a thread is in PublishNext, without the lock

@@ -17,7 +17,7 @@ void LocalOperations::PutOff(Operation& operation, const Submission& record,
 }
 
 bool LocalOperations::PublishNext(std::uint64_t wanted) {
-  if (put_off_count_.load(std::memory_order_relaxed) == 0) return false;
+  if (!AnyPutOff()) return false;
   Operation* operation = nullptr;
   OperationEnd end;
   Submission record;
@@ -58,7 +58,7 @@ bool LocalOperations::PublishNext(std::uint64_t wanted) {
   if (!published) return false;
   Announce(*operation, sequence, registration, occurrence);
   // Another thread may have wanted the next one meanwhile.
-  if (waiters() > 0 && put_off_count_.load(std::memory_order_relaxed) != 0) {
+  if (waiters() > 0 && AnyPutOff()) {
     own_state_.doorbell.Ring();
   }
   return true;

@@ -94,7 +94,7 @@ TEST_CASE("Options: the caller comes before the variables, the variables before 
   CHECK(from_environment->direct_reading == DirectReading::kAllowToAll);
   CHECK(Resolve(nullptr, {})->direct_reading == DirectReading::kIfAllowed);
   CHECK(Resolve(nullptr, {{"RINGD_DIRECT_READ", "0"}})->direct_reading == DirectReading::kOff);
-  CHECK_FALSE(from_environment->background);
+  CHECK(from_environment->background == BackgroundUse::kNever);
 
   ringd_options given{};
   given.struct_size = sizeof(given);
@@ -185,7 +185,8 @@ TEST_CASE("Options: bad values are errors that name their variable") {
   CHECK_THAT(error("RINGD_START_TIMEOUT", "1e9"), Contains("a time such as"));
   CHECK_THAT(error("RINGD_OPERATION_TIMEOUT", "nan"), Contains("RINGD_OPERATION_TIMEOUT"));
   CHECK_THAT(error("RINGD_SPIN_US", "x"), Contains("RINGD_SPIN_US"));
-  CHECK_THAT(error("RINGD_BACKGROUND", "yes"), Contains("RINGD_BACKGROUND") && Contains("0 or 1"));
+  CHECK_THAT(error("RINGD_BACKGROUND", "yes"),
+             Contains("RINGD_BACKGROUND") && Contains("0, 1 or auto"));
   CHECK_THAT(error("RINGD_DIRECT_READ", "2"), Contains("RINGD_DIRECT_READ") && Contains("allow"));
 }
 

@@ -7,11 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "client/core/local/local_operations.h"
+#include "client/core/local/processor_watch.h"
 #include "client/core/tensors/arena.h"
 #include "client/core/tensors/registrations.h"
 #include "client/core/tensors/staging.h"
@@ -21,6 +23,11 @@ namespace ringd::client {
 
 inline constexpr std::uint32_t kCapacity = 64;
 inline constexpr std::uint64_t kArenaBytes = 8 << 20;
+
+// What can't be read leaves a helper on.
+inline ProcessorWatch AlwaysRoom() {
+  return ProcessorWatch(1, [] { return std::nullopt; });
+}
 
 inline Clock::time_point InTenSeconds() { return Clock::now() + std::chrono::seconds(10); }
 

@@ -222,7 +222,7 @@ TEST_CASE("LocalOperations: ranks that race through many tensors get every sum r
   LocalJob job(kMembers, spin);
   std::vector<std::unique_ptr<BackgroundHelper>> helpers;
   for (std::uint32_t m = 0; in_background && m < kMembers; ++m) {
-    helpers.push_back(std::make_unique<BackgroundHelper>(*job[m].operations));
+    helpers.push_back(std::make_unique<BackgroundHelper>(*job[m].operations, AlwaysRoom()));
     REQUIRE(helpers.back()->Start().ok());
   }
   std::atomic<int> wrong{0};

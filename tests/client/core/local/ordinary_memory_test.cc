@@ -253,7 +253,7 @@ TEST_CASE("Ordinary memory: ranks that race through tensors anywhere get every s
   LocalJob job(kMembers, std::chrono::microseconds(50));
   std::vector<std::unique_ptr<BackgroundHelper>> helpers;
   for (std::uint32_t m = 0; in_background && m < kMembers; ++m) {
-    helpers.push_back(std::make_unique<BackgroundHelper>(*job[m].operations));
+    helpers.push_back(std::make_unique<BackgroundHelper>(*job[m].operations, AlwaysRoom()));
     REQUIRE(helpers.back()->Start().ok());
   }
   std::atomic<std::uint64_t> wrong{0};

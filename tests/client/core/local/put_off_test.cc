@@ -226,7 +226,7 @@ TEST_CASE("Put off: who computes and does not wait keeps nobody waiting") {
   Burst computing(0, kTensors, kCount);
   Burst waiting(1, kTensors, kCount);
   PuttingOffJob job;
-  BackgroundHelper helper(*job[0].operations);
+  BackgroundHelper helper(*job[0].operations, AlwaysRoom());
   REQUIRE(helper.Start().ok());
   for (std::size_t i = 0; i < kTensors; ++i) REQUIRE(computing.Submit(job[0], i));
   // In the other order, so that nothing ends before much has been placed.
@@ -241,7 +241,7 @@ TEST_CASE("Put off: any order and size, with helpers") {
   PuttingOffJob job;
   std::vector<std::unique_ptr<BackgroundHelper>> helpers;
   for (auto& member : job.members) {
-    helpers.push_back(std::make_unique<BackgroundHelper>(*member->operations));
+    helpers.push_back(std::make_unique<BackgroundHelper>(*member->operations, AlwaysRoom()));
     REQUIRE(helpers.back()->Start().ok());
   }
   RunRanks([&](std::size_t rank, std::atomic<int>& failures) {
