@@ -96,7 +96,8 @@ class Runner:
                     measured.lower_floor(floor.seconds())
                 self._take(turn, row, measured)
         measured.lower_floor(floor.seconds())
-        if row.payload > HEAVY_BYTES:
+        # A training's processes are of one model.
+        if row.payload > HEAVY_BYTES or row.training:
             self._contestants.stop()
         return measured
 

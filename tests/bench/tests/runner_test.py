@@ -16,7 +16,7 @@ from harness.row import Row
 from harness.runner import Runner
 from harness.session import Done, PeerError, Session, UnsupportedError
 from harness.site import Site, Topology
-from harness.suites import host
+from harness.suites import host, torch
 from harness.work import MIB, Batch, TensorList, Way, one_tensor
 
 LINE_NS = 100.0
@@ -140,6 +140,15 @@ def test_contestants_may_be_started_anew_between_rounds() -> None:
     assert contestants.stops == 2
     own = [sample for sample in measured.samples if sample.contestant == "ringd"]
     assert len(own) == 6
+
+
+def test_a_training_leaves_no_processes_to_the_next_row() -> None:
+    probe = FakeProbe()
+    contestants = FakeContestants(probe)
+    row = next(row for row in torch.rows() if "2 ranks/MLP" in row.name)
+    runner(probe, contestants, []).measure(row, quick=True)
+    assert contestants.stops == 1
+    assert "ringd" in {name for name, _, _, _ in contestants.done}
 
 
 def test_who_cannot_do_the_work_is_told_from_who_broke() -> None:
