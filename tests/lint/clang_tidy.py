@@ -33,7 +33,7 @@ CLANG_FLAGS = (
 NOT_FOR_C = "--checks=-readability-identifier-naming,-modernize-*"
 # Flags of the build that change what the code means, rather than how it is compiled.
 FLAGS_WITH_VALUE = ("-iquote", "-isystem", "-I")
-UNIT_TIMEOUT_S = 240
+UNIT_TIMEOUT_S = 900  # beside tests it only has what these leave
 DIAGNOSTIC = re.compile(r": (error|warning): ")
 
 

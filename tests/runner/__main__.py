@@ -19,6 +19,8 @@ DESCRIPTION = """Installs what is missing, builds, and runs every test that need
 tests, Python and integration tests. Shows each outcome as it comes and the log of each failure. The
 last line is `N passed, N failed`; the exit code is 0 only if none failed. Up to three tests that
 failed are run once more, and those that pass then are told as unsteady, with what they failed with.
+clang-tidy, the longest step, runs beside the Python and integration tests, with what these leave of the
+processors.
 
 With --repeat, runs C++, Python and integration tests again and again, to find those that depend on
 timing:
@@ -125,11 +127,17 @@ def main() -> int:
         return repeat(root, cpp, python, options.sanitizer, conditions)
 
     report = Report(everything)
-    if lint:
-        lint_suite.run(root, lint, report)
+    # With nothing to run beside it, the long step runs as the others.
+    beside = [name for name in lint if name == lint_suite.LONG and python]
+    if others := [name for name in lint if name not in beside]:
+        lint_suite.run(root, others, report)
     if cpp:
         cpp_suite.run(root, cpp, options.sanitizer, report)
-    if python:
+    if beside:
+        with lint_suite.Beside(root, beside[0]) as step:
+            python_suite.run(root, python, report)
+            step.finish(report)
+    elif python:
         python_suite.run(root, python, report)
     again = report.begin_again([*cpp, *python])
     if again:
