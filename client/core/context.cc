@@ -82,10 +82,11 @@ Context::Context(const Options& options, Attachment attachment,
       staged_copies_(ViewSessionSegment(segment_.data(), attachment.layout)),
       staging_(arena_, &staged_copies_),
       job_memory_(arena_.AtOffset(0), arena_.size(), &arena_mappings_),
-      node_lanes_(arena_.AtOffset(0), arena_.size(), &arena_mappings_),
+      node_lanes_(arena_.AtOffset(0), arena_.size(), &arena_mappings_, staging_, state_),
       ring_operations_(ViewSessionSegment(segment_.data(), attachment.layout), submission_capacity_,
                        attachment.layout.completion_capacity, std::move(attachment.engine_wakeup),
                        state_, staged_copies_, spin_budget_),
+      wire_lane_(ring_operations_, staging_, state_),
       cuda_library_(options.cuda_library),
       fork_guard_(attachment.lifeline.get()),
       control_(std::move(control)),
@@ -218,6 +219,8 @@ absl::Status Context::UseLocalOperations(const Options& options) {
   local_operations_ = std::make_unique<LocalOperations>(
       job_memory_, submission_capacity_, state_, spin_budget_, direct_reading_,
       options.background == BackgroundUse::kNever ? nullptr : &staging_, TraceWriter(trace_ring_));
+  node_lane_.emplace(*local_operations_, staging_, state_);
+  lane_of_all_ranks_ = &*node_lane_;
   watched_local_.store(local_operations_.get(), std::memory_order_release);
   operations_.store(local_operations_.get(), std::memory_order_release);
   if (options.background == BackgroundUse::kNever) return absl::OkStatus();
@@ -310,7 +313,7 @@ const Registration* Context::FindUsed(
     const std::unordered_set<const Registration*>& registrations) {
   std::unordered_set<OperationQueue*> queues;
   for (const Registration* const registration : registrations) {
-    queues.insert(registration->lane.queue);
+    queues.insert(&registration->lane.lane->queue());
   }
   for (OperationQueue* const queue : queues) {
     const Registration* const used = queue->FindUsed(registrations);

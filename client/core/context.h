@@ -23,15 +23,16 @@
 #include "client/core/device/device_staging.h"
 #include "client/core/device/slab_inbox.h"
 #include "client/core/device/timeline_pairs.h"
+#include "client/core/lanes/node_lanes.h"
+#include "client/core/lanes/ring_operations.h"
+#include "client/core/lanes/wire_lane.h"
 #include "client/core/local/background_helper.h"
 #include "client/core/local/job_memory.h"
 #include "client/core/local/local_operations.h"
-#include "client/core/local/node_lanes.h"
 #include "client/core/options.h"
 #include "client/core/rank_exchange/rank_exchange_memory.h"
 #include "client/core/rank_exchange/rank_exchange_operations.h"
 #include "client/core/rank_exchange/unended_operations.h"
-#include "client/core/ring_operations.h"
 #include "client/core/tensors/arena.h"
 #include "client/core/tensors/ordered_descriptions.h"
 #include "client/core/tensors/registrations.h"
@@ -216,8 +217,11 @@ class Context {
   JobMemory job_memory_;
   NodeLanes node_lanes_;
   RingOperations ring_operations_;
+  WireLane wire_lane_;
   // Of a one-node job, from the end of Open on; else null.
   std::unique_ptr<LocalOperations> local_operations_;
+  std::optional<NodeLane> node_lane_;  // likewise
+  Lane* lane_of_all_ranks_ = &wire_lane_;
   std::unique_ptr<BackgroundHelper> background_helper_;  // null if there shall be none
   RankExchangeMemory rank_exchange_memory_;
   // Of a job over several nodes that has a rank exchange, from the end of Open on; else null.

@@ -27,8 +27,7 @@ absl::Status NoSuchCommunicator(ringd_communicator communicator) {
 
 LaneUse Context::LaneOfAllRanks() noexcept {
   LaneUse lane;
-  lane.queue = &operations();
-  lane.local = local_operations_.get();
+  lane.lane = lane_of_all_ranks_;
   lane.communicator = joined_.communicator;
   return lane;
 }
@@ -105,10 +104,7 @@ absl::StatusOr<LaneUse> Context::OpenLane(const MadeCommunicator& made) {
   if (!made.combines_locally) {
     // Through the session's rings; or, of a rank alone, its own memory.
     LaneUse lane = LaneOfAllRanks();
-    if (!alone_) {
-      lane.queue = &ring_operations_;
-      lane.local = nullptr;
-    }
+    if (!alone_) lane.lane = &wire_lane_;
     return lane;
   }
   return node_lanes_.Open(
@@ -168,8 +164,7 @@ absl::StatusOr<ringd_communicator_place> Context::PlaceIn(ringd_communicator com
 absl::StatusOr<LaneUse> Context::LaneFor(const TensorDescription& tensor) {
   absl::StatusOr<LaneUse> lane = CommunicatorLaneFor(tensor);
   if (!lane.ok() || tensor.place == TensorPlace::kHost) return lane;
-  lane->queue = &ring_operations_;
-  lane->local = nullptr;
+  lane->lane = &wire_lane_;
   lane->tag = ringd_operation{NodeLanes::kRingdsTag} << NodeLanes::kTagShift;
   return lane;
 }

@@ -95,47 +95,11 @@ absl::Status Context::SubmitGivenUp(const RankExchangeStay& stay, WhenFull when_
 
 absl::Status Context::Enqueue(Registration& tensor, const void* source, void* destination,
                               WhenFull when_full, ringd_operation* operation) {
-  Submission record{};
-  OperationEnd end;
-  const LaneUse& lane = tensor.lane;
-  const DirectUse direct =
-      lane.local == nullptr ? DirectUse{.in_pieces = true} : lane.local->DirectUseOf(tensor);
-  const bool is_inline = lane.local != nullptr && LocalOperations::IsInline(tensor);
-  absl::Status status = is_inline
-                            ? Staging::CheckPointers(tensor, source, destination)
-                            : staging_.Place(tensor, source, destination, record, end, direct);
-  if (!status.ok()) return status;
-  end.registration = &tensor;
-  if (tensor.ordered != nullptr) {
-    end.by_order = true;
-    record.flags |= kByOrder;
-    record.description = OrderedDescriptions::WordOf(tensor);
-    record.root_rank = tensor.description.root_rank;
-  }
-  for (;;) {
-    const SubmitResult result =
-        is_inline ? lane.local->SubmitInline(tensor, source, destination, record.sequence)
-                  : lane.queue->TrySubmit(record, end);
-    if (result == SubmitResult::kOk) {
-      if (end.staged_from != nullptr && lane.local == nullptr) {
-        ring_operations_.CopySource(end);
-      }
-      *operation = lane.tag | (record.sequence + 1);
-      return absl::OkStatus();
-    }
-    if (result == SubmitResult::kFull && when_full == WhenFull::kWait &&
-        lane.queue->WaitForRoom(end)) {
-      continue;
-    }
-    staging_.Finish(end, false);
-    if (result == SubmitResult::kFull && state_.alive()) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "tensor '", tensor.description.name, "': ", lane.queue->in_flight(),
-          " operations are in flight, all that there is room for; wait for one, or raise "
-          "submission_ring_capacity in ringd.toml (RINGD_SUBMISSION_RING_CAPACITY)"));
-    }
-    return state_.status();
-  }
+  const absl::StatusOr<std::uint64_t> sequence =
+      tensor.lane.lane->Submit(tensor, source, destination, when_full);
+  if (!sequence.ok()) return sequence.status();
+  *operation = tensor.lane.tag | (*sequence + 1);
+  return absl::OkStatus();
 }
 
 }  // namespace ringd::client

@@ -234,7 +234,7 @@ class Engine final : private PeerEvents {
   // A user sees his own jobs, an operator all.
   bool MayShow(const Caller& caller, uid_t uid) const;
   // Where all waits that a user asks of the engine about jobs, and that others ask of it about his.
-  static SlicedQueue::Lane LaneOf(uid_t uid);
+  static SlicedQueue::Flow FlowOf(uid_t uid);
   // The one that runs, of several of one id the last; null: the caller has none.
   Job* FindShown(const Caller& caller, const std::string& job_id) const;
   void TellJobEnded(const Job& job, Clock::time_point now);
@@ -310,12 +310,12 @@ class Engine final : private PeerEvents {
       }
     });
   }
-  // Lets `work`, which ends the call, take its turn with others of its lane.
+  // Lets `work`, which ends the call, take its turn with others of its flow.
   template <typename Reply>
-  void PostSliced(const std::shared_ptr<PendingCall<Reply>>& call, const SlicedQueue::Lane& lane,
+  void PostSliced(const std::shared_ptr<PendingCall<Reply>>& call, const SlicedQueue::Flow& flow,
                   std::shared_ptr<SlicedWork> work) {
-    PostCall(call, [this, lane, work = std::move(work)]() mutable {
-      sliced_.Add(lane, std::move(work));
+    PostCall(call, [this, flow, work = std::move(work)]() mutable {
+      sliced_.Add(flow, std::move(work));
     });
   }
 

@@ -12,9 +12,9 @@ namespace {
 // A user who asks again and again takes a tenth of the engine at most: so long it rests for each
 // microsecond of work.
 constexpr auto kRestPerEntry = std::chrono::microseconds(9);
-// Lanes of lists and traces are those of users, lanes of registrations those of sessions, whose
+// Flows of lists and traces are those of users, flows of registrations those of sessions, whose
 // numbers are smaller.
-constexpr std::uint64_t kFirstUserLane = std::uint64_t{1} << 32;
+constexpr std::uint64_t kFirstUserFlow = std::uint64_t{1} << 32;
 
 void DescribeInto(const Job& job, v1::JobsReply& reply) {
   job.Describe(reply.add_jobs(), Clock::now());
@@ -97,10 +97,10 @@ template <typename Reply>
 void Engine::List(const Caller& caller, std::string job_id, Answer<Reply> answer) {
   const auto call = BeginSliced(std::move(answer));
   auto work = std::make_shared<ListWork<Reply>>(this, caller, std::move(job_id), call);
-  PostSliced(call, LaneOf(caller.uid), std::move(work));
+  PostSliced(call, FlowOf(caller.uid), std::move(work));
 }
 
-SlicedQueue::Lane Engine::LaneOf(uid_t uid) { return {kFirstUserLane + uid, kRestPerEntry}; }
+SlicedQueue::Flow Engine::FlowOf(uid_t uid) { return {kFirstUserFlow + uid, kRestPerEntry}; }
 
 bool Engine::MayShow(const Caller& caller, uid_t uid) const {
   return caller.is_operator || caller.uid == uid;

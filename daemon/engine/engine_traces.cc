@@ -1,5 +1,5 @@
 // Traces: what is asked for here, and what other nodes want to know of jobs here. Both are done a
-// bit at a time, in the lane of the user whose call or job it is.
+// bit at a time, in the flow of the user whose call or job it is.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -87,13 +87,13 @@ class Engine::TraceTurn final : public SlicedWork {
 void Engine::TraceJob(const Caller& caller, const v1::TraceRequest& request,
                       Answer<v1::TraceReply> answer) {
   const auto call = BeginSliced(std::move(answer));
-  PostSliced(call, LaneOf(caller.uid), std::make_shared<TraceCall>(this, caller, request, call));
+  PostSliced(call, FlowOf(caller.uid), std::make_shared<TraceCall>(this, caller, request, call));
 }
 
 void Engine::GiveTraceTurns() {
   for (const auto& job : jobs_) {
     if (!job->BeginTraceTurn()) continue;
-    sliced_.Add(LaneOf(job->options().uid),
+    sliced_.Add(FlowOf(job->options().uid),
                 std::make_shared<TraceTurn>(this, job->options().communicator));
   }
 }

@@ -7,7 +7,7 @@
 
 namespace ringd {
 
-// One call. It comes into the lane of its session's registrations, so that the two keep their
+// One call. It comes into the flow of its session's registrations, so that the two keep their
 // order.
 //
 // Thread safety: none; the engine's, then the call thread's.

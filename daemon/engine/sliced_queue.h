@@ -30,7 +30,7 @@ class SlicedWork {
   virtual void Abandon(const absl::Status& why) = 0;
 };
 
-// Callers wait in lanes: one work of a lane is under way at a time, and lanes take turns.
+// Callers wait in flows: one work of a flow is under way at a time, and flows take turns.
 //
 // Thread safety: none; the engine thread owns it.
 // Ownership: shared with the calls. What is done is handed to `dispose`, so that nothing large is
@@ -39,21 +39,21 @@ class SlicedWork {
 class SlicedQueue {
  public:
   using Dispose = std::function<void(std::shared_ptr<SlicedWork>)>;
-  struct Lane {
+  struct Flow {
     std::uint64_t number = 0;
-    // How long the lane rests after each entry: what keeps callers who never end from more than a
+    // How long the flow rests after each entry: what keeps callers who never end from more than a
     // share of the engine.
     std::chrono::nanoseconds rest_per_entry{0};
   };
-  // Entries of one lane before the next one's turn.
+  // Entries of one flow before the next one's turn.
   static constexpr std::size_t kQuantum = 16;
-  // A lane whose rest is over, and that is not run at once, makes up for so much of it: an engine
+  // A flow whose rest is over, and that is not run at once, makes up for so much of it: an engine
   // with nothing else to do sleeps a millisecond at least.
   static constexpr std::chrono::milliseconds kCatchUp{1};
 
   explicit SlicedQueue(Dispose dispose) : dispose_(std::move(dispose)) {}
 
-  void Add(const Lane& lane, std::shared_ptr<SlicedWork> work);
+  void Add(const Flow& flow, std::shared_ptr<SlicedWork> work);
 
   // Does about `budget` entries of what may run at `now`. Returns how many it were.
   std::size_t Run(std::size_t budget, Clock::time_point now);
@@ -65,14 +65,14 @@ class SlicedQueue {
 
  private:
   struct Waiting {
-    Lane lane;
+    Flow flow;
     Clock::time_point not_before;                   // the epoch: it has not run yet
-    std::deque<std::shared_ptr<SlicedWork>> works;  // may be empty while the lane rests
+    std::deque<std::shared_ptr<SlicedWork>> works;  // may be empty while the flow rests
   };
-  using Lanes = std::list<Waiting>;
+  using Flows = std::list<Waiting>;
 
   Dispose dispose_;
-  Lanes lanes_;  // whose turn is next first
+  Flows flows_;  // whose turn is next first
 };
 
 }  // namespace ringd

@@ -41,6 +41,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "attach": {"waiting", "tensors"},
         "local": {"waiting", "tensors", "attach"},
         "rank_exchange": {"waiting", "tensors", "attach"},
+        "lanes": {"waiting", "tensors", "attach", "local"},
         "device": {"waiting", "tensors"},
     },
     "client/cli/": {

@@ -18,15 +18,12 @@
 
 namespace ringd::client {
 
-class LocalOperations;
-class OperationQueue;
+class Lane;
 class OrderedDescriptions;
 
 // Which way the operations of a communicator go.
 struct LaneUse {
-  OperationQueue* queue = nullptr;
-  // The same, if the ranks combine their tensors themselves; null: ringd does.
-  LocalOperations* local = nullptr;
+  Lane* lane = nullptr;
   ringd_operation tag = 0;         // added to the numbers of its operations
   std::uint32_t communicator = 0;  // ringd's number
 };

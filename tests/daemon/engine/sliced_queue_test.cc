@@ -38,15 +38,15 @@ struct Fixture {
       [this](std::shared_ptr<SlicedWork> work) { disposed.push_back(std::move(work)); }};
   Clock::time_point now = Clock::time_point(std::chrono::hours(1));
 
-  void Add(std::uint64_t lane, const std::string& name, std::size_t entries,
+  void Add(std::uint64_t flow, const std::string& name, std::size_t entries,
            std::chrono::nanoseconds rest = {}) {
-    queue.Add({lane, rest}, std::make_shared<CountedWork>(name, entries, &log));
+    queue.Add({flow, rest}, std::make_shared<CountedWork>(name, entries, &log));
   }
 };
 
 TEST_CASE("SlicedQueue: a turn takes no more than its budget, however much waits") {
   Fixture fixture;
-  for (std::uint64_t lane = 0; lane < 10; ++lane) fixture.Add(lane, "a", 65'535);
+  for (std::uint64_t flow = 0; flow < 10; ++flow) fixture.Add(flow, "a", 65'535);
   std::size_t turns = 0;
   std::size_t done = 0;
   while (fixture.queue.NextRun().has_value()) {
@@ -61,7 +61,7 @@ TEST_CASE("SlicedQueue: a turn takes no more than its budget, however much waits
   CHECK(fixture.disposed.size() == 10);
 }
 
-TEST_CASE("SlicedQueue: a small call does not wait for a large one of another lane") {
+TEST_CASE("SlicedQueue: a small call does not wait for a large one of another flow") {
   Fixture fixture;
   fixture.Add(1, "large", 65'535);
   fixture.Add(2, "small", 1);
@@ -71,7 +71,7 @@ TEST_CASE("SlicedQueue: a small call does not wait for a large one of another la
   CHECK(fixture.disposed.size() == 1);
 }
 
-TEST_CASE("SlicedQueue: within a lane one comes after the other") {
+TEST_CASE("SlicedQueue: within a flow one comes after the other") {
   Fixture fixture;
   fixture.Add(1, "first", 40);
   fixture.Add(1, "second", 1);
@@ -80,7 +80,7 @@ TEST_CASE("SlicedQueue: within a lane one comes after the other") {
         std::vector<std::string>{"first", "first", "first", "first", "first", "second"});
 }
 
-TEST_CASE("SlicedQueue: a lane that must rest gets its share and no more, whoever asks again") {
+TEST_CASE("SlicedQueue: a flow that must rest gets its share and no more, whoever asks again") {
   Fixture fixture;
   const Clock::time_point end = fixture.now + std::chrono::seconds(1);
   std::size_t entries = 0;
@@ -97,7 +97,7 @@ TEST_CASE("SlicedQueue: a lane that must rest gets its share and no more, whoeve
   CHECK(entries >= 60'000);
 }
 
-TEST_CASE("SlicedQueue: a lane that is run late makes up for it, but for no more than a moment") {
+TEST_CASE("SlicedQueue: a flow that is run late makes up for it, but for no more than a moment") {
   Fixture fixture;
   const auto late = GENERATE(std::chrono::milliseconds(1), std::chrono::milliseconds(500));
   fixture.Add(1, "trace", 1'000'000, microseconds(9));
@@ -110,7 +110,7 @@ TEST_CASE("SlicedQueue: a lane that is run late makes up for it, but for no more
   CHECK(entries <= 100 + 2 * SlicedQueue::kQuantum);
 }
 
-TEST_CASE("SlicedQueue: while one lane rests the others go on") {
+TEST_CASE("SlicedQueue: while one flow rests the others go on") {
   Fixture fixture;
   fixture.Add(1, "list", 100, microseconds(1000));
   fixture.Add(2, "names", 100);

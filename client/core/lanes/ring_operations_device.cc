@@ -1,5 +1,5 @@
 // What a queue of operations knows of those on tensors in device memory: their timeline's pairs.
-#include "client/core/ring_operations.h"
+#include "client/core/lanes/ring_operations.h"
 
 namespace ringd::client {
 

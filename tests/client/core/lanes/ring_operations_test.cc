@@ -1,6 +1,6 @@
 // Operations without gRPC or sockets: the rings, with a thread of the test as the engine. Runs
 // under ThreadSanitizer too.
-#include "client/core/ring_operations.h"
+#include "client/core/lanes/ring_operations.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>

@@ -1,7 +1,7 @@
 // Operations that ringd carries out: from the submission ring to the completion ring and to the
 // waiter.
-#ifndef RINGD_CLIENT_CORE_RING_OPERATIONS_H_
-#define RINGD_CLIENT_CORE_RING_OPERATIONS_H_
+#ifndef RINGD_CLIENT_CORE_LANES_RING_OPERATIONS_H_
+#define RINGD_CLIENT_CORE_LANES_RING_OPERATIONS_H_
 
 #include <atomic>
 #include <cstdint>
@@ -148,4 +148,4 @@ class RingOperations final : public OperationQueue {
 
 }  // namespace ringd::client
 
-#endif  // RINGD_CLIENT_CORE_RING_OPERATIONS_H_
+#endif  // RINGD_CLIENT_CORE_LANES_RING_OPERATIONS_H_

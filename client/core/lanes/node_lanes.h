@@ -1,7 +1,7 @@
 // The communicators of this rank, besides that of all ranks, whose ranks are all on this node: each
 // has memory and operations of its own.
-#ifndef RINGD_CLIENT_CORE_LOCAL_NODE_LANES_H_
-#define RINGD_CLIENT_CORE_LOCAL_NODE_LANES_H_
+#ifndef RINGD_CLIENT_CORE_LANES_NODE_LANES_H_
+#define RINGD_CLIENT_CORE_LANES_NODE_LANES_H_
 
 #include <array>
 #include <atomic>
@@ -9,9 +9,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/core/lanes/node_lane.h"
 #include "client/core/local/arena_mappings.h"
 #include "client/core/local/job_memory.h"
 #include "client/core/local/local_operations.h"
@@ -40,8 +42,13 @@ class NodeLanes {
   // Lanes that a context may have had in its life.
   static constexpr std::uint32_t kMostLanes = kRingdsTag - 1;
 
-  NodeLanes(std::byte* own_arena, std::uint64_t own_arena_bytes, ArenaMappings* arenas)
-      : own_arena_(own_arena), own_arena_bytes_(own_arena_bytes), arenas_(arenas) {}
+  NodeLanes(std::byte* own_arena, std::uint64_t own_arena_bytes, ArenaMappings* arenas,
+            Staging& staging, const SessionState& state)
+      : own_arena_(own_arena),
+        own_arena_bytes_(own_arena_bytes),
+        arenas_(arenas),
+        staging_(staging),
+        state_(state) {}
   ~NodeLanes();
   NodeLanes(const NodeLanes&) = delete;
   NodeLanes& operator=(const NodeLanes&) = delete;
@@ -83,6 +90,7 @@ class NodeLanes {
   struct Lane {
     std::unique_ptr<JobMemory> memory;
     std::unique_ptr<LocalOperations> operations;
+    std::optional<NodeLane> way;  // once there are operations
     std::uint32_t slot = 0;
   };
 
@@ -92,6 +100,8 @@ class NodeLanes {
   std::byte* const own_arena_;
   const std::uint64_t own_arena_bytes_;
   ArenaMappings* const arenas_;
+  Staging& staging_;
+  const SessionState& state_;
   mutable Mutex mutex_;
   std::map<std::uint32_t, Lane> lanes_ ABSL_GUARDED_BY(mutex_);
   std::uint32_t last_slot_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -102,4 +112,4 @@ class NodeLanes {
 
 }  // namespace ringd::client
 
-#endif  // RINGD_CLIENT_CORE_LOCAL_NODE_LANES_H_
+#endif  // RINGD_CLIENT_CORE_LANES_NODE_LANES_H_

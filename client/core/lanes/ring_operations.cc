@@ -1,4 +1,4 @@
-#include "client/core/ring_operations.h"
+#include "client/core/lanes/ring_operations.h"
 
 #include <unistd.h>
 

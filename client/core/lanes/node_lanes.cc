@@ -1,4 +1,4 @@
-#include "client/core/local/node_lanes.h"
+#include "client/core/lanes/node_lanes.h"
 
 #include <algorithm>
 #include <utility>
@@ -50,11 +50,11 @@ absl::StatusOr<LaneUse> NodeLanes::Open(std::uint32_t number, Clock::time_point 
   }
   Lane& lane = lanes_.at(number);
   lane.operations = std::move(operations);
+  lane.way.emplace(*lane.operations, staging_, state_);
   lane.slot = ++last_slot_;
   Show(lane.slot, lane.operations.get());
   LaneUse use;
-  use.queue = lane.operations.get();
-  use.local = lane.operations.get();
+  use.lane = &*lane.way;
   use.tag = ringd_operation{lane.slot} << kTagShift;
   return use;
 }
