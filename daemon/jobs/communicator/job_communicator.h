@@ -35,7 +35,7 @@
 #include "daemon/logging/log.h"
 #include "daemon/rank_exchange/rank_exchange_watch.h"
 #include "daemon/schedule/node/node_scheduler.h"
-#include "daemon/schedule/node/ordered_scheduler.h"
+#include "daemon/schedule/node/operation_scheduler.h"
 #include "daemon/sessions/isolated_executor.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"
@@ -214,7 +214,7 @@ class JobCommunicator final : private LocalRankView {
   bool CombinesLocally() const noexcept { return way_.local != nullptr; }
   // Advance has something to do: not if the ranks do all themselves.
   bool NeedsAdvance() const noexcept { return !CombinesLocally() || has_device_tensors_; }
-  NodeSchedulerStatus SchedulerStatus() const { return scheduler_.Status(); }
+  NodeSchedulerStatus SchedulerStatus() const { return scheduler_->Status(); }
   CommunicatorStatistics WireStatistics() const;
   WireMeter::ChannelTime TimeOf(std::uint32_t channel) const { return meter_.TimeOf(channel); }
   double BytesPerSecond(Clock::time_point now) const;
@@ -240,10 +240,9 @@ class JobCommunicator final : private LocalRankView {
     bool has_buffer = false;
     bool posted = false;
     bool landing = false;  // completed by the backend; results are still on their way to the ranks
-    // Matching by order: there is a guard besides (OrderedScheduler).
-    bool guarded = false;  // it has been posted
-    bool agreed = false;   // it has been completed
-    bool moved = false;    // the data has been, or there is none
+    std::optional<OperationId> guard;  // it has been posted (OperationScheduler::GuardOf)
+    bool agreed = false;               // it has been completed
+    bool moved = false;                // the data has been, or there is none
   };
   struct DeviceRunning {
     TensorList tensors;
@@ -315,22 +314,14 @@ class JobCommunicator final : private LocalRankView {
   std::shared_ptr<const BucketLayout> LayoutOf(const StartOperation& start);
   void CompleteTensor(TensorHandle handle, const absl::Status& status);
   void Finish(const Execution& execution, Clock::time_point now);
-  // Whether the two submissions, of different members, may be one operation.
-  bool FitTogether(const Registration& a, const Registration& b) const noexcept {
-    return ordered_ == nullptr ? a.meta_id == b.meta_id : a.meta == b.meta;
-  }
   // Nodes start it in one order, so it may wait until earlier ones have given memory back.
-  bool MayWaitForMemory(OperationId id) const noexcept {
-    return id.channel == 0 || ordered_ != nullptr;
-  }
-  void BeginOrdered();
-  [[nodiscard]] bool PostOrdered(OperationId id, Running& running, const Registration& first,
-                                 NodeIndex root);
-  void OnOrderedCompletion(const Completion& completion, absl::Status& failure);
-  void FailOrdered(TensorHandle place, const absl::Status& status, Clock::time_point now);
-  void EndFailedOrdered(Clock::time_point now);
-  std::string NameOf(TensorHandle handle) const;
-  TensorHandle HandleOf(const std::string& name) const;
+  bool MayWaitForMemory(OperationId id) const noexcept { return !scheduler_->IsLearned(id); }
+  // The operation, and before it its guard. False: there is no room, come again.
+  [[nodiscard]] bool Post(OperationId id, Running& running);
+  // `failure`: why the communicator must fail, if that follows from it.
+  void OnCompletion(const Completion& completion, absl::Status& failure);
+  // Ends the tensors that have failed, unless reducers linger.
+  void EndFailedTensors(Clock::time_point now);
   absl::StatusOr<std::size_t> PostToWire(Clock::time_point now);
   absl::StatusOr<std::size_t> AdvanceWire(Clock::time_point now);
   bool HasTraced(std::uint32_t tensor) const noexcept;
@@ -352,10 +343,8 @@ class JobCommunicator final : private LocalRankView {
   Way way_;
   std::unique_ptr<RankExchangeWatch> rank_exchange_;  // of several nodes; null: there is none
   CoordinatorLink* link_;
-  NodeScheduler scheduler_;
-  std::unique_ptr<OrderedScheduler> ordered_;  // in its place, if operations are matched by order
-  // Failed, but reducers linger.
-  std::vector<std::pair<TensorHandle, absl::Status>> failed_ordered_;
+  const std::unique_ptr<OperationScheduler> scheduler_;
+  std::vector<TensorFailed> failed_tensors_;  // of which nobody has heard so far
   std::vector<Action> actions_;
 
   MetaNumbers metas_;

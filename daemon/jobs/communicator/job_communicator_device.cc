@@ -113,7 +113,7 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceDevice(Clock::time_point now
       counters_.payload_bytes += done.payload_bytes;
       trace_.OnCompleted(end.id, done.payload_bytes, now);
     }
-    scheduler_.OnFinished(end.id, now);
+    scheduler_->OnFinished(end.id, now);
     for (const TensorHandle handle : *done.tensors) {
       if (end.status.ok()) {
         CompleteTensor(handle, end.status);
@@ -122,7 +122,7 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceDevice(Clock::time_point now
       trace_.OnFailed(handle.value(), end.status.code(), now);
       CompleteTensor(handle,
                      absl::Status(end.status.code(),
-                                  absl::StrCat("tensor '", scheduler_.NameOf(handle), "'",
+                                  absl::StrCat("tensor '", scheduler_->NameOf(handle), "'",
                                                OfCommunicator(), ": ", end.status.message())));
     }
     for (const TensorHandle handle : *done.tensors) ReportIfReady(handle, now);

@@ -15,9 +15,9 @@ bool JobCommunicator::HasTraced(std::uint32_t tensor) const noexcept {
 
 std::string JobCommunicator::NameOfTraced(std::uint32_t tensor) const {
   if (!HasTraced(tensor)) return "";
-  if (!CombinesLocally()) return scheduler_.NameOf(TensorHandle(tensor));
+  if (!CombinesLocally()) return scheduler_->NameOf(TensorHandle(tensor));
   if (tensor < kFirstTracedDeviceTensor) return way_.local->NameOf(tensor).value_or("");
-  return scheduler_.NameOf(TensorHandle(tensor - kFirstTracedDeviceTensor));
+  return scheduler_->NameOf(TensorHandle(tensor - kFirstTracedDeviceTensor));
 }
 
 bool JobCommunicator::IsCredible(const TraceEvent& event, std::uint64_t now_ns) const {
