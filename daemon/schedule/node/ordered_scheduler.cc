@@ -1,5 +1,6 @@
 #include "daemon/schedule/node/ordered_scheduler.h"
 
+#include <bit>
 #include <iterator>
 #include <memory>
 #include <utility>
@@ -27,6 +28,8 @@ std::uint64_t OrderedScheduler::DigestOf(const TensorMeta& meta) const noexcept 
   add(static_cast<std::uint64_t>(meta.dtype));
   add(static_cast<std::uint64_t>(meta.op));
   add(static_cast<std::uint32_t>(meta.root_rank.value()));
+  add(std::bit_cast<std::uint64_t>(meta.prescale));
+  add(std::bit_cast<std::uint64_t>(meta.postscale));
   for (const std::int64_t extent : meta.shape) add(static_cast<std::uint64_t>(extent));
   return hash;
 }
@@ -76,6 +79,8 @@ void OrderedScheduler::OnLocalMismatch(TensorHandle handle, std::vector<RankMeta
 
 bool OrderedScheduler::OnDisagreement(OperationId id) {
   const std::uint32_t place = PlaceOf(id).value();
+  // The coordinator has ended it, and the engine does not know so far.
+  if (id.sequence != places_[place].occurrence) return true;
   // It is not under way any more.
   places_[place].started = false;
   Announce(place);

@@ -60,13 +60,15 @@ TEST_CASE("OrderedScheduler: an operation and its guard have channels of their o
 
 TEST_CASE("OrderedScheduler: digests differ in whatever descriptions differ in") {
   const Node node;
-  std::vector<TensorMeta> metas(6, Floats(10));
+  std::vector<TensorMeta> metas(8, Floats(10));
   metas[1].shape = {11};
   metas[2].dtype = DataType::kInt32;
   metas[3].op = ReduceOp::kMax;
   metas[4].kind = CollectiveKind::kBroadcast;
   metas[5].kind = CollectiveKind::kBroadcast;
   metas[5].root_rank = Rank(1);
+  metas[6].prescale = 2.0;
+  metas[7].postscale = 2.0;
   for (std::size_t a = 0; a < metas.size(); ++a) {
     for (std::size_t b = 0; b < metas.size(); ++b) {
       const bool same = node.scheduler.DigestOf(metas[a]) == node.scheduler.DigestOf(metas[b]);
@@ -116,6 +118,18 @@ TEST_CASE("OrderedScheduler: what did not fit on the wire is announced once and 
   CHECK(node.Take().empty());
   CHECK(node.scheduler.OnMessage(FailTensor{"operation 0", "they differ"}, node.now).ok());
   CHECK(node.TakeOne<TensorFailed>().tensor == kFirst);
+}
+
+TEST_CASE("OrderedScheduler: what did not fit after its end is not held against the next one") {
+  Node node;
+  node.Ready(kFirst, 1);
+  const OperationId id = node.TakeOne<StartOperation>().operation;
+  CHECK(node.scheduler.OnInquiry("operation 0").ok());
+  CHECK(node.scheduler.OnMessage(FailTensor{"operation 0", "they differ"}, node.now).ok());
+  CHECK(node.scheduler.OnDisagreement(id));
+  node.Take();
+  node.Ready(kFirst, 1);
+  CHECK(node.TakeOne<StartOperation>().operation == OrderedScheduler::DataId(0, 1));
 }
 
 TEST_CASE("OrderedScheduler: who is behind announces when its ranks come, and starts nothing") {
