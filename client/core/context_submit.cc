@@ -109,7 +109,7 @@ absl::Status Context::Enqueue(Registration& tensor, const void* source, void* de
   if (tensor.ordered != nullptr) {
     end.by_order = true;
     record.flags |= kByOrder;
-    record.description = OrderedDescriptions::WordOf(tensor);
+    record.description = OrderedDescriptions::WordOf(tensor).ToWord();
     record.root_rank = tensor.description.root_rank;
   }
   for (;;) {
