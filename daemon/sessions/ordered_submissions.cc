@@ -55,6 +55,7 @@ absl::StatusOr<Registration*> OrderedSubmissions::Begin(const Submission& record
   registration->communicator = CommunicatorId(record.registration);
   registration->name = OrderedName(use.count);
   registration->tensor = OrderedPlaceOf(use.count);
+  registration->order = use.count;
   TensorMeta& meta = registration->meta;
   meta.kind = said->kind;
   // What means nothing for the kind has one value: all ranks' must be equal.

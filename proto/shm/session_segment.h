@@ -57,8 +57,8 @@ struct SessionHeader {
   std::uint64_t completion_ring_offset;
   std::uint64_t error_text_offset;
   std::uint64_t staging_progress_offset;
-  std::uint64_t scales_offset;
   std::uint64_t trace_ring_offset;
+  std::uint64_t scales_offset;
 
   // 1 while ringd's engine sleeps: after pushing, the client then writes the eventfd. Set and
   // cleared by ringd; the client clears it, too, when it wakes the engine, so that a burst of

@@ -73,7 +73,11 @@ JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membersh
   // Where a rank copies in pieces, their order is that of the job's ring, for all its
   // communicators.
   if (options_.number != 0) {
-    trace_.TurnOff();
+    if (options_.by_order && options_.trace != nullptr) {
+      trace_.NoteInto(*options_.trace, options_.number, options_.name);
+    } else {
+      trace_.TurnOff();
+    }
     return;
   }
   const RingPosition position{.self = static_cast<std::uint32_t>(membership_->self.value()),
@@ -198,7 +202,7 @@ void JobCommunicator::ReportIfReady(TensorHandle handle, Clock::time_point now) 
     agree = agree && head.FitsTo(first);
     follows_wait = follows_wait || head.follows_wait;
   }
-  trace_.OnReady(handle.value(), first.bytes, now);
+  trace_.OnReady(first, now);
   if (agree) {
     scheduler_->OnLocallyReady(handle, first.meta, follows_wait, now);
     return;
@@ -346,8 +350,7 @@ absl::Status JobCommunicator::Start(const StartOperation& start, Clock::time_poi
   std::vector<StagedBuffer> staged;
   for (const TensorHandle handle : *start.tensors) {
     const Tensor& tensor = tensors_[handle.value()];
-    trace_.OnCarries(start.operation, handle.value(),
-                     tensor.queues.front().front().submission.registration->bytes, now);
+    trace_.OnCarries(start.operation, HeadOf(handle), now);
     for (const auto& queue : tensor.queues) {
       const CheckedSubmission& head = queue.front().submission;
       if (head.progress != nullptr) {

@@ -75,6 +75,8 @@ class JobCommunicator final : private LocalRankView {
     IsolatedExecutor* isolated = nullptr;
     // For tensors in device memory; null: there are none. Must outlive this.
     DeviceRoom* devices = nullptr;
+    // Where operations that are matched by order are noted; null: they are not. Must outlive this.
+    OperationTrace* trace = nullptr;
     std::chrono::nanoseconds connect_patience{};   // DeviceLane::Options'
     std::chrono::nanoseconds operation_timeout{};  // likewise
   };
@@ -200,6 +202,7 @@ class JobCommunicator final : private LocalRankView {
   TraceRingView trace_ring(std::size_t ring) const noexcept {
     return ring == 0 ? trace_.ring() : members_[ring - 1]->trace_ring();
   }
+  OperationTrace& trace() noexcept { return trace_; }
   // Of a rank's event: it may be what the library writes. No more is known, and no more needed to
   // show it.
   bool IsCredible(const TraceEvent& event, std::uint64_t now_ns) const;
@@ -289,6 +292,8 @@ class JobCommunicator final : private LocalRankView {
   const Registration& HeadOf(TensorHandle handle) const {
     return *tensors_[handle.value()].queues.front().front().submission.registration;
   }
+  // In the trace: the tensor's present occurrence ends so.
+  void NoteFailure(TensorHandle handle, const absl::Status& status, Clock::time_point now);
   void ReportIfReady(TensorHandle handle, Clock::time_point now);
   // False: there were none.
   absl::StatusOr<bool> TakeActions(Clock::time_point now);

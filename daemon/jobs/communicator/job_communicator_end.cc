@@ -76,7 +76,7 @@ void JobCommunicator::EndFailedTensors(Clock::time_point now) {
   // A reducer may be amid a piece: nothing is written to a rank that has heard of the end.
   if (ReducersLinger()) return;
   for (const auto& [tensor, status] : std::exchange(failed_tensors_, {})) {
-    trace_.OnFailed(tensor.value(), status.code(), now);
+    NoteFailure(tensor, status, now);
     CompleteTensor(tensor, status);
     ReportIfReady(tensor, now);
   }

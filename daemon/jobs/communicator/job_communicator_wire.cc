@@ -105,11 +105,10 @@ void JobCommunicator::OnCompletion(const Completion& completion, absl::Status& f
   Running& running = found->second;
   (is_guard ? running.agreed : running.moved) = true;
   if (is_done) {
-    if (!is_guard) {
-      const BucketLayout& layout = running.execution->layout();
-      meter_.OnCompleted(layout.kind(), layout.bytes(), completion);
-      trace_.OnMoved(completion);
-    }
+    const BucketLayout& layout = running.execution->layout();
+    if (!is_guard) meter_.OnCompleted(layout.kind(), layout.bytes(), completion);
+    // Where there is no data the guard is all that moves.
+    if (!is_guard || layout.bytes() == 0) trace_.OnMoved(id, completion);
     if (!running.moved || (running.guard.has_value() && !running.agreed)) return;
     running.landing = true;
     landing_.push_back({id, completion.times.finished});
@@ -118,6 +117,7 @@ void JobCommunicator::OnCompletion(const Completion& completion, absl::Status& f
   const bool may_differ = completion.outcome == CollectiveOutcome::kDisagreement &&
                           way_.wire->health().ok() && !failed();
   if (may_differ && scheduler_->OnDisagreement(id)) {
+    trace_.OnCancelled(id, Clock::now());
     if (running.guard.has_value()) way_.wire->Cancel(is_guard ? id : *running.guard);
   } else if (failure.ok() && !failed()) {
     failure = DescribeOutcome(completion);
