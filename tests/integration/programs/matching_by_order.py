@@ -77,8 +77,10 @@ class Pair:
     def step(self, step: int) -> None:
         for extent in EXTENTS:
             self.all_reduce(step, extent, ReduceOp.SUM, in_place=step % 2 == 0)
-            self.scaled(step, extent, ReduceOp.SUM)
-            self.scaled(step, extent, ReduceOp.AVERAGE)
+            # What is expected takes Python long.
+            if extent <= 5_000:
+                self.scaled(step, extent, ReduceOp.SUM)
+                self.scaled(step, extent, ReduceOp.AVERAGE)
             self.broadcast(step, extent, self.ranks[step % len(self.ranks)])
         self.barrier()
         self.all_reduce(step, 300, ReduceOp.MAX, in_place=False)
