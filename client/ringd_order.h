@@ -16,6 +16,8 @@ typedef struct {
   int32_t op;        /* allreduce only */
   int32_t root_rank; /* broadcast only; of the job, one of the communicator's */
   uint64_t count;    /* elements; a barrier has 0 */
+  double prescale;   /* allreduce only, as ringd_tensor's; 0 counts as 1 */
+  double postscale;
 } ringd_collective;
 
 /* Since 1.5. As ringd_submit, on a communicator created with RINGD_BY_ORDER: the n-th operation of

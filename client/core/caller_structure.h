@@ -50,7 +50,7 @@ struct StructureTraits<ringd_communicator_place> {
 template <>
 struct StructureTraits<ringd_collective> {
   static constexpr char kName[] = "ringd_collective";
-  static constexpr std::size_t kOldestBytes = 32;
+  static constexpr std::size_t kOldestBytes = 48;
 };
 
 template <>

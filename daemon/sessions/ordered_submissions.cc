@@ -1,13 +1,13 @@
 #include "daemon/sessions/ordered_submissions.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/schedule/protocol/ordered_name.h"
 #include "proto/operations/operation_traits.h"
-#include "proto/shm/ordered_operation.h"
 
 namespace ringd {
 
@@ -15,7 +15,8 @@ void OrderedSubmissions::Open(CommunicatorId communicator, std::vector<std::int3
   counts_[communicator.value()] = Use{0, std::move(ranks)};
 }
 
-absl::StatusOr<Registration*> OrderedSubmissions::Begin(const Submission& record) {
+absl::StatusOr<Registration*> OrderedSubmissions::Begin(const Submission& record,
+                                                        const OrderedScales& scales) {
   const auto found = counts_.find(record.registration);
   if (found == counts_.end()) {
     return absl::InvalidArgumentError(absl::StrCat("submission by order on communicator ",
@@ -28,6 +29,10 @@ absl::StatusOr<Registration*> OrderedSubmissions::Begin(const Submission& record
         absl::StrCat("submission by order of what is no operation (", record.description, ")"));
   }
   const OperationTraits& traits = TraitsOf(said->kind);
+  const OrderedScales used = said->is_scaled && traits.combines ? scales : OrderedScales{};
+  if (!std::isfinite(used.prescale) || !std::isfinite(used.postscale)) {
+    return absl::InvalidArgumentError("submission by order with scales that are not finite");
+  }
   const Use& use = found->second;
   if (traits.rooted &&
       std::find(use.ranks.begin(), use.ranks.end(), record.root_rank) == use.ranks.end()) {
@@ -50,11 +55,14 @@ absl::StatusOr<Registration*> OrderedSubmissions::Begin(const Submission& record
   registration->communicator = CommunicatorId(record.registration);
   registration->name = OrderedName(use.count);
   registration->tensor = OrderedPlaceOf(use.count);
+  registration->order = use.count;
   TensorMeta& meta = registration->meta;
   meta.kind = said->kind;
   // What means nothing for the kind has one value: all ranks' must be equal.
   meta.dtype = traits.moves_data ? said->data_type : DataType::kFloat32;
   meta.op = traits.combines ? said->op : ReduceOp::kSum;
+  meta.prescale = used.prescale;
+  meta.postscale = used.postscale;
   meta.root_rank = Rank(traits.rooted ? record.root_rank : 0);
   meta.shape.clear();
   if (traits.moves_data) meta.shape.push_back(static_cast<std::int64_t>(record.element_count));

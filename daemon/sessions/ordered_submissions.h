@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/sessions/registration.h"
+#include "proto/shm/ordered_operation.h"
 #include "proto/shm/submission.h"
 #include "proto/types/ids.h"
 
@@ -28,9 +29,10 @@ class OrderedSubmissions {
   // No submission of it is accepted any more. What is in flight stays until its End.
   void Close(CommunicatorId communicator) { counts_.erase(communicator.value()); }
 
-  // Checks all but the offsets, of which the session knows. Valid until End.
+  // Checks all but the offsets, of which the session knows. Valid until End. `scales` mean nothing
+  // if the record says that there are none.
   //   kInvalidArgument: the client broke the rules.
-  absl::StatusOr<Registration*> Begin(const Submission& record);
+  absl::StatusOr<Registration*> Begin(const Submission& record, const OrderedScales& scales);
   // Counts it: it has passed all other checks as well.
   void Accept(const Registration& registration) noexcept;
   // Of one that Begin gave.

@@ -24,6 +24,7 @@ struct Registration {
   // The communicator's own number for the name, and for the meta: found once, at registration.
   std::uint32_t tensor = 0;
   std::uint32_t meta_id = 0;
+  std::uint64_t order = 0;  // of an operation that is matched by order: its number
 };
 
 // Everything by which two descriptions differ; `meta_key`: MetaKey of its meta.

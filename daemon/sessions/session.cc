@@ -76,7 +76,12 @@ absl::Status Session::Check(const Submission& record, CheckedSubmission& checked
 }
 
 absl::Status Session::CheckOrdered(const Submission& record, CheckedSubmission& checked) {
-  const absl::StatusOr<Registration*> registration = ordered_.Begin(record);
+  // One copy, which is checked: the client may write there at any time.
+  OrderedScales scales;
+  const OrderedScales& said = view_.ScalesOf(record.sequence);
+  __atomic_load(&said.prescale, &scales.prescale, __ATOMIC_RELAXED);
+  __atomic_load(&said.postscale, &scales.postscale, __ATOMIC_RELAXED);
+  const absl::StatusOr<Registration*> registration = ordered_.Begin(record, scales);
   if (!registration.ok()) return registration.status();
   const absl::Status status = CheckPlace(record, **registration, checked);
   if (!status.ok()) ordered_.End(*registration);

@@ -62,6 +62,11 @@ struct CheckedSubmission {
   std::uint64_t slab_destination = 0;
   std::uint32_t timeline_pair = 0;
 
+  // Whether another member's submission of the tensor, on the same communicator, may be one
+  // operation with this.
+  bool FitsTo(const Registration& other) const noexcept {
+    return by_order ? registration->meta == other.meta : registration->meta_id == other.meta_id;
+  }
   // The source is in the arena. The client's word.
   bool IsSourceThere() const noexcept {
     const std::uint64_t all = source_in_pieces ? AllStagingPieces(registration->bytes) : 0;

@@ -27,9 +27,9 @@
 //   4. The member stores k + 1 into its ended counter: it will not look at the slots again.
 //
 // Matching by order. Tensors are then the kOrderedPlaces places that operations go round
-// (ordered_operation.h). A slot's meta_id is OrderedDescription's word, and the element count
-// stands beside it (ElementCountOf): all that members compare in step 2, and enough to say how they
-// differ.
+// (ordered_operation.h). A slot's meta_id is OrderedDescription's word, and the element count and
+// the scales stand beside it (ElementCountOf, StoreScales): all that members compare in step 2, and
+// enough to say how they differ.
 //
 // `work` (chunk_claims.h) is 0, or a tag of the occurrence, 28 bits of claims and 28 of done
 // chunks. A thread that was delayed may claim for an occurrence that has finished long ago; so
@@ -59,16 +59,18 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "absl/status/status.h"
 #include "proto/base/cache_line.h"
 #include "proto/base/doorbell.h"
+#include "proto/shm/ordered_operation.h"
 
 namespace ringd {
 
 inline constexpr std::uint64_t kJobSegmentMagic = 0x31424f4a'44474e52;  // "RNGDJOB1"
-inline constexpr std::uint32_t kJobSegmentVersion = 4;
+inline constexpr std::uint32_t kJobSegmentVersion = 5;
 
 // Submissions of one tensor by one member that have not ended everywhere; one more waits for room.
 inline constexpr std::uint64_t kOccurrencesInFlight = 4;
@@ -214,6 +216,19 @@ inline std::uint64_t& ElementCountOf(SubmissionSlot& slot, bool is_inline) noexc
 }
 inline std::uint64_t CopyElementCount(SubmissionSlot& slot, bool is_inline) noexcept {
   return __atomic_load_n(&ElementCountOf(slot, is_inline), __ATOMIC_RELAXED);
+}
+
+// Likewise the scales, if there are any: in the last bytes of the data, of which there are then so
+// many less.
+inline constexpr std::size_t kScaledInlineBytes = kInlineBytes - sizeof(OrderedScales);
+static_assert(kScaledInlineBytes >= 2 * sizeof(std::uint64_t));  // ordinary_source, element count
+inline void StoreScales(SubmissionSlot& slot, const OrderedScales& scales) noexcept {
+  std::memcpy(slot.data + kScaledInlineBytes, &scales, sizeof(scales));
+}
+inline OrderedScales CopyScales(const SubmissionSlot& slot) noexcept {
+  OrderedScales scales;
+  std::memcpy(&scales, slot.data + kScaledInlineBytes, sizeof(scales));
+  return scales;
 }
 
 // What all members' submissions of one tensor need. Does not own the memory: the segment's, or a

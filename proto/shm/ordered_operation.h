@@ -25,7 +25,15 @@ constexpr std::uint64_t OrderedNumberOf(std::uint32_t place, std::uint64_t occur
   return occurrence * kOrderedPlaces + place;
 }
 
-// All of it but the element count, in one word.
+// By what each rank's elements are multiplied before they are combined, and the result afterwards.
+struct OrderedScales {
+  double prescale = 1.0;
+  double postscale = 1.0;
+
+  friend bool operator==(const OrderedScales&, const OrderedScales&) = default;
+};
+
+// All of it but the element count and the scales, in one word.
 struct OrderedDescription {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   DataType data_type = DataType::kFloat32;
@@ -33,6 +41,7 @@ struct OrderedDescription {
   // Of a job segment's slot: which member is the root, and whether the data is in the slot.
   std::uint8_t root_member = 0;
   bool is_inline = false;
+  bool is_scaled = false;  // there are scales, beside the word
 
   // Fields that mean nothing for the kind count as their defaults, so that equal meanings give
   // equal words.
@@ -40,22 +49,27 @@ struct OrderedDescription {
     const OperationTraits& traits = TraitsOf(kind);
     const DataType typed = traits.moves_data ? data_type : DataType::kFloat32;
     const ReduceOp combining = traits.combines ? op : ReduceOp::kSum;
+    const bool scaled = traits.combines && is_scaled;
     return static_cast<std::uint32_t>(kind) | std::uint32_t{is_inline} << 7 |
            static_cast<std::uint32_t>(typed) << 8 | static_cast<std::uint32_t>(combining) << 16 |
+           std::uint32_t{scaled} << 23 |
            std::uint32_t{traits.rooted ? root_member : std::uint8_t{0}} << 24;
   }
   // Nothing if it is the word of none that trainers may ask for.
   static constexpr std::optional<OrderedDescription> FromWord(std::uint32_t word) noexcept {
     const std::uint32_t kind = word & 0x7f;
     const std::uint32_t data_type = word >> 8 & 0xff;
-    const std::uint32_t op = word >> 16 & 0xff;
+    const std::uint32_t op = word >> 16 & 0x7f;
     if (!IsOffered(kind) || !IsValid(static_cast<DataType>(data_type)) ||
         !IsValid(static_cast<ReduceOp>(op))) {
       return std::nullopt;
     }
-    return OrderedDescription{static_cast<CollectiveKind>(kind), static_cast<DataType>(data_type),
-                              static_cast<ReduceOp>(op), static_cast<std::uint8_t>(word >> 24),
-                              (word & 0x80) != 0};
+    return OrderedDescription{static_cast<CollectiveKind>(kind),
+                              static_cast<DataType>(data_type),
+                              static_cast<ReduceOp>(op),
+                              static_cast<std::uint8_t>(word >> 24),
+                              (word & 0x80) != 0,
+                              (word & 0x800000) != 0};
   }
 };
 

@@ -18,6 +18,7 @@ void InitializeSessionSegment(std::byte* base, const SessionSegmentLayout& layou
   header.completion_ring_offset = layout.completion_ring_offset();
   header.error_text_offset = layout.error_text_offset();
   header.staging_progress_offset = layout.staging_progress_offset();
+  header.scales_offset = layout.scales_offset();
   header.trace_ring_offset = layout.trace_ring_offset();
 }
 
@@ -38,6 +39,7 @@ absl::Status CheckSessionSegment(const SessionHeader& header, std::uint64_t mapp
                     header.completion_ring_offset == layout.completion_ring_offset() &&
                     header.error_text_offset == layout.error_text_offset() &&
                     header.staging_progress_offset == layout.staging_progress_offset() &&
+                    header.scales_offset == layout.scales_offset() &&
                     header.trace_ring_offset == layout.trace_ring_offset() &&
                     layout.segment_bytes() <= mapped_bytes;
   if (!fits) return absl::InvalidArgumentError("the session segment's layout makes no sense");

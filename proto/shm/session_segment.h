@@ -5,6 +5,7 @@
 //   completion_ring_offset   RingCursors, then completion_capacity x CompletionRecord
 //   error_text_offset        kErrorTextSlots x ErrorTextSlot
 //   staging_progress_offset  kStagingProgressCount x StagingProgress
+//   scales_offset            submission_capacity x OrderedScales
 //   trace_ring_offset        TraceRingHeader, then kTrainerTraceEvents x TraceSlot
 //
 // ringd creates it, fills the header and seals it before the client sees it. ringd keeps its own
@@ -22,6 +23,7 @@
 #include "proto/base/doorbell.h"
 #include "proto/shm/completion.h"
 #include "proto/shm/error_text.h"
+#include "proto/shm/ordered_operation.h"
 #include "proto/shm/spsc_ring.h"
 #include "proto/shm/staging_progress.h"
 #include "proto/shm/submission.h"
@@ -30,7 +32,7 @@
 namespace ringd {
 
 inline constexpr std::uint64_t kSessionSegmentMagic = 0x31534553'44474e52;  // "RNGDSES1"
-inline constexpr std::uint32_t kSessionSegmentVersion = 6;
+inline constexpr std::uint32_t kSessionSegmentVersion = 7;
 
 // The trainer writes its own trace events into a ring of so many; ringd reads along, for display
 // only.
@@ -56,6 +58,7 @@ struct SessionHeader {
   std::uint64_t error_text_offset;
   std::uint64_t staging_progress_offset;
   std::uint64_t trace_ring_offset;
+  std::uint64_t scales_offset;
 
   // 1 while ringd's engine sleeps: after pushing, the client then writes the eventfd. Set and
   // cleared by ringd; the client clears it, too, when it wakes the engine, so that a burst of
@@ -97,8 +100,13 @@ struct SessionSegmentLayout {
     const std::uint64_t end = error_text_offset() + kErrorTextSlots * sizeof(ErrorTextSlot);
     return (end + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
   }
-  constexpr std::uint64_t trace_ring_offset() const noexcept {
+  constexpr std::uint64_t scales_offset() const noexcept {
     return staging_progress_offset() + kStagingProgressCount * sizeof(StagingProgress);
+  }
+  constexpr std::uint64_t trace_ring_offset() const noexcept {
+    const std::uint64_t end =
+        scales_offset() + std::uint64_t{submission_capacity} * sizeof(OrderedScales);
+    return (end + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
   }
   constexpr std::uint64_t segment_bytes() const noexcept {
     return trace_ring_offset() + TraceRingBytes(kTrainerTraceEvents);
@@ -114,7 +122,15 @@ struct SessionSegmentView {
   CompletionRecord* completions = nullptr;
   ErrorTextSlot* error_texts = nullptr;
   StagingProgress* staging_progress = nullptr;
+  OrderedScales* scales = nullptr;
+  std::uint32_t submission_capacity = 0;
   TraceRingView trace_ring;
+
+  // Of the submission with this number, while it is in flight, if its description says that there
+  // are some. Written before the submission is pushed.
+  OrderedScales& ScalesOf(std::uint64_t sequence) const noexcept {
+    return scales[sequence % submission_capacity];
+  }
 };
 
 inline SessionSegmentView ViewSessionSegment(std::byte* base,
@@ -130,6 +146,8 @@ inline SessionSegmentView ViewSessionSegment(std::byte* base,
   view.error_texts = reinterpret_cast<ErrorTextSlot*>(base + layout.error_text_offset());
   view.staging_progress =
       reinterpret_cast<StagingProgress*>(base + layout.staging_progress_offset());
+  view.scales = reinterpret_cast<OrderedScales*>(base + layout.scales_offset());
+  view.submission_capacity = layout.submission_capacity;
   view.trace_ring = ViewTraceRing(base + layout.trace_ring_offset(), kTrainerTraceEvents);
   return view;
 }

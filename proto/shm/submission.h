@@ -48,7 +48,8 @@ struct alignas(kCacheLineBytes) Submission {
   // other operation in flight has it, and none after one that ended badly: its result is waited for
   // no more, whatever the value. Else zero.
   std::uint32_t timeline_pair;
-  // With kByOrder: OrderedDescription's word, without member and place; else zero.
+  // With kByOrder: OrderedDescription's word, without member and place; else zero. If it says that
+  // there are scales, they stand in the session segment (SessionSegmentView::ScalesOf).
   std::uint32_t description;
   std::int32_t root_rank;  // likewise: of the job; zero of kinds without a root
 };

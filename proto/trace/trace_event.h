@@ -60,6 +60,12 @@ inline constexpr std::uint32_t kNoTracedTensor = UINT32_MAX;
 // in device memory.
 inline constexpr std::uint32_t kFirstTracedDeviceTensor = std::uint32_t{1} << 31;
 
+// Operations that are matched by order have a tensor's number each, from here up to the former: ten
+// bits of the communicator's number, twenty of the operation's. Their channels are from the second
+// on: 23 bits of the communicator's number, eight of the channel there.
+inline constexpr std::uint32_t kFirstTracedOrdered = std::uint32_t{1} << 30;
+inline constexpr std::uint32_t kFirstTracedOrderedChannel = std::uint32_t{1} << 31;
+
 struct TraceEvent {
   std::uint64_t at_ns = 0;  // Clock (CLOCK_MONOTONIC) of the node
   std::uint64_t value = 0;

@@ -147,6 +147,34 @@ TEST_CASE("C++ layer: operations on a communicator that matches by order have no
                   ? 1
                   : 0;
         }
+        // Scales count, also of what travels in its slot, and by them ranks differ, too.
+        sum.prescale = 0.5;
+        sum.postscale = rank == 0 ? 4.0 : 0.0;
+        try {
+          context.SubmitInOrder(ordered, sum, many.data(), many.data()).Wait();
+        } catch (const Error& error) {
+          const std::string told = error.what();
+          right += told.find(
+                       "rank 0 submitted allreduce sum float32 [2] prescale 0.5 postscale 4,"
+                       " rank 1 submitted allreduce sum float32 [2] prescale 0.5 postscale 1") !=
+                           std::string::npos
+                       ? 1
+                       : 0;
+        }
+        sum.postscale = 4.0;
+        for (const std::uint64_t count : {1, 4, 5, 8, 3000}) {
+          sum.count = count;
+          std::vector<float> scaled(count, 1.0F);
+          context.SubmitInOrder(ordered, sum, scaled.data(), scaled.data()).Wait();
+          right += scaled == std::vector<float>(count, 6.0F) ? 1 : 0;
+        }
+        sum.prescale = sum.postscale = 0.0;
+        sum.op = RINGD_AVERAGE;
+        value = static_cast<float>(3 * rank);
+        sum.count = 1;
+        context.SubmitInOrder(ordered, sum, &value, &value).Wait();
+        right += std::abs(value - 3.0F) < 1e-6F ? 1 : 0;
+        sum.op = RINGD_SUM;
         sum.count = 1000;
         std::vector<float> ones(1000, 1.0F);
         context.SubmitInOrder(ordered, sum, ones.data(), ones.data()).Wait();
@@ -154,7 +182,7 @@ TEST_CASE("C++ layer: operations on a communicator that matches by order have no
         ordered.Destroy();
       });
   CHECK(errors.empty());
-  CHECK(right == 3 * kRanks);
+  CHECK(right == 10 * kRanks);
 }
 
 }  // namespace

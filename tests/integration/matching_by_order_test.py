@@ -34,6 +34,8 @@ DIFFERENT = """
         ((Kind.BROADCAST, 500, {"root_rank": 1}), (Kind.BROADCAST, 500, {"root_rank": 0})),
         ((Kind.BARRIER,), (Kind.ALLREDUCE, 5)),
         ((Kind.ALLREDUCE, 0), (Kind.BARRIER,)),
+        ((Kind.ALLREDUCE, 1000, {"prescale": 0.5}), (Kind.ALLREDUCE, 1000)),
+        ((Kind.ALLREDUCE, 2, {"postscale": 4.0}), (Kind.ALLREDUCE, 2, {"postscale": 2.0})),
     ]
 
     with ringd.Context() as context:
@@ -161,7 +163,7 @@ def test_what_does_not_fit_ends_on_all_ranks_with_what_they_submitted(
     job.expect_success()
     words = job.transcript()
     size = sum(ranks_per_node)
-    for case in range(10):
+    for case in range(12):
         assert words.count(f"told {2 * case}: operation {2 * case} of communicator 'tp': rank 0") == size, (
             words
         )
@@ -173,6 +175,8 @@ def test_what_does_not_fit_ends_on_all_ranks_with_what_they_submitted(
         (10, ("broadcast", "int64 [10]", "allreduce", "float32 [1000]")),
         (12, ("root rank 0", "root rank 1")),
         (16, ("barrier", "float32 [5]")),
+        (20, ("float32 [1000] prescale 0.5", "float32 [1000] prescale 1")),
+        (22, ("postscale 4", "postscale 2")),
     ):
         lines = [line for line in words.splitlines() if f"told {number}:" in line]
         assert len(lines) == size

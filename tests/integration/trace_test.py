@@ -44,6 +44,52 @@ STEPS = """
     run(main)
 """
 
+# On a communicator that matches by order, in each step: a sum, a broadcast, a barrier, and one
+# operation in which the ranks differ.
+STEPS_BY_ORDER = """
+    import os
+    from array import array
+
+    import ringd
+    from ringd import CollectiveKind as Kind
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        context, rank, size = trainer.context, trainer.rank, trainer.size
+        number = context.create_communicator("tp", range(size), matching="order")
+
+        def begin(kind, count=0, **more):
+            room = array("f", [1.0] * count)
+            where = room.buffer_info()[0] if count else 0
+            return room, context.submit_in_order(number, kind, where, where, count, **more)
+
+        step = 0
+        while True:
+            summed, first = begin(Kind.ALLREDUCE, 40_000)
+            _, second = begin(Kind.BROADCAST, 100, root_rank=step % size)
+            _, third = begin(Kind.BARRIER)
+            _, fourth = begin(Kind.ALLREDUCE, 10 + rank % 2)
+            goes_on, fifth = begin(Kind.ALLREDUCE, 1, prescale=0.0 if step == 0 else 1.0)
+            context.wait_all([first, second, third])
+            assert summed[0] == size
+            try:
+                context.wait(fourth)
+            except ringd.InvalidArgumentError:
+                pass
+            context.wait(fifth)
+            ends = trainer.all_reduce("ends", 1.0 if os.path.exists(os.environ["END"]) else 0.0)
+            step += 1
+            if step == 5:
+                say("steady")
+            if ends:
+                break
+
+
+    run(main)
+"""
+
 # The last rank comes to its second operation only when it is too late for the trace.
 LATE = """
     import os
@@ -263,6 +309,35 @@ def test_operations_of_all_ranks_of_two_nodes_stand_on_one_clock(cluster: Cluste
     for node in nodes:
         for category in ("operations", "sends", "receives"):
             assert slices_of(loaded, f"ringd on {node.name}", category), category
+
+
+def test_operations_that_are_matched_by_order_reach_the_same_stages(cluster: Cluster) -> None:
+    cluster.start_nodes(2)
+    job = start_steps(cluster, [2, 2], STEPS_BY_ORDER)
+    loaded = trace(cluster, job)
+    end_steps(cluster, job)
+    of_rank = []
+    for rank in range(4):
+        all_of_rank = finished(slices_of(loaded, f"rank {rank} ", "operations"))
+        operations = [event for event in all_of_rank if event["name"].startswith("operation ")]
+        assert all(event["name"].endswith(" of communicator 'tp'") for event in operations)
+        failed = [event for event in operations if "error" in event["args"]]
+        assert {int(event["name"].split()[1]) % 5 for event in failed} == {3}
+        done = [event for event in operations if "error" not in event["args"]]
+        assert all(event["args"]["operation"] == event["name"] for event in done)
+        kinds = defaultdict(list)
+        for event in done:
+            kinds[int(event["name"].split()[1]) % 5].append(event)
+        assert set(kinds) == {0, 1, 2, 4}
+        assert min(len(events) for events in kinds.values()) >= 4
+        needed = {"submitted", "ready", "started", "posted", "moved", "completed"}
+        expect_in_order(done, STAGES, needed)
+        expect_in_order(kinds[0], SENT, {"first_sent", "last_sent"})
+        expect_in_order(kinds[0], RECEIVED, {"first_received", "last_received"})
+        of_rank.append(kinds[0])
+        waits = slices_of(loaded, f"rank {rank} ", "waits")
+        assert any(event["name"].startswith("wait for operation ") for event in waits)
+    expect_one_clock(loaded, of_rank)
 
 
 def expect_one_clock(loaded: dict[str, Any], of_rank: list[list[dict[str, Any]]]) -> None:

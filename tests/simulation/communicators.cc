@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "daemon/peers/schedule_conversion.h"
+#include "daemon/schedule/protocol/ordered_name.h"
 #include "tests/simulation/joining.h"
 
 namespace ringd::simulation {
@@ -14,7 +15,6 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
 constexpr nanoseconds kTimeLimit = std::chrono::minutes(10);
-constexpr nanoseconds kTickInterval = milliseconds(50);  // the engine's
 constexpr std::uint32_t kPatienceMs = 30'000;
 constexpr std::uint32_t kShortPatienceMs = 200;  // for what never comes
 
@@ -53,6 +53,11 @@ CommunicatorsWorld::CommunicatorsWorld(const CommunicatorsScenario& scenario)
     one.data_plane = std::make_unique<DataPlane>(
         node_count, *one.ledger,
         [this, &one](OperationId operation) { OnStartedEverywhere(one, operation); });
+    if (planned.use.by_order) {
+      one.data_plane->MatchByOrder([this, &one](OperationId operation, int a, int b) {
+        OnDifference(one, operation, a, b);
+      });
+    }
   }
   if (!JoinAll(coordinator_, nodes, events_.now())) Report("the job did not start");
 }
@@ -111,6 +116,7 @@ void CommunicatorsWorld::Ask(One& one, Thread& thread) {
   v1::CommunicatorAsk& ask = *message.mutable_communicator_ask();
   ask.set_rank(thread.rank);
   ask.set_name(one.plan->name);
+  ask.set_by_order(one.plan->use.by_order);
   for (const int rank : one.plan->ranks) ask.add_ranks(rank);
   ask.set_timeout_ms(one.plan->absent_rank.has_value() ? kShortPatienceMs : kPatienceMs);
   SendToCoordinator(thread.node, std::move(message));
@@ -129,6 +135,11 @@ void CommunicatorsWorld::AdvanceThread(One& one, Thread& thread) {
     if (part.simulated == nullptr) return Destroy(one, thread);
     const RankThread::Step step = thread.program.Next();
     if (step.need == RankThread::Need::kSubmission) {
+      if (one.plan->use.by_order) {
+        step.submission->by_order = true;
+        step.submission->name = OrderedName(thread.submitted++);
+        step.submission->occurrence = 0;
+      }
       thread.open.push_back(step.submission);
       one.ledger->OnSubmitted(*step.submission);
       part.simulated->Submit(*step.submission, thread.program.TakeWaited(), events_.now());
@@ -204,113 +215,21 @@ void CommunicatorsWorld::OnStartedEverywhere(One& one, OperationId operation) {
   }
 }
 
-// ---- the coordinator --------------------------------------------------------------------------
-
-void CommunicatorsWorld::SendToCoordinator(int node, v1::NodeMessage message) {
-  network_.ToCoordinator(node, [this, node, message = std::move(message)] {
-    coordinator_.OnMessage(LinkOf(node), message, events_.now());
-    WakeCoordinator();
-  });
-}
-
-void CommunicatorsWorld::WakeCoordinator() {
-  if (std::exchange(coordinator_awake_, true)) return;
-  network_.AtNode(0, network_.Upto(scenario_.job.loop_delay), [this] {
-    coordinator_awake_ = false;
-    coordinator_.Advance(events_.now());
-  });
-}
-
-void CommunicatorsWorld::TickCoordinator() {
-  coordinator_.Advance(events_.now());
-  network_.AtNode(0, kTickInterval, [this] { TickCoordinator(); });
-}
-
-void CommunicatorsWorld::SendToNode(LinkId link, v1::CoordinatorMessage message) {
-  const int node = NodeOf(link);
-  network_.ToNode(node, [this, node, message = std::move(message)] { Receive(node, message); });
-}
-
-void CommunicatorsWorld::CloseNode(LinkId link, const absl::Status& reason) {
-  Report("node-" + std::to_string(NodeOf(link)) +
-         " was turned away: " + std::string(reason.message()));
-}
-
-void CommunicatorsWorld::Receive(int node, const v1::CoordinatorMessage& message) {
-  if (message.has_failure()) return Fail(node, message.failure().text());
-  if (failed_[static_cast<std::size_t>(node)]) return;
-  if (message.has_communicator_made()) {
-    return OnMade(node, message.communicator(), message.communicator_made());
-  }
-  if (message.has_communicator_refused()) return OnRefused(node, message.communicator_refused());
-  if (message.communicator() == 0) return;  // that of all ranks idles here
-  const auto one =
-      std::find_if(communicators_.begin(), communicators_.end(), [&](const One& known) {
-        const auto part = known.parts.find(node);
-        return part != known.parts.end() && part->second.number == message.communicator();
-      });
-  if (one == communicators_.end() || one->parts.at(node).ended) {
-    return Report("node-" + std::to_string(node) + " hears of communicator " +
-                  std::to_string(message.communicator()) +
-                  (one == communicators_.end() ? " before it is made" : " after it has ended"));
-  }
-  if (message.has_communicator_ended()) return OnEnded(*one, node);
-  if (!IsSchedulingMessage(message)) return;
-  const absl::StatusOr<CoordinatorMessage> scheduling = FromProto(message);
-  if (!scheduling.ok()) return Report(std::string(scheduling.status().message()));
-  if (one->parts.at(node).simulated == nullptr) return Report("one node needs no schedule");
-  one->parts.at(node).simulated->Receive(*scheduling, events_.now());
-  WakeLoop(*one, node);
-}
-
-void CommunicatorsWorld::OnMade(int node, std::uint32_t number, const v1::CommunicatorMade& made) {
-  const auto one =
-      std::find_if(communicators_.begin(), communicators_.end(), [&](const One& known) {
-        return known.plan->name == made.name() &&
-               std::equal(known.plan->ranks.begin(), known.plan->ranks.end(), made.ranks().begin(),
-                          made.ranks().end());
-      });
-  const bool known = one != communicators_.end() && one->parts.contains(node);
-  if (!known || one->parts.at(node).number != 0 || (one->number != 0 && one->number != number)) {
-    return Report("communicator " + std::to_string(number) + " is made on node-" +
-                  std::to_string(node) + ", which makes no sense there");
-  }
-  for (const Thread& thread : one->threads) {
-    if (!thread.asked) Report(made.name() + " is made, and not all its ranks have asked");
-  }
-  for (const One& other : communicators_) {
-    if (&other != &*one && other.number == number) Report(made.name() + " has another's number");
-  }
-  one->number = one->parts.at(node).number = number;
-  if (one->nodes.size() > 1) MakeNode(*one, node);
-  for (Thread& thread : one->threads) {
-    if (thread.node == node) thread.made = true;
-  }
-  AdvanceThreads(*one, node);
-}
-
-void CommunicatorsWorld::OnRefused(int node, const v1::CommunicatorRefused& refused) {
-  for (One& one : communicators_) {
-    if (one.plan->name != refused.name()) continue;
-    if (!one.plan->absent_rank.has_value()) Report(refused.text());
-    for (Thread& thread : one.threads) {
-      const bool asked = std::find(refused.asked().begin(), refused.asked().end(), thread.rank) !=
-                         refused.asked().end();
-      if (!asked || thread.node != node) continue;
-      if (std::exchange(thread.over, true)) Report(one.plan->name + " is refused twice");
-      ++refused_;
-    }
+// One of the two hears of it, or both.
+void CommunicatorsWorld::OnDifference(One& one, OperationId operation, int a, int b) {
+  const int who = random_.Int(0, 2);
+  for (const int index : {a, b}) {
+    if ((who == 0 && index == b) || (who == 1 && index == a)) continue;
+    const int node = one.nodes[static_cast<std::size_t>(index)];
+    network_.AtNode(node, network_.Upto(one.plan->use.transfer_delay),
+                    [this, &one, node, operation] {
+                      one.parts.at(node).simulated->OnDifference(operation);
+                      WakeLoop(one, node);
+                    });
   }
 }
 
-void CommunicatorsWorld::OnEnded(One& one, int node) {
-  for (const Thread& thread : one.threads) {
-    if (thread.over) continue;
-    Report(one.plan->name + " has ended, and rank " + std::to_string(thread.rank) +
-           " has not destroyed it");
-  }
-  one.parts.at(node).ended = true;
-}
+// ---- ends ----------------------------------------------------------------------------------
 
 void CommunicatorsWorld::LoseRank(const Loss& loss) {
   const int node = NodeOfRank(*loss.rank);
@@ -386,6 +305,10 @@ CommunicatorsOutcome CommunicatorsWorld::Conclude() {
       outcome.findings.push_back(one.plan->name + ": " + finding);
     }
     outcome.submissions += one.ledger->submitted();
+    if (one.plan->use.by_order) {
+      outcome.by_order += one.ledger->submitted();
+      outcome.differed += one.ledger->failed();
+    }
     outcome.made += one.number != 0 ? 1 : 0;
     outcome.ended += std::all_of(one.parts.begin(), one.parts.end(),
                                  [](const auto& entry) { return entry.second.ended; })

@@ -30,7 +30,10 @@ struct CommunicatorsOutcome {
   std::size_t made = 0;  // by the coordinator
   std::size_t refused = 0;
   std::size_t ended = 0;  // on all their nodes
-  bool failed = false;    // the job, because of its loss
+  // Of communicators that match by order: submissions, and those that ended since ranks differ.
+  std::uint64_t by_order = 0;
+  std::uint64_t differed = 0;
+  bool failed = false;  // the job, because of its loss
 };
 
 // What it holds against a job, besides what a Ledger does, of which each communicator has one: a
@@ -58,6 +61,7 @@ class CommunicatorsWorld final : public NodeSender {
     const int node;
     RankThread program;
     std::vector<Submission*> open;
+    std::uint64_t submitted = 0;
     bool asked = false;
     bool made = false;
     bool busy = false;
@@ -88,6 +92,7 @@ class CommunicatorsWorld final : public NodeSender {
   void Destroy(One& one, Thread& thread);
   void WakeLoop(One& one, int node);
   void OnStartedEverywhere(One& one, OperationId operation);
+  void OnDifference(One& one, OperationId operation, int a, int b);
 
   void SendToCoordinator(int node, v1::NodeMessage message);
   void WakeCoordinator();

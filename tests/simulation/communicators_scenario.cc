@@ -17,17 +17,24 @@ int RankCount(const Scenario& scenario) {
   return std::accumulate(scenario.ranks_on_node.begin(), scenario.ranks_on_node.end(), 0);
 }
 
-// What ranks do that describe tensors alike.
-Scenario MakeUse(Random& random, const std::vector<int>& ranks_on_node) {
-  constexpr std::array<std::uint64_t, 6> kKinds = {0, 1, 2, 3, 6, 8};  // see KindOf
-  const std::uint64_t seed = (random.Next() % 1'000'000) * kKindCount + kKinds[random.Next() % 6];
+// What ranks do that describe tensors alike; by order, perhaps otherwise, and one rank in an order
+// of its own.
+Scenario MakeUse(Random& random, const std::vector<int>& ranks_on_node, bool by_order) {
+  constexpr std::array<std::uint64_t, 6> kByName = {0, 1, 2, 3, 6, 8};  // see KindOf
+  constexpr std::array<std::uint64_t, 6> kByOrder = {0, 1, 2, 4, 5, 5};
+  const std::uint64_t kind = (by_order ? kByOrder : kByName)[random.Next() % 6];
+  const std::uint64_t seed = (random.Next() % 1'000'000) * kKindCount + kind;
   Scenario use = MakeScenario(seed, static_cast<int>(ranks_on_node.size()));
   use.ranks_on_node = ranks_on_node;
   use.silent_from_phase.reset();
   for (Program& program : use.programs) {
     program.resize(std::min<std::size_t>(program.size(), 25));
-    for (Phase& phase : program) phase.external_barrier = false;
+    for (Phase& phase : program) {
+      phase.external_barrier = false;
+      if (by_order && !random.Chance(10)) phase.own_order = false;
+    }
   }
+  use.by_order = by_order;
   return use;
 }
 
@@ -49,7 +56,7 @@ PlannedCommunicator Plan(Random& random, const Scenario& job, int number) {
     if (here > 0) on_node.push_back(static_cast<int>(here));
     first += count;
   }
-  planned.use = MakeUse(random, on_node);
+  planned.use = MakeUse(random, on_node, random.Chance(50));
   return planned;
 }
 

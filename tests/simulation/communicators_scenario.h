@@ -16,7 +16,8 @@ struct PlannedCommunicator {
   std::string name;
   std::vector<int> ranks;          // of the job, in the communicator's order
   std::optional<int> absent_rank;  // then it is refused
-  Scenario use;                    // what its ranks do with it; its nodes are the communicator's
+  // What its ranks do with it, and whether it matches by order; its nodes are the communicator's.
+  Scenario use;
 };
 
 struct CommunicatorsScenario {

@@ -22,6 +22,7 @@ DataPlane::DataPlane(int node_count, Ledger& ledger,
 void DataPlane::Start(int node, OperationId id, const std::vector<Contribution>& contributions) {
   Operation& operation = operations_[id];
   if (operation.started == 0) {
+    operation.first = node;
     operation.contributions = contributions;
     for (Contribution& contribution : operation.contributions) contribution.sum = 0;
     operation.running.assign(static_cast<std::size_t>(node_count_), false);
@@ -38,16 +39,24 @@ void DataPlane::Start(int node, OperationId id, const std::vector<Contribution>&
   }
   if (operation.cancelled) ledger_.Report(Describe(node, id) + ": started after a cancellation");
   bool same = contributions.size() == operation.contributions.size();
+  bool alike = true;
   for (std::size_t i = 0; same && i < contributions.size(); ++i) {
-    same = contributions[i].name == operation.contributions[i].name &&
-           contributions[i].meta == operation.contributions[i].meta;
+    same = contributions[i].name == operation.contributions[i].name;
+    alike = alike && contributions[i].meta == operation.contributions[i].meta;
     operation.contributions[i].sum += contributions[i].sum;
   }
-  if (!same) ledger_.Report(Describe(node, id) + ": nodes started different tensors");
+  if (!same || (!alike && !on_difference_)) {
+    ledger_.Report(Describe(node, id) + ": nodes started different tensors");
+  }
+  if (!alike && on_difference_) {
+    operation.differs = true;
+    on_difference_(id, operation.first, node);
+  }
   operation.running[index] = true;
   operation.begun[index] = true;
   ++operation.started;
-  if (operation.is_sent && operation.started == node_count_ && !operation.cancelled) {
+  if (operation.is_sent && operation.started == node_count_ && !operation.cancelled &&
+      !operation.differs) {
     on_started_everywhere_(id);
   }
 }
@@ -58,11 +67,17 @@ void DataPlane::Cancel(int node, OperationId id) {
     ledger_.Report(Describe(node, id) + ": cancelled although it is not running");
     return;
   }
-  if (found->second.started == node_count_) {
+  if (found->second.started == node_count_ && !found->second.differs) {
     ledger_.Report(Describe(node, id) + ": cancelled although all nodes have started it");
   }
   found->second.running[static_cast<std::size_t>(node)] = false;
   found->second.cancelled = true;
+}
+
+void DataPlane::GiveUp(int node, OperationId id) {
+  Operation& operation = operations_.at(id);
+  if (!operation.differs) ledger_.Report(Describe(node, id) + ": given up without need");
+  operation.running[static_cast<std::size_t>(node)] = false;
 }
 
 std::vector<std::int64_t> DataPlane::Complete(int node, OperationId id) {
@@ -71,6 +86,7 @@ std::vector<std::int64_t> DataPlane::Complete(int node, OperationId id) {
   if (operation.is_sent && operation.started != node_count_) {
     ledger_.Report(Describe(node, id) + ": completed before all nodes had started it");
   }
+  if (operation.differs) ledger_.Report(Describe(node, id) + ": completed though nodes differ");
   std::vector<std::int64_t> sums;
   for (const Contribution& contribution : operation.contributions) sums.push_back(contribution.sum);
   if (++operation.completed == node_count_) operations_.erase(id);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/schedule/protocol/tensor_meta.h"
@@ -24,6 +25,8 @@ struct Contribution {
 
 // An operation completes only after all nodes have started it with the same list of tensors; but a
 // node sends nothing for one without content that all have negotiated, and is done with it at once.
+// By order, nodes may bring different descriptions: such an operation completes nowhere, and some
+// node sees that, perhaps not all.
 //
 // Thread safety: none.
 class DataPlane {
@@ -31,8 +34,16 @@ class DataPlane {
   // `on_started_everywhere(operation)` is called when the last node starts one that is sent.
   DataPlane(int node_count, Ledger& ledger, std::function<void(OperationId)> on_started_everywhere);
 
+  // Operations are matched by order. `on_difference(operation, a, b)` is called where nodes a and b
+  // have started one, and differ.
+  void MatchByOrder(std::function<void(OperationId, int, int)> on_difference) {
+    on_difference_ = std::move(on_difference);
+  }
+
   void Start(int node, OperationId operation, const std::vector<Contribution>& contributions);
   void Cancel(int node, OperationId operation);
+  // The node has got a message that does not fit, and has given it up.
+  void GiveUp(int node, OperationId operation);
   // Notes that the node is done, and returns the sums, one per tensor.
   std::vector<std::int64_t> Complete(int node, OperationId operation);
   bool IsRunningAt(int node, OperationId operation) const;
@@ -50,11 +61,14 @@ class DataPlane {
     int completed = 0;
     bool is_sent = true;
     bool cancelled = false;
+    bool differs = false;
+    int first = 0;  // the node that has started it first
   };
 
   const int node_count_;
   Ledger& ledger_;
   const std::function<void(OperationId)> on_started_everywhere_;
+  std::function<void(OperationId, int, int)> on_difference_;  // empty: they are matched by name
   std::map<OperationId, Operation> operations_;
 };
 

@@ -53,7 +53,11 @@ void Ledger::OnSucceeded(Submission& submission, std::int64_t sum) {
 void Ledger::OnFailed(Submission& submission, const std::string& error) {
   Occurrence& occurrence = Find(submission);
   if (!occurrence.disagree) Report(Describe(submission) + ": failed without cause: " + error);
-  if (error.find("'" + submission.name + "'") == std::string::npos) {
+  ++failed_;
+  const bool is_named = submission.by_order
+                            ? error.starts_with(submission.name + " of communicator '")
+                            : error.find("'" + submission.name + "'") != std::string::npos;
+  if (!is_named) {
     Report(Describe(submission) + ": the error does not name the tensor: " + error);
   }
   Decide(submission, occurrence, error);

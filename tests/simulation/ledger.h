@@ -19,6 +19,7 @@ struct Submission {
   int occurrence = 0;
   int rank = 0;
   TensorMeta meta;
+  bool by_order = false;   // then its name is its number's
   std::int64_t value = 0;  // stands for the tensor's content; 0 if it has none
 
   bool ended = false;
@@ -60,6 +61,8 @@ class Ledger {
   const std::vector<std::string>& findings() const { return findings_; }
   std::uint64_t submitted() const { return submitted_; }
   std::uint64_t ended() const { return ended_; }
+  // Of those that ended with an error of their own.
+  std::uint64_t failed() const { return failed_; }
   // Submissions of the node's ranks that have not ended.
   std::uint64_t Open(int node) const { return open_[static_cast<std::size_t>(node)]; }
   // The cause with which the job has ended first; empty if it has not.
@@ -93,6 +96,7 @@ class Ledger {
   std::vector<bool> job_ended_;      // by node
   std::uint64_t submitted_ = 0;
   std::uint64_t ended_ = 0;
+  std::uint64_t failed_ = 0;
   std::vector<std::string> allowed_;
   std::string where_none_was_heard_;  // empty: all must end with one cause
   std::vector<std::string>

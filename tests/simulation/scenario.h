@@ -71,6 +71,7 @@ struct Scenario {
   WaitKnowledge wait_knowledge = WaitKnowledge::kFollowsWait;
   bool blocked_ranks_visible = true;
   bool learn = true;
+  bool by_order = false;  // operations are matched by order, whatever their tensors are called
   std::size_t fusion_threshold_bytes = std::size_t{64} << 20;
   std::size_t max_bucket_bytes = std::size_t{64} << 20;
   std::size_t max_buckets = CoordinatorConfig{}.max_buckets;

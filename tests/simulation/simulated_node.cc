@@ -5,13 +5,17 @@
 #include <utility>
 #include <variant>
 
+#include "daemon/schedule/node/node_scheduler.h"
+#include "daemon/schedule/node/ordered_scheduler.h"
+
 namespace ringd::simulation {
 namespace {
 
-NodeSchedulerConfig MakeConfig(Rank first_rank) {
+std::unique_ptr<OperationScheduler> MakeScheduler(bool by_order, Rank first_rank) {
+  if (by_order) return std::make_unique<OrderedScheduler>(first_rank);
   NodeSchedulerConfig config;
   config.first_rank = first_rank;
-  return config;
+  return std::make_unique<NodeScheduler>(config);
 }
 
 }  // namespace
@@ -25,25 +29,24 @@ SimulatedNode::SimulatedNode(int index, Rank first_rank, int rank_count, const S
       data_plane_(data_plane),
       ledger_(ledger),
       wiring_(std::move(wiring)),
-      scheduler_(MakeConfig(first_rank)) {}
+      scheduler_(MakeScheduler(scenario.by_order, first_rank)) {}
 
 void SimulatedNode::Submit(Submission& submission, bool follows_wait, TimePoint now) {
   if (ended()) return ledger_.OnJobFailed(submission, std::string(agreed_.cause().message()));
-  Tensor& tensor = tensors_[submission.name];
-  if (tensor.queue.empty()) {
-    tensor.queue.resize(static_cast<std::size_t>(rank_count_));
-    tensor.handle = scheduler_.Intern(submission.name);
-  }
+  const TensorHandle handle = scheduler_->Intern(submission.name);
+  Tensor& tensor = tensors_[handle];
+  tensor.queue.resize(static_cast<std::size_t>(rank_count_));
   bool flag = false;
   if (scenario_.wait_knowledge == WaitKnowledge::kFollowsWait) flag = follows_wait;
   if (scenario_.wait_knowledge == WaitKnowledge::kPipelineEmpty) flag = in_flight_ == 0;
-  follows_wait_[tensor.handle] |= flag;
+  follows_wait_[handle] |= flag;
   ++in_flight_;
   tensor.queue[LocalIndex(submission)].push_back(&submission);
-  ReportIfReady(tensor, now);
+  ReportIfReady(handle, now);
 }
 
-void SimulatedNode::ReportIfReady(Tensor& tensor, TimePoint now) {
+void SimulatedNode::ReportIfReady(TensorHandle handle, TimePoint now) {
+  Tensor& tensor = tensors_.at(handle);
   if (tensor.outstanding) return;
   std::vector<RankMeta> reports;
   for (const std::deque<Submission*>& queue : tensor.queue) {
@@ -51,22 +54,41 @@ void SimulatedNode::ReportIfReady(Tensor& tensor, TimePoint now) {
     reports.push_back({Rank(queue.front()->rank), queue.front()->meta});
   }
   tensor.outstanding = true;
-  const bool follows_wait = std::exchange(follows_wait_[tensor.handle], false);
+  const bool follows_wait = std::exchange(follows_wait_[handle], false);
   const bool agree = std::all_of(reports.begin(), reports.end(), [&](const RankMeta& report) {
     return report.meta == reports.front().meta;
   });
   if (agree) {
-    scheduler_.OnLocallyReady(tensor.handle, reports.front().meta, follows_wait, now);
+    scheduler_->OnLocallyReady(handle, reports.front().meta, follows_wait, now);
   } else {
-    scheduler_.OnLocalMismatch(tensor.handle, std::move(reports), now);
+    scheduler_->OnLocalMismatch(handle, std::move(reports), now);
   }
 }
 
 void SimulatedNode::Receive(const CoordinatorMessage& message, TimePoint now) {
   if (ended()) return;
-  const absl::Status status = scheduler_.OnMessage(message, now);
+  const absl::Status status = scheduler_->OnMessage(message, now);
   if (!status.ok()) {
     ledger_.Report("node " + std::to_string(index_) + ": " + std::string(status.message()));
+  }
+}
+
+void SimulatedNode::Inquire(const std::string& name) {
+  if (ended()) return;
+  const absl::Status status = scheduler_->OnInquiry(name);
+  if (!status.ok()) {
+    ledger_.Report("node " + std::to_string(index_) + ": " + std::string(status.message()));
+  }
+}
+
+void SimulatedNode::OnDifference(OperationId operation) {
+  // It may have ended meanwhile.
+  if (!goes_on() || !data_plane_.IsRunningAt(index_, operation)) return;
+  data_plane_.GiveUp(index_, operation);
+  const TensorList tensors = running_.extract(operation).mapped();
+  for (TensorHandle handle : *tensors) tensors_.at(handle).running = false;
+  if (!scheduler_->OnDisagreement(operation)) {
+    ledger_.Report("node " + std::to_string(index_) + ": what differs is no news by order");
   }
 }
 
@@ -77,12 +99,12 @@ void SimulatedNode::Complete(OperationId operation, TimePoint now) {
   }
   const std::vector<std::int64_t> sums = data_plane_.Complete(index_, operation);
   const TensorList tensors = running_.extract(operation).mapped();
-  scheduler_.OnFinished(operation, now);
+  scheduler_->OnFinished(operation, now);
   for (std::size_t i = 0; i < tensors->size(); ++i) {
-    Tensor& tensor = tensors_.at(scheduler_.NameOf((*tensors)[i]));
-    EndOccurrence(tensor, [&](Submission& s) { ledger_.OnSucceeded(s, sums[i]); });
+    EndOccurrence(tensors_.at((*tensors)[i]),
+                  [&](Submission& s) { ledger_.OnSucceeded(s, sums[i]); });
   }
-  for (TensorHandle handle : *tensors) ReportIfReady(tensors_.at(scheduler_.NameOf(handle)), now);
+  for (TensorHandle handle : *tensors) ReportIfReady(handle, now);
   wiring_.wake_ranks();
 }
 
@@ -98,17 +120,17 @@ void SimulatedNode::EndOccurrence(Tensor& tensor, const std::function<void(Submi
 
 void SimulatedNode::RunLoop(TimePoint now) {
   if (!goes_on()) return;
-  scheduler_.OnTick(now, *this);
+  scheduler_->OnTick(now, *this);
   // A failed tensor's next occurrence may be ready at once, which makes new actions.
   for (;;) {
     std::vector<Action> actions;
-    scheduler_.TakeActions(actions);
+    scheduler_->TakeActions(actions);
     if (actions.empty()) return;
     for (const Action& action : actions) Apply(action);
     CompleteUnsent(actions, now);
     for (const Action& action : actions) {
       if (const auto* failed = std::get_if<TensorFailed>(&action)) {
-        ReportIfReady(tensors_.at(scheduler_.NameOf(failed->tensor)), now);
+        ReportIfReady(failed->tensor, now);
         wiring_.wake_ranks();
       }
     }
@@ -130,21 +152,22 @@ void SimulatedNode::Apply(const Action& action) {
   } else if (const auto* start = std::get_if<StartOperation>(&action)) {
     Start(*start);
   } else if (const auto* cancel = std::get_if<CancelOperation>(&action)) {
+    // By order it may have been given up since the scheduler said so.
+    if (scenario_.by_order && !running_.contains(cancel->operation)) return;
     data_plane_.Cancel(index_, cancel->operation);
     const TensorList tensors = running_.extract(cancel->operation).mapped();
-    for (TensorHandle handle : *tensors) tensors_.at(scheduler_.NameOf(handle)).running = false;
+    for (TensorHandle handle : *tensors) tensors_.at(handle).running = false;
   } else if (const auto* failed = std::get_if<TensorFailed>(&action)) {
     const std::string error(failed->status.message());
-    EndOccurrence(tensors_.at(scheduler_.NameOf(failed->tensor)),
-                  [&](Submission& s) { ledger_.OnFailed(s, error); });
+    EndOccurrence(tensors_.at(failed->tensor), [&](Submission& s) { ledger_.OnFailed(s, error); });
   }
 }
 
 void SimulatedNode::Start(const StartOperation& start) {
   std::vector<Contribution> contributions;
   for (TensorHandle handle : *start.tensors) {
-    const std::string& name = scheduler_.NameOf(handle);
-    Tensor& tensor = tensors_.at(name);
+    const std::string name = scheduler_->NameOf(handle);
+    Tensor& tensor = tensors_.at(handle);
     if (std::exchange(tensor.running, true)) {
       ledger_.Report("node " + std::to_string(index_) + ": " + name + " is in two operations");
     }
@@ -160,7 +183,7 @@ void SimulatedNode::Start(const StartOperation& start) {
 
 bool SimulatedNode::Decide(const absl::Status& cause) {
   if (!agreed_.Decide(cause)) return false;
-  for (auto& [name, tensor] : tensors_) {
+  for (auto& [handle, tensor] : tensors_) {
     for (std::deque<Submission*>& queue : tensor.queue) {
       for (Submission* submission : queue) {
         ledger_.OnJobFailed(*submission, std::string(cause.message()));
@@ -175,7 +198,7 @@ bool SimulatedNode::Decide(const absl::Status& cause) {
 
 bool SimulatedNode::AbsentRanksAreBlocked(TensorHandle missing) const {
   if (!scenario_.blocked_ranks_visible) return false;
-  const auto found = tensors_.find(scheduler_.NameOf(missing));
+  const auto found = tensors_.find(missing);
   const auto lacks = [&](int rank) {
     if (found == tensors_.end()) return true;
     return found->second.queue[static_cast<std::size_t>(rank - first_rank_.value())].empty();
@@ -192,11 +215,10 @@ bool SimulatedNode::AbsentRanksAreBlocked(TensorHandle missing) const {
 std::string SimulatedNode::DescribePending() const {
   static constexpr const char* kStates[] = {"idle", "announced", "held", "running"};
   std::string text;
-  for (const PendingTensor& pending : scheduler_.Pending(TimePoint::max())) {
-    text += "  node " + std::to_string(index_) + ": " + scheduler_.NameOf(pending.tensor) + " is " +
-            kStates[static_cast<int>(pending.state)] + " on channel " +
-            std::to_string(pending.channel) + ", " + std::to_string(pending.missing.size()) +
-            " missing\n";
+  for (const auto& [handle, tensor] : tensors_) {
+    if (!tensor.outstanding) continue;
+    text += "  node " + std::to_string(index_) + ": " + scheduler_->NameOf(handle) + " is " +
+            kStates[static_cast<int>(scheduler_->StateOf(handle))] + "\n";
   }
   return text;
 }

@@ -1,4 +1,4 @@
-// A node: the real NodeScheduler, and around it what the engine does for it.
+// A node: a real scheduler, by name or by order, and around it what the engine does for it.
 #ifndef RINGD_TESTS_SIMULATION_SIMULATED_NODE_H_
 #define RINGD_TESTS_SIMULATION_SIMULATED_NODE_H_
 
@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -14,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "daemon/jobs/membership/agreed_cause.h"
-#include "daemon/schedule/node/node_scheduler.h"
+#include "daemon/schedule/node/operation_scheduler.h"
 #include "tests/simulation/data_plane.h"
 #include "tests/simulation/ledger.h"
 #include "tests/simulation/rank_thread.h"
@@ -38,11 +39,15 @@ class SimulatedNode final : public LocalRankView {
 
   void Submit(Submission& submission, bool follows_wait, TimePoint now);
   void Receive(const CoordinatorMessage& message, TimePoint now);
+  // The coordinator asks for this node's description of an operation.
+  void Inquire(const std::string& name);
+  // A message of another node's does not fit the operation, if it is under way.
+  void OnDifference(OperationId operation);
   // An operation that was sent is done at this node.
   void Complete(OperationId operation, TimePoint now);
   // One turn of the engine's loop: patience, then actions.
   void RunLoop(TimePoint now);
-  std::optional<TimePoint> NextTick() const { return scheduler_.NextTick(); }
+  std::optional<TimePoint> NextTick() const { return scheduler_->NextTick(); }
 
   // This node has seen why the job can't go on: as Job, it tells the coordinator (if true) and goes
   // on with nothing until that has answered.
@@ -58,7 +63,7 @@ class SimulatedNode final : public LocalRankView {
   std::size_t in_flight() const { return in_flight_; }  // submissions
   std::uint64_t unsent_operations() const { return unsent_operations_; }
 
-  NodeSchedulerStatus Status() const { return scheduler_.Status(); }
+  NodeSchedulerStatus Status() const { return scheduler_->Status(); }
   // What is stuck, for a person.
   std::string DescribePending() const;
 
@@ -66,14 +71,13 @@ class SimulatedNode final : public LocalRankView {
 
  private:
   struct Tensor {
-    TensorHandle handle;
     bool outstanding = false;                    // the scheduler has it
     bool running = false;                        // as part of an operation
     std::vector<std::deque<Submission*>> queue;  // by local rank
   };
 
   bool goes_on() const { return !pending() && !ended(); }
-  void ReportIfReady(Tensor& tensor, TimePoint now);
+  void ReportIfReady(TensorHandle handle, TimePoint now);
   // What nobody sends is done as soon as it has begun.
   void CompleteUnsent(const std::vector<Action>& actions, TimePoint now);
   void Apply(const Action& action);
@@ -90,9 +94,9 @@ class SimulatedNode final : public LocalRankView {
   DataPlane& data_plane_;
   Ledger& ledger_;
   const Wiring wiring_;
-  NodeScheduler scheduler_;
+  const std::unique_ptr<OperationScheduler> scheduler_;
   std::vector<const RankThread*> threads_;
-  std::map<std::string, Tensor> tensors_;
+  std::map<TensorHandle, Tensor> tensors_;
   std::unordered_map<OperationId, TensorList> running_;
   std::map<TensorHandle, bool> follows_wait_;
   std::size_t in_flight_ = 0;

@@ -219,7 +219,12 @@ void EngineStory::DrawWaiting(std::uint32_t number, const Tensor& tensor, std::s
 
 TimelineSlice EngineStory::Describe(const Operation& operation, Time completed) const {
   TimelineSlice slice;
-  slice.operation = absl::StrCat(operation.channel, "/", operation.sequence);
+  // What is matched by order has its name alone.
+  if (operation.channel < kFirstTracedOrderedChannel || operation.parts.empty()) {
+    slice.operation = absl::StrCat(operation.channel, "/", operation.sequence);
+  } else {
+    slice.operation = node_.NameOf(operation.parts.front().tensor);
+  }
   slice.kind = NameOfKind(operation.kind);
   slice.algorithm = NameOfAlgorithm(operation.algorithm);
   slice.bytes = operation.bytes;

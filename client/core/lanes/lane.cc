@@ -16,7 +16,7 @@ absl::StatusOr<std::uint64_t> Lane::Submit(Registration& tensor, const void* sou
   if (tensor.ordered != nullptr) {
     end.by_order = true;
     record.flags |= kByOrder;
-    record.description = OrderedDescriptions::WordOf(tensor);
+    record.description = OrderedDescriptions::WordOf(tensor).ToWord();
     record.root_rank = tensor.description.root_rank;
   }
   for (;;) {

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "client/core/tensors/ordered_descriptions.h"
 #include "client/core/waiting/relax.h"
 
 namespace ringd::client {
@@ -62,6 +63,9 @@ SubmitResult RingOperations::TrySubmit(Submission& record, const OperationEnd& e
     if (follows_wait) record.flags |= kFollowsWait;
     // First the slot, then the record: the completion may come before this thread goes on.
     slot.end = end;
+    if (end.by_order && end.registration->is_scaled) {
+      segment_.ScalesOf(sequence) = OrderedDescriptions::ScalesOf(*end.registration);
+    }
     word.store(Word(sequence, kInFlight, end.IsNothing()), std::memory_order_release);
     switch (submissions_.TryPush(record)) {
       case RingResult::kOk:

@@ -80,7 +80,7 @@ class LocalOperations final : public OperationQueue {
 
   // True if the tensor travels in its slot, from and to memory of any kind: then SubmitInline.
   static bool IsInline(const Registration& registration) noexcept {
-    return registration.bytes <= kInlineBytes;
+    return registration.bytes <= (registration.is_scaled ? kScaledInlineBytes : kInlineBytes);
   }
   // Reading the clock twice would make an operation in its slot, of some 300 ns, take a sixth
   // longer.

@@ -4,6 +4,7 @@
 
 #include "client/core/local/local_operations.h"
 #include "client/core/tensors/local_chunks.h"
+#include "client/core/tensors/ordered_descriptions.h"
 #include "proto/shm/ordered_operation.h"
 
 namespace ringd::client {
@@ -65,8 +66,7 @@ LocalOperations::Operation* LocalOperations::Enlist(Registration& registration,
                                                     std::uint64_t& sequence) {
   const bool by_order = registration.ordered != nullptr;
   if (by_order) {
-    OrderedDescription word{registration.description.kind, registration.description.data_type,
-                            registration.description.op};
+    OrderedDescription word = OrderedDescriptions::WordOf(registration);
     word.root_member = static_cast<std::uint8_t>(MemberOf(registration.description.root_rank));
     word.is_inline = IsInline(registration);
     registration.numbers.meta = word.ToWord();
@@ -109,6 +109,7 @@ std::uint64_t LocalOperations::Publish(Operation& operation, const Submission& r
   slot.meta_id = registration.numbers.meta;
   if (registration.ordered != nullptr) {
     ElementCountOf(slot, IsInline(registration)) = registration.element_count;
+    if (registration.is_scaled) StoreScales(slot, OrderedDescriptions::ScalesOf(registration));
   }
   if (inline_source != nullptr) std::memcpy(slot.data, inline_source, registration.bytes);
   // From here on the others may read the slot and the tensor.

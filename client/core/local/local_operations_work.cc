@@ -164,6 +164,8 @@ bool LocalOperations::Conflicts(const Tensor& tensor, std::uint64_t occurrence,
       SubmissionSlot& slot = segment_.Slot(tensor.number, m, occurrence);
       const std::uint64_t count = CopyElementCount(slot, IsInline(registration));
       conflict = conflict || count != registration.element_count;
+      conflict = conflict || (registration.is_scaled &&
+                              CopyScales(slot) != OrderedDescriptions::ScalesOf(registration));
     }
   }
   if (conflict && metas != nullptr) {
@@ -179,11 +181,23 @@ std::string LocalOperations::DescribeConflict(const Tensor& tensor,
   std::string text =
       absl::StrCat("operation ", OrderedNumberOf(tensor.number, occurrence), " of communicator '",
                    operation.registration->ordered->communicator(), "':");
-  std::vector<std::string> seen;
+  struct Said {
+    std::optional<OrderedDescription> word;
+    OrderedScales scales;
+  };
+  std::vector<Said> all(member_count_);
+  bool same_scales = true;
   for (std::uint32_t m = 0; m < member_count_; ++m) {
     // What a member may have changed meanwhile is only shown.
+    const SubmissionSlot& slot = segment_.Slot(tensor.number, m, occurrence);
+    all[m].word = OrderedDescription::FromWord(CopyMetaId(slot));
+    if (all[m].word.has_value() && all[m].word->is_scaled) all[m].scales = CopyScales(slot);
+    same_scales = same_scales && all[m].scales == all[0].scales;
+  }
+  std::vector<std::string> seen;
+  for (std::uint32_t m = 0; m < member_count_; ++m) {
     SubmissionSlot& slot = segment_.Slot(tensor.number, m, occurrence);
-    const std::optional<OrderedDescription> word = OrderedDescription::FromWord(CopyMetaId(slot));
+    const auto& [word, scales] = all[m];
     std::string said = "what is no operation";
     if (word.has_value()) {
       const OperationTraits& traits = TraitsOf(word->kind);
@@ -192,6 +206,9 @@ std::string LocalOperations::DescribeConflict(const Tensor& tensor,
       if (traits.moves_data) {
         absl::StrAppend(&said, " ", Name(word->data_type), " [",
                         CopyElementCount(slot, word->is_inline), "]");
+      }
+      if (!same_scales) {
+        absl::StrAppend(&said, " prescale ", scales.prescale, " postscale ", scales.postscale);
       }
       if (traits.rooted && word->root_member < member_count_) {
         absl::StrAppend(&said, " root rank ", ranks_[word->root_member]);

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/operations/operation_traits.h"
-#include "proto/shm/ordered_operation.h"
 
 namespace ringd::client {
 
@@ -37,6 +36,8 @@ absl::StatusOr<TensorDescription> OrderedDescriptions::Describe(
   tensor.op = collective.op;
   tensor.dimensions = has_elements || count != 0 ? 1 : 0;
   tensor.shape = &count;
+  tensor.prescale = collective.prescale;
+  tensor.postscale = collective.postscale;
   tensor.root_rank = collective.root_rank;
   absl::StatusOr<TensorDescription> described = DescribeTensor(tensor, highest_rank_ + 1);
   if (described.ok() && TraitsOf(described->kind).rooted &&
@@ -69,6 +70,7 @@ absl::StatusOr<Registration*> OrderedDescriptions::Take(const ringd_collective& 
   taken->sends = taken->bytes > 0 && traits.Reads(is_root);
   taken->receives = taken->bytes > 0 && traits.Writes(is_root);
   taken->description = *std::move(described);
+  taken->is_scaled = ScalesOf(*taken) != OrderedScales{};
   return taken;
 }
 
@@ -82,9 +84,12 @@ bool OrderedDescriptions::AnyTaken() const {
   return free_.size() != all_.size();
 }
 
-std::uint32_t OrderedDescriptions::WordOf(const Registration& description) noexcept {
+OrderedDescription OrderedDescriptions::WordOf(const Registration& description) noexcept {
   const TensorDescription& said = description.description;
-  return OrderedDescription{.kind = said.kind, .data_type = said.data_type, .op = said.op}.ToWord();
+  return {.kind = said.kind,
+          .data_type = said.data_type,
+          .op = said.op,
+          .is_scaled = description.is_scaled};
 }
 
 }  // namespace ringd::client

@@ -12,6 +12,7 @@
 #include "client/core/tensors/registrations.h"
 #include "client/ringd.h"
 #include "proto/base/mutex.h"
+#include "proto/shm/ordered_operation.h"
 
 namespace ringd::client {
 
@@ -36,8 +37,11 @@ class OrderedDescriptions {
   // Some operation has not been consumed.
   bool AnyTaken() const;
 
-  // OrderedDescription's word, for a submission to ringd.
-  static std::uint32_t WordOf(const Registration& description) noexcept;
+  // What a submission says of it, but for member and place.
+  static OrderedDescription WordOf(const Registration& description) noexcept;
+  static OrderedScales ScalesOf(const Registration& description) noexcept {
+    return {description.description.prescale, description.description.postscale};
+  }
 
  private:
   absl::StatusOr<TensorDescription> Describe(const ringd_collective& collective) const;

@@ -40,8 +40,9 @@ struct Registration {
   std::uint64_t bytes = 0;
   std::uint64_t element_count = 0;
   std::uint32_t element_bytes = 1;
-  bool sends = true;     // this rank's source is read
-  bool receives = true;  // this rank's destination is written
+  bool sends = true;       // this rank's source is read
+  bool receives = true;    // this rank's destination is written
+  bool is_scaled = false;  // it is matched by order, and its scales go with each submission
   // The description's, in the rank exchange; the same at all ranks.
   std::uint64_t signature = 0;
   // Of jobs that have a rank exchange. All descriptions of one name share it: it must not begin

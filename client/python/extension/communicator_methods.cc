@@ -66,13 +66,18 @@ PyObject* CreateCommunicator(PyObject* self, PyObject* const* arguments, Py_ssiz
 }
 
 PyObject* SubmitInOrder(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-  if (!CheckCount("submit_in_order", count, 8, 8)) return nullptr;
+  if (!CheckCount("submit_in_order", count, 10, 10)) return nullptr;
   ringd_communicator communicator = 0;
   if (!ReadCommunicator(arguments[0], communicator)) return nullptr;
   // kind, data_type, op, root_rank, count, source, destination
   std::uint64_t given[7];
   for (int i = 0; i < 7; ++i) {
     if (!ReadNumber(arguments[i + 1], given[i])) return nullptr;
+  }
+  double scales[2];
+  for (int i = 0; i < 2; ++i) {
+    scales[i] = PyFloat_AsDouble(arguments[i + 8]);
+    if (scales[i] == -1.0 && PyErr_Occurred() != nullptr) return nullptr;
   }
   // What no operation has, the library refuses.
   const auto small = [](std::uint64_t number) {
@@ -85,6 +90,8 @@ PyObject* SubmitInOrder(PyObject* self, PyObject* const* arguments, Py_ssize_t c
   collective.op = small(given[2]);
   collective.root_rank = small(given[3]);
   collective.count = given[4];
+  collective.prescale = scales[0];
+  collective.postscale = scales[1];
   ringd_operation operation = 0;
   ringd_status status = RINGD_OK;
   {

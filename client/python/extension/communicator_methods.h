@@ -10,7 +10,8 @@ namespace ringd::python {
 //
 // (name, ranks, timeout_ms, by_order) -> communicator. Blocks until all its ranks have called.
 PyObject* CreateCommunicator(PyObject* self, PyObject* const* arguments, Py_ssize_t count);
-// (communicator, kind, data_type, op, root_rank, count, source, destination) -> operation.
+// (communicator, kind, data_type, op, root_rank, count, source, destination, prescale, postscale)
+// -> operation.
 PyObject* SubmitInOrder(PyObject* self, PyObject* const* arguments, Py_ssize_t count);
 // (communicator) -> None. A call to ringd.
 PyObject* DestroyCommunicator(PyObject* self, PyObject* argument);

@@ -21,6 +21,8 @@ class Context:
         count: int,
         source: int,
         destination: int,
+        prescale: float,
+        postscale: float,
         /,
     ) -> int: ...
     def destroy_communicator(self, communicator: int, /) -> None: ...

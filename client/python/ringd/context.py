@@ -165,6 +165,8 @@ class Context:
         *,
         data_type: DataType = DataType.FLOAT32,
         op: ReduceOp = ReduceOp.SUM,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
         root_rank: int = 0,
     ) -> int:
         """Begins the next operation of a communicator that matches by order, and returns it.
@@ -175,10 +177,20 @@ class Context:
         thread at a time per communicator, or the order is open. Blocks only for want of room.
 
         source, destination: addresses in host memory of `count` elements; 0 for a barrier.
+        op, prescale, postscale: of an all-reduce, as ``TensorSpec``.
         root_rank: of the job, for a broadcast.
         """
         return self.raw.submit_in_order(
-            communicator, kind, data_type, op, root_rank, count, source, destination
+            communicator,
+            kind,
+            data_type,
+            op,
+            root_rank,
+            count,
+            source,
+            destination,
+            prescale,
+            postscale,
         )
 
     def communicator_place(self, communicator: int) -> CommunicatorPlace:

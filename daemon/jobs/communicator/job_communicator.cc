@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/peers/schedule_conversion.h"
+#include "daemon/schedule/node/node_scheduler.h"
+#include "daemon/schedule/node/ordered_scheduler.h"
 #include "proto/operations/operation_traits.h"
 
 namespace ringd {
@@ -37,6 +39,14 @@ RanksByNode RanksOf(const Membership& membership) {
   return ranks;
 }
 
+std::unique_ptr<OperationScheduler> MakeScheduler(const JobCommunicator::Options& options,
+                                                  std::string of_communicator) {
+  if (options.by_order) return std::make_unique<OrderedScheduler>(options.scheduler.first_rank);
+  NodeSchedulerConfig config = options.scheduler;
+  config.of_communicator = std::move(of_communicator);
+  return std::make_unique<NodeScheduler>(std::move(config));
+}
+
 }  // namespace
 
 JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membership> membership,
@@ -49,14 +59,25 @@ JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membersh
       has_left_(members_.size()),
       way_(std::move(way)),
       link_(link),
-      scheduler_(options_.scheduler),
+      scheduler_(MakeScheduler(options_, OfCommunicator())),
       meter_(LinkOf(*membership_), membership_->algorithms.chunk_bytes) {
   if (CombinesLocally()) trace_.NumberTensorsFrom(kFirstTracedDeviceTensor);
-  if (options_.by_order) BeginOrdered();
+  if (options_.by_order) {
+    std::vector<std::int32_t> ranks;
+    for (const std::vector<Rank>& on_node : ranks_) {
+      for (const Rank rank : on_node) ranks.push_back(rank.value());
+    }
+    for (const auto& member : members_) member->ordered().Open(options_.id, ranks);
+    meter_.TurnOff();
+  }
   // Where a rank copies in pieces, their order is that of the job's ring, for all its
   // communicators.
   if (options_.number != 0) {
-    trace_.TurnOff();
+    if (options_.by_order && options_.trace != nullptr) {
+      trace_.NoteInto(*options_.trace, options_.number, options_.name);
+    } else {
+      trace_.TurnOff();
+    }
     return;
   }
   const RingPosition position{.self = static_cast<std::uint32_t>(membership_->self.value()),
@@ -104,7 +125,7 @@ absl::StatusOr<std::uint32_t> JobCommunicator::NumberName(const Registration& re
     if (way_.local->tensor_count() > count) table_bytes_ += TableBytesOfName(registration, 0);
     return number;
   }
-  const std::uint32_t number = scheduler_.Intern(registration.name).value();
+  const std::uint32_t number = scheduler_->Intern(registration.name).value();
   if (number >= numbered_.size()) numbered_.resize(number + 1);
   if (!numbered_[number]) {
     numbered_[number] = true;
@@ -121,7 +142,7 @@ std::optional<Clock::time_point> JobCommunicator::NextTick(Clock::time_point now
   if (way_.local != nullptr) {
     return now + (way_.local->AnyInFlight() ? kLocalLookInterval : kRestingLookInterval);
   }
-  const std::optional<Clock::time_point> tick = scheduler_.NextTick();
+  const std::optional<Clock::time_point> tick = scheduler_->NextTick();
   if (rank_exchange_ == nullptr) return tick;
   const Clock::time_point look = now + RankExchangeWatch::kLookInterval;
   return tick.has_value() ? std::min(*tick, look) : look;
@@ -178,13 +199,12 @@ void JobCommunicator::ReportIfReady(TensorHandle handle, Clock::time_point now) 
   const Registration& first = *tensor.queues.front().front().submission.registration;
   for (const auto& queue : tensor.queues) {
     const CheckedSubmission& head = queue.front().submission;
-    agree = agree && FitTogether(*head.registration, first);
+    agree = agree && head.FitsTo(first);
     follows_wait = follows_wait || head.follows_wait;
   }
-  trace_.OnReady(handle.value(), first.bytes, now);
-  if (agree && ordered_ != nullptr) return ordered_->OnLocallyReady(handle, first.meta);
+  trace_.OnReady(first, now);
   if (agree) {
-    scheduler_.OnLocallyReady(handle, first.meta, follows_wait, now);
+    scheduler_->OnLocallyReady(handle, first.meta, follows_wait, now);
     return;
   }
   std::vector<RankMeta> reports;
@@ -193,19 +213,17 @@ void JobCommunicator::ReportIfReady(TensorHandle handle, Clock::time_point now) 
     const Registration& registration = *tensor.queues[m].front().submission.registration;
     reports.push_back(RankMeta{ranks[m].rank, registration.meta});
   }
-  if (ordered_ != nullptr) return ordered_->OnLocalMismatch(handle, std::move(reports));
-  scheduler_.OnLocalMismatch(handle, std::move(reports), now);
+  scheduler_->OnLocalMismatch(handle, std::move(reports), now);
 }
 
 absl::Status JobCommunicator::OnMessage(const CoordinatorMessage& message, Clock::time_point now) {
   if (failed()) return absl::OkStatus();
-  if (ordered_ != nullptr) return ordered_->OnMessage(message);
   // What is on a GPU is never learned.
   if (CombinesLocally() && !std::holds_alternative<Execute>(message) &&
       !std::holds_alternative<FailTensor>(message)) {
     return absl::InternalError("the coordinator plans buckets of ranks that are all on one node");
   }
-  absl::Status status = scheduler_.OnMessage(message, now);
+  absl::Status status = scheduler_->OnMessage(message, now);
   if (!status.ok() || !has_device_tensors_ || !std::holds_alternative<Execute>(message)) {
     return status;
   }
@@ -219,13 +237,17 @@ absl::Status JobCommunicator::OnMessage(const CoordinatorMessage& message, Clock
   return absl::OkStatus();
 }
 
+absl::Status JobCommunicator::OnOrderInquiry(const std::string& name) {
+  return failed() ? absl::OkStatus() : scheduler_->OnInquiry(name);
+}
+
 absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
   std::size_t work = 0;
   if (!failed()) {
     if (!start_failure_.ok()) return start_failure_;
-    if (!failed_ordered_.empty()) EndFailedOrdered(now);
-    if (const auto tick = scheduler_.NextTick(); tick.has_value() && *tick <= now) {
-      scheduler_.OnTick(now, *this);
+    if (!failed_tensors_.empty()) EndFailedTensors(now);
+    if (const auto tick = scheduler_->NextTick(); tick.has_value() && *tick <= now) {
+      scheduler_->OnTick(now, *this);
     }
     for (;; ++work) {
       const absl::StatusOr<bool> taken = TakeActions(now);
@@ -237,7 +259,7 @@ absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
     absl::StatusOr<std::size_t> advanced = AdvanceWire(now);
     if (!advanced.ok()) return advanced.status();
     work += *advanced;
-    if (ordered_ == nullptr) ReportMeasurements(now);
+    ReportMeasurements(now);
   }
   if (device_lane_ != nullptr) {
     absl::StatusOr<std::size_t> advanced = AdvanceDevice(now);
@@ -261,11 +283,7 @@ void JobCommunicator::Send(v1::NodeMessage message) {
 
 absl::StatusOr<bool> JobCommunicator::TakeActions(Clock::time_point now) {
   actions_.clear();
-  if (ordered_ == nullptr) {
-    scheduler_.TakeActions(actions_);
-  } else {
-    ordered_->TakeActions(actions_);
-  }
+  scheduler_->TakeActions(actions_);
   for (const Action& action : actions_) {
     if (const auto* send = std::get_if<SendToCoordinator>(&action)) {
       v1::NodeMessage message = ToProto(send->message);
@@ -275,15 +293,8 @@ absl::StatusOr<bool> JobCommunicator::TakeActions(Clock::time_point now) {
     } else if (const auto* cancel = std::get_if<CancelOperation>(&action)) {
       Cancel(cancel->operation, now);
     } else if (const auto* failure = std::get_if<TensorFailed>(&action)) {
-      if (ordered_ != nullptr) {
-        FailOrdered(failure->tensor, failure->status, now);
-        continue;
-      }
-      trace_.OnFailed(failure->tensor.value(), failure->status.code(), now);
-      CompleteTensor(failure->tensor,
-                     absl::Status(failure->status.code(),
-                                  absl::StrCat(failure->status.message(), OfCommunicator())));
-      ReportIfReady(failure->tensor, now);
+      failed_tensors_.push_back(*failure);
+      EndFailedTensors(now);
     } else if (const auto* retired = std::get_if<ChannelRetired>(&action)) {
       Retire(retired->channel);
     }
@@ -305,7 +316,7 @@ std::shared_ptr<const BucketLayout> JobCommunicator::LayoutOf(const StartOperati
   // A negotiated operation's list differs each time, a learned bucket's stays.
   std::vector<const TensorMeta*> metas;
   metas.reserve(start.tensors->size());
-  const bool learned = start.operation.channel != 0 && ordered_ == nullptr;
+  const bool learned = scheduler_->IsLearned(start.operation);
   if (learned) {
     const auto cached = layouts_.find(start.operation.channel);
     if (cached != layouts_.end() && cached->second.tensors == start.tensors) {
@@ -339,8 +350,7 @@ absl::Status JobCommunicator::Start(const StartOperation& start, Clock::time_poi
   std::vector<StagedBuffer> staged;
   for (const TensorHandle handle : *start.tensors) {
     const Tensor& tensor = tensors_[handle.value()];
-    trace_.OnCarries(start.operation, handle.value(),
-                     tensor.queues.front().front().submission.registration->bytes, now);
+    trace_.OnCarries(start.operation, HeadOf(handle), now);
     for (const auto& queue : tensor.queues) {
       const CheckedSubmission& head = queue.front().submission;
       if (head.progress != nullptr) {
@@ -365,25 +375,11 @@ absl::Status JobCommunicator::Start(const StartOperation& start, Clock::time_poi
       start.operation, start.tensors, layout,
       BucketMemory(*layout, member_count, std::move(memory), root_member), staged, now);
   if (running_.empty() && device_running_.empty()) busy_since_ = now;
-  running_.emplace(start.operation, Running{std::move(execution)});
+  Running running;
+  running.execution = std::move(execution);
+  running_.emplace(start.operation, std::move(running));
   to_post_.push_back(start.operation);
   return absl::OkStatus();
-}
-
-void JobCommunicator::Cancel(OperationId id, Clock::time_point now) {
-  const auto found = running_.find(id);
-  if (found == running_.end()) return;
-  trace_.OnCancelled(id, now);
-  to_post_.remove(id);
-  if (found->second.guarded) way_.wire->Cancel(OrderedScheduler::GuardOf(id));
-  if (found->second.posted) {
-    if (MayWaitForMemory(id)) negotiated_bytes_ -= found->second.execution->layout().bytes();
-    way_.wire->Cancel(id);
-    const bool by_backend = found->second.landing || found->second.moved;
-    Release(id, std::move(found->second.execution), by_backend);
-    std::erase_if(landing_, [id](const Landing& landing) { return landing.id == id; });
-  }
-  running_.erase(found);
 }
 
 void JobCommunicator::CountBusy(Clock::time_point now) noexcept {

@@ -35,7 +35,7 @@
 #include "daemon/logging/log.h"
 #include "daemon/rank_exchange/rank_exchange_watch.h"
 #include "daemon/schedule/node/node_scheduler.h"
-#include "daemon/schedule/node/ordered_scheduler.h"
+#include "daemon/schedule/node/operation_scheduler.h"
 #include "daemon/sessions/isolated_executor.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"
@@ -75,6 +75,8 @@ class JobCommunicator final : private LocalRankView {
     IsolatedExecutor* isolated = nullptr;
     // For tensors in device memory; null: there are none. Must outlive this.
     DeviceRoom* devices = nullptr;
+    // Where operations that are matched by order are noted; null: they are not. Must outlive this.
+    OperationTrace* trace = nullptr;
     std::chrono::nanoseconds connect_patience{};   // DeviceLane::Options'
     std::chrono::nanoseconds operation_timeout{};  // likewise
   };
@@ -200,6 +202,7 @@ class JobCommunicator final : private LocalRankView {
   TraceRingView trace_ring(std::size_t ring) const noexcept {
     return ring == 0 ? trace_.ring() : members_[ring - 1]->trace_ring();
   }
+  OperationTrace& trace() noexcept { return trace_; }
   // Of a rank's event: it may be what the library writes. No more is known, and no more needed to
   // show it.
   bool IsCredible(const TraceEvent& event, std::uint64_t now_ns) const;
@@ -214,7 +217,7 @@ class JobCommunicator final : private LocalRankView {
   bool CombinesLocally() const noexcept { return way_.local != nullptr; }
   // Advance has something to do: not if the ranks do all themselves.
   bool NeedsAdvance() const noexcept { return !CombinesLocally() || has_device_tensors_; }
-  NodeSchedulerStatus SchedulerStatus() const { return scheduler_.Status(); }
+  NodeSchedulerStatus SchedulerStatus() const { return scheduler_->Status(); }
   CommunicatorStatistics WireStatistics() const;
   WireMeter::ChannelTime TimeOf(std::uint32_t channel) const { return meter_.TimeOf(channel); }
   double BytesPerSecond(Clock::time_point now) const;
@@ -240,10 +243,9 @@ class JobCommunicator final : private LocalRankView {
     bool has_buffer = false;
     bool posted = false;
     bool landing = false;  // completed by the backend; results are still on their way to the ranks
-    // Matching by order: there is a guard besides (OrderedScheduler).
-    bool guarded = false;  // it has been posted
-    bool agreed = false;   // it has been completed
-    bool moved = false;    // the data has been, or there is none
+    std::optional<OperationId> guard;  // it has been posted (OperationScheduler::GuardOf)
+    bool agreed = false;               // it has been completed
+    bool moved = false;                // the data has been, or there is none
   };
   struct DeviceRunning {
     TensorList tensors;
@@ -290,6 +292,8 @@ class JobCommunicator final : private LocalRankView {
   const Registration& HeadOf(TensorHandle handle) const {
     return *tensors_[handle.value()].queues.front().front().submission.registration;
   }
+  // In the trace: the tensor's present occurrence ends so.
+  void NoteFailure(TensorHandle handle, const absl::Status& status, Clock::time_point now);
   void ReportIfReady(TensorHandle handle, Clock::time_point now);
   // False: there were none.
   absl::StatusOr<bool> TakeActions(Clock::time_point now);
@@ -315,22 +319,14 @@ class JobCommunicator final : private LocalRankView {
   std::shared_ptr<const BucketLayout> LayoutOf(const StartOperation& start);
   void CompleteTensor(TensorHandle handle, const absl::Status& status);
   void Finish(const Execution& execution, Clock::time_point now);
-  // Whether the two submissions, of different members, may be one operation.
-  bool FitTogether(const Registration& a, const Registration& b) const noexcept {
-    return ordered_ == nullptr ? a.meta_id == b.meta_id : a.meta == b.meta;
-  }
   // Nodes start it in one order, so it may wait until earlier ones have given memory back.
-  bool MayWaitForMemory(OperationId id) const noexcept {
-    return id.channel == 0 || ordered_ != nullptr;
-  }
-  void BeginOrdered();
-  [[nodiscard]] bool PostOrdered(OperationId id, Running& running, const Registration& first,
-                                 NodeIndex root);
-  void OnOrderedCompletion(const Completion& completion, absl::Status& failure);
-  void FailOrdered(TensorHandle place, const absl::Status& status, Clock::time_point now);
-  void EndFailedOrdered(Clock::time_point now);
-  std::string NameOf(TensorHandle handle) const;
-  TensorHandle HandleOf(const std::string& name) const;
+  bool MayWaitForMemory(OperationId id) const noexcept { return !scheduler_->IsLearned(id); }
+  // The operation, and before it its guard. False: there is no room, come again.
+  [[nodiscard]] bool Post(OperationId id, Running& running);
+  // `failure`: why the communicator must fail, if that follows from it.
+  void OnCompletion(const Completion& completion, absl::Status& failure);
+  // Ends the tensors that have failed, unless reducers linger.
+  void EndFailedTensors(Clock::time_point now);
   absl::StatusOr<std::size_t> PostToWire(Clock::time_point now);
   absl::StatusOr<std::size_t> AdvanceWire(Clock::time_point now);
   bool HasTraced(std::uint32_t tensor) const noexcept;
@@ -352,10 +348,8 @@ class JobCommunicator final : private LocalRankView {
   Way way_;
   std::unique_ptr<RankExchangeWatch> rank_exchange_;  // of several nodes; null: there is none
   CoordinatorLink* link_;
-  NodeScheduler scheduler_;
-  std::unique_ptr<OrderedScheduler> ordered_;  // in its place, if operations are matched by order
-  // Failed, but reducers linger.
-  std::vector<std::pair<TensorHandle, absl::Status>> failed_ordered_;
+  const std::unique_ptr<OperationScheduler> scheduler_;
+  std::vector<TensorFailed> failed_tensors_;  // of which nobody has heard so far
   std::vector<Action> actions_;
 
   MetaNumbers metas_;

@@ -87,7 +87,7 @@ void JobCommunicator::StartOnDevice(const StartOperation& start, const BucketLay
   operands.reserve(start.tensors->size() * members_.size());
   for (const TensorHandle handle : *start.tensors) {
     const Registration& registration = HeadOf(handle);
-    trace_.OnCarries(start.operation, handle.value(), registration.bytes, now);
+    trace_.OnCarries(start.operation, registration, now);
     metas.push_back(&registration.meta);
     for (const auto& queue : tensors_[handle.value()].queues) {
       const CheckedSubmission& head = queue.front().submission;
@@ -113,16 +113,16 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceDevice(Clock::time_point now
       counters_.payload_bytes += done.payload_bytes;
       trace_.OnCompleted(end.id, done.payload_bytes, now);
     }
-    scheduler_.OnFinished(end.id, now);
+    scheduler_->OnFinished(end.id, now);
     for (const TensorHandle handle : *done.tensors) {
       if (end.status.ok()) {
         CompleteTensor(handle, end.status);
         continue;
       }
-      trace_.OnFailed(handle.value(), end.status.code(), now);
+      NoteFailure(handle, end.status, now);
       CompleteTensor(handle,
                      absl::Status(end.status.code(),
-                                  absl::StrCat("tensor '", scheduler_.NameOf(handle), "'",
+                                  absl::StrCat("tensor '", scheduler_->NameOf(handle), "'",
                                                OfCommunicator(), ": ", end.status.message())));
     }
     for (const TensorHandle handle : *done.tensors) ReportIfReady(handle, now);

@@ -14,6 +14,22 @@ absl::Status Cancelled() { return absl::CancelledError("this rank left its job")
 
 }  // namespace
 
+void JobCommunicator::Cancel(OperationId id, Clock::time_point now) {
+  const auto found = running_.find(id);
+  if (found == running_.end()) return;
+  trace_.OnCancelled(id, now);
+  to_post_.remove(id);
+  if (found->second.guard.has_value()) way_.wire->Cancel(*found->second.guard);
+  if (found->second.posted) {
+    if (MayWaitForMemory(id)) negotiated_bytes_ -= found->second.execution->layout().bytes();
+    way_.wire->Cancel(id);
+    const bool by_backend = found->second.landing || found->second.moved;
+    Release(id, std::move(found->second.execution), by_backend);
+    std::erase_if(landing_, [id](const Landing& landing) { return landing.id == id; });
+  }
+  running_.erase(found);
+}
+
 void JobCommunicator::Release(OperationId id, std::unique_ptr<Execution> execution,
                               bool by_backend) {
   execution->WithdrawWork();
@@ -37,11 +53,7 @@ void JobCommunicator::Finish(const Execution& execution, Clock::time_point now) 
   ++counters_.operations;
   counters_.payload_bytes += execution.layout().payload_bytes();
   trace_.OnCompleted(execution.id(), execution.layout().payload_bytes(), now);
-  if (ordered_ == nullptr) {
-    scheduler_.OnFinished(execution.id(), now);
-  } else {
-    ordered_->OnFinished(execution.id());
-  }
+  scheduler_->OnFinished(execution.id(), now);
   for (const TensorHandle handle : *tensors) CompleteTensor(handle, absl::OkStatus());
   for (const TensorHandle handle : *tensors) ReportIfReady(handle, now);
 }
@@ -60,6 +72,16 @@ void JobCommunicator::CompleteTensor(TensorHandle handle, const absl::Status& st
   }
 }
 
+void JobCommunicator::EndFailedTensors(Clock::time_point now) {
+  // A reducer may be amid a piece: nothing is written to a rank that has heard of the end.
+  if (ReducersLinger()) return;
+  for (const auto& [tensor, status] : std::exchange(failed_tensors_, {})) {
+    NoteFailure(tensor, status, now);
+    CompleteTensor(tensor, status);
+    ReportIfReady(tensor, now);
+  }
+}
+
 void JobCommunicator::Fail(const absl::Status& cause) {
   if (failed()) return;
   failure_ = cause;
@@ -73,7 +95,7 @@ void JobCommunicator::Fail(const absl::Status& cause) {
   running_.clear();
   landing_.clear();
   to_post_.clear();
-  failed_ordered_.clear();
+  failed_tensors_.clear();
   CompleteFailed();
 }
 
@@ -156,7 +178,7 @@ absl::Status JobCommunicator::CheckNobodyLeft(const StartOperation& start) const
       return absl::AbortedError(
           absl::StrCat(DescribeRank(node.ranks[m].rank, node.ranks[m].pid, node.name),
                        " left job '", options_.job_id, "' (shutdown) while tensor '",
-                       NameOf(handle), "'", OfCommunicator(), " was in flight"));
+                       scheduler_->NameOf(handle), "'", OfCommunicator(), " was in flight"));
     }
   }
   return absl::OkStatus();

@@ -6,6 +6,14 @@
 
 namespace ringd {
 
+void JobCommunicator::NoteFailure(TensorHandle handle, const absl::Status& status,
+                                  Clock::time_point now) {
+  for (const auto& queue : tensors_[handle.value()].queues) {
+    if (queue.empty()) continue;  // the member has left
+    return trace_.OnFailed(*queue.front().submission.registration, status.code(), now);
+  }
+}
+
 bool JobCommunicator::HasTraced(std::uint32_t tensor) const noexcept {
   const bool on_host = CombinesLocally() && tensor < kFirstTracedDeviceTensor;
   if (on_host) return tensor < way_.local->tensor_count();
@@ -14,10 +22,13 @@ bool JobCommunicator::HasTraced(std::uint32_t tensor) const noexcept {
 }
 
 std::string JobCommunicator::NameOfTraced(std::uint32_t tensor) const {
+  if (tensor >= kFirstTracedOrdered && tensor < kFirstTracedDeviceTensor) {
+    return trace_.NameOfOrdered(tensor);
+  }
   if (!HasTraced(tensor)) return "";
-  if (!CombinesLocally()) return scheduler_.NameOf(TensorHandle(tensor));
+  if (!CombinesLocally()) return scheduler_->NameOf(TensorHandle(tensor));
   if (tensor < kFirstTracedDeviceTensor) return way_.local->NameOf(tensor).value_or("");
-  return scheduler_.NameOf(TensorHandle(tensor - kFirstTracedDeviceTensor));
+  return scheduler_->NameOf(TensorHandle(tensor - kFirstTracedDeviceTensor));
 }
 
 bool JobCommunicator::IsCredible(const TraceEvent& event, std::uint64_t now_ns) const {

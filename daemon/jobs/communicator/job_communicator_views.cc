@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/jobs/communicator/job_communicator.h"
-#include "daemon/schedule/protocol/ordered_name.h"
 
 namespace ringd {
 namespace {
@@ -31,7 +30,7 @@ std::string JobCommunicator::OfCommunicator() const {
 }
 
 bool JobCommunicator::AbsentRanksAreBlocked(TensorHandle missing) const {
-  const auto absent = MembersWithoutSubmission(scheduler_.NameOf(missing));
+  const auto absent = MembersWithoutSubmission(scheduler_->NameOf(missing));
   return std::all_of(absent.begin(), absent.end(), [this](int member) {
     return members_[static_cast<std::size_t>(member)]->ClientSleeps();
   });
@@ -59,19 +58,12 @@ std::vector<int> JobCommunicator::MembersWithout(const std::string& tensor) cons
 
 std::vector<int> JobCommunicator::MembersWithoutSubmission(const std::string& tensor) const {
   std::vector<int> absent;
-  if (ordered_ != nullptr) {
-    const std::uint64_t number = OrderedNumber(tensor).value_or(UINT64_MAX);
-    for (std::size_t m = 0; m < members_.size(); ++m) {
-      const bool submitted = members_[m]->ordered().CountOf(options_.id) > number;
-      if (!submitted) absent.push_back(static_cast<int>(m));
-    }
-    return absent;
-  }
-  const TensorHandle handle = scheduler_.Lookup(tensor).tensor;
-  const Tensor* known = handle.value() < tensors_.size() ? &tensors_[handle.value()] : nullptr;
-  if (known != nullptr && scheduler_.NameOf(handle) != tensor) known = nullptr;
+  const std::optional<NamedOccurrence> named = scheduler_->Find(tensor);
+  if (named.has_value() && named->has_ended) return absent;
+  const bool is_known = named.has_value() && named->tensor.value() < tensors_.size() &&
+                        !tensors_[named->tensor.value()].queues.empty();
   for (std::size_t m = 0; m < members_.size(); ++m) {
-    if (known == nullptr || known->queues.empty() || known->queues[m].empty()) {
+    if (!is_known || tensors_[named->tensor.value()].queues[m].size() <= named->before) {
       absent.push_back(static_cast<int>(m));
     }
   }
@@ -80,11 +72,14 @@ std::vector<int> JobCommunicator::MembersWithoutSubmission(const std::string& te
 
 std::vector<int> JobCommunicator::MembersInTheMiddleOf(const std::string& tensor) const {
   std::vector<int> copying;
-  const std::uint32_t number = HandleOf(tensor).value();
+  const std::optional<NamedOccurrence> named = scheduler_->Find(tensor);
+  // One that comes later is not carried out, and nobody waits for its copies.
+  if (!named.has_value() || named->has_ended || named->before > 0) return copying;
+  const std::uint32_t number = named->tensor.value();
   if (number >= tensors_.size() || tensors_[number].queues.empty()) return copying;
   const Tensor& known = tensors_[number];
   for (std::size_t m = 0; m < members_.size(); ++m) {
-    if (known.queues[m].empty()) continue;  // matching by order: it has ended here
+    if (known.queues[m].empty()) continue;
     if (!known.queues[m].front().submission.IsSourceThere()) copying.push_back(static_cast<int>(m));
   }
   return copying;
@@ -235,8 +230,7 @@ void JobCommunicator::AddQueued(Clock::time_point before, std::size_t most, bool
       entry.bytes = head.submission.registration->bytes;
       entry.since = head.since;
       if (tensor.outstanding) {
-        entry.state =
-            ordered_ == nullptr ? scheduler_.Lookup(entry.name).state : TensorState::kRunning;
+        entry.state = scheduler_->StateOf(TensorHandle(static_cast<std::uint32_t>(found.tensor)));
       }
       for (std::size_t other = 0; other < tensor.queues.size(); ++other) {
         if (tensor.queues[other].empty()) entry.absent_members.push_back(static_cast<int>(other));

@@ -58,22 +58,76 @@ absl::StatusOr<std::size_t> JobCommunicator::PostToWire(Clock::time_point now) {
         running.execution->PrepareWork(*options_.reducers, place);
       }
     }
-    const Registration& first = *tensors_[running.execution->tensors()->front().value()]
-                                     .queues.front()
-                                     .front()
-                                     .submission.registration;
-    const NodeIndex root = membership_->NodeOf(first.meta.root_rank);
-    const bool posted = ordered_ == nullptr ? way_.wire->TryPost(running.execution->Request(root))
-                                            : PostOrdered(id, running, first, root);
-    if (!posted) break;
+    if (!Post(id, running)) break;
     running.posted = true;
     running.execution->OfferWork();
-    if (ordered_ == nullptr) meter_.OnPosted();
+    meter_.OnPosted();
     if (MayWaitForMemory(id)) negotiated_bytes_ += bytes;
     it = to_post_.erase(it);
     ++work;
   }
   return work;
+}
+
+bool JobCommunicator::Post(OperationId id, Running& running) {
+  const TensorMeta& meta = HeadOf(running.execution->tensors()->front()).meta;
+  const std::uint64_t digest = scheduler_->DigestOf(meta);
+  const std::optional<OperationId> guard = scheduler_->GuardOf(id);
+  if (guard.has_value() && !running.guard.has_value()) {
+    CollectiveRequest barrier;
+    barrier.id = *guard;
+    barrier.kind = CollectiveKind::kBarrier;
+    barrier.description = digest;
+    if (!way_.wire->TryPost(barrier)) return false;
+    running.guard = guard;
+  }
+  if (guard.has_value() && running.execution->layout().bytes() == 0) {
+    running.moved = true;
+    return true;
+  }
+  CollectiveRequest request = running.execution->Request(membership_->NodeOf(meta.root_rank));
+  request.description = digest;
+  return way_.wire->TryPost(request);
+}
+
+void JobCommunicator::OnCompletion(const Completion& completion, absl::Status& failure) {
+  const OperationId id = scheduler_->OperationOf(completion.id);
+  const bool is_guard = id != completion.id;
+  const auto found = running_.find(id);
+  const bool is_done = completion.outcome == CollectiveOutcome::kDone;
+  if (!is_guard && (found == running_.end() || !is_done)) meter_.OnAbandoned();
+  if (found == running_.end()) {
+    // The backend touches its buffer no more.
+    const auto released = released_.find(id);
+    if (!is_guard && released != released_.end()) released->second.by_backend = true;
+    return;
+  }
+  Running& running = found->second;
+  (is_guard ? running.agreed : running.moved) = true;
+  if (is_done) {
+    const BucketLayout& layout = running.execution->layout();
+    if (!is_guard) meter_.OnCompleted(layout.kind(), layout.bytes(), completion);
+    // Where there is no data the guard is all that moves.
+    if (!is_guard || layout.bytes() == 0) trace_.OnMoved(id, completion);
+    if (!running.moved || (running.guard.has_value() && !running.agreed)) return;
+    running.landing = true;
+    landing_.push_back({id, completion.times.finished});
+    return;
+  }
+  const bool may_differ = completion.outcome == CollectiveOutcome::kDisagreement &&
+                          way_.wire->health().ok() && !failed();
+  if (may_differ && scheduler_->OnDisagreement(id)) {
+    trace_.OnCancelled(id, Clock::now());
+    if (running.guard.has_value()) way_.wire->Cancel(is_guard ? id : *running.guard);
+  } else if (failure.ok() && !failed()) {
+    failure = DescribeOutcome(completion);
+  }
+  if (running.posted && MayWaitForMemory(id)) {
+    negotiated_bytes_ -= running.execution->layout().bytes();
+  }
+  Release(id, std::move(running.execution), /*by_backend=*/running.moved || !running.posted);
+  running_.erase(found);
+  to_post_.remove(id);
 }
 
 absl::StatusOr<std::size_t> JobCommunicator::AdvanceWire(Clock::time_point now) {
@@ -84,36 +138,7 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceWire(Clock::time_point now) 
   std::array<Completion, 16> completions;
   for (std::size_t count; (count = way_.wire->Poll(completions)) > 0;) {
     work += count;
-    for (std::size_t i = 0; i < count; ++i) {
-      const Completion& completion = completions[i];
-      if (ordered_ != nullptr) {
-        OnOrderedCompletion(completion, failure);
-        continue;
-      }
-      const auto found = running_.find(completion.id);
-      if (found == running_.end() || completion.outcome != CollectiveOutcome::kDone) {
-        // The backend touches its buffer no more.
-        meter_.OnAbandoned();
-        if (found == running_.end()) {
-          if (const auto released = released_.find(completion.id); released != released_.end()) {
-            released->second.by_backend = true;
-          }
-          continue;
-        }
-        if (failure.ok() && !failed()) failure = DescribeOutcome(completion);
-        if (completion.id.channel == 0) {
-          negotiated_bytes_ -= found->second.execution->layout().bytes();
-        }
-        Release(completion.id, std::move(found->second.execution), /*by_backend=*/true);
-        running_.erase(found);
-        continue;
-      }
-      const BucketLayout& layout = found->second.execution->layout();
-      meter_.OnCompleted(layout.kind(), layout.bytes(), completion);
-      trace_.OnMoved(completion);
-      found->second.landing = true;
-      landing_.push_back({completion.id, completion.times.finished});
-    }
+    for (std::size_t i = 0; i < count; ++i) OnCompletion(completions[i], failure);
   }
   work += Land();
   DropReleased();
@@ -146,7 +171,7 @@ std::size_t JobCommunicator::Land() {
     landing_.erase(landing_.begin() + static_cast<std::ptrdiff_t>(i));
     if (MayWaitForMemory(id)) negotiated_bytes_ -= done->layout().bytes();
     const Clock::time_point now = Clock::now();
-    if (ordered_ == nullptr) meter_.OnInPlace(id.channel, now - arrived);
+    meter_.OnInPlace(id.channel, now - arrived);
     Finish(*done, now);
     ++work;
   }
@@ -173,9 +198,9 @@ absl::Status JobCommunicator::OpenRankExchange(std::vector<UniqueFd> connections
 }
 
 void JobCommunicator::ReportMeasurements(Clock::time_point now) {
-  const Epoch epoch = scheduler_.epoch();
+  const Epoch epoch = scheduler_->epoch();
   if (failed() || !meter_.IsDue(/*idle=*/waiting_ == 0, epoch, now)) return;
-  const NodeMeasurements measurements{meter_.TakeReport(epoch, now), scheduler_.TakeReadiness()};
+  const NodeMeasurements measurements{meter_.TakeReport(epoch, now), scheduler_->TakeReadiness()};
   if (!measurements.empty()) Send(ToProto(measurements));
 }
 

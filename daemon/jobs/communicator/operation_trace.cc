@@ -3,16 +3,52 @@
 #include <algorithm>
 #include <chrono>
 
+#include "absl/strings/str_cat.h"
+#include "daemon/schedule/protocol/ordered_name.h"
+
 namespace ringd {
 namespace {
 
 // When a trainer says that it has submitted counts if it can be true.
 constexpr std::uint64_t kLongestAgo = std::chrono::nanoseconds(std::chrono::seconds(10)).count();
 
+// See kFirstTracedOrdered.
+constexpr std::uint32_t kOperationBits = 20;
+constexpr std::uint32_t kOperationMask = (1U << kOperationBits) - 1;
+constexpr std::uint32_t kCommunicatorMask = (1U << 10) - 1;
+constexpr std::uint32_t kChannelBits = 8;
+
 }  // namespace
+
+void OperationTrace::NoteInto(OperationTrace& job, std::uint32_t communicator,
+                              const std::string& name) {
+  job_ = &job;
+  communicator_ = communicator;
+  names_ = &job.ordered_[communicator & kCommunicatorMask];
+  *names_ = {name, 0};
+}
+
+std::uint32_t OperationTrace::NumberOf(const Registration& tensor) const noexcept {
+  if (job_ == nullptr) return tensor.tensor;
+  const auto number = static_cast<std::uint32_t>(tensor.order) & kOperationMask;
+  return kFirstTracedOrdered | (communicator_ & kCommunicatorMask) << kOperationBits | number;
+}
+
+std::string OperationTrace::NameOfOrdered(std::uint32_t tensor) const {
+  const std::uint32_t what = tensor - kFirstTracedOrdered;
+  const auto found = ordered_.find(what >> kOperationBits);
+  if (found == ordered_.end()) return "";
+  const OrderedNames& names = found->second;
+  // The one before the latest that ends in these bits.
+  const std::uint64_t before = (names.latest - what) & kOperationMask;
+  if (before > names.latest) return "";
+  return absl::StrCat(OrderedName(names.latest - before), " of communicator '", names.communicator,
+                      "'");
+}
 
 void OperationTrace::Write(TraceEvent event) {
   if (off_) return;
+  if (job_ != nullptr) return job_->Write(event);
   if (memory_ == nullptr) {
     const std::size_t bytes = TraceRingBytes(kEvents);
     // Zeroed by the kernel page by page, as they are written.
@@ -34,7 +70,9 @@ void OperationTrace::WriteOperation(TraceStage stage, OperationId id, Clock::tim
   TraceEvent event;
   event.at_ns = NanosOf(at);
   event.value = value;
-  event.channel = id.channel;
+  event.channel = job_ == nullptr
+                      ? id.channel
+                      : kFirstTracedOrderedChannel | communicator_ << kChannelBits | id.channel;
   event.sequence = id.sequence;
   event.tensor = tensor;
   event.stage = stage;
@@ -45,23 +83,24 @@ void OperationTrace::WriteOperation(TraceStage stage, OperationId id, Clock::tim
 void OperationTrace::OnSubmitted(int member, const CheckedSubmission& submission,
                                  Clock::time_point now) {
   const std::uint64_t now_ns = NanosOf(now);
+  if (names_ != nullptr) names_->latest = std::max(names_->latest, submission.registration->order);
   const bool possible =
       submission.submitted_ns <= now_ns && now_ns - submission.submitted_ns < kLongestAgo;
   TraceEvent event;
   event.at_ns = possible ? submission.submitted_ns : now_ns;
   event.value = submission.registration->bytes;
   event.sequence = static_cast<std::uint32_t>(submission.sequence);
-  event.tensor = submission.registration->tensor;
+  event.tensor = NumberOf(*submission.registration);
   event.stage = TraceStage::kSubmitted;
   event.member = static_cast<std::uint8_t>(member);
   Write(event);
 }
 
-void OperationTrace::OnReady(std::uint32_t tensor, std::uint64_t bytes, Clock::time_point now) {
+void OperationTrace::OnReady(const Registration& tensor, Clock::time_point now) {
   TraceEvent event;
   event.at_ns = NanosOf(now);
-  event.value = bytes;
-  event.tensor = tensor;
+  event.value = tensor.bytes;
+  event.tensor = NumberOf(tensor);
   event.stage = TraceStage::kReady;
   Write(event);
 }
@@ -71,16 +110,15 @@ void OperationTrace::OnStarted(OperationId id, CollectiveKind kind, std::uint64_
   WriteOperation(TraceStage::kStarted, id, now, bytes, static_cast<std::uint16_t>(kind));
 }
 
-void OperationTrace::OnCarries(OperationId id, std::uint32_t tensor, std::uint64_t bytes,
-                               Clock::time_point now) {
-  WriteOperation(TraceStage::kCarries, id, now, bytes, 0, tensor);
+void OperationTrace::OnCarries(OperationId id, const Registration& tensor, Clock::time_point now) {
+  WriteOperation(TraceStage::kCarries, id, now, tensor.bytes, 0, NumberOf(tensor));
 }
 
-void OperationTrace::OnMoved(const Completion& completion) {
+void OperationTrace::OnMoved(OperationId id, const Completion& completion) {
   const CollectiveTimes& times = completion.times;
   const auto note = [&](TraceStage stage, CollectiveTimes::TimePoint at) {
     if (at == CollectiveTimes::TimePoint()) return;
-    WriteOperation(stage, completion.id, at, 0, static_cast<std::uint16_t>(completion.algorithm));
+    WriteOperation(stage, id, at, 0, static_cast<std::uint16_t>(completion.algorithm));
   };
   note(TraceStage::kPosted, times.posted);
   note(TraceStage::kFirstSent, times.first_sent);
@@ -98,10 +136,11 @@ void OperationTrace::OnCompleted(OperationId id, std::uint64_t bytes, Clock::tim
   WriteOperation(TraceStage::kCompleted, id, now, bytes);
 }
 
-void OperationTrace::OnFailed(std::uint32_t tensor, absl::StatusCode code, Clock::time_point now) {
+void OperationTrace::OnFailed(const Registration& tensor, absl::StatusCode code,
+                              Clock::time_point now) {
   TraceEvent event;
   event.at_ns = NanosOf(now);
-  event.tensor = tensor;
+  event.tensor = NumberOf(tensor);
   event.stage = TraceStage::kFailed;
   event.detail = static_cast<std::uint16_t>(code);
   Write(event);

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "backends/collective_request.h"
@@ -29,24 +31,30 @@ class OperationTrace {
   OperationTrace(const OperationTrace&) = delete;
   OperationTrace& operator=(const OperationTrace&) = delete;
 
-  // Notes nothing: a trace is of the communicator of all ranks.
+  // Notes nothing.
   void TurnOff() noexcept { off_ = true; }
+  // Of a communicator that matches by order: notes its operations among those of all ranks.
+  // Requirement: `job` notes for itself, and outlives this.
+  void NoteInto(OperationTrace& job, std::uint32_t communicator, const std::string& name);
   // What is added to tensors' numbers, where ranks note tensors of other numbers themselves.
   void NumberTensorsFrom(std::uint32_t first) noexcept { first_tensor_ = first; }
 
   void OnSubmitted(int member, const CheckedSubmission& submission, Clock::time_point now);
-  void OnReady(std::uint32_t tensor, std::uint64_t bytes, Clock::time_point now);
+  void OnReady(const Registration& tensor, Clock::time_point now);
   // Behind it OnCarries for each tensor of the bucket.
   void OnStarted(OperationId id, CollectiveKind kind, std::uint64_t bytes, Clock::time_point now);
-  void OnCarries(OperationId id, std::uint32_t tensor, std::uint64_t bytes, Clock::time_point now);
-  // The backend has completed it well.
-  void OnMoved(const Completion& completion);
+  void OnCarries(OperationId id, const Registration& tensor, Clock::time_point now);
+  // The backend has completed it well; what it says of it is another's id perhaps.
+  void OnMoved(OperationId id, const Completion& completion);
   // It goes no further here; another operation will carry its tensors.
   void OnCancelled(OperationId id, Clock::time_point now);
   void OnCompleted(OperationId id, std::uint64_t bytes, Clock::time_point now);
   // The tensor ended without an operation.
-  void OnFailed(std::uint32_t tensor, absl::StatusCode code, Clock::time_point now);
+  void OnFailed(const Registration& tensor, absl::StatusCode code, Clock::time_point now);
 
+  // What an operation that is matched by order is called in events: "operation 17 of communicator
+  // 'x'". Empty: there is none.
+  std::string NameOfOrdered(std::uint32_t tensor) const;
   // No ring: null.
   const TraceRingView& ring() const noexcept { return ring_; }
 
@@ -60,8 +68,19 @@ class OperationTrace {
                       std::uint64_t value = 0, std::uint16_t detail = 0,
                       std::uint32_t tensor = kNoTracedTensor);
 
+  struct OrderedNames {
+    std::string communicator;
+    std::uint64_t latest = 0;  // the number of an operation that has come
+  };
+
+  std::uint32_t NumberOf(const Registration& tensor) const noexcept;
+
   bool off_ = false;
   std::uint32_t first_tensor_ = 0;
+  OperationTrace* job_ = nullptr;   // whose ring the events go to, if not to the own one
+  std::uint32_t communicator_ = 0;  // then: its number
+  OrderedNames* names_ = nullptr;   // likewise
+  std::map<std::uint32_t, OrderedNames> ordered_;  // by as much of the number as events have
   std::unique_ptr<void, Free> memory_;
   TraceRingView ring_;
   TraceWriter writer_;

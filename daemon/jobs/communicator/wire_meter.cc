@@ -28,6 +28,7 @@ bool IsNews(const LinkObservation& seen, const std::vector<LinkObservation>& rep
 }  // namespace
 
 void WireMeter::OnCompleted(CollectiveKind kind, std::size_t bytes, const Completion& completion) {
+  if (off_) return;
   const CollectiveTimes& times = completion.times;
   if (!last_report_.has_value()) last_report_ = times.finished;
   // What is measured are all-reduces: the model knows no other shape.

@@ -35,14 +35,21 @@ class WireMeter {
   // See LinkSampler.
   WireMeter(const LinkModel& link, std::size_t chunk_bytes) : sampler_(link, chunk_bytes) {}
 
-  void OnPosted() noexcept { sampler_.OnPosted(); }
+  // Measures nothing: nobody plans by it.
+  void TurnOff() noexcept { off_ = true; }
+
+  void OnPosted() noexcept {
+    if (!off_) sampler_.OnPosted();
+  }
   // Requirement: the operation was posted. `kind` and `bytes` are what was asked of the backend.
   void OnCompleted(CollectiveKind kind, std::size_t bytes, const Completion& completion);
   // Of an operation of which OnCompleted() was told last in its channel: the ranks had the result
   // so much later than the wire's end.
   void OnInPlace(std::uint32_t channel, std::chrono::nanoseconds later);
   // A posted operation that nobody waits for any more has ended.
-  void OnAbandoned() { sampler_.OnSpoiled(); }
+  void OnAbandoned() {
+    if (!off_) sampler_.OnSpoiled();
+  }
   void Forget(std::uint32_t channel) { channels_.erase(channel); }
 
   ChannelTime TimeOf(std::uint32_t channel) const;
@@ -54,6 +61,7 @@ class WireMeter {
   std::vector<LinkObservation> TakeReport(Epoch epoch, Clock::time_point now);
 
  private:
+  bool off_ = false;
   LinkSampler sampler_;
   std::unordered_map<std::uint32_t, ChannelTime> channels_;
 

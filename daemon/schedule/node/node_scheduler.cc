@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "daemon/schedule/node/node_bucket.h"
 #include "daemon/schedule/node/tensor_table.h"
 
@@ -15,7 +16,7 @@ namespace ringd {
 // ---- tensors ----------------------------------------------------------------------------------
 
 NodeScheduler::NodeScheduler(NodeSchedulerConfig config)
-    : config_(config), table_(std::make_unique<TensorTable>()), tensors_(*table_) {}
+    : config_(std::move(config)), table_(std::make_unique<TensorTable>()), tensors_(*table_) {}
 
 NodeScheduler::~NodeScheduler() = default;
 
@@ -25,9 +26,15 @@ TensorHandle NodeScheduler::Intern(absl::string_view name) {
   return handle;
 }
 
-const std::string& NodeScheduler::NameOf(TensorHandle tensor) const {
-  return tensors_[tensor].name;
+std::string NodeScheduler::NameOf(TensorHandle tensor) const { return tensors_[tensor].name; }
+
+std::optional<NamedOccurrence> NodeScheduler::Find(absl::string_view name) const {
+  TensorHandle handle;
+  if (!tensors_.Find(std::string(name), handle)) return std::nullopt;
+  return NamedOccurrence{handle};
 }
+
+TensorState NodeScheduler::StateOf(TensorHandle tensor) const { return tensors_[tensor].state; }
 
 void NodeScheduler::EraseIfUnused(TensorHandle handle) {
   const NodeTensor& tensor = tensors_[handle];
@@ -116,7 +123,8 @@ void NodeScheduler::OnFinished(OperationId operation, TimePoint /*now*/) {
 
 void NodeScheduler::FailTensorNow(TensorHandle handle, absl::string_view error) {
   tensors_[handle].state = TensorState::kIdle;
-  actions_.push_back(TensorFailed{handle, absl::InvalidArgumentError(error)});
+  actions_.push_back(TensorFailed{
+      handle, absl::InvalidArgumentError(absl::StrCat(error, config_.of_communicator))});
 }
 
 void NodeScheduler::CountStep(NodeTensor& tensor, TimePoint now) {

@@ -1,8 +1,7 @@
-// Decides when this node starts which operation of one communicator.
+// Decides when this node starts which operation of a communicator that matches by name.
 //
-// The engine reports what its local ranks submitted and what finished; the scheduler answers with
-// actions: start this operation, send this message to the coordinator. A tensor is either
-// negotiated (announced to the coordinator, started when it says so) or belongs to a learned
+// It answers with actions: start this operation, send this message to the coordinator. A tensor is
+// either negotiated (announced to the coordinator, started when it says so) or belongs to a learned
 // bucket, which is started without any message as soon as it is full. The protocol, and why it
 // neither deadlocks nor pairs wrong operations, is in daemon/schedule/README.md.
 //
@@ -31,6 +30,7 @@
 #include "daemon/schedule/link/measurements.h"
 #include "daemon/schedule/node/node_actions.h"
 #include "daemon/schedule/node/node_status.h"
+#include "daemon/schedule/node/operation_scheduler.h"
 #include "daemon/schedule/protocol/messages.h"
 #include "daemon/schedule/protocol/schedule_time.h"
 #include "daemon/schedule/protocol/tensor_meta.h"
@@ -44,6 +44,7 @@ struct NodeTensor;
 
 struct NodeSchedulerConfig {
   Rank first_rank{0};  // the node's lowest rank, which speaks for the others in reports
+  std::string of_communicator = {};  // stands behind the errors with which tensors end
 
   // A partly filled bucket is broken when the ranks that lack one of its tensors have been blocked
   // for this long, and 3 x its usual fill time has passed since its first tensor came.
@@ -53,64 +54,54 @@ struct NodeSchedulerConfig {
   std::chrono::nanoseconds late_patience = std::chrono::seconds(2);
 };
 
-// What OnTick asks about the local ranks.
-class LocalRankView {
- public:
-  virtual ~LocalRankView() = default;
-
-  // True if every local rank that has not submitted the next occurrence of `missing` is blocked,
-  // waiting for the completion of something it submitted before.
-  virtual bool AbsentRanksAreBlocked(TensorHandle missing) const = 0;
-};
-
-class NodeScheduler {
+class NodeScheduler final : public OperationScheduler {
  public:
   explicit NodeScheduler(NodeSchedulerConfig config);
-  ~NodeScheduler();
+  ~NodeScheduler() override;
 
   NodeScheduler(const NodeScheduler&) = delete;
   NodeScheduler& operator=(const NodeScheduler&) = delete;
 
-  // The handle for `name`, the same each time.
-  TensorHandle Intern(absl::string_view name);
-  const std::string& NameOf(TensorHandle tensor) const;
+  TensorHandle Intern(absl::string_view name) override;
+  std::string NameOf(TensorHandle tensor) const override;
+  std::optional<NamedOccurrence> Find(absl::string_view name) const override;
+  TensorState StateOf(TensorHandle tensor) const override;
 
-  // All local ranks submitted the tensor and agree on `meta`. Its previous occurrence must have
-  // ended (OnFinished or TensorFailed). `follows_wait`: see ReadyTensor.
   void OnLocallyReady(TensorHandle tensor, const TensorMeta& meta, bool follows_wait,
-                      TimePoint now);
-  // All local ranks submitted the tensor but disagree: one report per local rank. It will end in
-  // TensorFailed once every node has submitted it.
-  void OnLocalMismatch(TensorHandle tensor, std::vector<RankMeta> reports, TimePoint now);
-  // A started, not cancelled operation has completed on this node.
-  void OnFinished(OperationId operation, TimePoint now);
+                      TimePoint now) override;
+  void OnLocalMismatch(TensorHandle tensor, std::vector<RankMeta> reports, TimePoint now) override;
+  void OnFinished(OperationId operation, TimePoint now) override;
+  // Nodes start nothing together on which they have not agreed.
+  bool OnDisagreement(OperationId /*operation*/) override { return false; }
 
-  // Messages must arrive in the order in which the coordinator sent them. An error means that
-  // the coordinator broke the protocol or that a backend broke invariant 3: the communicator must
-  // fail, its results can't be trusted.
-  absl::Status OnMessage(const CoordinatorMessage& message, TimePoint now);
+  // An error means that the coordinator broke the protocol or that a backend broke invariant 3.
+  absl::Status OnMessage(const CoordinatorMessage& message, TimePoint now) override;
+  absl::Status OnInquiry(absl::string_view name) override;
 
-  // Gives up buckets that stay partly filled. Call it at NextTick() or later; calling it more often
-  // is harmless.
-  void OnTick(TimePoint now, const LocalRankView& ranks);
-  // When OnTick has something to look at; nullopt while no bucket is partly filled. In the usual
-  // course of a step that time is never reached.
-  std::optional<TimePoint> NextTick() const;
+  // Gives up buckets that stay partly filled. In the usual course of a step NextTick is never
+  // reached; it is nullopt while no bucket is partly filled.
+  void OnTick(TimePoint now, const LocalRankView& ranks) override;
+  std::optional<TimePoint> NextTick() const override;
 
-  // Appends the actions gathered since the last call. Call it once per batch of inputs: readiness
-  // reported in one batch travels as one message.
-  void TakeActions(std::vector<Action>& out);
+  void TakeActions(std::vector<Action>& out) override;
 
-  // When the tensors of learned buckets become ready within the step, as far as it is known.
-  // Nothing, unless that of some tensor has changed since the last call; one that has come into
-  // another bucket counts as changed.
-  std::vector<TensorReadiness> TakeReadiness();
+  // Channel 0 is negotiated.
+  bool IsLearned(OperationId operation) const noexcept override { return operation.channel != 0; }
+  std::optional<OperationId> GuardOf(OperationId /*operation*/) const noexcept override {
+    return std::nullopt;
+  }
+  OperationId OperationOf(OperationId completed) const noexcept override { return completed; }
+  std::uint64_t DigestOf(const TensorMeta& /*meta*/) const noexcept override { return 0; }
+
+  // Of the tensors of learned buckets. Nothing, unless that of some tensor has changed; one that
+  // has come into another bucket counts as changed.
+  std::vector<TensorReadiness> TakeReadiness() override;
+  NodeSchedulerStatus Status() const override;
+  Epoch epoch() const override { return counters_.epoch; }
 
   // For stall reports: tensors that became ready before `ready_before` and have not ended.
   std::vector<PendingTensor> Pending(TimePoint ready_before) const;
   PendingTensor Lookup(absl::string_view name) const;
-  NodeSchedulerStatus Status() const;
-  Epoch epoch() const { return counters_.epoch; }
 
  private:
   absl::Status Handle(const Execute& execute, TimePoint now);

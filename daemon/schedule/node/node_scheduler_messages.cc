@@ -14,6 +14,10 @@ absl::Status NodeScheduler::OnMessage(const CoordinatorMessage& message, TimePoi
   return std::visit([&](const auto& typed) { return Handle(typed, now); }, message);
 }
 
+absl::Status NodeScheduler::OnInquiry(absl::string_view /*name*/) {
+  return absl::InternalError("the coordinator asks for operations that are not matched by order");
+}
+
 absl::Status NodeScheduler::Handle(const Execute& execute, TimePoint /*now*/) {
   if (execute.sequence != next_negotiated_ || execute.tensors.empty()) {
     return absl::InternalError(absl::StrCat("coordinator sent operation ", execute.sequence,

@@ -1,5 +1,6 @@
 #include "daemon/schedule/node/ordered_scheduler.h"
 
+#include <bit>
 #include <iterator>
 #include <memory>
 #include <utility>
@@ -17,7 +18,7 @@ absl::Status Wrong(absl::string_view name, absl::string_view what) {
 
 }  // namespace
 
-std::uint64_t OrderedScheduler::DigestOf(const TensorMeta& meta) noexcept {
+std::uint64_t OrderedScheduler::DigestOf(const TensorMeta& meta) const noexcept {
   std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a, by words
   const auto add = [&hash](std::uint64_t word) {
     hash = (hash ^ word) * 0x100000001b3u;
@@ -27,6 +28,8 @@ std::uint64_t OrderedScheduler::DigestOf(const TensorMeta& meta) noexcept {
   add(static_cast<std::uint64_t>(meta.dtype));
   add(static_cast<std::uint64_t>(meta.op));
   add(static_cast<std::uint32_t>(meta.root_rank.value()));
+  add(std::bit_cast<std::uint64_t>(meta.prescale));
+  add(std::bit_cast<std::uint64_t>(meta.postscale));
   for (const std::int64_t extent : meta.shape) add(static_cast<std::uint64_t>(extent));
   return hash;
 }
@@ -38,7 +41,25 @@ OrderedScheduler::OrderedScheduler(Rank first_rank) : first_rank_(first_rank) {
   }
 }
 
-void OrderedScheduler::OnLocallyReady(TensorHandle handle, const TensorMeta& meta) {
+TensorHandle OrderedScheduler::Intern(absl::string_view name) {
+  return TensorHandle(OrderedPlaceOf(OrderedNumber(name).value_or(0)));
+}
+
+std::string OrderedScheduler::NameOf(TensorHandle place) const {
+  return OrderedName(NumberAt(place.value()));
+}
+
+std::optional<NamedOccurrence> OrderedScheduler::Find(absl::string_view name) const {
+  const std::optional<std::uint64_t> number = OrderedNumber(name);
+  if (!number.has_value()) return std::nullopt;
+  const std::uint32_t place = OrderedPlaceOf(*number);
+  const std::uint64_t next = NumberAt(place);
+  if (*number < next) return NamedOccurrence{TensorHandle(place), /*has_ended=*/true};
+  return NamedOccurrence{TensorHandle(place), false, (*number - next) / kOrderedPlaces};
+}
+
+void OrderedScheduler::OnLocallyReady(TensorHandle handle, const TensorMeta& meta,
+                                      bool /*follows_wait*/, TimePoint /*now*/) {
   Place& place = places_[handle.value()];
   place.ready = true;
   place.reports.assign(1, RankMeta{first_rank_, meta});
@@ -48,23 +69,28 @@ void OrderedScheduler::OnLocallyReady(TensorHandle handle, const TensorMeta& met
   actions_.push_back(StartOperation{DataId(handle.value(), place.occurrence), place.list});
 }
 
-void OrderedScheduler::OnLocalMismatch(TensorHandle handle, std::vector<RankMeta> reports) {
+void OrderedScheduler::OnLocalMismatch(TensorHandle handle, std::vector<RankMeta> reports,
+                                       TimePoint /*now*/) {
   Place& place = places_[handle.value()];
   place.ready = true;
   place.reports = std::move(reports);
   Announce(handle.value());
 }
 
-void OrderedScheduler::OnDisagreement(TensorHandle handle) {
+bool OrderedScheduler::OnDisagreement(OperationId id) {
+  const std::uint32_t place = PlaceOf(id).value();
+  // The coordinator has ended it, and the engine does not know so far.
+  if (id.sequence != places_[place].occurrence) return true;
   // It is not under way any more.
-  places_[handle.value()].started = false;
-  Announce(handle.value());
+  places_[place].started = false;
+  Announce(place);
+  return true;
 }
 
 void OrderedScheduler::Announce(std::uint32_t number) {
   Place& place = places_[number];
   if (std::exchange(place.announced, true)) return;
-  ReadyTensor tensor{OrderedName(NumberAt(TensorHandle(number))), place.reports};
+  ReadyTensor tensor{OrderedName(NumberAt(number)), place.reports};
   actions_.push_back(SendToCoordinator{Ready{0, {std::move(tensor)}}});
 }
 
@@ -75,7 +101,7 @@ void OrderedScheduler::GoOn(std::uint32_t number) {
   ++place.occurrence;
 }
 
-void OrderedScheduler::OnFinished(OperationId id) { GoOn(PlaceOf(id).value()); }
+void OrderedScheduler::OnFinished(OperationId id, TimePoint /*now*/) { GoOn(PlaceOf(id).value()); }
 
 absl::Status OrderedScheduler::OnInquiry(absl::string_view name) {
   const std::optional<std::uint64_t> number = OrderedNumber(name);
@@ -95,7 +121,7 @@ absl::Status OrderedScheduler::OnInquiry(absl::string_view name) {
   return absl::OkStatus();
 }
 
-absl::Status OrderedScheduler::OnMessage(const CoordinatorMessage& message) {
+absl::Status OrderedScheduler::OnMessage(const CoordinatorMessage& message, TimePoint /*now*/) {
   if (const auto* execute = std::get_if<Execute>(&message)) {
     // All nodes describe it alike, though a message said otherwise.
     return absl::InternalError(absl::StrCat(
@@ -109,7 +135,7 @@ absl::Status OrderedScheduler::OnMessage(const CoordinatorMessage& message) {
   const std::optional<std::uint64_t> number = OrderedNumber(failed->tensor);
   const std::uint32_t at = number.has_value() ? OrderedPlaceOf(*number) : 0;
   Place& place = places_[at];
-  if (!number.has_value() || *number != NumberAt(TensorHandle(at)) || !place.announced) {
+  if (!number.has_value() || *number != NumberAt(at) || !place.announced) {
     return Wrong(failed->tensor, "ends, which this node has not announced");
   }
   if (place.started) actions_.push_back(CancelOperation{DataId(at, place.occurrence)});

@@ -5,11 +5,13 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "daemon/schedule/node/node_actions.h"
+#include "daemon/schedule/node/operation_scheduler.h"
 #include "daemon/schedule/protocol/messages.h"
 #include "daemon/schedule/protocol/tensor_meta.h"
 #include "proto/shm/ordered_operation.h"
@@ -17,14 +19,14 @@
 
 namespace ringd {
 
-// Stands in for NodeScheduler there: a tensor's handle is a place (proto/shm/ordered_operation.h),
-// and an operation is started as soon as the local ranks have submitted it alike. Nothing is asked
-// or told unless something does not fit; then the coordinator is told by Ready, asks all nodes
-// (OrderInquiry), and answers all with one FailTensor. daemon/schedule/README.md has the protocol.
+// A tensor's handle is a place here (proto/shm/ordered_operation.h), and an operation is started as
+// soon as the local ranks have submitted it alike. Nothing is asked or told unless something does
+// not fit; then the coordinator is told by Ready, asks all nodes (OrderInquiry), and answers all
+// with one FailTensor. daemon/schedule/README.md has the protocol.
 //
 // Thread safety: none; one thread owns it. Never blocks, reads no clock.
 // Invariant: an operation that has been announced to the coordinator ends by its word alone.
-class OrderedScheduler {
+class OrderedScheduler final : public OperationScheduler {
  public:
   // How an operation goes over the wire: its data in one channel of its place, and in another a
   // barrier, its guard, that ends only when all nodes have come with the same description. So it
@@ -32,44 +34,54 @@ class OrderedScheduler {
   static constexpr OperationId DataId(std::uint32_t place, std::uint32_t occurrence) noexcept {
     return {2 * place + 2, occurrence};
   }
-  static constexpr OperationId GuardOf(OperationId data) noexcept {
+  static constexpr OperationId GuardId(OperationId data) noexcept {
     return {data.channel + 1, data.sequence};
-  }
-  static constexpr bool IsGuard(OperationId id) noexcept { return id.channel % 2 != 0; }
-  static constexpr OperationId DataOf(OperationId guard) noexcept {
-    return {guard.channel - 1, guard.sequence};
   }
   static constexpr TensorHandle PlaceOf(OperationId data) noexcept {
     return TensorHandle(data.channel / 2 - 1);
   }
-  // A digest of everything by which two descriptions differ, the same on all nodes.
-  static std::uint64_t DigestOf(const TensorMeta& meta) noexcept;
 
   // `first_rank`: the node's lowest, which speaks for all where they agree.
   explicit OrderedScheduler(Rank first_rank);
 
-  // All local ranks have submitted the place's next operation. Requirement: the one before it in
-  // that place has ended.
-  void OnLocallyReady(TensorHandle place, const TensorMeta& meta);
-  // Likewise, but they have described it differently: one report of each.
-  void OnLocalMismatch(TensorHandle place, std::vector<RankMeta> reports);
-  // A message of another node's operation of this number did not fit the one that was started.
-  void OnDisagreement(TensorHandle place);
-  // Its data is in place.
-  void OnFinished(OperationId id);
-  // The coordinator asks for this node's description of an operation.
-  //   kInternal: there is no such operation any more, or it is no operation's name.
-  absl::Status OnInquiry(absl::string_view name);
+  // Operations are called by their numbers: a place's is that of the operation which is under way
+  // there, or comes next.
+  TensorHandle Intern(absl::string_view name) override;
+  std::string NameOf(TensorHandle place) const override;
+  std::optional<NamedOccurrence> Find(absl::string_view name) const override;
+  TensorState StateOf(TensorHandle /*place*/) const override { return TensorState::kRunning; }
+
+  void OnLocallyReady(TensorHandle place, const TensorMeta& meta, bool follows_wait,
+                      TimePoint now) override;
+  void OnLocalMismatch(TensorHandle place, std::vector<RankMeta> reports, TimePoint now) override;
+  void OnFinished(OperationId id, TimePoint now) override;
+  bool OnDisagreement(OperationId id) override;
+
   // kInternal: none that a coordinator sends here.
-  absl::Status OnMessage(const CoordinatorMessage& message);
+  absl::Status OnMessage(const CoordinatorMessage& message, TimePoint now) override;
+  // kInternal: there is no such operation any more, or it is no operation's name.
+  absl::Status OnInquiry(absl::string_view name) override;
 
-  // Appends what is to be done.
-  void TakeActions(std::vector<Action>& out);
+  // Nothing here has a time.
+  void OnTick(TimePoint /*now*/, const LocalRankView& /*ranks*/) override {}
+  std::optional<TimePoint> NextTick() const override { return std::nullopt; }
 
-  // Of the operation that is under way in a place, or comes there next.
-  std::uint64_t NumberAt(TensorHandle place) const noexcept {
-    return OrderedNumberOf(place.value(), places_[place.value()].occurrence);
+  void TakeActions(std::vector<Action>& out) override;
+
+  bool IsLearned(OperationId /*operation*/) const noexcept override { return false; }
+  std::optional<OperationId> GuardOf(OperationId data) const noexcept override {
+    return GuardId(data);
   }
+  OperationId OperationOf(OperationId completed) const noexcept override {
+    return {completed.channel - completed.channel % 2, completed.sequence};
+  }
+  // Of everything by which two descriptions differ, the same on all nodes.
+  std::uint64_t DigestOf(const TensorMeta& meta) const noexcept override;
+
+  // Nothing is planned, so nobody measures.
+  std::vector<TensorReadiness> TakeReadiness() override { return {}; }
+  NodeSchedulerStatus Status() const override { return {}; }
+  Epoch epoch() const override { return 0; }
 
  private:
   struct Place {
@@ -82,6 +94,9 @@ class OrderedScheduler {
     TensorList list;  // the place alone
   };
 
+  std::uint64_t NumberAt(std::uint32_t place) const noexcept {
+    return OrderedNumberOf(place, places_[place].occurrence);
+  }
   void Announce(std::uint32_t place);
   void GoOn(std::uint32_t place);
 

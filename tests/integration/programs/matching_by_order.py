@@ -40,6 +40,23 @@ class Pair:
         combined = [sum(c) if op is ReduceOp.SUM else max(c) for c in columns]
         self.kept.append((operation, target, array("f", combined), f"{op.name} of {extent}"))
 
+    def scaled(self, step: int, extent: int, op: ReduceOp) -> None:
+        mine = values(self.context.place.rank, step, extent)
+        operation = self.context.submit_in_order(
+            self.number,
+            CollectiveKind.ALLREDUCE,
+            address(mine),
+            address(mine),
+            extent,
+            op=op,
+            prescale=0.25,
+            postscale=8.0,
+        )
+        columns = zip(*(values(rank, step, extent) for rank in self.ranks), strict=True)
+        parts = len(self.ranks) if op is ReduceOp.AVERAGE else 1
+        expected = array("f", [2 * sum(column) / parts for column in columns])
+        self.kept.append((operation, mine, expected, f"scaled {op.name} of {extent}"))
+
     def broadcast(self, step: int, extent: int, root: int) -> None:
         mine = values(self.context.place.rank, step, extent)
         operation = self.context.submit_in_order(
@@ -60,6 +77,10 @@ class Pair:
     def step(self, step: int) -> None:
         for extent in EXTENTS:
             self.all_reduce(step, extent, ReduceOp.SUM, in_place=step % 2 == 0)
+            # What is expected takes Python long.
+            if extent <= 5_000:
+                self.scaled(step, extent, ReduceOp.SUM)
+                self.scaled(step, extent, ReduceOp.AVERAGE)
             self.broadcast(step, extent, self.ranks[step % len(self.ranks)])
         self.barrier()
         self.all_reduce(step, 300, ReduceOp.MAX, in_place=False)
@@ -68,7 +89,10 @@ class Pair:
     def check(self) -> None:
         self.context.wait_all([operation for operation, *_ in self.kept])
         for _, target, expected, what in self.kept:
-            assert target == expected, (self.ranks, what, target[:3], expected[:3])
+            same = target == expected
+            if "AVERAGE" in what:
+                same = all(abs(a - b) <= 1e-6 * abs(b) for a, b in zip(target, expected, strict=True))
+            assert same, (self.ranks, what, target[:3], expected[:3])
         self.kept.clear()
         self.sources.clear()
 

@@ -55,6 +55,7 @@ TEST_CASE("SessionSegment: offsets, capacities and magic that make no sense are 
   CHECK(refused([](SessionHeader& header) { header.completion_ring_offset += 64; }));
   CHECK(refused([](SessionHeader& header) { header.error_text_offset = 0; }));
   CHECK(refused([](SessionHeader& header) { header.staging_progress_offset += 64; }));
+  CHECK(refused([](SessionHeader& header) { header.scales_offset += 64; }));
 }
 
 TEST_CASE("ErrorText: read under its version, gone after reuse, cut at the slot's size") {

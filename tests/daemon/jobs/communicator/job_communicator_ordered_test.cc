@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "daemon/jobs/communicator/job_communicator.h"
+#include "daemon/schedule/node/ordered_scheduler.h"
 #include "tests/daemon/jobs/communicator/played_job.h"
 
 namespace ringd {
@@ -44,7 +45,7 @@ struct OrderedJob : PlayedJob {
 TEST_CASE("JobCommunicator: by order, an operation ends when its data and its guard have") {
   const bool guard_first = GENERATE(false, true);
   OrderedJob job;
-  CHECK(job.guard.id == OrderedScheduler::GuardOf(job.data.id));
+  CHECK(job.guard.id == OrderedScheduler::GuardId(job.data.id));
   CHECK(job.guard.description == job.data.description);
   CHECK(job.guard.description != 0);
   job.RunRingToItsEnd();

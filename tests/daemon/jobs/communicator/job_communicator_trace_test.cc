@@ -77,6 +77,37 @@ TEST_CASE("JobCommunicator: notes an operation's stages in their order, with its
   CHECK(trace.tensors(0).number() == events[4].tensor);
 }
 
+TEST_CASE("JobCommunicator: by order, stages are noted among the job's, under the number") {
+  OperationTrace trace;
+  PlayedJob job(/*by_order=*/true, &trace);
+  job.registration.order = (std::uint64_t{1} << 20) + 3;
+  job.Submit();
+  job.Advance();
+  REQUIRE(job.wire->posted.size() == 2);
+  job.wire->RunRing(job.wire->posted[1]);
+  for (const std::size_t which : {1, 0}) {
+    job.wire->Complete(job.wire->posted[which], CollectiveOutcome::kDone);
+    while (job.Advance() > 0) {
+    }
+  }
+  std::vector<TraceEvent> events;
+  TraceReader(trace.ring()).Read(0, 1000, events);
+  std::vector<TraceStage> stages;
+  for (const TraceEvent& event : events) {
+    stages.push_back(event.stage);
+    if (event.stage < TraceStage::kStarted || event.stage == TraceStage::kCarries) {
+      CHECK(trace.NameOfOrdered(event.tensor) == "operation 1048579 of communicator 'tp'");
+    }
+    if (event.stage >= TraceStage::kStarted) CHECK(event.channel >= kFirstTracedOrderedChannel);
+  }
+  CHECK(stages == std::vector<TraceStage>{TraceStage::kSubmitted, TraceStage::kSubmitted,
+                                          TraceStage::kReady, TraceStage::kStarted,
+                                          TraceStage::kCarries, TraceStage::kPosted,
+                                          TraceStage::kMoved, TraceStage::kCompleted});
+  CHECK(trace.NameOfOrdered(kFirstTracedOrdered) == "");
+  CHECK(job.communicator->trace_ring(0).header == nullptr);
+}
+
 TEST_CASE("JobCommunicator: a submission's time is the trainer's word where it can be true") {
   PlayedJob job;
   const Clock::time_point now = Clock::now();

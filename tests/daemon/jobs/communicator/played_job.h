@@ -81,7 +81,8 @@ class RecordingLink final : public CoordinatorLink {
 // Two ranks of node 0 of two, with one tensor each at the beginning of their arenas.
 struct PlayedJob {
   // `by_order`: on a communicator that matches by order; the tensor is the first operation there.
-  explicit PlayedJob(bool by_order = false) {
+  // Its times go into `trace`, if that is not null.
+  explicit PlayedJob(bool by_order = false, OperationTrace* trace = nullptr) {
     Membership membership;
     membership.self = NodeIndex(0);
     for (int node = 0; node < 2; ++node) {
@@ -119,6 +120,7 @@ struct PlayedJob {
     if (by_order) {
       options.number = 1;
       options.name = "tp";
+      options.trace = trace;
     }
     JobCommunicator::Way way;
     way.wire = std::move(played);

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
+#include "daemon/schedule/protocol/ordered_name.h"
 #include "tests/daemon/schedule/node/scheduling_node.h"
 
 namespace ringd {
@@ -11,11 +12,16 @@ namespace {
 struct Node : ActingNode<OrderedScheduler> {
   Node() : ActingNode(Rank(4)) {}
 
+  void Ready(TensorHandle place, std::int64_t count) {
+    scheduler.OnLocallyReady(place, Floats(count), false, now);
+  }
   ReadyTensor TakeAnnouncement() {
-    const auto ready = TakeMessage<Ready>();
+    const auto ready = TakeMessage<ringd::Ready>();
     REQUIRE(ready.tensors.size() == 1);
     return ready.tensors.front();
   }
+
+  TimePoint now;
 };
 
 constexpr TensorHandle kFirst(0);
@@ -25,41 +31,47 @@ constexpr TensorHandle kFirst(0);
 TEST_CASE("OrderedScheduler: starts at once what the local ranks have submitted, and asks nobody") {
   Node node;
   for (std::uint32_t round = 0; round < 3; ++round) {
-    node.scheduler.OnLocallyReady(TensorHandle(5), Floats(3));
+    node.Ready(TensorHandle(5), 3);
     const auto start = node.TakeOne<StartOperation>();
     CHECK(start.operation == OrderedScheduler::DataId(5, round));
     CHECK(OrderedScheduler::PlaceOf(start.operation) == TensorHandle(5));
     REQUIRE(start.tensors->size() == 1);
-    CHECK(node.scheduler.NumberAt(TensorHandle(5)) == kOrderedPlaces * round + 5);
-    node.scheduler.OnFinished(start.operation);
+    const std::string name = OrderedName(kOrderedPlaces * round + 5);
+    CHECK(node.scheduler.NameOf(TensorHandle(5)) == name);
+    CHECK(node.scheduler.Intern(name) == TensorHandle(5));
+    node.scheduler.OnFinished(start.operation, node.now);
     CHECK(node.Take().empty());
   }
 }
 
 TEST_CASE("OrderedScheduler: an operation and its guard have channels of their own") {
+  const Node node;
   for (std::uint32_t place = 0; place < kOrderedPlaces; ++place) {
     const OperationId data = OrderedScheduler::DataId(place, 7);
-    const OperationId guard = OrderedScheduler::GuardOf(data);
+    const OperationId guard = *node.scheduler.GuardOf(data);
     CHECK(data.channel != 0);
-    CHECK_FALSE(OrderedScheduler::IsGuard(data));
-    CHECK(OrderedScheduler::IsGuard(guard));
-    CHECK(OrderedScheduler::DataOf(guard) == data);
+    CHECK(guard.channel != data.channel);
+    CHECK(node.scheduler.OperationOf(data) == data);
+    CHECK(node.scheduler.OperationOf(guard) == data);
+    CHECK_FALSE(node.scheduler.IsLearned(data));
     CHECK(OrderedScheduler::PlaceOf(data) == TensorHandle(place));
   }
 }
 
 TEST_CASE("OrderedScheduler: digests differ in whatever descriptions differ in") {
-  std::vector<TensorMeta> metas(6, Floats(10));
+  const Node node;
+  std::vector<TensorMeta> metas(8, Floats(10));
   metas[1].shape = {11};
   metas[2].dtype = DataType::kInt32;
   metas[3].op = ReduceOp::kMax;
   metas[4].kind = CollectiveKind::kBroadcast;
   metas[5].kind = CollectiveKind::kBroadcast;
   metas[5].root_rank = Rank(1);
+  metas[6].prescale = 2.0;
+  metas[7].postscale = 2.0;
   for (std::size_t a = 0; a < metas.size(); ++a) {
     for (std::size_t b = 0; b < metas.size(); ++b) {
-      const bool same =
-          OrderedScheduler::DigestOf(metas[a]) == OrderedScheduler::DigestOf(metas[b]);
+      const bool same = node.scheduler.DigestOf(metas[a]) == node.scheduler.DigestOf(metas[b]);
       CHECK(same == (a == b));
     }
   }
@@ -67,29 +79,29 @@ TEST_CASE("OrderedScheduler: digests differ in whatever descriptions differ in")
 
 TEST_CASE("OrderedScheduler: local ranks that differ are told to the coordinator, which ends it") {
   Node node;
-  node.scheduler.OnLocalMismatch(kFirst, {{Rank(4), Floats(1)}, {Rank(5), Floats(2)}});
+  node.scheduler.OnLocalMismatch(kFirst, {{Rank(4), Floats(1)}, {Rank(5), Floats(2)}}, node.now);
   const ReadyTensor told = node.TakeAnnouncement();
   CHECK(told.name == "operation 0");
   CHECK(told.reports.size() == 2);
   // All nodes are asked, this one as well.
   CHECK(node.scheduler.OnInquiry("operation 0").ok());
   CHECK(node.Take().empty());
-  CHECK(node.scheduler.OnMessage(FailTensor{"operation 0", "they differ"}).ok());
+  CHECK(node.scheduler.OnMessage(FailTensor{"operation 0", "they differ"}, node.now).ok());
   const auto failed = node.TakeOne<TensorFailed>();
   CHECK(failed.tensor == kFirst);
   CHECK(failed.status == absl::InvalidArgumentError("they differ"));
-  node.scheduler.OnLocallyReady(kFirst, Floats(1));
+  node.Ready(kFirst, 1);
   CHECK(node.TakeOne<StartOperation>().operation == OrderedScheduler::DataId(0, 1));
 }
 
 TEST_CASE(
     "OrderedScheduler: one that is under way elsewhere is announced, and cancelled at its end") {
   Node node;
-  node.scheduler.OnLocallyReady(kFirst, Floats(1));
+  node.Ready(kFirst, 1);
   const OperationId id = node.TakeOne<StartOperation>().operation;
   CHECK(node.scheduler.OnInquiry("operation 0").ok());
   CHECK(node.TakeAnnouncement().reports == std::vector<RankMeta>{{Rank(4), Floats(1)}});
-  CHECK(node.scheduler.OnMessage(FailTensor{"operation 0", "they differ"}).ok());
+  CHECK(node.scheduler.OnMessage(FailTensor{"operation 0", "they differ"}, node.now).ok());
   const std::vector<Action> actions = node.Take();
   REQUIRE(actions.size() == 2);
   CHECK(std::get<CancelOperation>(actions[0]).operation == id);
@@ -98,38 +110,62 @@ TEST_CASE(
 
 TEST_CASE("OrderedScheduler: what did not fit on the wire is announced once and not cancelled") {
   Node node;
-  node.scheduler.OnLocallyReady(kFirst, Floats(1));
-  node.Take();
-  node.scheduler.OnDisagreement(kFirst);
+  node.Ready(kFirst, 1);
+  const OperationId id = node.TakeOne<StartOperation>().operation;
+  CHECK(node.scheduler.OnDisagreement(id));
   CHECK(node.TakeAnnouncement().name == "operation 0");
   CHECK(node.scheduler.OnInquiry("operation 0").ok());
   CHECK(node.Take().empty());
-  CHECK(node.scheduler.OnMessage(FailTensor{"operation 0", "they differ"}).ok());
+  CHECK(node.scheduler.OnMessage(FailTensor{"operation 0", "they differ"}, node.now).ok());
   CHECK(node.TakeOne<TensorFailed>().tensor == kFirst);
+}
+
+TEST_CASE("OrderedScheduler: what did not fit after its end is not held against the next one") {
+  Node node;
+  node.Ready(kFirst, 1);
+  const OperationId id = node.TakeOne<StartOperation>().operation;
+  CHECK(node.scheduler.OnInquiry("operation 0").ok());
+  CHECK(node.scheduler.OnMessage(FailTensor{"operation 0", "they differ"}, node.now).ok());
+  CHECK(node.scheduler.OnDisagreement(id));
+  node.Take();
+  node.Ready(kFirst, 1);
+  CHECK(node.TakeOne<StartOperation>().operation == OrderedScheduler::DataId(0, 1));
 }
 
 TEST_CASE("OrderedScheduler: who is behind announces when its ranks come, and starts nothing") {
   Node node;
   // The next occurrence of the place.
   CHECK(node.scheduler.OnInquiry("operation 64").ok());
-  node.scheduler.OnLocallyReady(kFirst, Floats(1));
-  node.scheduler.OnFinished(node.TakeOne<StartOperation>().operation);
-  node.scheduler.OnLocallyReady(kFirst, Floats(2));
+  node.Ready(kFirst, 1);
+  node.scheduler.OnFinished(node.TakeOne<StartOperation>().operation, node.now);
+  node.Ready(kFirst, 2);
   const ReadyTensor told = node.TakeAnnouncement();
   CHECK(told.name == "operation 64");
   CHECK(told.reports == std::vector<RankMeta>{{Rank(4), Floats(2)}});
-  CHECK(node.scheduler.OnMessage(FailTensor{"operation 64", "they differ"}).ok());
+  CHECK(node.scheduler.OnMessage(FailTensor{"operation 64", "they differ"}, node.now).ok());
   CHECK(node.TakeOne<TensorFailed>().tensor == kFirst);
+}
+
+TEST_CASE("OrderedScheduler: a name says how many operations come before in its place") {
+  Node node;
+  node.Ready(kFirst, 1);
+  node.scheduler.OnFinished(node.TakeOne<StartOperation>().operation, node.now);
+  CHECK(node.scheduler.Find("operation 0")->has_ended);
+  CHECK_FALSE(node.scheduler.Find("operation 64")->has_ended);
+  CHECK(node.scheduler.Find("operation 64")->before == 0);
+  CHECK(node.scheduler.Find("operation 192")->before == 2);
+  CHECK(node.scheduler.Find("operation 193")->tensor == TensorHandle(1));
+  CHECK_FALSE(node.scheduler.Find("x").has_value());
 }
 
 TEST_CASE("OrderedScheduler: messages that break the protocol are errors") {
   Node node;
-  node.scheduler.OnLocallyReady(kFirst, Floats(1));
-  node.scheduler.OnFinished(node.TakeOne<StartOperation>().operation);
-  node.scheduler.OnLocallyReady(kFirst, Floats(1));
+  node.Ready(kFirst, 1);
+  node.scheduler.OnFinished(node.TakeOne<StartOperation>().operation, node.now);
+  node.Ready(kFirst, 1);
   node.Take();
   const auto fails = [&](const CoordinatorMessage& message) {
-    return !node.scheduler.OnMessage(message).ok();
+    return !node.scheduler.OnMessage(message, node.now).ok();
   };
   CHECK(fails(Execute{0, {"operation 64"}}));
   CHECK(fails(Freeze{1}));
