@@ -231,15 +231,15 @@ absl::StatusOr<ImportedSlab> ImportedSlab::Import(std::shared_ptr<const CudaCont
   return ImportedSlab(*std::move(mapping));
 }
 
-absl::StatusOr<std::uint64_t> ImportedSlab::OffsetOf(DeviceAddress address,
-                                                     std::size_t bytes) const {
-  const std::uint64_t offset = address - this->address();
-  if (address < this->address() + kTimelineBytes || offset > this->bytes() ||
-      bytes > this->bytes() - offset) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        bytes, " bytes at 0x", absl::Hex(address), " are not in the slab on GPU ", context().uuid(),
-        ", which has tensors from 0x", absl::Hex(this->address() + kTimelineBytes), " to 0x",
-        absl::Hex(this->address() + this->bytes())));
+absl::StatusOr<std::uint64_t> OffsetInSlab(const CudaContext& context, DeviceAddress slab,
+                                           std::size_t slab_bytes, DeviceAddress address,
+                                           std::size_t bytes) {
+  const std::uint64_t offset = address - slab;
+  if (address < slab + kTimelineBytes || offset > slab_bytes || bytes > slab_bytes - offset) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(bytes, " bytes at 0x", absl::Hex(address), " are not in the slab on GPU ",
+                     context.uuid(), ", which has tensors from 0x",
+                     absl::Hex(slab + kTimelineBytes), " to 0x", absl::Hex(slab + slab_bytes)));
   }
   return offset;
 }

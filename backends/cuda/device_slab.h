@@ -58,6 +58,12 @@ class SlabMapping {
   std::optional<Timeline> timeline_;
 };
 
+// The offset of [address, address + bytes) in a slab of `slab_bytes` at `slab`; kInvalidArgument
+// unless it lies in it as a whole, behind the timeline.
+absl::StatusOr<std::uint64_t> OffsetInSlab(const CudaContext& context, DeviceAddress slab,
+                                           std::size_t slab_bytes, DeviceAddress address,
+                                           std::size_t bytes);
+
 // The engine's side. Its first kTimelineBytes are the timeline, the rest is for tensors. All bytes
 // but those of the timeline's first slot are 0 in the beginning: what was in the memory before is
 // another user's.
@@ -110,9 +116,10 @@ class ImportedSlab {
   const Timeline& timeline() const noexcept { return mapping_.timeline(); }
   const CudaContext& context() const noexcept { return *mapping_.context(); }
 
-  // The offset of [address, address + bytes) in the slab; kInvalidArgument unless it lies in it as
-  // a whole, behind the timeline.
-  absl::StatusOr<std::uint64_t> OffsetOf(DeviceAddress address, std::size_t bytes) const;
+  // As OffsetInSlab.
+  absl::StatusOr<std::uint64_t> OffsetOf(DeviceAddress address, std::size_t bytes) const {
+    return OffsetInSlab(context(), this->address(), this->bytes(), address, bytes);
+  }
 
  private:
   explicit ImportedSlab(SlabMapping mapping) : mapping_(std::move(mapping)) {}

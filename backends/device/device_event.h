@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "absl/status/status.h"
+#include "backends/cuda/cuda_context.h"
 #include "backends/device/device_bucket.h"
 #include "backends/nccl/nccl_communicator.h"
 #include "proto/base/unique_fd.h"
@@ -19,15 +20,18 @@ namespace ringd {
 struct DeviceOpened {
   absl::Status status;               // as CudaContext::OpenByUuid, and the kernels' loading
   std::optional<bool> is_under_mps;  // as CudaContext has it
+  std::string nccl_version;          // such as "2.29.7"
 };
 
 // Answers CreateSlab.
 struct DeviceSlabCreated {
   DeviceSlabId slab;
   absl::Status status;    // as DeviceSlab::Create
-  UniqueFd descriptor;    // for ImportedSlab
+  UniqueFd descriptor;    // for ImportedSlab; none if slabs are not exported
   std::size_t bytes = 0;  // of the slab
   std::string gpu;        // its UUID
+  // Where it lies in the process that has made it.
+  DeviceAddress address = 0;
 };
 
 // Answers ReleaseSlab: the memory is the trainer's alone, or free.

@@ -9,7 +9,8 @@
 namespace ringd {
 
 std::optional<DeviceSlabCreated> DeviceSlabs::Try(const Waiting& wanted, Clock::time_point now) {
-  DeviceSlabCreated created{wanted.id, absl::OkStatus(), UniqueFd(), 0, wanted.context->uuid()};
+  DeviceSlabCreated created{
+      wanted.id, absl::OkStatus(), UniqueFd(), 0, wanted.context->uuid(), 0};
   if (entries_.contains(wanted.id)) {
     created.status =
         absl::AlreadyExistsError(absl::StrCat("slab ", wanted.id.value(), " is there"));
@@ -19,11 +20,14 @@ std::optional<DeviceSlabCreated> DeviceSlabs::Try(const Waiting& wanted, Clock::
   if (absl::IsResourceExhausted(slab.status()) && now < wanted.deadline) return std::nullopt;
   created.status = slab.status();
   if (!slab.ok()) return created;
-  auto descriptor = slab->Export();
-  created.status = descriptor.status();
-  if (!descriptor.ok()) return created;
+  if (exports_) {
+    auto descriptor = slab->Export();
+    created.status = descriptor.status();
+    if (!descriptor.ok()) return created;
+    created.descriptor = *std::move(descriptor);
+  }
   created.bytes = slab->bytes();
-  created.descriptor = *std::move(descriptor);
+  created.address = slab->address();
   entries_.emplace(wanted.id, std::make_unique<Entry>(Entry{*std::move(slab)}));
   return created;
 }
@@ -53,7 +57,7 @@ std::optional<DeviceSlabCreated> DeviceSlabs::Cancel(DeviceSlabId id, const absl
   const auto found = std::find_if(waiting_.begin(), waiting_.end(),
                                   [id](const Waiting& wanted) { return wanted.id == id; });
   if (found == waiting_.end()) return std::nullopt;
-  DeviceSlabCreated answer{id, status, UniqueFd(), 0, found->context->uuid()};
+  DeviceSlabCreated answer{id, status, UniqueFd(), 0, found->context->uuid(), 0};
   waiting_.erase(found);
   return answer;
 }

@@ -22,8 +22,9 @@ namespace ringd {
 // Thread safety: one thread. Ownership: of the slabs.
 class DeviceSlabs {
  public:
-  // `setting` says how large slabs are, for messages.
-  explicit DeviceSlabs(std::string setting) : setting_(std::move(setting)) {}
+  // `setting` says how large slabs are, for messages. `exports`: for another process, too.
+  DeviceSlabs(std::string setting, bool exports)
+      : setting_(std::move(setting)), exports_(exports) {}
 
   // Makes a slab. No answer: there is no memory for it, so it waits; AdvanceWaiting answers.
   std::optional<DeviceSlabCreated> Create(std::shared_ptr<const CudaContext> context,
@@ -78,6 +79,7 @@ class DeviceSlabs {
   std::optional<DeviceSlabCreated> Try(const Waiting& wanted, Clock::time_point now);
 
   const std::string setting_;
+  const bool exports_;
   std::vector<Waiting> waiting_;
   std::map<DeviceSlabId, std::unique_ptr<Entry>> entries_;
 };

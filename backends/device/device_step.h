@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "backends/device/device_thread.h"
+#include "backends/device/device_launcher.h"
 #include "proto/base/clock.h"
 
 namespace ringd {
@@ -19,7 +19,7 @@ class DeviceSteps {
     // Who sees it sees no older time.
     what_.store(what, std::memory_order_release);
   }
-  DeviceThreadActivity Get() const noexcept {
+  DeviceThreadActivity Get() const {
     const char* const what = what_.load(std::memory_order_acquire);
     const auto ticks = Clock::duration(since_.load(std::memory_order_relaxed));
     return {what, Clock::time_point(ticks), sets_up_.load(std::memory_order_relaxed)};

@@ -35,7 +35,7 @@ class DeviceThread::Worker {
       self->has_ended_ = true;
       self->Add(DeviceOpened{absl::ResourceExhaustedError(
                                  absl::StrCat("no thread can be made for the GPU: ", error.what())),
-                             std::nullopt});
+                             std::nullopt, ""});
     }
   }
 

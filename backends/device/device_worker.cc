@@ -31,7 +31,7 @@ DeviceWorker::DeviceWorker(DeviceThreadOptions options, Emit emit)
     : options_(std::move(options)),
       emit_(std::move(emit)),
       unusable_(absl::FailedPreconditionError("the GPU has not been opened yet")),
-      slabs_(options_.slab_setting) {}
+      slabs_(options_.slab_setting, options_.exports_slabs) {}
 
 DeviceWorker::~DeviceWorker() = default;
 
@@ -40,19 +40,21 @@ void DeviceWorker::Open() {
   auto opened = GpuParts::Open(options_.cuda_library, options_.nccl_library, options_.gpu);
   unusable_ = opened.status();
   std::optional<bool> is_under_mps;
+  std::string nccl_version;
   if (opened.ok()) {
     gpu_ = *std::move(opened);
     current_.emplace(*gpu_.context);
     unusable_ = current_->status();
     is_under_mps = gpu_.context->is_under_mps();
+    nccl_version = VersionOf(*gpu_.nccl);
   }
-  emit_(DeviceOpened{unusable_, is_under_mps});
+  emit_(DeviceOpened{unusable_, is_under_mps, std::move(nccl_version)});
 }
 
 void DeviceWorker::CreateSlab(DeviceSlabId id, std::size_t bytes) {
   const DeviceStep step(steps_, "making a slab", DeviceStep::Takes::kLong);
   if (!unusable_.ok()) {
-    emit_(DeviceSlabCreated{id, unusable_, UniqueFd(), 0, options_.gpu});
+    emit_(DeviceSlabCreated{id, unusable_, UniqueFd(), 0, options_.gpu, 0});
   } else if (auto created = slabs_.Create(gpu_.context, id, bytes, Clock::now())) {
     Answer(*std::move(created));
   }
@@ -234,10 +236,11 @@ void DeviceWorker::LoseDevice(const absl::Status& status) {
 }
 
 bool DeviceWorker::MustWait(const DeviceCommunicator& next) const {
+  const bool takes_turns = options_.takes_turns || !OrdersLaunches(*gpu_.nccl);
   return std::any_of(communicators_.begin(), communicators_.end(), [&](const auto& one) {
     const DeviceCommunicator& other = *one.second;
     return other.is_launching() ||
-           (&other != &next && !OrdersLaunches(*gpu_.nccl) && other.has_work());
+           (&other != &next && takes_turns && other.has_work());
   });
 }
 

@@ -63,7 +63,7 @@ class DeviceWorker {
   // What other threads may do with communicators meanwhile; the worker's Abort follows.
   CommunicatorRegistry& registry() noexcept { return registry_; }
   const CommunicatorRegistry& registry() const noexcept { return registry_; }
-  DeviceThreadActivity activity() const noexcept { return steps_.Get(); }
+  DeviceThreadActivity activity() const { return steps_.Get(); }
 
  private:
   void Answer(DeviceSlabCreated created);

@@ -47,6 +47,24 @@ void SetNcclEnvironment(const std::string& interfaces) {
   // NOLINTEND(concurrency-mt-unsafe)
 }
 
+absl::Status PrepareNcclEnvironment(const std::string& interfaces) {
+  constexpr int kKeep = 0;
+  // NOLINTBEGIN(concurrency-mt-unsafe): as any library's that is told by variables.
+  const char* const blocking = std::getenv("NCCL_COMM_BLOCKING");
+  if (blocking != nullptr && *blocking != '\0' && absl::string_view(blocking) != "0") {
+    return absl::FailedPreconditionError(
+        absl::StrCat("NCCL_COMM_BLOCKING=", blocking, " makes communicators block, and ringd's ",
+                     "must not: unset it for the trainer, or set it to 0"));
+  }
+  if (!interfaces.empty()) {
+    ::setenv("NCCL_SOCKET_IFNAME", absl::StrCat("=", interfaces).c_str(), kKeep);
+  }
+  // NOLINTEND(concurrency-mt-unsafe)
+  return absl::OkStatus();
+}
+
+std::string VersionOf(const NcclApi& api) { return NcclVersionText(api.version); }
+
 bool OrdersLaunches(const NcclApi& api) { return api.version >= kFirstWithLaunchOrder; }
 
 absl::StatusOr<NcclIdBytes> NewNcclId(const NcclApi& api) {

@@ -34,10 +34,19 @@ absl::StatusOr<std::shared_ptr<const NcclApi>> OpenNccl(const std::string& file)
 // Not thread-safe: before the process has threads.
 void SetNcclEnvironment(const std::string& interfaces);
 
+// The same in a trainer's process, whose variables are its own: only NCCL_SOCKET_IFNAME is set, if
+// it is unset. NCCL has read its variables already if the trainer has used it before. Without
+// NCCL_LAUNCH_ORDER_IMPLICIT communicators have to take turns.
+//   kFailedPrecondition: NCCL_COMM_BLOCKING says that communicators block.
+absl::Status PrepareNcclEnvironment(const std::string& interfaces);
+
 // Whether NCCL keeps collectives of several communicators on one GPU in the order of their launches
 // by itself: from 2.26, with the variable above. Else one must have ended before that of another
 // communicator is launched (User Guide, Using multiple NCCL communicators concurrently).
 bool OrdersLaunches(const NcclApi& api);
+
+// Such as "2.29.7".
+std::string VersionOf(const NcclApi& api);
 
 // What the ranks of one communicator have in common. It is good for one communicator.
 using NcclIdBytes = std::array<char, 128>;

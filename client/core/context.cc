@@ -88,6 +88,7 @@ Context::Context(const Options& options, Attachment attachment,
                        state_, staged_copies_, spin_budget_),
       wire_lane_(ring_operations_, staging_, state_),
       cuda_library_(options.cuda_library),
+      nccl_library_(options.nccl_library),
       fork_guard_(attachment.lifeline.get()),
       control_(std::move(control)),
       lifeline_(std::move(attachment.lifeline)) {}
@@ -103,6 +104,7 @@ Context::~Context() {
   // A stream that still copies must find the slab there.
   if (device_staging_ != nullptr && !device_staging_->WaitUntilQuiet(deadline)) {
     static_cast<void>(device_memory_.release());
+    static_cast<void>(launch_servant_.release());
   }
 }
 
@@ -159,6 +161,7 @@ absl::Status Context::StartLifeline(const Options& options) {
   callbacks.on_device_slab = [this](const DeviceSlabNotice& notice, UniqueFd fd) {
     slab_inbox_.Add(notice, std::move(fd));
   };
+  callbacks.on_device_launch = [this](UniqueFd fd) { BeginLaunching(std::move(fd)); };
   callbacks.on_session_ended = [this](const std::string& text) {
     state_.Lose(
         absl::UnavailableError(absl::StrCat(RingdName(), " has ended this session: ", text)));

@@ -21,6 +21,7 @@
 #include "client/core/attach/session_state.h"
 #include "client/core/device/device_memory.h"
 #include "client/core/device/device_staging.h"
+#include "client/core/device/launch_servant.h"
 #include "client/core/device/slab_inbox.h"
 #include "client/core/device/timeline_pairs.h"
 #include "client/core/lanes/node_lanes.h"
@@ -164,6 +165,10 @@ class Context {
   absl::StatusOr<DeviceMemory*> Device() noexcept;
   absl::StatusOr<std::unique_ptr<DeviceMemory>> OpenDeviceMemory(
       const ringd_device_options& options);
+  absl::StatusOr<OpenedDevice> AskForDevice(const CudaContext& gpu, std::uint64_t slab_bytes);
+  void SetLaunchServant(LaunchServant* servant) ABSL_LOCKS_EXCLUDED(opening_servant_mutex_);
+  // On the lifeline's thread.
+  void BeginLaunching(UniqueFd socket) ABSL_LOCKS_EXCLUDED(opening_servant_mutex_);
   // What is left to do for operations that have been consumed and have ended well. A GPU that fails
   // at that ends this rank's part.
   absl::Status Finish(std::span<const OperationEnd> ends);
@@ -243,8 +248,13 @@ class Context {
   mutable Mutex communicators_mutex_;
   std::map<ringd_communicator, Communicator> communicators_ ABSL_GUARDED_BY(communicators_mutex_);
   const std::string cuda_library_;
+  const std::string nccl_library_;
   SlabInbox slab_inbox_;
   std::atomic<bool> device_opens_{false};  // some thread does; it alone writes the next one
+  // While a GPU is opened: whom the engine may want to launch.
+  Mutex opening_servant_mutex_;
+  LaunchServant* opening_servant_ ABSL_GUARDED_BY(opening_servant_mutex_) = nullptr;
+  std::unique_ptr<LaunchServant> launch_servant_;  // null: the engine launches. Has the slab
   std::unique_ptr<DeviceMemory> device_memory_;
   std::unique_ptr<DeviceStaging> device_staging_;
   // The first of the two once both can be used: set once.

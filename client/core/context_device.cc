@@ -58,15 +58,42 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> Context::OpenDeviceMemory(
   absl::StatusOr<std::shared_ptr<const CudaContext>> gpu =
       DeviceMemory::OpenGpu(library, options.device);
   if (!gpu.ok()) return gpu.status();
-  {
-    const Presence presence(calls_);
-    const absl::Status status =
-        control_->OpenDevice((*gpu)->uuid(), options.slab_bytes, Clock::now() + kOpenDeadline);
-    if (!status.ok()) return Explain(status);
+  // ringd may want this process to launch before it answers.
+  auto servant = std::make_unique<LaunchServant>(
+      LaunchServant::Options{library, nccl_library_, (*gpu)->uuid()});
+  SetLaunchServant(servant.get());
+  const absl::StatusOr<OpenedDevice> opened = AskForDevice(**gpu, options.slab_bytes);
+  SetLaunchServant(nullptr);
+  if (!opened.ok()) return opened.status();
+  if (opened->trainer_launches) {
+    const std::optional<LaunchServant::Slab> slab = servant->slab();
+    if (!slab.has_value()) return absl::InternalError("ringd says that this process has a slab");
+    launch_servant_ = std::move(servant);
+    return DeviceMemory::Use(*std::move(gpu), slab->address, slab->bytes);
   }
   absl::StatusOr<SlabInbox::Slab> slab = slab_inbox_.Await(Clock::now() + kSlabDeadline);
   if (!slab.ok()) return state_.alive() ? slab.status() : state_.status();
   return DeviceMemory::Import(*std::move(gpu), *std::move(slab));
+}
+
+absl::StatusOr<OpenedDevice> Context::AskForDevice(const CudaContext& gpu,
+                                                   std::uint64_t slab_bytes) {
+  const Presence presence(calls_);
+  const absl::StatusOr<OpenedDevice> opened = control_->OpenDevice(
+      {gpu.uuid(), slab_bytes, gpu.is_under_mps()}, Clock::now() + kOpenDeadline);
+  if (opened.ok()) return opened;
+  return Explain(opened.status());
+}
+
+void Context::SetLaunchServant(LaunchServant* servant) {
+  const MutexLock lock(opening_servant_mutex_);
+  opening_servant_ = servant;
+}
+
+void Context::BeginLaunching(UniqueFd socket) {
+  const MutexLock lock(opening_servant_mutex_);
+  // The engine sees it if there is no thread: its end of the channel closes.
+  if (opening_servant_ != nullptr) static_cast<void>(opening_servant_->Begin(std::move(socket)));
 }
 
 absl::StatusOr<void*> Context::DeviceAllocate(std::size_t bytes) {

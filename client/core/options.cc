@@ -200,6 +200,7 @@ absl::StatusOr<Options> ResolveOptions(const ringd_options* given_or_null,
 
   options.cuda_library = Environment(get, "RINGD_CUDA_LIBRARY");
   if (options.cuda_library.empty()) options.cuda_library = kDefaultCudaLibrary;
+  options.nccl_library = Environment(get, "RINGD_NCCL_LIBRARY");
 
   if (given.on_warning != nullptr) {
     options.on_warning = [callback = given.on_warning, user_data = given.user_data](

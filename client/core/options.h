@@ -34,6 +34,8 @@ struct Options {
   DirectReading direct_reading = DirectReading::kIfAllowed;
   // RINGD_CUDA_LIBRARY: the driver, as for dlopen.
   std::string cuda_library;
+  // RINGD_NCCL_LIBRARY: likewise, where this process launches; empty: ringd's setting.
+  std::string nccl_library;
   std::function<void(const std::string& text)> on_warning;
 };
 

@@ -13,7 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "daemon/channel/channel.h"
+#include "proto/channel/channel.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"

@@ -184,6 +184,14 @@ std::vector<Setting> MakeTable() {
       {"max_slab", Kind::kBytes, &C::max_slab,
        "device memory that one rank may have of ringd for its tensors; 0: all that its GPU has", 0,
        64 * kTiB},
+      {"device_launch",
+       Kind::kChoice,
+       &C::device_launch,
+       "whose process launches on GPUs: engine, trainer, or auto: the engine if it and the trainer "
+       "use the GPU at the same time, by one MPS, else the trainer",
+       0,
+       0,
+       {"auto", "engine", "trainer"}},
 
       {"engine_program", Kind::kPath, &C::engine_program,
        "the program that serves a job, of ringd's own version; empty: ringd-engine in ringd's "

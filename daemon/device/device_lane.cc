@@ -192,6 +192,7 @@ std::vector<DeviceLane::Description> DeviceLane::Describe() const {
     one.nccl_rank = rank.member.rank;
     one.gpu = slab.uuid();
     one.is_under_mps = slab.is_under_mps();
+    one.launched_by = slab.launched_by();
     one.state = "waiting";
     one.slab_bytes = slab.bytes();
     for (const auto& [id, nccl] : slab.gpu()->Describe()) {

@@ -94,6 +94,7 @@ class DeviceLane final : private DeviceEvents {
     int nccl_rank;  // the ranks of a node follow each other there
     std::string gpu;
     std::optional<bool> is_under_mps;
+    LaunchedBy launched_by = LaunchedBy::kEngine;
     std::string nccl_version;  // empty: not known before it is "connecting", nor when it is gone
     std::string state;         // "waiting", "connecting", "ready", "failed"
     std::string failure;       // an asynchronous error of NCCL's or CUDA's, or why it was aborted

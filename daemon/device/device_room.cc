@@ -9,8 +9,10 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "backends/device/device_thread.h"
 #include "daemon/logging/log.h"
 #include "proto/base/mutex.h"
+#include "proto/base/unix_socket.h"
 
 namespace ringd {
 namespace {
@@ -18,6 +20,9 @@ namespace {
 // What trainers say is bounded: a thread for each.
 constexpr std::size_t kMostGpus = 64;
 constexpr std::size_t kMostUuidBytes = 64;
+
+constexpr char kSlabSetting[] = "slab_bytes of ringd_device_open";
+constexpr char kFusionSetting[] = "fusion_threshold";
 
 template <typename... Fs>
 struct Visitor : Fs... {
@@ -50,46 +55,94 @@ DeviceRoom::~DeviceRoom() {
     const MutexLock lock(wake_->mutex);
     wake_->call = nullptr;
   }
+  // Those go at once.
+  for (const auto& [slab, gpu] : trainers_) gpu.launcher->Stop();
   for (const auto& [uuid, gpu] : gpus_) {
-    if (gpu.thread->Stop()) continue;
-    LogError(absl::StrCat("the thread of ", uuid, " is left in ", gpu.thread->activity().call,
+    if (gpu.launcher->Stop()) continue;
+    LogError(absl::StrCat("the thread of ", uuid, " is left in ", gpu.launcher->activity().call,
                           ", and this engine ends without it"));
     ::_exit(EXIT_FAILURE);
   }
 }
 
-void DeviceRoom::OpenSlab(const std::string& uuid, std::uint64_t bytes, SlabCallback done) {
-  if (options_.cuda_library.empty() || options_.nccl_library.empty()) {
-    return done(absl::NotFoundError(
-                    absl::StrCat(options_.cuda_library.empty() ? "cuda_library" : "nccl_library",
-                                 " is not set: this ringd uses no GPU")),
-                nullptr, UniqueFd());
-  }
+void DeviceRoom::OpenSlab(const std::string& uuid, std::uint64_t bytes, DeviceAsker asker,
+                          SlabCallback done) {
+  const auto refuse = [&done](const absl::Status& why) { done(why, nullptr, UniqueFd()); };
   if (options_.max_slab > 0 && bytes > options_.max_slab) {
-    return done(absl::ResourceExhaustedError(absl::StrCat(
-                    "a slab of ", bytes, " bytes (slab_bytes of ringd_device_open) is more than ",
-                    "max_slab of this ringd allows: ", options_.max_slab, " bytes")),
-                nullptr, UniqueFd());
+    return refuse(absl::ResourceExhaustedError(absl::StrCat(
+        "a slab of ", bytes, " bytes (slab_bytes of ringd_device_open) is more than ",
+        "max_slab of this ringd allows: ", options_.max_slab, " bytes")));
   }
   if (uuid.size() > kMostUuidBytes || (!gpus_.contains(uuid) && gpus_.size() == kMostGpus)) {
-    return done(absl::NotFoundError("no node has so many GPUs, nor such names of them"), nullptr,
-                UniqueFd());
+    return refuse(absl::NotFoundError("no node has so many GPUs, nor such names of them"));
   }
-  Gpu& gpu = gpus_[uuid];
-  if (gpu.thread == nullptr) {
+  if (options_.launch == LaunchChoice::kTrainer && !asker.can_launch) {
+    return refuse(absl::FailedPreconditionError(absl::StrCat(
+        "device_launch = \"trainer\": libringd of ", asker.name, " is too old for that")));
+  }
+  // Whoever launches, an empty name says that this ringd shall use none.
+  if (options_.nccl_library.empty() || options_.cuda_library.empty()) {
+    return refuse(absl::NotFoundError(
+        absl::StrCat(options_.cuda_library.empty() ? "cuda_library" : "nccl_library",
+                     " is not set: this ringd uses no GPU")));
+  }
+  const bool is_auto = options_.launch == LaunchChoice::kAuto && asker.can_launch;
+  Asked asked{uuid, bytes, std::move(asker), is_auto, std::move(done)};
+  const bool here = options_.launch == LaunchChoice::kEngine || !asked.asker.can_launch ||
+                    (is_auto && asked.asker.is_under_mps.value_or(false));
+  return here ? OpenHere(std::move(asked)) : OpenAtTrainer(std::move(asked));
+}
+
+void DeviceRoom::OpenHere(Asked asked) {
+  Gpu& gpu = gpus_[asked.uuid];
+  if (gpu.launcher == nullptr) {
     DeviceThreadOptions options;
     options.cuda_library = options_.cuda_library;
     options.nccl_library = options_.nccl_library;
-    options.gpu = uuid;
-    options.slab_setting = "slab_bytes of ringd_device_open";
-    options.fusion_setting = "fusion_threshold";
-    gpu.thread =
+    options.gpu = asked.uuid;
+    options.slab_setting = kSlabSetting;
+    options.fusion_setting = kFusionSetting;
+    gpu.launcher =
         std::make_shared<DeviceThread>(std::move(options), [wake = wake_] { wake->Ring(); });
   }
   const DeviceSlabId id(next_slab_++);
-  asked_.emplace(id, std::move(done));
+  const std::uint64_t bytes = asked.bytes;
+  asked_.emplace(id, std::move(asked));
   ++gpu.asked;
-  gpu.thread->CreateSlab(id, bytes);
+  gpu.launcher->CreateSlab(id, bytes);
+}
+
+void DeviceRoom::OpenAtTrainer(Asked asked) {
+  const auto start = [&]() -> absl::StatusOr<std::shared_ptr<TrainerLauncher>> {
+    if (trainers_loop_ == nullptr) {
+      absl::StatusOr<std::unique_ptr<ChannelLoop>> loop = ChannelLoop::Start("ringd-trainers");
+      if (!loop.ok()) return loop.status();
+      trainers_loop_ = *std::move(loop);
+    }
+    absl::StatusOr<std::pair<UniqueFd, UniqueFd>> ends = UnixSocketPair();
+    if (!ends.ok()) return ends.status();
+    auto launcher = TrainerLauncher::Start({.trainer = asked.asker.name,
+                                            .gpu = asked.uuid,
+                                            .nccl_library = options_.nccl_library,
+                                            .nccl_interfaces = options_.nccl_interfaces,
+                                            .slab_setting = kSlabSetting,
+                                            .fusion_setting = kFusionSetting},
+                                           std::move(ends->first), *trainers_loop_,
+                                           [wake = wake_] { wake->Ring(); });
+    if (launcher.ok()) asked.asker.hand_over(ends->second);
+    return launcher;
+  };
+  absl::StatusOr<std::shared_ptr<TrainerLauncher>> launcher = start();
+  if (!launcher.ok()) return asked.done(launcher.status(), nullptr, UniqueFd());
+  const DeviceSlabId id(next_slab_++);
+  Gpu& gpu = trainers_[id];
+  gpu.launcher = *std::move(launcher);
+  gpu.launched_by = LaunchedBy::kTrainer;
+  gpu.asked = 1;
+  gpu.is_under_mps = asked.asker.is_under_mps;
+  const std::uint64_t bytes = asked.bytes;
+  asked_.emplace(id, std::move(asked));
+  gpu.launcher->CreateSlab(id, bytes);
 }
 
 DeviceCommunicatorId DeviceRoom::AddCommunicator(DeviceEvents* events) {
@@ -106,15 +159,15 @@ std::uint64_t DeviceRoom::AddIdRequest(DeviceEvents* events) {
 bool DeviceRoom::Lingers(Clock::time_point now) const {
   if (now - last_forgotten_ >= kPartingPatience) return false;
   return std::any_of(gpus_.begin(), gpus_.end(),
-                     [](const auto& entry) { return !entry.second.thread->Describe().empty(); });
+                     [](const auto& entry) { return !entry.second.launcher->Describe().empty(); });
 }
 
 std::string DeviceRoom::DescribeHung(Clock::time_point now, Clock::duration patience) const {
   for (const auto& [uuid, gpu] : gpus_) {
-    const DeviceThreadActivity activity = gpu.thread->activity();
+    const DeviceThreadActivity activity = gpu.launcher->activity();
     const Clock::duration most =
         activity.sets_up ? std::max<Clock::duration>(patience, kSetUpPatience) : patience;
-    if (*activity.call == '\0' || now - activity.since < most) continue;
+    if (activity.call.empty() || now - activity.since < most) continue;
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - activity.since);
     return absl::StrCat("CUDA's driver or NCCL has not come back for ", seconds.count(),
                         " s: ", uuid, ", ", activity.call);
@@ -140,43 +193,81 @@ std::size_t DeviceRoom::Advance() {
   wake_->stirred.exchange(false, std::memory_order_acquire);
   std::size_t handled = 0;
   for (auto& [uuid, gpu] : gpus_) {
-    for (DeviceEvent& event : gpu.thread->TakeEvents()) {
-      Handle(uuid, gpu, std::move(event));
+    for (DeviceEvent& event : gpu.launcher->TakeEvents()) {
+      Handle(gpu, std::move(event));
+      ++handled;
+    }
+  }
+  for (auto& [slab, gpu] : trainers_) {
+    for (DeviceEvent& event : gpu.launcher->TakeEvents()) {
+      Handle(gpu, std::move(event));
       ++handled;
     }
   }
   std::erase_if(
       gpus_, [](const auto& entry) { return entry.second.has_failed && entry.second.asked == 0; });
+  for (Asked& asked : std::exchange(passed_on_, {})) OpenAtTrainer(std::move(asked));
   return handled;
 }
 
-void DeviceRoom::NoteOpened(const std::string& uuid, Gpu& gpu, const DeviceOpened& opened) {
-  gpu.has_failed = !opened.status.ok();
-  gpu.is_under_mps = opened.is_under_mps;
-  if (gpu.has_failed) return LogWarning(opened.status.message());
-  if (opened.is_under_mps.value_or(true) || std::exchange(has_warned_, true)) return;
-  LogWarning(
-      absl::StrCat(uuid,
-                   " is used without MPS: this job's trainers and its engine have the GPU "
-                   "in turns, each for a time slice, which slows all of them down. Start "
-                   "ringd-mps.service, and trainers with CUDA_MPS_PIPE_DIRECTORY as it has"));
+void DeviceRoom::LookAtTrainers(Clock::time_point now, Clock::duration patience) {
+  for (const auto& [slab, gpu] : trainers_) {
+    static_cast<TrainerLauncher&>(*gpu.launcher).Look(now, patience, kSetUpPatience);
+  }
+  // The session has gone, and all lanes: nobody asks it for anything any more.
+  std::erase_if(trainers_, [](const auto& entry) {
+    return entry.second.asked == 0 && entry.second.launcher.use_count() == 1;
+  });
 }
 
-void DeviceRoom::Handle(const std::string& uuid, Gpu& gpu, DeviceEvent event) {
+void DeviceRoom::NoteOpened(Gpu& gpu, const DeviceOpened& opened) {
+  gpu.has_failed = !opened.status.ok();
+  gpu.is_under_mps = opened.is_under_mps;
+  if (gpu.has_failed) LogWarning(opened.status.message());
+}
+
+void DeviceRoom::TellWhoLaunches(const std::string& uuid, const Gpu& gpu) {
+  if (gpu.is_under_mps.value_or(true) || std::exchange(has_told_, true)) return;
+  if (gpu.launched_by == LaunchedBy::kTrainer) {
+    return LogInfo(absl::StrCat(uuid, " is used without MPS: trainers launch"));
+  }
+  LogWarning(absl::StrCat(uuid,
+                          " is used without MPS: this job's trainers and its engine have the GPU "
+                          "in turns, each for a time slice, which slows all of them down. Start "
+                          "ringd-mps.service, and trainers with CUDA_MPS_PIPE_DIRECTORY as it has, "
+                          "or let trainers launch (device_launch)"));
+}
+
+void DeviceRoom::NoteSlab(Gpu& gpu, DeviceSlabCreated created) {
+  const auto found = asked_.find(created.slab);
+  if (found == asked_.end()) return;
+  Asked asked = std::move(found->second);
+  asked_.erase(found);
+  --gpu.asked;
+  std::shared_ptr<const SessionSlab> slab;
+  if (created.status.ok()) {
+    slab = std::make_shared<const SessionSlab>(gpu.launcher, created.slab, created.bytes,
+                                               created.gpu, gpu.is_under_mps, gpu.launched_by);
+  }
+  // Not shared with the trainer after all: one of them is under no MPS, or under another one.
+  const bool is_shared = !gpu.has_failed && gpu.is_under_mps.value_or(false);
+  if (asked.may_pass_on && gpu.launched_by == LaunchedBy::kEngine && !is_shared) {
+    LogInfo(absl::StrCat(asked.uuid, " is not under an MPS of engine and trainer: ",
+                         asked.asker.name, " launches"));
+    asked.may_pass_on = false;
+    gpu.has_failed = true;
+    passed_on_.push_back(std::move(asked));
+    return;
+  }
+  if (slab != nullptr) TellWhoLaunches(asked.uuid, gpu);
+  asked.done(created.status, std::move(slab), std::move(created.descriptor));
+}
+
+void DeviceRoom::Handle(Gpu& gpu, DeviceEvent event) {
   std::visit(Visitor{
-                 [&](const DeviceOpened& opened) { NoteOpened(uuid, gpu, opened); },
+                 [&](const DeviceOpened& opened) { NoteOpened(gpu, opened); },
                  [&](DeviceSlabCreated& created) {
-                   const auto found = asked_.find(created.slab);
-                   if (found == asked_.end()) return;
-                   const SlabCallback done = std::move(found->second);
-                   asked_.erase(found);
-                   --gpu.asked;
-                   std::shared_ptr<const SessionSlab> slab;
-                   if (created.status.ok()) {
-                     slab = std::make_shared<const SessionSlab>(
-                         gpu.thread, created.slab, created.bytes, created.gpu, gpu.is_under_mps);
-                   }
-                   done(created.status, std::move(slab), std::move(created.descriptor));
+                   NoteSlab(gpu, std::move(created));
                  },
                  [](const DeviceSlabReleased&) {},
                  [&](const NcclIdCreated& created) {

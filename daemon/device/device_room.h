@@ -9,10 +9,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
-#include "backends/device/device_thread.h"
+#include "backends/device/device_launcher.h"
+#include "daemon/channel/channel_loop.h"
+#include "daemon/device/device_asker.h"
 #include "daemon/device/session_slab.h"
+#include "daemon/device/trainer_launcher.h"
 #include "proto/base/clock.h"
 #include "proto/base/unique_fd.h"
 
@@ -29,12 +33,13 @@ class DeviceEvents {
   virtual void OnBucketEnded(const DeviceBucketEnded& ended) = 0;
 };
 
-// Opens GPUs as ranks ask for them, and hands on what their threads tell. A GPU stays open until
-// the engine ends; the thread of one that could not be opened ends when all who have asked for it
-// are answered, so that names of GPUs that are not there cost none.
+// Opens GPUs as ranks ask for them, and hands on what their launchers tell: threads of this engine,
+// or trainers (LaunchChoice says which). A GPU stays open until the engine ends; the thread of one
+// that could not be opened, or is not wanted, ends when all who have asked for it are answered, so
+// that names of GPUs that are not there cost none. A trainer's launcher goes when its slab has.
 //
-// Thread safety: none; the engine thread owns it. `wake` is called on GPUs' threads.
-// Ownership: of the threads, together with the slabs. Whoever listens must outlive its entry.
+// Thread safety: none; the engine thread owns it. `wake` is called on other threads.
+// Ownership: of the launchers, together with the slabs. Whoever listens must outlive its entry.
 class DeviceRoom {
  public:
   struct Options {
@@ -42,6 +47,8 @@ class DeviceRoom {
     std::string nccl_library;
     std::uint64_t fusion_bytes = 0;  // of device memory, for each communicator's packing
     std::uint64_t max_slab = 0;      // what a slab may have for tensors; 0: what the GPU has
+    LaunchChoice launch = LaunchChoice::kAuto;
+    std::string nccl_interfaces;  // for trainers' NCCL, with commas in between; empty: any
   };
   // Once: the slab and its descriptor, or why there is none.
   using SlabCallback =
@@ -58,10 +65,11 @@ class DeviceRoom {
   const Options& options() const noexcept { return options_; }
 
   // Opens the GPU if that has not been done, and makes a slab of `bytes` for tensors. `done` is
-  // called by Advance.
-  //   kNotFound, kFailedPrecondition: the GPU, or a library. kResourceExhausted: memory, or more
-  //   than max_slab.
-  void OpenSlab(const std::string& uuid, std::uint64_t bytes, SlabCallback done);
+  // called by Advance, or at once with an error.
+  //   kNotFound, kFailedPrecondition: the GPU, a library, or who is to launch can't.
+  //   kResourceExhausted: memory, or more than max_slab.
+  void OpenSlab(const std::string& uuid, std::uint64_t bytes, DeviceAsker asker,
+                SlabCallback done);
 
   // Numbers for communicators and ids, of which `events` hears until Forget.
   DeviceCommunicatorId AddCommunicator(DeviceEvents* events);
@@ -79,6 +87,8 @@ class DeviceRoom {
   // Empty: all is well.
   std::string DescribeHung(Clock::time_point now, Clock::duration patience) const;
   static constexpr std::chrono::seconds kSetUpPatience{60};
+  // The same of trainers that launch; here only what is on theirs fails.
+  void LookAtTrainers(Clock::time_point now, Clock::duration patience);
 
   // Hands on what the threads have told; returns how much that was.
   std::size_t Advance();
@@ -86,27 +96,43 @@ class DeviceRoom {
  private:
   struct Wake;
   struct Gpu {
-    std::shared_ptr<DeviceThread> thread;
+    std::shared_ptr<DeviceLauncher> launcher;
+    LaunchedBy launched_by = LaunchedBy::kEngine;
     int asked = 0;  // slabs that it has not answered yet
-    bool has_failed = false;
+    bool has_failed = false;  // or is not wanted
     std::optional<bool> is_under_mps;
   };
+  struct Asked {
+    std::string uuid;
+    std::uint64_t bytes = 0;
+    DeviceAsker asker;
+    bool may_pass_on = false;  // to the asker's process, if the engine can't share the GPU with it
+    SlabCallback done;
+  };
 
-  void Handle(const std::string& uuid, Gpu& gpu, DeviceEvent event);
-  void NoteOpened(const std::string& uuid, Gpu& gpu, const DeviceOpened& opened);
+  void OpenHere(Asked asked);
+  void OpenAtTrainer(Asked asked);
+  void Handle(Gpu& gpu, DeviceEvent event);
+  void NoteOpened(Gpu& gpu, const DeviceOpened& opened);
+  void NoteSlab(Gpu& gpu, DeviceSlabCreated created);
+  void TellWhoLaunches(const std::string& uuid, const Gpu& gpu);
   DeviceEvents* ListenerOf(DeviceCommunicatorId communicator) const;
 
   const Options options_;
   const std::shared_ptr<Wake> wake_;
-  std::map<std::string, Gpu> gpus_;  // by UUID
-  std::map<DeviceSlabId, SlabCallback> asked_;
+  std::map<std::string, Gpu> gpus_;  // by UUID: of threads here
+  // Trainers' by their slab, which is one for each.
+  std::unique_ptr<ChannelLoop> trainers_loop_;  // null: there has been none
+  std::map<DeviceSlabId, Gpu> trainers_;
+  std::map<DeviceSlabId, Asked> asked_;
+  std::vector<Asked> passed_on_;  // to their trainers, by Advance
   std::map<DeviceCommunicatorId, DeviceEvents*> communicators_;
   std::map<std::uint64_t, DeviceEvents*> id_requests_;
   Clock::time_point last_forgotten_;  // some communicator
   std::uint64_t next_slab_ = 1;
   std::uint64_t next_communicator_ = 1;
   std::uint64_t next_id_request_ = 1;
-  bool has_warned_ = false;  // of a GPU without MPS
+  bool has_told_ = false;  // of a GPU without MPS
 };
 
 }  // namespace ringd

@@ -7,10 +7,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "daemon/logging/log.h"
 
 namespace ringd {
 namespace {
+
+LaunchChoice LaunchChoiceOf(const Config& config) {
+  if (config.device_launch == "engine") return LaunchChoice::kEngine;
+  return config.device_launch == "trainer" ? LaunchChoice::kTrainer : LaunchChoice::kAuto;
+}
 
 // Stalls, deaths and deadlines are looked at this often while there is anything to look at.
 constexpr auto kTickInterval = std::chrono::milliseconds(50);
@@ -42,7 +48,9 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport,
       devices_({.cuda_library = options_.config.cuda_library,
                 .nccl_library = options_.config.nccl_library,
                 .fusion_bytes = options_.config.fusion_threshold,
-                .max_slab = options_.config.max_slab},
+                .max_slab = options_.config.max_slab,
+                .launch = LaunchChoiceOf(options_.config),
+                .nccl_interfaces = absl::StrJoin(options_.config.data_interfaces, ",")},
                [this] { commands_.Post([] {}); }),
       reducers_(transport_ == nullptr ? 0 : ReducerThreads(options_.config)),
       start_timeout_ns_(options_.config.start_timeout.count()),

@@ -198,6 +198,7 @@ class Engine final : private PeerEvents {
   absl::StatusOr<v1::OpenDeviceReply> GiveSlab(SessionId id, const absl::Status& status,
                                                std::shared_ptr<const SessionSlab> slab,
                                                const UniqueFd& descriptor);
+  DeviceAsker AskerFor(const SessionEntry& entry, const v1::OpenDeviceRequest& request);
   // Fails the jobs if a GPU's driver does not come back, and ends the process a moment later: it
   // could give nothing back, and streams would wait for it.
   void LookAtDevices(Clock::time_point now);

@@ -29,13 +29,30 @@ absl::StatusOr<v1::OpenDeviceReply> Engine::GiveSlab(SessionId id, const absl::S
   const absl::StatusOr<SessionEntry*> member = FindMember(id);
   if (!member.ok()) return member.status();
   SessionEntry& entry = **member;
-  const DeviceSlabNotice notice{slab->bytes(), 0};
-  entry.session->SendMemory(NoticeKind::kDeviceSlab, std::as_bytes(std::span(&notice, 1)),
-                            descriptor.get());
   v1::OpenDeviceReply reply;
+  if (slab->launched_by() == LaunchedBy::kEngine) {
+    const DeviceSlabNotice notice{slab->bytes(), 0};
+    entry.session->SendMemory(NoticeKind::kDeviceSlab, std::as_bytes(std::span(&notice, 1)),
+                              descriptor.get());
+  } else {
+    reply.set_trainer_launches(true);
+  }
   reply.set_slab_bytes(slab->bytes() - kTimelineBytes);
   entry.session->UseSlab(std::move(slab));
   return reply;
+}
+
+DeviceAsker Engine::AskerFor(const SessionEntry& entry, const v1::OpenDeviceRequest& request) {
+  DeviceAsker asker;
+  asker.name = entry.job->NameOf(*entry.session);
+  asker.can_launch = request.can_launch();
+  if (request.has_is_under_mps()) asker.is_under_mps = request.is_under_mps();
+  asker.hand_over = [this, id = entry.session->id()](const UniqueFd& socket) {
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) return;  // the other end sees that nobody has it
+    found->second.session->SendMemory(NoticeKind::kDeviceLaunch, {}, socket.get());
+  };
+  return asker;
 }
 
 void Engine::OpenDevice(const Caller&, absl::string_view token,
@@ -54,7 +71,7 @@ void Engine::OpenDevice(const Caller&, absl::string_view token,
       return;
     }
     sessions_.at(entry.session->id()).opens_device = true;
-    devices_.OpenSlab(request.uuid(), request.slab_bytes(),
+    devices_.OpenSlab(request.uuid(), request.slab_bytes(), AskerFor(entry, request),
                       [this, call, id = entry.session->id()](
                           const absl::Status& status, std::shared_ptr<const SessionSlab> slab,
                           const UniqueFd& descriptor) {
@@ -70,6 +87,7 @@ void Engine::LookAtDevices(Clock::time_point now) {
     LogError("ends, and leaves a GPU's driver in its call");
     ::_exit(EXIT_FAILURE);
   }
+  devices_.LookAtTrainers(now, options_.config.engine_patience);
   const std::string hung = devices_.DescribeHung(now, options_.config.engine_patience);
   if (hung.empty()) return;
   for (const auto& job : jobs_) {

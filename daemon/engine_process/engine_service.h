@@ -13,7 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "backends/tcp/line_shares.h"
-#include "daemon/channel/channel.h"
+#include "proto/channel/channel.h"
 #include "daemon/channel/channel_loop.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/engine_listener.h"

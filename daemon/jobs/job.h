@@ -132,6 +132,8 @@ class Job {
   //   kFailedPrecondition: it has joined no job that runs.
   //   kAlreadyExists: it has some. The job's failure.
   absl::Status MayOpenDevice(const Session& session) const;
+  // "rank 1 (pid 4711)". Precondition: it has joined.
+  std::string NameOf(const Session& session) const;
   // Of one that was numbered: its session does not hold it any more.
   void Release(const Registration& registration) noexcept;
   // Takes what the tables of names and metas have grown by out of `paid`, which has it.

@@ -21,6 +21,11 @@ absl::Status Job::MayOpenDevice(const Session& session) const {
   return absl::OkStatus();
 }
 
+std::string Job::NameOf(const Session& session) const {
+  const Member& member = *Find(session);
+  return absl::StrCat("rank ", member.rank.value(), " (pid ", member.pid, ")");
+}
+
 absl::Status Job::CheckOnDevice(const Session& session, const Registration& registration) {
   const auto wrong = [&registration](absl::string_view what) {
     return absl::InvalidArgumentError(
@@ -48,7 +53,7 @@ void Job::DescribeDevices(const JobCommunicator& communicator, v1::Communicator*
     *to->mutable_error() = std::move(device.failure);
     to->set_slab_bytes(device.slab_bytes);
     to->set_fusion_bytes(device.fusion_bytes);
-    to->set_launched_by("engine");
+    to->set_launched_by(device.launched_by == LaunchedBy::kTrainer ? "trainer" : "engine");
   }
 }
 

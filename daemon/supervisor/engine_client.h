@@ -19,7 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "daemon/channel/channel.h"
+#include "proto/channel/channel.h"
 #include "daemon/channel/channel_loop.h"
 #include "daemon/engine/call_thread.h"
 #include "daemon/engine/engine_activity.h"

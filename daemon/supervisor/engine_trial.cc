@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/channel/channel.h"
+#include "proto/channel/channel.h"
 #include "daemon/channel/engine_status.h"
 #include "daemon/supervisor/engine_logs.h"
 #include "daemon/supervisor/engine_process.h"

@@ -70,6 +70,9 @@ enum class NoticeKind : std::uint32_t {
   // 8 was another's once: it stays free.
   // Before OpenDevice is answered.
   kDeviceSlab = 9,  // DeviceSlabNotice; device memory, as cuMemExportToShareableHandle has it
+  // Likewise, where this process is to launch: no text; a connected socket, by which it hears what
+  // (proto/rpc/device_launch.proto).
+  kDeviceLaunch = 10,
 };
 
 struct JobSegmentNotice {

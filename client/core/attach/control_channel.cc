@@ -172,15 +172,19 @@ class GrpcControlChannel final : public ControlChannel {
     return FromGrpc(stub_->DestroyCommunicator(&context, request, &reply));
   }
 
-  absl::Status OpenDevice(const std::string& uuid, std::uint64_t slab_bytes,
-                          Clock::time_point deadline) override {
+  absl::StatusOr<OpenedDevice> OpenDevice(const AskedDevice& asked,
+                                          Clock::time_point deadline) override {
     v1::OpenDeviceRequest request;
-    request.set_uuid(uuid);
-    request.set_slab_bytes(slab_bytes);
+    request.set_uuid(asked.uuid);
+    request.set_slab_bytes(asked.slab_bytes);
+    request.set_can_launch(true);
+    if (asked.is_under_mps.has_value()) request.set_is_under_mps(*asked.is_under_mps);
     grpc::ClientContext context;
     Prepare(context, deadline);
     v1::OpenDeviceReply reply;
-    return FromGrpc(stub_->OpenDevice(&context, request, &reply));
+    const absl::Status status = FromGrpc(stub_->OpenDevice(&context, request, &reply));
+    if (!status.ok()) return status;
+    return OpenedDevice{reply.trainer_launches()};
   }
 
   absl::Status Leave(Clock::time_point deadline) override {

@@ -59,6 +59,16 @@ struct MadeCommunicator {
   bool combines_locally = false;
 };
 
+struct AskedDevice {
+  std::string uuid;
+  std::uint64_t slab_bytes = 0;
+  std::optional<bool> is_under_mps;  // as this process sees the GPU
+};
+
+struct OpenedDevice {
+  bool trainer_launches = false;
+};
+
 // Thread safety: any thread may call anything.
 // Blocking: each call blocks until its deadline at most; when ringd dies, all return kUnavailable.
 // Errors: as proto/rpc/client.proto gives them, with ringd's words.
@@ -87,9 +97,10 @@ class ControlChannel {
                                                               Clock::time_point deadline) = 0;
   // `id` is ringd's.
   virtual absl::Status DestroyCommunicator(std::uint32_t id, Clock::time_point deadline) = 0;
-  // Device memory on the GPU of this UUID; it comes as a notice before this returns.
-  virtual absl::Status OpenDevice(const std::string& uuid, std::uint64_t slab_bytes,
-                                  Clock::time_point deadline) = 0;
+  // Device memory on a GPU; it, or the engine's channel if this process launches, comes as a notice
+  // before this returns.
+  virtual absl::StatusOr<OpenedDevice> OpenDevice(const AskedDevice& asked,
+                                                  Clock::time_point deadline) = 0;
   virtual absl::Status Leave(Clock::time_point deadline) = 0;
   // Asks ringd for a sign of life, unless such a question is under way, and returns how many it has
   // answered so far. Does not block. One thread at a time.

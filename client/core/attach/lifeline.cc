@@ -156,6 +156,9 @@ bool Lifeline::HandleNotice(NoticeKind kind, const std::string& text) {
       callbacks_.on_device_slab(notice, NextFd());
       return true;
     }
+    case NoticeKind::kDeviceLaunch:
+      callbacks_.on_device_launch(NextFd());
+      return true;
   }
   return true;  // of a later release
 }

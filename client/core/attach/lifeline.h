@@ -37,6 +37,8 @@ class Lifeline {
         on_rank_exchange_connection;
     // Device memory that OpenDevice has asked for; likewise.
     std::function<void(const DeviceSlabNotice& notice, UniqueFd fd)> on_device_slab;
+    // The engine's channel, by which it says what to launch; likewise.
+    std::function<void(UniqueFd fd)> on_device_launch;
     // Called every kLookInterval.
     std::function<void(Clock::time_point now)> on_look;
     // ringd has closed the connection, or speaks nonsense on it. The last callback.

@@ -108,8 +108,8 @@ class LoneControlChannel final : public ControlChannel {
     return MadeCommunicator{.id = number, .number = number};
   }
 
-  absl::Status OpenDevice(const std::string& /*uuid*/, std::uint64_t /*slab_bytes*/,
-                          Clock::time_point /*deadline*/) override {
+  absl::StatusOr<OpenedDevice> OpenDevice(const AskedDevice& /*asked*/,
+                                          Clock::time_point /*deadline*/) override {
     return absl::FailedPreconditionError(
         "this rank is alone, without a ringd: that one reduces tensors in device memory");
   }

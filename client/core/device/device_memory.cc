@@ -28,11 +28,32 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::Import(
   absl::StatusOr<ImportedSlab> imported =
       ImportedSlab::Import(gpu, std::move(slab.descriptor), slab.notice.slab_bytes, uuid);
   if (!imported.ok()) return imported.status();
-  return std::unique_ptr<DeviceMemory>(new DeviceMemory(std::move(gpu), *std::move(imported)));
+  const DeviceAddress address = imported->address();
+  const std::uint64_t bytes = imported->bytes();
+  Timeline timeline = imported->timeline();
+  return std::unique_ptr<DeviceMemory>(new DeviceMemory(std::move(gpu), *std::move(imported),
+                                                        address, bytes, std::move(timeline)));
 }
 
-DeviceMemory::DeviceMemory(std::shared_ptr<const CudaContext> gpu, ImportedSlab slab)
-    : gpu_(std::move(gpu)), slab_(std::move(slab)), allocator_(slab_.bytes() - kTimelineBytes) {}
+absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::Use(
+    std::shared_ptr<const CudaContext> gpu, DeviceAddress address, std::uint64_t bytes) {
+  if (bytes <= kTimelineBytes) {
+    return absl::InternalError("this process's device memory has no room for tensors");
+  }
+  absl::StatusOr<Timeline> timeline = Timeline::Create(gpu, address);
+  if (!timeline.ok()) return timeline.status();
+  return std::unique_ptr<DeviceMemory>(
+      new DeviceMemory(std::move(gpu), std::nullopt, address, bytes, *std::move(timeline)));
+}
+
+DeviceMemory::DeviceMemory(std::shared_ptr<const CudaContext> gpu, std::optional<ImportedSlab> slab,
+                           DeviceAddress address, std::uint64_t bytes, Timeline timeline)
+    : gpu_(std::move(gpu)),
+      imported_(std::move(slab)),
+      address_(address),
+      bytes_(bytes),
+      timeline_(std::move(timeline)),
+      allocator_(bytes_ - kTimelineBytes) {}
 
 absl::StatusOr<void*> DeviceMemory::Allocate(std::uint64_t bytes) {
   const MutexLock lock(mutex_);
@@ -49,29 +70,29 @@ absl::StatusOr<void*> DeviceMemory::Allocate(std::uint64_t bytes) {
 
 bool DeviceMemory::Free(const void* address) {
   const MutexLock lock(mutex_);
-  const DeviceAddress first = slab_.address() + kTimelineBytes;
+  const DeviceAddress first = address_ + kTimelineBytes;
   return DeviceAddressOf(address) >= first && allocator_.Free(DeviceAddressOf(address) - first);
 }
 
 absl::StatusOr<std::uint64_t> DeviceMemory::OffsetOf(const void* address,
                                                      std::uint64_t bytes) const {
-  return slab_.OffsetOf(DeviceAddressOf(address), bytes);
+  return OffsetInSlab(*gpu_, address_, bytes_, DeviceAddressOf(address), bytes);
 }
 
 absl::Status DeviceMemory::SignalReady(void* stream, std::uint32_t pair,
                                        std::uint64_t sequence) const {
-  return slab_.timeline().Signal(stream, ReadySlot(pair), TimelineValueOf(sequence));
+  return timeline_.Signal(stream, ReadySlot(pair), TimelineValueOf(sequence));
 }
 
 absl::Status DeviceMemory::WaitForResult(void* stream, std::uint32_t pair,
                                          std::uint64_t sequence) const {
-  return slab_.timeline().Wait(stream, DoneSlot(pair), TimelineValueOf(sequence));
+  return timeline_.Wait(stream, DoneSlot(pair), TimelineValueOf(sequence));
 }
 
 void DeviceMemory::ReleaseWaits(std::span<const std::uint32_t> pairs) const noexcept {
   std::vector<std::uint32_t> slots;
   for (const std::uint32_t pair : pairs) slots.push_back(DoneSlot(pair));
-  static_cast<void>(slab_.timeline().Release(slots));
+  static_cast<void>(timeline_.Release(slots));
 }
 
 }  // namespace ringd::client

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "backends/cuda/cuda_context.h"
 #include "backends/cuda/device_slab.h"
+#include "backends/cuda/timeline.h"
 #include "client/core/device/slab_inbox.h"
 #include "client/core/tensors/arena_allocator.h"
 #include "proto/base/mutex.h"
@@ -24,12 +26,12 @@ inline DeviceAddress DeviceAddressOf(const void* pointer) noexcept {
   return static_cast<DeviceAddress>(reinterpret_cast<std::uintptr_t>(pointer));
 }
 
-// An imported slab: who has which of its bytes, and the timeline's pairs of values, of which each
+// A slab: who has which of its bytes, and the timeline's pairs of values, of which each
 // operation in flight has one.
 //
 // Thread safety: any thread may call anything. Nothing waits for the GPU; a driver that hangs holds
 //   up its caller.
-// Ownership: of the mapping. What Allocate has handed out is part of it.
+// Ownership: of the mapping, if it was imported. What Allocate has handed out is part of it.
 class DeviceMemory {
  public:
   // Opens the GPU for this process, before ringd is asked: its UUID tells ringd which one it is.
@@ -38,6 +40,12 @@ class DeviceMemory {
   //   names the file.
   static absl::StatusOr<std::shared_ptr<const CudaContext>> OpenGpu(const std::string& cuda_library,
                                                                     int ordinal);
+
+  // Has a slab that this process has made itself (LaunchServant); it must outlive the object.
+  //   kInternal: there is no room for tensors.  Others as CudaStatus says.
+  static absl::StatusOr<std::unique_ptr<DeviceMemory>> Use(std::shared_ptr<const CudaContext> gpu,
+                                                           DeviceAddress address,
+                                                           std::uint64_t bytes);
 
   // Maps what ringd has sent. As ImportedSlab::Import.
   static absl::StatusOr<std::unique_ptr<DeviceMemory>> Import(
@@ -53,10 +61,9 @@ class DeviceMemory {
   // Whether some of it is in the slab, the timeline included.
   bool Touches(const void* address, std::uint64_t bytes) const noexcept {
     const DeviceAddress begin = DeviceAddressOf(address);
-    return begin < slab_.address() + slab_.bytes() &&
-           (begin >= slab_.address() || bytes > slab_.address() - begin);
+    return begin < address_ + bytes_ && (begin >= address_ || bytes > address_ - begin);
   }
-  DeviceAddress AddressAt(std::uint64_t offset) const noexcept { return slab_.address() + offset; }
+  DeviceAddress AddressAt(std::uint64_t offset) const noexcept { return address_ + offset; }
   // The same, as callers see it: an address of the GPU's, which the host never follows.
   void* PointerAt(std::uint64_t offset) const noexcept {
     return reinterpret_cast<void*>(static_cast<std::uintptr_t>(AddressAt(offset)));
@@ -67,7 +74,7 @@ class DeviceMemory {
   absl::StatusOr<std::uint64_t> OffsetOf(const void* address, std::uint64_t bytes) const;
 
   // kFailedPrecondition: the stream is being captured into a graph.
-  absl::Status CheckStream(void* stream) const { return slab_.context().CheckNotCapturing(stream); }
+  absl::Status CheckStream(void* stream) const { return gpu_->CheckNotCapturing(stream); }
 
   // Puts on `stream`: the operation's source is ready.
   absl::Status SignalReady(void* stream, std::uint32_t pair, std::uint64_t sequence) const;
@@ -78,10 +85,14 @@ class DeviceMemory {
   void ReleaseWaits(std::span<const std::uint32_t> pairs) const noexcept;
 
  private:
-  DeviceMemory(std::shared_ptr<const CudaContext> gpu, ImportedSlab slab);
+  DeviceMemory(std::shared_ptr<const CudaContext> gpu, std::optional<ImportedSlab> slab,
+               DeviceAddress address, std::uint64_t bytes, Timeline timeline);
 
   const std::shared_ptr<const CudaContext> gpu_;
-  const ImportedSlab slab_;
+  const std::optional<ImportedSlab> imported_;
+  const DeviceAddress address_;
+  const std::uint64_t bytes_;  // the timeline included
+  const Timeline timeline_;
   mutable Mutex mutex_;
   ArenaAllocator allocator_ ABSL_GUARDED_BY(mutex_);  // of what is behind the timeline
 };

@@ -1,4 +1,4 @@
-#include "daemon/channel/channel.h"
+#include "proto/channel/channel.h"
 
 #include <sys/socket.h>
 #include <sys/uio.h>

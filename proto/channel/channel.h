@@ -1,6 +1,6 @@
 // One end of a socket pair between two processes of this node: whole frames, with descriptors.
-#ifndef RINGD_DAEMON_CHANNEL_CHANNEL_H_
-#define RINGD_DAEMON_CHANNEL_CHANNEL_H_
+#ifndef RINGD_PROTO_CHANNEL_CHANNEL_H_
+#define RINGD_PROTO_CHANNEL_CHANNEL_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -109,4 +109,4 @@ class Channel {
 
 }  // namespace ringd
 
-#endif  // RINGD_DAEMON_CHANNEL_CHANNEL_H_
+#endif  // RINGD_PROTO_CHANNEL_CHANNEL_H_
