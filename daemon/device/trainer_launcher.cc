@@ -122,8 +122,8 @@ void TrainerLauncher::Lose(const absl::Status& why, bool is_certain) {
       Emit(DeviceCommunicatorConnected{id, why, is_certain});
     }
   }
-  for (const auto& [id, bucket] : std::exchange(buckets_, {})) {
-    Emit(DeviceBucketEnded{id, bucket.communicator, why, {}});
+  for (const auto& [bucket, deadline] : std::exchange(buckets_, {})) {
+    Emit(DeviceBucketEnded{bucket.second, bucket.first, why, {}});
   }
 }
 
@@ -205,15 +205,16 @@ void TrainerLauncher::Abort(DeviceCommunicatorId communicator, absl::string_view
   command.mutable_abort()->set_reason(std::string(reason));
   Send(command);
   const Clock::time_point deadline = Clock::now() + kGrace;
-  for (auto& [id, bucket] : buckets_) {
-    if (bucket.communicator == communicator) bucket.deadline = std::min(bucket.deadline, deadline);
+  for (auto bucket = buckets_.lower_bound({communicator, 0});
+       bucket != buckets_.end() && bucket->first.first == communicator; ++bucket) {
+    bucket->second = std::min(bucket->second, deadline);
   }
 }
 
 void TrainerLauncher::Enqueue(DeviceBucket bucket) {
   const MutexLock lock(mutex_);
   if (!lost_.ok()) return Emit(DeviceBucketEnded{bucket.id, bucket.communicator, lost_, {}});
-  buckets_[bucket.id] = {bucket.communicator, bucket.deadline + kGrace};
+  buckets_[{bucket.communicator, bucket.id}] = bucket.deadline + kGrace;
   v1::LaunchCommand command;
   WriteBucket(bucket, Clock::now(), command.mutable_enqueue());
   Send(command);
@@ -264,8 +265,8 @@ void TrainerLauncher::Look(Clock::time_point now, Clock::duration patience,
                                    "communicator has come about", where)),
                 true);
   }
-  for (const auto& [id, bucket] : buckets_) {
-    if (now < bucket.deadline) continue;
+  for (const auto& [bucket, deadline] : buckets_) {
+    if (now < deadline) continue;
     return Lose(Wrong(absl::StrCat("has not ended a bucket in time", where)), true);
   }
 }
@@ -351,10 +352,7 @@ void TrainerLauncher::Hear(DeviceEvent event) {
             Emit(std::move(failed));
           },
           [&](DeviceBucketEnded& ended) {
-            const auto found = buckets_.find(ended.bucket);
-            if (found == buckets_.end()) return Ignore();
-            ended.communicator = found->second.communicator;
-            buckets_.erase(found);
+            if (buckets_.erase({ended.communicator, ended.bucket}) == 0) return Ignore();
             Emit(std::move(ended));
           },
           [&](const DeviceLost& lost) {

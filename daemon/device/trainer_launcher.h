@@ -10,7 +10,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -92,10 +91,8 @@ class TrainerLauncher final : public DeviceLauncher {
     bool is_connected = false;
     Clock::time_point deadline;  // of Connect
   };
-  struct Bucket {
-    DeviceCommunicatorId communicator;
-    Clock::time_point deadline;  // with kGrace
-  };
+  // Each communicator's owner numbers its own buckets.
+  using BucketKey = std::pair<DeviceCommunicatorId, std::uint64_t>;
   // What the loop's callbacks know; the launcher may go before them.
   struct Link;
 
@@ -126,7 +123,7 @@ class TrainerLauncher final : public DeviceLauncher {
   std::size_t asked_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of that slab
   std::vector<std::uint64_t> awaits_ids_ ABSL_GUARDED_BY(mutex_);
   std::map<DeviceCommunicatorId, Communicator> communicators_ ABSL_GUARDED_BY(mutex_);
-  std::unordered_map<std::uint64_t, Bucket> buckets_ ABSL_GUARDED_BY(mutex_);
+  std::map<BucketKey, Clock::time_point> buckets_ ABSL_GUARDED_BY(mutex_);  // until when, with kGrace
   std::string nccl_version_ ABSL_GUARDED_BY(mutex_);
   DeviceThreadActivity step_ ABSL_GUARDED_BY(mutex_);  // as told last
   Clock::time_point step_told_ ABSL_GUARDED_BY(mutex_);

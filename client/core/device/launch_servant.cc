@@ -70,7 +70,7 @@ class LaunchServant::Commands final : public DeviceLauncher {
     gpu().Abort(communicator, reason);
   }
   void Enqueue(DeviceBucket bucket) override {
-    servant_.buckets_.insert(bucket.id);
+    servant_.buckets_.insert({bucket.communicator, bucket.id});
     gpu().Enqueue(std::move(bucket));
   }
   bool Stop(milliseconds patience) override { return gpu().Stop(patience); }
@@ -225,7 +225,7 @@ void LaunchServant::TellEvents() {
     } else if (std::holds_alternative<DeviceCommunicatorConnected>(event)) {
       ExitOrder::GoFirst();  // NCCL loads libraries of its own
     } else if (const auto* const ended = std::get_if<DeviceBucketEnded>(&event)) {
-      buckets_.erase(ended->bucket);
+      buckets_.erase({ended->communicator, ended->bucket});
     }
     if (const std::optional<v1::LaunchEvent> message = WriteEvent(event)) Tell(*message);
   }

@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "backends/cuda/cuda_context.h"
@@ -102,7 +103,8 @@ class LaunchServant {
   std::unique_ptr<Commands> commands_;
   std::optional<DeviceSlabId> slab_id_;
   std::set<DeviceCommunicatorId> communicators_;  // not left, nor aborted
-  std::set<std::uint64_t> buckets_;               // in flight
+  // In flight.
+  std::set<std::pair<DeviceCommunicatorId, std::uint64_t>> buckets_;
   std::optional<Clock::time_point> parts_until_;
   bool has_told_step_ = false;
   Clock::time_point next_step_;
