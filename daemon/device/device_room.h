@@ -48,7 +48,7 @@ class DeviceRoom {
     std::uint64_t fusion_bytes = 0;  // of device memory, for each communicator's packing
     std::uint64_t max_slab = 0;      // what a slab may have for tensors; 0: what the GPU has
     LaunchChoice launch = LaunchChoice::kAuto;
-    std::string nccl_interfaces;  // for trainers' NCCL, with commas in between; empty: any
+    std::string nccl_interfaces{};  // for trainers' NCCL, with commas in between; empty: any
   };
   // Once: the slab and its descriptor, or why there is none.
   using SlabCallback =

@@ -34,3 +34,10 @@ def cluster() -> Iterator[Cluster]:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             shutil.rmtree(made.shared_memory, ignore_errors=True)
+
+
+@pytest.fixture(params=["trainer", "engine"])
+def who_launches(request: pytest.FixtureRequest, cluster: Cluster) -> str:
+    """Whose process launches on GPUs (device_launch)."""
+    cluster.settings["device_launch"] = request.param
+    return str(request.param)

@@ -1,18 +1,174 @@
-"""The trainer's own process launches on its GPU what ringd schedules (device_launch). On emulated
-GPUs."""
+"""Whose process launches on a GPU what ringd schedules (device_launch), and what is particular where
+it is the trainer's. On emulated GPUs."""
 
 from __future__ import annotations
 
-import json
+import time
+from pathlib import Path
 
 import pytest
 
 from tests.integration.cluster import Cluster
+from tests.integration.device_refusals_test import REFUSED, error_of
 from tests.integration.device_test import SUMS
-from tests.integration.emulated_gpus import start_on_gpus
+from tests.integration.device_views_test import STAYS, devices_of
+from tests.integration.emulated_gpus import give_gpus, start_on_gpus
+from tests.integration.engine_processes_test import engine_of
+from tests.integration.failures.device_test import SUM, WAITS
+from tests.integration.failures.events import (
+    expect_within,
+    expect_words,
+    parse_events,
+    wait_for_all,
+    wait_for_event,
+)
 
 
-@pytest.mark.parametrize("layout", [[2], [1, 1], [2, 1]], ids=str)
-def test_trainers_launch_and_sums_are_right(cluster: Cluster, layout: list[int]) -> None:
-    cluster.settings["device_launch"] = "trainer"
-    start_on_gpus(cluster, SUMS, layout).expect_success()
+def has_opened_cuda(pid: int) -> bool:
+    return "libcuda" in Path(f"/proc/{pid}/maps").read_text()
+
+
+@pytest.mark.parametrize("mps", ["off", "on", "multiuser"])
+def test_the_engine_launches_only_where_it_shares_the_gpu_with_the_trainer(
+    cluster: Cluster, mps: str
+) -> None:
+    job = start_on_gpus(cluster, STAYS, [2], cuda_mps=mps)
+    job.expect_output('"reduced"')
+    expected = "trainer" if mps == "off" else "engine"
+    assert {device["launched_by"] for device in devices_of(cluster)} == {expected}
+    # An engine that does not launch has no context on the GPU, which would take its slices.
+    assert has_opened_cuda(engine_of(job.ranks[0])) == (expected == "engine")
+
+
+def test_where_mps_serves_another_user_than_the_engine_s_the_trainer_launches(cluster: Cluster) -> None:
+    environment = give_gpus(cluster, cuda_mps="on")
+    cluster.start_nodes(1)
+    # The server is the trainer's by the time the engine comes.
+    job = cluster.start_job(STAYS, [1], environment=environment | {"RINGD_EMULATOR_CUDA_USER": "54321"})
+    job.expect_output('"reduced"')
+    assert [device["launched_by"] for device in devices_of(cluster)] == ["trainer"]
+    expect_words(cluster.nodes[0].output, "rank 0 (pid", "launches")
+
+
+def test_engine_and_trainers_launch_in_one_communicator(cluster: Cluster) -> None:
+    environment = give_gpus(cluster)
+    cluster.start_nodes(1, device_launch="engine")
+    cluster.start_nodes(1, device_launch="trainer")
+    job = cluster.start_job(SUMS, [1, 1], environment=environment)
+    job.expect_success()
+
+
+def test_without_nccl_in_the_trainer_its_rank_and_the_file_are_told(cluster: Cluster) -> None:
+    environment = give_gpus(cluster) | {"SLAB": "65536", "RINGD_NCCL_LIBRARY": "/no/such/libnccl.so.2"}
+    cluster.start_nodes(1, device_launch="trainer")
+    job = cluster.start_job(REFUSED, [2], environment=environment)
+    job.expect_success()
+    errors = error_of(job)
+    assert len(errors) == 2
+    for error in errors:
+        expect_words(error, "rank ", "(pid ", "/no/such/libnccl.so.2")
+
+
+def test_a_trainer_that_says_that_nccl_blocks_is_refused(cluster: Cluster) -> None:
+    environment = give_gpus(cluster) | {"SLAB": "65536", "NCCL_COMM_BLOCKING": "1"}
+    cluster.start_nodes(1, device_launch="trainer")
+    job = cluster.start_job(REFUSED, [1], environment=environment)
+    job.expect_success()
+    expect_words(error_of(job)[0], "NCCL_COMM_BLOCKING", "unset it")
+
+
+EXITS = """
+    import os
+    import sys
+    import threading
+
+    from device_trainer import DeviceTrainer
+    from trainer import run, say, say_error
+
+    import ringd
+
+
+    def main():
+        trainer = DeviceTrainer()
+        tensor = trainer.tensor("gradient", [1.0] * 10)
+        if not os.environ.get("FIRST"):
+            trainer.context.wait(tensor.all_reduce())
+        operation = tensor.all_reduce()
+        say("in flight")
+        if trainer.rank == 0:
+            # C's exit handlers run, and nobody has closed the context.
+            import ctypes
+            import time
+
+            time.sleep(float(os.environ.get("DELAY", "0.3")))
+            say("exits")
+            ctypes.CDLL(None).exit(7)
+        try:
+            trainer.context.wait(operation)
+        except ringd.RingdError as error:
+            say_error(error, "lost")
+
+
+    run(main)
+"""
+
+
+def test_a_trainer_that_exits_amid_a_collective_is_not_held_up(cluster: Cluster) -> None:
+    environment = give_gpus(cluster, nccl_faults="hang@1:2")
+    cluster.start_nodes(2, device_launch="trainer")
+    job = cluster.start_job(EXITS, [1, 1], environment=environment)
+    exits = wait_for_event(job.ranks[0], "exits")
+    lost = wait_for_event(job.ranks[1], "lost")
+    expect_within([lost], exits["at"], 2.0)
+    expect_words(lost["text"], "rank 0")
+    assert job.ranks[0].wait(3) == 7
+    again = cluster.start_job(SUM, [1, 1], environment=give_gpus(cluster))
+    again.expect_success()
+
+
+def test_a_trainer_whose_driver_hangs_exits_with_its_own_code(cluster: Cluster) -> None:
+    environment = give_gpus(cluster, nccl_hang="ncclAllReduce") | {"FIRST": "1", "DELAY": "1"}
+    cluster.start_nodes(2, device_launch="trainer")
+    job = cluster.start_job(EXITS, [1, 1], environment=environment)
+    exits = wait_for_event(job.ranks[0], "exits")
+    begin = time.monotonic()
+    assert job.ranks[0].wait(10) == 7
+    assert time.monotonic() - begin < 6.0
+    expect_within([wait_for_event(job.ranks[1], "lost")], exits["at"], 8.0)
+
+
+FORKS = WAITS.replace(
+    '        say("in flight")\n',
+    """        import os
+        import time
+
+        child = os.fork()
+        if child == 0:
+            time.sleep(3)
+            # What libc's exit handlers do here is not the parent's affair.
+            import ctypes
+
+            ctypes.CDLL(None).exit(5)
+        say("in flight", child=child)
+""",
+)
+
+
+def test_a_child_of_a_trainer_that_was_killed_keeps_nothing_open(cluster: Cluster) -> None:
+    environment = give_gpus(cluster, nccl_faults="hang@1:2")
+    cluster.reap_as_launchers_do()
+    cluster.start_nodes(2, device_launch="trainer")
+    job = cluster.start_job(FORKS, [1, 1], environment=environment)
+    wait_for_all(job.ranks, "in flight")
+    time.sleep(0.5)
+    begin = time.monotonic()
+    job.ranks[1].process.kill()
+    lost = wait_for_event(job.ranks[0], "lost")
+    expect_within([lost], begin, 1.0)
+    expect_words(lost["text"], "rank 1", "signal 9")
+    expect_within([wait_for_event(job.ranks[0], "released")], begin, 2.0)
+    (child,) = (event["child"] for event in parse_events(job.ranks[1].output, "in flight"))
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{child}/maps").exists() and Path(f"/proc/{child}/maps").read_text():
+        assert time.monotonic() < deadline, "the child of a trainer does not end"
+        time.sleep(0.05)

@@ -43,7 +43,7 @@ def devices_of(cluster: Cluster, node: Node | None = None) -> list[dict[str, Any
     return devices
 
 
-def test_ringctl_comms_shows_the_gpus_of_a_communicator(cluster: Cluster) -> None:
+def test_ringctl_comms_shows_the_gpus_of_a_communicator(cluster: Cluster, who_launches: str) -> None:
     cluster.settings["fusion_threshold"] = "2MiB"
     job = start_on_gpus(cluster, STAYS, [2, 1], nccl_version=22907)
     job.expect_output('"reduced"')
@@ -60,14 +60,14 @@ def test_ringctl_comms_shows_the_gpus_of_a_communicator(cluster: Cluster) -> Non
             "state": "ready",
             "error": "",
             "fusion_bytes": str(2 << 20),
-            "launched_by": "engine",
+            "launched_by": who_launches,
         }
         assert {key: device[key] for key in expected} == expected
     (other,) = devices_of(cluster, node=cluster.nodes[1])
     assert (other["rank"], other["nccl_rank"]) == (2, 2)
     text = " ".join(cluster.ringctl("comms").stdout.split())
     expect_words(text, "rank 1 on GPU-", "NCCL 2.29.7, its rank 1 of 3, ready", "2 MiB for packing")
-    expect_words(text, "the engine launches")
+    expect_words(text, f"the {who_launches} launches")
 
 
 def test_ringctl_comms_shows_nccls_asynchronous_error(cluster: Cluster) -> None:
@@ -84,28 +84,40 @@ def test_ringctl_comms_shows_nccls_asynchronous_error(cluster: Cluster) -> None:
     )
 
 
-@pytest.mark.parametrize("mps", ["off", "multiuser"])
-def test_a_gpu_without_mps_is_told_once_in_a_job_with_what_to_do(cluster: Cluster, mps: str) -> None:
-    settings = {} if mps == "off" else {"cuda_mps": mps}
-    job = start_on_gpus(cluster, STAYS, [2], **settings)
+def lines_of_mps(node: Node) -> list[str]:
+    return [line for line in node.output.splitlines() if "without MPS" in line]
+
+
+def test_a_gpu_without_mps_is_told_once_in_a_job_with_what_follows(
+    cluster: Cluster, who_launches: str
+) -> None:
+    job = start_on_gpus(cluster, STAYS, [2])
     job.expect_output('"reduced"')
     (node,) = cluster.nodes
-    shown = [cluster.ringctl(view).stdout for view in ("comms", "gpus")]
-    assert {device["mps"] for device in devices_of(cluster)} == {"off" if mps == "off" else "on"}
-    if mps == "off":
-        node.expect_output("without MPS")
-        # Two GPUs, one job.
-        (line,) = [line for line in node.output.splitlines() if "without MPS" in line]
-        expect_words(line, "warning", "GPU-", "in turns", "ringd-mps.service", "engine=")
-        for text in shown:
-            expect_words(text, "ringd-mps.service")
-        other = cluster.start_job(STAYS, [1], environment=give_gpus(cluster, cuda_devices=2))
-        other.expect_output('"reduced"')
-        wait_until(lambda: node.output.count("without MPS") == 2, "a line for the other job")
+    assert {device["mps"] for device in devices_of(cluster)} == {"off"}
+    node.expect_output("without MPS")
+    # Two GPUs, one job.
+    (line,) = lines_of_mps(node)
+    comms = cluster.ringctl("comms").stdout
+    if who_launches == "engine":
+        expect_words(line, "warning", "GPU-", "in turns", "ringd-mps.service", "device_launch", "engine=")
+        expect_words(comms, "ringd-mps.service")
     else:
-        assert "without MPS" not in node.output
-        for text in shown:
-            assert "ringd-mps.service" not in text
+        expect_words(line, "info", "GPU-", "trainers launch", "engine=")
+        assert "ringd-mps.service" not in comms
+    expect_words(cluster.ringctl("gpus").stdout, "ringd-mps.service", "device_launch")
+    other = cluster.start_job(STAYS, [1], environment=give_gpus(cluster, cuda_devices=2))
+    other.expect_output('"reduced"')
+    wait_until(lambda: len(lines_of_mps(node)) == 2, "a line for the other job")
+
+
+def test_under_mps_nothing_is_said(cluster: Cluster) -> None:
+    job = start_on_gpus(cluster, STAYS, [2], cuda_mps="multiuser")
+    job.expect_output('"reduced"')
+    assert {device["mps"] for device in devices_of(cluster)} == {"on"}
+    assert not lines_of_mps(cluster.nodes[0])
+    for view in ("comms", "gpus"):
+        assert "ringd-mps.service" not in cluster.ringctl(view).stdout
 
 
 LIMITED = """

@@ -81,8 +81,7 @@ std::string DeviceText(const v1::CommunicatorDevice& device, int size) {
   if (!device.error().empty()) absl::StrAppend(&text, " (", device.error(), ")");
   absl::StrAppend(&text, "; slab of ", HumanBytes(static_cast<double>(device.slab_bytes())), ", ",
                   HumanBytes(static_cast<double>(device.fusion_bytes())), " for packing; ",
-                  device.launched_by() == "engine" ? "the engine" : device.launched_by(),
-                  " launches");
+                  "the ", device.launched_by(), " launches");
   return text;
 }
 
@@ -91,9 +90,9 @@ std::string DeviceLines(const v1::Communicator& communicator, const Look& look) 
   bool in_turns = false;
   for (const v1::CommunicatorDevice& device : communicator.devices()) {
     absl::StrAppend(&out, Line("GPU", DeviceText(device, communicator.size()), look));
-    in_turns = in_turns || device.mps() == "off";
+    in_turns = in_turns || (device.mps() == "off" && device.launched_by() == "engine");
   }
-  if (in_turns) absl::StrAppend(&out, Line("no MPS", kWithoutMps, look));
+  if (in_turns) absl::StrAppend(&out, Line("no MPS", kEngineWithoutMps, look));
   return out;
 }
 

@@ -25,10 +25,15 @@ std::string OrDash(const std::string& text);
 // "  label           text" and a line end. Text that is too long goes on below itself.
 std::string Line(absl::string_view label, absl::string_view text, const Look& look);
 
-// What it means that a GPU is used without MPS, and what to do.
+// What it means that an engine launches without MPS, and what to do.
+inline constexpr absl::string_view kEngineWithoutMps =
+    "trainers and ringd's engines have a GPU in turns, each for a time slice: let trainers launch "
+    "(device_launch), or start ringd-mps.service, and trainers with CUDA_MPS_PIPE_DIRECTORY as it "
+    "has";
+// Of a GPU that jobs have yet to use.
 inline constexpr absl::string_view kWithoutMps =
-    "trainers and ringd's engines have a GPU in turns, each for a time slice: start "
-    "ringd-mps.service, and trainers with CUDA_MPS_PIPE_DIRECTORY as it has";
+    "trainers launch what ringd schedules, unless device_launch says otherwise. For engines to "
+    "launch, start ringd-mps.service, and trainers with CUDA_MPS_PIPE_DIRECTORY as it has";
 
 // "0-3, 7", of numbers that grow.
 std::string Ranges(const google::protobuf::RepeatedField<std::int32_t>& numbers);

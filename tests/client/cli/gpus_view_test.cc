@@ -122,6 +122,9 @@ TEST_CASE("RenderCommunicators: a line for each rank's GPU, and one for all with
   const std::size_t first = text.find("ringd-mps.service");
   CHECK(first != std::string::npos);
   CHECK(text.find("ringd-mps.service", first + 1) == std::string::npos);
+  for (auto& one : *communicator.mutable_devices()) one.set_launched_by("trainer");
+  CHECK_THAT(RenderCommunicators(reply, {}),
+             Contains("the trainer launches") && !Contains("ringd-mps.service"));
 }
 
 }  // namespace

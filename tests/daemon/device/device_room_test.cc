@@ -25,7 +25,7 @@ struct EmptyRoom {
              [this] { ++wakes; }) {}
 
   void Ask(const std::string& uuid) {
-    room.OpenSlab(uuid, 4096,
+    room.OpenSlab(uuid, 4096, {},
                   [this](const absl::Status& status, std::shared_ptr<const SessionSlab> slab,
                          const UniqueFd&) {
                     CHECK(slab == nullptr);
@@ -67,6 +67,44 @@ TEST_CASE("DeviceRoom: where no library is set there is no GPU, and no thread") 
   room.Ask("GPU-a");
   REQUIRE(room.answers.size() == 1);
   CHECK_THAT(std::string(room.answers[0].message()), Contains("cuda_library is not set"));
+}
+
+TEST_CASE("DeviceRoom: a trainer whose library is too old to launch is refused where it has to") {
+  DeviceRoom room({.cuda_library = kMissing,
+                   .nccl_library = "/no/such/libnccl.so.2",
+                   .launch = LaunchChoice::kTrainer},
+                  [] {});
+  absl::Status answer;
+  DeviceAsker asker;
+  asker.name = "rank 3 (pid 7)";
+  room.OpenSlab("GPU-a", 4096, std::move(asker),
+                [&answer](const absl::Status& status, const auto&, const UniqueFd&) {
+                  answer = status;
+                });
+  CHECK(absl::IsFailedPrecondition(answer));
+  CHECK_THAT(std::string(answer.message()), Contains("rank 3 (pid 7)") && Contains("too old"));
+}
+
+TEST_CASE("DeviceRoom: whoever is not under MPS gets a channel, and its end is an answer") {
+  DeviceRoom room({.cuda_library = kMissing, .nccl_library = "/no/such/libnccl.so.2"}, [] {});
+  bool handed = false;
+  absl::Status answer;
+  DeviceAsker asker;
+  asker.name = "rank 3 (pid 7)";
+  asker.can_launch = true;
+  // Nobody takes it, so that the other end closes.
+  asker.hand_over = [&handed](const UniqueFd& socket) { handed = socket.valid(); };
+  room.OpenSlab("GPU-a", 4096, std::move(asker),
+                [&answer](const absl::Status& status, const auto&, const UniqueFd&) {
+                  answer = status;
+                });
+  CHECK(handed);
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(10);
+  while (answer.ok() && Clock::now() < deadline) {
+    room.Advance();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  CHECK_THAT(std::string(answer.message()), Contains("rank 3 (pid 7)") && Contains("has gone"));
 }
 
 TEST_CASE("DeviceRoom: what trainers ask for makes a bounded number of threads") {

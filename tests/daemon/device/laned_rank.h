@@ -28,7 +28,7 @@ class LanedRank {
                .nccl_library = emulator::kNcclLibrary,
                .fusion_bytes = kFusion},
               [] {}) {
-    room_.OpenSlab(context_->uuid(), kSlabBytes,
+    room_.OpenSlab(context_->uuid(), kSlabBytes, {},
                    [this, &child](const absl::Status& status,
                                   std::shared_ptr<const SessionSlab> slab, UniqueFd descriptor) {
                      CHILD_STATUS(status);

@@ -23,7 +23,9 @@ from tests.integration.failures.events import (
 )
 from tests.integration.failures.undisturbed import UndisturbedJob
 
-# The second collective hangs on one rank: both engines have launched it when somebody dies.
+pytestmark = pytest.mark.usefixtures("who_launches")
+
+# The second collective hangs on one rank: it is on both GPUs when somebody dies.
 WAITS = """
     import ringd
     from device_trainer import DeviceTrainer
@@ -75,7 +77,7 @@ def start_hanging(cluster: Cluster, layout: list[int]) -> JobRun:
     cluster.start_nodes(2)
     job = cluster.start_job(WAITS, layout, environment=environment)
     wait_for_all(job.ranks, "in flight")
-    # Both engines have the collective on their GPUs by then.
+    # The collective is on both GPUs by then.
     time.sleep(0.5)
     return job
 
@@ -200,7 +202,7 @@ def test_a_collective_that_hangs_ends_at_the_operation_timeout(cluster: Cluster,
 
 
 @pytest.mark.one_user
-def test_a_driver_that_does_not_come_back_fails_the_job_and_ends_the_engine(cluster: Cluster) -> None:
+def test_a_driver_that_does_not_come_back_fails_the_job(cluster: Cluster, who_launches: str) -> None:
     environment = give_gpus(cluster, nccl_hang="ncclAllReduce")
     nodes = cluster.start_nodes(2, engine_patience="5s")
     other = UndisturbedJob(cluster, [1, 1])
@@ -211,10 +213,16 @@ def test_a_driver_that_does_not_come_back_fails_the_job_and_ends_the_engine(clus
     lost = wait_for_all(job.ranks, "lost")
     expect_within(lost, begin, 8.0)
     assert min(event["at"] for event in lost) - begin > 4.0
-    expect_words(the_same_text(lost), "the engine on node", "has not come back for 5 s: GPU-")
-    # The stream waits for what the engine alone could have said.
+    who = "the engine on node" if who_launches == "engine" else ", which launches on GPU-"
+    expect_words(the_same_text(lost), who, "GPU-", "has not come back for 5 s: ")
+    # The stream waits for what nobody can say any more.
     expect_within(wait_for_all(job.ranks, "released"), begin, 10.0)
-    wait_until(lambda: not any(set(engines) & set(node.engines()) for node in nodes), "both are reaped", 5)
+    if who_launches == "engine":
+        # It ends with its thread in that call.
+        wait_until(lambda: not any(set(engines) & set(node.engines()) for node in nodes), "no engine", 5)
+    else:
+        # So do trainers, whose exit is not held up.
+        assert job.wait(10) == [0, 0], job.transcript()
     assert other.finish() > 0
 
 
