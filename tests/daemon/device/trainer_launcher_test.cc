@@ -50,11 +50,19 @@ class Pair {
   }
 
   TrainerLauncher& launcher() { return *launcher_; }
-  Channel& trainer() { return *trainer_; }
   void HangUp() { trainer_->Close(); }
 
   void Tell(const DeviceEvent& event) {
-    REQUIRE(trainer_->Send(WriteEvent(event)->SerializeAsString()));
+    REQUIRE(Say(WriteEvent(event)->SerializeAsString()));
+  }
+  // False: the launcher has ended the channel.
+  bool Say(const std::string& bytes) {
+    if (!trainer_->Send(bytes)) return false;
+    const Clock::time_point deadline = Clock::now() + kPatience;
+    while (trainer_->WaitsToSend() && Clock::now() < deadline) {
+      if (trainer_->Flush() != Channel::Flushed::kAll) std::this_thread::yield();
+    }
+    return !trainer_->WaitsToSend();
   }
   // The next command that the trainer hears.
   v1::LaunchCommand Hear() {
@@ -224,7 +232,7 @@ TEST_CASE("TrainerLauncher: what nobody has asked for is ignored, and a flood of
       WriteEvent(DeviceBucketEnded{1, kSecond, absl::OkStatus(), {}})->SerializeAsString();
   std::size_t told = 0;
   while (told < 4 * TrainerLauncher::kMostIgnored && Clock::now() < deadline) {
-    if (!pair.trainer().Send(lie)) break;
+    if (!pair.Say(lie)) break;
     ++told;
   }
   const auto failed = pair.Await<DeviceCommunicatorFailed>();
@@ -238,7 +246,7 @@ TEST_CASE("TrainerLauncher: bytes that are no event end it") {
     Pair pair;
     pair.Open();
     pair.Connect(kFirst);
-    REQUIRE(pair.trainer().Send(bytes));
+    REQUIRE(pair.Say(bytes));
     const auto failed = pair.Await<DeviceCommunicatorFailed>();
     CHECK(failed.is_lost_gpu);
     CHECK_THAT(std::string(failed.status.message()), Contains("broke the protocol"));
@@ -307,7 +315,7 @@ TEST_CASE("TrainerLauncher: a driver that does not come back is told with its st
     v1::LaunchEvent step;
     step.mutable_step()->set_call(call);
     step.mutable_step()->set_since_ns(std::chrono::nanoseconds(since).count());
-    REQUIRE(pair.trainer().Send(step.SerializeAsString()));
+    REQUIRE(pair.Say(step.SerializeAsString()));
     const Clock::time_point deadline = Clock::now() + kPatience;
     while (pair.launcher().activity().call != call && Clock::now() < deadline) {
       std::this_thread::sleep_for(milliseconds(1));
