@@ -335,11 +335,11 @@ RINGD_EXPORT ringd_status ringd_wait_all(ringd_context* context, ringd_operation
                                          size_t count, int64_t timeout_ms);
 
 /* Since 1.5. Tensors on a GPU: ringd's engine makes device memory for this rank (its slab), which
- * this process maps; tensors in it are reduced there by NCCL, in ringd's process. Where that one and
- * this one can't use the GPU at the same time (no MPS), memory and NCCL are this process's, on
- * threads of the library's. Tensors elsewhere in the GPU's memory are copied into the slab and back.
- * Not yet run on a GPU. What is possible:
- * all-reduce and broadcast; also on one node ringd carries them out, not the ranks.
+ * this process maps; tensors in it are reduced there by NCCL, in ringd's process. Where that one
+ * and this one can't use the GPU at the same time (no MPS), memory and NCCL are this process's, on
+ * threads of the library's. Tensors elsewhere in the GPU's memory are copied into the slab and
+ * back. Not yet run on a GPU. What is possible: all-reduce and broadcast; also on one node ringd
+ * carries them out, not the ranks.
  *
  * Opens the GPU and makes the slab, in CUDA's primary context. Blocks, 60 s at most. A context has
  * one GPU.

@@ -72,7 +72,7 @@ class DeviceLauncher {
   // Meets the other ranks: DeviceCommunicatorConnected answers. `fusion_bytes` of device memory are
   // taken for packing: as many bytes as the largest bucket of several tensors has.
   virtual void Connect(DeviceCommunicatorId communicator, const NcclIdBytes& id, int rank, int size,
-               std::size_t fusion_bytes, Clock::time_point deadline) = 0;
+                       std::size_t fusion_bytes, Clock::time_point deadline) = 0;
   // Lets go in peace: its buckets are done, then NCCL finishes what other ranks still want of this
   // one, and the communicator is gone. No event answers. After `deadline`, or if it has not been
   // connected yet or fails, as Abort. An Abort of a communicator that other ranks are still busy

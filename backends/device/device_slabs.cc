@@ -9,8 +9,7 @@
 namespace ringd {
 
 std::optional<DeviceSlabCreated> DeviceSlabs::Try(const Waiting& wanted, Clock::time_point now) {
-  DeviceSlabCreated created{
-      wanted.id, absl::OkStatus(), UniqueFd(), 0, wanted.context->uuid(), 0};
+  DeviceSlabCreated created{wanted.id, absl::OkStatus(), UniqueFd(), 0, wanted.context->uuid(), 0};
   if (entries_.contains(wanted.id)) {
     created.status =
         absl::AlreadyExistsError(absl::StrCat("slab ", wanted.id.value(), " is there"));

@@ -1,4 +1,4 @@
-// The thread of one GPU, in an engine or a trainer: it makes every call of CUDA's and NCCL's for that GPU.
+// The thread of one GPU, in an engine or a trainer: it makes every call of CUDA's and NCCL's there.
 #ifndef RINGD_BACKENDS_DEVICE_DEVICE_THREAD_H_
 #define RINGD_BACKENDS_DEVICE_DEVICE_THREAD_H_
 

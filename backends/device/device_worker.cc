@@ -239,8 +239,7 @@ bool DeviceWorker::MustWait(const DeviceCommunicator& next) const {
   const bool takes_turns = options_.takes_turns || !OrdersLaunches(*gpu_.nccl);
   return std::any_of(communicators_.begin(), communicators_.end(), [&](const auto& one) {
     const DeviceCommunicator& other = *one.second;
-    return other.is_launching() ||
-           (&other != &next && takes_turns && other.has_work());
+    return other.is_launching() || (&other != &next && takes_turns && other.has_work());
   });
 }
 

@@ -28,8 +28,8 @@ absl::Status ReadStatus(const v1::LaunchStatus& status) {
 }
 
 std::int64_t PatienceUntil(Clock::time_point deadline, Clock::time_point now) {
-  const Clock::duration left = std::clamp<Clock::duration>(
-      deadline - now, Clock::duration::zero(), Clock::duration(kMostPatience));
+  const Clock::duration left = std::clamp<Clock::duration>(deadline - now, Clock::duration::zero(),
+                                                           Clock::duration(kMostPatience));
   return std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
 }
 
@@ -256,8 +256,8 @@ absl::StatusOr<DeviceEvent> ReadEvent(const v1::LaunchEvent& message) {
       return event;
     }
     case v1::LaunchEvent::kIdCreated: {
-      NcclIdCreated event{message.id_created().request(), ReadStatus(message.id_created().status()),
-                          {}};
+      NcclIdCreated event{
+          message.id_created().request(), ReadStatus(message.id_created().status()), {}};
       const absl::StatusOr<NcclIdBytes> id = ReadId(message.id_created().id());
       if (!id.ok()) return id.status();
       event.id = *id;

@@ -16,8 +16,7 @@
 
 namespace ringd {
 
-// What one side has of the other in memory at most. Commands that a trainer does not read and events
-// that an engine does not are queued up to this.
+// What one side has of the other in memory at most; and what waits for it to be read.
 inline constexpr std::size_t kMostLaunchFrameBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kMostQueuedCommandBytes = std::size_t{96} << 20;
 inline constexpr std::size_t kMostLaunchEventBytes = std::size_t{128} << 10;

@@ -13,11 +13,11 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "proto/channel/channel.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
 #include "proto/base/waking_epoll.h"
+#include "proto/channel/channel.h"
 
 namespace ringd {
 

@@ -69,9 +69,9 @@ void DeviceRoom::OpenSlab(const std::string& uuid, std::uint64_t bytes, DeviceAs
                           SlabCallback done) {
   const auto refuse = [&done](const absl::Status& why) { done(why, nullptr, UniqueFd()); };
   if (options_.max_slab > 0 && bytes > options_.max_slab) {
-    return refuse(absl::ResourceExhaustedError(absl::StrCat(
-        "a slab of ", bytes, " bytes (slab_bytes of ringd_device_open) is more than ",
-        "max_slab of this ringd allows: ", options_.max_slab, " bytes")));
+    return refuse(absl::ResourceExhaustedError(
+        absl::StrCat("a slab of ", bytes, " bytes (slab_bytes of ringd_device_open) is more than ",
+                     "max_slab of this ringd allows: ", options_.max_slab, " bytes")));
   }
   if (uuid.size() > kMostUuidBytes || (!gpus_.contains(uuid) && gpus_.size() == kMostGpus)) {
     return refuse(absl::NotFoundError("no node has so many GPUs, nor such names of them"));
@@ -252,8 +252,8 @@ void DeviceRoom::NoteSlab(Gpu& gpu, DeviceSlabCreated created) {
   // Not shared with the trainer after all: one of them is under no MPS, or under another one.
   const bool is_shared = !gpu.has_failed && gpu.is_under_mps.value_or(false);
   if (asked.may_pass_on && gpu.launched_by == LaunchedBy::kEngine && !is_shared) {
-    LogInfo(absl::StrCat(asked.uuid, " is not under an MPS of engine and trainer: ",
-                         asked.asker.name, " launches"));
+    LogInfo(absl::StrCat(
+        asked.uuid, " is not under an MPS of engine and trainer: ", asked.asker.name, " launches"));
     asked.may_pass_on = false;
     gpu.has_failed = true;
     passed_on_.push_back(std::move(asked));
@@ -266,9 +266,7 @@ void DeviceRoom::NoteSlab(Gpu& gpu, DeviceSlabCreated created) {
 void DeviceRoom::Handle(Gpu& gpu, DeviceEvent event) {
   std::visit(Visitor{
                  [&](const DeviceOpened& opened) { NoteOpened(gpu, opened); },
-                 [&](DeviceSlabCreated& created) {
-                   NoteSlab(gpu, std::move(created));
-                 },
+                 [&](DeviceSlabCreated& created) { NoteSlab(gpu, std::move(created)); },
                  [](const DeviceSlabReleased&) {},
                  [&](const NcclIdCreated& created) {
                    const auto found = id_requests_.find(created.request);

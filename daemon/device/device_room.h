@@ -68,8 +68,7 @@ class DeviceRoom {
   // called by Advance, or at once with an error.
   //   kNotFound, kFailedPrecondition: the GPU, a library, or who is to launch can't.
   //   kResourceExhausted: memory, or more than max_slab.
-  void OpenSlab(const std::string& uuid, std::uint64_t bytes, DeviceAsker asker,
-                SlabCallback done);
+  void OpenSlab(const std::string& uuid, std::uint64_t bytes, DeviceAsker asker, SlabCallback done);
 
   // Numbers for communicators and ids, of which `events` hears until Forget.
   DeviceCommunicatorId AddCommunicator(DeviceEvents* events);
@@ -98,7 +97,7 @@ class DeviceRoom {
   struct Gpu {
     std::shared_ptr<DeviceLauncher> launcher;
     LaunchedBy launched_by = LaunchedBy::kEngine;
-    int asked = 0;  // slabs that it has not answered yet
+    int asked = 0;            // slabs that it has not answered yet
     bool has_failed = false;  // or is not wanted
     std::optional<bool> is_under_mps;
   };

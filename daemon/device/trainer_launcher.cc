@@ -255,8 +255,8 @@ void TrainerLauncher::Look(Clock::time_point now, Clock::duration patience,
   const Clock::duration most = step.sets_up ? std::max(patience, set_up_patience) : patience;
   if (!step.call.empty() && now - step.since >= most) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - step.since);
-    return Lose(Wrong(absl::StrCat("can't use it: CUDA's driver or NCCL has not ",
-                                   "come back for ", seconds.count(), " s: ", step.call)),
+    return Lose(Wrong(absl::StrCat("can't use it: CUDA's driver or NCCL has not ", "come back for ",
+                                   seconds.count(), " s: ", step.call)),
                 true);
   }
   for (const auto& [id, communicator] : communicators_) {
@@ -310,9 +310,8 @@ void TrainerLauncher::Hear(DeviceEvent event) {
               nccl_version_ = opened.nccl_version;
               return Emit(std::move(opened));
             }
-            const absl::Status why(
-                opened.status.code(),
-                absl::StrCat(options_.trainer, ": ", opened.status.message()));
+            const absl::Status why(opened.status.code(),
+                                   absl::StrCat(options_.trainer, ": ", opened.status.message()));
             Emit(DeviceOpened{why, std::nullopt, ""});
             Lose(why, true);
           },

@@ -30,12 +30,12 @@ namespace ringd {
 // tells. One slab, that trainer's.
 //
 // What comes from the trainer is input: an event that answers nothing is ignored, and too many of
-// them, or bytes that are no event, end it. An event's end may not come at all: then Look ends what
-// has waited too long. So a trainer that lies, or says nothing, harms its own job only.
+// them, or bytes that are no event, end it. An answer may not come at all: then Look ends what has
+// waited too long. So a trainer that lies, or says nothing, harms its own job only.
 //
-// It is *lost* with the first of: the trainer has closed its end or gone, breaks the protocol, reads
-// nothing, or does not come back from its driver. All that is in flight ends with that, and all that
-// is asked for later.
+// It is *lost* with the first of: the trainer has closed its end or gone, breaks the protocol,
+// reads nothing, or does not come back from its driver. All that is in flight ends with that, and
+// all that is asked for later.
 //
 // Thread safety: as DeviceLauncher; `wake` is called on any thread.
 // Ownership: of its end of the channel, with the loop that reads it.
@@ -123,7 +123,8 @@ class TrainerLauncher final : public DeviceLauncher {
   std::size_t asked_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of that slab
   std::vector<std::uint64_t> awaits_ids_ ABSL_GUARDED_BY(mutex_);
   std::map<DeviceCommunicatorId, Communicator> communicators_ ABSL_GUARDED_BY(mutex_);
-  std::map<BucketKey, Clock::time_point> buckets_ ABSL_GUARDED_BY(mutex_);  // until when, with kGrace
+  std::map<BucketKey, Clock::time_point> buckets_
+      ABSL_GUARDED_BY(mutex_);  // until when, with kGrace
   std::string nccl_version_ ABSL_GUARDED_BY(mutex_);
   DeviceThreadActivity step_ ABSL_GUARDED_BY(mutex_);  // as told last
   Clock::time_point step_told_ ABSL_GUARDED_BY(mutex_);

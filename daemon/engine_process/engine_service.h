@@ -13,7 +13,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "backends/tcp/line_shares.h"
-#include "proto/channel/channel.h"
 #include "daemon/channel/channel_loop.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/engine_listener.h"
@@ -24,6 +23,7 @@
 #include "proto/base/memory_mapping.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
+#include "proto/channel/channel.h"
 #include "proto/rpc/engine.pb.h"
 
 namespace ringd {

@@ -19,7 +19,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "proto/channel/channel.h"
 #include "daemon/channel/channel_loop.h"
 #include "daemon/engine/call_thread.h"
 #include "daemon/engine/engine_activity.h"
@@ -33,6 +32,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
+#include "proto/channel/channel.h"
 #include "proto/rpc/engine.pb.h"
 
 namespace ringd {

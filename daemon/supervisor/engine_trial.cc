@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/channel/channel.h"
 #include "daemon/channel/engine_status.h"
 #include "daemon/supervisor/engine_logs.h"
 #include "daemon/supervisor/engine_process.h"
 #include "proto/base/clock.h"
 #include "proto/base/unix_socket.h"
+#include "proto/channel/channel.h"
 
 namespace ringd {
 namespace {

@@ -1,5 +1,5 @@
-"""Whose process launches on a GPU what ringd schedules (device_launch), and what is particular where
-it is the trainer's. On emulated GPUs."""
+"""Whose process launches on a GPU what ringd schedules (device_launch), and what is particular
+where it is the trainer's. On emulated GPUs."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from tests.integration.cluster import Cluster, Node, wait_until
 from tests.integration.emulated_gpus import give_gpus, start_on_gpus
 from tests.integration.failures.events import expect_words, parse_events

@@ -23,8 +23,8 @@ ALLOWED = {
     "tests": {"proto", "backends", "daemon", "client", "tests"},
 }
 
-# What a folder may include beyond that: a trainer uses a GPU's slab as its engine does, and may launch
-# in its place.
+# What a folder may include beyond that: a trainer uses a GPU's slab as its engine does, and may
+# launch in its place.
 EXCEPTIONS = {
     "client/core/": {
         f"backends/cuda/{name}.h"
@@ -34,7 +34,13 @@ EXCEPTIONS = {
         "backends/nccl/nccl_communicator.h",
         *(
             f"backends/device/{name}.h"
-            for name in ("device_bucket", "device_event", "device_launcher", "device_thread", "launch_message")
+            for name in (
+                "device_bucket",
+                "device_event",
+                "device_launcher",
+                "device_thread",
+                "launch_message",
+            )
         ),
     },
 }

@@ -80,8 +80,8 @@ std::string DeviceText(const v1::CommunicatorDevice& device, int size) {
                                   " of ", size, ", ", device.state());
   if (!device.error().empty()) absl::StrAppend(&text, " (", device.error(), ")");
   absl::StrAppend(&text, "; slab of ", HumanBytes(static_cast<double>(device.slab_bytes())), ", ",
-                  HumanBytes(static_cast<double>(device.fusion_bytes())), " for packing; ",
-                  "the ", device.launched_by(), " launches");
+                  HumanBytes(static_cast<double>(device.fusion_bytes())), " for packing; ", "the ",
+                  device.launched_by(), " launches");
   return text;
 }
 

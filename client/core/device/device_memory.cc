@@ -31,8 +31,8 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::Import(
   const DeviceAddress address = imported->address();
   const std::uint64_t bytes = imported->bytes();
   Timeline timeline = imported->timeline();
-  return std::unique_ptr<DeviceMemory>(new DeviceMemory(std::move(gpu), *std::move(imported),
-                                                        address, bytes, std::move(timeline)));
+  return std::unique_ptr<DeviceMemory>(
+      new DeviceMemory(std::move(gpu), *std::move(imported), address, bytes, std::move(timeline)));
 }
 
 absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::Use(

@@ -192,9 +192,8 @@ void LaunchServant::Handle(const std::string& frame) {
 void LaunchServant::Open(const v1::LaunchOpen& open) {
   absl::Status status;
   if (open.gpu() != options_.gpu) {
-    status = absl::InvalidArgumentError(
-        absl::StrCat("ringd asks for ", open.gpu(), ", and this process has opened ",
-                     options_.gpu));
+    status = absl::InvalidArgumentError(absl::StrCat(
+        "ringd asks for ", open.gpu(), ", and this process has opened ", options_.gpu));
   } else {
     status = PrepareNcclEnvironment(open.nccl_interfaces());
   }

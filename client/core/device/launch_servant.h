@@ -25,7 +25,7 @@
 
 namespace ringd::client {
 
-// Runs the thread "ringd-launch", which hands the engine's commands to a DeviceThread and that one's
+// Runs the thread "ringd-launch", which hands the engine's commands to a DeviceThread and its
 // events back. Calls of CUDA and NCCL are that one's, in the GPU's primary context, where the
 // trainer's own streams and memory are.
 //
@@ -36,7 +36,7 @@ namespace ringd::client {
 // the GPU's thread does not come back from a call then, the process ends there, by _exit with its
 // own exit code: the libraries' handlers might wait for the same thing.
 //
-// Thread safety: any thread may call anything. In a forked child it must not be used, nor destroyed.
+// Thread safety: any thread may call anything. A forked child must not use it, nor destroy it.
 class LaunchServant {
  public:
   struct Options {

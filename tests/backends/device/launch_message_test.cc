@@ -145,8 +145,8 @@ TEST_CASE("Events arrive as they were sent; one that says nothing to the engine 
       pass(DeviceCommunicatorFailed{DeviceCommunicatorId(2), failed, true}));
   CHECK(lost.is_lost_gpu);
   CHECK(lost.status == failed);
-  const auto ended = std::get<DeviceBucketEnded>(
-      pass(DeviceBucketEnded{8, DeviceCommunicatorId(2), failed, {}}));
+  const auto ended =
+      std::get<DeviceBucketEnded>(pass(DeviceBucketEnded{8, DeviceCommunicatorId(2), failed, {}}));
   CHECK(ended.bucket == 8);
   CHECK(std::get<DeviceLost>(pass(DeviceLost{failed})).status == failed);
   CHECK(!WriteEvent(DeviceSlabReleased{DeviceSlabId(1)}).has_value());

@@ -77,10 +77,9 @@ TEST_CASE("DeviceRoom: a trainer whose library is too old to launch is refused w
   absl::Status answer;
   DeviceAsker asker;
   asker.name = "rank 3 (pid 7)";
-  room.OpenSlab("GPU-a", 4096, std::move(asker),
-                [&answer](const absl::Status& status, const auto&, const UniqueFd&) {
-                  answer = status;
-                });
+  room.OpenSlab(
+      "GPU-a", 4096, std::move(asker),
+      [&answer](const absl::Status& status, const auto&, const UniqueFd&) { answer = status; });
   CHECK(absl::IsFailedPrecondition(answer));
   CHECK_THAT(std::string(answer.message()), Contains("rank 3 (pid 7)") && Contains("too old"));
 }
@@ -94,10 +93,9 @@ TEST_CASE("DeviceRoom: whoever is not under MPS gets a channel, and its end is a
   asker.can_launch = true;
   // Nobody takes it, so that the other end closes.
   asker.hand_over = [&handed](const UniqueFd& socket) { handed = socket.valid(); };
-  room.OpenSlab("GPU-a", 4096, std::move(asker),
-                [&answer](const absl::Status& status, const auto&, const UniqueFd&) {
-                  answer = status;
-                });
+  room.OpenSlab(
+      "GPU-a", 4096, std::move(asker),
+      [&answer](const absl::Status& status, const auto&, const UniqueFd&) { answer = status; });
   CHECK(handed);
   const Clock::time_point deadline = Clock::now() + std::chrono::seconds(10);
   while (answer.ok() && Clock::now() < deadline) {

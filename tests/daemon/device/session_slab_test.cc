@@ -1,10 +1,10 @@
 #include "daemon/device/session_slab.h"
 
-#include "backends/device/device_thread.h"
-
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <memory>
+
+#include "backends/device/device_thread.h"
 
 namespace ringd {
 

@@ -52,9 +52,7 @@ class Pair {
   TrainerLauncher& launcher() { return *launcher_; }
   void HangUp() { trainer_->Close(); }
 
-  void Tell(const DeviceEvent& event) {
-    REQUIRE(Say(WriteEvent(event)->SerializeAsString()));
-  }
+  void Tell(const DeviceEvent& event) { REQUIRE(Say(WriteEvent(event)->SerializeAsString())); }
   // False: the launcher has ended the channel.
   bool Say(const std::string& bytes) {
     if (!trainer_->Send(bytes)) return false;
@@ -335,9 +333,9 @@ TEST_CASE("TrainerLauncher: a driver that does not come back is told with its st
   pair.launcher().Look(Clock::now(), seconds(30), seconds(60));
   const auto failed = pair.Await<DeviceCommunicatorFailed>();
   CHECK(failed.is_lost_gpu);
-  CHECK_THAT(std::string(failed.status.message()),
-             Contains("rank 1 (pid 7)") && Contains("GPU-a") && Contains("for 31 s") &&
-                 Contains("launching a bucket"));
+  CHECK_THAT(std::string(failed.status.message()), Contains("rank 1 (pid 7)") &&
+                                                       Contains("GPU-a") && Contains("for 31 s") &&
+                                                       Contains("launching a bucket"));
 }
 
 }  // namespace ringd
