@@ -88,7 +88,8 @@ class DeviceLauncher {
   // Aborts everything, gives all back and ends the thread. False if that has not been done within
   // `patience`: the thread is left in its call. The process must end by _exit then, since the exit
   // handlers of the libraries may wait for the same thing. Later calls say the same at once.
-  virtual bool Stop(std::chrono::milliseconds patience = kStopPatience) = 0;
+  virtual bool Stop(std::chrono::milliseconds patience) = 0;
+  bool Stop() { return Stop(kStopPatience); }
 
   virtual DeviceThreadActivity activity() const = 0;
   // Of communicators that are connected.

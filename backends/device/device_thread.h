@@ -59,7 +59,8 @@ class DeviceThread final : public DeviceLauncher {
   void Disconnect(DeviceCommunicatorId communicator, Clock::time_point deadline) override;
   void Abort(DeviceCommunicatorId communicator, absl::string_view reason) override;
   void Enqueue(DeviceBucket bucket) override;
-  bool Stop(std::chrono::milliseconds patience = kStopPatience) override;
+  using DeviceLauncher::Stop;
+  bool Stop(std::chrono::milliseconds patience) override;
   DeviceThreadActivity activity() const override;
   std::vector<std::pair<DeviceCommunicatorId, NcclDescription>> Describe() const override;
 

@@ -70,7 +70,8 @@ class TrainerLauncher final : public DeviceLauncher {
   void Abort(DeviceCommunicatorId communicator, absl::string_view reason) override;
   void Enqueue(DeviceBucket bucket) override;
   // Lets the trainer go, at once. What it launched it ends by itself.
-  bool Stop(std::chrono::milliseconds patience = kStopPatience) override;
+  using DeviceLauncher::Stop;
+  bool Stop(std::chrono::milliseconds patience) override;
   // As the trainer has told it of late.
   DeviceThreadActivity activity() const override;
   std::vector<std::pair<DeviceCommunicatorId, NcclDescription>> Describe() const override;

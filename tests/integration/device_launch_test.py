@@ -58,6 +58,12 @@ def test_engine_and_trainers_launch_in_one_communicator(cluster: Cluster) -> Non
     job.expect_success()
 
 
+def test_trainers_of_engines_behind_the_file_wall_launch(cluster: Cluster) -> None:
+    # Others may attach, so engines are walled in; trainers are not.
+    cluster.settings |= {"allowed_users": "nobody", "device_launch": "trainer"}
+    start_on_gpus(cluster, SUMS, [2, 1]).expect_success()
+
+
 def test_without_nccl_in_the_trainer_its_rank_and_the_file_are_told(cluster: Cluster) -> None:
     environment = give_gpus(cluster) | {"SLAB": "65536", "RINGD_NCCL_LIBRARY": "/no/such/libnccl.so.2"}
     cluster.start_nodes(1, device_launch="trainer")

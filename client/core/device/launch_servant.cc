@@ -106,12 +106,12 @@ absl::Status LaunchServant::Begin(UniqueFd socket) {
       ChannelLimits{.frame_bytes = kMostLaunchFrameBytes, .queued_bytes = kMostQueuedEventBytes},
       nullptr);
   absl::StatusOr<std::thread> thread = StartQuietThread("ringd-launch", [this] { Run(); });
-  if (thread.ok()) {
-    thread_ = *std::move(thread);
-  } else {
+  if (!thread.ok()) {
     channel_->Close();
+    return thread.status();
   }
-  return thread.status();
+  thread_ = *std::move(thread);
+  return absl::OkStatus();
 }
 
 std::optional<LaunchServant::Slab> LaunchServant::slab() const {

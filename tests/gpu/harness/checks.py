@@ -11,7 +11,18 @@ from tests.gpu.harness.figures import WITH_MPS, WITHOUT_MPS
 
 CHECKS = (
     Check("gpus", "ringctl gpus tells what is there", inventory.check_gpus, 100),
-    Check("correct", "every type and operator, two ranks on a GPU", correctness.check_correct, 100),
+    Check(
+        "correct",
+        "every type and operator, two ranks on a GPU, where trainers launch",
+        partial(correctness.check_correct, launch="trainer"),
+        100,
+    ),
+    Check(
+        "engine-launches",
+        "the same where engines launch",
+        partial(correctness.check_correct, launch="engine"),
+        100,
+    ),
     Check("several-ranks", "the same with four ranks on a GPU", correctness.check_several_ranks, 100),
     Check("one-node", "the same with all ranks on one node", correctness.check_one_node, 100),
     Check("ranks-of-a-node", "the same with two ranks on each node", correctness.check_ranks_of_a_node, 100),
