@@ -214,7 +214,9 @@ def test_a_driver_that_does_not_come_back_fails_the_job(cluster: Cluster, who_la
     expect_within(lost, begin, 8.0)
     assert min(event["at"] for event in lost) - begin > 4.0
     who = "the engine on node" if who_launches == "engine" else ", which launches on GPU-"
-    expect_words(the_same_text(lost), who, "GPU-", "has not come back for 5 s: ")
+    # Both nodes' drivers hang, so each rank may hear of the one that was noticed first on its node.
+    for event in lost:
+        expect_words(event["text"], who, "GPU-", "has not come back for 5 s: ")
     # The stream waits for what nobody can say any more.
     expect_within(wait_for_all(job.ranks, "released"), begin, 10.0)
     if who_launches == "engine":
