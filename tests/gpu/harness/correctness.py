@@ -11,7 +11,7 @@ from tests.integration.failures.events import parse_events
 JOB_TIMEOUT_S = 90.0
 
 
-def check_correct(site: Site, launch: str) -> Findings:
+def check_correct(site: Site, launch: str = "auto") -> Findings:
     """Two ranks on one GPU, two nodes. `launch`: device_launch."""
     with site.nodes(2, device_launch=launch) as nodes:
         return Findings(_sums_of(nodes, [1, 1]))
