@@ -16,11 +16,6 @@ namespace {
 constexpr std::chrono::seconds kNewsAge{3};
 constexpr std::chrono::hours kLongestStep{24};
 
-template <typename... Fs>
-struct Visitor : Fs... {
-  using Fs::operator()...;
-};
-
 }  // namespace
 
 struct TrainerLauncher::Link {
@@ -302,63 +297,73 @@ void TrainerLauncher::Hear(const v1::LaunchStep& step) {
 }
 
 void TrainerLauncher::Hear(DeviceEvent event) {
-  std::visit(
-      Visitor{
-          [&](DeviceOpened& opened) {
-            if (!std::exchange(awaits_opened_, false)) return Ignore();
-            if (opened.status.ok()) {
-              nccl_version_ = opened.nccl_version;
-              return Emit(std::move(opened));
-            }
-            const absl::Status why(opened.status.code(),
-                                   absl::StrCat(options_.trainer, ": ", opened.status.message()));
-            Emit(DeviceOpened{why, std::nullopt, ""});
-            Lose(why, true);
-          },
-          [&](DeviceSlabCreated& created) {
-            if (awaits_slab_ != created.slab) return Ignore();
-            awaits_slab_.reset();
-            // The trainer's own memory: how much of it there is decides only what this engine takes
-            // for its tensors.
-            if (created.status.ok() && (created.bytes < asked_bytes_ + kTimelineBytes)) {
-              created.status = Wrong("says that its device memory is smaller than was asked for");
-            }
-            created.gpu = options_.gpu;
-            Emit(std::move(created));
-          },
-          [&](const DeviceSlabReleased&) { Ignore(); },
-          [&](NcclIdCreated& created) {
-            const auto found = std::find(awaits_ids_.begin(), awaits_ids_.end(), created.request);
-            if (found == awaits_ids_.end()) return Ignore();
-            awaits_ids_.erase(found);
-            Emit(std::move(created));
-          },
-          [&](DeviceCommunicatorConnected& connected) {
-            const auto found = communicators_.find(connected.communicator);
-            if (found == communicators_.end() || found->second.is_connected) return Ignore();
-            if (connected.status.ok()) {
-              found->second.is_connected = true;
-              found->second.description.state = "ready";
-            } else {
-              communicators_.erase(found);
-            }
-            Emit(std::move(connected));
-          },
-          [&](DeviceCommunicatorFailed& failed) {
-            const auto found = communicators_.find(failed.communicator);
-            if (found == communicators_.end() || !found->second.is_connected) return Ignore();
-            communicators_.erase(found);
-            Emit(std::move(failed));
-          },
-          [&](DeviceBucketEnded& ended) {
-            if (buckets_.erase({ended.communicator, ended.bucket}) == 0) return Ignore();
-            Emit(std::move(ended));
-          },
-          [&](const DeviceLost& lost) {
-            Lose(Wrong(absl::StrCat("has lost it: ", lost.status.message())), true);
-          },
-      },
-      event);
+  if (auto* const opened = std::get_if<DeviceOpened>(&event)) return HearOf(*opened);
+  if (auto* const slab = std::get_if<DeviceSlabCreated>(&event)) return HearOf(*slab);
+  if (auto* const id = std::get_if<NcclIdCreated>(&event)) return HearOf(*id);
+  if (auto* const connected = std::get_if<DeviceCommunicatorConnected>(&event)) {
+    return HearOf(*connected);
+  }
+  if (auto* const failed = std::get_if<DeviceCommunicatorFailed>(&event)) return HearOf(*failed);
+  if (auto* const ended = std::get_if<DeviceBucketEnded>(&event)) return HearOf(*ended);
+  if (const auto* const lost = std::get_if<DeviceLost>(&event)) {
+    return Lose(Wrong(absl::StrCat("has lost it: ", lost->status.message())), true);
+  }
+  Ignore();  // a slab that was released
+}
+
+void TrainerLauncher::HearOf(DeviceOpened& opened) {
+  if (!std::exchange(awaits_opened_, false)) return Ignore();
+  if (opened.status.ok()) {
+    nccl_version_ = opened.nccl_version;
+    return Emit(std::move(opened));
+  }
+  const absl::Status why(opened.status.code(),
+                         absl::StrCat(options_.trainer, ": ", opened.status.message()));
+  Emit(DeviceOpened{why, std::nullopt, ""});
+  Lose(why, true);
+}
+
+void TrainerLauncher::HearOf(DeviceSlabCreated& created) {
+  if (awaits_slab_ != created.slab) return Ignore();
+  awaits_slab_.reset();
+  // The trainer's own memory: how much of it there is decides only what this engine takes for its
+  // tensors.
+  if (created.status.ok() && created.bytes < asked_bytes_ + kTimelineBytes) {
+    created.status = Wrong("says that its device memory is smaller than was asked for");
+  }
+  created.gpu = options_.gpu;
+  Emit(std::move(created));
+}
+
+void TrainerLauncher::HearOf(NcclIdCreated& created) {
+  const auto found = std::find(awaits_ids_.begin(), awaits_ids_.end(), created.request);
+  if (found == awaits_ids_.end()) return Ignore();
+  awaits_ids_.erase(found);
+  Emit(std::move(created));
+}
+
+void TrainerLauncher::HearOf(DeviceCommunicatorConnected& connected) {
+  const auto found = communicators_.find(connected.communicator);
+  if (found == communicators_.end() || found->second.is_connected) return Ignore();
+  if (connected.status.ok()) {
+    found->second.is_connected = true;
+    found->second.description.state = "ready";
+  } else {
+    communicators_.erase(found);
+  }
+  Emit(std::move(connected));
+}
+
+void TrainerLauncher::HearOf(DeviceCommunicatorFailed& failed) {
+  const auto found = communicators_.find(failed.communicator);
+  if (found == communicators_.end() || !found->second.is_connected) return Ignore();
+  communicators_.erase(found);
+  Emit(std::move(failed));
+}
+
+void TrainerLauncher::HearOf(DeviceBucketEnded& ended) {
+  if (buckets_.erase({ended.communicator, ended.bucket}) == 0) return Ignore();
+  Emit(std::move(ended));
 }
 
 }  // namespace ringd

@@ -102,6 +102,12 @@ class TrainerLauncher final : public DeviceLauncher {
   void Send(const v1::LaunchCommand& command) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Take(const std::string& frame) ABSL_LOCKS_EXCLUDED(mutex_);
   void Hear(DeviceEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HearOf(DeviceOpened& opened) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HearOf(DeviceSlabCreated& created) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HearOf(NcclIdCreated& created) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HearOf(DeviceCommunicatorConnected& connected) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HearOf(DeviceCommunicatorFailed& failed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HearOf(DeviceBucketEnded& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Hear(const v1::LaunchStep& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Ignore() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Emit(DeviceEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
