@@ -204,8 +204,11 @@ std::size_t DeviceRoom::Advance() {
       ++handled;
     }
   }
-  std::erase_if(
-      gpus_, [](const auto& entry) { return entry.second.has_failed && entry.second.asked == 0; });
+  // Some rank may have its slab there all the same.
+  std::erase_if(gpus_, [](const auto& entry) {
+    const Gpu& gpu = entry.second;
+    return (gpu.has_failed || gpu.is_unwanted) && gpu.asked == 0 && gpu.launcher.use_count() == 1;
+  });
   for (Asked& asked : std::exchange(passed_on_, {})) OpenAtTrainer(std::move(asked));
   return handled;
 }
@@ -255,7 +258,7 @@ void DeviceRoom::NoteSlab(Gpu& gpu, DeviceSlabCreated created) {
     LogInfo(absl::StrCat(
         asked.uuid, " is not under an MPS of engine and trainer: ", asked.asker.name, " launches"));
     asked.may_pass_on = false;
-    gpu.has_failed = true;
+    gpu.is_unwanted = true;
     passed_on_.push_back(std::move(asked));
     return;
   }

@@ -105,7 +105,7 @@ void TrainerLauncher::Lose(const absl::Status& why, bool is_certain) {
     created.status = why;
     Emit(std::move(created));
   }
-  for (const std::uint64_t request : std::exchange(awaits_ids_, {})) {
+  for (const auto& [request, since] : std::exchange(awaits_ids_, {})) {
     Emit(NcclIdCreated{request, why, {}});
   }
   for (auto& [id, communicator] : communicators_) {
@@ -131,6 +131,7 @@ void TrainerLauncher::CreateSlab(DeviceSlabId slab, std::size_t bytes) {
     return Emit(std::move(created));
   }
   awaits_slab_ = slab;
+  slab_asked_ = Clock::now();
   asked_bytes_ = bytes;
   v1::LaunchCommand command;
   command.mutable_create_slab()->set_slab(slab.value());
@@ -157,7 +158,7 @@ void TrainerLauncher::ReleaseSlots(DeviceSlabId slab, std::span<const std::uint3
 void TrainerLauncher::CreateId(std::uint64_t request) {
   const MutexLock lock(mutex_);
   if (!lost_.ok()) return Emit(NcclIdCreated{request, lost_, {}});
-  awaits_ids_.push_back(request);
+  awaits_ids_[request] = Clock::now();
   v1::LaunchCommand command;
   command.set_create_id(request);
   Send(command);
@@ -254,6 +255,14 @@ void TrainerLauncher::Look(Clock::time_point now, Clock::duration patience,
                                    seconds.count(), " s: ", step.call)),
                 true);
   }
+  // Opening comes before the slab, so this is a bound for both.
+  if (awaits_slab_.has_value() && now - slab_asked_ >= set_up_patience) {
+    return Lose(Wrong(absl::StrCat("has not made its device memory in time", where)), true);
+  }
+  for (const auto& [request, since] : awaits_ids_) {
+    if (now - since < set_up_patience) continue;
+    return Lose(Wrong(absl::StrCat("has not made NCCL's id in time", where)), true);
+  }
   for (const auto& [id, communicator] : communicators_) {
     if (communicator.is_connected || now < communicator.deadline + kGrace) continue;
     return Lose(Wrong(absl::StrCat("has not said in time whether NCCL's ",
@@ -286,8 +295,8 @@ void TrainerLauncher::Ignore() {
 
 void TrainerLauncher::Hear(const v1::LaunchStep& step) {
   const Clock::time_point now = Clock::now();
-  // No more than one a second is told by a library of ours.
-  if (now - step_told_ < std::chrono::milliseconds(100) && !step.call().empty()) Ignore();
+  // A library of ours tells no more than one a second.
+  if (now - step_told_ < std::chrono::milliseconds(100)) Ignore();
   constexpr std::size_t kMostStepBytes = 128;
   const std::int64_t most = std::chrono::nanoseconds(kLongestStep).count();
   step_.call = step.call().substr(0, kMostStepBytes);
@@ -328,7 +337,8 @@ void TrainerLauncher::HearOf(DeviceSlabCreated& created) {
   awaits_slab_.reset();
   // The trainer's own memory: how much of it there is decides only what this engine takes for its
   // tensors.
-  if (created.status.ok() && created.bytes < asked_bytes_ + kTimelineBytes) {
+  if (created.status.ok() &&
+      (created.bytes < kTimelineBytes || created.bytes - kTimelineBytes < asked_bytes_)) {
     created.status = Wrong("says that its device memory is smaller than was asked for");
   }
   created.gpu = options_.gpu;
@@ -336,9 +346,7 @@ void TrainerLauncher::HearOf(DeviceSlabCreated& created) {
 }
 
 void TrainerLauncher::HearOf(NcclIdCreated& created) {
-  const auto found = std::find(awaits_ids_.begin(), awaits_ids_.end(), created.request);
-  if (found == awaits_ids_.end()) return Ignore();
-  awaits_ids_.erase(found);
+  if (awaits_ids_.erase(created.request) == 0) return Ignore();
   Emit(std::move(created));
 }
 

@@ -128,7 +128,8 @@ class TrainerLauncher final : public DeviceLauncher {
   bool awaits_opened_ ABSL_GUARDED_BY(mutex_) = true;
   std::optional<DeviceSlabId> awaits_slab_ ABSL_GUARDED_BY(mutex_);
   std::size_t asked_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of that slab
-  std::vector<std::uint64_t> awaits_ids_ ABSL_GUARDED_BY(mutex_);
+  Clock::time_point slab_asked_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, Clock::time_point> awaits_ids_ ABSL_GUARDED_BY(mutex_);  // since when
   std::map<DeviceCommunicatorId, Communicator> communicators_ ABSL_GUARDED_BY(mutex_);
   std::map<BucketKey, Clock::time_point> buckets_
       ABSL_GUARDED_BY(mutex_);  // until when, with kGrace

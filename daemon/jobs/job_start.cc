@@ -76,7 +76,10 @@ absl::Status Job::Begin(CommunicatorPart& part) {
   options.number = part.number;
   options.name = part.name;
   options.by_order = part.by_order;
-  if (part.number != 0) options.trace = &world_.communicator->trace();
+  if (part.number != 0) {
+    options.trace = &world_.communicator->trace();
+    options.positions = part.positions;
+  }
   options.job_id = options_.job_id;
   options.reducers = options_.reducers;
   options.isolated = options_.isolated;

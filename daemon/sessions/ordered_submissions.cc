@@ -29,7 +29,10 @@ absl::StatusOr<Registration*> OrderedSubmissions::Begin(const Submission& record
         absl::StrCat("submission by order of what is no operation (", record.description, ")"));
   }
   const OperationTraits& traits = TraitsOf(said->kind);
-  const OrderedScales used = said->is_scaled && traits.combines ? scales : OrderedScales{};
+  OrderedScales used = said->is_scaled && traits.combines ? scales : OrderedScales{};
+  // As by name.
+  if (used.prescale == 0) used.prescale = 1;
+  if (used.postscale == 0) used.postscale = 1;
   if (!std::isfinite(used.prescale) || !std::isfinite(used.postscale)) {
     return absl::InvalidArgumentError("submission by order with scales that are not finite");
   }

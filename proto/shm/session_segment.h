@@ -126,8 +126,8 @@ struct SessionSegmentView {
   std::uint32_t submission_capacity = 0;
   TraceRingView trace_ring;
 
-  // Of the submission with this number, while it is in flight, if its description says that there
-  // are some. Written before the submission is pushed.
+  // Of the submission with this number, until ringd has taken it, if its description says that
+  // there are some. Written before the submission is pushed.
   OrderedScales& ScalesOf(std::uint64_t sequence) const noexcept {
     return scales[sequence % submission_capacity];
   }

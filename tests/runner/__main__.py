@@ -119,10 +119,11 @@ def main() -> int:
             f"tests/run: no test matches {' or '.join(options.only)} (see tests/run --list)", file=sys.stderr
         )
         return 2
+    # Also who is told to end by `timeout` or `kill` leaves nothing behind, and with --repeat says
+    # what is known.
+    for end in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(end, signal.default_int_handler)
     if options.repeat:
-        # Also who is told to end by `timeout` or `kill` says what is known, and leaves nothing
-        # behind.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
         conditions = Conditions(options.repeat, options.one_core, options.busy)
         return repeat(root, cpp, python, options.sanitizer, conditions)
 

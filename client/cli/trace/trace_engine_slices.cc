@@ -261,6 +261,8 @@ void EngineStory::DrawRank(const Operation& operation, Time completed, std::size
     first = std::min(first.value_or(*submitted), *submitted);
     last = std::max(last.value_or(*submitted), *submitted);
   }
+  // Whose ranks the communicator has is not in the events.
+  if (operation.channel >= kFirstTracedOrderedChannel && !first.has_value()) return;
   slice.begin_ns = std::min(first.value_or(slice.begin_ns), slice.begin_ns);
   const auto stage = [&](const char* name, Time at) {
     if (at.has_value()) slice.stages.emplace_back(name, *at);

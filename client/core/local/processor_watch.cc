@@ -108,12 +108,15 @@ void ProcessorWatch::End() {
   const Clock::time_point before = Clock::now();
   const std::optional<ProcessorTimes> end = read_();
   const Clock::duration reading = Clock::now() - before;
-  if (!end.has_value() || end->at - begin.at < kLeastPiece) return;
+  if (!end.has_value()) return;
   next_ = end->at + std::max<Clock::duration>(kInterval, reading * kReadingTimes);
+  if (end->at - begin.at < kLeastPiece) return;
   const double helpers = std::max(1.0, helpers_ * end->processors / std::max(1U, end->online));
   const auto used = std::chrono::duration<double, std::nano>(end->own - begin.own) * helpers;
   measured_ += end->at - begin.at;
-  idle_ += end->idle - begin.idle + std::chrono::duration_cast<std::chrono::nanoseconds>(used);
+  const std::chrono::nanoseconds idle = end->idle - begin.idle;
+  // More than is left idle besides may have been taken from the trainers.
+  idle_ += idle + std::min(idle, std::chrono::duration_cast<std::chrono::nanoseconds>(used));
   if (measured_ < kEnough) return;
   const double idle_processors = std::chrono::duration<double>(idle_) / measured_;
   const double wanted = std::min<double>(helpers, end->processors);

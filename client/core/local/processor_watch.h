@@ -42,6 +42,9 @@ std::optional<IdleTicks> ReadIdleTicks(std::string_view stat, const cpu_set_t& p
 // idle while the trainers compute, which is measured between the first submission of a step and the
 // wait: what is idle at other times, such as for want of data, is of no use to it.
 //
+// Limits: where a job is confined to few of the machine's processors, the helpers' share of them is
+// taken for smaller than it is; and a quota of processor time (cpu.max) is not seen.
+//
 // Thread safety: none; the helper's thread has it.
 class ProcessorWatch {
  public:
@@ -54,8 +57,8 @@ class ProcessorWatch {
   // at least.
   static constexpr std::chrono::milliseconds kEnough{100};
   static constexpr std::chrono::milliseconds kLeastPiece{10};
-  // Processors' idle time, what helpers use included, for each helper, or for each processor if
-  // they are fewer: from here on it works, and below the other it does not.
+  // Processors' idle time, and what helpers use as far as that is no more, for each helper, or for
+  // each processor if they are fewer: from here on it works, and below the other it does not.
   static constexpr double kIdle = 0.5;
   static constexpr double kBusy = 0.3;
 

@@ -74,7 +74,7 @@ JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membersh
   // communicators.
   if (options_.number != 0) {
     if (options_.by_order && options_.trace != nullptr) {
-      trace_.NoteInto(*options_.trace, options_.number, options_.name);
+      trace_.NoteInto(*options_.trace, options_.number, options_.name, options_.positions);
     } else {
       trace_.TurnOff();
     }

@@ -77,6 +77,7 @@ class JobCommunicator final : private LocalRankView {
     DeviceRoom* devices = nullptr;
     // Where operations that are matched by order are noted; null: they are not. Must outlive this.
     OperationTrace* trace = nullptr;
+    std::vector<int> positions;  // then: of the members, among those of the job on this node
     std::chrono::nanoseconds connect_patience{};   // DeviceLane::Options'
     std::chrono::nanoseconds operation_timeout{};  // likewise
   };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/schedule/protocol/ordered_name.h"
@@ -21,8 +22,9 @@ constexpr std::uint32_t kChannelBits = 8;
 }  // namespace
 
 void OperationTrace::NoteInto(OperationTrace& job, std::uint32_t communicator,
-                              const std::string& name) {
+                              const std::string& name, std::vector<int> positions) {
   job_ = &job;
+  positions_ = std::move(positions);
   communicator_ = communicator;
   names_ = &job.ordered_[communicator & kCommunicatorMask];
   *names_ = {name, 0};
@@ -92,7 +94,8 @@ void OperationTrace::OnSubmitted(int member, const CheckedSubmission& submission
   event.sequence = static_cast<std::uint32_t>(submission.sequence);
   event.tensor = NumberOf(*submission.registration);
   event.stage = TraceStage::kSubmitted;
-  event.member = static_cast<std::uint8_t>(member);
+  const int position = job_ == nullptr ? member : positions_[static_cast<std::size_t>(member)];
+  event.member = static_cast<std::uint8_t>(position);
   Write(event);
 }
 

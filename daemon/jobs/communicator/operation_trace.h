@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "backends/collective_request.h"
@@ -34,8 +35,10 @@ class OperationTrace {
   // Notes nothing.
   void TurnOff() noexcept { off_ = true; }
   // Of a communicator that matches by order: notes its operations among those of all ranks.
-  // Requirement: `job` notes for itself, and outlives this.
-  void NoteInto(OperationTrace& job, std::uint32_t communicator, const std::string& name);
+  // `positions`: where its members stand among the job's members here.
+  // Requirement: `job` notes for itself, and outlives what is noted here.
+  void NoteInto(OperationTrace& job, std::uint32_t communicator, const std::string& name,
+                std::vector<int> positions);
   // What is added to tensors' numbers, where ranks note tensors of other numbers themselves.
   void NumberTensorsFrom(std::uint32_t first) noexcept { first_tensor_ = first; }
 
@@ -80,6 +83,7 @@ class OperationTrace {
   OperationTrace* job_ = nullptr;   // whose ring the events go to, if not to the own one
   std::uint32_t communicator_ = 0;  // then: its number
   OrderedNames* names_ = nullptr;   // likewise
+  std::vector<int> positions_;      // likewise: of its members, among those of the job
   std::map<std::uint32_t, OrderedNames> ordered_;  // by as much of the number as events have
   std::unique_ptr<void, Free> memory_;
   TraceRingView ring_;

@@ -306,6 +306,25 @@ TEST_CASE("TrainerLauncher: a bucket, a communicator or an abort without an answ
   look(connecting, seconds(3) + TrainerLauncher::kGrace);
   CHECK_THAT(std::string(connecting.Await<DeviceCommunicatorConnected>().status.message()),
              Contains("has come about"));
+
+  // So does what has no deadline of the caller's.
+  Pair silent;
+  silent.launcher().CreateSlab(DeviceSlabId(5), 4096);
+  silent.launcher().CreateId(3);
+  look(silent, seconds(59));
+  CHECK(silent.launcher().TakeEvents().empty());
+  look(silent, seconds(61));
+  CHECK_THAT(std::string(silent.Await<DeviceOpened>().status.message()),
+             Contains("device memory in time"));
+  CHECK_FALSE(silent.Await<DeviceSlabCreated>().status.ok());
+  CHECK_FALSE(silent.Await<NcclIdCreated>().status.ok());
+
+  Pair without_id;
+  without_id.Open();
+  without_id.launcher().CreateId(3);
+  look(without_id, seconds(61));
+  CHECK_THAT(std::string(without_id.Await<NcclIdCreated>().status.message()),
+             Contains("NCCL's id in time"));
 }
 
 TEST_CASE("TrainerLauncher: a driver that does not come back is told with its step; old news not") {

@@ -18,6 +18,9 @@ from tests.integration.cluster import RINGD_UID, Cluster, kernel_shows_exits
 OVER_UCX = {"over UCX, tcp": "tcp,self", "over UCX, shared memory": "all"}
 
 
+# Before fixtures' own parameters, whichever files are asked for: names of tests must not depend on
+# that.
+@pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests marked `one_user` run with one user alone; so do all without root, or on a kernel that
     never shows how trainers end. Tests marked `over_ucx` run over UCX, too."""

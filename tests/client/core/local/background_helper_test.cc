@@ -95,7 +95,7 @@ TEST_CASE("BackgroundHelper: stops at once, asleep or with operations in flight"
 
 TEST_CASE("BackgroundHelper: leaves the processors to trainers that need them all") {
   LocalJob job(2);
-  std::atomic<bool> busy{true};
+  std::atomic<bool> busy{false};
   std::chrono::nanoseconds idle{0};
   Clock::time_point last = Clock::now();
   // By this count two processors are idle, or none.
@@ -126,6 +126,7 @@ TEST_CASE("BackgroundHelper: leaves the processors to trainers that need them al
   const auto measure = [&] { take(late, 0, milliseconds(200), milliseconds(0)); };
   const auto combines = [&] { return take(tensor, 1 << 22, milliseconds(0), milliseconds(100)); };
   CHECK(SoonTrue(combines));
+  busy = true;
   CHECK(SoonTrue([&] {
     measure();
     return !combines();

@@ -98,9 +98,16 @@ TEST_CASE("ProcessorWatch: there is room where processors are idle, and at first
 TEST_CASE("ProcessorWatch: what the helpers use themselves counts as idle") {
   Machine machine;
   ProcessorWatch watch = machine.Watch(2);
-  machine.Compute(watch, milliseconds(200), 0.2, 0.6);
+  machine.Compute(watch, milliseconds(200), 0.4, 0.6);
   CHECK(watch.has_room());
-  machine.Compute(watch, milliseconds(200), 0.2, 0.1);
+  machine.Compute(watch, milliseconds(200), 0.4, 0.05);
+  CHECK_FALSE(watch.has_room());
+}
+
+TEST_CASE("ProcessorWatch: what the helpers take from computing is not idle") {
+  Machine machine;
+  ProcessorWatch watch = machine.Watch(2);
+  machine.Compute(watch, milliseconds(200), 0, 0.6);
   CHECK_FALSE(watch.has_room());
 }
 

@@ -92,6 +92,10 @@ TEST_CASE("JobCommunicator: by order, stages are noted among the job's, under th
   }
   std::vector<TraceEvent> events;
   TraceReader(trace.ring()).Read(0, 1000, events);
+  // Where the communicator's members stand among the job's.
+  REQUIRE(events.size() > 1);
+  CHECK(events[0].member == 1);
+  CHECK(events[1].member == 2);
   std::vector<TraceStage> stages;
   for (const TraceEvent& event : events) {
     stages.push_back(event.stage);

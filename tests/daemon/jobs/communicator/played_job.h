@@ -121,6 +121,10 @@ struct PlayedJob {
       options.number = 1;
       options.name = "tp";
       options.trace = trace;
+      // The job has another member here, before them.
+      for (std::size_t m = 0; m < held.size(); ++m) {
+        options.positions.push_back(static_cast<int>(m) + 1);
+      }
     }
     JobCommunicator::Way way;
     way.wire = std::move(played);
