@@ -46,7 +46,10 @@ absl::StatusOr<std::shared_ptr<TrainerLauncher>> TrainerLauncher::Start(
   const MutexLock lock(launcher->mutex_);
   absl::StatusOr<std::shared_ptr<Channel>> channel =
       loop.Add(std::move(socket), std::move(events),
-               {.frame_bytes = kMostLaunchFrameBytes, .queued_bytes = kMostQueuedCommandBytes});
+               {.frame_bytes = kMostLaunchFrameBytes,
+                .queued_bytes = kMostQueuedCommandBytes,
+                .incoming_frame_bytes = kMostLaunchEventBytes,
+                .takes_fds = false});
   if (!channel.ok()) return channel.status();
   launcher->channel_ = *std::move(channel);
   v1::LaunchCommand command;
@@ -279,7 +282,7 @@ void TrainerLauncher::Take(const std::string& frame) {
   const MutexLock lock(mutex_);
   if (!lost_.ok()) return;
   v1::LaunchEvent message;
-  if (frame.size() > kMostLaunchEventBytes || !message.ParseFromString(frame)) {
+  if (!message.ParseFromString(frame)) {
     return Lose(Wrong("broke the protocol: it told what is no event"), true);
   }
   if (message.event_case() == v1::LaunchEvent::kStep) return Hear(message.step());

@@ -125,8 +125,10 @@ absl::StatusOr<std::size_t> Channel::Receive() {
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostFds * sizeof(int))> control{};
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
+  if (limits_.takes_fds) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+  }
   const ssize_t received = ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   const int error = errno;
   incoming_.resize(before + static_cast<std::size_t>(std::max<ssize_t>(received, 0)));
@@ -144,6 +146,9 @@ absl::StatusOr<std::size_t> Channel::Receive() {
       incoming_fds_.emplace_back(fd);
     }
   }
+  if ((message.msg_flags & MSG_CTRUNC) != 0 && !limits_.takes_fds) {
+    return absl::InvalidArgumentError("descriptors, where there are none");
+  }
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
     return absl::ResourceExhaustedError("descriptors were lost: too many open files");
   }
@@ -160,7 +165,7 @@ absl::Status Channel::TakeFrames(const std::function<void(ChannelFrame)>& take) 
     Header header;
     if (there < sizeof(header)) break;
     std::memcpy(&header, incoming_.data() + taken_, sizeof(header));
-    if (header.bytes > limits_.frame_bytes || header.fds > kMostFds) {
+    if (header.bytes > limits_.incoming_frame_bytes || header.fds > kMostFds) {
       return absl::InvalidArgumentError(
           absl::StrCat("a frame of ", header.bytes, " bytes and ", header.fds, " descriptors"));
     }

@@ -26,6 +26,9 @@ struct ChannelLimits {
   std::size_t frame_bytes = std::size_t{65} << 20;  // gRPC's messages have at most 64 MiB
   // That the other side has not taken. A descriptor counts as kFdBytes.
   std::size_t queued_bytes = std::size_t{192} << 20;
+  // What the other side may send.
+  std::size_t incoming_frame_bytes = frame_bytes;
+  bool takes_fds = true;
 };
 
 // Frames arrive whole, in order and once, or not at all: then the channel has ended. On the wire

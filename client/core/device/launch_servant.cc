@@ -234,7 +234,10 @@ void LaunchServant::TellStep(Clock::time_point now) {
   if (now < next_step_) return;
   next_step_ = now + kLongStep;
   const DeviceThreadActivity step = gpu_->activity();
-  const bool is_long = !step.call.empty() && now - step.since >= kLongStep;
+  // Seen twice: a process that was stopped in between has not been in it for so long.
+  const bool is_long =
+      !step.call.empty() && step.since == seen_since_ && now - step.since >= kLongStep;
+  seen_since_ = step.since;
   if (!is_long && !has_told_step_) return;
   has_told_step_ = is_long;
   v1::LaunchEvent event;

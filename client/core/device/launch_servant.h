@@ -107,6 +107,7 @@ class LaunchServant {
   std::set<std::pair<DeviceCommunicatorId, std::uint64_t>> buckets_;
   std::optional<Clock::time_point> parts_until_;
   bool has_told_step_ = false;
+  Clock::time_point seen_since_;  // of the step at the last look
   Clock::time_point next_step_;
 };
 

@@ -140,6 +140,27 @@ TEST_CASE("Channel: a frame that says it is too long, or has too many descriptor
   CHECK(pair.near_received.frames().empty());
 }
 
+TEST_CASE("Channel: what is longer than the other side may send, or has descriptors, ends it") {
+  auto ends = UnixSocketPair();
+  REQUIRE(ends.ok());
+  Channel strict(std::move(ends->first),
+                 {.frame_bytes = 1000, .incoming_frame_bytes = 10, .takes_fds = false}, nullptr);
+  Channel other(std::move(ends->second), {}, nullptr);
+  int taken = 0;
+  const auto read = [&] { return strict.Read(4096, [&](const ChannelFrame&) { ++taken; }); };
+  CHECK(strict.Send(std::string(1000, 'x')));
+  REQUIRE(other.Send(std::string(10, 'x')));
+  CHECK(read().ok());
+  CHECK(taken == 1);
+  std::vector<UniqueFd> fds;
+  const bool has_fd = GENERATE(false, true);
+  if (has_fd) fds.emplace_back(::eventfd(0, EFD_CLOEXEC));
+  const bool sent = other.Send(std::string(has_fd ? 1 : 11, 'x'), std::move(fds));
+  REQUIRE(sent);
+  CHECK(absl::IsInvalidArgument(read()));
+  CHECK(taken == 1);
+}
+
 TEST_CASE("Channel: a frame without the descriptors that it says ends it") {
   Pair pair;
   pair.SendRaw(Header(2, 1) + "ab");
