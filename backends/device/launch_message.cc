@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/text.h"
 
 namespace ringd {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 constexpr std::size_t kMostTextBytes = 16 * 1024;
 constexpr std::chrono::hours kMostPatience{24};
 
-absl::string_view Cut(absl::string_view text) { return text.substr(0, kMostTextBytes); }
+absl::string_view Cut(absl::string_view text) { return CutToLength(text, kMostTextBytes); }
 
 void WriteStatus(const absl::Status& status, v1::LaunchStatus* out) {
   out->set_code(static_cast<std::int32_t>(status.code()));

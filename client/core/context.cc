@@ -101,8 +101,10 @@ Context::~Context() {
   while (AnyWaiter() && Clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  // A stream that still copies must find the slab there.
-  if (device_staging_ != nullptr && !device_staging_->WaitUntilQuiet(deadline)) {
+  // A stream that still copies, or releases another one, must find the slab there.
+  const bool quiet = (device_staging_ == nullptr || device_staging_->WaitUntilQuiet(deadline)) &&
+                     (device_memory_ == nullptr || device_memory_->WaitReleased(deadline));
+  if (!quiet) {
     static_cast<void>(device_memory_.release());
     static_cast<void>(launch_servant_.release());
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "backends/cuda/timeline.h"
 #include "backends/device/launch_message.h"
+#include "proto/base/text.h"
 
 namespace ringd {
 namespace {
@@ -302,7 +303,7 @@ void TrainerLauncher::Hear(const v1::LaunchStep& step) {
   if (now - step_told_ < std::chrono::milliseconds(100)) Ignore();
   constexpr std::size_t kMostStepBytes = 128;
   const std::int64_t most = std::chrono::nanoseconds(kLongestStep).count();
-  step_.call = step.call().substr(0, kMostStepBytes);
+  step_.call = std::string(CutToLength(step.call(), kMostStepBytes));
   step_.since = now - std::chrono::nanoseconds(std::clamp<std::int64_t>(step.since_ns(), 0, most));
   step_.sets_up = step.sets_up();
   step_told_ = now;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/string_view.h"
+#include "proto/base/text.h"
 
 namespace ringd {
 namespace {
@@ -26,14 +27,6 @@ void AppendHeader(std::string& frame, PeerFrameKind kind, std::size_t payload_by
   Append(frame, static_cast<std::uint32_t>(payload_bytes));
   frame.push_back(static_cast<char>(kind));
   frame.append(3, '\0');
-}
-
-// Not in the middle of a UTF-8 character.
-absl::string_view CutToLength(absl::string_view text, std::size_t most) {
-  if (text.size() <= most) return text;
-  std::size_t end = most;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end);
 }
 
 }  // namespace

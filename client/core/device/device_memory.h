@@ -17,6 +17,7 @@
 #include "backends/cuda/timeline.h"
 #include "client/core/device/slab_inbox.h"
 #include "client/core/tensors/arena_allocator.h"
+#include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 
 namespace ringd::client {
@@ -83,6 +84,11 @@ class DeviceMemory {
   // Ends all waits for the results of these pairs, now and later. Best effort: there is nothing to
   // be done if it fails.
   void ReleaseWaits(std::span<const std::uint32_t> pairs) const noexcept;
+  // False: what ReleaseWaits has put on the GPU has not been done by `deadline`, and needs the
+  // memory.
+  [[nodiscard]] bool WaitReleased(Clock::time_point deadline) const {
+    return !absl::IsDeadlineExceeded(timeline_.WaitReleased(deadline));
+  }
 
  private:
   DeviceMemory(std::shared_ptr<const CudaContext> gpu, std::optional<ImportedSlab> slab,

@@ -45,6 +45,7 @@ void ExitOrder::Add(LaunchServant* servant) {
   record.pid.store(::getpid());
   const MutexLock lock(record.mutex);
   record.servants.insert(servant);
+  GoFirst();
 }
 
 void ExitOrder::Forget(LaunchServant* servant) {

@@ -90,8 +90,8 @@ LaunchServant::LaunchServant(Options options) : options_(std::move(options)) {
 }
 
 LaunchServant::~LaunchServant() {
-  ExitOrder::Forget(this);
   Stop();
+  ExitOrder::Forget(this);
 }
 
 absl::Status LaunchServant::Begin(UniqueFd socket) {
@@ -120,6 +120,8 @@ std::optional<LaunchServant::Slab> LaunchServant::slab() const {
 }
 
 bool LaunchServant::Stop(bool hurries) {
+  // Who comes second, such as an exit handler, waits for the first.
+  const MutexLock stop_lock(stop_mutex_);
   std::thread thread;
   {
     const MutexLock lock(mutex_);

@@ -64,7 +64,7 @@ class LaunchServant {
   // Communicators that are connected end in peace, or are aborted after kPartingPatience; then the
   // slab goes. `hurries`: none in which something is in flight is waited for. Idempotent.
   // False: the GPU's thread is left in a call.
-  bool Stop(bool hurries = false) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Stop(bool hurries = false) ABSL_LOCKS_EXCLUDED(stop_mutex_, mutex_);
 
   // What other ranks may still need of this one's NCCL.
   static constexpr std::chrono::seconds kPartingPatience{2};
@@ -86,6 +86,7 @@ class LaunchServant {
   void BeginParting(Clock::time_point now);
 
   const Options options_;
+  Mutex stop_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);
   mutable Mutex mutex_;
   std::thread thread_ ABSL_GUARDED_BY(mutex_);
   bool has_begun_ ABSL_GUARDED_BY(mutex_) = false;
