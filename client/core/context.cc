@@ -225,9 +225,8 @@ absl::Status Context::UseLocalOperations(const Options& options) {
       job_memory_, submission_capacity_, state_, spin_budget_, direct_reading_,
       options.background == BackgroundUse::kNever ? nullptr : &staging_, TraceWriter(trace_ring_));
   node_lane_.emplace(*local_operations_, staging_, state_);
-  lane_of_all_ranks_ = &*node_lane_;
   watched_local_.store(local_operations_.get(), std::memory_order_release);
-  operations_.store(local_operations_.get(), std::memory_order_release);
+  lane_of_all_ranks_.store(&*node_lane_, std::memory_order_release);
   if (options.background == BackgroundUse::kNever) return absl::OkStatus();
   const ProcessorWatch::Read read = options.background == BackgroundUse::kWhereIdle
                                         ? ProcessorWatch::Read(ReadProcessorTimes)
@@ -318,7 +317,7 @@ const Registration* Context::FindUsed(
     const std::unordered_set<const Registration*>& registrations) {
   std::unordered_set<OperationQueue*> queues;
   for (const Registration* const registration : registrations) {
-    queues.insert(&registration->lane.lane->queue());
+    queues.insert(&registration->lane.way->queue());
   }
   for (OperationQueue* const queue : queues) {
     const Registration* const used = queue->FindUsed(registrations);

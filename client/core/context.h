@@ -110,7 +110,9 @@ class Context {
   absl::Status StartLifeline(const Options& options);
   // `status` of a call; if the session has ended meanwhile, or ringd is silent, the reason for it.
   absl::Status Explain(const absl::Status& status);
-  OperationQueue& operations() noexcept { return *operations_.load(std::memory_order_acquire); }
+  OperationQueue& operations() const noexcept {
+    return lane_of_all_ranks_.load(std::memory_order_acquire)->queue();
+  }
   // Whose operation this is, of those that have a queue; null: nobody's.
   OperationQueue* QueueOf(ringd_operation operation) noexcept {
     const std::uint32_t tag = NodeLanes::TagOf(operation);
@@ -226,15 +228,15 @@ class Context {
   // Of a one-node job, from the end of Open on; else null.
   std::unique_ptr<LocalOperations> local_operations_;
   std::optional<NodeLane> node_lane_;  // likewise
-  Lane* lane_of_all_ranks_ = &wire_lane_;
+  // Whichever carries this job's operations out, but for those in the rank exchange.
+  std::atomic<Lane*> lane_of_all_ranks_{&wire_lane_};
   std::unique_ptr<BackgroundHelper> background_helper_;  // null if there shall be none
   RankExchangeMemory rank_exchange_memory_;
   // Of a job over several nodes that has a rank exchange, from the end of Open on; else null.
   std::unique_ptr<RankExchangeOperations> rank_exchange_operations_;
   std::unique_ptr<UnendedOperations> unended_operations_;  // likewise
-  // Whichever of the two carries this job's operations out, but for those in the rank exchange.
-  std::atomic<OperationQueue*> operations_{&ring_operations_};
-  // The same two, for the lifeline's thread, which runs before they are there.
+  // Local operations and rank exchange, for the lifeline's thread, which runs before they are
+  // there.
   std::atomic<const LocalOperations*> watched_local_{nullptr};
   std::atomic<const RankExchangeOperations*> watched_rank_exchange_{nullptr};
   std::atomic<std::uint32_t> calls_{0};  // threads that wait for ringd's answer to a call

@@ -27,7 +27,7 @@ absl::Status NoSuchCommunicator(ringd_communicator communicator) {
 
 LaneUse Context::LaneOfAllRanks() noexcept {
   LaneUse lane;
-  lane.lane = lane_of_all_ranks_;
+  lane.way = lane_of_all_ranks_.load(std::memory_order_acquire);
   lane.communicator = joined_.communicator;
   return lane;
 }
@@ -104,7 +104,7 @@ absl::StatusOr<LaneUse> Context::OpenLane(const MadeCommunicator& made) {
   if (!made.combines_locally) {
     // Through the session's rings; or, of a rank alone, its own memory.
     LaneUse lane = LaneOfAllRanks();
-    if (!alone_) lane.lane = &wire_lane_;
+    if (!alone_) lane.way = &wire_lane_;
     return lane;
   }
   return node_lanes_.Open(
@@ -164,7 +164,7 @@ absl::StatusOr<ringd_communicator_place> Context::PlaceIn(ringd_communicator com
 absl::StatusOr<LaneUse> Context::LaneFor(const TensorDescription& tensor) {
   absl::StatusOr<LaneUse> lane = CommunicatorLaneFor(tensor);
   if (!lane.ok() || tensor.place == TensorPlace::kHost) return lane;
-  lane->lane = &wire_lane_;
+  lane->way = &wire_lane_;
   lane->tag = ringd_operation{NodeLanes::kRingdsTag} << NodeLanes::kTagShift;
   return lane;
 }

@@ -96,7 +96,7 @@ absl::Status Context::SubmitGivenUp(const RankExchangeStay& stay, WhenFull when_
 absl::Status Context::Enqueue(Registration& tensor, const void* source, void* destination,
                               WhenFull when_full, ringd_operation* operation) {
   const absl::StatusOr<std::uint64_t> sequence =
-      tensor.lane.lane->Submit(tensor, source, destination, when_full);
+      tensor.lane.way->Submit(tensor, source, destination, when_full);
   if (!sequence.ok()) return sequence.status();
   *operation = tensor.lane.tag | (*sequence + 1);
   return absl::OkStatus();

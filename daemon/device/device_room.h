@@ -97,8 +97,8 @@ class DeviceRoom {
   struct Gpu {
     std::shared_ptr<DeviceLauncher> launcher;
     LaunchedBy launched_by = LaunchedBy::kEngine;
-    int asked = 0;             // slabs that it has not answered yet
-    bool has_failed = false;   // or is not wanted
+    int asked = 0;  // slabs that it has not answered yet
+    bool has_failed = false;
     bool is_unwanted = false;  // it works, and trainers launch there
     std::optional<bool> is_under_mps;
   };

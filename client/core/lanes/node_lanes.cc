@@ -54,7 +54,7 @@ absl::StatusOr<LaneUse> NodeLanes::Open(std::uint32_t number, Clock::time_point 
   lane.slot = ++last_slot_;
   Show(lane.slot, lane.operations.get());
   LaneUse use;
-  use.lane = &*lane.way;
+  use.way = &*lane.way;
   use.tag = ringd_operation{lane.slot} << kTagShift;
   return use;
 }

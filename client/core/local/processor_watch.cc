@@ -1,16 +1,14 @@
 #include "client/core/local/processor_watch.h"
 
-#include <fcntl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <charconv>
 #include <string>
 
-#include "proto/base/unique_fd.h"
+#include "absl/status/statusor.h"
+#include "proto/base/read_file.h"
 
 namespace ringd::client {
 namespace {
@@ -18,6 +16,8 @@ namespace {
 constexpr std::string_view kSpaces = " \t";
 // user, nice, system; then idle and iowait (proc_stat(5)).
 constexpr int kFieldsBeforeIdle = 3;
+// A line for each processor, and a number for each interrupt.
+constexpr std::size_t kMostStatBytes = std::size_t{4} << 20;
 
 // The number that `text` begins with, after spaces; taken off it.
 std::optional<std::uint64_t> TakeNumber(std::string_view& text) {
@@ -27,21 +27,6 @@ std::optional<std::uint64_t> TakeNumber(std::string_view& text) {
   if (error != std::errc()) return std::nullopt;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return value;
-}
-
-std::optional<std::string> ReadStat() {
-  const UniqueFd file(open("/proc/stat", O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return std::nullopt;
-  std::string text;
-  std::array<char, 16384> piece;
-  for (;;) {
-    const ssize_t got = read(file.get(), piece.data(), piece.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return std::nullopt;
-    text.append(piece.data(), static_cast<std::size_t>(got));
-    // What follows the processors is of no interest.
-    if (got == 0 || text.find("\nintr") != std::string::npos) return text;
-  }
 }
 
 }  // namespace
@@ -81,8 +66,8 @@ std::optional<ProcessorTimes> ReadProcessorTimes() {
   if (sched_getaffinity(0, sizeof(processors), &processors) != 0) return std::nullopt;
   timespec own{};
   if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &own) != 0) return std::nullopt;
-  const std::optional<std::string> stat = ReadStat();
-  if (!stat.has_value()) return std::nullopt;
+  const absl::StatusOr<std::string> stat = ReadFile("/proc/stat", kMostStatBytes);
+  if (!stat.ok()) return std::nullopt;
   const std::optional<IdleTicks> idle = ReadIdleTicks(*stat, processors);
   const std::int64_t ticks_per_second = sysconf(_SC_CLK_TCK);
   if (!idle.has_value() || ticks_per_second <= 0) return std::nullopt;

@@ -23,7 +23,7 @@ class OrderedDescriptions;
 
 // Which way the operations of a communicator go.
 struct LaneUse {
-  Lane* lane = nullptr;
+  Lane* way = nullptr;
   ringd_operation tag = 0;         // added to the numbers of its operations
   std::uint32_t communicator = 0;  // ringd's number
 };

@@ -75,7 +75,8 @@ class JobCommunicator final : private LocalRankView {
     IsolatedExecutor* isolated = nullptr;
     // For tensors in device memory; null: there are none. Must outlive this.
     DeviceRoom* devices = nullptr;
-    // Where operations that are matched by order are noted; null: they are not. Must outlive this.
+    // Where operations that are matched by order are noted; null: they are not. Must be there
+    // until Fail, or until this ends.
     OperationTrace* trace = nullptr;
     std::vector<int> positions;  // then: of the members, among those of the job on this node
     std::chrono::nanoseconds connect_patience{};   // DeviceLane::Options'

@@ -99,7 +99,8 @@ class NodeScheduler final : public OperationScheduler {
   NodeSchedulerStatus Status() const override;
   Epoch epoch() const override { return counters_.epoch; }
 
-  // For stall reports: tensors that became ready before `ready_before` and have not ended.
+  // For tests, what StateOf and Find tell in one: tensors that became ready before `ready_before`
+  // and have not ended; any one.
   std::vector<PendingTensor> Pending(TimePoint ready_before) const;
   PendingTensor Lookup(absl::string_view name) const;
 
