@@ -56,23 +56,32 @@ class DeviceThread::Worker {
     return std::exchange(events_, {});
   }
 
-  bool Stop(std::chrono::milliseconds patience) ABSL_LOCKS_EXCLUDED(mutex_) {
-    const Clock::time_point deadline = Clock::now() + patience;
+  void BeginStop(std::chrono::milliseconds patience) ABSL_LOCKS_EXCLUDED(mutex_) {
     {
       const MutexLock lock(mutex_);
-      if (is_left_) return has_ended_;
-      if (!is_stopping_) stop_deadline_ = deadline;
-      is_stopping_ = true;
+      if (std::exchange(is_stopping_, true)) return;
+      stop_deadline_ = Clock::now() + patience;
       changed_.NotifyAll();
     }
     // Also where the thread is in a call that waits for other ranks.
     work_.registry().BeginAbortAll("the engine ends");
+  }
+
+  bool Stop(std::chrono::milliseconds patience) ABSL_LOCKS_EXCLUDED(mutex_) {
+    const Clock::time_point deadline = Clock::now() + patience;
+    BeginStop(patience);
     const MutexLock lock(mutex_);
+    if (is_left_) return has_ended_;
     while (!has_ended_ && changed_.WaitUntil(mutex_, deadline)) {
     }
     // Its last step is behind it, or it is left in its call.
     if (thread_.joinable()) thread_.detach();
     is_left_ = true;
+    return has_ended_;
+  }
+
+  bool has_ended() const ABSL_LOCKS_EXCLUDED(mutex_) {
+    const MutexLock lock(mutex_);
     return has_ended_;
   }
 
@@ -94,7 +103,7 @@ class DeviceThread::Worker {
 
   const std::function<void()> wake_;
   const UniqueFd event_fd_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
   std::vector<Command> commands_ ABSL_GUARDED_BY(mutex_);
   std::vector<DeviceEvent> events_ ABSL_GUARDED_BY(mutex_);
@@ -195,6 +204,10 @@ void DeviceThread::Enqueue(DeviceBucket bucket) {
 }
 
 bool DeviceThread::Stop(std::chrono::milliseconds patience) { return worker_->Stop(patience); }
+
+void DeviceThread::BeginStop(std::chrono::milliseconds patience) { worker_->BeginStop(patience); }
+
+bool DeviceThread::has_ended() const { return worker_->has_ended(); }
 
 DeviceThreadActivity DeviceThread::activity() const { return worker_->work().activity(); }
 

@@ -61,6 +61,10 @@ class DeviceThread final : public DeviceLauncher {
   void Enqueue(DeviceBucket bucket) override;
   using DeviceLauncher::Stop;
   bool Stop(std::chrono::milliseconds patience) override;
+  // Stop without the wait, which may follow. Nothing is told any more.
+  void BeginStop(std::chrono::milliseconds patience = kStopPatience);
+  // Of the thread: Stop does not wait.
+  bool has_ended() const;
   DeviceThreadActivity activity() const override;
   std::vector<std::pair<DeviceCommunicatorId, NcclDescription>> Describe() const override;
 

@@ -9,7 +9,6 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "backends/device/device_thread.h"
 #include "daemon/logging/log.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unix_socket.h"
@@ -57,9 +56,11 @@ DeviceRoom::~DeviceRoom() {
   }
   // Those go at once.
   for (const auto& [slab, gpu] : trainers_) gpu.launcher->Stop();
-  for (const auto& [uuid, gpu] : gpus_) {
-    if (gpu.launcher->Stop()) continue;
-    LogError(absl::StrCat("the thread of ", uuid, " is left in ", gpu.launcher->activity().call,
+  for (auto& [uuid, gpu] : gpus_) parting_.push_back(std::move(gpu));
+  for (const GpuHere& gpu : parting_) gpu.thread->BeginStop();
+  for (const GpuHere& gpu : parting_) {
+    if (gpu.thread->Stop()) continue;
+    LogError(absl::StrCat("the thread of ", gpu.uuid, " is left in ", gpu.thread->activity().call,
                           ", and this engine ends without it"));
     ::_exit(EXIT_FAILURE);
   }
@@ -73,7 +74,10 @@ void DeviceRoom::OpenSlab(const std::string& uuid, std::uint64_t bytes, DeviceAs
         absl::StrCat("a slab of ", bytes, " bytes (slab_bytes of ringd_device_open) is more than ",
                      "max_slab of this ringd allows: ", options_.max_slab, " bytes")));
   }
-  if (uuid.size() > kMostUuidBytes || (!gpus_.contains(uuid) && gpus_.size() == kMostGpus)) {
+  const auto has_ended = [](const GpuHere& gpu) { return gpu.thread->has_ended(); };
+  std::erase_if(parting_, has_ended);
+  const std::size_t threads = gpus_.size() + parting_.size();
+  if (uuid.size() > kMostUuidBytes || (!gpus_.contains(uuid) && threads >= kMostGpus)) {
     return refuse(absl::NotFoundError("no node has so many GPUs, nor such names of them"));
   }
   if (options_.launch == LaunchChoice::kTrainer && !asker.can_launch) {
@@ -94,7 +98,7 @@ void DeviceRoom::OpenSlab(const std::string& uuid, std::uint64_t bytes, DeviceAs
 }
 
 void DeviceRoom::OpenHere(Asked asked) {
-  Gpu& gpu = gpus_[asked.uuid];
+  GpuHere& gpu = gpus_[asked.uuid];
   if (gpu.launcher == nullptr) {
     DeviceThreadOptions options;
     options.cuda_library = options_.cuda_library;
@@ -102,8 +106,11 @@ void DeviceRoom::OpenHere(Asked asked) {
     options.gpu = asked.uuid;
     options.slab_setting = kSlabSetting;
     options.fusion_setting = kFusionSetting;
-    gpu.launcher =
+    auto thread =
         std::make_shared<DeviceThread>(std::move(options), [wake = wake_] { wake->Ring(); });
+    gpu.uuid = asked.uuid;
+    gpu.thread = thread.get();
+    gpu.launcher = std::move(thread);
   }
   const DeviceSlabId id(next_slab_++);
   const std::uint64_t bytes = asked.bytes;
@@ -135,7 +142,8 @@ void DeviceRoom::OpenAtTrainer(Asked asked) {
   absl::StatusOr<std::shared_ptr<TrainerLauncher>> launcher = start();
   if (!launcher.ok()) return asked.done(launcher.status(), nullptr, UniqueFd());
   const DeviceSlabId id(next_slab_++);
-  Gpu& gpu = trainers_[id];
+  TrainersGpu& gpu = trainers_[id];
+  gpu.trainer = launcher->get();
   gpu.launcher = *std::move(launcher);
   gpu.launched_by = LaunchedBy::kTrainer;
   gpu.asked = 1;
@@ -204,18 +212,29 @@ std::size_t DeviceRoom::Advance() {
       ++handled;
     }
   }
-  // Some rank may have its slab there all the same.
-  std::erase_if(gpus_, [](const auto& entry) {
-    const Gpu& gpu = entry.second;
-    return (gpu.has_failed || gpu.is_unwanted) && gpu.asked == 0 && gpu.launcher.use_count() == 1;
-  });
+  DropUnused();
   for (Asked& asked : std::exchange(passed_on_, {})) OpenAtTrainer(std::move(asked));
   return handled;
 }
 
+void DeviceRoom::DropUnused() {
+  for (auto at = gpus_.begin(); at != gpus_.end();) {
+    GpuHere& gpu = at->second;
+    // Some rank may have its slab there all the same.
+    const bool is_used = gpu.asked > 0 || gpu.launcher.use_count() > 1;
+    if (is_used || (!gpu.has_failed && !gpu.is_unwanted)) {
+      ++at;
+      continue;
+    }
+    gpu.thread->BeginStop();
+    parting_.push_back(std::move(gpu));
+    at = gpus_.erase(at);
+  }
+}
+
 void DeviceRoom::LookAtTrainers(Clock::time_point now, Clock::duration patience) {
   for (const auto& [slab, gpu] : trainers_) {
-    static_cast<TrainerLauncher&>(*gpu.launcher).Look(now, patience, kSetUpPatience);
+    gpu.trainer->Look(now, patience, kSetUpPatience);
   }
   // The session has gone, and all lanes: nobody asks it for anything any more.
   std::erase_if(trainers_, [](const auto& entry) {

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "backends/device/device_launcher.h"
+#include "backends/device/device_thread.h"
 #include "daemon/channel/channel_loop.h"
 #include "daemon/device/device_asker.h"
 #include "daemon/device/session_slab.h"
@@ -102,6 +103,14 @@ class DeviceRoom {
     bool is_unwanted = false;  // it works, and trainers launch there
     std::optional<bool> is_under_mps;
   };
+  // With what its launcher is.
+  struct GpuHere : Gpu {
+    std::string uuid;
+    DeviceThread* thread = nullptr;
+  };
+  struct TrainersGpu : Gpu {
+    TrainerLauncher* trainer = nullptr;
+  };
   struct Asked {
     std::string uuid;
     std::uint64_t bytes = 0;
@@ -112,6 +121,7 @@ class DeviceRoom {
 
   void OpenHere(Asked asked);
   void OpenAtTrainer(Asked asked);
+  void DropUnused();
   void Handle(Gpu& gpu, DeviceEvent event);
   void NoteOpened(Gpu& gpu, const DeviceOpened& opened);
   void NoteSlab(Gpu& gpu, DeviceSlabCreated created);
@@ -120,10 +130,11 @@ class DeviceRoom {
 
   const Options options_;
   const std::shared_ptr<Wake> wake_;
-  std::map<std::string, Gpu> gpus_;  // by UUID: of threads here
+  std::map<std::string, GpuHere> gpus_;  // by UUID
+  std::vector<GpuHere> parting_;  // their threads are stopping, and nobody waits for that yet
   // Trainers' by their slab, which is one for each.
   std::unique_ptr<ChannelLoop> trainers_loop_;  // null: there has been none
-  std::map<DeviceSlabId, Gpu> trainers_;
+  std::map<DeviceSlabId, TrainersGpu> trainers_;
   std::map<DeviceSlabId, Asked> asked_;
   std::vector<Asked> passed_on_;  // to their trainers, by Advance
   std::map<DeviceCommunicatorId, DeviceEvents*> communicators_;

@@ -249,7 +249,9 @@ TEST_CASE("A call that never returns does not keep the end, and is named") {
             CHILD_CHECK(Clock::now() - activity.since >= milliseconds(100));
             const Clock::time_point begin = Clock::now();
             gpu.thread().Abort(kWorld, "nothing moves");
+            gpu.thread().BeginStop();
             CHILD_CHECK(Clock::now() - begin < milliseconds(100));
+            CHILD_CHECK(!gpu.thread().has_ended());
             CHILD_CHECK(!gpu.thread().Stop(milliseconds(300)));
             CHILD_CHECK(!gpu.thread().Stop());
             CHILD_CHECK(Clock::now() - begin < seconds(1));

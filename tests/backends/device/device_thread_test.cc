@@ -314,5 +314,17 @@ TEST_CASE("DeviceThread: a slab is given back when the GPU is done with it") {
         }) == "");
 }
 
+TEST_CASE("DeviceThread: its end may be begun, and nobody has to wait for it") {
+  CHECK(RunRanks(1, kSettings, [](const Child& child, const NcclRank& rank) {
+          Rank self(child, rank);
+          self.gpu.thread().Enqueue(BucketOf({TensorAt(0, 0, 1)}, 1));  // nothing makes it ready
+          CHILD_CHECK(!self.gpu.thread().has_ended());
+          self.gpu.thread().BeginStop();
+          child.WaitUntil([&] { return self.gpu.thread().has_ended(); }, "the thread's end");
+          CHILD_CHECK(!self.gpu.Wait<DeviceBucketEnded>().status.ok());
+          CHILD_CHECK(self.gpu.thread().Stop());
+        }) == "");
+}
+
 }  // namespace
 }  // namespace ringd
