@@ -13,8 +13,8 @@
 namespace ringd {
 namespace {
 
-// A list is shown without engines that have not answered by then.
-constexpr auto kListPatience = std::chrono::seconds(3);
+// Below that of ringctl. A list is shown without engines that have not answered by then.
+constexpr auto kEnginePatience = std::chrono::seconds(3);
 
 bool MayShow(const Caller& caller, uid_t uid) { return caller.is_operator || caller.uid == uid; }
 
@@ -57,7 +57,7 @@ void Supervisor::List(v1::EngineCallKind kind, const Caller& caller, const Reque
   const auto gathered = std::make_shared<GatheredAnswers<Reply>>(asked.size(), finish);
   const std::string bytes = request.SerializeAsString();
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    asked[i]->Call({kind, caller, "", bytes, ""}, kListPatience,
+    asked[i]->Call({kind, caller, "", bytes, ""}, kEnginePatience,
                    ParsedAnswer<Reply>([gathered, i](const absl::Status& status, Reply reply) {
                      gathered->Take(i, status, std::move(reply));
                    }));
@@ -108,8 +108,15 @@ void Supervisor::TraceJob(const Caller& caller, const v1::TraceRequest& request,
                                                    "' of yours has ranks on this node")),
                   {});
   }
-  found->Call({v1::ENGINE_CALL_TRACE_JOB, caller, "", request.SerializeAsString(), ""}, {},
-              ParsedAnswer<v1::TraceReply>(std::move(answer)));
+  // An engine that is silent or has gone is no ringd that is: who asked should not think so.
+  const auto finish = [id = found->job_id(), answer = std::move(answer)](const absl::Status& status,
+                                                                         v1::TraceReply reply) {
+    const bool has_answered = !absl::IsDeadlineExceeded(status) && !absl::IsUnavailable(status);
+    if (has_answered) return answer(status, std::move(reply));
+    answer(absl::AbortedError(absl::StrCat("job '", id, "': ", status.message())), {});
+  };
+  found->Call({v1::ENGINE_CALL_TRACE_JOB, caller, "", request.SerializeAsString(), ""},
+              kEnginePatience, ParsedAnswer<v1::TraceReply>(finish));
 }
 
 void Supervisor::ReportExit(const Caller& caller, const v1::ReportExitRequest& request,
@@ -135,7 +142,7 @@ void Supervisor::ReportExit(const Caller& caller, const v1::ReportExitRequest& r
       std::make_shared<GatheredAnswers<v1::ReportExitReply>>(asked.size(), finish);
   const std::string bytes = request.SerializeAsString();
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    asked[i]->Call({v1::ENGINE_CALL_REPORT_EXIT, caller, "", bytes, ""}, kListPatience,
+    asked[i]->Call({v1::ENGINE_CALL_REPORT_EXIT, caller, "", bytes, ""}, kEnginePatience,
                    ParsedAnswer<v1::ReportExitReply>(
                        [gathered, i](const absl::Status& status, v1::ReportExitReply reply) {
                          gathered->Take(i, status, std::move(reply));

@@ -175,6 +175,9 @@ def test_a_stopped_engine_holds_up_no_list(cluster: Cluster) -> None:
             expect_words(answer.stderr, f"pid {stopped} has not answered")
             (sentence,) = json.loads(cluster.ringctl(query, "--json").stdout)["unanswered"]
             expect_words(sentence, f"pid {stopped} has not answered")
+        trace = cluster.ringctl("trace", "--job", _job_id(held), "--out", str(cluster.folder / "trace.json"))
+        assert trace.returncode == 1, trace.stderr
+        expect_words(trace.stderr, f"job '{_job_id(held)}': pid {stopped} has not answered for 3 s")
         assert cluster.ringctl("status").returncode == 0
         # A job that begins meanwhile isn't held up either.
         start_trainers(cluster, WORKS, [2]).expect_success(20)
@@ -183,6 +186,16 @@ def test_a_stopped_engine_holds_up_no_list(cluster: Cluster) -> None:
     wait_until(lambda: _job_id(held) in cluster.ringctl("jobs").stdout, "it is shown again", 5)
     assert other.finish() > 0
     assert held.finish() > 0
+
+
+def test_a_job_that_is_not_there_is_not_taken_for_an_idle_node(cluster: Cluster) -> None:
+    cluster.start_nodes(1)
+    job = start_trainers(cluster, WAITS, [2], job_id="there")
+    wait_for_all(job.ranks, "in flight")
+    for query, what in (("jobs", "ranks"), ("comms", "communicators"), ("queues", "ranks")):
+        answer = cluster.ringctl(query, "--job", "nope")
+        assert answer.stdout == f"No {what} of a job 'nope' on this node.\n"
+        expect_words(cluster.ringctl(query, "--job", "there").stdout, "there")
 
 
 def test_an_engine_without_a_sign_of_life_is_ended_after_engine_patience(cluster: Cluster) -> None:

@@ -18,6 +18,7 @@
 #include "client/cli/query/failure_report.h"
 #include "client/cli/views/json_output.h"
 #include "client/cli/views/plan_view.h"
+#include "client/cli/views/view_parts.h"
 #include "client/cli/views/views.h"
 
 namespace ringd::cli {
@@ -72,6 +73,7 @@ absl::StatusOr<Presented> Present(const absl::StatusOr<Reply>& reply, const Rend
 absl::StatusOr<Presented> Ask(AdminClient& client, const QueryOptions& options,
                               const Presentation& how) {
   const Clock::time_point deadline = Clock::now() + kCallTimeout;
+  const bool asks_for_job = !options.job_id.empty();
   switch (options.query) {
     case Query::kStatus:
       return Present(client.GetStatus(deadline), &RenderStatus, how);
@@ -81,14 +83,30 @@ absl::StatusOr<Presented> Ask(AdminClient& client, const QueryOptions& options,
       return Present(
           client.ListJobs(options.job_id, options.ended, deadline),
           [&](const v1::JobsReply& reply, const Look& look) {
+            if (asks_for_job && reply.jobs().empty()) return NothingOfJob("ranks", options.job_id);
             return RenderJobs(reply, options.ended, look);
           },
           how);
     case Query::kCommunicators:
-      return Present(client.ListCommunicators(options.job_id, deadline),
-                     options.plan ? &RenderPlans : &RenderCommunicators, how);
+      return Present(
+          client.ListCommunicators(options.job_id, deadline),
+          [&](const v1::CommunicatorsReply& reply, const Look& look) {
+            if (asks_for_job && reply.communicators().empty()) {
+              return NothingOfJob("communicators", options.job_id);
+            }
+            return options.plan ? RenderPlans(reply, look) : RenderCommunicators(reply, look);
+          },
+          how);
     case Query::kQueues:
-      return Present(client.ListQueues(options.job_id, deadline), &RenderQueues, how);
+      return Present(
+          client.ListQueues(options.job_id, deadline),
+          [&](const v1::QueuesReply& reply, const Look& look) {
+            if (asks_for_job && reply.queues().empty()) {
+              return NothingOfJob("ranks", options.job_id);
+            }
+            return RenderQueues(reply, look);
+          },
+          how);
   }
   return absl::InternalError("no such query");
 }

@@ -15,8 +15,14 @@ namespace ringd::cli {
 absl::StatusOr<std::unique_ptr<NewFile>> NewFile::Create(const std::string& path) {
   if (path == "-") return std::unique_ptr<NewFile>(new NewFile(path, "", stdout));
   struct stat there {};
-  if (::stat(path.c_str(), &there) == 0 && S_ISDIR(there.st_mode)) {
+  const bool is_there = ::stat(path.c_str(), &there) == 0;
+  if (is_there && S_ISDIR(there.st_mode)) {
     return ErrnoStatus(EISDIR, absl::StrCat("write ", path));
+  }
+  if (is_there && !S_ISREG(there.st_mode)) {
+    std::FILE* const file = std::fopen(path.c_str(), "we");
+    if (file == nullptr) return ErrnoStatus(errno, absl::StrCat("write ", path));
+    return std::unique_ptr<NewFile>(new NewFile(path, "", file));
   }
   std::string temporary = absl::StrCat(path, ".XXXXXX");
   const int fd = ::mkstemp(temporary.data());

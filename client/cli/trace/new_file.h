@@ -12,13 +12,14 @@
 
 namespace ringd::cli {
 
-// Written under another name beside it, and renamed when it is complete.
+// Written under another name beside it, and renamed when it is complete. A device or a pipe stays
+// what it is, and is written to directly.
 //
 // Thread safety: none.
 // Ownership: removes what was written if it goes before Commit().
 class NewFile {
  public:
-  // "-": standard output.
+  // "-": standard output. Blocks while nobody reads from a pipe.
   //   The errno's status, which names the path: nothing can be written there.
   static absl::StatusOr<std::unique_ptr<NewFile>> Create(const std::string& path);
   ~NewFile();
@@ -34,7 +35,7 @@ class NewFile {
       : path_(std::move(path)), temporary_(std::move(temporary)), file_(file) {}
 
   const std::string path_;
-  std::string temporary_;  // empty: standard output, or renamed
+  std::string temporary_;  // empty: there is none, or it has been renamed
   std::FILE* file_;        // null once it is closed
 };
 

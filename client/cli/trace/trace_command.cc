@@ -25,6 +25,7 @@
 #include "client/cli/trace/trace_record.h"
 #include "client/cli/trace/trace_timeline.h"
 #include "client/cli/views/human_units.h"
+#include "client/cli/views/printable.h"
 #include "client/cli/views/suggestion.h"
 
 namespace ringd::cli {
@@ -193,7 +194,7 @@ void Tell(const TraceOptions& options, const TraceRecord& record, const Timeline
     return;
   }
   for (const std::string& warning : warnings) {
-    std::fprintf(stderr, "ringctl: %s\n", warning.c_str());
+    std::fprintf(stderr, "ringctl: %s\n", Printable(warning).c_str());
   }
   const std::string clocks =
       record.nodes().size() == 1

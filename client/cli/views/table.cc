@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/views/printable.h"
 
 namespace ringd::cli {
 namespace {
@@ -34,14 +35,6 @@ absl::string_view Escape(Colour colour) {
   return "";
 }
 
-std::string WithoutControls(absl::string_view text) {
-  std::string clean(text);
-  for (char& c : clean) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return clean;
-}
-
 // Where the character ends that begins at `at`.
 std::size_t NextCharacter(absl::string_view text, std::size_t at) {
   ++at;
@@ -60,7 +53,7 @@ std::size_t Total(const std::vector<std::size_t>& widths) {
 }  // namespace
 
 std::string Paint(absl::string_view text, Colour colour, bool enabled) {
-  std::string clean = WithoutControls(text);
+  std::string clean = Printable(text);
   if (!enabled || colour == Colour::kNone || clean.empty()) return clean;
   return absl::StrCat(Escape(colour), clean, kReset);
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "client/cli/views/human_units.h"
+#include "client/cli/views/printable.h"
 
 namespace ringd::cli {
 namespace {
@@ -76,6 +77,10 @@ std::string StallParagraph(const std::string& job_id, const v1::Stall& stall, co
 
 std::string NothingHere(absl::string_view what, std::uint32_t hidden_jobs) {
   return absl::StrCat("No ", what, hidden_jobs > 0 ? " of this user" : "", " on this node.\n");
+}
+
+std::string NothingOfJob(absl::string_view what, absl::string_view job_id) {
+  return absl::StrCat("No ", what, " of a job '", Printable(job_id), "' on this node.\n");
 }
 
 }  // namespace ringd::cli

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/views/human_units.h"
+#include "client/cli/views/printable.h"
 #include "client/cli/views/table.h"
 #include "client/cli/views/view_parts.h"
 
@@ -160,7 +161,7 @@ std::string RenderHiddenJobs(std::uint32_t hidden_jobs) {
 std::string RenderUnanswered(const google::protobuf::RepeatedPtrField<std::string>& unanswered) {
   std::string lines;
   for (const std::string& words : unanswered) {
-    absl::StrAppend(&lines, "ringctl: warning: ", Paint(words, Colour::kNone, false), "\n");
+    absl::StrAppend(&lines, "ringctl: warning: ", Printable(words), "\n");
   }
   return lines;
 }

@@ -1,5 +1,9 @@
 #include "client/cli/trace/new_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -61,6 +65,24 @@ TEST_CASE("NewFile: where nothing can be written says so at once, with the path"
     CHECK_THAT(std::string(file.status().message()), Catch::Matchers::Contains(path.string()));
   }
   CHECK(folder.count() == 0);
+}
+
+TEST_CASE("NewFile: a pipe or a device stays what it is, and gets the text") {
+  const Folder folder;
+  const fs::path path = folder.path / "pipe";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  REQUIRE(reader >= 0);
+  auto file = NewFile::Create(path);
+  REQUIRE(file.ok());
+  (*file)->Write("text");
+  REQUIRE((*file)->Commit().ok());
+  char read[8] = {};
+  CHECK(::read(reader, read, sizeof read) == 4);
+  CHECK(std::string(read) == "text");
+  CHECK(fs::is_fifo(path));
+  CHECK(folder.count() == 1);
+  ::close(reader);
 }
 
 TEST_CASE("NewFile: what can't be put in its place is told when it is completed") {

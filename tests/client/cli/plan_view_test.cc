@@ -154,6 +154,14 @@ TEST_CASE("RenderPlans: says why there is no plan") {
   CHECK_THAT(text, !Contains("64 MiB buckets"));
 }
 
+TEST_CASE("RenderPlans: what other nodes are called gives the terminal no command") {
+  v1::CommunicatorsReply reply;
+  v1::Communicator* const communicator = reply.add_communicators();
+  communicator->set_node_count(2);
+  communicator->set_ring_misfit("node \x1b[2J");
+  CHECK_THAT(RenderPlans(reply, {}), !Contains("\x1b"));
+}
+
 TEST_CASE("RenderPlans: names the other settings of fusion, and kept plans") {
   v1::CommunicatorsReply reply = Planned();
   v1::Plan& plan = *reply.mutable_communicators(0)->mutable_plan();

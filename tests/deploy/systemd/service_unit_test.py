@@ -82,7 +82,7 @@ def test_what_the_unit_names_is_what_the_readme_installs(tmp_path: Path) -> None
     # `kill` for a reload is the system's (the package procps).
     named += re.findall(r"^Exec\w+=(/usr/bin/ring\S+)", unit, re.MULTILINE)
     named.append("/usr/bin/ringd-engine")  # ringd starts it
-    assert len(named) >= 4
+    assert len(named) >= 3
     for path in named:
         assert (tmp_path / path.lstrip("/")).is_file(), path
 
@@ -91,6 +91,13 @@ def test_engines_die_with_ringd_and_not_ringd_with_an_engine() -> None:
     lines = (SOURCE / "ringd.service").read_text().splitlines()
     for wanted in ("KillMode=mixed", "OOMPolicy=continue", "TasksMax=8192"):
         assert wanted in lines
+
+
+def test_the_start_waits_for_links_and_nothing_before_it_fails_for_them() -> None:
+    """link_timeout is ringd's own; `--check-config` looks once."""
+    lines = (SOURCE / "ringd.service").read_text().splitlines()
+    assert not [line for line in lines if line.startswith(("ExecStartPre=", "ExecCondition="))]
+    assert "RestartPreventExitStatus=2" in lines
 
 
 def test_exposure_stays_low(unit: Path) -> None:
