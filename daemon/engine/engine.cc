@@ -59,7 +59,8 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Transport> transport,
           [this](std::shared_ptr<SlicedWork> work) { calls_.Post([work = std::move(work)] {}); }),
       plans_(options_.plans == nullptr ? std::make_unique<PlanStore>() : std::move(options_.plans)),
       links_(std::make_unique<LinkSwitch>(network)),
-      next_generation_(options_.first_generation) {
+      next_generation_(options_.first_generation),
+      spin_(options_.config.spin) {
   events_.Add(commands_.event_fd(), EventKind::kCommands);
   if (transport_ != nullptr) events_.Add(transport_->event_fd(), EventKind::kTransport);
   events_.Add(reducers_.event_fd(), EventKind::kReducers);
@@ -138,8 +139,8 @@ void Engine::Run() {
       last_look = now;
     }
     if (Turn(now) > 0) {
-      busy_until_ = Clock::now() + options_.config.spin;
-    } else if (now < busy_until_) {
+      spin_.OnWork(Clock::now());
+    } else if (spin_.LooksOn(now)) {
       // Whoever we wait for may want this processor.
       ::sched_yield();
     } else {

@@ -34,6 +34,7 @@
 #include "daemon/engine/link_switch.h"
 #include "daemon/engine/pending_call.h"
 #include "daemon/engine/sliced_queue.h"
+#include "daemon/engine/spin_habit.h"
 #include "daemon/execution/reducer_pool.h"
 #include "daemon/jobs/coordinator/job_coordinator.h"
 #include "daemon/jobs/job.h"
@@ -369,8 +370,8 @@ class Engine final : private PeerEvents {
   std::uint64_t jobs_opened_ = 0;
   std::uint32_t communicators_made_ = 0;
   Clock::time_point next_tick_;
-  Clock::time_point next_beat_;   // shown to the ranks
-  Clock::time_point busy_until_;  // keeps spinning until then
+  Clock::time_point next_beat_;  // shown to the ranks
+  SpinHabit spin_;
 };
 
 }  // namespace ringd
