@@ -163,7 +163,18 @@ void SimulatedNode::Apply(const Action& action) {
   }
 }
 
+void SimulatedNode::CheckOrder(OperationId operation) {
+  const std::uint64_t number =
+      OrderedNumberOf(OrderedScheduler::PlaceOf(operation).value(), operation.sequence);
+  if (number < next_number_) {
+    ledger_.Report("node " + std::to_string(index_) + ": starts operation " +
+                   std::to_string(number) + " after a later one");
+  }
+  next_number_ = number + 1;
+}
+
 void SimulatedNode::Start(const StartOperation& start) {
+  if (scenario_.by_order) CheckOrder(start.operation);
   std::vector<Contribution> contributions;
   for (TensorHandle handle : *start.tensors) {
     const std::string name = scheduler_->NameOf(handle);

@@ -78,6 +78,8 @@ class SimulatedNode final : public LocalRankView {
 
   bool goes_on() const { return !pending() && !ended(); }
   void ReportIfReady(TensorHandle handle, TimePoint now);
+  // By order, nodes start operations in that of their numbers: else they may wait for each other.
+  void CheckOrder(OperationId operation);
   // What nobody sends is done as soon as it has begun.
   void CompleteUnsent(const std::vector<Action>& actions, TimePoint now);
   void Apply(const Action& action);
@@ -101,6 +103,7 @@ class SimulatedNode final : public LocalRankView {
   std::map<TensorHandle, bool> follows_wait_;
   std::size_t in_flight_ = 0;
   std::uint64_t unsent_operations_ = 0;
+  std::uint64_t next_number_ = 0;  // above all operations that were started, by order
   AgreedCause agreed_;
 };
 

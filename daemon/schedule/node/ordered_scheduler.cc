@@ -65,8 +65,19 @@ void OrderedScheduler::OnLocallyReady(TensorHandle handle, const TensorMeta& met
   place.reports.assign(1, RankMeta{first_rank_, meta});
   // One that is known to fail need not begin.
   if (place.asked_for == place.occurrence) return Announce(handle.value());
-  place.started = true;
-  actions_.push_back(StartOperation{DataId(handle.value(), place.occurrence), place.list});
+  StartInOrder();
+}
+
+void OrderedScheduler::StartInOrder() {
+  for (;; ++next_start_) {
+    const std::uint32_t number = OrderedPlaceOf(next_start_);
+    Place& place = places_[number];
+    const std::uint64_t at_place = NumberAt(number);
+    if (at_place > next_start_) continue;  // It has ended.
+    if (at_place < next_start_ || !place.ready || place.announced) return;
+    place.started = true;
+    actions_.push_back(StartOperation{DataId(number, place.occurrence), place.list});
+  }
 }
 
 void OrderedScheduler::OnLocalMismatch(TensorHandle handle, std::vector<RankMeta> reports,
@@ -141,6 +152,7 @@ absl::Status OrderedScheduler::OnMessage(const CoordinatorMessage& message, Time
   if (place.started) actions_.push_back(CancelOperation{DataId(at, place.occurrence)});
   actions_.push_back(TensorFailed{TensorHandle(at), absl::InvalidArgumentError(failed->error)});
   GoOn(at);
+  StartInOrder();
   return absl::OkStatus();
 }
 

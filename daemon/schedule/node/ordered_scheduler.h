@@ -20,12 +20,16 @@
 namespace ringd {
 
 // A tensor's handle is a place here (proto/shm/ordered_operation.h), and an operation is started as
-// soon as the local ranks have submitted it alike. Nothing is asked or told unless something does
-// not fit; then the coordinator is told by Ready, asks all nodes (OrderInquiry), and answers all
-// with one FailTensor. daemon/schedule/README.md has the protocol.
+// soon as the local ranks have submitted it alike and all before it have been started, or have
+// ended. Nothing is asked or told unless something does not fit; then the coordinator is told by
+// Ready, asks all nodes (OrderInquiry), and answers all with one FailTensor.
+// daemon/schedule/README.md has the protocol.
 //
 // Thread safety: none; one thread owns it. Never blocks, reads no clock.
-// Invariant: an operation that has been announced to the coordinator ends by its word alone.
+// Invariants:
+//   1. An operation that has been announced to the coordinator ends by its word alone.
+//   2. Operations are started in the order of their numbers, so in one order on all nodes. (Which
+//      of them become ready first hangs on which earlier ones have ended here.)
 class OrderedScheduler final : public OperationScheduler {
  public:
   // How an operation goes over the wire: its data in one channel of its place, and in another a
@@ -99,9 +103,12 @@ class OrderedScheduler final : public OperationScheduler {
   }
   void Announce(std::uint32_t place);
   void GoOn(std::uint32_t place);
+  // Starts what is ready, up to the first that is not, or that fails and has not ended.
+  void StartInOrder();
 
   const Rank first_rank_;
   std::array<Place, kOrderedPlaces> places_;
+  std::uint64_t next_start_ = 0;  // all operations below have been started, or have ended
   std::vector<Action> actions_;
 };
 

@@ -61,11 +61,12 @@ TEST_CASE("JobCommunicator: by order, an operation ends when its data and its gu
     CHECK(job.HasResults(m));
   }
   CHECK(job.link.sent.empty());
-  // The next one in this place has the next number.
+  // The next one is in the next place.
+  job.registration.tensor = 1;
   job.Submit();
   job.Advance();
   REQUIRE(job.wire->posted.size() == 4);
-  CHECK(job.wire->posted[3].id == OperationId{job.data.id.channel, job.data.id.sequence + 1});
+  CHECK(job.wire->posted[3].id == OrderedScheduler::DataId(1, 0));
 }
 
 TEST_CASE("JobCommunicator: by order, what differs ends when the coordinator says so") {

@@ -15,6 +15,22 @@ struct Node : ActingNode<OrderedScheduler> {
   void Ready(TensorHandle place, std::int64_t count) {
     scheduler.OnLocallyReady(place, Floats(count), false, now);
   }
+  // The operations from number `first` on that come before `end` come and end.
+  void Run(std::uint64_t first, std::uint64_t end) {
+    for (std::uint64_t number = first; number < end; ++number) {
+      Ready(TensorHandle(OrderedPlaceOf(number)), 1);
+      scheduler.OnFinished(TakeOne<StartOperation>().operation, now);
+    }
+  }
+  // The numbers of those that are started now.
+  std::vector<std::uint64_t> TakeStarted() {
+    std::vector<std::uint64_t> numbers;
+    for (const Action& action : Take()) {
+      const OperationId id = std::get<StartOperation>(action).operation;
+      numbers.push_back(OrderedNumberOf(OrderedScheduler::PlaceOf(id).value(), id.sequence));
+    }
+    return numbers;
+  }
   ReadyTensor TakeAnnouncement() {
     const auto ready = TakeMessage<ringd::Ready>();
     REQUIRE(ready.tensors.size() == 1);
@@ -30,18 +46,73 @@ constexpr TensorHandle kFirst(0);
 
 TEST_CASE("OrderedScheduler: starts at once what the local ranks have submitted, and asks nobody") {
   Node node;
-  for (std::uint32_t round = 0; round < 3; ++round) {
-    node.Ready(TensorHandle(5), 3);
+  for (std::uint32_t number = 0; number < 3 * kOrderedPlaces; ++number) {
+    const TensorHandle place(number % kOrderedPlaces);
+    node.Ready(place, 3);
     const auto start = node.TakeOne<StartOperation>();
-    CHECK(start.operation == OrderedScheduler::DataId(5, round));
-    CHECK(OrderedScheduler::PlaceOf(start.operation) == TensorHandle(5));
+    CHECK(start.operation == OrderedScheduler::DataId(place.value(), number / kOrderedPlaces));
+    CHECK(OrderedScheduler::PlaceOf(start.operation) == place);
     REQUIRE(start.tensors->size() == 1);
-    const std::string name = OrderedName(kOrderedPlaces * round + 5);
-    CHECK(node.scheduler.NameOf(TensorHandle(5)) == name);
-    CHECK(node.scheduler.Intern(name) == TensorHandle(5));
+    const std::string name = OrderedName(number);
+    CHECK(node.scheduler.NameOf(place) == name);
+    CHECK(node.scheduler.Intern(name) == place);
     node.scheduler.OnFinished(start.operation, node.now);
     CHECK(node.Take().empty());
   }
+}
+
+TEST_CASE("OrderedScheduler: nodes where operations end in different orders start in one") {
+  // 64 are in flight on both nodes, and the ranks have submitted two more: each of these is ready
+  // once the one before it in its place has ended.
+  const auto start_after = [](std::uint32_t first_end, std::uint32_t second_end) {
+    Node node;
+    for (std::uint32_t place = 0; place < kOrderedPlaces; ++place) {
+      node.Ready(TensorHandle(place), 1);
+    }
+    CHECK(node.TakeStarted().size() == kOrderedPlaces);
+    for (const std::uint32_t place : {first_end, second_end}) {
+      node.scheduler.OnFinished(OrderedScheduler::DataId(place, 0), node.now);
+      node.Ready(TensorHandle(place), 1);
+    }
+    return node.TakeStarted();
+  };
+  const std::vector<std::uint64_t> in_order = {kOrderedPlaces, kOrderedPlaces + 1};
+  CHECK(start_after(0, 1) == in_order);
+  CHECK(start_after(1, 0) == in_order);
+}
+
+TEST_CASE(
+    "OrderedScheduler: what is ready early waits for those before it, to their start or end") {
+  Node node;
+  node.Ready(TensorHandle(3), 1);
+  node.Ready(TensorHandle(2), 1);
+  node.scheduler.OnLocalMismatch(TensorHandle(1), {{Rank(4), Floats(1)}, {Rank(5), Floats(2)}},
+                                 node.now);
+  CHECK(node.TakeAnnouncement().name == "operation 1");
+  node.Ready(kFirst, 1);
+  CHECK(node.TakeStarted() == std::vector<std::uint64_t>{0});
+  // What is known to fail holds up those behind it until it has.
+  CHECK(node.scheduler.OnInquiry("operation 1").ok());
+  CHECK(node.Take().empty());
+  CHECK(node.scheduler.OnMessage(FailTensor{"operation 1", "they differ"}, node.now).ok());
+  const std::vector<Action> actions = node.Take();
+  REQUIRE(actions.size() == 3);
+  CHECK(std::get<TensorFailed>(actions[0]).tensor == TensorHandle(1));
+  CHECK(std::get<StartOperation>(actions[1]).operation == OrderedScheduler::DataId(2, 0));
+  CHECK(std::get<StartOperation>(actions[2]).operation == OrderedScheduler::DataId(3, 0));
+}
+
+TEST_CASE("OrderedScheduler: one that is asked for while it waits for its turn is never started") {
+  Node node;
+  node.Ready(TensorHandle(1), 1);
+  CHECK(node.scheduler.OnInquiry("operation 1").ok());
+  CHECK(node.TakeAnnouncement().name == "operation 1");
+  node.Ready(kFirst, 1);
+  CHECK(node.TakeStarted() == std::vector<std::uint64_t>{0});
+  CHECK(node.scheduler.OnMessage(FailTensor{"operation 1", "they differ"}, node.now).ok());
+  CHECK(node.TakeOne<TensorFailed>().tensor == TensorHandle(1));
+  node.Ready(TensorHandle(2), 1);
+  CHECK(node.TakeStarted() == std::vector<std::uint64_t>{2});
 }
 
 TEST_CASE("OrderedScheduler: an operation and its guard have channels of their own") {
@@ -90,6 +161,7 @@ TEST_CASE("OrderedScheduler: local ranks that differ are told to the coordinator
   const auto failed = node.TakeOne<TensorFailed>();
   CHECK(failed.tensor == kFirst);
   CHECK(failed.status == absl::InvalidArgumentError("they differ"));
+  node.Run(1, kOrderedPlaces);
   node.Ready(kFirst, 1);
   CHECK(node.TakeOne<StartOperation>().operation == OrderedScheduler::DataId(0, 1));
 }
@@ -128,6 +200,7 @@ TEST_CASE("OrderedScheduler: what did not fit after its end is not held against 
   CHECK(node.scheduler.OnMessage(FailTensor{"operation 0", "they differ"}, node.now).ok());
   CHECK(node.scheduler.OnDisagreement(id));
   node.Take();
+  node.Run(1, kOrderedPlaces);
   node.Ready(kFirst, 1);
   CHECK(node.TakeOne<StartOperation>().operation == OrderedScheduler::DataId(0, 1));
 }
@@ -136,8 +209,7 @@ TEST_CASE("OrderedScheduler: who is behind announces when its ranks come, and st
   Node node;
   // The next occurrence of the place.
   CHECK(node.scheduler.OnInquiry("operation 64").ok());
-  node.Ready(kFirst, 1);
-  node.scheduler.OnFinished(node.TakeOne<StartOperation>().operation, node.now);
+  node.Run(0, kOrderedPlaces);
   node.Ready(kFirst, 2);
   const ReadyTensor told = node.TakeAnnouncement();
   CHECK(told.name == "operation 64");
