@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/core/lanes/ring_operations.h"
+#include "client/core/lanes/wire/ring_operations.h"
 #include "client/core/tensors/registrations.h"
 #include "client/core/tensors/staging.h"
 #include "proto/base/memfd.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "client/core/attach/session_state.h"
-#include "client/core/lanes/ring_operations.h"
+#include "client/core/lanes/wire/ring_operations.h"
 #include "client/core/tensors/arena.h"
 #include "client/core/tensors/registrations.h"
 #include "client/core/tensors/staging.h"

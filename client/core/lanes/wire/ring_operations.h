@@ -1,0 +1,151 @@
+// Operations that ringd carries out: from the submission ring to the completion ring and to the
+// waiter.
+#ifndef RINGD_CLIENT_CORE_LANES_WIRE_RING_OPERATIONS_H_
+#define RINGD_CLIENT_CORE_LANES_WIRE_RING_OPERATIONS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "client/core/attach/session_state.h"
+#include "client/core/tensors/staged_copies.h"
+#include "client/core/waiting/operation_queue.h"
+#include "client/core/waiting/spin_policy.h"
+#include "client/core/waiting/wire_trace.h"
+#include "proto/base/cache_line.h"
+#include "proto/base/mutex.h"
+#include "proto/base/unique_fd.h"
+#include "proto/shm/session_segment.h"
+
+namespace ringd::client {
+
+// Every operation has a slot, found by its sequence number; the rare one that is still there when
+// its slot's turn comes again moves to a map. Completions are drained by whoever waits: there is no
+// thread for it. A waiter spins briefly, then sleeps on the session's doorbell.
+//
+// Thread safety: any thread may call anything. Submitting and draining hold one lock for well under
+//   a microsecond; nobody sleeps under it.
+// Ownership: borrows segment, session state and copies, which must outlive it.
+// Invariant: at most `submission_capacity` operations are in flight, so that neither ring can be
+//   full: ringd always has room for a completion.
+// Trust: a completion for an operation that isn't in flight ends the session. The library trusts
+//   ringd with the content, not with its own memory.
+class RingOperations final : public OperationQueue {
+ public:
+  RingOperations(const SessionSegmentView& segment, std::uint32_t submission_capacity,
+                 std::uint32_t completion_capacity, UniqueFd engine_wakeup, SessionState& state,
+                 StagedCopies& copies, std::chrono::nanoseconds spin_budget);
+
+  // Notes waits that last. Before anything is submitted; null, as at first: notes none.
+  void UseTrace(WireTrace* trace) noexcept { trace_ = trace; }
+
+  // Wakes ringd if that sleeps. May allocate only if an operation has been left unconsumed for a
+  // whole turn of the ring.
+  SubmitResult TrySubmit(Submission& record, const OperationEnd& end) override;
+  // Of a submission whose source is to be copied in pieces: copies it. By the thread that has
+  // submitted it, before anybody else hears of the operation.
+  void CopySource(const OperationEnd& end);
+  [[nodiscard]] bool WaitForRoom(const OperationEnd& end) override;
+  // Copies out what is final meanwhile of a result that comes in pieces.
+  WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) override;
+  WaitResult Test(std::uint64_t sequence) override;
+  [[nodiscard]] bool Consume(std::uint64_t sequence, OperationOutcome& outcome,
+                             OperationEnd& end) override;
+  std::size_t ConsumeSucceeded(std::span<const std::uint64_t> sequences,
+                               std::vector<OperationEnd>& ends) override;
+  const Registration* FindUsed(
+      const std::unordered_set<const Registration*>& registrations) override;
+  void WakeAll() noexcept override;
+
+  // The timeline's pair of an operation in flight; kNoTimelinePair: it is of host memory, or is not
+  // in flight.
+  std::uint32_t TimelinePairOf(std::uint64_t sequence);
+  // Where an operation that has not been consumed is staged in device memory; null: it is not.
+  DeviceBlock* DeviceBlockOf(std::uint64_t sequence);
+  // The pairs of all operations in flight, and of those that have ended badly: an engine that has
+  // said so may have gone before it has released them.
+  std::vector<std::uint32_t> TimelinePairsOfUnfulfilled();
+  // Whether an operation with this pair has ended badly: ringd has released those who wait for it,
+  // for good.
+  bool IsReleased(std::uint32_t timeline_pair);
+
+ private:
+  struct alignas(kCacheLineBytes) Slot {
+    std::uint64_t word = 0;  // of a straggler; else its place has it
+    OperationEnd end;
+    OperationOutcome outcome;
+    bool fetching = false;  // a waiter copies pieces of the result; `end` is its, under mutex_
+  };
+
+  Slot& SlotOf(std::uint64_t sequence) noexcept { return slots_[sequence & slot_mask_]; }
+  // The slot or the entry among the stragglers; null if there is no such operation.
+  Slot* Find(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of one that was found.
+  std::uint64_t WordOf(const Slot& slot, std::uint64_t sequence) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetWord(Slot& slot, std::uint64_t word) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Free(Slot& slot, std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // From here to EndFetch(), which is told what was copied, the calling thread alone copies the
+  // operation's result out, and nobody consumes it. Null: the result does not come in pieces, or
+  // another thread copies.
+  std::optional<OperationEnd> BeginFetch(std::uint64_t sequence);
+  void EndFetch(std::uint64_t sequence, const OperationEnd& end);
+  // Of the operation of this word, which has not been consumed.
+  void MakeRoomInSlot(Slot& slot, std::uint64_t word) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RingEngine() noexcept;
+
+  bool HasUndrained() const noexcept;
+  void DrainIfAny();
+  void Drain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Accept(const CompletionRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<const std::string> TextOf(const CompletionRecord& record)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // kDone, kTimeout (still in flight) or kUnknown.
+  WaitResult Look(std::uint64_t sequence);
+  // `trace`: what is waited for is operation `sequence`.
+  template <typename Condition>
+  WaitResult WaitFor(Condition condition, Clock::time_point deadline, WireTrace* trace = nullptr,
+                     std::uint64_t sequence = 0);
+
+  const SessionSegmentView segment_;
+  const std::uint32_t capacity_;
+  const UniqueFd engine_wakeup_;
+  SessionState& state_;
+  StagedCopies& copies_;
+  SpinPolicy spin_;
+  WireTrace* trace_ = nullptr;
+
+  Mutex mutex_;
+  RingProducer<Submission> submissions_ ABSL_GUARDED_BY(mutex_);
+  RingConsumer<CompletionRecord> completions_ ABSL_GUARDED_BY(mutex_);
+  // The last failure's words: when a job fails, all its operations name the same slot.
+  std::uint32_t cached_error_slot_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint32_t cached_error_version_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<const std::string> cached_error_ ABSL_GUARDED_BY(mutex_);
+  // Pairs of the timeline whose operation has ended badly.
+  std::unordered_set<std::uint32_t> released_pairs_ ABSL_GUARDED_BY(mutex_);
+  // Operations that were not consumed before their slot was needed again.
+  std::unordered_map<std::uint64_t, std::unique_ptr<Slot>> stragglers_ ABSL_GUARDED_BY(mutex_);
+
+  // An operation has been seen to end since the last submission: see kFollowsWait.
+  std::atomic<bool> seen_end_{false};
+  // How many operations in flight have a result that comes in pieces. Written under mutex_.
+  std::atomic<std::uint32_t> in_pieces_{0};
+
+  const std::uint64_t slot_mask_;
+  std::vector<Slot> slots_;
+  // Written under mutex_, read without: release and acquire, so that who sees a record counted here
+  // also sees what became of its operation.
+  std::atomic<std::uint64_t> next_sequence_{0};
+  std::atomic<std::uint64_t> drained_{0};
+};
+
+}  // namespace ringd::client
+
+#endif  // RINGD_CLIENT_CORE_LANES_WIRE_RING_OPERATIONS_H_

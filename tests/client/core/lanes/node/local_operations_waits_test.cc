@@ -1,0 +1,148 @@
+// Waits for operations of a one-node job, and what is left of those that have ended. Runs under
+// ThreadSanitizer too.
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <future>
+#include <thread>
+#include <vector>
+
+#include "client/core/lanes/node/local_operations.h"
+#include "tests/client/core/lanes/node/local_job.h"
+
+namespace ringd::client {
+namespace {
+
+TEST_CASE(
+    "LocalOperations: an operation that is not complete times out and can be waited for again") {
+  LocalJob job(2, std::chrono::microseconds(50));
+  Floats tensor(0, 0, 5000);
+  const std::uint64_t sequence = Submit(job[0], tensor.registration, job[0].At(0));
+  CHECK(job[0].operations->Test(sequence) == WaitResult::kTimeout);
+  CHECK(job[0].operations->Wait(sequence, Clock::now() + std::chrono::milliseconds(5)) ==
+        WaitResult::kTimeout);
+  Submit(job[1], tensor.registration, job[1].At(0));
+  CHECK(Finish(job[0], sequence).status == 0);
+  CHECK(job[0].operations->Wait(sequence, InTenSeconds()) == WaitResult::kUnknown);
+}
+
+TEST_CASE("LocalOperations: a sleeping waiter is woken by the rank that comes last") {
+  LocalJob job(2);
+  const std::uint64_t count = GENERATE(1, 5000);
+  Floats tensor(0, 0, count);
+  const std::uint64_t sequence = Submit(job[0], tensor.registration, job[0].At(0));
+  std::atomic<bool> done{false};
+  std::thread waiter(
+      [&] { done = job[0].operations->Wait(sequence, InTenSeconds()) == WaitResult::kDone; });
+  while (job[0].operations->waiters() == 0) std::this_thread::yield();
+  Submit(job[1], tensor.registration, job[1].At(0));
+  waiter.join();
+  CHECK(done);
+}
+
+TEST_CASE("LocalOperations: as many as have ended are consumed in one go, and no more") {
+  LocalJob job(2);
+  const std::uint64_t count = GENERATE(1, 5000);
+  Floats first(0, 0, count);
+  Floats second(1, 1, count);
+  std::vector<std::uint64_t> sequences;
+  for (Floats* tensor : {&first, &second}) {
+    sequences.push_back(Submit(job[0], tensor->registration, job[0].At(0)));
+  }
+  std::vector<OperationEnd> ends;
+  CHECK(job[0].operations->ConsumeSucceeded(sequences, ends) == 0);
+  Submit(job[1], first.registration, job[1].At(0));
+  REQUIRE(job[0].operations->Wait(sequences[0], InTenSeconds()) == WaitResult::kDone);
+  CHECK(job[0].operations->ConsumeSucceeded(sequences, ends) == 1);
+  CHECK(job[0].operations->Wait(sequences[0], Clock::now()) == WaitResult::kUnknown);
+  Submit(job[1], second.registration, job[1].At(0));
+  REQUIRE(job[0].operations->Wait(sequences[1], InTenSeconds()) == WaitResult::kDone);
+  CHECK(job[0].operations->ConsumeSucceeded({sequences.data() + 1, 1}, ends) == 1);
+  CHECK(job[0].operations->in_flight() == 0);
+  CHECK(ends.empty());
+}
+
+TEST_CASE("LocalOperations: one whose place is needed again is kept, whatever has become of it") {
+  LocalJob job(2);
+  const std::uint64_t count = GENERATE(1, 5000);
+  Floats done(0, 0, count);
+  Floats late(1, 1, count);
+  Floats other(2, 2, 1);
+  LocalOperations& operations = *job[0].operations;
+  const std::uint64_t well = Submit(job[0], done.registration, job[0].At(0));
+  Submit(job[1], done.registration, job[1].At(0));
+  REQUIRE(operations.Wait(well, InTenSeconds()) == WaitResult::kDone);
+  const std::uint64_t awaited = Submit(job[0], late.registration, job[0].At(1 << 16));
+  CHECK(operations.consumed() == 0);
+  float value[2] = {1, 2};
+  for (std::uint32_t i = 0; i < 2 * kCapacity; ++i) {
+    const std::uint64_t mine = Submit(job[0], other.registration, &value[0]);
+    const std::uint64_t its = Submit(job[1], other.registration, &value[1]);
+    CHECK(Finish(job[0], mine).status == 0);
+    CHECK(Finish(job[1], its).status == 0);
+  }
+  CHECK(operations.Test(well) == WaitResult::kDone);
+  CHECK(operations.Test(awaited) == WaitResult::kTimeout);
+  WaitResult result = WaitResult::kUnknown;
+  std::thread waiter([&] { result = operations.Wait(awaited, InTenSeconds()); });
+  while (operations.waiters() == 0) std::this_thread::yield();
+  Submit(job[1], late.registration, job[1].At(1 << 16));
+  waiter.join();
+  CHECK(result == WaitResult::kDone);
+  std::vector<OperationEnd> ends;
+  const std::vector<std::uint64_t> both{well, awaited};
+  CHECK(operations.consumed() == 2 * kCapacity);
+  CHECK(operations.ConsumeSucceeded(both, ends) == 2);
+  CHECK(operations.consumed() == 2 * kCapacity + 2);
+  for (const std::uint64_t gone : both) CHECK(operations.Test(gone) == WaitResult::kUnknown);
+}
+
+TEST_CASE("LocalOperations: a large submission calls who waits for one, a small one does not") {
+  LocalJob job(2);
+  LocalOperations& operations = *job[0].operations;
+  const bool large = GENERATE(true, false);
+  Floats tensor(0, 0, LocalOperations::kBackgroundFromBytes / sizeof(float) - (large ? 0 : 1));
+  std::atomic<bool> ended{false};
+  auto called = std::async(std::launch::async, [&] {
+    return operations.AwaitLargeSubmission(std::chrono::seconds(60), [&] { return ended.load(); });
+  });
+  // It may not sleep yet, and then hears nothing of the first ones.
+  const Clock::time_point deadline = InTenSeconds();
+  do {
+    const std::uint64_t first = Submit(job[0], tensor.registration, job[0].At(0));
+    const std::uint64_t second = Submit(job[1], tensor.registration, job[1].At(0));
+    Finish(job[0], first);
+    Finish(job[1], second);
+    if (!large && called.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout) {
+      ended = true;
+      operations.WakeBackground();
+    }
+  } while (called.wait_for(std::chrono::milliseconds(1)) == std::future_status::timeout &&
+           Clock::now() < deadline);
+  CHECK(Clock::now() < deadline);
+  // Who ends the wait by WakeBackground calls, too.
+  CHECK((called.get() || ended) == true);
+  CHECK(ended == !large);
+}
+
+TEST_CASE("LocalOperations: when the job fails, waiters end and nothing new is taken") {
+  LocalJob job(2);
+  Floats tensor(0, 0, 5000);
+  const std::uint64_t sequence = Submit(job[0], tensor.registration, job[0].At(0));
+  WaitResult result = WaitResult::kTimeout;
+  std::thread waiter([&] { result = job[0].operations->Wait(sequence, InTenSeconds()); });
+  while (job[0].operations->waiters() == 0) std::this_thread::yield();
+  job[0].state.Fail("rank 11 has died");
+  job[0].operations->WakeAll();
+  waiter.join();
+  CHECK(result == WaitResult::kEnded);
+  OperationOutcome outcome;
+  OperationEnd end;
+  CHECK(job[0].operations->Consume(sequence, outcome, end));
+  CHECK_FALSE(outcome.completed);
+  Submission record{};
+  end.registration = &tensor.registration;
+  CHECK(job[0].operations->TrySubmit(record, end) == SubmitResult::kEnded);
+}
+
+}  // namespace
+}  // namespace ringd::client
