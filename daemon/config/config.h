@@ -105,7 +105,7 @@ struct Config {
   std::uint64_t small_broadcast_bytes = std::uint64_t{32} << 10;
 
   // Ranks of a job over several nodes carry small operations out between themselves
-  // (daemon/rank_exchange).
+  // (daemon/lanes/rank_exchange).
   bool rank_exchange = true;
 
   // ---- GPUs ----

@@ -37,7 +37,7 @@ struct CommunicatorPart {
   v1::StallVerdict verdict;
   Clock::time_point verdict_at;
   // Of the verdict's ranks those of this node, by member: what they had submitted then.
-  std::map<int, LocalMemberCounters> awaited_here;
+  std::map<int, MemberCounters> awaited_here;
 
   // Ranks that have destroyed it, here or elsewhere, and when this node heard of the last.
   std::vector<int> dropped;

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/jobs/job.h"
+#include "daemon/lanes/rank_exchange/rank_exchange_watch.h"
 
 namespace ringd {
 namespace {
@@ -267,7 +268,7 @@ void Job::Describe(const CommunicatorPart& part, v1::Communicator* out,
   if (membership.node_count() == 1) return;
   *out->mutable_plan() = part.plan;
   for (v1::PlannedBucket& bucket : *out->mutable_plan()->mutable_buckets()) {
-    const WireMeter::ChannelTime time = part.communicator->TimeOf(bucket.channel());
+    const ChannelTime time = part.communicator->TimeOf(bucket.channel());
     bucket.set_waited_ms(Seconds(time.waited) * 1e3);
     bucket.set_measured_ms(Seconds(time.wire) * 1e3);
     bucket.set_occurrences(time.count);
@@ -343,7 +344,7 @@ void Job::Describe(const CommunicatorPart& part, v1::QueuesReply* out,
     queue.set_communicator(part.id.value());
     if (part.number != 0) queue.set_communicator_name(part.name);
     if (member.session != nullptr) {
-      const LocalMemberCounters counters = part.communicator->MemberCounters(place);
+      const MemberCounters counters = part.communicator->CountersOf(place);
       queue.set_submitted(counters.submitted);
       queue.set_completed(counters.ended);
       queue.set_failed(counters.failed);

@@ -129,7 +129,7 @@ void Job::OnStallVerdict(CommunicatorPart& part, const v1::StallVerdict& verdict
     const bool awaited =
         std::any_of(verdict.ranks().begin(), verdict.ranks().end(),
                     [rank](const v1::AwaitedRank& entry) { return entry.rank() == rank; });
-    if (awaited) part.awaited_here[place] = part.communicator->MemberCounters(place);
+    if (awaited) part.awaited_here[place] = part.communicator->CountersOf(place);
   }
   // Another node may have asked: this one need not ask for the same again.
   part.next_stall_report = std::max(part.next_stall_report, NextReportAfter(part, verdict, now));
@@ -159,7 +159,7 @@ bool Job::StallGoesOn(const CommunicatorPart& part) const {
   }
   for (const auto& [place, then] : part.awaited_here) {
     if (MemberOf(part, place).session == nullptr) continue;
-    const LocalMemberCounters counters = part.communicator->MemberCounters(place);
+    const MemberCounters counters = part.communicator->CountersOf(place);
     if (counters.submitted == then.submitted && counters.ended == then.ended) return true;
   }
   const std::vector<WaitingSubmission> waiting = part.communicator->Waiting(part.verdict_at);

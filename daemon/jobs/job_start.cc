@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/jobs/job.h"
+#include "daemon/lanes/node/local_group.h"
+#include "daemon/lanes/rank_exchange/rank_exchange_watch.h"
 
 namespace ringd {
 
@@ -23,7 +25,6 @@ bool Job::ListsOurRanks(const Membership& membership) const {
 absl::StatusOr<JobCommunicator::Way> Job::MakeWay(
     const CommunicatorPart& part, std::span<const std::shared_ptr<Session>> sessions) const {
   const Membership& membership = *part.membership;
-  JobCommunicator::Way way;
   if (membership.node_count() == 1) {
     std::vector<std::int32_t> ranks;
     for (const MemberRank& rank : membership.nodes.front().ranks) {
@@ -31,8 +32,7 @@ absl::StatusOr<JobCommunicator::Way> Job::MakeWay(
     }
     auto created = LocalGroup::Create(options_.job_id, ranks, sessions, part.number, part.by_order);
     if (!created.ok()) return created.status();
-    way.local = *std::move(created);
-    return way;
+    return JobCommunicator::Way(*std::move(created));
   }
   if (transport_ == nullptr) {
     return absl::FailedPreconditionError("this ringd has no network backend");
@@ -50,8 +50,7 @@ absl::StatusOr<JobCommunicator::Way> Job::MakeWay(
   }
   auto created = transport_->CreateCommunicator(spec);
   if (!created.ok()) return created.status();
-  way.wire = *std::move(created);
-  return way;
+  return JobCommunicator::Way(*std::move(created));
 }
 
 absl::Status Job::Begin(CommunicatorPart& part) {

@@ -17,7 +17,7 @@ DEFAULT = re.compile(r"\bCollectiveKind\s+\w+\s*=\s*CollectiveKind::k\w+;")
 MAY_NAME = (
     "proto/",
     "backends/collectives/operation.cc",
-    "daemon/jobs/communicator/job_communicator_wire.cc",
+    "daemon/lanes/wire/wire_lane.cc",
     "daemon/jobs/measuring/link_prober.cc",
     "tests/",
 )

@@ -4,6 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/lanes/node/node_lane.h"
+#include "daemon/lanes/wire/wire_lane.h"
+#include "daemon/peers/measurement_conversion.h"
 #include "daemon/peers/schedule_conversion.h"
 #include "daemon/schedule/node/node_scheduler.h"
 #include "daemon/schedule/node/ordered_scheduler.h"
@@ -12,23 +15,8 @@
 namespace ringd {
 namespace {
 
-// How often a job whose ranks need no ringd is looked at, while they have something in flight, and
-// while they have not: what bounds how exactly ringd knows since when something waits.
-constexpr auto kLocalLookInterval = std::chrono::milliseconds(100);
-constexpr auto kRestingLookInterval = std::chrono::milliseconds(500);
-
 // Rates need no more; looking at what ranks count takes cache lines from them.
 constexpr auto kSampleInterval = std::chrono::milliseconds(250);
-
-// What the meter wants to know of the link before it has measured anything.
-LinkModel LinkOf(const Membership& membership) {
-  LinkModel link;
-  link.node_count = membership.node_count();
-  link.small_bytes = std::min<std::size_t>(membership.algorithms.small_all_reduce_bytes,
-                                           membership.algorithms.chunk_bytes);
-  link.flat_bytes = membership.algorithms.flat_all_reduce_bytes;
-  return link;
-}
 
 RanksByNode RanksOf(const Membership& membership) {
   RanksByNode ranks;
@@ -57,10 +45,9 @@ JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membersh
       ranks_(RanksOf(*membership_)),
       members_(std::move(members)),
       has_left_(members_.size()),
-      way_(std::move(way)),
       link_(link),
       scheduler_(MakeScheduler(options_, OfCommunicator())),
-      meter_(LinkOf(*membership_), membership_->algorithms.chunk_bytes) {
+      lane_(MakeLane(std::move(way))) {
   if (CombinesLocally()) trace_.NumberTensorsFrom(kFirstTracedDeviceTensor);
   if (options_.by_order) {
     std::vector<std::int32_t> ranks;
@@ -68,7 +55,6 @@ JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membersh
       for (const Rank rank : on_node) ranks.push_back(rank.value());
     }
     for (const auto& member : members_) member->ordered().Open(options_.id, ranks);
-    meter_.TurnOff();
   }
   // Where a rank copies in pieces, their order is that of the job's ring, for all its
   // communicators.
@@ -89,8 +75,19 @@ JobCommunicator::~JobCommunicator() {
   if (options_.by_order) {
     for (const auto& member : members_) member->ordered().Close(options_.id);
   }
-  // The backend lets go of the buffers before the executions that own them go.
-  way_.wire.reset();
+  lane_.reset();  // It lets go of the members' memory.
+}
+
+std::unique_ptr<Lane> JobCommunicator::MakeLane(Way way) {
+  LaneEvents& events = *this;
+  if (auto* const group = std::get_if<std::unique_ptr<LocalGroup>>(&way)) {
+    return std::make_unique<NodeLane>(std::move(*group), members_.size(), events);
+  }
+  const WireLane::Options options{
+      .reducers = options_.reducers, .isolated = options_.isolated, .measures = !options_.by_order};
+  return std::make_unique<WireLane>(options,
+                                    std::get<std::unique_ptr<Communicator>>(std::move(way)),
+                                    membership_, members_, *scheduler_, events);
 }
 
 absl::Status JobCommunicator::Number(Registration& registration, const std::string& meta_key) {
@@ -120,9 +117,9 @@ absl::Status JobCommunicator::Number(Registration& registration, const std::stri
 
 absl::StatusOr<std::uint32_t> JobCommunicator::NumberName(const Registration& registration) {
   if (!IsCarriedHere(registration)) {
-    const std::uint32_t count = way_.local->tensor_count();
-    absl::StatusOr<std::uint32_t> number = way_.local->Number(registration.name);
-    if (way_.local->tensor_count() > count) table_bytes_ += TableBytesOfName(registration, 0);
+    const std::uint32_t count = lane_->tensor_count();
+    absl::StatusOr<std::uint32_t> number = lane_->Number(registration.name);
+    if (lane_->tensor_count() > count) table_bytes_ += TableBytesOfName(registration, 0);
     return number;
   }
   const std::uint32_t number = scheduler_->Intern(registration.name).value();
@@ -139,18 +136,10 @@ void JobCommunicator::Release(const Registration& registration) noexcept {
 }
 
 std::optional<Clock::time_point> JobCommunicator::NextTick(Clock::time_point now) const {
-  if (way_.local != nullptr) {
-    return now + (way_.local->AnyInFlight() ? kLocalLookInterval : kRestingLookInterval);
-  }
   const std::optional<Clock::time_point> tick = scheduler_->NextTick();
-  if (rank_exchange_ == nullptr) return tick;
-  const Clock::time_point look = now + RankExchangeWatch::kLookInterval;
-  return tick.has_value() ? std::min(*tick, look) : look;
-}
-
-void JobCommunicator::Look(Clock::time_point now) {
-  if (way_.local != nullptr) way_.local->Look(now);
-  if (rank_exchange_ != nullptr) rank_exchange_->Look(now);
+  const std::optional<Clock::time_point> look = lane_->NextLook(now);
+  if (!tick.has_value() || !look.has_value()) return tick.has_value() ? tick : look;
+  return std::min(*tick, *look);
 }
 
 JobCommunicator::Tensor& JobCommunicator::TensorOf(TensorHandle handle) {
@@ -255,12 +244,10 @@ absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
       if (!*taken) break;
     }
   }
-  if (way_.wire != nullptr) {
-    absl::StatusOr<std::size_t> advanced = AdvanceWire(now);
-    if (!advanced.ok()) return advanced.status();
-    work += *advanced;
-    ReportMeasurements(now);
-  }
+  absl::StatusOr<std::size_t> carried = AdvanceLane(now);
+  if (!carried.ok()) return carried.status();
+  work += *carried;
+  ReportMeasurements(now);
   if (device_lane_ != nullptr) {
     absl::StatusOr<std::size_t> advanced = AdvanceDevice(now);
     if (!advanced.ok()) return advanced.status();
@@ -274,6 +261,26 @@ absl::StatusOr<std::size_t> JobCommunicator::Advance(Clock::time_point now) {
   operations_rate_.Sample(counted.operations, now);
   busy_rate_.Sample(counted.busy_ns, now);
   return work;
+}
+
+absl::StatusOr<std::size_t> JobCommunicator::AdvanceLane(Clock::time_point now) {
+  absl::StatusOr<std::size_t> advanced = lane_->Advance(now);
+  if (failed() && waiting_ > 0) CompleteFailed();
+  CountBusy(now);
+  if (failed()) return advanced;
+  // Where a node is lost, that is why operations fail.
+  if (absl::Status health = DescribeHealth(); !health.ok()) return health;
+  return advanced;
+}
+
+bool JobCommunicator::CopyPiece() { return lane_->CopyPiece(); }
+
+void JobCommunicator::ReportMeasurements(Clock::time_point now) {
+  if (failed()) return;
+  auto links = lane_->TakeMeasurements(/*idle=*/waiting_ == 0, scheduler_->epoch(), now);
+  if (!links.has_value()) return;
+  const NodeMeasurements measurements{*std::move(links), scheduler_->TakeReadiness()};
+  if (!measurements.empty()) Send(ToProto(measurements));
 }
 
 void JobCommunicator::Send(v1::NodeMessage message) {
@@ -291,25 +298,16 @@ absl::StatusOr<bool> JobCommunicator::TakeActions(Clock::time_point now) {
     } else if (const auto* start = std::get_if<StartOperation>(&action)) {
       if (absl::Status status = Start(*start, now); !status.ok()) return status;
     } else if (const auto* cancel = std::get_if<CancelOperation>(&action)) {
-      Cancel(cancel->operation, now);
+      lane_->Cancel(cancel->operation, now);
     } else if (const auto* failure = std::get_if<TensorFailed>(&action)) {
       failed_tensors_.push_back(*failure);
       EndFailedTensors(now);
     } else if (const auto* retired = std::get_if<ChannelRetired>(&action)) {
-      Retire(retired->channel);
+      layouts_.erase(retired->channel);
+      lane_->Retire(retired->channel);
     }
   }
   return !actions_.empty();
-}
-
-void JobCommunicator::Retire(std::uint32_t channel) {
-  layouts_.erase(channel);
-  meter_.Forget(channel);
-  // What has been started but not posted must still find the messages that came early for it.
-  const bool unposted = std::any_of(to_post_.begin(), to_post_.end(),
-                                    [channel](OperationId id) { return id.channel == channel; });
-  // Nothing of the channel will be posted again: the last number marks all that is not in flight.
-  if (!unposted) way_.wire->Cancel(OperationId{channel, UINT32_MAX});
 }
 
 std::shared_ptr<const BucketLayout> JobCommunicator::LayoutOf(const StartOperation& start) {
@@ -364,30 +362,26 @@ absl::Status JobCommunicator::Start(const StartOperation& start, Clock::time_poi
       memory.push_back(TensorBuffers{head.source, head.destination});
     }
   }
-  const Rank root = HeadOf(start.tensors->front()).meta.root_rank;
+  const TensorMeta& meta = HeadOf(start.tensors->front()).meta;
   int root_member = -1;
   const auto& ranks = membership_->nodes[static_cast<std::size_t>(membership_->self.value())].ranks;
   for (std::size_t m = 0; m < ranks.size(); ++m) {
-    if (ranks[m].rank == root) root_member = static_cast<int>(m);
+    if (ranks[m].rank == meta.root_rank) root_member = static_cast<int>(m);
   }
   const int member_count = static_cast<int>(members_.size());
   auto execution = std::make_unique<Execution>(
       start.operation, start.tensors, layout,
       BucketMemory(*layout, member_count, std::move(memory), root_member), staged, now);
-  if (running_.empty() && device_running_.empty()) busy_since_ = now;
-  Running running;
-  running.execution = std::move(execution);
-  running_.emplace(start.operation, std::move(running));
-  to_post_.push_back(start.operation);
-  return absl::OkStatus();
+  if (!Busy()) busy_since_ = now;
+  return lane_->Start(std::move(execution), membership_->NodeOf(meta.root_rank),
+                      scheduler_->DigestOf(meta));
 }
 
 void JobCommunicator::CountBusy(Clock::time_point now) noexcept {
   if (busy_since_ == Clock::time_point() || now < busy_since_) return;
   counters_.busy_ns += static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::nanoseconds>(now - busy_since_).count());
-  const bool idle = running_.empty() && device_running_.empty();
-  busy_since_ = idle ? Clock::time_point() : now;
+  busy_since_ = Busy() ? now : Clock::time_point();
 }
 
 }  // namespace ringd

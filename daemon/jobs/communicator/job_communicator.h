@@ -1,18 +1,18 @@
-// This node's part in one communicator. Of several nodes: takes the local ranks' submissions, lets
-// the scheduler decide, executes, and completes every submission exactly once. Of one node: the
-// ranks do all that themselves (LocalGroup); what is left is names, counting, and knowing who waits
-// for whom. Tensors in device memory go the first way in both.
+// This node's part in one communicator: takes the local ranks' submissions, lets the scheduler
+// decide, has its lane carry them out, and completes every submission exactly once. The ranks of one
+// node do all that themselves (NodeLane); what is left is names, counting, and knowing who waits for
+// whom. Tensors in device memory go the first way in both.
 #ifndef RINGD_DAEMON_JOBS_COMMUNICATOR_JOB_COMMUNICATOR_H_
 #define RINGD_DAEMON_JOBS_COMMUNICATOR_JOB_COMMUNICATOR_H_
 
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,20 +20,18 @@
 #include "backends/communicator.h"
 #include "daemon/device/device_lane.h"
 #include "daemon/device/device_room.h"
-#include "daemon/execution/buffer_pool.h"
 #include "daemon/execution/execution.h"
 #include "daemon/execution/reducers.h"
 #include "daemon/jobs/communicator/fifo_queue.h"
-#include "daemon/jobs/communicator/local_group.h"
 #include "daemon/jobs/communicator/meta_numbers.h"
 #include "daemon/jobs/communicator/operation_trace.h"
 #include "daemon/jobs/communicator/rate_window.h"
-#include "daemon/jobs/communicator/waiting_submission.h"
-#include "daemon/jobs/communicator/wire_meter.h"
 #include "daemon/jobs/membership/coordinator_link.h"
 #include "daemon/jobs/membership/membership.h"
+#include "daemon/lanes/lane.h"
+#include "daemon/lanes/node/local_group.h"
+#include "daemon/lanes/waiting_submission.h"
 #include "daemon/logging/log.h"
-#include "daemon/rank_exchange/rank_exchange_watch.h"
 #include "daemon/schedule/node/node_scheduler.h"
 #include "daemon/schedule/node/operation_scheduler.h"
 #include "daemon/sessions/isolated_executor.h"
@@ -61,7 +59,7 @@ struct JobCommunicatorCounters {
 //      comes later; memory stays mapped until the backend has let go of it (see Idle). If a reducer
 //      is amid a piece just then, that is when it has ended: nothing is written to a rank that has
 //      heard of the failure.
-class JobCommunicator final : private LocalRankView {
+class JobCommunicator final : private LocalRankView, private LaneEvents {
  public:
   struct Options {
     CommunicatorId id;
@@ -83,11 +81,8 @@ class JobCommunicator final : private LocalRankView {
     std::chrono::nanoseconds operation_timeout{};  // likewise
   };
 
-  // How the ranks' data comes together: exactly one is not null.
-  struct Way {
-    std::unique_ptr<Communicator> wire;  // several nodes
-    std::unique_ptr<LocalGroup> local;   // all ranks are on this node
-  };
+  // How the ranks' data comes together: over several nodes, or in memory that they share.
+  using Way = std::variant<std::unique_ptr<Communicator>, std::unique_ptr<LocalGroup>>;
 
   // `members` by local rank. `link` must outlive this.
   JobCommunicator(Options options, std::shared_ptr<const Membership> membership,
@@ -143,12 +138,14 @@ class JobCommunicator final : private LocalRankView {
   // The nodes have opened a rank exchange: hands it to the members. `connections` by node, the own
   // one's place empty.
   //   What the kernel says: then there is none.
-  absl::Status OpenRankExchange(std::vector<UniqueFd> connections);
+  absl::Status OpenRankExchange(std::vector<UniqueFd> connections) {
+    return lane_->OpenRankExchange(std::move(connections));
+  }
   // Null: there is none.
-  const RankExchangeWatch* rank_exchange() const noexcept { return rank_exchange_.get(); }
+  const RankExchangeWatch* rank_exchange() const noexcept { return lane_->rank_exchange(); }
 
   // Looks at what goes on without ringd's doing. Call it every now and then.
-  void Look(Clock::time_point now);
+  void Look(Clock::time_point now) { lane_->Look(now); }
 
   // Ends all that is in flight, and all to come, with `cause`. Idempotent: the first cause stays.
   void Fail(const absl::Status& cause);
@@ -166,13 +163,10 @@ class JobCommunicator final : private LocalRankView {
   bool HasWithdrawn() const noexcept { return withdrawn_ && !failed(); }
 
   // True if no submission is waiting and nothing touches any arena.
-  bool Idle() const noexcept {
-    return Quiet() && waiting_ == 0 && (way_.local == nullptr || !way_.local->AnyInFlight()) &&
-           (rank_exchange_ == nullptr || !rank_exchange_->late());
-  }
+  bool Idle() const noexcept { return Quiet() && waiting_ == 0 && lane_->RanksRest(); }
   // True if nothing touches any arena, so that it may be destroyed.
   bool Quiet() const noexcept {
-    return running_.empty() && released_.empty() && device_running_.empty() &&
+    return lane_->Quiet() && device_running_.empty() &&
            (device_lane_ == nullptr || device_lane_->Quiet());
   }
   // Of the GPUs of its members here, once tensors have been in device memory (DeviceLane).
@@ -213,15 +207,14 @@ class JobCommunicator final : private LocalRankView {
 
   JobCommunicatorCounters counters() const noexcept;
   // How a one-node job's ranks get at each other's ordinary memory; else empty.
-  std::string OrdinaryMemory() const;
-  // Of one member's submissions.
-  LocalMemberCounters MemberCounters(int member) const noexcept;
-  bool CombinesLocally() const noexcept { return way_.local != nullptr; }
+  std::string OrdinaryMemory() const { return lane_->OrdinaryMemory(); }
+  MemberCounters CountersOf(int member) const noexcept;
+  bool CombinesLocally() const noexcept { return lane_->CombinesLocally(); }
   // Advance has something to do: not if the ranks do all themselves.
   bool NeedsAdvance() const noexcept { return !CombinesLocally() || has_device_tensors_; }
   NodeSchedulerStatus SchedulerStatus() const { return scheduler_->Status(); }
-  CommunicatorStatistics WireStatistics() const;
-  WireMeter::ChannelTime TimeOf(std::uint32_t channel) const { return meter_.TimeOf(channel); }
+  CommunicatorStatistics WireStatistics() const { return lane_->Statistics(); }
+  ChannelTime TimeOf(std::uint32_t channel) const { return lane_->TimeOf(channel); }
   double BytesPerSecond(Clock::time_point now) const;
   double OperationsPerSecond(Clock::time_point now) const;
   double BusyShare(Clock::time_point now) const;
@@ -240,33 +233,22 @@ class JobCommunicator final : private LocalRankView {
     int members_ready = 0;                  // queues that are not empty
     bool outstanding = false;               // reported to the scheduler, not ended
   };
-  struct Running {
-    std::unique_ptr<Execution> execution;
-    bool has_buffer = false;
-    bool posted = false;
-    bool landing = false;  // completed by the backend; results are still on their way to the ranks
-    std::optional<OperationId> guard;  // it has been posted (OperationScheduler::GuardOf)
-    bool agreed = false;               // it has been completed
-    bool moved = false;                // the data has been, or there is none
-  };
   struct DeviceRunning {
     TensorList tensors;
     std::uint64_t payload_bytes = 0;
-  };
-  struct Landing {
-    OperationId id;
-    Clock::time_point arrived;  // when the backend had completed it
-  };
-  // Memory that nobody's result will be in, until nobody uses it.
-  struct Released {
-    std::unique_ptr<Execution> execution;
-    bool by_backend = false;  // it has let go
   };
   struct CachedLayout {
     TensorList tensors;  // compared by pointer: the scheduler hands out the same list for a bucket
     std::shared_ptr<const BucketLayout> layout;
   };
 
+  std::unique_ptr<Lane> MakeLane(Way way);
+  void OnMoved(OperationId id, const Completion& completion) override {
+    trace_.OnMoved(id, completion);
+  }
+  void OnGivenUp(OperationId id, Clock::time_point now) override { trace_.OnCancelled(id, now); }
+  void OnFinished(const Execution& done, Clock::time_point now) override;
+  const TensorMeta* FindMeta(std::uint32_t meta_id) const override { return metas_.Find(meta_id); }
   // Whether the engine carries operations on this tensor out, and not the ranks.
   bool IsCarriedHere(const Registration& registration) const noexcept {
     return !CombinesLocally() || registration.meta.place == TensorPlace::kDevice;
@@ -276,12 +258,8 @@ class JobCommunicator final : private LocalRankView {
   // An error if a rank has submitted a tensor on the host that another has on a GPU, where they
   // would wait for each other.
   absl::Status CheckPlaces(Clock::time_point now);
-  void AddLocallyWaiting(Clock::time_point before, std::size_t most, bool& all,
-                         std::vector<WaitingSubmission>& waiting) const;
   void AddQueued(Clock::time_point before, std::size_t most, bool& all,
                  std::vector<WaitingSubmission>& waiting) const;
-  void AddRankExchangeWaits(Clock::time_point before,
-                            std::vector<WaitingSubmission>& waiting) const;
   std::vector<int> MembersWithoutSubmission(const std::string& tensor) const;
   // Requirement: all have submitted it.
   std::vector<int> MembersInTheMiddleOf(const std::string& tensor) const;
@@ -305,39 +283,21 @@ class JobCommunicator final : private LocalRankView {
                      Clock::time_point now);
   DeviceLane& OpenDeviceLane();
   absl::StatusOr<std::size_t> AdvanceDevice(Clock::time_point now);
-  void Cancel(OperationId id, Clock::time_point now);
-  void Release(OperationId id, std::unique_ptr<Execution> execution, bool by_backend);
-  void DropReleased();
-  // A reducer is amid a piece of an operation that was given up: it still reads tensors of which
-  // another operation may be about to write the results, or writes results of which nobody must
-  // hear any more.
-  bool ReducersLinger() const noexcept;
   // Ends all submissions with the failure, unless reducers linger: until they don't.
   void CompleteFailed();
-  // Copies a piece of what waits for nothing else, and finishes what is in place. Returns the work
-  // done.
-  std::size_t Land();
-  void Retire(std::uint32_t channel);
   std::shared_ptr<const BucketLayout> LayoutOf(const StartOperation& start);
   void CompleteTensor(TensorHandle handle, const absl::Status& status);
-  void Finish(const Execution& execution, Clock::time_point now);
-  // Nodes start it in one order, so it may wait until earlier ones have given memory back.
-  bool MayWaitForMemory(OperationId id) const noexcept { return !scheduler_->IsLearned(id); }
-  // The operation, and before it its guard. False: there is no room, come again.
-  [[nodiscard]] bool Post(OperationId id, Running& running);
-  // `failure`: why the communicator must fail, if that follows from it.
-  void OnCompletion(const Completion& completion, absl::Status& failure);
   // Ends the tensors that have failed, unless reducers linger.
   void EndFailedTensors(Clock::time_point now);
-  absl::StatusOr<std::size_t> PostToWire(Clock::time_point now);
-  absl::StatusOr<std::size_t> AdvanceWire(Clock::time_point now);
+  absl::StatusOr<std::size_t> AdvanceLane(Clock::time_point now);
   bool HasTraced(std::uint32_t tensor) const noexcept;
   LogFields Fields() const;
   void Send(v1::NodeMessage message);
   // " of communicator 'x'", or nothing if it is the one of all ranks.
   std::string OfCommunicator() const;
   absl::Status DescribeHealth() const;
-  absl::Status DescribeOutcome(const Completion& completion) const;
+  // Operations are under way on this node.
+  bool Busy() const noexcept { return lane_->Busy() || !device_running_.empty(); }
   void CountBusy(Clock::time_point now) noexcept;
   void ReportMeasurements(Clock::time_point now);
 
@@ -347,8 +307,6 @@ class JobCommunicator final : private LocalRankView {
   std::vector<std::shared_ptr<Session>> members_;
   std::vector<bool> has_left_;  // by member
   bool withdrawn_ = false;
-  Way way_;
-  std::unique_ptr<RankExchangeWatch> rank_exchange_;  // of several nodes; null: there is none
   CoordinatorLink* link_;
   const std::unique_ptr<OperationScheduler> scheduler_;
   std::vector<TensorFailed> failed_tensors_;  // of which nobody has heard so far
@@ -360,12 +318,7 @@ class JobCommunicator final : private LocalRankView {
   std::vector<Tensor> tensors_;                              // by TensorHandle
   std::unordered_map<std::uint32_t, CachedLayout> layouts_;  // by channel
 
-  BufferPool buffers_;  // before those who borrow from it
-  std::unordered_map<OperationId, Running> running_;
-  std::list<OperationId> to_post_;  // in the order in which they were started
-  // Cancelled or failed, but the backend or reducers may still read or write its memory.
-  std::unordered_map<OperationId, Released> released_;
-  std::vector<Landing> landing_;  // of running_, the oldest first
+  std::unique_ptr<Lane> lane_;  // of tensors in host memory
 
   bool has_device_tensors_ = false;
   Clock::time_point places_checked_;
@@ -374,9 +327,6 @@ class JobCommunicator final : private LocalRankView {
   std::unique_ptr<DeviceLane> device_lane_;  // from the first operation on that needs it
   std::unordered_map<OperationId, DeviceRunning> device_running_;
 
-  std::size_t negotiated_bytes_ = 0;  // fusion buffers of those that MayWaitForMemory, posted
-
-  WireMeter meter_;
   OperationTrace trace_;
 
   absl::Status failure_;

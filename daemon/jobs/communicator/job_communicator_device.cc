@@ -23,7 +23,7 @@ absl::Status JobCommunicator::CheckPlaces(Clock::time_point now) {
   std::vector<WaitingSubmission> on_gpus;
   AddQueued(now - kPlacesInterval, SIZE_MAX, all, on_gpus);
   std::vector<WaitingSubmission> on_host;
-  if (!on_gpus.empty()) AddLocallyWaiting(now - kPlacesInterval, SIZE_MAX, all, on_host);
+  if (!on_gpus.empty()) lane_->AddWaiting(now - kPlacesInterval, SIZE_MAX, all, on_host);
   const auto& ranks = membership_->nodes.front().ranks;
   for (const WaitingSubmission& host : on_host) {
     for (const WaitingSubmission& gpu : on_gpus) {
@@ -95,7 +95,7 @@ void JobCommunicator::StartOnDevice(const StartOperation& start, const BucketLay
                           TimelineValueOf(head.sequence)});
     }
   }
-  if (running_.empty() && device_running_.empty()) busy_since_ = now;
+  if (!Busy()) busy_since_ = now;
   device_running_.emplace(start.operation, DeviceRunning{start.tensors, layout.payload_bytes()});
   OpenDeviceLane().Start(start.operation, metas, operands, now);
 }

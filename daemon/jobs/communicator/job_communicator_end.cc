@@ -14,46 +14,13 @@ absl::Status Cancelled() { return absl::CancelledError("this rank left its job")
 
 }  // namespace
 
-void JobCommunicator::Cancel(OperationId id, Clock::time_point now) {
-  const auto found = running_.find(id);
-  if (found == running_.end()) return;
-  trace_.OnCancelled(id, now);
-  to_post_.remove(id);
-  if (found->second.guard.has_value()) way_.wire->Cancel(*found->second.guard);
-  if (found->second.posted) {
-    if (MayWaitForMemory(id)) negotiated_bytes_ -= found->second.execution->layout().bytes();
-    way_.wire->Cancel(id);
-    const bool by_backend = found->second.landing || found->second.moved;
-    Release(id, std::move(found->second.execution), by_backend);
-    std::erase_if(landing_, [id](const Landing& landing) { return landing.id == id; });
-  }
-  running_.erase(found);
-}
-
-void JobCommunicator::Release(OperationId id, std::unique_ptr<Execution> execution,
-                              bool by_backend) {
-  execution->WithdrawWork();
-  released_.emplace(id, Released{std::move(execution), by_backend});
-}
-
-bool JobCommunicator::ReducersLinger() const noexcept {
-  return std::any_of(released_.begin(), released_.end(),
-                     [](const auto& entry) { return !entry.second.execution->Quiet(); });
-}
-
-void JobCommunicator::DropReleased() {
-  std::erase_if(released_, [](const auto& entry) {
-    return entry.second.by_backend && entry.second.execution->Quiet();
-  });
-}
-
-void JobCommunicator::Finish(const Execution& execution, Clock::time_point now) {
-  const TensorList tensors = execution.tensors();
+void JobCommunicator::OnFinished(const Execution& done, Clock::time_point now) {
+  const TensorList tensors = done.tensors();
   if (failed()) return;  // Fail() has completed the submissions.
   ++counters_.operations;
-  counters_.payload_bytes += execution.layout().payload_bytes();
-  trace_.OnCompleted(execution.id(), execution.layout().payload_bytes(), now);
-  scheduler_->OnFinished(execution.id(), now);
+  counters_.payload_bytes += done.layout().payload_bytes();
+  trace_.OnCompleted(done.id(), done.layout().payload_bytes(), now);
+  scheduler_->OnFinished(done.id(), now);
   for (const TensorHandle handle : *tensors) CompleteTensor(handle, absl::OkStatus());
   for (const TensorHandle handle : *tensors) ReportIfReady(handle, now);
 }
@@ -74,7 +41,7 @@ void JobCommunicator::CompleteTensor(TensorHandle handle, const absl::Status& st
 
 void JobCommunicator::EndFailedTensors(Clock::time_point now) {
   // A reducer may be amid a piece: nothing is written to a rank that has heard of the end.
-  if (ReducersLinger()) return;
+  if (lane_->ReducersLinger()) return;
   for (const auto& [tensor, status] : std::exchange(failed_tensors_, {})) {
     NoteFailure(tensor, status, now);
     CompleteTensor(tensor, status);
@@ -85,22 +52,15 @@ void JobCommunicator::EndFailedTensors(Clock::time_point now) {
 void JobCommunicator::Fail(const absl::Status& cause) {
   if (failed()) return;
   failure_ = cause;
-  if (way_.wire != nullptr) way_.wire->Abort(cause.message());
+  lane_->Fail(cause.message());
   if (device_lane_ != nullptr) device_lane_->Abort(cause.message());
   device_running_.clear();
-  for (auto& [id, running] : running_) {
-    if (!running.posted) continue;
-    Release(id, std::move(running.execution), /*by_backend=*/running.landing || running.moved);
-  }
-  running_.clear();
-  landing_.clear();
-  to_post_.clear();
   failed_tensors_.clear();
   CompleteFailed();
 }
 
 void JobCommunicator::CompleteFailed() {
-  if (ReducersLinger()) return;
+  if (lane_->ReducersLinger()) return;
   for (Tensor& tensor : tensors_) {
     for (std::size_t m = 0; m < tensor.queues.size(); ++m) {
       auto& queue = tensor.queues[m];
@@ -115,7 +75,7 @@ void JobCommunicator::CompleteFailed() {
 }
 
 void JobCommunicator::Settle() {
-  while (ReducersLinger()) std::this_thread::yield();
+  while (lane_->ReducersLinger()) std::this_thread::yield();
   if (failed()) CompleteFailed();
 }
 
@@ -125,9 +85,7 @@ bool JobCommunicator::TakesPartInRunning(std::size_t member) const {
       return !tensors_[handle.value()].queues[member].empty();
     });
   };
-  return std::any_of(
-             running_.begin(), running_.end(),
-             [&](const auto& entry) { return has_one(entry.second.execution->tensors()); }) ||
+  return lane_->AnyUnderWay(has_one) ||
          std::any_of(device_running_.begin(), device_running_.end(),
                      [&](const auto& entry) { return has_one(entry.second.tensors); });
 }
@@ -160,9 +118,7 @@ std::optional<std::string> JobCommunicator::InFlightOf(int member) const {
     const auto& queue = tensor.queues[static_cast<std::size_t>(member)];
     if (!queue.empty()) return queue.front().submission.registration->name;
   }
-  if (way_.local == nullptr) return std::nullopt;
-  const LocalMemberCounters counters = way_.local->Counters(member);
-  if (counters.submitted == counters.ended) return std::nullopt;
+  if (!lane_->HasInFlight(member)) return std::nullopt;
   for (const WaitingSubmission& waiting : Waiting(Clock::time_point::max())) {
     if (waiting.member == member) return waiting.name;
   }

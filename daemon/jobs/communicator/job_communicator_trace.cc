@@ -16,7 +16,7 @@ void JobCommunicator::NoteFailure(TensorHandle handle, const absl::Status& statu
 
 bool JobCommunicator::HasTraced(std::uint32_t tensor) const noexcept {
   const bool on_host = CombinesLocally() && tensor < kFirstTracedDeviceTensor;
-  if (on_host) return tensor < way_.local->tensor_count();
+  if (on_host) return tensor < lane_->tensor_count();
   const std::uint32_t number = CombinesLocally() ? tensor - kFirstTracedDeviceTensor : tensor;
   return number < numbered_.size() && numbered_[number];
 }
@@ -27,12 +27,12 @@ std::string JobCommunicator::NameOfTraced(std::uint32_t tensor) const {
   }
   if (!HasTraced(tensor)) return "";
   if (!CombinesLocally()) return scheduler_->NameOf(TensorHandle(tensor));
-  if (tensor < kFirstTracedDeviceTensor) return way_.local->NameOf(tensor).value_or("");
+  if (tensor < kFirstTracedDeviceTensor) return lane_->NameOf(tensor).value_or("");
   return scheduler_->NameOf(TensorHandle(tensor - kFirstTracedDeviceTensor));
 }
 
 bool JobCommunicator::IsCredible(const TraceEvent& event, std::uint64_t now_ns) const {
-  const bool local = way_.local != nullptr;
+  const bool local = CombinesLocally();
   switch (event.stage) {
     case TraceStage::kSubmitted:
     case TraceStage::kCompleted:

@@ -38,22 +38,8 @@ bool JobCommunicator::AbsentRanksAreBlocked(TensorHandle missing) const {
 
 std::vector<int> JobCommunicator::MembersWithout(const std::string& tensor) const {
   std::vector<int> absent = MembersWithoutSubmission(tensor);
-  if (way_.local != nullptr) {
-    const bool on_gpus = absent.size() < members_.size();
-    return on_gpus ? absent : way_.local->MembersWithout(tensor);
-  }
   if (absent.empty()) absent = MembersInTheMiddleOf(tensor);
-  std::vector<WaitingSubmission> on_rank_exchange;
-  AddRankExchangeWaits(Clock::time_point::max(), on_rank_exchange);
-  std::erase_if(on_rank_exchange, [&](const auto& wait) { return wait.name != tensor; });
-  for (const WaitingSubmission& wait : on_rank_exchange) std::erase(absent, wait.member);
-  if (on_rank_exchange.empty()) return absent;
-  // They wait for one who has submitted it, but holds what they need.
-  for (const int holder : rank_exchange_->Holders()) {
-    if (std::find(absent.begin(), absent.end(), holder) == absent.end()) absent.push_back(holder);
-  }
-  std::sort(absent.begin(), absent.end());
-  return absent;
+  return lane_->MembersWithout(tensor, std::move(absent));
 }
 
 std::vector<int> JobCommunicator::MembersWithoutSubmission(const std::string& tensor) const {
@@ -86,59 +72,25 @@ std::vector<int> JobCommunicator::MembersInTheMiddleOf(const std::string& tensor
 }
 
 JobCommunicatorCounters JobCommunicator::counters() const noexcept {
-  if (way_.local == nullptr && rank_exchange_ == nullptr) return counters_;
+  const Lane::Carried carried = lane_->CarriedByRanks();
   JobCommunicatorCounters counters = counters_;
-  std::uint64_t bytes = 0;
-  if (rank_exchange_ != nullptr) {
-    for (std::size_t m = 0; m < members_.size(); ++m) {
-      const RankExchangeMemberCounters member = rank_exchange_->Counters(static_cast<int>(m));
-      counters.tensors += member.completed;
-      bytes = std::max(bytes, member.bytes);
-    }
-    counters.operations += rank_exchange_->completed();
-    counters.payload_bytes += bytes;
-    return counters;
-  }
-  std::uint64_t operations = 0;
-  for (std::size_t m = 0; m < members_.size(); ++m) {
-    const LocalMemberCounters member = way_.local->Counters(static_cast<int>(m));
-    counters.tensors += member.ended - member.failed;
-    operations = std::max(operations, member.ended - member.failed);
-    bytes = std::max(bytes, member.bytes);
-  }
-  counters.operations += operations;
-  counters.payload_bytes += bytes;
+  counters.tensors += carried.tensors;
+  counters.operations += carried.operations;
+  counters.payload_bytes += carried.payload_bytes;
   return counters;
 }
 
-std::string JobCommunicator::OrdinaryMemory() const {
-  return way_.local == nullptr ? "" : way_.local->OrdinaryMemory();
-}
-
-LocalMemberCounters JobCommunicator::MemberCounters(int member) const noexcept {
+MemberCounters JobCommunicator::CountersOf(int member) const noexcept {
   const Session& session = *members_[static_cast<std::size_t>(member)];
-  LocalMemberCounters counters{session.submitted(), session.completed(), session.failed(), 0};
-  if (way_.local != nullptr) {
-    const LocalMemberCounters local = way_.local->Counters(member);
-    counters.submitted += local.submitted;
-    counters.ended += local.ended;
-    counters.failed += local.failed;
-    counters.bytes += local.bytes;
-  }
-  if (rank_exchange_ != nullptr) {
-    const RankExchangeMemberCounters exchanged = rank_exchange_->Counters(member);
-    counters.submitted += exchanged.completed;
-    counters.ended += exchanged.completed;
-    counters.bytes += exchanged.bytes;
-  }
+  MemberCounters counters{session.submitted(), session.completed(), session.failed(), 0};
+  lane_->AddCounters(member, counters);
   return counters;
 }
 
 absl::StatusOr<std::string> JobCommunicator::DescribeMismatch(
     std::uint32_t tensor, std::span<const std::uint32_t> metas) const {
   const auto& node = membership_->nodes[static_cast<std::size_t>(membership_->self.value())];
-  const std::optional<std::string> name =
-      way_.local == nullptr ? std::nullopt : way_.local->NameOf(tensor);
+  const std::optional<std::string> name = lane_->NameOf(tensor);
   if (!name.has_value() || metas.size() != node.ranks.size()) {
     return absl::InvalidArgumentError("no such tensor or description");
   }
@@ -154,33 +106,13 @@ absl::StatusOr<std::string> JobCommunicator::DescribeMismatch(
   return ringd::DescribeMismatch(*name, reports);
 }
 
-void JobCommunicator::AddLocallyWaiting(Clock::time_point before, std::size_t most, bool& all,
-                                        std::vector<WaitingSubmission>& waiting) const {
-  std::vector<std::size_t> counts(members_.size());
-  for (LocalWait& wait : way_.local->Waiting(before, Clock::now(), all)) {
-    if (counts[static_cast<std::size_t>(wait.member)]++ >= most) {
-      all = false;
-      continue;
-    }
-    WaitingSubmission& entry = waiting.emplace_back();
-    entry.member = wait.member;
-    entry.name = std::move(wait.tensor);
-    const TensorMeta* const meta = metas_.Find(wait.meta_id);
-    entry.bytes = meta == nullptr ? wait.ordered_bytes : ByteCount(*meta);
-    entry.since = wait.since;
-    entry.state = wait.arrived ? TensorState::kRunning : TensorState::kIdle;
-    entry.absent_members = std::move(wait.absent);
-  }
-}
-
 std::optional<Clock::time_point> JobCommunicator::WaitingSince(Clock::time_point before) const {
-  std::optional<Clock::time_point> since;
-  if (way_.local != nullptr) {
-    since = way_.local->WaitingSince();
-    if (since.has_value() && *since > before) since.reset();
-    if (waiting_ == 0) return since;
-  }
-  for (const WaitingSubmission& entry : Waiting(before)) {
+  std::optional<Clock::time_point> since = lane_->WaitingSince(before);
+  if (waiting_ == 0) return since;
+  bool all = true;
+  std::vector<WaitingSubmission> queued;
+  AddQueued(before, SIZE_MAX, all, queued);
+  for (const WaitingSubmission& entry : queued) {
     since = std::min(since.value_or(entry.since), entry.since);
   }
   return since;
@@ -190,9 +122,8 @@ std::vector<WaitingSubmission> JobCommunicator::Waiting(Clock::time_point before
                                                         bool& all) const {
   all = true;
   std::vector<WaitingSubmission> waiting;
-  if (way_.local != nullptr) AddLocallyWaiting(before, most, all, waiting);
+  lane_->AddWaiting(before, most, all, waiting);
   AddQueued(before, most, all, waiting);
-  AddRankExchangeWaits(before, waiting);  // one of each member at most
   SortForPeople(waiting);
   return waiting;
 }
@@ -239,26 +170,6 @@ void JobCommunicator::AddQueued(Clock::time_point before, std::size_t most, bool
   }
 }
 
-void JobCommunicator::AddRankExchangeWaits(Clock::time_point before,
-                                           std::vector<WaitingSubmission>& waiting) const {
-  if (rank_exchange_ == nullptr || failed()) return;
-  const std::vector<int> holders = rank_exchange_->Holders();
-  for (const RankExchangeWait& wait : rank_exchange_->Waiting(before, Clock::now())) {
-    const Registration* const registration =
-        members_[static_cast<std::size_t>(wait.member)]->FindRegistration(wait.registration);
-    // A holder waits for nobody, and others for it.
-    const bool holds = std::find(holders.begin(), holders.end(), wait.member) != holders.end();
-    if (registration == nullptr || holds) continue;
-    WaitingSubmission& entry = waiting.emplace_back();
-    entry.member = wait.member;
-    entry.name = registration->name;
-    entry.bytes = registration->bytes;
-    entry.since = wait.since;
-    entry.state = TensorState::kRunning;
-    entry.absent_members = holders;
-  }
-}
-
 std::string JobCommunicator::DescribeInFlight() const {
   std::vector<std::string> tensors;
   std::unordered_set<std::string> names;
@@ -273,8 +184,18 @@ std::string JobCommunicator::DescribeInFlight() const {
                       count > kTensorsNamed ? ", ...)" : ")");
 }
 
-CommunicatorStatistics JobCommunicator::WireStatistics() const {
-  return way_.wire == nullptr ? CommunicatorStatistics{} : way_.wire->Statistics();
+const MemberNode* JobCommunicator::LostNode() const {
+  const std::optional<NodeIndex> lost = lane_->LostNode();
+  return lost.has_value() ? &membership_->nodes[static_cast<std::size_t>(lost->value())] : nullptr;
+}
+
+absl::Status JobCommunicator::DescribeHealth() const {
+  absl::Status health = lane_->Health();
+  const MemberNode* const node = LostNode();
+  if (node == nullptr) return health;
+  // The backend's words are for whoever looks into the network.
+  LogInfo(health.message(), Fields());
+  return absl::AbortedError(absl::StrCat(DescribeLostNode(*node), " ", DescribeInFlight()));
 }
 
 double JobCommunicator::BytesPerSecond(Clock::time_point now) const {

@@ -44,7 +44,7 @@ struct RingChoice {
   std::string misfit;  // how the setting ring_order does not fit the job, for people; mostly empty
 };
 
-// Whether the nodes are to open a rank exchange (daemon/rank_exchange).
+// Whether the nodes are to open a rank exchange (daemon/lanes/rank_exchange).
 struct RankExchangeOffer {
   bool offered = false;
   std::uint32_t limit_bytes = 0;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "daemon/jobs/job.h"
-#include "tests/daemon/rank_exchange/attached_rank.h"
+#include "tests/daemon/lanes/rank_exchange/attached_rank.h"
 
 namespace ringd {
 namespace {

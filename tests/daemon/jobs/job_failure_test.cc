@@ -17,7 +17,7 @@
 #include "daemon/jobs/coordinator/job_coordinator.h"
 #include "daemon/jobs/job.h"
 #include "tests/daemon/jobs/coordinator/recorded_nodes.h"
-#include "tests/daemon/rank_exchange/attached_rank.h"
+#include "tests/daemon/lanes/rank_exchange/attached_rank.h"
 
 namespace ringd {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/membership/protocol_version.h"
-#include "tests/daemon/rank_exchange/attached_rank.h"
+#include "tests/daemon/lanes/rank_exchange/attached_rank.h"
 
 namespace ringd {
 namespace {

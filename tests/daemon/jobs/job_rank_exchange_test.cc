@@ -14,8 +14,9 @@
 
 #include "backends/loopback/loopback_hub.h"
 #include "daemon/jobs/job.h"
-#include "tests/daemon/rank_exchange/attached_rank.h"
-#include "tests/daemon/rank_exchange/opening_nodes.h"
+#include "daemon/lanes/rank_exchange/rank_exchange_watch.h"
+#include "tests/daemon/lanes/rank_exchange/attached_rank.h"
+#include "tests/daemon/lanes/rank_exchange/opening_nodes.h"
 
 namespace ringd {
 namespace {

@@ -10,7 +10,7 @@
 #include "backends/loopback/loopback_hub.h"
 #include "daemon/jobs/exit_report.h"
 #include "daemon/jobs/measuring/all_reduce_prober.h"
-#include "tests/daemon/rank_exchange/attached_rank.h"
+#include "tests/daemon/lanes/rank_exchange/attached_rank.h"
 
 namespace ringd {
 namespace {

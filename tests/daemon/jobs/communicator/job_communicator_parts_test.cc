@@ -71,10 +71,8 @@ struct PartedNode {
     }
     JobCommunicator::Options options;
     options.job_id = "job";
-    JobCommunicator::Way way;
-    way.wire = std::move(wire);
     communicator = std::make_unique<JobCommunicator>(std::move(options), MembershipOf(self),
-                                                     std::move(held), std::move(way), &link);
+                                                     std::move(held), std::move(wire), &link);
   }
 
   SilentLink link;

@@ -126,11 +126,9 @@ struct PlayedJob {
         options.positions.push_back(static_cast<int>(m) + 1);
       }
     }
-    JobCommunicator::Way way;
-    way.wire = std::move(played);
     communicator = std::make_unique<JobCommunicator>(
         std::move(options), std::make_shared<const Membership>(std::move(membership)), held,
-        std::move(way), &link);
+        std::move(played), &link);
     registration.name = "t";
     registration.meta.shape = {kBytes / 4};
     registration.bytes = kBytes;
