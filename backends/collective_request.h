@@ -48,9 +48,9 @@ struct MemoryPlace {
 //
 // Thread safety: called on the progress thread, from inside TryPost(), Progress() or Poll(). A call
 //   must not call the communicator back.
-class BufferStages {
+class BufferAccessor {
  public:
-  virtual ~BufferStages() = default;
+  virtual ~BufferAccessor() = default;
 
   // Where this node's input of the range lies in one piece, to be sent: wherever it was given, or
   // packed into the buffer. It stays there until the range's result is handed over if that combines
@@ -101,7 +101,7 @@ struct CollectiveRequest {
   OperationId id;
   CollectiveKind kind = CollectiveKind::kAllReduce;
   DataType data_type = DataType::kFloat32;
-  ReduceOp op = ReduceOp::kSum;  // kAverage is summed: the stages know the divisor, and divide
+  ReduceOp op = ReduceOp::kSum;  // kAverage is summed: the accessor knows the divisor, and divides
   // 0 is valid and moves nothing. A link probe's buffer gets a LinkTimes for each node (zeros for
   // the own one): two kFloat64 each.
   std::uint64_t element_count = 0;
@@ -119,7 +119,7 @@ struct CollectiveRequest {
   std::byte* buffer = nullptr;  // element_count * SizeOf(data_type) bytes, or null if 0
   // Null: input and result are the buffer, nothing is scaled. A reduce-scatter leaves partial sums
   // in the other nodes' blocks then.
-  BufferStages* stages = nullptr;
+  BufferAccessor* accessor = nullptr;
   std::uint64_t user_data = 0;  // comes back in the Completion
 };
 

@@ -104,7 +104,7 @@ struct CommunicatorStatistics {
 // one node may be ahead of the others: what it sends early is kept within bounded memory.
 //
 // Thread safety: everything runs on the progress thread of its Transport.
-// Ownership: buffers and stages named in a request stay the caller's, and must stay valid until
+// Ownership: buffers and accessors named in a request stay the caller's, and must stay valid until
 //   that request's Completion has been returned by Poll(). The Transport must outlive this object.
 //   Destruction fails what is in flight without completions; buffers are not touched afterwards. To
 //   be sure that it does not block: Abort(), and destroy when Poll() has returned every completion.

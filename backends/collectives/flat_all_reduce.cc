@@ -10,18 +10,18 @@ namespace ringd {
 void FlatAllReduce::Begin(Operation& operation) {
   operation_ = &operation;
   const std::int32_t node_count = operation.node_count();
-  root_ = static_cast<std::int32_t>(operation.request().id.channel %
-                                    static_cast<std::uint32_t>(node_count));
+  hub_ = static_cast<std::int32_t>(operation.request().id.channel %
+                                   static_cast<std::uint32_t>(node_count));
   stage_ = Stage::kWaitsForInput;
   input_ = {};
   // One message each way: no credit is needed.
-  if (!is_root()) {
-    operation.SendsTo(root_, 1);
-    operation.ReceivesFrom(root_, 1, 1);
+  if (!is_hub()) {
+    operation.SendsTo(hub_, 1);
+    operation.ReceivesFrom(hub_, 1, 1);
     return;
   }
   for (std::int32_t node = 0; node < node_count; ++node) {
-    if (node == root_) continue;
+    if (node == hub_) continue;
     operation.SendsTo(node, 1);
     operation.ReceivesFrom(node, 1, 1);
   }
@@ -39,17 +39,17 @@ bool FlatAllReduce::Advance() noexcept {
       input_ = operation_->Input(all);
       if (input_.empty()) return false;
     }
-    if (is_root()) {
+    if (is_hub()) {
       stage_ = Stage::kAwaitsInputs;
     } else {
-      operation_->Send(root_, kInputIndex, input_);
+      operation_->Send(hub_, kInputIndex, input_);
       stage_ = Stage::kAwaitsResult;
     }
   }
   if (stage_ == Stage::kAwaitsInputs && missing_ == 0) {
     if (!all.empty()) CombineInputs();
     for (std::int32_t node = 0; node < operation_->node_count(); ++node) {
-      if (node != root_) operation_->Send(node, kResultIndex, operation_->at(all));
+      if (node != hub_) operation_->Send(node, kResultIndex, operation_->at(all));
     }
     stage_ = Stage::kComplete;
   }
@@ -59,11 +59,11 @@ bool FlatAllReduce::Advance() noexcept {
 MessageVerdict FlatAllReduce::OnMessage(NodeIndex from, std::uint32_t index,
                                         std::span<const std::byte> payload) noexcept {
   if (payload.size() != operation_->total_bytes()) return MessageVerdict::kInvalid;
-  if (is_root()) {
+  if (is_hub()) {
     if (index != kInputIndex) return MessageVerdict::kInvalid;
     return TakeInput(from.value(), payload);
   }
-  if (index != kResultIndex || from.value() != root_) return MessageVerdict::kInvalid;
+  if (index != kResultIndex || from.value() != hub_) return MessageVerdict::kInvalid;
   // What is still being sent must not change.
   if (stage_ != Stage::kAwaitsResult || operation_->sends_in_progress() > 0) {
     return MessageVerdict::kNotYet;
@@ -89,7 +89,7 @@ MessageVerdict FlatAllReduce::TakeInput(std::int32_t from,
 void FlatAllReduce::CombineInputs() noexcept {
   const std::size_t bytes = operation_->total_bytes();
   for (std::size_t node = 0; node < sources_.size(); ++node) {
-    const bool own = static_cast<std::int32_t>(node) == root_;
+    const bool own = static_cast<std::int32_t>(node) == hub_;
     sources_[node] = own ? input_.data() : inputs_.data() + node * bytes;
   }
   const CollectiveRequest& request = operation_->request();
@@ -98,6 +98,6 @@ void FlatAllReduce::CombineInputs() noexcept {
   operation_->OnCombined({0, bytes});
 }
 
-bool FlatAllReduce::is_root() const noexcept { return operation_->self() == root_; }
+bool FlatAllReduce::is_hub() const noexcept { return operation_->self() == hub_; }
 
 }  // namespace ringd

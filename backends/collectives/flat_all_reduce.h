@@ -11,30 +11,30 @@
 
 namespace ringd {
 
-// All nodes send their input to one, the root, which combines them and sends the result to all:
+// All nodes send their input to one, the hub, which combines them and sends the result to all:
 // 2(n-1) messages in 2 hops, where recursive doubling takes n log2 n messages in log2 n.
 //
 // When it is the better one, in the terms of LogP (D. Culler et al.: LogP: towards a realistic
 // model of parallel computation, PPoPP 1993; L a message's way, o the work of sending and receiving
 // one, G the line's time for a byte):
 //
-//   flat       2L + 2(n-1) o + 2(n-1) bytes G     the root works and its line carries all
+//   flat       2L + 2(n-1) o + 2(n-1) bytes G     the hub works and its line carries all
 //   doubling   log2 n (L + 2o + bytes G)
 //
 // With L = 30 µs (kernel, network, wake-up) and o = 2 µs, flat wins from 3 to 16 nodes: kMaxNodes.
-// What the root's line carries must not outlast the hops, so there is a limit on (n-1) bytes,
+// What the hub's line carries must not outlast the hops, so there is a limit on (n-1) bytes,
 // AlgorithmOptions::flat_all_reduce_bytes: 32 KiB take 10 Gbit/s 26 µs each way. A line of 1 Gbit/s
 // between machines wants less, about 4 KiB. Where nodes share processors all messages count, not
 // only those of one node: then it wins longer. So daemons let the limit follow from a trial of both
 // on the job's nodes.
 //
-// The root follows from the operation's channel, so buckets in flight at once load different nodes.
+// The hub follows from the operation's channel, so buckets in flight at once load different nodes.
 //
-// Message indices: kInputIndex to the root, kResultIndex from it. Inputs are copied as they arrive
-// and combined when all are there, in the order of the nodes whoever is the root and comes first;
-// 16-bit types are rounded once. All nodes get identical bytes: the root's.
+// Message indices: kInputIndex to the hub, kResultIndex from it. Inputs are copied as they arrive
+// and combined when all are there, in the order of the nodes whoever is the hub and comes first;
+// 16-bit types are rounded once. All nodes get identical bytes: the hub's.
 //
-// Without bytes it is a barrier. The one node of a communicator is its own root.
+// Without bytes it is a barrier. The one node of a communicator is its own hub.
 class FlatAllReduce final : public CollectiveAlgorithm {
  public:
   static constexpr std::int32_t kMaxNodes = 16;
@@ -62,20 +62,20 @@ class FlatAllReduce final : public CollectiveAlgorithm {
 
   enum class Stage : std::uint8_t {
     kWaitsForInput,  // the own input is not ready
-    kAwaitsInputs,   // the root: some node's input is missing
+    kAwaitsInputs,   // the hub: some node's input is missing
     kAwaitsResult,   // others: input sent, result missing
     kComplete,
   };
 
-  bool is_root() const noexcept;
+  bool is_hub() const noexcept;
   MessageVerdict TakeInput(std::int32_t from, std::span<const std::byte> payload) noexcept;
   void CombineInputs() noexcept;
 
   Operation* operation_ = nullptr;
   Stage stage_ = Stage::kComplete;
-  std::int32_t root_ = 0;
+  std::int32_t hub_ = 0;
   std::span<const std::byte> input_;  // the own one
-  // At the root:
+  // At the hub:
   std::int32_t missing_ = 0;       // inputs of other nodes that have not come
   std::vector<bool> seen_;         // by node: its input has come
   std::vector<std::byte> inputs_;  // of the others: by node, one behind the other

@@ -65,8 +65,8 @@ void Operation::Begin(const CollectiveRequest& request, std::uint64_t order,
                       CollectiveTimes::TimePoint now) {
   request_ = request;
   order_ = order;
-  in_place_ = InPlaceStages(request);
-  stages_ = request.stages != nullptr ? request.stages : &in_place_;
+  in_place_ = InPlaceAccessor(request);
+  accessor_ = request.accessor != nullptr ? request.accessor : &in_place_;
   total_bytes_ = NeedsBuffer(request.kind) ? request.element_count * SizeOf(request.data_type) : 0;
   fingerprint_ = Fingerprint(request);
   times_ = {};
@@ -75,7 +75,7 @@ void Operation::Begin(const CollectiveRequest& request, std::uint64_t order,
   outcome_ = CollectiveOutcome::kDone;
   culprit_ = NodeIndex(-1);
   outstanding_ = 0;
-  waits_for_stages_ = false;
+  waits_for_accessor_ = false;
   wants_advance_ = true;
   out_flows_.clear();
   in_flows_.clear();
@@ -109,7 +109,7 @@ CollectiveAlgorithm& Operation::Choose() noexcept {
     if (total_bytes_ > options.small_all_reduce_bytes) priority_ = SendPriority::kBulk;
     return ring_;
   }
-  // One node is the root that all inputs have come to.
+  // One node is the hub that all inputs have come to.
   AllReduceAlgorithm algorithm =
       setting_.node_count == 1 ? AllReduceAlgorithm::kFlat : request_.algorithm;
   if (algorithm == AllReduceAlgorithm::kAuto) algorithm = ChooseBySize();
@@ -151,7 +151,7 @@ bool Operation::Deliver(const MessageHeader& header, std::span<const std::byte> 
       wants_advance_ = true;
       return true;
     case MessageVerdict::kNotYet:
-      held_.PushBack(setting_.pool->Copy(header, payload));
+      early_.PushBack(setting_.pool->Copy(header, payload));
       return true;
     case MessageVerdict::kInvalid:
       break;
@@ -161,25 +161,25 @@ bool Operation::Deliver(const MessageHeader& header, std::span<const std::byte> 
 
 void Operation::Advance() noexcept {
   wants_advance_ = false;
-  waits_for_stages_ = false;
+  waits_for_accessor_ = false;
   if (outcome_ != CollectiveOutcome::kDone) return;
   if (algorithm_->Advance()) wants_advance_ = true;
-  if (!held_.empty()) OfferHeld();
+  if (!early_.empty()) OfferEarly();
 }
 
-void Operation::OfferHeld() noexcept {
+void Operation::OfferEarly() noexcept {
   // A message that is taken may make room for one that was refused before it, so go round until a
   // whole round changes nothing.
   bool changed = true;
   while (changed && outcome_ == CollectiveOutcome::kDone) {
     changed = false;
-    for (std::size_t left = held_.size(); left > 0; --left) {
-      HeldMessage* const message = held_.PopFront();
+    for (std::size_t left = early_.size(); left > 0; --left) {
+      EarlyMessage* const message = early_.PopFront();
       const MessageHeader& header = message->header;
       const MessageVerdict verdict =
           algorithm_->OnMessage(NodeIndex(header.source), header.index, message->payload());
       if (verdict == MessageVerdict::kNotYet) {
-        held_.PushBack(message);
+        early_.PushBack(message);
         continue;
       }
       InFlow& flow = *FindIn(header.source);
@@ -200,7 +200,7 @@ void Operation::Fail(CollectiveOutcome outcome, NodeIndex culprit) noexcept {
   if (outcome_ == CollectiveOutcome::kDone) {
     outcome_ = outcome;
     culprit_ = culprit;
-    DropHeld();
+    DropEarly();
   }
   // From what waits to be sent the other node learns that they disagree.
   if (outcome != CollectiveOutcome::kDisagreement) WithdrawSends();
@@ -274,34 +274,34 @@ void Operation::OnSent(NodeIndex to) noexcept {
 
 std::span<const std::byte> Operation::ReadyOrNot(const std::byte* data, ByteRange range) noexcept {
   if (data == nullptr) {
-    waits_for_stages_ = true;
+    waits_for_accessor_ = true;
     return {};
   }
   return {data, range.size()};
 }
 
 std::span<const std::byte> Operation::Input(ByteRange range) noexcept {
-  return ReadyOrNot(stages_->Input(range.begin, range.end), range);
+  return ReadyOrNot(accessor_->Input(range.begin, range.end), range);
 }
 
 bool Operation::AddInput(ByteRange range, std::span<const std::byte> partial) noexcept {
-  if (stages_->AddInput(range.begin, range.end, partial.data())) return true;
-  waits_for_stages_ = true;
+  if (accessor_->AddInput(range.begin, range.end, partial.data())) return true;
+  waits_for_accessor_ = true;
   return false;
 }
 
 std::span<const std::byte> Operation::AddLastInput(ByteRange range,
                                                    std::span<const std::byte> partial) noexcept {
-  return ReadyOrNot(stages_->AddLastInput(range.begin, range.end, partial.data()), range);
+  return ReadyOrNot(accessor_->AddLastInput(range.begin, range.end, partial.data()), range);
 }
 
 void Operation::OnCombined(ByteRange range) noexcept {
-  stages_->OnCombined(range.begin, range.end);
+  accessor_->OnCombined(range.begin, range.end);
 }
 
 std::span<const std::byte> Operation::OnResult(ByteRange range, std::span<const std::byte> result,
                                                bool keep) noexcept {
-  const std::byte* const kept = stages_->OnResult(range.begin, range.end, result.data(), keep);
+  const std::byte* const kept = accessor_->OnResult(range.begin, range.end, result.data(), keep);
   return {kept, keep ? range.size() : 0};
 }
 

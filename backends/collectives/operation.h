@@ -13,9 +13,9 @@
 #include "backends/collectives/algorithm.h"
 #include "backends/collectives/dissemination_barrier.h"
 #include "backends/collectives/doubling_all_reduce.h"
+#include "backends/collectives/early_messages.h"
 #include "backends/collectives/flat_all_reduce.h"
-#include "backends/collectives/held_messages.h"
-#include "backends/collectives/in_place_stages.h"
+#include "backends/collectives/in_place_accessor.h"
 #include "backends/collectives/link_probe.h"
 #include "backends/collectives/message_wire.h"
 #include "backends/collectives/ring.h"
@@ -28,7 +28,7 @@ namespace ringd {
 // What all operations of a communicator share.
 struct OperationSetting {
   MessageWire* wire = nullptr;
-  HeldMessagePool* pool = nullptr;
+  EarlyMessagePool* pool = nullptr;
   std::uint64_t wire_id = 0;
   NodeIndex self;
   std::int32_t node_count = 1;
@@ -47,7 +47,7 @@ struct OperationSetting {
 // matter.
 //
 // Thread safety: the progress thread only.
-// Ownership: the request's buffer and stages are the caller's. Reused for one request after
+// Ownership: the request's buffer and accessor are the caller's. Reused for one request after
 // another.
 // Invariant: finished() only if no payload of this operation is being read by the wire.
 class Operation final : public SendObserver {
@@ -85,13 +85,13 @@ class Operation final : public SendObserver {
   // Advance() has something to do: sends have ended, or it stopped in the middle of its work.
   bool wants_advance() const noexcept { return wants_advance_; }
   // Some range was not ready when last asked.
-  bool waits_for_stages() const noexcept { return waits_for_stages_; }
+  bool waits_for_accessor() const noexcept { return waits_for_accessor_; }
   bool finished() const noexcept {
     return outstanding_ == 0 && (outcome_ != CollectiveOutcome::kDone || algorithm_->IsComplete());
   }
   CollectiveOutcome outcome() const noexcept { return outcome_; }
   Completion MakeCompletion(CollectiveTimes::TimePoint now) const noexcept;
-  void DropHeld() noexcept { held_.Clear(*setting_.pool); }
+  void DropEarly() noexcept { early_.Clear(*setting_.pool); }
 
   // For the algorithms.
 
@@ -122,7 +122,7 @@ class Operation final : public SendObserver {
   void Send(std::int32_t node, std::uint32_t index, std::span<const std::byte> payload) noexcept;
   std::uint32_t sends_in_progress() const noexcept { return outstanding_; }
 
-  // The request's stages, or what stands in for them; see BufferStages. Ranges are not empty,
+  // The request's accessor, or what stands in for them; see BufferAccessor. Ranges are not empty,
   // payloads as long as their range. A null span or false: not ready, offer it again.
   std::span<const std::byte> Input(ByteRange range) noexcept;
   bool AddInput(ByteRange range, std::span<const std::byte> partial) noexcept;
@@ -156,12 +156,12 @@ class Operation final : public SendObserver {
   MessageHeader Header(MessageType type, std::int32_t to, std::uint32_t index) const noexcept;
   void Grant(InFlow& flow) noexcept;
   std::span<const std::byte> ReadyOrNot(const std::byte* data, ByteRange range) noexcept;
-  void OfferHeld() noexcept;
+  void OfferEarly() noexcept;
 
   const OperationSetting& setting_;
   CollectiveRequest request_;
-  InPlaceStages in_place_;
-  BufferStages* stages_ = nullptr;
+  InPlaceAccessor in_place_;
+  BufferAccessor* accessor_ = nullptr;
   std::uint64_t order_ = 0;
   std::size_t total_bytes_ = 0;
   std::uint64_t fingerprint_ = 0;
@@ -172,11 +172,11 @@ class Operation final : public SendObserver {
   AllReduceAlgorithm chosen_ = AllReduceAlgorithm::kAuto;
   std::uint32_t outstanding_ = 0;
   bool wants_advance_ = false;
-  bool waits_for_stages_ = false;
+  bool waits_for_accessor_ = false;
   SendPriority priority_ = SendPriority::kBulk;
   std::vector<OutFlow> out_flows_;
   std::vector<InFlow> in_flows_;
-  HeldMessageList held_;
+  EarlyMessageList early_;
 
   Ring ring_;
   DoublingAllReduce doubling_all_reduce_;

@@ -9,7 +9,7 @@ OrphanMessages::~OrphanMessages() {
 void OrphanMessages::Hold(const WireKey& key, const MessageHeader& header,
                           std::span<const std::byte> payload) {
   if (retired_.contains(key) || incomplete_.contains(key)) return;
-  HeldMessage* const message = pool_.Copy(header, payload);
+  EarlyMessage* const message = pool_.Copy(header, payload);
   if (!MakeRoom(key, message->taken_bytes)) {
     pool_.GiveBack(message);
     return;
@@ -34,7 +34,7 @@ bool OrphanMessages::MakeRoom(const WireKey& key, std::size_t taken_bytes) {
   return true;
 }
 
-bool OrphanMessages::Take(const WireKey& key, HeldMessageList& messages) {
+bool OrphanMessages::Take(const WireKey& key, EarlyMessageList& messages) {
   if (incomplete_.contains(key)) return false;
   if (const auto found = orphans_.find(key); found != orphans_.end()) {
     messages = found->second;

@@ -11,7 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "backends/collectives/held_messages.h"
+#include "backends/collectives/early_messages.h"
 #include "backends/collectives/message.h"
 
 namespace ringd {
@@ -42,15 +42,15 @@ class OrphanMessages {
   // Bounds the communicators, too: some 150 bytes for each of which there is a message.
   static constexpr std::size_t kMaxMessages = 64 * 1024;
 
-  explicit OrphanMessages(HeldMessagePool& pool) : pool_(pool) {}
+  explicit OrphanMessages(EarlyMessagePool& pool) : pool_(pool) {}
   OrphanMessages(const OrphanMessages&) = delete;
   OrphanMessages& operator=(const OrphanMessages&) = delete;
   ~OrphanMessages();
 
   void Hold(const WireKey& key, const MessageHeader& header, std::span<const std::byte> payload);
 
-  // Moves what is held for `key` to `messages`. False if some of it had to be dropped.
-  [[nodiscard]] bool Take(const WireKey& key, HeldMessageList& messages);
+  // Moves what has come for `key` to `messages`. False if some of it had to be dropped.
+  [[nodiscard]] bool Take(const WireKey& key, EarlyMessageList& messages);
 
   // The communicator is gone for good: what still comes for it is dropped at once.
   void Retire(const WireKey& key);
@@ -67,8 +67,8 @@ class OrphanMessages {
   static void Remember(const WireKey& key, absl::flat_hash_set<WireKey>& set,
                        std::deque<WireKey>& order);
 
-  HeldMessagePool& pool_;
-  absl::flat_hash_map<WireKey, HeldMessageList> orphans_;
+  EarlyMessagePool& pool_;
+  absl::flat_hash_map<WireKey, EarlyMessageList> orphans_;
   std::deque<WireKey> oldest_first_;  // of orphans_; may name some that are gone
   std::size_t taken_bytes_ = 0;
   std::size_t message_count_ = 0;

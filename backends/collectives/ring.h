@@ -28,7 +28,7 @@ namespace ringd {
 //
 // Each step is one pass over memory: a partial sum and the own input go into the buffer, from where
 // the next node gets it; the last addition goes to where the result belongs; and so do results,
-// where they were received, through the buffer only if the stages can't keep them in one piece
+// where they were received, through the buffer only if the accessor can't keep them in one piece
 // elsewhere.
 //
 // An input of an all-reduce may be sent from where its result will lie. It is overwritten when the

@@ -46,7 +46,7 @@ class WireCommunicator::CountingWire final : public MessageWire {
 };
 
 WireCommunicator::WireCommunicator(const CommunicatorSpec& spec, std::unique_ptr<MessageWire> wire,
-                                   HeldMessagePool& pool, BusyCommunicators& busy)
+                                   EarlyMessagePool& pool, BusyCommunicators& busy)
     : spec_(spec),
       pool_(pool),
       busy_(busy),
@@ -68,7 +68,7 @@ WireCommunicator::~WireCommunicator() {
   // The wire first: when it has gone no send reads a buffer or calls an operation any more.
   counting_wire_.reset();
   wire_.reset();
-  for (auto& operation : operations_) operation->DropHeld();
+  for (auto& operation : operations_) operation->DropEarly();
 }
 
 bool WireCommunicator::TryPost(const CollectiveRequest& request) noexcept {
@@ -106,11 +106,11 @@ bool WireCommunicator::TryPost(const CollectiveRequest& request) noexcept {
   next = std::max(next, std::uint64_t{request.id.sequence} + 1);
 
   if (const auto found = early_.find(request.id); found != early_.end()) {
-    HeldMessageList messages = found->second;
+    EarlyMessageList messages = found->second;
     early_.erase(found);
     early_count_ -= messages.size();
     early_bytes_ -= messages.taken_bytes();
-    while (HeldMessage* message = messages.PopFront()) {
+    while (EarlyMessage* message = messages.PopFront()) {
       if (!operation.Deliver(message->header, message->payload())) {
         operation.Fail(CollectiveOutcome::kDisagreement, NodeIndex(message->header.source));
       }
@@ -219,7 +219,7 @@ std::size_t WireCommunicator::Advance() noexcept {
   for (std::size_t i = 0; i < active_.size();) {
     Operation& operation = *active_[i];
     if (operation.wants_advance()) ++work;
-    if (operation.wants_advance() || operation.waits_for_stages()) operation.Advance();
+    if (operation.wants_advance() || operation.waits_for_accessor()) operation.Advance();
     if (operation.finished()) {
       ++work;
       Complete(operation);
@@ -252,7 +252,7 @@ void WireCommunicator::HoldEarly(const MessageHeader& header,
   }
   ++early_count_;
   ++totals_.messages_early;
-  HeldMessage* const message = pool_.Copy(header, payload);
+  EarlyMessage* const message = pool_.Copy(header, payload);
   early_bytes_ += message->taken_bytes;
   early_[header.operation].PushBack(message);
 }
@@ -308,7 +308,7 @@ void WireCommunicator::Complete(Operation& operation) noexcept {
       found != in_flight_.end() && found->second == &operation) {
     in_flight_.erase(found);
   }
-  operation.DropHeld();
+  operation.DropEarly();
   finished_.push_back(completion);
   active_.erase(std::find(active_.begin(), active_.end(), &operation));
   free_.push_back(&operation);

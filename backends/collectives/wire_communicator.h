@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "backends/collectives/busy_communicators.h"
-#include "backends/collectives/held_messages.h"
+#include "backends/collectives/early_messages.h"
 #include "backends/collectives/message.h"
 #include "backends/collectives/message_wire.h"
 #include "backends/collectives/operation.h"
@@ -37,7 +37,7 @@ class WireCommunicator final : public Communicator {
 
   // Requirement: the spec is sensible (self and addresses fit together).
   WireCommunicator(const CommunicatorSpec& spec, std::unique_ptr<MessageWire> wire,
-                   HeldMessagePool& pool, BusyCommunicators& busy);
+                   EarlyMessagePool& pool, BusyCommunicators& busy);
   ~WireCommunicator() override;
 
   [[nodiscard]] bool TryPost(const CollectiveRequest& request) noexcept override;
@@ -88,7 +88,7 @@ class WireCommunicator final : public Communicator {
   void CompleteIfFinished(Operation& operation) noexcept;
 
   const CommunicatorSpec spec_;
-  HeldMessagePool& pool_;
+  EarlyMessagePool& pool_;
   BusyCommunicators& busy_;
   bool is_busy_ = false;          // it is in there
   std::vector<Traffic> traffic_;  // by node
@@ -101,7 +101,7 @@ class WireCommunicator final : public Communicator {
   std::vector<Operation*> free_;
   std::vector<Operation*> active_;  // posted and not finished, failed ones included
   absl::flat_hash_map<OperationId, Operation*> in_flight_;  // those of them that take messages
-  absl::flat_hash_map<OperationId, HeldMessageList> early_;
+  absl::flat_hash_map<OperationId, EarlyMessageList> early_;
   std::size_t early_count_ = 0;
   std::size_t early_bytes_ = 0;  // taken
   // By channel: one more than the last sequence posted or given up; 64 bits, so that it has room.

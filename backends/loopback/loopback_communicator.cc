@@ -68,7 +68,7 @@ LoopbackCommunicator::~LoopbackCommunicator() {
 bool LoopbackCommunicator::TryPost(const CollectiveRequest& request) noexcept {
   if (posted_.size() + finished_.size() >= kMaxInFlight) return false;
   ++totals_.operations_posted;
-  Posted posted{.request = request, .times = {}, .in_place = InPlaceStages(request), .input = {}};
+  Posted posted{.request = request, .times = {}, .in_place = InPlaceAccessor(request), .input = {}};
   posted.times.posted = CollectiveTimes::TimePoint::clock::now();
   if (!health_.ok()) {
     Finish(posted, failure_outcome_, failure_culprit_);
@@ -202,7 +202,8 @@ bool LoopbackCommunicator::TakeInput(Posted& posted) noexcept {
   return VisitBlocks(MapOf(request, node_count_), TraitsOf(request.kind).input, self_,
                      [&](const ByteRange& range) {
                        if (range.end <= posted.taken) return true;
-                       const std::byte* const input = posted.stages().Input(range.begin, range.end);
+                       const std::byte* const input =
+                           posted.accessor().Input(range.begin, range.end);
                        if (input == nullptr) return false;
                        std::memcpy(&posted.input[range.begin], input, range.size());
                        posted.taken = range.end;
@@ -215,9 +216,9 @@ void LoopbackCommunicator::HandOver(Posted& posted) noexcept {
   const OperationTraits& traits = TraitsOf(request.kind);
   VisitBlocks(MapOf(request, node_count_), traits.output, self_, [&](const ByteRange& range) {
     if (traits.combines) {
-      posted.stages().OnCombined(range.begin, range.end);
+      posted.accessor().OnCombined(range.begin, range.end);
     } else {
-      posted.stages().OnResult(range.begin, range.end, request.buffer + range.begin, false);
+      posted.accessor().OnResult(range.begin, range.end, request.buffer + range.begin, false);
     }
     return true;
   });
@@ -286,9 +287,9 @@ bool LoopbackCommunicator::HasPendingWork() noexcept {
   const MutexLock lock(hub_->mutex);
   for (const auto& [id, posted] : posted_) {
     const LoopbackExchange& exchange = hub_->groups[spec_.wire_id][id];
-    const bool waits_for_stages =
-        posted.request.stages != nullptr && GivesBytes(posted.request, self_);
-    if (!posted.given && !waits_for_stages) return true;
+    const bool waits_for_accessor =
+        posted.request.accessor != nullptr && GivesBytes(posted.request, self_);
+    if (!posted.given && !waits_for_accessor) return true;
     if (exchange.complete && posted.given) return true;
     if (exchange.disagrees.value() >= 0) return true;
   }

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "backends/collectives/in_place_stages.h"
+#include "backends/collectives/in_place_accessor.h"
 #include "backends/communicator.h"
 #include "backends/loopback/loopback_hub.h"
 
@@ -44,13 +44,13 @@ class LoopbackCommunicator final : public Communicator {
   struct Posted {
     CollectiveRequest request;
     CollectiveTimes times;
-    InPlaceStages in_place;
+    InPlaceAccessor in_place;
     std::vector<std::byte> input;  // as far as it was ready, where it lies in the buffer
     std::size_t taken = 0;         // the input's blocks below this byte are in it
     bool given = false;            // it is in the exchange, or none is needed of this node
 
-    BufferStages& stages() noexcept {
-      return request.stages != nullptr ? *request.stages : in_place;
+    BufferAccessor& accessor() noexcept {
+      return request.accessor != nullptr ? *request.accessor : in_place;
     }
   };
 

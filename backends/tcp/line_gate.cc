@@ -15,19 +15,19 @@ void LineGate::SetWants(bool wants) noexcept {
   if (wants) {
     turn_.Begin();
   } else {
-    if (held_) Release(Clock::now());
+    if (gated_) Release(Clock::now());
     turn_.End();
   }
 }
 
 bool LineGate::MayBegin(Clock::time_point now) noexcept {
   if (!OthersWant()) {
-    if (held_) Release(now);
+    if (gated_) Release(now);
     return true;
   }
-  if (held_ && now < look_at_) return false;
+  if (gated_ && now < look_at_) return false;
   if (turn_.IsOwn(now) || IsBelowFloor(now)) {
-    if (held_) Release(now);
+    if (gated_) Release(now);
     return true;
   }
   Hold(now);
@@ -36,30 +36,30 @@ bool LineGate::MayBegin(Clock::time_point now) noexcept {
 
 void LineGate::Hold(Clock::time_point now) noexcept {
   const bool moved = std::exchange(moves_, turn_.moves()) != turn_.moves();
-  look_after_ = !held_ || moved ? Clock::duration(kFirstLook)
-                                : std::min<Clock::duration>(2 * look_after_, kLastLook);
+  look_after_ = !gated_ || moved ? Clock::duration(kFirstLook)
+                                 : std::min<Clock::duration>(2 * look_after_, kLastLook);
   look_at_ = now + look_after_;
-  if (!std::exchange(held_, true)) held_since_ = now;
+  if (!std::exchange(gated_, true)) gated_since_ = now;
 }
 
 void LineGate::Release(Clock::time_point now) noexcept {
-  held_ = false;
-  held_before_ += now - held_since_;
+  gated_ = false;
+  gated_before_ += now - gated_since_;
 }
 
 bool LineGate::IsBelowFloor(Clock::time_point now) noexcept {
-  const Clock::duration held = held_before_ + (held_ ? now - held_since_ : Clock::duration(0));
-  if (held < floor_look_at_) return false;
+  const Clock::duration gated = gated_before_ + (gated_ ? now - gated_since_ : Clock::duration(0));
+  if (gated < floor_look_at_) return false;
   const std::chrono::microseconds busy = connections_.BusyTime();
   // Connections that have gone take their time with them.
-  if (busy < newer_.busy) older_ = newer_ = {held, busy};
-  if (held - newer_.held >= kFloorPeriod) older_ = std::exchange(newer_, {held, busy});
+  if (busy < newer_.busy) older_ = newer_ = {gated, busy};
+  if (gated - newer_.gated >= kFloorPeriod) older_ = std::exchange(newer_, {gated, busy});
   const std::chrono::duration<double, Clock::period> due =
-      (held - older_.held) * (kFloor * turn_.part());
+      (gated - older_.gated) * (kFloor * turn_.part());
   // Not soon after the beginning: who waits for its turn has had nothing yet.
-  const bool below = held - older_.held >= kFloorPeriod / 2 && busy - older_.busy < due;
+  const bool below = gated - older_.gated >= kFloorPeriod / 2 && busy - older_.busy < due;
   // While it is below, each frame is asked for again.
-  if (!below) floor_look_at_ = held + kFloorLook;
+  if (!below) floor_look_at_ = gated + kFloorLook;
   return below;
 }
 

@@ -15,11 +15,11 @@ namespace ringd {
 // One remote's way to a LineTurn: when to look whose turn it is, and how much an engine gets that
 // is never given a turn.
 //
-// Nobody tells an engine that is held back when its turn comes: it looks again, at first soon, then
+// Nobody tells an engine that is gated when its turn comes: it looks again, at first soon, then
 // less often while nothing moves.
 //
-// The floor. Turns go by what other processes have written, and one may lie. So whoever is held
-// back has kFloor of its part all the same, in time: if of the time for which it was held back its
+// The floor. Turns go by what other processes have written, and one may lie. So whoever is gated
+// has kFloor of its part all the same, in time: if of the time for which it was gated its
 // connections were busy for less (the kernel's account, tcpi_busy_time), it goes on.
 //
 // Thread safety: the progress thread only.
@@ -58,16 +58,16 @@ class LineGate {
   // There is something to send, or being sent.
   void SetWants(bool wants) noexcept;
   // A frame may be begun now. Requirement: SetWants(true). No need to ask if no other engine wants
-  // the line and this one is not held.
+  // the line and this one is not gated.
   bool MayBegin(Clock::time_point now) noexcept;
   // MayBegin() has said no.
-  bool is_held() const noexcept { return held_; }
+  bool is_gated() const noexcept { return gated_; }
   // A frame is begun.
   void Charge(std::size_t bytes) noexcept { turn_.Charge(bytes); }
 
-  // When MayBegin() is to be asked again, if it is held.
+  // When MayBegin() is to be asked again, if it is gated.
   std::optional<Clock::time_point> look_at() const noexcept {
-    return held_ ? std::optional(look_at_) : std::nullopt;
+    return gated_ ? std::optional(look_at_) : std::nullopt;
   }
   // When Tick() has something to do.
   std::optional<Clock::time_point> deadline() const noexcept {
@@ -78,7 +78,7 @@ class LineGate {
 
  private:
   struct Account {
-    Clock::duration held{0};
+    Clock::duration gated{0};
     std::chrono::microseconds busy{0};
   };
   // The floor is looked after so often, and over one or two of these periods.
@@ -95,13 +95,13 @@ class LineGate {
   bool contended_ = false;
   Clock::time_point calm_at_;
 
-  bool held_ = false;
-  Clock::time_point held_since_;
+  bool gated_ = false;
+  Clock::time_point gated_since_;
   Clock::time_point look_at_;
   Clock::duration look_after_ = kFirstLook;
   std::uint32_t moves_ = 0;
 
-  Clock::duration held_before_{0};              // in all, up to held_since_
+  Clock::duration gated_before_{0};             // in all, up to gated_since_
   Clock::duration floor_look_at_ = kFloorLook;  // of that time
   Account older_;
   Account newer_;

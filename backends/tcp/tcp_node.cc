@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> TcpNode::CreateCommunicator(
   }
   auto wire = std::make_unique<TcpWire>(*this, spec);
   TcpWire* const borrowed_wire = wire.get();
-  auto communicator = std::make_unique<WireCommunicator>(spec, std::move(wire), held_pool_, busy_);
+  auto communicator = std::make_unique<WireCommunicator>(spec, std::move(wire), early_pool_, busy_);
   ends_[spec.wire_id] = {borrowed_wire, communicator.get()};
   sockets_->Open({spec.wire_id, spec.self, spec.key, spec.addresses, spec.node_names});
   borrowed_wire->Start(*communicator, RingNeighbours(spec));

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "backends/backend.h"
 #include "backends/collectives/busy_communicators.h"
-#include "backends/collectives/held_messages.h"
+#include "backends/collectives/early_messages.h"
 #include "backends/collectives/wire_communicator.h"
 #include "backends/tcp/line_shares.h"
 #include "backends/tcp/tcp_farewells.h"
@@ -88,7 +88,7 @@ class TcpNode final : public Transport {
   const std::unique_ptr<WireSockets> sockets_;
   const int bulk_streams_;         // kAutoStreams: one for each interface
   LineShares* const line_shares_;  // null: no other process sends on its lines
-  HeldMessagePool held_pool_;
+  EarlyMessagePool early_pool_;
   SendPool<TcpSend> send_pool_;
   TcpPoller poller_;
   TcpLine::Means means_;

@@ -46,7 +46,7 @@ bool TcpRemote::NoticeOthers() noexcept {
 
 bool TcpRemote::IsOwnTurn() noexcept {
   if (!gate_.has_value()) return true;
-  if (!NoticeOthers() && !gate_->is_held()) return true;
+  if (!NoticeOthers() && !gate_->is_gated()) return true;
   return gate_->MayBegin(Clock::now());
 }
 
@@ -84,7 +84,7 @@ std::size_t TcpRemote::Advance() noexcept {
 
 bool TcpRemote::CanAdvance() noexcept {
   if (waits_for_ != nullptr && !waits_for_->CanBeginBulk()) return false;
-  if (gate_.has_value() && gate_->is_held()) return false;
+  if (gate_.has_value() && gate_->is_gated()) return false;
   return !queue_.empty() && queue_.Front().line->CanBeginBulk();
 }
 

@@ -124,7 +124,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> UcxNode::CreateCommunicator(
     return absl::AlreadyExistsError(
         absl::StrCat("node ", key.node, " of this job's generation is open already"));
   }
-  HeldMessageList orphans;
+  EarlyMessageList orphans;
   if (!orphans_.Take(key, orphans)) {
     return absl::UnavailableError(
         "messages for this communicator came so long before it was made that they were dropped");
@@ -134,18 +134,18 @@ absl::StatusOr<std::unique_ptr<Communicator>> UcxNode::CreateCommunicator(
   // noticed also when nothing is sent.
   for (const NodeIndex node : RingNeighbours(spec)) {
     if (wire->PeerOf(node).lost()) {
-      orphans.Clear(held_pool_);
+      orphans.Clear(early_pool_);
       return absl::UnavailableError(
           absl::StrCat(NodeNameOf(spec, static_cast<std::size_t>(node.value())),
                        " can't be reached: ", wire->PeerOf(node).LossReason()));
     }
   }
   UcxWire* const borrowed_wire = wire.get();
-  auto communicator = std::make_unique<WireCommunicator>(spec, std::move(wire), held_pool_, busy_);
+  auto communicator = std::make_unique<WireCommunicator>(spec, std::move(wire), early_pool_, busy_);
   ends_[key] = {borrowed_wire, communicator.get()};
-  while (HeldMessage* message = orphans.PopFront()) {
+  while (EarlyMessage* message = orphans.PopFront()) {
     communicator->OnMessage(message->header, message->payload());
-    held_pool_.GiveBack(message);
+    early_pool_.GiveBack(message);
   }
   return communicator;
 }
@@ -206,7 +206,7 @@ ucs_status_t UcxNode::OnActiveMessage(void* self, const void* header, std::size_
 }
 
 ucs_status_t UcxNode::Fetch(const MessageHeader& header, void* data, std::size_t length) {
-  auto* const landing = new Landing{this, held_pool_.Take(header, length)};
+  auto* const landing = new Landing{this, early_pool_.Take(header, length)};
   ucp_request_param_t param{};
   param.op_attr_mask =
       UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
@@ -216,7 +216,7 @@ ucs_status_t UcxNode::Fetch(const MessageHeader& header, void* data, std::size_t
       ucp_am_recv_data_nbx(worker_.get(), data, landing->message->data(), length, &param);
   if (!UCS_PTR_IS_ERR(request)) return UCS_INPROGRESS;
   // The sender is gone; that is noticed at its endpoint.
-  held_pool_.GiveBack(landing->message);
+  early_pool_.GiveBack(landing->message);
   delete landing;
   return UCS_OK;
 }
@@ -226,7 +226,7 @@ void UcxNode::OnLanded(void* request, ucs_status_t status, std::size_t /*length*
   const std::unique_ptr<Landing> landing(static_cast<Landing*>(user_data));
   ucp_request_free(request);
   if (status == UCS_OK) landing->node->Route(landing->message->header, landing->message->payload());
-  landing->node->held_pool_.GiveBack(landing->message);
+  landing->node->early_pool_.GiveBack(landing->message);
 }
 
 void UcxNode::Route(const MessageHeader& header, std::span<const std::byte> payload) noexcept {

@@ -12,7 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "backends/backend.h"
-#include "backends/collectives/held_messages.h"
+#include "backends/collectives/early_messages.h"
 #include "backends/collectives/orphan_messages.h"
 #include "backends/collectives/wire_communicator.h"
 #include "backends/ucx/ucx_handles.h"
@@ -63,7 +63,7 @@ class UcxNode final : public Transport {
   // A message that UCX fetches by rendezvous.
   struct Landing {
     UcxNode* node;
-    HeldMessage* message;
+    EarlyMessage* message;
   };
 
   UcxNode(UcpContext context, UcpWorker worker, std::size_t bulk_streams,
@@ -81,7 +81,7 @@ class UcxNode final : public Transport {
   void ForgetClosedPeers() noexcept;
   void TellNews(UcxPeer& peer) noexcept;
 
-  HeldMessagePool held_pool_;
+  EarlyMessagePool early_pool_;
   SendPool<UcxSend> send_pool_;
   UcpContext context_;
   UcpWorker worker_;
@@ -89,7 +89,7 @@ class UcxNode final : public Transport {
   const std::size_t bulk_streams_;
   int event_fd_ = -1;
   const std::function<void(const std::string&)> log_;
-  OrphanMessages orphans_{held_pool_};
+  OrphanMessages orphans_{early_pool_};
   absl::flat_hash_map<std::string, std::shared_ptr<UcxPeer>> peers_;  // by address
   std::vector<std::shared_ptr<UcxPeer>> closing_;                     // lost ones
   absl::flat_hash_map<WireKey, End> ends_;

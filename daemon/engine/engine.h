@@ -76,7 +76,7 @@ struct EngineOptions {
 
 // Thread safety: public methods from any thread.
 // Ownership: owns sessions, jobs and the transport; the network is borrowed and must outlive it.
-// Invariant: while it runs, no method waits for the engine thread longer than its deadline.
+// Invariant: while it runs, no method waits for the progress thread longer than its deadline.
 class Engine final : private PeerEvents {
  public:
   // `transport` may be null: then jobs must have all their ranks on this node.
@@ -161,7 +161,7 @@ class Engine final : private PeerEvents {
     bool opens_device = false;  // a slab is being made for it
   };
 
-  // PeerEvents: post to the engine thread.
+  // PeerEvents: post to the progress thread.
   void OnNodeConnected(StreamId stream, ExpectationId job, std::string from) override;
   void OnNodeRefused(ExpectationId job, RefusedNode node) override;
   void OnNodeMessage(StreamId stream, v1::NodeMessage message, MessageHold hold) override;
@@ -171,7 +171,7 @@ class Engine final : private PeerEvents {
                             MessageHold hold) override;
   void OnCoordinatorDisconnected(StreamId stream, absl::Status why) override;
 
-  // ---- on the engine thread ----
+  // ---- on the progress thread ----
   void Run();
   // Shows the ranks that the engine is alive, every now and then.
   void ShowHeartbeat(Clock::time_point now);
@@ -187,7 +187,7 @@ class Engine final : private PeerEvents {
   void EndAllSessions();
   void NoteSessionGiven();
   void TellSessionEnded(SessionId id, bool for_cause) const;
-  // What Stop does on the engine's thread.
+  // What Stop does on the progress thread.
   void EndAll();
   void TellJobs() const;
   // Tells that all has gone, once after each session that came.
@@ -287,7 +287,7 @@ class Engine final : private PeerEvents {
   static absl::Status UnknownToken() {
     return absl::UnauthenticatedError("no session has this token");
   }
-  // Runs `command`, which ends the call, on the engine thread.
+  // Runs `command`, which ends the call, on the progress thread.
   template <typename Reply>
   void PostCall(const std::shared_ptr<PendingCall<Reply>>& call, CommandQueue::Command command) {
     if (running_) {
@@ -296,8 +296,8 @@ class Engine final : private PeerEvents {
       call->Finish(absl::UnavailableError("ringd is stopping"));
     }
   }
-  // Runs `body`, which ends the call, on the engine thread, for the session that has the token and
-  // has joined a job.
+  // Runs `body`, which ends the call, on the progress thread, for the session that has the token
+  // and has joined a job.
   template <typename Reply, typename Body>
   void PostToJob(const std::shared_ptr<PendingCall<Reply>>& call, absl::string_view token,
                  Body body) {

@@ -55,7 +55,7 @@ constexpr absl::string_view Name(EngineDoing doing) noexcept {
   return "doing something unknown";
 }
 
-// Thread safety: Set: the engine thread. Get: any thread.
+// Thread safety: Set: the progress thread. Get: any thread.
 class EngineActivity {
  public:
   struct Moment {

@@ -1,4 +1,4 @@
-// EngineControl: what gRPC's threads ask, answered on the engine thread.
+// EngineControl: what gRPC's threads ask, answered on the progress thread.
 #include <algorithm>
 #include <cstdint>
 #include <optional>

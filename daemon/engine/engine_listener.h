@@ -9,7 +9,7 @@
 
 namespace ringd {
 
-// Thread safety: called on the engine's thread, one call at a time, and on that of Engine::Stop
+// Thread safety: called on the progress thread, one call at a time, and on that of Engine::Stop
 //   once the engine's has ended. No call may block, nor call the engine's Stop.
 // Ownership: borrowed; outlives the engine.
 class EngineListener {

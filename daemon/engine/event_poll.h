@@ -26,7 +26,7 @@ struct EngineEvent {
   SessionId session;
 };
 
-// One epoll instance. Thread safety: the engine thread only.
+// One epoll instance. Thread safety: the progress thread only.
 class EventPoll {
  public:
   EventPoll();

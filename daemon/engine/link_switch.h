@@ -22,7 +22,7 @@
 
 namespace ringd {
 
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Ownership: jobs and coordinators are borrowed; Forget() them before they go.
 class LinkSwitch final : public NodeSender {
  public:

@@ -32,7 +32,7 @@ class SlicedWork {
 
 // Callers wait in flows: one work of a flow is under way at a time, and flows take turns.
 //
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Ownership: shared with the calls. What is done is handed to `dispose`, so that nothing large is
 //   freed here.
 // Invariant: Run takes no more than its budget, and what one Step can't divide.

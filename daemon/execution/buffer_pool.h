@@ -34,7 +34,7 @@ class PooledBuffer {
 // The first touch of a page costs more than reducing it, so buffers are kept as long as the job
 // lives.
 //
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Ownership: owns all memory, that on loan included; destroy it after the loans have ended.
 // Invariant: a job whose steps repeat causes no allocation after its first steps.
 class BufferPool {

@@ -41,7 +41,7 @@ CollectiveRequest Execution::Request(NodeIndex root) noexcept {
   request.root = root;
   request.blocks = layout_->blocks();
   request.buffer = buffer_.data();
-  request.stages = this;
+  request.accessor = this;
   return request;
 }
 

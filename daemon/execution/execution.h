@@ -26,7 +26,7 @@ namespace ringd {
 // input ahead and copy the result behind, so that it is not with the ranks yet when the backend has
 // finished: see InPlace().
 //
-// Thread safety: none; the engine thread drives it, and the backend calls it on that thread. What
+// Thread safety: none; the progress thread drives it, and the backend calls it on that thread. What
 //   reducers share with it is in LocalSums and ResultCopies.
 // Ownership: holds the fusion buffer; the arenas belong to the sessions, which the communicator
 //   keeps alive as long as this object is.
@@ -34,7 +34,7 @@ namespace ringd {
 //   some node never started can be cancelled, with its inputs intact. They may still be read, by a
 //   send that had begun: what it carries is of an operation that nobody finishes. Of a destination
 //   that is combined no byte changes before either; of an all-gather a rank's own part may.
-class Execution final : public BufferStages {
+class Execution final : public BufferAccessor {
  public:
   Execution(OperationId id, TensorList tensors, std::shared_ptr<const BucketLayout> layout,
             BucketMemory memory, const std::vector<StagedBuffer>& staged, Clock::time_point now);

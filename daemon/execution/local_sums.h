@@ -39,7 +39,7 @@ namespace ringd {
 // the one that the neighbour sends first, then block by block as they come. They leave alone what
 // the engine is about to take, as it would find that claimed.
 //
-// Thread safety: Take, Close and Quiet on the engine thread; Claim and Finish on any.
+// Thread safety: Take, Close and Quiet on the progress thread; Claim and Finish on any.
 // Ownership: uses `memory`, `staged` and `buffer` of what is claimed and nowhere else: they must
 //   live until Close() has been called and Quiet() is true. Then claims may still be tried, and
 //   fail.

@@ -23,7 +23,8 @@ int DefaultReducerThreads(unsigned processors) noexcept;
 // Threads that take parts of what is offered, one of each work in turn, and sleep when there is
 // none. So no operation's results wait for more than a part of each other's.
 //
-// Thread safety: Offer, Tell, Withdraw, DrainEventFd and destruction on the engine thread; the rest
+// Thread safety: Offer, Tell, Withdraw, DrainEventFd and destruction on the progress thread; the
+// rest
 //   on any.
 // Ownership: holds what is offered until nothing of it is left to claim nor may be later, or it is
 //   withdrawn; a thread amid a part a little longer. Destruction finishes the parts that are being

@@ -1,4 +1,4 @@
-// What the engine thread and reducer threads agree on: work in parts, and who is told of it.
+// What the progress thread and reducer threads agree on: work in parts, and who is told of it.
 #ifndef RINGD_DAEMON_EXECUTION_REDUCERS_H_
 #define RINGD_DAEMON_EXECUTION_REDUCERS_H_
 
@@ -24,7 +24,7 @@ class ReducerWork {
 
 // Who does it.
 //
-// Thread safety: Offer, Tell and Withdraw on the engine thread, WakeEngine on any.
+// Thread safety: Offer, Tell and Withdraw on the progress thread, WakeEngine on any.
 class Reducers {
  public:
   virtual ~Reducers() = default;

@@ -25,7 +25,7 @@ namespace ringd {
 // So nobody writes a part of a destination but the one who claimed it, and the engine never waits:
 // what nobody has begun it does itself, and for what a reducer is in the middle of it is woken.
 //
-// Thread safety: Add, CopyOne, Done, Close and Quiet on the engine thread; the rest on any.
+// Thread safety: Add, CopyOne, Done, Close and Quiet on the progress thread; the rest on any.
 // Ownership: uses `memory`, `staged` and `buffer` in Finish and CopyOne and nowhere else: they must
 //   live until Done() has been true after the last Add(), or Close() has been called and Quiet() is
 //   true. Then claims may still be tried, and fail.

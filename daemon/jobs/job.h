@@ -49,7 +49,7 @@ using CreateCommunicatorCallback =
     std::function<void(const absl::Status&, const v1::CreateCommunicatorReply&)>;
 using JoinCallback = std::function<void(const absl::Status&, const v1::JoinReply&)>;
 
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Ownership: holds its sessions and its communicator; `transport` must outlive it.
 // Invariants:
 //   1. Each join is answered exactly once.

@@ -217,7 +217,7 @@ void Job::LookAtRankExchange(Clock::time_point now) {
   const std::optional<RankExchangeBreak> broken = rank_exchange->Broken(now);
   if (!broken.has_value()) return;
   no_rank_exchange_ = DescribeBreak(*broken);
-  if (rank_exchange->LacksWord()) {
+  if (rank_exchange->LacksDecision()) {
     // Nobody can know whether other nodes have the result.
     Propose(absl::AbortedError(absl::StrCat(no_rank_exchange_, " ", DescribeInFlight())));
     return;

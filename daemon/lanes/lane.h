@@ -57,7 +57,7 @@ class LaneEvents {
 // A lane's operations are either this node's to carry out (WireLane), or the ranks' own, whom this
 // node watches (NodeLane). What concerns only the one is nothing in the other, as it stands here.
 //
-// Thread safety: none; the engine thread owns it. Nothing blocks.
+// Thread safety: none; the progress thread owns it. Nothing blocks.
 // Invariant: each operation that was started ends in one OnFinished or OnGivenUp, unless Fail comes
 //   before; then in neither.
 class Lane {

@@ -26,7 +26,7 @@ void RefuseWithoutToken(grpc::ServerUnaryReactor& reactor) {
 
 // A Join: it may wait for minutes, so the engine hears if its caller goes.
 //
-// Thread safety: gRPC's and the engine's threads.
+// Thread safety: gRPC's and the progress threads.
 // Ownership: its own; it goes when gRPC is done with it.
 class JoinReactor final : public grpc::ServerUnaryReactor {
  public:

@@ -20,7 +20,7 @@ namespace ringd {
 // Each submission in flight has a Registration of its own, whose name is its number ("operation
 // 17"). They are kept and used again: there are as many as ever were in flight at once.
 //
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Trust: what a submission says is the client's; it is checked here.
 class OrderedSubmissions {
  public:

@@ -19,7 +19,7 @@ namespace ringd {
 // is not taken for another description. It is the same again after 65,535 uses of its place; places
 // are used again in turn.
 //
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Invariants: equal descriptions share a number. One of which a submission is in flight is not
 //   removed.
 class RegistrationTable {

@@ -1,6 +1,6 @@
 // One trainer attached to this ringd: the daemon's end of its rings, and the words sent to it.
 //
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Ownership: owns the session's memory and descriptors. Executions that use the arena hold the
 //   session.
 // Trust: everything in the segment and the arena is input. Facts come from SessionResources and

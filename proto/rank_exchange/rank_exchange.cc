@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<RankExchange>> RankExchange::Create(
     return absl::InvalidArgumentError("a connection of the exchange between ranks is missing");
   UniqueFd epoll;
   // Who may be told by several, or by local ranks that end operations while it waits.
-  if (view.is_root() || view.is_pair() || std::popcount(neighbours) > 1) {
+  if (view.is_hub() || view.is_pair() || std::popcount(neighbours) > 1) {
     epoll = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
     if (!epoll.valid()) return ErrnoStatus(errno, "epoll_create1");
     for (RankExchangeNodeSet left = expected; left != 0;) {
@@ -114,7 +114,7 @@ RankExchangeOutcome RankExchange::Contribute(const RankExchangeContribution& con
   }
   if (to.state.load(std::memory_order_relaxed) != RankExchangeCellState::kGathers ||
       (to.members & own_bit) != 0) {
-    // A word that came before any member.
+    // A decision that came before any member.
     const bool counts = to.members == 0 && to.departed.load(std::memory_order_relaxed) == 0 &&
                         to.state.load(std::memory_order_relaxed) == RankExchangeCellState::kGivenUp;
     if (counts) view_.control().given_up.fetch_add(1, std::memory_order_relaxed);
@@ -273,7 +273,7 @@ bool RankExchange::ForwardIfWhole(std::uint32_t cell, std::uint32_t brought_by,
   }
   const RankExchangeKey key{whole.signature, whole.occurrence};
   const iovec combined{view_.Result(cell), bytes};
-  if (!view_.is_pair() && !view_.is_root()) {
+  if (!view_.is_pair() && !view_.is_hub()) {
     const std::uint32_t parent = view_.Parent(tree);
     const RankExchangeBreak broken = Send(parent, RankExchangeMessageKind::kInput, key, combined);
     if (broken.reason != RankExchangeBreak::Reason::kNone) {

@@ -12,9 +12,9 @@
 //   members of a node ──▶ cell ──▶ the last one combines them
 //   a node whose members and children (rank_exchange_tree.h) are all there combines its own input
 //   and theirs, in the order of the nodes:
-//        not the root: sends kInput to its parent               cell kGathers ─▶ kSent
-//        the root: has the result                                    kGathers ─▶ kDone
-//   kResult: from the root down the tree                                 kSent ─▶ kDone
+//        not the hub: sends kInput to its parent                cell kGathers ─▶ kSent
+//        the hub: has the result                                     kGathers ─▶ kDone
+//   kResult: from the hub down the tree                                  kSent ─▶ kDone
 //   each member copies the result, and the last one frees the cell.
 //
 // Which tree: the flat one up to the segment's flat_bytes, the k-nomial one beyond. It follows from
@@ -28,33 +28,33 @@
 // Giving up. What some rank does not bring here (it comes late, submits to ringd, is in another
 // operation, describes the tensor differently, has died) is given up after kPatience, and all ranks
 // that have contributed submit it to ringd, which knows how to wait, whom to name, and when to
-// fail. Only the root can complete an operation of which a node's input has been sent; so:
+// fail. Only the hub can complete an operation of which a node's input has been sent; so:
 //   - Before its input is sent (kGathers) a node gives up by itself, and tells its children. It
 //     then never sends it, since a rank that has gone the other way never contributes to this key
-//     again; so neither its parent nor the root can complete it.
-//   - After that (kSent) only the parent's word counts: kResult or kGiveUp. A parent that has sent
-//     its own input has no choice either, and passes on what it hears. So each cell becomes one of
-//     the two, once, and what it is goes to all children; what comes too late for that, or found no
-//     room, is answered with kGiveUp.
-//   - Of a pair each says one of two words, once: its input or kGiveUp (which it may repeat). The
-//     operation is complete if both have said the first, and each knows that as soon as it has
-//     heard the other's; else each hears, or has said, kGiveUp. Who has sent its input has no
-//     choice any more, so none can complete what the other gives up.
+//     again; so neither its parent nor the hub can complete it.
+//   - After that (kSent) only the parent's decision counts: kResult or kGiveUp. A parent that has
+//     sent its own input has no choice either, and passes on what it hears. So each cell becomes
+//     one of the two, once, and what it is goes to all children; what comes too late for that, or
+//     found no room, is answered with kGiveUp.
+//   - Of a pair each decides once: it sends its input, or kGiveUp (which it may repeat). The
+//     operation is complete if both have sent their inputs, and each knows that as soon as it has
+//     the other's; else each hears, or has said, kGiveUp. Who has sent its input has no choice any
+//     more, so none can complete what the other gives up.
 // So no operation is completed at one rank and given up at another. A node remembers what was given
 // up until all its members have come by or the cell is needed; if it has been forgotten too early,
 // it is given up once more.
 //
 // The driver. One of those who wait takes in what arrives, and takes it away from the others' time:
 // it receives into the inboxes and advances the cells. ringd takes a turn now and then
-// (RankExchangeWatch), so that operations to which none of the root's ranks has come are given up,
+// (RankExchangeWatch), so that operations to which none of the hub's ranks has come are given up,
 // too. Cells change under one lock, held for copies of a tensor or two and for sending.
 //
 // A connection that breaks, or carries nonsense, ends the rank exchange of the job
-// (RankExchangeControl::broken): whoever sees it says kStop to the root, and the root to all.
+// (RankExchangeControl::broken): whoever sees it says kStop to the hub, and the hub to all.
 // Nothing begins any more, what has not been sent is given up, and what has been is still decided
-// by the parent's word, as ever; with its kStop the root gives up what it has not answered. A node
-// whose parent is lost can't know that word, nor tell it: it hangs up on its children, so that they
-// know that, too, and its ringd, which sees it wait (kSent), fails the job.
+// by the parent's decision, as ever; with its kStop the hub gives up what it has not answered. A
+// node whose parent is lost can't know that decision, nor tell it: it hangs up on its children, so
+// that they know that, too, and its ringd, which sees it wait (kSent), fails the job.
 //
 // Floating-point results: local ranks are combined in the order of their local ranks, then nodes in
 // theirs, and types of 16 and 8 bits are rounded once in each. That gives the bits of the way
@@ -201,7 +201,7 @@ class RankExchange {
   // ... and tells the children, or the other of a pair.
   void GiveUp(std::uint32_t cell) noexcept;
   void Break(RankExchangeBreak why) noexcept;
-  // What the root's kStop says of operations that have been sent to it.
+  // What the hub's kStop says of operations that have been sent to it.
   void GiveUpUnanswered() noexcept;
   void HangUp(std::uint32_t node) noexcept;
   // Keeps RankExchangeControl::awaited up, after the cells have changed.
@@ -235,15 +235,14 @@ class RankExchange {
   bool AnyWork() const noexcept;
   // From whom some cell lacks a message that can still come.
   RankExchangeNodeSet Awaited() const noexcept;
-  // Once it is broken: whether this node still waits for a word, or may be asked for one.
+  // Once it is broken: whether this node still waits for a decision, or may be asked for one.
   bool MayBeAsked() const noexcept;
 
   const RankExchangeView view_;
   const std::uint32_t self_;
   const RankExchangeNodeSet neighbours_;
   const std::vector<UniqueFd> connections_;
-  const UniqueFd
-      epoll_;  // not of a node with one neighbour, unless it is one of a pair or the root
+  const UniqueFd epoll_;  // not of a node with one neighbour, unless it is one of a pair or the hub
 };
 
 }  // namespace ringd

@@ -31,7 +31,7 @@ void RankExchange::Break(RankExchangeBreak why) noexcept {
   if (view_.control().broken.compare_exchange_strong(unbroken, why.ToWord(),
                                                      std::memory_order_acq_rel)) {
     // Before what is given up: it does not have to be told then.
-    if (view_.is_root()) {
+    if (view_.is_hub()) {
       SendTo(view_.Children(RankExchangeTree::kFlat), RankExchangeMessageKind::kStop, {}, {});
     } else if (!view_.is_pair() && why.node != 0) {
       SendTo(NodeBit(0), RankExchangeMessageKind::kStop, {}, {});
@@ -40,7 +40,7 @@ void RankExchange::Break(RankExchangeBreak why) noexcept {
       if (view_.Cell(i).state.load(std::memory_order_acquire) != RankExchangeCellState::kGathers) {
         continue;
       }
-      if (view_.is_root() || view_.is_pair()) {
+      if (view_.is_hub() || view_.is_pair()) {
         End(i, RankExchangeCellState::kGivenUp);
       } else {
         GiveUp(i);
@@ -49,7 +49,7 @@ void RankExchange::Break(RankExchangeBreak why) noexcept {
   }
   if (why.reason != RankExchangeBreak::Reason::kStopped) {
     HangUp(why.node);
-  } else if (!view_.is_root()) {
+  } else if (!view_.is_hub()) {
     GiveUpUnanswered();
   }
 }
@@ -60,7 +60,7 @@ void RankExchange::HangUp(std::uint32_t node) noexcept {
   // The other side shall not wait for an answer that nobody will send.
   ::shutdown(connections_[node].get(), SHUT_RDWR);
   constexpr RankExchangeTree kTree = RankExchangeTree::kKnomial;
-  if (!view_.has_knomial() || view_.is_root() || node != view_.Parent(kTree)) return;
+  if (!view_.has_knomial() || view_.is_hub() || node != view_.Parent(kTree)) return;
   for (RankExchangeNodeSet children = view_.Children(kTree); children != 0;) {
     HangUp(TakeLowest(children));
   }

@@ -14,8 +14,8 @@ namespace ringd {
 inline constexpr std::uint32_t kRankExchangeMessageMagic = 0x31504652;  // "RFP1" in memory
 inline constexpr std::uint32_t kRankExchangeWireVersion = 6;
 
-// First on a connection between a ringd and the root's: kRankExchangeReady from the one that has
-// all its connections, then, when all nodes are ready, kRankExchangeOpen from the root: from now on
+// First on a connection between a ringd and the hub's: kRankExchangeReady from the one that has
+// all its connections, then, when all nodes are ready, kRankExchangeOpen from the hub: from now on
 // the ranks speak. If one does not come the connections are closed instead, and the job does
 // without.
 struct RankExchangeSign {
@@ -37,7 +37,7 @@ enum class RankExchangeMessageKind : std::uint16_t {
       1,  // to the parent: what the ranks of a node, and of all below it, have contributed together
   kResult = 2,  // from the parent
   kGiveUp = 3,  // from the parent: this operation has no result here, and never will
-  kStop = 4,    // from the root: nor has any other from now on; to the root: it shall say so
+  kStop = 4,    // from the hub: nor has any other from now on; to the hub: it shall say so
 };
 
 struct RankExchangeMessage {

@@ -39,7 +39,7 @@ inline constexpr std::size_t kRankExchangeMostBytesOfMany = 8192;
 // way.
 inline constexpr std::uint32_t kRankExchangeCells = 8;
 inline constexpr std::uint32_t kRankExchangeMostMembers = 64;  // bits of a word
-inline constexpr std::uint32_t kRankExchangeMostNodes = 16;    // the root's work grows with them
+inline constexpr std::uint32_t kRankExchangeMostNodes = 16;    // the hub's work grows with them
 
 struct RankExchangeHeader {
   // Written once by ringd, before any member maps the segment.
@@ -127,8 +127,8 @@ struct RankExchangeCell {
   std::uint64_t occurrence;
   std::atomic<std::uint64_t> created_ns;
   std::uint64_t members;  // bits of those that have contributed
-  // From whom a message is missing (RankExchangeNodeSet): the children's inputs, the parent's word;
-  // of a pair the other's input.
+  // From whom a message is missing (RankExchangeNodeSet): the children's inputs, the parent's
+  // decision; of a pair the other's input.
   RankExchangeNodeSet awaits;
   std::uint8_t data_type;
   std::uint8_t op;
@@ -173,7 +173,7 @@ class RankExchangeView {
   std::uint32_t limit_bytes() const noexcept { return geometry_.limit_bytes; }
   std::uint32_t flat_bytes() const noexcept { return geometry_.flat_bytes; }
   // Node 0 combines what comes last, and tells the others what becomes of an operation.
-  bool is_root() const noexcept { return node_index() == 0; }
+  bool is_hub() const noexcept { return node_index() == 0; }
   // Two nodes: each sends the other its input, and combines. So each is the other's parent and
   // child.
   bool is_pair() const noexcept { return node_count() == 2; }
@@ -183,7 +183,7 @@ class RankExchangeView {
   RankExchangeTree TreeOf(std::uint64_t bytes) const noexcept {
     return bytes <= flat_bytes() ? RankExchangeTree::kFlat : RankExchangeTree::kKnomial;
   }
-  // Requirement: not of the root, but for a pair's.
+  // Requirement: not of the hub, but for a pair's.
   std::uint32_t Parent(RankExchangeTree tree) const noexcept {
     return is_pair() ? 1 - node_index() : ParentIn(tree, node_index());
   }
@@ -194,7 +194,7 @@ class RankExchangeView {
   RankExchangeNodeSet Neighbours() const noexcept {
     return NeighboursOf(node_index(), node_count(), has_knomial());
   }
-  // The most messages that follow each other from a node to the root.
+  // The most messages that follow each other from a node to the hub.
   std::uint32_t Depth() const noexcept { return DepthOf(TreeOf(limit_bytes()), node_count()); }
 
   RankExchangeControl& control() const noexcept { return At<RankExchangeControl>(kControlOffset); }

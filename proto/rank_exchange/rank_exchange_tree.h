@@ -1,8 +1,8 @@
-// Who talks to whom in the rank exchange: inputs go up a tree of nodes to its root, node 0, and
+// Who talks to whom in the rank exchange: inputs go up a tree of nodes to its hub, node 0, and
 // results come down.
 //
-//   flat       every node is the root's child: two messages' time, but all of them go over the
-//              root's line
+//   flat       every node is the hub's child: two messages' time, but all of them go over the
+//              hub's line
 //   k-nomial   with k = 4: node n's parent is n without its lowest digit to the base 4 that is not
 //              0 (0: 1, 2, 3, 4, 8, 12; 4: 5, 6, 7). Two levels up to 16 nodes, and a line carries
 //              4 inputs and results of 8 nodes, 6 of 16. With k = 2, the binomial tree, it is 3 and
@@ -41,7 +41,7 @@ enum class RankExchangeTree : std::uint8_t { kFlat, kKnomial };
 
 inline constexpr std::uint32_t kRankExchangeTreeRadix = 4;
 
-// Requirement: `node` is not the root.
+// Requirement: `node` is not the hub.
 constexpr std::uint32_t ParentIn(RankExchangeTree tree, std::uint32_t node) noexcept {
   if (tree == RankExchangeTree::kFlat) return 0;
   std::uint32_t place = 1;
@@ -58,7 +58,7 @@ constexpr RankExchangeNodeSet ChildrenIn(RankExchangeTree tree, std::uint32_t no
   return children;
 }
 
-// The most messages that follow each other from a leaf to the root.
+// The most messages that follow each other from a leaf to the hub.
 constexpr std::uint32_t DepthOf(RankExchangeTree tree, std::uint32_t node_count) noexcept {
   std::uint32_t depth = 0;
   for (std::uint32_t node = 0; node < node_count; ++node) {

@@ -76,7 +76,7 @@ RankExchangeBreak RankExchange::SendInput(std::uint32_t to, std::uint32_t cell,
 void RankExchange::SendTo(RankExchangeNodeSet nodes, RankExchangeMessageKind kind,
                           const RankExchangeKey& key, const iovec& payload) noexcept {
   nodes &= ~view_.control().closed.load(std::memory_order_relaxed);
-  // What breaks is dealt with when all have got this message: the word to stop must not overtake
+  // What breaks is dealt with when all have got this message: kStop must not overtake
   // it.
   RankExchangeBreak first;
   while (nodes != 0) {
@@ -131,8 +131,8 @@ bool RankExchange::OnInput(std::uint32_t node, const RankExchangeKey& key,
   if ((view_.Children(view_.TreeOf(payload.size())) & bit) == 0) return false;
   std::uint32_t cell = FindCell(key);
   if (!Usable() && cell == kNoCell) {
-    // The root has told all by its kStop.
-    if (!view_.is_root()) SendTo(bit, RankExchangeMessageKind::kGiveUp, key, {});
+    // The hub has told all by its kStop.
+    if (!view_.is_hub()) SendTo(bit, RankExchangeMessageKind::kGiveUp, key, {});
     return true;
   }
   if (cell == kNoCell) cell = MakeCell(key, payload.size());
@@ -149,7 +149,7 @@ bool RankExchange::OnInput(std::uint32_t node, const RankExchangeKey& key,
                        (view_.is_pair() && state == RankExchangeCellState::kSent);
   if (!fits && decides) GiveUp(cell);
   if (!fits || state == RankExchangeCellState::kGivenUp) {
-    // The word has crossed this input, or found no room there.
+    // The decision has crossed this input, or found no room there.
     SendTo(bit, RankExchangeMessageKind::kGiveUp, key, {});
     return true;
   }
@@ -165,7 +165,7 @@ bool RankExchange::OnInput(std::uint32_t node, const RankExchangeKey& key,
 bool RankExchange::OnResult(std::uint32_t node, const RankExchangeKey& key,
                             std::span<const std::byte> payload) noexcept {
   const RankExchangeTree tree = view_.TreeOf(payload.size());
-  if (view_.is_pair() || view_.is_root() || node != view_.Parent(tree)) return false;
+  if (view_.is_pair() || view_.is_hub() || node != view_.Parent(tree)) return false;
   const std::uint32_t cell = FindCell(key);
   if (cell == kNoCell) return false;
   RankExchangeCell& to = view_.Cell(cell);
@@ -182,7 +182,7 @@ bool RankExchange::OnResult(std::uint32_t node, const RankExchangeKey& key,
 }
 
 bool RankExchange::OnGiveUp(std::uint32_t node, const RankExchangeKey& key) noexcept {
-  const bool has_parent = !view_.is_root() || view_.is_pair();
+  const bool has_parent = !view_.is_hub() || view_.is_pair();
   if (!has_parent || (node != view_.Parent(RankExchangeTree::kFlat) &&
                       node != view_.Parent(RankExchangeTree::kKnomial))) {
     return false;
@@ -214,7 +214,7 @@ bool RankExchange::OnGiveUp(std::uint32_t node, const RankExchangeKey& key) noex
 }
 
 bool RankExchange::OnStop(std::uint32_t node) noexcept {
-  if (view_.is_root() ? view_.is_pair() : node != 0) return false;
+  if (view_.is_hub() ? view_.is_pair() : node != 0) return false;
   Break({RankExchangeBreak::Reason::kStopped, static_cast<std::uint8_t>(node), 0});
   return true;
 }
@@ -299,7 +299,7 @@ RankExchangeNodeSet RankExchange::Awaited() const noexcept {
 
 bool RankExchange::MayBeAsked() const noexcept {
   if (Awaited() != 0) return true;
-  if (view_.is_root() || !view_.has_knomial()) return false;
+  if (view_.is_hub() || !view_.has_knomial()) return false;
   const RankExchangeNodeSet closed = view_.control().closed.load(std::memory_order_relaxed);
   return (view_.Children(RankExchangeTree::kKnomial) & ~closed) != 0;
 }

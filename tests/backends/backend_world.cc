@@ -136,28 +136,28 @@ void BackendWorld::Kill(int node) {
   thread.join();
 }
 
-void CheckingStages::Serve(CollectiveRequest& request) {
-  request.stages = this;
+void CheckingAccessor::Serve(CollectiveRequest& request) {
+  request.accessor = this;
   request_ = request;
 }
 
-const std::byte* CheckingStages::Input(std::size_t begin, std::size_t end) noexcept {
+const std::byte* CheckingAccessor::Input(std::size_t begin, std::size_t end) noexcept {
   if (!Take(begin, end)) return nullptr;
   if (way_ == Way::kInPlace) return &data_[begin];
   std::memcpy(Buffer(begin), &data_[begin], end - begin);
   return Buffer(begin);
 }
 
-bool CheckingStages::AddInput(std::size_t begin, std::size_t end,
-                              const std::byte* partial) noexcept {
+bool CheckingAccessor::AddInput(std::size_t begin, std::size_t end,
+                                const std::byte* partial) noexcept {
   if (!Take(begin, end)) return false;
   const void* const sources[] = {partial, &data_[begin]};
   ReduceMany(request_.data_type, request_.op, sources, Buffer(begin), Elements(begin, end));
   return true;
 }
 
-const std::byte* CheckingStages::AddLastInput(std::size_t begin, std::size_t end,
-                                              const std::byte* partial) noexcept {
+const std::byte* CheckingAccessor::AddLastInput(std::size_t begin, std::size_t end,
+                                                const std::byte* partial) noexcept {
   if (!Take(begin, end)) return nullptr;
   HandOver(begin, end);
   const void* const sources[] = {partial, &data_[begin]};
@@ -169,14 +169,14 @@ const std::byte* CheckingStages::AddLastInput(std::size_t begin, std::size_t end
   return Buffer(begin);
 }
 
-void CheckingStages::OnCombined(std::size_t begin, std::size_t end) noexcept {
+void CheckingAccessor::OnCombined(std::size_t begin, std::size_t end) noexcept {
   HandOver(begin, end);
   Scale(request_.data_type, Buffer(begin), Elements(begin, end), scaling_);
   std::memcpy(&data_[begin], Buffer(begin), end - begin);
 }
 
-const std::byte* CheckingStages::OnResult(std::size_t begin, std::size_t end,
-                                          const std::byte* result, bool keep) noexcept {
+const std::byte* CheckingAccessor::OnResult(std::size_t begin, std::size_t end,
+                                            const std::byte* result, bool keep) noexcept {
   HandOver(begin, end);
   if (result != &data_[begin]) std::memcpy(&data_[begin], result, end - begin);
   if (!keep) return nullptr;
@@ -185,11 +185,11 @@ const std::byte* CheckingStages::OnResult(std::size_t begin, std::size_t end,
   return Buffer(begin);
 }
 
-std::size_t CheckingStages::Elements(std::size_t begin, std::size_t end) const noexcept {
+std::size_t CheckingAccessor::Elements(std::size_t begin, std::size_t end) const noexcept {
   return (end - begin) / SizeOf(request_.data_type);
 }
 
-bool CheckingStages::Take(std::size_t begin, std::size_t end) noexcept {
+bool CheckingAccessor::Take(std::size_t begin, std::size_t end) noexcept {
   CheckRange(begin, end);
   ++asked_;
   if (refusals_ > 0) {
@@ -203,34 +203,34 @@ bool CheckingStages::Take(std::size_t begin, std::size_t end) noexcept {
   return true;
 }
 
-void CheckingStages::HandOver(std::size_t begin, std::size_t end) noexcept {
+void CheckingAccessor::HandOver(std::size_t begin, std::size_t end) noexcept {
   CheckRange(begin, end);
   for (std::size_t i = begin; i < end; ++i) {
     if (handed_over_[i]++ != 0) violation_ = absl::StrCat("byte ", i, " was handed over twice");
   }
 }
 
-void CheckingStages::CheckRange(std::size_t begin, std::size_t end) noexcept {
+void CheckingAccessor::CheckRange(std::size_t begin, std::size_t end) noexcept {
   const std::size_t element = SizeOf(request_.data_type);
   if (begin >= end || end > data_.size() || begin % element != 0 || end % element != 0) {
     violation_ = absl::StrCat("range ", begin, "..", end, " of ", data_.size());
   }
 }
 
-bool CheckingStages::AllTakenOnce() const {
+bool CheckingAccessor::AllTakenOnce() const {
   return std::all_of(taken_.begin(), taken_.end(), [](auto count) { return count == 1; });
 }
 
-bool CheckingStages::NoneTaken() const {
+bool CheckingAccessor::NoneTaken() const {
   return std::all_of(taken_.begin(), taken_.end(), [](auto count) { return count == 0; });
 }
 
-bool CheckingStages::AllHandedOverOnce() const {
+bool CheckingAccessor::AllHandedOverOnce() const {
   return std::all_of(handed_over_.begin(), handed_over_.end(),
                      [](auto count) { return count == 1; });
 }
 
-bool CheckingStages::NoneHandedOver() const {
+bool CheckingAccessor::NoneHandedOver() const {
   return std::all_of(handed_over_.begin(), handed_over_.end(),
                      [](auto count) { return count == 0; });
 }

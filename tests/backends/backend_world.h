@@ -65,8 +65,8 @@ class BackendWorld {
 };
 
 // A node's data apart from the collective's buffer, as a daemon's ranks have it: gives and takes it
-// as stages do, and checks what backends promise about them.
-class CheckingStages final : public BufferStages {
+// as an accessor does, and checks what backends promise about them.
+class CheckingAccessor final : public BufferAccessor {
  public:
   enum class Way {
     kInPlace,  // the result replaces the input; both are sent from where they lie
@@ -74,7 +74,7 @@ class CheckingStages final : public BufferStages {
   };
 
   // `data` is the input, and becomes the result; `refusals`: how often to say "not ready".
-  CheckingStages(Way way, std::vector<std::byte> data, Scaling scaling = {}, int refusals = 0)
+  CheckingAccessor(Way way, std::vector<std::byte> data, Scaling scaling = {}, int refusals = 0)
       : way_(way),
         scaling_(scaling),
         refusals_(refusals),

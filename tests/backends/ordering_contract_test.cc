@@ -1,4 +1,4 @@
-// Many operations at once, nodes that are ahead, and the stages hooks: for every backend.
+// Many operations at once, nodes that are ahead, and the hooks of accessors: for every backend.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -216,23 +216,23 @@ TEST_CASE(
   }));
 }
 
-TEST_CASE("Backend: every byte is taken from the stages once, and every byte of the result given") {
+TEST_CASE("Backend: every input byte is taken from the accessor once, every result byte given") {
   const BackendKind kind = AnyBackend();
   const int node_count = GENERATE(1, 2, 3, 4);
   // Flat or by recursive doubling, by recursive doubling, by the ring.
   const std::size_t count = GENERATE(std::size_t{1}, std::size_t{200}, std::size_t{50001});
   const int refusals = GENERATE(0, 40);
-  const auto way = GENERATE(CheckingStages::Way::kInPlace, CheckingStages::Way::kPacked);
+  const auto way = GENERATE(CheckingAccessor::Way::kInPlace, CheckingAccessor::Way::kPacked);
   INFO(NameOf(kind) << ", " << node_count << " nodes, " << count << " elements, " << refusals);
   AlgorithmOptions options = SmallChunks();
   options.flat_all_reduce_bytes = 512;
   BackendWorld world(kind, node_count, options);
   std::vector<std::vector<float>> buffers;
-  std::vector<std::unique_ptr<CheckingStages>> stages;
+  std::vector<std::unique_ptr<CheckingAccessor>> accessors;
   for (int node = 0; node < node_count; ++node) {
     buffers.emplace_back(count, -1000.0f);  // what no sum may contain
     // The last node is late.
-    stages.push_back(std::make_unique<CheckingStages>(
+    accessors.push_back(std::make_unique<CheckingAccessor>(
         way, BytesOf(std::vector<float>(count, static_cast<float>(node + 1))), Scaling{0.25, 2},
         node == node_count - 1 ? refusals : 0));
   }
@@ -240,45 +240,45 @@ TEST_CASE("Backend: every byte is taken from the stages once, and every byte of 
     const auto index = static_cast<std::size_t>(node);
     CollectiveRequest request =
         AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kAverage, buffers[index].data(), count);
-    stages[index]->Serve(request);
+    accessors[index]->Serve(request);
     REQUIRE(world.at(node).TryPost(request));
   }
   REQUIRE(world.RunUntilCompleted(1));
   const float sum = static_cast<float>(node_count * (node_count + 1)) / 2;
   for (int node = 0; node < node_count; ++node) {
-    const CheckingStages& own = *stages[static_cast<std::size_t>(node)];
+    const CheckingAccessor& own = *accessors[static_cast<std::size_t>(node)];
     CHECK(own.violation() == "");
     CHECK(own.AllTakenOnce());
     CHECK(own.AllHandedOverOnce());
     CHECK((own.data() == BytesOf(std::vector<float>(count, sum / 8))));
   }
-  CHECK(stages.back()->asked() > refusals);
+  CHECK(accessors.back()->asked() > refusals);
 }
 
 TEST_CASE("Backend: a broadcast takes the input of the root alone, and gives the result to all") {
   const BackendKind kind = AnyBackend();
   INFO(NameOf(kind));
   const std::size_t count = GENERATE(std::size_t{10}, std::size_t{20000});
-  const auto way = GENERATE(CheckingStages::Way::kInPlace, CheckingStages::Way::kPacked);
+  const auto way = GENERATE(CheckingAccessor::Way::kInPlace, CheckingAccessor::Way::kPacked);
   const int node_count = GENERATE(2, 3, 5);
   BackendWorld world(kind, node_count, SmallChunks());
   std::vector<std::vector<float>> buffers;
-  std::vector<std::unique_ptr<CheckingStages>> stages;
+  std::vector<std::unique_ptr<CheckingAccessor>> accessors;
   for (int node = 0; node < node_count; ++node) {
     buffers.emplace_back(count, -1.0f);
-    stages.push_back(std::make_unique<CheckingStages>(
+    accessors.push_back(std::make_unique<CheckingAccessor>(
         way, BytesOf(std::vector<float>(count, static_cast<float>(node + 4))), Scaling{0.5, 1}));
     CollectiveRequest request =
         Broadcast({0, 0}, 1, DataType::kFloat32, buffers.back().data(), count);
-    stages.back()->Serve(request);
+    accessors.back()->Serve(request);
     REQUIRE(world.at(node).TryPost(request));
   }
   REQUIRE(world.RunUntilCompleted(1));
-  for (std::size_t node = 0; node < stages.size(); ++node) {
-    CHECK((stages[node]->data() == BytesOf(std::vector<float>(count, 5.0f))));
-    CHECK(stages[node]->AllHandedOverOnce());
-    CHECK(stages[node]->violation() == "");
-    CHECK((node == 1 ? stages[node]->AllTakenOnce() : stages[node]->NoneTaken()));
+  for (std::size_t node = 0; node < accessors.size(); ++node) {
+    CHECK((accessors[node]->data() == BytesOf(std::vector<float>(count, 5.0f))));
+    CHECK(accessors[node]->AllHandedOverOnce());
+    CHECK(accessors[node]->violation() == "");
+    CHECK((node == 1 ? accessors[node]->AllTakenOnce() : accessors[node]->NoneTaken()));
   }
 }
 

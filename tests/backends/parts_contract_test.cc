@@ -7,7 +7,7 @@
 
 #include "proto/types/data_type.h"
 #include "tests/backends/backend_world.h"
-#include "tests/backends/part_stages.h"
+#include "tests/backends/part_accessor.h"
 
 namespace ringd {
 namespace {
@@ -125,7 +125,7 @@ TEST_CASE("Backend: parts of bfloat16 are added as bfloat16, and gathered as the
   }
 }
 
-TEST_CASE("Backend: without blocks and stages the buffer is divided evenly, in place") {
+TEST_CASE("Backend: without blocks and accessor the buffer is divided evenly, in place") {
   const BackendKind kind = AnyBackend();
   const int node_count = GENERATE(1, 2, 5);
   INFO(NameOf(kind) << ", " << node_count << " nodes");

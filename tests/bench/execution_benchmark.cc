@@ -1,11 +1,11 @@
-// How long the engine thread is busy with a node's local work, alone and with reducers beside it.
+// How long the progress thread is busy with a node's local work, alone and with reducers beside it.
 //
 //   execution_benchmark [--quick] [--reducers N] [--bytes N] [--gbit N]
 //
 // One process does what ringd does on one of two nodes for one all-reduce of float32: it asks an
 // Execution for its input and gives it partial sums and results, chunk by chunk in the order of the
 // ring. There is no wire: messages are bytes that lie in the cache, where UCX leaves them, so what
-// is measured is the most that any wire could make of it. "ring" is the engine thread's processor
+// is measured is the most that any wire could make of it. "ring" is the progress thread's processor
 // time until the ring has all it wants of this node: no line is faster than that. "busy" is that
 // time until all results are in their places, with the engine's part of what was left to copy;
 // "done" the wall's. With --gbit messages come no faster than such a line brings them; in between

@@ -19,7 +19,7 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
-// The folder of the engine's thread; empty if there is none.
+// The folder of the progress thread; empty if there is none.
 std::string EngineFolder(pid_t pid) {
   const std::string tasks = absl::StrCat("/proc/", pid, "/task/");
   const auto close = [](DIR* folder) { ::closedir(folder); };

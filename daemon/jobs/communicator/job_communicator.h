@@ -1,7 +1,7 @@
 // This node's part in one communicator: takes the local ranks' submissions, lets the scheduler
-// decide, has its lane carry them out, and completes every submission exactly once. The ranks of one
-// node do all that themselves (NodeLane); what is left is names, counting, and knowing who waits for
-// whom. Tensors in device memory go the first way in both.
+// decide, has its lane carry them out, and completes every submission exactly once. The ranks of
+// one node do all that themselves (NodeLane); what is left is names, counting, and knowing who
+// waits for whom. Tensors in device memory go the first way in both.
 #ifndef RINGD_DAEMON_JOBS_COMMUNICATOR_JOB_COMMUNICATOR_H_
 #define RINGD_DAEMON_JOBS_COMMUNICATOR_JOB_COMMUNICATOR_H_
 
@@ -51,7 +51,7 @@ struct JobCommunicatorCounters {
   std::uint64_t busy_ns = 0;        // time with at least one operation under way
 };
 
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Ownership: holds the sessions as long as an execution may touch their arenas.
 // Invariants:
 //   1. A submission accepted by Submit ends in exactly one Session::Complete.

@@ -14,7 +14,7 @@ namespace ringd {
 // Ranks compare these numbers where ringd does not see it, so one is never used for two metas: a
 // meta that nobody holds any more is forgotten, and gets another number when it comes again.
 //
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 class MetaNumbers {
  public:
   struct Held {

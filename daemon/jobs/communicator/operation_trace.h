@@ -21,7 +21,7 @@ namespace ringd {
 
 // Nothing here allocates or locks, and hardly a call reads a clock: the times are known already.
 //
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 class OperationTrace {
  public:
   // Some hundred steps of a large network. Memory is used as it is written.

@@ -19,7 +19,7 @@ namespace ringd {
 // each rank's own, of which nothing is believed but that it is theirs. What is overwritten between
 // two steps is counted as lost, and so is told.
 //
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Invariant: all steps together copy at most the events that it was made with, whatever the rings
 //   say, and name at most 1,024 tensors.
 class TraceReading {

@@ -23,7 +23,7 @@
 
 namespace ringd {
 
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Ownership: `sender` and Options::plans must outlive it.
 class CommunicatorSchedule {
  public:

@@ -33,7 +33,7 @@ struct RefusedCommunicator {
 // What each rank asks for, until all ranks of one have asked alike; and the names that are taken.
 // Who asks by one name means one communicator, unless the lists of ranks have none in common.
 //
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Trust: what is asked came over the network; it is checked here, and bounded.
 class CommunicatorTable {
  public:

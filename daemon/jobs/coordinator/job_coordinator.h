@@ -30,7 +30,7 @@
 
 namespace ringd {
 
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Ownership: `sender` must outlive it.
 // Invariants:
 //   1. Every node hears at most one Failure, and all nodes hear the same.

@@ -17,7 +17,7 @@ namespace ringd {
 
 // Holds a communicator of its own, so that nothing of the job's is touched.
 //
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Ownership: borrows the transport, which outlives it.
 // Invariant: Poll() returns one report, also after Abort(). Destruction before that may block.
 class StartProbe {

@@ -12,7 +12,7 @@
 
 namespace ringd {
 
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 class TrialSurvey {
  public:
   // Of the nodes with these streams.

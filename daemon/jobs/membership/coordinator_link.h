@@ -9,7 +9,7 @@ namespace ringd {
 // One implementation hands messages over inside the process, the other sends them through a Job
 // stream (daemon/peers). Both keep the order, and neither calls back from within Send.
 //
-// Thread safety: none; the engine thread uses it.
+// Thread safety: none; the progress thread uses it.
 class CoordinatorLink {
  public:
   virtual ~CoordinatorLink() = default;

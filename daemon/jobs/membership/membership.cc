@@ -184,7 +184,7 @@ RankExchangeOffer OfferRankExchange(const Membership& membership, const RankExch
   RankExchangeOffer offer;
   offer.why_not = RankExchangeObstacle(membership);
   if (!offer.why_not.empty()) return offer;
-  // One other node sends as much either way. With more the root's line is what limits it.
+  // One other node sends as much either way. With more the hub's line is what limits it.
   const bool is_pair = membership.nodes.size() == 2;
   const auto most = [&](std::size_t bytes) {
     return is_pair ? kRankExchangeMostBytes : std::min(bytes, kRankExchangeMostBytesOfMany);

@@ -13,7 +13,7 @@ namespace ringd {
 // most half the round trip, and of several pings the one with the shortest counts. Clocks drift
 // apart, so that an older ping counts less.
 //
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 class ClockOffset {
  public:
   struct Estimate {

@@ -16,7 +16,7 @@
 
 namespace ringd {
 
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Invariant: each gathering that was begun ends with one call of its function, at the latest when
 //   this goes.
 class TraceGatherings {

@@ -11,7 +11,7 @@
 
 namespace ringd {
 
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 class TraceInquiries {
  public:
   // Of all nodes together. Who asks for more is left without an answer, and his ringctl says so.

@@ -38,7 +38,7 @@ struct LocalWait {
 // proto/shm/job_segment.h has the protocol; this class only reads. The members do not wake ringd,
 // so what it knows of times is as exact as the calls of Look are frequent.
 //
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Ownership: owns the segment; the members keep theirs mapped as long as they like.
 // Trust: everything read here was written by clients. It is shown, and used to tell who waits for
 //   whom; nothing is indexed by it.

@@ -29,7 +29,7 @@ struct LocalVerdict {
 // has not moved since the pass before is examined: copied out of the segment, which the looks do
 // not map, so that reading a hole leaves it a hole.
 //
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Ownership: owns the descriptor; borrows the mapped part of the segment.
 // Trust: everything read was written by clients. A member's places are bounded by what it may have
 //   in flight, tensors by the names that there are; the rest is only shown.

@@ -12,7 +12,7 @@
 
 namespace ringd {
 
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Ownership: of the group; borrows `events`.
 class NodeLane final : public Lane {
  public:

@@ -50,7 +50,7 @@ void RankExchangeSetup::FailFor(std::uint32_t node, absl::string_view what) {
 }
 
 Clock::time_point RankExchangeSetup::Deadline() const noexcept {
-  return began_ + kPatience + (is_root() ? std::chrono::milliseconds(0) : kGrace);
+  return began_ + kPatience + (is_hub() ? std::chrono::milliseconds(0) : kGrace);
 }
 
 RankExchangeNodeSet RankExchangeSetup::Missing(RankExchangeNodeSet of) const noexcept {
@@ -76,7 +76,7 @@ RankExchangeSetup::State RankExchangeSetup::Advance(Clock::time_point now) {
   if (state_ == State::kPending) CheckSilence();
   if (state_ != State::kPending) return state_;
   const bool is_ready = Missing(children_ | parents_) == 0;
-  if (is_root()) {
+  if (is_hub()) {
     HearReady();
     if (state_ == State::kPending && is_ready && ready_ == children_) OpenAll();
   } else if (is_ready && !reported_) {
@@ -94,7 +94,7 @@ void RankExchangeSetup::FailForTime() {
     Fail(absl::StrCat("no connection came from ", DescribeMissing(), " within ", patience, " ms"));
     return;
   }
-  if (is_root()) {
+  if (is_hub()) {
     RankExchangeNodeSet unready = children_ & ~ready_;
     FailFor(TakeLowest(unready), absl::StrCat("it was not ready within ", patience, " ms"));
     return;
@@ -141,12 +141,12 @@ void RankExchangeSetup::Gather() {
 void RankExchangeSetup::CheckSilence() {
   RankExchangeNodeSet others = children_ | parents_;
   // What is to come from these is taken in elsewhere.
-  others &= is_root() ? ready_ : ~NodeBit(0);
+  others &= is_hub() ? ready_ : ~NodeBit(0);
   while (others != 0) {
     const std::uint32_t node = TakeLowest(others);
     if (!connections_[node].valid()) continue;
     const absl::Status status = CheckSilent(connections_[node].get());
-    // As soon as the root knows of all, the ranks of other nodes may begin.
+    // As soon as the hub knows of all, the ranks of other nodes may begin.
     if (status.ok()) continue;
     if (reported_ && absl::IsInvalidArgument(status)) {
       // What they have said stays there, and would wake the engine for as long.

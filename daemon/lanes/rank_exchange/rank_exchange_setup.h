@@ -31,19 +31,19 @@ struct RankExchangePlan {
   bool knomial = false;  // that tree is wanted, too (proto/rank_exchange/rank_exchange_tree.h)
 };
 
-//   all but node 0, the root: connect to their parents, through the door, where both sides prove
+//   all but node 0, the hub: connect to their parents, through the door, where both sides prove
 //       the job's key. When a node has its parents and children, it says RankExchangeReady to the
-//       root, and waits for RankExchangeOpen.
-//   the root: when all others are ready, says RankExchangeOpen to all.
+//       hub, and waits for RankExchangeOpen.
+//   the hub: when all others are ready, says RankExchangeOpen to all.
 //
-// Gives up as a whole: if a node does not come within kPatience, the root hangs up on the others.
+// Gives up as a whole: if a node does not come within kPatience, the hub hangs up on the others.
 //
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Ownership: owns the connections until they are taken; `sockets` must outlive it. Never blocks.
 class RankExchangeSetup {
  public:
   static constexpr std::chrono::milliseconds kPatience{1000};
-  // The others hear from the root that it has given up; if not even that.
+  // The others hear from the hub that it has given up; if not even that.
   static constexpr std::chrono::milliseconds kGrace{500};
 
   enum class State : std::uint8_t { kPending, kOpen, kFailed };
@@ -65,14 +65,14 @@ class RankExchangeSetup {
   std::vector<UniqueFd> TakeConnections();
 
  private:
-  bool is_root() const noexcept { return plan_.self == 0; }
+  bool is_hub() const noexcept { return plan_.self == 0; }
   // Takes in who has come, here or there.
   void Gather();
   absl::Status AddConnection(WireSockets::Event& event);
-  // The root: hears who is ready.
+  // The hub: hears who is ready.
   void HearReady();
   void OpenAll();
-  // The others: tells the root.
+  // The others: tells the hub.
   void Report();
   // Those on which nothing is to come yet.
   void CheckSilence();
@@ -94,8 +94,8 @@ class RankExchangeSetup {
   absl::Status failure_;
   RankExchangeNodeSet children_ = 0;   // who connects to this node
   RankExchangeNodeSet parents_ = 0;    // to whom it connects
-  RankExchangeNodeSet ready_ = 0;      // the root: who has said so
-  bool reported_ = false;              // the others: the root has been told that all is ready here
+  RankExchangeNodeSet ready_ = 0;      // the hub: who has said so
+  bool reported_ = false;              // the others: the hub has been told that all is ready here
   std::vector<UniqueFd> connections_;  // by node
   // What has come of the one message that is to come, by node.
   struct Heard {

@@ -17,7 +17,7 @@ namespace ringd {
 // Keeps what the door hands over until the job's set-up asks for it. The set-up also has its own
 // connections watched here, so that the engine has one descriptor to sleep on.
 //
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Ownership: owns the door's side and connections that nobody has taken.
 class RankExchangeSockets {
  public:

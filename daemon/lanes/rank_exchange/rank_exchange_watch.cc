@@ -150,7 +150,7 @@ std::optional<RankExchangeBreak> RankExchangeWatch::Broken(Clock::time_point now
   return driving_->exchange->WhyBroken();
 }
 
-bool RankExchangeWatch::LacksWord() const noexcept {
+bool RankExchangeWatch::LacksDecision() const noexcept {
   const RankExchangeNodeSet closed = view_.control().closed.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < kRankExchangeCells; ++i) {
     RankExchangeCell& cell = view_.Cell(i);

@@ -24,8 +24,8 @@ namespace ringd {
 // A member that is in an operation which has not ended.
 struct RankExchangeWait {
   int member = 0;
-  std::uint32_t registration = 0;  // of its session, by its word: check it
-  Clock::time_point since;         // by its word; not later than now
+  std::uint32_t registration = 0;  // of its session, as it says: check it
+  Clock::time_point since;         // as it says; not later than now
 };
 
 struct RankExchangeMemberCounters {
@@ -35,7 +35,7 @@ struct RankExchangeMemberCounters {
 
 // proto/rank_exchange/rank_exchange.h has the protocol. The members do not wake ringd.
 //
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Ownership: owns the segment and ringd's descriptors; the members keep theirs as long as they
 //   like.
 // Trust: everything read here was written by clients. It is shown, and used to tell who waits for
@@ -78,9 +78,9 @@ class RankExchangeWatch {
   // Why it is no longer used, once that has been so for a second: then a better cause would have
   // come.
   std::optional<RankExchangeBreak> Broken(Clock::time_point now) const;
-  // True if a member waits for the parent's word, or the other's of a pair, and the connection over
-  // which it would come has ended.
-  bool LacksWord() const noexcept;
+  // True if a member waits for the parent's decision, or the other's of a pair, and the connection
+  // over which it would come has ended.
+  bool LacksDecision() const noexcept;
 
   // Operations of this node in the rank exchange, and those that then went the other way.
   std::uint64_t completed() const noexcept;

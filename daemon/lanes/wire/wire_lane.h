@@ -31,7 +31,7 @@ namespace ringd {
 // Operations wait for a fusion buffer, are posted with their guards, and land: their results are
 // copied to the ranks. Small ones the ranks may carry out themselves, in the rank exchange.
 //
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 // Ownership: of the backend's communicator and of what is under way; borrows the members, the
 //   scheduler and `events`, which must outlive it.
 // Invariant: after Fail() nothing is written to a rank's memory once ReducersLinger() is false; it

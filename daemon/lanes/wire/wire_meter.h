@@ -23,7 +23,7 @@ namespace ringd {
 // after a quarter of a second, the next ones ever more seldom; from the seventh on only what has
 // changed is told, so that in the steady state nothing is sent.
 //
-// Thread safety: none; the engine thread owns it.
+// Thread safety: none; the progress thread owns it.
 class WireMeter {
  public:
   // See LinkSampler.

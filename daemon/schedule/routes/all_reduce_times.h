@@ -41,7 +41,7 @@ struct RankExchangeSizes {
 // What follows for the rank exchange. Its flat tree goes through one node as well, and spares the
 // daemons, which is taken for 55 % of the time of the smallest buffer (8 nodes on two processors:
 // 150 µs instead of 360). The k-nomial tree takes that once for each of its levels, and of what
-// bytes cost beyond it the share that its fullest line carries of the root's line in the flat one.
+// bytes cost beyond it the share that its fullest line carries of the hub's line in the flat one.
 // Neither is faster than its line, which is known from the two largest buffers: a trial is short
 // enough for the network to swallow it, a job is not. `assumed`: as above, for the flat tree; the
 // k-nomial one is for sizes that were tried.

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/collectives/held_messages.h"
+#include "backends/collectives/early_messages.h"
 #include "backends/collectives/wire_communicator.h"
 
 namespace ringd {
@@ -113,7 +113,7 @@ class FakeNetwork {
   };
 
   std::mt19937 random_;
-  HeldMessagePool pool_;
+  EarlyMessagePool pool_;
   BusyCommunicators busy_;
   std::vector<Message> messages_;
   std::vector<std::unique_ptr<WireCommunicator>> ends_;

@@ -52,7 +52,7 @@ Bytes Floats(std::initializer_list<float> values) {
 
 }  // namespace
 
-TEST_CASE("FlatAllReduce: every node gets the same bits, whoever is the root and comes first") {
+TEST_CASE("FlatAllReduce: every node gets the same bits, whoever is the hub and comes first") {
   // Sums that depend on their order.
   const std::vector<Bytes> inputs = {Floats({1e8f, 3.0f}), Floats({1.0f, 1e8f}),
                                      Floats({-1e8f, 0.7f}), Floats({0.3f, -1e8f}),
@@ -92,7 +92,7 @@ TEST_CASE("FlatAllReduce: 16-bit numbers of many nodes are rounded once") {
   }
 }
 
-TEST_CASE("FlatAllReduce: takes two messages for each node but the root") {
+TEST_CASE("FlatAllReduce: takes two messages for each node but the hub") {
   constexpr int kNodes = 8;
   const bool barrier = GENERATE(false, true);
   const bool named = GENERATE(false, true);
@@ -114,7 +114,7 @@ TEST_CASE("FlatAllReduce: takes two messages for each node but the root") {
     CHECK(statistics.operations_done == 1);
     for (const NeighbourStatistics& neighbour : statistics.neighbours) {
       sent += neighbour.messages_sent;
-      // All go to the root or come from it.
+      // All go to the hub or come from it.
       CHECK((node == 2 || neighbour.node == NodeIndex(2)));
     }
     if (!barrier) CHECK(values[static_cast<std::size_t>(node)] == kNodes);

@@ -87,7 +87,7 @@ TEST_CASE("WireCommunicator: a flood of messages ahead fails before it takes a g
   while (network.at(1).health().ok() && taken < (std::size_t{2} << 30)) {
     header.operation.sequence += 1;
     network.at(1).OnMessage(header, payload);
-    taken += HeldMessagePool::TakenBytes(payload.size());
+    taken += EarlyMessagePool::TakenBytes(payload.size());
   }
   CHECK_FALSE(network.at(1).health().ok());
   CHECK_THAT(std::string(network.at(1).health().message()),

@@ -34,28 +34,28 @@ TEST_CASE("OrphanMessages: a flood takes no more memory than the bound, and leav
   CAPTURE(payload_bytes);
   const std::size_t before = AllocatedBytes();
   {
-    HeldMessagePool pool;
+    EarlyMessagePool pool;
     OrphanMessages orphans(pool);
     Flood(orphans, payload_bytes);
     const std::size_t held = AllocatedBytes() - before;
     CHECK(orphans.taken_bytes() <= OrphanMessages::kMaxBytes);
     // The count is the truth: but for the tables of communicators, and a page for each of the
     // largest blocks.
-    CHECK(held <= OrphanMessages::kMaxBytes * 21 / 20 + HeldMessagePool::kMaxSpareBytes);
+    CHECK(held <= OrphanMessages::kMaxBytes * 21 / 20 + EarlyMessagePool::kMaxSpareBytes);
     CHECK(orphans.taken_bytes() + pool.spare_bytes() >= held * 9 / 10);
     for (std::uint64_t id = 0; id < 1000; ++id) orphans.Retire(KeyOf(id));
     CHECK(orphans.taken_bytes() == 0);
-    CHECK(AllocatedBytes() - before <= HeldMessagePool::kMaxSpareBytes * 11 / 10);
+    CHECK(AllocatedBytes() - before <= EarlyMessagePool::kMaxSpareBytes * 11 / 10);
   }
   CHECK(AllocatedBytes() <= before + 64 * 1024);
 }
 
 TEST_CASE("OrphanMessages: tiny messages take little each, and their number is bounded") {
-  HeldMessagePool pool;
+  EarlyMessagePool pool;
   OrphanMessages orphans(pool);
   Flood(orphans, 1);
   CHECK(orphans.taken_bytes() <= OrphanMessages::kMaxMessages * 512);
-  HeldMessageList messages;
+  EarlyMessageList messages;
   // The last communicator's are there, the first one's were dropped.
   CHECK(orphans.Take(KeyOf(OrphanMessages::kMaxMessages * 3 / 2 / 1000), messages));
   CHECK_FALSE(messages.empty());
@@ -64,19 +64,19 @@ TEST_CASE("OrphanMessages: tiny messages take little each, and their number is b
 }
 
 TEST_CASE("OrphanMessages: what one communicator is sent beyond the bound costs it all of it") {
-  HeldMessagePool pool;
+  EarlyMessagePool pool;
   OrphanMessages orphans(pool);
   const std::vector<std::byte> payload(kMaxPayloadBytes);
   for (std::size_t bytes = 0; bytes <= OrphanMessages::kMaxBytes; bytes += payload.size()) {
     orphans.Hold(KeyOf(1), MessageHeader{}, payload);
   }
   CHECK(orphans.taken_bytes() == 0);
-  HeldMessageList messages;
+  EarlyMessageList messages;
   CHECK_FALSE(orphans.Take(KeyOf(1), messages));
 }
 
 TEST_CASE("OrphanMessages: they come out as they went in, in their order") {
-  HeldMessagePool pool;
+  EarlyMessagePool pool;
   OrphanMessages orphans(pool);
   const std::size_t sizes[] = {0, 256, 257, 2048, 2049, 16384, 16385, kMaxPayloadBytes};
   for (int round = 0; round < 2; ++round) {
@@ -86,11 +86,11 @@ TEST_CASE("OrphanMessages: they come out as they went in, in their order") {
       header.index = static_cast<std::uint32_t>(size);
       orphans.Hold(KeyOf(5), header, payload);
     }
-    HeldMessageList messages;
+    EarlyMessageList messages;
     REQUIRE(orphans.Take(KeyOf(5), messages));
     CHECK(orphans.taken_bytes() == 0);
     for (const std::size_t size : sizes) {
-      HeldMessage* const message = messages.PopFront();
+      EarlyMessage* const message = messages.PopFront();
       REQUIRE(message != nullptr);
       CHECK(message->header.index == size);
       CHECK(message->payload().size() == size);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/backends/collectives/fake_network.h"
-#include "tests/backends/part_stages.h"
+#include "tests/backends/part_accessor.h"
 
 namespace ringd {
 namespace {

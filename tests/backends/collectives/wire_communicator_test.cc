@@ -30,8 +30,8 @@ bool RunRandomly(unsigned seed) {
   std::vector<int> kinds;
   std::vector<std::size_t> counts;
   std::vector<std::vector<std::vector<std::int32_t>>> buffers;
-  // Some operations bring stages, with the data elsewhere.
-  std::vector<std::vector<std::unique_ptr<CheckingStages>>> stages(kOperations);
+  // Some operations bring accessors, with the data elsewhere.
+  std::vector<std::vector<std::unique_ptr<CheckingAccessor>>> accessors(kOperations);
   for (int i = 0; i < kOperations; ++i) {
     kinds.push_back(static_cast<int>(random() % 6));
     counts.push_back(random() % 3 == 0 ? random() % 3000 : random() % 20);
@@ -40,8 +40,8 @@ bool RunRandomly(unsigned seed) {
       buffers.back().emplace_back(counts.back() + 1, node + i);
       if (i % 3 == 0) continue;
       const auto way =
-          random() % 2 == 0 ? CheckingStages::Way::kInPlace : CheckingStages::Way::kPacked;
-      stages[static_cast<std::size_t>(i)].push_back(std::make_unique<CheckingStages>(
+          random() % 2 == 0 ? CheckingAccessor::Way::kInPlace : CheckingAccessor::Way::kPacked;
+      accessors[static_cast<std::size_t>(i)].push_back(std::make_unique<CheckingAccessor>(
           way, BytesOf(std::vector<std::int32_t>(counts.back(), node + i)), Scaling{},
           static_cast<int>(random() % 3)));
     }
@@ -65,8 +65,8 @@ bool RunRandomly(unsigned seed) {
           kinds[i] == 0   ? Barrier(id)
           : kinds[i] == 1 ? Broadcast(id, root, DataType::kInt32, buffer, counts[i])
                           : AllReduce(id, DataType::kInt32, ReduceOp::kSum, buffer, counts[i]);
-      if (!stages[i].empty() && kinds[i] != 0) {
-        stages[i][static_cast<std::size_t>(node)]->Serve(request);
+      if (!accessors[i].empty() && kinds[i] != 0) {
+        accessors[i][static_cast<std::size_t>(node)]->Serve(request);
       }
       if (!network.at(node).TryPost(request)) return false;
     }
@@ -87,8 +87,8 @@ bool RunRandomly(unsigned seed) {
       if (kinds[i] > 1) expected = node_count * op + node_count * (node_count - 1) / 2;
       const auto& buffer = buffers[i][static_cast<std::size_t>(node)];
       if (buffer[counts[i]] != node + op) return false;
-      if (!stages[i].empty() && kinds[i] != 0) {
-        const CheckingStages& own = *stages[i][static_cast<std::size_t>(node)];
+      if (!accessors[i].empty() && kinds[i] != 0) {
+        const CheckingAccessor& own = *accessors[i][static_cast<std::size_t>(node)];
         const bool takes = kinds[i] != 1 || op % node_count == node;
         if (!own.violation().empty() || !own.AllHandedOverOnce()) return false;
         if (!(takes ? own.AllTakenOnce() : own.NoneTaken())) return false;
@@ -166,7 +166,7 @@ TEST_CASE("WireCommunicator: all nodes get the same bits, scaled, whatever the a
     INFO(Name(type) << ", " << bytes << " bytes, " << node_count << " nodes, seed " << seed);
     FakeNetwork network(node_count, TinyChunks(), seed);
     std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(node_count));
-    std::vector<std::unique_ptr<CheckingStages>> stages;
+    std::vector<std::unique_ptr<CheckingAccessor>> accessors;
     for (auto& buffer : buffers) {
       buffer.resize(bytes);
       std::vector<std::byte> data;
@@ -178,20 +178,20 @@ TEST_CASE("WireCommunicator: all nodes get the same bits, scaled, whatever the a
         data.insert(data.end(), element.begin(), element.end());
       }
       const auto way =
-          network.Random(2) == 0 ? CheckingStages::Way::kInPlace : CheckingStages::Way::kPacked;
-      stages.push_back(std::make_unique<CheckingStages>(way, data, Scaling{0.3, node_count}));
+          network.Random(2) == 0 ? CheckingAccessor::Way::kInPlace : CheckingAccessor::Way::kPacked;
+      accessors.push_back(std::make_unique<CheckingAccessor>(way, data, Scaling{0.3, node_count}));
     }
     for (int node = 0; node < node_count; ++node) {
       const auto index = static_cast<std::size_t>(node);
       CollectiveRequest request =
           AllReduce({2, 0}, type, ReduceOp::kAverage, buffers[index].data(), bytes / SizeOf(type));
-      stages[index]->Serve(request);
+      accessors[index]->Serve(request);
       REQUIRE(network.at(node).TryPost(request));
     }
     for (int step = 0; step < 20'000; ++step) network.Step();
-    for (const auto& own : stages) {
+    for (const auto& own : accessors) {
       REQUIRE(own->AllHandedOverOnce());
-      REQUIRE((own->data() == stages.front()->data()));
+      REQUIRE((own->data() == accessors.front()->data()));
     }
   }
 }
@@ -199,7 +199,7 @@ TEST_CASE("WireCommunicator: all nodes get the same bits, scaled, whatever the a
 TEST_CASE(
     "WireCommunicator: an operation that one node never starts leaves all inputs as they are") {
   const std::size_t count = GENERATE(1, 7, 500);
-  const auto way = GENERATE(CheckingStages::Way::kInPlace, CheckingStages::Way::kPacked);
+  const auto way = GENERATE(CheckingAccessor::Way::kInPlace, CheckingAccessor::Way::kPacked);
   for (unsigned seed = 1; seed <= 30; ++seed) {
     const int node_count = 2 + static_cast<int>(seed % 5);
     INFO(count << " elements, " << node_count << " nodes, seed " << seed);
@@ -207,15 +207,15 @@ TEST_CASE(
     const int absent = static_cast<int>(network.Random(static_cast<std::uint32_t>(node_count)));
     std::vector<std::vector<std::int32_t>> buffers(static_cast<std::size_t>(node_count),
                                                    std::vector<std::int32_t>(count));
-    std::vector<std::unique_ptr<CheckingStages>> stages;
+    std::vector<std::unique_ptr<CheckingAccessor>> accessors;
     for (int node = 0; node < node_count; ++node) {
-      stages.push_back(std::make_unique<CheckingStages>(
+      accessors.push_back(std::make_unique<CheckingAccessor>(
           way, BytesOf(std::vector<std::int32_t>(count, node + 1))));
       if (node == absent) continue;
       const auto index = static_cast<std::size_t>(node);
       CollectiveRequest request =
           AllReduce({1, 0}, DataType::kInt32, ReduceOp::kSum, buffers[index].data(), count);
-      stages[index]->Serve(request);
+      accessors[index]->Serve(request);
       REQUIRE(network.at(node).TryPost(request));
       for (std::uint32_t steps = network.Random(20); steps > 0; --steps) network.Step();
     }
@@ -225,7 +225,7 @@ TEST_CASE(
     for (int node = 0; node < node_count; ++node) {
       Completion completion[2];
       CHECK(network.at(node).Poll(completion) == (node == absent ? 0 : 1));
-      const CheckingStages& own = *stages[static_cast<std::size_t>(node)];
+      const CheckingAccessor& own = *accessors[static_cast<std::size_t>(node)];
       CHECK(own.NoneHandedOver());
       CHECK((own.data() == BytesOf(std::vector<std::int32_t>(count, node + 1))));
     }

@@ -44,13 +44,13 @@ struct Pair {
   std::uint64_t lie = 0;
 };
 
-TEST_CASE("LineGate: who is held looks again, soon at first, and then within 2 ms") {
+TEST_CASE("LineGate: who is gated looks again, soon at first, and then within 2 ms") {
   Pair pair;
   pair.gate.SetWants(true);
   CHECK_FALSE(pair.gate.look_at().has_value());
   Clock::time_point now = Clock::now();
   while (pair.gate.MayBegin(now)) pair.gate.Charge(kFrame);
-  REQUIRE(pair.gate.is_held());
+  REQUIRE(pair.gate.is_gated());
   Clock::duration wait = LineGate::kFirstLook;
   for (int i = 0; i < 20; ++i) {
     CHECK(*pair.gate.look_at() == now + wait);
@@ -62,7 +62,7 @@ TEST_CASE("LineGate: who is held looks again, soon at first, and then within 2 m
   CHECK(wait == LineGate::kLastLook);
   pair.other.End();
   CHECK(pair.gate.MayBegin(now));  // at once, whenever it was to look
-  CHECK_FALSE(pair.gate.is_held());
+  CHECK_FALSE(pair.gate.is_gated());
 }
 
 TEST_CASE("LineGate: whatever others write, an engine gets a quarter of its part of the time") {

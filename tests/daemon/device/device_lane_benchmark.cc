@@ -1,4 +1,4 @@
-// What tensors on a GPU cost an engine's thread: the processor time of handing a bucket to its
+// What tensors on a GPU cost a progress thread: the processor time of handing a bucket to its
 // GPU's thread and of hearing that it has ended. Run by hand; prints microseconds. The GPU is an
 // emulated one, whose work is done by other threads: what a GPU's thread spends in CUDA and NCCL is
 // not in it.

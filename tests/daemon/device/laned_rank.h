@@ -16,7 +16,7 @@
 
 namespace ringd {
 
-// Thread safety: one thread, which is the lane's engine thread.
+// Thread safety: one thread, which is the lane's progress thread.
 class LanedRank {
  public:
   static constexpr std::uint64_t kFusion = 32 << 10;

@@ -283,7 +283,7 @@ TEST_CASE(
   CHECK(queues.queues(1).pending_size() == 0);
 }
 
-TEST_CASE("Job: wants to fail if the root is lost while a rank waits for its word") {
+TEST_CASE("Job: wants to fail if the hub is lost while a rank waits for its decision") {
   OpenNodes open;
   std::uint32_t cell = 0;
   constexpr RankExchangeKey kKey{4711, 0};

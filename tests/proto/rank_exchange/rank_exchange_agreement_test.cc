@@ -60,7 +60,7 @@ TEST_CASE("All complete an operation, or none does") {
   // What each rank does in each step: brings its part, brings it late by so many ms, or does not.
   constexpr int kNotAtAll = -1;
   std::vector<std::vector<int>> plans(ranks, std::vector<int>(kSteps, 0));
-  // Around the patience, at which nodes and root may differ.
+  // Around the patience, at which nodes and hub may differ.
   std::uniform_int_distribution<int> late(80, 180);
   for (std::uint64_t step = 0; step < kSteps; ++step) {
     if (random() % 6 != 0) continue;

@@ -15,7 +15,7 @@ using testing::Floats;
 using testing::kKey;
 using testing::RankExchangeNodes;
 
-TEST_CASE("Nonsense from a node ends the rank exchange, for the others with the root's word") {
+TEST_CASE("Nonsense from a node ends the rank exchange, for the others with the hub's decision") {
   RankExchangeNodes nodes(3);
   RankExchangeMessage message{};
   message.magic = kRankExchangeMessageMagic;
@@ -23,15 +23,15 @@ TEST_CASE("Nonsense from a node ends the rank exchange, for the others with the 
   message.signature = kKey.signature;
   SECTION("a wrong magic") { message.magic = 1; }
   SECTION("too long a payload") { message.payload_bytes = kRankExchangeMostBytes + 1; }
-  SECTION("what only the root says") { message.kind = RankExchangeMessageKind::kResult; }
+  SECTION("what only the hub says") { message.kind = RankExchangeMessageKind::kResult; }
   SECTION("an unknown kind") { message.kind = static_cast<RankExchangeMessageKind>(77); }
-  std::uint32_t root = 0;
+  std::uint32_t hub = 0;
   std::uint32_t first = 0;
-  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == RankExchangeOutcome::kPending);
+  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), hub) == RankExchangeOutcome::kPending);
   REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), first) == RankExchangeOutcome::kPending);
   REQUIRE(::send(nodes.Connection(2, 0), &message, sizeof(message), 0) == sizeof(message));
   DriveOnce(nodes.Member(0));
-  CHECK(nodes.Member(0).Look(root) == RankExchangeOutcome::kGivenUp);
+  CHECK(nodes.Member(0).Look(hub) == RankExchangeOutcome::kGivenUp);
   CHECK(nodes.Member(0).WhyBroken().reason == RankExchangeBreak::Reason::kProtocol);
   CHECK(nodes.Member(0).WhyBroken().node == 2);
   DriveOnce(nodes.Member(1), RankExchange::kTurn);
@@ -58,7 +58,7 @@ TEST_CASE("A part that comes twice is nonsense") {
   CHECK(nodes.Member(0).Contribute(barrier, cell) == RankExchangeOutcome::kGivenUp);
 }
 
-TEST_CASE("Without the root's word a node that has sent can't know, and says what broke") {
+TEST_CASE("Without the hub's decision a node that has sent can't know, and says what broke") {
   RankExchangeNodes nodes(2);
   std::uint32_t cell = 0;
   REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), cell) == RankExchangeOutcome::kPending);
@@ -80,7 +80,7 @@ TEST_CASE("Of a pair neither knows what became of its input when the other hangs
   CHECK(nodes.Member(node).Look(cell) == RankExchangeOutcome::kPending);
 }
 
-TEST_CASE("A node that hangs up makes the root give up what lacks it") {
+TEST_CASE("A node that hangs up makes the hub give up what lacks it") {
   RankExchangeNodes nodes(3);
   std::uint32_t cell = 0;
   REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), cell) == RankExchangeOutcome::kPending);
@@ -104,9 +104,9 @@ TEST_CASE("A connection that takes nothing more is given up, not waited for") {
   CHECK(received == 0);
 }
 
-TEST_CASE("A node to which the root can't send the result learns that it will not come") {
+TEST_CASE("A node to which the hub can't send the result learns that it will not come") {
   RankExchangeNodes nodes(3);
-  std::uint32_t root = 0;
+  std::uint32_t hub = 0;
   std::uint32_t stuck = 0;
   std::uint32_t other = 0;
   REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), stuck) == RankExchangeOutcome::kPending);
@@ -115,7 +115,7 @@ TEST_CASE("A node to which the root can't send the result learns that it will no
   std::vector<std::byte> full(1 << 16);
   while (::send(nodes.Connection(0, 1), full.data(), full.size(), MSG_DONTWAIT) > 0) {
   }
-  CHECK(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == RankExchangeOutcome::kCompleted);
+  CHECK(nodes.Member(0).Contribute(Floats(kKey, {1}), hub) == RankExchangeOutcome::kCompleted);
   DriveOnce(nodes.Member(2), RankExchange::kTurn);
   CHECK(nodes.Member(2).Look(other) == RankExchangeOutcome::kCompleted);
   // What filled the connection is no message.

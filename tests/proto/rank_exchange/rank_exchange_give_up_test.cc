@@ -37,43 +37,43 @@ void FreeAllCells(RankExchangeNodes& nodes) {
   }
 }
 
-TEST_CASE("The root gives up what a node does not bring, and the node hears of it") {
+TEST_CASE("The hub gives up what a node does not bring, and the node hears of it") {
   RankExchangeNodes nodes(3);
-  std::uint32_t root = 0;
+  std::uint32_t hub = 0;
   std::uint32_t first = 0;
-  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == RankExchangeOutcome::kPending);
+  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), hub) == RankExchangeOutcome::kPending);
   REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), first) == RankExchangeOutcome::kPending);
-  CHECK(Finish(nodes.Member(0), root) == RankExchangeOutcome::kGivenUp);
+  CHECK(Finish(nodes.Member(0), hub) == RankExchangeOutcome::kGivenUp);
   CHECK(Finish(nodes.Member(1), first) == RankExchangeOutcome::kGivenUp);
-  nodes.Member(0).Depart(root);
+  nodes.Member(0).Depart(hub);
   nodes.Member(1).Depart(first);
 
-  // The late one has the word waiting, and must not bring its part.
+  // The late one has the decision waiting, and must not bring its part.
   std::uint32_t late = 0;
   DriveOnce(nodes.Member(2));
   CHECK(nodes.Member(2).Contribute(Floats(kKey, {1}), late) == RankExchangeOutcome::kGivenUp);
   for (std::uint32_t n = 0; n < 3; ++n) CHECK(CellsInUse(nodes.View(n)) == 0);
 }
 
-TEST_CASE("A part that crosses the root's word is not added to anything") {
+TEST_CASE("A part that crosses the hub's decision is not added to anything") {
   RankExchangeNodes nodes(3);
-  std::uint32_t root = 0;
-  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == RankExchangeOutcome::kPending);
-  CHECK(Finish(nodes.Member(0), root) == RankExchangeOutcome::kGivenUp);
+  std::uint32_t hub = 0;
+  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), hub) == RankExchangeOutcome::kPending);
+  CHECK(Finish(nodes.Member(0), hub) == RankExchangeOutcome::kGivenUp);
   std::uint32_t other = 0;
   REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), other) == RankExchangeOutcome::kPending);
   DriveOnce(nodes.Member(0));
-  CHECK(nodes.Member(0).Look(root) == RankExchangeOutcome::kGivenUp);
+  CHECK(nodes.Member(0).Look(hub) == RankExchangeOutcome::kGivenUp);
   CHECK(Finish(nodes.Member(1), other) == RankExchangeOutcome::kGivenUp);
 }
 
-TEST_CASE("Who had no room for the root's word hears it again when it asks") {
+TEST_CASE("Who had no room for the hub's decision hears it again when it asks") {
   RankExchangeNodes nodes(3);
-  std::uint32_t root = 0;
-  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == RankExchangeOutcome::kPending);
+  std::uint32_t hub = 0;
+  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), hub) == RankExchangeOutcome::kPending);
   TakeAllCells(nodes);
-  CHECK(Finish(nodes.Member(0), root) == RankExchangeOutcome::kGivenUp);
-  DriveOnce(nodes.Member(1), RankExchange::kTurn);  // the word: all cells are taken
+  CHECK(Finish(nodes.Member(0), hub) == RankExchangeOutcome::kGivenUp);
+  DriveOnce(nodes.Member(1), RankExchange::kTurn);  // the decision: all cells are taken
   // Then there is room again.
   FreeAllCells(nodes);
   std::uint32_t late = 0;
@@ -148,7 +148,7 @@ TEST_CASE("A node gives up by itself what a local rank does not bring") {
   CHECK(CellsInUse(nodes.View(0)) == 0);
 }
 
-TEST_CASE("ringd gives up what none of the root's ranks comes to") {
+TEST_CASE("ringd gives up what none of the hub's ranks comes to") {
   RankExchangeNodes nodes(2);
   std::uint32_t other = 0;
   REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1}), other) == RankExchangeOutcome::kPending);
@@ -157,23 +157,23 @@ TEST_CASE("ringd gives up what none of the root's ranks comes to") {
   std::this_thread::sleep_for(RankExchange::kPatience + std::chrono::milliseconds(10));
   DriveOnce(nodes.Ringd(0));
   CHECK(Finish(nodes.Member(1), other) == RankExchangeOutcome::kGivenUp);
-  std::uint32_t root = 0;
-  CHECK(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == RankExchangeOutcome::kGivenUp);
+  std::uint32_t hub = 0;
+  CHECK(nodes.Member(0).Contribute(Floats(kKey, {1}), hub) == RankExchangeOutcome::kGivenUp);
   CHECK(CellsInUse(nodes.View(0)) == 0);
 }
 
 TEST_CASE("Other lengths under one key are given up") {
   RankExchangeNodes nodes(2);
-  std::uint32_t root = 0;
+  std::uint32_t hub = 0;
   std::uint32_t other = 0;
   REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1, 2}), other) == RankExchangeOutcome::kPending);
-  SECTION("the root's rank comes first") {
-    REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == RankExchangeOutcome::kPending);
-    CHECK(Finish(nodes.Member(0), root) == RankExchangeOutcome::kGivenUp);
+  SECTION("the hub's rank comes first") {
+    REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), hub) == RankExchangeOutcome::kPending);
+    CHECK(Finish(nodes.Member(0), hub) == RankExchangeOutcome::kGivenUp);
   }
-  SECTION("the root's rank comes second") {
+  SECTION("the hub's rank comes second") {
     DriveOnce(nodes.Member(0));
-    CHECK(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == RankExchangeOutcome::kGivenUp);
+    CHECK(nodes.Member(0).Contribute(Floats(kKey, {1}), hub) == RankExchangeOutcome::kGivenUp);
   }
   CHECK(Finish(nodes.Member(1), other) == RankExchangeOutcome::kGivenUp);
 }
@@ -186,7 +186,7 @@ TEST_CASE("What is larger than the limit goes the other way") {
 }
 
 TEST_CASE(
-    "More operations than there are cells go the other way, at the root of what it has no room "
+    "More operations than there are cells go the other way, at the hub of what it has no room "
     "for") {
   RankExchangeNodes nodes(2, 2);
   std::uint32_t cell = 0;

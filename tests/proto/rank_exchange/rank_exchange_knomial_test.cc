@@ -27,7 +27,7 @@ constexpr std::uint32_t kInner = 4;
 constexpr std::uint32_t kFlatBytes = 4;
 const std::vector<float> kOnes{1, 1};
 
-// One rank on each of eight nodes; the nodes are driven by hand, from the root down.
+// One rank on each of eight nodes; the nodes are driven by hand, from the hub down.
 class Tree {
  public:
   Tree() : cells(kNodes), nodes(kNodes, 1, kRankExchangeMostBytesOfMany, kFlatBytes) {}
@@ -208,12 +208,12 @@ TEST_CASE("k-nomial: an input from a node that is no child is nonsense") {
   message.magic = kRankExchangeMessageMagic;
   message.kind = RankExchangeMessageKind::kInput;
   message.signature = kKey.signature;
-  SECTION("of the flat tree, at a node that is not the root") {
+  SECTION("of the flat tree, at a node that is not the hub") {
     REQUIRE(::send(tree.nodes.Connection(5, kInner), &message, sizeof(message), 0) > 0);
     tree.Drive(kInner);
     CHECK(tree.WhyBroken(kInner) == RankExchangeBreak::Reason::kProtocol);
   }
-  SECTION("of the k-nomial tree, at the root") {
+  SECTION("of the k-nomial tree, at the hub") {
     message.payload_bytes = 8;
     const std::vector<std::byte> payload(8);
     REQUIRE(::send(tree.nodes.Connection(5, 0), &message, sizeof(message), 0) > 0);
@@ -226,7 +226,7 @@ TEST_CASE("k-nomial: an input from a node that is no child is nonsense") {
 // ---- what becomes of operations when a connection breaks
 // ------------------------------------------------------
 
-TEST_CASE("k-nomial: who has lost a child still hears the root's result, and passes it on") {
+TEST_CASE("k-nomial: who has lost a child still hears the hub's result, and passes it on") {
   Tree tree;
   tree.BringAllBut(0);
   tree.DriveAll();
@@ -234,7 +234,7 @@ TEST_CASE("k-nomial: who has lost a child still hears the root's result, and pas
   tree.Drive(kInner);
   CHECK_FALSE(tree.nodes.Member(kInner).Usable());
   CHECK(tree.Look(kInner) == RankExchangeOutcome::kPending);
-  // The root completes it before it hears of that.
+  // The hub completes it before it hears of that.
   tree.nodes.Member(0).Contribute(Floats(kKey, kOnes), tree.cells[0]);
   tree.DriveAll();
   for (const std::uint32_t node : {0U, 1U, 2U, 3U, kInner, 5U, 6U}) {
@@ -247,7 +247,7 @@ TEST_CASE("k-nomial: who has lost a child still hears the root's result, and pas
   CHECK_FALSE(tree.nodes.Member(7).Usable());
 }
 
-TEST_CASE("k-nomial: who has lost a child tells the root, and all give up what was not complete") {
+TEST_CASE("k-nomial: who has lost a child tells the hub, and all give up what was not complete") {
   Tree tree;
   tree.BringAllBut(0);
   tree.DriveAll();

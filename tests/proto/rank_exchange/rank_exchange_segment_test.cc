@@ -30,7 +30,7 @@ TEST_CASE("A member sees what ringd has laid out") {
   CHECK(view->flat_bytes() == 1024);
   CHECK(view->TreeOf(1024) == RankExchangeTree::kFlat);
   CHECK(view->TreeOf(1025) == RankExchangeTree::kKnomial);
-  CHECK_FALSE(view->is_root());
+  CHECK_FALSE(view->is_hub());
 }
 
 TEST_CASE("Nothing overlaps, and nothing lies outside") {

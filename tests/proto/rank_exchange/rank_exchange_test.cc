@@ -31,14 +31,13 @@ TEST_CASE("Signatures are those of FNV-1a") {
 
 TEST_CASE("Two nodes add their numbers") {
   RankExchangeNodes nodes(2);
-  std::uint32_t root = 0;
+  std::uint32_t hub = 0;
   std::uint32_t other = 0;
   REQUIRE(nodes.Member(1).Contribute(Floats(kKey, {1, 2}), other) == RankExchangeOutcome::kPending);
-  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {10, 20}), root) ==
-          RankExchangeOutcome::kPending);
-  CHECK(Finish(nodes.Member(0), root) == RankExchangeOutcome::kCompleted);
+  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {10, 20}), hub) == RankExchangeOutcome::kPending);
+  CHECK(Finish(nodes.Member(0), hub) == RankExchangeOutcome::kCompleted);
   CHECK(Finish(nodes.Member(1), other) == RankExchangeOutcome::kCompleted);
-  CHECK(ResultOf(nodes.Member(0), root, 2) == std::vector<float>{11, 22});
+  CHECK(ResultOf(nodes.Member(0), hub, 2) == std::vector<float>{11, 22});
   CHECK(ResultOf(nodes.Member(1), other, 2) == std::vector<float>{11, 22});
   for (std::uint32_t n = 0; n < 2; ++n) {
     CHECK(CellsInUse(nodes.View(n)) == 0);
@@ -50,13 +49,13 @@ TEST_CASE("Without elements it is a barrier") {
   RankExchangeNodes nodes(2);
   RankExchangeContribution barrier;
   barrier.key = kKey;
-  std::uint32_t root = 0;
+  std::uint32_t hub = 0;
   std::uint32_t other = 0;
-  REQUIRE(nodes.Member(0).Contribute(barrier, root) == RankExchangeOutcome::kPending);
+  REQUIRE(nodes.Member(0).Contribute(barrier, hub) == RankExchangeOutcome::kPending);
   DriveOnce(nodes.Member(0));
-  CHECK(nodes.Member(0).Look(root) == RankExchangeOutcome::kPending);
+  CHECK(nodes.Member(0).Look(hub) == RankExchangeOutcome::kPending);
   REQUIRE(nodes.Member(1).Contribute(barrier, other) == RankExchangeOutcome::kPending);
-  CHECK(Finish(nodes.Member(0), root) == RankExchangeOutcome::kCompleted);
+  CHECK(Finish(nodes.Member(0), hub) == RankExchangeOutcome::kCompleted);
   CHECK(Finish(nodes.Member(1), other) == RankExchangeOutcome::kCompleted);
 }
 
@@ -128,7 +127,7 @@ TEST_CASE("Of a pair the driver is woken by what another rank of its node comple
   CHECK(Finish(nodes.Member(1 - node, 0), cells[0]) == RankExchangeOutcome::kCompleted);
 }
 
-TEST_CASE("The driver is woken by what another rank of the root completes") {
+TEST_CASE("The driver is woken by what another rank of the hub completes") {
   RankExchangeNodes nodes(2, 2);
   std::uint32_t cell = 0;
   for (std::uint32_t m = 0; m < 2; ++m) {
@@ -161,8 +160,8 @@ TEST_CASE("There is one driver, and the next one is woken when it stops") {
 
 TEST_CASE("A message may come in pieces, and with the next") {
   RankExchangeNodes nodes(2);
-  std::uint32_t root = 0;
-  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), root) == RankExchangeOutcome::kPending);
+  std::uint32_t hub = 0;
+  REQUIRE(nodes.Member(0).Contribute(Floats(kKey, {1}), hub) == RankExchangeOutcome::kPending);
   std::vector<std::byte> bytes;
   for (std::uint64_t occurrence = 0; occurrence < 2; ++occurrence) {
     RankExchangeMessage message{};
@@ -183,9 +182,9 @@ TEST_CASE("A message may come in pieces, and with the next") {
             static_cast<ssize_t>(piece));
     DriveOnce(nodes.Member(0));
   }
-  REQUIRE(nodes.Member(0).Look(root) == RankExchangeOutcome::kCompleted);
-  CHECK(ResultOf(nodes.Member(0), root, 1) == std::vector<float>{42});
-  CHECK(nodes.Member(0).Contribute(Floats({7, 1}, {1}), root) == RankExchangeOutcome::kCompleted);
+  REQUIRE(nodes.Member(0).Look(hub) == RankExchangeOutcome::kCompleted);
+  CHECK(ResultOf(nodes.Member(0), hub, 1) == std::vector<float>{42});
+  CHECK(nodes.Member(0).Contribute(Floats({7, 1}, {1}), hub) == RankExchangeOutcome::kCompleted);
 }
 
 TEST_CASE("What another process writes of who is awaited leads nowhere") {

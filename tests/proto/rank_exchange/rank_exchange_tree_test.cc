@@ -13,7 +13,7 @@ RankExchangeNodeSet Nodes(std::initializer_list<std::uint32_t> nodes) {
   return set;
 }
 
-TEST_CASE("RankExchangeTree: every node but the root has one parent, before it, and is its child") {
+TEST_CASE("RankExchangeTree: every node but the hub has one parent, before it, and is its child") {
   for (const RankExchangeTree tree : {RankExchangeTree::kFlat, RankExchangeTree::kKnomial}) {
     for (std::uint32_t count = 2; count <= kRankExchangeMostNodes; ++count) {
       INFO("tree " << static_cast<int>(tree) << ", " << count << " nodes");
@@ -51,7 +51,7 @@ TEST_CASE(
   CHECK(LoadOf(RankExchangeTree::kFlat, 16) == 15);
 }
 
-TEST_CASE("RankExchangeTree: neighbours are so of each other, and the root is everybody's") {
+TEST_CASE("RankExchangeTree: neighbours are so of each other, and the hub is everybody's") {
   for (const bool knomial : {false, true}) {
     for (std::uint32_t node = 0; node < 16; ++node) {
       for (std::uint32_t other = 0; other < 16; ++other) {

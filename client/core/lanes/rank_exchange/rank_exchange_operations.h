@@ -63,7 +63,7 @@ class RankExchangeOperations {
   static constexpr std::chrono::milliseconds kLongestCarry{300};
   // Carries out one submission. The pointers are as after Staging::CheckPointers. Blocks until all
   // ranks have come, the operation is given up (RankExchange::kPatience after it was begun, or
-  // when the root says so), the context has ended (kLongestDrive later at most), or kLongestCarry
+  // when the hub says so), the context has ended (kLongestDrive later at most), or kLongestCarry
   // has passed. The source is read before this returns, and the destination not written before the
   // operation is complete; nor after this returns, but by Finish. kUnderWay: `stay` is for the
   // calls below.

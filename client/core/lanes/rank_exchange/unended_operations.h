@@ -17,8 +17,8 @@
 namespace ringd::client {
 
 // An operation that ranks carry out themselves has ended or been given up after a tenth of a second
-// or a few, unless whoever drives, or has to send the others' word, was stopped amid it. Then the
-// call that began it does not wait for that: it hands the operation to this, which gives it a
+// or a few, unless whoever drives, or has to send the others' decision, was stopped amid it. Then
+// the call that began it does not wait for that: it hands the operation to this, which gives it a
 // number, and the caller waits for it as for any other, with his deadlines and signals.
 //
 // Thread safety: any thread may call anything.

@@ -53,10 +53,10 @@ TEST_CASE(
   REQUIRE(job.communicator->OnMessage(Execute{job.operations++, {"t"}}, Clock::now()).ok());
   job.Advance();
   REQUIRE(job.wire->posted.size() == 1);
-  BufferStages& stages = *job.wire->posted.back().stages;
+  BufferAccessor& accessor = *job.wire->posted.back().accessor;
   progress.source = AllStagingPieces(kBytes) / 2;
-  CHECK(stages.Input(0, kChunk) != nullptr);
-  CHECK(stages.Input(kBytes - kChunk, kBytes) == nullptr);
+  CHECK(accessor.Input(0, kChunk) != nullptr);
+  CHECK(accessor.Input(kBytes - kChunk, kBytes) == nullptr);
   CHECK(job.communicator->MembersWithout("t") == std::vector<int>{1});
   progress.source = AllStagingPieces(kBytes);
   CHECK(job.communicator->MembersWithout("t").empty());

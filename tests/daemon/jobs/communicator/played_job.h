@@ -52,9 +52,9 @@ class PlayedCommunicator final : public Communicator {
     for (std::uint32_t chunk = 0; chunk < grid.ChunkCount(0); ++chunk) {
       const ByteRange own = grid.Chunk(0, chunk);
       const ByteRange other = grid.Chunk(1, chunk);
-      REQUIRE(request.stages->Input(own.begin, own.end) != nullptr);
-      REQUIRE(request.stages->AddLastInput(other.begin, other.end, bytes) != nullptr);
-      request.stages->OnResult(own.begin, own.end, bytes, false);
+      REQUIRE(request.accessor->Input(own.begin, own.end) != nullptr);
+      REQUIRE(request.accessor->AddLastInput(other.begin, other.end, bytes) != nullptr);
+      request.accessor->OnResult(own.begin, own.end, bytes, false);
     }
   }
   void Complete(const CollectiveRequest& request, CollectiveOutcome outcome) {

@@ -50,7 +50,7 @@ class AbsentPage {
   AbsentPage(const AbsentPage&) = delete;
   AbsentPage& operator=(const AbsentPage&) = delete;
 
-  // False where the kernel gives it to root alone, and this is not root.
+  // False where the kernel gives it to hub alone, and this is not hub.
   bool available() const noexcept { return available_; }
   const void* data() const noexcept { return page_; }
   std::size_t bytes() const noexcept { return bytes_; }
@@ -81,7 +81,7 @@ TEST_CASE(
     "RankExchangeWatch: a rank that holds up the socket holds up neither engine nor other jobs") {
   AbsentPage page;
   if (!page.available()) {
-    WARN("not checked: userfaultfd is for root here");
+    WARN("not checked: userfaultfd is for hub here");
     return;
   }
   IsolatedExecutor isolated;

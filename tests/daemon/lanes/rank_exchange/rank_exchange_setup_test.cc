@@ -33,7 +33,7 @@ int OptionOf(int fd, int level, int option) {
 
 TEST_CASE("RankExchangeSetup: is open at all nodes when all have come, in whatever order") {
   OpeningNodes nodes(4);
-  // Nodes 2 and 3 are faster than the root.
+  // Nodes 2 and 3 are faster than the hub.
   for (const std::uint32_t node : {3, 2, 0}) nodes.Begin(node);
   nodes.Settle(Clock::now());
   for (const std::uint32_t node : {0, 2, 3}) {
@@ -42,19 +42,19 @@ TEST_CASE("RankExchangeSetup: is open at all nodes when all have come, in whatev
   nodes.Begin(1);
   REQUIRE(nodes.All(State::kOpen));
 
-  std::vector<UniqueFd> root = nodes.Setup(0).TakeConnections();
-  REQUIRE(root.size() == 4);
-  CHECK_FALSE(root[0].valid());
+  std::vector<UniqueFd> hub = nodes.Setup(0).TakeConnections();
+  REQUIRE(hub.size() == 4);
+  CHECK_FALSE(hub[0].valid());
   for (std::uint32_t node = 1; node < 4; ++node) {
     std::vector<UniqueFd> other = nodes.Setup(node).TakeConnections();
     REQUIRE(other.size() == 4);
     for (std::uint32_t n = 1; n < 4; ++n) CHECK_FALSE(other[n].valid());
     // The two are ends of one connection, and nothing but what the ranks say comes over it.
     std::array<char, 8> text{};
-    REQUIRE(::send(root[node].get(), &"12345678"[0], 8, 0) == 8);
+    REQUIRE(::send(hub[node].get(), &"12345678"[0], 8, 0) == 8);
     REQUIRE(::recv(other[0].get(), text.data(), text.size(), MSG_WAITALL) == 8);
     CHECK(std::string(text.data(), text.size()) == "12345678");
-    for (const int fd : {root[node].get(), other[0].get()}) {
+    for (const int fd : {hub[node].get(), other[0].get()}) {
       CHECK((::fcntl(fd, F_GETFL) & O_NONBLOCK) == 0);
       CHECK((::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
       CHECK(OptionOf(fd, IPPROTO_TCP, TCP_NODELAY) != 0);
@@ -81,7 +81,7 @@ TEST_CASE("RankExchangeSetup: one that does not come is named, and all do withou
   CHECK_THAT(FailureOf(nodes, 1), Contains("node-0: it closed the connection"));
 }
 
-TEST_CASE("RankExchangeSetup: a root that never answers, and one that is not there") {
+TEST_CASE("RankExchangeSetup: a hub that never answers, and one that is not there") {
   OpeningNodes nodes(2);
   const Clock::time_point began = Clock::now();
   std::string what = "it does not answer within 1500 ms";
@@ -158,7 +158,7 @@ TEST_CASE("RankExchangeSetup: of the k-nomial tree, too, one that does not come 
   const Clock::time_point began = Clock::now();
   for (const std::uint32_t node : {0, 1, 2, 3, 4, 5, 7}) nodes.Begin(node, began);
   nodes.Settle(began);
-  SECTION("by the root, and not the one that waits for it") {
+  SECTION("by the hub, and not the one that waits for it") {
     CHECK(nodes.Setup(0).Advance(nodes.Setup(0).Deadline()) == State::kFailed);
     CHECK(FailureOf(nodes, 0) == "no connection came from node-6 within 1000 ms");
     // The others hear of it before their time is over.
@@ -169,7 +169,7 @@ TEST_CASE("RankExchangeSetup: of the k-nomial tree, too, one that does not come 
       }));
     }
   }
-  SECTION("by its parent, if the root says nothing") {
+  SECTION("by its parent, if the hub says nothing") {
     CHECK(nodes.Setup(4).Advance(began + kLongAfter) == State::kFailed);
     CHECK(FailureOf(nodes, 4) == "no connection came from node-6 within 1500 ms");
   }
@@ -241,7 +241,7 @@ TEST_CASE("RankExchangeSetup: a node that goes or speaks too soon ends it for al
   CHECK(FailureOf(nodes, 0) == what);
 }
 
-TEST_CASE("RankExchangeSetup: a node that is never ready is named by the root") {
+TEST_CASE("RankExchangeSetup: a node that is never ready is named by the hub") {
   OpeningNodes nodes(2);
   const Clock::time_point began = Clock::now();
   nodes.Begin(0, began);

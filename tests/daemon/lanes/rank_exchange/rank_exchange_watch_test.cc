@@ -108,8 +108,8 @@ TEST_CASE(
   for (std::uint32_t m = 0; m < kMembers; ++m) {
     REQUIRE(nodes.Contribute(1, m, cell) == RankExchangeOutcome::kPending);
   }
-  // Only the other's word counts, and none of its ranks has come; it can still come.
-  CHECK_FALSE(nodes.watches[1]->LacksWord());
+  // Only the other's decision counts, and none of its ranks has come; it can still come.
+  CHECK_FALSE(nodes.watches[1]->LacksDecision());
   RankExchange& rank = *nodes.ranks[1][0].exchange;
   const Clock::time_point deadline = Clock::now() + seconds(20);
   while (rank.Look(cell) == RankExchangeOutcome::kPending && Clock::now() < deadline) {
@@ -165,7 +165,7 @@ TEST_CASE("RankExchangeWatch: tells of a broken connection after a second, and w
   Nodes nodes;
   std::uint32_t cell = 0;
   bool awaits = false;
-  SECTION("a node waits for the root's word") {
+  SECTION("a node waits for the hub's decision") {
     for (std::uint32_t m = 0; m < kMembers; ++m) nodes.Contribute(1, m, cell);
     awaits = true;
   }
@@ -183,7 +183,7 @@ TEST_CASE("RankExchangeWatch: tells of a broken connection after a second, and w
   REQUIRE(broken.has_value());
   CHECK(broken->reason == RankExchangeBreak::Reason::kConnection);
   CHECK(broken->node == 0);
-  CHECK(watch.LacksWord() == awaits);
+  CHECK(watch.LacksDecision() == awaits);
 }
 
 }  // namespace

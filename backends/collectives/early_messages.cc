@@ -1,4 +1,4 @@
-#include "backends/collectives/held_messages.h"
+#include "backends/collectives/early_messages.h"
 
 #include <algorithm>
 #include <cstring>
@@ -12,33 +12,33 @@ constexpr std::uint32_t kAllocatorBytes = 16;
 
 }  // namespace
 
-HeldMessagePool::~HeldMessagePool() {
-  for (HeldMessage* message : free_) {
+EarlyMessagePool::~EarlyMessagePool() {
+  for (EarlyMessage* message : free_) {
     while (message != nullptr) {
-      HeldMessage* const next = message->next;
+      EarlyMessage* const next = message->next;
       ::operator delete(message);
       message = next;
     }
   }
 }
 
-std::uint32_t HeldMessagePool::SizeClassOf(std::size_t payload_bytes) noexcept {
+std::uint32_t EarlyMessagePool::SizeClassOf(std::size_t payload_bytes) noexcept {
   const auto fitting = std::lower_bound(kPayloadBytes.begin(), kPayloadBytes.end(), payload_bytes);
   return static_cast<std::uint32_t>(fitting - kPayloadBytes.begin());
 }
 
-std::size_t HeldMessagePool::TakenBytes(std::size_t payload_bytes) noexcept {
-  return kAllocatorBytes + sizeof(HeldMessage) + kPayloadBytes[SizeClassOf(payload_bytes)];
+std::size_t EarlyMessagePool::TakenBytes(std::size_t payload_bytes) noexcept {
+  return kAllocatorBytes + sizeof(EarlyMessage) + kPayloadBytes[SizeClassOf(payload_bytes)];
 }
 
-HeldMessage* HeldMessagePool::Take(const MessageHeader& header, std::size_t payload_bytes) {
+EarlyMessage* EarlyMessagePool::Take(const MessageHeader& header, std::size_t payload_bytes) {
   const std::uint32_t size_class = SizeClassOf(payload_bytes);
-  HeldMessage* message = free_[size_class];
+  EarlyMessage* message = free_[size_class];
   if (message != nullptr) {
     free_[size_class] = message->next;
     spare_bytes_ -= message->taken_bytes;
   } else {
-    message = new (::operator new(sizeof(HeldMessage) + kPayloadBytes[size_class])) HeldMessage;
+    message = new (::operator new(sizeof(EarlyMessage) + kPayloadBytes[size_class])) EarlyMessage;
     message->taken_bytes = static_cast<std::uint32_t>(TakenBytes(payload_bytes));
   }
   message->next = nullptr;
@@ -48,14 +48,14 @@ HeldMessage* HeldMessagePool::Take(const MessageHeader& header, std::size_t payl
   return message;
 }
 
-HeldMessage* HeldMessagePool::Copy(const MessageHeader& header,
-                                   std::span<const std::byte> payload) {
-  HeldMessage* const message = Take(header, payload.size());
+EarlyMessage* EarlyMessagePool::Copy(const MessageHeader& header,
+                                     std::span<const std::byte> payload) {
+  EarlyMessage* const message = Take(header, payload.size());
   if (!payload.empty()) std::memcpy(message->data(), payload.data(), payload.size());
   return message;
 }
 
-void HeldMessagePool::GiveBack(HeldMessage* message) noexcept {
+void EarlyMessagePool::GiveBack(EarlyMessage* message) noexcept {
   if (spare_bytes_ + message->taken_bytes > kMaxSpareBytes) {
     ::operator delete(message);
     return;

@@ -1,6 +1,6 @@
-// What stands in where a request brings no stages.
-#ifndef RINGD_BACKENDS_COLLECTIVES_IN_PLACE_STAGES_H_
-#define RINGD_BACKENDS_COLLECTIVES_IN_PLACE_STAGES_H_
+// What stands in where a request brings no accessor.
+#ifndef RINGD_BACKENDS_COLLECTIVES_IN_PLACE_ACCESSOR_H_
+#define RINGD_BACKENDS_COLLECTIVES_IN_PLACE_ACCESSOR_H_
 
 #include <cstddef>
 
@@ -10,12 +10,12 @@ namespace ringd {
 
 // Input and result are the request's buffer.
 //
-// Thread safety: as BufferStages.
+// Thread safety: as BufferAccessor.
 // Ownership: none; the buffer is the request's.
-class InPlaceStages final : public BufferStages {
+class InPlaceAccessor final : public BufferAccessor {
  public:
-  InPlaceStages() = default;
-  explicit InPlaceStages(const CollectiveRequest& request) noexcept
+  InPlaceAccessor() = default;
+  explicit InPlaceAccessor(const CollectiveRequest& request) noexcept
       : data_type_(request.data_type), op_(request.op), buffer_(request.buffer) {}
 
   const std::byte* Input(std::size_t begin, std::size_t end) noexcept override;
@@ -34,4 +34,4 @@ class InPlaceStages final : public BufferStages {
 
 }  // namespace ringd
 
-#endif  // RINGD_BACKENDS_COLLECTIVES_IN_PLACE_STAGES_H_
+#endif  // RINGD_BACKENDS_COLLECTIVES_IN_PLACE_ACCESSOR_H_

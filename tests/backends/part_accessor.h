@@ -1,6 +1,6 @@
 // A node's data of a kind with parts, apart from the collective's buffer, and what must come of it.
-#ifndef RINGD_TESTS_BACKENDS_PART_STAGES_H_
-#define RINGD_TESTS_BACKENDS_PART_STAGES_H_
+#ifndef RINGD_TESTS_BACKENDS_PART_ACCESSOR_H_
+#define RINGD_TESTS_BACKENDS_PART_ACCESSOR_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -32,12 +32,12 @@ inline std::vector<ByteRange> BlocksOf(const std::vector<std::size_t>& counts, s
 
 // The sizes of source and destination follow from the kind's extents: all blocks, or the node's
 // own. Checks that each byte that is the node's is taken and handed over once, and no other.
-class PartStages final : public BufferStages {
+class PartAccessor final : public BufferAccessor {
  public:
   // `source` is the node's input, in the order of the blocks and without gaps. `refusals`: how
   // often to say "not ready". `packs`: what is sent goes through the buffer.
-  PartStages(CollectiveRequest request, std::vector<ByteRange> blocks, std::size_t self,
-             std::vector<std::byte> source, int refusals, bool packs)
+  PartAccessor(CollectiveRequest request, std::vector<ByteRange> blocks, std::size_t self,
+               std::vector<std::byte> source, int refusals, bool packs)
       : request_(request),
         blocks_(std::move(blocks)),
         self_(self),
@@ -49,7 +49,7 @@ class PartStages final : public BufferStages {
         handed_over_(destination_.size()) {}
 
   CollectiveRequest Request() {
-    request_.stages = this;
+    request_.accessor = this;
     return request_;
   }
 
@@ -189,8 +189,8 @@ class PartedOperation {
       request.element_count = bytes / sizeof(T);
       request.blocks = blocks_;
       request.buffer = buffers_.back().data();
-      stages_.push_back(
-          std::make_unique<PartStages>(request, blocks_, node, SourceOf(node), refusals, packs));
+      accessor_.push_back(
+          std::make_unique<PartAccessor>(request, blocks_, node, SourceOf(node), refusals, packs));
     }
   }
 
@@ -199,16 +199,16 @@ class PartedOperation {
 
   // Empty if the node has what it should have, and nothing else has changed.
   std::string ProblemOf(int node) {
-    PartStages& stages = at(node);
-    if (const std::string violation = stages.Violation(); !violation.empty()) return violation;
-    if (stages.source() != SourceOf(static_cast<std::size_t>(node))) return "its input changed";
-    if (stages.destination() != ResultOf(static_cast<std::size_t>(node))) return "a wrong result";
+    PartAccessor& accessor = at(node);
+    if (const std::string violation = accessor.Violation(); !violation.empty()) return violation;
+    if (accessor.source() != SourceOf(static_cast<std::size_t>(node))) return "its input changed";
+    if (accessor.destination() != ResultOf(static_cast<std::size_t>(node))) return "a wrong result";
     if (buffers_[static_cast<std::size_t>(node)].back() != std::byte{0xDD}) return "beyond the end";
     return "";
   }
 
  private:
-  PartStages& at(int node) { return *stages_[static_cast<std::size_t>(node)]; }
+  PartAccessor& at(int node) { return *accessor_[static_cast<std::size_t>(node)]; }
 
   template <typename Value>
   std::vector<std::byte> Collect(Extent extent, std::size_t self, Value value) const {
@@ -243,9 +243,9 @@ class PartedOperation {
   const ReduceOp op_;
   const std::vector<ByteRange> blocks_;
   std::vector<std::vector<std::byte>> buffers_;
-  std::vector<std::unique_ptr<PartStages>> stages_;
+  std::vector<std::unique_ptr<PartAccessor>> accessor_;
 };
 
 }  // namespace ringd
 
-#endif  // RINGD_TESTS_BACKENDS_PART_STAGES_H_
+#endif  // RINGD_TESTS_BACKENDS_PART_ACCESSOR_H_
