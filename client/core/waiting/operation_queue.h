@@ -11,7 +11,6 @@
 #include <unordered_set>
 #include <vector>
 
-#include "client/core/waiting/presence.h"
 #include "proto/base/clock.h"
 #include "proto/shm/submission.h"
 
@@ -91,10 +90,37 @@ enum class WaitResult : std::uint8_t {
   kUnknown,  // no such operation, or it has been consumed
 };
 
-// Operations are numbered 0, 1, 2, ... as they are submitted. A waiter spins briefly, then sleeps.
+// An operation's number and state in one word, so that a waiter sees both with one load.
+struct OperationWords {
+  enum State : std::uint64_t { kFree = 0, kInFlight = 1, kDone = 2 };
+  // Its OperationEnd is nothing, and if it is done it has ended well: all that there is to know
+  // stands in the word.
+  static constexpr std::uint64_t kPlain = 4;
+  static constexpr std::uint64_t Word(std::uint64_t sequence, State state,
+                                      bool plain = false) noexcept {
+    return sequence << 3 | (plain ? kPlain : 0) | state;
+  }
+  static constexpr std::uint64_t SequenceOf(std::uint64_t word) noexcept { return word >> 3; }
+  static constexpr State StateOf(std::uint64_t word) noexcept {
+    return static_cast<State>(word & 3);
+  }
+  static constexpr bool IsPlain(std::uint64_t word) noexcept { return (word & kPlain) != 0; }
+  static constexpr bool IsInFlight(std::uint64_t word, std::uint64_t sequence) noexcept {
+    return SequenceOf(word) == sequence && StateOf(word) == kInFlight;
+  }
+  // What the word says of an operation: kDone, kTimeout (in flight), or kUnknown, if it is not that
+  // one's.
+  static constexpr WaitResult ResultOf(std::uint64_t word, std::uint64_t sequence) noexcept {
+    if (SequenceOf(word) != sequence || StateOf(word) == kFree) return WaitResult::kUnknown;
+    return StateOf(word) == kInFlight ? WaitResult::kTimeout : WaitResult::kDone;
+  }
+};
+
+// Operations are numbered 0, 1, 2, ... as they are submitted, and stand in an OperationTable. A
+// waiter spins briefly, then sleeps.
 //
 // Thread safety: any thread may call anything.
-class OperationQueue {
+class OperationQueue : protected OperationWords {
  public:
   virtual ~OperationQueue() = default;
 
@@ -135,66 +161,9 @@ class OperationQueue {
   std::uint32_t in_flight() const noexcept { return in_flight_.load(std::memory_order_acquire); }
 
  protected:
-  // At most `capacity` (a power of two) operations are in flight.
-  explicit OperationQueue(std::uint32_t capacity) : words_(capacity) {}
-
-  // An operation's number and state in one word, so that a waiter sees both with one load.
-  enum State : std::uint64_t { kFree = 0, kInFlight = 1, kDone = 2 };
-  // Its OperationEnd is nothing, and if it is done it has ended well: all that there is to know
-  // stands in the word. Words stand side by side, so that whoever takes a step's operations out
-  // touches few cache lines.
-  static constexpr std::uint64_t kPlain = 4;
-  static constexpr std::uint64_t Word(std::uint64_t sequence, State state,
-                                      bool plain = false) noexcept {
-    return sequence << 3 | (plain ? kPlain : 0) | state;
-  }
-  static constexpr std::uint64_t SequenceOf(std::uint64_t word) noexcept { return word >> 3; }
-  static constexpr State StateOf(std::uint64_t word) noexcept {
-    return static_cast<State>(word & 3);
-  }
-  static constexpr bool IsPlain(std::uint64_t word) noexcept { return (word & kPlain) != 0; }
-  static constexpr bool IsInFlight(std::uint64_t word, std::uint64_t sequence) noexcept {
-    return SequenceOf(word) == sequence && StateOf(word) == kInFlight;
-  }
-  // What the word says of an operation: kDone, kTimeout (in flight), or kUnknown, if it is not that
-  // one's.
-  static constexpr WaitResult ResultOf(std::uint64_t word, std::uint64_t sequence) noexcept {
-    if (SequenceOf(word) != sequence || StateOf(word) == kFree) return WaitResult::kUnknown;
-    return StateOf(word) == kInFlight ? WaitResult::kTimeout : WaitResult::kDone;
-  }
-
-  // The calling thread among the waiters, while it lives.
-  Presence WhileWaiting() noexcept { return Presence(waiters_); }
-
-  // The word of the latest operation that has this place: sequences that differ by the capacity
-  // share it. Written under the lock of the queue at hand; the release store of kDone pairs with
-  // the acquire load of waiters without the lock.
-  std::atomic<std::uint64_t>& PlaceOf(std::uint64_t sequence) noexcept {
-    return words_[sequence & (words_.size() - 1)];
-  }
-  const std::atomic<std::uint64_t>& PlaceOf(std::uint64_t sequence) const noexcept {
-    return words_[sequence & (words_.size() - 1)];
-  }
-  // Takes out, under the lock, the first so many of `sequences` that are plain, done, and in their
-  // places: their words say kFree then, the rest is the caller's.
-  std::size_t ConsumePlain(std::span<const std::uint64_t> sequences) noexcept {
-    std::size_t count = 0;
-    for (; count < sequences.size(); ++count) {
-      std::atomic<std::uint64_t>& word = PlaceOf(sequences[count]);
-      const std::uint64_t seen = word.load(std::memory_order_relaxed);
-      // Numbers that no operation has may be among them, longer than a word's.
-      if (SequenceOf(seen) != sequences[count] || StateOf(seen) != kDone || !IsPlain(seen)) break;
-      word.store(Word(sequences[count], kFree), std::memory_order_release);
-    }
-    return count;
-  }
-
   // Written under the lock of the queue at hand.
   std::atomic<std::uint32_t> in_flight_{0};
-
- private:
-  std::atomic<std::uint32_t> waiters_{0};
-  std::vector<std::atomic<std::uint64_t>> words_;
+  std::atomic<std::uint32_t> waiters_{0};  // by WaitLoop
 };
 
 }  // namespace ringd::client

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "client/core/waiting/relax.h"
+#include "client/core/waiting/wait_loop.h"
 
 namespace ringd::client {
 namespace {
@@ -35,8 +35,7 @@ std::vector<std::int32_t> RanksOf(const JobSegmentView& segment) {
 LocalOperations::LocalOperations(const JobMemory& memory, std::uint32_t capacity,
                                  SessionState& state, std::chrono::nanoseconds spin_budget,
                                  DirectReading reading, Staging* staging, const TraceWriter& trace)
-    : OperationQueue(capacity),
-      memory_(memory),
+    : memory_(memory),
       segment_(memory.segment()),
       self_(memory.self()),
       member_count_(memory.segment().member_count()),
@@ -46,10 +45,9 @@ LocalOperations::LocalOperations(const JobMemory& memory, std::uint32_t capacity
       ranks_(RanksOf(segment_)),
       own_state_(segment_.Member(self_)),
       direct_reads_(segment_, self_, reading),
+      places_(capacity),
       trace_(trace),
       in_flight_index_(segment_, self_),
-      table_mask_(capacity - 1),
-      table_(capacity),
       staging_(staging),
       scratch_bytes_(ScratchBytes(member_count_)) {}
 
@@ -94,106 +92,84 @@ void LocalOperations::TraceSince(TraceStage stage, const Traced& traced,
 }
 
 LocalOperations::Operation* LocalOperations::Find(std::uint64_t sequence) {
-  Operation* const operation = table_[sequence & table_mask_].load(std::memory_order_acquire);
-  if (operation != nullptr && operation->sequence.load(std::memory_order_relaxed) == sequence &&
-      ResultOf(WordOf(*operation, sequence), sequence) != WaitResult::kUnknown) {
-    return operation;
-  }
+  if (Operation* const operation = places_.FindQuickly(sequence)) return operation;
   MutexLock lock(mutex_);
-  return FindLocked(sequence);
-}
-
-LocalOperations::Operation* LocalOperations::FindLocked(std::uint64_t sequence) {
-  const std::uint64_t word = PlaceOf(sequence).load(std::memory_order_relaxed);
-  if (ResultOf(word, sequence) != WaitResult::kUnknown) {
-    return table_[sequence & table_mask_].load(std::memory_order_relaxed);
-  }
-  const auto straggler = stragglers_.find(sequence);
-  return straggler == stragglers_.end() ? nullptr : straggler->second;
+  return table_.Find(sequence);
 }
 
 WaitResult LocalOperations::Look(const Operation& operation,
                                  std::uint64_t sequence) const noexcept {
-  return ResultOf(WordOf(operation, sequence), sequence);
+  return ResultOf(places_.WordOf(operation, sequence), sequence);
 }
 
-// Calls work(foreign) again and again, which says whether it found something to do, until done(),
-// the end of the context, or `deadline`: false. Spins first, then sleeps at most `first_sleep`, if
-// that is not 0, and until then leaves foreign chunks; then `longest_sleep` at a time.
+// Calls work(foreign) again and again, which says whether it found something to do, until done() or
+// the end of the context. Leaves foreign chunks until it has slept for `first_sleep`, if that is
+// not 0; then it sleeps for `longest_sleep` at a time.
 template <typename Done, typename Work>
-bool LocalOperations::WaitUntil(Done done, Work work, std::chrono::nanoseconds first_sleep,
+class LocalOperations::Waiter {
+ public:
+  Waiter(LocalOperations& operations, Done& done, Work& work, std::chrono::nanoseconds first_sleep,
+         std::chrono::nanoseconds longest_sleep, const Traced* traced)
+      : operations_(operations),
+        done_(done),
+        work_(work),
+        first_sleep_(first_sleep),
+        longest_sleep_(longest_sleep),
+        traced_(traced) {}
+
+  Looked Look() {
+    const bool worked = work_(foreign_);
+    if (done_()) return Looked::kDone;
+    return worked ? Looked::kWorked : Looked::kNothing;
+  }
+  bool GoesOn() const noexcept { return operations_.state_.alive(); }
+  NotedWait BeginWaiting() const noexcept { return {operations_, traced_}; }
+  void BeginSleeping() {
+    if (first_sleep_.count() == 0) foreign_ = Foreign::kTake;
+    idle_since_ = Clock::now();
+  }
+  // Who only glances takes foreign chunks, too: they might never be taken.
+  bool LookLast() { return foreign_ == Foreign::kLeave && work_(Foreign::kTake) && done_(); }
+  void Sleep(Clock::time_point now, Clock::time_point deadline, bool worked) {
+    if (worked) idle_since_ = now;
+    const bool may_publish = operations_.AnyPutOff();
+    const std::chrono::nanoseconds patience =
+        foreign_ == Foreign::kLeave ? first_sleep_ : kPublishSleep;
+    const std::chrono::nanoseconds most =
+        foreign_ == Foreign::kLeave || may_publish ? patience : longest_sleep_;
+    bool found = false;
+    operations_.own_state_.doorbell.Wait(
+        std::min<std::chrono::nanoseconds>(most, deadline - now), [&] {
+          found = work_(foreign_);
+          return found || done_() || !GoesOn() || (!may_publish && operations_.AnyPutOff());
+        });
+    const Clock::time_point awake = Clock::now();
+    if (found) idle_since_ = awake;
+    // Somebody may have rung long before.
+    if (awake - idle_since_ < patience) return;
+    if (may_publish && foreign_ == Foreign::kTake) operations_.WidenStagedWindow();
+    foreign_ = Foreign::kTake;
+    idle_since_ = awake;
+  }
+
+ private:
+  LocalOperations& operations_;
+  Done& done_;
+  Work& work_;
+  const std::chrono::nanoseconds first_sleep_;
+  const std::chrono::nanoseconds longest_sleep_;
+  const Traced* const traced_;
+  Foreign foreign_ = Foreign::kLeave;
+  Clock::time_point idle_since_;
+};
+
+template <typename Done, typename Work>
+bool LocalOperations::WaitUntil(Done& done, Work& work, std::chrono::nanoseconds first_sleep,
                                 std::chrono::nanoseconds longest_sleep, Clock::time_point deadline,
                                 const Traced* traced) {
-  // To be asked after work that has taken its time.
-  const auto is_late = [&] {
-    return deadline != Clock::time_point::max() && Clock::now() >= deadline;
-  };
-  // The common case costs no clock and tells nobody.
-  const int quick_looks = spin_.enabled() ? kQuickLooks : 1;
-  for (int i = 0; i < quick_looks; ++i) {
-    const bool worked = work(Foreign::kLeave);
-    if (done()) return true;
-    if (worked && is_late()) break;
-    Relax();
-  }
-  const Presence presence = WhileWaiting();
-  const NotedWait noted(*this, traced);
-
-  const std::chrono::nanoseconds budget = spin_.NextBudget();
-  if (budget.count() > 0) {
-    Clock::time_point now = Clock::now();
-    Clock::time_point spin_end = std::min(now + budget, deadline);
-    SpinRhythm rhythm(kLooksPerClock);
-    do {
-      bool worked = false;
-      for (int i = 0; i < rhythm.looks(); ++i) {
-        const bool found = work(Foreign::kLeave);
-        if (done()) {
-          spin_.Learn(true);
-          return true;
-        }
-        worked = worked || found;
-        if (found && is_late()) break;
-        Relax();
-      }
-      if (!state_.alive()) return false;
-      now = rhythm.Yield();
-      if (worked) spin_end = std::min(now + budget, deadline);
-    } while (now < spin_end);
-    spin_.Learn(false);
-  }
-  Foreign foreign = first_sleep.count() > 0 ? Foreign::kLeave : Foreign::kTake;
-  Clock::time_point idle_since = Clock::now();
-  for (;;) {
-    bool worked = false;
-    do {
-      if (!work(foreign)) break;
-      worked = true;
-    } while (!is_late());
-    if (done()) return true;
-    if (!state_.alive()) return false;
-    const Clock::time_point now = Clock::now();
-    // Who only glances takes them, too: they might never be taken.
-    if (now >= deadline) return foreign == Foreign::kLeave && work(Foreign::kTake) && done();
-    if (worked) idle_since = now;
-    const bool may_publish = AnyPutOff();
-    const std::chrono::nanoseconds patience =
-        foreign == Foreign::kLeave ? first_sleep : kPublishSleep;
-    const std::chrono::nanoseconds most =
-        foreign == Foreign::kLeave || may_publish ? patience : longest_sleep;
-    bool found = false;
-    own_state_.doorbell.Wait(std::min<std::chrono::nanoseconds>(most, deadline - now), [&] {
-      found = work(foreign);
-      return found || done() || !state_.alive() || (!may_publish && AnyPutOff());
-    });
-    const Clock::time_point awake = Clock::now();
-    if (found) idle_since = awake;
-    // Somebody may have rung long before.
-    if (awake - idle_since < patience) continue;
-    if (may_publish && foreign == Foreign::kTake) WidenStagedWindow();
-    foreign = Foreign::kTake;
-    idle_since = awake;
-  }
+  Waiter<Done, Work> waiter(*this, done, work, first_sleep, longest_sleep, traced);
+  WaitLoop loop(spin_, waiters_, {.quick_looks = kQuickLooks, .looks_per_clock = kLooksPerClock});
+  return loop.Run(waiter, deadline);
 }
 
 WaitResult LocalOperations::Wait(std::uint64_t sequence, Clock::time_point deadline) {
@@ -266,9 +242,7 @@ bool LocalOperations::WaitForRoom(const OperationEnd& end) {
 LocalOperations::Operation* LocalOperations::OldestInFlight(std::uint64_t from) {
   if (next_sequence_ > capacity_) from = std::max(from, next_sequence_ - capacity_);
   for (std::uint64_t sequence = from; sequence < next_sequence_; ++sequence) {
-    if (IsInFlight(PlaceOf(sequence).load(std::memory_order_relaxed), sequence)) {
-      return table_[sequence & table_mask_].load(std::memory_order_relaxed);
-    }
+    if (IsInFlight(places_.WordAt(sequence), sequence)) return places_.EntryAt(sequence);
   }
   return nullptr;
 }
@@ -277,49 +251,32 @@ bool LocalOperations::Consume(std::uint64_t sequence, OperationOutcome& outcome,
                               OperationEnd& end) {
   MutexLock lock(mutex_);
   CountConsumed(1);
-  if (ConsumePlain({&sequence, 1}) == 1) {
-    ReleasePlace(sequence);
+  if (table_.ConsumePlain({&sequence, 1}) == 1) {
     outcome.completed = true;
     return true;
   }
-  Operation* const operation = FindLocked(sequence);
+  Operation* const operation = table_.Find(sequence);
   if (operation == nullptr) return false;
-  if (IsInFlight(WordOf(*operation, sequence), sequence)) {
+  if (IsInFlight(places_.WordOf(*operation, sequence), sequence)) {
     // The context has ended: the operation stays pending for its tensor, and is used no more.
     outcome = {};
     end = operation->end;
-    SetWord(*operation, Word(sequence, kFree));
+    table_.SetWord(*operation, Word(sequence, kFree));
     in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
     return true;
   }
   outcome = std::move(operation->outcome);
   operation->outcome = {};
   end = EndOf(*operation);
-  Free(*operation, sequence);
+  table_.Free(*operation, sequence);
   return true;
 }
 
 std::size_t LocalOperations::ConsumeSucceeded(std::span<const std::uint64_t> sequences,
                                               std::vector<OperationEnd>& ends) {
   MutexLock lock(mutex_);
-  std::size_t count = 0;
-  for (;;) {
-    const std::span<const std::uint64_t> left = sequences.subspan(count);
-    const std::span<const std::uint64_t> plain = left.first(ConsumePlain(left));
-    for (const std::uint64_t sequence : plain) ReleasePlace(sequence);
-    count += plain.size();
-    if (count == sequences.size()) break;
-    const std::uint64_t sequence = sequences[count];
-    Operation* const operation = FindLocked(sequence);
-    if (operation == nullptr || IsInFlight(WordOf(*operation, sequence), sequence)) break;
-    if (!IsPlain(WordOf(*operation, sequence))) {
-      if (operation->outcome.status != 0) break;
-      operation->outcome.completed = false;
-      ends.push_back(EndOf(*operation));
-    }
-    Free(*operation, sequence);
-    ++count;
-  }
+  const auto may_take = [](const Operation&) { return true; };
+  const std::size_t count = table_.ConsumeSucceeded(sequences, ends, may_take, EndOf);
   CountConsumed(count);
   return count;
 }
@@ -327,15 +284,7 @@ std::size_t LocalOperations::ConsumeSucceeded(std::span<const std::uint64_t> seq
 const Registration* LocalOperations::FindUsed(
     const std::unordered_set<const Registration*>& registrations) {
   MutexLock lock(mutex_);
-  for (std::uint64_t place = 0; place <= table_mask_; ++place) {
-    if (StateOf(PlaceOf(place).load(std::memory_order_relaxed)) == kFree) continue;
-    const Operation* const operation = table_[place].load(std::memory_order_relaxed);
-    if (registrations.contains(operation->registration)) return operation->registration;
-  }
-  for (const auto& [sequence, straggler] : stragglers_) {
-    if (registrations.contains(straggler->registration)) return straggler->registration;
-  }
-  return nullptr;
+  return table_.FindUsed(registrations);
 }
 
 void LocalOperations::CountConsumed(std::uint64_t count) noexcept {
@@ -346,35 +295,6 @@ OperationEnd LocalOperations::EndOf(const Operation& operation) noexcept {
   OperationEnd end = operation.end;
   end.written_chunks = operation.written_chunks.load(std::memory_order_relaxed);
   return end;
-}
-
-std::uint64_t LocalOperations::WordOf(const Operation& operation,
-                                      std::uint64_t sequence) const noexcept {
-  const std::uint64_t word = PlaceOf(sequence).load(std::memory_order_acquire);
-  return SequenceOf(word) == sequence ? word : operation.word.load(std::memory_order_acquire);
-}
-
-void LocalOperations::SetWord(Operation& operation, std::uint64_t word) {
-  const std::uint64_t sequence = SequenceOf(word);
-  const bool in_place =
-      table_[sequence & table_mask_].load(std::memory_order_relaxed) == &operation;
-  (in_place ? PlaceOf(sequence) : operation.word).store(word, std::memory_order_release);
-}
-
-void LocalOperations::Free(Operation& operation, std::uint64_t sequence) {
-  SetWord(operation, Word(sequence, kFree));
-  if (table_[sequence & table_mask_].load(std::memory_order_relaxed) == &operation) {
-    ReleasePlace(sequence);
-  } else {
-    stragglers_.erase(sequence);
-    free_.push_back(&operation);
-  }
-}
-
-void LocalOperations::ReleasePlace(std::uint64_t sequence) {
-  std::atomic<Operation*>& place = table_[sequence & table_mask_];
-  free_.push_back(place.load(std::memory_order_relaxed));
-  place.store(nullptr, std::memory_order_relaxed);
 }
 
 void LocalOperations::WakeAll() noexcept { own_state_.doorbell.Ring(); }

@@ -10,7 +10,6 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -21,6 +20,7 @@
 #include "client/core/tensors/registrations.h"
 #include "client/core/tensors/staging.h"
 #include "client/core/waiting/operation_queue.h"
+#include "client/core/waiting/operation_table.h"
 #include "client/core/waiting/spin_policy.h"
 #include "proto/base/cache_line.h"
 #include "proto/base/doorbell.h"
@@ -162,12 +162,9 @@ class LocalOperations final : public OperationQueue {
   }
 
   struct Tensor;
-  // One operation. Never freed, used again.
-  struct alignas(kCacheLineBytes) Operation {
-    // Of a straggler; else its place has it. Written under mutex_.
-    std::atomic<std::uint64_t> word{0};
+  // One operation.
+  struct alignas(kCacheLineBytes) Operation : OperationEntry {
     // What is looked at without the lock; for an operation that is in flight they stand.
-    std::atomic<std::uint64_t> sequence{0};
     std::atomic<Tensor*> tensor{nullptr};
     std::atomic<std::uint64_t> occurrence{0};
     std::atomic<std::uint32_t> chunk_count{0};  // 0: inline
@@ -235,15 +232,8 @@ class LocalOperations final : public OperationQueue {
   bool PublishNext(std::uint64_t wanted);
   Tensor& TensorOf(std::uint32_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasRoom(Tensor& tensor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Operation& TakeOperation(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Operation* Find(std::uint64_t sequence);
-  Operation* FindLocked(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of one that was found, as Find: with the lock or without.
-  std::uint64_t WordOf(const Operation& operation, std::uint64_t sequence) const noexcept;
-  void SetWord(Operation& operation, std::uint64_t word) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Free(Operation& operation, std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Operation* Find(std::uint64_t sequence) ABSL_LOCKS_EXCLUDED(mutex_);
   void CountConsumed(std::uint64_t count) noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ReleasePlace(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static OperationEnd EndOf(const Operation& operation) noexcept;
 
   bool HasArrived(std::uint32_t tensor, std::uint64_t occurrence) const noexcept;
@@ -298,9 +288,12 @@ class LocalOperations final : public OperationQueue {
 
   WaitResult Look(const Operation& operation, std::uint64_t sequence) const noexcept;
   Operation* OldestInFlight(std::uint64_t from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // `traced`: what is waited for, to be noted if it lasts; null: nothing.
   template <typename Done, typename Work>
-  bool WaitUntil(Done done, Work work, std::chrono::nanoseconds first_sleep,
+  class Waiter;
+  // Until done(), the end of the context or `deadline`: false. `traced`: what is waited for, to be
+  // noted if it lasts; null: nothing.
+  template <typename Done, typename Work>
+  bool WaitUntil(Done& done, Work& work, std::chrono::nanoseconds first_sleep,
                  std::chrono::nanoseconds longest_sleep, Clock::time_point deadline,
                  const Traced* traced);
 
@@ -328,17 +321,12 @@ class LocalOperations final : public OperationQueue {
   std::atomic<std::uint32_t> reducers_{0};
   Doorbell submitted_{};  // where the background thread sleeps
 
+  OperationPlaces<Operation> places_;
   Mutex mutex_;
   TraceWriter trace_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Tensor>> tensors_ ABSL_GUARDED_BY(mutex_);  // by number
   InFlightIndex in_flight_index_ ABSL_GUARDED_BY(mutex_);
-  std::deque<Operation> operations_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Operation*> free_ ABSL_GUARDED_BY(mutex_);
-  // By sequence, the low bits; who is not consumed before his place is needed moves to the
-  // stragglers.
-  const std::uint64_t table_mask_;
-  std::vector<std::atomic<Operation*>> table_;
-  std::unordered_map<std::uint64_t, Operation*> stragglers_ ABSL_GUARDED_BY(mutex_);
+  OperationTable<Operation> table_ ABSL_GUARDED_BY(mutex_){places_};
   std::uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t next_ordered_ ABSL_GUARDED_BY(mutex_) = 0;  // matching by order: the next number
   std::atomic<std::uint64_t> consumed_{0};                  // written under mutex_

@@ -77,7 +77,7 @@ LocalOperations::Operation* LocalOperations::Enlist(Registration& registration,
   const std::uint64_t occurrence = tensor.posted;
   if (by_order) ++next_ordered_;
   sequence = next_sequence_++;
-  Operation& operation = TakeOperation(sequence);
+  Operation& operation = table_.Take(sequence);
   operation.tensor.store(&tensor, std::memory_order_relaxed);
   operation.occurrence.store(occurrence, std::memory_order_relaxed);
   operation.chunk_count.store(IsInline(registration) ? 0 : ChunkCount(registration.bytes),
@@ -85,7 +85,7 @@ LocalOperations::Operation* LocalOperations::Enlist(Registration& registration,
   operation.written_chunks.store(0, std::memory_order_relaxed);
   operation.registration = &registration;
   operation.end = end;
-  PlaceOf(sequence).store(Word(sequence, kInFlight, end.IsNothing()), std::memory_order_release);
+  table_.SetWordAt(Word(sequence, kInFlight, end.IsNothing()));
   tensor.pending[occurrence % kOccurrencesInFlight] = &operation;
   tensor.posted = occurrence + 1;
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
@@ -157,22 +157,6 @@ bool LocalOperations::HasRoom(Tensor& tensor) {
   }
   tensor.room_until = ended + kOccurrencesInFlight;
   return tensor.posted < tensor.room_until;
-}
-
-LocalOperations::Operation& LocalOperations::TakeOperation(std::uint64_t sequence) {
-  if (free_.empty()) free_.push_back(&operations_.emplace_back());
-  Operation* const operation = free_.back();
-  free_.pop_back();
-  std::atomic<Operation*>& place = table_[sequence & table_mask_];
-  if (Operation* const before = place.load(std::memory_order_relaxed); before != nullptr) {
-    // Who sees the place with its next word finds the one before there.
-    before->word.store(PlaceOf(sequence).load(std::memory_order_relaxed),
-                       std::memory_order_release);
-    stragglers_.emplace(before->sequence.load(std::memory_order_relaxed), before);
-  }
-  operation->sequence.store(sequence, std::memory_order_relaxed);
-  place.store(operation, std::memory_order_release);
-  return *operation;
 }
 
 }  // namespace ringd::client

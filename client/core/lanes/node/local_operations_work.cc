@@ -44,7 +44,7 @@ bool LocalOperations::Advance(Operation& operation, std::uint64_t sequence, Fore
   std::optional<Chunk> chunk;
   {
     MutexLock lock(mutex_);
-    if (!IsInFlight(WordOf(operation, sequence), sequence)) return false;
+    if (!IsInFlight(places_.WordOf(operation, sequence), sequence)) return false;
     std::tie(ended, chunk) = EndOrClaim(operation, sequence, foreign);
   }
   // It may be another thread's operation.
@@ -124,8 +124,8 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
   // Wraps around to less.
   if (operation.end.staging_offset != kNoStaging) AddStagedBytes(-operation.registration->bytes);
   const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
-  const bool plain = outcome.status == 0 && IsPlain(WordOf(operation, sequence));
-  SetWord(operation, Word(sequence, kDone, plain));
+  const bool plain = outcome.status == 0 && IsPlain(places_.WordOf(operation, sequence));
+  table_.SetWord(operation, Word(sequence, kDone, plain));
   return true;
 }
 
@@ -301,8 +301,8 @@ std::optional<LocalOperations::Chunk> LocalOperations::ClaimLater(std::uint64_t 
                                                                   Foreign foreign) {
   const std::uint64_t end = std::min(next_sequence_, sequence + 1 + kLookAhead);
   for (std::uint64_t later = sequence + 1; later < end; ++later) {
-    if (!IsInFlight(PlaceOf(later).load(std::memory_order_relaxed), later)) continue;
-    const Operation* const operation = table_[later & table_mask_].load(std::memory_order_relaxed);
+    if (!IsInFlight(places_.WordAt(later), later)) continue;
+    const Operation* const operation = places_.EntryAt(later);
     std::optional<Chunk> chunk = Claim(*operation->tensor.load(std::memory_order_relaxed), foreign);
     if (chunk.has_value()) return chunk;
   }

@@ -13,10 +13,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/core/lanes/node/node_lane.h"
 #include "client/core/lanes/node/arena_mappings.h"
 #include "client/core/lanes/node/job_memory.h"
 #include "client/core/lanes/node/local_operations.h"
+#include "client/core/lanes/node/node_lane.h"
 #include "client/core/tensors/registrations.h"
 #include "client/ringd.h"
 #include "proto/base/clock.h"

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/core/tensors/ordered_descriptions.h"
-#include "client/core/waiting/relax.h"
+#include "client/core/waiting/wait_loop.h"
 
 namespace ringd::client {
 namespace {
@@ -30,17 +30,15 @@ RingOperations::RingOperations(const SessionSegmentView& segment, std::uint32_t 
                                std::uint32_t completion_capacity, UniqueFd engine_wakeup,
                                SessionState& state, StagedCopies& copies,
                                std::chrono::nanoseconds spin_budget)
-    : OperationQueue(submission_capacity),
-      segment_(segment),
+    : segment_(segment),
       capacity_(submission_capacity),
       engine_wakeup_(std::move(engine_wakeup)),
       state_(state),
       copies_(copies),
       spin_(spin_budget),
+      places_(submission_capacity),
       submissions_(segment.submission_cursors, segment.submissions, submission_capacity),
-      completions_(segment.completion_cursors, segment.completions, completion_capacity),
-      slot_mask_(submission_capacity - 1),
-      slots_(submission_capacity) {}
+      completions_(segment.completion_cursors, segment.completions, completion_capacity) {}
 
 SubmitResult RingOperations::TrySubmit(Submission& record, const OperationEnd& end) {
   if (!state_.alive()) return SubmitResult::kEnded;
@@ -52,30 +50,26 @@ SubmitResult RingOperations::TrySubmit(Submission& record, const OperationEnd& e
       if (in_flight_.load(std::memory_order_relaxed) >= capacity_) return SubmitResult::kFull;
     }
     const std::uint64_t sequence = next_sequence_.load(std::memory_order_relaxed);
-    Slot& slot = SlotOf(sequence);
-    std::atomic<std::uint64_t>& word = PlaceOf(sequence);
-    if (StateOf(word.load(std::memory_order_relaxed)) != kFree) {
-      MakeRoomInSlot(slot, word.load(std::memory_order_relaxed));
-    }
+    Operation& operation = table_.Take(sequence);
     record.sequence = sequence;
     const bool follows_wait = seen_end_.load(std::memory_order_relaxed);
     record.flags &= ~std::uint32_t{kFollowsWait};
     if (follows_wait) record.flags |= kFollowsWait;
-    // First the slot, then the record: the completion may come before this thread goes on.
-    slot.end = end;
+    // First the operation, then the record: the completion may come before this thread goes on.
+    operation.end = end;
     if (end.by_order && end.registration->is_scaled) {
       segment_.ScalesOf(sequence) = OrderedDescriptions::ScalesOf(*end.registration);
     }
-    word.store(Word(sequence, kInFlight, end.IsNothing()), std::memory_order_release);
+    table_.SetWordAt(Word(sequence, kInFlight, end.IsNothing()));
     switch (submissions_.TryPush(record)) {
       case RingResult::kOk:
         break;
       case RingResult::kFull:
         // ringd has completed what it never took from the ring: not by the rules, but harmless.
-        word.store(Word(sequence, kFree), std::memory_order_release);
+        table_.Free(operation, sequence);
         return SubmitResult::kFull;
       default:
-        word.store(Word(sequence, kFree), std::memory_order_release);
+        table_.Free(operation, sequence);
         state_.Lose(absl::InternalError("ringd broke the rules of the submission ring"));
         return SubmitResult::kEnded;
     }
@@ -109,37 +103,6 @@ void RingOperations::RingEngine() noexcept {
   [[maybe_unused]] const ssize_t written = ::write(engine_wakeup_.get(), &one, sizeof(one));
 }
 
-void RingOperations::MakeRoomInSlot(Slot& slot, std::uint64_t word) {
-  auto straggler = std::make_unique<Slot>();
-  straggler->word = word;
-  straggler->end = slot.end;
-  straggler->outcome = slot.outcome;
-  straggler->fetching = std::exchange(slot.fetching, false);
-  stragglers_.emplace(SequenceOf(word), std::move(straggler));
-  slot.outcome = {};
-}
-
-RingOperations::Slot* RingOperations::Find(std::uint64_t sequence) {
-  const std::uint64_t word = PlaceOf(sequence).load(std::memory_order_relaxed);
-  if (ResultOf(word, sequence) != WaitResult::kUnknown) return &SlotOf(sequence);
-  const auto straggler = stragglers_.find(sequence);
-  return straggler == stragglers_.end() ? nullptr : straggler->second.get();
-}
-
-std::uint64_t RingOperations::WordOf(const Slot& slot, std::uint64_t sequence) const {
-  const std::uint64_t word = PlaceOf(sequence).load(std::memory_order_relaxed);
-  return SequenceOf(word) == sequence ? word : slot.word;
-}
-
-void RingOperations::SetWord(Slot& slot, std::uint64_t word) {
-  const std::uint64_t sequence = SequenceOf(word);
-  if (&slot == &SlotOf(sequence)) {
-    PlaceOf(sequence).store(word, std::memory_order_release);
-  } else {
-    slot.word = word;
-  }
-}
-
 bool RingOperations::HasUndrained() const noexcept {
   // Acquire pairs with ringd's release when it publishes completions.
   return segment_.completion_cursors->produced.load(std::memory_order_acquire) !=
@@ -168,11 +131,11 @@ void RingOperations::Drain() {
 }
 
 void RingOperations::Accept(const CompletionRecord& record) {
-  Slot* slot = record.sequence < next_sequence_.load(std::memory_order_relaxed)
-                   ? Find(record.sequence)
-                   : nullptr;
-  const std::uint64_t word = slot == nullptr ? 0 : WordOf(*slot, record.sequence);
-  if (slot == nullptr || !IsInFlight(word, record.sequence)) {
+  Operation* const operation = record.sequence < next_sequence_.load(std::memory_order_relaxed)
+                                   ? table_.Find(record.sequence)
+                                   : nullptr;
+  const std::uint64_t word = operation == nullptr ? 0 : places_.WordOf(*operation, record.sequence);
+  if (operation == nullptr || !IsInFlight(word, record.sequence)) {
     // After a failure a waiter may have given up on an operation whose end comes only now.
     if (state_.alive()) {
       state_.Lose(absl::InternalError(
@@ -182,17 +145,17 @@ void RingOperations::Accept(const CompletionRecord& record) {
   }
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   if (record.status == 0 && IsPlain(word)) {
-    SetWord(*slot, Word(record.sequence, kDone, true));
+    table_.SetWord(*operation, Word(record.sequence, kDone, true));
     return;
   }
-  slot->outcome.completed = true;
-  slot->outcome.status = record.status;
-  slot->outcome.text = record.status == 0 ? nullptr : TextOf(record);
-  if (record.status != 0 && slot->end.timeline_pair != kNoTimelinePair) {
-    released_pairs_.insert(slot->end.timeline_pair);
+  operation->outcome.completed = true;
+  operation->outcome.status = record.status;
+  operation->outcome.text = record.status == 0 ? nullptr : TextOf(record);
+  if (record.status != 0 && operation->end.timeline_pair != kNoTimelinePair) {
+    released_pairs_.insert(operation->end.timeline_pair);
   }
-  if (ComesInPieces(slot->end)) in_pieces_.fetch_sub(1, std::memory_order_relaxed);
-  SetWord(*slot, Word(record.sequence, kDone));
+  if (ComesInPieces(operation->end)) in_pieces_.fetch_sub(1, std::memory_order_relaxed);
+  table_.SetWord(*operation, Word(record.sequence, kDone));
 }
 
 std::shared_ptr<const std::string> RingOperations::TextOf(const CompletionRecord& record) {
@@ -211,68 +174,67 @@ std::shared_ptr<const std::string> RingOperations::TextOf(const CompletionRecord
 }
 
 WaitResult RingOperations::Look(std::uint64_t sequence) {
-  const std::uint64_t word = PlaceOf(sequence).load(std::memory_order_acquire);
-  const WaitResult result = ResultOf(word, sequence);
+  const WaitResult result = ResultOf(places_.WordAt(sequence, std::memory_order_acquire), sequence);
   if (result != WaitResult::kUnknown) return result;
   if (sequence >= next_sequence_.load(std::memory_order_acquire)) return WaitResult::kUnknown;
   MutexLock lock(mutex_);
-  const Slot* slot = Find(sequence);
-  if (slot == nullptr) return WaitResult::kUnknown;
-  return ResultOf(WordOf(*slot, sequence), sequence);
+  const Operation* const operation = table_.Find(sequence);
+  if (operation == nullptr) return WaitResult::kUnknown;
+  return ResultOf(places_.WordOf(*operation, sequence), sequence);
 }
 
-// `condition` says kTimeout for "not yet"; anything else ends the wait with that result.
+// Waits until `condition` says anything but kTimeout, which is "not yet".
+template <typename Condition>
+class RingOperations::Waiter {
+ public:
+  // `trace`: where a wait for operation `sequence` is noted if it lasts; null: nowhere.
+  Waiter(RingOperations& operations, Condition condition, WireTrace* trace, std::uint64_t sequence)
+      : operations_(operations), condition_(condition), trace_(trace), sequence_(sequence) {}
+
+  WaitResult result() const noexcept { return result_; }
+
+  Looked Look() {
+    if (HasCome()) return Looked::kDone;
+    const SessionState& state = operations_.state_;
+    if (state.alive() || !state.GivenUp()) return Looked::kNothing;
+    // A completion may have arrived between the look and the end.
+    if (!HasCome()) result_ = WaitResult::kEnded;
+    return Looked::kDone;
+  }
+  // Look says so if not.
+  static bool GoesOn() noexcept { return true; }
+  TracedWait BeginWaiting() const noexcept { return {trace_, sequence_}; }
+  static void BeginSleeping() noexcept {}
+  static bool LookLast() noexcept { return false; }
+  void Sleep(Clock::time_point now, Clock::time_point deadline, bool /*worked*/) {
+    const auto most = std::min<std::chrono::nanoseconds>(kLongestSleep, deadline - now);
+    operations_.segment_.header->completions.Wait(most, [&] {
+      return operations_.HasUndrained() ||
+             operations_.state_.phase() >= SessionState::Phase::kLost ||
+             condition_() != WaitResult::kTimeout;
+    });
+  }
+
+ private:
+  bool HasCome() {
+    operations_.DrainIfAny();
+    result_ = condition_();
+    return result_ != WaitResult::kTimeout;
+  }
+
+  RingOperations& operations_;
+  const Condition condition_;
+  WireTrace* const trace_;
+  const std::uint64_t sequence_;
+  WaitResult result_ = WaitResult::kTimeout;
+};
+
 template <typename Condition>
 WaitResult RingOperations::WaitFor(Condition condition, Clock::time_point deadline,
                                    WireTrace* trace, std::uint64_t sequence) {
-  // The common case costs no clock: what is waited for has come already.
-  DrainIfAny();
-  if (const WaitResult result = condition(); result != WaitResult::kTimeout) return result;
-
-  const Presence presence = WhileWaiting();
-  const TracedWait traced(trace, sequence);
-
-  const auto check = [&](WaitResult& result) {
-    DrainIfAny();
-    result = condition();
-    if (result != WaitResult::kTimeout) return true;
-    if (!state_.alive() && state_.GivenUp()) {
-      // A completion may have arrived between the look and the end.
-      DrainIfAny();
-      result = condition();
-      if (result == WaitResult::kTimeout) result = WaitResult::kEnded;
-      return true;
-    }
-    return false;
-  };
-
-  WaitResult result = WaitResult::kTimeout;
-  const Clock::time_point start = Clock::now();
-  const std::chrono::nanoseconds budget = spin_.NextBudget();
-  if (budget.count() > 0) {
-    const Clock::time_point spin_end = std::min(start + budget, deadline);
-    SpinRhythm rhythm(kLooksPerClock);
-    do {
-      for (int i = 0; i < rhythm.looks(); ++i) {
-        if (check(result)) {
-          spin_.Learn(true);
-          return result;
-        }
-        Relax();
-      }
-    } while (rhythm.Yield() < spin_end);
-    spin_.Learn(false);
-  }
-  for (;;) {
-    if (check(result)) return result;
-    const Clock::time_point now = Clock::now();
-    if (now >= deadline) return WaitResult::kTimeout;
-    const auto sleep = std::min<std::chrono::nanoseconds>(kLongestSleep, deadline - now);
-    segment_.header->completions.Wait(sleep, [&] {
-      return HasUndrained() || state_.phase() >= SessionState::Phase::kLost ||
-             condition() != WaitResult::kTimeout;
-    });
-  }
+  Waiter<Condition> waiter(*this, condition, trace, sequence);
+  WaitLoop loop(spin_, waiters_, {.looks_per_clock = kLooksPerClock});
+  return loop.Run(waiter, deadline) ? waiter.result() : WaitResult::kTimeout;
 }
 
 bool RingOperations::WaitForRoom(const OperationEnd& /*end*/) {
@@ -299,18 +261,19 @@ WaitResult RingOperations::Wait(std::uint64_t sequence, Clock::time_point deadli
 std::optional<OperationEnd> RingOperations::BeginFetch(std::uint64_t sequence) {
   if (in_pieces_.load(std::memory_order_relaxed) == 0) return std::nullopt;
   MutexLock lock(mutex_);
-  Slot* slot = Find(sequence);
-  if (slot == nullptr || slot->fetching || !ComesInPieces(slot->end)) return std::nullopt;
-  slot->fetching = true;
-  return slot->end;
+  Operation* const operation = table_.Find(sequence);
+  if (operation == nullptr || operation->fetching || !ComesInPieces(operation->end))
+    return std::nullopt;
+  operation->fetching = true;
+  return operation->end;
 }
 
 void RingOperations::EndFetch(std::uint64_t sequence, const OperationEnd& end) {
   MutexLock lock(mutex_);
   // It is there: nobody consumes what is being fetched.
-  Slot* slot = Find(sequence);
-  slot->end.fetched_pieces = end.fetched_pieces;
-  slot->fetching = false;
+  Operation* const operation = table_.Find(sequence);
+  operation->end.fetched_pieces = end.fetched_pieces;
+  operation->fetching = false;
 }
 
 WaitResult RingOperations::Test(std::uint64_t sequence) {
@@ -325,21 +288,21 @@ WaitResult RingOperations::Test(std::uint64_t sequence) {
 bool RingOperations::Consume(std::uint64_t sequence, OperationOutcome& outcome, OperationEnd& end) {
   for (;; std::this_thread::yield()) {
     MutexLock lock(mutex_);
-    Slot* slot = Find(sequence);
-    if (slot == nullptr) return false;
+    Operation* const operation = table_.Find(sequence);
+    if (operation == nullptr) return false;
     // Another thread waits for it and copies a piece. It has ended for that one, too.
-    if (slot->fetching) continue;
-    const std::uint64_t word = WordOf(*slot, sequence);
+    if (operation->fetching) continue;
+    const std::uint64_t word = places_.WordOf(*operation, sequence);
     if (IsInFlight(word, sequence)) {
       in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
-      if (ComesInPieces(slot->end)) in_pieces_.fetch_sub(1, std::memory_order_relaxed);
+      if (ComesInPieces(operation->end)) in_pieces_.fetch_sub(1, std::memory_order_relaxed);
     }
     seen_end_.store(true, std::memory_order_relaxed);
-    outcome = std::move(slot->outcome);
+    outcome = std::move(operation->outcome);
     if (word == Word(sequence, kDone, true)) outcome.completed = true;
-    end = slot->end;
-    slot->outcome = {};
-    Free(*slot, sequence);
+    end = operation->end;
+    operation->outcome = {};
+    table_.Free(*operation, sequence);
     return true;
   }
 }
@@ -348,46 +311,17 @@ std::size_t RingOperations::ConsumeSucceeded(std::span<const std::uint64_t> sequ
                                              std::vector<OperationEnd>& ends) {
   MutexLock lock(mutex_);
   Drain();
-  std::size_t count = 0;
-  for (;;) {
-    count += ConsumePlain(sequences.subspan(count));
-    if (count == sequences.size()) break;
-    const std::uint64_t sequence = sequences[count];
-    Slot* slot = Find(sequence);
-    if (slot == nullptr || IsInFlight(WordOf(*slot, sequence), sequence)) break;
-    if (!IsPlain(WordOf(*slot, sequence))) {
-      if (slot->outcome.status != 0 || slot->fetching) break;
-      slot->outcome.completed = false;
-      ends.push_back(slot->end);
-    }
-    Free(*slot, sequence);
-    ++count;
-  }
+  const auto may_take = [](const Operation& operation) { return !operation.fetching; };
+  const auto end_of = [](const Operation& operation) { return operation.end; };
+  const std::size_t count = table_.ConsumeSucceeded(sequences, ends, may_take, end_of);
   if (count > 0) seen_end_.store(true, std::memory_order_relaxed);
   return count;
-}
-
-void RingOperations::Free(Slot& slot, std::uint64_t sequence) {
-  if (&slot == &SlotOf(sequence)) {
-    PlaceOf(sequence).store(Word(sequence, kFree), std::memory_order_release);
-  } else {
-    stragglers_.erase(sequence);
-  }
 }
 
 const Registration* RingOperations::FindUsed(
     const std::unordered_set<const Registration*>& registrations) {
   MutexLock lock(mutex_);
-  Drain();
-  for (std::uint64_t place = 0; place < slots_.size(); ++place) {
-    if (StateOf(PlaceOf(place).load(std::memory_order_relaxed)) == kFree) continue;
-    const Registration* const used = slots_[place].end.registration;
-    if (registrations.contains(used)) return used;
-  }
-  for (const auto& [sequence, straggler] : stragglers_) {
-    if (registrations.contains(straggler->end.registration)) return straggler->end.registration;
-  }
-  return nullptr;
+  return table_.FindUsed(registrations);
 }
 
 void RingOperations::WakeAll() noexcept { segment_.header->completions.Ring(); }

@@ -8,13 +8,13 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "client/core/attach/session_state.h"
 #include "client/core/tensors/staged_copies.h"
 #include "client/core/waiting/operation_queue.h"
+#include "client/core/waiting/operation_table.h"
 #include "client/core/waiting/spin_policy.h"
 #include "client/core/waiting/wire_trace.h"
 #include "proto/base/cache_line.h"
@@ -24,9 +24,8 @@
 
 namespace ringd::client {
 
-// Every operation has a slot, found by its sequence number; the rare one that is still there when
-// its slot's turn comes again moves to a map. Completions are drained by whoever waits: there is no
-// thread for it. A waiter spins briefly, then sleeps on the session's doorbell.
+// Completions are drained by whoever waits: there is no thread for it. A waiter spins briefly, then
+// sleeps on the session's doorbell.
 //
 // Thread safety: any thread may call anything. Submitting and draining hold one lock for well under
 //   a microsecond; nobody sleeps under it.
@@ -44,8 +43,8 @@ class RingOperations final : public OperationQueue {
   // Notes waits that last. Before anything is submitted; null, as at first: notes none.
   void UseTrace(WireTrace* trace) noexcept { trace_ = trace; }
 
-  // Wakes ringd if that sleeps. May allocate only if an operation has been left unconsumed for a
-  // whole turn of the ring.
+  // Wakes ringd if that sleeps. May allocate if more operations have not been taken out than ever
+  // before.
   SubmitResult TrySubmit(Submission& record, const OperationEnd& end) override;
   // Of a submission whose source is to be copied in pieces: copies it. By the thread that has
   // submitted it, before anybody else hears of the operation.
@@ -75,28 +74,17 @@ class RingOperations final : public OperationQueue {
   bool IsReleased(std::uint32_t timeline_pair);
 
  private:
-  struct alignas(kCacheLineBytes) Slot {
-    std::uint64_t word = 0;  // of a straggler; else its place has it
+  struct alignas(kCacheLineBytes) Operation : OperationEntry {
     OperationEnd end;
     OperationOutcome outcome;
     bool fetching = false;  // a waiter copies pieces of the result; `end` is its, under mutex_
   };
 
-  Slot& SlotOf(std::uint64_t sequence) noexcept { return slots_[sequence & slot_mask_]; }
-  // The slot or the entry among the stragglers; null if there is no such operation.
-  Slot* Find(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of one that was found.
-  std::uint64_t WordOf(const Slot& slot, std::uint64_t sequence) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SetWord(Slot& slot, std::uint64_t word) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Free(Slot& slot, std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // From here to EndFetch(), which is told what was copied, the calling thread alone copies the
   // operation's result out, and nobody consumes it. Null: the result does not come in pieces, or
   // another thread copies.
   std::optional<OperationEnd> BeginFetch(std::uint64_t sequence);
   void EndFetch(std::uint64_t sequence, const OperationEnd& end);
-  // Of the operation of this word, which has not been consumed.
-  void MakeRoomInSlot(Slot& slot, std::uint64_t word) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RingEngine() noexcept;
 
   bool HasUndrained() const noexcept;
@@ -108,7 +96,10 @@ class RingOperations final : public OperationQueue {
 
   // kDone, kTimeout (still in flight) or kUnknown.
   WaitResult Look(std::uint64_t sequence);
-  // `trace`: what is waited for is operation `sequence`.
+  template <typename Condition>
+  class Waiter;
+  // `condition` says kTimeout for "not yet"; anything else ends the wait with that result. `trace`:
+  // what is waited for is operation `sequence`.
   template <typename Condition>
   WaitResult WaitFor(Condition condition, Clock::time_point deadline, WireTrace* trace = nullptr,
                      std::uint64_t sequence = 0);
@@ -121,6 +112,7 @@ class RingOperations final : public OperationQueue {
   SpinPolicy spin_;
   WireTrace* trace_ = nullptr;
 
+  OperationPlaces<Operation> places_;
   Mutex mutex_;
   RingProducer<Submission> submissions_ ABSL_GUARDED_BY(mutex_);
   RingConsumer<CompletionRecord> completions_ ABSL_GUARDED_BY(mutex_);
@@ -130,16 +122,13 @@ class RingOperations final : public OperationQueue {
   std::shared_ptr<const std::string> cached_error_ ABSL_GUARDED_BY(mutex_);
   // Pairs of the timeline whose operation has ended badly.
   std::unordered_set<std::uint32_t> released_pairs_ ABSL_GUARDED_BY(mutex_);
-  // Operations that were not consumed before their slot was needed again.
-  std::unordered_map<std::uint64_t, std::unique_ptr<Slot>> stragglers_ ABSL_GUARDED_BY(mutex_);
+  OperationTable<Operation> table_ ABSL_GUARDED_BY(mutex_){places_};
 
   // An operation has been seen to end since the last submission: see kFollowsWait.
   std::atomic<bool> seen_end_{false};
   // How many operations in flight have a result that comes in pieces. Written under mutex_.
   std::atomic<std::uint32_t> in_pieces_{0};
 
-  const std::uint64_t slot_mask_;
-  std::vector<Slot> slots_;
   // Written under mutex_, read without: release and acquire, so that who sees a record counted here
   // also sees what became of its operation.
   std::atomic<std::uint64_t> next_sequence_{0};

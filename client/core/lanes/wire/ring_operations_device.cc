@@ -6,24 +6,25 @@ namespace ringd::client {
 std::uint32_t RingOperations::TimelinePairOf(std::uint64_t sequence) {
   MutexLock lock(mutex_);
   Drain();
-  const Slot* const slot = Find(sequence);
-  if (slot == nullptr || !IsInFlight(WordOf(*slot, sequence), sequence)) return kNoTimelinePair;
-  return slot->end.timeline_pair;
+  const Operation* const operation = table_.Find(sequence);
+  const bool in_flight =
+      operation != nullptr && IsInFlight(places_.WordOf(*operation, sequence), sequence);
+  return in_flight ? operation->end.timeline_pair : kNoTimelinePair;
 }
 
 DeviceBlock* RingOperations::DeviceBlockOf(std::uint64_t sequence) {
   MutexLock lock(mutex_);
-  const Slot* const slot = Find(sequence);
-  return slot == nullptr ? nullptr : slot->end.device_block;
+  const Operation* const operation = table_.Find(sequence);
+  return operation == nullptr ? nullptr : operation->end.device_block;
 }
 
 std::vector<std::uint32_t> RingOperations::TimelinePairsOfUnfulfilled() {
   MutexLock lock(mutex_);
   Drain();
   std::vector<std::uint32_t> pairs(released_pairs_.begin(), released_pairs_.end());
-  for (std::uint64_t place = 0; place < slots_.size(); ++place) {
-    if (StateOf(PlaceOf(place).load(std::memory_order_relaxed)) != kInFlight) continue;
-    const std::uint32_t pair = slots_[place].end.timeline_pair;
+  for (std::uint64_t place = 0; place < places_.capacity(); ++place) {
+    if (StateOf(places_.WordAt(place)) != kInFlight) continue;
+    const std::uint32_t pair = places_.EntryAt(place)->end.timeline_pair;
     if (pair != kNoTimelinePair) pairs.push_back(pair);
   }
   return pairs;
