@@ -368,6 +368,7 @@ class JobCommunicator final : private LocalRankView {
   std::vector<Landing> landing_;  // of running_, the oldest first
 
   bool has_device_tensors_ = false;
+  bool has_tensors_by_host_ = false;
   Clock::time_point places_checked_;
   absl::Status start_failure_;  // of an operation that a message has started: for Advance
   std::optional<NcclIdBytes> device_id_;
