@@ -39,6 +39,23 @@ absl::StatusOr<HostPath*> Context::OpenHostPath() {
   carrier.queue_of = [](const Registration& tensor) -> OperationQueue& {
     return tensor.lane.way->queue();
   };
+  carrier.orders_of = [this](const Registration& tensor) {
+    const bool in_pieces = tensor.lane.way == &wire_lane_ && tensor.bytes >= StagedCopies::kLeastBytes;
+    return in_pieces ? staged_copies_.OrdersFor(tensor) : StagedCopies::Orders();
+  };
+  carrier.submit_in_pieces =
+      [this](Registration& tensor, void* address) -> absl::StatusOr<HostPath::Carrier::InPieces> {
+    const absl::StatusOr<RingOperations::InPieces> submitted =
+        ring_operations_.SubmitInPieces(tensor, arena_.OffsetOf(address));
+    if (!submitted.ok()) return submitted.status();
+    return HostPath::Carrier::InPieces{submitted->sequence, submitted->progress};
+  };
+  carrier.tell_piece = [this](std::uint32_t progress, std::uint32_t piece) {
+    ring_operations_.TellPiece(progress, piece);
+  };
+  carrier.final_pieces = [this](std::uint32_t progress) {
+    return staged_copies_.FinalPieces(progress);
+  };
   carrier.conclude = [this](const OperationOutcome& outcome, const OperationEnd& end) {
     staging_.Finish(end, outcome.status == 0);
     return outcome.status == 0 ? absl::OkStatus() : DescribeFailure(outcome, *end.registration);

@@ -119,6 +119,14 @@ def test_several_ranks_share_one_gpu(cluster: Cluster, layout: list[int]) -> Non
     cluster.start_job(SHARES, layout, environment=environment).expect_success()
 
 
+def test_ranks_on_one_gpu_hear_that_nccl_refuses_it_and_what_to_set(cluster: Cluster) -> None:
+    environment = give_gpus(cluster) | {"RINGD_TEST_GPUS": "1"}
+    cluster.start_nodes(1)
+    job = cluster.start_job(SHARES, [2], environment=environment)
+    assert 0 not in job.wait()
+    expect_words(job.transcript(), "are both on GPU-", "NCCL refuses", 'device_launch = \\"host\\"')
+
+
 TYPES = """
     import ringd
     from device_trainer import DeviceTrainer
@@ -232,6 +240,8 @@ def test_all_types_and_operators(cluster: Cluster, layout: list[int]) -> None:
 
 
 LARGE = """
+    import array
+
     import ringd
     from device_trainer import DeviceTrainer
     from trainer import run
@@ -240,17 +250,43 @@ LARGE = """
     def main():
         trainer = DeviceTrainer(slab_bytes=64 << 20)
         context, rank, size = trainer.context, trainer.rank, trainer.size
+        # In pieces over several nodes; each has other values.
         count = 3_000_001
-        tensors = [trainer.tensor(f"large {i}", [float(rank + i)] * count) for i in range(2)]
-        for _ in range(3):
+        pattern = [float(k % 1009) for k in range(count)]
+        tensors = [
+            trainer.tensor(f"large {i}", [value * (rank + 1) + i for value in pattern]) for i in range(2)
+        ]
+        other_stream = trainer.driver.new_stream()
+        total = size * (size + 1) // 2
+        for step in range(3):
             operations = [tensor.all_reduce() for tensor in tensors]
-            for operation in operations:
-                context.stream_wait(operation, trainer.stream)
+            stream = trainer.stream if step == 0 else other_stream
+            if step < 2:
+                for operation in operations:
+                    context.stream_wait(operation, stream)
+            else:
+                context.wait_all(operations)
             for i, tensor in enumerate(tensors):
-                result = tensor.read()
-                expected = float(sum(range(size)) + size * i)
-                assert result[0] == expected and result[-1] == expected and len(set(result)) == 1
-            context.wait_all(operations)
+                assert tensor.read(stream) == [value * total + size * i for value in pattern], (step, i)
+            if step < 2:
+                context.wait_all(operations)
+        (number,) = context.register(
+            [
+                ringd.TensorSpec(
+                    "given",
+                    shape=(count,),
+                    kind=ringd.CollectiveKind.BROADCAST,
+                    root_rank=size - 1,
+                    memory=ringd.Memory.DEVICE,
+                )
+            ]
+        )
+        address = tensors[0].address
+        trainer.driver.write(address, array.array("f", [v + rank for v in pattern]), trainer.stream)
+        operation = context.submit_on_stream(number, address, address, trainer.stream)
+        context.stream_wait(operation, trainer.stream)
+        assert tensors[0].read() == [value + size - 1 for value in pattern]
+        context.wait(operation)
 
 
     run(main)
@@ -296,7 +332,7 @@ def test_nodes_that_go_different_ways_hear_both_and_the_remedy(cluster: Cluster)
     errors = error_of(job)
     assert len(errors) == 2
     for error in errors:
-        expect_words(error, "'gradient'", "rank 0 on ", "for NCCL", "rank 1 on ", "by the host path")
+        expect_words(error, "'gradient'", "rank 0 on ", "in device memory,", "rank 1 on ", "by the host path")
         expect_words(error, 'device_launch = "host"', "RINGD_HOST_PATH=1")
 
 

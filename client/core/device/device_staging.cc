@@ -60,11 +60,12 @@ absl::Status DeviceStaging::CheckOverlap(const void* source, const void* destina
 
 absl::StatusOr<DeviceStaging::Places> DeviceStaging::Place(const Registration& registration,
                                                            const void* source, void* destination,
-                                                           void* stream) {
+                                                           void* stream, const Copy& copy) {
   // Nothing lies nowhere, and ringd wants an offset.
   if (registration.bytes == 0) return Places{kTimelineBytes, kTimelineBytes, nullptr};
   if (registration.receives) {
-    return PlaceBoth(registration, registration.sends ? source : destination, destination, stream);
+    return PlaceBoth(registration, registration.sends ? source : destination, destination, stream,
+                     copy);
   }
   // The root of a broadcast has its result already; it may leave its destination out.
   const bool copies = destination != nullptr && destination != source;
@@ -74,7 +75,7 @@ absl::StatusOr<DeviceStaging::Places> DeviceStaging::Place(const Registration& r
     if (!status.ok()) return status;
   }
   const absl::StatusOr<Places> places =
-      PlaceBoth(registration, source, const_cast<void*>(source), stream);
+      PlaceBoth(registration, source, const_cast<void*>(source), stream, copy);
   if (!places.ok() || !copies) return places;
   const absl::Status status = EnqueueCopy(*memory_.gpu(), DeviceAddressOf(destination),
                                           DeviceAddressOf(source), registration.bytes, stream);
@@ -85,7 +86,8 @@ absl::StatusOr<DeviceStaging::Places> DeviceStaging::Place(const Registration& r
 
 absl::StatusOr<DeviceStaging::Places> DeviceStaging::PlaceBoth(const Registration& registration,
                                                                const void* source,
-                                                               void* destination, void* stream) {
+                                                               void* destination, void* stream,
+                                                               const Copy& copy) {
   const std::uint64_t bytes = registration.bytes;
   if (absl::Status status = CheckOverlap(source, destination, bytes); !status.ok()) return status;
   const auto from = Locate(registration, registration.sends ? "source" : "destination", source);
@@ -106,7 +108,9 @@ absl::StatusOr<DeviceStaging::Places> DeviceStaging::PlaceBoth(const Registratio
     }
     absl::Status status = taken.last_use.HoldUp(stream);
     if (status.ok() && !from->has_value() && registration.sends) {
-      status = memory_.CopyIn(taken.offset, DeviceAddressOf(source), bytes, stream);
+      status = copy != nullptr
+                   ? copy(taken.offset, DeviceAddressOf(source))
+                   : memory_.CopyIn(taken.offset, DeviceAddressOf(source), bytes, stream);
     }
     return status.ok() ? taken.last_use.Record(stream) : status;
   };
@@ -123,22 +127,25 @@ void DeviceStaging::Begin(DeviceBlock& block, std::uint64_t sequence) {
 }
 
 absl::Status DeviceStaging::Fetch(DeviceBlock& block, std::uint64_t sequence, void* stream,
-                                  std::optional<std::uint32_t> pair) {
+                                  std::optional<std::uint32_t> pair, const Copy& copy) {
   const MutexLock lock(block.mutex);
   if (block.sequence != sequence) {
     return absl::NotFoundError("the operation has been waited for by another thread");
   }
   absl::Status status = block.last_use.HoldUp(stream);
   if (!status.ok() || block.is_fetched) return status;
+  if (copy != nullptr && block.destination != 0) return CopyOut(block, stream, copy);
   if (pair.has_value()) status = memory_.WaitForResult(stream, *pair, sequence);
   if (!status.ok()) return status;
   // The value that is waited for has to be there, too.
   return block.destination == 0 ? block.last_use.Record(stream) : CopyOut(block, stream);
 }
 
-absl::Status DeviceStaging::CopyOut(DeviceBlock& block, void* stream) {
+absl::Status DeviceStaging::CopyOut(DeviceBlock& block, void* stream, const Copy& copy) {
   absl::Status status =
-      memory_.CopyOut(block.destination, block.offset, block.result_bytes, stream);
+      copy != nullptr
+          ? copy(block.offset, block.destination)
+          : memory_.CopyOut(block.destination, block.offset, block.result_bytes, stream);
   if (status.ok()) status = block.last_use.Record(stream);
   block.is_fetched = status.ok();
   return status;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -77,18 +78,22 @@ class DeviceStaging {
   //     part, or are not aligned to elements; the stream is none of this GPU.
   //   kResourceExhausted: the memory is full; the message says how full, and names the setting.
   //   Others as CudaStatus says.
+  // `copy`: in place of StagingMemory's copy of the source, or of the result.
+  using Copy = std::function<absl::Status(std::uint64_t offset, DeviceAddress tensor)>;
   absl::StatusOr<Places> Place(const Registration& registration, const void* source,
-                               void* destination, void* stream) ABSL_LOCKS_EXCLUDED(mutex_);
+                               void* destination, void* stream, const Copy& copy = nullptr)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The block is that operation's, which has been submitted.
   static void Begin(DeviceBlock& block, std::uint64_t sequence);
 
   // Puts on `stream`: wait for the result and copy it to its destination; if that is on another
   // stream already: wait for it. `pair`: the operation's in the timeline; nothing: it has ended.
+  // `copy` waits for the result itself.
   //   kNotFound: the block is not that operation's any more: it has been consumed.
   //   kInvalidArgument: the stream is none of this GPU.  Others as CudaStatus says.
   absl::Status Fetch(DeviceBlock& block, std::uint64_t sequence, void* stream,
-                     std::optional<std::uint32_t> pair);
+                     std::optional<std::uint32_t> pair, const Copy& copy = nullptr);
 
   // Of operations that have been consumed and have ended well, and whose blocks are of here: copies
   // the results that no stream has fetched, waits until they are in place, and takes the blocks back.
@@ -118,7 +123,7 @@ class DeviceStaging {
   // Of a rank that sends or receives, or both: where source and destination are the same, so are
   // the places.
   absl::StatusOr<Places> PlaceBoth(const Registration& registration, const void* source,
-                                   void* destination, void* stream);
+                                   void* destination, void* stream, const Copy& copy);
   absl::StatusOr<DeviceBlock*> Take(std::uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   // One without memory.
   absl::StatusOr<DeviceBlock*> TakeSpare() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -128,7 +133,8 @@ class DeviceStaging {
   bool IsHere(const OperationEnd& end) const noexcept {
     return end.device_block != nullptr && &end.device_block->home == this;
   }
-  absl::Status CopyOut(DeviceBlock& block, void* stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
+  absl::Status CopyOut(DeviceBlock& block, void* stream, const Copy& copy = nullptr)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
 
   StagingMemory& memory_;
   const CudaStream stream_;

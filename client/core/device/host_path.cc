@@ -6,12 +6,26 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/core/waiting/quiet_thread.h"
+#include "proto/shm/staging_progress.h"
 
 namespace ringd::client {
 namespace {
 
 // Every sleep is bounded, so that a lost wake-up delays and never hangs.
 constexpr std::chrono::milliseconds kLongestSleep{100};
+// Of a tensor that goes in pieces: one value for so many, since each is a call of the driver's.
+constexpr std::uint32_t kPiecesAtOnce = 4;
+
+struct Piece {
+  std::uint64_t begin;
+  std::uint64_t bytes;
+};
+
+Piece PieceAt(std::uint64_t tensor_bytes, std::uint64_t index) noexcept {
+  const std::uint64_t length = StagingPieceBytes(tensor_bytes);
+  const std::uint64_t begin = index * length;
+  return {begin, std::min(length, tensor_bytes - begin)};
+}
 
 absl::Status InTensor(const Registration& tensor, const absl::Status& why) {
   return absl::Status(why.code(),
@@ -69,7 +83,7 @@ void HostPath::EndAll() {
   const MutexLock lock(mutex_);
   for (auto& [sequence, operation] : operations_) {
     if (operation.has_ended) continue;
-    memory_->SetDone(PairOf(sequence), sequence);
+    memory_->SetDone(PairOf(sequence), sequence, PinnedArena::kAll);
     operation.has_ended = true;
     operation.is_certain = false;
   }
@@ -79,25 +93,73 @@ void HostPath::EndAll() {
 
 absl::StatusOr<std::uint64_t> HostPath::Submit(Registration& tensor, const void* source,
                                                void* destination, StreamHandle stream) {
-  const absl::StatusOr<DeviceStaging::Places> places =
-      staging_->Place(tensor, source, destination, stream);
-  if (!places.ok()) return InTensor(tensor, places.status());
-  DeviceBlock* const block = places->block;
   OperationEnd end;
   end.registration = &tensor;
-  end.device_block = block;
   Submission record{};
   SubmitResult result = TrySubmit(record, end);
   while (result == SubmitResult::kFull && WaitForRoom(end)) result = TrySubmit(record, end);
   if (result != SubmitResult::kOk) {
-    if (block != nullptr) staging_->GiveBack(*block);
     return state_.alive() ? absl::CancelledError("this process ends") : state_.status();
   }
-  if (block != nullptr) DeviceStaging::Begin(*block, record.sequence);
-  const absl::Status status = HandOver(record.sequence, block, stream);
-  if (status.ok()) return record.sequence;
-  if (block != nullptr) staging_->GiveBack(*block);
+  const std::uint64_t sequence = record.sequence;
+  std::shared_ptr<const Orders> orders = OrdersOf(tensor);
+  DeviceStaging::Copy copy;
+  if (orders != nullptr) {
+    copy = [&](std::uint64_t offset, DeviceAddress from) {
+      return CopyPiecesIn(tensor, *orders, sequence, offset, from, stream);
+    };
+  }
+  const absl::StatusOr<DeviceStaging::Places> places =
+      staging_->Place(tensor, source, destination, stream, copy);
+  if (!places.ok()) {
+    Withdraw(sequence);
+    return InTensor(tensor, places.status());
+  }
+  if (places->block != nullptr) DeviceStaging::Begin(*places->block, sequence);
+  const absl::Status status = HandOver(sequence, places->block, stream, std::move(orders));
+  if (status.ok()) return sequence;
+  Withdraw(sequence);
+  if (places->block != nullptr) staging_->GiveBack(*places->block);
   return InTensor(tensor, status);
+}
+
+std::shared_ptr<const HostPath::Orders> HostPath::OrdersOf(const Registration& tensor) const {
+  auto orders = std::make_shared<Orders>(carrier_.orders_of(tensor));
+  return orders->source.empty() ? nullptr : orders;
+}
+
+absl::Status HostPath::CopyPiecesIn(const Registration& tensor, const Orders& orders,
+                                    std::uint64_t sequence, std::uint64_t offset,
+                                    DeviceAddress source, StreamHandle stream) const {
+  std::uint32_t copied = 0;
+  for (const std::uint8_t piece : orders.source) {
+    const auto [begin, bytes] = PieceAt(tensor.bytes, piece);
+    absl::Status status = memory_->CopyIn(offset + begin, source + begin, bytes, stream);
+    ++copied;
+    if (status.ok() && copied % kPiecesAtOnce == 0) {
+      status = memory_->SignalReady(stream, PairOf(sequence), sequence, copied);
+    }
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HostPath::CopyPiecesOut(const Registration& tensor, const Orders& orders,
+                                     std::uint64_t sequence, std::uint64_t offset,
+                                     DeviceAddress destination, StreamHandle stream) const {
+  const auto count = static_cast<std::uint32_t>(orders.result.size());
+  for (std::uint32_t i = 0; i < count; ++i) {
+    absl::Status status;
+    if (i % kPiecesAtOnce == 0) {
+      const bool is_last = i + kPiecesAtOnce >= count;
+      status = memory_->WaitForPieces(stream, PairOf(sequence), sequence,
+                                      is_last ? PinnedArena::kAll : i + kPiecesAtOnce);
+    }
+    const auto [begin, bytes] = PieceAt(tensor.bytes, orders.result[i]);
+    if (status.ok()) status = memory_->CopyOut(destination + begin, offset + begin, bytes, stream);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 SubmitResult HostPath::TrySubmit(Submission& record, const OperationEnd& end) {
@@ -111,22 +173,29 @@ SubmitResult HostPath::TrySubmit(Submission& record, const OperationEnd& end) {
   return SubmitResult::kOk;
 }
 
-absl::Status HostPath::HandOver(std::uint64_t sequence, DeviceBlock* block, StreamHandle stream) {
-  absl::Status status = memory_->SignalReady(stream, PairOf(sequence), sequence);
+void HostPath::Withdraw(std::uint64_t sequence) {
+  const MutexLock lock(mutex_);
+  if (!stops_) {
+    in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  }
+  operations_.erase(sequence);
+  changed_.NotifyAll();
+}
+
+absl::Status HostPath::HandOver(std::uint64_t sequence, DeviceBlock* block, StreamHandle stream,
+                                std::shared_ptr<const Orders> orders) {
+  absl::Status status =
+      memory_->SignalReady(stream, PairOf(sequence), sequence, PinnedArena::kAll);
   if (status.ok() && block != nullptr) {
     // The value is written to memory that has to be there.
     const MutexLock lock(block->mutex);
     status = block->last_use.Record(stream);
   }
+  if (!status.ok()) return status;
   const MutexLock lock(mutex_);
-  if (!status.ok()) {
-    operations_.erase(sequence);
-    if (!stops_) {
-      in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
-    }
-    changed_.NotifyAll();
-    return status;
-  }
+  Operation& operation = operations_.at(sequence);
+  operation.end.device_block = block;
+  operation.orders = std::move(orders);
   // Who has stopped the thread meanwhile has ended the operation.
   new_.push_back(sequence);
   stirred_.NotifyOne();
@@ -134,19 +203,27 @@ absl::Status HostPath::HandOver(std::uint64_t sequence, DeviceBlock* block, Stre
 }
 
 absl::Status HostPath::StreamWait(std::uint64_t sequence, StreamHandle stream) {
-  DeviceBlock* block = nullptr;
+  OperationEnd end;
+  std::shared_ptr<const Orders> orders;
   {
     const MutexLock lock(mutex_);
     const auto found = operations_.find(sequence);
     if (found == operations_.end()) {
       return absl::NotFoundError("the operation has been waited for by another thread");
     }
-    block = found->second.end.device_block;
+    end = found->second.end;
+    if (!found->second.has_ended) orders = found->second.orders;
   }
   // Without a block there is nothing to wait for: the tensor is empty. One that has ended has its
   // value already.
-  if (block == nullptr) return absl::OkStatus();
-  return staging_->Fetch(*block, sequence, stream, PairOf(sequence));
+  if (end.device_block == nullptr) return absl::OkStatus();
+  DeviceStaging::Copy copy;
+  if (orders != nullptr) {
+    copy = [&](std::uint64_t offset, DeviceAddress to) {
+      return CopyPiecesOut(*end.registration, *orders, sequence, offset, to, stream);
+    };
+  }
+  return staging_->Fetch(*end.device_block, sequence, stream, PairOf(sequence), copy);
 }
 
 bool HostPath::IsFull() const {

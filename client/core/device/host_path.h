@@ -23,6 +23,7 @@
 #include "client/core/device/pinned_arena.h"
 #include "client/core/tensors/arena.h"
 #include "client/core/tensors/registrations.h"
+#include "client/core/tensors/staged_copies.h"
 #include "client/core/waiting/operation_queue.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
@@ -33,7 +34,8 @@ namespace ringd::client {
 // says so with a value. The thread "ringd-host-path" sees that, submits the block as any tensor in
 // the arena, and works for it as a caller who waits does. When it has ended, the thread writes the
 // value for which streams wait that are to have the result; these copy it to the GPU. No caller
-// waits for a stream, nor for a rank.
+// waits for a stream, nor for a rank. A large tensor that ringd carries out comes and goes in
+// pieces, so that copies and line overlap.
 //
 // Operations of one name are submitted in the order of Submit, others as their sources come.
 //
@@ -48,6 +50,17 @@ class HostPath final : public OperationQueue, private EndsBeforeLibraries {
     // Does not block. The operation's number in its queue; kResourceExhausted: try again later.
     std::function<absl::StatusOr<std::uint64_t>(Registration& tensor, void* address)> submit;
     std::function<OperationQueue&(const Registration& tensor)> queue_of;
+    // Of a tensor that may come in pieces: their orders; else empty ones.
+    std::function<StagedCopies::Orders(const Registration& tensor)> orders_of;
+    // As `submit`, of one that does. kUnavailable: not now; it is to be submitted as a whole.
+    struct InPieces {
+      std::uint64_t sequence = 0;
+      std::uint32_t progress = kNoProgress;
+    };
+    std::function<absl::StatusOr<InPieces>(Registration& tensor, void* address)> submit_in_pieces;
+    std::function<void(std::uint32_t progress, std::uint32_t piece)> tell_piece;
+    // Bits of those of the result that are final.
+    std::function<std::uint64_t(std::uint32_t progress)> final_pieces;
     // Of an operation that has been consumed, and had an end: how it has ended.
     std::function<absl::Status(const OperationOutcome& outcome, const OperationEnd& end)> conclude;
     // This rank's GPU has failed, or a thing that must not.
@@ -91,8 +104,10 @@ class HostPath final : public OperationQueue, private EndsBeforeLibraries {
   void WakeAll() noexcept override ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  using Orders = StagedCopies::Orders;
   struct Operation {
     OperationEnd end;
+    std::shared_ptr<const Orders> orders;  // null: it goes as a whole
     bool has_ended = false;
     bool is_certain = true;  // has_ended: somebody has said how
     absl::Status status;
@@ -101,7 +116,11 @@ class HostPath final : public OperationQueue, private EndsBeforeLibraries {
   struct Item {
     std::uint64_t sequence = 0;
     OperationEnd end;
+    std::shared_ptr<const Orders> orders;  // null: it goes as a whole
     std::uint64_t inner = 0;  // once submitted: its number in the queue of its lane
+    std::uint32_t progress = kNoProgress;  // of one that was submitted in pieces
+    std::uint32_t told = 0;                // pieces of the source
+    std::uint32_t done = 0;                // and of the result
   };
 
   HostPath(const SessionState& state, Carrier carrier, std::unique_ptr<PinnedArena> memory,
@@ -114,8 +133,17 @@ class HostPath final : public OperationQueue, private EndsBeforeLibraries {
   WaitResult Look(std::uint64_t sequence) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Hands what TrySubmit has taken to the thread, once its stream says that the source is there;
   // forgets it if the stream refuses.
-  absl::Status HandOver(std::uint64_t sequence, DeviceBlock* block, StreamHandle stream)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status HandOver(std::uint64_t sequence, DeviceBlock* block, StreamHandle stream,
+                        std::shared_ptr<const Orders> orders) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Withdraw(std::uint64_t sequence) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<const Orders> OrdersOf(const Registration& tensor) const;
+  // Put on `stream`: copies of one piece after the other, with the values between them.
+  absl::Status CopyPiecesIn(const Registration& tensor, const Orders& orders,
+                            std::uint64_t sequence, std::uint64_t offset, DeviceAddress source,
+                            StreamHandle stream) const;
+  absl::Status CopyPiecesOut(const Registration& tensor, const Orders& orders,
+                             std::uint64_t sequence, std::uint64_t offset,
+                             DeviceAddress destination, StreamHandle stream) const;
   void EndAll() ABSL_LOCKS_EXCLUDED(mutex_);
 
   void EndBeforeLibraries() override { Stop(); }
@@ -126,6 +154,8 @@ class HostPath final : public OperationQueue, private EndsBeforeLibraries {
   bool TakeNew() ABSL_LOCKS_EXCLUDED(mutex_);
   // True if some have been.
   bool SubmitReady();
+  absl::StatusOr<std::uint64_t> SubmitOne(Item& item);
+  bool MovePieces();
   bool TakeEnded();
   void WaitForMore() ABSL_LOCKS_EXCLUDED(mutex_);
   void LookAtGpu();

@@ -18,6 +18,8 @@ constexpr microseconds kFirstPause{20};
 constexpr microseconds kLongestPause{250};
 // Of a wait for what has been submitted, in which sources may come.
 constexpr microseconds kWaitSlice{200};
+// Likewise, where pieces come and go: as long as some take.
+constexpr microseconds kPieceSlice{50};
 // A GPU that has failed writes nothing: how often to ask it.
 constexpr std::chrono::milliseconds kGpuInterval{250};
 
@@ -25,8 +27,9 @@ constexpr std::chrono::milliseconds kGpuInterval{250};
 
 void HostPath::Run() {
   while (TakeNew()) {
-    const bool moved = SubmitReady() | TakeEnded();
-    if (moved) {
+    const bool submitted = SubmitReady();
+    const bool moved = MovePieces();
+    if (TakeEnded() || submitted || moved) {
       pause_ = kFirstPause;
       continue;
     }
@@ -44,6 +47,7 @@ bool HostPath::TakeNew() {
     const auto found = operations_.find(item.sequence);
     if (found == operations_.end()) continue;
     item.end = found->second.end;
+    item.orders = found->second.orders;
     if (copying_.empty()) gpu_seen_ = Clock::now();
     copying_.push_back(item);
   }
@@ -63,14 +67,16 @@ bool HostPath::SubmitReady() {
     const auto item = next++;
     Registration& tensor = *item->end.registration;
     const auto name = std::pair(tensor.lane.communicator, tensor.numbers.tensor);
-    if (alive && (held_up.contains(name) ||
-                  !memory_->IsReady(PairOf(item->sequence), item->sequence))) {
+    const std::uint32_t ready = memory_->ReadyPieces(PairOf(item->sequence), item->sequence);
+    const bool is_ready = item->orders != nullptr ? ready > 0 : ready == PinnedArena::kAll;
+    if (alive && (held_up.contains(name) || !is_ready)) {
       held_up.insert(name);
       continue;
     }
-    const absl::StatusOr<std::uint64_t> inner =
-        alive ? carrier_.submit(tensor, AddressOf(item->end)) : state_.status();
-    if (absl::IsResourceExhausted(inner.status())) {
+    const absl::StatusOr<std::uint64_t> inner = alive ? SubmitOne(*item) : state_.status();
+    // Once the context has ended, these are its reasons.
+    if (alive &&
+        (absl::IsResourceExhausted(inner.status()) || absl::IsUnavailable(inner.status()))) {
       held_up.insert(name);
       continue;
     }
@@ -82,6 +88,41 @@ bool HostPath::SubmitReady() {
       End(*item, inner.status(), true);
       copying_.erase(item);
     }
+  }
+  return moved;
+}
+
+// kUnavailable: not in pieces; later as a whole.
+absl::StatusOr<std::uint64_t> HostPath::SubmitOne(Item& item) {
+  Registration& tensor = *item.end.registration;
+  if (item.orders == nullptr) return carrier_.submit(tensor, AddressOf(item.end));
+  const absl::StatusOr<Carrier::InPieces> inner =
+      carrier_.submit_in_pieces(tensor, AddressOf(item.end));
+  if (absl::IsUnavailable(inner.status()) && state_.alive()) item.orders = nullptr;
+  if (!inner.ok()) return inner.status();
+  item.progress = inner->progress;
+  return inner->sequence;
+}
+
+bool HostPath::MovePieces() {
+  bool moved = false;
+  for (Item& item : submitted_) {
+    if (item.progress == kNoProgress) continue;
+    const std::uint32_t pair = PairOf(item.sequence);
+    const auto& source = item.orders->source;
+    const auto count = static_cast<std::uint32_t>(source.size());
+    const std::uint32_t ready = std::min(memory_->ReadyPieces(pair, item.sequence), count);
+    for (; item.told < ready; ++item.told) {
+      if (item.end.registration->sends) carrier_.tell_piece(item.progress, source[item.told]);
+      moved = true;
+    }
+    const std::uint64_t final_pieces = carrier_.final_pieces(item.progress);
+    const auto& result = item.orders->result;
+    const std::uint32_t before = item.done;
+    while (item.done < count && (final_pieces >> result[item.done] & 1) != 0) ++item.done;
+    if (item.done == before) continue;
+    memory_->SetDone(pair, item.sequence, item.done);
+    moved = true;
   }
   return moved;
 }
@@ -108,7 +149,7 @@ bool HostPath::TakeEnded() {
 }
 
 void HostPath::End(const Item& item, const absl::Status& status, bool is_certain) {
-  memory_->SetDone(PairOf(item.sequence), item.sequence);
+  memory_->SetDone(PairOf(item.sequence), item.sequence, PinnedArena::kAll);
   const MutexLock lock(mutex_);
   const auto found = operations_.find(item.sequence);
   if (found == operations_.end()) return;
@@ -124,8 +165,12 @@ void HostPath::WaitForMore() {
     // One after the other, since they may be of several queues.
     submitted_.splice(submitted_.end(), submitted_, submitted_.begin());
     const Item& item = submitted_.back();
-    static_cast<void>(carrier_.queue_of(*item.end.registration)
-                          .Wait(item.inner, Clock::now() + kWaitSlice));
+    const bool in_pieces = std::any_of(submitted_.begin(), submitted_.end(), [](const Item& one) {
+      return one.progress != kNoProgress;
+    });
+    static_cast<void>(
+        carrier_.queue_of(*item.end.registration)
+            .Wait(item.inner, Clock::now() + (in_pieces ? kPieceSlice : kWaitSlice)));
     return;
   }
   const MutexLock lock(mutex_);

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/cuda/device_copy.h"
-#include "proto/shm/submission.h"
 
 namespace ringd::client {
 namespace {
@@ -120,28 +119,31 @@ DeviceAddress PinnedArena::DoneAt(std::uint32_t pair) const noexcept {
   return values_->memory.address() + pair * sizeof(Pair) + offsetof(Pair, done);
 }
 
-absl::Status PinnedArena::WaitForResult(StreamHandle stream, std::uint32_t pair,
-                                        std::uint64_t sequence) const {
-  const TimelineMark mark{DoneAt(pair), TimelineValueOf(sequence)};
+absl::Status PinnedArena::WaitForPieces(StreamHandle stream, std::uint32_t pair,
+                                        std::uint64_t sequence, std::uint32_t pieces) const {
+  const TimelineMark mark{DoneAt(pair), ValueOf(sequence, pieces)};
   return WaitAll(*gpu_, stream, std::span(&mark, 1));
 }
 
 absl::Status PinnedArena::SignalReady(StreamHandle stream, std::uint32_t pair,
-                                      std::uint64_t sequence) const {
-  const TimelineMark mark{ReadyAt(pair), TimelineValueOf(sequence)};
+                                      std::uint64_t sequence, std::uint32_t pieces) const {
+  const TimelineMark mark{ReadyAt(pair), ValueOf(sequence, pieces)};
   return SignalAll(*gpu_, stream, std::span(&mark, 1));
 }
 
 // The GPU's writes before its write of the value can be seen before that (timeline.h); acquire and
 // release do the same for this process's threads.
-bool PinnedArena::IsReady(std::uint32_t pair, std::uint64_t sequence) const noexcept {
-  return std::atomic_ref(pairs_[pair].ready.value).load(std::memory_order_acquire) >=
-         TimelineValueOf(sequence);
+std::uint32_t PinnedArena::ReadyPieces(std::uint32_t pair, std::uint64_t sequence) const noexcept {
+  const std::uint64_t found =
+      std::atomic_ref(pairs_[pair].ready.value).load(std::memory_order_acquire);
+  const std::uint64_t none = ValueOf(sequence, 0);
+  return found <= none ? 0 : static_cast<std::uint32_t>(std::min<std::uint64_t>(found - none, kAll));
 }
 
-void PinnedArena::SetDone(std::uint32_t pair, std::uint64_t sequence) noexcept {
+void PinnedArena::SetDone(std::uint32_t pair, std::uint64_t sequence,
+                          std::uint32_t pieces) noexcept {
   std::atomic_ref(pairs_[pair].done.value)
-      .store(TimelineValueOf(sequence), std::memory_order_release);
+      .store(ValueOf(sequence, pieces), std::memory_order_release);
 }
 
 }  // namespace ringd::client

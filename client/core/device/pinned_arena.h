@@ -56,16 +56,27 @@ class PinnedArena final : public StagingMemory {
   absl::Status CopyOut(DeviceAddress to, std::uint64_t offset, std::uint64_t bytes,
                        StreamHandle stream) const override;
   absl::Status WaitForResult(StreamHandle stream, std::uint32_t pair,
-                             std::uint64_t sequence) const override;
+                             std::uint64_t sequence) const override {
+    return WaitForPieces(stream, pair, sequence, kAll);
+  }
 
   std::byte* At(std::uint64_t offset) const noexcept { return arena_.AtOffset(offset); }
 
-  // Puts on `stream`: the operation's source is there.
-  absl::Status SignalReady(StreamHandle stream, std::uint32_t pair, std::uint64_t sequence) const;
-  // Whether a stream has come to that. Then the source's bytes can be read.
-  bool IsReady(std::uint32_t pair, std::uint64_t sequence) const noexcept;
-  // Streams that wait for the result go on. What the host has written before, they see.
-  void SetDone(std::uint32_t pair, std::uint64_t sequence) noexcept;
+  // A tensor comes and goes as a whole, or in up to so many pieces, which are counted.
+  static constexpr std::uint32_t kMostPieces = 64;
+  static constexpr std::uint32_t kAll = 127;
+
+  // Puts on `stream`: so many pieces of the operation's source are there, or kAll.
+  absl::Status SignalReady(StreamHandle stream, std::uint32_t pair, std::uint64_t sequence,
+                           std::uint32_t pieces) const;
+  // The number to which a stream has come; 0: to none. Their bytes can be read.
+  std::uint32_t ReadyPieces(std::uint32_t pair, std::uint64_t sequence) const noexcept;
+  // Streams that wait for so many pieces of the result go on. What the host has written before,
+  // they see.
+  void SetDone(std::uint32_t pair, std::uint64_t sequence, std::uint32_t pieces) noexcept;
+  // Puts on `stream`: a wait for that.
+  absl::Status WaitForPieces(StreamHandle stream, std::uint32_t pair, std::uint64_t sequence,
+                             std::uint32_t pieces) const;
 
  private:
   struct alignas(kCacheLineBytes) Value {
@@ -90,6 +101,10 @@ class PinnedArena final : public StagingMemory {
   absl::Status Grow(std::uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<std::uint64_t> TryAllocate(std::uint64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // It grows from each operation of a pair to the next, and with the pieces.
+  static constexpr std::uint64_t ValueOf(std::uint64_t sequence, std::uint32_t pieces) noexcept {
+    return (sequence + 1) * (kAll + 1) + pieces;
+  }
   // As the GPU sees them.
   DeviceAddress ReadyAt(std::uint32_t pair) const noexcept;
   DeviceAddress DoneAt(std::uint32_t pair) const noexcept;

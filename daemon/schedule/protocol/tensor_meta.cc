@@ -55,7 +55,7 @@ const char* DescribePlace(TensorPlace place) noexcept {
     case TensorPlace::kHost:
       return " in host memory";
     case TensorPlace::kDevice:
-      return " in device memory, for NCCL";
+      return " in device memory";
     case TensorPlace::kDeviceByHost:
       return " in device memory, by the host path";
   }

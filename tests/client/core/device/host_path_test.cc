@@ -1,9 +1,11 @@
 #include "client/core/device/host_path.h"
 
-#include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <map>
+#include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,9 @@ using emulator::Child;
 using emulator::RunEmulated;
 
 constexpr std::size_t kBytes = 4096;
+// In eight pieces of 128 KiB.
+constexpr std::size_t kLargeBytes = std::size_t{1} << 20;
+constexpr std::size_t kPieceBytes = kLargeBytes / 8;
 constexpr std::chrono::seconds kPatience{20};
 
 Clock::time_point Soon() { return Clock::now() + kPatience; }
@@ -103,6 +108,24 @@ struct Trainer {
       return queue.Submit(tensor, address);
     };
     carrier.queue_of = [this](const Registration& /*tensor*/) -> OperationQueue& { return queue; };
+    carrier.orders_of = [](const Registration& tensor) {
+      StagedCopies::Orders orders;
+      if (tensor.bytes < kLargeBytes) return orders;
+      orders.source = {7, 6, 5, 4, 3, 2, 1, 0};
+      orders.result = {3, 2, 1, 0, 4, 5, 6, 7};
+      return orders;
+    };
+    carrier.submit_in_pieces =
+        [this](Registration& tensor, void* address) -> absl::StatusOr<HostPath::Carrier::InPieces> {
+      if (!has_records) return absl::UnavailableError("no record");
+      const absl::StatusOr<std::uint64_t> submitted = queue.Submit(tensor, address);
+      if (!submitted.ok()) return submitted.status();
+      return HostPath::Carrier::InPieces{*submitted, 5};
+    };
+    carrier.tell_piece = [this](std::uint32_t progress, std::uint32_t piece) {
+      if (progress == 5) told.fetch_or(1U << piece);
+    };
+    carrier.final_pieces = [this](std::uint32_t /*progress*/) { return final_pieces.load(); };
     carrier.conclude = [](const OperationOutcome& outcome, const OperationEnd& /*end*/) {
       return absl::Status(static_cast<absl::StatusCode>(outcome.status), "the queue's words");
     };
@@ -153,6 +176,9 @@ struct Trainer {
   std::shared_ptr<const CudaContext> gpu;
   std::optional<Arena> arena;
   TestedQueue queue;
+  bool has_records = true;
+  std::atomic<std::uint32_t> told{0};           // bits of pieces
+  std::atomic<std::uint64_t> final_pieces{0};  // likewise
   std::unique_ptr<HostPath> path;
   CUstream stream = nullptr;
 };
@@ -242,6 +268,59 @@ TEST_CASE("HostPath: where there is no room for an operation, it is submitted la
           trainer.AwaitSubmitted(1);
           trainer.queue.End(0, absl::OkStatus());
           CHILD_CHECK(trainer.path->Wait(operation, Soon()) == WaitResult::kDone);
+        }) == "");
+}
+
+TEST_CASE("HostPath: a large tensor is submitted with its first pieces, and its result comes in some") {
+  CHECK(RunEmulated({}, [](const Child& child) {
+          Trainer trainer(child);
+          const auto tensor = Trainer::Describe(1, kLargeBytes);
+          void* const source = trainer.NewMemory(3, kLargeBytes);
+          void* const target = trainer.NewMemory(0, kLargeBytes);
+          const CUstream reader = child.NewStream();
+          const std::uint64_t operation =
+              CHILD_VALUE(trainer.path->Submit(*tensor, source, target, trainer.stream));
+          CHILD_STATUS(trainer.path->StreamWait(operation, reader));
+          char* const block = trainer.AwaitSubmitted(1)[0].address;
+          child.WaitUntil([&] { return trainer.told.load() == 0xff; }, "all pieces");
+          CHILD_CHECK(block[0] == 3 && block[kLargeBytes - 1] == 3);
+          // The half of the result that is taken to come first.
+          std::memset(block, 8, kLargeBytes / 2);
+          const auto* const got =
+              static_cast<const volatile char*>(child.emulator().alias(DeviceAddressOf(target), 1));
+          trainer.final_pieces = 0x7;
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          CHILD_CHECK(got[0] == 0);
+          trainer.final_pieces = 0xf;
+          child.WaitUntil([&] { return got[0] == 8 && got[4 * kPieceBytes - 1] == 8; }, "a half");
+          CHILD_CHECK(!child.IsDone(reader));
+          CHILD_CHECK(trainer.path->Test(operation) == WaitResult::kTimeout);
+          std::memset(block + kLargeBytes / 2, 9, kLargeBytes / 2);
+          trainer.queue.End(0, absl::OkStatus());
+          CHILD_CHECK(trainer.path->Wait(operation, Soon()) == WaitResult::kDone);
+          CHILD_OK(child.cuda().cuStreamSynchronize(reader));
+          CHILD_CHECK(got[0] == 8 && got[4 * kPieceBytes] == 9 && got[kLargeBytes - 1] == 9);
+          CHILD_STATUS(trainer.Finish(operation));
+        }) == "");
+}
+
+TEST_CASE("HostPath: without a record a large tensor goes as a whole") {
+  CHECK(RunEmulated({}, [](const Child& child) {
+          Trainer trainer(child);
+          trainer.has_records = false;
+          const auto tensor = Trainer::Describe(1, kLargeBytes);
+          void* const gradient = trainer.NewMemory(3, kLargeBytes);
+          const std::uint64_t operation =
+              CHILD_VALUE(trainer.path->Submit(*tensor, gradient, gradient, trainer.stream));
+          CHILD_STATUS(trainer.path->StreamWait(operation, trainer.stream));
+          char* const block = trainer.AwaitSubmitted(1)[0].address;
+          CHILD_CHECK(block[0] == 3 && block[kLargeBytes - 1] == 3);
+          std::memset(block, 8, kLargeBytes);
+          trainer.queue.End(0, absl::OkStatus());
+          CHILD_CHECK(trainer.path->Wait(operation, Soon()) == WaitResult::kDone);
+          CHILD_OK(child.cuda().cuStreamSynchronize(trainer.stream));
+          CHILD_CHECK(trainer.Look(gradient)[0] == 8);
+          CHILD_CHECK(trainer.told.load() == 0);
         }) == "");
 }
 
