@@ -58,9 +58,7 @@ WAITS = """
 LAYOUTS = pytest.mark.parametrize("layout", [[1, 1], [2]], ids=str)
 
 
-def start_waiting(
-    cluster: Cluster, layout: list[int], source: str = WAITS, **settings: object
-) -> JobRun:
+def start_waiting(cluster: Cluster, layout: list[int], source: str = WAITS, **settings: object) -> JobRun:
     environment = give_gpus(cluster, cuda_devices=max(layout))
     cluster.reap_as_launchers_do()
     cluster.start_nodes(2, device_launch="host", **settings)
@@ -244,9 +242,7 @@ def test_a_child_of_a_trainer_disturbs_nobody(cluster: Cluster) -> None:
     expect_within([lost], begin, 1.0)
     expect_words(lost["text"], "rank 1", "signal 9")
     expect_within([wait_for_event(job.ranks[0], "released")], begin, 2.0)
-    children = [
-        event["child"] for rank in job.ranks for event in parse_events(rank.output, "in flight")
-    ]
+    children = [event["child"] for rank in job.ranks for event in parse_events(rank.output, "in flight")]
     assert len(children) == 2
     deadline = time.monotonic() + 10
     for child in children:
