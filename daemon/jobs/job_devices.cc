@@ -10,7 +10,7 @@ namespace ringd {
 
 namespace {
 
-const char* NameOf(LaunchedBy who) noexcept {
+const char* WordFor(LaunchedBy who) noexcept {
   switch (who) {
     case LaunchedBy::kEngine:
       return "engine";
@@ -73,7 +73,7 @@ void Job::DescribeDevices(const JobCommunicator& communicator, v1::Communicator*
     *to->mutable_error() = std::move(device.failure);
     to->set_slab_bytes(device.slab_bytes);
     to->set_fusion_bytes(device.fusion_bytes);
-    to->set_launched_by(NameOf(device.launched_by));
+    to->set_launched_by(WordFor(device.launched_by));
   }
 }
 
