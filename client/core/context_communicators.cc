@@ -167,8 +167,8 @@ absl::StatusOr<LaneUse> Context::LaneFor(TensorDescription& tensor) {
   if (GoesByHost(tensor)) {
     const absl::StatusOr<HostPath*> path = OpenHostPath();
     if (!path.ok()) {
-      return absl::Status(path.status().code(), absl::StrCat("tensor '", tensor.name,
-                                                             "': ", path.status().message()));
+      return absl::Status(path.status().code(),
+                          absl::StrCat("tensor '", tensor.name, "': ", path.status().message()));
     }
     tensor.place = TensorPlace::kDeviceByHost;
     lane->tag = ringd_operation{NodeLanes::kHostPathTag} << NodeLanes::kTagShift;

@@ -175,8 +175,7 @@ absl::Status Context::SubmitOnDevice(Registration& tensor, const void* source, v
   }
   if (places->block != nullptr) device_staging_->Begin(*places->block, record.sequence);
   tensor.submissions->Accepted();
-  const absl::Status signalled =
-      device->SignalReady(stream, record.timeline_pair, record.sequence);
+  const absl::Status signalled = device->SignalReady(stream, record.timeline_pair, record.sequence);
   if (!signalled.ok()) {
     // Nobody can take it back, and the others wait for it.
     const absl::Status why = InTensor(tensor, signalled);

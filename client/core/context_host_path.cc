@@ -40,11 +40,12 @@ absl::StatusOr<HostPath*> Context::OpenHostPath() {
     return tensor.lane.way->queue();
   };
   carrier.orders_of = [this](const Registration& tensor) {
-    const bool in_pieces = tensor.lane.way == &wire_lane_ && tensor.bytes >= StagedCopies::kLeastBytes;
+    const bool in_pieces =
+        tensor.lane.way == &wire_lane_ && tensor.bytes >= StagedCopies::kLeastBytes;
     return in_pieces ? staged_copies_.OrdersFor(tensor) : StagedCopies::Orders();
   };
-  carrier.submit_in_pieces =
-      [this](Registration& tensor, void* address) -> absl::StatusOr<HostPath::Carrier::InPieces> {
+  carrier.submit_in_pieces = [this](Registration& tensor,
+                                    void* address) -> absl::StatusOr<HostPath::Carrier::InPieces> {
     const absl::StatusOr<RingOperations::InPieces> submitted =
         ring_operations_.SubmitInPieces(tensor, arena_.OffsetOf(address));
     if (!submitted.ok()) return submitted.status();

@@ -149,7 +149,7 @@ def test_the_trace_of_a_job_on_one_node_names_what_is_on_gpus(cluster: Cluster) 
         def main():
             trainer = DeviceTrainer()
             context = trainer.context
-            tensor = trainer.tensor("on a GPU", [1.0] * 4)
+            tensor = trainer.tensor("on a GPU", [1.0] * 4096)
             (host,) = context.register([ringd.TensorSpec("on the host", shape=(4096,))])
             address = context.arena_alloc(4 * 4096)
             for step in range(1000):

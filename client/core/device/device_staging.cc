@@ -142,10 +142,9 @@ absl::Status DeviceStaging::Fetch(DeviceBlock& block, std::uint64_t sequence, vo
 }
 
 absl::Status DeviceStaging::CopyOut(DeviceBlock& block, void* stream, const Copy& copy) {
-  absl::Status status =
-      copy != nullptr
-          ? copy(block.offset, block.destination)
-          : memory_.CopyOut(block.destination, block.offset, block.result_bytes, stream);
+  absl::Status status = copy != nullptr ? copy(block.offset, block.destination)
+                                        : memory_.CopyOut(block.destination, block.offset,
+                                                          block.result_bytes, stream);
   if (status.ok()) status = block.last_use.Record(stream);
   block.is_fetched = status.ok();
   return status;
@@ -199,8 +198,7 @@ DeviceBlock* DeviceStaging::TakeIdle(std::uint64_t bytes) {
 absl::StatusOr<DeviceBlock*> DeviceStaging::Take(std::uint64_t bytes) {
   const std::uint64_t block_bytes = BlockBytes(bytes);
   if (DeviceBlock* const idle = TakeIdle(block_bytes); idle != nullptr) return idle;
-  const absl::StatusOr<std::uint64_t> offset =
-      Allocate(block_bytes, Clock::now() + kIdlePatience);
+  const absl::StatusOr<std::uint64_t> offset = Allocate(block_bytes, Clock::now() + kIdlePatience);
   if (!offset.ok()) return offset.status();
   absl::StatusOr<DeviceBlock*> block = TakeSpare();
   if (!block.ok()) {

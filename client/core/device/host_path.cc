@@ -184,8 +184,7 @@ void HostPath::Withdraw(std::uint64_t sequence) {
 
 absl::Status HostPath::HandOver(std::uint64_t sequence, DeviceBlock* block, StreamHandle stream,
                                 std::shared_ptr<const Orders> orders) {
-  absl::Status status =
-      memory_->SignalReady(stream, PairOf(sequence), sequence, PinnedArena::kAll);
+  absl::Status status = memory_->SignalReady(stream, PairOf(sequence), sequence, PinnedArena::kAll);
   if (status.ok() && block != nullptr) {
     // The value is written to memory that has to be there.
     const MutexLock lock(block->mutex);

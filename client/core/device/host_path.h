@@ -117,7 +117,7 @@ class HostPath final : public OperationQueue, private EndsBeforeLibraries {
     std::uint64_t sequence = 0;
     OperationEnd end;
     std::shared_ptr<const Orders> orders;  // null: it goes as a whole
-    std::uint64_t inner = 0;  // once submitted: its number in the queue of its lane
+    std::uint64_t inner = 0;               // once submitted: its number in the queue of its lane
     std::uint32_t progress = kNoProgress;  // of one that was submitted in pieces
     std::uint32_t told = 0;                // pieces of the source
     std::uint32_t done = 0;                // and of the result

@@ -165,12 +165,10 @@ void HostPath::WaitForMore() {
     // One after the other, since they may be of several queues.
     submitted_.splice(submitted_.end(), submitted_, submitted_.begin());
     const Item& item = submitted_.back();
-    const bool in_pieces = std::any_of(submitted_.begin(), submitted_.end(), [](const Item& one) {
-      return one.progress != kNoProgress;
-    });
-    static_cast<void>(
-        carrier_.queue_of(*item.end.registration)
-            .Wait(item.inner, Clock::now() + (in_pieces ? kPieceSlice : kWaitSlice)));
+    const bool in_pieces = std::any_of(submitted_.begin(), submitted_.end(),
+                                       [](const Item& one) { return one.progress != kNoProgress; });
+    static_cast<void>(carrier_.queue_of(*item.end.registration)
+                          .Wait(item.inner, Clock::now() + (in_pieces ? kPieceSlice : kWaitSlice)));
     return;
   }
   const MutexLock lock(mutex_);

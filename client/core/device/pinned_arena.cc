@@ -137,7 +137,8 @@ std::uint32_t PinnedArena::ReadyPieces(std::uint32_t pair, std::uint64_t sequenc
   const std::uint64_t found =
       std::atomic_ref(pairs_[pair].ready.value).load(std::memory_order_acquire);
   const std::uint64_t none = ValueOf(sequence, 0);
-  return found <= none ? 0 : static_cast<std::uint32_t>(std::min<std::uint64_t>(found - none, kAll));
+  return found <= none ? 0
+                       : static_cast<std::uint32_t>(std::min<std::uint64_t>(found - none, kAll));
 }
 
 void PinnedArena::SetDone(std::uint32_t pair, std::uint64_t sequence,

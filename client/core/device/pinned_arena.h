@@ -38,8 +38,8 @@ class PinnedArena final : public StagingMemory {
 
   //   kFailedPrecondition: the GPU has no stream memory operations.
   //   kResourceExhausted: the arena is full, or memory can't be locked.  Others as CudaStatus says.
-  static absl::StatusOr<std::unique_ptr<PinnedArena>> Create(
-      std::shared_ptr<const CudaContext> gpu, Arena& arena);
+  static absl::StatusOr<std::unique_ptr<PinnedArena>> Create(std::shared_ptr<const CudaContext> gpu,
+                                                             Arena& arena);
   ~PinnedArena() override;
 
   const std::shared_ptr<const CudaContext>& gpu() const noexcept override { return gpu_; }

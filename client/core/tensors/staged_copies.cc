@@ -129,7 +129,8 @@ StagedCopies::Orders StagedCopies::OrdersFor(const Registration& tensor) const {
   for (std::uint64_t step = 0; step < blocks; ++step) {
     const std::uint64_t block = (position.self + 1 + blocks - step) % blocks;
     const std::uint64_t begin = tensor.bytes / blocks * block;
-    const std::uint64_t end = block + 1 == blocks ? tensor.bytes : tensor.bytes / blocks * (block + 1);
+    const std::uint64_t end =
+        block + 1 == blocks ? tensor.bytes : tensor.bytes / blocks * (block + 1);
     if (begin == end) continue;
     for (std::uint64_t piece = begin / length; piece <= (end - 1) / length; ++piece) {
       if ((left & std::uint64_t{1} << piece) == 0) continue;

@@ -42,7 +42,8 @@ class StagedCopies {
   template <typename Tell>
   void CopyIn(const OperationEnd& end, Tell tell) {
     std::array<std::uint8_t, kMaxStagingPieces> order;
-    for (const std::uint8_t piece : OrderPieces(BytesOf(end), PositionFor(*end.registration), order)) {
+    for (const std::uint8_t piece :
+         OrderPieces(BytesOf(end), PositionFor(*end.registration), order)) {
       CopyPieceIn(end, piece);
       tell();
     }

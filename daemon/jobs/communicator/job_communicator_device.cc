@@ -149,8 +149,7 @@ std::vector<DeviceLane::Description> JobCommunicator::DescribeDevices() const {
     one.rank = ranks[member].rank;
     one.nccl_rank = -1;
     one.gpu = has_slab ? session.slab()->uuid() : session.host_path().uuid;
-    one.is_under_mps =
-        has_slab ? session.slab()->is_under_mps() : session.host_path().is_under_mps;
+    one.is_under_mps = has_slab ? session.slab()->is_under_mps() : session.host_path().is_under_mps;
     one.launched_by = LaunchedBy::kHost;
     one.state = "ready";
     one.failure = has_slab ? kTypesWithoutNccl : session.host_path().why;

@@ -128,14 +128,14 @@ TEST_CASE("DeviceRoom: who asks for the host path gets it, by the setting or by 
              Contains("rank 3 (pid 7)") && Contains("too old"));
 }
 
-TEST_CASE("DeviceRoom: where there is no NCCL a trainer takes the host path, if nothing forbids it") {
+TEST_CASE("DeviceRoom: without NCCL a trainer takes the host path, if nothing forbids it") {
   HostPathAsker trainer;
   DeviceRoom without({.cuda_library = kMissing, .nccl_library = ""}, [] {});
   trainer.Ask(without, trainer.Make());
   REQUIRE(trainer.reasons.size() == 1);
   CHECK_THAT(trainer.reasons[0], Contains("nccl_library is not set"));
-  DeviceRoom engine(
-      {.cuda_library = kMissing, .nccl_library = "", .launch = LaunchChoice::kEngine}, [] {});
+  DeviceRoom engine({.cuda_library = kMissing, .nccl_library = "", .launch = LaunchChoice::kEngine},
+                    [] {});
   trainer.Ask(engine, trainer.Make());
   REQUIRE(trainer.refusals.size() == 1);
   CHECK_THAT(std::string(trainer.refusals[0].message()), Contains("nccl_library is not set"));

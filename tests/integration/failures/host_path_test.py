@@ -38,7 +38,9 @@ WAITS = """
         let_go = None
         if trainer.rank == trainer.size - 1:
             let_go = trainer.driver.hold_up(stream)
-        operation = tensor.all_reduce()
+        operation = context.submit_on_stream(
+            tensor.registration, tensor.address, tensor.address, stream
+        )
         context.stream_wait(operation, stream)
         say("in flight")
         try:
@@ -187,7 +189,9 @@ CLOSES = """
         trainer.context.wait(tensor.all_reduce())
         if trainer.rank == 0:
             let_go = trainer.driver.hold_up(trainer.stream)
-            operation = tensor.all_reduce()
+            operation = trainer.context.submit_on_stream(
+                tensor.registration, tensor.address, tensor.address, trainer.stream
+            )
             trainer.context.stream_wait(operation, trainer.stream)
             trainer.context.close()
             # The stream still copies from and to what the context had.

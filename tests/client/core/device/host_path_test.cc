@@ -177,13 +177,13 @@ struct Trainer {
   std::optional<Arena> arena;
   TestedQueue queue;
   bool has_records = true;
-  std::atomic<std::uint32_t> told{0};           // bits of pieces
+  std::atomic<std::uint32_t> told{0};          // bits of pieces
   std::atomic<std::uint64_t> final_pieces{0};  // likewise
   std::unique_ptr<HostPath> path;
   CUstream stream = nullptr;
 };
 
-TEST_CASE("HostPath: a tensor is submitted when its source has come, and the stream gets its result") {
+TEST_CASE("HostPath: a tensor is submitted when its source is there, its stream gets the result") {
   CHECK(RunEmulated({}, [](const Child& child) {
           Trainer trainer(child);
           const auto tensor = Trainer::Describe(1);
@@ -271,7 +271,7 @@ TEST_CASE("HostPath: where there is no room for an operation, it is submitted la
         }) == "");
 }
 
-TEST_CASE("HostPath: a large tensor is submitted with its first pieces, and its result comes in some") {
+TEST_CASE("HostPath: a large tensor is submitted with its first pieces, its result comes in some") {
   CHECK(RunEmulated({}, [](const Child& child) {
           Trainer trainer(child);
           const auto tensor = Trainer::Describe(1, kLargeBytes);
