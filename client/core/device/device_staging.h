@@ -52,8 +52,8 @@ struct DeviceBlock {
 };
 
 // A source outside of the memory is copied into a block, on the stream on which it is ready; a
-// result is copied to a destination outside of it, on the stream that waits for it or, when only the host
-// waits, on one of ringd's. Nothing here waits for a stream of the caller's but Allocate and
+// result is copied to a destination outside of it, on the stream that waits for it or, when only
+// the host waits, on one of ringd's. Nothing here waits for a stream of the caller's but Allocate and
 // WaitUntilQuiet, until their deadlines.
 //
 // Thread safety: any thread may call anything. The driver, which may take its time, is called under
@@ -96,7 +96,8 @@ class DeviceStaging {
                      std::optional<std::uint32_t> pair, const Copy& copy = nullptr);
 
   // Of operations that have been consumed and have ended well, and whose blocks are of here: copies
-  // the results that no stream has fetched, waits until they are in place, and takes the blocks back.
+  // the results that no stream has fetched, waits until they are in place, and takes the blocks
+  // back.
   //   kDeadlineExceeded: the GPU has not copied in 30 s.  Others as CudaStatus says. The blocks
   //   then stay taken.
   absl::Status Finish(std::span<const OperationEnd> ends) ABSL_LOCKS_EXCLUDED(mutex_);
