@@ -53,8 +53,8 @@ struct DeviceBlock {
 
 // A source outside of the memory is copied into a block, on the stream on which it is ready; a
 // result is copied to a destination outside of it, on the stream that waits for it or, when only
-// the host waits, on one of ringd's. Nothing here waits for a stream of the caller's but Allocate and
-// WaitUntilQuiet, until their deadlines.
+// the host waits, on one of ringd's. Nothing here waits for a stream of the caller's but Allocate
+// and WaitUntilQuiet, until their deadlines.
 //
 // Thread safety: any thread may call anything. The driver, which may take its time, is called under
 //   an operation's lock at most.
