@@ -113,7 +113,10 @@ Context::~Context() {
   if (host_path_ == nullptr) return;
   host_path_->Stop();
   if (host_path_->staging().WaitUntilQuiet(deadline)) return;
+  // What streams still copy, and where.
   static_cast<void>(host_path_.release());
+  static_cast<void>(heap_.release());
+  static_cast<void>(heap_slab_.release());
   arena_.Keep();
 }
 

@@ -286,7 +286,7 @@ class Context {
   Mutex host_path_mutex_;
   std::unique_ptr<HostPath> host_path_ ABSL_GUARDED_BY(host_path_mutex_);  // once it is needed
   std::atomic<HostPath*> host_path_now_{nullptr};
-  std::optional<DeviceSlab> heap_slab_ ABSL_GUARDED_BY(host_path_mutex_);
+  std::unique_ptr<DeviceSlab> heap_slab_ ABSL_GUARDED_BY(host_path_mutex_);
   std::unique_ptr<DeviceMemory> heap_ ABSL_GUARDED_BY(host_path_mutex_);  // in it
   std::atomic<bool> has_told_of_types_{false};
   Mutex timeline_pairs_mutex_;

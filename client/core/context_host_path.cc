@@ -96,7 +96,7 @@ absl::StatusOr<DeviceMemory*> Context::HeapOfHostPath() {
   absl::StatusOr<std::unique_ptr<DeviceMemory>> heap =
       DeviceMemory::Use(gpu_, slab->address(), slab->bytes());
   if (!heap.ok()) return heap.status();
-  heap_slab_.emplace(*std::move(slab));
+  heap_slab_ = std::make_unique<DeviceSlab>(*std::move(slab));
   heap_ = *std::move(heap);
   return heap_.get();
 }

@@ -245,16 +245,6 @@ absl::Status Job::Number(const Session& session, Registration& registration,
   if (registration.meta.place == TensorPlace::kDevice) {
     absl::Status status = CheckOnDevice(session, registration);
     if (!status.ok()) return status;
-    for (const auto& [local_rank, other] : members_) {
-      const Session* const has = other.session.get();
-      const bool shares_gpu = has != nullptr && has != &session && has->slab() != nullptr &&
-                              has->slab()->uuid() == session.slab()->uuid() &&
-                              part->Has(other.rank.value());
-      if (!shares_gpu) continue;
-      return absl::FailedPreconditionError(absl::StrCat(
-          "tensor '", registration.name, "': ", NameOf(*has), " and ", NameOf(session),
-          " are both on ", session.slab()->uuid(), ", which NCCL refuses; ", kHostPathRemedy));
-    }
   }
   return part->communicator->Number(registration, meta_key);
 }
