@@ -134,8 +134,9 @@ typedef struct {
   /* RINGD_FUSION: "learned", "pinned", "off", or a size such as "64MiB", up to which buckets are
    * filled; the same on all ranks. Default: the daemon's. */
   const char* fusion;
-  /* Called with each warning (a stall, for instance) from a thread of the library; must not call
-   * the library back. NULL: warnings go to standard error, one line each, prefixed "ringd: ". */
+  /* Called with each warning (a stall, for instance) from a thread of the library, or in a call
+   * that opens a GPU or registers a tensor on it; must not call the library back. NULL: warnings go
+   * to standard error, one line each, prefixed "ringd: ". */
   void (*on_warning)(void* user_data, const char* text);
   void* user_data;
   /* Since 1.2. RINGD_WEIGHT; default 1. 1 to 100, the same on all ranks: while several jobs want
