@@ -134,8 +134,9 @@ typedef struct {
   /* RINGD_FUSION: "learned", "pinned", "off", or a size such as "64MiB", up to which buckets are
    * filled; the same on all ranks. Default: the daemon's. */
   const char* fusion;
-  /* Called with each warning (a stall, for instance) from a thread of the library; must not call
-   * the library back. NULL: warnings go to standard error, one line each, prefixed "ringd: ". */
+  /* Called with each warning (a stall, for instance) from a thread of the library, or in a call
+   * that opens a GPU or registers a tensor on it; must not call the library back. NULL: warnings go
+   * to standard error, one line each, prefixed "ringd: ". */
   void (*on_warning)(void* user_data, const char* text);
   void* user_data;
   /* Since 1.2. RINGD_WEIGHT; default 1. 1 to 100, the same on all ranks: while several jobs want
@@ -341,9 +342,15 @@ RINGD_EXPORT ringd_status ringd_wait_all(ringd_context* context, ringd_operation
  * back. Not yet run on a GPU. What is possible: all-reduce and broadcast; also on one node ringd
  * carries them out, not the ranks.
  *
+ * Without NCCL, and for types that NCCL does not reduce, tensors take the host path: they are
+ * copied to the arena and back, and reduced there as tensors in host memory are, with all types and
+ * operators. All ranks must take the same way. A warning says so once, with the reason; ringd's
+ * setting device_launch, or RINGD_HOST_PATH=1, ask for it.
+ *
  * Opens the GPU and makes the slab, in CUDA's primary context. Blocks, 60 s at most. A context has
  * one GPU.
- *   RINGD_NOT_FOUND: here or in ringd there is no such GPU, or no library of CUDA or NCCL.
+ *   RINGD_NOT_FOUND: here or in ringd there is no such GPU, or no library of CUDA, or of NCCL where
+ *   device_launch wants it.
  *   RINGD_FAILED_PRECONDITION: a library is too old.
  *   RINGD_RESOURCE_EXHAUSTED: so much device memory is not free, or more than ringd's setting
  *   max_slab. RINGD_ALREADY_EXISTS: one is open.
@@ -366,7 +373,8 @@ RINGD_EXPORT void ringd_device_free(ringd_context* context, void* address);
  * operations. Source and destination stay allocated until those copies have run.
  *   RINGD_INVALID_ARGUMENT: a tensor in host memory, on another GPU, in memory that has been freed,
  *   or partly in the slab; a stream of another GPU.
- *   RINGD_RESOURCE_EXHAUSTED: no room in the slab; the message says how much, and the setting.
+ *   RINGD_RESOURCE_EXHAUSTED: no room in the slab, or on the host path in the arena; the message
+ *   says how much, and the setting.
  *   Operations that have been waited for give their blocks back; up to a second is waited for
  *   streams that still use some.
  *   RINGD_FAILED_PRECONDITION: no GPU is open; the stream is being captured into a graph. */

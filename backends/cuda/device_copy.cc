@@ -74,4 +74,22 @@ absl::Status EnqueueCopy(const CudaContext& context, DeviceAddress to, DeviceAdd
   return StreamStatus(context, "cuMemcpyDtoDAsync", result);
 }
 
+absl::Status EnqueueCopyToHost(const CudaContext& context, void* to, DeviceAddress from,
+                               std::uint64_t bytes, StreamHandle stream) {
+  const ScopedContext current(context);
+  if (!current.status().ok()) return current.status();
+  const CUresult result =
+      context.driver().cuMemcpyDtoHAsync(to, from, bytes, static_cast<CUstream>(stream));
+  return StreamStatus(context, "cuMemcpyDtoHAsync", result);
+}
+
+absl::Status EnqueueCopyFromHost(const CudaContext& context, DeviceAddress to, const void* from,
+                                 std::uint64_t bytes, StreamHandle stream) {
+  const ScopedContext current(context);
+  if (!current.status().ok()) return current.status();
+  const CUresult result =
+      context.driver().cuMemcpyHtoDAsync(to, from, bytes, static_cast<CUstream>(stream));
+  return StreamStatus(context, "cuMemcpyHtoDAsync", result);
+}
+
 }  // namespace ringd

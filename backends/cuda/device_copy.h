@@ -22,6 +22,13 @@ absl::Status CheckOnDevice(const CudaContext& context, DeviceAddress address, st
 absl::Status EnqueueCopy(const CudaContext& context, DeviceAddress to, DeviceAddress from,
                          std::uint64_t bytes, StreamHandle stream);
 
+// The same to and from memory of the host, which is to be registered (registered_memory.h): else
+// the calling thread may be kept waiting for the stream.
+absl::Status EnqueueCopyToHost(const CudaContext& context, void* to, DeviceAddress from,
+                               std::uint64_t bytes, StreamHandle stream);
+absl::Status EnqueueCopyFromHost(const CudaContext& context, DeviceAddress to, const void* from,
+                                 std::uint64_t bytes, StreamHandle stream);
+
 }  // namespace ringd
 
 #endif  // RINGD_BACKENDS_CUDA_DEVICE_COPY_H_

@@ -89,6 +89,7 @@ Context::Context(const Options& options, Attachment attachment,
       wire_lane_(ring_operations_, staging_, state_),
       cuda_library_(options.cuda_library),
       nccl_library_(options.nccl_library),
+      wants_host_path_(options.wants_host_path),
       fork_guard_(attachment.lifeline.get()),
       control_(std::move(control)),
       lifeline_(std::move(attachment.lifeline)) {}
@@ -108,6 +109,15 @@ Context::~Context() {
     static_cast<void>(device_memory_.release());
     static_cast<void>(launch_servant_.release());
   }
+  const MutexLock lock(host_path_mutex_);
+  if (host_path_ == nullptr) return;
+  host_path_->Stop();
+  if (host_path_->staging().WaitUntilQuiet(deadline)) return;
+  // What streams still copy, and where.
+  static_cast<void>(host_path_.release());
+  static_cast<void>(heap_.release());
+  static_cast<void>(heap_slab_.release());
+  arena_.Keep();
 }
 
 void Context::EndPart(Farewell farewell) {
@@ -248,6 +258,7 @@ void Context::WakeAll() {
 // Pings go through the rings also where the job's operations do not.
 void Context::WakeWaiters() noexcept {
   ring_operations_.WakeAll();
+  if (HostPath* const path = host_path_now_.load(std::memory_order_acquire)) path->WakeAll();
   if (&operations() != &ring_operations_) operations().WakeAll();
   node_lanes_.WakeAll();
 }
@@ -286,7 +297,7 @@ absl::Status Context::RegisterUnknown(std::vector<TensorDescription> unknown,
                                       std::span<const std::size_t> positions,
                                       std::span<ringd_registration> numbers) {
   std::vector<LaneUse> lanes;
-  for (const TensorDescription& tensor : unknown) {
+  for (TensorDescription& tensor : unknown) {
     const absl::StatusOr<LaneUse> lane = LaneFor(tensor);
     if (!lane.ok()) return lane.status();
     lanes.push_back(*lane);
@@ -319,6 +330,7 @@ const Registration* Context::FindUsed(
   for (const Registration* const registration : registrations) {
     queues.insert(&registration->lane.way->queue());
   }
+  if (HostPath* const path = host_path_now_.load(std::memory_order_acquire)) queues.insert(path);
   for (OperationQueue* const queue : queues) {
     const Registration* const used = queue->FindUsed(registrations);
     if (used != nullptr) return used;

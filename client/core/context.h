@@ -21,6 +21,7 @@
 #include "client/core/attach/session_state.h"
 #include "client/core/device/device_memory.h"
 #include "client/core/device/device_staging.h"
+#include "client/core/device/host_path.h"
 #include "client/core/device/launch_servant.h"
 #include "client/core/device/slab_inbox.h"
 #include "client/core/device/timeline_pairs.h"
@@ -119,6 +120,7 @@ class Context {
     const std::uint32_t tag = NodeLanes::TagOf(operation);
     if (tag == 0) return &operations();
     if (tag == NodeLanes::kRingdsTag) return &ring_operations_;
+    if (tag == NodeLanes::kHostPathTag) return host_path_now_.load(std::memory_order_acquire);
     return node_lanes_.Find(operation);
   }
   static constexpr std::uint64_t SequenceOf(ringd_operation operation) noexcept {
@@ -137,8 +139,8 @@ class Context {
   absl::StatusOr<LaneUse> OpenLane(const MadeCommunicator& made);
   absl::Status CheckAsked(const AskedCommunicator& asked) const;
   // What a tensor has to know of its communicator, of which its root must be a rank. On a GPU it
-  // goes through ringd in all of them.
-  absl::StatusOr<LaneUse> LaneFor(const TensorDescription& tensor);
+  // goes through ringd in all of them, or by the host path, which is noted as its place then.
+  absl::StatusOr<LaneUse> LaneFor(TensorDescription& tensor);
   absl::StatusOr<LaneUse> CommunicatorLaneFor(const TensorDescription& tensor);
   absl::Status RegisterUnknown(std::vector<TensorDescription> unknown,
                                std::span<const std::size_t> positions,
@@ -165,9 +167,22 @@ class Context {
   absl::Status Enqueue(Registration& tensor, const void* source, void* destination,
                        WhenFull when_full, ringd_operation* operation);
   // kFailedPrecondition: none has been opened.
-  absl::StatusOr<DeviceMemory*> Device() noexcept;
-  absl::StatusOr<std::unique_ptr<DeviceMemory>> OpenDeviceMemory(
-      const ringd_device_options& options);
+  absl::StatusOr<const CudaContext*> Gpu() const noexcept;
+  // Of a context that has a GPU: where device memory is given out, and tensors are reduced unless
+  // they go by the host path.
+  absl::StatusOr<DeviceMemory*> Device();
+  absl::Status OpenGpuAndMemory(const ringd_device_options& options);
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> TakeSlab(std::shared_ptr<const CudaContext> gpu,
+                                                         const OpenedDevice& opened,
+                                                         std::unique_ptr<LaunchServant> servant);
+  // All of this context's device tensors go by the host path; `why`: nothing if that was asked for.
+  absl::Status UseHostPath(const std::string& why);
+  // Makes it if that has not been done.
+  absl::StatusOr<HostPath*> OpenHostPath() ABSL_LOCKS_EXCLUDED(host_path_mutex_);
+  // Whether a tensor in device memory goes by it; says so the first time that NCCL is the reason.
+  bool GoesByHost(const TensorDescription& tensor);
+  // Of a context whose tensors all go by it: ordinary device memory to give out.
+  absl::StatusOr<DeviceMemory*> HeapOfHostPath() ABSL_LOCKS_EXCLUDED(host_path_mutex_);
   absl::StatusOr<OpenedDevice> AskForDevice(const CudaContext& gpu, std::uint64_t slab_bytes);
   void SetLaunchServant(LaunchServant* servant) ABSL_LOCKS_EXCLUDED(opening_servant_mutex_);
   // On the lifeline's thread.
@@ -177,6 +192,8 @@ class Context {
   absl::Status Finish(std::span<const OperationEnd> ends);
   // Goes on to a pair that may be used or is in flight. False: there is none.
   bool FindTimelinePair() ABSL_EXCLUSIVE_LOCKS_REQUIRED(timeline_pairs_mutex_);
+  absl::Status SubmitOnDevice(Registration& tensor, const void* source, void* destination,
+                              void* stream, ringd_operation* operation);
   // Into the submission ring, with a pair of the timeline; waits for room.
   absl::Status EnqueueOnDevice(Submission& record, OperationEnd& end);
   // The context has ended: no stream waits for a result any more. Any thread.
@@ -252,16 +269,27 @@ class Context {
   std::map<ringd_communicator, Communicator> communicators_ ABSL_GUARDED_BY(communicators_mutex_);
   const std::string cuda_library_;
   const std::string nccl_library_;
+  const bool wants_host_path_;
   SlabInbox slab_inbox_;
   std::atomic<bool> device_opens_{false};  // some thread does; it alone writes the next one
   // While a GPU is opened: whom the engine may want to launch.
   Mutex opening_servant_mutex_;
   LaunchServant* opening_servant_ ABSL_GUARDED_BY(opening_servant_mutex_) = nullptr;
+  std::atomic<bool> has_gpu_{false};
+  std::shared_ptr<const CudaContext> gpu_;  // written before has_gpu_, as the next ones
+  std::uint64_t slab_bytes_ = 0;            // as asked for
+  bool all_go_by_host_ = false;
   std::unique_ptr<LaunchServant> launch_servant_;  // null: the engine launches. Has the slab
   std::unique_ptr<DeviceMemory> device_memory_;
   std::unique_ptr<DeviceStaging> device_staging_;
-  // The first of the two once both can be used: set once.
+  // The first of the two once both can be used: set once. Null where all go by the host path.
   std::atomic<DeviceMemory*> device_{nullptr};
+  Mutex host_path_mutex_;
+  std::unique_ptr<HostPath> host_path_ ABSL_GUARDED_BY(host_path_mutex_);  // once it is needed
+  std::atomic<HostPath*> host_path_now_{nullptr};
+  std::unique_ptr<DeviceSlab> heap_slab_ ABSL_GUARDED_BY(host_path_mutex_);
+  std::unique_ptr<DeviceMemory> heap_ ABSL_GUARDED_BY(host_path_mutex_);  // in it
+  std::atomic<bool> has_told_of_types_{false};
   Mutex timeline_pairs_mutex_;
   TimelinePairs timeline_pairs_ ABSL_GUARDED_BY(timeline_pairs_mutex_);
   KeptWaitLists wait_lists_;

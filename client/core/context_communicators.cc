@@ -161,9 +161,19 @@ absl::StatusOr<ringd_communicator_place> Context::PlaceIn(ringd_communicator com
   return found->second.place;
 }
 
-absl::StatusOr<LaneUse> Context::LaneFor(const TensorDescription& tensor) {
+absl::StatusOr<LaneUse> Context::LaneFor(TensorDescription& tensor) {
   absl::StatusOr<LaneUse> lane = CommunicatorLaneFor(tensor);
   if (!lane.ok() || tensor.place == TensorPlace::kHost) return lane;
+  if (GoesByHost(tensor)) {
+    const absl::StatusOr<HostPath*> path = OpenHostPath();
+    if (!path.ok()) {
+      return absl::Status(path.status().code(),
+                          absl::StrCat("tensor '", tensor.name, "': ", path.status().message()));
+    }
+    tensor.place = TensorPlace::kDeviceByHost;
+    lane->tag = ringd_operation{NodeLanes::kHostPathTag} << NodeLanes::kTagShift;
+    return lane;
+  }
   lane->way = &wire_lane_;
   lane->tag = ringd_operation{NodeLanes::kRingdsTag} << NodeLanes::kTagShift;
   return lane;

@@ -19,10 +19,17 @@ absl::Status InTensor(const Registration& tensor, const absl::Status& why) {
 
 }  // namespace
 
-absl::StatusOr<DeviceMemory*> Context::Device() noexcept {
+absl::StatusOr<const CudaContext*> Context::Gpu() const noexcept {
+  if (has_gpu_.load(std::memory_order_acquire)) return gpu_.get();
+  return absl::FailedPreconditionError("this context has opened no GPU (ringd_device_open)");
+}
+
+absl::StatusOr<DeviceMemory*> Context::Device() {
+  const absl::StatusOr<const CudaContext*> gpu = Gpu();
+  if (!gpu.ok()) return gpu.status();
   DeviceMemory* const device = device_.load(std::memory_order_acquire);
   if (device != nullptr) return device;
-  return absl::FailedPreconditionError("this context has opened no GPU (ringd_device_open)");
+  return HeapOfHostPath();
 }
 
 void Context::ReleaseStreams() noexcept {
@@ -31,26 +38,16 @@ void Context::ReleaseStreams() noexcept {
 }
 
 absl::Status Context::OpenDevice(const ringd_device_options& options) {
-  if (device_.load(std::memory_order_acquire) != nullptr || device_opens_.exchange(true)) {
+  if (has_gpu_.load(std::memory_order_acquire) || device_opens_.exchange(true)) {
     return absl::AlreadyExistsError("this context has opened a GPU already");
   }
-  const auto open = [&]() -> absl::Status {
-    absl::StatusOr<std::unique_ptr<DeviceMemory>> memory = OpenDeviceMemory(options);
-    if (!memory.ok()) return memory.status();
-    absl::StatusOr<std::unique_ptr<DeviceStaging>> staging = DeviceStaging::Create(**memory);
-    if (!staging.ok()) return staging.status();
-    device_memory_ = *std::move(memory);
-    device_staging_ = *std::move(staging);
-    device_.store(device_memory_.get(), std::memory_order_release);
-    return absl::OkStatus();
-  };
-  const absl::Status status = open();
+  const absl::Status status = OpenGpuAndMemory(options);
+  if (status.ok()) has_gpu_.store(true, std::memory_order_release);
   device_opens_.store(false);
   return status;
 }
 
-absl::StatusOr<std::unique_ptr<DeviceMemory>> Context::OpenDeviceMemory(
-    const ringd_device_options& options) {
+absl::Status Context::OpenGpuAndMemory(const ringd_device_options& options) {
   if (!state_.alive()) return state_.status();
   const std::string library = options.cuda_library != nullptr && options.cuda_library[0] != '\0'
                                   ? std::string(options.cuda_library)
@@ -65,22 +62,42 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> Context::OpenDeviceMemory(
   const absl::StatusOr<OpenedDevice> opened = AskForDevice(**gpu, options.slab_bytes);
   SetLaunchServant(nullptr);
   if (!opened.ok()) return opened.status();
-  if (opened->trainer_launches) {
+  gpu_ = *gpu;
+  slab_bytes_ = options.slab_bytes;
+  if (opened->goes_by_host) return UseHostPath(opened->why_host);
+  if (wants_host_path_) {
+    return absl::FailedPreconditionError("RINGD_HOST_PATH=1: ringd is too old for that");
+  }
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> memory =
+      TakeSlab(*std::move(gpu), *opened, std::move(servant));
+  if (!memory.ok()) return memory.status();
+  absl::StatusOr<std::unique_ptr<DeviceStaging>> staging = DeviceStaging::Create(**memory);
+  if (!staging.ok()) return staging.status();
+  device_memory_ = *std::move(memory);
+  device_staging_ = *std::move(staging);
+  device_.store(device_memory_.get(), std::memory_order_release);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<DeviceMemory>> Context::TakeSlab(
+    std::shared_ptr<const CudaContext> gpu, const OpenedDevice& opened,
+    std::unique_ptr<LaunchServant> servant) {
+  if (opened.trainer_launches) {
     const std::optional<LaunchServant::Slab> slab = servant->slab();
     if (!slab.has_value()) return absl::InternalError("ringd says that this process has a slab");
     launch_servant_ = std::move(servant);
-    return DeviceMemory::Use(*std::move(gpu), slab->address, slab->bytes);
+    return DeviceMemory::Use(std::move(gpu), slab->address, slab->bytes);
   }
   absl::StatusOr<SlabInbox::Slab> slab = slab_inbox_.Await(Clock::now() + kSlabDeadline);
   if (!slab.ok()) return state_.alive() ? slab.status() : state_.status();
-  return DeviceMemory::Import(*std::move(gpu), *std::move(slab));
+  return DeviceMemory::Import(std::move(gpu), *std::move(slab));
 }
 
 absl::StatusOr<OpenedDevice> Context::AskForDevice(const CudaContext& gpu,
                                                    std::uint64_t slab_bytes) {
   const Presence presence(calls_);
   const absl::StatusOr<OpenedDevice> opened = control_->OpenDevice(
-      {gpu.uuid(), slab_bytes, gpu.is_under_mps()}, Clock::now() + kOpenDeadline);
+      {gpu.uuid(), slab_bytes, gpu.is_under_mps(), wants_host_path_}, Clock::now() + kOpenDeadline);
   if (opened.ok()) return opened;
   return Explain(opened.status());
 }
@@ -99,7 +116,10 @@ void Context::BeginLaunching(UniqueFd socket) {
 absl::StatusOr<void*> Context::DeviceAllocate(std::size_t bytes) {
   const absl::StatusOr<DeviceMemory*> device = Device();
   if (!device.ok()) return device.status();
-  return device_staging_->Allocate(bytes, Clock::now());
+  if (device_.load(std::memory_order_acquire) == nullptr) return (*device)->Allocate(bytes);
+  const absl::StatusOr<std::uint64_t> offset = device_staging_->Allocate(bytes, Clock::now());
+  if (!offset.ok()) return offset.status();
+  return (*device)->PointerAt(*offset);
 }
 
 absl::Status Context::DeviceFree(const void* address) {
@@ -114,16 +134,30 @@ absl::Status Context::SubmitOnStream(ringd_registration registration, const void
   const absl::StatusOr<Registration*> found = FindRegistration(registration);
   if (!found.ok()) return found.status();
   Registration& tensor = **found;
-  const absl::StatusOr<DeviceMemory*> device = Device();
-  if (!device.ok()) return device.status();
-  if (tensor.description.place != TensorPlace::kDevice) {
+  const absl::StatusOr<const CudaContext*> gpu = Gpu();
+  if (!gpu.ok()) return gpu.status();
+  if (tensor.description.place == TensorPlace::kHost) {
     return InTensor(tensor,
                     absl::InvalidArgumentError("it is in host memory: submit it by ringd_submit"));
   }
-  if (absl::Status status = (*device)->CheckStream(stream); !status.ok()) {
+  if (absl::Status status = (*gpu)->CheckNotCapturing(stream); !status.ok()) {
     return InTensor(tensor, status);
   }
   if (!state_.alive()) return state_.status();
+  if (tensor.description.place == TensorPlace::kDevice) {
+    return SubmitOnDevice(tensor, source, destination, stream, operation);
+  }
+  HostPath* const path = host_path_now_.load(std::memory_order_acquire);
+  const absl::StatusOr<std::uint64_t> sequence = path->Submit(tensor, source, destination, stream);
+  if (!sequence.ok()) return sequence.status();
+  tensor.submissions->Accepted();
+  *operation = tensor.lane.tag | (*sequence + 1);
+  return absl::OkStatus();
+}
+
+absl::Status Context::SubmitOnDevice(Registration& tensor, const void* source, void* destination,
+                                     void* stream, ringd_operation* operation) {
+  DeviceMemory* const device = device_.load(std::memory_order_acquire);
   const absl::StatusOr<DeviceStaging::Places> places =
       device_staging_->Place(tensor, source, destination, stream);
   if (!places.ok()) return InTensor(tensor, places.status());
@@ -141,8 +175,7 @@ absl::Status Context::SubmitOnStream(ringd_registration registration, const void
   }
   if (places->block != nullptr) device_staging_->Begin(*places->block, record.sequence);
   tensor.submissions->Accepted();
-  const absl::Status signalled =
-      (*device)->SignalReady(stream, record.timeline_pair, record.sequence);
+  const absl::Status signalled = device->SignalReady(stream, record.timeline_pair, record.sequence);
   if (!signalled.ok()) {
     // Nobody can take it back, and the others wait for it.
     const absl::Status why = InTensor(tensor, signalled);
@@ -197,18 +230,22 @@ bool Context::FindTimelinePair() {
 }
 
 absl::Status Context::StreamWait(ringd_operation operation, void* stream) {
-  const absl::StatusOr<DeviceMemory*> device = Device();
-  if (!device.ok()) return device.status();
+  const absl::StatusOr<const CudaContext*> gpu = Gpu();
+  if (!gpu.ok()) return gpu.status();
   if (operation == RINGD_DONE) return absl::OkStatus();
   bool done = false;
   if (absl::Status status = Test(operation, done); !status.ok()) return status;
   if (!state_.alive()) return state_.status();
   const std::uint64_t sequence = SequenceOf(operation);
+  if (NodeLanes::TagOf(operation) == NodeLanes::kHostPathTag) {
+    if (absl::Status status = (*gpu)->CheckNotCapturing(stream); !status.ok()) return status;
+    return host_path_now_.load(std::memory_order_acquire)->StreamWait(sequence, stream);
+  }
   const bool is_ringds = QueueOf(operation) == &ring_operations_;
   DeviceBlock* const block = is_ringds ? ring_operations_.DeviceBlockOf(sequence) : nullptr;
   // The result is there, or never comes: the wait for the operation says so.
   if (done && block == nullptr) return absl::OkStatus();
-  if (absl::Status status = (*device)->CheckStream(stream); !status.ok()) return status;
+  if (absl::Status status = (*gpu)->CheckNotCapturing(stream); !status.ok()) return status;
   const std::uint32_t pair =
       is_ringds ? ring_operations_.TimelinePairOf(sequence) : kNoTimelinePair;
   if (block != nullptr) {
@@ -222,7 +259,7 @@ absl::Status Context::StreamWait(ringd_operation operation, void* stream) {
     return absl::InvalidArgumentError(
         absl::StrCat("operation ", operation, " is on a tensor in host memory"));
   }
-  return (*device)->WaitForResult(stream, pair, sequence);
+  return device_.load(std::memory_order_acquire)->WaitForResult(stream, pair, sequence);
 }
 
 absl::Status Context::Finish(std::span<const OperationEnd> ends) {
@@ -230,8 +267,10 @@ absl::Status Context::Finish(std::span<const OperationEnd> ends) {
     staging_.Finish(end, true);
     if (end.by_order) end.registration->ordered->GiveBack(*end.registration);
   }
-  if (device_.load(std::memory_order_acquire) == nullptr) return absl::OkStatus();
-  const absl::Status status = device_staging_->Finish(ends);
+  absl::Status status;
+  if (device_.load(std::memory_order_acquire) != nullptr) status = device_staging_->Finish(ends);
+  HostPath* const path = host_path_now_.load(std::memory_order_acquire);
+  if (status.ok() && path != nullptr) status = path->staging().Finish(ends);
   if (status.ok()) return status;
   state_.Lose(absl::Status(status.code(),
                            absl::StrCat("results can't be copied on the GPU: ", status.message())));

@@ -219,7 +219,7 @@ absl::Status Context::Conclude(OperationQueue& queue, ringd_operation operation)
   }
   if (outcome.status == 0) return Finish(std::span(&end, 1));
   staging_.Finish(end, false);
-  if (end.device_block != nullptr) device_staging_->GiveBack(*end.device_block);
+  if (end.device_block != nullptr) end.device_block->home.GiveBack(*end.device_block);
   absl::Status failure = DescribeFailure(outcome, *end.registration);
   if (end.by_order) end.registration->ordered->GiveBack(*end.registration);
   return failure;

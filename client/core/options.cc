@@ -201,6 +201,10 @@ absl::StatusOr<Options> ResolveOptions(const ringd_options* given_or_null,
   options.cuda_library = Environment(get, "RINGD_CUDA_LIBRARY");
   if (options.cuda_library.empty()) options.cuda_library = kDefaultCudaLibrary;
   options.nccl_library = Environment(get, "RINGD_NCCL_LIBRARY");
+  if (const std::string text = Environment(get, "RINGD_HOST_PATH"); !text.empty()) {
+    if (text != "0" && text != "1") return WrongVariable("RINGD_HOST_PATH", text, "0 or 1");
+    options.wants_host_path = text == "1";
+  }
 
   if (given.on_warning != nullptr) {
     options.on_warning = [callback = given.on_warning, user_data = given.user_data](

@@ -36,6 +36,8 @@ struct Options {
   std::string cuda_library;
   // RINGD_NCCL_LIBRARY: likewise, where this process launches; empty: ringd's setting.
   std::string nccl_library;
+  // RINGD_HOST_PATH: tensors on the GPU are reduced in the host's memory.
+  bool wants_host_path = false;
   std::function<void(const std::string& text)> on_warning;
 };
 

@@ -114,7 +114,7 @@ struct Config {
   std::string nccl_library = "libnccl.so.2";
   // Of device memory, what one rank may have for its tensors. 0: what its GPU has.
   std::uint64_t max_slab = 0;
-  // Whose process launches on GPUs: "auto", "engine" or "trainer" (LaunchChoice).
+  // Whose process launches on GPUs: "auto", "engine", "trainer" or "host" (LaunchChoice).
   std::string device_launch = "auto";
 
   // ---- engines ----

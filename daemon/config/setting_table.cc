@@ -188,10 +188,12 @@ std::vector<Setting> MakeTable() {
        Kind::kChoice,
        &C::device_launch,
        "whose process launches on GPUs: engine, trainer, or auto: the engine if it and the trainer "
-       "use the GPU at the same time, by one MPS, else the trainer",
+       "use the GPU at the same time, by one MPS, else the trainer; host: tensors on GPUs are "
+       "copied "
+       "to host memory and reduced there, as they are with auto where NCCL is missing",
        0,
        0,
-       {"auto", "engine", "trainer"}},
+       {"auto", "engine", "trainer", "host"}},
 
       {"engine_program", Kind::kPath, &C::engine_program,
        "the program that serves a job, of ringd's own version; empty: ringd-engine in ringd's "

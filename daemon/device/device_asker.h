@@ -16,6 +16,7 @@ enum class LaunchChoice : std::uint8_t {
   kAuto,     // the engine if both are under one MPS, else the trainer
   kEngine,   // always
   kTrainer,  // always
+  kHost,     // nobody: tensors are copied to the host's memory and reduced there
 };
 
 // A trainer that asks for a GPU.
@@ -26,6 +27,10 @@ struct DeviceAsker {
   std::optional<bool> is_under_mps;
   // Hands it its end of a channel, by which it is told what to launch.
   std::function<void(const UniqueFd&)> hand_over;
+  // In place of a slab: its tensors are to be reduced in the host's memory, since `why`; empty: it
+  // was asked for. Null: its library is too old for that.
+  std::function<void(const std::string& why)> go_by_host;
+  bool wants_host_path = false;
 };
 
 }  // namespace ringd

@@ -84,17 +84,35 @@ void DeviceRoom::OpenSlab(const std::string& uuid, std::uint64_t bytes, DeviceAs
     return refuse(absl::FailedPreconditionError(absl::StrCat(
         "device_launch = \"trainer\": libringd of ", asker.name, " is too old for that")));
   }
-  // Whoever launches, an empty name says that this ringd shall use none.
-  if (options_.nccl_library.empty() || options_.cuda_library.empty()) {
-    return refuse(absl::NotFoundError(
-        absl::StrCat(options_.cuda_library.empty() ? "cuda_library" : "nccl_library",
-                     " is not set: this ringd uses no GPU")));
+  if (options_.launch == LaunchChoice::kHost || asker.wants_host_path) {
+    if (asker.go_by_host != nullptr) return asker.go_by_host("");
+    return refuse(absl::FailedPreconditionError(absl::StrCat(
+        "device_launch = \"host\": libringd of ", asker.name, " is too old for that")));
   }
-  const bool is_auto = options_.launch == LaunchChoice::kAuto && asker.can_launch;
-  Asked asked{uuid, bytes, std::move(asker), is_auto, std::move(done)};
+  // Whoever launches, an empty name says that this ringd shall use none.
+  if (options_.cuda_library.empty()) {
+    return refuse(absl::NotFoundError("cuda_library is not set: this ringd uses no GPU"));
+  }
+  const bool is_auto = options_.launch == LaunchChoice::kAuto;
+  const bool may_pass_on = is_auto && asker.can_launch;
+  const bool may_go_by_host = is_auto && asker.go_by_host != nullptr;
+  Asked asked{uuid, bytes, std::move(asker), may_pass_on, may_go_by_host, std::move(done)};
+  if (options_.nccl_library.empty()) {
+    return Refuse(asked, absl::NotFoundError("nccl_library is not set: this ringd uses no NCCL"));
+  }
   const bool here = options_.launch == LaunchChoice::kEngine || !asked.asker.can_launch ||
                     (is_auto && asked.asker.is_under_mps.value_or(false));
   return here ? OpenHere(std::move(asked)) : OpenAtTrainer(std::move(asked));
+}
+
+void DeviceRoom::Refuse(const Asked& asked, const absl::Status& why) {
+  // The trainer has opened the GPU by CUDA itself: what is not there, or too old, is NCCL. If it is
+  // not, the host path fails for the same reason.
+  const bool lacks_nccl = absl::IsNotFound(why) || absl::IsFailedPrecondition(why);
+  if (!asked.may_go_by_host || !lacks_nccl) return asked.done(why, nullptr, UniqueFd());
+  LogWarning(absl::StrCat("GPU tensors of ", asked.asker.name,
+                          " go through host memory, which is slow: ", why.message()));
+  asked.asker.go_by_host(std::string(why.message()));
 }
 
 void DeviceRoom::OpenHere(Asked asked) {
@@ -281,7 +299,8 @@ void DeviceRoom::NoteSlab(Gpu& gpu, DeviceSlabCreated created) {
     passed_on_.push_back(std::move(asked));
     return;
   }
-  if (slab != nullptr) TellWhoLaunches(asked.uuid, gpu);
+  if (slab == nullptr) return Refuse(asked, created.status);
+  TellWhoLaunches(asked.uuid, gpu);
   asked.done(created.status, std::move(slab), std::move(created.descriptor));
 }
 

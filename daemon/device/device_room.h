@@ -66,7 +66,8 @@ class DeviceRoom {
   const Options& options() const noexcept { return options_; }
 
   // Opens the GPU if that has not been done, and makes a slab of `bytes` for tensors. `done` is
-  // called by Advance, or at once with an error.
+  // called by Advance, or at once with an error; or in its place the asker's go_by_host: where that
+  // is asked for, or where without it the GPU can't be used for want of NCCL.
   //   kNotFound, kFailedPrecondition: the GPU, a library, or who is to launch can't.
   //   kResourceExhausted: memory, or more than max_slab.
   void OpenSlab(const std::string& uuid, std::uint64_t bytes, DeviceAsker asker, SlabCallback done);
@@ -116,9 +117,12 @@ class DeviceRoom {
     std::uint64_t bytes = 0;
     DeviceAsker asker;
     bool may_pass_on = false;  // to the asker's process, if the engine can't share the GPU with it
+    bool may_go_by_host = false;  // if there is no NCCL
     SlabCallback done;
   };
 
+  // Why a slab can't be had by NCCL, or the host path in its place.
+  void Refuse(const Asked& asked, const absl::Status& why);
   void OpenHere(Asked asked);
   void OpenAtTrainer(Asked asked);
   void DropUnused();

@@ -13,8 +13,16 @@
 
 namespace ringd {
 
-// Who launches what is on a GPU: CUDA and NCCL are used by that process.
-enum class LaunchedBy : std::uint8_t { kEngine, kTrainer };
+// Who launches what is on a GPU: CUDA and NCCL are used by that process. kHost: nobody, since its
+// trainer copies tensors to the host's memory and back.
+enum class LaunchedBy : std::uint8_t { kEngine, kTrainer, kHost };
+
+// A GPU without a slab: its trainer copies tensors to the host's memory and back.
+struct HostPathGpu {
+  std::string uuid;
+  std::optional<bool> is_under_mps;
+  std::string why;  // empty: that was asked for
+};
 
 // A slab that a GPU's launcher has made, and which GPU that is.
 //

@@ -15,6 +15,7 @@ namespace {
 
 LaunchChoice LaunchChoiceOf(const Config& config) {
   if (config.device_launch == "engine") return LaunchChoice::kEngine;
+  if (config.device_launch == "host") return LaunchChoice::kHost;
   return config.device_launch == "trainer" ? LaunchChoice::kTrainer : LaunchChoice::kAuto;
 }
 

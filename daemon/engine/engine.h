@@ -199,6 +199,10 @@ class Engine final : private PeerEvents {
   absl::StatusOr<v1::OpenDeviceReply> GiveSlab(SessionId id, const absl::Status& status,
                                                std::shared_ptr<const SessionSlab> slab,
                                                const UniqueFd& descriptor);
+  // Its rank goes without device memory of ringd's.
+  absl::StatusOr<v1::OpenDeviceReply> GiveHostPath(SessionId id,
+                                                   const v1::OpenDeviceRequest& request,
+                                                   const std::string& why);
   DeviceAsker AskerFor(const SessionEntry& entry, const v1::OpenDeviceRequest& request);
   // Fails the jobs if a GPU's driver does not come back, and ends the process a moment later: it
   // could give nothing back, and streams would wait for it.

@@ -14,6 +14,8 @@ namespace {
 
 // Opening a GPU that sleeps takes seconds, and clearing its memory.
 constexpr std::chrono::seconds kOpenTimeout{55};
+// Of a GPU's name, which a trainer says.
+constexpr std::size_t kMostUuidBytes = 64;
 // For ranks and other nodes to hear why.
 constexpr std::chrono::seconds kLastWords{1};
 
@@ -42,10 +44,29 @@ absl::StatusOr<v1::OpenDeviceReply> Engine::GiveSlab(SessionId id, const absl::S
   return reply;
 }
 
+absl::StatusOr<v1::OpenDeviceReply> Engine::GiveHostPath(SessionId id,
+                                                         const v1::OpenDeviceRequest& request,
+                                                         const std::string& why) {
+  const auto found = sessions_.find(id);
+  if (found != sessions_.end()) found->second.opens_device = false;
+  const absl::StatusOr<SessionEntry*> member = FindMember(id);
+  if (!member.ok()) return member.status();
+  HostPathGpu gpu;
+  gpu.uuid = request.uuid().substr(0, kMostUuidBytes);
+  if (request.has_is_under_mps()) gpu.is_under_mps = request.is_under_mps();
+  gpu.why = why;
+  (*member)->session->UseHostPath(std::move(gpu));
+  v1::OpenDeviceReply reply;
+  reply.set_goes_by_host(true);
+  reply.set_why_host(why);
+  return reply;
+}
+
 DeviceAsker Engine::AskerFor(const SessionEntry& entry, const v1::OpenDeviceRequest& request) {
   DeviceAsker asker;
   asker.name = entry.job->NameOf(*entry.session);
   asker.can_launch = request.can_launch();
+  asker.wants_host_path = request.wants_host_path();
   if (request.has_is_under_mps()) asker.is_under_mps = request.is_under_mps();
   asker.hand_over = [this, id = entry.session->id()](const UniqueFd& socket) {
     const auto found = sessions_.find(id);
@@ -71,7 +92,14 @@ void Engine::OpenDevice(const Caller&, absl::string_view token,
       return;
     }
     sessions_.at(entry.session->id()).opens_device = true;
-    devices_.OpenSlab(request.uuid(), request.slab_bytes(), AskerFor(entry, request),
+    DeviceAsker asker = AskerFor(entry, request);
+    if (request.can_go_by_host()) {
+      asker.go_by_host = [this, call, request, id = entry.session->id()](const std::string& why) {
+        auto reply = GiveHostPath(id, request, why);
+        call->Finish(reply.status(), [reply] { return *reply; });
+      };
+    }
+    devices_.OpenSlab(request.uuid(), request.slab_bytes(), std::move(asker),
                       [this, call, id = entry.session->id()](
                           const absl::Status& status, std::shared_ptr<const SessionSlab> slab,
                           const UniqueFd& descriptor) {

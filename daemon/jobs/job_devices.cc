@@ -8,6 +8,22 @@
 
 namespace ringd {
 
+namespace {
+
+const char* WordFor(LaunchedBy who) noexcept {
+  switch (who) {
+    case LaunchedBy::kEngine:
+      return "engine";
+    case LaunchedBy::kTrainer:
+      return "trainer";
+    case LaunchedBy::kHost:
+      return "host";
+  }
+  return "";
+}
+
+}  // namespace
+
 absl::Status Job::MayOpenDevice(const Session& session) const {
   if (absl::Status status = MayRegister(session); !status.ok()) return status;
   if (options_.devices == nullptr) {
@@ -17,6 +33,10 @@ absl::Status Job::MayOpenDevice(const Session& session) const {
     return absl::AlreadyExistsError(absl::StrCat("this rank has ", session.slab()->bytes(),
                                                  " bytes of device memory on ",
                                                  session.slab()->uuid(), " already"));
+  }
+  if (!session.host_path().uuid.empty()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("this rank has opened ", session.host_path().uuid, " already"));
   }
   return absl::OkStatus();
 }
@@ -53,7 +73,7 @@ void Job::DescribeDevices(const JobCommunicator& communicator, v1::Communicator*
     *to->mutable_error() = std::move(device.failure);
     to->set_slab_bytes(device.slab_bytes);
     to->set_fusion_bytes(device.fusion_bytes);
-    to->set_launched_by(device.launched_by == LaunchedBy::kTrainer ? "trainer" : "engine");
+    to->set_launched_by(WordFor(device.launched_by));
   }
 }
 

@@ -165,6 +165,10 @@ class Session {
   // Its device memory; null: it has none. Set once.
   const std::shared_ptr<const SessionSlab>& slab() const noexcept { return slab_; }
   void UseSlab(std::shared_ptr<const SessionSlab> slab) noexcept { slab_ = std::move(slab); }
+  // The GPU that its trainer has opened, where its tensors are reduced in the host's memory; empty:
+  // there is none.
+  const HostPathGpu& host_path() const noexcept { return host_path_; }
+  void UseHostPath(HostPathGpu gpu) noexcept { host_path_ = std::move(gpu); }
 
   // What of the user's account is the session's.
   RegistrationBytes& registration_bytes() noexcept { return registration_bytes_; }
@@ -197,6 +201,7 @@ class Session {
   RegistrationBytes registration_bytes_;
   OrderedSubmissions ordered_;
   std::shared_ptr<const SessionSlab> slab_;
+  HostPathGpu host_path_;
 
   NoticeQueue notices_;
   std::uint32_t staged_seen_ = 0;

@@ -41,3 +41,11 @@ def who_launches(request: pytest.FixtureRequest, cluster: Cluster) -> str:
     """Whose process launches on GPUs (device_launch)."""
     cluster.settings["device_launch"] = request.param
     return str(request.param)
+
+
+@pytest.fixture(params=["trainer", "engine", "host"])
+def way(request: pytest.FixtureRequest, cluster: Cluster) -> str:
+    """The way of tensors on GPUs (device_launch): by NCCL, whoever launches, or by the host's
+    memory."""
+    cluster.settings["device_launch"] = request.param
+    return str(request.param)

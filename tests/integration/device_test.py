@@ -10,7 +10,7 @@ import pytest
 from tests.integration.cluster import Cluster
 from tests.integration.emulated_gpus import start_on_gpus
 
-pytestmark = pytest.mark.usefixtures("who_launches")
+pytestmark = pytest.mark.usefixtures("way")
 
 SUMS = """
     import ringd
@@ -149,7 +149,7 @@ def test_the_trace_of_a_job_on_one_node_names_what_is_on_gpus(cluster: Cluster) 
         def main():
             trainer = DeviceTrainer()
             context = trainer.context
-            tensor = trainer.tensor("on a GPU", [1.0] * 4)
+            tensor = trainer.tensor("on a GPU", [1.0] * 4096)
             (host,) = context.register([ringd.TensorSpec("on the host", shape=(4096,))])
             address = context.arena_alloc(4 * 4096)
             for step in range(1000):
@@ -170,7 +170,7 @@ def test_the_trace_of_a_job_on_one_node_names_what_is_on_gpus(cluster: Cluster) 
     assert {"on the host", "on a GPU"} <= names, sorted(names)
 
 
-@pytest.mark.parametrize("who_launches", ["engine"], indirect=True)
+@pytest.mark.parametrize("way", ["engine"], indirect=True)
 def test_behind_the_file_wall_engines_open_the_libraries_that_settings_name(cluster: Cluster) -> None:
     # Others may attach, so engines are walled in. The emulated NCCL can't bring ranks of two
     # engines together there: its sockets are abstract ones, which NCCL's between nodes are not.

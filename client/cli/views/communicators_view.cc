@@ -75,6 +75,10 @@ std::string RankExchangeText(const v1::RankExchange& exchange) {
 }
 
 std::string DeviceText(const v1::CommunicatorDevice& device, int size) {
+  if (device.launched_by() == "host") {
+    return absl::StrCat("rank ", device.rank(), " on ", device.gpu(), ": the host path",
+                        device.error().empty() ? "" : absl::StrCat(" (", device.error(), ")"));
+  }
   std::string text = absl::StrCat("rank ", device.rank(), " on ", device.gpu(), ": NCCL ",
                                   OrDash(device.nccl_version()), ", its rank ", device.nccl_rank(),
                                   " of ", size, ", ", device.state());

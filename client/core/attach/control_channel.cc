@@ -178,13 +178,15 @@ class GrpcControlChannel final : public ControlChannel {
     request.set_uuid(asked.uuid);
     request.set_slab_bytes(asked.slab_bytes);
     request.set_can_launch(true);
+    request.set_can_go_by_host(true);
+    request.set_wants_host_path(asked.wants_host_path);
     if (asked.is_under_mps.has_value()) request.set_is_under_mps(*asked.is_under_mps);
     grpc::ClientContext context;
     Prepare(context, deadline);
     v1::OpenDeviceReply reply;
     const absl::Status status = FromGrpc(stub_->OpenDevice(&context, request, &reply));
     if (!status.ok()) return status;
-    return OpenedDevice{reply.trainer_launches()};
+    return OpenedDevice{reply.trainer_launches(), reply.goes_by_host(), reply.why_host()};
   }
 
   absl::Status Leave(Clock::time_point deadline) override {

@@ -63,10 +63,13 @@ struct AskedDevice {
   std::string uuid;
   std::uint64_t slab_bytes = 0;
   std::optional<bool> is_under_mps;  // as this process sees the GPU
+  bool wants_host_path = false;
 };
 
 struct OpenedDevice {
   bool trainer_launches = false;
+  bool goes_by_host = false;  // there is no slab: tensors are reduced in the host's memory
+  std::string why_host;       // empty: that was asked for
 };
 
 // Thread safety: any thread may call anything.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "backends/cuda/device_copy.h"
 #include "backends/cuda/timeline.h"
 #include "proto/shm/submission.h"
 
@@ -56,6 +57,12 @@ DeviceMemory::DeviceMemory(std::shared_ptr<const CudaContext> gpu, std::optional
       allocator_(bytes_ - kTimelineBytes) {}
 
 absl::StatusOr<void*> DeviceMemory::Allocate(std::uint64_t bytes) {
+  const absl::StatusOr<std::uint64_t> offset = AllocateAt(bytes);
+  if (!offset.ok()) return offset.status();
+  return PointerAt(*offset);
+}
+
+absl::StatusOr<std::uint64_t> DeviceMemory::AllocateAt(std::uint64_t bytes) {
   const MutexLock lock(mutex_);
   const std::optional<ArenaAllocator::Allocation> found = allocator_.Allocate(bytes);
   if (!found.has_value()) {
@@ -65,7 +72,7 @@ absl::StatusOr<void*> DeviceMemory::Allocate(std::uint64_t bytes) {
         " are in use: wait for operations on tensors that are staged there, or ask "
         "ringd_device_open for more (slab_bytes)"));
   }
-  return PointerAt(kTimelineBytes + found->offset);
+  return kTimelineBytes + found->offset;
 }
 
 bool DeviceMemory::Free(const void* address) {
@@ -74,9 +81,23 @@ bool DeviceMemory::Free(const void* address) {
   return DeviceAddressOf(address) >= first && allocator_.Free(DeviceAddressOf(address) - first);
 }
 
-absl::StatusOr<std::uint64_t> DeviceMemory::OffsetOf(const void* address,
-                                                     std::uint64_t bytes) const {
-  return OffsetInSlab(*gpu_, address_, bytes_, DeviceAddressOf(address), bytes);
+absl::StatusOr<std::optional<std::uint64_t>> DeviceMemory::Find(const void* address,
+                                                                std::uint64_t bytes) const {
+  if (!Touches(address, bytes)) return std::optional<std::uint64_t>();
+  const absl::StatusOr<std::uint64_t> offset =
+      OffsetInSlab(*gpu_, address_, bytes_, DeviceAddressOf(address), bytes);
+  if (!offset.ok()) return offset.status();
+  return std::optional(*offset);
+}
+
+absl::Status DeviceMemory::CopyIn(std::uint64_t offset, DeviceAddress from, std::uint64_t bytes,
+                                  StreamHandle stream) const {
+  return EnqueueCopy(*gpu_, AddressAt(offset), from, bytes, stream);
+}
+
+absl::Status DeviceMemory::CopyOut(DeviceAddress to, std::uint64_t offset, std::uint64_t bytes,
+                                   StreamHandle stream) const {
+  return EnqueueCopy(*gpu_, to, AddressAt(offset), bytes, stream);
 }
 
 absl::Status DeviceMemory::SignalReady(void* stream, std::uint32_t pair,
@@ -84,7 +105,7 @@ absl::Status DeviceMemory::SignalReady(void* stream, std::uint32_t pair,
   return timeline_.Signal(stream, ReadySlot(pair), TimelineValueOf(sequence));
 }
 
-absl::Status DeviceMemory::WaitForResult(void* stream, std::uint32_t pair,
+absl::Status DeviceMemory::WaitForResult(StreamHandle stream, std::uint32_t pair,
                                          std::uint64_t sequence) const {
   return timeline_.Wait(stream, DoneSlot(pair), TimelineValueOf(sequence));
 }

@@ -16,16 +16,12 @@
 #include "backends/cuda/device_slab.h"
 #include "backends/cuda/timeline.h"
 #include "client/core/device/slab_inbox.h"
+#include "client/core/device/staging_memory.h"
 #include "client/core/tensors/arena_allocator.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 
 namespace ringd::client {
-
-// Where a caller's device pointer points to.
-inline DeviceAddress DeviceAddressOf(const void* pointer) noexcept {
-  return static_cast<DeviceAddress>(reinterpret_cast<std::uintptr_t>(pointer));
-}
 
 // A slab: who has which of its bytes, and the timeline's pairs of values, of which each
 // operation in flight has one.
@@ -33,7 +29,7 @@ inline DeviceAddress DeviceAddressOf(const void* pointer) noexcept {
 // Thread safety: any thread may call anything. Nothing waits for the GPU; a driver that hangs holds
 //   up its caller.
 // Ownership: of the mapping, if it was imported. What Allocate has handed out is part of it.
-class DeviceMemory {
+class DeviceMemory final : public StagingMemory {
  public:
   // Opens the GPU for this process, before ringd is asked: its UUID tells ringd which one it is.
   // Blocks as long as the driver takes.
@@ -53,11 +49,11 @@ class DeviceMemory {
       std::shared_ptr<const CudaContext> gpu, SlabInbox::Slab slab);
 
   // A device pointer. kResourceExhausted: the message names slab_bytes.
-  absl::StatusOr<void*> Allocate(std::uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<void*> Allocate(std::uint64_t bytes);
   // False if nothing has been allocated there.
   [[nodiscard]] bool Free(const void* address) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  const std::shared_ptr<const CudaContext>& gpu() const noexcept { return gpu_; }
+  const std::shared_ptr<const CudaContext>& gpu() const noexcept override { return gpu_; }
 
   // Whether some of it is in the slab, the timeline included.
   bool Touches(const void* address, std::uint64_t bytes) const noexcept {
@@ -70,17 +66,21 @@ class DeviceMemory {
     return reinterpret_cast<void*>(static_cast<std::uintptr_t>(AddressAt(offset)));
   }
 
-  // Bytes from the slab's start; kInvalidArgument if the range is not all in it, and was not
-  // allocated as a whole.
-  absl::StatusOr<std::uint64_t> OffsetOf(const void* address, std::uint64_t bytes) const;
-
-  // kFailedPrecondition: the stream is being captured into a graph.
-  absl::Status CheckStream(void* stream) const { return gpu_->CheckNotCapturing(stream); }
+  // Bytes from the slab's start.
+  absl::StatusOr<std::optional<std::uint64_t>> Find(const void* address,
+                                                    std::uint64_t bytes) const override;
+  absl::StatusOr<std::uint64_t> AllocateAt(std::uint64_t bytes) override
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void FreeAt(std::uint64_t offset) override { static_cast<void>(Free(PointerAt(offset))); }
+  absl::Status CopyIn(std::uint64_t offset, DeviceAddress from, std::uint64_t bytes,
+                      StreamHandle stream) const override;
+  absl::Status CopyOut(DeviceAddress to, std::uint64_t offset, std::uint64_t bytes,
+                       StreamHandle stream) const override;
 
   // Puts on `stream`: the operation's source is ready.
   absl::Status SignalReady(void* stream, std::uint32_t pair, std::uint64_t sequence) const;
-  // Puts on `stream`: wait for the operation's result.
-  absl::Status WaitForResult(void* stream, std::uint32_t pair, std::uint64_t sequence) const;
+  absl::Status WaitForResult(StreamHandle stream, std::uint32_t pair,
+                             std::uint64_t sequence) const override;
   // Ends all waits for the results of these pairs, now and later. Best effort: there is nothing to
   // be done if it fails.
   void ReleaseWaits(std::span<const std::uint32_t> pairs) const noexcept;

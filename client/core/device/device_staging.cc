@@ -25,7 +25,7 @@ absl::Status In(const char* what, const absl::Status& status) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DeviceStaging>> DeviceStaging::Create(DeviceMemory& memory) {
+absl::StatusOr<std::unique_ptr<DeviceStaging>> DeviceStaging::Create(StagingMemory& memory) {
   absl::StatusOr<CudaStream> stream = CudaStream::Create(memory.gpu());
   if (!stream.ok()) return stream.status();
   return std::unique_ptr<DeviceStaging>(new DeviceStaging(memory, *std::move(stream)));
@@ -39,11 +39,10 @@ absl::StatusOr<std::optional<std::uint64_t>> DeviceStaging::Locate(const Registr
   if (begin % registration.element_bytes != 0) {
     return absl::InvalidArgumentError(absl::StrCat("its ", what, " is not aligned to elements"));
   }
-  if (memory_.Touches(address, registration.bytes)) {
-    const absl::StatusOr<std::uint64_t> offset = memory_.OffsetOf(address, registration.bytes);
-    if (!offset.ok()) return In(what, offset.status());
-    return std::optional(*offset);
-  }
+  const absl::StatusOr<std::optional<std::uint64_t>> found =
+      memory_.Find(address, registration.bytes);
+  if (!found.ok()) return In(what, found.status());
+  if (found->has_value()) return found;
   const absl::Status status = CheckOnDevice(*memory_.gpu(), begin, registration.bytes);
   if (!status.ok()) return In(what, status);
   return std::optional<std::uint64_t>();
@@ -61,11 +60,12 @@ absl::Status DeviceStaging::CheckOverlap(const void* source, const void* destina
 
 absl::StatusOr<DeviceStaging::Places> DeviceStaging::Place(const Registration& registration,
                                                            const void* source, void* destination,
-                                                           void* stream) {
+                                                           void* stream, const Copy& copy) {
   // Nothing lies nowhere, and ringd wants an offset.
   if (registration.bytes == 0) return Places{kTimelineBytes, kTimelineBytes, nullptr};
   if (registration.receives) {
-    return PlaceBoth(registration, registration.sends ? source : destination, destination, stream);
+    return PlaceBoth(registration, registration.sends ? source : destination, destination, stream,
+                     copy);
   }
   // The root of a broadcast has its result already; it may leave its destination out.
   const bool copies = destination != nullptr && destination != source;
@@ -75,7 +75,7 @@ absl::StatusOr<DeviceStaging::Places> DeviceStaging::Place(const Registration& r
     if (!status.ok()) return status;
   }
   const absl::StatusOr<Places> places =
-      PlaceBoth(registration, source, const_cast<void*>(source), stream);
+      PlaceBoth(registration, source, const_cast<void*>(source), stream, copy);
   if (!places.ok() || !copies) return places;
   const absl::Status status = EnqueueCopy(*memory_.gpu(), DeviceAddressOf(destination),
                                           DeviceAddressOf(source), registration.bytes, stream);
@@ -86,7 +86,8 @@ absl::StatusOr<DeviceStaging::Places> DeviceStaging::Place(const Registration& r
 
 absl::StatusOr<DeviceStaging::Places> DeviceStaging::PlaceBoth(const Registration& registration,
                                                                const void* source,
-                                                               void* destination, void* stream) {
+                                                               void* destination, void* stream,
+                                                               const Copy& copy) {
   const std::uint64_t bytes = registration.bytes;
   if (absl::Status status = CheckOverlap(source, destination, bytes); !status.ok()) return status;
   const auto from = Locate(registration, registration.sends ? "source" : "destination", source);
@@ -107,8 +108,9 @@ absl::StatusOr<DeviceStaging::Places> DeviceStaging::PlaceBoth(const Registratio
     }
     absl::Status status = taken.last_use.HoldUp(stream);
     if (status.ok() && !from->has_value() && registration.sends) {
-      status = EnqueueCopy(*memory_.gpu(), memory_.AddressAt(taken.offset), DeviceAddressOf(source),
-                           bytes, stream);
+      status = copy != nullptr
+                   ? copy(taken.offset, DeviceAddressOf(source))
+                   : memory_.CopyIn(taken.offset, DeviceAddressOf(source), bytes, stream);
     }
     return status.ok() ? taken.last_use.Record(stream) : status;
   };
@@ -125,21 +127,24 @@ void DeviceStaging::Begin(DeviceBlock& block, std::uint64_t sequence) {
 }
 
 absl::Status DeviceStaging::Fetch(DeviceBlock& block, std::uint64_t sequence, void* stream,
-                                  std::optional<std::uint32_t> pair) {
+                                  std::optional<std::uint32_t> pair, const Copy& copy) {
   const MutexLock lock(block.mutex);
   if (block.sequence != sequence) {
     return absl::NotFoundError("the operation has been waited for by another thread");
   }
   absl::Status status = block.last_use.HoldUp(stream);
   if (!status.ok() || block.is_fetched) return status;
+  if (copy != nullptr && block.destination != 0) return CopyOut(block, stream, copy);
   if (pair.has_value()) status = memory_.WaitForResult(stream, *pair, sequence);
-  if (!status.ok() || block.destination == 0) return status;
-  return CopyOut(block, stream);
+  if (!status.ok()) return status;
+  // The value that is waited for has to be there, too.
+  return block.destination == 0 ? block.last_use.Record(stream) : CopyOut(block, stream);
 }
 
-absl::Status DeviceStaging::CopyOut(DeviceBlock& block, void* stream) {
-  absl::Status status = EnqueueCopy(*memory_.gpu(), block.destination,
-                                    memory_.AddressAt(block.offset), block.result_bytes, stream);
+absl::Status DeviceStaging::CopyOut(DeviceBlock& block, void* stream, const Copy& copy) {
+  absl::Status status = copy != nullptr ? copy(block.offset, block.destination)
+                                        : memory_.CopyOut(block.destination, block.offset,
+                                                          block.result_bytes, stream);
   if (status.ok()) status = block.last_use.Record(stream);
   block.is_fetched = status.ok();
   return status;
@@ -148,7 +153,7 @@ absl::Status DeviceStaging::CopyOut(DeviceBlock& block, void* stream) {
 absl::Status DeviceStaging::Finish(std::span<const OperationEnd> ends) {
   bool copies = false;
   for (const OperationEnd& end : ends) {
-    if (end.device_block == nullptr) continue;
+    if (!IsHere(end)) continue;
     DeviceBlock& block = *end.device_block;
     const MutexLock lock(block.mutex);
     // No stream fetches it from now on.
@@ -164,7 +169,7 @@ absl::Status DeviceStaging::Finish(std::span<const OperationEnd> ends) {
     if (!status.ok()) return status;
   }
   for (const OperationEnd& end : ends) {
-    if (end.device_block != nullptr) GiveBack(*end.device_block);
+    if (IsHere(end)) GiveBack(*end.device_block);
   }
   return absl::OkStatus();
 }
@@ -193,13 +198,12 @@ DeviceBlock* DeviceStaging::TakeIdle(std::uint64_t bytes) {
 absl::StatusOr<DeviceBlock*> DeviceStaging::Take(std::uint64_t bytes) {
   const std::uint64_t block_bytes = BlockBytes(bytes);
   if (DeviceBlock* const idle = TakeIdle(block_bytes); idle != nullptr) return idle;
-  const absl::StatusOr<void*> address = Allocate(block_bytes, Clock::now() + kIdlePatience);
-  if (!address.ok()) return address.status();
-  const absl::StatusOr<std::uint64_t> offset = memory_.OffsetOf(*address, block_bytes);
+  const absl::StatusOr<std::uint64_t> offset = Allocate(block_bytes, Clock::now() + kIdlePatience);
+  if (!offset.ok()) return offset.status();
   absl::StatusOr<DeviceBlock*> block = TakeSpare();
-  if (!block.ok() || !offset.ok()) {
-    static_cast<void>(memory_.Free(*address));
-    return block.ok() ? offset.status() : block.status();
+  if (!block.ok()) {
+    memory_.FreeAt(*offset);
+    return block.status();
   }
   (*block)->offset = *offset;
   (*block)->bytes = block_bytes;
@@ -218,16 +222,17 @@ absl::StatusOr<DeviceBlock*> DeviceStaging::TakeSpare() {
   absl::StatusOr<CudaEvent> event = CudaEvent::Create(memory_.gpu());
   if (!event.ok()) return event.status();
   const MutexLock lock(mutex_);
-  return &blocks_.emplace_back(*std::move(event));
+  return &blocks_.emplace_back(*this, *std::move(event));
 }
 
-absl::StatusOr<void*> DeviceStaging::Allocate(std::uint64_t bytes, Clock::time_point deadline) {
+absl::StatusOr<std::uint64_t> DeviceStaging::Allocate(std::uint64_t bytes,
+                                                      Clock::time_point deadline) {
   for (;; std::this_thread::sleep_for(kPause)) {
-    absl::StatusOr<void*> address = memory_.Allocate(bytes);
-    if (!absl::IsResourceExhausted(address.status())) return address;
+    absl::StatusOr<std::uint64_t> offset = memory_.AllocateAt(bytes);
+    if (!absl::IsResourceExhausted(offset.status())) return offset;
     const bool others = FreeReached();
-    address = memory_.Allocate(bytes);
-    if (address.ok() || !others || Clock::now() >= deadline) return address;
+    offset = memory_.AllocateAt(bytes);
+    if (offset.ok() || !others || Clock::now() >= deadline) return offset;
   }
 }
 
@@ -243,7 +248,7 @@ bool DeviceStaging::FreeReached() {
         others |= is_reached.ok();
         continue;
       }
-      static_cast<void>(memory_.Free(memory_.PointerAt(block->offset)));
+      memory_.FreeAt(block->offset);
       spare_.push_back(block);
     }
     blocks = std::move(kept);

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <set>
 
-#include "client/core/device/launch_servant.h"
 #include "proto/base/mutex.h"
 
 namespace ringd::client {
@@ -15,7 +14,7 @@ namespace {
 
 struct Record {
   Mutex mutex;
-  std::set<LaunchServant*> servants ABSL_GUARDED_BY(mutex);
+  std::set<EndsBeforeLibraries*> endings ABSL_GUARDED_BY(mutex);
   std::atomic<pid_t> pid{0};  // of the process whose they are
   std::atomic<bool> has_thread_left{false};
 };
@@ -31,7 +30,7 @@ void AtExit(int status, void* /*unused*/) {
   if (record.pid.load() != ::getpid()) return;
   {
     const MutexLock lock(record.mutex);
-    for (LaunchServant* const servant : record.servants) servant->Stop(/*hurries=*/true);
+    for (EndsBeforeLibraries* const ending : record.endings) ending->EndBeforeLibraries();
   }
   if (!record.has_thread_left.load()) return;
   std::fflush(nullptr);
@@ -40,17 +39,17 @@ void AtExit(int status, void* /*unused*/) {
 
 }  // namespace
 
-void ExitOrder::Add(LaunchServant* servant) {
+void ExitOrder::Add(EndsBeforeLibraries* ending) {
   Record& record = TheRecord();
   record.pid.store(::getpid());
   const MutexLock lock(record.mutex);
-  record.servants.insert(servant);
+  record.endings.insert(ending);
   GoFirst();
 }
 
-void ExitOrder::Forget(LaunchServant* servant) {
+void ExitOrder::Forget(EndsBeforeLibraries* ending) {
   const MutexLock lock(TheRecord().mutex);
-  TheRecord().servants.erase(servant);
+  TheRecord().endings.erase(ending);
 }
 
 void ExitOrder::GoFirst() { static_cast<void>(::on_exit(AtExit, nullptr)); }

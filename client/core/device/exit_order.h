@@ -4,7 +4,15 @@
 
 namespace ringd::client {
 
-class LaunchServant;
+// Has a thread that uses those libraries, or for which their streams wait.
+class EndsBeforeLibraries {
+ public:
+  // In an exit handler, and perhaps while another thread does the same.
+  virtual void EndBeforeLibraries() = 0;
+
+ protected:
+  ~EndsBeforeLibraries() = default;
+};
 
 // Exit handlers run in the reverse order of their registration. A child after fork() has nothing to
 // end.
@@ -12,9 +20,9 @@ class LaunchServant;
 // Thread safety: any thread may call anything.
 class ExitOrder {
  public:
-  // From now on a process that exits stops it first, until Forget has returned.
-  static void Add(LaunchServant* servant);
-  static void Forget(LaunchServant* servant);
+  // From now on a process that exits ends it first, until Forget has returned.
+  static void Add(EndsBeforeLibraries* ending);
+  static void Forget(EndsBeforeLibraries* ending);
   // Libraries have been loaded: what they have registered comes after ours.
   static void GoFirst();
   // A thread does not come back from a call of a library's: the process ends by _exit, with its own

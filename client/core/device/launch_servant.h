@@ -17,6 +17,7 @@
 #include "backends/device/device_bucket.h"
 #include "backends/device/device_thread.h"
 #include "client/core/attach/fork_guard.h"
+#include "client/core/device/exit_order.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
@@ -37,7 +38,7 @@ namespace ringd::client {
 // own exit code: the libraries' handlers might wait for the same thing.
 //
 // Thread safety: any thread may call anything. A forked child must not use it, nor destroy it.
-class LaunchServant {
+class LaunchServant final : private EndsBeforeLibraries {
  public:
   struct Options {
     std::string cuda_library;  // this process's
@@ -73,6 +74,7 @@ class LaunchServant {
   // Wraps calls of the DeviceThread: what they mean here.
   class Commands;
 
+  void EndBeforeLibraries() override { Stop(/*hurries=*/true); }
   void Run();
   // False: there is nothing more to be done.
   bool Turn();

@@ -72,6 +72,11 @@ absl::StatusOr<std::uint64_t> Arena::AllocateOffset(std::uint64_t bytes) {
   return allocation->offset;
 }
 
+void Arena::Keep() {
+  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): that is what it is for.
+  [[maybe_unused]] static const auto* kept = new MemoryMapping(std::move(mapping_));
+}
+
 bool Arena::Free(const void* address) {
   MutexLock lock(mutex_);
   return allocator_.Free(OffsetOf(address));

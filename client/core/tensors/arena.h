@@ -47,10 +47,13 @@ class Arena {
 
   std::uint64_t size() const noexcept { return size_; }
 
+  // The memory stays until the process ends: somebody is still to write into it.
+  void Keep();
+
  private:
   absl::StatusOr<ArenaAllocator::Allocation> Allocate(std::uint64_t bytes);
 
-  const MemoryMapping mapping_;
+  MemoryMapping mapping_;
   std::byte* const base_;
   const std::uint64_t size_;
   std::function<bool()> reclaim_;

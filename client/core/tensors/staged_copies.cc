@@ -61,8 +61,8 @@ std::uint64_t StagedCopies::BytesOf(const OperationEnd& end) noexcept {
   return end.registration->bytes;
 }
 
-RingPosition StagedCopies::PositionFor(const OperationEnd& end) const noexcept {
-  if (!TraitsOf(end.registration->description.kind).combines) return {};
+RingPosition StagedCopies::PositionFor(const Registration& tensor) const noexcept {
+  if (!TraitsOf(tensor.description.kind).combines) return {};
   return segment_.header->ring_position.load(std::memory_order_relaxed);
 }
 
@@ -101,10 +101,44 @@ std::span<const std::uint8_t> StagedCopies::OrderPieces(
 
 void StagedCopies::CopyPieceIn(const OperationEnd& end, std::uint32_t piece) {
   CopyPiece(end.staged_to, end.staged_from, BytesOf(end), piece);
-  segment_.staging_progress[end.progress].source.fetch_or(std::uint64_t{1} << piece,
-                                                          std::memory_order_seq_cst);
+  TellPiece(end.progress, piece);
+}
+
+void StagedCopies::TellPiece(std::uint32_t record, std::uint32_t piece) {
+  segment_.staging_progress[record].source.fetch_or(std::uint64_t{1} << piece,
+                                                    std::memory_order_seq_cst);
   // After the bit: ringd looks at the bits when it has seen the count change.
   segment_.header->staged_pieces.fetch_add(1, std::memory_order_seq_cst);
+}
+
+std::uint64_t StagedCopies::FinalPieces(std::uint32_t record) const noexcept {
+  return segment_.staging_progress[record].result.load(std::memory_order_acquire);
+}
+
+StagedCopies::Orders StagedCopies::OrdersFor(const Registration& tensor) const {
+  const RingPosition position = PositionFor(tensor);
+  std::array<std::uint8_t, kMaxStagingPieces> order;
+  Orders orders;
+  const auto source = OrderPieces(tensor.bytes, position, order);
+  orders.source.assign(source.begin(), source.end());
+  // A ring ends with the block behind a node's own, and then passes the results on: first its own,
+  // then those before it. That is the order of a source of the node behind, but for its turns.
+  const std::uint64_t length = StagingPieceBytes(tensor.bytes);
+  const std::uint64_t blocks = std::max<std::uint64_t>(1, position.node_count);
+  std::uint64_t left = AllStagingPieces(tensor.bytes);
+  for (std::uint64_t step = 0; step < blocks; ++step) {
+    const std::uint64_t block = (position.self + 1 + blocks - step) % blocks;
+    const std::uint64_t begin = tensor.bytes / blocks * block;
+    const std::uint64_t end =
+        block + 1 == blocks ? tensor.bytes : tensor.bytes / blocks * (block + 1);
+    if (begin == end) continue;
+    for (std::uint64_t piece = begin / length; piece <= (end - 1) / length; ++piece) {
+      if ((left & std::uint64_t{1} << piece) == 0) continue;
+      left &= ~(std::uint64_t{1} << piece);
+      orders.result.push_back(static_cast<std::uint8_t>(piece));
+    }
+  }
+  return orders;
 }
 
 void StagedCopies::CopyOut(OperationEnd& end) {

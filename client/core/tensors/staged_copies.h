@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "client/core/waiting/operation_queue.h"
 #include "proto/base/mutex.h"
@@ -41,18 +42,31 @@ class StagedCopies {
   template <typename Tell>
   void CopyIn(const OperationEnd& end, Tell tell) {
     std::array<std::uint8_t, kMaxStagingPieces> order;
-    for (const std::uint8_t piece : OrderPieces(BytesOf(end), PositionFor(end), order)) {
+    for (const std::uint8_t piece :
+         OrderPieces(BytesOf(end), PositionFor(*end.registration), order)) {
       CopyPieceIn(end, piece);
       tell();
     }
   }
+
+  // The same orders for one tensor: that of its source, and that in which its result comes to be
+  // final as far as one can tell.
+  struct Orders {
+    std::vector<std::uint8_t> source;
+    std::vector<std::uint8_t> result;
+  };
+  Orders OrdersFor(const Registration& tensor) const;
+  // Somebody else has copied a piece of the source.
+  void TellPiece(std::uint32_t record, std::uint32_t piece);
+  // Bits of pieces of the result that are final.
+  std::uint64_t FinalPieces(std::uint32_t record) const noexcept;
 
   // Copies out the pieces of the result that are final and that were not copied yet.
   void CopyOut(OperationEnd& end);
 
  private:
   static std::uint64_t BytesOf(const OperationEnd& end) noexcept;
-  RingPosition PositionFor(const OperationEnd& end) const noexcept;
+  RingPosition PositionFor(const Registration& tensor) const noexcept;
   void CopyPieceIn(const OperationEnd& end, std::uint32_t piece);
 
   const SessionSegmentView segment_;

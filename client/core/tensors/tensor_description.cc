@@ -134,7 +134,7 @@ absl::StatusOr<TensorDescription> DescribeTensor(const ringd_tensor& tensor, std
   }
   description.kind = static_cast<CollectiveKind>(tensor.kind);
   description.communicator = tensor.communicator;
-  if (tensor.memory < 0 || tensor.memory >= kTensorPlaceCount) {
+  if (tensor.memory != RINGD_HOST_MEMORY && tensor.memory != RINGD_DEVICE_MEMORY) {
     return Wrong(description.name,
                  absl::StrCat("memory is ", tensor.memory,
                               ", which is none of RINGD_HOST_MEMORY and RINGD_DEVICE_MEMORY"));

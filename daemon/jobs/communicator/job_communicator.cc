@@ -112,6 +112,7 @@ absl::Status JobCommunicator::Number(Registration& registration, const std::stri
   if (held->added) table_bytes_ += TableBytesOfMeta(registration);
   registration.meta_id = held->id;
   if (registration.meta.place == TensorPlace::kDevice) has_device_tensors_ = true;
+  if (registration.meta.place == TensorPlace::kDeviceByHost) has_tensors_by_host_ = true;
   return absl::OkStatus();
 }
 

@@ -321,6 +321,7 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   std::unique_ptr<Lane> lane_;  // of tensors in host memory
 
   bool has_device_tensors_ = false;
+  bool has_tensors_by_host_ = false;
   Clock::time_point places_checked_;
   absl::Status start_failure_;  // of an operation that a message has started: for Advance
   std::optional<NcclIdBytes> device_id_;

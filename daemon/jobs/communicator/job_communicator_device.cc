@@ -9,6 +9,7 @@
 namespace ringd {
 namespace {
 
+constexpr char kTypesWithoutNccl[] = "tensors of types that NCCL does not reduce";
 // Who has made a mistake waits a moment for the word of it.
 constexpr std::chrono::seconds kPlacesInterval{1};
 
@@ -28,11 +29,13 @@ absl::Status JobCommunicator::CheckPlaces(Clock::time_point now) {
   for (const WaitingSubmission& host : on_host) {
     for (const WaitingSubmission& gpu : on_gpus) {
       if (host.name != gpu.name || host.member == gpu.member) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor '", host.name, "'", OfCommunicator(), ": rank ",
-                       ranks[static_cast<std::size_t>(host.member)].rank.value(),
-                       " has it in host memory, and rank ",
-                       ranks[static_cast<std::size_t>(gpu.member)].rank.value(), " on a GPU"));
+      const auto member = static_cast<std::size_t>(host.member);
+      const bool by_host_path = !members_[member]->host_path().uuid.empty();
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor '", host.name, "'", OfCommunicator(), ": rank ", ranks[member].rank.value(),
+          by_host_path ? " takes the host path" : " has it in host memory", ", and rank ",
+          ranks[static_cast<std::size_t>(gpu.member)].rank.value(), " on a GPU",
+          by_host_path ? absl::StrCat(", for NCCL; ", kHostPathRemedy) : ""));
     }
   }
   return absl::OkStatus();
@@ -134,8 +137,24 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceDevice(Clock::time_point now
 }
 
 std::vector<DeviceLane::Description> JobCommunicator::DescribeDevices() const {
-  return device_lane_ == nullptr ? std::vector<DeviceLane::Description>()
-                                 : device_lane_->Describe();
+  std::vector<DeviceLane::Description> all;
+  if (device_lane_ != nullptr) all = device_lane_->Describe();
+  if (!has_tensors_by_host_ || membership_ == nullptr) return all;
+  const auto& ranks = membership_->nodes[static_cast<std::size_t>(membership_->self.value())].ranks;
+  for (std::size_t member = 0; member < members_.size(); ++member) {
+    const Session& session = *members_[member];
+    const bool has_slab = session.slab() != nullptr;
+    if (!has_slab && session.host_path().uuid.empty()) continue;
+    DeviceLane::Description& one = all.emplace_back();
+    one.rank = ranks[member].rank;
+    one.nccl_rank = -1;
+    one.gpu = has_slab ? session.slab()->uuid() : session.host_path().uuid;
+    one.is_under_mps = has_slab ? session.slab()->is_under_mps() : session.host_path().is_under_mps;
+    one.launched_by = LaunchedBy::kHost;
+    one.state = "ready";
+    one.failure = has_slab ? kTypesWithoutNccl : session.host_path().why;
+  }
+  return all;
 }
 
 }  // namespace ringd

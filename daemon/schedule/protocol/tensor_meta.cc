@@ -37,11 +37,29 @@ Differences FindDifferences(const std::vector<LocatedRankMeta>& reports) {
   return found;
 }
 
+bool HavePlace(const std::vector<LocatedRankMeta>& reports, TensorPlace place) noexcept {
+  return std::any_of(reports.begin(), reports.end(), [place](const LocatedRankMeta& located) {
+    return located.report.meta.place == place;
+  });
+}
+
 std::string DescribeParts(std::span<const std::int64_t> parts) {
   // Enough to see in what two differ, mostly; there are as many as ranks.
   constexpr std::size_t kMost = 16;
   const bool all = parts.size() <= kMost;
   return absl::StrCat(absl::StrJoin(all ? parts : parts.first(kMost), ", "), all ? "" : ", ...");
+}
+
+const char* DescribePlace(TensorPlace place) noexcept {
+  switch (place) {
+    case TensorPlace::kHost:
+      return " in host memory";
+    case TensorPlace::kDevice:
+      return " in device memory";
+    case TensorPlace::kDeviceByHost:
+      return " in device memory, by the host path";
+  }
+  return "";
 }
 
 std::string Describe(const TensorMeta& meta, const Differences& differences) {
@@ -53,7 +71,7 @@ std::string Describe(const TensorMeta& meta, const Differences& differences) {
   if (differences.postscale) absl::StrAppend(&text, " postscale ", meta.postscale);
   if (differences.root_rank) absl::StrAppend(&text, " root rank ", meta.root_rank.value());
   if (differences.parts) absl::StrAppend(&text, " in parts of ", DescribeParts(meta.parts));
-  if (differences.place) absl::StrAppend(&text, " in ", Name(meta.place), " memory");
+  if (differences.place) absl::StrAppend(&text, DescribePlace(meta.place));
   return text;
 }
 
@@ -117,7 +135,7 @@ bool CanLearn(const TensorMeta& meta) noexcept {
   const bool all_have_parts = std::none_of(meta.parts.begin(), meta.parts.end(),
                                            [](std::int64_t part) { return part == 0; });
   // What a GPU has been given can't be taken back, and is to be launched in one order everywhere.
-  if (meta.place != TensorPlace::kHost) return false;
+  if (meta.place == TensorPlace::kDevice) return false;
   return traits.completes_together && all_have_parts && (!traits.moves_data || ByteCount(meta) > 0);
 }
 
@@ -136,6 +154,9 @@ std::string DescribeDifferences(const std::vector<LocatedRankMeta>& reports, boo
     absl::StrAppend(&text, seen.empty() ? " " : ", ", "rank ", located.report.rank.value(), " on ",
                     located.node_name, " submitted ", description);
     seen.push_back(std::move(description));
+  }
+  if (HavePlace(reports, TensorPlace::kDevice) && HavePlace(reports, TensorPlace::kDeviceByHost)) {
+    absl::StrAppend(&text, "; ", kHostPathRemedy);
   }
   return text;
 }

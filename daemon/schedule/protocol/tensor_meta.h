@@ -79,6 +79,11 @@ std::string DescribeMismatch(const std::string& tensor_name,
 // are named even where the reports agree.
 std::string DescribeDifferences(const std::vector<LocatedRankMeta>& reports, bool with_kinds);
 
+// What to do if some ranks take the host path and others NCCL.
+inline constexpr char kHostPathRemedy[] =
+    "for all ranks to take the host path, set device_launch = \"host\" in every ringd.toml, or "
+    "RINGD_HOST_PATH=1 for every rank";
+
 }  // namespace ringd
 
 #endif  // RINGD_DAEMON_SCHEDULE_PROTOCOL_TENSOR_META_H_

@@ -78,7 +78,8 @@ TEST_CASE("Options: the caller comes before the variables, the variables before 
                                                     {"RINGD_WEIGHT", "3"},
                                                     {"RINGD_SPIN_US", "7.5"},
                                                     {"RINGD_BACKGROUND", "0"},
-                                                    {"RINGD_DIRECT_READ", "allow"}};
+                                                    {"RINGD_DIRECT_READ", "allow"},
+                                                    {"RINGD_HOST_PATH", "1"}};
   const auto from_environment = Resolve(nullptr, environment);
   REQUIRE(from_environment.ok());
   CHECK(from_environment->socket == "/tmp/env.sock");
@@ -95,6 +96,10 @@ TEST_CASE("Options: the caller comes before the variables, the variables before 
   CHECK(Resolve(nullptr, {})->direct_reading == DirectReading::kIfAllowed);
   CHECK(Resolve(nullptr, {{"RINGD_DIRECT_READ", "0"}})->direct_reading == DirectReading::kOff);
   CHECK(from_environment->background == BackgroundUse::kNever);
+  CHECK(from_environment->wants_host_path);
+  CHECK_FALSE(Resolve(nullptr, {{"RINGD_HOST_PATH", "0"}})->wants_host_path);
+  CHECK_FALSE(Resolve(nullptr, {})->wants_host_path);
+  CHECK_FALSE(Resolve(nullptr, {{"RINGD_HOST_PATH", "yes"}}).ok());
 
   ringd_options given{};
   given.struct_size = sizeof(given);

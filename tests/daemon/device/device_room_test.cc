@@ -84,6 +84,68 @@ TEST_CASE("DeviceRoom: a trainer whose library is too old to launch is refused w
   CHECK_THAT(std::string(answer.message()), Contains("rank 3 (pid 7)") && Contains("too old"));
 }
 
+namespace {
+
+// What a trainer that can take the host path is told.
+struct HostPathAsker {
+  DeviceAsker Make(bool wants = false) {
+    DeviceAsker asker;
+    asker.name = "rank 3 (pid 7)";
+    asker.wants_host_path = wants;
+    asker.go_by_host = [this](const std::string& why) { reasons.push_back(why); };
+    return asker;
+  }
+  void Ask(DeviceRoom& room, DeviceAsker asker) {
+    room.OpenSlab("GPU-a", 4096, std::move(asker),
+                  [this](const absl::Status& status, const auto&, const UniqueFd&) {
+                    refusals.push_back(status);
+                  });
+  }
+
+  std::vector<std::string> reasons;
+  std::vector<absl::Status> refusals;
+};
+
+}  // namespace
+
+TEST_CASE("DeviceRoom: who asks for the host path gets it, by the setting or by itself") {
+  HostPathAsker trainer;
+  DeviceRoom by_setting({.cuda_library = "", .nccl_library = "", .launch = LaunchChoice::kHost},
+                        [] {});
+  trainer.Ask(by_setting, trainer.Make());
+  DeviceRoom other({.cuda_library = kMissing,
+                    .nccl_library = "/no/such/libnccl.so.2",
+                    .launch = LaunchChoice::kEngine},
+                   [] {});
+  trainer.Ask(other, trainer.Make(/*wants=*/true));
+  CHECK(trainer.reasons == std::vector<std::string>{"", ""});
+  CHECK(trainer.refusals.empty());
+  DeviceAsker old = trainer.Make();
+  old.go_by_host = nullptr;
+  trainer.Ask(by_setting, std::move(old));
+  REQUIRE(trainer.refusals.size() == 1);
+  CHECK_THAT(std::string(trainer.refusals[0].message()),
+             Contains("rank 3 (pid 7)") && Contains("too old"));
+}
+
+TEST_CASE("DeviceRoom: without NCCL a trainer takes the host path, if nothing forbids it") {
+  HostPathAsker trainer;
+  DeviceRoom without({.cuda_library = kMissing, .nccl_library = ""}, [] {});
+  trainer.Ask(without, trainer.Make());
+  REQUIRE(trainer.reasons.size() == 1);
+  CHECK_THAT(trainer.reasons[0], Contains("nccl_library is not set"));
+  DeviceRoom engine({.cuda_library = kMissing, .nccl_library = "", .launch = LaunchChoice::kEngine},
+                    [] {});
+  trainer.Ask(engine, trainer.Make());
+  REQUIRE(trainer.refusals.size() == 1);
+  CHECK_THAT(std::string(trainer.refusals[0].message()), Contains("nccl_library is not set"));
+  // A slab that is too large is no reason.
+  DeviceRoom small({.cuda_library = kMissing, .nccl_library = "x", .max_slab = 1024}, [] {});
+  trainer.Ask(small, trainer.Make());
+  CHECK(trainer.refusals.size() == 2);
+  CHECK(trainer.reasons.size() == 1);
+}
+
 TEST_CASE("DeviceRoom: whoever is not under MPS gets a channel, and its end is an answer") {
   DeviceRoom room({.cuda_library = kMissing, .nccl_library = "/no/such/libnccl.so.2"}, [] {});
   bool handed = false;

@@ -23,6 +23,12 @@ CHECKS = (
         partial(correctness.check_correct, launch="engine"),
         100,
     ),
+    Check(
+        "host-path",
+        "the same by host memory, without NCCL",
+        partial(correctness.check_correct, launch="host"),
+        100,
+    ),
     Check("several-ranks", "the same with four ranks on a GPU", correctness.check_several_ranks, 100),
     Check("one-node", "the same with all ranks on one node", correctness.check_one_node, 100),
     Check("ranks-of-a-node", "the same with two ranks on each node", correctness.check_ranks_of_a_node, 100),

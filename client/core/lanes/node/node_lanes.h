@@ -39,8 +39,10 @@ class NodeLanes {
   static constexpr int kTagShift = 48;
   // The tag of operations that ringd carries out, whatever the lane: those on GPUs.
   static constexpr std::uint32_t kRingdsTag = (1U << 14) - 1;
+  // The tag of those on tensors of GPUs that are reduced in the host's memory (HostPath).
+  static constexpr std::uint32_t kHostPathTag = kRingdsTag - 1;
   // Lanes that a context may have had in its life.
-  static constexpr std::uint32_t kMostLanes = kRingdsTag - 1;
+  static constexpr std::uint32_t kMostLanes = kHostPathTag - 1;
 
   NodeLanes(std::byte* own_arena, std::uint64_t own_arena_bytes, ArenaMappings* arenas,
             Staging& staging, const SessionState& state)
@@ -66,8 +68,8 @@ class NodeLanes {
   // call with it.
   void Close(std::uint32_t number);
 
-  // Whose operation it is; null: none's that is open. Requirement: TagOf is neither 0 nor
-  // kRingdsTag.
+  // Whose operation it is; null: none's that is open. Requirement: TagOf is neither 0 nor one of
+  // those above.
   LocalOperations* Find(ringd_operation operation) const noexcept {
     const std::uint32_t slot = TagOf(operation);
     const auto* const chunk = slots_[slot / kChunk].load(std::memory_order_acquire);

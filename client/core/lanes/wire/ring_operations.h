@@ -11,6 +11,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "client/core/attach/session_state.h"
 #include "client/core/tensors/staged_copies.h"
 #include "client/core/waiting/operation_queue.h"
@@ -49,6 +50,16 @@ class RingOperations final : public OperationQueue {
   // Of a submission whose source is to be copied in pieces: copies it. By the thread that has
   // submitted it, before anybody else hears of the operation.
   void CopySource(const OperationEnd& end);
+  // One of a tensor in the arena whose source somebody else copies there in pieces, and whose
+  // result that one takes in pieces.
+  struct InPieces {
+    std::uint64_t sequence = 0;
+    std::uint32_t progress = kNoProgress;
+  };
+  //   kUnavailable: there is no record for it now. kResourceExhausted: there is no room.
+  absl::StatusOr<InPieces> SubmitInPieces(Registration& tensor, std::uint64_t offset);
+  // A piece of its source is there.
+  void TellPiece(std::uint32_t progress, std::uint32_t piece);
   [[nodiscard]] bool WaitForRoom(const OperationEnd& end) override;
   // Copies out what is final meanwhile of a result that comes in pieces.
   WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) override;

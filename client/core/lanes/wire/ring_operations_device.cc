@@ -1,5 +1,8 @@
-// What a queue of operations knows of those on tensors in device memory: their timeline's pairs.
+// What a queue of operations knows of those on tensors in device memory: their timeline's pairs;
+// and what it does for those that somebody copies to the arena in pieces.
+#include "absl/status/status.h"
 #include "client/core/lanes/wire/ring_operations.h"
+#include "client/core/tensors/registrations.h"
 
 namespace ringd::client {
 
@@ -28,6 +31,31 @@ std::vector<std::uint32_t> RingOperations::TimelinePairsOfUnfulfilled() {
     if (pair != kNoTimelinePair) pairs.push_back(pair);
   }
   return pairs;
+}
+
+absl::StatusOr<RingOperations::InPieces> RingOperations::SubmitInPieces(Registration& tensor,
+                                                                        std::uint64_t offset) {
+  OperationEnd end;
+  end.registration = &tensor;
+  end.progress = copies_.TakeRecord();
+  if (end.progress == kNoProgress) return absl::UnavailableError("all records are in use");
+  Submission record{};
+  record.registration = tensor.numbers.registration;
+  record.element_count = tensor.element_count;
+  record.source_offset = record.destination_offset = offset;
+  record.flags = (tensor.sends ? std::uint32_t{kSourceInPieces} : 0) |
+                 (tensor.receives ? std::uint32_t{kResultInPieces} : 0);
+  record.progress = end.progress;
+  const SubmitResult result = TrySubmit(record, end);
+  if (result == SubmitResult::kOk) return InPieces{record.sequence, end.progress};
+  copies_.GiveBackRecord(end.progress);
+  if (result == SubmitResult::kFull) return absl::ResourceExhaustedError("there is no room");
+  return state_.status();
+}
+
+void RingOperations::TellPiece(std::uint32_t progress, std::uint32_t piece) {
+  copies_.TellPiece(progress, piece);
+  RingEngine();
 }
 
 bool RingOperations::IsReleased(std::uint32_t timeline_pair) {

@@ -20,13 +20,11 @@ from ringd.errors import (
     RingdError,
 )
 from ringd.torch import cuda_streams
-from ringd.types import CollectiveKind, DataType, Memory, TensorSpec
+from ringd.types import Memory, TensorSpec
 
 SLAB_VARIABLE = "RINGD_SLAB"
 DEFAULT_SLAB_BYTES = 512 << 20
 
-# That NCCL can't reduce. (A broadcast is one of bytes.)
-_HOST_TYPES = frozenset({DataType.BOOL, DataType.INT16, DataType.UINT16})
 # How long a submission waits for others to end when the slab has no room.
 _ROOM_PATIENCE_S = 30.0
 _ROOM_PAUSE_S = 0.0002
@@ -74,18 +72,16 @@ class DeviceOperations:
                 f"{spec.name}: the stream is capturing a CUDA graph, and an operation over ranks can't be "
                 "part of one: leave it out of the graph"
             )
-        reason = self._host_because(spec, tensor)
+        reason = self._host_because(tensor)
         if reason is None:
             return spec._replace(memory=Memory.DEVICE)
         if self._context.place.size > 1:
             self._tell(spec.name, reason)
         return spec
 
-    def _host_because(self, spec: TensorSpec, tensor: torch.Tensor) -> str | None:
+    def _host_because(self, tensor: torch.Tensor) -> str | None:
         if self._context.place.size == 1:
             return "this rank is alone"
-        if spec.kind == CollectiveKind.ALLREDUCE and spec.data_type in _HOST_TYPES:
-            return f"NCCL does not reduce {DataType(spec.data_type).name.lower()}"
         return self._open_for(tensor)
 
     def _open_for(self, tensor: torch.Tensor) -> str | None:
@@ -146,6 +142,8 @@ class DeviceOperations:
                 break
             except ResourceExhaustedError as error:
                 if time.monotonic() >= deadline or not self._make_room():
+                    if "arena_bytes" in str(error):  # the host path has no slab
+                        raise
                     raise ResourceExhaustedError(
                         f"{error}; {SLAB_VARIABLE} says how large the slab is, which holds what is in "
                         "flight at once"

@@ -4,7 +4,10 @@
 #include <cstring>
 #include <vector>
 
+#include "backends/cuda/device_slab.h"
 #include "backends/cuda/timeline.h"
+#include "client/core/device/device_memory.h"
+#include "client/core/device/slab_inbox.h"
 #include "tests/backends/cuda/opened_gpu.h"
 
 namespace ringd::client {

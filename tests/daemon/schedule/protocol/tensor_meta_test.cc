@@ -70,6 +70,21 @@ TEST_CASE("TensorMeta: what is on a GPU is another tensor, and is never learned"
         "float32 [3] in device memory");
 }
 
+TEST_CASE("TensorMeta: what takes the host path is learned as what is in host memory is") {
+  TensorMeta by_host = Meta(DataType::kFloat32, {3});
+  by_host.place = TensorPlace::kDeviceByHost;
+  CHECK(CanLearn(by_host));
+  CHECK(CanFuse(by_host, by_host));
+  TensorMeta device = by_host;
+  device.place = TensorPlace::kDevice;
+  CHECK(MetaKey(by_host) != MetaKey(device));
+  CHECK_FALSE(CanFuse(by_host, device));
+  CHECK(DescribeMismatch("x", {At(0, "a", by_host), At(1, "b", device)}) ==
+        "tensor 'x': rank 0 on a submitted float32 [3] in device memory, by the host path, rank 1 "
+        "on b submitted float32 [3] in device memory; for all ranks to take the host path, set "
+        "device_launch = \"host\" in every ringd.toml, or RINGD_HOST_PATH=1 for every rank");
+}
+
 TEST_CASE("DescribeMismatch: names the first rank of each description, in rank order") {
   const TensorMeta small = Meta(DataType::kFloat64, {3, 4});
   const TensorMeta large = Meta(DataType::kFloat32, {3, 4});

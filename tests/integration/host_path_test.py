@@ -1,0 +1,407 @@
+"""Tensors on GPUs that are reduced in the host's memory, without NCCL (device_launch = "host", or
+NCCL is missing): who chooses that, and who is told. On emulated GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.any_device_memory_test import SUMS as SUMS_ANYWHERE
+from tests.integration.cluster import Cluster, JobRun
+from tests.integration.device_refusals_test import error_of
+from tests.integration.device_test import SUMS
+from tests.integration.device_views_test import STAYS, devices_of
+from tests.integration.emulated_gpus import give_gpus, start_on_gpus
+from tests.integration.engine_processes_test import engine_of
+from tests.integration.failures.events import expect_words
+
+NO_NCCL = "/no/such/libnccl.so.2"
+LAYOUTS = pytest.mark.parametrize("layout", [[2], [1, 1], [2, 1]], ids=str)
+
+
+def warnings_of(job: JobRun) -> list[str]:
+    return [line for line in job.transcript().splitlines() if "host memory, which is slow" in line]
+
+
+def uses(pid: int, library: str) -> bool:
+    return library in Path(f"/proc/{pid}/maps").read_text()
+
+
+@LAYOUTS
+def test_tensors_of_the_trainers_own_are_reduced(cluster: Cluster, layout: list[int]) -> None:
+    cluster.settings["device_launch"] = "host"
+    start_on_gpus(cluster, SUMS_ANYWHERE, layout).expect_success()
+
+
+@LAYOUTS
+def test_where_nccl_is_missing_everywhere_the_host_path_is_taken_and_told_once(
+    cluster: Cluster, layout: list[int]
+) -> None:
+    environment = give_gpus(cluster, cuda_devices=max(layout)) | {"RINGD_NCCL_LIBRARY": NO_NCCL}
+    cluster.start_nodes(len(layout))
+    job = cluster.start_job(SUMS, layout, environment=environment)
+    job.expect_success()
+    told = warnings_of(job)
+    assert len(told) == sum(layout)
+    for line in told:
+        expect_words(line, "rank ", NO_NCCL)
+    expect_words(cluster.nodes[0].output, "GPU tensors of rank 0", NO_NCCL)
+
+
+def test_an_engine_under_mps_without_nccl_takes_the_host_path(cluster: Cluster) -> None:
+    environment = give_gpus(cluster, cuda_mps="on")
+    cluster.settings["nccl_library"] = NO_NCCL
+    cluster.start_nodes(1)
+    job = cluster.start_job(SUMS, [1], environment=environment)
+    job.expect_success()
+    expect_words(warnings_of(job)[0], NO_NCCL)
+
+
+def test_a_ringd_that_shall_use_no_nccl_has_the_host_path(cluster: Cluster) -> None:
+    environment = give_gpus(cluster)
+    cluster.settings["nccl_library"] = ""
+    cluster.start_nodes(2)
+    job = cluster.start_job(SUMS, [1, 1], environment=environment)
+    job.expect_success()
+    expect_words(warnings_of(job)[0], "nccl_library is not set")
+
+
+def test_what_was_asked_for_is_no_warning_and_opens_no_library(cluster: Cluster) -> None:
+    environment = give_gpus(cluster) | {"RINGD_HOST_PATH": "1"}
+    cluster.start_nodes(1)
+    job = cluster.start_job(STAYS, [1], environment=environment)
+    job.expect_output('"reduced"')
+    assert not warnings_of(job)
+    (rank,) = job.ranks
+    assert uses(rank.pid, "libcuda")
+    assert not uses(rank.pid, "libnccl")
+    assert not uses(engine_of(rank), "libcuda")
+
+
+@pytest.mark.parametrize("layout", [[2], [1, 1]], ids=str)
+def test_ringctl_comms_shows_the_host_path_and_the_reason(cluster: Cluster, layout: list[int]) -> None:
+    environment = give_gpus(cluster, cuda_devices=max(layout)) | {"RINGD_NCCL_LIBRARY": NO_NCCL}
+    cluster.start_nodes(len(layout))
+    job = cluster.start_job(STAYS, layout, environment=environment)
+    job.expect_output('"reduced"')
+    devices = devices_of(cluster)
+    assert [device["rank"] for device in devices] == list(range(layout[0]))
+    for device in devices:
+        assert device["launched_by"] == "host"
+        assert device["gpu"].startswith("GPU-")
+        expect_words(device["error"], NO_NCCL)
+    text = " ".join(cluster.ringctl("comms").stdout.split())
+    expect_words(text, "rank 0 on GPU-", "the host path", NO_NCCL)
+
+
+SHARES = """
+    from device_trainer import DeviceTrainer
+    from trainer import run
+
+
+    def main():
+        trainer = DeviceTrainer()
+        tensor = trainer.tensor("gradient", [float(trainer.rank)] * 100)
+        for _ in range(3):
+            trainer.context.wait(tensor.all_reduce())
+            assert tensor.read() == [float(sum(range(trainer.size)))] * 100
+
+
+    run(main)
+"""
+
+
+@pytest.mark.parametrize("layout", [[3], [2, 2]], ids=str)
+def test_several_ranks_share_one_gpu(cluster: Cluster, layout: list[int]) -> None:
+    # NCCL before 2.30 refuses that.
+    environment = give_gpus(cluster) | {"RINGD_TEST_GPUS": "1"}
+    cluster.start_nodes(len(layout), device_launch="host")
+    cluster.start_job(SHARES, layout, environment=environment).expect_success()
+
+
+TYPES = """
+    import ringd
+    from device_trainer import DeviceTrainer
+    from trainer import run, say
+
+
+    def main():
+        trainer = DeviceTrainer()
+        context, rank, size = trainer.context, trainer.rank, trainer.size
+        DataType, ReduceOp = ringd.DataType, ringd.ReduceOp
+        # What NCCL has goes its way, in the same steps.
+        gradient = trainer.tensor("gradient", [float(rank)] * 50)
+        cases = [
+            ("B", DataType.BOOL, ReduceOp.SUM, [rank == 1, 0, 1], [size > 1, 0, 1]),
+            ("B", DataType.BOOL, ReduceOp.PRODUCT, [rank == 1, 0, 1], [size == 1 and rank == 1, 0, 1]),
+            ("h", DataType.INT16, ReduceOp.SUM, [-rank, 300], [-sum(range(size)), 300 * size]),
+            ("h", DataType.INT16, ReduceOp.MIN, [-rank, 7], [1 - size, 7]),
+            ("h", DataType.INT16, ReduceOp.AVERAGE, [4 * rank], [4 * sum(range(size)) // size]),
+            ("H", DataType.UINT16, ReduceOp.MAX, [rank, 60000], [size - 1, 60000]),
+            ("H", DataType.UINT16, ReduceOp.PRODUCT, [2, 3], [2**size, 3**size]),
+        ]
+        for step in range(3):
+            operations, tensors = [gradient.all_reduce()], []
+            for i, (code, data_type, op, values, _) in enumerate(cases):
+                tensors.append(
+                    trainer.tensor(
+                        f"{i}, {step}", [int(v) for v in values], code, data_type=data_type, op=op
+                    )
+                )
+                operations.append(tensors[-1].all_reduce())
+            for operation in operations:
+                context.stream_wait(operation, trainer.stream)
+            for tensor, (_, _, _, _, expected) in zip(tensors, cases, strict=True):
+                assert tensor.read() == [int(v) for v in expected], (tensor.read(), expected)
+            context.wait_all(operations)
+            assert gradient.read() == [float(sum(range(size)))] * 50
+        say("types are right")
+
+
+    run(main)
+"""
+
+
+@pytest.mark.parametrize("launcher", ["engine", "trainer"])
+@LAYOUTS
+def test_types_that_nccl_does_not_reduce_take_the_host_path(
+    cluster: Cluster, layout: list[int], launcher: str
+) -> None:
+    cluster.settings["device_launch"] = launcher
+    job = start_on_gpus(cluster, TYPES, layout)
+    job.expect_success()
+    told = warnings_of(job)
+    assert len(told) == sum(layout)
+    expect_words(told[0], "NCCL does not reduce bool")
+
+
+ALL_TYPES = """
+    import struct
+
+    import ringd
+    from device_trainer import DeviceTrainer
+    from trainer import run
+
+
+    def main():
+        trainer = DeviceTrainer()
+        context, size = trainer.context, trainer.size
+        DataType = ringd.DataType
+        integers = {
+            DataType.UINT8: "B", DataType.INT8: "b", DataType.UINT16: "H", DataType.INT16: "h",
+            DataType.UINT32: "I", DataType.INT32: "i", DataType.UINT64: "Q", DataType.INT64: "q",
+            DataType.FLOAT32: "f", DataType.FLOAT64: "d",
+        }
+        for data_type, code in integers.items():
+            for op, expected in (
+                (ringd.ReduceOp.SUM, 3 * size),
+                (ringd.ReduceOp.AVERAGE, 3),
+                (ringd.ReduceOp.MIN, 3),
+                (ringd.ReduceOp.MAX, 3),
+                (ringd.ReduceOp.PRODUCT, 3**size),
+            ):
+                tensor = trainer.tensor(f"{data_type} {op}", [3] * 77, code, data_type=data_type, op=op)
+                context.wait(tensor.all_reduce())
+                assert tensor.read() == [expected] * 77, (data_type, op, tensor.read()[:3])
+        # 3.0 and its sums, as bits.
+        narrow = {
+            DataType.FLOAT16: (lambda v: struct.unpack("H", struct.pack("e", v))[0], "H"),
+            DataType.BFLOAT16: (lambda v: struct.unpack("I", struct.pack("f", v))[0] >> 16, "H"),
+        }
+        for data_type, (bits, code) in narrow.items():
+            tensor = trainer.tensor(str(data_type), [bits(3.0)] * 33, code, data_type=data_type)
+            context.wait(tensor.all_reduce())
+            assert tensor.read() == [bits(3.0 * size)] * 33, data_type
+        # 1.0 of the two types of 8 bits.
+        for data_type, one, two in (
+            (DataType.FLOAT8_E4M3, 0x38, 0x40), (DataType.FLOAT8_E5M2, 0x3C, 0x40)
+        ):
+            tensor = trainer.tensor(str(data_type), [one] * 9, "B", data_type=data_type)
+            context.wait(tensor.all_reduce())
+            assert size != 2 or tensor.read() == [two] * 9, data_type
+
+
+    run(main)
+"""
+
+
+@pytest.mark.parametrize("layout", [[2], [1, 1]], ids=str)
+def test_all_types_and_operators(cluster: Cluster, layout: list[int]) -> None:
+    cluster.settings["device_launch"] = "host"
+    start_on_gpus(cluster, ALL_TYPES, layout).expect_success()
+
+
+LARGE = """
+    import array
+
+    import ringd
+    from device_trainer import DeviceTrainer
+    from trainer import run
+
+
+    def main():
+        trainer = DeviceTrainer(slab_bytes=64 << 20)
+        context, rank, size = trainer.context, trainer.rank, trainer.size
+        # In pieces over several nodes; each has other values.
+        count = 3_000_001
+        pattern = [float(k % 1009) for k in range(count)]
+        tensors = [
+            trainer.tensor(f"large {i}", [value * (rank + 1) + i for value in pattern]) for i in range(2)
+        ]
+        other_stream = trainer.driver.new_stream()
+        total = size * (size + 1) // 2
+        for step in range(3):
+            operations = [tensor.all_reduce() for tensor in tensors]
+            stream = trainer.stream if step == 0 else other_stream
+            if step < 2:
+                for operation in operations:
+                    context.stream_wait(operation, stream)
+            else:
+                context.wait_all(operations)
+            for i, tensor in enumerate(tensors):
+                assert tensor.read(stream) == [value * total + size * i for value in pattern], (step, i)
+            if step < 2:
+                context.wait_all(operations)
+        (number,) = context.register(
+            [
+                ringd.TensorSpec(
+                    "given",
+                    shape=(count,),
+                    kind=ringd.CollectiveKind.BROADCAST,
+                    root_rank=size - 1,
+                    memory=ringd.Memory.DEVICE,
+                )
+            ]
+        )
+        address = tensors[0].address
+        trainer.driver.write(address, array.array("f", [v + rank for v in pattern]), trainer.stream)
+        operation = context.submit_on_stream(number, address, address, trainer.stream)
+        context.stream_wait(operation, trainer.stream)
+        assert tensors[0].read() == [value + size - 1 for value in pattern]
+        context.wait(operation)
+
+
+    run(main)
+"""
+
+
+@LAYOUTS
+def test_large_tensors(cluster: Cluster, layout: list[int]) -> None:
+    cluster.settings["device_launch"] = "host"
+    start_on_gpus(cluster, LARGE, layout).expect_success()
+
+
+DISAGREE = """
+    import ringd
+    from device_trainer import DeviceTrainer
+    from trainer import run, say_error
+
+
+    def main():
+        trainer = DeviceTrainer()
+        tensor = trainer.tensor("gradient", [1.0] * 4)
+        operation = tensor.all_reduce()
+        trainer.context.stream_wait(operation, trainer.stream)
+        try:
+            trainer.context.wait(operation)
+        except ringd.RingdError as error:
+            say_error(error, "refused")
+        tensor.read()  # the stream goes on
+        if trainer.context.place.node_count > 1:
+            assert trainer.all_reduce("on the host") == trainer.size
+
+
+    run(main)
+"""
+
+
+def test_nodes_that_go_different_ways_hear_both_and_the_remedy(cluster: Cluster) -> None:
+    environment = give_gpus(cluster)
+    cluster.start_nodes(1, device_launch="trainer")
+    cluster.start_nodes(1, device_launch="host")
+    job = cluster.start_job(DISAGREE, [1, 1], environment=environment)
+    job.expect_success()
+    errors = error_of(job)
+    assert len(errors) == 2
+    for error in errors:
+        expect_words(error, "'gradient'", "rank 0 on ", "in device memory,", "rank 1 on ", "by the host path")
+        expect_words(error, 'device_launch = "host"', "RINGD_HOST_PATH=1")
+
+
+def test_ranks_of_a_node_that_go_different_ways_hear_both_and_the_remedy(cluster: Cluster) -> None:
+    cluster.settings["device_launch"] = "trainer"
+    program = DISAGREE.replace("    import ringd\n", "    import os\n\n    import ringd\n").replace(
+        "        trainer = DeviceTrainer()\n",
+        '        os.environ["RINGD_HOST_PATH"] = os.environ["RANK"]\n        trainer = DeviceTrainer()\n',
+    )
+    job = start_on_gpus(cluster, program, [2])
+    job.wait()
+    for error in error_of(job):
+        expect_words(error, "'gradient'", "rank 1 takes the host path", "rank 0 on a GPU")
+        expect_words(error, "RINGD_HOST_PATH=1")
+    assert len(error_of(job)) == 2
+
+
+REFUSED = """
+    import os
+
+    import ringd
+    from device_trainer import DeviceTrainer
+    from trainer import Trainer, run, say_error
+
+
+    def main():
+        trainer = Trainer()
+        try:
+            trainer.context.device_open(0, 1 << 20)
+        except ringd.RingdError as error:
+            say_error(error, "refused")
+        assert trainer.all_reduce("on the host") == trainer.size
+
+
+    run(main)
+"""
+
+
+def test_a_gpu_without_stream_memory_operations_has_no_host_path_either(cluster: Cluster) -> None:
+    environment = give_gpus(cluster, cuda_stream_memory_operations=0)
+    cluster.start_nodes(1, device_launch="host")
+    job = cluster.start_job(REFUSED, [1], environment=environment)
+    job.expect_success()
+    expect_words(error_of(job)[0], "stream memory operations")
+
+
+FULL = """
+    import ringd
+    from device_trainer import DeviceTrainer
+    from trainer import run
+
+
+    def main():
+        trainer = DeviceTrainer(slab_bytes=32 << 20)
+        context, size = trainer.context, trainer.size
+        large = trainer.tensor("large", [1.0] * (5 << 20))
+        try:
+            large.all_reduce()
+        except ringd.ResourceExhaustedError as error:
+            assert "arena_bytes" in str(error) and "'large'" in str(error), str(error)
+        else:
+            raise AssertionError("nothing was refused")
+        # What fits goes on, again and again, of different sizes.
+        for count in (1 << 20, 1000, (1 << 20) + 99, 500_000):
+            tensor = trainer.tensor(f"of {count}", [1.0] * count)
+            context.wait(tensor.all_reduce())
+            assert tensor.read()[-1] == float(size)
+
+
+    run(main)
+"""
+
+
+@pytest.mark.parametrize("layout", [[2], [1, 1]], ids=str)
+def test_a_tensor_that_the_arena_has_no_room_for_is_refused_with_the_setting(
+    cluster: Cluster, layout: list[int]
+) -> None:
+    cluster.settings |= {"device_launch": "host", "arena_bytes": "16MiB"}
+    start_on_gpus(cluster, FULL, layout).expect_success()
