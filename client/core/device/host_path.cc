@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/core/waiting/presence.h"
 #include "client/core/waiting/quiet_thread.h"
 #include "proto/shm/staging_progress.h"
 
@@ -53,8 +54,7 @@ absl::StatusOr<std::unique_ptr<HostPath>> HostPath::Create(std::shared_ptr<const
 
 HostPath::HostPath(const SessionState& state, Carrier carrier, std::unique_ptr<PinnedArena> memory,
                    std::unique_ptr<DeviceStaging> staging)
-    : OperationQueue(1),
-      state_(state),
+    : state_(state),
       carrier_(std::move(carrier)),
       memory_(std::move(memory)),
       staging_(std::move(staging)) {
@@ -232,7 +232,7 @@ bool HostPath::IsFull() const {
 }
 
 bool HostPath::WaitForRoom(const OperationEnd& /*end*/) {
-  const Presence presence = WhileWaiting();
+  const Presence presence(waiters_);
   const MutexLock lock(mutex_);
   while (!stops_ && state_.alive()) {
     if (!IsFull()) return true;
@@ -249,7 +249,7 @@ WaitResult HostPath::Look(std::uint64_t sequence) const {
 }
 
 WaitResult HostPath::Wait(std::uint64_t sequence, Clock::time_point deadline) {
-  const Presence presence = WhileWaiting();
+  const Presence presence(waiters_);
   const MutexLock lock(mutex_);
   for (;;) {
     const WaitResult result = Look(sequence);

@@ -24,14 +24,14 @@ enum class Looked : std::uint8_t {
 // The loop that waits of the node lane and the wire lane run through. What they look at, where they
 // sleep and for how long is their waiter's:
 //
-//   Looked Look();             one look, and perhaps a piece of work
-//   bool GoesOn();             false: the context has ended, and nothing more will come
-//   auto BeginWaiting();       the wait takes longer than a few looks: what notes that while it
-//   lives void BeginSleeping();      it takes longer than a spin bool LookLast();           the
-//   deadline has passed: true if it is done after all void Sleep(now, deadline, worked);   until
-//   something may have changed, or the deadline.
-//                              `worked`: the looks before have. Bounded, so that a lost wake-up or
-//                              a silent end delays and never hangs.
+// - `Looked Look()`: one look, and perhaps a piece of work.
+// - `bool GoesOn()`: false: the context has ended, and nothing more will come.
+// - `auto BeginWaiting()`: the wait takes longer than a few looks; what it returns lives as long.
+// - `void BeginSleeping()`: it takes longer than a spin.
+// - `bool LookLast()`: the deadline has passed: true if it is done after all.
+// - `void Sleep(now, deadline, worked)`: until something may have changed, or the deadline;
+//   `worked`: the looks before have. Bounded, so that a lost wake-up or a silent end delays and
+//   never hangs.
 //
 // Thread safety: any thread; a waiter is one thread's.
 // Ownership: borrows the policy and the count of waiters.
