@@ -139,6 +139,8 @@ class Engines final : private EngineOwner {
   // True: it has ended, and all is done about it.
   bool Settle(Watched& watched, Clock::time_point now) ABSL_LOCKS_EXCLUDED(mutex_);
   void Bury(Watched& watched, const std::string& how) ABSL_LOCKS_EXCLUDED(mutex_);
+  // From now on nobody gets this engine, which has ended. True if it served a job.
+  bool TakeLeave(const Client& engine, bool expected) ABSL_LOCKS_EXCLUDED(mutex_);
 
   NodeNetwork* const network_;
   PlanStore* const plans_;
@@ -165,7 +167,7 @@ class Engines final : private EngineOwner {
   std::vector<Client> unwatched_ ABSL_GUARDED_BY(mutex_);  // made, and not seen by the thread yet
   std::unordered_map<std::string, Client> tokens_ ABSL_GUARDED_BY(mutex_);
   UserAccounts accounts_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, std::uint32_t> generations_ ABSL_GUARDED_BY(mutex_);  // by job id
+  std::map<Key, std::uint32_t> generations_ ABSL_GUARDED_BY(mutex_);  // of jobs to come
   JobHistory history_ ABSL_GUARDED_BY(mutex_);
   std::set<pid_t> pids_ ABSL_GUARDED_BY(mutex_);
 
