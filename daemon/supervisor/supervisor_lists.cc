@@ -1,5 +1,7 @@
 // What is asked of several engines at once.
+#include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -168,11 +170,16 @@ void Supervisor::TraceJob(const Caller& caller, const v1::TraceRequest& request,
 void Supervisor::ReportExit(const Caller& caller, const v1::ReportExitRequest& request,
                             Answer<v1::ReportExitReply> answer) {
   std::vector<std::shared_ptr<EngineClient>> asked;
-  // One that is longer is no job's, and would only fill the channels to other users' engines.
+  // The request has the job's secret, which is not for the engines of other users: one of those may
+  // have begun a job of this name to hear it. One that is too long is no job's.
   const bool may_be_known = request.secret().size() <= kMostSecretBytes;
   for (auto& engine : engines_->Serving()) {
-    if (may_be_known && engine->job_id() == request.job_id()) asked.push_back(std::move(engine));
+    if (!may_be_known || engine->job_id() != request.job_id()) continue;
+    if (MayShow(caller, engine->uid())) asked.push_back(std::move(engine));
   }
+  // Nor has an operator's launcher a word for another user's job of the same name.
+  const auto is_own = [&caller](const auto& engine) { return engine->uid() == caller.uid; };
+  if (std::any_of(asked.begin(), asked.end(), is_own)) std::erase_if(asked, std::not_fn(is_own));
   const auto finish =
       [answer = std::move(answer)](std::vector<absl::StatusOr<v1::ReportExitReply>> replies) {
         // One that knows the rank has taken it; else what says most.
