@@ -230,7 +230,8 @@ void EngineNetwork::CloseWire(WireKey key) {
   const OwnWire& wire = found->second;
   if (wire.problem.ok()) {
     Wires(key.first)->Close(key.second);
-    node_->door_->Abandon(wire.group);
+    // Costs the door's thread a look each time, which no engine gets for nothing.
+    if (wire.dialled) node_->door_->Abandon(wire.group);
   }
   wire_bytes_ -= wire.bytes;
   wires_.erase(found);
@@ -259,6 +260,8 @@ absl::Status EngineNetwork::DialWire(const v1::EngineWireDial& request) {
                  absl::StrCat(kMostWireDials, " connections of this job are being opened")));
     return absl::OkStatus();
   }
+  found->second.dialled = true;
+  dial->user = user_;
   dial->flags = node_->options_.door_flags;
   dial->deadline = Clock::now() + node_->options_.wire_patience;
   dial->done = [member = member_, key, opening = wire.opening, to, stream,

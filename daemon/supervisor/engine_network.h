@@ -49,6 +49,7 @@ class EngineNetwork {
     std::uint64_t opening = 0;
     std::uint64_t group = 0;  // of its dials
     std::size_t bytes = 0;
+    bool dialled = false;  // there may be some
     absl::Status problem;  // not OK: it could not be opened
   };
   using WireKey = std::pair<std::uint32_t, std::uint64_t>;  // purpose and wire id
