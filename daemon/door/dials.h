@@ -59,10 +59,10 @@ class Dials {
   const std::string own_name_;
   const CongestionControl congestion_control_;
   Entries entries_;
-  std::map<std::uint64_t, std::set<std::uint64_t>> groups_;      // their keys
+  std::map<std::uint64_t, std::set<std::uint64_t>> groups_;  // their keys
   DialTurns turns_{kMostSockets};
-  bool turns_left_ = false;  // there may be more whose turn it is
-  std::map<std::uint64_t, Clock::time_point> due_;               // by key
+  bool turns_left_ = false;                         // there may be more whose turn it is
+  std::map<std::uint64_t, Clock::time_point> due_;  // by key
   std::set<std::pair<Clock::time_point, std::uint64_t>> queue_;  // the same, by time
   std::set<std::uint64_t> connecting_;                           // those whose turn it is
   std::uint64_t next_key_;
