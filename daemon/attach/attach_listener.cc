@@ -26,6 +26,7 @@ namespace {
 
 // Connections taken in before those under way get their turn.
 constexpr int kAcceptsPerTurn = 64;
+constexpr Clock::duration kLongestWait = std::chrono::seconds(10);
 constexpr Clock::duration kAcceptPause = std::chrono::milliseconds(100);
 constexpr std::uint32_t kLogLines = 20;
 constexpr Clock::duration kLogPeriod = std::chrono::seconds(10);
@@ -69,6 +70,7 @@ absl::Status AttachListener::Open() {
   absl::StatusOr<WakingEpoll> epoll = WakingEpoll::Create(kWakeKey);
   if (!epoll.ok()) return epoll.status();
   epoll_ = *std::move(epoll);
+  queue_empty_at_ = Clock::now();
   absl::StatusOr<UniqueFd> listener = ListenUnix(path_, mode_);
   if (!listener.ok()) return ExplainNoSocket(listener.status());
   listener_ = *std::move(listener);
@@ -115,11 +117,15 @@ void AttachListener::Run() {
   Nudges nudges;
   for (;;) {
     nudges.Set(false);
+    const Clock::time_point before = Clock::now();
     const int count = ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()),
                                    MillisecondsToNextDeadline());
     nudges.Set(true);
+    bool anybody_waits = accept_again_ != Clock::time_point::max() ||
+                         count == static_cast<int>(events.size());
     for (int i = 0; i < count; ++i) {
       const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
+      anybody_waits = anybody_waits || key == kListenKey;
       if (key == kWakeKey) {
         pending_.clear();
         grpc_connections_.clear();
@@ -131,6 +137,7 @@ void AttachListener::Run() {
         Advance(key);
       }
     }
+    if (count >= 0 && !anybody_waits) queue_empty_at_ = before;
     ResumeAccepting();
     DropExpired();
   }
@@ -147,11 +154,15 @@ bool AttachListener::EndGrpcConnection(std::uint64_t key) {
 
 void AttachListener::AcceptAll() {
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    const Clock::time_point before = Clock::now();
     UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket.valid()) {
       Add(std::move(socket));
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
       PauseAccepting(errno);
+      return;
+    } else if (errno == EAGAIN) {
+      queue_empty_at_ = before;
       return;
     } else if (errno != EINTR && errno != ECONNABORTED) {
       return;
@@ -178,7 +189,9 @@ void AttachListener::ResumeAccepting() {
 void AttachListener::Add(UniqueFd socket) {
   const absl::StatusOr<PeerCredentials> peer = GetPeerCredentials(socket.get());
   if (!peer.ok()) return;
-  if (callbacks_.is_engine(peer->pid)) {
+  // The pid of one that has ended may be another user's by now.
+  const bool own = peer->uid == own_user_;
+  if (callbacks_.is_engine(peer->pid, own ? queue_empty_at_ : Clock::time_point::max())) {
     return LogConnection("closed: it is an engine, which has no business on ringd's socket", *peer);
   }
   if (peer->uid != 0 && peer->uid != own_user_) {
@@ -232,9 +245,10 @@ void AttachListener::DropExpired() {
 int AttachListener::MillisecondsToNextDeadline() const {
   Clock::time_point next = accept_again_;
   if (!pending_.empty()) next = std::min(next, pending_.begin()->second.deadline());
-  if (next == Clock::time_point::max()) return -1;
+  // Not for ever, so that it is known of late that nobody waited (queue_empty_at_).
+  next = std::min(next, Clock::now() + kLongestWait);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now());
-  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
+  return static_cast<int>(std::max<std::int64_t>(left.count(), 0));
 }
 
 void AttachListener::Advance(std::uint64_t key) {

@@ -49,11 +49,13 @@ struct AttachCallbacks {
   std::function<void(UniqueFd)> on_refused_grpc_connection;
   // An attach was refused; the client has been told why.
   std::function<void()> on_refused;
-  // True if that process is an engine of ours. One that a rank has taken over has ringd's own user,
-  // and would be an operator: its connections are closed before a word. An engine starts no
-  // process, so its pid is enough (daemon/engine_process/system_call_wall.h). Whoever connected
+  // True if that process is an engine of ours, or was one that has ended after `since`. One that a
+  // rank has taken over has ringd's own user, and would be an operator: its connections are closed
+  // before a word, also if it has given one away and ended before it was accepted. An engine starts
+  // no process, so its pid is enough (daemon/engine_process/system_call_wall.h). Whoever connected
   // before his pid became an engine's is none.
-  std::function<bool(pid_t)> is_engine = [](pid_t) { return false; };
+  std::function<bool(pid_t, Clock::time_point since)> is_engine =
+      [](pid_t, Clock::time_point) { return false; };
 };
 
 // One thread waits for connections and reads what they begin with. Nobody can hold it up:
@@ -150,6 +152,8 @@ class AttachListener {
   std::uint64_t next_key_ = kWakeKey + 1;
   std::uint32_t next_session_ = 1;
   Clock::time_point accept_again_ = Clock::time_point::max();  // not max: accepting is paused
+  // Nobody waited to be accepted then: whoever is accepted next has connected later.
+  Clock::time_point queue_empty_at_;
   LogLimiter log_limiter_;
 
   std::atomic<bool> draining_{false};  // relaxed: nothing else is published by it

@@ -173,9 +173,11 @@ void Engines::NoteTurnedAway(uid_t uid, const std::string& job_id, const std::st
   if (found != by_job_.end()) found->second->TurnedAway(why);
 }
 
-bool Engines::IsEngine(pid_t pid) {
+bool Engines::IsEngine(pid_t pid, Clock::time_point since) {
   const MutexLock lock(mutex_);
-  return pids_.contains(pid);
+  if (pids_.contains(pid)) return true;
+  const auto ended = ended_pids_.find(pid);
+  return ended != ended_pids_.end() && ended->second >= since;
 }
 
 std::size_t Engines::sessions() {

@@ -28,6 +28,9 @@ constexpr auto kRefillDelay = std::chrono::milliseconds(50);
 constexpr auto kFirstPause = std::chrono::seconds(1);
 constexpr auto kLongestPause = std::chrono::seconds(30);
 
+// Of those that have ended: no connection waits that long to be accepted.
+constexpr auto kPidMemory = std::chrono::minutes(10);
+
 }  // namespace
 
 void Engines::Run() {
@@ -173,6 +176,13 @@ bool Engines::TakeLeave(const Client& engine, bool expected) {
   return true;
 }
 
+void Engines::ForgetPidLocked(pid_t pid) {
+  if (pids_.erase(pid) == 0) return;
+  const Clock::time_point now = Clock::now();
+  std::erase_if(ended_pids_, [now](const auto& entry) { return entry.second < now - kPidMemory; });
+  ended_pids_[pid] = now;
+}
+
 void Engines::Bury(Watched& watched, const std::string& how) {
   EngineClient& engine = *watched.engine;
   const bool expected = engine.stopping() && engine.why_ended().empty();
@@ -189,7 +199,7 @@ void Engines::Bury(Watched& watched, const std::string& how) {
   const MutexLock lock(mutex_);
   if (remains.place.account != nullptr) remains.place.account->Clear(remains.place.slot->number());
   remains.place = {};
-  pids_.erase(engine.pid());
+  ForgetPidLocked(engine.pid());
   for (const std::string& token : remains.tokens) tokens_.erase(token);
   serving_.erase(engine.number());
   if (served) {

@@ -31,10 +31,14 @@ TEST_CASE("Engines: each job has a process of its own, which ends with it") {
   CHECK(node.engines->IsEngine(pid));
   CHECK_FALSE(node.engines->IsEngine(::getpid()));
 
+  const Clock::time_point before = Clock::now();
   first.lifeline.Reset();
   CHECK(first.Ended());
   CHECK(node.Serve(2));
   CHECK(::kill(pid, 0) != 0);  // reaped
+  // What it has connected before may come up late.
+  CHECK(node.engines->IsEngine(pid, before));
+  CHECK_FALSE(node.engines->IsEngine(pid, Clock::now()));
   CHECK(node.EngineOf("two") > 0);
   CHECK(AnswerOf(node.BeginRegister(second.token)).status.message() == "");
 }
