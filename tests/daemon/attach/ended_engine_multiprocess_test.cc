@@ -48,7 +48,8 @@ Given GivenByAnother(const std::string& path) {
   return {child, std::move(fds->front())};
 }
 
-TEST_CASE("AttachListener: a connection of an engine that has ended meanwhile is none of its heir") {
+TEST_CASE(
+    "AttachListener: a connection of an engine that has ended meanwhile is none of its heir") {
   ListenerFixture fixture;
   std::promise<void> busy, go_on;
   fixture.before_next = [&] {
