@@ -73,24 +73,43 @@ bool Admission::AdmitsAtSight(const PeerCredentials& peer) const {
   return everybody_ || users_.contains(peer.uid) || groups_.contains(peer.gid);
 }
 
-absl::Status Admission::CheckUser(const PeerCredentials& peer) const {
-  if (AdmitsAtSight(peer) || IsInOneOf(peer.uid, groups_)) return absl::OkStatus();
+bool Admission::IsOperatorAtSight(const PeerCredentials& peer) const {
+  return peer.uid == 0 || peer.uid == own_user_ || operators_.contains(peer.gid);
+}
+
+absl::Status Admission::NotAdmitted(const std::string& who) {
   return absl::PermissionDeniedError(
-      absl::StrCat(DescribeUser(peer.uid),
+      absl::StrCat(who,
                    " is not admitted by this ringd; its settings allowed_users and "
                    "allowed_groups would admit them. Without it: ringctl run -n 1 -- COMMAND"));
 }
 
-bool Admission::IsOperator(const PeerCredentials& peer) const {
-  return peer.uid == 0 || peer.uid == own_user_ || operators_.contains(peer.gid) ||
-         IsInOneOf(peer.uid, operators_);
+std::optional<UserVerdict> Admission::AtSight(const PeerCredentials& peer) const {
+  UserVerdict verdict{absl::OkStatus(), IsOperatorAtSight(peer)};
+  if (!AdmitsAtSight(peer)) {
+    if (!groups_.empty()) return std::nullopt;
+    // Anybody may come and be refused: the database is not asked for his name.
+    verdict.admitted = NotAdmitted(absl::StrCat("uid ", peer.uid));
+    return verdict;
+  }
+  if (!operators_.empty() && !verdict.is_operator) return std::nullopt;
+  return verdict;
+}
+
+UserVerdict Admission::Ask(const PeerCredentials& peer) const {
+  UserVerdict verdict;
+  verdict.is_operator = IsOperatorAtSight(peer) || IsInOneOf(peer.uid, operators_);
+  if (!AdmitsAtSight(peer) && !IsInOneOf(peer.uid, groups_)) {
+    verdict.admitted = NotAdmitted(DescribeUser(peer.uid));
+  }
+  return verdict;
 }
 
 absl::StatusOr<std::shared_ptr<const void>> Admission::TakePlace(uid_t uid) {
   absl::StatusOr<std::shared_ptr<const void>> place = places_->Take(uid);
   if (place.ok()) return place;
   return absl::Status(place.status().code(),
-                      absl::StrCat(DescribeUser(uid), " ", place.status().message()));
+                      absl::StrCat("uid ", uid, " ", place.status().message()));
 }
 
 }  // namespace ringd

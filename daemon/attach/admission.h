@@ -5,7 +5,9 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <optional>
 #include <set>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,10 +17,18 @@
 
 namespace ringd {
 
+// What is known of a user.
+struct UserVerdict {
+  // kPermissionDenied: the message says who is refused and which setting would admit him.
+  absl::Status admitted;
+  // He may see all users' jobs: root, ringd's own user, a member of operators_group.
+  bool is_operator = false;
+};
+
 // Admitted are ringd's own user, root, and whom allowed_users and allowed_groups name.
 //
-// Thread safety: all methods from any thread; CheckUser may ask the system's user database, which
-//   may be slow.
+// Thread safety: all methods from any thread. Create, Renew and Ask ask the system's user database,
+//   which may be slow; the others do not.
 // Ownership: places outlive this object safely.
 class Admission {
  public:
@@ -29,13 +39,14 @@ class Admission {
   // taken.
   absl::StatusOr<Admission> Renew(const Config& config) const;
 
-  // kPermissionDenied: the message says who is refused and which setting would admit them.
-  absl::Status CheckUser(const PeerCredentials& peer) const;
-  // True if CheckUser would admit it without asking the user database.
+  // May take as long as the user database does.
+  UserVerdict Ask(const PeerCredentials& peer) const;
+  // True if Ask would admit it without asking the user database.
   bool AdmitsAtSight(const PeerCredentials& peer) const;
-
-  // True for those who may see all users' jobs: root, ringd's own user, members of operators_group.
-  bool IsOperator(const PeerCredentials& peer) const;
+  // What Ask would say, if that does not depend on the user database.
+  std::optional<UserVerdict> AtSight(const PeerCredentials& peer) const;
+  // As far as that is known without the user database.
+  bool IsOperatorAtSight(const PeerCredentials& peer) const;
 
   // Takes a place among the sessions, given back when the last copy of the pointer goes.
   //   kResourceExhausted: too many; the message names the user, the limit and its setting.
@@ -43,6 +54,7 @@ class Admission {
 
  private:
   Admission() = default;
+  static absl::Status NotAdmitted(const std::string& who);
   absl::Status TakeNames(const Config& config);
   SessionPlaces::Limits LimitsOf(const Config& config) const;
 

@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/attach/refusal.h"
 #include "daemon/logging/log.h"
 #include "daemon/sessions/nudges.h"
 #include "proto/base/errno_status.h"
@@ -26,6 +25,7 @@ namespace {
 
 // Connections taken in before those under way get their turn.
 constexpr int kAcceptsPerTurn = 64;
+constexpr Clock::duration kLongestWait = std::chrono::seconds(10);
 constexpr Clock::duration kAcceptPause = std::chrono::milliseconds(100);
 constexpr std::uint32_t kLogLines = 20;
 constexpr Clock::duration kLogPeriod = std::chrono::seconds(10);
@@ -49,7 +49,8 @@ AttachListener::AttachListener(const Config& config, AttachCallbacks callbacks, 
       sizes_{config.arena_bytes, static_cast<std::uint32_t>(config.submission_ring_capacity)},
       callbacks_(std::move(callbacks)),
       admission_(std::make_shared<Admission>(std::move(admission))),
-      log_limiter_(kLogLines, kLogPeriod) {}
+      log_limiter_(kLogLines, kLogPeriod),
+      questions_(callbacks_.ask_user, [this] { epoll_.Wake(); }) {}
 
 absl::StatusOr<std::unique_ptr<AttachListener>> AttachListener::Start(const Config& config,
                                                                       AttachCallbacks callbacks) {
@@ -69,6 +70,7 @@ absl::Status AttachListener::Open() {
   absl::StatusOr<WakingEpoll> epoll = WakingEpoll::Create(kWakeKey);
   if (!epoll.ok()) return epoll.status();
   epoll_ = *std::move(epoll);
+  queue_empty_at_ = Clock::now();
   absl::StatusOr<UniqueFd> listener = ListenUnix(path_, mode_);
   if (!listener.ok()) return ExplainNoSocket(listener.status());
   listener_ = *std::move(listener);
@@ -90,7 +92,7 @@ absl::Status AttachListener::Reload(const Config& config) {
   return absl::OkStatus();
 }
 
-// Kept by whoever asks it: the user database may be slow.
+// Kept by whoever asks it: another one may take its place meanwhile.
 std::shared_ptr<Admission> AttachListener::admission() {
   MutexLock lock(admission_mutex_);
   return admission_;
@@ -98,6 +100,7 @@ std::shared_ptr<Admission> AttachListener::admission() {
 
 void AttachListener::Stop() {
   if (!thread_.joinable()) return;
+  stopping_.store(true, std::memory_order_relaxed);
   epoll_.Wake();
   thread_.join();
   listener_.Reset();
@@ -115,22 +118,30 @@ void AttachListener::Run() {
   Nudges nudges;
   for (;;) {
     nudges.Set(false);
+    const Clock::time_point before = Clock::now();
     const int count = ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()),
                                    MillisecondsToNextDeadline());
     nudges.Set(true);
+    bool anybody_waits =
+        accept_again_ != Clock::time_point::max() || count == static_cast<int>(events.size());
     for (int i = 0; i < count; ++i) {
       const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
+      anybody_waits = anybody_waits || key == kListenKey;
       if (key == kWakeKey) {
-        pending_.clear();
-        grpc_connections_.clear();
-        return;
-      }
-      if (key == kListenKey) {
+        epoll_.TakeWake();
+        if (stopping_.load(std::memory_order_relaxed)) {
+          pending_.clear();
+          grpc_connections_.clear();
+          return;
+        }
+        ServeParked();
+      } else if (key == kListenKey) {
         AcceptAll();
       } else if (!EndGrpcConnection(key)) {
         Advance(key);
       }
     }
+    if (count >= 0 && !anybody_waits) queue_empty_at_ = before;
     ResumeAccepting();
     DropExpired();
   }
@@ -147,11 +158,15 @@ bool AttachListener::EndGrpcConnection(std::uint64_t key) {
 
 void AttachListener::AcceptAll() {
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    const Clock::time_point before = Clock::now();
     UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket.valid()) {
       Add(std::move(socket));
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
       PauseAccepting(errno);
+      return;
+    } else if (errno == EAGAIN) {
+      queue_empty_at_ = before;
       return;
     } else if (errno != EINTR && errno != ECONNABORTED) {
       return;
@@ -178,7 +193,9 @@ void AttachListener::ResumeAccepting() {
 void AttachListener::Add(UniqueFd socket) {
   const absl::StatusOr<PeerCredentials> peer = GetPeerCredentials(socket.get());
   if (!peer.ok()) return;
-  if (callbacks_.is_engine(peer->pid)) {
+  // The pid of one that has ended may be another user's by now.
+  const bool own = peer->uid == own_user_;
+  if (callbacks_.is_engine(peer->pid, own ? queue_empty_at_ : Clock::time_point::max())) {
     return LogConnection("closed: it is an engine, which has no business on ringd's socket", *peer);
   }
   if (peer->uid != 0 && peer->uid != own_user_) {
@@ -223,6 +240,12 @@ void AttachListener::Drop(std::map<std::uint64_t, PendingConnection>::iterator v
 void AttachListener::DropExpired() {
   const Clock::time_point now = Clock::now();
   while (!pending_.empty() && pending_.begin()->second.deadline() <= now) {
+    if (pending_.begin()->second.parked()) {
+      PendingConnection connection = std::move(pending_.begin()->second);
+      pending_.erase(pending_.begin());
+      EndWait(std::move(connection));
+      continue;
+    }
     LogConnection("closed because its handshake took longer than handshake_timeout",
                   pending_.begin()->second.peer());
     pending_.erase(pending_.begin());
@@ -232,134 +255,29 @@ void AttachListener::DropExpired() {
 int AttachListener::MillisecondsToNextDeadline() const {
   Clock::time_point next = accept_again_;
   if (!pending_.empty()) next = std::min(next, pending_.begin()->second.deadline());
-  if (next == Clock::time_point::max()) return -1;
+  // Not for ever, so that it is known of late that nobody waited (queue_empty_at_).
+  next = std::min(next, Clock::now() + kLongestWait);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now());
-  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
+  return static_cast<int>(std::max<std::int64_t>(left.count(), 0));
 }
 
 void AttachListener::Advance(std::uint64_t key) {
   const auto found = pending_.find(key);
   if (found == pending_.end()) return;  // dropped while its event waited in the batch
+  if (found->second.parked()) return;
   const PendingConnection::Progress progress = found->second.Read();
-  if (progress == PendingConnection::Progress::kWaiting) return;
-  PendingConnection connection = std::move(found->second);
-  pending_.erase(found);
   switch (progress) {
-    case PendingConnection::Progress::kGrpc:
-      ServeGrpc(std::move(connection));
-      break;
-    case PendingConnection::Progress::kAttach:
-      ServeAttach(std::move(connection));
-      break;
-    case PendingConnection::Progress::kUnknown:
-      LogConnection("closed because it speaks neither gRPC nor attach", connection.peer());
-      break;
-    case PendingConnection::Progress::kClosed:
     case PendingConnection::Progress::kWaiting:
-      break;
+      return;
+    case PendingConnection::Progress::kGrpc:
+    case PendingConnection::Progress::kAttach:
+      return ServeOrPark(found, progress);
+    case PendingConnection::Progress::kUnknown:
+      return Drop(found, "closed because it speaks neither gRPC nor attach");
+    case PendingConnection::Progress::kClosed:
+      pending_.erase(found);
+      return;
   }
-}
-
-absl::Status AttachListener::CheckGrpcLimits(uid_t uid) const {
-  const auto of_user = static_cast<std::size_t>(
-      std::count_if(grpc_connections_.begin(), grpc_connections_.end(),
-                    [uid](const auto& entry) { return entry.second.uid == uid; }));
-  const std::size_t kept = uid == 0 ? 0 : kGrpcConnectionsKeptForRoot;
-  if (of_user >= kMaxGrpcConnectionsPerUser ||
-      grpc_connections_.size() + kept >= kMaxGrpcConnections) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "closed: ", of_user, " gRPC connections of this user are open on ringd's socket, ",
-        grpc_connections_.size(), " of all users; at most ", kMaxGrpcConnectionsPerUser, " and ",
-        kMaxGrpcConnections, " may be, of which ", kGrpcConnectionsKeptForRoot,
-        " are kept for root"));
-  }
-  return absl::OkStatus();
-}
-
-bool AttachListener::HasRoomForRefused() const {
-  const auto refused = std::count_if(grpc_connections_.begin(), grpc_connections_.end(),
-                                     [](const auto& entry) { return !entry.second.admitted; });
-  return static_cast<std::size_t>(refused) < kMaxRefusedGrpcConnections;
-}
-
-void AttachListener::ServeGrpc(PendingConnection connection) {
-  const PeerCredentials peer = connection.peer();
-  // Before the user database is asked. Both kinds count: who is not admitted may not use up ringd's
-  // descriptors either.
-  if (absl::Status status = CheckGrpcLimits(peer.uid); !status.ok()) {
-    LogConnection(status.message(), peer);
-    return;
-  }
-  const std::shared_ptr<Admission> admission = this->admission();
-  const absl::Status admitted = admission->CheckUser(peer);
-  if (!admitted.ok()) LogConnection(admitted.message(), peer);
-  if (!admitted.ok() && !HasRoomForRefused()) return;
-  // The other descriptor's interest ends with it; ours lasts until the connection hangs up.
-  epoll_.Unwatch(connection.socket());
-  UniqueFd watch(::fcntl(connection.socket(), F_DUPFD_CLOEXEC, 0));
-  const std::uint64_t key = next_key_++;
-  if (!watch.valid() || !epoll_.Watch(watch.get(), 0, key)) return;
-  GrpcConnection& kept =
-      grpc_connections_
-          .emplace(key, GrpcConnection{std::move(watch), peer.uid, admitted.ok(), nullptr})
-          .first->second;
-  if (admitted.ok()) {
-    kept.served = callbacks_.on_grpc_connection(connection.TakeSocket(),
-                                                {peer.uid, admission->IsOperator(peer)});
-  } else {
-    callbacks_.on_refused_grpc_connection(connection.TakeSocket());
-  }
-}
-
-void AttachListener::ServeAttach(PendingConnection connection) {
-  epoll_.Unwatch(connection.socket());
-  const absl::Status status = TryAttach(connection);
-  if (status.ok()) return;
-  callbacks_.on_refused();
-  LogConnection(absl::StrCat("not attached: ", status.message()), connection.peer());
-  RefuseAttach(connection.socket(), status);
-}
-
-absl::Status AttachListener::TryAttach(PendingConnection& connection) {
-  if (connection.request().version != kAttachVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the client library speaks attach version ", connection.request().version,
-        " and this ringd speaks version ", kAttachVersion, ": install matching versions"));
-  }
-  const std::shared_ptr<Admission> admission = this->admission();
-  if (absl::Status status = admission->CheckUser(connection.peer()); !status.ok()) return status;
-  if (draining_.load(std::memory_order_relaxed)) {
-    return absl::FailedPreconditionError(
-        "this ringd is draining: it ends when its jobs have ended");
-  }
-  absl::StatusOr<std::shared_ptr<const void>> place = admission->TakePlace(connection.peer().uid);
-  if (!place.ok()) return place.status();
-  absl::StatusOr<NewSession> made =
-      MakeSession(SessionId(next_session_), sizes_, connection.peer(), connection.socket());
-  if (!made.ok()) return made.status();
-  made->resources->lifeline.Reset(::fcntl(connection.socket(), F_DUPFD_CLOEXEC, 0));
-  if (!made->resources->lifeline.valid()) return ErrnoStatus(errno, "dup of the lifeline");
-  made->resources->admission = *std::move(place);
-  ++next_session_;
-
-  // The lobby and the gRPC server have the session before its client can use it.
-  const PeerCredentials& peer = connection.peer();
-  made->resources->served = callbacks_.on_grpc_connection(std::move(made->grpc_server_end),
-                                                          {peer.uid, admission->IsOperator(peer)});
-  callbacks_.on_attached(std::move(made->resources));
-  std::array<int, kAttachFdCount> fds;
-  for (std::size_t i = 0; i < fds.size(); ++i) fds[i] = made->reply_fds[i].get();
-  const absl::Status sent = SendWithFds(
-      connection.socket(), std::as_bytes(std::span(&made->reply, 1)), fds, Clock::now());
-  if (!sent.ok()) {
-    // It may be there and wait: the kernel passes no more descriptors of a user than he may have
-    // open.
-    RefuseAttach(connection.socket(), sent);
-    // The lobby holds this socket too and takes the hang-up for the client's end.
-    ::shutdown(connection.socket(), SHUT_RDWR);
-    LogConnection(absl::StrCat("gone while attaching: ", sent.message()), connection.peer());
-  }
-  return absl::OkStatus();
 }
 
 void AttachListener::LogConnection(absl::string_view what, const PeerCredentials& peer) {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -20,6 +21,7 @@
 #include "daemon/attach/admission.h"
 #include "daemon/attach/pending_connection.h"
 #include "daemon/attach/session_factory.h"
+#include "daemon/attach/user_questions.h"
 #include "daemon/config/config.h"
 #include "daemon/logging/log_limiter.h"
 #include "daemon/sessions/session_resources.h"
@@ -49,17 +51,25 @@ struct AttachCallbacks {
   std::function<void(UniqueFd)> on_refused_grpc_connection;
   // An attach was refused; the client has been told why.
   std::function<void()> on_refused;
-  // True if that process is an engine of ours. One that a rank has taken over has ringd's own user,
-  // and would be an operator: its connections are closed before a word. An engine starts no
-  // process, so its pid is enough (daemon/engine_process/system_call_wall.h). Whoever connected
+  // True if that process is an engine of ours, or was one that has ended after `since`. One that a
+  // rank has taken over has ringd's own user, and would be an operator: its connections are closed
+  // before a word, also if it has given one away and ended before it was accepted. An engine starts
+  // no process, so its pid is enough (daemon/engine_process/system_call_wall.h). Whoever connected
   // before his pid became an engine's is none.
-  std::function<bool(pid_t)> is_engine = [](pid_t) { return false; };
+  std::function<bool(pid_t, Clock::time_point since)> is_engine = [](pid_t, Clock::time_point) {
+    return false;
+  };
+  // Asks the user database; alone on a thread that may wait for it.
+  UserQuestions::Ask ask_user = [](const Admission& admission, const PeerCredentials& peer) {
+    return admission.Ask(peer);
+  };
 };
 
 // One thread waits for connections and reads what they begin with. Nobody can hold it up:
 // handshakes that are not done are kept aside without blocking, for handshake_timeout at most. A
 // user who has too many loses the oldest; if there are too many of all, that is the user who has
-// most, and root last.
+// most, and root last. Nor can the user database: who is not known at sight waits for it aside, as
+// long, and others go on.
 //
 // Thread safety: Reload, Drain and Stop from any thread.
 // Ownership: owns the socket file, which is removed by Stop, and the connections until they are
@@ -120,11 +130,20 @@ class AttachListener {
   void DropExpired();
   int MillisecondsToNextDeadline() const;
   void Advance(std::uint64_t key);
-  void ServeGrpc(PendingConnection connection);
+  // Serves it if its user is known, else keeps it aside.
+  void ServeOrPark(std::map<std::uint64_t, PendingConnection>::iterator found,
+                   PendingConnection::Progress wanted);
+  void ServeParked();
+  // A parked one whose time is over: serves it as far as its user is known.
+  void EndWait(PendingConnection connection);
+  void Serve(PendingConnection connection, PendingConnection::Progress wanted,
+             const UserVerdict& verdict);
+  std::optional<UserVerdict> Judge(const PeerCredentials& peer);
+  void ServeGrpc(PendingConnection connection, const UserVerdict& verdict);
   // False: there is none of this key.
   bool EndGrpcConnection(std::uint64_t key);
-  void ServeAttach(PendingConnection connection);
-  absl::Status TryAttach(PendingConnection& connection);
+  void ServeAttach(PendingConnection connection, const UserVerdict& verdict);
+  absl::Status TryAttach(PendingConnection& connection, const UserVerdict& verdict);
   absl::Status CheckGrpcLimits(uid_t uid) const;
   bool HasRoomForRefused() const;
   std::shared_ptr<Admission> admission() ABSL_LOCKS_EXCLUDED(admission_mutex_);
@@ -140,7 +159,7 @@ class AttachListener {
   std::shared_ptr<Admission> admission_ ABSL_GUARDED_BY(admission_mutex_);  // never null
 
   UniqueFd listener_;
-  WakingEpoll epoll_;  // woken by Stop
+  WakingEpoll epoll_;  // woken by Stop, and by answers
   dev_t socket_device_ = 0;
   ino_t socket_inode_ = 0;
 
@@ -150,10 +169,14 @@ class AttachListener {
   std::uint64_t next_key_ = kWakeKey + 1;
   std::uint32_t next_session_ = 1;
   Clock::time_point accept_again_ = Clock::time_point::max();  // not max: accepting is paused
+  // Nobody waited to be accepted then: whoever is accepted next has connected later.
+  Clock::time_point queue_empty_at_;
   LogLimiter log_limiter_;
 
+  std::atomic<bool> stopping_{false};  // relaxed, as the next one
   std::atomic<bool> draining_{false};  // relaxed: nothing else is published by it
   std::thread thread_;
+  UserQuestions questions_;  // goes first: it wakes us
 };
 
 }  // namespace ringd

@@ -33,6 +33,12 @@ class PendingConnection {
   // Reads what has come.
   Progress Read() noexcept;
 
+  // It has said what it wants, and waits to hear whether its user is admitted. Nothing is read
+  // meanwhile.
+  void Park(Progress wanted) noexcept { parked_ = wanted; }
+  bool parked() const noexcept { return parked_ != Progress::kWaiting; }
+  Progress wanted() const noexcept { return parked_; }
+
   const AttachRequest& request() const noexcept { return request_; }
   const PeerCredentials& peer() const noexcept { return peer_; }
   Clock::time_point deadline() const noexcept { return deadline_; }
@@ -46,7 +52,8 @@ class PendingConnection {
   PeerCredentials peer_;
   Clock::time_point deadline_;
   AttachRequest request_{};
-  std::size_t received_ = 0;  // bytes of request_
+  Progress parked_ = Progress::kWaiting;  // else kGrpc or kAttach
+  std::size_t received_ = 0;              // bytes of request_
 };
 
 }  // namespace ringd

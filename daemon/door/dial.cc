@@ -85,7 +85,18 @@ Dial::Progress Dial::TimeOut(Clock::time_point now) {
   // An attempt for which there was hardly time says less than the one before.
   if (now - attempt_began_ < kPatience && !cause_.empty()) return TryLater(cause_, now);
   if (dialler_.has_value() && dialler_->challenged()) return TryLater(NobodyWaits(), now);
+  // The same goes for the first one, if it has waited longer for its turn.
+  const Clock::duration waited = attempt_began_ - began_;
+  const Clock::duration tried = now - attempt_began_;
+  if (cause_.empty() && tried < kPatience && tried < waited) return MissTurn(now);
   return TryLater(connected_ ? "it does not answer" : "it can't be reached", now);
+}
+
+Dial::Progress Dial::MissTurn(Clock::time_point now) {
+  return End(absl::DeadlineExceededError(absl::StrCat(
+      "no connection to ", Whom(), " in ", Seconds(now - began_), ": ", cause_,
+      cause_.empty() ? "" : "; then ",
+      "it waited for its turn, behind other connections that are being opened from here")));
 }
 
 Dial::Progress Dial::Advance(Clock::time_point now) {

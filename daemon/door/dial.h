@@ -3,6 +3,8 @@
 #ifndef RINGD_DAEMON_DOOR_DIAL_H_
 #define RINGD_DAEMON_DOOR_DIAL_H_
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -29,6 +31,7 @@ struct DoorConnection {
 
 struct DialRequest {
   std::uint64_t group = 0;  // Door::NewGroup; Door::Abandon ends all of it
+  uid_t user = 0;           // whose turn it takes
   DoorPurpose purpose{};
   DoorSubject subject{};
   DoorKey key{};
@@ -73,6 +76,8 @@ class Dial {
   Progress Advance(Clock::time_point now);
   // Call it at due() while connecting.
   Progress TimeOut(Clock::time_point now);
+  // Call it if its deadline has come before its turn.
+  Progress MissTurn(Clock::time_point now);
 
   const DialRequest& request() const noexcept { return request_; }
   bool HasNonce(const DoorNonce& nonce) const noexcept {

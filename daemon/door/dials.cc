@@ -1,6 +1,7 @@
 #include "daemon/door/dials.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "daemon/door/door_poll.h"
 
@@ -14,8 +15,16 @@ Dials::Dials(int epoll, std::string own_name, CongestionControl congestion_contr
 
 void Dials::Add(DialRequest request, Clock::time_point now) {
   const std::uint64_t key = next_key_++;
-  const auto entry = entries_.emplace(key, Dial(std::move(request))).first;
-  Begin(entry, now);
+  groups_[request.group].insert(key);
+  entries_.emplace(key, Dial(std::move(request)));
+  SetDue(key, now);
+}
+
+Dials::Entries::iterator Dials::Erase(Entries::iterator entry) {
+  const auto group = groups_.find(entry->second.request().group);
+  group->second.erase(entry->first);
+  if (group->second.empty()) groups_.erase(group);
+  return entries_.erase(entry);
 }
 
 void Dials::SetDue(std::uint64_t key, Clock::time_point due) {
@@ -30,11 +39,15 @@ void Dials::SetDue(std::uint64_t key, Clock::time_point due) {
 }
 
 void Dials::Begin(Entries::iterator entry, Clock::time_point now) {
+  if (turns_.Take(entry->second.request().user, entry->first)) return Attempt(entry, now);
+  SetDue(entry->first, entry->second.request().deadline);
+}
+
+void Dials::Attempt(Entries::iterator entry, Clock::time_point now) {
   const std::uint64_t key = entry->first;
-  if (connecting_.size() >= kMostSockets) return SetDue(key, now + kTurnPause);
+  connecting_.insert(key);
   const Dial::Progress progress = entry->second.Begin(now, own_name_, congestion_control_);
   if (progress == Dial::Progress::kConnecting) {
-    connecting_.insert(key);
     // If the kernel has no room for it the attempt ends with its time.
     WatchAtDoor(epoll_, entry->second.socket(), kHandshakeEvents, key);
   }
@@ -43,17 +56,29 @@ void Dials::Begin(Entries::iterator entry, Clock::time_point now) {
 
 void Dials::Follow(Entries::iterator entry, Dial::Progress progress) {
   const std::uint64_t key = entry->first;
-  if (progress != Dial::Progress::kEnded) {
-    if (progress == Dial::Progress::kPausing) connecting_.erase(key);
-    return SetDue(key, entry->second.due());
+  if (progress != Dial::Progress::kConnecting && connecting_.erase(key) > 0) {
+    turns_.Release(entry->second.request().user);
   }
+  if (progress != Dial::Progress::kEnded) return SetDue(key, entry->second.due());
   SetDue(key, Clock::time_point::max());
-  connecting_.erase(key);
   absl::StatusOr<DoorConnection> outcome = entry->second.TakeOutcome();
   const DialRequest request = entry->second.request();
-  entries_.erase(entry);
+  Erase(entry);
   if (outcome.ok()) UnwatchAtDoor(epoll_, outcome->socket.get());
   request.done(std::move(outcome));
+}
+
+void Dials::TakeTurns(Clock::time_point now) {
+  turns_left_ = true;
+  for (int i = 0; i < kMostAtOnce; ++i) {
+    const std::optional<std::uint64_t> key = turns_.Next();
+    if (!key.has_value()) {
+      turns_left_ = false;
+      return;
+    }
+    SetDue(*key, Clock::time_point::max());
+    Attempt(entries_.find(*key), now);
+  }
 }
 
 bool Dials::IsOwn(const DoorNonce& nonce) const noexcept {
@@ -69,36 +94,45 @@ void Dials::OnEvent(std::uint64_t key, Clock::time_point now) {
 }
 
 void Dials::RunDue(Clock::time_point now) {
-  while (!queue_.empty() && queue_.begin()->first <= now) {
+  for (int i = 0; i < kMostAtOnce && !queue_.empty() && queue_.begin()->first <= now; ++i) {
     const std::uint64_t key = queue_.begin()->second;
     SetDue(key, Clock::time_point::max());
     const auto entry = entries_.find(key);
     if (connecting_.contains(key)) {
       Follow(entry, entry->second.TimeOut(now));
+    } else if (turns_.IsWaiting(key)) {
+      turns_.Forget(key);
+      Follow(entry, entry->second.MissTurn(now));
     } else {
       Begin(entry, now);
     }
   }
+  TakeTurns(now);
 }
 
 void Dials::Abandon(std::uint64_t group) {
-  for (auto entry = entries_.begin(); entry != entries_.end();) {
-    if (entry->second.request().group != group) {
-      ++entry;
-      continue;
-    }
-    SetDue(entry->first, Clock::time_point::max());
-    connecting_.erase(entry->first);
-    entry = entries_.erase(entry);
+  const auto found = groups_.find(group);
+  if (found == groups_.end()) return;
+  const std::set<std::uint64_t> keys = found->second;
+  for (const std::uint64_t key : keys) {
+    const auto entry = entries_.find(key);
+    SetDue(key, Clock::time_point::max());
+    turns_.Forget(key);
+    if (connecting_.erase(key) > 0) turns_.Release(entry->second.request().user);
+    Erase(entry);
   }
 }
 
 Clock::time_point Dials::NextDue() const noexcept {
+  if (turns_left_) return Clock::time_point::min();
   return queue_.empty() ? Clock::time_point::max() : queue_.begin()->first;
 }
 
 void Dials::Clear() {
   entries_.clear();
+  groups_.clear();
+  turns_.Clear();
+  turns_left_ = false;
   due_.clear();
   queue_.clear();
   connecting_.clear();

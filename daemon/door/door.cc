@@ -242,6 +242,7 @@ int Door::MillisecondsToNextDeadline(Clock::time_point now) const {
   const Clock::time_point next =
       std::min({accept_again_, strangers_.NextDeadline(), dials_.NextDue()});
   if (next == Clock::time_point::max()) return -1;
+  if (next <= now) return 0;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now);
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
 }

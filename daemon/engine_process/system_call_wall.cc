@@ -1,16 +1,21 @@
 #include "daemon/engine_process/system_call_wall.h"
 
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <linux/sockios.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <span>
 #include <vector>
 
 #include "proto/base/errno_status.h"
@@ -36,6 +41,7 @@ constexpr std::uint32_t kFirstForeignCall = 0x80000000;
 constexpr std::uint32_t kAllow = SECCOMP_RET_ALLOW;
 constexpr std::uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
 constexpr std::uint32_t kUnknown = SECCOMP_RET_ERRNO | ENOSYS;
+constexpr std::uint32_t kLeaveUndone = SECCOMP_RET_ERRNO;  // and say that it was done
 
 constexpr long kRefusedCalls[] = {
 #if defined(SYS_fork)
@@ -54,8 +60,20 @@ constexpr long kRefusedCalls[] = {
     SYS_rt_tgsigqueueinfo,
     SYS_unshare,
     SYS_setns,
+    SYS_ioprio_set,
     425,  // io_uring_setup
 };
+
+// Calls that change a process of the same user, which their first argument names.
+constexpr long kCallsOnProcesses[] = {
+    SYS_prlimit64,
+    SYS_sched_setattr,
+    SYS_sched_setparam,
+    SYS_sched_setscheduler,
+};
+// Who else gets the signals of a descriptor, and which: it need not be one of this process.
+constexpr std::uint32_t kOwnerCommands[] = {F_SETOWN, F_SETSIG, F_SETOWN_EX};
+constexpr std::uint32_t kOwnerRequests[] = {FIOSETOWN, SIOCSPGRP};
 
 // The filter is a straight list: each question answers, or goes on to the next one.
 class Filter {
@@ -73,11 +91,34 @@ class Filter {
     Add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call), 0, 1);
     Answer(how);
   }
-  // Allowed if the argument's lower half is `value`, which is all that the kernel looks at.
-  void AllowOnlyWith(long call, int argument, std::uint32_t value) {
-    Add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call), 0, 4);
+  // An argument's lower half, which is all that the kernel looks at in these calls.
+  struct Condition {
+    int argument;
+    std::vector<std::uint32_t> values;
+  };
+  // Allowed if each of these arguments is one of its values.
+  void AllowOnlyWith(long call, std::initializer_list<Condition> conditions,
+                     std::uint32_t otherwise = kRefuse) {
+    std::size_t steps = 1;
+    for (const Condition& condition : conditions) steps += condition.values.size() + 2;
+    Add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call), 0, static_cast<int>(steps));
+    for (const Condition& condition : conditions) {
+      LoadArgument(condition.argument);
+      // Over the rest of the values, and the refusal.
+      int over = static_cast<int>(condition.values.size());
+      for (const std::uint32_t value : condition.values) {
+        Add(BPF_JMP | BPF_JEQ | BPF_K, value, over--, 0);
+      }
+      Answer(otherwise);
+    }
+    Answer(kAllow);
+  }
+  // Refused if the argument is one of these values, else allowed.
+  void RefuseWith(long call, int argument, std::span<const std::uint32_t> values) {
+    int over = static_cast<int>(values.size());
+    Add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call), 0, over + 3);
     LoadArgument(argument);
-    Add(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
+    for (const std::uint32_t value : values) Add(BPF_JMP | BPF_JEQ | BPF_K, value, over--, 0);
     Answer(kAllow);
     Answer(kRefuse);
   }
@@ -126,9 +167,19 @@ absl::Status PutUpSystemCallWall() {
   filter.Refuse(SYS_clone3, kUnknown);
   filter.AllowOnlyWithBits(SYS_clone, 0, CLONE_THREAD);
   const auto self = static_cast<std::uint32_t>(::getpid());
-  filter.AllowOnlyWith(SYS_kill, 0, self);
-  filter.AllowOnlyWith(SYS_tgkill, 0, self);
-  filter.AllowOnlyWith(SYS_pidfd_send_signal, 1, 0);
+  filter.AllowOnlyWith(SYS_kill, {{0, {self}}});
+  filter.AllowOnlyWith(SYS_tgkill, {{0, {self}}});
+  filter.AllowOnlyWith(SYS_pidfd_send_signal, {{1, {0}}});
+  // A filter does not know threads: each may set itself (0), and the first one by its number.
+  for (const long call : kCallsOnProcesses) filter.AllowOnlyWith(call, {{0, {0, self}}});
+  // CUDA's libraries do this to threads of their own by number, and may give up if they can't.
+  filter.AllowOnlyWith(SYS_setpriority, {{0, {PRIO_PROCESS}}, {1, {0, self}}}, kLeaveUndone);
+  filter.AllowOnlyWith(SYS_sched_setaffinity, {{0, {0, self}}}, kLeaveUndone);
+  filter.RefuseWith(SYS_fcntl, 1, kOwnerCommands);
+  filter.RefuseWith(SYS_ioctl, 1, kOwnerRequests);
+  // It ends with its supervisor, whatever it wants.
+  constexpr std::uint32_t kSignalAtEnd[] = {PR_SET_PDEATHSIG};
+  filter.RefuseWith(SYS_prctl, 0, kSignalAtEnd);
   if (filter.Install() == 0) return absl::OkStatus();
   if (errno == EINVAL || errno == ENOSYS) {
     return absl::UnimplementedError(

@@ -42,6 +42,7 @@ void CoordinatorDial::Dial(std::vector<std::string> addresses) {
   const bool is_name = addresses.size() != 1 || addresses.front() != FormatHostPort(address_);
   DialRequest request;
   request.group = group_;
+  request.user = coordinator_.uid;
   request.purpose = DoorPurpose::kControl;
   request.subject = ToSubject(
       ControlSubject{JobTag(coordinator_.job_id), static_cast<uint32_t>(coordinator_.uid)});

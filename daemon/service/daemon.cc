@@ -169,7 +169,7 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
        },
        [this](UniqueFd connection) { local_server_->RefuseConnection(std::move(connection)); },
        [this] { supervisor_->CountRefusedAttach(); },
-       [this](pid_t pid) { return engines_->IsEngine(pid); }});
+       [this](pid_t pid, Clock::time_point since) { return engines_->IsEngine(pid, since); }});
   if (!listener.ok()) return listener.status();
   listener_ = *std::move(listener);
   return absl::OkStatus();

@@ -137,6 +137,8 @@ absl::Status EngineClient::GiveSession(std::unique_ptr<SessionResources> session
   if (session->pidfd.valid()) fds.push_back(std::move(session->pidfd));
   {
     const MutexLock lock(mutex_);
+    // Nobody would end it.
+    if (buried_.has_value()) return *buried_;
     ++sessions_given_;
     held_[session->id] = Held{std::move(session->admission), std::move(session->served),
                               session->token, std::move(kept)};

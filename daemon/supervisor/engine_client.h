@@ -118,7 +118,7 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
 
   // Hands a session over. Its place stays taken, and its connection served, until the engine says
   // that it has ended.
-  //   What the kernel says; then the session is gone.
+  //   What the kernel says, or Bury was told; then the session is gone.
   absl::Status GiveSession(std::unique_ptr<SessionResources> session) ABSL_LOCKS_EXCLUDED(mutex_);
   std::uint64_t sessions_given() ABSL_LOCKS_EXCLUDED(mutex_);
   std::size_t sessions() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -26,24 +26,28 @@ void EngineMember::KeepControl(const UniqueFd& socket) {
   UniqueFd kept(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
   if (!kept.valid()) return;  // then its other end hears of a lost connection
   const MutexLock lock(mutex_);
-  std::erase_if(controls_, [](const UniqueFd& one) { return !IsEstablished(one.get()); });
+  std::erase_if(controls_, [](const Control& one) { return !IsEstablished(one.socket.get()); });
   if (gone_) return;
-  // More than an engine has use for: it keeps them open and says that they have ended.
-  if (controls_.size() >= kMostControls) controls_.erase(controls_.begin());
-  controls_.push_back(std::move(kept));
+  EnginePlaces::Place place = places_->controls.Take();
+  if (place == nullptr && !controls_.empty()) {
+    // More than a user has use for: his engine keeps them open and says that they have ended.
+    place = std::move(controls_.front().place);
+    controls_.erase(controls_.begin());
+  }
+  if (place != nullptr) controls_.push_back({std::move(kept), std::move(place)});
 }
 
 void EngineMember::SayLast(const absl::Status& why) {
-  std::vector<UniqueFd> controls;
+  std::vector<Control> controls;
   {
     const MutexLock lock(mutex_);
     std::swap(controls, controls_);
   }
   const std::string frame = EncodePeerEnd(absl::DataLossError(why.message()));
-  for (const UniqueFd& control : controls) {
+  for (const Control& control : controls) {
     static_cast<void>(
-        !::send(control.get(), frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
-    ::shutdown(control.get(), SHUT_RDWR);
+        !::send(control.socket.get(), frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
+    ::shutdown(control.socket.get(), SHUT_RDWR);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "daemon/peers/control_door.h"
+#include "daemon/supervisor/engine_places.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
 #include "proto/rpc/engine_network.pb.h"
@@ -28,10 +29,9 @@ class EngineMember {
   using Send = std::function<void(v1::EngineNetworkEvent, std::vector<UniqueFd>)>;
   using DialId = ControlDoor::DialId;
 
-  // Of control connections: others may have as many nodes as a user may have connections.
-  static constexpr std::size_t kMostControls = 1024;
-
-  explicit EngineMember(Send send) : send_(std::move(send)) {}
+  // `places`: of its user.
+  EngineMember(Send send, std::shared_ptr<UserPlaces> places)
+      : places_(std::move(places)), send_(std::move(send)) {}
 
   // One after the other. `socket`: may be none.
   void Tell(v1::EngineNetworkEvent event, UniqueFd socket) ABSL_LOCKS_EXCLUDED(sending_) {
@@ -42,7 +42,7 @@ class EngineMember {
   }
 
   // A control connection that it is handed: what is to be said on it if the engine ends. Forgets
-  // those that have ended.
+  // those that have ended, and its oldest one if its user has no place left.
   void KeepControl(const UniqueFd& socket) ABSL_LOCKS_EXCLUDED(mutex_);
   // The engine has ended: says so, and why, on its control connections, and ends them. Does not
   // wait: who takes nothing hears nothing.
@@ -106,35 +106,20 @@ class EngineMember {
   }
 
  private:
+  struct Control {
+    UniqueFd socket;  // a duplicate
+    EnginePlaces::Place place;
+  };
+
+  const std::shared_ptr<UserPlaces> places_;
   Mutex sending_;
   Send send_ ABSL_GUARDED_BY(sending_);
 
   Mutex mutex_;
-  std::vector<UniqueFd> controls_ ABSL_GUARDED_BY(mutex_);  // duplicates
+  std::vector<Control> controls_ ABSL_GUARDED_BY(mutex_);
   bool gone_ ABSL_GUARDED_BY(mutex_) = false;
   std::size_t connections_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::uint64_t, DialId> dials_ ABSL_GUARDED_BY(mutex_);
-};
-
-// So many things at most that an engine has begun: each holds a place until nothing of it is left,
-// also if it was given up.
-//
-// Thread safety: any thread.
-class EnginePlaces {
- public:
-  using Place = std::shared_ptr<const void>;
-
-  explicit EnginePlaces(std::size_t most) : most_(most) {}
-
-  // Null: all are taken. Called by one thread at a time.
-  Place Take() {
-    if (static_cast<std::size_t>(taken_.use_count()) > most_) return nullptr;
-    return taken_;
-  }
-
- private:
-  const std::size_t most_;
-  const Place taken_ = std::make_shared<const int>(0);  // one use is this one
 };
 
 }  // namespace ringd

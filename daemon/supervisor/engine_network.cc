@@ -49,14 +49,21 @@ v1::EngineNetworkEvent DialledEvent(std::uint64_t dial, const absl::Status& stat
   return event;
 }
 
+absl::Status TooMany(bool of_job, std::size_t most_of_job, std::size_t most_of_user,
+                     absl::string_view what) {
+  return absl::ResourceExhaustedError(absl::StrCat(of_job ? most_of_job : most_of_user, " ", what,
+                                                   of_job ? " by this job" : " by this user"));
+}
+
 }  // namespace
 
 EngineNetwork::EngineNetwork(NodeNetwork* node, uid_t user, std::string job_id,
-                             EngineMember::Send send)
+                             EngineMember::Send send, std::shared_ptr<UserPlaces> places)
     : node_(node),
       user_(user),
       job_id_(std::move(job_id)),
-      member_(std::make_shared<EngineMember>(std::move(send))) {}
+      user_places_(std::move(places)),
+      member_(std::make_shared<EngineMember>(std::move(send), user_places_)) {}
 
 EngineNetwork::~EngineNetwork() {
   for (const auto& [number, id] : expectations_) node_->StopExpecting(id);
@@ -140,10 +147,11 @@ absl::Status EngineNetwork::DialCoordinator(const v1::EngineDialCoordinator& req
     return absl::OkStatus();
   }
   EnginePlaces::Place place = dial_places_.Take();
-  if (place == nullptr) {
+  EnginePlaces::Place user_place = user_places_->dials.Take();
+  if (place == nullptr || user_place == nullptr) {
     member_->Tell(
-        DialledEvent(request.dial(), absl::ResourceExhaustedError(absl::StrCat(
-                                         kMostDials, " coordinators are being looked for"))),
+        DialledEvent(request.dial(), TooMany(place == nullptr, kMostDials, UserPlaces::kMostDials,
+                                             "coordinators are being looked for")),
         {});
     return absl::OkStatus();
   }
@@ -152,16 +160,16 @@ absl::Status EngineNetwork::DialCoordinator(const v1::EngineDialCoordinator& req
   if (!member_->AddDial(number, id)) return Wrong("a dial that is under way");
   const auto patience = std::chrono::milliseconds(
       std::min<std::uint64_t>(request.patience_ms(), kLongestPatience.count()));
-  node_->control_.Dial(
-      id, {request.host_port(), job_id_, user_, *key, request.has_secret()},
-      Clock::now() + patience,
-      [member = member_, number, id, place = std::move(place)](absl::StatusOr<UniqueFd> outcome) {
-        if (!member->EndDial(number, id)) return;
-        const absl::Status status = outcome.status();
-        UniqueFd socket = outcome.ok() ? *std::move(outcome) : UniqueFd();
-        if (socket.valid()) member->KeepControl(socket);
-        member->Tell(DialledEvent(number, status), std::move(socket));
-      });
+  node_->control_.Dial(id, {request.host_port(), job_id_, user_, *key, request.has_secret()},
+                       Clock::now() + patience,
+                       [member = member_, number, id, place = std::move(place),
+                        user_place = std::move(user_place)](absl::StatusOr<UniqueFd> outcome) {
+                         if (!member->EndDial(number, id)) return;
+                         const absl::Status status = outcome.status();
+                         UniqueFd socket = outcome.ok() ? *std::move(outcome) : UniqueFd();
+                         if (socket.valid()) member->KeepControl(socket);
+                         member->Tell(DialledEvent(number, status), std::move(socket));
+                       });
   return absl::OkStatus();
 }
 
@@ -230,7 +238,8 @@ void EngineNetwork::CloseWire(WireKey key) {
   const OwnWire& wire = found->second;
   if (wire.problem.ok()) {
     Wires(key.first)->Close(key.second);
-    node_->door_->Abandon(wire.group);
+    // Costs the door's thread a look each time, which no engine gets for nothing.
+    if (wire.dialled) node_->door_->Abandon(wire.group);
   }
   wire_bytes_ -= wire.bytes;
   wires_.erase(found);
@@ -253,16 +262,19 @@ absl::Status EngineNetwork::DialWire(const v1::EngineWireDial& request) {
     return absl::OkStatus();
   }
   EnginePlaces::Place place = wire_dial_places_.Take();
-  if (place == nullptr) {
+  EnginePlaces::Place user_place = user_places_->wire_dials.Take();
+  if (place == nullptr || user_place == nullptr) {
     TellWire(key, wire.opening, to, stream,
-             absl::ResourceExhaustedError(
-                 absl::StrCat(kMostWireDials, " connections of this job are being opened")));
+             TooMany(place == nullptr, kMostWireDials, UserPlaces::kMostWireDials,
+                     "connections are being opened"));
     return absl::OkStatus();
   }
+  found->second.dialled = true;
+  dial->user = user_;
   dial->flags = node_->options_.door_flags;
   dial->deadline = Clock::now() + node_->options_.wire_patience;
-  dial->done = [member = member_, key, opening = wire.opening, to, stream,
-                place = std::move(place)](absl::StatusOr<DoorConnection> outcome) {
+  dial->done = [member = member_, key, opening = wire.opening, to, stream, place = std::move(place),
+                user_place = std::move(user_place)](absl::StatusOr<DoorConnection> outcome) {
     UniqueFd socket = outcome.ok() ? std::move(outcome->socket) : UniqueFd();
     member->Tell(WireEvent(key, opening, to, stream, /*dialled_here=*/true, outcome.status()),
                  std::move(socket));

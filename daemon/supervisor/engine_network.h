@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "daemon/supervisor/engine_member.h"
+#include "daemon/supervisor/engine_places.h"
 #include "daemon/supervisor/node_network.h"
 #include "proto/rpc/engine_network.pb.h"
 
@@ -49,11 +50,13 @@ class EngineNetwork {
     std::uint64_t opening = 0;
     std::uint64_t group = 0;  // of its dials
     std::size_t bytes = 0;
+    bool dialled = false;  // there may be some
     absl::Status problem;  // not OK: it could not be opened
   };
   using WireKey = std::pair<std::uint32_t, std::uint64_t>;  // purpose and wire id
 
-  EngineNetwork(NodeNetwork* node, uid_t user, std::string job_id, EngineMember::Send send);
+  EngineNetwork(NodeNetwork* node, uid_t user, std::string job_id, EngineMember::Send send,
+                std::shared_ptr<UserPlaces> places);
 
   absl::Status Expect(const v1::EngineExpect& request);
   void StopExpecting(const v1::EngineStopExpecting& request);
@@ -71,6 +74,7 @@ class EngineNetwork {
   NodeNetwork* const node_;
   const uid_t user_;
   const std::string job_id_;
+  const std::shared_ptr<UserPlaces> user_places_;
   const std::shared_ptr<EngineMember> member_;
   EnginePlaces dial_places_{kMostDials};
   EnginePlaces wire_dial_places_{kMostWireDials};

@@ -101,7 +101,7 @@ absl::StatusOr<Engines::Client> Engines::BeginLocked(uid_t uid, const std::strin
   start.set_wire_address(options_.wire_address);
   start.set_exchange_address(options_.exchange_address);
   start.set_has_cluster_key(options_.has_cluster_key);
-  const auto generation = generations_.find(job_id);
+  const auto generation = generations_.find({uid, job_id});
   start.set_first_generation(generation == generations_.end() ? 0 : generation->second);
   start.set_first_communicator(next_communicator_);
   next_communicator_ = next_communicator_ % kMostCommunicatorNumbers + 1;
@@ -173,9 +173,11 @@ void Engines::NoteTurnedAway(uid_t uid, const std::string& job_id, const std::st
   if (found != by_job_.end()) found->second->TurnedAway(why);
 }
 
-bool Engines::IsEngine(pid_t pid) {
+bool Engines::IsEngine(pid_t pid, Clock::time_point since) {
   const MutexLock lock(mutex_);
-  return pids_.contains(pid);
+  if (pids_.contains(pid)) return true;
+  const auto ended = ended_pids_.find(pid);
+  return ended != ended_pids_.end() && ended->second >= since;
 }
 
 std::size_t Engines::sessions() {
@@ -254,7 +256,7 @@ void Engines::OnJobEnded(EngineClient& engine, const v1::EngineJobEnded& ended) 
   const MutexLock lock(mutex_);
   history_.Add(std::move(job));
   if (generations_.size() >= kMostGenerations) generations_.clear();
-  generations_[engine.job_id()] = ended.next_generation();
+  generations_[{engine.uid(), engine.job_id()}] = ended.next_generation();
 }
 
 void Engines::OnKeep(EngineClient& engine, const v1::EngineKeep& keep) {

@@ -82,8 +82,10 @@ class Engines final : private EngineOwner {
   // The engine of this job, if there is one, tells its ranks why another one was refused.
   void NoteTurnedAway(uid_t uid, const std::string& job_id, const std::string& why)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // True if this process is an engine of ours.
-  bool IsEngine(pid_t pid) ABSL_LOCKS_EXCLUDED(mutex_);
+  // True if this process is an engine of ours, or was one that has ended after `since`, which is
+  // less than ten minutes ago.
+  bool IsEngine(pid_t pid, Clock::time_point since = Clock::time_point::max())
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // What follows is for engines to come, and for those that there are as far as it may change
   // (Setting::reloaded).
@@ -139,6 +141,10 @@ class Engines final : private EngineOwner {
   // True: it has ended, and all is done about it.
   bool Settle(Watched& watched, Clock::time_point now) ABSL_LOCKS_EXCLUDED(mutex_);
   void Bury(Watched& watched, const std::string& how) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of one that has ended.
+  void ForgetPidLocked(pid_t pid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // From now on nobody gets this engine, which has ended. True if it served a job.
+  bool TakeLeave(const Client& engine, bool expected) ABSL_LOCKS_EXCLUDED(mutex_);
 
   NodeNetwork* const network_;
   PlanStore* const plans_;
@@ -165,9 +171,10 @@ class Engines final : private EngineOwner {
   std::vector<Client> unwatched_ ABSL_GUARDED_BY(mutex_);  // made, and not seen by the thread yet
   std::unordered_map<std::string, Client> tokens_ ABSL_GUARDED_BY(mutex_);
   UserAccounts accounts_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, std::uint32_t> generations_ ABSL_GUARDED_BY(mutex_);  // by job id
+  std::map<Key, std::uint32_t> generations_ ABSL_GUARDED_BY(mutex_);  // of jobs to come
   JobHistory history_ ABSL_GUARDED_BY(mutex_);
   std::set<pid_t> pids_ ABSL_GUARDED_BY(mutex_);
+  std::map<pid_t, Clock::time_point> ended_pids_ ABSL_GUARDED_BY(mutex_);  // when, at the latest
 
   // The thread's.
   std::map<std::uint64_t, Watched> watched_;  // by number

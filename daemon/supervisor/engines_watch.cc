@@ -28,6 +28,9 @@ constexpr auto kRefillDelay = std::chrono::milliseconds(50);
 constexpr auto kFirstPause = std::chrono::seconds(1);
 constexpr auto kLongestPause = std::chrono::seconds(30);
 
+// Of those that have ended: no connection waits that long to be accepted.
+constexpr auto kPidMemory = std::chrono::minutes(10);
+
 }  // namespace
 
 void Engines::Run() {
@@ -157,10 +160,33 @@ bool Engines::Settle(Watched& watched, Clock::time_point now) {
   return true;
 }
 
+bool Engines::TakeLeave(const Client& engine, bool expected) {
+  const MutexLock lock(mutex_);
+  // Give begins engines, and gives them sessions, under this lock: neither happens to it any more.
+  std::erase(ready_, engine);
+  if (!engine->begun()) return false;
+  const Key key{engine->uid(), engine->job_id()};
+  if (const auto found = by_job_.find(key); found != by_job_.end() && found->second == engine) {
+    by_job_.erase(found);
+  }
+  if (!expected && engine->jobs() > 0) {
+    std::uint32_t& generation = generations_[key];
+    generation = std::max(generation, engine->start().first_generation() + 1);
+  }
+  return true;
+}
+
+void Engines::ForgetPidLocked(pid_t pid) {
+  if (pids_.erase(pid) == 0) return;
+  const Clock::time_point now = Clock::now();
+  std::erase_if(ended_pids_, [now](const auto& entry) { return entry.second < now - kPidMemory; });
+  ended_pids_[pid] = now;
+}
+
 void Engines::Bury(Watched& watched, const std::string& how) {
   EngineClient& engine = *watched.engine;
-  const bool served = engine.begun();
   const bool expected = engine.stopping() && engine.why_ended().empty();
+  const bool served = TakeLeave(watched.engine, expected);
   const std::uint32_t jobs = engine.jobs();
   const absl::Status cause =
       expected ? absl::UnavailableError("the job's engine has ended")
@@ -173,13 +199,10 @@ void Engines::Bury(Watched& watched, const std::string& how) {
   const MutexLock lock(mutex_);
   if (remains.place.account != nullptr) remains.place.account->Clear(remains.place.slot->number());
   remains.place = {};
-  pids_.erase(engine.pid());
+  ForgetPidLocked(engine.pid());
   for (const std::string& token : remains.tokens) tokens_.erase(token);
   serving_.erase(engine.number());
-  std::erase(ready_, watched.engine);
   if (served) {
-    const auto found = by_job_.find({engine.uid(), engine.job_id()});
-    if (found != by_job_.end() && found->second == watched.engine) by_job_.erase(found);
     refill_pause_ = Clock::duration{0};
   } else if (!expected) {
     refill_pause_ = std::clamp<Clock::duration>(refill_pause_ * 2, kFirstPause, kLongestPause);
@@ -196,8 +219,6 @@ void Engines::Bury(Watched& watched, const std::string& how) {
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
   job.set_age_seconds(job.ended_unix_seconds() - job.started_unix_seconds());
   history_.Add(std::move(job));
-  std::uint32_t& generation = generations_[engine.job_id()];
-  generation = std::max(generation, engine.start().first_generation() + 1);
 }
 
 }  // namespace ringd

@@ -27,8 +27,16 @@ NodeNetwork::~NodeNetwork() {
 
 std::unique_ptr<EngineNetwork> NodeNetwork::AddEngine(uid_t user, std::string job_id,
                                                       EngineMember::Send send) {
+  std::shared_ptr<UserPlaces> places;
+  {
+    const MutexLock lock(mutex_);
+    std::erase_if(places_, [](const auto& entry) { return entry.second.expired(); });
+    std::weak_ptr<UserPlaces>& known = places_[user];
+    places = known.lock();
+    if (places == nullptr) known = places = std::make_shared<UserPlaces>();
+  }
   return std::unique_ptr<EngineNetwork>(
-      new EngineNetwork(this, user, std::move(job_id), std::move(send)));
+      new EngineNetwork(this, user, std::move(job_id), std::move(send), std::move(places)));
 }
 
 ExpectationId NodeNetwork::Expect(std::shared_ptr<EngineMember> engine, std::uint64_t number,

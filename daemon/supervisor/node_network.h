@@ -18,6 +18,7 @@
 #include "daemon/door/open_wires.h"
 #include "daemon/peers/local_control_door.h"
 #include "daemon/supervisor/engine_member.h"
+#include "daemon/supervisor/engine_places.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 
@@ -51,7 +52,8 @@ class NodeNetwork {
   // An engine with the job of that user. `send` never blocks; it is called on any thread, one call
   // at a time, and not any more when the EngineNetwork has gone. Whatever it does must not wait for
   // that to go, nor for OnRequest.
-  std::unique_ptr<EngineNetwork> AddEngine(uid_t user, std::string job_id, EngineMember::Send send);
+  std::unique_ptr<EngineNetwork> AddEngine(uid_t user, std::string job_id, EngineMember::Send send)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // From now on nodes of jobs that are not expected are refused for good: this ringd drains.
   void RefuseNewJobs() { control_.RefuseNewJobs(); }
@@ -88,6 +90,8 @@ class NodeNetwork {
   std::atomic<std::uint64_t> next_dial_{1};  // only has to be another one
   Mutex mutex_;
   std::map<ExpectationId, Route> routes_ ABSL_GUARDED_BY(mutex_);
+  // Of users who have engines, or did; expired: none any more.
+  std::map<uid_t, std::weak_ptr<UserPlaces>> places_ ABSL_GUARDED_BY(mutex_);
   LocalControlDoor control_;  // goes first
 };
 

@@ -8,19 +8,36 @@
 namespace ringd {
 namespace {
 
+void Shorten(std::string& text, std::size_t most) {
+  if (text.size() <= most) return;
+  std::size_t end = most;
+  // Not amid a character: the reply must be UTF-8.
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  text.resize(end);
+  text.shrink_to_fit();
+}
+
+// An engine that a rank has taken over may say anything of its jobs.
 void Cut(v1::Job& job) {
   if (const int more = job.local_members_size() - JobHistory::kMembersKept; more > 0) {
     job.set_local_members_left_out(static_cast<std::uint32_t>(more));
     job.mutable_local_members()->DeleteSubrange(JobHistory::kMembersKept, more);
   }
-  if (std::string& failure = *job.mutable_failure();
-      failure.size() > JobHistory::kFailureBytesKept) {
-    std::size_t end = JobHistory::kFailureBytesKept;
-    // Not amid a character: the reply must be UTF-8.
-    while (end > 0 && (static_cast<unsigned char>(failure[end]) & 0xC0) == 0x80) --end;
-    failure.resize(end);
+  if (const int more = job.missing_ranks_size() - JobHistory::kMembersKept; more > 0) {
+    job.set_missing_left_out(job.missing_left_out() + static_cast<std::uint32_t>(more));
+    job.mutable_missing_ranks()->Truncate(JobHistory::kMembersKept);
   }
+  for (v1::Member& member : *job.mutable_local_members()) {
+    Shorten(*member.mutable_host(), JobHistory::kHostBytesKept);
+    Shorten(*member.mutable_state(), JobHistory::kStateBytesKept);
+  }
+  Shorten(*job.mutable_job_id(), JobHistory::kWordsBytesKept);
+  Shorten(*job.mutable_state(), JobHistory::kStateBytesKept);
+  Shorten(*job.mutable_rendezvous(), JobHistory::kWordsBytesKept);
+  Shorten(*job.mutable_waits_for(), JobHistory::kWordsBytesKept);
+  Shorten(*job.mutable_failure(), JobHistory::kFailureBytesKept);
   job.clear_stall();
+  job.DiscardUnknownFields();
 }
 
 }  // namespace
@@ -28,9 +45,11 @@ void Cut(v1::Job& job) {
 void JobHistory::Add(v1::Job job) {
   if (jobs_per_user_ == 0) return;
   Cut(job);
+  // A copy, since a message keeps the room that it has had.
+  const v1::Job kept(job);
   const std::uint64_t number = next_number_++;
-  ++counts_[job.uid()];
-  jobs_.emplace(number, Entry{number, std::move(job)});
+  ++counts_[kept.uid()];
+  jobs_.emplace(number, Entry{number, kept});
   KeepLimits();
 }
 

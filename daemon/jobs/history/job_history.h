@@ -19,8 +19,8 @@ namespace ringd {
 //   1. It holds at most `jobs_per_user` jobs of a user, and kMostUsers times as many in all. Beyond
 //      that the oldest job of the user who has most goes: nobody can push the jobs of others out by
 //      running many.
-//   2. What it keeps of a job has at most about 16 KiB: the lists in it are cut, and say by how
-//      much.
+//   2. What it keeps of a job has less than 24 KiB, whatever was said of it: the lists in it are
+//      cut, and say by how much, and so are texts.
 class JobHistory {
  public:
   struct Entry {
@@ -31,6 +31,9 @@ class JobHistory {
   static constexpr std::size_t kMostUsers = 16;
   static constexpr int kMembersKept = 64;
   static constexpr std::size_t kFailureBytesKept = 4096;
+  static constexpr std::size_t kWordsBytesKept = 1024;  // of a job's name, and the like
+  static constexpr std::size_t kHostBytesKept = 128;
+  static constexpr std::size_t kStateBytesKept = 32;
 
   explicit JobHistory(std::size_t jobs_per_user) : jobs_per_user_(jobs_per_user) {}
 

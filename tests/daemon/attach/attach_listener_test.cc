@@ -300,7 +300,16 @@ TEST_CASE("AttachListener: another user's process is refused unless the configur
     REQUIRE(fixture.Start().ok());
     CHECK(AttachAsUser(fixture.config.socket, kNobody, kNogroup, text) ==
           static_cast<int>(absl::StatusCode::kPermissionDenied));
-    CHECK_THAT(text, Contains("nobody") && Contains("uid 65534") && Contains("allowed_users"));
+    CHECK_THAT(text, Contains("uid 65534") && Contains("allowed_users"));
+  }
+  {
+    ListenerFixture fixture;
+    fixture.config.allowed_groups = {"4243"};  // for which the user database is asked
+    REQUIRE(fixture.Start().ok());
+    std::string named;
+    CHECK(AttachAsUser(fixture.config.socket, kNobody, kNogroup, named) ==
+          static_cast<int>(absl::StatusCode::kPermissionDenied));
+    CHECK_THAT(named, Contains("user nobody (uid 65534)"));
   }
   for (const auto& [users, groups] :
        std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>>{

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -73,7 +74,11 @@ class ListenerFixture {
               MutexLock lock(mutex_);
               ++refused_;
             },
-            [this](pid_t pid) { return pid == engine_pid.load(); }};
+            [this](pid_t pid, Clock::time_point since) {
+              if (const auto look = std::exchange(before_next, nullptr)) look();
+              return pid == engine_pid.load() && engine_ended.load() >= since;
+            },
+            ask_user};
   }
 
   UniqueFd Connect() const {
@@ -109,7 +114,10 @@ class ListenerFixture {
   }
 
   Config config;
-  std::atomic<pid_t> engine_pid = 0;  // 0: nobody's
+  std::atomic<pid_t> engine_pid = 0;                                       // 0: nobody's
+  std::atomic<Clock::time_point> engine_ended = Clock::time_point::max();  // max: it goes on
+  std::function<void()> before_next;  // on the listener's thread, when one is accepted; once
+  UserQuestions::Ask ask_user = AttachCallbacks().ask_user;
   std::unique_ptr<AttachListener> listener;
 
  private:

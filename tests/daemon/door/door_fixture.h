@@ -145,14 +145,15 @@ class DialOutcome {
  public:
   explicit DialOutcome(Door& door, const std::string& address, const std::string& secret,
                        Clock::duration patience = kDoorDeadline, std::uint32_t flags = 0,
-                       std::uint64_t group = 1)
-      : DialOutcome(door, std::vector{address}, secret, patience, flags, group) {}
+                       std::uint64_t group = 1, uid_t user = 0)
+      : DialOutcome(door, std::vector{address}, secret, patience, flags, group, user) {}
   DialOutcome(Door& door, std::vector<std::string> addresses, const std::string& secret,
               Clock::duration patience = kDoorDeadline, std::uint32_t flags = 0,
-              std::uint64_t group = 1)
+              std::uint64_t group = 1, uid_t user = 0)
       : state_(std::make_shared<State>()) {
     DialRequest request;
     request.group = group;
+    request.user = user;
     request.purpose = DoorPurpose::kControl;
     request.subject = SubjectOfJob();
     request.key = KeyOf(secret);

@@ -52,8 +52,8 @@ v1::EngineNetworkRequest OpenRequest(std::uint64_t wire_id) {
 
 // An engine's supervisor's half alone, and what it is told.
 struct BareEngine {
-  explicit BareEngine(NodeNetwork* node)
-      : half(node->AddEngine(kUser, "job",
+  explicit BareEngine(NodeNetwork* node, uid_t user = kUser)
+      : half(node->AddEngine(user, "job",
                              [this](v1::EngineNetworkEvent event, std::vector<UniqueFd> fds) {
                                const MutexLock lock(mutex);
                                events.push_back(std::move(event));
@@ -99,6 +99,28 @@ TEST_CASE("EngineNetwork: dials beyond the bound are told so, and the rest goes 
     REQUIRE(engine.half->OnRequest(DialRequestOf((1 << 21) + told, "127.0.0.1:1")).ok());
     return engine.told() == told;
   }));
+}
+
+TEST_CASE("EngineNetwork: a user's engines have a bound together, which is not other users'") {
+  JoinedNode a("node-a");
+  std::vector<std::unique_ptr<BareEngine>> engines;
+  std::uint64_t dialled = 0;
+  while (dialled < UserPlaces::kMostDials) {
+    engines.push_back(std::make_unique<BareEngine>(a.network.get()));
+    for (std::uint64_t i = 0; i < EngineNetwork::kMostDials; ++i, ++dialled) {
+      REQUIRE(engines.back()->half->OnRequest(DialRequestOf(i, "127.0.0.1:1")).ok());
+    }
+    CHECK(engines.back()->told() == 0);
+  }
+  BareEngine next(a.network.get());
+  REQUIRE(next.half->OnRequest(DialRequestOf(1, "127.0.0.1:1")).ok());
+  REQUIRE(next.told() == 1);
+  CHECK(next.last().coordinator_dialled().status().message() ==
+        "4096 coordinators are being looked for by this user");
+  BareEngine other(a.network.get(), kUser + 1);
+  REQUIRE(other.half->OnRequest(DialRequestOf(1, "127.0.0.1:1")).ok());
+  std::this_thread::sleep_for(milliseconds(50));
+  CHECK(other.told() == 0);
 }
 
 TEST_CASE("EngineNetwork: connections that an engine does not take are so many at most") {

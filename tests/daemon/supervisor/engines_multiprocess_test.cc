@@ -31,10 +31,14 @@ TEST_CASE("Engines: each job has a process of its own, which ends with it") {
   CHECK(node.engines->IsEngine(pid));
   CHECK_FALSE(node.engines->IsEngine(::getpid()));
 
+  const Clock::time_point before = Clock::now();
   first.lifeline.Reset();
   CHECK(first.Ended());
   CHECK(node.Serve(2));
   CHECK(::kill(pid, 0) != 0);  // reaped
+  // What it has connected before may come up late.
+  CHECK(node.engines->IsEngine(pid, before));
+  CHECK_FALSE(node.engines->IsEngine(pid, Clock::now()));
   CHECK(node.EngineOf("two") > 0);
   CHECK(AnswerOf(node.BeginRegister(second.token)).status.message() == "");
 }
@@ -188,18 +192,21 @@ TEST_CASE("Engines: how a rank has ended is passed on with a secret that can be 
   v1::JoinRequest join = SupervisedNode::RequestOf("job", 0, 1);
   join.set_secret("the job's own secret");
   REQUIRE(AnswerOf(node.BeginJoin(trainer.token, join)).status.message() == "");
-  const auto report = [&node](std::size_t secret_bytes) {
+  const auto report = [&node](std::size_t secret_bytes, const Caller& caller = kMe) {
     v1::ReportExitRequest request;
     request.set_job_id("job");
     request.set_secret(std::string(secret_bytes, 's'));
     return AnswerOf(Ask<v1::ReportExitReply>([&](Answer<v1::ReportExitReply> answer) {
-             node.supervisor->ReportExit(kMe, request, std::move(answer));
+             node.supervisor->ReportExit(caller, request, std::move(answer));
            }))
         .status;
   };
   // The engine says that this is not the job's.
   CHECK(absl::IsUnauthenticated(report(kMostSecretBytes)));
   CHECK(absl::IsNotFound(report(kMostSecretBytes + 1)));
+  // Nor does the engine of another user hear the secret of a job of the same name.
+  CHECK(absl::IsNotFound(report(kMostSecretBytes, Caller{54'321})));
+  CHECK(absl::IsUnauthenticated(report(kMostSecretBytes, Caller{54'321, true})));
 }
 
 TEST_CASE("Engines: stopping tells the ranks, and leaves nothing behind") {

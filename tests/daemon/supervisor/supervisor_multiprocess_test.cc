@@ -1,4 +1,8 @@
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <future>
+#include <string>
 #include <vector>
 
 #include "daemon/supervisor/supervisor.h"
@@ -100,6 +104,54 @@ TEST_CASE("Supervisor: who may not see a job learns only that there is one") {
   CHECK(node.Jobs(true, Caller{54'321}).hidden_jobs() == 1);
   CHECK(node.Jobs(true).jobs_size() == 1);
   CHECK(node.Jobs().jobs_size() == 0);
+}
+
+// Says again and again what answers the first call, which is a join, and the next ones.
+std::string TellingScript(const std::string& folder, const std::string& list) {
+  std::string frames;
+  for (std::uint64_t call = 1; call <= 4; ++call) {
+    v1::FromEngine word;
+    word.mutable_answer()->set_number(call);
+    if (call > 1) word.mutable_answer()->set_reply(list);
+    const std::string payload = word.SerializeAsString();
+    const std::uint32_t header[2] = {static_cast<std::uint32_t>(payload.size()), 0};
+    frames.append(reinterpret_cast<const char*>(header), sizeof header).append(payload);
+  }
+  std::ofstream(folder + "/frames", std::ios::binary) << frames;
+  std::ofstream(folder + "/engine")
+      << "#!/bin/sh\nwhile cat " << folder << "/frames >&3; do sleep 0.05; done\n";
+  std::filesystem::permissions(folder + "/engine", std::filesystem::perms::owner_all);
+  return folder + "/engine";
+}
+
+TEST_CASE("Supervisor: what an engine lists is its own job, whatever it says of others") {
+  v1::JobsReply lies;
+  lies.add_jobs()->set_job_id("somebody's");
+  lies.mutable_jobs(0)->set_uid(4711);
+  lies.set_hidden_jobs(1000);
+  lies.add_unanswered("the node is on fire");
+  lies.set_schema_version(99);
+  char folder[] = "/tmp/ringd-XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  for (const std::string& list : {lies.SerializeAsString(), std::string("\x12\x7f")}) {
+    SupervisedNode node(SupervisedNode::Settings(), TellingScript(folder, list));
+    AttachedTrainer trainer = node.Attach();
+    REQUIRE(node.Join(trainer.token, "mine").message() == "");
+    const v1::JobsReply jobs = node.Jobs();
+    CHECK(jobs.hidden_jobs() == 0);
+    CHECK(jobs.schema_version() < 99);
+    if (list == lies.SerializeAsString()) {
+      REQUIRE(jobs.jobs_size() == 1);
+      CHECK(jobs.jobs(0).job_id() == "mine");
+      CHECK(jobs.jobs(0).uid() == ::getuid());
+      CHECK(jobs.unanswered().empty());
+    } else {
+      CHECK(jobs.jobs().empty());
+      REQUIRE(jobs.unanswered_size() == 1);
+      CHECK(jobs.unanswered(0) == "job 'mine': has answered what is no list");
+    }
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("Supervisor: drains and reloads reach those who join") {

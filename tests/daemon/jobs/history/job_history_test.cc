@@ -74,5 +74,30 @@ TEST_CASE("JobHistory: cuts what a job could make long, and says by how much") {
   CHECK(kept.ByteSizeLong() < 16'384);
 }
 
+TEST_CASE("JobHistory: whatever is said of a job takes less than 24 KiB") {
+  const std::string text(20'000, 'x');
+  v1::Job job = JobOf(1000, text);
+  for (int rank = 0; rank < 1000; ++rank) {
+    v1::Member& member = *job.add_local_members();
+    member.set_host(text);
+    member.set_state(text);
+    job.add_missing_ranks(rank);
+  }
+  for (std::string* field : {job.mutable_state(), job.mutable_rendezvous(), job.mutable_failure(),
+                             job.mutable_waits_for(), job.mutable_stall()->mutable_why()}) {
+    *field = text;
+  }
+  // A field that nobody knows is kept by parsers.
+  REQUIRE(job.MergeFromString("\xfa\x3f" + std::string("\xa0\x9c\x01") + text));
+  JobHistory history(1);
+  history.Add(job);
+  const v1::Job& kept = history.Before(UINT64_MAX)->job;
+  CHECK(kept.ByteSizeLong() < 24'576);
+  CHECK(kept.SpaceUsedLong() < 40'000);
+  CHECK(kept.missing_ranks_size() == JobHistory::kMembersKept);
+  CHECK(kept.missing_left_out() == 1000 - JobHistory::kMembersKept);
+  CHECK(kept.GetReflection()->GetUnknownFields(kept).empty());
+}
+
 }  // namespace
 }  // namespace ringd
