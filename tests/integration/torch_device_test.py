@@ -220,6 +220,47 @@ def test_without_nccl_cuda_tensors_go_by_the_host(cluster: Cluster, launcher: st
         cluster.start_job(source, [1, 1], environment=environment).expect_success()
 
 
+MOVES = """
+    import ringd.torch as hvd
+    import torch
+    from emulated_cuda import EmulatedCuda
+    from ringd.torch.job import current
+    from ringd.types import Memory
+    from torch import nn
+
+    hvd.init()
+    cuda = EmulatedCuda(hvd.local_rank())
+    model = nn.Linear(4, 2, bias=False)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.0)
+    optimizer = hvd.DistributedOptimizer(sgd, model.named_parameters())
+    mean = (hvd.size() + 1) / 2
+
+
+    def train(first, expected):
+        for step in range(first, first + 3):
+            optimizer.zero_grad(set_to_none=False)
+            (model(torch.ones(1, 4)).sum() * (hvd.rank() + 1) * step).backward()
+            optimizer.step()
+            cuda.synchronize()
+            assert model.weight.grad.unique().tolist() == [mean * step], (step, model.weight.grad)
+        memories = {spec.memory for spec in current()._registrations if spec.name == "allreduce.weight"}
+        assert memories == expected, memories
+
+
+    train(1, {Memory.HOST})
+    cuda.move(model)
+    train(4, {Memory.HOST, Memory.DEVICE})
+    model.weight.data = torch.zeros(2, 4)
+    model.weight.grad = torch.zeros(2, 4)
+    train(7, {Memory.HOST, Memory.DEVICE})
+    hvd.shutdown()
+"""
+
+
+def test_a_model_may_move_to_the_gpu_and_back_after_its_optimizer_was_wrapped(cluster: Cluster) -> None:
+    start(cluster, MOVES, [1, 1]).expect_success()
+
+
 DIES = """
     import time
 
