@@ -220,6 +220,42 @@ def test_without_nccl_cuda_tensors_go_by_the_host(cluster: Cluster, launcher: st
         cluster.start_job(source, [1, 1], environment=environment).expect_success()
 
 
+STATES = """
+    import ringd.torch as hvd
+    import torch
+    from emulated_cuda import EmulatedCuda
+    from torch import nn
+
+    hvd.init()
+    cuda = EmulatedCuda(hvd.local_rank())
+    torch.manual_seed(1)
+    model = cuda.move(nn.Linear(4, 2))
+    # As after loading a checkpoint: only the root has a state. Adam counts steps on the host.
+    adam = torch.optim.Adam(model.parameters(), lr=0.1)
+    optimizer = hvd.DistributedOptimizer(adam, model.named_parameters())
+    if hvd.rank() == 0:
+        for number, parameter in enumerate(model.parameters()):
+            ones = torch.ones(parameter.shape)
+            optimizer.state[parameter] = {
+                "step": torch.tensor(7.0),
+                "exp_avg": cuda.tensor((ones * (3 + number)).tolist()),
+                "exp_avg_sq": cuda.tensor((ones * 5).tolist()),
+            }
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    for number, parameter in enumerate(model.parameters()):
+        state = optimizer.state[parameter]
+        assert float(state["step"]) == 7.0 and cuda._find(state["step"]) is None
+        for name, expected in (("exp_avg", 3.0 + number), ("exp_avg_sq", 5.0)):
+            assert cuda._find(state[name]) is not None, name
+            assert state[name].unique().tolist() == [expected], state[name]
+    hvd.shutdown()
+"""
+
+
+def test_ranks_get_the_optimizer_state_that_the_root_has_on_its_gpu(cluster: Cluster) -> None:
+    start(cluster, STATES, [1, 1]).expect_success()
+
+
 MOVES = """
     import ringd.torch as hvd
     import torch

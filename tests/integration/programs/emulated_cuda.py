@@ -45,6 +45,7 @@ class EmulatedCuda:
             ("address", self._address),
             ("current", lambda _: self.stream),
             ("keep_for_current", self._keep),
+            ("empty_beside", lambda _, shape, dtype: self.empty(*shape, dtype=dtype)),
             ("is_capturing", lambda _: False),
         ):
             setattr(cuda_streams, name, replacement)
