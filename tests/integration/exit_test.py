@@ -200,3 +200,31 @@ def test_ctrl_c_ends_a_wait(cluster: Cluster) -> None:
     job.ranks[0].send(signal.SIGINT)
     assert job.ranks[0].wait(20) in (-signal.SIGINT, 130), job.transcript()
     assert "KeyboardInterrupt" in job.ranks[0].output
+
+
+IN_A_BLOCK = """
+    import sys
+
+    import ringd
+
+    with ringd.Context() as context:
+        spec = ringd.TensorSpec("tensor", data_type=ringd.DataType.UINT8, shape=(4,))
+        (registration,) = context.register([spec])
+        buffer = context.arena_alloc(4)
+        context.wait(context.submit(registration, buffer, buffer))
+        if context.place.rank == 1:
+            sys.exit(3)
+        try:
+            context.wait(context.submit(registration, buffer, buffer))
+        except ringd.JobFailedError as error:
+            print(f"failed: {error}")
+"""
+
+
+def test_sys_exit_out_of_a_context_s_block_leaves_in_order(cluster: Cluster) -> None:
+    cluster.start_nodes(1)
+    job = cluster.start_job(IN_A_BLOCK, [2])
+    assert job.wait() == [0, 3], job.transcript()
+    assert "failed: " in job.ranks[0].output, job.transcript()
+    assert "left" in job.ranks[0].output, job.transcript()
+    assert "exited" not in job.ranks[0].output, job.transcript()
