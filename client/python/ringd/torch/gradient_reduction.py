@@ -183,7 +183,9 @@ class GradientReduction:
             f"that it is computed {times}. To accumulate over {passes + 1} passes: "
             f"DistributedOptimizer(..., backward_passes_per_step={passes + 1}). If this pass is for "
             "another optimizer (a GAN's generator), freeze the parameters that it only passes through: "
-            "discriminator.requires_grad_(False) before it, requires_grad_(True) after it"
+            "discriminator.requires_grad_(False) before it, requires_grad_(True) after it. "
+            "model.zero_grad(set_to_none=False) writes zeros where gradients are being reduced: "
+            "optimizer.zero_grad(set_to_none=False) waits for them first"
         )
 
     def restart(self, groups: Iterable[dict[str, Any]]) -> None:
